@@ -1,0 +1,16 @@
+# cmake -DSTRIP=strip -DFILES=a,b -DLIMIT=bytes -DFOLDER=scratch -P check_size.cmake
+# Fails where the stripped copies of FILES are together larger than LIMIT bytes.
+string(REPLACE "," ";" FILES "${FILES}")
+file(MAKE_DIRECTORY ${FOLDER})
+set(total 0)
+foreach(file ${FILES})
+  cmake_path(GET file FILENAME name)
+  execute_process(COMMAND ${STRIP} -o ${FOLDER}/${name} ${file} COMMAND_ERROR_IS_FATAL ANY)
+  file(SIZE ${FOLDER}/${name} size)
+  message("${name}: ${size} bytes stripped")
+  math(EXPR total "${total} + ${size}")
+endforeach()
+message("together ${total} bytes; the limit is ${LIMIT}")
+if(total GREATER LIMIT)
+  message(FATAL_ERROR "The library and the command are larger than the limit.")
+endif()

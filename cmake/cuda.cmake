@@ -1,0 +1,81 @@
+# libtandem_cuda.so: everything that needs CUDA, beside libtandem.so, opened when a CUDA device is asked for.
+find_program(NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+if(NVCC AND NOT DEFINED CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  set(CMAKE_CUDA_COMPILER ${NVCC})
+endif()
+if(NVCC)
+  cmake_path(GET NVCC PARENT_PATH cuda_bin)
+  cmake_path(GET cuda_bin PARENT_PATH cuda_root)
+  if(NOT DEFINED CUDAToolkit_ROOT AND NOT DEFINED ENV{CUDAToolkit_ROOT})
+    set(CUDAToolkit_ROOT ${cuda_root})
+  endif()
+endif()
+find_package(CUDAToolkit QUIET)
+# cuDNN comes with the toolkit's folders, as a package of the system, or in a folder of its own (CUDNN_PATH).
+find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDNN_PATH} ENV CUDNN_PATH ${CUDAToolkit_INCLUDE_DIRS}
+          PATH_SUFFIXES include)
+find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDNN_PATH} ENV CUDNN_PATH ${CUDAToolkit_LIBRARY_DIR}
+             PATH_SUFFIXES lib lib64)
+
+set(cuda_missing "")
+foreach(part NVCC CUDAToolkit_FOUND CUDNN_INCLUDE_DIR CUDNN_LIBRARY)
+  if(NOT ${part})
+    string(APPEND cuda_missing " ${part}")
+  endif()
+endforeach()
+foreach(part cudart cublasLt nvrtc cuda_driver)
+  if(NOT TARGET CUDA::${part})
+    string(APPEND cuda_missing " CUDA::${part}")
+  endif()
+endforeach()
+if(cuda_missing)
+  set(message "libtandem_cuda.so cannot be built here; not found:${cuda_missing}.")
+  if(TANDEM_CUDA STREQUAL "AUTO")
+    message(STATUS "${message}")
+    return()
+  endif()
+  message(FATAL_ERROR "${message} Install CUDA and cuDNN, or build with TANDEM_CUDA=OFF.")
+endif()
+
+set(CMAKE_CUDA_ARCHITECTURES ${TANDEM_CUDA_ARCHITECTURES})
+enable_language(CUDA)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has C++20
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
+
+file(GLOB cuda_sources CONFIGURE_DEPENDS src/tandem/backends/cuda/*.cpp src/tandem/backends/cuda/*.cu)
+if(NOT cuda_sources)
+  return()
+endif()
+
+# Headers whose text the run-time compiler needs: NAME.h becomes the string tandem_embedded_NAME.
+set(embedded_headers src/tandem/core/half.h src/tandem/ops/scalar_functions.h)
+list(TRANSFORM embedded_headers PREPEND ${CMAKE_SOURCE_DIR}/)
+set(embedded_source ${CMAKE_BINARY_DIR}/generated/embedded_headers.cpp)
+string(REPLACE ";" "," embedded_list "${embedded_headers}")
+add_custom_command(
+  OUTPUT ${embedded_source}
+  COMMAND ${CMAKE_COMMAND} -DINPUTS=${embedded_list} -DOUTPUT=${embedded_source} -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
+  DEPENDS ${embedded_headers} ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
+  COMMENT "Embedding the headers of the run-time compiler")
+
+add_library(tandem_cuda SHARED ${cuda_sources} ${embedded_source})
+# Pointwise kernels round after each step, as on the CPU: contraction off. Only matrix products and convolutions, which
+# ask for fma, are free of this.
+foreach(source ${cuda_sources})
+  cmake_path(GET source FILENAME name)
+  if(name MATCHES "\\.cu$" AND NOT name MATCHES "gemm|conv")
+    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS --fmad=false)
+  endif()
+endforeach()
+string(REPLACE ";" "," host_flags "-Wall;-Wno-parentheses;${floating_point_flags}")
+target_compile_options(tandem_cuda PRIVATE
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${host_flags} --Werror=all-warnings --expt-relaxed-constexpr
+                             --expt-extended-lambda>)
+target_include_directories(tandem_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR})
+set_target_properties(tandem_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Shared)
+target_link_libraries(tandem_cuda PRIVATE tandem tandem_flags CUDA::cudart CUDA::cublasLt CUDA::nvrtc CUDA::cuda_driver
+                      ${CUDNN_LIBRARY})
