@@ -1,0 +1,54 @@
+#include "tandem/core/backend.h"
+
+#include <atomic>
+#include <mutex>
+
+#include "tandem/core/error.h"
+
+namespace tandem {
+
+namespace {
+struct Slot {
+  std::atomic<Backend*> backend{nullptr};
+  BackendLoader loader = nullptr;
+  bool tried = false;
+  std::string reason = "no backend is built in";
+};
+std::recursive_mutex g_mutex;
+// Made on first use: the start-up file may run before this one's statics would be made.
+Slot& slot(DeviceKind kind) {
+  static Slot* slots = new Slot[kDeviceKinds];
+  return slots[static_cast<int>(kind)];
+}
+}  // namespace
+
+Backend* find_backend(DeviceKind kind) {
+  Slot& s = slot(kind);
+  if (Backend* found = s.backend.load(std::memory_order_acquire)) return found;
+  std::lock_guard lock(g_mutex);
+  if (s.loader && !s.tried) {
+    s.tried = true;
+    s.reason = s.loader();
+  }
+  return s.backend.load(std::memory_order_acquire);
+}
+
+Backend& backend(DeviceKind kind) {
+  if (Backend* found = find_backend(kind)) return *found;
+  std::lock_guard lock(g_mutex);
+  throw Error(cat("device: ", kind == DeviceKind::cpu ? "cpu" : "cuda",
+                  " is not available here: ", slot(kind).reason, ". Use --device cpu, or mend that."));
+}
+
+void register_backend(DeviceKind kind, std::unique_ptr<Backend> implementation) {
+  std::lock_guard lock(g_mutex);
+  // Lives until the process ends: tensors in static storage may outlive any destruction order.
+  slot(kind).backend.store(implementation.release(), std::memory_order_release);
+}
+
+void set_backend_loader(DeviceKind kind, BackendLoader loader) {
+  std::lock_guard lock(g_mutex);
+  slot(kind).loader = loader;
+}
+
+}  // namespace tandem

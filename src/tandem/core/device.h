@@ -1,0 +1,27 @@
+// Where a tensor lives: "cpu", "cuda:0", "cuda:1" …
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+namespace tandem {
+
+/// The kinds of device. A backend serves one kind.
+enum class DeviceKind : uint8_t { cpu, cuda };
+inline constexpr int kDeviceKinds = 2;
+
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  uint8_t index = 0;
+  bool is_cpu() const { return kind == DeviceKind::cpu; }
+  friend bool operator==(Device a, Device b) = default;
+};
+
+/// Parses "cpu", "cuda" (= "cuda:0") or "cuda:N"; throws Error. Does not check that the device exists.
+Device parse_device(std::string_view text);
+std::string to_string(Device device);
+std::ostream& operator<<(std::ostream& out, Device device);
+
+}  // namespace tandem

@@ -1,0 +1,187 @@
+#include "tandem/core/op.h"
+
+#include <cmath>
+#include <deque>
+
+#include "tandem/core/backend.h"
+#include "tandem/core/rng.h"
+#include "tandem/core/tape.h"
+#include "tandem/core/trace.h"
+
+namespace tandem {
+
+namespace {
+
+std::deque<OpDef>& storage_of_ops() {
+  static std::deque<OpDef> ops;
+  return ops;
+}
+std::vector<OpDef*>& list_of_ops() {
+  static std::vector<OpDef*> ops;
+  return ops;
+}
+
+thread_local Tracer* t_tracer = nullptr;
+thread_local bool t_anomaly = false;
+
+Tensor make_tensor(const Meta& meta, Ref<Storage> storage) {
+  auto impl = make_ref<TensorImpl>();
+  impl->meta = meta;
+  impl->storage = std::move(storage);
+  return Tensor(std::move(impl));
+}
+
+Buffer buffer_of(const Tensor& t) {
+  const Meta& m = t.meta();
+  return {static_cast<char*>(t.impl()->storage->data()) + m.offset * static_cast<int64_t>(bytes_of(m.dtype)),
+          m.shape.data(), m.strides.data(), m.shape.rank(), m.dtype};
+}
+
+/// Runs the kernel on fresh outputs.
+Tensors run_eagerly(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
+                    const InferArgs& inferred) {
+  Tensors out;
+  for (const Tensor& t : in)
+    TD_CHECK(!t.is_traced(), op.name, ": got a tensor of a compiled callable outside of it: ", describe(t),
+             ". Return it from the callable and use the result.");
+  if (op.view) {
+    out.push_back(make_tensor(inferred.out[0], in[0].impl()->storage));
+    return out;
+  }
+  const Device device = inferred.out[0].device;
+  Backend& backend = tandem::backend(device);
+  const KernelFn kernel = op.kernels[static_cast<int>(device.kind)];
+  TD_CHECK(kernel, op.name, ": has no kernel for ", device, ". Move its inputs to another device first.");
+  TD_CHECK(device.index < backend.device_count(), op.name, ": the device must exist; got ", device, " of ",
+           backend.device_count(), ".");
+
+  SmallVector<Buffer, 4> in_buffers;
+  SmallVector<Buffer, 2> out_buffers;
+  for (const Tensor& t : in) in_buffers.push_back(buffer_of(t));
+  if (op.changes_input) {
+    out.push_back(in[0]);
+    out_buffers.push_back(in_buffers[0]);
+  } else {
+    for (const Meta& meta : inferred.out) {
+      const size_t bytes = static_cast<size_t>(size_of(meta.shape)) * bytes_of(meta.dtype);
+      out.push_back(make_tensor(meta, make_ref<Storage>(device, bytes)));
+      out_buffers.push_back(buffer_of(out.back()));
+    }
+  }
+  KernelArgs args;
+  args.in = in_buffers.data();
+  args.out = out_buffers.data();
+  args.n_in = static_cast<int>(in_buffers.size());
+  args.n_out = static_cast<int>(out_buffers.size());
+  args.attrs = attrs.data();
+  if (op.random) args.rng = take_random(philox_blocks(size_of(inferred.out[0].shape)));
+  backend.prepare(device, args);
+  kernel(args);
+  if (op.changes_input) in[0].impl()->storage->bump_version();
+  if (t_anomaly) check_anomaly(op, in, out);
+  return out;
+}
+
+}  // namespace
+
+OpDef& define(OpDef op) {
+  TD_ASSERT(op.gradient || op.not_differentiable, "op ", op.name,
+            " needs a gradient rule or a reason for none");
+  TD_ASSERT(!find_op(op.name), "op ", op.name, " is defined twice");
+  OpDef& stored = storage_of_ops().emplace_back(op);
+  list_of_ops().push_back(&stored);
+  return stored;
+}
+
+const std::vector<OpDef*>& all_ops() { return list_of_ops(); }
+
+OpDef* find_op(std::string_view name) {
+  for (OpDef* op : list_of_ops())
+    if (name == op->name) return op;
+  return nullptr;
+}
+
+Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
+  InferArgs inferred{in, attrs.data(), {}, {}};
+  Tensors contiguous_in;
+  for (size_t i = 0; i < in.size(); ++i) {
+    TD_CHECK(in[i].defined(), op.name, ": input ", i, " must be a tensor; got an undefined handle.");
+    if (i == 0)
+      inferred.device = in[0].device();
+    else
+      TD_CHECK(in[i].device() == inferred.device, op.name, ": both tensors must be on one device; got ",
+               describe(in[0]), " and ", describe(in[i]),
+               ". Move one first, for example with to(b, a.device()).");
+  }
+  if (!op.takes_strided && !op.view) {
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (in[i].is_contiguous()) continue;
+      if (contiguous_in.empty())
+        for (const Tensor& t : in) contiguous_in.push_back(t);
+      static const OpDef& copy = *find_op("copy");
+      contiguous_in[i] = apply(copy, {&in[i], 1})[0];
+    }
+    if (!contiguous_in.empty()) inferred.in = in = contiguous_in;
+  }
+  op.infer(inferred);
+  const bool wants_grad = grad_enabled() && [&] {
+    for (const Tensor& t : in)
+      if (t.requires_grad()) return true;
+    return false;
+  }();
+  if (wants_grad && op.changes_input)
+    throw Error(cat(op.name, ": ", op.not_differentiable,
+                    "; got a tensor that requires a gradient. Do it under NoGrad, or "
+                    "build the value with where() or concat()."));
+  Tensors out =
+      t_tracer ? t_tracer->append(op, in, attrs, inferred.out) : run_eagerly(op, in, attrs, inferred);
+  if (wants_grad && op.gradient) record(op, in, attrs, {out.data(), out.size()});
+  return out;
+}
+
+Tensor apply1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs) {
+  return apply(op, {in.begin(), in.size()}, attrs)[0];
+}
+
+bool read_flag(const std::shared_ptr<bool>& flag) {
+  if (t_tracer) t_tracer->depends_on(flag);
+  return *flag;
+}
+
+Tracer* current_tracer() { return t_tracer; }
+TraceScope::TraceScope(Tracer* tracer) : previous_(t_tracer) { t_tracer = tracer; }
+TraceScope::~TraceScope() { t_tracer = previous_; }
+
+bool anomaly_mode() { return t_anomaly; }
+void set_anomaly_mode(bool on) { t_anomaly = on; }
+
+namespace {
+/// Counts the values that are not finite.
+bool all_finite(const Tensor& t) {
+  if (!is_floating(t.dtype())) return true;
+  const std::vector<std::byte> bytes = host_bytes(t);
+  return visit_floating(t.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    for (size_t i = 0; i < bytes.size(); i += sizeof(T)) {
+      T value;
+      std::memcpy(&value, bytes.data() + i, sizeof(T));
+      if (!std::isfinite(static_cast<double>(value))) return false;
+    }
+    return true;
+  });
+}
+}  // namespace
+
+void check_anomaly(const OpDef& op, std::span<const Tensor> in, std::span<const Tensor> out) {
+  for (const Tensor& result : out) {
+    if (all_finite(result)) continue;
+    for (const Tensor& t : in)
+      if (!all_finite(t)) return;  // not the first
+    std::string inputs;
+    for (const Tensor& t : in) inputs += (inputs.empty() ? "" : ", ") + describe(t);
+    throw Error(cat("anomaly: ", op.name, " made a NaN or infinity from finite inputs (", inputs,
+                    "). Check the values that reach it, or lower the learning rate."));
+  }
+}
+
+}  // namespace tandem

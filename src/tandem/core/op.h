@@ -1,0 +1,94 @@
+// OpDef: the one record of an operation, and apply(): the one door through which operations run.
+#pragma once
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "tandem/core/attrs.h"
+#include "tandem/core/kernel.h"
+#include "tandem/core/small_vector.h"
+#include "tandem/core/tensor.h"
+
+namespace tandem {
+
+using Tensors = SmallVector<Tensor, 4>;
+
+/// What inference sees and produces. It checks the inputs (throwing Error) and describes each output.
+struct InferArgs {
+  std::span<const Tensor> in;
+  const void* attrs;
+  SmallVector<Meta, 2> out;
+
+  template <class A>
+  const A& attributes() const {
+    return *static_cast<const A*>(attrs);
+  }
+  /// Adds a fresh row-major output on the device of the inputs.
+  void add(const Dims& shape, DType dtype) { out.push_back(contiguous_meta(shape, dtype, device)); }
+  Device device;  // common to all inputs (ops without inputs set it from their attributes before add)
+};
+
+/// What a gradient rule sees. Undefined entries of the result mean "no gradient".
+struct GradArgs {
+  const Attrs& attributes;
+  std::span<const Tensor> in;     // those the op saves; others undefined
+  std::span<const Tensor> out;    // likewise
+  std::span<const Tensor> grad;   // one an output; undefined where none arrived
+  std::span<const Meta> in_meta;  // shape, dtype, device of every input
+  std::span<const bool> needs;    // which inputs want a gradient
+};
+using GradRule = Tensors (*)(const GradArgs&);
+
+/// How much work an op is, for reports.
+enum class Cost : uint8_t { expensive, cheap, no_op };
+
+struct OpDef;
+/// One contiguous run of a pointwise op on CPU. step[i] is 1 (array) or 0 (one value for the whole run).
+using TileFn = void (*)(const void* const* in, const int64_t* step, void* out, int64_t n);
+
+struct OpDef {
+  const char* name = "";
+  void (*infer)(InferArgs&) = nullptr;
+
+  // Gradient: a rule, or the reason why there is none.
+  GradRule gradient = nullptr;
+  const char* not_differentiable = nullptr;
+  uint32_t saves_inputs = 0;   // bit i: the rule reads in[i]
+  uint32_t saves_outputs = 0;  // bit i: the rule reads out[i]
+
+  // Properties that the engines and passes ask for.
+  const char* functor = nullptr;  // pointwise: the struct in ops/scalar_functions.h that computes one element
+  bool view = false;              // the output shares the memory of input 0
+  bool random = false;            // draws from the generator
+  bool commutative = false;       // f(a, b) == f(b, a) to the bit
+  bool changes_input = false;     // writes into the memory of input 0 (assign); returns it as output 0
+  bool takes_strided = false;     // kernels read any strides; otherwise apply hands over contiguous copies
+  Cost cost = Cost::expensive;
+
+  // Kernels, one row a backend. Filled at start-up by the backends.
+  std::array<KernelFn, kDeviceKinds> kernels{};
+  // Pointwise, on CPU: the loop for these types of the (last) input and the output.
+  TileFn (*tile)(DType in, DType out) = nullptr;
+
+  bool is_pointwise() const { return functor != nullptr; }
+};
+
+/// Runs (or, while tracing, appends) an operation.
+Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs = {});
+/// The same for ops with one output.
+Tensor apply1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs = {});
+
+/// Every op defined so far, by name, in order of definition. define() returns the record that kernels are put
+/// into.
+OpDef& define(OpDef op);
+const std::vector<OpDef*>& all_ops();
+OpDef* find_op(std::string_view name);
+
+/// While anomaly mode is on (this thread), an op whose floating output holds a NaN or infinity that its
+/// inputs did not hold is refused with an Error that names it.
+bool anomaly_mode();
+void set_anomaly_mode(bool on);
+void check_anomaly(const OpDef& op, std::span<const Tensor> in, std::span<const Tensor> out);
+
+}  // namespace tandem

@@ -1,0 +1,63 @@
+// Intrusive reference counting: Ref<T> is one pointer wide, and making one costs no allocation.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace tandem {
+
+class RefCounted {
+ public:
+  RefCounted() = default;
+  RefCounted(const RefCounted&) = delete;
+  RefCounted& operator=(const RefCounted&) = delete;
+  void retain() const { count_.fetch_add(1, std::memory_order_relaxed); }
+  /// True where this was the last reference: the caller then deletes the object.
+  bool release() const { return count_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+  uint32_t use_count() const { return count_.load(std::memory_order_relaxed); }
+
+ protected:
+  ~RefCounted() = default;
+
+ private:
+  mutable std::atomic<uint32_t> count_{0};
+};
+
+template <class T>
+class Ref {
+ public:
+  Ref() = default;
+  Ref(std::nullptr_t) {}
+  explicit Ref(T* object) : object_(object) {
+    if (object_) object_->retain();
+  }
+  Ref(const Ref& other) : Ref(other.object_) {}
+  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  ~Ref() { reset(); }
+  Ref& operator=(Ref other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  void reset() {
+    if (T* object = std::exchange(object_, nullptr); object && object->release()) delete object;
+  }
+  /// Gives up ownership without releasing.
+  T* detach() { return std::exchange(object_, nullptr); }
+
+  T* get() const { return object_; }
+  T* operator->() const { return object_; }
+  T& operator*() const { return *object_; }
+  explicit operator bool() const { return object_ != nullptr; }
+  friend bool operator==(const Ref& a, const Ref& b) { return a.object_ == b.object_; }
+
+ private:
+  T* object_ = nullptr;
+};
+
+template <class T, class... Args>
+Ref<T> make_ref(Args&&... args) {
+  return Ref<T>(new T(std::forward<Args>(args)...));
+}
+
+}  // namespace tandem

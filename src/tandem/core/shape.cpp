@@ -1,0 +1,98 @@
+#include "tandem/core/shape.h"
+
+#include <algorithm>
+#include <ostream>
+
+#include "tandem/core/error.h"
+
+namespace tandem {
+
+Dims::Dims(std::span<const Dim> values) {
+  TD_CHECK(values.size() <= kMaxRank, "shape: at most ", kMaxRank, " axes are supported; got ", values.size(),
+           ".");
+  std::copy(values.begin(), values.end(), values_);
+  rank_ = static_cast<int>(values.size());
+}
+
+Dims Dims::filled(int rank, Dim value) {
+  TD_CHECK(rank >= 0 && rank <= kMaxRank, "shape: at most ", kMaxRank, " axes are supported; got ", rank,
+           ".");
+  Dims out;
+  out.rank_ = rank;
+  std::fill_n(out.values_, rank, value);
+  return out;
+}
+
+void Dims::push_back(Dim value) { insert(rank_, value); }
+
+void Dims::erase(int i) {
+  std::copy(values_ + i + 1, values_ + rank_, values_ + i);
+  --rank_;
+}
+
+void Dims::insert(int i, Dim value) {
+  TD_CHECK(rank_ < kMaxRank, "shape: at most ", kMaxRank, " axes are supported; one more was asked of ",
+           *this, ".");
+  std::copy_backward(values_ + i, values_ + rank_, values_ + rank_ + 1);
+  values_[i] = value;
+  ++rank_;
+}
+
+std::ostream& operator<<(std::ostream& out, const Dims& dims) {
+  out << '(';
+  for (int i = 0; i < dims.rank(); ++i) out << (i ? ", " : "") << dims[i];
+  return out << (dims.rank() == 1 ? ",)" : ")");
+}
+
+Dim size_of(const Dims& shape) {
+  Dim total = 1;
+  for (Dim d : shape) {
+    TD_CHECK(d >= 0, "shape: sizes must not be negative; got ", shape, ".");
+    TD_CHECK(!__builtin_mul_overflow(total, d, &total),
+             "shape: the number of elements must fit 63 bits; got ", shape, ".");
+  }
+  return total;
+}
+
+Dims contiguous_strides(const Dims& shape) {
+  Dims strides = shape;
+  Dim step = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    strides[i] = step;
+    step *= std::max<Dim>(shape[i], 1);
+  }
+  return strides;
+}
+
+bool is_contiguous(const Dims& shape, const Dims& strides) {
+  Dim step = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1 && strides[i] != step) return false;
+    step *= shape[i];
+  }
+  return true;
+}
+
+Dims broadcast_shapes(const char* op, const Dims& a, const Dims& b) {
+  if (a == b) return a;
+  Dims out = a.rank() >= b.rank() ? a : b;
+  const Dims& shorter = a.rank() >= b.rank() ? b : a;
+  const int lead = out.rank() - shorter.rank();
+  for (int i = 0; i < shorter.rank(); ++i) {
+    const Dim x = out[lead + i], y = shorter[i];
+    if (x == y || y == 1) continue;
+    TD_CHECK(x == 1, op, ": sizes must be equal or 1, compared from the last axis; got a ", a, " and b ", b,
+             ". Reshape one of them so that the axes line up.");
+    out[lead + i] = y;
+  }
+  return out;
+}
+
+int normal_axis(const char* op, int64_t axis, int rank) {
+  TD_CHECK(axis >= -rank && axis < rank, op, ": the axis must lie in ", -rank, "..", rank - 1, "; got ", axis,
+           " for a tensor of ", rank, " axes.");
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+}  // namespace tandem

@@ -1,0 +1,314 @@
+#include "tandem/core/tape.h"
+
+#include <map>
+#include <queue>
+#include <unordered_map>
+
+#include "tandem/core/trace.h"
+
+namespace tandem {
+
+namespace {
+
+thread_local bool t_grad_enabled = true;
+thread_local uint64_t t_sequence = 0;
+TapeOps g_ops;
+
+/// Nodes form long chains; dropping one must not recurse as deep as the chain is long. The first node to die on a
+/// thread frees the others from a list.
+thread_local std::vector<TapeNode*>* t_dying = nullptr;
+
+void release_node(Ref<TapeNode>& edge) {
+  TapeNode* node = edge.detach();
+  if (node && node->release()) t_dying->push_back(node);
+}
+
+Tensor unpack(const TapeNode& node, const TapeNode::Saved& saved, const char* what, size_t index) {
+  if (!saved.value) return {};
+  if (saved.value->storage)
+    TD_CHECK(saved.value->storage->version() == saved.version, node.op->name, ": ", what, " ", index,
+             " is needed for the gradient but was changed by assign() after the operation (version ",
+             saved.version, ", now ", saved.value->storage->version(),
+             "). Assign after backward(), or to a clone().");
+  return Tensor(saved.value);
+}
+
+TapeNode::Saved save(const Tensor& t) {
+  return {t.ref(), t.impl()->storage ? t.impl()->storage->version() : 0};
+}
+
+}  // namespace
+
+void set_tape_ops(const TapeOps& ops) { g_ops = ops; }
+
+bool grad_enabled() { return t_grad_enabled; }
+GradMode::GradMode(bool enabled) : previous_(t_grad_enabled) { t_grad_enabled = enabled; }
+GradMode::~GradMode() { t_grad_enabled = previous_; }
+
+TapeNode::~TapeNode() {
+  std::vector<TapeNode*> dying;
+  const bool outermost = t_dying == nullptr;
+  if (outermost) t_dying = &dying;
+  // Saved tensors may hold nodes too: let go of those nodes through the list as well.
+  for (Edge& edge : edges) release_node(edge.node);
+  for (Saved& s : saved_in)
+    if (s.value && s.value->use_count() == 1) release_node(s.value->node);
+  for (Saved& s : saved_out)
+    if (s.value && s.value->use_count() == 1) release_node(s.value->node);
+  if (!outermost) return;
+  while (!dying.empty()) {
+    TapeNode* node = dying.back();
+    dying.pop_back();
+    delete node;
+  }
+  t_dying = nullptr;
+}
+
+void record(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs, std::span<Tensor> out) {
+  auto node = make_ref<TapeNode>();
+  node->op = &op;
+  node->attrs = attrs;
+  node->sequence = ++t_sequence;
+  for (size_t i = 0; i < in.size(); ++i) {
+    TapeNode::Edge edge;
+    if (in[i].requires_grad()) {
+      if (in[i].impl()->node)
+        edge.node = in[i].impl()->node;
+      else
+        edge.leaf = in[i].ref();
+      edge.output = in[i].impl()->node_output;
+    }
+    node->edges.push_back(std::move(edge));
+    node->in_meta.push_back(in[i].meta());
+    node->saved_in.push_back((op.saves_inputs >> i) & 1 ? save(in[i]) : TapeNode::Saved{});
+  }
+  for (size_t i = 0; i < out.size(); ++i) {
+    node->out_meta.push_back(out[i].meta());
+    // A saved output is kept without its node (which would be a cycle); the walk puts the node back.
+    node->saved_out.push_back((op.saves_outputs >> i) & 1 ? save(out[i].detach()) : TapeNode::Saved{});
+    if (!is_floating(out[i].dtype())) continue;
+    out[i].impl()->requires_grad = true;
+    out[i].impl()->node = node;
+    out[i].impl()->node_output = static_cast<uint32_t>(i);
+  }
+}
+
+namespace {
+
+/// Where a gradient can arrive: an output of a node, or a leaf.
+struct Target {
+  const void* owner;  // TapeNode or TensorImpl
+  uint32_t output;
+  friend auto operator<=>(const Target&, const Target&) = default;
+};
+Target target_of(const Tensor& t) {
+  return t.impl()->node ? Target{t.impl()->node.get(), t.impl()->node_output} : Target{t.impl(), 0};
+}
+Target target_of(const TapeNode::Edge& edge) {
+  return edge.node ? Target{edge.node.get(), edge.output} : Target{edge.leaf.get(), 0};
+}
+
+/// One backward walk.
+class Walk {
+ public:
+  Walk(const Tensor& output, const Tensor& seed, const BackwardOptions& options) : options_(options) {
+    TD_CHECK(output.defined() && output.requires_grad(),
+             "backward: the output must depend on a tensor that requires a gradient; got ", describe(output),
+             ". Call set_requires_grad() on a leaf, and check that NoGrad is not in force.");
+    Tensor start = seed;
+    if (!start.defined()) {
+      TD_CHECK(output.size() == 1, "backward: without a seed the output must have one element; got ",
+               describe(output), ". Pass a seed of its shape, or sum() it.");
+      NoGrad off;
+      start = g_ops.full_like(output, 1);
+    }
+    TD_CHECK(start.shape() == output.shape() && start.dtype() == output.dtype() &&
+                 start.device() == output.device(),
+             "backward: the seed must match the output; got ", describe(start), " for ", describe(output),
+             ".");
+    if (output.impl()->node) {
+      root_ = output.impl()->node;
+      collect();
+    } else {
+      leaves_[output.impl()] = output.ref();
+    }
+    deliver(target_of(output), start);
+  }
+
+  /// Makes gradients of these tensors known under their target even where they are not leaves.
+  void watch(std::span<const Tensor> tensors) {
+    for (const Tensor& t : tensors) watched_.emplace(target_of(t), t);
+  }
+
+  void run() {
+    GradMode mode(options_.create_graph);
+    if (!root_) {
+      for (auto& [impl, leaf] : leaves_) ready(Target{impl, 0}, Tensor(leaf));
+      return;
+    }
+    queue_.push(root_.get());
+    while (!queue_.empty()) {
+      TapeNode* node = queue_.top();
+      queue_.pop();
+      visit(*node);
+    }
+  }
+
+  Tensor gradient(const Tensor& t) const {
+    const auto found = kept_.find(target_of(t));
+    return found == kept_.end() ? Tensor() : found->second;
+  }
+  /// Leaves that got a gradient, in the order in which the gradients were complete.
+  const std::vector<Tensor>& reached() const { return reached_; }
+
+ private:
+  struct Later {
+    bool operator()(const TapeNode* a, const TapeNode* b) const { return a->sequence < b->sequence; }
+  };
+
+  /// Counts, for every node and leaf reachable from the root, the edges that lead to it.
+  void collect() {
+    std::vector<TapeNode*> stack{root_.get()};
+    pending_[root_.get()] = 0;
+    while (!stack.empty()) {
+      TapeNode* node = stack.back();
+      stack.pop_back();
+      for (const auto& edge : node->edges) {
+        if (edge.leaf) {
+          leaves_[edge.leaf.get()] = edge.leaf;
+          ++pending_[edge.leaf.get()];
+        } else if (edge.node) {
+          if (++pending_[edge.node.get()] == 1 && edge.node.get() != root_.get())
+            stack.push_back(edge.node.get());
+        }
+      }
+    }
+  }
+
+  void deliver(const Target& to, const Tensor& gradient) {
+    auto [at, fresh] = gradients_.emplace(to, gradient);
+    if (!fresh) at->second = g_ops.add(at->second, gradient);
+  }
+
+  void ready(const Target& at, const Tensor& tensor) {
+    const auto found = gradients_.find(at);
+    if (found == gradients_.end()) return;
+    const Tensor gradient = found->second;
+    gradients_.erase(found);
+    kept_[at] = gradient;
+    reached_.push_back(tensor);
+    if (options_.on_grad_ready) options_.on_grad_ready(tensor, gradient);
+  }
+
+  void visit(TapeNode& node) {
+    Tensors grads;
+    bool any = false;
+    for (size_t i = 0; i < node.out_meta.size(); ++i) {
+      const Target at{&node, static_cast<uint32_t>(i)};
+      const auto found = gradients_.find(at);
+      grads.push_back(found == gradients_.end() ? Tensor() : found->second);
+      if (found == gradients_.end()) continue;
+      any = true;
+      if (const auto watched = watched_.find(at); watched != watched_.end()) {
+        ready(at, watched->second);
+      } else {
+        gradients_.erase(found);
+      }
+    }
+    Tensors results;
+    if (any) results = run_rule(node, grads);
+    for (size_t i = 0; i < node.edges.size(); ++i) {
+      const auto& edge = node.edges[i];
+      if (!edge.needed()) continue;
+      if (any && results[i].defined()) deliver(target_of(edge), checked(node, i, results[i]));
+      const void* owner = edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.get();
+      if (--pending_[owner] != 0) continue;
+      if (edge.node)
+        queue_.push(edge.node.get());
+      else
+        ready(target_of(edge), Tensor(edge.leaf));
+    }
+  }
+
+  Tensors run_rule(TapeNode& node, const Tensors& grads) {
+    Tensors in, out;
+    SmallVector<bool, 4> needs;
+    for (size_t i = 0; i < node.edges.size(); ++i) {
+      in.push_back(unpack(node, node.saved_in[i], "input", i));
+      needs.push_back(node.edges[i].needed());
+    }
+    for (size_t i = 0; i < node.saved_out.size(); ++i) {
+      Tensor t = unpack(node, node.saved_out[i], "output", i);
+      if (t.defined() && options_.create_graph && is_floating(t.dtype())) {
+        t = t.detach();
+        t.impl()->requires_grad = true;
+        t.impl()->node = Ref<TapeNode>(&node);
+        t.impl()->node_output = static_cast<uint32_t>(i);
+      }
+      out.push_back(std::move(t));
+    }
+    const GradArgs args{
+        node.attrs, in, out, grads, {node.in_meta.data(), node.in_meta.size()}, {needs.data(), needs.size()}};
+    Tensors results = node.op->gradient(args);
+    TD_ASSERT(results.size() == node.edges.size(), "the gradient rule of ", node.op->name, " returned ",
+              results.size(), " gradients for ", node.edges.size(), " inputs");
+    return results;
+  }
+
+  /// Every gradient that a rule returns must fit its input; axes that were broadcast are summed here, for all rules.
+  Tensor checked(const TapeNode& node, size_t i, Tensor g) {
+    const Meta& want = node.in_meta[i];
+    if (g.shape() != want.shape) g = g_ops.sum_to(g, want.shape);
+    TD_ASSERT(g.dtype() == want.dtype && g.device() == want.device, "the gradient rule of ", node.op->name,
+              " returned ", describe(g), " for input ", i, " of type ", want.dtype, " on ", want.device);
+    return g;
+  }
+
+  const BackwardOptions& options_;
+  Ref<TapeNode> root_;
+  std::unordered_map<const void*, int64_t> pending_;
+  std::unordered_map<TensorImpl*, Ref<TensorImpl>> leaves_;
+  std::map<Target, Tensor> watched_;
+  std::map<Target, Tensor> gradients_, kept_;
+  std::vector<Tensor> reached_;
+  std::priority_queue<TapeNode*, std::vector<TapeNode*>, Later> queue_;
+};
+
+}  // namespace
+
+void backward(const Tensor& output, const Tensor& seed, const BackwardOptions& options) {
+  Walk walk(output, seed, options);
+  walk.run();
+  GradMode mode(options.create_graph);
+  for (Tensor leaf : walk.reached()) {
+    Tensor total = walk.gradient(leaf);
+    if (leaf.grad().defined()) {
+      TD_CHECK(
+          !(current_tracer() && !leaf.grad().is_traced()),
+          "backward: inside a compiled callable a leaf must not hold a gradient from outside; got one on ",
+          describe(leaf), ". Call zero_grad() first, or use grad().");
+      total = g_ops.add(leaf.grad(), total);
+    }
+    leaf.set_grad(total);
+  }
+}
+
+std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, const Tensor& seed,
+                         const BackwardOptions& options, bool allow_unused) {
+  Walk walk(output, seed, options);
+  walk.watch(inputs);
+  walk.run();
+  std::vector<Tensor> result;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Tensor g = walk.gradient(inputs[i]);
+    if (!g.defined()) {
+      TD_CHECK(allow_unused, "grad: the output must depend on every input; it does not depend on input ", i,
+               " (", describe(inputs[i]), "). Leave it out, or pass allow_unused.");
+      g = g_ops.full_like(inputs[i], 0);
+    }
+    result.push_back(g);
+  }
+  return result;
+}
+
+}  // namespace tandem

@@ -1,0 +1,87 @@
+// Reverse-mode differentiation. apply() records a node for every op whose inputs want gradients; backward()
+// and grad() walk the nodes in reverse. Gradient rules are made of public operations, so gradients can be
+// differentiated again and traced like anything else.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "tandem/core/op.h"
+
+namespace tandem {
+
+/// Whether operations of this thread are recorded. On by default.
+bool grad_enabled();
+
+/// Switches recording on or off for a scope.
+class GradMode {
+ public:
+  explicit GradMode(bool enabled);
+  ~GradMode();
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
+
+ private:
+  bool previous_;
+};
+/// NoGrad scope: `NoGrad off;`
+class NoGrad : public GradMode {
+ public:
+  NoGrad() : GradMode(false) {}
+};
+
+struct BackwardOptions {
+  /// Record the backward pass itself, for gradients of gradients.
+  bool create_graph = false;
+  /// Called once for each leaf (or asked-for tensor), as soon as its gradient is complete and before the walk
+  /// goes on.
+  std::function<void(const Tensor& tensor, const Tensor& gradient)> on_grad_ready = {};
+};
+
+/// Adds d(output)/d(leaf) to the grad of every leaf. `output` must be a scalar, or `seed` must have its
+/// shape.
+void backward(const Tensor& output, const Tensor& seed = {}, const BackwardOptions& options = {});
+
+/// Returns d(output)/d(input) for each input and leaves every tensor's grad alone. Inputs that the output
+/// does not depend on give an Error, or zeros where allow_unused is set.
+std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, const Tensor& seed = {},
+                         const BackwardOptions& options = {}, bool allow_unused = false);
+
+/// One recorded operation.
+class TapeNode : public RefCounted {
+ public:
+  struct Saved {  // a tensor kept for the gradient rule, with the version it had
+    Ref<TensorImpl> value;
+    uint32_t version = 0;
+  };
+  struct Edge {  // where the gradient of an input goes: an output of another node, or a leaf
+    Ref<TapeNode> node;
+    Ref<TensorImpl> leaf;
+    uint32_t output = 0;
+    bool needed() const { return node || leaf; }
+  };
+  ~TapeNode();
+
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  uint64_t sequence = 0;  // order of recording on this thread; the walk goes from high to low
+  SmallVector<Edge, 3> edges;
+  SmallVector<Meta, 3> in_meta;
+  SmallVector<Meta, 1> out_meta;
+  SmallVector<Saved, 3> saved_in;
+  SmallVector<Saved, 1> saved_out;
+};
+
+/// The operations that the walk itself uses. Set at start-up by ops/, which core does not see.
+struct TapeOps {
+  Tensor (*add)(const Tensor& a, const Tensor& b) = nullptr;
+  Tensor (*sum_to)(const Tensor& x, const Dims& shape) = nullptr;
+  Tensor (*full_like)(const Tensor& x, double value) = nullptr;
+};
+void set_tape_ops(const TapeOps& ops);
+
+/// Called by apply(): records `op` and marks `out` as its results.
+void record(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs, std::span<Tensor> out);
+
+}  // namespace tandem

@@ -1,0 +1,145 @@
+#include "tandem/core/tensor.h"
+
+#include "tandem/core/backend.h"
+#include "tandem/core/tape.h"
+#include "tandem/core/trace.h"
+
+namespace tandem {
+
+Storage::Storage(Device device, size_t bytes)
+    : data_(backend(device).allocate(device, bytes)), bytes_(bytes), device_(device) {}
+
+Storage::Storage(Device device, void* external, size_t bytes, void (*release)(void*), void* context)
+    : data_(external), bytes_(bytes), device_(device), release_(release), release_context_(context) {
+  if (!release_) release_ = [](void*) {};
+}
+
+Storage::~Storage() {
+  if (release_)
+    release_(release_context_);
+  else
+    backend(device_).free(device_, data_, bytes_);
+}
+
+TensorImpl::TensorImpl() = default;
+TensorImpl::~TensorImpl() = default;
+
+Meta contiguous_meta(const Dims& shape, DType dtype, Device device) {
+  return {shape, contiguous_strides(shape), 0, dtype, device};
+}
+
+void* Tensor::raw() const {
+  TD_CHECK(!is_traced(), "data: a tensor inside a compiled callable has no values yet; got ", describe(*this),
+           ". Return it from the callable and read the result.");
+  return static_cast<char*>(impl_->storage->data()) +
+         impl_->meta.offset * static_cast<int64_t>(bytes_of(dtype()));
+}
+
+void Tensor::check_readable(const char* what, DType wanted) const {
+  TD_CHECK(defined(), what, ": the tensor must be defined; got an empty handle.");
+  TD_CHECK(dtype() == wanted, what, ": the element type asked for must be the tensor's; got ", wanted,
+           " for ", describe(*this), ". cast() it first.");
+}
+
+Tensor& Tensor::set_requires_grad(bool value) {
+  TD_CHECK(is_leaf(),
+           "set_requires_grad: only leaves can be marked; this tensor is the result of an operation. "
+           "detach() it first.");
+  TD_CHECK(!value || is_floating(dtype()), "set_requires_grad: only floating types have gradients; got ",
+           describe(*this), ".");
+  impl_->requires_grad = value;
+  return *this;
+}
+
+void Tensor::set_grad(const Tensor& grad) {
+  if (!grad.defined()) return zero_grad();
+  TD_CHECK(grad.shape() == shape() && grad.dtype() == dtype() && grad.device() == device(),
+           "set_grad: a gradient must match its tensor; got ", describe(grad), " for ", describe(*this), ".");
+  impl_->grad = grad.ref();
+}
+
+void Tensor::backward() const { tandem::backward(*this); }
+
+Tensor Tensor::detach() const {
+  auto copy = make_ref<TensorImpl>();
+  copy->meta = impl_->meta;
+  copy->storage = impl_->storage;
+  copy->trace_id = impl_->trace_id;
+  copy->trace_serial = impl_->trace_serial;
+  return Tensor(std::move(copy));
+}
+
+void Tensor::rebind(const Tensor& value) {
+  TD_CHECK(is_leaf() && !value.is_traced() && !is_traced(),
+           "rebind: only concrete leaves can be rebound; got ", describe(*this), ".");
+  TD_CHECK(value.shape() == shape(), "rebind: the shapes must be equal; got ", value.shape(), " for ",
+           shape(), ".");
+  impl_->meta = value.meta();
+  impl_->storage = value.impl()->storage;
+  impl_->grad.reset();
+}
+
+Tensor empty(const Dims& shape, DType dtype, Device device) {
+  auto impl = make_ref<TensorImpl>();
+  impl->meta = contiguous_meta(shape, dtype, device);
+  impl->storage = make_ref<Storage>(device, static_cast<size_t>(size_of(shape)) * bytes_of(dtype));
+  return Tensor(std::move(impl));
+}
+
+Tensor from_host(const void* values, const Dims& shape, DType dtype, Device device) {
+  Tensor out = empty(shape, dtype, device);
+  backend(device).copy_from_host(device, out.raw(), values, out.impl()->storage->bytes());
+  return out;
+}
+
+Tensor from_blob(void* data, const Dims& shape, DType dtype, Device device, void (*release)(void*),
+                 void* context) {
+  const size_t bytes = static_cast<size_t>(size_of(shape)) * bytes_of(dtype);
+  TD_CHECK(data || bytes == 0, "from_blob: the pointer must not be null; got null for shape ", shape, ".");
+  if (reinterpret_cast<uintptr_t>(data) % 64 != 0) {
+    Tensor out = empty(shape, dtype, device);
+    backend(device).copy_within(device, out.raw(), data, bytes);
+    backend(device).synchronize(device);
+    if (release) release(context);
+    return out;
+  }
+  auto impl = make_ref<TensorImpl>();
+  impl->meta = contiguous_meta(shape, dtype, device);
+  impl->storage = make_ref<Storage>(device, data, bytes, release, context);
+  return Tensor(std::move(impl));
+}
+
+std::vector<std::byte> host_bytes(const Tensor& tensor) {
+  TD_CHECK(tensor.defined(), "read: the tensor must be defined; got an empty handle.");
+  const Dim size = tensor.size();
+  const size_t width = bytes_of(tensor.dtype());
+  std::vector<std::byte> out(static_cast<size_t>(size) * width);
+  const void* data = tensor.raw();  // refuses traced tensors, empty ones too
+  if (size == 0) return out;
+  // Copies the span of memory that the view covers, then picks the elements out of it in logical order.
+  const Dims &shape = tensor.shape(), &strides = tensor.strides();
+  if (tensor.is_contiguous()) {
+    backend(tensor.device()).copy_to_host(tensor.device(), out.data(), data, out.size());
+    return out;
+  }
+  Dim span = 1;
+  for (int i = 0; i < shape.rank(); ++i) span += (shape[i] - 1) * strides[i];
+  std::vector<std::byte> block(static_cast<size_t>(span) * width);
+  backend(tensor.device()).copy_to_host(tensor.device(), block.data(), data, block.size());
+  Dims index = Dims::filled(shape.rank(), 0);
+  for (Dim i = 0; i < size; ++i) {
+    Dim at = 0;
+    for (int axis = 0; axis < shape.rank(); ++axis) at += index[axis] * strides[axis];
+    std::memcpy(out.data() + static_cast<size_t>(i) * width, block.data() + static_cast<size_t>(at) * width,
+                width);
+    for (int axis = shape.rank() - 1; axis >= 0 && ++index[axis] == shape[axis]; --axis) index[axis] = 0;
+  }
+  return out;
+}
+
+std::string describe(const Tensor& tensor) {
+  if (!tensor.defined()) return "an undefined tensor";
+  return cat(tensor.dtype(), " ", tensor.shape(), " on ", tensor.device());
+}
+
+}  // namespace tandem

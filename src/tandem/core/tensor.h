@@ -1,0 +1,184 @@
+// Tensor: a handle to an n-dimensional array on some device. Copying a Tensor copies the handle. Operations
+// (tandem/ops/*.h) return new tensors; views share memory; values change in place only through assign().
+#pragma once
+
+#include <atomic>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tandem/core/device.h"
+#include "tandem/core/dtype.h"
+#include "tandem/core/error.h"
+#include "tandem/core/refcount.h"
+#include "tandem/core/shape.h"
+
+namespace tandem {
+
+class Tensor;
+class TapeNode;
+
+/// A block of device memory. Views share it. `version` counts the assigns into it.
+class Storage : public RefCounted {
+ public:
+  Storage(Device device, size_t bytes);  // from the device's allocator
+  Storage(Device device, void* external, size_t bytes, void (*release)(void*), void* context);
+  ~Storage();
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+  uint32_t version() const { return version_.load(std::memory_order_relaxed); }
+  void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+  Device device_;
+  std::atomic<uint32_t> version_{0};
+  void (*release_)(void*) = nullptr;
+  void* release_context_ = nullptr;
+};
+
+/// All of a tensor but its memory. Strides and offset count elements.
+struct Meta {
+  Dims shape;
+  Dims strides;
+  int64_t offset = 0;
+  DType dtype = DType::f32;
+  Device device;
+};
+
+/// Made by contiguous(shape, …): row-major, offset 0.
+Meta contiguous_meta(const Dims& shape, DType dtype, Device device);
+
+struct TensorImpl : RefCounted {
+  TensorImpl();
+  ~TensorImpl();
+  Meta meta;
+  Ref<Storage> storage;       // null while the tensor is a traced value
+  int64_t trace_id = -1;      // value number in the trace `trace_serial`, where traced
+  uint64_t trace_serial = 0;  // which trace; 0 = none
+  bool requires_grad = false;
+  uint32_t node_output = 0;  // which output of `node` this is
+  Ref<TapeNode> node;        // null for leaves
+  Ref<TensorImpl> grad;      // leaves only
+};
+
+class Tensor {
+ public:
+  Tensor() = default;
+  explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+
+  bool defined() const { return static_cast<bool>(impl_); }
+  const Meta& meta() const { return impl_->meta; }
+  const Dims& shape() const { return impl_->meta.shape; }
+  const Dims& strides() const { return impl_->meta.strides; }
+  int rank() const { return shape().rank(); }
+  Dim size() const { return size_of(shape()); }  ///< number of elements
+  Dim size(int64_t axis) const { return shape()[normal_axis("size", axis, rank())]; }
+  DType dtype() const { return impl_->meta.dtype; }
+  Device device() const { return impl_->meta.device; }
+  bool is_contiguous() const { return tandem::is_contiguous(shape(), strides()); }
+  bool is_traced() const { return impl_->trace_serial != 0; }
+
+  /// The first element in memory. The tensor must be concrete and T its element type; on a GPU the pointer is
+  /// a device pointer.
+  template <class T>
+  T* data() const {
+    check_readable("data", dtype_of<T>());
+    return static_cast<T*>(raw());
+  }
+  /// The same without a type check. Throws Error for a traced tensor.
+  void* raw() const;
+
+  /// The only element of a one-element tensor, on the host, converted to T.
+  template <class T>
+  T item() const;
+  /// All elements in logical order, on the host. T must be the element type.
+  template <class T>
+  std::vector<T> to_vector() const;
+
+  // Autograd
+  bool requires_grad() const { return impl_->requires_grad; }
+  bool is_leaf() const { return !impl_->node; }
+  /// Marks a leaf as wanting a gradient (floating types only) and returns it.
+  Tensor& set_requires_grad(bool value = true);
+  /// The gradient that backward() left here; undefined where there is none.
+  Tensor grad() const { return impl_->grad ? Tensor(impl_->grad) : Tensor(); }
+  void set_grad(const Tensor& grad);
+  void zero_grad() { impl_->grad.reset(); }
+  /// Back-propagates from this scalar into the leaves' grad (see core/tape.h for more control).
+  void backward() const;
+  /// The same values, cut off from the tape.
+  Tensor detach() const;
+
+  /// Makes this handle's tensor stand for `value` (same shape), e.g. after a move to another device. Leaves
+  /// only.
+  void rebind(const Tensor& value);
+
+  TensorImpl* impl() const { return impl_.get(); }
+  const Ref<TensorImpl>& ref() const { return impl_; }
+  friend bool operator==(const Tensor&, const Tensor&) = delete;  // see equal() and same()
+  bool same(const Tensor& other) const { return impl_ == other.impl_; }
+
+ private:
+  void check_readable(const char* what, DType wanted) const;
+  Ref<TensorImpl> impl_;
+};
+
+/// Uninitialised memory.
+Tensor empty(const Dims& shape, DType dtype = DType::f32, Device device = {});
+/// A copy of host values.
+template <class T>
+Tensor from_vector(const std::vector<T>& values, const Dims& shape, Device device = {});
+Tensor from_host(const void* values, const Dims& shape, DType dtype, Device device = {});
+/// Memory that stays the caller's, without a copy where it is aligned to 64 bytes (otherwise copied, since
+/// kernels may choose by alignment). `release(context)` runs when the last view is gone.
+Tensor from_blob(void* data, const Dims& shape, DType dtype, Device device = {},
+                 void (*release)(void*) = nullptr, void* context = nullptr);
+/// All elements on the host in logical order, as raw bytes.
+std::vector<std::byte> host_bytes(const Tensor& tensor);
+
+/// "f32 (2, 3) on cpu": for messages.
+std::string describe(const Tensor& tensor);
+
+template <class T>
+Tensor from_vector(const std::vector<T>& values, const Dims& shape, Device device) {
+  TD_CHECK(static_cast<Dim>(values.size()) == size_of(shape),
+           "from_vector: the shape must hold as many elements as there are values; got ", values.size(),
+           " values and shape ", shape, ".");
+  if constexpr (std::is_same_v<T, bool>) {
+    std::vector<uint8_t> bytes(values.begin(), values.end());
+    return from_host(bytes.data(), shape, DType::boolean, device);
+  } else {
+    return from_host(values.data(), shape, dtype_of<T>(), device);
+  }
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  check_readable("to_vector", dtype_of<T>());
+  const std::vector<std::byte> bytes = host_bytes(*this);
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if constexpr (std::is_same_v<T, bool>)
+    for (size_t i = 0; i < values.size(); ++i) values[i] = bytes[i] != std::byte{0};
+  else if (!bytes.empty())
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+template <class T>
+T Tensor::item() const {
+  TD_CHECK(size() == 1, "item: the tensor must have one element; got shape ", shape(), ".");
+  const std::vector<std::byte> bytes = host_bytes(*this);
+  return visit_dtype(dtype(), [&](auto zero) {
+    std::memcpy(&zero, bytes.data(), sizeof(zero));
+    if constexpr (sizeof(zero) == 2 && std::is_class_v<decltype(zero)>)
+      return static_cast<T>(static_cast<float>(zero));
+    else
+      return static_cast<T>(zero);
+  });
+}
+
+}  // namespace tandem
