@@ -1,0 +1,46 @@
+#include "tandem/ops/define.h"
+
+#include "tandem/core/tape.h"
+#include "tandem/ops/conv.h"
+#include "tandem/ops/index.h"
+#include "tandem/ops/matmul.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/pool.h"
+#include "tandem/ops/random.h"
+#include "tandem/ops/reduce.h"
+#include "tandem/ops/shape.h"
+#include "tandem/ops/softmax.h"
+
+namespace tandem {
+
+void define_all_ops() {
+  define_pointwise_ops();
+  define_shape_ops();
+  for (OpDef& (*op)() : {op_full,
+                         op_arange,
+                         op_uniform,
+                         op_normal,
+                         op_bernoulli,
+                         op_sum,
+                         op_max,
+                         op_min,
+                         op_argmax,
+                         op_matmul,
+                         op_linear,
+                         op_conv2d,
+                         op_conv2d_input_gradient,
+                         op_conv2d_weight_gradient,
+                         op_max_pool2d,
+                         op_max_pool2d_scatter,
+                         op_max_pool2d_gather,
+                         op_softmax,
+                         op_log_softmax,
+                         op_gather,
+                         op_scatter_add_zeros,
+                         op_one_hot})
+    op();
+  set_tape_ops({[](const Tensor& a, const Tensor& b) { return add(a, b); }, sum_to,
+                [](const Tensor& x, double value) { return full(x.shape(), value, x.dtype(), x.device()); }});
+}
+
+}  // namespace tandem

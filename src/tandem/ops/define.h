@@ -1,0 +1,17 @@
+// How the families put their records in place, and the few pieces that they share. Not part of the public surface.
+#pragma once
+
+#include "tandem/core/op.h"
+
+namespace tandem {
+
+/// Defines every op and gives core the ones it needs. Called once, by backends/start.cpp.
+void define_all_ops();
+
+void define_pointwise_ops();
+void define_shape_ops();
+
+/// A 0-d constant: the number as it is written, exact for integers too.
+Tensor full_number(double value, int64_t integer, DType dtype, Device device);
+
+}  // namespace tandem

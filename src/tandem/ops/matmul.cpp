@@ -1,0 +1,134 @@
+#include "tandem/ops/matmul.h"
+
+#include "tandem/ops/reduce.h"
+#include "tandem/ops/shape.h"
+
+namespace tandem {
+
+namespace {
+
+void infer_matmul(InferArgs& args) {
+  const Dims &a = args.in[0].shape(), &b = args.in[1].shape();
+  const int r = a.rank();
+  TD_ASSERT((r == 2 || r == 3) && b.rank() == r, "matmul of ranks ", r, " and ", b.rank());
+  TD_CHECK(args.in[0].dtype() == args.in[1].dtype() && args.in[0].dtype() != DType::boolean,
+           "matmul: both types must be equal and not bool; got ", args.in[0].dtype(), " and ",
+           args.in[1].dtype(), ". cast() one of them.");
+  Dims shape = a;
+  shape[r - 1] = b[r - 1];
+  args.add(shape, args.in[0].dtype());
+}
+
+Tensors grad_matmul(const GradArgs& a) {
+  return {a.needs[0] ? matmul(a.grad[0], transpose(a.in[1])) : Tensor(),
+          a.needs[1] ? matmul(transpose(a.in[0]), a.grad[0]) : Tensor()};
+}
+
+void infer_linear(InferArgs& args) {
+  const Dims &x = args.in[0].shape(), &w = args.in[1].shape();
+  TD_CHECK(w.rank() == 2 && x.back() == w[1],
+           "linear: the last size of x must equal the second size of weight (out, in); got x ", x,
+           " and weight ", w, ".");
+  if (args.in.size() > 2)
+    TD_CHECK(args.in[2].shape() == Dims{w[0]},
+             "linear: the bias must have one element for each output; got bias ", args.in[2].shape(),
+             " for weight ", w, ".");
+  for (const Tensor& t : args.in)
+    TD_CHECK(t.dtype() == args.in[0].dtype() && t.dtype() != DType::boolean,
+             "linear: all types must be equal and not bool; got ", args.in[0].dtype(), " and ", t.dtype(),
+             ". cast() one of them.");
+  args.add({x[0], w[0]}, args.in[0].dtype());
+}
+
+Tensors grad_linear(const GradArgs& a) {
+  Tensors out{a.needs[0] ? matmul(a.grad[0], a.in[1]) : Tensor(),
+              a.needs[1] ? matmul(transpose(a.grad[0]), a.in[0]) : Tensor()};
+  if (a.needs.size() > 2) out.push_back(a.needs[2] ? sum(a.grad[0], {0}) : Tensor());
+  return out;
+}
+
+}  // namespace
+
+OpDef& op_matmul() {
+  static OpDef& op = [&]() -> OpDef& {
+    OpDef d;
+    d.name = "matmul";
+    d.infer = infer_matmul;
+    d.gradient = grad_matmul;
+    d.saves_inputs = 3;
+    d.takes_strided = true;
+    return define(d);
+  }();
+  return op;
+}
+
+OpDef& op_linear() {
+  static OpDef& op = [&]() -> OpDef& {
+    OpDef d;
+    d.name = "linear";
+    d.infer = infer_linear;
+    d.gradient = grad_linear;
+    d.saves_inputs = 3;
+    return define(d);
+  }();
+  return op;
+}
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  TD_CHECK(a.defined() && b.defined(), "matmul: both inputs must be tensors; got an undefined handle.");
+  TD_CHECK(a.rank() >= 1 && b.rank() >= 1, "matmul: both inputs need at least one axis; got ", a.shape(),
+           " and ", b.shape(), ".");
+  // Vectors become matrices, and lose the extra axis again at the end.
+  const Tensor left = a.rank() == 1 ? unsqueeze(a, 0) : a, right = b.rank() == 1 ? unsqueeze(b, 1) : b;
+  const Dim inner = left.shape().back(), found = right.shape()[right.rank() - 2];
+  if (inner != found) {
+    const bool transposed_fits = b.rank() >= 2 && right.shape().back() == inner;
+    throw Error(
+        cat("matmul: the last size of a must equal the second-to-last size of b; got a ", a.shape(),
+            " and b ", b.shape(), ".",
+            transposed_fits ? cat(" transpose(b) has shape ", transpose(b).shape(), " and would fit.") : ""));
+  }
+  Tensor out;
+  if (left.rank() == 2 && right.rank() == 2) {
+    out = apply1(op_matmul(), {left, right});
+  } else {
+    Dims batch_a = left.shape(), batch_b = right.shape();
+    for (Dims* d : {&batch_a, &batch_b}) {
+      d->erase(d->rank() - 1);
+      d->erase(d->rank() - 1);
+    }
+    const Dims batch = broadcast_shapes("matmul", batch_a, batch_b);
+    const Dim count = size_of(batch), rows = left.shape()[left.rank() - 2], columns = right.shape().back();
+    const auto batched = [&](const Tensor& t, Dim r, Dim c) {
+      Dims full = batch;
+      full.push_back(r);
+      full.push_back(c);
+      return reshape(expand(t, full), {count, r, c});
+    };
+    Dims shape = batch;
+    shape.push_back(rows);
+    shape.push_back(columns);
+    out = reshape(apply1(op_matmul(), {batched(left, rows, inner), batched(right, inner, columns)}), shape);
+  }
+  if (b.rank() == 1) out = squeeze(out, -1);
+  if (a.rank() == 1) out = squeeze(out, b.rank() == 1 ? -1 : -2);
+  return out;
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  TD_CHECK(x.defined() && weight.defined(), "linear: x and weight must be tensors; got an undefined handle.");
+  TD_CHECK(x.rank() >= 1 && weight.rank() == 2, "linear: x needs an axis and weight two; got x ", x.shape(),
+           " and weight ", weight.shape(), ".");
+  const Dim features = x.shape().back();
+  Dims rows{features ? x.size() / features : 0, features};
+  if (!features) rows[0] = size_of(Dims(std::span(x.shape().begin(), static_cast<size_t>(x.rank() - 1))));
+  const Tensor flat = x.rank() == 2 ? x : reshape(x, rows);
+  const Tensor out =
+      bias.defined() ? apply1(op_linear(), {flat, weight, bias}) : apply1(op_linear(), {flat, weight});
+  if (x.rank() == 2) return out;
+  Dims shape = x.shape();
+  shape[shape.rank() - 1] = weight.shape()[0];
+  return reshape(out, shape);
+}
+
+}  // namespace tandem

@@ -1,0 +1,426 @@
+#include "tandem/ops/shape.h"
+
+#include <algorithm>
+
+#include "tandem/core/backend.h"
+#include "tandem/core/trace.h"
+#include "tandem/ops/define.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/reduce.h"
+
+namespace tandem {
+
+namespace {
+
+/// Strides of `shape` over the memory of m, or false where no strides can describe it.
+bool view_strides(const Meta& m, const Dims& shape, Dims& strides) {
+  if (is_contiguous(m.shape, m.strides)) {
+    strides = contiguous_strides(shape);
+    return true;
+  }
+  strides = shape;
+  // Walks both shapes from the back; each run of old axes that lie evenly in memory must hold whole new axes.
+  int at = shape.rank() - 1;
+  for (int i = m.shape.rank() - 1; i >= 0;) {
+    if (m.shape[i] == 1) {
+      --i;
+      continue;
+    }
+    Dim run = m.shape[i];
+    Dim step = m.strides[i];
+    int j = i - 1;
+    while (j >= 0 && (m.shape[j] == 1 || m.strides[j] == step * run)) run *= m.shape[j--];
+    for (; at >= 0 && (run > 1 || shape[at] == 1); --at) {
+      if (run % shape[at] != 0) return false;
+      strides[at] = step;
+      step *= shape[at];
+      run /= shape[at];
+    }
+    if (run != 1) return false;
+    i = j;
+  }
+  for (; at >= 0; --at) {
+    if (shape[at] != 1) return false;
+    strides[at] = 1;
+  }
+  return true;
+}
+
+void infer_reshape(InferArgs& a) {
+  Meta m = a.in[0].meta();
+  const Dims& shape = a.attributes<ShapeAttrs>().shape;
+  Dims strides;
+  TD_ASSERT(view_strides(m, shape, strides), "reshape of ", m.shape, " to ", shape, " is no view");
+  m.shape = shape;
+  m.strides = strides;
+  a.out.push_back(m);
+}
+
+void infer_permute(InferArgs& a) {
+  Meta m = a.in[0].meta();
+  const Dims& axes = a.attributes<PermuteAttrs>().axes;
+  for (int i = 0; i < axes.rank(); ++i) {
+    m.shape[i] = a.in[0].shape()[static_cast<int>(axes[i])];
+    m.strides[i] = a.in[0].strides()[static_cast<int>(axes[i])];
+  }
+  a.out.push_back(m);
+}
+
+void infer_expand(InferArgs& a) {
+  const Meta& from = a.in[0].meta();
+  const Dims& shape = a.attributes<ShapeAttrs>().shape;
+  const int lead = shape.rank() - from.shape.rank();
+  TD_CHECK(lead >= 0 && broadcast_shapes("expand", from.shape, shape) == shape,
+           "expand: only axes of size 1 can be stretched; got ", from.shape, " to ", shape, ".");
+  Meta m = from;
+  m.shape = shape;
+  m.strides = Dims::filled(shape.rank(), 0);
+  for (int i = 0; i < from.shape.rank(); ++i)
+    if (from.shape[i] == shape[lead + i]) m.strides[lead + i] = from.strides[i];
+  a.out.push_back(m);
+}
+
+void infer_slice(InferArgs& a) {
+  Meta m = a.in[0].meta();
+  const auto& s = a.attributes<SliceAttrs>();
+  const int axis = static_cast<int>(s.axis);
+  const Dim count = s.stop > s.start ? (s.stop - s.start + s.step - 1) / s.step : 0;
+  m.offset += count ? s.start * m.strides[axis] : 0;
+  m.shape[axis] = count;
+  m.strides[axis] *= s.step;
+  a.out.push_back(m);
+}
+
+void infer_slice_into_zeros(InferArgs& a) {
+  Dims shape = a.in[0].shape();
+  const auto& s = a.attributes<SliceAttrs>();
+  const int axis = static_cast<int>(s.axis);
+  const Dim last = shape[axis] ? s.start + (shape[axis] - 1) * s.step : 0;
+  TD_CHECK(s.start >= 0 && s.step >= 1 && last < std::max<Dim>(s.size, 1),
+           "slice_into_zeros: the places must lie within the size; got start ", s.start, ", step ", s.step,
+           " and ", shape[axis], " elements for size ", s.size, ".");
+  shape[axis] = s.size;
+  a.add(shape, a.in[0].dtype());
+}
+
+void infer_concat(InferArgs& a) {
+  const int axis = static_cast<int>(a.attributes<AxisAttrs>().axis);
+  Dims shape = a.in[0].shape();
+  for (size_t i = 1; i < a.in.size(); ++i) {
+    Dims other = a.in[i].shape();
+    TD_CHECK(a.in[i].dtype() == a.in[0].dtype(), "concat: all types must be equal; got ", a.in[0].dtype(),
+             " and ", a.in[i].dtype(), ". cast() one of them.");
+    const bool same_rank = other.rank() == shape.rank();
+    const Dim size = same_rank ? other[axis] : 0;
+    if (same_rank) other[axis] = shape[axis];
+    TD_CHECK(same_rank && other == shape, "concat: sizes must be equal on all axes but ", axis, "; got ",
+             a.in[0].shape(), " and ", a.in[i].shape(), ".");
+    shape[axis] += size;
+  }
+  a.add(shape, a.in[0].dtype());
+}
+
+Tensors grad_concat(const GradArgs& a) {
+  const int axis = static_cast<int>(a.attributes.as<AxisAttrs>().axis);
+  Tensors out;
+  Dim at = 0;
+  for (const Meta& m : a.in_meta) {
+    out.push_back(slice(a.grad[0], axis, at, at + m.shape[axis]));
+    at += m.shape[axis];
+  }
+  return out;
+}
+
+Tensors grad_permute(const GradArgs& a) {
+  const Dims& axes = a.attributes.as<PermuteAttrs>().axes;
+  Dims inverse = axes;
+  for (int i = 0; i < axes.rank(); ++i) inverse[static_cast<int>(axes[i])] = i;
+  return {permute(a.grad[0], inverse)};
+}
+
+struct MoveAttrs {
+  uint8_t to_kind = 0, to_index = 0, from_kind = 0, from_index = 0;
+  Device target() const { return {static_cast<DeviceKind>(to_kind), to_index}; }
+  Device source() const { return {static_cast<DeviceKind>(from_kind), from_index}; }
+  static auto fields() {
+    return std::tuple{field("to_kind", &MoveAttrs::to_kind), field("to_index", &MoveAttrs::to_index),
+                      field("from_kind", &MoveAttrs::from_kind), field("from_index", &MoveAttrs::from_index)};
+  }
+};
+
+/// One kernel for every pair of devices, through the backends' own copies.
+void move_kernel(const KernelArgs& args) {
+  const auto& a = args.attributes<MoveAttrs>();
+  const Device from = a.source(), target = a.target();
+  const size_t bytes = static_cast<size_t>(args.in[0].size()) * bytes_of(args.in[0].dtype);
+  if (from.is_cpu()) {
+    backend(target).copy_from_host(target, args.out[0].data, args.in[0].data, bytes);
+  } else if (target.is_cpu()) {
+    backend(from).copy_to_host(from, args.out[0].data, args.in[0].data, bytes);
+  } else {
+    std::vector<std::byte> staging(bytes);
+    backend(from).copy_to_host(from, staging.data(), args.in[0].data, bytes);
+    backend(target).copy_from_host(target, args.out[0].data, staging.data(), bytes);
+  }
+}
+
+OpDef& define_view(const char* name, void (*infer)(InferArgs&), GradRule gradient) {
+  OpDef d;
+  d.name = name;
+  d.infer = infer;
+  d.gradient = gradient;
+  d.view = true;
+  d.takes_strided = true;
+  d.cost = Cost::no_op;
+  return define(d);
+}
+
+struct ViewOps {
+  OpDef *reshape, *permute, *expand, *slice, *move;
+};
+ViewOps g_views;
+
+}  // namespace
+
+void define_shape_ops() {
+  g_views.reshape = &define_view("reshape", infer_reshape, [](const GradArgs& a) {
+    return Tensors{reshape(a.grad[0], a.in_meta[0].shape)};
+  });
+  g_views.permute = &define_view("permute", infer_permute, grad_permute);
+  g_views.expand = &define_view("expand", infer_expand, [](const GradArgs& a) { return Tensors{a.grad[0]}; });
+  g_views.slice = &define_view("slice", infer_slice, [](const GradArgs& a) {
+    const auto& s = a.attributes.as<SliceAttrs>();
+    return Tensors{
+        slice_into_zeros(a.grad[0], s.axis, s.start, s.step, a.in_meta[0].shape[static_cast<int>(s.axis)])};
+  });
+  OpDef move;
+  move.name = "to";
+  move.infer = [](InferArgs& a) {
+    a.device = a.attributes<MoveAttrs>().target();
+    a.add(a.in[0].shape(), a.in[0].dtype());
+  };
+  move.gradient = [](const GradArgs& a) { return Tensors{to(a.grad[0], a.in_meta[0].device)}; };
+  move.kernels.fill(move_kernel);
+  g_views.move = &define(move);
+  op_copy();
+  op_assign();
+  op_concat();
+  op_slice_into_zeros();
+}
+
+OpDef& op_copy() {
+  static OpDef& op = [&]() -> OpDef& {
+    OpDef d;
+    d.name = "copy";
+    d.infer = [](InferArgs& a) { a.add(a.in[0].shape(), a.in[0].dtype()); };
+    d.gradient = [](const GradArgs& a) { return Tensors{a.grad[0]}; };
+    d.takes_strided = true;
+    d.cost = Cost::cheap;
+    return define(d);
+  }();
+  return op;
+}
+
+OpDef& op_assign() {
+  static OpDef& op = [&]() -> OpDef& {
+    OpDef d;
+    d.name = "assign";
+    d.infer = [](InferArgs& a) {
+      TD_CHECK(a.in[0].shape() == a.in[1].shape() && a.in[0].dtype() == a.in[1].dtype(),
+               "assign: source and target must match; got ", describe(a.in[1]), " for ", describe(a.in[0]),
+               ".");
+      a.out.push_back(a.in[0].meta());
+    };
+    d.not_differentiable = "a change in place cannot be differentiated";
+    d.changes_input = true;
+    d.takes_strided = true;
+    d.cost = Cost::cheap;
+    return define(d);
+  }();
+  return op;
+}
+
+OpDef& op_concat() {
+  static OpDef& op = [&]() -> OpDef& {
+    OpDef d;
+    d.name = "concat";
+    d.infer = infer_concat;
+    d.gradient = grad_concat;
+    d.takes_strided = true;
+    d.cost = Cost::cheap;
+    return define(d);
+  }();
+  return op;
+}
+
+OpDef& op_slice_into_zeros() {
+  static OpDef& op = [&]() -> OpDef& {
+    OpDef d;
+    d.name = "slice_into_zeros";
+    d.infer = infer_slice_into_zeros;
+    d.gradient = [](const GradArgs& a) {
+      const auto& s = a.attributes.as<SliceAttrs>();
+      const Dim count = a.in_meta[0].shape[static_cast<int>(s.axis)];
+      return Tensors{slice(a.grad[0], s.axis, s.start, s.start + count * s.step, s.step)};
+    };
+    d.takes_strided = true;
+    d.cost = Cost::cheap;
+    return define(d);
+  }();
+  return op;
+}
+
+Tensor reshape(const Tensor& x, const Dims& wanted) {
+  Dims shape = wanted;
+  int open = -1;
+  Dim known = 1;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] == -1) {
+      TD_CHECK(open < 0, "reshape: at most one size may be -1; got ", wanted, ".");
+      open = i;
+    } else {
+      TD_CHECK(shape[i] >= 0, "reshape: sizes must not be negative (one may be -1); got ", wanted, ".");
+      known *= shape[i];
+    }
+  }
+  const Dim size = x.size();
+  if (open >= 0) {
+    TD_CHECK(known > 0 && size % known == 0, "reshape: the open size must come out whole; got ", x.shape(),
+             " to ", wanted, ".");
+    shape[open] = size / known;
+  }
+  TD_CHECK(size_of(shape) == size, "reshape: the number of elements must stay; got ", x.shape(), " (", size,
+           ") to ", wanted, " (", size_of(shape), ").");
+  if (shape == x.shape()) return x;
+  Dims strides;
+  const bool is_view = view_strides(x.meta(), shape, strides);
+  return apply1(*g_views.reshape, {is_view ? x : clone(x)}, ShapeAttrs{shape});
+}
+
+Tensor flatten(const Tensor& x, int64_t first, int64_t last) {
+  const int from = normal_axis("flatten", first, x.rank()), upto = normal_axis("flatten", last, x.rank());
+  TD_CHECK(from <= upto, "flatten: the first axis must not come after the last; got ", first, " and ", last,
+           ".");
+  Dims shape;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i <= from || i > upto)
+      shape.push_back(x.shape()[i]);
+    else
+      shape[from] *= x.shape()[i];
+  }
+  return reshape(x, shape);
+}
+
+Tensor permute(const Tensor& x, const Dims& wanted) {
+  TD_CHECK(wanted.rank() == x.rank(), "permute: one axis of the input is needed for each axis; got ", wanted,
+           " for shape ", x.shape(), ".");
+  Dims axes = wanted;
+  unsigned seen = 0;
+  for (int i = 0; i < axes.rank(); ++i) {
+    axes[i] = normal_axis("permute", wanted[i], x.rank());
+    TD_CHECK(!(seen >> axes[i] & 1), "permute: each axis must appear once; got ", wanted, ".");
+    seen |= 1u << axes[i];
+  }
+  return apply1(*g_views.permute, {x}, PermuteAttrs{axes});
+}
+
+Tensor transpose(const Tensor& x, int64_t a, int64_t b) {
+  const int i = normal_axis("transpose", a, x.rank()), j = normal_axis("transpose", b, x.rank());
+  Dims axes = Dims::filled(x.rank(), 0);
+  for (int k = 0; k < x.rank(); ++k) axes[k] = k;
+  std::swap(axes[i], axes[j]);
+  return permute(x, axes);
+}
+
+Tensor expand(const Tensor& x, const Dims& shape) {
+  return x.shape() == shape ? x : apply1(*g_views.expand, {x}, ShapeAttrs{shape});
+}
+
+Tensor slice(const Tensor& x, int64_t wanted_axis, int64_t start, int64_t stop, int64_t step) {
+  const int axis = normal_axis("slice", wanted_axis, x.rank());
+  TD_CHECK(step >= 1, "slice: the step must be at least 1; got ", step, ".");
+  const Dim size = x.shape()[axis];
+  start = std::clamp<int64_t>(start < 0 ? start + size : start, 0, size);
+  stop = std::clamp<int64_t>(stop < 0 ? stop + size : stop, start, size);
+  if (start == 0 && stop == size && step == 1) return x;
+  return apply1(*g_views.slice, {x}, SliceAttrs{axis, start, stop, step, 0});
+}
+
+Tensor slice_into_zeros(const Tensor& x, int64_t axis, int64_t start, int64_t step, int64_t size) {
+  return apply1(op_slice_into_zeros(), {x},
+                SliceAttrs{normal_axis("slice_into_zeros", axis, x.rank()), start, 0, step, size});
+}
+
+Tensor select(const Tensor& x, int64_t wanted_axis, int64_t index) {
+  const int axis = normal_axis("select", wanted_axis, x.rank());
+  const Dim size = x.shape()[axis];
+  TD_CHECK(index >= -size && index < size, "select: the index must lie in ", -size, "..", size - 1, "; got ",
+           index, ".");
+  const int64_t at = index < 0 ? index + size : index;
+  return squeeze(slice(x, axis, at, at + 1), axis);
+}
+
+Tensor unsqueeze(const Tensor& x, int64_t axis) {
+  Dims shape = x.shape();
+  shape.insert(normal_axis("unsqueeze", axis, x.rank() + 1), 1);
+  return reshape(x, shape);
+}
+
+Tensor squeeze(const Tensor& x, int64_t wanted_axis) {
+  const int axis = normal_axis("squeeze", wanted_axis, x.rank());
+  TD_CHECK(x.shape()[axis] == 1, "squeeze: the axis must have size 1; got axis ", axis, " of ", x.shape(),
+           ".");
+  Dims shape = x.shape();
+  shape.erase(axis);
+  return reshape(x, shape);
+}
+
+Tensor concat(const std::vector<Tensor>& parts, int64_t axis) {
+  TD_CHECK(!parts.empty(), "concat: at least one tensor is needed; got none.");
+  if (parts.size() == 1) return parts[0];
+  return apply(op_concat(), parts, AxisAttrs{normal_axis("concat", axis, parts[0].rank())})[0];
+}
+
+Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : clone(x); }
+Tensor clone(const Tensor& x) { return apply1(op_copy(), {x}); }
+
+Tensor sum_to(const Tensor& x, const Dims& shape) {
+  if (x.shape() == shape) return x;
+  const int lead = x.rank() - shape.rank();
+  Dims axes;
+  for (int i = 0; i < x.rank(); ++i)
+    if (i < lead || (shape[i - lead] == 1 && x.shape()[i] != 1)) axes.push_back(i);
+  TD_CHECK(lead >= 0 && broadcast_shapes("sum_to", shape, x.shape()) == x.shape(),
+           "sum_to: the shape must broadcast to x's; got ", shape, " for ", x.shape(), ".");
+  return reshape(axes.rank() ? sum(x, axes) : x, shape);
+}
+
+Tensor to(const Tensor& x, Device device) {
+  if (x.device() == device) return x;
+  TD_CHECK(!current_tracer(), "to: a compiled callable runs on one device; got a move of ", describe(x),
+           " to ", device, " inside it. Move the tensor before the call.");
+  const Device from = x.device();
+  return apply1(*g_views.move, {x},
+                MoveAttrs{static_cast<uint8_t>(device.kind), device.index, static_cast<uint8_t>(from.kind),
+                          from.index});
+}
+
+void assign(const Tensor& target, const Tensor& source) {
+  TD_CHECK(target.defined() && source.defined(), "assign: both tensors must be defined.");
+  TD_CHECK(broadcast_shapes("assign", target.shape(), source.shape()) == target.shape(),
+           "assign: the source must broadcast to the target's shape; got ", source.shape(), " for ",
+           target.shape(), ".");
+  for (int i = 0; i < target.rank(); ++i)
+    TD_CHECK(target.shape()[i] <= 1 || target.strides()[i] != 0,
+             "assign: the target must not be an expanded view (several elements share memory); got ",
+             describe(target), ". Assign to the tensor it was expanded from.");
+  Tensor value = expand(cast(source, target.dtype()), target.shape());
+  // A source that lies otherwise in the target's own memory would be overwritten while it is read.
+  const bool shared = current_tracer() ? current_tracer()->share_memory(target, value)
+                                       : target.impl()->storage == value.impl()->storage;
+  const Meta &t = target.meta(), &v = value.meta();
+  if (shared && !(t.offset == v.offset && t.strides == v.strides)) value = clone(value);
+  apply1(op_assign(), {target, value});
+}
+
+}  // namespace tandem
