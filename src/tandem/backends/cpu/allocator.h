@@ -1,0 +1,17 @@
+// The CPU's caching allocator: blocks are kept by size class when freed, since a training step asks for the same sizes
+// again and again and fresh pages from the system cost more than the arithmetic on them.
+#pragma once
+
+#include <cstddef>
+
+#include "tandem/core/backend.h"
+
+namespace tandem::cpu {
+
+/// 64-byte aligned; never null. Throws Error when the system has no more.
+void* allocate(size_t bytes);
+void release(void* data, size_t bytes) noexcept;
+MemoryStats memory_stats();
+void reset_peak();
+
+}  // namespace tandem::cpu

@@ -1,0 +1,73 @@
+// The forward convolution by the direct kernel: one padded copy of an image, then all output channels over it.
+#include "tandem/backends/cpu/kernels/conv_taps.h"
+#include "tandem/core/threads.h"
+
+namespace tandem::cpu::TD_ISA {
+
+template <class S>
+void conv_direct(const ConvShape& s, const S* x, const S* weight, const S* bias, S* y) {
+  using T = Accumulator<S>;
+  const PhasePlanes planes(s, kLanes<T>);
+  const int64_t cg = s.group_in(), og = s.group_out(), taps = s.taps();
+  Problem<S> p{};
+  p.channels = og;
+  p.rows = s.oh;
+  p.columns = s.ow;
+  p.pitch = planes.pitch;
+  p.taps = taps;
+  p.out_plane = s.oh * s.ow;
+  p.out_row = s.ow;
+  p.out_column = 1;
+
+  const int64_t group_weights = p.blocks() * p.block_rows() * taps;
+  T* weights = scratch_of<T>(ScratchSlot::conv_weights, s.groups * group_weights + kLanes<T>);
+  int64_t* offsets = scratch_of<int64_t>(ScratchSlot::conv_tile, taps + 2 * s.oh + s.kh + s.kw);
+  TapRange* ranges = reinterpret_cast<TapRange*>(offsets + taps);
+  int64_t* all = offsets + taps + 2 * s.oh;  // 0, 1, 2 …
+  for (int64_t i = 0; i < s.kh || i < s.kw; ++i) all[i] = i;
+  // Tap t = (kernel row, channel, kernel column).
+  for (int64_t i = 0, t = 0; i < s.kh; ++i)
+    for (int64_t c = 0; c < cg; ++c)
+      for (int64_t j = 0; j < s.kw; ++j)
+        offsets[t++] = c * planes.channel() + planes.offset(i * s.dilation, j * s.dilation);
+  for (int64_t i = 0; i < s.oh; ++i) {
+    int64_t begin = 0, end = s.kh;
+    while (begin < end && i * s.stride + begin * s.dilation < s.padding) ++begin;
+    while (end > begin && i * s.stride + (end - 1) * s.dilation - s.padding >= s.h) --end;
+    ranges[i] = {begin * cg * s.kw, end * cg * s.kw};
+  }
+  parallel_for(s.groups * p.blocks(), [&](int64_t chunk) {
+    const int64_t g = chunk / p.blocks(), first = chunk % p.blocks() * p.block_rows();
+    if (first < og)
+      pack_block(weights + g * group_weights + first * taps, weight + (g * og + first) * taps, s, all, s.kh,
+                 all, s.kw, cg, s.kh * s.kw, og - first < p.block_rows() ? og - first : p.block_rows(), taps,
+                 p.block_rows());
+  });
+  p.offsets = offsets;
+  p.ranges = ranges;
+
+  const int64_t sources = s.n * s.groups, split = channel_split(sources, p.blocks());
+  parallel_for(sources * split, [&](int64_t chunk) {
+    const int64_t n = chunk / split / s.groups, g = chunk / split % s.groups;
+    const S* image = x + (n * s.groups + g) * cg * s.h * s.w;
+    const T* source = nullptr;
+    if constexpr (std::is_same_v<S, T>) source = planes.is_plain(s) ? image : nullptr;
+    if (!source) {
+      T* copy = scratch_of<T>(ScratchSlot::conv_source, cg * planes.channel());
+      for (int64_t c = 0; c < cg; ++c) planes.fill(copy + c * planes.channel(), image + c * s.h * s.w, s);
+      source = copy;
+    }
+    Problem<S> mine = p;
+    mine.weights = weights + g * group_weights;
+    mine.bias = bias ? bias + g * og : nullptr;
+    for (int64_t block = chunk % split; block < p.blocks(); block += split)
+      run_channels(mine, source, block, y + (n * s.groups + g) * og * p.out_plane);
+  });
+}
+
+template void conv_direct(const ConvShape&, const double*, const double*, const double*, double*);
+template void conv_direct(const ConvShape&, const float*, const float*, const float*, float*);
+template void conv_direct(const ConvShape&, const BFloat16*, const BFloat16*, const BFloat16*, BFloat16*);
+template void conv_direct(const ConvShape&, const Float16*, const Float16*, const Float16*, Float16*);
+
+}  // namespace tandem::cpu::TD_ISA

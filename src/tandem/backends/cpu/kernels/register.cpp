@@ -1,0 +1,17 @@
+#include "tandem/backends/cpu/kernels/register.h"
+
+namespace tandem::cpu::TD_ISA {
+
+void register_kernels() {
+  register_pointwise_kernels();
+  register_shape_kernels();
+  register_reduce_kernels();
+  register_softmax_kernels();
+  register_index_kernels();
+  register_random_kernels();
+  register_matmul_kernels();
+  register_conv_kernels();
+  register_pool_kernels();
+}
+
+}  // namespace tandem::cpu::TD_ISA

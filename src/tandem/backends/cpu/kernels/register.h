@@ -1,0 +1,19 @@
+// The families of CPU kernels of one instruction-set level. Each fills in its ops' CPU rows.
+#pragma once
+
+namespace tandem::cpu::TD_ISA {
+
+void register_pointwise_kernels();
+void register_shape_kernels();
+void register_reduce_kernels();
+void register_softmax_kernels();
+void register_index_kernels();
+void register_random_kernels();
+void register_matmul_kernels();
+void register_conv_kernels();
+void register_pool_kernels();
+
+/// All of them.
+void register_kernels();
+
+}  // namespace tandem::cpu::TD_ISA

@@ -1,0 +1,127 @@
+// Vectors for the GEMM, convolution and pooling kernels: compiler vector types, as wide as the instruction-set
+// level that this file is compiled for. The only place with intrinsics is fma(), which contraction being off
+// would otherwise not give; levels without the instruction multiply and add.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "tandem/core/half.h"
+
+#if defined(__ARM_NEON)
+#include <arm_neon.h>
+#elif defined(__FMA__)
+#include <immintrin.h>
+#endif
+
+namespace tandem::cpu::TD_ISA {
+
+#if defined(__AVX512F__)
+inline constexpr int kVectorBytes = 64;
+inline constexpr int kVectorRegisters = 32;
+#elif defined(__AVX__)
+inline constexpr int kVectorBytes = 32;
+inline constexpr int kVectorRegisters = 16;
+#elif defined(__aarch64__)
+inline constexpr int kVectorBytes = 16;
+inline constexpr int kVectorRegisters = 32;
+#else
+inline constexpr int kVectorBytes = 16;
+inline constexpr int kVectorRegisters = 16;
+#endif
+
+template <class T>
+struct VecOf {
+  typedef T type __attribute__((vector_size(kVectorBytes)));
+  typedef T unaligned __attribute__((vector_size(kVectorBytes), aligned(alignof(T)), may_alias));
+};
+template <class T>
+using Vec = typename VecOf<T>::type;
+
+template <class T>
+inline constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
+
+/// What sums of elements of type S are computed in.
+template <class S>
+using Accumulator = std::conditional_t<std::is_same_v<S, double>, double, float>;
+
+template <class T>
+[[gnu::always_inline]] inline Vec<T> load(const T* p) {
+  return *reinterpret_cast<const typename VecOf<T>::unaligned*>(p);
+}
+
+template <class T>
+[[gnu::always_inline]] inline void store(T* p, Vec<T> v) {
+  *reinterpret_cast<typename VecOf<T>::unaligned*>(p) = v;
+}
+
+template <class T>
+[[gnu::always_inline]] inline Vec<T> splat(T x) {
+  return x - Vec<T>{};  // x - 0 is x to the bit, signed zeros included
+}
+
+/// a * b + c with one rounding.
+[[gnu::always_inline]] inline Vec<float> fma(Vec<float> a, Vec<float> b, Vec<float> c) {
+#if defined(__ARM_NEON)
+  return vfmaq_f32(c, a, b);
+#elif defined(__AVX512F__)
+  return _mm512_fmadd_ps(a, b, c);
+#elif defined(__FMA__)
+  return _mm256_fmadd_ps(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+[[gnu::always_inline]] inline Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) {
+#if defined(__ARM_NEON)
+  return vfmaq_f64(c, a, b);
+#elif defined(__AVX512F__)
+  return _mm512_fmadd_pd(a, b, c);
+#elif defined(__FMA__)
+  return _mm256_fmadd_pd(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+/// The sum of the lanes, in halves: lane i and lane i + n/2 first.
+template <class T>
+[[gnu::always_inline]] inline T sum(Vec<T> v) {
+  T lanes[kLanes<T>];
+  store(lanes, v);
+  for (int n = kLanes<T> / 2; n > 0; n /= 2)
+    for (int i = 0; i < n; ++i) lanes[i] += lanes[i + n];
+  return lanes[0];
+}
+
+/// out[i] = (or, with add, +=) sum(v[i]) for i < n, the same bits as sum() gives.
+template <class T, int n>
+[[gnu::always_inline]] inline void sum_each(T* out, const Vec<T>* v, bool add) {
+  int done = 0;
+  if constexpr (kLanes<T> == 4 && n >= 4) {
+    using Index = typename VecOf<int32_t>::type;
+#pragma GCC unroll 16
+    for (int i = 0; i + 4 <= n; i += 4) {  // two steps of a transposition, with an addition after each
+      const Vec<T> ab = __builtin_shuffle(v[i], v[i + 1], Index{0, 4, 1, 5}) +
+                        __builtin_shuffle(v[i], v[i + 1], Index{2, 6, 3, 7});
+      const Vec<T> cd = __builtin_shuffle(v[i + 2], v[i + 3], Index{0, 4, 1, 5}) +
+                        __builtin_shuffle(v[i + 2], v[i + 3], Index{2, 6, 3, 7});
+      const Vec<T> total =
+          __builtin_shuffle(ab, cd, Index{0, 1, 4, 5}) + __builtin_shuffle(ab, cd, Index{2, 3, 6, 7});
+      store(out + i, add ? load(out + i) + total : total);
+    }
+    done = n / 4 * 4;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < n; ++i)
+    if (i >= done) out[i] = add ? out[i] + sum<T>(v[i]) : sum<T>(v[i]);
+}
+
+/// to[i] = from[i], converted. A 16-bit destination is rounded to nearest even.
+template <class To, class From>
+[[gnu::always_inline]] inline void convert(To* to, const From* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(from[i]);
+}
+
+}  // namespace tandem::cpu::TD_ISA
