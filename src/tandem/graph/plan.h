@@ -1,0 +1,19 @@
+// The memory plan: where in one arena each computed base lives. Two bases share memory only if their lives do not meet.
+#pragma once
+
+#include "tandem/graph/graph.h"
+
+namespace tandem::graph {
+
+struct MemoryPlan {
+  std::vector<int64_t> offset;  // by base, in bytes; -1: not in the arena
+  size_t arena_bytes = 0;
+  size_t values_bytes = 0;  // if every base had memory of its own
+};
+
+/// `share` off gives every base a place of its own.
+MemoryPlan plan_memory(const Graph& graph, bool share);
+
+size_t bytes_of_base(const Graph& graph, int base);
+
+}  // namespace tandem::graph
