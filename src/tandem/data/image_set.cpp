@@ -1,0 +1,78 @@
+// Normalisation of byte images by table, straight into the batch's memory.
+#include "tandem/data/image_set.h"
+
+namespace tandem::data {
+
+ImageDataset::ImageDataset(std::string name, ImageFormat format, std::vector<uint8_t> labels)
+    : name_(std::move(name)), format_(std::move(format)), labels_(std::move(labels)) {
+  TD_CHECK(format_.channels >= 1 && format_.height >= 1 && format_.width >= 1, name_,
+           ": images must have at least one channel, row and column; got (", format_.channels, ", ",
+           format_.height, ", ", format_.width, ").");
+  const auto channels = static_cast<size_t>(format_.channels);
+  TD_CHECK(format_.mean.size() == channels && format_.deviation.size() == channels, name_,
+           ": mean and deviation must be given for each of the ", channels, " channels; got ",
+           format_.mean.size(), " and ", format_.deviation.size(), ".");
+  value_of_.resize(channels);
+  for (size_t c = 0; c < channels; ++c) {
+    TD_CHECK(format_.deviation[c] > 0, name_, ": the deviation must be more than 0; got ",
+             format_.deviation[c], ".");
+    for (int p = 0; p < 256; ++p)
+      value_of_[c][static_cast<size_t>(p)] =
+          (static_cast<float>(p) / 255.0f - format_.mean[c]) / format_.deviation[c];
+  }
+}
+
+int64_t ImageDataset::label(int64_t i) const {
+  check_index("label", i, size());
+  return labels_[static_cast<size_t>(i)];
+}
+
+void ImageDataset::normalise(const uint8_t* pixels, float* out) const {
+  const int64_t plane = format_.height * format_.width;
+  for (const auto& value_of : value_of_)
+    for (int64_t k = 0; k < plane; ++k) *out++ = value_of[*pixels++];
+}
+
+std::vector<Tensor> ImageDataset::get(int64_t i) const {
+  check_index("get", i, size());
+  std::vector<uint8_t> scratch(static_cast<size_t>(format_.bytes()));
+  Tensor image = empty({format_.channels, format_.height, format_.width}, DType::f32);
+  normalise(pixels(i, scratch.data()), image.data<float>());
+  Tensor label = empty({}, DType::i64);
+  *label.data<int64_t>() = labels_[static_cast<size_t>(i)];
+  return {image, label};
+}
+
+std::vector<Tensor> ImageDataset::batch(std::span<const int64_t> indices) const {
+  TD_CHECK(!indices.empty(), "batch: must ask for at least one sample; got none.");
+  const auto n = static_cast<Dim>(indices.size());
+  std::vector<uint8_t> scratch(static_cast<size_t>(format_.bytes()));
+  Tensor images = empty({n, format_.channels, format_.height, format_.width}, DType::f32);
+  Tensor labels = empty({n}, DType::i64);
+  float* image_out = images.data<float>();
+  int64_t* label_out = labels.data<int64_t>();
+  for (int64_t i : indices) {
+    check_index("batch", i, size());
+    normalise(pixels(i, scratch.data()), image_out);
+    image_out += format_.bytes();
+    *label_out++ = labels_[static_cast<size_t>(i)];
+  }
+  return {images, labels};
+}
+
+std::string ImageDataset::describe() const {
+  return cat(name_, ": ", size(), " images of (", format_.channels, ", ", format_.height, ", ", format_.width,
+             ")");
+}
+
+ImageSet::ImageSet(std::string name, ImageFormat format, std::vector<uint8_t> images,
+                   std::vector<uint8_t> labels)
+    : ImageDataset(std::move(name), std::move(format), std::move(labels)), images_(std::move(images)) {
+  TD_CHECK(static_cast<int64_t>(images_.size()) == size() * this->format().bytes(),
+           "image set: must have one label an image; got ", size(), " labels and ", images_.size(),
+           " bytes of images of ", this->format().bytes(), " bytes each.");
+}
+
+const uint8_t* ImageSet::pixels(int64_t i, uint8_t*) const { return images_.data() + i * format().bytes(); }
+
+}  // namespace tandem::data

@@ -1,0 +1,94 @@
+// Loader: a data set in batches, made ahead by worker threads and handed out in order. The order of samples is
+// a function of (seed, epoch) alone, so that it is the same for any number of workers, and any batch of any
+// epoch can be started from.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "tandem/data/dataset.h"
+
+namespace tandem::data {
+
+/// What happens to the last samples of an epoch, where they do not fill a batch.
+enum class LastBatch : uint8_t {
+  keep,  // a smaller batch
+  drop,  // left out
+  wrap,  // filled up from the start of the epoch's order
+};
+
+struct LoaderOptions {
+  int64_t batch = 100;
+  bool shuffle = true;
+  uint64_t seed = 0;
+  int workers = 1;   // threads that make batches; 0: next() makes them itself
+  int prefetch = 4;  // batches made ahead, at most
+  LastBatch last_batch = LastBatch::keep;
+};
+
+struct Batch {
+  int64_t epoch = 0;
+  int64_t index = 0;            // within the epoch
+  int64_t size = 0;             // samples
+  std::vector<Tensor> tensors;  // one a field of the data set, (size, …), on the CPU
+};
+
+class Loader {
+ public:
+  /// The data set must outlive the loader. Throws Error for a batch or prefetch below 1, a negative number of
+  /// workers, an empty data set, or one that `drop` would leave empty.
+  Loader(const Dataset& dataset, LoaderOptions options);
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  /// Begins an epoch at a batch (0 … batches()); batches made ahead for another place are thrown away.
+  void start_epoch(int64_t epoch, int64_t first_batch = 0);
+  /// The next batch of the epoch, or nothing at its end. An exception that the data set threw for this batch
+  /// comes out here. Called from one thread at a time.
+  std::optional<Batch> next();
+
+  int64_t batches() const { return batches_; }        ///< in an epoch
+  int64_t epoch() const { return epoch_; }            ///< -1 before the first start_epoch
+  int64_t next_batch() const { return next_batch_; }  ///< the one next() gives: with epoch(), where to resume
+  const LoaderOptions& options() const { return options_; }
+
+ private:
+  using Order = std::shared_ptr<const std::vector<int64_t>>;
+  struct Slot {
+    std::optional<Batch> batch;
+    std::exception_ptr error;
+  };
+  Batch make(const std::vector<int64_t>& order, int64_t epoch, int64_t index) const;
+  void work();
+  void stop();
+
+  const Dataset& dataset_;
+  const LoaderOptions options_;
+  int64_t batches_ = 0;
+
+  // Changed by the caller's thread alone, under mutex_ where workers read it.
+  int64_t epoch_ = -1;
+  int64_t next_batch_ = 0;
+  Order order_;
+
+  // Shared with the workers, under mutex_. A batch lies in slot index % prefetch until it is taken.
+  std::mutex mutex_;
+  std::condition_variable room_, filled_;
+  int64_t next_claim_ = 0;   // the first batch that no worker has begun
+  uint64_t generation_ = 0;  // counts start_epoch: a batch begun before the latest is thrown away
+  std::vector<Slot> slots_;
+  bool stopping_ = false;
+  std::vector<std::thread> workers_;
+};
+
+/// The order of an epoch: 0 … size-1 shuffled (Fisher-Yates) with Philox numbers of (seed, epoch).
+std::vector<int64_t> shuffled_order(int64_t size, uint64_t seed, int64_t epoch);
+
+}  // namespace tandem::data

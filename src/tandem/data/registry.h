@@ -1,0 +1,45 @@
+// Data sets by name: one table, one row a data set. Adding one is a row in registry.cpp and its reader.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tandem/data/dataset.h"
+
+namespace tandem::data {
+
+struct DatasetInfo {
+  std::string name;         // as in --data NAME
+  std::string title;        // "Fashion-MNIST"
+  std::string description;  // a line for a person
+  Dims sample_shape;        // of one input
+  int64_t classes = 0;
+  int64_t train_size = 0, test_size = 0;
+  std::string how_to_get;  // a sentence
+};
+
+struct Splits {
+  DatasetPtr train, test;
+  DatasetInfo info;
+  std::string name;   // = info.name
+  std::string where;  // the folder that it was read from, or "built in"
+};
+
+struct DatasetStatus {
+  DatasetInfo info;
+  bool found = false;
+  std::string where;  // where found; empty otherwise
+};
+
+/// Opens a data set by name. `data_dir` empty: the usual places (see search_folders in mnist.h). Throws Error for an unknown name
+/// (with the list of names) or where a file is missing or damaged.
+Splits open_dataset(const std::string& name, const std::string& data_dir = "");
+
+/// MNIST if found, else Fashion-MNIST, else the drawn digits; `name` says which. Where data_dir is given and
+/// holds neither of the first two, that is an Error.
+Splits open_default(const std::string& data_dir = "");
+
+/// Every row, and whether its files are here. Reads no file.
+std::vector<DatasetStatus> list_datasets(const std::string& data_dir = "");
+
+}  // namespace tandem::data

@@ -1,0 +1,192 @@
+// Throws thousands of damaged idx, gzip and safetensors files at the readers. Each must load cleanly or be refused
+// with an Error; anything else (a crash, another exception, a sanitizer's report) is a bug. TANDEM_FUZZ_CASES and
+// TANDEM_FUZZ_SEED set how many and which; a failure prints both.
+// ctest: asan
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <cstdlib>
+#include <functional>
+#include <random>
+
+#include "tandem/core/error.h"
+#include "tandem/data/idx.h"
+#include "tandem/io/safetensors.h"
+#include "tests/support/temp_folder.h"
+
+namespace tandem {
+namespace {
+
+using testing::TempFolder;
+using testing::write_text;
+
+uint64_t number_from(const char* variable, uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text && *text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+class Mutator {
+ public:
+  explicit Mutator(uint64_t seed) : random_(seed) {}
+
+  size_t below(size_t n) { return n == 0 ? 0 : static_cast<size_t>(random_() % n); }
+
+  /// One to four changes of the kinds that broken disks, broken programs and malice make.
+  std::string operator()(std::string text) {
+    for (size_t changes = 1 + below(4); changes > 0; --changes) change(text);
+    return text;
+  }
+
+ private:
+  void change(std::string& text) {
+    static const unsigned char kBytes[] = {0, 1, 2, 3, 8, 9, 10, 13, 0x1f, 0x7f, 0x80, 0x8b, 0xff};
+    static const char* kNumbers[] = {"0",
+                                     "1",
+                                     "4",
+                                     "-1",
+                                     "3.5",
+                                     "1e30",
+                                     "9223372036854775807",
+                                     "18446744073709551615",
+                                     "18446744073709551616",
+                                     "4294967296",
+                                     "\"x\"",
+                                     "[]",
+                                     "{}"};
+    const size_t at = below(text.size()), length = below(1 + std::min<size_t>(16, text.size() - at));
+    switch (below(9)) {
+      case 0:
+        if (!text.empty()) text[at] = static_cast<char>(text[at] ^ 1 << below(8));
+        break;
+      case 1:
+        if (!text.empty()) text[at] = static_cast<char>(kBytes[below(std::size(kBytes))]);
+        break;
+      case 2:
+        text.resize(at);
+        break;
+      case 3:
+        text.append(1 + below(40), static_cast<char>(random_()));
+        break;
+      case 4:
+        text.erase(at, length);
+        break;
+      case 5:
+        text.insert(at, text.substr(below(text.size()), length));
+        break;
+      case 6:  // a number in JSON becomes another
+        if (const size_t digit = text.find_first_of("0123456789", at); digit != std::string::npos) {
+          const size_t end = text.find_first_not_of("0123456789", digit);
+          text.replace(digit, end - digit, kNumbers[below(std::size(kNumbers))]);
+        }
+        break;
+      case 7:  // a byte of the header, where the sizes are
+        if (!text.empty())
+          text[below(std::min<size_t>(text.size(), 20))] =
+              static_cast<char>(kBytes[below(std::size(kBytes))]);
+        break;
+      default:
+        if (text.size() > 8) std::swap(text[at], text[below(text.size())]);
+    }
+  }
+
+  std::mt19937_64 random_;
+};
+
+std::string gzip(const std::string& text) {
+  std::string out(compressBound(text.size()) + 64, '\0');
+  z_stream stream{};
+  deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  deflate(&stream, Z_FINISH);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+/// Runs `load` on damaged versions of `valid`, written to `path`.
+void fuzz(const std::string& path, const std::string& valid, const std::function<void()>& load,
+          const std::function<std::string(const std::string&)>& pack = nullptr) {
+  const uint64_t cases = number_from("TANDEM_FUZZ_CASES", 2000), seed = number_from("TANDEM_FUZZ_SEED", 1);
+  std::printf("TANDEM_FUZZ_CASES=%llu TANDEM_FUZZ_SEED=%llu\n", static_cast<unsigned long long>(cases),
+              static_cast<unsigned long long>(seed));
+  const auto finish = [&](const std::string& text) { return pack ? pack(text) : text; };
+  write_text(path, finish(valid));
+  ASSERT_NO_THROW(load()) << "the undamaged file must load";
+  Mutator mutate(seed);
+  uint64_t refused = 0;
+  for (uint64_t i = 0; i < cases; ++i) {
+    write_text(path, finish(mutate(valid)));
+    try {
+      load();
+    } catch (const Error& error) {
+      ++refused;
+      const std::string message = error.what();
+      ASSERT_EQ(message.find('\n'), std::string::npos) << "case " << i << ": more than one line: " << message;
+      ASSERT_NE(message.find(path), std::string::npos)
+          << "case " << i << ": does not name the file: " << message;
+    } catch (const std::exception& error) {
+      FAIL() << "case " << i << " of seed " << seed << ": not an Error: " << error.what();
+    }
+  }
+  EXPECT_GT(refused, cases / 4) << "a reader that accepts most damaged files does not check them";
+}
+
+std::string valid_idx() {
+  std::string text{0, 0, 8, 3, 0, 0, 0, 5, 0, 0, 0, 4, 0, 0, 0, 3};
+  for (int i = 0; i < 60; ++i) text += static_cast<char>(i * 5);
+  return text;
+}
+
+void load_idx(const std::string& path) {
+  const data::IdxArray array = data::read_idx(path, 3);
+  EXPECT_EQ(static_cast<int64_t>(array.values.size()), array.sizes[0] * array.sizes[1] * array.sizes[2]);
+}
+
+TEST(FuzzReaders, PlainIdxFilesLoadOrAreRefused) {
+  TempFolder folder;
+  const std::string path = folder / "idx";
+  fuzz(path, valid_idx(), [&] { load_idx(path); });
+}
+
+TEST(FuzzReaders, GzipFilesLoadOrAreRefused) {
+  TempFolder folder;
+  const std::string path = folder / "idx.gz";
+  fuzz(path, gzip(valid_idx()), [&] { load_idx(path); });
+}
+
+TEST(FuzzReaders, DamagedIdxInsideSoundGzipLoadsOrIsRefused) {
+  TempFolder folder;
+  const std::string path = folder / "idx.gz";
+  fuzz(
+      path, valid_idx(), [&] { load_idx(path); }, gzip);
+}
+
+TEST(FuzzReaders, LabelFilesLoadOrAreRefused) {
+  TempFolder folder;
+  const std::string images = folder / "set-images", labels = folder / "set-labels";
+  write_text(images, std::string{0, 0, 8, 3, 0, 0, 0, 6, 0, 0, 0, 2, 0, 0, 0, 2} + std::string(24, 'x'));
+  const data::ImageFormat format{1, 2, 2, {0.0f}, {1.0f}};
+  fuzz(labels, std::string{0, 0, 8, 1, 0, 0, 0, 6, 0, 1, 2, 9, 5, 4},
+       [&] { data::read_idx_images("set", images, labels, format, 10); });
+}
+
+TEST(FuzzReaders, SafetensorsFilesLoadOrAreRefused) {
+  TempFolder folder;
+  const std::string path = folder / "t.safetensors";
+  io::save_safetensors(path,
+                       {{"w", from_vector<float>({1, 2, 3, 4, 5, 6}, {2, 3})},
+                        {"b", from_vector<int64_t>({1, 2}, {2})},
+                        {"m", from_vector<bool>({true, false}, {2})},
+                        {"s", from_vector<double>({}, {0, 3})}},
+                       {{"format", "pt"}});
+  fuzz(path, testing::read_text(path), [&] {
+    const io::SafetensorsFile file = io::load_safetensors(path);
+    io::weights_sha256(file.tensors);  // touches every byte
+  });
+}
+
+}  // namespace
+}  // namespace tandem
