@@ -8,8 +8,8 @@
 namespace tandem {
 
 namespace {
+constinit std::atomic<Backend*> g_backends[kDeviceKinds] = {};
 struct Slot {
-  std::atomic<Backend*> backend{nullptr};
   BackendLoader loader = nullptr;
   bool tried = false;
   std::string reason = "no backend is built in";
@@ -23,14 +23,15 @@ Slot& slot(DeviceKind kind) {
 }  // namespace
 
 Backend* find_backend(DeviceKind kind) {
-  Slot& s = slot(kind);
-  if (Backend* found = s.backend.load(std::memory_order_acquire)) return found;
+  auto& place = g_backends[static_cast<int>(kind)];
+  if (Backend* found = place.load(std::memory_order_acquire)) return found;
   std::lock_guard lock(g_mutex);
+  Slot& s = slot(kind);
   if (s.loader && !s.tried) {
     s.tried = true;
     s.reason = s.loader();
   }
-  return s.backend.load(std::memory_order_acquire);
+  return place.load(std::memory_order_acquire);
 }
 
 Backend& backend(DeviceKind kind) {
@@ -43,7 +44,7 @@ Backend& backend(DeviceKind kind) {
 void register_backend(DeviceKind kind, std::unique_ptr<Backend> implementation) {
   std::lock_guard lock(g_mutex);
   // Lives until the process ends: tensors in static storage may outlive any destruction order.
-  slot(kind).backend.store(implementation.release(), std::memory_order_release);
+  g_backends[static_cast<int>(kind)].store(implementation.release(), std::memory_order_release);
 }
 
 void set_backend_loader(DeviceKind kind, BackendLoader loader) {

@@ -24,7 +24,7 @@ std::vector<OpDef*>& list_of_ops() {
 thread_local Tracer* t_tracer = nullptr;
 thread_local bool t_anomaly = false;
 
-Tensor make_tensor(const Meta& meta, Ref<Storage> storage) {
+Tensor make_tensor(const Meta& meta, Ref<Storage>&& storage) {
   auto impl = make_ref<TensorImpl>();
   impl->meta = meta;
   impl->storage = std::move(storage);
@@ -45,7 +45,7 @@ Tensors run_eagerly(const OpDef& op, std::span<const Tensor> in, const Attrs& at
     TD_CHECK(!t.is_traced(), op.name, ": got a tensor of a compiled callable outside of it: ", describe(t),
              ". Return it from the callable and use the result.");
   if (op.view) {
-    out.push_back(make_tensor(inferred.out[0], in[0].impl()->storage));
+    out.push_back(make_tensor(inferred.out[0], Ref<Storage>(in[0].impl()->storage)));
     return out;
   }
   const Device device = inferred.out[0].device;
@@ -140,7 +140,7 @@ Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
 }
 
 Tensor apply1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs) {
-  return apply(op, {in.begin(), in.size()}, attrs)[0];
+  return std::move(apply(op, {in.begin(), in.size()}, attrs)[0]);
 }
 
 bool read_flag(const std::shared_ptr<bool>& flag) {

@@ -25,18 +25,25 @@ struct InferArgs {
     return *static_cast<const A*>(attrs);
   }
   /// Adds a fresh row-major output on the device of the inputs.
-  void add(const Dims& shape, DType dtype) { out.push_back(contiguous_meta(shape, dtype, device)); }
+  void add(const Dims& shape, DType dtype) { set_contiguous(out.emplace_back(), shape, dtype, device); }
   Device device;  // common to all inputs (ops without inputs set it from their attributes before add)
+};
+
+/// What a tensor is, without its memory.
+struct Description {
+  Dims shape;
+  DType dtype = DType::f32;
+  Device device;
 };
 
 /// What a gradient rule sees. Undefined entries of the result mean "no gradient".
 struct GradArgs {
   const Attrs& attributes;
-  std::span<const Tensor> in;     // those the op saves; others undefined
-  std::span<const Tensor> out;    // likewise
-  std::span<const Tensor> grad;   // one an output; undefined where none arrived
-  std::span<const Meta> in_meta;  // shape, dtype, device of every input
-  std::span<const bool> needs;    // which inputs want a gradient
+  std::span<const Tensor> in;            // those the op saves; others undefined
+  std::span<const Tensor> out;           // likewise
+  std::span<const Tensor> grad;          // one an output; undefined where none arrived
+  std::span<const Description> in_meta;  // of every input
+  std::span<const bool> needs;           // which inputs want a gradient
 };
 using GradRule = Tensors (*)(const GradArgs&);
 

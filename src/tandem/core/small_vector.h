@@ -47,6 +47,10 @@ class SmallVector {
     if (size_ == capacity_) grow(2 * capacity_);
     return *new (data_ + size_++) T(std::move(value));
   }
+  T& emplace_back() {
+    if (size_ == capacity_) grow(2 * capacity_);
+    return *new (data_ + size_++) T();
+  }
   void resize(size_t size) {
     if (size > capacity_) grow(size);
     while (size_ > size) data_[--size_].~T();

@@ -79,11 +79,11 @@ void record(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs, std
       edge.output = in[i].impl()->node_output;
     }
     node->edges.push_back(std::move(edge));
-    node->in_meta.push_back(in[i].meta());
+    const Meta& meta = in[i].meta();
+    node->in_meta.push_back({meta.shape, meta.dtype, meta.device});
     node->saved_in.push_back((op.saves_inputs >> i) & 1 ? save(in[i]) : TapeNode::Saved{});
   }
   for (size_t i = 0; i < out.size(); ++i) {
-    node->out_meta.push_back(out[i].meta());
     // A saved output is kept without its node (which would be a cycle); the walk puts the node back.
     node->saved_out.push_back((op.saves_outputs >> i) & 1 ? save(out[i].detach()) : TapeNode::Saved{});
     if (!is_floating(out[i].dtype())) continue;
@@ -203,7 +203,7 @@ class Walk {
   void visit(TapeNode& node) {
     Tensors grads;
     bool any = false;
-    for (size_t i = 0; i < node.out_meta.size(); ++i) {
+    for (size_t i = 0; i < node.saved_out.size(); ++i) {
       const Target at{&node, static_cast<uint32_t>(i)};
       const auto found = gradients_.find(at);
       grads.push_back(found == gradients_.end() ? Tensor() : found->second);
@@ -257,7 +257,7 @@ class Walk {
 
   /// Every gradient that a rule returns must fit its input; axes that were broadcast are summed here, for all rules.
   Tensor checked(const TapeNode& node, size_t i, Tensor g) {
-    const Meta& want = node.in_meta[i];
+    const Description& want = node.in_meta[i];
     if (g.shape() != want.shape) g = g_ops.sum_to(g, want.shape);
     TD_ASSERT(g.dtype() == want.dtype && g.device() == want.device, "the gradient rule of ", node.op->name,
               " returned ", describe(g), " for input ", i, " of type ", want.dtype, " on ", want.device);

@@ -66,11 +66,10 @@ class TapeNode : public RefCounted {
   const OpDef* op = nullptr;
   Attrs attrs;
   uint64_t sequence = 0;  // order of recording on this thread; the walk goes from high to low
-  SmallVector<Edge, 3> edges;
-  SmallVector<Meta, 3> in_meta;
-  SmallVector<Meta, 1> out_meta;
-  SmallVector<Saved, 3> saved_in;
-  SmallVector<Saved, 1> saved_out;
+  SmallVector<Edge, 2> edges;
+  SmallVector<Description, 2> in_meta;
+  SmallVector<Saved, 2> saved_in;
+  SmallVector<Saved, 1> saved_out;  // one an output
 };
 
 /// The operations that the walk itself uses. Set at start-up by ops/, which core does not see.

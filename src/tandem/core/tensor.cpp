@@ -25,7 +25,17 @@ TensorImpl::TensorImpl() = default;
 TensorImpl::~TensorImpl() = default;
 
 Meta contiguous_meta(const Dims& shape, DType dtype, Device device) {
-  return {shape, contiguous_strides(shape), 0, dtype, device};
+  Meta meta;
+  set_contiguous(meta, shape, dtype, device);
+  return meta;
+}
+
+void set_contiguous(Meta& meta, const Dims& shape, DType dtype, Device device) {
+  meta.shape = shape;
+  meta.strides = contiguous_strides(shape);
+  meta.offset = 0;
+  meta.dtype = dtype;
+  meta.device = device;
 }
 
 void* Tensor::raw() const {
@@ -81,7 +91,7 @@ void Tensor::rebind(const Tensor& value) {
 
 Tensor empty(const Dims& shape, DType dtype, Device device) {
   auto impl = make_ref<TensorImpl>();
-  impl->meta = contiguous_meta(shape, dtype, device);
+  set_contiguous(impl->meta, shape, dtype, device);
   impl->storage = make_ref<Storage>(device, static_cast<size_t>(size_of(shape)) * bytes_of(dtype));
   return Tensor(std::move(impl));
 }

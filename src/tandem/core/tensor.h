@@ -51,6 +51,7 @@ struct Meta {
 
 /// Made by contiguous(shape, …): row-major, offset 0.
 Meta contiguous_meta(const Dims& shape, DType dtype, Device device);
+void set_contiguous(Meta& meta, const Dims& shape, DType dtype, Device device);
 
 struct TensorImpl : RefCounted {
   TensorImpl();

@@ -39,7 +39,7 @@ void infer_pointwise(InferArgs& args) {
   const DType dtype = args.in[first].dtype();
   for (int i = 0; i < Row::inputs; ++i) {
     const Tensor& t = args.in[static_cast<size_t>(i)];
-    if (i) shape = broadcast_shapes(Row::name, shape, t.shape());
+    if (i && !(t.shape() == shape)) shape = broadcast_shapes(Row::name, shape, t.shape());
     if (i < first)
       TD_CHECK(t.dtype() == DType::boolean, Row::name, ": the condition must be bool; got ", describe(t),
                ". Compare it with something, for example not_equal(c, 0).");
@@ -220,10 +220,10 @@ Tensor binary(const OpDef& op, const Operand& a, const Operand& b, bool real = f
   if (real && !is_floating(dtype)) dtype = DType::f32;
   const Device device = a.tensor() ? a.tensor()->device() : b.tensor()->device();
   const Tensor in[2] = {as_tensor(a, dtype, device), as_tensor(b, dtype, device)};
-  return apply(op, in)[0];
+  return std::move(apply(op, in)[0]);
 }
 
-Tensor unary(const OpDef& op, const Tensor& x) { return apply(op, {&x, 1})[0]; }
+Tensor unary(const OpDef& op, const Tensor& x) { return std::move(apply(op, {&x, 1})[0]); }
 
 /// For functions of real numbers.
 Tensor real_unary(const OpDef& op, const Tensor& x) {

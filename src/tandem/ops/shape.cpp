@@ -124,7 +124,7 @@ Tensors grad_concat(const GradArgs& a) {
   const int axis = static_cast<int>(a.attributes.as<AxisAttrs>().axis);
   Tensors out;
   Dim at = 0;
-  for (const Meta& m : a.in_meta) {
+  for (const Description& m : a.in_meta) {
     out.push_back(slice(a.grad[0], axis, at, at + m.shape[axis]));
     at += m.shape[axis];
   }

@@ -123,19 +123,19 @@ void run_block(const Problem<S>& p, const T* source, int64_t first_channel, S* o
   const T* weights = p.weights + first_channel * p.taps;
   const S* bias = p.bias ? p.bias + first_channel : nullptr;
   // Rows follow each other without a gap in the output, and vectors are stored in order: the lanes of a short
-  // vector that spill into the next row are overwritten by it. Only the last vector must not spill.
+  // vector that spill into later rows are overwritten by these, as long as none leaves the plane.
   const bool may_spill = p.out_column == 1 && p.out_row == p.columns;
-  const int64_t last_whole = p.columns % kL == 0 ? vectors : vectors - 1;
   int64_t row = 0, column = 0;  // of the next vector
   for (int64_t first = 0; first < vectors; first += kVectors) {
     TilePixels<S> pixels;
     pixels.taps = p.ranges[row];
-    pixels.whole = may_spill && first + kVectors <= last_whole;
+    pixels.whole = may_spill;
     for (int v = 0; v < kVectors; ++v) {
       if (first + v >= vectors) {
         pixels.source[v] = pixels.source[0];
         pixels.to[v] = out;
         pixels.width[v] = 0;
+        pixels.whole = false;
         continue;
       }
       pixels.source[v] = source + row * p.pitch + column;
@@ -143,6 +143,7 @@ void run_block(const Problem<S>& p, const T* source, int64_t first_channel, S* o
       pixels.width[v] = p.columns - column < kL ? p.columns - column : kL;
       if (p.ranges[row].begin < pixels.taps.begin) pixels.taps.begin = p.ranges[row].begin;
       if (p.ranges[row].end > pixels.taps.end) pixels.taps.end = p.ranges[row].end;
+      if (row * p.columns + column + kL > p.rows * p.columns) pixels.whole = false;
       column += kL;
       if (column >= p.columns) {
         column = 0;

@@ -119,6 +119,21 @@ void run_pointwise(const KernelArgs& args, TileFn tile) {
   const Buffer& out = args.out[0];
   const int64_t n = out.size();
   if (n == 0) return;
+  if (n <= kTile) {  // small and plain: no walks
+    const void* in[kMaxInputs];
+    int64_t step[kMaxInputs];
+    bool plain = true;
+    for (int i = 0; i < args.n_in && plain; ++i) {
+      const Buffer& b = args.in[i];
+      in[i] = b.data;
+      step[i] = b.rank == 0 ? 0 : 1;
+      if (step[i] == 0) continue;
+      plain = b.rank == out.rank;
+      for (int d = 0; d < b.rank && plain; ++d)
+        plain = b.shape[d] == out.shape[d] && b.strides[d] == out.strides[d];
+    }
+    if (plain) return tile(in, step, out.data, n);
+  }
   Walk walks[kMaxInputs];
   bool direct = true;  // every input is one run or one value
   for (int i = 0; i < args.n_in; ++i) {

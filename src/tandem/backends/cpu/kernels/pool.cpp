@@ -3,6 +3,7 @@
 #include "tandem/ops/pool.h"
 
 #include <cstring>
+#include <utility>
 
 #include "tandem/backends/cpu/kernels/gemm.h"
 #include "tandem/core/kernel.h"
@@ -55,30 +56,74 @@ void pool_plane(const PoolShape& p, const S* x, S* y, int32_t* position) {
     }
 }
 
-/// Windows of 2×2 that tile the plane. Branch-free, so that the compiler can use vectors.
+template <class T>
+using IndexOf = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+
+template <class I, I... i>
+constexpr Vec<I> even_numbers(std::integer_sequence<I, i...>) {
+  return Vec<I>{(2 * i)...};
+}
+
+/// One row of 2×2 windows over two rows of the plane; `corner` is the position of upper[0]. Data decide
+/// nothing but lanes: random inputs would defeat branch prediction.
+template <class T>
+void pool_row_2x2(const T* upper, const T* lower, int64_t n, int64_t width, int64_t corner, T* y,
+                  int32_t* position) {
+  using I = IndexOf<T>;
+  constexpr int kL = kLanes<T>;
+  constexpr Vec<I> even = even_numbers<I>(std::make_integer_sequence<I, kL>()), odd = even + 1;
+  const auto windows = [&](const T* a, const T* b, I at0, T* out, I* where) __attribute__((always_inline)) {
+    const Vec<T> a0 = load(a), a1 = load(a + kL), b0 = load(b), b1 = load(b + kL);
+    Vec<T> winner = __builtin_shuffle(a0, a1, even);
+    Vec<I> at = even + at0;
+    const Vec<I> right = at + 1, below = at + static_cast<I>(width);
+    const auto meet = [&](Vec<T> next, Vec<I> place) {
+      const auto wins = (next > winner) | ((next != next) & (winner == winner));
+      winner = wins ? next : winner;
+      at = wins ? place : at;
+    };
+    meet(__builtin_shuffle(a0, a1, odd), right);
+    meet(__builtin_shuffle(b0, b1, even), below);
+    meet(__builtin_shuffle(b0, b1, odd), below + 1);
+    store(out, winner);
+    store(where, at);
+  };
+  if (n < kL) {  // a short row: the same on a copy
+    T a[2 * kL] = {}, b[2 * kL] = {}, out[kL];
+    I where[kL];
+    convert(a, upper, 2 * n);
+    convert(b, lower, 2 * n);
+    windows(a, b, static_cast<I>(corner), out, where);
+    convert(y, out, n);
+    convert(position, where, n);
+    return;
+  }
+  for (int64_t step = 0; step < n; step += kL) {
+    const int64_t j = step + kL <= n ? step : n - kL;  // the last vector may overlap the one before
+    const I at0 = static_cast<I>(corner + 2 * j);
+    if constexpr (sizeof(I) == sizeof(int32_t)) {
+      windows(upper + 2 * j, lower + 2 * j, at0, y + j, position + j);
+    } else {
+      I where[kL];
+      windows(upper + 2 * j, lower + 2 * j, at0, y + j, where);
+      for (int i = 0; i < kL; ++i) position[j + i] = static_cast<int32_t>(where[i]);
+    }
+  }
+}
+
+/// Windows of 2×2, stride 2, unpadded. 16-bit elements are widened row by row.
 template <class S>
 void pool_plane_2x2(const PoolShape& p, const S* x, S* y, int32_t* position) {
   using T = Accumulator<S>;
-  const int32_t width = static_cast<int32_t>(p.w);
   for (int64_t oh = 0; oh < p.oh; ++oh, y += p.ow, position += p.ow) {
-    const S* __restrict upper = x + 2 * oh * p.w;
-    const S* __restrict lower = upper + p.w;
-    S* __restrict to = y;
-    int32_t* __restrict where = position;
-    const int32_t corner = static_cast<int32_t>(2 * oh * p.w);
-    for (int32_t ow = 0; ow < static_cast<int32_t>(p.ow); ++ow) {
-      T winner = static_cast<T>(upper[2 * ow]);
-      int32_t at = 0;
-      const auto meet = [&](T next, int32_t place) {
-        const bool wins = (next > winner) | ((next != next) & (winner == winner));
-        winner = wins ? next : winner;
-        at = wins ? place : at;
-      };
-      meet(static_cast<T>(upper[2 * ow + 1]), 1);
-      meet(static_cast<T>(lower[2 * ow]), width);
-      meet(static_cast<T>(lower[2 * ow + 1]), width + 1);
-      to[ow] = static_cast<S>(winner);
-      where[ow] = corner + 2 * ow + at;
+    const int64_t corner = 2 * oh * p.w;
+    if constexpr (std::is_same_v<S, T>) {
+      pool_row_2x2(x + corner, x + corner + p.w, p.ow, p.w, corner, y, position);
+    } else {
+      T* rows = scratch_of<T>(ScratchSlot::conv_tile, 2 * p.w + p.ow);
+      convert(rows, x + corner, 2 * p.w);
+      pool_row_2x2(rows, rows + p.w, p.ow, p.w, corner, rows + 2 * p.w, position);
+      convert(y, rows + 2 * p.w, p.ow);
     }
   }
 }

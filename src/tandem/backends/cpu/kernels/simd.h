@@ -99,7 +99,7 @@ template <class T>
 template <class T, int n>
 [[gnu::always_inline]] inline void sum_each(T* out, const Vec<T>* v, bool add) {
   int done = 0;
-  if constexpr (kLanes<T> == 4 && n >= 4) {
+  if constexpr (kLanes<T> == 4 && sizeof(T) == 4 && n >= 4) {
     using Index = typename VecOf<int32_t>::type;
 #pragma GCC unroll 16
     for (int i = 0; i + 4 <= n; i += 4) {  // two steps of a transposition, with an addition after each
