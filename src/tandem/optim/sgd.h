@@ -1,0 +1,29 @@
+// Stochastic gradient descent with momentum.
+#pragma once
+
+#include "tandem/optim/optimizer.h"
+
+namespace tandem::optim {
+
+struct SgdOptions {
+  double lr = 0.01;
+  double momentum = 0.0;
+  double weight_decay = 0.0;
+};
+
+/// g += weight_decay · p;  v = momentum · v + g;  p -= lr · v. As PyTorch's SGD: v begins at 0, so that the
+/// first v is g.
+class Sgd : public Optimizer {
+ public:
+  Sgd(nn::NamedTensors parameters, const SgdOptions& options);
+  nn::NamedTensors named_state() const override;
+
+ protected:
+  Tensor step(size_t i, const Tensor& value, const Tensor& gradient) override;
+
+ private:
+  SgdOptions options_;
+  std::vector<Tensor> momentum_;  // empty where momentum is 0
+};
+
+}  // namespace tandem::optim
