@@ -1,0 +1,177 @@
+// Writing, reading and finding checkpoints. Numbers that must come back to the bit are stored as their bits.
+#include "tandem/train/checkpoint.h"
+
+#include <algorithm>
+#include <bit>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tandem/io/file.h"
+#include "tandem/io/safetensors.h"
+#include "tandem/io/sha256.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr const char* kFormat = "tandem-checkpoint";
+constexpr const char* kVersion = "1";
+constexpr size_t kKept = 2;
+const std::string kPrefix = "checkpoint-", kSuffix = ".safetensors";
+
+std::string hex_bits(double value) {
+  const auto bits = std::bit_cast<uint64_t>(value);
+  std::string text(16, '0');
+  for (int i = 0; i < 16; ++i) text[15 - i] = "0123456789abcdef"[bits >> (4 * i) & 15];
+  return text;
+}
+
+double from_hex_bits(const std::string& text) {
+  if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string::npos)
+    throw std::invalid_argument("not 16 hex digits");
+  return std::bit_cast<double>(static_cast<uint64_t>(std::stoull(text, nullptr, 16)));
+}
+
+std::string state_json(const RunState& state) {
+  ordered_json out = {{"epoch", state.epoch},
+                      {"batch", state.batch},
+                      {"step", state.step},
+                      {"loss_sum", hex_bits(state.loss_sum)},
+                      {"loss_samples", state.loss_samples},
+                      {"generator_seed", state.generator.seed},
+                      {"generator_offset", state.generator.offset}};
+  if (state.last_epoch)
+    out["last_epoch"] = {{"train_loss", hex_bits(state.last_epoch->train_loss)},
+                         {"test_loss", hex_bits(state.last_epoch->test_loss)},
+                         {"test_accuracy", hex_bits(state.last_epoch->test_accuracy)}};
+  return out.dump();
+}
+
+RunState parse_state(const std::string& text) {
+  const ordered_json in = ordered_json::parse(text);
+  RunState state;
+  state.epoch = in.at("epoch").get<int64_t>();
+  state.batch = in.at("batch").get<int64_t>();
+  state.step = in.at("step").get<int64_t>();
+  state.loss_sum = from_hex_bits(in.at("loss_sum").get<std::string>());
+  state.loss_samples = in.at("loss_samples").get<int64_t>();
+  state.generator = {in.at("generator_seed").get<uint64_t>(), in.at("generator_offset").get<uint64_t>()};
+  if (in.contains("last_epoch")) {
+    const ordered_json& last = in["last_epoch"];
+    const auto number = [&](const char* key) { return from_hex_bits(last.at(key).get<std::string>()); };
+    state.last_epoch = {number("train_loss"), number("test_loss"), number("test_accuracy")};
+  }
+  return state;
+}
+
+/// Over everything that a checkpoint holds, names, types and shapes included.
+std::string sum_of(const std::string& settings, const std::string& state, const io::NamedTensors& tensors) {
+  std::vector<std::string> lines;
+  for (const auto& [name, tensor] : tensors)
+    lines.push_back(cat(name, " ", tensor.dtype(), " ", tensor.shape()));
+  std::sort(lines.begin(), lines.end());
+  std::string text = cat(kFormat, " ", kVersion, "\n", settings, "\n", state, "\n");
+  for (const std::string& line : lines) text += line + "\n";
+  return io::sha256(text + io::weights_sha256(tensors));
+}
+
+/// The step in a file's name, or -1 where it is no checkpoint's.
+int64_t step_in_name(const std::string& file) {
+  if (file.size() <= kPrefix.size() + kSuffix.size() || !file.starts_with(kPrefix) ||
+      !file.ends_with(kSuffix))
+    return -1;
+  const std::string digits = file.substr(kPrefix.size(), file.size() - kPrefix.size() - kSuffix.size());
+  if (digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) return -1;
+  return std::stoll(digits);
+}
+
+/// Leaves the newest checkpoints. What cannot be removed stays: it is in nobody's way.
+void remove_old(const std::string& folder) {
+  const std::vector<std::string> all = list_checkpoints(folder);
+  std::error_code ignored;
+  for (size_t i = kKept; i < all.size(); ++i) fs::remove(all[i], ignored);
+  std::vector<fs::path> half_written;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string file = entry.path().filename().string();
+    if (file.ends_with(".tmp") && step_in_name(file.substr(0, file.size() - 4)) >= 0)
+      half_written.push_back(entry.path());
+  }
+  for (const fs::path& path : half_written) fs::remove(path, ignored);
+}
+
+}  // namespace
+
+std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpoint) {
+  io::NamedTensors tensors;
+  for (const auto& [name, tensor] : checkpoint.model) tensors.emplace_back("model." + name, tensor);
+  for (const auto& [name, tensor] : checkpoint.optimizer) tensors.emplace_back("optimizer." + name, tensor);
+  const std::string state = state_json(checkpoint.state);
+  const std::string path = (fs::path(folder) / cat(kPrefix, checkpoint.state.step, kSuffix)).string();
+  io::save_safetensors(path, tensors,
+                       {{"format", kFormat},
+                        {"version", kVersion},
+                        {"settings", checkpoint.settings},
+                        {"state", state},
+                        {"sha256", sum_of(checkpoint.settings, state, tensors)}});
+  remove_old(folder);
+  return path;
+}
+
+Checkpoint load_checkpoint(const std::string& path) {
+  const io::SafetensorsFile file = io::load_safetensors(path);
+  const std::string what = cat("load '", io::one_line(path), "': ");
+  const auto entry = [&](const char* key) {
+    const auto at = file.metadata.find(key);
+    return at == file.metadata.end() ? std::string() : at->second;
+  };
+  TD_CHECK(entry("format") == kFormat, what, "this is a safetensors file but no checkpoint of Tandem.");
+  TD_CHECK(entry("version") == kVersion, what, "the checkpoint must be of version ", kVersion, "; got '",
+           io::one_line(entry("version")), "'. Resume with the version of Tandem that wrote it.");
+  TD_CHECK(entry("sha256") == sum_of(entry("settings"), entry("state"), file.tensors), what,
+           "the checkpoint is damaged: its content does not have the sum that it was written with.");
+  Checkpoint checkpoint;
+  try {
+    checkpoint.state = parse_state(entry("state"));
+    checkpoint.settings = ordered_json::parse(entry("settings")).dump();
+  } catch (const std::exception&) {
+    throw Error(what + "the checkpoint's settings or position cannot be read; it was not written by Tandem.");
+  }
+  const std::string model = "model.", optimizer = "optimizer.";
+  for (const auto& [name, tensor] : file.tensors) {
+    if (name.starts_with(model)) checkpoint.model.emplace_back(name.substr(model.size()), tensor);
+    if (name.starts_with(optimizer)) checkpoint.optimizer.emplace_back(name.substr(optimizer.size()), tensor);
+  }
+  return checkpoint;
+}
+
+std::vector<std::string> list_checkpoints(const std::string& folder) {
+  std::vector<std::pair<int64_t, std::string>> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const int64_t step = step_in_name(entry.path().filename().string());
+    if (step >= 0) found.emplace_back(step, entry.path().string());
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::string> paths;
+  for (auto& [step, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+std::optional<FoundCheckpoint> newest_checkpoint(const std::string& folder,
+                                                 std::vector<std::string>& warnings) {
+  const std::vector<std::string> paths = list_checkpoints(folder);
+  for (const std::string& path : paths) {
+    try {
+      return FoundCheckpoint{load_checkpoint(path), path};
+    } catch (const Error& error) {
+      warnings.push_back(error.what());
+    }
+  }
+  TD_CHECK(paths.empty(), "resume '", io::one_line(folder), "': none of its ", paths.size(),
+           " checkpoints can be used. Begin a new run in another --out. The newest: ", warnings.front());
+  return std::nullopt;
+}
+
+}  // namespace tandem

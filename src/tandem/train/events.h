@@ -1,0 +1,68 @@
+// What a training run tells while it goes. The loop prints nothing: whoever calls it hands over a sink.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <variant>
+
+#include "tandem/train/config.h"
+
+namespace tandem {
+
+struct StartEvent {
+  TrainConfig config;
+  std::string data;   ///< name of the data set
+  std::string title;  ///< and what it is called
+  std::string where;  ///< and where it was found
+  int64_t train_samples = 0, test_samples = 0;
+  int64_t parameters = 0;  ///< elements
+  double lr = 0;
+  int64_t epochs = 0;      ///< that the run will have when it ends
+  int64_t steps = 0;       ///< likewise
+  int64_t first_step = 0;  ///< steps done before, where resumed
+  int threads = 0;
+  std::string out;
+};
+
+/// Something that the user should know and that does not stop the run, in one line.
+struct NoticeEvent {
+  std::string text;
+};
+
+struct ProgressEvent {
+  int64_t epoch = 0, epochs = 0;  ///< the epoch under way, from 1
+  int64_t step = 0, steps = 0;    ///< done, and in all
+  double loss = 0;                ///< of the latest step
+  double samples_per_second = 0;  ///< since the start, training alone
+};
+
+struct EpochEvent {
+  int64_t epoch = 0, epochs = 0, step = 0;
+  double train_loss = 0;  ///< mean over the epoch
+  double test_loss = 0, test_accuracy = 0;
+  double seconds = 0;  ///< since the start
+};
+
+struct CheckpointEvent {
+  int64_t step = 0;
+  std::string path;
+};
+
+struct DoneEvent {
+  std::string model, data;
+  Engine engine = Engine::graph;
+  Device device;
+  int64_t epochs = 0, steps = 0;
+  double train_loss = 0, test_loss = 0, test_accuracy = 0;
+  double seconds = 0;             ///< of this process, all in all
+  double samples_per_second = 0;  ///< training alone
+  std::string weights_sha256;
+  std::string out;
+};
+
+using TrainEvent =
+    std::variant<StartEvent, NoticeEvent, ProgressEvent, EpochEvent, CheckpointEvent, DoneEvent>;
+using EventSink = std::function<void(const TrainEvent&)>;
+
+}  // namespace tandem
