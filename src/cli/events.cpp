@@ -1,0 +1,191 @@
+// The events of a training run, as JSON lines or as text.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/output.h"
+#include "tandem/core/error.h"
+
+namespace tandem::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+/// True at most once in `seconds`.
+class Throttle {
+ public:
+  explicit Throttle(double seconds) : gap_(seconds) {}
+  bool due() {
+    const Clock::time_point now = Clock::now();
+    if (now - last_ < gap_) return false;
+    last_ = now;
+    return true;
+  }
+
+ private:
+  std::chrono::duration<double> gap_;
+  Clock::time_point last_ = Clock::now();
+};
+
+class JsonSink {
+ public:
+  void operator()(const StartEvent& e) {
+    ordered_json line = {{"event", "start"},
+                         {"model", e.config.model},
+                         {"parameters", e.parameters},
+                         {"data", e.data},
+                         {"data_found", e.where},
+                         {"train_samples", e.train_samples},
+                         {"test_samples", e.test_samples},
+                         {"engine", name(e.config.engine)},
+                         {"device", to_string(e.config.device)},
+                         {"dtype", tandem::name(e.config.dtype)},
+                         {"epochs", e.epochs},
+                         {"steps", e.steps},
+                         {"first_step", e.first_step},
+                         {"batch", e.config.batch},
+                         {"optimizer", e.config.optimizer},
+                         {"lr", e.lr}};
+    if (e.config.optimizer == "sgd") line["momentum"] = e.config.momentum;
+    line["seed"] = e.config.seed;
+    line["threads"] = e.threads;
+    line["out"] = e.out;
+    print(line);
+  }
+  void operator()(const NoticeEvent& e) { print({{"event", "notice"}, {"text", e.text}}); }
+  void operator()(const ProgressEvent& e) {
+    if (progress_.due())
+      print({{"event", "progress"},
+             {"epoch", e.epoch},
+             {"epochs", e.epochs},
+             {"step", e.step},
+             {"steps", e.steps},
+             {"loss", e.loss},
+             {"samples_per_second", e.samples_per_second}});
+  }
+  void operator()(const EpochEvent& e) {
+    print({{"event", "epoch"},
+           {"epoch", e.epoch},
+           {"epochs", e.epochs},
+           {"step", e.step},
+           {"train_loss", e.train_loss},
+           {"test_loss", e.test_loss},
+           {"test_accuracy", e.test_accuracy},
+           {"seconds", e.seconds}});
+  }
+  void operator()(const CheckpointEvent& e) {
+    print({{"event", "checkpoint"}, {"step", e.step}, {"path", e.path}});
+  }
+  void operator()(const DoneEvent& e) {
+    print({{"event", "done"},
+           {"model", e.model},
+           {"data", e.data},
+           {"engine", name(e.engine)},
+           {"device", to_string(e.device)},
+           {"epochs", e.epochs},
+           {"steps", e.steps},
+           {"train_loss", e.train_loss},
+           {"test_loss", e.test_loss},
+           {"test_accuracy", e.test_accuracy},
+           {"seconds", e.seconds},
+           {"samples_per_second", e.samples_per_second},
+           {"weights_sha256", e.weights_sha256}});
+  }
+
+ private:
+  static void print(const ordered_json& line) {
+    std::printf("%s\n", line.dump(-1, ' ', false, ordered_json::error_handler_t::replace).c_str());
+    std::fflush(stdout);
+  }
+  Throttle progress_{1.0};
+};
+
+class TextSink {
+ public:
+  void operator()(const StartEvent& e) {
+    const TrainConfig& c = e.config;
+    Table table;
+    table.add({"model", c.model + ", " + grouped(e.parameters) + " parameters"});
+    table.add({"data", e.title + " (" + e.data + "), " + grouped(e.train_samples) + " to train, " +
+                           grouped(e.test_samples) + " to test, " + e.where});
+    table.add({"engine", std::string(name(c.engine)) + (c.anomaly ? ", eager for --anomaly" : "") + ", " +
+                             to_string(c.device) + ", " + tandem::name(c.dtype) + ", " +
+                             std::to_string(e.threads) + (e.threads == 1 ? " thread" : " threads")});
+    const std::string momentum = c.optimizer == "sgd" ? cat(", momentum ", c.momentum) : "";
+    table.add(
+        {"optimizer", cat(c.optimizer, ", lr ", e.lr, momentum, ", batch ", c.batch, ", seed ", c.seed)});
+    table.add({"length", cat(e.epochs, e.epochs == 1 ? " epoch, " : " epochs, ", grouped(e.steps), " steps",
+                             e.first_step > 0 ? cat(", from step ", grouped(e.first_step)) : "")});
+    table.add({"out", e.out});
+    table.print();
+    std::fflush(stdout);
+  }
+  void operator()(const NoticeEvent& e) {
+    clear_bar();
+    std::fprintf(stderr, "tandem: %s\n", e.text.c_str());
+  }
+  void operator()(const ProgressEvent& e) {
+    if (!progress_.due()) return;
+    const std::string numbers =
+        cat("epoch ", e.epoch, "/", e.epochs, "  step ", e.step, "/", e.steps, "  loss ", fixed(e.loss, 4),
+            "  ", grouped(static_cast<int64_t>(e.samples_per_second)), " samples/s");
+    if (!is_terminal_) {
+      std::fprintf(stderr, "  %s\n", numbers.c_str());
+      return;
+    }
+    constexpr int64_t kWidth = 24;
+    const int64_t filled = e.steps > 0 ? kWidth * e.step / e.steps : 0;
+    std::string bar;
+    for (int64_t i = 0; i < kWidth; ++i) bar += i < filled ? "█" : "░";
+    std::fprintf(stderr, "\r\033[K  %s  %s", bar.c_str(), numbers.c_str());
+    std::fflush(stderr);
+    bar_shown_ = true;
+  }
+  void operator()(const EpochEvent& e) {
+    clear_bar();
+    std::printf("  epoch %lld/%lld  train loss %s  test loss %s  test accuracy %s  %s s\n",
+                static_cast<long long>(e.epoch), static_cast<long long>(e.epochs),
+                fixed(e.train_loss, 4).c_str(), fixed(e.test_loss, 4).c_str(),
+                percent(e.test_accuracy).c_str(), fixed(e.seconds, 1).c_str());
+    std::fflush(stdout);
+  }
+  void operator()(const CheckpointEvent&) {}
+  void operator()(const DoneEvent& e) {
+    clear_bar();
+    Table table;
+    table.add({"steps", cat(grouped(e.steps), " in ", fixed(e.seconds, 1), " s, ",
+                            grouped(static_cast<int64_t>(e.samples_per_second)), " samples/s")});
+    table.add({"train loss", fixed(e.train_loss, 4)});
+    table.add({"test loss", fixed(e.test_loss, 4)});
+    table.add({"test accuracy", percent(e.test_accuracy)});
+    table.add({"weights", e.out + "/model.safetensors"});
+    table.add({"sha256", e.weights_sha256});
+    table.print();
+  }
+
+ private:
+  void clear_bar() {
+    if (bar_shown_) std::fprintf(stderr, "\r\033[K");
+    bar_shown_ = false;
+  }
+  const bool is_terminal_ = ::isatty(STDERR_FILENO) == 1;
+  bool bar_shown_ = false;
+  Throttle progress_{is_terminal_ ? 0.1 : 10.0};
+};
+
+template <class Sink>
+EventSink sink_of() {
+  auto sink = std::make_shared<Sink>();
+  return [sink](const TrainEvent& event) { std::visit(*sink, event); };
+}
+
+}  // namespace
+
+EventSink json_events() { return sink_of<JsonSink>(); }
+EventSink text_events() { return sink_of<TextSink>(); }
+
+}  // namespace tandem::cli

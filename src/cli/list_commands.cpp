@@ -1,0 +1,187 @@
+// tandem models, tandem datasets, tandem info, and the two commands that belong to the ./tandem script.
+#include <sys/utsname.h>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "tandem/core/backend.h"
+#include "tandem/core/threads.h"
+#include "tandem/data/registry.h"
+#include "tandem/zoo/zoo.h"
+
+namespace tandem::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::vector<Dim> sizes(const Dims& dims) { return {dims.begin(), dims.end()}; }
+void print(const ordered_json& line) { std::printf("%s\n", line.dump().c_str()); }
+
+/// The processor, as the system names it.
+std::string processor() {
+  utsname system{};
+  ::uname(&system);
+  std::string text = system.machine;
+  std::ifstream list("/proc/cpuinfo");
+  for (std::string line; std::getline(list, line);) {
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    if (line.starts_with("model name")) return text + ", " + line.substr(colon + 2);
+    if (line.starts_with("CPU implementer") || line.starts_with("CPU part"))
+      text += ", " + line.substr(4, line.find_first_of("\t:") - 4) + " " + line.substr(colon + 2);
+    if (line.starts_with("CPU part")) break;  // ARM gives numbers, and no name
+  }
+  return text;
+}
+
+/// One device, or the reason why there is none of its kind.
+struct DeviceRow {
+  std::string device, text;
+  bool available = false;
+};
+
+std::vector<DeviceRow> device_rows() {
+  std::vector<DeviceRow> rows;
+  for (int k = 0; k < kDeviceKinds; ++k) {
+    const auto kind = static_cast<DeviceKind>(k);
+    try {
+      Backend& owner = backend(kind);
+      for (int i = 0; i < owner.device_count(); ++i) {
+        const Device device{kind, static_cast<uint8_t>(i)};
+        rows.push_back({to_string(device), owner.describe(device), true});
+      }
+    } catch (const Error& error) {
+      const std::string name = to_string(Device{kind, 0});
+      rows.push_back({name.substr(0, name.find(':')), error.what(), false});
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+void add_models(CLI::App& app, Action& action) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* cmd = app.add_subcommand("models", "list the models");
+  cmd->add_flag("--json", *json, "print one JSON object a line");
+  cmd->callback([json, &action] {
+    action = [json] {
+      Table table({"model", "parameters", "input", "classes", ""}, {1, 3});
+      for (const zoo::ModelInfo& info : zoo::models()) {
+        const int64_t parameters = nn::count_parameters(*zoo::make_model(info.name));
+        if (*json)
+          print({{"model", info.name},
+                 {"parameters", parameters},
+                 {"input", sizes(info.input)},
+                 {"classes", info.classes},
+                 {"description", info.description}});
+        else
+          table.add({info.name, grouped(parameters), cat(info.input), std::to_string(info.classes),
+                     info.description});
+      }
+      if (!*json) table.print();
+    };
+  });
+}
+
+void add_datasets(CLI::App& app, Action& action) {
+  struct Flags {
+    std::string data_dir;
+    bool json = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* cmd = app.add_subcommand("datasets", "list the data sets and where they were found");
+  cmd->add_option("--data-dir", flags->data_dir, "folder to look in");
+  cmd->add_flag("--json", flags->json, "print one JSON object a line");
+  cmd->callback([flags, &action] {
+    action = [flags] {
+      Table table({"data", "train", "test", "sample", "classes", "found", ""}, {1, 2, 4});
+      for (const data::DatasetStatus& row : data::list_datasets(flags->data_dir)) {
+        const data::DatasetInfo& info = row.info;
+        if (flags->json)
+          print({{"data", info.name},
+                 {"title", info.title},
+                 {"train_samples", info.train_size},
+                 {"test_samples", info.test_size},
+                 {"sample", sizes(info.sample_shape)},
+                 {"classes", info.classes},
+                 {"found", row.found},
+                 {"where", row.where},
+                 {"description", info.description}});
+        else
+          table.add({info.name, grouped(info.train_size), grouped(info.test_size), cat(info.sample_shape),
+                     std::to_string(info.classes), row.found ? row.where : "no",
+                     row.found ? info.description : info.how_to_get});
+      }
+      if (!flags->json) table.print();
+    };
+  });
+}
+
+void add_info(CLI::App& app, Action& action) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* cmd = app.add_subcommand("info", "say what this build and this machine can do");
+  cmd->add_flag("--json", *json, "print one JSON object");
+  cmd->callback([json, &action] {
+    action = [json] {
+#ifdef NDEBUG
+      const std::string kind = "optimised";
+#else
+      const std::string kind = "with assertions";
+#endif
+      const std::string compiler =
+#ifdef __clang__
+          "clang " __VERSION__;
+#else
+          "g++ " __VERSION__;
+#endif
+      const std::vector<DeviceRow> rows = device_rows();
+      if (*json) {
+        ordered_json devices = ordered_json::array(), absent = ordered_json::array();
+        for (const DeviceRow& row : rows) {
+          if (row.available)
+            devices.push_back({{"device", row.device}, {"description", row.text}});
+          else
+            absent.push_back({{"kind", row.device}, {"reason", row.text}});
+        }
+        print({{"version", TANDEM_VERSION},
+               {"compiler", compiler},
+               {"build", kind},
+               {"processor", processor()},
+               {"threads", threads()},
+               {"devices", devices},
+               {"absent", absent}});
+        return;
+      }
+      Table table;
+      table.add({"tandem", std::string(TANDEM_VERSION) + ", " + compiler + ", " + kind});
+      table.add({"processor", processor()});
+      table.add({"threads", std::to_string(threads())});
+      for (const DeviceRow& row : rows) table.add({row.device, row.text});
+      table.print();
+    };
+  });
+}
+
+void add_script_commands(CLI::App& app, Action& action) {
+  for (const char* word : {"test", "bench"}) {
+    CLI::App* cmd = app.add_subcommand(
+        word, std::string(word == std::string("test") ? "run the tests" : "run the benchmarks") +
+                  " (from the repository: ./tandem " + word + ")");
+    cmd->allow_extras();
+    cmd->callback([word, &action] {
+      action = [word] {
+        throw UsageError(cat(word,
+                             ": this belongs to the script ./tandem at the root of the repository, which "
+                             "builds what it needs. Run ./tandem ",
+                             word, " there."));
+      };
+    });
+  }
+}
+
+}  // namespace tandem::cli

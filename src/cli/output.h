@@ -1,0 +1,34 @@
+// What the command prints: tables, numbers, and the events of a training run as text or as JSON lines.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tandem/train/events.h"
+
+namespace tandem::cli {
+
+/// Rows of cells in aligned columns. Columns named in `right` are aligned right.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header = {}, std::vector<size_t> right = {});
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  void print() const;  // on stdout, two spaces before and between
+
+ private:
+  std::vector<std::string> header_;
+  std::vector<size_t> right_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string fixed(double value, int digits);
+std::string percent(double share);     // "97.31 %"
+std::string grouped(int64_t value);    // "61,706"
+std::string bytes_text(size_t bytes);  // "1.2 MB"
+
+/// One JSON object a line on stdout, and nothing else.
+EventSink json_events();
+/// For a person: a table of the settings, a line an epoch, and the end. On a terminal a bar moves on stderr.
+EventSink text_events();
+
+}  // namespace tandem::cli

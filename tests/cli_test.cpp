@@ -1,0 +1,265 @@
+// The command as a user meets it: exit status, one line on stderr, JSON lines on stdout.
+// ctest: timeout=300
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/support/process.h"
+#include "tests/support/temp_folder.h"
+
+namespace {
+
+using nlohmann::ordered_json;
+using tandem::testing::ProcessResult;
+using tandem::testing::read_text;
+using tandem::testing::run_command;
+using tandem::testing::TempFolder;
+
+std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+/// A run of a fraction of a second.
+const std::vector<std::string> kSmall = {"train",   "mlp", "--data",  "digits",
+                                         "--limit", "100", "--batch", "25"};
+
+std::vector<ordered_json> lines_of(const std::string& text) {
+  std::vector<ordered_json> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(ordered_json::parse(line));
+  return lines;
+}
+
+/// Runs, expects the status and one line "tandem: …" on stderr, and returns that line without its prefix.
+std::string complaint(const std::vector<std::string>& arguments, int status,
+                      const tandem::testing::ProcessOptions& options = {}) {
+  const ProcessResult result = run_command(arguments, options);
+  EXPECT_EQ(result.status, status) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_EQ(result.err.substr(0, 8), "tandem: ");
+  if (result.err.size() < 9) return result.err;
+  return result.err.substr(8, result.err.size() - 9);
+}
+
+void expect_contains(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << text << "\n  does not contain: " << part;
+}
+
+TEST(Command, TrainEndsWithOneJsonLineOfTheAgreedKeysInOrder) {
+  const TempFolder folder;
+  const ProcessResult result =
+      run_command(kSmall + std::vector<std::string>{"--json", "--out", folder / "a"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  const std::vector<ordered_json> lines = lines_of(result.out);
+  ASSERT_GE(lines.size(), 4u);
+  EXPECT_EQ(lines.front()["event"], "start");
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : lines.back().items()) keys.push_back(key);
+  EXPECT_EQ(keys, (std::vector<std::string>{"event", "model", "data", "engine", "device", "epochs", "steps",
+                                            "train_loss", "test_loss", "test_accuracy", "seconds",
+                                            "samples_per_second", "weights_sha256"}));
+  EXPECT_EQ(lines.back()["event"], "done");
+  EXPECT_EQ(lines.back()["model"], "mlp");
+  EXPECT_EQ(lines.back()["data"], "digits");
+  EXPECT_EQ(lines.back()["device"], "cpu");
+  EXPECT_EQ(lines.back()["steps"], 4);
+  EXPECT_EQ(lines.back()["weights_sha256"].get<std::string>().size(), 64u);
+}
+
+TEST(Command, EngineAndThreadsGiveTheSameWeights) {
+  const TempFolder folder;
+  std::vector<std::string> sums;
+  int n = 0;
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--engine", "eager", "--threads", "1"},
+        {"--engine", "graph", "--threads", "2"},
+        {"--engine", "graph", "--threads", "3"}}) {
+    const ProcessResult result = run_command(
+        kSmall + more + std::vector<std::string>{"--json", "--out", folder / std::to_string(n++)});
+    ASSERT_EQ(result.status, 0) << result.err;
+    sums.push_back(lines_of(result.out).back()["weights_sha256"]);
+  }
+  EXPECT_EQ(sums[0], sums[1]);
+  EXPECT_EQ(sums[0], sums[2]);
+}
+
+TEST(Command, TrainForAPersonSaysWhatItDoesAndEvalAgrees) {
+  const TempFolder folder;
+  const ProcessResult train = run_command(kSmall, {.folder = folder.path()});
+  ASSERT_EQ(train.status, 0) << train.err;
+  expect_contains(train.out, "runs/mlp");
+  expect_contains(train.out, "drawn digits");
+  expect_contains(train.out, "test accuracy");
+  const ProcessResult second = run_command(kSmall, {.folder = folder.path()});
+  expect_contains(second.out, "runs/mlp-2");
+  const ProcessResult eval =
+      run_command({"eval", "runs/mlp", "--limit", "100", "--json"}, {.folder = folder.path()});
+  ASSERT_EQ(eval.status, 0) << eval.err;
+  const ordered_json line = lines_of(eval.out).at(0);
+  expect_contains(train.out, line["weights_sha256"].get<std::string>());
+  const ProcessResult text = run_command({"eval", "runs/mlp", "--limit", "100"}, {.folder = folder.path()});
+  expect_contains(text.out, line["weights_sha256"].get<std::string>());
+}
+
+TEST(Command, ListsModelsDataSetsAndTheMachine) {
+  const ProcessResult models = run_command({"models"});
+  EXPECT_EQ(models.status, 0);
+  for (const char* name : {"lenet", "mlp", "mnist_cnn", "61,706"}) expect_contains(models.out, name);
+  const ProcessResult datasets = run_command({"datasets", "--json"});
+  EXPECT_EQ(datasets.status, 0);
+  for (const ordered_json& line : lines_of(datasets.out)) {
+    if (line["data"] == "digits") {
+      EXPECT_EQ(line["found"], true);
+    }
+  }
+  const ProcessResult info = run_command({"info", "--json"});
+  EXPECT_EQ(info.status, 0) << info.err;
+  EXPECT_EQ(lines_of(info.out).at(0)["devices"][0]["device"], "cpu");
+  EXPECT_EQ(run_command({"info"}).status, 0);
+  EXPECT_EQ(run_command({"datasets"}).status, 0);
+  EXPECT_EQ(run_command({"--version"}).status, 0);
+  EXPECT_EQ(run_command({"train", "--help"}).status, 0);
+}
+
+TEST(Command, ExplainPrintsPassesAndMemory) {
+  const ProcessResult json = run_command({"explain", "lenet", "--batch", "4", "--json", "--nodes"});
+  ASSERT_EQ(json.status, 0) << json.err;
+  const ordered_json line = lines_of(json.out).at(0);
+  EXPECT_GT(line["passes"].size(), 0u);
+  EXPECT_GT(line["arena_bytes"].get<int64_t>(), 0);
+  EXPECT_GT(line["nodes"].size(), 10u);
+  const ProcessResult text = run_command({"explain", "lenet", "--batch", "4"});
+  expect_contains(text.out, "fuse_pointwise");
+  expect_contains(text.out, "one arena");
+}
+
+TEST(Command, WrongUsageIsOneLineAndStatusTwo) {
+  expect_contains(complaint({"train", "lenett"}, 2), "got 'lenett'. Did you mean lenet?");
+  expect_contains(complaint({"train"}, 2), "MODEL is required");
+  expect_contains(complaint({"train", "mlp", "--frobnicate"}, 2), "--frobnicate");
+  expect_contains(complaint({"tran", "mlp"}, 2), "the command must be one of train, eval");
+  EXPECT_EQ(complaint({"train", "mlp", "--batch", "0"}, 2), "batch: must be at least 1; got 0.");
+  expect_contains(complaint({"train", "mlp", "--batch", "many"}, 2), "--batch");
+  EXPECT_EQ(complaint({"train", "mlp", "--lr", "-0.1"}, 2),
+            "lr: must be a number above 0; got -0.1. Try 0.01.");
+  expect_contains(complaint({"train", "mlp", "--lr", "nan"}, 2), "lr: must be a number above 0; got nan");
+  EXPECT_EQ(complaint({"train", "mlp", "--momentum", "1.5"}, 2),
+            "momentum: must be at least 0 and below 1; got 1.5.");
+  EXPECT_EQ(complaint({"train", "mlp", "--epochs", "0"}, 2), "epochs: must be at least 1; got 0.");
+  EXPECT_EQ(complaint({"train", "mlp", "--steps", "-3"}, 2), "steps: must be at least 1; got -3.");
+  EXPECT_EQ(complaint({"train", "mlp", "--threads", "0"}, 2), "threads: must be at least 1; got 0.");
+  EXPECT_EQ(complaint({"train", "mlp", "--optimizer", "lion"}, 2),
+            "optimizer: must be one of sgd, adam; got 'lion'.");
+  EXPECT_EQ(complaint({"train", "mlp", "--engine", "steam"}, 2),
+            "engine: must be eager or graph; got 'steam'.");
+  expect_contains(complaint({"train", "mlp", "--data", "imagenet"}, 2), "got 'imagenet'");
+  expect_contains(complaint({"train", "mlp", "--dtype", "f8"}, 2), "f8");
+  expect_contains(complaint({"train", "mlp", "--dtype", "i32"}, 2),
+                  "dtype: must be f32, f64, bf16 or f16; got i32");
+  expect_contains(complaint({"train", "mlp", "--device", "tpu"}, 2), "tpu");
+  expect_contains(complaint({"train", "mlp", "--seed", "-1"}, 2), "--seed");
+  expect_contains(complaint({"test"}, 2), "./tandem test");
+  EXPECT_EQ(run_command({}).status, 2);
+}
+
+TEST(Command, FailuresAreOneLineWithCauseAndMendAndStatusOne) {
+  const TempFolder folder;
+  const std::string file = folder / "file";
+  std::ofstream(file) << "x";
+  const auto in = [&](const std::string& out) { return kSmall + std::vector<std::string>{"--out", out}; };
+  expect_contains(complaint(in(file), 1), "cannot make the folder");
+  expect_contains(complaint(in(file + "/below"), 1), "Choose another with --out.");
+  expect_contains(complaint(in("/proc/tandem"), 1), "/proc/tandem");
+  expect_contains(complaint({"eval", folder / "nothing"}, 1), "the folder holds no run");
+  expect_contains(complaint(in(folder / "none") + std::vector<std::string>{"--resume"}, 1),
+                  "the folder holds no run");
+  expect_contains(complaint({"train", "mlp", "--data", "mnist", "--data-dir", folder.path()}, 1),
+                  folder.path());
+
+  ASSERT_EQ(run_command(in(folder / "run")).status, 0);
+  expect_contains(complaint(in(folder / "run"), 1), "Go on with it by --resume");
+  expect_contains(complaint(in(folder / "run") + std::vector<std::string>{"--resume", "--lr", "0.5"}, 1),
+                  "the run was begun with lr 0.01; got lr 0.5");
+}
+
+TEST(Command, TruncatedAndLyingIdxFilesAreNamed) {
+  const TempFolder folder;
+  const auto write = [&](const char* name, const std::string& bytes) {
+    std::ofstream(folder / name, std::ios::binary) << bytes;
+  };
+  for (const char* name : {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"})
+    write(name, std::string("\0\0\x08\x03\0\0\0\x02\0\0\0\x1c\0\0\0\x1c", 16) + std::string(100, 'x'));
+  for (const char* name : {"train-labels-idx1-ubyte", "t10k-labels-idx1-ubyte"})
+    write(name, std::string("\0\0\x08\x01\0\0\0\x02\x01\x02", 10));
+  const std::vector<std::string> train = {"train",      "mlp",         "--data", "mnist",
+                                          "--data-dir", folder.path(), "--out",  folder / "run"};
+  expect_contains(complaint(train, 1), "train-images-idx3-ubyte");
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+  // A header that asks for more than any machine has.
+  write("train-images-idx3-ubyte",
+        std::string("\0\0\x08\x03\x7f\xff\xff\xff\x7f\xff\xff\xff\x7f\xff\xff\xff", 16));
+  expect_contains(complaint(train, 1), "train-images-idx3-ubyte");
+}
+
+TEST(Command, ADamagedWeightsFileIsNamed) {
+  const TempFolder folder;
+  const std::string out = folder / "run";
+  ASSERT_EQ(run_command(kSmall + std::vector<std::string>{"--out", out}).status, 0);
+  const auto weights = folder / "run/model.safetensors";
+  std::filesystem::resize_file(weights, 1000);
+  expect_contains(complaint({"eval", out}, 1), weights);
+}
+
+TEST(Command, ANanLossIsNamedAtItsStepAndInAnomalyModeAtItsOperation) {
+  const TempFolder folder;
+  const std::vector<std::string> wild = kSmall + std::vector<std::string>{"--lr", "1e20", "--json"};
+  const std::string step = complaint(wild + std::vector<std::string>{"--out", folder / "a"}, 1);
+  expect_contains(step, "train: the loss became ");
+  expect_contains(step, "run with --anomaly to find the operation.");
+  const std::string op = complaint(wild + std::vector<std::string>{"--anomaly", "--out", folder / "b"}, 1);
+  expect_contains(op, "train: step ");
+  expect_contains(op, "anomaly: ");
+}
+
+TEST(Command, ADeviceThatIsNotThereIsNamedAndNothingIsWritten) {
+  const TempFolder folder;
+  const ProcessResult info = run_command({"info", "--json"});
+  for (const ordered_json& device : lines_of(info.out).at(0)["devices"])
+    if (device["device"] != "cpu") GTEST_SKIP() << "this machine has one";
+  const std::string out = folder / "run";
+  expect_contains(complaint(kSmall + std::vector<std::string>{"--device", "cuda", "--out", out}, 1),
+                  "cuda is not available here");
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST(Command, AFullDiskWhileCheckpointingLosesNothing) {
+  const TempFolder folder;
+  const std::string whole = folder / "whole", out = folder / "run";
+  const ProcessResult expected = run_command(kSmall + std::vector<std::string>{"--json", "--out", whole});
+  ASSERT_EQ(expected.status, 0) << expected.err;
+
+  const std::vector<std::string> run = kSmall + std::vector<std::string>{"--json", "--out", out};
+  ASSERT_EQ(run_command(run + std::vector<std::string>{"--steps", "2"}).status, 0);
+  const auto checkpoint = folder / "run/checkpoint-2.safetensors";
+  const std::string before = read_text(checkpoint);
+  ASSERT_GT(before.size(), 100000u);
+
+  const std::vector<std::string> resume = run + std::vector<std::string>{"--resume"};
+  const std::string text = complaint(resume, 1, {.max_file_bytes = 100000});
+  expect_contains(text, "checkpoint-4.safetensors");
+  EXPECT_EQ(read_text(checkpoint), before);
+  for (const auto& entry : std::filesystem::directory_iterator(out))
+    EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();
+
+  const ProcessResult again = run_command(resume);
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(lines_of(again.out).back()["weights_sha256"], lines_of(expected.out).back()["weights_sha256"]);
+}
+
+}  // namespace
