@@ -78,7 +78,7 @@ Executor::Call Executor::make_call(const Node& node) {
     call.kernel = node.op->kernels[static_cast<size_t>(graph_.device.kind)];
     TD_CHECK(call.kernel, node.op->name, ": has no kernel for ", graph_.device,
              ". Move its inputs to another device.");
-    if (node.op->random)
+    if (node.op->random && random_device_)  // empty ones draw nothing
       call.args.rng = {0, node.random_offset, static_cast<const uint64_t*>(random_device_->data())};
   }
   return call;

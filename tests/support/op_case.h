@@ -1,0 +1,110 @@
+// Op cases: one definition of an operation's behaviour, run by ops_test.cpp in every mode - forward in each dtype
+// against a float64 reference, gradient and second order against differences, eager = graph bitwise,
+// non-contiguous inputs, CPU = CUDA, and values from PyTorch (golden_test.cpp).
+//
+// How to add one:
+//   1. In tests/op_cases/<family>.cpp add a row to <family>_cases(): a name "op" or "op/what", the inputs (shape,
+//      range, kind), the call through the public function, and a reference written naively over doubles that
+//      shares nothing with the library.
+//   2. Give a second row with an empty shape ("op/empty"), and in <family>_errors() one line for each input that
+//      is refused.
+//   3. To compare with PyTorch as well, add the same name and inputs to golden/make_golden.py and run it.
+// The test "every op has a case" fails for an op of all_ops() that no case calls.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tandem/core/tensor.h"
+#include "tests/support/values.h"
+
+namespace tandem::testing {
+
+/// One input. `real` inputs take the dtype under test and, in the gradient modes, a gradient; the other kinds
+/// have a dtype of their own. Integers are drawn from low … high - 1.
+struct CaseInput {
+  enum Kind { real, index64, index32, boolean };
+  Dims shape;
+  double low = -1, high = 1;
+  Kind kind = real;
+};
+
+using CaseCall = std::function<Tensor(std::span<const Tensor>)>;
+using CaseReference = std::function<Array(std::span<const Array>)>;
+
+/// bf16 and f16.
+std::vector<DType> half_types();
+
+struct OpCase {
+  std::string name;
+  std::vector<CaseInput> inputs;
+  CaseCall call;
+  CaseReference reference;
+  /// Allowed error of f32, relative to 1 + |value|. The other floating types scale with their precision.
+  double tolerance = 2e-6;
+  /// Allowed error of f64; by default 1e-7 of f32's.
+  double tolerance64 = -1;
+  /// Allowed error of bf16 and f16 in units of their last place (relative to 1 + |value|).
+  double half_ulps = 4;
+  /// Dtypes beside f32 and f64, for `real` inputs. Integers must give exact results.
+  std::vector<DType> dtypes = half_types();
+  /// Range of `real` inputs where the dtype is an integer.
+  int64_t int_low = 0, int_high = 5;
+  bool floating = true;      ///< takes f32 and f64
+  bool gradient = true;      ///< first order is checked
+  bool second_order = true;  ///< and second
+};
+
+/// A call that must be refused, with texts that the message must hold.
+struct ErrorCase {
+  std::string name;
+  std::function<void()> call;
+  std::vector<std::string> texts;
+};
+
+/// Every case and every error case of the library, in order of the families.
+const std::vector<OpCase>& all_cases();
+const std::vector<ErrorCase>& all_error_cases();
+const OpCase* find_case(const std::string& name);
+
+// The families.
+void add_pointwise_cases(std::vector<OpCase>& cases);
+void add_reduce_cases(std::vector<OpCase>& cases);
+void add_matmul_cases(std::vector<OpCase>& cases);
+void add_conv_cases(std::vector<OpCase>& cases);
+void add_pool_cases(std::vector<OpCase>& cases);
+void add_softmax_cases(std::vector<OpCase>& cases);
+void add_index_cases(std::vector<OpCase>& cases);
+void add_shape_cases(std::vector<OpCase>& cases);
+void add_random_cases(std::vector<OpCase>& cases);
+void add_loss_cases(std::vector<OpCase>& cases);
+void add_array_errors(std::vector<ErrorCase>& errors);
+void add_network_errors(std::vector<ErrorCase>& errors);
+
+/// The values of a case's inputs, rounded to the dtype under test; `salt` varies them.
+std::vector<Array> case_values(const OpCase& op_case, DType dtype, uint32_t salt = 0);
+/// The same as tensors. Real inputs want gradients where `leaves` is set.
+std::vector<Tensor> case_tensors(const OpCase& op_case, DType dtype, uint32_t salt = 0, bool leaves = false,
+                                 Device device = {});
+/// Calls it from a fixed place of the random stream (seed 11).
+Tensor run_case(const OpCase& op_case, std::span<const Tensor> in);
+/// Error allowed for a dtype.
+double case_tolerance(const OpCase& op_case, DType dtype);
+/// Gradients of sum(y · y · w) with respect to the real inputs; w is a hash array. Undefined for other inputs.
+std::vector<Tensor> case_gradients(const OpCase& op_case, std::span<const Tensor> in,
+                                   bool create_graph = false);
+
+// The modes: each adds failures to the running test.
+void check_forward(const OpCase& op_case);
+void check_gradient(const OpCase& op_case);
+void check_second_order(const OpCase& op_case);
+void check_graph(const OpCase& op_case);
+void check_noncontiguous(const OpCase& op_case);
+void check_device(const OpCase& op_case, Device device);
+
+/// Names of the ops that the call passes to apply(), in order.
+std::vector<std::string> ops_called(const OpCase& op_case);
+
+}  // namespace tandem::testing
