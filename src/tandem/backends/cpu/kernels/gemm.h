@@ -10,7 +10,7 @@
 
 namespace tandem::cpu::TD_ISA {
 
-/// The register tile: kTileRows × kTileColumns sums stay in registers over the whole of k.
+/// The register tile: rows × columns sums stay in registers over a whole block of k.
 template <class T>
 struct Tile {
   static constexpr int rows = kVectorRegisters == 32 ? 8 : kVectorBytes == 32 ? 6 : 4;

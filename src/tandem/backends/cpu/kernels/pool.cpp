@@ -67,26 +67,25 @@ constexpr Vec<I> even_numbers(std::integer_sequence<I, i...>) {
 /// One row of 2×2 windows over two rows of the plane; `corner` is the position of upper[0]. Data decide
 /// nothing but lanes: random inputs would defeat branch prediction.
 template <class T>
-void pool_row_2x2(const T* upper, const T* lower, int64_t n, int64_t width, int64_t corner, T* y,
-                  int32_t* position) {
+[[gnu::always_inline]] inline void pool_row_2x2(const T* upper, const T* lower, int64_t n, int64_t width,
+                                                int64_t corner, T* y, int32_t* position) {
   using I = IndexOf<T>;
   constexpr int kL = kLanes<T>;
   constexpr Vec<I> even = even_numbers<I>(std::make_integer_sequence<I, kL>()), odd = even + 1;
   const auto windows = [&](const T* a, const T* b, I at0, T* out, I* where) __attribute__((always_inline)) {
     const Vec<T> a0 = load(a), a1 = load(a + kL), b0 = load(b), b1 = load(b + kL);
-    Vec<T> winner = __builtin_shuffle(a0, a1, even);
-    Vec<I> at = even + at0;
-    const Vec<I> right = at + 1, below = at + static_cast<I>(width);
-    const auto meet = [&](Vec<T> next, Vec<I> place) {
-      const auto wins = (next > winner) | ((next != next) & (winner == winner));
-      winner = wins ? next : winner;
-      at = wins ? place : at;
+    const Vec<I> at = even + at0, below = at + static_cast<I>(width);
+    // The earlier keeps its place unless the later is larger, or is a NaN and the earlier is none.
+    const auto loses = [](Vec<T> earlier, Vec<T> later) {
+      return (earlier == earlier) & ~(later <= earlier);
     };
-    meet(__builtin_shuffle(a0, a1, odd), right);
-    meet(__builtin_shuffle(b0, b1, even), below);
-    meet(__builtin_shuffle(b0, b1, odd), below + 1);
-    store(out, winner);
-    store(where, at);
+    const Vec<T> a_even = __builtin_shuffle(a0, a1, even), a_odd = __builtin_shuffle(a0, a1, odd);
+    const Vec<T> b_even = __builtin_shuffle(b0, b1, even), b_odd = __builtin_shuffle(b0, b1, odd);
+    const auto a_right = loses(a_even, a_odd), b_right = loses(b_even, b_odd);
+    const Vec<T> a_best = a_right ? a_odd : a_even, b_best = b_right ? b_odd : b_even;
+    const auto b_wins = loses(a_best, b_best);
+    store(out, b_wins ? b_best : a_best);
+    store(where, b_wins ? below - b_right : at - a_right);  // a true lane is -1
   };
   if (n < kL) {  // a short row: the same on a copy
     T a[2 * kL] = {}, b[2 * kL] = {}, out[kL];
