@@ -78,7 +78,7 @@ Splits open_dataset(const std::string& name, const std::string& data_dir) {
 }
 
 Splits open_default(const std::string& data_dir) {
-  for (const char* name : kDefaults) {
+  for (const std::string name : kDefaults) {
     const Row& row = row_named(name);
     const std::optional<std::string> where = row.locate(row.info, data_dir);
     if (!where) continue;

@@ -1,0 +1,131 @@
+// The CUDA backend: memory and copies of each GPU, and the start-up call that puts it in place.
+#include <cuda_runtime.h>
+#include <nvrtc.h>
+
+#include "tandem/backends/cuda/check.h"
+#include "tandem/backends/cuda/device_state.h"
+#include "tandem/backends/cuda/fused.h"
+#include "tandem/backends/cuda/kernels.h"
+#include "tandem/backends/cuda/record.h"
+
+namespace tandem::cuda {
+namespace {
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(int count) : count_(count) {}
+
+  int device_count() const override { return count_; }
+
+  std::string describe(Device device) const override {
+    const cudaDeviceProp& p = device_state(device.index).properties;
+    int runtime = 0, nvrtc_major = 0, nvrtc_minor = 0;
+    check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+    (void)nvrtcVersion(&nvrtc_major, &nvrtc_minor);
+    const size_t dnn = cudnnGetVersion(), blas = cublasLtGetVersion();
+    return cat(p.name, ", compute capability ", p.major, ".", p.minor, ", ", p.multiProcessorCount,
+               " multiprocessors, ", p.totalGlobalMem >> 20, " MiB; CUDA ", runtime / 1000, ".",
+               runtime % 1000 / 10, ", cuBLASLt ", blas / 10000, ".", blas / 100 % 100, ", cuDNN ",
+               dnn / 10000, ".", dnn / 100 % 100, ".", dnn % 100, ", NVRTC ", nvrtc_major, ".", nvrtc_minor,
+               ", tf32 ", allow_tf32() ? "on" : "off");
+  }
+
+  void* allocate(Device device, size_t bytes) override {
+    return device_state(device.index).memory.allocate(bytes);
+  }
+  void free(Device device, void* data, size_t bytes) noexcept override {
+    // No CUDA call: this may run while the process ends, after the driver has gone.
+    if (DeviceState* state = find_device_state(device.index)) state->memory.free(data, bytes);
+  }
+  MemoryStats memory(Device device) const override { return device_state(device.index).memory.stats(); }
+  void reset_peak(Device device) override { device_state(device.index).memory.reset_peak(); }
+
+  void copy_from_host(Device device, void* to, const void* from, size_t bytes) override {
+    if (bytes == 0) return;
+    DeviceState& state = device_state(device.index);
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, state.stream),
+          "cudaMemcpyAsync to device");
+    // From pageable memory the call returns once the bytes are staged. Pinned memory is read later: wait, since
+    // the caller may change it as soon as this returns.
+    cudaPointerAttributes attributes{};
+    check(cudaPointerGetAttributes(&attributes, from), "cudaPointerGetAttributes");
+    if (attributes.type == cudaMemoryTypeHost)
+      check(cudaStreamSynchronize(state.stream), "cudaStreamSynchronize");
+  }
+  void copy_to_host(Device device, void* to, const void* from, size_t bytes) override {
+    DeviceState& state = device_state(device.index);
+    if (bytes != 0)
+      check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, state.stream),
+            "cudaMemcpyAsync to host");
+    state.synchronize();
+  }
+  void copy_within(Device device, void* to, const void* from, size_t bytes) override {
+    if (bytes == 0) return;
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, device_state(device.index).stream),
+          "cudaMemcpyAsync within the device");
+  }
+  void synchronize(Device device) override { device_state(device.index).synchronize(); }
+
+  void prepare(Device device, KernelArgs& args) override {
+    DeviceState& state = device_state(device.index);
+    args.stream = state.stream;
+    args.scratch_owner = &state;
+    args.scratch = [](void* owner, size_t bytes) {
+      return thread_scratch(*static_cast<DeviceState*>(owner)).get(bytes);
+    };
+  }
+
+  std::unique_ptr<FusedKernel> compile_fused(Device device,
+                                             const std::vector<FusedProgram>& programs) override {
+    return cuda::compile_fused(device_state(device.index), programs);
+  }
+  std::unique_ptr<Recording> record(Device device, const std::function<void()>& launch) override {
+    return cuda::record(device_state(device.index), launch);
+  }
+  bool records() const override { return true; }
+
+ private:
+  int count_;
+};
+
+/// The reason why no GPU can be used, or empty.
+std::string start() {
+  int count = 0;
+  if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess)
+    return cat("no usable GPU: ", cudaGetErrorString(status));
+  if (count == 0) return "no GPU is visible to this process";
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  if (properties.major * 10 + properties.minor < 75)
+    return cat("GPU ", properties.name, " has compute capability ", properties.major, ".", properties.minor,
+               "; 7.5 or above is needed");
+  register_pointwise_number_kernels();
+  register_pointwise_every_kernels();
+  register_pointwise_floating_kernels();
+  register_cast_kernels();
+  register_reduce_kernels();
+  register_matmul_kernels();
+  register_conv_kernels();
+  register_pool_kernels();
+  register_softmax_kernels();
+  register_index_kernels();
+  register_shape_kernels();
+  register_random_kernels();
+  register_backend(DeviceKind::cuda, std::make_unique<CudaBackend>(count));
+  return "";
+}
+
+}  // namespace
+}  // namespace tandem::cuda
+
+/// Puts the CUDA backend in place: null where that worked, else the reason why not (valid for ever).
+extern "C" __attribute__((visibility("default"))) const char* tandem_cuda_start() {
+  static const std::string reason = [] {
+    try {
+      return tandem::cuda::start();
+    } catch (const std::exception& error) {
+      return std::string(error.what());
+    }
+  }();
+  return reason.empty() ? nullptr : reason.c_str();
+}

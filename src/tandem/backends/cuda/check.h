@@ -1,0 +1,20 @@
+// Every status that CUDA and its libraries return is checked here: a failure becomes an Error that names the
+// call and the reason.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "tandem/core/error.h"
+
+namespace tandem::cuda {
+
+inline void check(cudaError_t status, const char* call) {
+  if (status != cudaSuccess) [[unlikely]]
+    throw Error(
+        cat("cuda: ", call, " failed: ", cudaGetErrorName(status), " (", cudaGetErrorString(status), ")."));
+}
+
+/// After a kernel launch: was it accepted?
+inline void launched(const char* kernel) { check(cudaGetLastError(), kernel); }
+
+}  // namespace tandem::cuda

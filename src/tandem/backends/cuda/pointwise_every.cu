@@ -1,0 +1,17 @@
+// Pointwise ops on every element type (comparison, logic, maximum, where …).
+#include "tandem/backends/cuda/kernels.h"
+#include "tandem/backends/cuda/pointwise.cuh"
+
+namespace tandem::cuda {
+
+#define TD_ROW_number(name, functor, inputs)
+#define TD_ROW_every(name, functor, inputs)
+#define TD_ROW_floating(name, functor, inputs)
+#undef TD_ROW_every
+#define TD_ROW_every(name, functor, inputs) \
+  find_op(#name)->kernels[static_cast<int>(DeviceKind::cuda)] = &pointwise<functor, inputs, true, true>;
+#define TD_ROW(name, functor, inputs, types) TD_ROW_##types(name, functor, inputs)
+
+void register_pointwise_every_kernels() { TD_POINTWISE_OPS(TD_ROW) }
+
+}  // namespace tandem::cuda

@@ -1,0 +1,480 @@
+// The CUDA backend: memory, copies, errors from kernels, recordings, and the promises about bits. Op by op, CPU = CUDA is
+// checked by the op cases. On a machine without a GPU every test here is skipped, by name.
+// ctest: cuda
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tandem/core/backend.h"
+#include "tandem/core/rng.h"
+#include "tandem/core/tape.h"
+#include "tandem/graph/compile.h"
+#include "tandem/ops/conv.h"
+#include "tandem/ops/fused.h"
+#include "tandem/ops/index.h"
+#include "tandem/ops/loss.h"
+#include "tandem/ops/matmul.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/pool.h"
+#include "tandem/ops/random.h"
+#include "tandem/ops/reduce.h"
+#include "tandem/ops/shape.h"
+#include "tests/support/values.h"
+
+namespace tandem::testing {
+namespace {
+
+constexpr Device kCpu{}, kGpu{DeviceKind::cuda, 0};
+
+class Cuda : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!find_backend(DeviceKind::cuda)) GTEST_SKIP() << "this machine has no CUDA backend";
+  }
+  Backend& gpu() { return backend(DeviceKind::cuda); }
+};
+
+/// Numbers of every size and sign, and the special ones.
+Tensor assorted(int64_t n, DType dtype, uint64_t seed) {
+  manual_seed(seed);
+  std::vector<float> values = (normal({n}, 0, 3) * exp(normal({n}, 0, 2))).to_vector<float>();
+  const float special[] = {0.f,    -0.f,   1.f,   -1.f,   0.5f,     2.f,      88.f,
+                           -104.f, 1e-40f, 1e30f, -1e30f, INFINITY, -INFINITY};
+  for (size_t i = 0; i < std::size(special); ++i) values[i] = special[i];
+  return cast(from_vector(values, {n}), dtype);
+}
+
+/// A NaN equals any NaN: chips make different ones.
+void expect_same(const Tensor& a, const Tensor& b, const std::string& what) {
+  EXPECT_TRUE(same_bits(a, b)) << what;
+}
+
+TEST_F(Cuda, CopiesComeBackAsTheyWent) {
+  for (const int64_t n : {1, 3, 1000, 1 << 20}) {
+    const Tensor x = assorted(n < 16 ? 16 : n, DType::f32, 1);
+    EXPECT_EQ(host_bytes(x), host_bytes(to(x, kGpu)));
+    const Tensor turned = transpose(reshape(slice(x, 0, 0, 16), {4, 4}));
+    EXPECT_EQ(host_bytes(turned), host_bytes(to(turned, kGpu)));
+    EXPECT_EQ(host_bytes(x), host_bytes(to(to(x, kGpu), kCpu)));
+  }
+  EXPECT_TRUE(host_bytes(zeros({0, 3}, DType::f32, kGpu)).empty());
+}
+
+TEST_F(Cuda, AllocatorReusesBlocksAndCountsThem) {
+  gpu().synchronize(kGpu);
+  const size_t before = gpu().memory(kGpu).in_use;
+  void* first = gpu().allocate(kGpu, 100'000);
+  EXPECT_GE(gpu().memory(kGpu).in_use, before + 100'000);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 64, 0u);
+  gpu().free(kGpu, first, 100'000);
+  const size_t reserved = gpu().memory(kGpu).reserved;
+  void* second = gpu().allocate(kGpu, 99'900);
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(gpu().memory(kGpu).reserved, reserved);
+  gpu().free(kGpu, second, 99'900);
+  EXPECT_EQ(gpu().memory(kGpu).in_use, before);
+  gpu().reset_peak(kGpu);
+  EXPECT_EQ(gpu().memory(kGpu).peak, before);
+}
+
+TEST_F(Cuda, ARequestBeyondTheMemoryNamesItsSize) {
+  try {
+    (void)gpu().allocate(kGpu, size_t{1} << 50);
+    FAIL() << "an allocation of 2^50 bytes went through";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("1125899906842624 bytes"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(full({4}, 7, DType::f32, kGpu).to_vector<float>(), std::vector<float>(4, 7.f));
+}
+
+TEST_F(Cuda, PointwiseOpsGiveTheBitsOfTheCpu) {
+  const auto check = [](const std::string& what, const auto& f, DType dtype) {
+    const Tensor a = assorted(4099, dtype, 2), b = assorted(4099, dtype, 3);
+    expect_same(f(a, b), f(to(a, kGpu), to(b, kGpu)), what + " of " + name(dtype));
+    // Broadcast and strided: a column of a against a turned b.
+    const Tensor column = reshape(slice(a, 0, 0, 32), {32, 1}),
+                 turned = transpose(reshape(slice(b, 0, 3, 1027), {32, 32}));
+    expect_same(f(column, turned),
+                f(to(column, kGpu), transpose(to(reshape(slice(b, 0, 3, 1027), {32, 32}), kGpu))),
+                what + ", broadcast, of " + name(dtype));
+  };
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    check(
+        "add", [](const Tensor& a, const Tensor& b) { return a + b; }, dtype);
+    check(
+        "sub", [](const Tensor& a, const Tensor& b) { return a - b; }, dtype);
+    check(
+        "mul", [](const Tensor& a, const Tensor& b) { return a * b; }, dtype);
+    check(
+        "div", [](const Tensor& a, const Tensor& b) { return a / b; }, dtype);
+    check(
+        "pow", [](const Tensor& a, const Tensor& b) { return pow(a, b); }, dtype);
+    check(
+        "maximum", [](const Tensor& a, const Tensor& b) { return maximum(a, b); }, dtype);
+    check(
+        "less", [](const Tensor& a, const Tensor& b) { return less(a, b); }, dtype);
+    check(
+        "where", [](const Tensor& a, const Tensor& b) { return where(less(a, b), a, b); }, dtype);
+    check(
+        "exp", [](const Tensor& a, const Tensor& b) { return exp(a) + b * 0; }, dtype);
+    check(
+        "log", [](const Tensor& a, const Tensor& b) { return log(abs(a)) + b * 0; }, dtype);
+    check(
+        "tanh", [](const Tensor& a, const Tensor& b) { return tanh(a) + b * 0; }, dtype);
+    check(
+        "erf", [](const Tensor& a, const Tensor& b) { return erf(a) + b * 0; }, dtype);
+    check(
+        "sigmoid", [](const Tensor& a, const Tensor& b) { return sigmoid(a) + b * 0; }, dtype);
+    check(
+        "gelu", [](const Tensor& a, const Tensor& b) { return gelu(a) + b * 0; }, dtype);
+    check(
+        "sin", [](const Tensor& a, const Tensor& b) { return sin(a) + b * 0; }, dtype);
+    check(
+        "cos", [](const Tensor& a, const Tensor& b) { return cos(a) + b * 0; }, dtype);
+    check(
+        "sqrt", [](const Tensor& a, const Tensor& b) { return sqrt(abs(a)) + b * 0; }, dtype);
+    check(
+        "rsqrt", [](const Tensor& a, const Tensor& b) { return rsqrt(abs(a)) + b * 0; }, dtype);
+  }
+  for (const DType dtype :
+       {DType::i8, DType::i16, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64}) {
+    check(
+        "add", [](const Tensor& a, const Tensor& b) { return a + b; }, dtype);
+    check(
+        "mul", [](const Tensor& a, const Tensor& b) { return a * b; }, dtype);
+    check(
+        "less", [](const Tensor& a, const Tensor& b) { return less(a, b); }, dtype);
+    check(
+        "minimum", [](const Tensor& a, const Tensor& b) { return minimum(a, b); }, dtype);
+    check(
+        "sign", [](const Tensor& a, const Tensor& b) { return sign(a) + b * 0; }, dtype);
+  }
+}
+
+TEST_F(Cuda, CastsGiveTheBitsOfTheCpu) {
+  for (int from = 0; from < kDTypeCount; ++from)
+    for (int to_type = 0; to_type < kDTypeCount; ++to_type) {
+      const Tensor x = assorted(300, static_cast<DType>(from), 4);
+      expect_same(cast(x, static_cast<DType>(to_type)), cast(to(x, kGpu), static_cast<DType>(to_type)),
+                  cat("cast of ", static_cast<DType>(from), " to ", static_cast<DType>(to_type)));
+    }
+}
+
+TEST_F(Cuda, RandomNumbersAreThoseOfTheCpu) {
+  const auto draw = [](Device device, DType dtype) {
+    manual_seed(77);
+    return std::vector<Tensor>{uniform({1001}, -2, 5, dtype, device), normal({333}, 1, 2, dtype, device),
+                               bernoulli({55}, 0.3, dtype, device), uniform({3}, 0, 1, dtype, device)};
+  };
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    const auto here = draw(kCpu, dtype), there = draw(kGpu, dtype);
+    for (size_t i = 0; i < here.size(); ++i) expect_same(here[i], there[i], cat("draw ", i, " of ", dtype));
+  }
+}
+
+TEST_F(Cuda, AnIndexOutOfRangeIsAnErrorAtTheNextSynchronisation) {
+  const Tensor x = arange(12, DType::f32, kGpu);
+  const auto expect_error = [&](const Tensor& result, const std::string& op, const std::string& value) {
+    try {
+      (void)host_bytes(result);
+      ADD_FAILURE() << op << " let " << value << " pass";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(op + ": every index"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("got " + value), std::string::npos) << error.what();
+    }
+    EXPECT_NO_THROW(gpu().synchronize(kGpu));  // said once
+  };
+  const auto index = [](int64_t bad) { return from_vector<int64_t>({0, bad, 3}, {3}, kGpu); };
+  expect_error(gather(x, 0, index(12)), "gather", "12");
+  expect_error(gather(x, 0, index(-1)), "gather", "-1");
+  expect_error(scatter_add_zeros(slice(x, 0, 0, 3), 0, index(99), {12}), "scatter_add_zeros", "99");
+  expect_error(one_hot(index(10), 10), "one_hot", "10");
+  EXPECT_EQ(gather(x, 0, index(11)).to_vector<float>(), std::vector<float>({0, 11, 3}));
+}
+
+FusedProgram::Step step(const char* op, SmallVector<int, 3> in, DType dtype) {
+  FusedProgram::Step s;
+  s.op = find_op(op);
+  s.in = in;
+  s.dtype = dtype;
+  return s;
+}
+
+/// Runs programs as one kernel, by hand. Outputs are row-major.
+void run_fused(Backend& gpu, const std::vector<FusedProgram>& programs, const std::vector<Tensor>& in,
+               const std::vector<Tensor>& out) {
+  const auto buffer = [](const Tensor& t) {
+    return Buffer{t.raw(), t.shape().data(), t.strides().data(), t.rank(), t.dtype()};
+  };
+  std::vector<Buffer> ins, outs;
+  for (const Tensor& t : in) ins.push_back(buffer(t));
+  for (const Tensor& t : out) outs.push_back(buffer(t));
+  KernelArgs args;
+  args.in = ins.data();
+  args.n_in = static_cast<int>(ins.size());
+  args.out = outs.data();
+  args.n_out = static_cast<int>(outs.size());
+  gpu.prepare(kGpu, args);
+  gpu.compile_fused(kGpu, programs)->run(args);
+}
+
+TEST_F(Cuda, AFusedProgramGivesTheBitsOfItsSteps) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    const int64_t rows = 37, columns = 53;
+    const Tensor a = to(reshape(assorted(rows * columns, dtype, 5), {rows, columns}), kGpu);
+    const Tensor b = transpose(to(reshape(assorted(rows * columns, dtype, 6), {columns, rows}), kGpu));
+    const Tensor c = to(assorted(columns, dtype, 7), kGpu);
+    FusedProgram p;
+    p.shape = {rows, columns};
+    p.inputs = {{dtype, a.strides()}, {dtype, b.strides()}, {dtype, {0, 1}}};
+    p.steps = {step("mul", {0, 1}, dtype), step("add", {3, 2}, dtype), step("tanh", {4}, dtype),
+               step("less", {5, 0}, DType::boolean), step("where", {6, 4, 5}, dtype)};
+    p.outputs = {5, 7};
+    // The same again without strides, in the same kernel: it takes the wide path.
+    FusedProgram q = p;
+    q.inputs = {{dtype, a.strides()}, {dtype, a.strides()}, {dtype, {0, 0}}};
+    const Tensor one = to(assorted(16, dtype, 8), kGpu), scalar = reshape(slice(one, 0, 9, 10), {});
+    std::vector<Tensor> out;
+    for (int i = 0; i < 4; ++i) out.push_back(empty({rows, columns}, dtype, kGpu));
+    const Tensor a2 = contiguous(b);
+    run_fused(gpu(), {p, q}, {a, b, c, a, a2, scalar}, out);
+    const auto separate = [&](const Tensor& x, const Tensor& y, const Tensor& z) {
+      const Tensor sum = x * y + z, t = tanh(sum);
+      return std::vector<Tensor>{t, where(less(t, x), sum, t)};
+    };
+    const auto first = separate(a, b, c), second = separate(a, a2, scalar);
+    for (size_t i = 0; i < 2; ++i) {
+      expect_same(first[i], out[i], cat("strided output ", i, " of ", dtype));
+      expect_same(second[i], out[i + 2], cat("flat output ", i, " of ", dtype));
+    }
+  }
+}
+
+TEST_F(Cuda, AFusedUpdateInPlaceReadsBeforeItWrites) {
+  for (const int64_t n : {1, 7, 513, 4096}) {
+    const Tensor p = to(slice(assorted(4200, DType::f32, 9), 0, 100, 100 + n), kGpu), g = p * 0.25,
+                 m = p * 0.5;
+    const Tensor want_m = m * 0.9f + g, want_p = p - want_m * 0.1f;
+    FusedProgram program;
+    program.shape = {n};
+    program.inputs = {
+        {DType::f32, {1}}, {DType::f32, {1}}, {DType::f32, {1}}, {DType::f32, {0}}, {DType::f32, {0}}};
+    program.steps = {step("mul", {0, 3}, DType::f32), step("add", {5, 1}, DType::f32),
+                     step("mul", {6, 4}, DType::f32), step("sub", {2, 7}, DType::f32)};
+    program.outputs = {6, 8};
+    run_fused(gpu(), {program}, {m, g, p, full({}, 0.9f, DType::f32, kGpu), full({}, 0.1f, DType::f32, kGpu)},
+              {m, p});
+    expect_same(want_m, m, cat("momentum of ", n));
+    expect_same(want_p, p, cat("parameter of ", n));
+  }
+}
+
+TEST_F(Cuda, ARecordingReplaysOnTheValuesOfTheMoment) {
+  const Tensor x = full({1000}, 1, DType::f32, kGpu), total = zeros({}, DType::f32, kGpu);
+  // Kernels with and without scratch, through plain calls into the kernel table.
+  const Tensor big = full({300, 700}, 0.5, DType::f32, kGpu), column = empty({700}, DType::f32, kGpu);
+  const auto call = [&](const OpDef& op, std::vector<Tensor> in, const Tensor& out, const void* attrs) {
+    std::vector<Buffer> ins;
+    for (const Tensor& t : in)
+      ins.push_back({t.raw(), t.shape().data(), t.strides().data(), t.rank(), t.dtype()});
+    Buffer to{out.raw(), out.shape().data(), out.strides().data(), out.rank(), out.dtype()};
+    KernelArgs args;
+    args.in = ins.data();
+    args.n_in = static_cast<int>(ins.size());
+    args.out = &to;
+    args.n_out = 1;
+    args.attrs = attrs;
+    gpu().prepare(kGpu, args);
+    op.kernels[static_cast<int>(DeviceKind::cuda)](args);
+  };
+  ReduceAttrs all, first;
+  all.axes = Dims{0};
+  first.axes = Dims{0};
+  const auto launch = [&] {
+    call(*find_op("add"), {x, x}, x, nullptr);
+    call(op_sum(), {x}, total, &all);
+    call(op_sum(), {big}, column, &first);
+  };
+  launch();  // work runs once before it is recorded
+  EXPECT_EQ(total.item<float>(), 2000.f);
+  const std::unique_ptr<Recording> recording = gpu().record(kGpu, launch);
+  ASSERT_NE(recording, nullptr);
+  EXPECT_EQ(total.item<float>(), 2000.f);  // recording ran nothing
+  for (int i = 0; i < 3; ++i) recording->replay();
+  EXPECT_EQ(total.item<float>(), 16000.f);
+  EXPECT_EQ(column.to_vector<float>(), std::vector<float>(700, 150.f));
+}
+
+/// A small convolutional net and one step of its training, made of ops alone.
+struct Net {
+  std::vector<Tensor> parameters;
+  explicit Net(Device device) {
+    manual_seed(5);
+    for (const Dims& shape : {Dims{6, 1, 5, 5}, Dims{6}, Dims{16, 6, 5, 5}, Dims{16}, Dims{120, 400},
+                              Dims{120}, Dims{10, 120}, Dims{10}})
+      parameters.push_back(uniform(shape, -0.1, 0.1, DType::f32, device).set_requires_grad());
+  }
+  Tensor step(const Tensor& x, const Tensor& target) {
+    auto& p = parameters;
+    Tensor h = max_pool2d(relu(conv2d(x, p[0], p[1], {.padding = 2})));
+    h = max_pool2d(relu(conv2d(h, p[2], p[3])));
+    h = relu(linear(flatten(h, 1), p[4], p[5]));
+    const Tensor loss = cross_entropy(linear(h, p[6], p[7]), target);
+    const std::vector<Tensor> gradients = grad(loss, p);
+    NoGrad off;
+    for (size_t i = 0; i < p.size(); ++i) assign(p[i], p[i] - gradients[i] * 0.05);
+    return loss.detach();
+  }
+};
+std::vector<Tensor> batch(Device device) {
+  manual_seed(6);
+  const Tensor x = normal({100, 1, 28, 28});
+  std::vector<int64_t> target(100);
+  for (size_t i = 0; i < target.size(); ++i) target[i] = static_cast<int64_t>(i * 7 % 10);
+  return {to(x, device), to(from_vector(target, {100}), device)};
+}
+
+TEST_F(Cuda, TrainingGivesTheSameBitsTwiceAndInBothEngines) {
+  const std::vector<Tensor> data = batch(kGpu);
+  Net first(kGpu), second(kGpu), traced(kGpu);
+  auto compiled =
+      compile([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{traced.step(in[0], in[1])}; });
+  float loss = 0;
+  for (int i = 0; i < 5; ++i) {
+    loss = first.step(data[0], data[1]).item<float>();
+    EXPECT_EQ(loss, second.step(data[0], data[1]).item<float>());
+    EXPECT_EQ(loss, compiled(data)[0].item<float>());
+  }
+  for (size_t i = 0; i < first.parameters.size(); ++i) {
+    EXPECT_EQ(host_bytes(first.parameters[i]), host_bytes(second.parameters[i])) << "parameter " << i;
+    EXPECT_EQ(host_bytes(first.parameters[i]), host_bytes(traced.parameters[i])) << "parameter " << i;
+  }
+}
+
+TEST_F(Cuda, TrainingFollowsTheCpuWithinTheRoundingOfTf32) {
+  const std::vector<Tensor> here = batch(kCpu), there = batch(kGpu);
+  Net on_cpu(kCpu), on_gpu(kGpu);
+  for (int i = 0; i < 5; ++i)
+    EXPECT_NEAR(on_cpu.step(here[0], here[1]).item<float>(), on_gpu.step(there[0], there[1]).item<float>(),
+                2e-3);
+}
+
+TEST_F(Cuda, DeviceMemoryIsFlatOverManySteps) {
+  const std::vector<Tensor> data = batch(kGpu);
+  Net eager(kGpu), traced(kGpu);
+  auto compiled =
+      compile([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{traced.step(in[0], in[1])}; });
+  const auto run = [&](int steps) {
+    for (int i = 0; i < steps; ++i) {
+      (void)eager.step(data[0], data[1]);
+      (void)compiled(data);
+    }
+    gpu().synchronize(kGpu);
+  };
+  run(5);
+  const MemoryStats before = gpu().memory(kGpu);
+  run(200);
+  const MemoryStats after = gpu().memory(kGpu);
+  EXPECT_EQ(before.in_use, after.in_use);
+  EXPECT_EQ(before.reserved, after.reserved);
+}
+
+TEST_F(Cuda, SumsDoNotDependOnTheLayout) {
+  manual_seed(8);
+  const Tensor x = normal({60, 70, 30}, 0, 1, DType::f32, kGpu);
+  const Tensor laid_out_otherwise = permute(contiguous(permute(x, {2, 0, 1})), {1, 2, 0});
+  for (const Dims& axes : {Dims{0}, Dims{1}, Dims{2}, Dims{0, 1}, Dims{1, 2}, Dims{0, 2}, Dims{0, 1, 2}}) {
+    expect_same(sum(x, axes), sum(laid_out_otherwise, axes), cat("sum over ", axes));
+    const Tensor want = sum(cast(to(x, kCpu), DType::f64), axes);
+    const std::vector<double> exact = want.to_vector<double>();
+    const std::vector<float> got = sum(x, axes).to_vector<float>();
+    ASSERT_EQ(exact.size(), got.size());
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(exact[i], got[i], 2e-3) << "sum over " << axes;
+  }
+}
+
+/// Convolutions that go to our small kernels, to cuDNN and (bf16, groups, dilation …) to whatever serves them,
+/// all against the CPU in f64.
+TEST_F(Cuda, ConvolutionsOfManyFormsAgreeWithTheCpu) {
+  struct Form {
+    Dims x, weight;
+    Conv2dOptions options;
+  };
+  const Form forms[] = {
+      {{3, 1, 28, 28}, {6, 1, 5, 5}, {.padding = 2}},
+      {{130, 6, 14, 14}, {16, 6, 5, 5}, {}},
+      {{2, 3, 17, 13}, {7, 3, 3, 2}, {.stride = 2, .padding = 1}},
+      {{2, 1, 26, 26}, {32, 1, 3, 3}, {}},
+      {{1, 5, 9, 9}, {9, 5, 1, 1}, {}},
+      {{2, 32, 12, 12}, {64, 32, 3, 3}, {.padding = 1}},
+      {{2, 4, 11, 11}, {6, 2, 3, 3}, {.padding = 2, .dilation = 2, .groups = 2}},
+      {{2, 8, 8, 8}, {8, 1, 3, 3}, {.stride = 3, .padding = 1, .groups = 8}},
+  };
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})
+    for (const Form& form : forms) {
+      manual_seed(9);
+      const auto run = [&](Device device, DType type) {
+        manual_seed(10);
+        const auto make = [&](const Dims& shape) {
+          return to(cast(cast(uniform(shape, -1, 1), dtype), type), device).set_requires_grad();
+        };
+        const Tensor x = make(form.x), weight = make(form.weight), bias = make({form.weight[0]});
+        const Tensor y = conv2d(x, weight, bias, form.options);
+        const Tensor seed = to(cast(cast(uniform(y.shape(), -1, 1), dtype), type), device);
+        std::vector<Tensor> all = grad(y, std::vector<Tensor>{x, weight, bias}, seed);
+        all.push_back(y.detach());
+        for (Tensor& t : all) t = cast(to(t, kCpu), DType::f64);
+        return all;
+      };
+      const auto want = run(kCpu, DType::f64), got = run(kGpu, dtype);
+      const double tolerance = dtype == DType::f64 ? 1e-12 : dtype == DType::bf16 ? 2e-2 : 2e-3;
+      for (size_t i = 0; i < want.size(); ++i) {
+        const std::vector<double> a = want[i].to_vector<double>(), b = got[i].to_vector<double>();
+        double difference = 0, size = 0;
+        for (size_t j = 0; j < a.size(); ++j) {
+          difference += (a[j] - b[j]) * (a[j] - b[j]);
+          size += a[j] * a[j];
+        }
+        EXPECT_LE(std::sqrt(difference), tolerance * std::sqrt(size))
+            << "result " << i << " of x " << form.x << ", weight " << form.weight << ", " << dtype;
+      }
+    }
+}
+
+TEST_F(Cuda, ProductsOfManyShapesAndLayoutsAgreeWithTheCpu) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})
+    for (const Dims& size : {Dims{1, 1, 1}, Dims{100, 400, 120}, Dims{17, 33, 9}, Dims{300, 785, 70},
+                             Dims{64, 2000, 5}, Dims{2000, 8, 3000}}) {
+      manual_seed(11);
+      const Tensor a = cast(uniform({size[0], size[1]}, -1, 1), dtype),
+                   b = cast(uniform({size[1], size[2]}, -1, 1), dtype);
+      const Tensor want = matmul(cast(a, DType::f64), cast(b, DType::f64));
+      const Tensor ga = to(a, kGpu), gb = to(b, kGpu);
+      const Tensor at = transpose(contiguous(transpose(ga))), bt = transpose(contiguous(transpose(gb)));
+      const Tensor stepped = slice(concat({gb, gb}, 1), 1, 0, 2 * size[2], 2);  // neither stride is 1
+      const Tensor half = slice(concat({b, b}, 1), 1, 0, 2 * size[2], 2);
+      const double tolerance = dtype == DType::f64 ? 1e-12 : dtype == DType::bf16 ? 1e-2 : 2e-3;
+      const auto expect_near = [&](const Tensor& got, const Tensor& exact, const char* what) {
+        const std::vector<double> x = exact.to_vector<double>(),
+                                  y = cast(to(got, kCpu), DType::f64).to_vector<double>();
+        ASSERT_EQ(x.size(), y.size());
+        double difference = 0, norm = 0;
+        for (size_t j = 0; j < x.size(); ++j) {
+          difference += (x[j] - y[j]) * (x[j] - y[j]);
+          norm += x[j] * x[j];
+        }
+        EXPECT_LE(std::sqrt(difference), tolerance * std::sqrt(norm)) << what << " " << size << " " << dtype;
+      };
+      expect_near(matmul(ga, gb), want, "a b");
+      expect_near(matmul(at, gb), want, "aᵀᵀ b");
+      expect_near(matmul(ga, bt), want, "a bᵀᵀ");
+      expect_near(matmul(at, bt), want, "aᵀᵀ bᵀᵀ");
+      expect_near(matmul(ga, stepped), matmul(cast(a, DType::f64), cast(half, DType::f64)),
+                  "a with steps in b");
+      const Tensor bias = cast(uniform({size[2]}, -1, 1), dtype);
+      expect_near(linear(ga, transpose(gb), to(bias, kGpu)), want + cast(bias, DType::f64), "linear");
+    }
+}
+
+}  // namespace
+}  // namespace tandem::testing
