@@ -297,7 +297,7 @@ TEST_F(Cuda, ARecordingReplaysOnTheValuesOfTheMoment) {
   };
   launch();  // work runs once before it is recorded
   EXPECT_EQ(total.item<float>(), 2000.f);
-  const std::unique_ptr<Recording> recording = gpu().record(kGpu, launch);
+  const std::unique_ptr<Recording> recording = gpu().record(kGpu, {{launch, {}}});
   ASSERT_NE(recording, nullptr);
   EXPECT_EQ(total.item<float>(), 2000.f);  // recording ran nothing
   for (int i = 0; i < 3; ++i) recording->replay();

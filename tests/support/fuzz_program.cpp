@@ -22,9 +22,7 @@ constexpr DType kTypes[] = {DType::f32, DType::f32, DType::f32, DType::f64, DTyp
 
 struct Value {
   Tensor tensor;
-  int memory = 0;         // values of one number may share memory
-  bool is_input = false;  // its memory is the caller's
-  bool is_expanded = false;
+  bool is_expanded = false;  // several elements may share memory
 };
 
 /// One run of a program.
@@ -32,9 +30,7 @@ class Run {
  public:
   Run(uint64_t seed, bool gradients, std::string* log) : random_(seed), gradients_(gradients), log_(log) {}
 
-  void add_value(const Tensor& tensor, bool is_input) {
-    values_.push_back({tensor, next_memory_++, is_input, false});
-  }
+  void add_value(const Tensor& tensor) { values_.push_back({tensor, false}); }
 
   std::vector<Tensor> go(const std::vector<Tensor>& leaves) {
     const int64_t steps = 3 + random_.below(22);
@@ -74,13 +70,13 @@ class Run {
 
   void fresh(const char* what, const Tensor& result) {
     note(what, result);
-    if (result.size() <= kMostElements) values_.push_back({result, next_memory_++, false, false});
+    if (result.size() <= kMostElements) values_.push_back({result, false});
   }
 
   /// A result that may share the memory of `source`.
   void alias(const char* what, const Value& source, const Tensor& result, bool is_expanded = false) {
     note(what, result);
-    const Value value{result, source.memory, source.is_input, source.is_expanded || is_expanded};
+    const Value value{result, source.is_expanded || is_expanded};
     if (result.size() <= kMostElements) values_.push_back(value);
   }
 
@@ -280,11 +276,28 @@ class Run {
 
   void overwrite() {
     Value& target = pick();
-    if (target.is_input || target.is_expanded) return fresh("clone", clone(target.tensor));
+    if (target.is_expanded) return fresh("clone", clone(target.tensor));
+    if (random_.chance(0.35)) return overwrite_within(target.tensor);
     const Tensor source = partner(target.tensor, true);
     if (log_) *log_ += cat("  assign to ", describe(target.tensor), " from ", describe(source), "\n");
     const NoGrad off;
     assign(target.tensor, source);
+  }
+
+  /// Moves a part of a tensor, or something computed from it, over another part that overlaps it.
+  void overwrite_within(const Tensor& x) {
+    const NoGrad off;
+    if (x.rank() == 2 && x.size(0) == x.size(1) && random_.chance(0.3)) {
+      if (log_) *log_ += cat("  assign to ", describe(x), " its transpose\n");
+      return assign(x, transpose(x));
+    }
+    if (x.rank() == 0 || x.size(0) < 2) return;
+    const Dim shift = 1 + random_.below(x.size(0) - 1);
+    Tensor from = slice(x, 0, 0, x.size(0) - shift), target = slice(x, 0, shift, x.size(0));
+    if (random_.chance(0.5)) std::swap(from, target);
+    if (log_) *log_ += cat("  assign to ", describe(x), " from itself, shifted by ", shift, "\n");
+    if (x.dtype() == DType::boolean || random_.chance(0.4)) return assign(target, from);
+    assign(target, random_.chance(0.5) ? from + 1 : abs(from) * from - target);
   }
 
   /// Gradients of a scalar made of several values, and updates of the leaves as an optimiser does them.
@@ -312,7 +325,6 @@ class Run {
   bool gradients_;
   std::string* log_;
   std::vector<Value> values_;
-  int next_memory_ = 0;
 };
 
 }  // namespace
@@ -332,6 +344,7 @@ FuzzProgram::FuzzProgram(uint64_t seed) : seed_(seed) {
   };
   for (int64_t i = 1 + random.below(3); i > 0; --i) inputs_.push_back(form(false));
   for (int64_t i = 1 + random.below(3); i > 0; --i) state_.push_back(form(takes_gradients_));
+  has_view_ = !takes_gradients_ && state_[0].shape.rank() > 0 && random.chance(0.3);
 }
 
 std::vector<Tensor> FuzzProgram::inputs(uint32_t call) const {
@@ -358,6 +371,7 @@ std::vector<Tensor> FuzzProgram::state() const {
     if (takes_gradients_) x.set_requires_grad();
     tensors.push_back(x);
   }
+  if (has_view_) tensors.push_back(slice(transpose(tensors[0], 0, -1), 0, 1, 1000));
   return tensors;
 }
 
@@ -371,8 +385,8 @@ void FuzzProgram::disturb(const std::vector<Tensor>& state, uint32_t call) const
 std::vector<Tensor> FuzzProgram::run(const std::vector<Tensor>& inputs, const std::vector<Tensor>& state,
                                      std::string* log) const {
   Run run(seed_, takes_gradients_, log);
-  for (const Tensor& x : inputs) run.add_value(x, true);
-  for (const Tensor& x : state) run.add_value(x, false);
+  for (const Tensor& x : inputs) run.add_value(x);
+  for (const Tensor& x : state) run.add_value(x);
   return run.go(takes_gradients_ ? state : std::vector<Tensor>{});
 }
 

@@ -34,6 +34,7 @@ class FuzzProgram {
   };
   uint64_t seed_;
   bool takes_gradients_ = false;
+  bool has_view_ = false;  // the last state tensor is a view of the first
   std::vector<Form> inputs_, state_;
 };
 

@@ -92,7 +92,11 @@ std::vector<Tensor> case_tensors(const OpCase& op_case, DType dtype, uint32_t sa
 Tensor run_case(const OpCase& op_case, std::span<const Tensor> in);
 /// Error allowed for a dtype.
 double case_tolerance(const OpCase& op_case, DType dtype);
-/// Gradients of sum(y · y · w) with respect to the real inputs; w is a hash array. Undefined for other inputs.
+/// Gradients of sum(y · y · w) with respect to the real inputs, y being what the case's call made of them and w a
+/// hash array. Undefined for other inputs.
+std::vector<Tensor> gradients_of(const OpCase& op_case, const Tensor& y, std::span<const Tensor> in,
+                                 bool create_graph = false);
+/// The same, for y = run_case(in).
 std::vector<Tensor> case_gradients(const OpCase& op_case, std::span<const Tensor> in,
                                    bool create_graph = false);
 

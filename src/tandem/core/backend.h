@@ -32,7 +32,13 @@ class FusedKernel {
   virtual void run(const KernelArgs& args) = 0;
 };
 
-/// A recorded sequence of launches that replays as one (a CUDA graph).
+/// One piece of work to record, and the earlier pieces (by index) that must have ended before it begins.
+struct RecordStep {
+  std::function<void()> launch;
+  std::vector<int> after;
+};
+
+/// Recorded launches that replay as one (a CUDA graph).
 class Recording {
  public:
   virtual ~Recording() = default;
@@ -64,11 +70,10 @@ class Backend {
   virtual std::unique_ptr<FusedKernel> compile_fused(Device device,
                                                      const std::vector<FusedProgram>& programs) = 0;
 
-  /// Records everything that `launch` queues on the device, without running it. Null where this backend does not
-  /// record: the caller then runs `launch` each time. The same work has run once before it is recorded.
-  virtual std::unique_ptr<Recording> record(Device, const std::function<void()>& /*launch*/) {
-    return nullptr;
-  }
+  /// Records what the steps queue on the device, without running it; steps that do not wait for each other may run at
+  /// the same time. Null where this backend does not record: the caller then runs the steps in order each time. The
+  /// same work has run once before it is recorded.
+  virtual std::unique_ptr<Recording> record(Device, const std::vector<RecordStep>&) { return nullptr; }
   /// Whether record() works here. Buffers of recorded work keep their addresses.
   virtual bool records() const { return false; }
 };

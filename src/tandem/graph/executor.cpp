@@ -139,15 +139,57 @@ void Executor::bind(const std::vector<Tensor>& inputs, Arena& arena) {
   }
 }
 
-void Executor::launch() {
-  for (Call& call : calls_) {
-    backend_.prepare(graph_.device, call.args);
-    if (call.fused)
-      call.fused->run(call.args);
-    else
-      call.kernel(call.args);
-    if (check_anomalies_) check_finite(call);
+void Executor::launch(Call& call) {
+  backend_.prepare(graph_.device, call.args);
+  if (call.fused)
+    call.fused->run(call.args);
+  else
+    call.kernel(call.args);
+  if (check_anomalies_) check_finite(call);
+}
+
+/// The calls with their true order: one waits for another where it touches memory that the other writes, or writes
+/// memory that the other reads. What is implied by a later wait is left out.
+std::vector<RecordStep> Executor::record_steps() {
+  struct Span {
+    const char *begin, *end;
+  };
+  const auto spans = [&](const SmallVector<int, 4>& values) {
+    std::vector<Span> out;
+    for (int v : values) {
+      const int base = graph_.base_of(v);
+      const Value& value = graph_.values[static_cast<size_t>(base)];
+      const size_t bytes = value.storage ? value.storage->bytes() : bytes_of_base(graph_, base);
+      const char* begin = memory_[static_cast<size_t>(base)];
+      if (bytes) out.push_back({begin, begin + bytes});
+    }
+    return out;
+  };
+  const auto meet = [](const std::vector<Span>& a, const std::vector<Span>& b) {
+    for (const Span& x : a)
+      for (const Span& y : b)
+        if (x.begin < y.end && y.begin < x.end) return true;
+    return false;
+  };
+  const size_t n = calls_.size();
+  std::vector<std::vector<Span>> reads(n), writes(n);
+  std::vector<std::vector<bool>> behind(
+      n, std::vector<bool>(n, false));  // behind[i][j]: i waits for j, if indirectly
+  std::vector<RecordStep> steps(n);
+  for (size_t i = 0; i < n; ++i) {
+    reads[i] = spans(calls_[i].node->in);
+    writes[i] = spans(calls_[i].node->out);
+    for (size_t j = i; j-- > 0;) {
+      if (behind[i][j]) continue;
+      if (!meet(writes[j], reads[i]) && !meet(writes[j], writes[i]) && !meet(reads[j], writes[i])) continue;
+      steps[i].after.push_back(static_cast<int>(j));
+      behind[i][j] = true;
+      for (size_t k = 0; k < j; ++k)
+        if (behind[j][k]) behind[i][k] = true;
+    }
+    steps[i].launch = [this, i] { launch(calls_[i]); };
   }
+  return steps;
 }
 
 void Executor::check_finite(const Call& call) {
@@ -185,11 +227,11 @@ std::vector<Tensor> Executor::run(const std::vector<Tensor>& inputs, Arena& aren
         backend_.copy_within(graph_.device, memory_[b],
                              inputs[static_cast<size_t>(graph_.values[b].input)].raw(), own_[b]->bytes());
   if (!recording_ && fixed && has_run_ && !check_anomalies_)
-    recording_ = backend_.record(graph_.device, [&] { launch(); });
+    recording_ = backend_.record(graph_.device, record_steps());
   if (recording_)
     recording_->replay();
   else
-    launch();
+    for (Call& call : calls_) launch(call);
   has_run_ = true;
 
   std::vector<Ref<Storage>> fresh(graph_.values.size());  // copies out of the fixed buffers, one a base

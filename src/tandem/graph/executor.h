@@ -33,7 +33,8 @@ class Executor {
   Call make_call(const Node& node);
   void run_constants();
   void bind(const std::vector<Tensor>& inputs, Arena& arena);
-  void launch();
+  void launch(Call& call);
+  std::vector<RecordStep> record_steps();
   void check_finite(const Call& call);
   void set_random_base();
 

@@ -1,5 +1,7 @@
 #include "tandem/ops/matmul.h"
 
+#include <algorithm>
+
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 
@@ -96,6 +98,11 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     for (Dims* d : {&batch_a, &batch_b}) {
       d->erase(d->rank() - 1);
       d->erase(d->rank() - 1);
+    }
+    for (int i = 1; i <= std::min(batch_a.rank(), batch_b.rank()); ++i) {
+      const Dim x = batch_a[batch_a.rank() - i], y = batch_b[batch_b.rank() - i];
+      TD_CHECK(x == y || x == 1 || y == 1, "matmul: the batch axes must be equal or 1; got a ", a.shape(),
+               " and b ", b.shape(), ".");
     }
     const Dims batch = broadcast_shapes("matmul", batch_a, batch_b);
     const Dim count = size_of(batch), rows = left.shape()[left.rank() - 2], columns = right.shape().back();

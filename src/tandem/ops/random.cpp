@@ -33,6 +33,8 @@ OpDef& define_maker(const char* name, void (*infer)(InferArgs&), bool random) {
 }
 
 Tensor random(OpDef& op, const Dims& shape, double a, double b, DType dtype, Device device) {
+  TD_CHECK(is_floating(dtype), op.name, ": the element type must be floating; got ", dtype,
+           ". cast() the result instead.");
   return apply1(op, {}, RandomAttrs{shape, a, b, dtype, static_cast<uint8_t>(device.kind), device.index});
 }
 
@@ -73,6 +75,7 @@ Tensor zeros_like(const Tensor& x) { return full(x.shape(), 0, x.dtype(), x.devi
 Tensor ones_like(const Tensor& x) { return full(x.shape(), 1, x.dtype(), x.device()); }
 
 Tensor arange(int64_t n, DType dtype, Device device) {
+  TD_CHECK(n >= 0, "arange: the size must not be negative; got ", n, ".");
   return apply1(op_arange(), {},
                 FullAttrs{Dims{n}, 0, 0, dtype, static_cast<uint8_t>(device.kind), device.index});
 }

@@ -355,7 +355,7 @@ Tensor select(const Tensor& x, int64_t wanted_axis, int64_t index) {
   const int axis = normal_axis("select", wanted_axis, x.rank());
   const Dim size = x.shape()[axis];
   TD_CHECK(index >= -size && index < size, "select: the index must lie in ", -size, "..", size - 1, "; got ",
-           index, ".");
+           index, " for axis ", axis, " of ", x.shape(), ".");
   const int64_t at = index < 0 ? index + size : index;
   return squeeze(slice(x, axis, at, at + 1), axis);
 }

@@ -79,8 +79,8 @@ class CudaBackend final : public Backend {
                                              const std::vector<FusedProgram>& programs) override {
     return cuda::compile_fused(device_state(device.index), programs);
   }
-  std::unique_ptr<Recording> record(Device device, const std::function<void()>& launch) override {
-    return cuda::record(device_state(device.index), launch);
+  std::unique_ptr<Recording> record(Device device, const std::vector<RecordStep>& steps) override {
+    return cuda::record(device_state(device.index), steps);
   }
   bool records() const override { return true; }
 

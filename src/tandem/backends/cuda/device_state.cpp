@@ -115,8 +115,10 @@ DeviceState* make_state(int index) {
   std::memset(state->report, 0, sizeof(IndexReport));
   check(cudaHostGetDevicePointer(reinterpret_cast<void**>(&state->device_report), state->report, 0),
         "cudaHostGetDevicePointer");
-  check(cudaMalloc(reinterpret_cast<void**>(&state->counters), kCounters * sizeof(unsigned)), "cudaMalloc");
-  check(cudaMemsetAsync(state->counters, 0, kCounters * sizeof(unsigned), state->stream), "cudaMemsetAsync");
+  check(cudaMalloc(reinterpret_cast<void**>(&state->counters), kLanes * kCounters * sizeof(unsigned)),
+        "cudaMalloc");
+  check(cudaMemsetAsync(state->counters, 0, kLanes * kCounters * sizeof(unsigned), state->stream),
+        "cudaMemsetAsync");
   const cublasStatus_t blas = cublasLtCreate(&state->blas);
   TD_CHECK(blas == CUBLAS_STATUS_SUCCESS, "cuda: cublasLtCreate failed: ", cublasLtGetStatusName(blas), ".");
   return state.release();  // lives as long as the process: the driver may be gone when statics are destroyed

@@ -55,7 +55,7 @@ struct DeviceState {
   Allocator memory;
   IndexReport* report = nullptr;         // host address
   IndexReport* device_report = nullptr;  // the same memory, seen from the GPU
-  unsigned* counters = nullptr;          // kCounters zeros in device memory; a kernel leaves them zero
+  unsigned* counters = nullptr;  // kLanes × kCounters zeros in device memory; a kernel leaves them zero
   cublasLtHandle_t blas = nullptr;
   cudnnHandle_t dnn = nullptr;  // created at the first convolution; guarded by dnn_mutex
   std::mutex dnn_mutex;
@@ -67,6 +67,8 @@ struct DeviceState {
 
 /// Block counters for kernels whose last block finishes the sum of all blocks.
 inline constexpr int kCounters = 4096;
+/// Kernels that run at the same time (in a recording) stand on different lanes, each with its own scratch and counters.
+inline constexpr int kLanes = 8;
 
 /// The state of GPU `index`, made on first use, with that GPU current for this thread.
 DeviceState& device_state(int index);
@@ -84,12 +86,13 @@ inline cudaStream_t stream_of(const KernelArgs& args) { return static_cast<cudaS
 /// has a fresh Scratch, which the recording then keeps, since the recorded kernels hold its addresses.
 class Scratch {
  public:
-  explicit Scratch(DeviceState* state) : state_(state) {}
+  explicit Scratch(DeviceState* state, int lane = 0) : state_(state), lane_(lane) {}
   ~Scratch();
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   void* get(size_t bytes);
   size_t bytes() const { return blocks_.empty() ? 0 : blocks_.back().bytes; }
+  unsigned* counters() const { return state_->counters + lane_ * kCounters; }
   /// Old blocks are kept rather than given back when the scratch grows.
   void keep_old_blocks() { keep_old_ = true; }
 
@@ -99,6 +102,7 @@ class Scratch {
     size_t bytes;
   };
   DeviceState* state_;
+  int lane_;
   std::vector<Block> blocks_;  // the last one is in use
   bool keep_old_ = false;
 };

@@ -1,5 +1,8 @@
 #include "tandem/backends/cuda/record.h"
 
+#include <algorithm>
+#include <set>
+
 #include "tandem/backends/cuda/check.h"
 
 namespace tandem::cuda {
@@ -7,7 +10,8 @@ namespace {
 
 class GraphRecording final : public Recording {
  public:
-  GraphRecording(DeviceState& state, cudaGraphExec_t executable, std::shared_ptr<Scratch> scratch)
+  GraphRecording(DeviceState& state, cudaGraphExec_t executable,
+                 std::vector<std::shared_ptr<Scratch>> scratch)
       : state_(state), executable_(executable), scratch_(std::move(scratch)) {}
   ~GraphRecording() override {
     // Launches in flight keep what they need; a failure here (process exit) has nobody to go to.
@@ -21,7 +25,7 @@ class GraphRecording final : public Recording {
  private:
   DeviceState& state_;
   cudaGraphExec_t executable_;
-  std::shared_ptr<Scratch> scratch_;  // the recorded kernels hold its addresses
+  std::vector<std::shared_ptr<Scratch>> scratch_;  // by lane: the recorded kernels hold their addresses
 };
 
 /// Gives the thread a scratch of its own for a scope.
@@ -38,29 +42,85 @@ class ScratchScope {
   std::shared_ptr<Scratch> previous_;
 };
 
+/// The lane of each step: that of a step it waits for where that one is the last of its lane, else the one left alone
+/// longest. Steps of one lane follow each other.
+struct Lanes {
+  int last[kLanes];
+  Lanes() { std::fill(last, last + kLanes, -1); }
+  int choose(const std::vector<int>& after) const {
+    int best = -1;
+    for (int lane = 0; lane < kLanes; ++lane)
+      if (std::find(after.begin(), after.end(), last[lane]) != after.end() &&
+          (best < 0 || last[lane] > last[best]))
+        best = lane;
+    return best >= 0 ? best : static_cast<int>(std::min_element(last, last + kLanes) - last);
+  }
+};
+
+/// The nodes that the stream's next launch would wait for.
+std::vector<cudaGraphNode_t> waiting_for(cudaStream_t stream) {
+  cudaStreamCaptureStatus status;
+  const cudaGraphNode_t* nodes = nullptr;
+  const cudaGraphEdgeData* edges = nullptr;
+  size_t count = 0;
+  check(cudaStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count),
+        "cudaStreamGetCaptureInfo");
+  return {nodes, nodes + count};
+}
+
+void wait_for(cudaStream_t stream, std::vector<cudaGraphNode_t> nodes) {
+  check(cudaStreamUpdateCaptureDependencies(stream, nodes.data(), nullptr, nodes.size(),
+                                            cudaStreamSetCaptureDependencies),
+        "cudaStreamUpdateCaptureDependencies");
+}
+
+/// Launches every step into the capture, each behind the nodes that it must follow.
+void capture_steps(DeviceState& state, const std::vector<RecordStep>& steps,
+                   const std::vector<std::shared_ptr<Scratch>>& scratch) {
+  Lanes lanes;
+  std::vector<std::vector<cudaGraphNode_t>> ends(steps.size());  // the last nodes of each step
+  std::set<cudaGraphNode_t> open;                                // nodes that nothing follows yet
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const int lane = lanes.choose(steps[i].after);
+    std::vector<int> after = steps[i].after;
+    if (lanes.last[lane] >= 0) after.push_back(lanes.last[lane]);
+    std::set<cudaGraphNode_t> before;
+    for (int step : after)
+      before.insert(ends[static_cast<size_t>(step)].begin(), ends[static_cast<size_t>(step)].end());
+    wait_for(state.stream, {before.begin(), before.end()});
+    {
+      ScratchScope scope(state, scratch[static_cast<size_t>(lane)]);
+      steps[i].launch();
+    }
+    ends[i] = waiting_for(state.stream);
+    lanes.last[lane] = static_cast<int>(i);
+    for (cudaGraphNode_t node : before) open.erase(node);
+    open.insert(ends[i].begin(), ends[i].end());
+  }
+  wait_for(state.stream, {open.begin(), open.end()});
+}
+
 }  // namespace
 
-std::unique_ptr<Recording> record(DeviceState& state, const std::function<void()>& launch) {
-  // The work ran once before on this thread as a rule, so its scratch has the size that it needs; where not,
-  // it grows during the capture, and the old blocks stay for the kernels already recorded.
-  auto scratch = std::make_shared<Scratch>(&state);
-  scratch->keep_old_blocks();
-  if (const size_t bytes = thread_scratch(state).bytes()) scratch->get(bytes);
-  cudaGraph_t graph = nullptr;
-  {
-    ScratchScope scope(state, scratch);
-    // Relaxed: other calls of this thread, such as an allocation, are let through and are not recorded.
-    check(cudaStreamBeginCapture(state.stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
-    try {
-      launch();
-    } catch (...) {
-      (void)cudaStreamEndCapture(state.stream, &graph);
-      if (graph) (void)cudaGraphDestroy(graph);
-      (void)cudaGetLastError();
-      throw;
-    }
-    check(cudaStreamEndCapture(state.stream, &graph), "cudaStreamEndCapture");
+std::unique_ptr<Recording> record(DeviceState& state, const std::vector<RecordStep>& steps) {
+  // Old blocks stay where a scratch grows during the capture: kernels already recorded hold their addresses.
+  std::vector<std::shared_ptr<Scratch>> scratch;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    scratch.push_back(std::make_shared<Scratch>(&state, lane));
+    scratch.back()->keep_old_blocks();
   }
+  cudaGraph_t graph = nullptr;
+  // Relaxed: other calls of this thread, such as an allocation, are let through and are not recorded.
+  check(cudaStreamBeginCapture(state.stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+  try {
+    capture_steps(state, steps, scratch);
+  } catch (...) {
+    (void)cudaStreamEndCapture(state.stream, &graph);
+    if (graph) (void)cudaGraphDestroy(graph);
+    (void)cudaGetLastError();
+    throw;
+  }
+  check(cudaStreamEndCapture(state.stream, &graph), "cudaStreamEndCapture");
   cudaGraphExec_t executable = nullptr;
   const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
   (void)cudaGraphDestroy(graph);

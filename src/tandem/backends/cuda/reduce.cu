@@ -229,7 +229,7 @@ void run_reduce(const KernelArgs& args) {
   const unsigned slots = kThreads / plan.lanes;
   const dim3 grid((plan.outputs + slots - 1) / slots, plan.chunks);
   reduce_kernel<R><<<grid, kThreads, 0, stream_of(args)>>>(
-      plan, in.as<typename R::In>(), out.as<typename R::Out>(), partial, state_of(args).counters);
+      plan, in.as<typename R::In>(), out.as<typename R::Out>(), partial, thread_scratch(state_of(args)).counters());
   launched("reduce_kernel");
 }
 

@@ -1,0 +1,53 @@
+// What is refused is refused with one clear message: the op, the rule, the values.
+// ctest: asan
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tandem/core/device.h"
+#include "tandem/core/dtype.h"
+#include "tandem/core/error.h"
+#include "tandem/core/threads.h"
+#include "tests/support/op_case.h"
+
+namespace tandem::testing {
+namespace {
+
+class Refusals : public ::testing::TestWithParam<const ErrorCase*> {};
+
+TEST_P(Refusals, NameTheOpTheRuleAndTheValues) {
+  const std::string message = error_of(GetParam()->call);
+  for (const std::string& text : GetParam()->texts)
+    EXPECT_NE(message.find(text), std::string::npos) << "'" << text << "' is missing in: " << message;
+  EXPECT_EQ(message.find('\n'), std::string::npos) << "one line: " << message;
+}
+
+std::vector<const ErrorCase*> pointers() {
+  std::vector<const ErrorCase*> list;
+  for (const ErrorCase& error : all_error_cases()) list.push_back(&error);
+  return list;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Refusals, ::testing::ValuesIn(pointers()),
+                         [](const ::testing::TestParamInfo<const ErrorCase*>& info) {
+                           std::string name = info.param->name;
+                           std::replace(name.begin(), name.end(), '/', '_');
+                           return name;
+                         });
+
+TEST(Errors, DtypesAndDevicesAreParsedOrNamedInTheMessage) {
+  EXPECT_EQ(parse_dtype("bf16"), DType::bf16);
+  EXPECT_NE(error_of([] { parse_dtype("f33"); }).find("'f33'"), std::string::npos);
+  EXPECT_EQ(parse_device("cuda:1").index, 1);
+  EXPECT_EQ(parse_device("cpu").kind, DeviceKind::cpu);
+  for (const char* text : {"cuda:", "cuda:-1", "cuda:x", "gpu", "", "cuda:1000", "cpu:1x"})
+    EXPECT_NE(error_of([&] { parse_device(text); }).find(cat("'", text, "'")), std::string::npos) << text;
+}
+
+TEST(Errors, ThreadCountsBelowOneAreRefused) {
+  EXPECT_NE(error_of([] { set_threads(0); }).find("0"), std::string::npos);
+  EXPECT_NE(error_of([] { set_threads(-2); }).find("-2"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tandem::testing

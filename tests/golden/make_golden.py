@@ -1,0 +1,235 @@
+"""Writes the golden values that golden_test.cpp and promotion_test.cpp compare with, computed by PyTorch.
+
+    python3 tests/golden/make_golden.py        (needs torch and numpy; writes beside itself)
+
+Inputs and weights come from an integer hash that the C++ side computes as well (support/values.h), so only results
+are stored. The ops are named as their cases in tests/op_cases; the stored inputs are checked against the case.
+"""
+import math
+import pathlib
+
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+HERE = pathlib.Path(__file__).resolve().parent
+torch.set_num_threads(1)
+
+
+def hash32(i, salt):
+    h = (i.astype(np.uint64) + np.uint64(salt * 0x9E3779B9 & 0xFFFFFFFF)) & np.uint64(0xFFFFFFFF)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        h ^= h >> np.uint64(shift)
+        h = h * np.uint64(factor) & np.uint64(0xFFFFFFFF)
+    return h ^ (h >> np.uint64(16))
+
+
+def hash_array(shape, salt, low=-1.0, high=1.0):
+    i = np.arange(math.prod(shape), dtype=np.uint64)
+    u = (hash32(i, salt) >> np.uint64(8)).astype(np.float64) * 2.0**-24
+    return torch.tensor((low + (high - low) * u).reshape(shape), dtype=torch.float64)
+
+
+def name_salt(name):
+    h = 2166136261
+    for c in name.encode():
+        h = (h ^ c) * 16777619 & 0xFFFFFFFF
+    return h
+
+
+# ---- operations: (name of the case, inputs, call). An input is (shape, low, high[, kind]).
+
+A, B = ((3, 4, 5), -2, 2), ((4, 1), -2, 2)
+M = ((4, 9), -2, 2)
+R = ((3, 4, 5), -1, 1)
+OPS = [
+    ("add", [A, B], torch.add),
+    ("sub", [A, B], torch.sub),
+    ("mul", [A, B], torch.mul),
+    ("div", [A, ((4, 1), 0.5, 2)], torch.div),
+    ("pow", [((3, 4, 5), 0.25, 2), B], torch.pow),
+    ("pow/square", [((4, 5), -2, 2)], lambda x: torch.pow(x, 2)),
+    ("maximum", [A, ((4, 1), -1, 1)], torch.maximum),
+    ("minimum", [A, ((4, 1), -1, 1)], torch.minimum),
+    ("neg", [M], torch.neg),
+    ("abs", [M], torch.abs),
+    ("exp", [M], torch.exp),
+    ("log", [((4, 9), 0.1, 4)], torch.log),
+    ("sqrt", [((4, 9), 0.1, 4)], torch.sqrt),
+    ("rsqrt", [((4, 9), 0.2, 4)], torch.rsqrt),
+    ("sin", [((4, 9), -6, 6)], torch.sin),
+    ("cos", [((4, 9), -6, 6)], torch.cos),
+    ("tanh", [((4, 9), -3, 3)], torch.tanh),
+    ("erf", [((4, 9), -3, 3)], torch.erf),
+    ("sigmoid", [((4, 9), -4, 4)], torch.sigmoid),
+    ("relu", [M], torch.relu),
+    ("gelu", [((4, 9), -4, 4)], F.gelu),
+    ("where", [((3, 1, 5), 0, 2, "boolean"), ((4, 5), -1, 1), ((3, 4, 1), -1, 1)], torch.where),
+    ("sum", [R], torch.sum),
+    ("sum/outer", [R], lambda x: x.sum((0, 2))),
+    ("mean/middle_kept", [R], lambda x: x.mean(1, keepdim=True)),
+    ("max/outer", [R], lambda x: x.amax((0, 2))),
+    ("min/last", [R], lambda x: x.amin(-1)),
+    ("argmax/axis1", [R], lambda x: x.argmax(1)),
+    ("matmul", [((3, 4), -1, 1), ((4, 5), -1, 1)], torch.matmul),
+    ("matmul/broadcast_batch", [((2, 1, 3, 4), -1, 1), ((3, 4, 2), -1, 1)], torch.matmul),
+    ("matmul/row", [((4,), -1, 1), ((4, 3), -1, 1)], torch.matmul),
+    ("matmul/batch_by_vector", [((2, 3, 4), -1, 1), ((4,), -1, 1)], torch.matmul),
+    ("linear", [((4, 6), -1, 1), ((5, 6), -1, 1), ((5,), -1, 1)], F.linear),
+    ("conv2d", [((2, 2, 5, 6), -1, 1), ((3, 2, 3, 3), -1, 1), ((3,), -1, 1)], F.conv2d),
+    ("conv2d/strided", [((2, 2, 7, 6), -1, 1), ((2, 2, 3, 3), -1, 1), ((2,), -1, 1)],
+     lambda x, w, b: F.conv2d(x, w, b, stride=2, padding=1)),
+    ("conv2d/dilated", [((1, 2, 7, 7), -1, 1), ((2, 2, 3, 3), -1, 1), ((2,), -1, 1)],
+     lambda x, w, b: F.conv2d(x, w, b, padding=2, dilation=2)),
+    ("conv2d/groups", [((2, 4, 5, 5), -1, 1), ((6, 2, 3, 3), -1, 1), ((6,), -1, 1)],
+     lambda x, w, b: F.conv2d(x, w, b, padding=1, groups=2)),
+    ("max_pool2d", [((2, 2, 4, 6), -1, 1)], lambda x: F.max_pool2d(x, 2)),
+    ("max_pool2d/overlapping", [((1, 2, 7, 7), -1, 1)], lambda x: F.max_pool2d(x, 3, 2, 1)),
+    ("softmax", [((4, 7), -3, 3)], lambda x: F.softmax(x, -1)),
+    ("softmax/middle_axis", [((2, 5, 3), -3, 3)], lambda x: F.softmax(x, 1)),
+    ("log_softmax", [((4, 7), -3, 3)], lambda x: F.log_softmax(x, -1)),
+    ("log_softmax/first_axis", [((4, 3), -3, 3)], lambda x: F.log_softmax(x, 0)),
+    ("gather/last", [((5, 4), -1, 1), ((5, 6), 0, 4, "index64")], lambda x, i: torch.gather(x, 1, i)),
+    ("scatter_add_zeros/last", [((5, 6), -1, 1), ((5, 6), 0, 4, "index64")],
+     lambda s, i: torch.zeros(5, 4, dtype=s.dtype).scatter_add(1, i, s)),
+    ("one_hot", [((3, 4), 0, 6, "index64")], lambda i: F.one_hot(i, 6)),
+    ("permute", [((2, 3, 4), -1, 1)], lambda x: x.permute(2, 0, 1)),
+    ("expand", [((3, 1), -1, 1)], lambda x: x.expand(2, 3, 4)),
+    ("slice", [((3, 9), -1, 1)], lambda x: x[:, 1:8:3]),
+    ("concat", [((2, 3), -1, 1), ((2, 1), -1, 1), ((2, 4), -1, 1)], lambda *p: torch.cat(p, 1)),
+    ("cross_entropy", [((5, 7), -3, 3), ((5,), 0, 7, "index64")], F.cross_entropy),
+    ("mse_loss", [((4, 5), -1, 1), ((4, 5), -1, 1)], F.mse_loss),
+]
+
+
+def numbers(tensor):
+    return " ".join(f"{v:.10g}" for v in tensor.detach().double().flatten().tolist())
+
+
+def shape_text(shape):
+    return ",".join(map(str, shape)) if len(shape) else "-"
+
+
+def write_ops():
+    lines = []
+    for name, specs, call in OPS:
+        inputs = []
+        lines.append(f"case {name}")
+        for position, (shape, low, high, *kind) in enumerate(specs):
+            x = hash_array(shape, 1000 * (position + 1), low, high)
+            lines.append(f"input {shape_text(shape)} {low:g} {high:g} {kind[0] if kind else 'real'}")
+            if kind:
+                x = x.floor().to(torch.bool if kind[0] == "boolean" else torch.int64)
+            inputs.append(x.requires_grad_() if x.is_floating_point() else x)
+        y = call(*inputs)
+        lines.append(f"output {shape_text(y.shape)} {numbers(y)}")
+        if y.requires_grad:
+            (y * y * hash_array(tuple(y.shape), 77)).sum().backward()
+            for i, x in enumerate(inputs):
+                if x.requires_grad:
+                    lines.append(f"gradient {i} {shape_text(x.shape)} {numbers(x.grad)}")
+    (HERE / "ops.txt").write_text("\n".join(lines) + "\n")
+
+
+# ---- ten training steps of the zoo's models
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2, self.fc3 = nn.Linear(784, 256), nn.Linear(256, 128), nn.Linear(128, 10)
+
+    def forward(self, x):
+        return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x.flatten(1))))))
+
+
+class LeNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 6, 5, padding=2), nn.Conv2d(6, 16, 5)
+        self.fc1, self.fc2, self.fc3 = nn.Linear(400, 120), nn.Linear(120, 84), nn.Linear(84, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x.flatten(1))))))
+
+
+class MnistCnn(nn.Module):  # its dropout is 0 here
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 32, 3), nn.Conv2d(32, 64, 3)
+        self.fc1, self.fc2 = nn.Linear(9216, 128), nn.Linear(128, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.conv2(F.relu(self.conv1(x)))), 2)
+        return self.fc2(F.relu(self.fc1(x.flatten(1))))
+
+
+BATCH, STEPS = 8, 10
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.001),
+}
+
+
+def write_training():
+    lines = []
+    for model_name, make in (("mlp", Mlp), ("lenet", LeNet), ("mnist_cnn", MnistCnn)):
+        for optimizer_name, make_optimizer in OPTIMIZERS.items():
+            model = make().double()
+            with torch.no_grad():
+                for name, p in model.named_parameters():
+                    bound = 1 / math.sqrt(math.prod(p.shape[1:])) if p.dim() > 1 else 0.1
+                    p.copy_(hash_array(tuple(p.shape), name_salt(name), -bound, bound))
+            optimizer = make_optimizer(model.parameters())
+            losses = []
+            for step in range(STEPS):
+                x = hash_array((BATCH, 1, 28, 28), 9000 + step)
+                y = hash_array((BATCH,), 9500 + step, 0, 10).floor().long()
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.detach())
+            lines.append(f"run {model_name} {optimizer_name}")
+            lines.append("losses " + " ".join(f"{v:.12g}" for v in losses))
+            for name, p in model.named_parameters():
+                lines.append(f"parameter {name} {p.sum().item():.12g} {p.norm().item():.12g}")
+    (HERE / "training.txt").write_text("\n".join(lines) + "\n")
+
+
+# ---- how dtypes combine
+
+DTYPES = {
+    "f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i8": torch.int8,
+    "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8, "u16": torch.uint16,
+    "u32": torch.uint32, "u64": torch.uint64, "bool": torch.bool,
+}
+
+
+def write_promotion():
+    names = {dtype: name for name, dtype in DTYPES.items()}
+    lines = []
+
+    def add(kind, a, b, ask):
+        try:
+            lines.append(f"{kind} {a} {b} {names[ask()]}")
+        except RuntimeError:
+            pass  # PyTorch has no answer for this pair (some of the unsigned types)
+
+    for a, x in DTYPES.items():
+        for b, y in DTYPES.items():
+            add("types", a, b, lambda: torch.promote_types(x, y))
+            add("zero_d", a, b, lambda: torch.result_type(torch.empty(2, dtype=x), torch.empty((), dtype=y)))
+            add("both_zero_d", a, b, lambda: torch.result_type(torch.empty((), dtype=x), torch.empty((), dtype=y)))
+        for kind, number in (("bool", True), ("int", 2), ("float", 2.5)):
+            add("number", a, kind, lambda: torch.result_type(torch.empty(2, dtype=x), number))
+            add("zero_d_number", a, kind, lambda: torch.result_type(torch.empty((), dtype=x), number))
+    (HERE / "promotion.txt").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    write_ops()
+    write_training()
+    write_promotion()

@@ -1,0 +1,244 @@
+// Values from PyTorch (golden/make_golden.py): every op's result and gradients, and ten training steps of the
+// zoo's models. Dropout, which the training runs leave out, is tested here with known masks.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "tandem/core/rng.h"
+#include "tandem/core/tape.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/random.h"
+#include "tandem/ops/reduce.h"
+#include "tandem/ops/shape.h"
+#include "tandem/optim/optimizer.h"
+#include "tandem/train/step.h"
+#include "tandem/zoo/mnist_cnn.h"
+#include "tandem/zoo/zoo.h"
+#include "tests/support/op_case.h"
+#include "tests/support/paths.h"
+
+namespace tandem::testing {
+namespace {
+
+std::vector<std::string> golden_lines(const char* file) {
+  std::ifstream in(source_dir() / "tests" / "golden" / file);
+  EXPECT_TRUE(in.good()) << file;
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+Dims parse_shape(const std::string& text) {
+  Dims shape;
+  std::istringstream in(text == "-" ? "" : text);
+  for (std::string part; std::getline(in, part, ',');) shape.push_back(std::stoll(part));
+  return shape;
+}
+
+Array read_array(std::istringstream& in) {
+  std::string shape;
+  in >> shape;
+  Array array(parse_shape(shape));
+  for (double& v : array.values) in >> v;
+  EXPECT_FALSE(in.fail()) << "the file is cut short";
+  return array;
+}
+
+struct GoldenOp {
+  std::string name;
+  std::vector<CaseInput> inputs;
+  Array output;
+  std::map<size_t, Array> gradients;
+};
+
+std::vector<GoldenOp> golden_ops() {
+  std::vector<GoldenOp> ops;
+  for (const std::string& line : golden_lines("ops.txt")) {
+    std::istringstream in(line);
+    std::string word;
+    in >> word;
+    if (word == "case") {
+      in >> ops.emplace_back().name;
+    } else if (word == "input") {
+      std::string shape, kind;
+      CaseInput input;
+      in >> shape >> input.low >> input.high >> kind;
+      input.shape = parse_shape(shape);
+      input.kind = kind == "real"      ? CaseInput::real
+                   : kind == "boolean" ? CaseInput::boolean
+                                       : CaseInput::index64;
+      ops.back().inputs.push_back(input);
+    } else if (word == "output") {
+      ops.back().output = read_array(in);
+    } else {
+      size_t i = 0;
+      in >> i;
+      ops.back().gradients[i] = read_array(in);
+    }
+  }
+  return ops;
+}
+
+TEST(Golden, OpsAndTheirGradientsMatchPyTorch) {
+  const std::vector<GoldenOp> ops = golden_ops();
+  ASSERT_GT(ops.size(), 40u);
+  for (const GoldenOp& golden : ops) {
+    SCOPED_TRACE(golden.name);
+    const OpCase* op_case = find_case(golden.name);
+    ASSERT_NE(op_case, nullptr) << "no such case; make_golden.py names cases of tests/op_cases";
+    ASSERT_EQ(op_case->inputs.size(), golden.inputs.size());
+    for (size_t i = 0; i < golden.inputs.size(); ++i) {
+      ASSERT_EQ(op_case->inputs[i].shape, golden.inputs[i].shape) << "input " << i;
+      ASSERT_EQ(op_case->inputs[i].kind, golden.inputs[i].kind) << "input " << i;
+      if (golden.inputs[i].kind == CaseInput::boolean) continue;
+      ASSERT_EQ(op_case->inputs[i].low, golden.inputs[i].low) << "input " << i;
+      ASSERT_EQ(op_case->inputs[i].high, golden.inputs[i].high) << "input " << i;
+    }
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      const double tolerance = dtype == DType::f64 ? 1e-9 : std::max(op_case->tolerance, 1e-6);
+      std::vector<Tensor> in = case_tensors(*op_case, dtype, 0, !golden.gradients.empty());
+      EXPECT_TRUE(near(to_array(run_case(*op_case, in)), golden.output, tolerance)) << dtype;
+      if (golden.gradients.empty()) continue;
+      const std::vector<Tensor> gradients = case_gradients(*op_case, in);
+      for (const auto& [i, want] : golden.gradients)
+        EXPECT_TRUE(near(to_array(gradients[i]), want, 5 * tolerance)) << dtype << ", gradient " << i;
+    }
+  }
+}
+
+struct GoldenRun {
+  std::string model, optimizer;
+  std::vector<double> losses;
+  std::map<std::string, std::pair<double, double>> parameters;  // sum and norm
+};
+
+std::vector<GoldenRun> golden_runs() {
+  std::vector<GoldenRun> runs;
+  for (const std::string& line : golden_lines("training.txt")) {
+    std::istringstream in(line);
+    std::string word;
+    in >> word;
+    if (word == "run") {
+      GoldenRun& run = runs.emplace_back();
+      in >> run.model >> run.optimizer;
+    } else if (word == "losses") {
+      for (double loss; in >> loss;) runs.back().losses.push_back(loss);
+    } else {
+      std::string name;
+      double sum = 0, norm = 0;
+      in >> name >> sum >> norm;
+      runs.back().parameters[name] = {sum, norm};
+    }
+  }
+  return runs;
+}
+
+/// Puts the hash values that make_golden.py uses into every parameter.
+void set_weights(nn::Module& model) {
+  const NoGrad off;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    double fan_in = 1;
+    for (int axis = 1; axis < parameter.rank(); ++axis) fan_in *= static_cast<double>(parameter.size(axis));
+    const double bound = parameter.rank() > 1 ? 1 / std::sqrt(fan_in) : 0.1;
+    assign(parameter, to_tensor(hash_array(parameter.shape(), name_salt(name), -bound, bound), DType::f64));
+  }
+}
+
+/// Trains for ten steps and compares each loss and each parameter's sum and norm.
+void check_run(const GoldenRun& golden, DType dtype, Engine engine) {
+  SCOPED_TRACE(cat(golden.model, " with ", golden.optimizer, " in ", dtype,
+                   engine == Engine::graph ? ", graph" : ", eager"));
+  const double tolerance = dtype == DType::f64 ? 2e-9 : 2e-4;
+  const std::unique_ptr<nn::Module> model = zoo::make_model(golden.model, {.dropout = 0.0});
+  model->to(dtype);
+  set_weights(*model);
+  optim::Settings settings;
+  settings.lr = golden.optimizer == "sgd" ? 0.02 : 0.001;
+  const auto optimizer = optim::make_optimizer(golden.optimizer, model->named_parameters(), settings);
+  TrainingStep step(*model, *optimizer, engine);
+  ASSERT_EQ(golden.losses.size(), 10u);
+  for (uint32_t i = 0; i < golden.losses.size(); ++i) {
+    const Tensor x = to_tensor(hash_array({8, 1, 28, 28}, 9000 + i), dtype);
+    const Tensor y = to_tensor(hash_array({8}, 9500 + i, 0, 10), DType::i64);
+    const double loss = step(x, y).item<double>();
+    EXPECT_NEAR(loss, golden.losses[i], tolerance * (1 + golden.losses[i])) << "step " << i;
+  }
+  ASSERT_EQ(model->named_parameters().size(), golden.parameters.size());
+  for (const auto& [name, parameter] : model->named_parameters()) {
+    const auto found = golden.parameters.find(name);
+    ASSERT_NE(found, golden.parameters.end()) << name;
+    double sum = 0, squares = 0;
+    for (const double v : to_array(parameter).values) sum += v, squares += v * v;
+    const double scale = 1 + std::sqrt(static_cast<double>(parameter.size()));
+    EXPECT_NEAR(sum, found->second.first, tolerance * scale) << name;
+    EXPECT_NEAR(std::sqrt(squares), found->second.second, tolerance * (1 + found->second.second)) << name;
+  }
+}
+
+class GoldenTraining : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenTraining, TenStepsMatchPyTorchInBothEnginesAndTypes) {
+  int found = 0;
+  for (const GoldenRun& golden : golden_runs()) {
+    if (golden.model != GetParam()) continue;
+    ++found;
+    for (const Engine engine : {Engine::eager, Engine::graph})
+      for (const DType dtype : {DType::f64, DType::f32}) check_run(golden, dtype, engine);
+  }
+  EXPECT_EQ(found, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenTraining, ::testing::Values("mlp", "lenet", "mnist_cnn"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(Dropout, WithAKnownMaskTheResultAndTheGradientAreExact) {
+  const double p = 0.25;
+  Tensor x = to_tensor(hash_array({6, 50}, 1), DType::f32).set_requires_grad();
+  manual_seed(5);
+  const Tensor mask = bernoulli(x.shape(), 1 - p);
+  const double kept = mean(mask).item<double>();
+  EXPECT_GT(kept, 0.6);
+  EXPECT_LT(kept, 0.9);
+  manual_seed(5);
+  const Tensor y = dropout(x, p);
+  const Tensor scale = mask * (1 / (1 - p));
+  EXPECT_TRUE(same_bits(y.detach(), (x * scale).detach()));
+  const Tensor seed = to_tensor(hash_array(x.shape(), 2), DType::f32);
+  const Tensor gradient = grad(y, std::vector<Tensor>{x}, seed)[0];
+  EXPECT_TRUE(same_bits(gradient, seed * scale));
+}
+
+TEST(Dropout, InAModelTakesTheMasksFromTheStreamInOrder) {
+  // The network with its own dropout equals the same layers with the two masks put in by hand.
+  zoo::MnistCnn model(0.25, 0.5);
+  set_weights(model);
+  const Tensor x = to_tensor(hash_array({4, 1, 28, 28}, 3), DType::f32);
+  manual_seed(9);
+  const Tensor got = model(x);
+  manual_seed(9);
+  const Tensor first = bernoulli({4, 64, 12, 12}, 0.75) * (1 / 0.75);
+  const Tensor second = bernoulli({4, 128}, 0.5) * 2.0;
+  zoo::MnistCnn plain(0, 0);
+  set_weights(plain);
+  Tensor h = relu(plain.conv2(relu(plain.conv1(x))));
+  h = reshape(h, {4, 64, 12, 2, 12, 2});
+  h = max(h, {3, 5}) * first;
+  h = relu(plain.fc1(flatten(h, 1))) * second;
+  EXPECT_TRUE(same_bits(got.detach(), plain.fc2(h).detach()));
+}
+
+TEST(Dropout, DoesNothingInEvaluation) {
+  zoo::MnistCnn model(0.25, 0.5), plain(0, 0);
+  set_weights(model);
+  set_weights(plain);
+  model.eval();
+  const NoGrad off;
+  const Tensor x = to_tensor(hash_array({2, 1, 28, 28}, 4), DType::f32);
+  EXPECT_TRUE(same_bits(model(x), plain(x)));
+}
+
+}  // namespace
+}  // namespace tandem::testing
