@@ -37,7 +37,8 @@ struct PassReport {
 struct GraphReport {
   std::string signature;  // "f32 (100, 1, 28, 28) cpu, i64 (100,) cpu; grad"
   std::vector<PassReport> passes;
-  std::vector<std::string> nodes;  // one line a node after the passes, in order of execution
+  std::vector<std::string>
+      nodes;  // one line a node after the passes, in order, with its algorithm if it has several
   int inputs = 0, captured = 0, outputs = 0;
   size_t values_bytes = 0;  // if every value had memory of its own
   size_t arena_bytes = 0;   // as planned
@@ -51,7 +52,8 @@ class Compiled {
   Compiled& operator=(Compiled&&) noexcept;
   ~Compiled();
 
-  /// Replays, tracing first where the signature is new. Results are fresh tensors without a tape.
+  /// Replays, tracing first where the signature is new. Results have no tape. They are fresh tensors, or, where the
+  /// callable returns an input, a captured tensor or a view of one, share its memory as they would eagerly.
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs);
   /// One report for each signature traced so far.
   std::vector<GraphReport> reports() const;

@@ -28,9 +28,15 @@ bool same_computation(const Node& a, const Node& b) {
 
 void common_subexpressions(Graph& graph) {
   const std::vector<bool> assigned = graph.assigned_bases();
+  std::vector<bool> is_output(graph.values.size(), false);  // two results of the callable have memory of their own each
+  for (int v : graph.outputs) is_output[static_cast<size_t>(graph.base_of(v))] = true;
   std::vector<int> renamed(graph.values.size());
   for (size_t v = 0; v < renamed.size(); ++v) renamed[v] = static_cast<int>(v);
   const auto current = [&](int v) { return renamed[static_cast<size_t>(v)]; };
+  const auto rename = [&](int from, int to) {
+    renamed[static_cast<size_t>(from)] = to;
+    if (is_output[static_cast<size_t>(from)]) is_output[static_cast<size_t>(to)] = true;
+  };
 
   std::unordered_multimap<size_t, size_t> seen;  // hash -> index in kept
   std::vector<Node> kept;
@@ -58,8 +64,13 @@ void common_subexpressions(Graph& graph) {
       for (auto at = first; at != last && !merged; ++at) {
         const Node& earlier = kept[at->second];
         if (!same_computation(earlier, node)) continue;
+        bool both_results = false;
+        for (size_t i = 0; i < node.out.size() && !node.op->view; ++i)
+          both_results = both_results || (is_output[static_cast<size_t>(node.out[i])] &&
+                                          is_output[static_cast<size_t>(earlier.out[i])]);
+        if (both_results) continue;
         for (size_t i = 0; i < node.out.size(); ++i)
-          renamed[static_cast<size_t>(node.out[i])] = earlier.out[i];
+          rename(node.out[i], earlier.out[i]);
         merged = true;
       }
     }
