@@ -75,6 +75,8 @@ struct OpDef {
 
   // Kernels, one row a backend. Filled at start-up by the backends.
   std::array<KernelFn, kDeviceKinds> kernels{};
+  // Where a kernel has several algorithms: the name of the one that it runs on such buffers, for reports.
+  std::array<const char* (*)(const KernelArgs&), kDeviceKinds> algorithm{};
   // Pointwise, on CPU: the loop for these types of the (last) input and the output.
   TileFn (*tile)(DType in, DType out) = nullptr;
 

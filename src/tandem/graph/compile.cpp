@@ -96,7 +96,6 @@ std::unique_ptr<Entry> build(const TensorFunction& function, const CompileOption
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     report.passes.push_back(pass);
   }
-  for (const auto& node : g.nodes) report.nodes.push_back(node.describe(g.values));
   graph::MemoryPlan plan = graph::plan_memory(g, share);
   report.values_bytes = plan.values_bytes;
   report.arena_bytes = plan.arena_bytes;
@@ -115,6 +114,7 @@ std::unique_ptr<Entry> build(const TensorFunction& function, const CompileOption
   entry->results = traced.results;
   entry->executor = std::make_unique<graph::Executor>(std::move(g), std::move(plan), anomaly_mode());
   report.executor = entry->executor->describe();
+  report.nodes = entry->executor->describe_nodes();
   return entry;
 }
 

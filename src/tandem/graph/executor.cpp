@@ -35,6 +35,19 @@ std::string Executor::describe() const {
   return cat(graph_.device, ": ", calls_.size(), " kernels in order");
 }
 
+std::vector<std::string> Executor::describe_nodes() const {
+  std::vector<std::string> lines;
+  auto call = calls_.begin();
+  for (const Node& node : graph_.nodes) {
+    lines.push_back(node.describe(graph_.values));
+    if (call == calls_.end() || call->node != &node) continue;  // a view
+    const auto algorithm = node.op ? node.op->algorithm[static_cast<size_t>(graph_.device.kind)] : nullptr;
+    if (algorithm) lines.back() += cat("; ", algorithm(call->args));
+    ++call;
+  }
+  return lines;
+}
+
 void Executor::prepare() {
   memory_.assign(graph_.values.size(), nullptr);
   own_.resize(graph_.values.size());

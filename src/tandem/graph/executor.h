@@ -23,6 +23,9 @@ class Executor {
   /// One run. The results are fresh tensors (or views of inputs and captured tensors, where the callable made such).
   std::vector<Tensor> run(const std::vector<Tensor>& inputs, Arena& arena);
 
+  /// One line a node, with the algorithm where its kernel has several.
+  std::vector<std::string> describe_nodes() const;
+
   const Graph& graph() const { return graph_; }
   const MemoryPlan& plan() const { return plan_; }
   std::string describe() const;

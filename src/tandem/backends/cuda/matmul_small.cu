@@ -1,6 +1,6 @@
 // Small f32 products in tf32: the layers of a small network, whose time in a library is mostly latency. A block
-// of eight warps makes a 16×16 tile: it brings whole rows of a and columns of b into shared memory at once, each
-// warp multiplies an eighth of the inner dimension, and the eight sums are added in order.
+// of eight warps makes a 16×16 tile: each warp takes every eighth group of 16 of the inner dimension, reads its
+// operands straight into registers, several groups in flight, and the eight sums are added in order.
 #include "tandem/backends/cuda/check.h"
 #include "tandem/backends/cuda/device_state.h"
 #include "tandem/backends/cuda/matrix.h"
@@ -10,71 +10,111 @@ namespace tandem::cuda {
 namespace {
 
 constexpr int kTile = 16, kWarps = 8, kThreads = 32 * kWarps;
-constexpr int kMaxInner = 784;  // two panels of 16 rows then fit the 99 KB that every chip since sm_86 offers
+constexpr int kGroup = 16;      // inner elements of two steps of the matrix units
+constexpr int kInFlight = 4;    // groups of a warp that are read before the first is multiplied
+constexpr int kMaxInner = 784;  // beyond it a library's tiles, which share what they read, are ahead
 constexpr int kMaxTiles = 1024;
 
-/// Row length of a panel in shared memory: the inner dimension in steps of 8 with a gap of 4, which spreads
-/// the rows that a warp reads over all banks.
-constexpr int panel_length(int k) { return (k + 7) / 8 * 8 + 4; }
+/// What a thread holds of one operand for a group: inner elements 4t … 4t + 3 of rows g and g + 8 of the tile,
+/// with lane = 4g + t. Elements 0 and 1 stand for places t and t + 4 of the first step, 2 and 3 of the second:
+/// both operands agree, and four neighbours in memory are one read.
+struct Fragment {
+  float rows[2][4];
+};
 
-/// Brings 16 rows of `count` elements in; rows from `limit` on and the tail are zero. Neighbouring threads read
-/// neighbouring memory, along the rows or across them.
-__device__ void load_panel(float* panel, int length, const float* from, int64_t row_stride,
-                           int64_t inner_stride, int limit, int count) {
-  const int padded = length - 4;
-  const bool along = inner_stride <= row_stride;
-  for (int i = threadIdx.x; i < kTile * padded; i += kThreads) {
-    const int row = along ? i / padded : i % kTile;
-    const int k = along ? i - row * padded : i / kTile;
-    const bool used = row < limit && k < count;
-    copy_async(panel + row * length + k, from + (used ? row * row_stride + k * inner_stride : 0), used);
-  }
-}
+/// One operand as a thread sees it. Both operands are rows of the inner dimension here: b's rows are its columns.
+struct Side {
+  const float* rows[2];  // the inner dimension's start; of row 0 where the row lies outside
+  bool used[2];
+  int64_t stride;  // of the inner dimension
+  bool by_four;    // 16-byte reads are allowed
 
-__global__ void __launch_bounds__(kThreads) small_product_kernel(const Product p) {
-  extern __shared__ float shared[];
-  const int k = static_cast<int>(p.k), length = panel_length(k);
-  float *a_panel = shared, *b_panel = shared + kTile * length;  // [row][k], [column][k]
-  const int m0 = blockIdx.y * kTile, n0 = blockIdx.x * kTile;
-  const int rows = static_cast<int>(p.m) - m0, columns = static_cast<int>(p.n) - n0;
-  const float* a = static_cast<const float*>(p.a.data) + blockIdx.z * p.a.batch_stride + m0 * p.a.row_stride;
-  const float* b =
-      static_cast<const float*>(p.b.data) + blockIdx.z * p.b.batch_stride + n0 * p.b.column_stride;
-  load_panel(a_panel, length, a, p.a.row_stride, p.a.column_stride, rows, k);
-  load_panel(b_panel, length, b, p.b.column_stride, p.b.row_stride, columns, k);
-  wait_for_copies();
-  __syncthreads();
-
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  float sum[2][4] = {};  // columns 0 … 7 and 8 … 15
-  const int steps = (length - 4) / 8;
-#pragma unroll 4
-  for (int step = warp; step < steps; step += kWarps) {
-    const int at = step * 8 + t;
-    const unsigned fragment[4] = {to_tf32(a_panel[g * length + at]), to_tf32(a_panel[(g + 8) * length + at]),
-                                  to_tf32(a_panel[g * length + at + 4]),
-                                  to_tf32(a_panel[(g + 8) * length + at + 4])};
+  __device__ Side(const float* from, int64_t row_stride, int64_t inner_stride, int limit, int g, bool vector)
+      : stride(inner_stride), by_four(vector) {
 #pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const float* column = b_panel + (8 * j + g) * length + at;
-      const unsigned other[2] = {to_tf32(column[0]), to_tf32(column[4])};
-      multiply_add(sum[j], fragment, other);
+    for (int h = 0; h < 2; ++h) {
+      used[h] = g + 8 * h < limit;
+      rows[h] = from + (used[h] ? (g + 8 * h) * row_stride : 0);
     }
   }
-  __syncthreads();  // the panels are read: their place takes the warps' sums
-  float* mine = shared + warp * kTile * kTile;
+  /// Elements at … at + 3; zero outside the matrix.
+  __device__ __forceinline__ void load(Fragment& out, int at, int k) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if (by_four) {
+        float4 four = make_float4(0, 0, 0, 0);
+        if (used[h] && at < k) four = *reinterpret_cast<const float4*>(rows[h] + at);
+        out.rows[h][0] = four.x, out.rows[h][1] = four.y, out.rows[h][2] = four.z, out.rows[h][3] = four.w;
+      } else {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) out.rows[h][i] = used[h] && at + i < k ? rows[h][(at + i) * stride] : 0.f;
+      }
+    }
+  }
+};
+
+__global__ void __launch_bounds__(kThreads)
+    small_product_kernel(const Product p, const bool a_by_four, const bool b_by_four) {
+  __shared__ float sums[kWarps][kTile * kTile];
+  const int k = static_cast<int>(p.k);
+  const int m0 = blockIdx.y * kTile, n0 = blockIdx.x * kTile;
+  const int rows = static_cast<int>(p.m) - m0, columns = static_cast<int>(p.n) - n0;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const Side a(static_cast<const float*>(p.a.data) + blockIdx.z * p.a.batch_stride + m0 * p.a.row_stride,
+               p.a.row_stride, p.a.column_stride, rows, g, a_by_four);
+  const Side b(static_cast<const float*>(p.b.data) + blockIdx.z * p.b.batch_stride + n0 * p.b.column_stride,
+               p.b.column_stride, p.b.row_stride, columns, g, b_by_four);
+  const int row = threadIdx.x / kTile,
+            column = threadIdx.x % kTile;  // of the element that this thread writes
+  const bool writes = row < rows && column < columns;
+  const float bias =
+      p.bias && writes ? static_cast<const float*>(p.bias)[(n0 + column) * p.bias_stride] : 0.f;
+
+  float sum[2][4] = {};  // columns 0 … 7 and 8 … 15
+  for (int first = warp * kGroup; first < k; first += kInFlight * kWarps * kGroup) {
+    Fragment left[kInFlight], right[kInFlight];
+#pragma unroll
+    for (int u = 0; u < kInFlight; ++u) {
+      const int at = first + u * kWarps * kGroup + 4 * t;
+      a.load(left[u], at, k);
+      b.load(right[u], at, k);
+    }
+#pragma unroll
+    for (int u = 0; u < kInFlight; ++u) {
+      if (first + u * kWarps * kGroup >= k) break;  // the same for the whole warp
+#pragma unroll
+      for (int i = 0; i < 4; i += 2) {
+        const unsigned fragment[4] = {to_tf32(left[u].rows[0][i]), to_tf32(left[u].rows[1][i]),
+                                      to_tf32(left[u].rows[0][i + 1]), to_tf32(left[u].rows[1][i + 1])};
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          const unsigned other[2] = {to_tf32(right[u].rows[j][i]), to_tf32(right[u].rows[j][i + 1])};
+          multiply_add(sum[j], fragment, other);
+        }
+      }
+    }
+  }
 #pragma unroll
   for (int j = 0; j < 2; ++j)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) mine[(g + 8 * (e / 2)) * kTile + 8 * j + 2 * t + e % 2] = sum[j][e];
+    for (int h = 0; h < 2; ++h)
+      *reinterpret_cast<float2*>(&sums[warp][(g + 8 * h) * kTile + 8 * j + 2 * t]) =
+          make_float2(sum[j][2 * h], sum[j][2 * h + 1]);
   __syncthreads();
-  const int row = threadIdx.x / kTile, column = threadIdx.x % kTile;
-  if (row >= rows || column >= columns) return;
+  if (!writes) return;
   float total = 0;
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) total += shared[w * kTile * kTile + threadIdx.x];
-  if (p.bias) total += static_cast<const float*>(p.bias)[(n0 + column) * p.bias_stride];
+  for (int w = 0; w < kWarps; ++w) total += sums[w][threadIdx.x];
+  if (p.bias) total += bias;
   static_cast<float*>(p.out)[(blockIdx.z * p.m + m0 + row) * p.n + n0 + column] = total;
+}
+
+/// Whether four inner neighbours lie together and aligned everywhere. Changes how elements are read, not what is
+/// computed.
+bool reads_by_four(const Matrix& x, int64_t row_stride, int64_t inner_stride, int64_t inner,
+                   int64_t batches) {
+  return inner_stride == 1 && inner % 4 == 0 && row_stride % 4 == 0 &&
+         (batches == 1 || x.batch_stride % 4 == 0) && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
 }
 
 }  // namespace
@@ -85,15 +125,11 @@ bool small_product(const KernelArgs& args, const Product& p) {
   const int64_t tiles_m = (p.m + kTile - 1) / kTile, tiles_n = (p.n + kTile - 1) / kTile;
   if (p.batches > 1024 || p.m > 1 << 18 || p.n > 1 << 18 || tiles_m * tiles_n * p.batches > kMaxTiles)
     return false;
-  int bytes = 2 * kTile * panel_length(static_cast<int>(p.k)) * 4;
-  const int sums = kWarps * kTile * kTile * 4;
-  if (bytes < sums) bytes = sums;
-  if (bytes > 48 << 10)
-    check(cudaFuncSetAttribute(small_product_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-          "cudaFuncSetAttribute");
   const dim3 grid(static_cast<unsigned>(tiles_n), static_cast<unsigned>(tiles_m),
                   static_cast<unsigned>(p.batches));
-  small_product_kernel<<<grid, kThreads, static_cast<size_t>(bytes), stream_of(args)>>>(p);
+  small_product_kernel<<<grid, kThreads, 0, stream_of(args)>>>(
+      p, reads_by_four(p.a, p.a.row_stride, p.a.column_stride, p.k, p.batches),
+      reads_by_four(p.b, p.b.column_stride, p.b.row_stride, p.k, p.batches));
   launched("small_product_kernel");
   return true;
 }

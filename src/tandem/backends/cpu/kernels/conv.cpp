@@ -112,9 +112,13 @@ void conv2d_weight_gradient(const KernelArgs& args) {
   });
 }
 
-}  // namespace
-
-const char* conv_algorithm(ConvOp op, const ConvShape& shape) {
+/// The name of the algorithm of a call. The three ops hold x, weight and y in different places.
+template <ConvOp op>
+const char* algorithm(const KernelArgs& args) {
+  const int64_t *in0 = args.in[0].shape, *in1 = args.in[1].shape, *out = args.out[0].shape;
+  const ConvShape shape = op == ConvOp::forward          ? shape_of(args, in0, in1, out)
+                          : op == ConvOp::input_gradient ? shape_of(args, out, in1, in0)
+                                                         : shape_of(args, in1, out, in0);
   switch (choose(op, shape)) {
     case Algorithm::pointwise:
       return "pointwise 1x1";
@@ -126,11 +130,16 @@ const char* conv_algorithm(ConvOp op, const ConvShape& shape) {
   return "direct";
 }
 
+}  // namespace
+
 void register_conv_kernels() {
   constexpr int kCpu = static_cast<int>(DeviceKind::cpu);
   op_conv2d().kernels[kCpu] = &conv2d;
   op_conv2d_input_gradient().kernels[kCpu] = &conv2d_input_gradient;
   op_conv2d_weight_gradient().kernels[kCpu] = &conv2d_weight_gradient;
+  op_conv2d().algorithm[kCpu] = &algorithm<ConvOp::forward>;
+  op_conv2d_input_gradient().algorithm[kCpu] = &algorithm<ConvOp::input_gradient>;
+  op_conv2d_weight_gradient().algorithm[kCpu] = &algorithm<ConvOp::weight_gradient>;
 }
 
 }  // namespace tandem::cpu::TD_ISA

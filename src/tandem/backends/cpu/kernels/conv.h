@@ -27,13 +27,12 @@ struct ConvShape {
 
 enum class ConvOp { forward, input_gradient, weight_gradient };
 
-/// The name of the algorithm that a convolution runs, a function of its shape only:
-///   "pointwise 1x1": a matrix product over the pixels, where the kernel is 1x1 with stride 1, unpadded;
-///   "im2col": a matrix product whose right operand is gathered from the images while it is packed, where
-///     rows are too short to fill vectors;
-///   "direct": sums of output channels x pixels stay in registers while a list of taps walks over a padded
-///     copy of one image, everywhere else. The weight gradient always runs a direct kernel.
-const char* conv_algorithm(ConvOp op, const ConvShape& shape);
+// The algorithms. The choice is a function of the shape only (conv.cpp):
+//   "pointwise 1x1": a matrix product over the pixels, where the kernel is 1x1 with stride 1, unpadded;
+//   "im2col": a matrix product whose right operand is gathered from the images while it is packed, where
+//     rows are too short to fill vectors;
+//   "direct": sums of output channels x pixels stay in registers while a list of taps walks over a padded
+//     copy of one image, everywhere else. The weight gradient always runs a direct kernel.
 
 /// The kernels by algorithm. S: double, float, BFloat16, Float16. bias may be null.
 template <class S>

@@ -45,15 +45,22 @@ void gather(const KernelArgs& args) {
 void scatter_add_zeros(const KernelArgs& args) {
   const int axis = static_cast<int>(args.attributes<ScatterAttrs>().axis);
   const Buffer& out = args.out[0];
-  std::memset(out.data, 0, static_cast<size_t>(out.size()) * bytes_of(out.dtype));
+  const int64_t n = out.size();
   visit_dtype(out.dtype, [&](auto zero) {
     using T = decltype(zero);
-    using C = typename ComputeType<T>::type;
+    using C = typename ComputeType<T>::type;  // 16-bit floats add up in f32 and are rounded once
     const T* source = args.in[0].as<T>();
-    T* target = out.as<T>();
+    C* sums;
+    if constexpr (std::is_same_v<T, C>)
+      sums = out.as<T>();
+    else
+      sums = static_cast<C*>(args.workspace(static_cast<size_t>(n) * sizeof(C)));
+    std::memset(static_cast<void*>(sums), 0, static_cast<size_t>(n) * sizeof(C));
     for_places("scatter_add_zeros", args.in[1], out, axis, [&](int64_t i, int64_t offset) {
-      target[offset] = static_cast<T>(static_cast<C>(target[offset]) + static_cast<C>(source[i]));
+      sums[offset] = static_cast<C>(sums[offset] + static_cast<C>(source[i]));
     });
+    if constexpr (!std::is_same_v<T, C>)
+      for (int64_t i = 0; i < n; ++i) out.as<T>()[i] = static_cast<T>(sums[i]);
   });
 }
 
