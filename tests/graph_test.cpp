@@ -582,6 +582,40 @@ TEST(Gradients, WithBackwardInsideTheCallableGoToTheOutputs) {
   EXPECT_FALSE(x.grad().defined());
 }
 
+TEST(Gradients, LeftOnLeavesAreSetAnewByEachCall) {
+  Tensor w = leaf({4}, 1);
+  Compiled f = compile([&](const List& in) {
+    w.zero_grad();
+    backward(sum(exp(w * in[0])));
+    return List{};
+  });
+  for (uint32_t i = 0; i < 3; ++i) {
+    Tensor x = values({4}, i);
+    x.set_requires_grad();
+    f({x});
+    const std::vector<Tensor> want = grad(sum(exp(w * x)), List{w, x});
+    EXPECT_TRUE(same_bits(w.grad(), want[0])) << "captured, call " << i;
+    EXPECT_TRUE(same_bits(x.grad(), want[1])) << "input, call " << i;
+  }
+}
+
+TEST(Gradients, ThatEagerlyWouldAddUpAreRefused) {
+  Tensor w = leaf({4}, 1);
+  Compiled f = compile([&](const List& in) {
+    backward(sum(w * in[0]));
+    return List{};
+  });
+  f({values({4}, 2)});
+  EXPECT_TRUE(same_bits(w.grad(), values({4}, 2)));
+  for (int i = 0; i < 2; ++i) {  // traced and replayed
+    const std::string message = error_of([&] { f({values({4}, 2)}); });
+    EXPECT_NE(message.find("Call zero_grad() first"), std::string::npos) << message;
+  }
+  w.zero_grad();
+  f({values({4}, 3)});
+  EXPECT_TRUE(same_bits(w.grad(), values({4}, 3)));
+}
+
 TEST(Gradients, OfSecondOrderCompile) {
   Tensor x = leaf({4}, 1);
   const auto body = [&](const List& in) {

@@ -68,6 +68,11 @@ void Tensor::set_grad(const Tensor& grad) {
   impl_->grad = grad.ref();
 }
 
+void Tensor::zero_grad() {
+  if (Tracer* tracer = current_tracer()) tracer->zeroes_gradient(*this);
+  impl_->grad.reset();
+}
+
 void Tensor::backward() const { tandem::backward(*this); }
 
 Tensor Tensor::detach() const {

@@ -108,7 +108,7 @@ class Tensor {
   /// The gradient that backward() left here; undefined where there is none.
   Tensor grad() const { return impl_->grad ? Tensor(impl_->grad) : Tensor(); }
   void set_grad(const Tensor& grad);
-  void zero_grad() { impl_->grad.reset(); }
+  void zero_grad();
   /// Back-propagates from this scalar into the leaves' grad (see core/tape.h for more control).
   void backward() const;
   /// The same values, cut off from the tape.

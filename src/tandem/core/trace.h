@@ -20,6 +20,8 @@ class Tracer {
   /// Notes that what is being traced depends on a switch (a module's train/eval mode): a replay asks whether it still
   /// stands as it did.
   virtual void depends_on(const std::shared_ptr<const bool>& flag) = 0;
+  /// Notes that zero_grad() was called on a tensor: each replay does the same.
+  virtual void zeroes_gradient(const Tensor& tensor) = 0;
 };
 
 /// Reads a switch that belongs to the signature of whatever is being traced.

@@ -181,10 +181,22 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
   }
   Entry& entry = *entries.front();
   check_aliases(entry, inputs);
+  const auto leaf_of = [&](const graph::LeafGradient& gradient) {
+    return gradient.leaf ? Tensor(gradient.leaf) : inputs[static_cast<size_t>(gradient.input)];
+  };
+  for (const auto& gradient : entry.gradients) {
+    Tensor leaf = leaf_of(gradient);
+    if (gradient.zeroed) leaf.zero_grad();
+    TD_CHECK(!leaf.grad().defined(),
+             "backward: inside a compiled callable a leaf must not hold a gradient from outside; "
+             "got one on ",
+             describe(leaf), ". Call zero_grad() first, or use grad().");
+  }
   const Device device = entry.executor->graph().device;
   std::vector<Tensor> results =
       entry.executor->run(inputs, state_->arenas[{static_cast<int>(device.kind), device.index}]);
-  for (const auto& gradient : entry.gradients) Tensor(gradient.leaf).set_grad(results[gradient.output]);
+  for (const auto& gradient : entry.gradients)
+    if (gradient.output >= 0) leaf_of(gradient).set_grad(results[static_cast<size_t>(gradient.output)]);
   results.resize(entry.results);
   return results;
 }

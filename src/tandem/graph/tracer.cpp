@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <unordered_set>
 
 #include "tandem/core/rng.h"
 
@@ -22,6 +23,7 @@ class GraphTracer : public Tracer {
     graph_.values[static_cast<size_t>(id)].input = index;
     Tensor t = wrap(id);
     t.impl()->requires_grad = like.requires_grad();
+    placeholders_.push_back(t);
     return t;
   }
 
@@ -62,6 +64,7 @@ class GraphTracer : public Tracer {
     return base(a) == base(b) && base(a) >= 0;
   }
 
+  void zeroes_gradient(const Tensor& tensor) override { zeroed_.emplace(tensor.impl(), tensor.ref()); }
   void depends_on(const std::shared_ptr<const bool>& flag) override { trace_.flags.push_back({flag, *flag}); }
 
   /// The value number of a tensor of this trace, or of a captured one.
@@ -96,13 +99,13 @@ class GraphTracer : public Tracer {
     return id;
   }
 
-  /// Turns gradients left on captured leaves into outputs.
+  /// Turns gradients left on leaves into outputs, and notes which were zeroed.
   void take_gradients() {
-    for (const Capture& c : trace_.captures) {
-      if (!c.tensor->grad || c.tensor->grad->trace_serial != serial_) continue;
-      trace_.gradients.push_back({c.tensor, graph_.outputs.size()});
-      graph_.outputs.push_back(static_cast<int>(c.tensor->grad->trace_id));
-    }
+    for (size_t i = 0; i < placeholders_.size(); ++i)
+      take_gradient({nullptr, static_cast<int>(i)}, placeholders_[i].ref());
+    for (const Capture& c : trace_.captures) take_gradient({c.tensor}, c.tensor);
+    for (const auto& [impl, tensor] : zeroed_)
+      take_gradient({tensor}, tensor);  // neither an input nor captured
     drop_gradients();
   }
   void drop_gradients() {
@@ -111,6 +114,17 @@ class GraphTracer : public Tracer {
   }
 
  private:
+  void take_gradient(LeafGradient gradient, const Ref<TensorImpl>& leaf) {
+    if (taken_.count(leaf.get())) return;
+    gradient.zeroed = zeroed_.count(leaf.get()) > 0;
+    if (leaf->grad && leaf->grad->trace_serial == serial_) {
+      gradient.output = static_cast<int>(graph_.outputs.size());
+      graph_.outputs.push_back(static_cast<int>(leaf->grad->trace_id));
+    }
+    if (!gradient.zeroed && gradient.output < 0) return;
+    taken_.insert(leaf.get());
+    trace_.gradients.push_back(std::move(gradient));
+  }
   int add_value(const Meta& meta, Source source) {
     Value value;
     value.meta = meta;
@@ -133,6 +147,9 @@ class GraphTracer : public Tracer {
   std::unordered_map<TensorImpl*, int> captured_;
   std::unordered_map<Storage*, int> bases_;
   std::unordered_map<int, uint32_t> version_;  // by base
+  std::vector<Tensor> placeholders_;
+  std::unordered_map<TensorImpl*, Ref<TensorImpl>> zeroed_;
+  std::unordered_set<TensorImpl*> taken_;
 };
 
 }  // namespace

@@ -22,10 +22,12 @@ struct Flag {
   bool value;
   bool holds() const { return *flag == value; }
 };
-/// A leaf whose grad the callable sets: output number `output` of the graph becomes its grad after each call.
+/// What the callable does to the grad of a leaf - a captured tensor, or input number `input` - at each call.
 struct LeafGradient {
   Ref<TensorImpl> leaf;
-  size_t output;
+  int input = -1;
+  bool zeroed = false;  // zero_grad() was called on it
+  int output = -1;      // the output of the graph that becomes its grad; -1: none
 };
 
 struct Trace {

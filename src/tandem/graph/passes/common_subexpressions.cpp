@@ -28,7 +28,8 @@ bool same_computation(const Node& a, const Node& b) {
 
 void common_subexpressions(Graph& graph) {
   const std::vector<bool> assigned = graph.assigned_bases();
-  std::vector<bool> is_output(graph.values.size(), false);  // two results of the callable have memory of their own each
+  std::vector<bool> is_output(graph.values.size(),
+                              false);  // two results of the callable have memory of their own each
   for (int v : graph.outputs) is_output[static_cast<size_t>(graph.base_of(v))] = true;
   std::vector<int> renamed(graph.values.size());
   for (size_t v = 0; v < renamed.size(); ++v) renamed[v] = static_cast<int>(v);
@@ -69,8 +70,7 @@ void common_subexpressions(Graph& graph) {
           both_results = both_results || (is_output[static_cast<size_t>(node.out[i])] &&
                                           is_output[static_cast<size_t>(earlier.out[i])]);
         if (both_results) continue;
-        for (size_t i = 0; i < node.out.size(); ++i)
-          rename(node.out[i], earlier.out[i]);
+        for (size_t i = 0; i < node.out.size(); ++i) rename(node.out[i], earlier.out[i]);
         merged = true;
       }
     }
