@@ -164,6 +164,7 @@ class NamingTracer : public Tracer {
   }
   bool share_memory(const Tensor& a, const Tensor& b) const override { return a.same(b); }
   void depends_on(const std::shared_ptr<const bool>&) override {}
+  void zeroes_gradient(const Tensor&) override {}
 
  private:
   int64_t next_id_ = 0;
