@@ -22,15 +22,16 @@ struct Fragment {
   float rows[2][4];
 };
 
-/// One operand as a thread sees it. Both operands are rows of the inner dimension here: b's rows are its columns.
+/// One operand as a thread sees it: rows of the inner dimension, which for b are its columns. kByFour: four inner
+/// neighbours lie together and aligned.
+template <bool kByFour>
 struct Side {
   const float* rows[2];  // the inner dimension's start; of row 0 where the row lies outside
   bool used[2];
   int64_t stride;  // of the inner dimension
-  bool by_four;    // 16-byte reads are allowed
 
-  __device__ Side(const float* from, int64_t row_stride, int64_t inner_stride, int limit, int g, bool vector)
-      : stride(inner_stride), by_four(vector) {
+  __device__ Side(const float* from, int64_t row_stride, int64_t inner_stride, int limit, int g)
+      : stride(inner_stride) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       used[h] = g + 8 * h < limit;
@@ -41,7 +42,7 @@ struct Side {
   __device__ __forceinline__ void load(Fragment& out, int at, int k) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      if (by_four) {
+      if constexpr (kByFour) {
         float4 four = make_float4(0, 0, 0, 0);
         if (used[h] && at < k) four = *reinterpret_cast<const float4*>(rows[h] + at);
         out.rows[h][0] = four.x, out.rows[h][1] = four.y, out.rows[h][2] = four.z, out.rows[h][3] = four.w;
@@ -53,17 +54,19 @@ struct Side {
   }
 };
 
-__global__ void __launch_bounds__(kThreads)
-    small_product_kernel(const Product p, const bool a_by_four, const bool b_by_four) {
-  __shared__ float sums[kWarps][kTile * kTile];
+template <bool kAByFour, bool kBByFour>
+__global__ void __launch_bounds__(kThreads) small_product_kernel(const Product p) {
+  __shared__ __align__(16) float sums[kWarps][kTile * kTile];
   const int k = static_cast<int>(p.k);
   const int m0 = blockIdx.y * kTile, n0 = blockIdx.x * kTile;
   const int rows = static_cast<int>(p.m) - m0, columns = static_cast<int>(p.n) - n0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const Side a(static_cast<const float*>(p.a.data) + blockIdx.z * p.a.batch_stride + m0 * p.a.row_stride,
-               p.a.row_stride, p.a.column_stride, rows, g, a_by_four);
-  const Side b(static_cast<const float*>(p.b.data) + blockIdx.z * p.b.batch_stride + n0 * p.b.column_stride,
-               p.b.column_stride, p.b.row_stride, columns, g, b_by_four);
+  const Side<kAByFour> a(
+      static_cast<const float*>(p.a.data) + blockIdx.z * p.a.batch_stride + m0 * p.a.row_stride,
+      p.a.row_stride, p.a.column_stride, rows, g);
+  const Side<kBByFour> b(
+      static_cast<const float*>(p.b.data) + blockIdx.z * p.b.batch_stride + n0 * p.b.column_stride,
+      p.b.column_stride, p.b.row_stride, columns, g);
   const int row = threadIdx.x / kTile,
             column = threadIdx.x % kTile;  // of the element that this thread writes
   const bool writes = row < rows && column < columns;
@@ -75,6 +78,7 @@ __global__ void __launch_bounds__(kThreads)
     Fragment left[kInFlight], right[kInFlight];
 #pragma unroll
     for (int u = 0; u < kInFlight; ++u) {
+      if (first + u * kWarps * kGroup >= k) break;  // the same for the whole warp
       const int at = first + u * kWarps * kGroup + 4 * t;
       a.load(left[u], at, k);
       b.load(right[u], at, k);
@@ -127,9 +131,11 @@ bool small_product(const KernelArgs& args, const Product& p) {
     return false;
   const dim3 grid(static_cast<unsigned>(tiles_n), static_cast<unsigned>(tiles_m),
                   static_cast<unsigned>(p.batches));
-  small_product_kernel<<<grid, kThreads, 0, stream_of(args)>>>(
-      p, reads_by_four(p.a, p.a.row_stride, p.a.column_stride, p.k, p.batches),
-      reads_by_four(p.b, p.b.column_stride, p.b.row_stride, p.k, p.batches));
+  const bool a = reads_by_four(p.a, p.a.row_stride, p.a.column_stride, p.k, p.batches);
+  const bool b = reads_by_four(p.b, p.b.column_stride, p.b.row_stride, p.k, p.batches);
+  const auto kernel = a ? (b ? small_product_kernel<true, true> : small_product_kernel<true, false>)
+                        : (b ? small_product_kernel<false, true> : small_product_kernel<false, false>);
+  kernel<<<grid, kThreads, 0, stream_of(args)>>>(p);
   launched("small_product_kernel");
   return true;
 }

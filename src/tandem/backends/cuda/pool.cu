@@ -3,6 +3,7 @@
 #include "tandem/backends/cuda/check.h"
 #include "tandem/backends/cuda/device_state.h"
 #include "tandem/backends/cuda/kernels.h"
+#include "tandem/backends/cuda/layout.cuh"
 #include "tandem/core/op.h"
 #include "tandem/ops/pool.h"
 #include "tandem/ops/scalar_functions.h"
@@ -13,26 +14,25 @@ namespace {
 constexpr int kThreads = 128;
 
 struct PoolShape {
-  int64_t planes;             // N · C
   int height, width;          // of the large side
   int out_height, out_width;  // of the pooled side
-  int kernel_height, kernel_width, stride, padding;
+  int kernel, stride, padding;
+  FastDivide by_plane, by_width, by_out_plane, by_out_width, by_stride;
 };
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    max_pool_kernel(const PoolShape s, const T* __restrict__ x, T* __restrict__ values,
+    max_pool_kernel(const PoolShape s, const uint32_t size, const T* __restrict__ x, T* __restrict__ values,
                     int* __restrict__ positions) {
   using C = typename ComputeType<T>::type;
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  const int per_plane = s.out_height * s.out_width;
-  if (i >= s.planes * per_plane) return;
-  const int64_t plane = i / per_plane;
-  const int place = static_cast<int>(i - plane * per_plane);
-  const int oh = place / s.out_width, ow = place - oh * s.out_width;
-  const T* from = x + plane * s.height * s.width;
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= size) return;
+  const uint32_t plane = s.by_out_plane.divide(i);
+  const int place = static_cast<int>(i - plane * s.by_out_plane.divisor);
+  const int oh = static_cast<int>(s.by_out_width.divide(place)), ow = place - oh * s.out_width;
+  const T* from = x + static_cast<int64_t>(plane) * s.height * s.width;
   const int h0 = oh * s.stride - s.padding, w0 = ow * s.stride - s.padding;
-  const int h_end = min(h0 + s.kernel_height, s.height), w_end = min(w0 + s.kernel_width, s.width);
+  const int h_end = min(h0 + s.kernel, s.height), w_end = min(w0 + s.kernel, s.width);
   int best = -1;
   C largest = 0;
   for (int h = max(h0, 0); h < h_end; ++h)
@@ -49,21 +49,21 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    pool_scatter_kernel(const PoolShape s, const T* __restrict__ g, const int* __restrict__ positions,
-                        T* __restrict__ out) {
+    pool_scatter_kernel(const PoolShape s, const uint32_t size, const T* __restrict__ g,
+                        const int* __restrict__ positions, T* __restrict__ out) {
   using C = typename ComputeType<T>::type;
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  const int per_plane = s.height * s.width;
-  if (i >= s.planes * per_plane) return;
-  const int64_t plane = i / per_plane;
-  const int place = static_cast<int>(i - plane * per_plane);
-  const int h = place / s.width, w = place - h * s.width;
-  const int64_t base = plane * s.out_height * s.out_width;
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= size) return;
+  const uint32_t plane = s.by_plane.divide(i);
+  const int place = static_cast<int>(i - plane * s.by_plane.divisor);
+  const int h = static_cast<int>(s.by_width.divide(place)), w = place - h * s.width;
+  const int64_t base = static_cast<int64_t>(plane) * s.out_height * s.out_width;
   // Windows that cover h: oh · stride - padding <= h < oh · stride - padding + kernel.
-  const int above = h + s.padding - s.kernel_height, left = w + s.padding - s.kernel_width;
-  const int oh0 = above < 0 ? 0 : above / s.stride + 1, ow0 = left < 0 ? 0 : left / s.stride + 1;
-  const int oh1 = min((h + s.padding) / s.stride, s.out_height - 1);
-  const int ow1 = min((w + s.padding) / s.stride, s.out_width - 1);
+  const int above = h + s.padding - s.kernel, left = w + s.padding - s.kernel;
+  const int oh0 = above < 0 ? 0 : static_cast<int>(s.by_stride.divide(above)) + 1;
+  const int ow0 = left < 0 ? 0 : static_cast<int>(s.by_stride.divide(left)) + 1;
+  const int oh1 = min(static_cast<int>(s.by_stride.divide(h + s.padding)), s.out_height - 1);
+  const int ow1 = min(static_cast<int>(s.by_stride.divide(w + s.padding)), s.out_width - 1);
   C sum = 0;
   for (int oh = oh0; oh <= oh1; ++oh)
     for (int ow = ow0; ow <= ow1; ++ow) {
@@ -75,20 +75,48 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    pool_gather_kernel(int64_t size, int64_t pooled_plane, int64_t plane, const T* __restrict__ x,
+    pool_gather_kernel(const PoolShape s, const uint32_t size, const T* __restrict__ x,
                        const int* __restrict__ positions, T* __restrict__ out) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < size) out[i] = x[i / pooled_plane * plane + positions[i]];
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= size) return;
+  const int64_t plane = s.by_out_plane.divide(i);
+  out[i] = x[plane * s.height * s.width + positions[i]];
 }
+
+/// An empty image may have windows, all padding; nothing is divided by its size then.
+FastDivide divide_by(int size) { return FastDivide(static_cast<uint32_t>(size > 0 ? size : 1)); }
 
 PoolShape pool_shape(const Buffer& large, const Buffer& pooled, const PoolAttrs& a) {
-  return {
-      large.shape[0] * large.shape[1],   static_cast<int>(large.shape[2]),  static_cast<int>(large.shape[3]),
-      static_cast<int>(pooled.shape[2]), static_cast<int>(pooled.shape[3]), static_cast<int>(a.kernel),
-      static_cast<int>(a.kernel),        static_cast<int>(a.stride),        static_cast<int>(a.padding)};
+  PoolShape s;
+  s.height = static_cast<int>(large.shape[2]);
+  s.width = static_cast<int>(large.shape[3]);
+  s.out_height = static_cast<int>(pooled.shape[2]);
+  s.out_width = static_cast<int>(pooled.shape[3]);
+  s.kernel = static_cast<int>(a.kernel);
+  s.stride = static_cast<int>(a.stride);
+  s.padding = static_cast<int>(a.padding);
+  s.by_plane = divide_by(s.height * s.width);
+  s.by_width = divide_by(s.width);
+  s.by_out_plane = divide_by(s.out_height * s.out_width);
+  s.by_out_width = divide_by(s.out_width);
+  s.by_stride = divide_by(s.stride);
+  return s;
 }
 
-unsigned blocks_for(int64_t size) { return static_cast<unsigned>((size + kThreads - 1) / kThreads); }
+/// Calls f(large offset, pooled offset, planes) for pieces of N · C planes whose elements fit 31 bits.
+template <class F>
+void in_planes(const Buffer& large, const Buffer& pooled, const F& f) {
+  const int64_t planes = large.shape[0] * large.shape[1], large_plane = large.shape[2] * large.shape[3],
+                pooled_plane = pooled.shape[2] * pooled.shape[3];
+  const int64_t plane = large_plane > pooled_plane ? large_plane : pooled_plane;
+  TD_CHECK(plane <= int64_t{1} << 30, "max_pool2d: on a GPU a plane has at most 2^30 elements; got ", plane,
+           ". Cut the image.");
+  const int64_t step = (int64_t{1} << 30) / plane;
+  for (int64_t p = 0; p < planes; p += step)
+    f(p * large_plane, p * pooled_plane, planes - p < step ? planes - p : step);
+}
+
+unsigned blocks_for(uint32_t size) { return (size + kThreads - 1) / kThreads; }
 
 void max_pool(const KernelArgs& args) {
   const Buffer &x = args.in[0], &out = args.out[0];
@@ -96,8 +124,11 @@ void max_pool(const KernelArgs& args) {
   const PoolShape shape = pool_shape(x, out, args.attributes<PoolAttrs>());
   visit_dtype(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    max_pool_kernel<T><<<blocks_for(out.size()), kThreads, 0, stream_of(args)>>>(
-        shape, x.as<T>(), out.as<T>(), args.out[1].as<int>());
+    in_planes(x, out, [&](int64_t large, int64_t pooled, int64_t planes) {
+      const uint32_t size = static_cast<uint32_t>(planes) * shape.by_out_plane.divisor;
+      max_pool_kernel<T><<<blocks_for(size), kThreads, 0, stream_of(args)>>>(
+          shape, size, x.as<T>() + large, out.as<T>() + pooled, args.out[1].as<int>() + pooled);
+    });
   });
   launched("max_pool_kernel");
 }
@@ -108,8 +139,11 @@ void pool_scatter(const KernelArgs& args) {
   const PoolShape shape = pool_shape(out, g, args.attributes<PoolAttrs>());
   visit_floating(g.dtype, [&](auto zero) {
     using T = decltype(zero);
-    pool_scatter_kernel<T><<<blocks_for(out.size()), kThreads, 0, stream_of(args)>>>(
-        shape, g.as<T>(), args.in[1].as<int>(), out.as<T>());
+    in_planes(out, g, [&](int64_t large, int64_t pooled, int64_t planes) {
+      const uint32_t size = static_cast<uint32_t>(planes) * shape.by_plane.divisor;
+      pool_scatter_kernel<T><<<blocks_for(size), kThreads, 0, stream_of(args)>>>(
+          shape, size, g.as<T>() + pooled, args.in[1].as<int>() + pooled, out.as<T>() + large);
+    });
   });
   launched("pool_scatter_kernel");
 }
@@ -117,11 +151,14 @@ void pool_scatter(const KernelArgs& args) {
 void pool_gather(const KernelArgs& args) {
   const Buffer &x = args.in[0], &out = args.out[0];
   if (out.size() == 0) return;
-  const int64_t plane = x.shape[2] * x.shape[3], pooled = out.shape[2] * out.shape[3];
+  const PoolShape shape = pool_shape(x, out, args.attributes<PoolAttrs>());
   visit_floating(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    pool_gather_kernel<T><<<blocks_for(out.size()), kThreads, 0, stream_of(args)>>>(
-        out.size(), pooled, plane, x.as<T>(), args.in[1].as<int>(), out.as<T>());
+    in_planes(x, out, [&](int64_t large, int64_t pooled, int64_t planes) {
+      const uint32_t size = static_cast<uint32_t>(planes) * shape.by_out_plane.divisor;
+      pool_gather_kernel<T><<<blocks_for(size), kThreads, 0, stream_of(args)>>>(
+          shape, size, x.as<T>() + large, args.in[1].as<int>() + pooled, out.as<T>() + pooled);
+    });
   });
   launched("pool_gather_kernel");
 }

@@ -55,7 +55,8 @@ struct Best {
       b_wins = b.index < a.index;
     else
       b_wins = kMax ? b.value > a.value : b.value < a.value;
-    return b_wins ? b : a;
+    if (b_wins) a = b;
+    return a;
   }
 };
 template <class T, bool kMax>
@@ -78,15 +79,75 @@ struct Plan {
   bool lanes_are_neighbours = true;
 };
 
-/// Joins values[lane] over the lanes of each output; the result is in lane 0.
+/// The value of the thread `by` lanes further in the warp.
+template <class V>
+__device__ V shuffle_down(const V& value, int by) {
+  static_assert(sizeof(V) % 4 == 0);
+  union {
+    V value;
+    unsigned words[sizeof(V) / 4];
+  } copy;
+  copy.value = value;
+#pragma unroll
+  for (int w = 0; w < static_cast<int>(sizeof(V) / 4); ++w)
+    copy.words[w] = __shfl_down_sync(0xffffffffu, copy.words[w], by);
+  return copy.value;
+}
+
+/// Joins values[lane] over the lanes of each output, lane with lane + half for half = lanes / 2 … 1; the result
+/// is in lane 0. Both ways below join the same pairs.
 template <class R>
 __device__ typename R::Value join_lanes(typename R::Value mine, typename R::Value* shared, int slot, int lane,
-                                        int lanes) {
-  for (int half = lanes / 2; half > 0; half /= 2) {
+                                        int lanes, bool lanes_are_neighbours) {
+  if (!lanes_are_neighbours || sizeof(typename R::Value) > 8) {
+    if (lanes > 1) shared[slot * lanes + lane] = mine;
+    for (int half = lanes / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (lane >= half) continue;
+      mine = R::join(mine, shared[slot * lanes + lane + half]);
+      shared[slot * lanes + lane] = mine;
+    }
+    return mine;
+  }
+  if (lanes > 32) {  // down to one warp an output: every thread of it joins up to eight
     shared[slot * lanes + lane] = mine;
     __syncthreads();
-    if (lane < half) mine = R::join(mine, shared[slot * lanes + lane + half]);
-    __syncthreads();
+    if (lane >= 32) return mine;
+    constexpr int kMost = kThreads / 32;
+    const int warps = lanes / 32;
+    typename R::Value values[kMost];
+#pragma unroll
+    for (int w = 0; w < kMost; ++w) values[w] = shared[slot * lanes + lane + 32 * (w < warps ? w : 0)];
+#pragma unroll
+    for (int half = kMost / 2; half > 0; half /= 2)
+      if (half < warps)
+#pragma unroll
+        for (int w = 0; w < half; ++w) values[w] = R::join(values[w], values[w + half]);
+    mine = values[0];
+  }
+  for (int half = (lanes < 32 ? lanes : 32) / 2; half > 0; half /= 2)
+    mine = R::join(mine, shuffle_down(mine, half));
+  return mine;
+}
+
+/// Joins elements begin + lane, begin + lane + lanes … below end, in that order; kBatch of them are read before
+/// the first is joined. offset(r) says where element r lies.
+template <class R, int kBatch, class F>
+__device__ typename R::Value join_elements(const typename R::In* from, uint32_t begin, uint32_t end, int lane,
+                                           int lanes, const F& offset) {
+  typename R::Value mine = R::none();
+  for (uint32_t first = begin + lane; first < end; first += kBatch * lanes) {
+    typename R::In read[kBatch];
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const uint32_t r = first + u * lanes;
+      read[u] = from[offset(r < end ? r : first)];
+    }
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const uint32_t r = first + u * lanes;
+      if (r < end) mine = R::join(mine, R::one(read[u], r));
+    }
   }
   return mine;
 }
@@ -122,16 +183,20 @@ __global__ void __launch_bounds__(kThreads)
     const uint32_t end = ::min(plan.count, begin + plan.length);
     if (plan.reduced.rank == 1) {
       const int64_t stride = plan.reduced.strides[0][0];
-#pragma unroll 8
-      for (uint32_t r = begin + lane; r < end; r += plan.lanes)
-        mine = R::join(mine, R::one(from[r * stride], r));
+      mine = join_elements<R, 8>(from, begin, end, lane, plan.lanes, [&](uint32_t r) { return r * stride; });
+    } else if (plan.reduced.rank == 2) {
+      const FastDivide by_inner = plan.reduced.sizes[1];
+      const int64_t outer = plan.reduced.strides[0][0], inner = plan.reduced.strides[0][1];
+      mine = join_elements<R, 8>(from, begin, end, lane, plan.lanes, [&](uint32_t r) {
+        const uint32_t q = by_inner.divide(r);
+        return q * outer + (r - q * by_inner.divisor) * inner;
+      });
     } else {
-#pragma unroll 4
-      for (uint32_t r = begin + lane; r < end; r += plan.lanes)
-        mine = R::join(mine, R::one(from[plan.reduced.offset(r)], r));
+      mine = join_elements<R, 4>(from, begin, end, lane, plan.lanes,
+                                 [&](uint32_t r) { return plan.reduced.offset(r); });
     }
   }
-  mine = join_lanes<R>(mine, shared, slot, lane, plan.lanes);
+  mine = join_lanes<R>(mine, shared, slot, lane, plan.lanes, plan.lanes_are_neighbours);
   if (plan.chunks == 1) {
     if (lane == 0 && o < plan.outputs) out[o] = R::finish(mine);
     return;
@@ -150,7 +215,7 @@ __global__ void __launch_bounds__(kThreads)
   if (o < plan.outputs)
     for (int c = lane; c < plan.chunks; c += plan.lanes)
       mine = R::join(mine, load_fresh(partial + static_cast<size_t>(o) * plan.chunks + c));
-  mine = join_lanes<R>(mine, shared, slot, lane, plan.lanes);
+  mine = join_lanes<R>(mine, shared, slot, lane, plan.lanes, plan.lanes_are_neighbours);
   if (lane == 0 && o < plan.outputs) out[o] = R::finish(mine);
   if (threadIdx.x == 0) counters[blockIdx.x] = 0;
 }
@@ -228,8 +293,9 @@ void run_reduce(const KernelArgs& args) {
         args.workspace(sizeof(typename R::Value) * plan.outputs * static_cast<size_t>(plan.chunks)));
   const unsigned slots = kThreads / plan.lanes;
   const dim3 grid((plan.outputs + slots - 1) / slots, plan.chunks);
-  reduce_kernel<R><<<grid, kThreads, 0, stream_of(args)>>>(
-      plan, in.as<typename R::In>(), out.as<typename R::Out>(), partial, thread_scratch(state_of(args)).counters());
+  reduce_kernel<R><<<grid, kThreads, 0, stream_of(args)>>>(plan, in.as<typename R::In>(),
+                                                           out.as<typename R::Out>(), partial,
+                                                           thread_scratch(state_of(args)).counters());
   launched("reduce_kernel");
 }
 

@@ -28,19 +28,4 @@ __device__ __forceinline__ void multiply_add(float (&d)[4], const unsigned (&a)[
 #endif
 }
 
-/// Copies 4 bytes from device to shared memory without waiting; `used` false writes zero instead.
-__device__ __forceinline__ void copy_async(float* shared, const float* global, bool used) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-  const int bytes = used ? 4 : 0;
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(global), "r"(bytes));
-#endif
-}
-/// Waits for all copies of this thread.
-__device__ __forceinline__ void wait_for_copies() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-}
-
 }  // namespace tandem::cuda

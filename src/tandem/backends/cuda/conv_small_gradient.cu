@@ -1,0 +1,213 @@
+// The weight gradient of small f32 convolutions in tf32, in one launch: see conv_small.cu.
+#include "tandem/backends/cuda/check.h"
+#include "tandem/backends/cuda/conv_small.cuh"
+
+namespace tandem::cuda {
+namespace {
+
+constexpr int kGradientWarps = 16, kGradientThreads = 32 * kGradientWarps;
+constexpr int kBlockTaps = 32;
+constexpr int kMaxTaps = 256;
+constexpr int kGradientBlocks = 128;  // about what the larger chips run at once
+
+struct GradientPlan {
+  int images, out_channels;
+  int block_images;  // a block takes so many, one after the other in memory
+  int held;          // in shared memory at once
+  int groups;        // of an image's pixels
+  bool x_by_four, g_by_four;
+  FastDivide by_groups;
+};
+
+/// The weight gradient is a product over pixels: taps (rows) by out channels (columns). A block takes 32 taps
+/// (blockIdx.y) and some images (blockIdx.x); its warps take every 16th group of 16 pixels. The sums of the warps,
+/// and then those of the blocks, which the last block of a row of taps finds in `partial`, are added in order.
+template <int kTiles>
+__global__ void __launch_bounds__(kGradientThreads)
+    small_weight_gradient_kernel(const Image image, const GradientPlan plan, const float* __restrict__ g,
+                                 const float* __restrict__ x, float* partial, float* __restrict__ out,
+                                 unsigned* counters) {
+  extern __shared__ __align__(16) unsigned shared[];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, q = lane / 4, t = lane % 4;
+  const int pixels = image.pixels, first_tap = blockIdx.y * kBlockTaps;
+  const int first_image = blockIdx.x * plan.block_images;
+  const int end_image = ::min(plan.images, first_image + plan.block_images);
+  int taps[2][2];
+#pragma unroll
+  for (int m = 0; m < 2; ++m)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) taps[m][h] = image.tap_offset(first_tap + 16 * m + 8 * h + q);
+  float sum[2][kTiles][4] = {};
+  for (int n = first_image; n < end_image; n += plan.held) {
+    const int count = ::min(plan.held, end_image - n), size = count * image.size();
+    const float* from = x + static_cast<int64_t>(n) * image.size();
+    const float* gradient = g + static_cast<int64_t>(n) * plan.out_channels * pixels;
+    Pieces pieces;
+    pieces.fetch(from, size, threadIdx.x, plan.x_by_four);
+    float next[kTiles][4];
+    const auto fetch = [&](int item) {  // pixels 4t … 4t + 3 of the group, channel q of each tile
+      const int k = plan.by_groups.divide(item), p = (item - k * plan.groups) * kGroup + 4 * t;
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j) {
+        const int channel = 8 * j + q;
+        const bool used = channel < plan.out_channels;
+        const float* at = gradient + (k * plan.out_channels + channel) * pixels + p;
+        if (plan.g_by_four) {
+          float4 four = make_float4(0, 0, 0, 0);
+          if (used && p < pixels) four = *reinterpret_cast<const float4*>(at);
+          next[j][0] = four.x, next[j][1] = four.y, next[j][2] = four.z, next[j][3] = four.w;
+        } else {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) next[j][i] = used && p + i < pixels ? at[i] : 0.f;
+        }
+      }
+    };
+    const int items = count * plan.groups;
+    if (warp < items) fetch(warp);
+    if (n > first_image) __syncthreads();  // the images before these are read
+    clear(shared, round_up(count * image.shared_size(), 4));
+    __syncthreads();
+    pieces.put_all(image, shared, from, size, plan.x_by_four);
+    __syncthreads();
+    for (int item = warp; item < items; item += kGradientWarps) {
+      unsigned now[kTiles][4];
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) now[j][i] = to_tf32(next[j][i]);
+      if (item + kGradientWarps < items) fetch(item + kGradientWarps);
+      const int k = plan.by_groups.divide(item), p = (item - k * plan.groups) * kGroup + 4 * t;
+      const unsigned* held = shared + k * image.shared_size();
+      int at[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) at[i] = image.pixel_offset(p + i);
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        const unsigned *upper = held + taps[m][0], *lower = held + taps[m][1];
+        const unsigned first[4] = {upper[at[0]], lower[at[0]], upper[at[1]], lower[at[1]]};
+        const unsigned second[4] = {upper[at[2]], lower[at[2]], upper[at[3]], lower[at[3]]};
+#pragma unroll
+        for (int j = 0; j < kTiles; ++j) {
+          multiply_add(sum[m][j], first, {now[j][0], now[j][1]});
+          multiply_add(sum[m][j], second, {now[j][2], now[j][3]});
+        }
+      }
+    }
+  }
+  // The block's sums: [tap][channel] of each warp in shared memory, then added.
+  constexpr int kRow = 8 * kTiles, kSums = kBlockTaps * kRow;
+  __syncthreads();
+  float* sums = reinterpret_cast<float*>(shared);
+#pragma unroll
+  for (int m = 0; m < 2; ++m)
+#pragma unroll
+    for (int j = 0; j < kTiles; ++j)
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+        *reinterpret_cast<float2*>(sums + warp * kSums + (16 * m + 8 * h + q) * kRow + 8 * j + 2 * t) =
+            make_float2(sum[m][j][2 * h], sum[m][j][2 * h + 1]);
+  __syncthreads();
+  const auto write = [&](int i, float value) {
+    const int tap = first_tap + i / kRow, channel = i % kRow;
+    if (tap < image.taps && channel < plan.out_channels) out[channel * image.taps + tap] = value;
+  };
+  float* row = partial + static_cast<int64_t>(blockIdx.y) * gridDim.x * kSums;  // [block][tap][channel]
+  for (int i = threadIdx.x; i < kSums; i += kGradientThreads) {
+    float total = 0;
+#pragma unroll
+    for (int w = 0; w < kGradientWarps; ++w) total += sums[w * kSums + i];
+    if (gridDim.x == 1)
+      write(i, total);
+    else
+      row[blockIdx.x * kSums + i] = total;
+  }
+  if (gridDim.x == 1) return;
+  __threadfence();
+  __shared__ bool is_last;
+  __syncthreads();
+  if (threadIdx.x == 0) is_last = atomicAdd(&counters[blockIdx.y], 1u) == gridDim.x - 1;
+  __syncthreads();
+  if (!is_last) return;
+  __threadfence();
+  // Four neighbouring sums a thread; lane l takes blocks l, l + lanes … and the lanes are added in order.
+  constexpr int kQuads = kSums / 4, kLanes = kGradientThreads / kQuads, kBatch = 8;
+  const int quad = threadIdx.x % kQuads, part = threadIdx.x / kQuads;
+  const auto add = [](float4& to, const float4& v) { to.x += v.x, to.y += v.y, to.z += v.z, to.w += v.w; };
+  float4 total = make_float4(0, 0, 0, 0);
+  const int blocks = static_cast<int>(gridDim.x);
+  for (int first = part; first < blocks; first += kBatch * kLanes) {
+    float4 read[kBatch];
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int b = first + u * kLanes;
+      read[u] = __ldcg(reinterpret_cast<const float4*>(row) + (b < blocks ? b : first) * kQuads + quad);
+    }
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u)
+      if (first + u * kLanes < blocks) add(total, read[u]);
+  }
+  auto* lanes = reinterpret_cast<float4*>(shared);
+  lanes[threadIdx.x] = total;
+  __syncthreads();
+  if (threadIdx.x == 0) counters[blockIdx.y] = 0;
+  if (part > 0) return;
+#pragma unroll
+  for (int l = 1; l < kLanes; ++l) add(total, lanes[l * kQuads + quad]);
+  write(4 * quad, total.x);
+  write(4 * quad + 1, total.y);
+  write(4 * quad + 2, total.z);
+  write(4 * quad + 3, total.w);
+}
+
+template <int kTiles>
+bool run_weight_gradient(const KernelArgs& args, const Image& image, const Convolution& s, const void* g,
+                         const void* x, void* gw) {
+  constexpr int kSums = kBlockTaps * 8 * kTiles;
+  const int tap_blocks = (image.taps + kBlockTaps - 1) / kBlockTaps;
+  GradientPlan plan;
+  plan.images = static_cast<int>(s.n);
+  plan.out_channels = static_cast<int>(s.o);
+  int blocks = kGradientBlocks / tap_blocks;
+  plan.block_images = (plan.images + blocks - 1) / blocks;
+  blocks = (plan.images + plan.block_images - 1) / plan.block_images;
+  plan.held = (48 << 10) / (4 * image.shared_size());
+  if (plan.held > plan.block_images) plan.held = plan.block_images;
+  if (plan.held < 1) plan.held = 1;
+  plan.groups = (image.pixels + kGroup - 1) / kGroup;
+  plan.x_by_four = reads_by_four(x, image.size());
+  plan.g_by_four = reads_by_four(g, image.pixels);
+  plan.by_groups = FastDivide(static_cast<uint32_t>(plan.groups));
+  int bytes = 4 * round_up(plan.held * image.shared_size(), 4);
+  const int sums = 4 * kGradientWarps * kSums;  // at least what the sum over the blocks needs
+  if (sums > bytes) bytes = sums;
+  if (bytes > kMaxShared) return false;
+  if (bytes > 40 << 10)
+    check(cudaFuncSetAttribute(small_weight_gradient_kernel<kTiles>,
+                               cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+          "cudaFuncSetAttribute");
+  float* partial = nullptr;
+  if (blocks > 1)
+    partial = static_cast<float*>(args.workspace(sizeof(float) * kSums * static_cast<size_t>(tap_blocks) *
+                                                 static_cast<size_t>(blocks)));
+  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(tap_blocks));
+  small_weight_gradient_kernel<kTiles>
+      <<<grid, kGradientThreads, static_cast<size_t>(bytes), stream_of(args)>>>(
+          image, plan, static_cast<const float*>(g), static_cast<const float*>(x), partial,
+          static_cast<float*>(gw), thread_scratch(state_of(args)).counters());
+  launched("small_weight_gradient_kernel");
+  return true;
+}
+
+}  // namespace
+
+bool small_conv_weight_gradient(const KernelArgs& args, const Convolution& s, const void* g, const void* x,
+                                void* gw) {
+  if (!is_small(state_of(args), s) || s.o > 32) return false;
+  const Image image = make_image(s.c, s.h, s.w, s.padding, s.padding, s.stride, s.kh, s.kw, s.oh, s.ow);
+  if (image.taps > kMaxTaps || image.taps == 0) return false;
+  if (s.o <= 8) return run_weight_gradient<1>(args, image, s, g, x, gw);
+  if (s.o <= 16) return run_weight_gradient<2>(args, image, s, g, x, gw);
+  return run_weight_gradient<4>(args, image, s, g, x, gw);
+}
+
+}  // namespace tandem::cuda
