@@ -60,8 +60,7 @@ if [ $run_tests = yes ]; then
   start=$SECONDS
   build/gpu/bin/tandem_tests --file=cuda_test.cpp >"$logs/tests.log" 2>&1
   status=$?
-  # Full f32 here: the tolerances of the op cases are those of f32, not of tf32.
-  TANDEM_TF32=0 build/gpu/bin/tandem_tests --gtest_filter='*OpCasesOnCuda*' >>"$logs/tests.log" 2>&1 || status=1
+  build/gpu/bin/tandem_tests --gtest_filter='*OpCasesOnCuda*' >>"$logs/tests.log" 2>&1 || status=1
   passed=$(grep -c '^\[       OK \]' "$logs/tests.log")
   skipped=$(grep -c '^\[  SKIPPED \].*ms)' "$logs/tests.log")
   # The first lines of each failure, then the names.

@@ -1,6 +1,6 @@
 // A run that is killed with SIGKILL at random moments and resumed, several times over, ends with the weights of a run
 // never stopped. The moments come from a seed that is printed; TANDEM_KILL_SEED repeats it.
-// ctest: timeout=600
+// ctest: cuda timeout=600
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "tandem/core/backend.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_folder.h"
 
@@ -31,6 +32,7 @@ struct Case {
   const char* optimizer;
   const char* engine;
   const char* limit;
+  const char* device = "cpu";
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.model << " " << c.optimizer << " " << c.engine; }
@@ -45,12 +47,15 @@ TEST_P(KillAndResume, EndsWithTheWeightsAndMetricsOfARunNeverStopped) {
   std::mt19937 random(seed);
 
   const Case& c = GetParam();
+  if (!tandem::find_backend(tandem::parse_device(c.device).kind))
+    GTEST_SKIP() << "this machine has no " << c.device;
   const TempFolder folder;
   const auto arguments = [&](const std::string& out) {
     return std::vector<std::string>{"train",    c.model,   "--data",   "digits",      "--limit",
                                     c.limit,    "--batch", "20",       "--optimizer", c.optimizer,
                                     "--engine", c.engine,  "--epochs", "2",           "--checkpoint-every",
-                                    "3",        "--json",  "--out",    folder / out};
+                                    "3",        "--json",  "--out",    folder / out,  "--device",
+                                    c.device};
   };
   const auto begin = std::chrono::steady_clock::now();
   const ProcessResult whole = run_command(arguments("whole"));
@@ -86,10 +91,11 @@ TEST_P(KillAndResume, EndsWithTheWeightsAndMetricsOfARunNeverStopped) {
 INSTANTIATE_TEST_SUITE_P(Models, KillAndResume,
                          ::testing::Values(Case{"lenet", "sgd", "graph", "600"},
                                            Case{"mlp", "adam", "eager", "400"},
-                                           Case{"mnist_cnn", "adam", "graph", "60"}),
+                                           Case{"mnist_cnn", "adam", "graph", "60"},
+                                           Case{"lenet", "adam", "graph", "600", "cuda"}),
                          [](const auto& info) {
                            return std::string(info.param.model) + "_" + info.param.optimizer + "_" +
-                                  info.param.engine;
+                                  info.param.engine + "_" + info.param.device;
                          });
 
 }  // namespace
