@@ -230,7 +230,7 @@ TEST(Command, ANanLossIsNamedAtItsStepAndInAnomalyModeAtItsOperation) {
 
 TEST(Command, ADeviceThatIsNotThereIsNamedAndNothingIsWritten) {
   const TempFolder folder;
-  const bool has_gpu = find_backend(DeviceKind::cuda) != nullptr;
+  const bool has_gpu = tandem::find_backend(tandem::DeviceKind::cuda) != nullptr;
   const std::string out = folder / "run", device = has_gpu ? "cuda:250" : "cuda";
   expect_contains(complaint(kSmall + std::vector<std::string>{"--device", device, "--out", out}, 1),
                   has_gpu ? "this machine has" : "cuda is not available here");
