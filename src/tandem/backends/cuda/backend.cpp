@@ -18,7 +18,8 @@ class CudaBackend final : public Backend {
   int device_count() const override { return count_; }
 
   std::string describe(Device device) const override {
-    const cudaDeviceProp& p = device_state(device.index).properties;
+    cudaDeviceProp p{};  // not device_state(): a look at the machine should not set up streams and libraries
+    check(cudaGetDeviceProperties(&p, device.index), "cudaGetDeviceProperties");
     int runtime = 0, nvrtc_major = 0, nvrtc_minor = 0;
     check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
     (void)nvrtcVersion(&nvrtc_major, &nvrtc_minor);
