@@ -85,7 +85,6 @@ std::vector<std::string> search_folders(const std::string& name, const std::stri
   if (const char* home = std::getenv("HOME"); home && *home)
     folders.push_back((fs::path(home) / ".cache/tandem" / name).string());
   folders.push_back("./data/" + name);
-  folders.push_back("../shared/data/" + name);
   if (!system_folder.empty()) folders.push_back(system_folder);
   return folders;
 }
