@@ -1,5 +1,6 @@
 #include "tandem/graph/compile.h"
 
+#include <algorithm>
 #include <chrono>
 #include <list>
 #include <map>
@@ -15,10 +16,33 @@ namespace {
 
 using graph::Graph;
 
-std::string signature_of(const std::vector<Tensor>& inputs) {
+/// What a trace depends on besides its captures and flags.
+struct Signature {
+  struct Input {
+    Meta meta;
+    bool requires_grad = false;
+  };
+  std::vector<Input> inputs;
+  bool grad = grad_enabled(), anomaly = anomaly_mode();
+
+  explicit Signature(const std::vector<Tensor>& tensors) {
+    for (const Tensor& t : tensors) inputs.push_back({t.meta(), t.requires_grad()});
+  }
+  bool matches(const std::vector<Tensor>& tensors) const {
+    if (tensors.size() != inputs.size() || grad != grad_enabled() || anomaly != anomaly_mode()) return false;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Meta &a = inputs[i].meta, &b = tensors[i].meta();
+      const bool same = a.shape == b.shape && a.strides == b.strides && a.dtype == b.dtype &&
+                        a.device == b.device && inputs[i].requires_grad == tensors[i].requires_grad();
+      if (!same) return false;
+    }
+    return true;
+  }
+};
+
+std::string describe_signature(const std::vector<Tensor>& inputs) {
   std::string text;
   for (const Tensor& t : inputs) {
-    TD_CHECK(t.defined(), "compile: every input must be a tensor; got an undefined handle.");
     text += cat(text.empty() ? "" : ", ", t.dtype(), " ", t.shape(), " ", t.device());
     if (!t.is_contiguous()) text += cat(" strides ", t.strides());
     if (t.requires_grad()) text += " requires_grad";
@@ -46,7 +70,8 @@ Counts count(const Graph& g) {
 
 /// One traced signature.
 struct Entry {
-  std::string signature;
+  explicit Entry(const std::vector<Tensor>& inputs) : signature(inputs) {}
+  Signature signature;
   std::vector<graph::Capture> captures;
   std::vector<graph::Flag> flags;
   std::vector<graph::LeafGradient> gradients;
@@ -56,23 +81,21 @@ struct Entry {
   std::vector<bool> changes_input;    // by input
   std::vector<Ref<Storage>> changed;  // captured memory that it assigns to
 
-  bool holds() const {
-    for (const auto& c : captures)
-      if (!c.holds()) return false;
-    for (const auto& f : flags)
-      if (!f.holds()) return false;
-    return true;
+  bool captures_hold() const {
+    return std::all_of(captures.begin(), captures.end(), [](const auto& c) { return c.holds(); });
+  }
+  bool flags_hold() const {
+    return std::all_of(flags.begin(), flags.end(), [](const auto& f) { return f.holds(); });
   }
 };
 
 std::unique_ptr<Entry> build(const TensorFunction& function, const CompileOptions& options,
-                             const std::vector<Tensor>& inputs, std::string signature) {
-  auto entry = std::make_unique<Entry>();
-  entry->signature = signature;
+                             const std::vector<Tensor>& inputs) {
+  auto entry = std::make_unique<Entry>(inputs);
   graph::Trace traced = graph::trace(function, inputs);
   Graph& g = traced.graph;
   GraphReport& report = entry->report;
-  report.signature = std::move(signature);
+  report.signature = describe_signature(inputs);
   report.inputs = g.inputs;
   report.captured = g.captured;
   report.outputs = static_cast<int>(traced.results);
@@ -158,23 +181,22 @@ Compiled::~Compiled() = default;
 std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
   if (current_tracer()) return state_->function(inputs);  // part of a larger trace
   std::lock_guard lock(state_->mutex);
-  std::string signature = signature_of(inputs);
+  for (const Tensor& t : inputs)
+    TD_CHECK(t.defined(), "compile: every input must be a tensor; got an undefined handle.");
   auto& entries = state_->entries;
   auto found = entries.end();
   for (auto at = entries.begin(); at != entries.end();) {
-    if ((*at)->signature == signature && found == entries.end()) {
-      bool captures_hold = true;
-      for (const auto& c : (*at)->captures) captures_hold = captures_hold && c.holds();
-      if (!captures_hold) {  // its memory is gone for good
+    if (found == entries.end() && (*at)->signature.matches(inputs)) {
+      if (!(*at)->captures_hold()) {  // its memory is gone for good
         at = entries.erase(at);
         continue;
       }
-      if ((*at)->holds()) found = at;
+      if ((*at)->flags_hold()) found = at;
     }
     ++at;
   }
   if (found == entries.end()) {
-    entries.push_front(build(state_->function, state_->options, inputs, std::move(signature)));
+    entries.push_front(build(state_->function, state_->options, inputs));
     if (entries.size() > state_->options.cache_size) entries.pop_back();
   } else if (found != entries.begin()) {
     entries.splice(entries.begin(), entries, found);
