@@ -7,6 +7,8 @@
 
 namespace tandem {
 
+const char* name(DeviceKind kind) { return kind == DeviceKind::cpu ? "cpu" : "cuda"; }
+
 Device parse_device(std::string_view text) {
   if (text == "cpu") return {};
   if (text == "cuda") return {DeviceKind::cuda, 0};
@@ -20,7 +22,7 @@ Device parse_device(std::string_view text) {
 }
 
 std::string to_string(Device device) {
-  return device.is_cpu() ? "cpu" : cat("cuda:", static_cast<int>(device.index));
+  return device.is_cpu() ? name(device.kind) : cat(name(device.kind), ":", static_cast<int>(device.index));
 }
 
 std::ostream& operator<<(std::ostream& out, Device device) { return out << to_string(device); }

@@ -11,6 +11,7 @@ namespace tandem {
 /// The kinds of device. A backend serves one kind.
 enum class DeviceKind : uint8_t { cpu, cuda };
 inline constexpr int kDeviceKinds = 2;
+const char* name(DeviceKind kind);
 
 struct Device {
   DeviceKind kind = DeviceKind::cpu;

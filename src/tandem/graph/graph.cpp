@@ -45,15 +45,22 @@ int Graph::working_nodes() const {
 }
 
 void run_pass(const std::string& name, Graph& graph) {
-  if (name == "prune") return prune(graph);
-  if (name == "common_subexpressions") return common_subexpressions(graph);
-  if (name == "fold_constants") return fold_constants(graph);
-  if (name == "fuse_pointwise") return fuse_pointwise(graph);
-  if (name == "plan_memory") return;  // see plan.h: it decides on memory, not on nodes
-  throw Error(
-      cat("compile: a pass must be one of prune, common_subexpressions, fold_constants, fuse_pointwise, "
-          "plan_memory; got '",
-          name, "'."));
+  struct Pass {
+    const char* name;
+    void (*run)(Graph&);
+  };
+  static constexpr Pass kPasses[] = {
+      {"prune", prune},
+      {"common_subexpressions", common_subexpressions},
+      {"fold_constants", fold_constants},
+      {"fuse_pointwise", fuse_pointwise},
+      {"plan_memory", [](Graph&) {}}};  // decides on memory, not on nodes: plan.h
+  std::string names;
+  for (const Pass& pass : kPasses) {
+    if (name == pass.name) return pass.run(graph);
+    names += cat(names.empty() ? "" : ", ", pass.name);
+  }
+  throw Error(cat("compile: a pass must be one of ", names, "; got '", name, "'."));
 }
 
 }  // namespace tandem::graph
