@@ -50,7 +50,7 @@ class JsonSink {
                          {"batch", e.config.batch},
                          {"optimizer", e.config.optimizer},
                          {"lr", e.lr}};
-    if (e.config.optimizer == "sgd") line["momentum"] = e.config.momentum;
+    if (const auto momentum = starting_momentum(e.config)) line["momentum"] = *momentum;
     line["seed"] = e.config.seed;
     line["threads"] = e.threads;
     line["out"] = e.out;
@@ -115,7 +115,8 @@ class TextSink {
     table.add({"engine", std::string(name(c.engine)) + (c.anomaly ? ", eager for --anomaly" : "") + ", " +
                              to_string(c.device) + ", " + tandem::name(c.dtype) + ", " +
                              std::to_string(e.threads) + (e.threads == 1 ? " thread" : " threads")});
-    const std::string momentum = c.optimizer == "sgd" ? cat(", momentum ", c.momentum) : "";
+    const std::optional<double> given = starting_momentum(c);
+    const std::string momentum = given ? cat(", momentum ", *given) : "";
     table.add(
         {"optimizer", cat(c.optimizer, ", lr ", e.lr, momentum, ", batch ", c.batch, ", seed ", c.seed)});
     table.add({"length", cat(e.epochs, e.epochs == 1 ? " epoch, " : " epochs, ", grouped(e.steps), " steps",

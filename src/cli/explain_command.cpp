@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "tandem/optim/optimizer.h"
 #include "tandem/train/train.h"
 
 namespace tandem::cli {
@@ -65,7 +66,7 @@ void add_explain(CLI::App& app, Action& action) {
   CLI::App* cmd = app.add_subcommand("explain", "show what the graph engine makes of a training step");
   cmd->add_option("MODEL", c.model, "a name from 'tandem models'")->required();
   cmd->add_option("--batch", c.batch, "samples a step")->capture_default_str();
-  cmd->add_option("--optimizer", c.optimizer, "sgd or adam")->capture_default_str();
+  cmd->add_option("--optimizer", c.optimizer, optim::optimizer_names())->capture_default_str();
   cmd->add_option("--device", flags->device, "cpu, cuda or cuda:N")->capture_default_str();
   cmd->add_option("--dtype", flags->dtype, "f32, f64, bf16 or f16")->capture_default_str();
   cmd->add_option("--engine", flags->engine, "graph: the only one with passes to explain")

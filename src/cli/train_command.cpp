@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "tandem/optim/optimizer.h"
 #include "tandem/train/train.h"
 
 namespace tandem::cli {
@@ -26,9 +27,9 @@ void add_train(CLI::App& app, Action& action) {
   cmd->add_option("--epochs", c.epochs, "passes over the data (default 1)");
   cmd->add_option("--steps", c.steps, "end after so many steps in all");
   cmd->add_option("--batch", c.batch, "samples a step")->capture_default_str();
-  cmd->add_option("--optimizer", c.optimizer, "sgd or adam")->capture_default_str();
-  cmd->add_option("--lr", c.lr, "learning rate (default: sgd 0.01, adam 0.001)");
-  cmd->add_option("--momentum", c.momentum, "of sgd")->capture_default_str();
+  cmd->add_option("--optimizer", c.optimizer, optim::optimizer_names())->capture_default_str();
+  cmd->add_option("--lr", c.lr, "learning rate (default: the optimizer's: sgd 0.01, adam 0.001 …)");
+  cmd->add_option("--momentum", c.momentum, "of sgd and nesterov (default 0.9), and rmsprop (default 0)");
   cmd->add_option("--dtype", flags->dtype, "f32, f64, bf16 or f16")->capture_default_str();
   cmd->add_option("--seed", c.seed, "of weights, shuffle and dropout")
       ->check(CLI::NonNegativeNumber)

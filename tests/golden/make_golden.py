@@ -1,4 +1,4 @@
-"""Writes the golden values that golden_test.cpp and promotion_test.cpp compare with, computed by PyTorch.
+"""Writes the golden values that golden_test.cpp, promotion_test.cpp and optim_test.cpp compare with, computed by PyTorch.
 
     python3 tests/golden/make_golden.py        (needs torch and numpy; writes beside itself)
 
@@ -229,7 +229,98 @@ def write_promotion():
     (HERE / "promotion.txt").write_text("\n".join(lines) + "\n")
 
 
+# ---- optimisers over ten made-up steps, schedules and clipping: what optim_test.cpp compares with
+
+OPTIM_RUNS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.05),
+    "sgd_momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.8, weight_decay=0.1),
+    "sgd_nesterov": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.8, weight_decay=0.1, nesterov=True),
+    "adam": torch.optim.Adam,
+    "adam_decay": lambda p: torch.optim.Adam(p, lr=0.02, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.1),
+    "adamw": torch.optim.AdamW,
+    "adamw_decay": lambda p: torch.optim.AdamW(p, lr=0.02, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.3),
+    "adamax": torch.optim.Adamax,
+    "adamax_decay": lambda p: torch.optim.Adamax(p, lr=0.02, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.1),
+    "adadelta": torch.optim.Adadelta,
+    "adadelta_decay": lambda p: torch.optim.Adadelta(p, lr=0.7, rho=0.8, eps=1e-4, weight_decay=0.1),
+    "adagrad": torch.optim.Adagrad,
+    "adagrad_decay": lambda p: torch.optim.Adagrad(p, lr=0.1, lr_decay=0.2, weight_decay=0.1,
+                                                   initial_accumulator_value=0.3, eps=1e-4),
+    "rmsprop": torch.optim.RMSprop,
+    "rmsprop_momentum": lambda p: torch.optim.RMSprop(p, lr=0.02, alpha=0.9, eps=1e-4, weight_decay=0.1,
+                                                      momentum=0.7),
+    "rmsprop_centered": lambda p: torch.optim.RMSprop(p, centered=True),
+    "rmsprop_all": lambda p: torch.optim.RMSprop(p, lr=0.02, alpha=0.9, momentum=0.7, centered=True),
+}
+OPTIM_SHAPES = [(3, 4), (5,)]
+SCHEDULE_STEPS = 30
+SCHEDULES = {
+    "step": lambda o: torch.optim.lr_scheduler.StepLR(o, 7),
+    "step_factor": lambda o: torch.optim.lr_scheduler.StepLR(o, 4, gamma=0.6),
+    "exponential": lambda o: torch.optim.lr_scheduler.ExponentialLR(o, 0.9),
+    "cosine": lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 20),
+    "cosine_least": lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 29, eta_min=0.05),
+    "warm_up": lambda o: torch.optim.lr_scheduler.LinearLR(o),
+    "warm_up_slow": lambda o: torch.optim.lr_scheduler.LinearLR(o, start_factor=0.01, total_iters=12),
+    "one_cycle": lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.4, SCHEDULE_STEPS),
+    "one_cycle_linear": lambda o: torch.optim.lr_scheduler.OneCycleLR(
+        o, 0.4, SCHEDULE_STEPS, pct_start=0.25, anneal_strategy="linear", div_factor=10, final_div_factor=100),
+    "one_cycle_three": lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.4, SCHEDULE_STEPS, three_phase=True),
+}
+PLATEAUS = {
+    "plateau": dict(patience=2),
+    "plateau_cooldown": dict(patience=1, cooldown=3, factor=0.5, threshold=0.05, threshold_mode="abs", min_lr=0.06),
+    "plateau_max": dict(mode="max", patience=3, factor=0.3, threshold=0.1),
+}
+
+
+def write_optim():
+    lines = []
+    for name, make in OPTIM_RUNS.items():
+        parameters = [hash_array(s, 40 + i).requires_grad_() for i, s in enumerate(OPTIM_SHAPES)]
+        optimizer = make(parameters)
+        for step in range(STEPS):
+            for i, p in enumerate(parameters):
+                p.grad = hash_array(tuple(p.shape), 500 + 10 * step + i) + 0.5 * p.detach()
+            optimizer.step()
+            if step in (0, STEPS - 1):
+                for i, p in enumerate(parameters):
+                    lines.append(f"run {name} {step} {i} {shape_text(p.shape)} {numbers(p)}")
+
+    def rates(scheduler, optimizer, take):
+        values = []
+        for step in range(SCHEDULE_STEPS):
+            values.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            if step + 1 < SCHEDULE_STEPS:
+                take(scheduler, step)
+        return " ".join(f"{v:.15g}" for v in values)
+
+    for name, make in SCHEDULES.items():
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.4, momentum=0.9)
+        lines.append(f"schedule {name} {rates(make(optimizer), optimizer, lambda s, _: s.step())}")
+    measures = hash_array((SCHEDULE_STEPS,), 60, 0.5, 1.5).tolist()
+    for name, options in PLATEAUS.items():
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.4)
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, **options)
+        lines.append(f"schedule {name} {rates(scheduler, optimizer, lambda s, step: s.step(measures[step]))}")
+
+    for name, clip in (
+        ("norm_1.5", lambda p: torch.nn.utils.clip_grad_norm_(p, 1.5)),
+        ("norm_100", lambda p: torch.nn.utils.clip_grad_norm_(p, 100)),
+        ("value_0.3", lambda p: torch.nn.utils.clip_grad_value_(p, 0.3)),
+    ):
+        parameters = [torch.zeros(s, dtype=torch.float64, requires_grad=True) for s in OPTIM_SHAPES]
+        for i, p in enumerate(parameters):
+            p.grad = hash_array(tuple(p.shape), 80 + i)
+        clip(parameters)
+        for i, p in enumerate(parameters):
+            lines.append(f"clip {name} {i} {shape_text(p.shape)} {numbers(p.grad)}")
+    (HERE / "optim.txt").write_text("\n".join(lines) + "\n")
+
+
 if __name__ == "__main__":
     write_ops()
     write_training()
     write_promotion()
+    write_optim()

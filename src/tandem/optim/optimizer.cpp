@@ -7,7 +7,13 @@
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/shape.h"
+#include "tandem/optim/adadelta.h"
+#include "tandem/optim/adagrad.h"
 #include "tandem/optim/adam.h"
+#include "tandem/optim/adamax.h"
+#include "tandem/optim/adamw.h"
+#include "tandem/optim/lamb.h"
+#include "tandem/optim/rmsprop.h"
 #include "tandem/optim/sgd.h"
 
 namespace tandem::optim {
@@ -87,33 +93,65 @@ struct Row {
   std::unique_ptr<Optimizer> (*make)(nn::NamedTensors, const Settings&);
 };
 
+/// The options that every optimiser has; the rest begin at their defaults.
+template <class Options>
+Options common(const Settings& s) {
+  Options o;
+  o.lr = s.lr;
+  o.weight_decay = s.weight_decay.value_or(o.weight_decay);
+  if constexpr (requires { o.epsilon; }) o.epsilon = s.epsilon.value_or(o.epsilon);
+  if constexpr (requires { o.beta1; }) {
+    o.beta1 = s.beta1;
+    o.beta2 = s.beta2;
+  }
+  return o;
+}
+
+std::unique_ptr<Optimizer> make_sgd(nn::NamedTensors parameters, const Settings& s, bool nesterov) {
+  auto o = common<SgdOptions>(s);
+  o.momentum = s.momentum.value_or(0.9);
+  o.nesterov = nesterov;
+  return std::make_unique<Sgd>(std::move(parameters), o);
+}
+
+template <class T, class Options>
+std::unique_ptr<Optimizer> make(nn::NamedTensors parameters, const Settings& s) {
+  auto o = common<Options>(s);
+  if constexpr (requires { o.rho; }) o.rho = s.decay.value_or(o.rho);
+  if constexpr (requires { o.centered; }) {
+    o.alpha = s.decay.value_or(o.alpha);
+    o.momentum = s.momentum.value_or(o.momentum);
+    o.centered = s.centered;
+  }
+  return std::make_unique<T>(std::move(parameters), o);
+}
+
 const std::vector<Row>& rows() {
   static const std::vector<Row> table = {
-      {{"sgd", "stochastic gradient descent with momentum", 0.01},
-       [](nn::NamedTensors parameters, const Settings& s) -> std::unique_ptr<Optimizer> {
-         return std::make_unique<Sgd>(
-             std::move(parameters),
-             SgdOptions{.lr = s.lr, .momentum = s.momentum, .weight_decay = s.weight_decay});
+      {{"sgd", "stochastic gradient descent with momentum", 0.01, 0.9},
+       [](nn::NamedTensors parameters, const Settings& s) {
+         return make_sgd(std::move(parameters), s, false);
        }},
-      {{"adam", "Adam with bias correction", 0.001},
-       [](nn::NamedTensors parameters, const Settings& s) -> std::unique_ptr<Optimizer> {
-         return std::make_unique<Adam>(std::move(parameters), AdamOptions{.lr = s.lr,
-                                                                          .beta1 = s.beta1,
-                                                                          .beta2 = s.beta2,
-                                                                          .epsilon = s.epsilon,
-                                                                          .weight_decay = s.weight_decay});
+      {{"nesterov", "stochastic gradient descent with Nesterov's momentum", 0.01, 0.9},
+       [](nn::NamedTensors parameters, const Settings& s) {
+         return make_sgd(std::move(parameters), s, true);
        }},
+      {{"adam", "Adam with bias correction", 0.001}, make<Adam, AdamOptions>},
+      {{"adamw", "Adam with decoupled weight decay", 0.001}, make<AdamW, AdamWOptions>},
+      {{"adamax", "Adam by the largest recent gradient", 0.002}, make<Adamax, AdamaxOptions>},
+      {{"adadelta", "steps as large as recent steps", 1.0}, make<Adadelta, AdadeltaOptions>},
+      {{"adagrad", "rates that fall with the sum of squared gradients", 0.01}, make<Adagrad, AdagradOptions>},
+      {{"rmsprop", "rates by the mean of recent squared gradients", 0.01, 0.0},
+       make<RmsProp, RmsPropOptions>},
+      {{"lamb", "Adam scaled by the norm of each parameter", 0.001}, make<Lamb, LambOptions>},
   };
   return table;
 }
 
 const Row& row_named(const std::string& name) {
-  std::string names;
-  for (const Row& row : rows()) {
+  for (const Row& row : rows())
     if (row.info.name == name) return row;
-    names += (names.empty() ? "" : ", ") + row.info.name;
-  }
-  throw Error(cat("optimizer: must be one of ", names, "; got '", name, "'."));
+  throw Error(cat("optimizer: must be one of ", optimizer_names(), "; got '", name, "'."));
 }
 
 }  // namespace
@@ -125,6 +163,12 @@ const std::vector<OptimizerInfo>& optimizers() {
     return infos;
   }();
   return list;
+}
+
+std::string optimizer_names() {
+  std::string names;
+  for (const Row& row : rows()) names += (names.empty() ? "" : ", ") + row.info.name;
+  return names;
 }
 
 const OptimizerInfo& optimizer_info(const std::string& name) { return row_named(name).info; }

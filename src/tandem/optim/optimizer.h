@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -58,22 +59,28 @@ class Optimizer {
   Tensor lr_;
 };
 
-/// Every setting of every optimiser; each takes what it knows.
+/// The settings of the optimisers by name; each takes what it knows. What is not given is the optimiser's own
+/// default.
 struct Settings {
   double lr = 0.01;
-  double momentum = 0.9;      ///< sgd
-  double beta1 = 0.9;         ///< adam
-  double beta2 = 0.999;       ///< adam
-  double epsilon = 1e-8;      ///< adam
-  double weight_decay = 0.0;  ///< added to the gradient, times the parameter
+  std::optional<double> momentum = {};      ///< sgd and nesterov (0.9), rmsprop (0)
+  double beta1 = 0.9;                       ///< adam, adamw, adamax, lamb
+  double beta2 = 0.999;                     ///< adam, adamw, adamax, lamb
+  std::optional<double> decay = {};         ///< of the mean square: rmsprop (0.99), adadelta (0.9)
+  bool centered = false;                    ///< rmsprop
+  std::optional<double> epsilon = {};       ///< all but sgd and nesterov
+  std::optional<double> weight_decay = {};  ///< adamw and lamb: of the value; the rest: added to the gradient
 };
 
 struct OptimizerInfo {
   std::string name;
   std::string description;
-  double lr = 0;  // that it starts from where none is given
+  double lr = 0;                        // that it starts from where none is given
+  std::optional<double> momentum = {};  // the same; empty where it takes none
 };
 const std::vector<OptimizerInfo>& optimizers();
+/// "sgd, nesterov, adam …"
+std::string optimizer_names();
 /// The row of a name; throws Error with the list of names.
 const OptimizerInfo& optimizer_info(const std::string& name);
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, nn::NamedTensors parameters,

@@ -1,4 +1,4 @@
-// Stochastic gradient descent with momentum.
+// Stochastic gradient descent with momentum, plain or Nesterov's.
 #pragma once
 
 #include "tandem/optim/optimizer.h"
@@ -9,10 +9,11 @@ struct SgdOptions {
   double lr = 0.01;
   double momentum = 0.0;
   double weight_decay = 0.0;
+  bool nesterov = false;  ///< needs momentum
 };
 
 /// g += weight_decay · p;  v = momentum · v + g;  p -= lr · v. As PyTorch's SGD: v begins at 0, so that the
-/// first v is g.
+/// first v is g. With nesterov: p -= lr · (g + momentum · v).
 class Sgd : public Optimizer {
  public:
   Sgd(nn::NamedTensors parameters, const SgdOptions& options);

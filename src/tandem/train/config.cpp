@@ -49,8 +49,8 @@ void check(const TrainConfig& config) {
   const double lr = starting_lr(config);
   TD_CHECK(std::isfinite(lr) && lr > 0, "lr: must be a number above 0; got ", lr, ". Try ",
            optim::optimizer_info(config.optimizer).lr, ".");
-  TD_CHECK(config.momentum >= 0 && config.momentum < 1, "momentum: must be at least 0 and below 1; got ",
-           config.momentum, ".");
+  TD_CHECK(!config.momentum || (*config.momentum >= 0 && *config.momentum < 1),
+           "momentum: must be at least 0 and below 1; got ", config.momentum.value_or(0), ".");
   TD_CHECK(is_floating(config.dtype), "dtype: must be f32, f64, bf16 or f16; got ", config.dtype, ".");
 }
 
@@ -62,6 +62,11 @@ void check_device(Device device) {
 
 double starting_lr(const TrainConfig& config) {
   return config.lr.value_or(optim::optimizer_info(config.optimizer).lr);
+}
+
+std::optional<double> starting_momentum(const TrainConfig& config) {
+  const std::optional<double> usual = optim::optimizer_info(config.optimizer).momentum;
+  return usual ? config.momentum.value_or(*usual) : usual;
 }
 
 data::Splits open_data(const std::string& model, const std::string& data, const std::string& data_dir,
@@ -87,7 +92,7 @@ std::string settings_json(const TrainConfig& config, const data::Splits& splits)
   settings["batch"] = config.batch;
   settings["optimizer"] = config.optimizer;
   settings["lr"] = starting_lr(config);
-  if (config.optimizer == "sgd") settings["momentum"] = config.momentum;
+  if (const std::optional<double> momentum = starting_momentum(config)) settings["momentum"] = *momentum;
   settings["dtype"] = name(config.dtype);
   settings["seed"] = config.seed;
   return settings.dump();

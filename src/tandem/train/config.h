@@ -26,8 +26,8 @@ struct TrainConfig {
   std::optional<int64_t> steps = {};   ///< the run ends after so many steps in all
   int64_t batch = 100;
   std::string optimizer = "sgd";
-  std::optional<double> lr = {};  ///< unset: the optimiser's default
-  double momentum = 0.9;
+  std::optional<double> lr = {};        ///< unset: the optimiser's default
+  std::optional<double> momentum = {};  ///< unset: the optimiser's default
   DType dtype = DType::f32;
   uint64_t seed = 0;
   std::optional<int64_t> threads = {};  ///< unset: the cores of this machine
@@ -50,6 +50,8 @@ void check_device(Device device);
 
 /// The learning rate that the run starts with.
 double starting_lr(const TrainConfig& config);
+/// The same for momentum; empty where the optimiser takes none.
+std::optional<double> starting_momentum(const TrainConfig& config);
 
 /// Opens the data set of a run and checks that the model can take it. `limit` unset: all samples.
 data::Splits open_data(const std::string& model, const std::string& data, const std::string& data_dir,
