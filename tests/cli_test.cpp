@@ -152,6 +152,8 @@ TEST(Command, WrongUsageIsOneLineAndStatusTwo) {
   expect_contains(complaint({"train", "mlp", "--lr", "nan"}, 2), "lr: must be a number above 0; got nan");
   EXPECT_EQ(complaint({"train", "mlp", "--momentum", "1.5"}, 2),
             "momentum: must be at least 0 and below 1; got 1.5.");
+  expect_contains(complaint({"train", "mlp", "--optimizer", "adam", "--momentum", "0.5"}, 2),
+                  "momentum: adam takes none; got 0.5.");
   EXPECT_EQ(complaint({"train", "mlp", "--epochs", "0"}, 2), "epochs: must be at least 1; got 0.");
   EXPECT_EQ(complaint({"train", "mlp", "--steps", "-3"}, 2), "steps: must be at least 1; got -3.");
   EXPECT_EQ(complaint({"train", "mlp", "--threads", "0"}, 2), "threads: must be at least 1; got 0.");

@@ -49,6 +49,9 @@ void check(const TrainConfig& config) {
   const double lr = starting_lr(config);
   TD_CHECK(std::isfinite(lr) && lr > 0, "lr: must be a number above 0; got ", lr, ". Try ",
            optim::optimizer_info(config.optimizer).lr, ".");
+  TD_CHECK(!config.momentum || optim::optimizer_info(config.optimizer).momentum,
+           "momentum: ", config.optimizer, " takes none; got ", config.momentum.value_or(0),
+           ". Leave it out, or choose --optimizer sgd.");
   TD_CHECK(!config.momentum || (*config.momentum >= 0 && *config.momentum < 1),
            "momentum: must be at least 0 and below 1; got ", config.momentum.value_or(0), ".");
   TD_CHECK(is_floating(config.dtype), "dtype: must be f32, f64, bf16 or f16; got ", config.dtype, ".");
