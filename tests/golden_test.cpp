@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -23,7 +24,7 @@
 namespace tandem::testing {
 namespace {
 
-std::vector<std::string> golden_lines(const char* file) {
+std::vector<std::string> golden_lines(const std::string& file) {
   std::ifstream in(source_dir() / "tests" / "golden" / file);
   EXPECT_TRUE(in.good()) << file;
   std::vector<std::string> lines;
@@ -56,7 +57,12 @@ struct GoldenOp {
 
 std::vector<GoldenOp> golden_ops() {
   std::vector<GoldenOp> ops;
-  for (const std::string& line : golden_lines("ops.txt")) {
+  std::vector<std::string> lines;
+  for (const auto& file : std::filesystem::directory_iterator(source_dir() / "tests" / "golden" / "ops"))
+    if (file.path().extension() == ".txt")
+      for (std::string& line : golden_lines("ops/" + file.path().filename().string()))
+        lines.push_back(std::move(line));
+  for (const std::string& line : lines) {
     std::istringstream in(line);
     std::string word;
     in >> word;

@@ -3,8 +3,10 @@
     python3 tests/golden/make_golden.py        (needs torch and numpy; writes beside itself)
 
 Inputs and weights come from an integer hash that the C++ side computes as well (support/values.h), so only results
-are stored. The ops are named as their cases in tests/op_cases; the stored inputs are checked against the case.
+are stored. The operations are listed by family in ops/<family>.py, each a row of OPS: (name of the case in
+tests/op_cases, inputs, call), an input being (shape, low, high[, kind]); results go to ops/<family>.txt.
 """
+import importlib
 import math
 import pathlib
 
@@ -38,87 +40,6 @@ def name_salt(name):
     return h
 
 
-# ---- operations: (name of the case, inputs, call). An input is (shape, low, high[, kind]).
-
-A, B = ((3, 4, 5), -2, 2), ((4, 1), -2, 2)
-M = ((4, 9), -2, 2)
-R = ((3, 4, 5), -1, 1)
-OPS = [
-    ("add", [A, B], torch.add),
-    ("sub", [A, B], torch.sub),
-    ("mul", [A, B], torch.mul),
-    ("div", [A, ((4, 1), 0.5, 2)], torch.div),
-    ("pow", [((3, 4, 5), 0.25, 2), B], torch.pow),
-    ("pow/square", [((4, 5), -2, 2)], lambda x: torch.pow(x, 2)),
-    ("maximum", [A, ((4, 1), -1, 1)], torch.maximum),
-    ("minimum", [A, ((4, 1), -1, 1)], torch.minimum),
-    ("equal", [A, B], torch.eq),
-    ("not_equal", [A, B], torch.ne),
-    ("less", [A, B], torch.lt),
-    ("less_equal", [A, B], torch.le),
-    ("greater", [A, B], torch.gt),
-    ("greater_equal", [A, B], torch.ge),
-    ("logical_and", [A, B], torch.logical_and),
-    ("logical_or", [A, B], torch.logical_or),
-    ("logical_not", [((4, 9), -1, 1)], torch.logical_not),
-    ("neg", [M], torch.neg),
-    ("sign", [M], torch.sign),
-    ("floor", [((4, 9), -4, 4)], torch.floor),
-    ("cast/i32", [((5, 7), 0, 20)], lambda x: x.to(torch.int32)),
-    ("cast/bf16", [((5, 7), -20, 20)], lambda x: x.to(torch.bfloat16)),
-    ("abs", [M], torch.abs),
-    ("exp", [M], torch.exp),
-    ("log", [((4, 9), 0.1, 4)], torch.log),
-    ("sqrt", [((4, 9), 0.1, 4)], torch.sqrt),
-    ("rsqrt", [((4, 9), 0.2, 4)], torch.rsqrt),
-    ("sin", [((4, 9), -6, 6)], torch.sin),
-    ("cos", [((4, 9), -6, 6)], torch.cos),
-    ("tanh", [((4, 9), -3, 3)], torch.tanh),
-    ("erf", [((4, 9), -3, 3)], torch.erf),
-    ("sigmoid", [((4, 9), -4, 4)], torch.sigmoid),
-    ("relu", [M], torch.relu),
-    ("gelu", [((4, 9), -4, 4)], F.gelu),
-    ("where", [((3, 1, 5), 0, 2, "boolean"), ((4, 5), -1, 1), ((3, 4, 1), -1, 1)], torch.where),
-    ("sum", [R], torch.sum),
-    ("sum/outer", [R], lambda x: x.sum((0, 2))),
-    ("mean/middle_kept", [R], lambda x: x.mean(1, keepdim=True)),
-    ("max/outer", [R], lambda x: x.amax((0, 2))),
-    ("min/last", [R], lambda x: x.amin(-1)),
-    ("argmax/axis1", [R], lambda x: x.argmax(1)),
-    ("matmul", [((3, 4), -1, 1), ((4, 5), -1, 1)], torch.matmul),
-    ("matmul/broadcast_batch", [((2, 1, 3, 4), -1, 1), ((3, 4, 2), -1, 1)], torch.matmul),
-    ("matmul/row", [((4,), -1, 1), ((4, 3), -1, 1)], torch.matmul),
-    ("matmul/batch_by_vector", [((2, 3, 4), -1, 1), ((4,), -1, 1)], torch.matmul),
-    ("linear", [((4, 6), -1, 1), ((5, 6), -1, 1), ((5,), -1, 1)], F.linear),
-    ("conv2d", [((2, 2, 5, 6), -1, 1), ((3, 2, 3, 3), -1, 1), ((3,), -1, 1)], F.conv2d),
-    ("conv2d/strided", [((2, 2, 7, 6), -1, 1), ((2, 2, 3, 3), -1, 1), ((2,), -1, 1)],
-     lambda x, w, b: F.conv2d(x, w, b, stride=2, padding=1)),
-    ("conv2d/dilated", [((1, 2, 7, 7), -1, 1), ((2, 2, 3, 3), -1, 1), ((2,), -1, 1)],
-     lambda x, w, b: F.conv2d(x, w, b, padding=2, dilation=2)),
-    ("conv2d/groups", [((2, 4, 5, 5), -1, 1), ((6, 2, 3, 3), -1, 1), ((6,), -1, 1)],
-     lambda x, w, b: F.conv2d(x, w, b, padding=1, groups=2)),
-    ("max_pool2d", [((2, 2, 4, 6), -1, 1)], lambda x: F.max_pool2d(x, 2)),
-    ("max_pool2d/overlapping", [((1, 2, 7, 7), -1, 1)], lambda x: F.max_pool2d(x, 3, 2, 1)),
-    ("softmax", [((4, 7), -3, 3)], lambda x: F.softmax(x, -1)),
-    ("softmax/middle_axis", [((2, 5, 3), -3, 3)], lambda x: F.softmax(x, 1)),
-    ("log_softmax", [((4, 7), -3, 3)], lambda x: F.log_softmax(x, -1)),
-    ("log_softmax/first_axis", [((4, 3), -3, 3)], lambda x: F.log_softmax(x, 0)),
-    ("gather/last", [((5, 4), -1, 1), ((5, 6), 0, 4, "index64")], lambda x, i: torch.gather(x, 1, i)),
-    ("scatter_add_zeros/last", [((5, 6), -1, 1), ((5, 6), 0, 4, "index64")],
-     lambda s, i: torch.zeros(5, 4, dtype=s.dtype).scatter_add(1, i, s)),
-    ("one_hot", [((3, 4), 0, 6, "index64")], lambda i: F.one_hot(i, 6)),
-    ("reshape", [((3, 4), -1, 1)], lambda x: x.reshape(2, 6)),
-    ("transpose", [((2, 3, 4), -1, 1)], lambda x: x.transpose(-2, -1)),
-    ("select", [((3, 4), -1, 1)], lambda x: x.select(1, -2)),
-    ("permute", [((2, 3, 4), -1, 1)], lambda x: x.permute(2, 0, 1)),
-    ("expand", [((3, 1), -1, 1)], lambda x: x.expand(2, 3, 4)),
-    ("slice", [((3, 9), -1, 1)], lambda x: x[:, 1:8:3]),
-    ("concat", [((2, 3), -1, 1), ((2, 1), -1, 1), ((2, 4), -1, 1)], lambda *p: torch.cat(p, 1)),
-    ("cross_entropy", [((5, 7), -3, 3), ((5,), 0, 7, "index64")], F.cross_entropy),
-    ("mse_loss", [((4, 5), -1, 1), ((4, 5), -1, 1)], F.mse_loss),
-]
-
-
 def numbers(tensor):
     return " ".join(f"{v:.10g}" for v in tensor.detach().double().flatten().tolist())
 
@@ -128,8 +49,13 @@ def shape_text(shape):
 
 
 def write_ops():
+    for source in sorted((HERE / "ops").glob("*.py")):
+        source.with_suffix(".txt").write_text(op_lines(importlib.import_module(f"ops.{source.stem}").OPS))
+
+
+def op_lines(ops):
     lines = []
-    for name, specs, call in OPS:
+    for name, specs, call in ops:
         inputs = []
         lines.append(f"case {name}")
         for position, (shape, low, high, *kind) in enumerate(specs):
@@ -145,7 +71,7 @@ def write_ops():
             for i, x in enumerate(inputs):
                 if x.requires_grad:
                     lines.append(f"gradient {i} {shape_text(x.shape)} {numbers(x.grad)}")
-    (HERE / "ops.txt").write_text("\n".join(lines) + "\n")
+    return "\n".join(lines) + "\n"
 
 
 # ---- ten training steps of the zoo's models

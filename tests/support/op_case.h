@@ -8,7 +8,7 @@
 //      shares nothing with the library.
 //   2. Give a second row with an empty shape ("op/empty"), and in <family>_errors() one line for each input that
 //      is refused.
-//   3. To compare with PyTorch as well, add the same name and inputs to golden/make_golden.py and run it.
+//   3. To compare with PyTorch as well, add the same name and inputs to golden/ops/<family>.py and run make_golden.py.
 // The test "every op has a case" fails for an op of all_ops() that no case calls.
 #pragma once
 
