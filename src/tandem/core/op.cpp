@@ -85,9 +85,13 @@ Tensors run_eagerly(const OpDef& op, std::span<const Tensor> in, const Attrs& at
 }  // namespace
 
 OpDef& define(OpDef op) {
-  TD_ASSERT(op.gradient || op.not_differentiable, "op ", op.name,
-            " needs a gradient rule or a reason for none");
-  TD_ASSERT(!find_op(op.name), "op ", op.name, " is defined twice");
+  TD_CHECK(op.version == kOpVersion,
+           "define: an op must be compiled against this library's tandem/core/op.h, version ", kOpVersion,
+           "; got version ", op.version, ". Compile it again.");
+  TD_CHECK(op.infer, "define: op '", op.name, "' must have an infer function; got none.");
+  TD_CHECK(op.gradient || op.not_differentiable, "define: op '", op.name,
+           "' must have a gradient rule or say why not (not_differentiable); got neither.");
+  TD_CHECK(!find_op(op.name), "define: the name of an op must be new; got '", op.name, "' again.");
   OpDef& stored = storage_of_ops().emplace_back(op);
   list_of_ops().push_back(&stored);
   return stored;

@@ -54,7 +54,11 @@ struct OpDef;
 /// One contiguous run of a pointwise op on CPU. step[i] is 1 (array) or 0 (one value for the whole run).
 using TileFn = void (*)(const void* const* in, const int64_t* step, void* out, int64_t n);
 
+/// The version of this header. An op that was compiled against another one is refused when it is defined.
+inline constexpr int kOpVersion = 1;
+
 struct OpDef {
+  int version = kOpVersion;
   const char* name = "";
   void (*infer)(InferArgs&) = nullptr;
 
@@ -89,7 +93,7 @@ Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs = 
 Tensor apply1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs = {});
 
 /// Every op defined so far, by name, in order of definition. define() returns the record that kernels are put
-/// into.
+/// into. Users of the library define ops of their own the same way: see examples/custom_op.
 OpDef& define(OpDef op);
 const std::vector<OpDef*>& all_ops();
 OpDef* find_op(std::string_view name);

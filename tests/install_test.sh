@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Installs to an empty prefix, moves it, and uses it as a stranger would: find_package, pkg-config, the command. Then
+# looks at what a user gets: no header of a third party, no symbol outside the namespace.
+# Arguments: the root of the repository, the build folder.
+set -euo pipefail
+root=$1 build=$2
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+fail() {
+  echo "install_test: $*" >&2
+  exit 1
+}
+export CCACHE_BASEDIR=$place
+
+cmake --install "$build" --prefix "$place/first" >"$place/install.log" || { cat "$place/install.log"; fail "cmake --install"; }
+mv "$place/first" "$place/prefix"
+prefix=$place/prefix
+
+"$prefix/bin/tandem" models >/dev/null || fail "the installed command does not run"
+
+cmake -S "$root/examples/custom_op" -B "$place/custom_op" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" >"$place/configure.log" ||
+  { cat "$place/configure.log"; fail "find_package(Tandem)"; }
+cmake --build "$place/custom_op" >"$place/build.log" || { cat "$place/build.log"; fail "examples/custom_op does not compile"; }
+"$place/custom_op/custom_op" || fail "examples/custom_op"
+
+library=$(find "$prefix" -name 'libtandem.so')
+if command -v pkg-config >/dev/null; then
+  pc=$(dirname "$(find "$prefix" -name tandem.pc)")
+  printf '#include <tandem/tandem.h>\n#include <cstdio>\nint main() { std::printf("%%g\\n", tandem::sum(tandem::ones({2, 3})).item<double>()); }\n' \
+    >"$place/program.cpp"
+  # shellcheck disable=SC2046
+  ${CXX:-g++} "$place/program.cpp" -o "$place/program" $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs tandem) \
+    -Wl,-rpath,"$(dirname "$library")" || fail "a program by pkg-config"
+  [[ $("$place/program") == 6 ]] || fail "the program by pkg-config printed something else than 6"
+else
+  echo "SKIPPED: pkg-config is not installed"
+fi
+
+# Headers include each other and the standard library, nothing else.
+if grep -rnE '^#include [<"]' "$prefix/include" | grep -vE '#include ("tandem/|<[a-z_]+>$)'; then
+  fail "an installed header includes something of a third party"
+fi
+strangers=$(nm -DC --defined-only "$library" | cut -d' ' -f3- |
+  grep -vE '^(tandem::|(typeinfo|typeinfo name|vtable|guard variable) for tandem::)' || true)
+[[ -z $strangers ]] || fail "symbols outside the namespace are visible: $(head -5 <<<"$strangers")"
