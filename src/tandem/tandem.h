@@ -10,6 +10,7 @@
 #include "tandem/data/loader.h"
 #include "tandem/data/registry.h"
 #include "tandem/graph/compile.h"
+#include "tandem/io/dlpack.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/nn/layers.h"
 #include "tandem/ops/conv.h"

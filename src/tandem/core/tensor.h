@@ -143,6 +143,8 @@ std::vector<std::byte> host_bytes(const Tensor& tensor);
 
 /// "f32 (2, 3) on cpu": for messages.
 std::string describe(const Tensor& tensor);
+/// Its values as nested lists, "[[1, 2], [3, 4]]"; of a large tensor the ends of each axis.
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 template <class T>
 Tensor from_vector(const std::vector<T>& values, const Dims& shape, Device device) {
