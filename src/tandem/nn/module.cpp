@@ -1,45 +1,146 @@
-// Modules: names, moving, and strict loading of state.
+// Modules: names, moving, hooks, clones, and loading of state.
 #include "tandem/nn/module.h"
 
-#include <algorithm>
-#include <map>
+#include <cxxabi.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <typeinfo>
+
+#include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/shape.h"
 
 namespace tandem::nn {
 
-Module::Module(Module* parent, std::string name) : name_(std::move(name)) {
-  parent->check_new_name(name_);
-  parent->children_.push_back(this);
+Module::Module(Module* parent, const std::string& name) {
+  if (!parent) return;
+  parent->check_new_name(name);
+  parent->children_.push_back({name, this, nullptr});
+  parent_ = parent;
+}
+
+Module::~Module() {
+  if (parent_) std::erase_if(parent_->children_, [this](const Child& row) { return row.module == this; });
+  for (const Child& row : children_)
+    if (row.module->parent_ == this) row.module->parent_ = nullptr;
 }
 
 void Module::check_new_name(const std::string& name) const {
   TD_CHECK(!name.empty() && name.find('.') == std::string::npos,
            "module: a name must have at least one character and no dot; got '", name, "'.");
-  const bool is_child =
-      std::any_of(children_.begin(), children_.end(), [&](const Module* m) { return m->name_ == name; });
-  const bool is_parameter =
-      std::any_of(parameters_.begin(), parameters_.end(), [&](const auto& row) { return row.first == name; });
-  TD_CHECK(!is_child && !is_parameter, "module: a name must be used once; got a second '", name, "'.");
+  const auto has_it = [&](const auto& row) { return row.name == name; };
+  TD_CHECK(std::none_of(children_.begin(), children_.end(), has_it) &&
+               std::none_of(entries_.begin(), entries_.end(), has_it),
+           "module: a name must be used once; got a second '", name, "'.");
+}
+
+Tensor Module::forward(const Tensor&) {
+  throw Error(cat("module ", type_name(),
+                  ": forward must take one tensor to be called with one; this module takes something else. "
+                  "Call its own forward, or its parts."));
+}
+
+Tensor Module::operator()(const Tensor& x) {
+  if (pre_hooks_.empty() && hooks_.empty()) return forward(x);
+  return call({x}, [this](const std::vector<Tensor>& in) { return std::vector<Tensor>{forward(in[0])}; })[0];
+}
+
+std::vector<Tensor> Module::call(std::vector<Tensor> in,
+                                 const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body) {
+  const size_t inputs = in.size();
+  // Copies, since a hook may remove itself.
+  for (const auto& [id, hook] : std::vector(pre_hooks_)) hook(*this, in);
+  TD_CHECK(in.size() == inputs, "module ", type_name(), ": a pre-hook must leave ", inputs,
+           " inputs; it left ", in.size(), ".");
+  std::vector<Tensor> out = body(in);
+  const size_t outputs = out.size();
+  for (const auto& [id, hook] : std::vector(hooks_)) hook(*this, in, out);
+  TD_CHECK(out.size() == outputs, "module ", type_name(), ": a hook must leave ", outputs,
+           " outputs; it left ", out.size(), ".");
+  return out;
+}
+
+HookId Module::add_forward_pre_hook(ForwardPreHook hook) {
+  TD_CHECK(hook, "add_forward_pre_hook: the hook must be a function; got none.");
+  return pre_hooks_.emplace_back(HookId{++last_hook_}, std::move(hook)).first;
+}
+
+HookId Module::add_forward_hook(ForwardHook hook) {
+  TD_CHECK(hook, "add_forward_hook: the hook must be a function; got none.");
+  return hooks_.emplace_back(HookId{++last_hook_}, std::move(hook)).first;
+}
+
+void Module::remove_hook(HookId id) {
+  const auto has_id = [id](const auto& row) { return row.first == id; };
+  TD_CHECK(std::erase_if(pre_hooks_, has_id) + std::erase_if(hooks_, has_id) == 1, "remove_hook: module ",
+           type_name(), " must have the hook; got number ", static_cast<uint64_t>(id),
+           ", which it does not have (any more).");
 }
 
 Tensor Module::parameter(const std::string& name, Tensor initial) {
   check_new_name(name);
+  TD_CHECK(initial.defined(), "parameter ", name, ": must be a tensor; got an undefined handle.");
   initial.set_requires_grad();
-  parameters_.emplace_back(name, initial);
+  entries_.push_back({name, initial, Kind::parameter});
   return initial;
 }
 
-void Module::collect(const std::string& prefix, NamedTensors& out) const {
-  for (const auto& [name, tensor] : parameters_) out.emplace_back(prefix + name, tensor);
-  for (const Module* child : children_) child->collect(prefix + child->name_ + ".", out);
+Tensor Module::buffer(const std::string& name, Tensor initial) {
+  check_new_name(name);
+  TD_CHECK(initial.defined(), "buffer ", name, ": must be a tensor; got an undefined handle.");
+  TD_CHECK(!initial.requires_grad(), "buffer ", name,
+           ": must not require a gradient; got one that does. detach() it, or make it a parameter.");
+  entries_.push_back({name, initial, Kind::buffer});
+  return initial;
 }
 
-NamedTensors Module::named_parameters() const {
-  NamedTensors all;
+void Module::tie(Tensor& member, const Tensor& shared) {
+  TD_CHECK(member.defined() && shared.defined() && member.shape() == shared.shape(),
+           "tie: both tensors must have one shape; got ", describe(member), " and ", describe(shared), ".");
+  const Tensor old = member;
+  for (auto& [name, module] : named_modules())
+    for (Entry& entry : module->entries_)
+      if (entry.tensor.same(old) && entry.kind == Kind::parameter) member = entry.tensor = shared;
+  TD_CHECK(member.same(shared),
+           "tie: the first tensor must be a parameter of this module or of one below it; it is none.");
+  member.set_requires_grad();
+}
+
+void Module::adopt(const std::string& name, ModulePtr child) {
+  check_new_name(name);
+  TD_CHECK(child, "module: a child must be a module; got a null pointer for '", name, "'.");
+  for (const auto& [below, module] : child->named_modules())
+    TD_CHECK(module != this, "module: a child must not hold its parent; '", name, "' does.");
+  Module* module = child.get();
+  children_.push_back({name, module, std::move(child)});
+}
+
+void Module::collect(const std::string& prefix, std::vector<Entry>& out) const {
+  for (const Entry& entry : entries_) out.push_back({prefix + entry.name, entry.tensor, entry.kind});
+  for (const Child& child : children_) child.module->collect(prefix + child.name + ".", out);
+}
+
+NamedTensors Module::unique_entries(bool parameters, bool buffers) const {
+  std::vector<Entry> all;
   collect("", all);
+  NamedTensors unique;
+  std::set<const TensorImpl*> seen;
+  for (const Entry& entry : all)
+    if ((entry.kind == Kind::parameter ? parameters : buffers) && seen.insert(entry.tensor.impl()).second)
+      unique.emplace_back(entry.name, entry.tensor);
+  return unique;
+}
+
+NamedTensors Module::named_parameters() const { return unique_entries(true, false); }
+NamedTensors Module::named_buffers() const { return unique_entries(false, true); }
+
+NamedTensors Module::trainable_parameters() const {
+  NamedTensors all = named_parameters();
+  std::erase_if(all, [](const auto& row) { return !row.second.requires_grad(); });
   return all;
 }
 
@@ -49,14 +150,62 @@ std::vector<Tensor> Module::parameters() const {
   return all;
 }
 
+std::vector<std::pair<std::string, Module*>> Module::named_children() {
+  std::vector<std::pair<std::string, Module*>> all;
+  for (const Child& child : children_) all.emplace_back(child.name, child.module);
+  return all;
+}
+
+std::vector<std::pair<std::string, Module*>> Module::named_modules() {
+  std::vector<std::pair<std::string, Module*>> all;
+  std::set<const Module*> seen;
+  const std::function<void(const std::string&, Module*)> visit = [&](const std::string& name,
+                                                                     Module* module) {
+    if (!seen.insert(module).second) return;
+    all.emplace_back(name, module);
+    for (const Child& child : module->children_)
+      visit(name.empty() ? child.name : name + "." + child.name, child.module);
+  };
+  visit("", this);
+  return all;
+}
+
+void Module::apply(const std::function<void(Module&)>& fn) {
+  for (const auto& [name, module] : named_modules()) fn(*module);
+}
+
+std::string Module::type_name() const {
+  const char* mangled = typeid(*this).name();
+  int status = 0;
+  char* readable = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
+  std::string text = status == 0 ? readable : mangled;
+  std::free(readable);
+  const size_t colon = text.rfind("::", text.find('<'));  // arguments of templates have colons too
+  return colon == std::string::npos ? text : text.substr(colon + 2);
+}
+
 void Module::train(bool on) {
   *training_ = on;
-  for (Module* child : children_) child->train(on);
+  for (const Child& child : children_) child.module->train(on);
+}
+
+void Module::set_requires_grad(bool on) {
+  for (Tensor& tensor : parameters()) tensor.set_requires_grad(on);
+}
+
+void Module::zero_grad() {
+  for (Tensor& tensor : parameters()) tensor.zero_grad();
+}
+
+std::vector<Tensor> Module::all_tensors() const {
+  std::vector<Tensor> all;
+  for (auto& [name, tensor] : unique_entries(true, true)) all.push_back(tensor);
+  return all;
 }
 
 void Module::to(Device device) {
   const NoGrad off;
-  for (auto& [name, tensor] : named_parameters()) {
+  for (Tensor& tensor : all_tensors()) {
     if (tensor.device() == device) continue;
     tensor.zero_grad();
     tensor.rebind(tandem::to(tensor.detach(), device));
@@ -66,27 +215,140 @@ void Module::to(Device device) {
 void Module::to(DType dtype) {
   TD_CHECK(is_floating(dtype), "module to: parameters must have a floating type; got ", dtype, ".");
   const NoGrad off;
-  for (auto& [name, tensor] : named_parameters()) {
-    if (tensor.dtype() == dtype) continue;
+  for (Tensor& tensor : all_tensors()) {
+    if (tensor.dtype() == dtype || !is_floating(tensor.dtype())) continue;
     tensor.zero_grad();
     tensor.rebind(cast(tensor.detach(), dtype));
   }
 }
 
 NamedTensors Module::state() const {
-  NamedTensors all = named_parameters();
+  NamedTensors all = unique_entries(true, true);
   for (auto& [name, tensor] : all) tensor = tensor.detach();
   return all;
 }
 
+namespace {
+
+bool fits(const Tensor& given, const Tensor& wanted) {
+  return given.shape() == wanted.shape() && is_floating(given.dtype()) == is_floating(wanted.dtype());
+}
+
+/// How a tensor of the file and one of the model differ; for messages.
+std::string difference(const Tensor& given, const Tensor& wanted) {
+  return given.shape() == wanted.shape()
+             ? cat(given.dtype(), " in the file and ", wanted.dtype(), " in the model.")
+             : cat(given.shape(), " in the file and ", wanted.shape(), " in the model.");
+}
+
+bool same_values(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && a.shape() == b.shape() && host_bytes(a) == host_bytes(b);
+}
+
+}  // namespace
+
+LoadReport Module::load_state(const NamedTensors& tensors, const LoadOptions& options) {
+  const std::string& source = options.source;
+  const std::string last = options.hint.empty() ? "" : " " + options.hint;
+  std::map<std::string, const Tensor*> given;
+  for (const auto& [name, tensor] : tensors) given.emplace(name, &tensor);
+
+  // One row a tensor of the model, with what is given under any of its names.
+  struct Target {
+    Entry entry;
+    std::string found;  // the name
+    const Tensor* value = nullptr;
+  };
+  std::vector<Entry> all;
+  collect("", all);
+  std::vector<Target> targets;
+  std::map<const TensorImpl*, size_t> rows;
+  LoadReport report;
+  for (const Entry& entry : all) {
+    const auto [row, is_new] = rows.emplace(entry.tensor.impl(), targets.size());
+    if (is_new) targets.push_back({entry, "", nullptr});
+    Target& target = targets[row->second];
+    const auto at = given.find(entry.name);
+    if (at == given.end()) continue;
+    if (!target.value) {
+      target.found = entry.name;
+      target.value = at->second;
+    } else {
+      TD_CHECK(same_values(*target.value, *at->second), source, ": ", target.found, " and ", entry.name,
+               " are one tensor in the model and have different values in the file.", last);
+    }
+    given.erase(at);
+  }
+  for (const Target& target : targets) {
+    const auto& [name, tensor, kind] = target.entry;
+    const char* word = kind == Kind::parameter ? "parameter" : "buffer";
+    if (!target.value) {
+      TD_CHECK(!options.strict, source, ": ", word, " ", name, " ", tensor.shape(), " is not in the file.",
+               last);
+      report.missing.push_back(name);
+    } else if (!fits(*target.value, tensor)) {
+      TD_CHECK(!options.strict, source, ": ", word, " ", target.found, " is ",
+               difference(*target.value, tensor), last);
+      report.mismatched.push_back(target.found);
+    }
+  }
+  for (const auto& [name, tensor] : given) report.unexpected.push_back(name);
+  TD_CHECK(!options.strict || given.empty(), source, ": parameter ", given.begin()->first, " ",
+           given.begin()->second->shape(), " is in the file and not in the model.", last);
+
+  const NoGrad off;
+  for (const Target& target : targets)
+    if (target.value && fits(*target.value, target.entry.tensor))
+      assign(target.entry.tensor, tandem::to(target.value->detach(), target.entry.tensor.device()));
+  return report;
+}
+
 void Module::load_state(const NamedTensors& tensors, const std::string& source, const std::string& hint) {
-  copy_named(named_parameters(), tensors, source, "parameter", hint);
+  load_state(tensors, LoadOptions{.source = source, .hint = hint});
+}
+
+void Module::copy_state_from(const Module& other) { load_state(other.state(), "copy_state_from"); }
+
+ModulePtr Module::make_fresh() const {
+  TD_CHECK(recipe_, "clone: module ", type_name(),
+           " must have been made by nn::make, or hold only such modules. Make it so, or build a second one "
+           "and use copy_state_from.");
+  return recipe_();
+}
+
+ModulePtr Module::clone() const {
+  const GeneratorState random = generator_state();  // what a fresh one draws is overwritten
+  const ModulePtr copy = make_fresh();
+  set_generator_state(random);
+  std::vector<Entry> from, to;
+  collect("", from);
+  copy->collect("", to);
+  const auto modules = const_cast<Module*>(this)->named_modules(), copies = copy->named_modules();
+  const bool same_structure =
+      modules.size() == copies.size() && state().size() == copy->state().size() &&
+      std::equal(from.begin(), from.end(), to.begin(), to.end(), [](const Entry& a, const Entry& b) {
+        return a.name == b.name && a.kind == b.kind && a.tensor.shape() == b.tensor.shape();
+      });
+  TD_CHECK(same_structure, "clone: module ", type_name(),
+           " must be as nn::make made it; it was changed since. Build a second one and use "
+           "copy_state_from.");
+  const NoGrad off;
+  for (size_t i = 0; i < from.size(); ++i) {
+    to[i].tensor.rebind(tandem::clone(from[i].tensor.detach()));
+    to[i].tensor.set_requires_grad(from[i].tensor.requires_grad());
+  }
+  for (size_t i = 0; i < modules.size(); ++i) *copies[i].second->training_ = *modules[i].second->training_;
+  return copy;
 }
 
 int64_t count_parameters(const Module& module) {
   int64_t count = 0;
   for (const Tensor& tensor : module.parameters()) count += tensor.size();
   return count;
+}
+
+std::string label(const char* type, const std::string& name) {
+  return name.empty() ? type : cat(type, " ", name);
 }
 
 void copy_named(const NamedTensors& to, const NamedTensors& from, const std::string& source, const char* kind,
@@ -98,10 +360,8 @@ void copy_named(const NamedTensors& to, const NamedTensors& from, const std::str
     const auto at = given.find(name);
     TD_CHECK(at != given.end(), source, ": ", kind, " ", name, " ", tensor.shape(), " is not in the file.",
              last);
-    TD_CHECK(at->second->shape() == tensor.shape(), source, ": ", kind, " ", name, " is ",
-             at->second->shape(), " in the file and ", tensor.shape(), " in the model.", last);
-    TD_CHECK(is_floating(at->second->dtype()) == is_floating(tensor.dtype()), source, ": ", kind, " ", name,
-             " is ", at->second->dtype(), " in the file and ", tensor.dtype(), " in the model.", last);
+    TD_CHECK(fits(*at->second, tensor), source, ": ", kind, " ", name, " is ",
+             difference(*at->second, tensor), last);
     given.erase(at);
   }
   TD_CHECK(given.empty(), source, ": ", kind, " ", given.begin()->first, " ", given.begin()->second->shape(),

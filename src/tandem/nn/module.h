@@ -1,13 +1,17 @@
-// Module: a piece of a network with named parameters and named children. A child is declared as a member that
-// names its parent and itself, so a layer is one line and nothing is registered by hand:
+// Module: a piece of a network with named parameters, named buffers and named children. A child is declared as a
+// member that names its parent and itself, so a layer is one line and nothing is registered by hand:
 //   struct Net : nn::Module {
 //     nn::Conv2d conv1{this, "conv1", 1, 6, 5, {.padding = 2}};
 //     nn::Linear fc{this, "fc", 6 * 28 * 28, 10};
 //     Tensor forward(const Tensor& x) override { return fc(flatten(relu(conv1(x)), 1)); }
 //   };
-// Parameters have dotted names, "conv1.weight", and PyTorch's layouts.
+// Parameters have dotted names, "conv1.weight", and PyTorch's layouts. The same layers can be owned by a container
+// (nn/containers.h), made by nn::make<nn::Linear>(784, 10).
 #pragma once
 
+#include <concepts>
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,64 +21,193 @@
 
 namespace tandem::nn {
 
+class Module;
+using ModulePtr = std::shared_ptr<Module>;
+
 /// Tensors with their names: parameters, or the state of an optimiser.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+/// Sees the inputs of a call before it runs, and may replace them.
+using ForwardPreHook = std::function<void(Module& module, std::vector<Tensor>& in)>;
+/// Sees inputs and outputs of a call after it ran, and may replace the outputs.
+using ForwardHook =
+    std::function<void(Module& module, const std::vector<Tensor>& in, std::vector<Tensor>& out)>;
+/// Names a hook of one module.
+enum class HookId : uint64_t {};
+
+struct LoadOptions {
+  bool strict = true;                 ///< refuse whatever does not fit, and change nothing then
+  std::string source = "load_state";  ///< where the tensors come from, for messages: "load 'a.safetensors'"
+  std::string hint = {};              ///< a last sentence for the messages
+};
+
+/// What did not fit, by name.
+struct LoadReport {
+  std::vector<std::string> missing;     ///< in the model, and not given
+  std::vector<std::string> unexpected;  ///< given, and not in the model
+  std::vector<std::string> mismatched;  ///< in both, of another shape or kind of type
+  bool complete() const { return missing.empty() && unexpected.empty() && mismatched.empty(); }
+};
 
 class Module {
  public:
   /// A module of its own.
   Module() = default;
   /// A child of `parent`, which must outlive it (members do). The name must be new in the parent and without a
-  /// dot.
-  Module(Module* parent, std::string name);
-  virtual ~Module() = default;
+  /// dot. A null parent makes a module of its own, whose name does not matter: how containers get theirs.
+  Module(Module* parent, const std::string& name);
+  virtual ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  virtual Tensor forward(const Tensor& x) = 0;
-  Tensor operator()(const Tensor& x) { return forward(x); }
+  /// What the module computes. One that takes something else than a tensor leaves this alone and declares its own
+  /// forward (after `using Module::forward;`) and operator(), which gives call() its inputs.
+  virtual Tensor forward(const Tensor& x);
+  /// forward, with the hooks around it.
+  Tensor operator()(const Tensor& x);
 
-  /// All parameters of this module and its children, in order of declaration.
+  /// All parameters of this module and its children, a module's own first, then its children's in order of
+  /// declaration. One that has several names (a shared tensor) comes once, under the first.
   NamedTensors named_parameters() const;
   std::vector<Tensor> parameters() const;
+  /// Those that are not frozen.
+  NamedTensors trainable_parameters() const;
+  /// The same for buffers: state that no gradient changes, like running means.
+  NamedTensors named_buffers() const;
+
+  /// This module, under the name "", and all below it, each once; or its direct children.
+  std::vector<std::pair<std::string, Module*>> named_modules();
+  std::vector<std::pair<std::string, Module*>> named_children();
+  /// Calls fn for this module and all below it, parents first.
+  void apply(const std::function<void(Module&)>& fn);
+  /// "Conv2d": the class, without its namespace.
+  std::string type_name() const;
 
   /// Training (the default) or evaluation, for this module and its children. Dropout asks for it.
   void train(bool on = true);
   void eval() { train(false); }
   bool training() const { return read_flag(training_); }
 
-  /// Moves every parameter to a device, or converts it to a floating type. Handles taken before stay valid.
+  /// Switches gradients off (on) for all parameters here and below. Optimisers made afterwards leave frozen
+  /// parameters alone.
+  void freeze() { set_requires_grad(false); }
+  void unfreeze() { set_requires_grad(true); }
+  void set_requires_grad(bool on);
+  void zero_grad();
+
+  /// Moves every parameter and buffer to a device, or converts the floating ones to a floating type. Handles taken
+  /// before stay valid.
   void to(Device device);
   void to(DType dtype);
 
-  /// The parameters' values as they are now, without gradients: what a file of weights holds.
+  /// The values of parameters and buffers as they are now, without gradients: what a file of weights holds. A
+  /// shared tensor is there once, under its first name, as safetensors files want it.
   NamedTensors state() const;
-  /// Overwrites every parameter by the tensor of its name. Every parameter must be there with its shape, and
-  /// nothing else may be. Nothing is changed where one does not fit. `source` names where the tensors come from
-  /// ("load 'a.safetensors'"), `hint` is a last sentence for the message.
+  /// Overwrites every parameter and buffer by the tensor of its name. A shared tensor may be given under any of its
+  /// names, or under several with equal values. Strict: every one must be there with its shape, and nothing else may
+  /// be; nothing is changed where one does not fit. Otherwise what fits is loaded and the rest reported.
+  LoadReport load_state(const NamedTensors& tensors, const LoadOptions& options = {});
   void load_state(const NamedTensors& tensors, const std::string& source, const std::string& hint = "");
+  /// Takes the values of another module with the same names and shapes, keeping its own type and device.
+  void copy_state_from(const Module& other);
+
+  /// A second module of the same structure, type, device and values, which shares no memory with this one. Train or
+  /// eval mode and frozen parameters are copied, hooks are not. Modules that nn::make or zoo::make_model made and
+  /// containers of such can be cloned; of any other, build a second one and use copy_state_from.
+  ModulePtr clone() const;
+
+  /// Hooks run at every call through operator(), in the order in which they were added. (Inside a compiled callable:
+  /// while it is traced.)
+  HookId add_forward_pre_hook(ForwardPreHook hook);
+  HookId add_forward_hook(ForwardHook hook);
+  void remove_hook(HookId id);
+
+  /// How a fresh one is made, for clone(). nn::make and the zoo say it.
+  void set_recipe(std::function<ModulePtr()> recipe) { recipe_ = std::move(recipe); }
 
  protected:
-  /// Makes `initial` a parameter of this module and returns it.
+  /// Makes `initial` a parameter of this module and returns it. A tensor that is another module's parameter
+  /// already becomes shared by both.
   Tensor parameter(const std::string& name, Tensor initial);
+  /// Makes `initial` a buffer of this module and returns it: saved, loaded and moved like a parameter, but neither
+  /// trained nor counted. Change it by assign().
+  Tensor buffer(const std::string& name, Tensor initial);
+  /// Makes `member`, a parameter of this module or of one below, the same tensor as `shared`:
+  ///   tie(decoder.weight, embedding.weight);
+  void tie(Tensor& member, const Tensor& shared);
+  /// Takes a module as a child.
+  void adopt(const std::string& name, ModulePtr child);
+  /// Runs body(inputs) with the hooks around it.
+  std::vector<Tensor> call(std::vector<Tensor> in,
+                           const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body);
+  /// A module of the same structure, with values of its own.
+  virtual ModulePtr make_fresh() const;
 
  private:
-  void collect(const std::string& prefix, NamedTensors& out) const;
+  struct Child {
+    std::string name;
+    Module* module;
+    ModulePtr owner;  // null for members
+  };
+  enum class Kind : uint8_t { parameter, buffer };
+  struct Entry {
+    std::string name;  // dotted
+    Tensor tensor;
+    Kind kind;
+  };
+  /// Everything with every name, shared tensors several times.
+  void collect(const std::string& prefix, std::vector<Entry>& out) const;
+  NamedTensors unique_entries(bool parameters, bool buffers) const;
+  std::vector<Tensor> all_tensors() const;
   void check_new_name(const std::string& name) const;
 
-  std::string name_;
-  std::vector<Module*> children_;
-  NamedTensors parameters_;  // of this module alone
+  Module* parent_ = nullptr;  // of a child that is not owned by a shared_ptr
+  std::vector<Child> children_;
+  std::vector<Entry> entries_;  // of this module alone
+  std::vector<std::pair<HookId, ForwardPreHook>> pre_hooks_;
+  std::vector<std::pair<HookId, ForwardHook>> hooks_;
+  uint64_t last_hook_ = 0;
+  std::function<ModulePtr()> recipe_;
   // Shared, so that a compiled step can ask later whether it still stands as it did while tracing.
   std::shared_ptr<bool> training_ = std::make_shared<bool>(true);
+
+  friend class Container;
 };
 
-/// How many elements.
+/// How many elements the parameters have; shared ones count once.
 int64_t count_parameters(const Module& module);
+
+/// "Linear fc1", or "Linear" where there is no name: how messages of constructors begin.
+std::string label(const char* type, const std::string& name);
 
 /// Writes each tensor of `from` into the tensor of its name in `to`; the rules and messages of load_state, with
 /// `kind` as the word for one of them ("parameter").
 void copy_named(const NamedTensors& to, const NamedTensors& from, const std::string& source, const char* kind,
                 const std::string& hint = "");
+
+namespace detail {
+template <class A>
+A copy_argument(const A& argument) {
+  return argument;
+}
+/// What a module was made around is not shared by its clones.
+template <std::derived_from<Module> M>
+std::shared_ptr<M> copy_argument(const std::shared_ptr<M>& module) {
+  return module ? std::static_pointer_cast<M>(module->clone()) : nullptr;
+}
+}  // namespace detail
+
+/// Makes a module that a container or a handle owns: make<Linear>(784, 10) is what `Linear fc{this, "fc", 784, 10}` is
+/// as a member. Options are written with their type: make<Conv2d>(1, 6, 5, Conv2dLayerOptions{.padding = 2}).
+template <std::derived_from<Module> T, class... A>
+std::shared_ptr<T> make(const A&... arguments) {
+  std::shared_ptr<T> module;
+  if constexpr (std::is_constructible_v<T, Module*, std::string, const A&...>)
+    module = std::make_shared<T>(static_cast<Module*>(nullptr), std::string(), arguments...);
+  else
+    module = std::make_shared<T>(arguments...);
+  module->set_recipe([arguments...]() -> ModulePtr { return make<T>(detail::copy_argument(arguments)...); });
+  return module;
+}
 
 }  // namespace tandem::nn
