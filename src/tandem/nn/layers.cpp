@@ -9,8 +9,8 @@ namespace tandem::nn {
 
 Linear::Linear(Module* parent, const std::string& name, int64_t in, int64_t out, LinearOptions options)
     : Module(parent, name) {
-  TD_CHECK(in >= 1 && out >= 1, "Linear ", name, ": sizes must be at least 1; got ", in, " in and ", out,
-           " out.");
+  TD_CHECK(in >= 1 && out >= 1, label("Linear", name), ": sizes must be at least 1; got ", in, " in and ",
+           out, " out.");
   weight = parameter("weight", uniform_by_fan_in({out, in}, in));
   if (options.bias) bias = parameter("bias", uniform_by_fan_in({out}, in));
 }
@@ -24,7 +24,7 @@ Conv2d::Conv2d(Module* parent, const std::string& name, int64_t in, int64_t out,
                .padding = options.padding,
                .dilation = options.dilation,
                .groups = options.groups} {
-  TD_CHECK(in >= 1 && out >= 1 && kernel >= 1, "Conv2d ", name, ": sizes must be at least 1; got ", in,
+  TD_CHECK(in >= 1 && out >= 1 && kernel >= 1, label("Conv2d", name), ": sizes must be at least 1; got ", in,
            " in, ", out, " out and kernel ", kernel, ".");
   TD_CHECK(options.groups >= 1 && in % options.groups == 0 && out % options.groups == 0, "Conv2d ", name,
            ": channels must be a multiple of groups; got ", in, " in, ", out, " out and ", options.groups,
@@ -37,8 +37,8 @@ Conv2d::Conv2d(Module* parent, const std::string& name, int64_t in, int64_t out,
 Tensor Conv2d::forward(const Tensor& x) { return conv2d(x, weight, bias, options_); }
 
 Dropout::Dropout(Module* parent, const std::string& name, double p) : Module(parent, name), p_(p) {
-  TD_CHECK(p >= 0 && p < 1, "Dropout ", name, ": the probability must be at least 0 and below 1; got ", p,
-           ".");
+  TD_CHECK(p >= 0 && p < 1, label("Dropout", name), ": the probability must be at least 0 and below 1; got ",
+           p, ".");
 }
 
 Tensor Dropout::forward(const Tensor& x) { return training() ? dropout(x, p_) : x; }

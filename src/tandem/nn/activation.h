@@ -1,0 +1,86 @@
+// Activations and changes of shape as layers, for containers. Each is its function of tandem/ops and nothing more.
+#pragma once
+
+#include "tandem/nn/module.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/shape.h"
+#include "tandem/ops/softmax.h"
+
+namespace tandem::nn {
+
+class ReLU : public Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) override { return relu(x); }
+};
+
+class GELU : public Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) override { return gelu(x); }
+};
+
+class Sigmoid : public Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) override { return sigmoid(x); }
+};
+
+class Tanh : public Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) override { return tanh(x); }
+};
+
+/// Gives back what it gets.
+class Identity : public Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) override { return x; }
+};
+
+class Softmax : public Module {
+ public:
+  explicit Softmax(Module* parent = nullptr, const std::string& name = "", int64_t axis = -1)
+      : Module(parent, name), axis_(axis) {}
+  Tensor forward(const Tensor& x) override { return softmax(x, axis_); }
+
+ private:
+  int64_t axis_;
+};
+
+class LogSoftmax : public Module {
+ public:
+  explicit LogSoftmax(Module* parent = nullptr, const std::string& name = "", int64_t axis = -1)
+      : Module(parent, name), axis_(axis) {}
+  Tensor forward(const Tensor& x) override { return log_softmax(x, axis_); }
+
+ private:
+  int64_t axis_;
+};
+
+/// Axes [first, last] become one; by default all but the batch.
+class Flatten : public Module {
+ public:
+  explicit Flatten(Module* parent = nullptr, const std::string& name = "", int64_t first = 1,
+                   int64_t last = -1)
+      : Module(parent, name), first_(first), last_(last) {}
+  Tensor forward(const Tensor& x) override { return flatten(x, first_, last_); }
+
+ private:
+  int64_t first_, last_;
+};
+
+/// One axis becomes several, of the given sizes (one may be -1).
+class Unflatten : public Module {
+ public:
+  Unflatten(Module* parent, const std::string& name, int64_t axis, const Dims& sizes)
+      : Module(parent, name), axis_(axis), sizes_(sizes) {}
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  int64_t axis_;
+  Dims sizes_;
+};
+
+}  // namespace tandem::nn

@@ -1,0 +1,95 @@
+// Modules that own other modules.
+#include "tandem/nn/containers.h"
+
+#include <algorithm>
+#include <map>
+#include <typeinfo>
+
+namespace tandem::nn {
+
+Module& Container::operator[](int64_t index) const {
+  const auto count = static_cast<int64_t>(children_.size());
+  TD_CHECK(index >= -count && index < count, "container: the place must be below the number of children, ",
+           count, "; got ", index, ".");
+  return *children_[static_cast<size_t>(index < 0 ? index + count : index)].module;
+}
+
+Module& Container::operator[](const std::string& name) const {
+  for (const Child& child : children_)
+    if (child.name == name) return *child.module;
+  std::string names;
+  for (const Child& child : children_) names += (names.empty() ? "" : ", ") + child.name;
+  throw Error(cat("container: the name must be one of (", names, "); got '", name, "'."));
+}
+
+bool Container::contains(const std::string& name) const {
+  return std::any_of(children_.begin(), children_.end(), [&](const Child& c) { return c.name == name; });
+}
+
+void Container::clone_children_into(Container& empty) const {
+  std::map<const Module*, ModulePtr> copies;  // a module that is there twice is one module in the clone too
+  for (const Child& child : children_) {
+    ModulePtr& copy = copies[child.module];
+    if (!copy) copy = child.module->clone();
+    empty.adopt(child.name, copy);
+  }
+}
+
+Sequential::Sequential(Module* parent, const std::string& name, std::initializer_list<ModulePtr> modules)
+    : Container(parent, name) {
+  for (const ModulePtr& module : modules) add(module);
+}
+
+Sequential& Sequential::add(const std::string& name, ModulePtr module) {
+  adopt(name, std::move(module));
+  return *this;
+}
+
+Tensor Sequential::forward(const Tensor& x) {
+  Tensor h = x;
+  for (size_t i = 0; i < size(); ++i) h = (*this)[static_cast<int64_t>(i)](h);
+  return h;
+}
+
+ModulePtr Sequential::make_fresh() const {
+  if (typeid(*this) != typeid(Sequential)) return Module::make_fresh();  // a class of the user's
+  const auto copy = std::make_shared<Sequential>();
+  clone_children_into(*copy);
+  return copy;
+}
+
+ModuleList::ModuleList(Module* parent, const std::string& name, std::initializer_list<ModulePtr> modules)
+    : Container(parent, name) {
+  for (const ModulePtr& module : modules) add(module);
+}
+
+ModuleList& ModuleList::add(ModulePtr module) {
+  adopt(std::to_string(size()), std::move(module));
+  return *this;
+}
+
+ModulePtr ModuleList::make_fresh() const {
+  if (typeid(*this) != typeid(ModuleList)) return Module::make_fresh();
+  const auto copy = std::make_shared<ModuleList>();
+  clone_children_into(*copy);
+  return copy;
+}
+
+ModuleDict::ModuleDict(Module* parent, const std::string& name, std::initializer_list<NamedModule> modules)
+    : Container(parent, name) {
+  for (const auto& [key, module] : modules) add(key, module);
+}
+
+ModuleDict& ModuleDict::add(const std::string& name, ModulePtr module) {
+  adopt(name, std::move(module));
+  return *this;
+}
+
+ModulePtr ModuleDict::make_fresh() const {
+  if (typeid(*this) != typeid(ModuleDict)) return Module::make_fresh();
+  const auto copy = std::make_shared<ModuleDict>();
+  clone_children_into(*copy);
+  return copy;
+}
+
+}  // namespace tandem::nn

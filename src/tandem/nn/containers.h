@@ -1,0 +1,82 @@
+// Modules that own other modules:
+//   nn::Sequential net{nn::make<nn::Linear>(784, 128), nn::make<nn::ReLU>(), nn::make<nn::Linear>(128, 10)};
+// Children have PyTorch's names: "0", "1" … or those they were given. Any of the three can be a member of another
+// module too: nn::Sequential features{this, "features", {…}}.
+#pragma once
+
+#include <initializer_list>
+
+#include "tandem/nn/module.h"
+
+namespace tandem::nn {
+
+using NamedModule = std::pair<std::string, ModulePtr>;
+
+/// What the three share: children in order, by place or by name.
+class Container : public Module {
+ public:
+  using Module::Module;
+
+  size_t size() const { return children_.size(); }
+  /// The child at a place; negative places count from the end.
+  Module& operator[](int64_t index) const;
+  Module& operator[](const std::string& name) const;
+  bool contains(const std::string& name) const;
+  /// Children as what they are: at<Linear>(0).weight.
+  template <std::derived_from<Module> T, class Key>
+  T& at(const Key& key) const {
+    Module& module = (*this)[key];
+    T* typed = dynamic_cast<T*>(&module);
+    TD_CHECK(typed, "container: the child '", key, "' must be of the class asked for; it is a ",
+             module.type_name(), ".");
+    return *typed;
+  }
+
+ protected:
+  /// Adds clones of all children to an empty container.
+  void clone_children_into(Container& empty) const;
+};
+
+/// Calls its children one after the other, each with the result of the one before.
+class Sequential : public Container {
+ public:
+  Sequential() = default;
+  Sequential(std::initializer_list<ModulePtr> modules) : Sequential(nullptr, "", modules) {}
+  Sequential(Module* parent, const std::string& name, std::initializer_list<ModulePtr> modules = {});
+
+  Tensor forward(const Tensor& x) override;
+  /// Adds at the end, under the next number or a name. Returns this container: net.add(…).add(…).
+  Sequential& add(ModulePtr module) { return add(std::to_string(size()), std::move(module)); }
+  Sequential& add(const std::string& name, ModulePtr module);
+
+ protected:
+  ModulePtr make_fresh() const override;
+};
+
+/// Holds modules in a row; what calls them is up to its owner.
+class ModuleList : public Container {
+ public:
+  ModuleList() = default;
+  ModuleList(std::initializer_list<ModulePtr> modules) : ModuleList(nullptr, "", modules) {}
+  ModuleList(Module* parent, const std::string& name, std::initializer_list<ModulePtr> modules = {});
+
+  ModuleList& add(ModulePtr module);
+
+ protected:
+  ModulePtr make_fresh() const override;
+};
+
+/// Holds modules by name, in the order in which they were added.
+class ModuleDict : public Container {
+ public:
+  ModuleDict() = default;
+  ModuleDict(std::initializer_list<NamedModule> modules) : ModuleDict(nullptr, "", modules) {}
+  ModuleDict(Module* parent, const std::string& name, std::initializer_list<NamedModule> modules = {});
+
+  ModuleDict& add(const std::string& name, ModulePtr module);
+
+ protected:
+  ModulePtr make_fresh() const override;
+};
+
+}  // namespace tandem::nn
