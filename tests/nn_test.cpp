@@ -187,10 +187,12 @@ TEST(Zoo, ModelsHaveTheNamesAndSizesOfTheirPyTorchTwins) {
 }
 
 TEST(Zoo, AnUnknownModelIsNamedWithTheNearest) {
+  std::string all;
+  for (const zoo::ModelInfo& info : zoo::models()) all += (all.empty() ? "" : ", ") + info.name;
   EXPECT_EQ(message([] { zoo::make_model("lent"); }),
-            "model: must be one of lenet, mlp, mnist_cnn; got 'lent'. Did you mean lenet?");
+            "model: must be one of " + all + "; got 'lent'. Did you mean lenet?");
   EXPECT_EQ(message([] { zoo::make_model("resnet1001"); }),
-            "model: must be one of lenet, mlp, mnist_cnn; got 'resnet1001'. 'tandem models' describes them.");
+            "model: must be one of " + all + "; got 'resnet1001'. 'tandem models' describes them.");
 }
 
 TEST(Zoo, DropoutCanBeSwitchedOff) {

@@ -6,11 +6,11 @@
 
 namespace tandem::zoo {
 
-/// x (N, 1, 28, 28) -> logits (N, 10).
+/// x (N, 1, 28, 28) -> logits (N, classes).
 class MnistCnn : public nn::Module {
  public:
-  explicit MnistCnn(double dropout1 = 0.25, double dropout2 = 0.5)
-      : drop1(this, "drop1", dropout1), drop2(this, "drop2", dropout2) {}
+  explicit MnistCnn(double dropout1 = 0.25, double dropout2 = 0.5, int64_t classes = 10)
+      : drop1(this, "drop1", dropout1), drop2(this, "drop2", dropout2), fc2(this, "fc2", 128, classes) {}
   Tensor forward(const Tensor& x) override;
 
   nn::Conv2d conv1{this, "conv1", 1, 32, 3};
@@ -18,7 +18,7 @@ class MnistCnn : public nn::Module {
   nn::Dropout drop1;
   nn::Linear fc1{this, "fc1", 64 * 12 * 12, 128};
   nn::Dropout drop2;
-  nn::Linear fc2{this, "fc2", 128, 10};
+  nn::Linear fc2;
 };
 
 }  // namespace tandem::zoo

@@ -4,27 +4,76 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tandem/zoo/alexnet.h"
+#include "tandem/zoo/cifar_cnn.h"
 #include "tandem/zoo/lenet.h"
 #include "tandem/zoo/mlp.h"
 #include "tandem/zoo/mnist_cnn.h"
+#include "tandem/zoo/svhn_cnn.h"
 
 namespace tandem::zoo {
 namespace {
 
 struct Row {
   ModelInfo info;
-  std::unique_ptr<nn::Module> (*make)(const ModelOptions&);
+  std::unique_ptr<nn::Module> (*make)(const ModelOptions& options, int64_t classes);
 };
 
 const std::vector<Row>& rows() {
+  using Made = std::unique_ptr<nn::Module>;
   static const std::vector<Row> table = {
-      {{"lenet", "LeNet-5: two convolutions, three dense layers", {1, 28, 28}, 10},
-       [](const ModelOptions&) -> std::unique_ptr<nn::Module> { return std::make_unique<LeNet>(); }},
-      {{"mlp", "dense layers of 256, 128 and 10 units", {1, 28, 28}, 10},
-       [](const ModelOptions&) -> std::unique_ptr<nn::Module> { return std::make_unique<Mlp>(); }},
-      {{"mnist_cnn", "two 3×3 convolutions, two dense layers, dropout", {1, 28, 28}, 10},
-       [](const ModelOptions& options) -> std::unique_ptr<nn::Module> {
-         return std::make_unique<MnistCnn>(options.dropout.value_or(0.25), options.dropout.value_or(0.5));
+      {{"lenet",
+        "LeNet-5: two convolutions, three dense layers",
+        {1, 28, 28},
+        10,
+        {.data = "mnist", .lr = 0.01, .batch = 100, .epochs = 1}},
+       [](const ModelOptions&, int64_t classes) -> Made { return std::make_unique<LeNet>(classes); }},
+      {{"mlp", "dense layers of 256, 128 and 10 units", {1, 28, 28}, 10, {.data = "mnist"}},
+       [](const ModelOptions&, int64_t classes) -> Made { return std::make_unique<Mlp>(classes); }},
+      {{"mnist_cnn",
+        "two 3×3 convolutions, two dense layers, dropout",
+        {1, 28, 28},
+        10,
+        {.data = "mnist", .epochs = 15}},
+       [](const ModelOptions& options, int64_t classes) -> Made {
+         return std::make_unique<MnistCnn>(options.dropout.value_or(0.25), options.dropout.value_or(0.5),
+                                           classes);
+       }},
+      {{"cifar10_cnn",
+        "four 3×3 convolutions of 32 and 64 channels, two dense layers, dropout",
+        {3, 32, 32},
+        10,
+        {.data = "cifar10", .epochs = 100}},
+       [](const ModelOptions& o, int64_t classes) -> Made {
+         return std::make_unique<Cifar10Cnn>(
+             std::array{o.dropout.value_or(0.25), o.dropout.value_or(0.25), o.dropout.value_or(0.5)},
+             classes);
+       }},
+      {{"cifar100_cnn",
+        "six 3×3 convolutions of 128 to 512 channels, two dense layers, dropout",
+        {3, 32, 32},
+        100,
+        {.data = "cifar100", .epochs = 200}},
+       [](const ModelOptions& o, int64_t classes) -> Made {
+         return std::make_unique<Cifar100Cnn>(std::array{o.dropout.value_or(0.1), o.dropout.value_or(0.25),
+                                                         o.dropout.value_or(0.5), o.dropout.value_or(0.5)},
+                                              classes);
+       }},
+      {{"svhn_cnn",
+        "eight 3×3 convolutions of 48 to 192 channels, two dense layers, dropout",
+        {3, 32, 32},
+        10,
+        {.data = "svhn", .epochs = 100}},
+       [](const ModelOptions& o, int64_t classes) -> Made {
+         return std::make_unique<SvhnCnn>(o.dropout.value_or(0.2), o.dropout.value_or(0.5), classes);
+       }},
+      {{"alexnet",
+        "AlexNet in one tower: five convolutions, three dense layers, dropout",
+        {3, 224, 224},
+        1000,
+        {.data = "synthetic-imagenet", .batch = 128, .epochs = 90}},
+       [](const ModelOptions& o, int64_t classes) -> Made {
+         return std::make_unique<AlexNet>(o.dropout.value_or(0.5), classes);
        }},
   };
   return table;
@@ -74,7 +123,12 @@ const std::vector<ModelInfo>& models() {
 const ModelInfo& model_info(const std::string& name) { return row_named(name).info; }
 
 std::unique_ptr<nn::Module> make_model(const std::string& name, const ModelOptions& options) {
-  return row_named(name).make(options);
+  const Row& row = row_named(name);
+  const int64_t classes = options.classes.value_or(row.info.classes);
+  TD_CHECK(classes >= 1, "model ", name, ": there must be at least one class; got ", classes, ".");
+  std::unique_ptr<nn::Module> model = row.make(options, classes);
+  model->set_recipe([name, options]() -> nn::ModulePtr { return make_model(name, options); });
+  return model;
 }
 
 }  // namespace tandem::zoo

@@ -13,6 +13,17 @@ namespace tandem::zoo {
 struct ModelOptions {
   /// Replaces every dropout probability of the model; unset: the model's own.
   std::optional<double> dropout = {};
+  /// Outputs of the last layer; unset: the model's own.
+  std::optional<int64_t> classes = {};
+};
+
+/// How a model is usually trained: the settings of the study that it comes from, where that gives them.
+struct TrainingDefaults {
+  std::string data;  // name of the data set
+  std::string optimizer = "sgd";
+  double lr = 0.01;
+  int64_t batch = 100;
+  int64_t epochs = 1;
 };
 
 struct ModelInfo {
@@ -20,6 +31,7 @@ struct ModelInfo {
   std::string description;  // a line for a person
   Dims input;               // of one sample
   int64_t classes = 0;
+  TrainingDefaults training = {};
 };
 
 /// All models, in the order in which they are listed.
@@ -28,7 +40,7 @@ const std::vector<ModelInfo>& models();
 /// The row of a name; throws Error with the list of names and the nearest one.
 const ModelInfo& model_info(const std::string& name);
 
-/// Builds a model, with weights drawn from this thread's generator, on the CPU in f32.
+/// Builds a model, with weights drawn from this thread's generator, on the CPU in f32. It can be cloned.
 std::unique_ptr<nn::Module> make_model(const std::string& name, const ModelOptions& options = {});
 
 }  // namespace tandem::zoo
