@@ -11,6 +11,7 @@
 #include "tandem/core/backend.h"
 #include "tandem/core/threads.h"
 #include "tandem/data/registry.h"
+#include "tandem/nn/summary.h"
 #include "tandem/zoo/zoo.h"
 
 namespace tandem::cli {
@@ -64,26 +65,94 @@ std::vector<DeviceRow> device_rows() {
 
 }  // namespace
 
+namespace {
+
+void list_models(bool json) {
+  Table table({"model", "parameters", "input", "classes", ""}, {1, 3});
+  for (const zoo::ModelInfo& info : zoo::models()) {
+    const int64_t parameters = nn::count_parameters(*zoo::make_model(info.name));
+    if (json)
+      print({{"model", info.name},
+             {"parameters", parameters},
+             {"input", sizes(info.input)},
+             {"classes", info.classes},
+             {"description", info.description}});
+    else
+      table.add(
+          {info.name, grouped(parameters), cat(info.input), std::to_string(info.classes), info.description});
+  }
+  if (!json) table.print();
+}
+
+void describe_model(const std::string& name, int64_t batch, bool json) {
+  const zoo::ModelInfo& info = zoo::model_info(name);
+  const zoo::TrainingDefaults& training = info.training;
+  Dims input = info.input;
+  input.insert(0, batch);
+  const nn::Summary summary = nn::summary(*zoo::make_model(name), input);
+  if (!json) {
+    std::printf("%s\n", nn::to_string(summary).c_str());
+    Table table;
+    table.add({"model", info.name + ": " + info.description});
+    table.add({"trained on",
+               cat(training.data, ", ", info.classes, " classes, ", training.epochs, " epochs of batch ",
+                   training.batch, ", ", training.optimizer, " at ", training.lr)});
+    table.print();
+    return;
+  }
+  ordered_json layers = ordered_json::array();
+  for (const nn::LayerSummary& layer : summary.layers) {
+    ordered_json outputs = ordered_json::array();
+    for (const Dims& shape : layer.outputs) outputs.push_back(sizes(shape));
+    layers.push_back({{"name", layer.name},
+                      {"type", layer.type},
+                      {"outputs", outputs},
+                      {"calls", layer.calls},
+                      {"parameters", layer.parameters},
+                      {"flops", layer.flops},
+                      {"activation_bytes", layer.activation_bytes}});
+  }
+  print({{"model", info.name},
+         {"description", info.description},
+         {"input", sizes(input)},
+         {"classes", info.classes},
+         {"parameters", summary.parameters},
+         {"trainable_parameters", summary.trainable_parameters},
+         {"state_bytes", summary.state_bytes},
+         {"flops", summary.flops},
+         {"activation_bytes", summary.activation_bytes},
+         {"training",
+          {{"data", training.data},
+           {"optimizer", training.optimizer},
+           {"lr", training.lr},
+           {"batch", training.batch},
+           {"epochs", training.epochs}}},
+         {"layers", layers}});
+}
+
+}  // namespace
+
 void add_models(CLI::App& app, Action& action) {
-  auto json = std::make_shared<bool>(false);
-  CLI::App* cmd = app.add_subcommand("models", "list the models");
-  cmd->add_flag("--json", *json, "print one JSON object a line");
-  cmd->callback([json, &action] {
-    action = [json] {
-      Table table({"model", "parameters", "input", "classes", ""}, {1, 3});
-      for (const zoo::ModelInfo& info : zoo::models()) {
-        const int64_t parameters = nn::count_parameters(*zoo::make_model(info.name));
-        if (*json)
-          print({{"model", info.name},
-                 {"parameters", parameters},
-                 {"input", sizes(info.input)},
-                 {"classes", info.classes},
-                 {"description", info.description}});
-        else
-          table.add({info.name, grouped(parameters), cat(info.input), std::to_string(info.classes),
-                     info.description});
-      }
-      if (!*json) table.print();
+  struct Flags {
+    std::string name;
+    int64_t batch = 1;
+    bool json = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* cmd = app.add_subcommand("models", "list the models, or describe one layer by layer");
+  cmd->add_option("name", flags->name, "a model to describe");
+  cmd->add_option("--batch", flags->batch, "batch that the description is for (1)");
+  cmd->add_flag("--json", flags->json, "print one JSON object a line");
+  cmd->callback([flags, cmd, &action] {
+    action = [flags, cmd] {
+      if (flags->name.empty() && cmd->count("--batch") > 0)
+        throw UsageError("models: --batch belongs to the description of one model. Name the model.");
+      if (flags->batch < 1)
+        throw UsageError(cat("models: the batch must be at least 1; got ", flags->batch, "."));
+      if (flags->name.empty())
+        list_models(flags->json);
+      else
+        describe_model(flags->name, flags->batch, flags->json);
     };
   });
 }

@@ -150,6 +150,13 @@ std::vector<Tensor> Module::parameters() const {
   return all;
 }
 
+std::vector<Tensor> Module::own_parameters() const {
+  std::vector<Tensor> all;
+  for (const Entry& entry : entries_)
+    if (entry.kind == Kind::parameter) all.push_back(entry.tensor);
+  return all;
+}
+
 std::vector<std::pair<std::string, Module*>> Module::named_children() {
   std::vector<std::pair<std::string, Module*>> all;
   for (const Child& child : children_) all.emplace_back(child.name, child.module);

@@ -70,6 +70,8 @@ class Module {
   /// declaration. One that has several names (a shared tensor) comes once, under the first.
   NamedTensors named_parameters() const;
   std::vector<Tensor> parameters() const;
+  /// Of this module alone.
+  std::vector<Tensor> own_parameters() const;
   /// Those that are not frozen.
   NamedTensors trainable_parameters() const;
   /// The same for buffers: state that no gradient changes, like running means.

@@ -44,6 +44,7 @@ void Optimizer::update(std::span<const Tensor> gradients) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& parameter = parameters_[i].second;
     const Tensor& gradient = gradients[i];
+    if (!gradient.defined()) continue;  // frozen
     TD_CHECK(gradient.shape() == parameter.shape(), "optimizer update: the gradient of ",
              parameters_[i].first, " must have its shape ", parameter.shape(), "; got ", gradient.shape(),
              ".");

@@ -19,7 +19,8 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Changes every parameter by one step. gradients[i] belongs to parameter i (tandem::grad gives them so).
+  /// Changes every parameter by one step. gradients[i] belongs to parameter i (tandem::grad gives them so); a
+  /// parameter whose gradient is undefined (a frozen one) stays as it is.
   void update(std::span<const Tensor> gradients);
 
   /// The learning rate. set_lr assigns into the tensor that update reads: a compiled step sees it.

@@ -36,17 +36,28 @@ std::vector<Tensor> run(const TensorFunction& function, const std::unique_ptr<Co
 TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engine engine,
                            const CompileOptions& options)
     : model_(model) {
-  const std::vector<Tensor> parameters = model.parameters();
-  const DType dtype = parameters.front().dtype();
+  std::vector<Tensor> trained;
+  std::vector<size_t> places;  // of them among the optimiser's parameters; frozen ones are left out
+  for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
+    const Tensor& parameter = optimizer.parameters()[i].second;
+    if (!parameter.requires_grad()) continue;
+    trained.push_back(parameter);
+    places.push_back(i);
+  }
+  TD_CHECK(!trained.empty(), "training step: at least one parameter must not be frozen; all ",
+           optimizer.parameters().size(), " are. unfreeze() some.");
+  const DType dtype = trained.front().dtype();
   const double scale = dtype == DType::f16 ? kHalfScale : 1;
-  function_ = [&model, &optimizer, parameters, dtype, scale](const std::vector<Tensor>& in) {
+  function_ = [&model, &optimizer, trained, places, dtype, scale](const std::vector<Tensor>& in) {
     const Tensor loss = loss_of(model(as_input(in[0], dtype)), in[1]);
-    std::vector<Tensor> gradients = grad(scale == 1 ? loss : loss * scale, parameters);
+    std::vector<Tensor> gradients = grad(scale == 1 ? loss : loss * scale, trained);
     if (scale != 1) {
       const NoGrad off;
       for (Tensor& gradient : gradients) gradient = cast(gradient, DType::f32) * (1 / scale);
     }
-    optimizer.update(gradients);
+    std::vector<Tensor> of_all(optimizer.parameters().size());
+    for (size_t i = 0; i < places.size(); ++i) of_all[places[i]] = gradients[i];
+    optimizer.update(of_all);
     return std::vector<Tensor>{loss.detach()};
   };
   if (engine == Engine::graph) compiled_ = std::make_unique<Compiled>(compile(function_, options));

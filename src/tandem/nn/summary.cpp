@@ -1,0 +1,220 @@
+// Summaries of models.
+#include "tandem/nn/summary.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "tandem/core/tape.h"
+
+namespace tandem::nn {
+namespace {
+
+/// Ops that only move or make data.
+bool moves_data(const OpDef& op) {
+  static const std::set<std::string_view> names = {
+      "to",   "copy", "assign", "concat",  "slice_into_zeros", "gather",    "scatter_add_zeros",
+      "cast", "full", "arange", "uniform", "normal",           "bernoulli", "one_hot"};
+  return op.view || op.cost == Cost::no_op || names.contains(op.name);
+}
+
+/// Elements of a weight (out, …) that go into one element of the output.
+int64_t terms(const Dims& weight) {
+  return weight.rank() == 0 || weight[0] == 0 ? 0 : size_of(weight) / weight[0];
+}
+
+int64_t flops_of(const OpDef& op, std::span<const Tensor> in, std::span<const Meta> out) {
+  const std::string_view name = op.name;
+  const int64_t written = size_of(out[0].shape);
+  if (moves_data(op)) return 0;
+  if (op.is_pointwise()) return written;
+  if (name == "matmul") return 2 * written * in[0].size(-1);
+  if (name.starts_with("conv") && name.ends_with("_input_gradient"))
+    return 2 * in[0].size() * terms(in[1].shape());
+  if (name.starts_with("conv") && name.ends_with("_weight_gradient"))
+    return 2 * in[0].size() * terms(out[0].shape);
+  if (name == "linear" || name.starts_with("conv"))
+    return 2 * written * terms(in[1].shape()) + (in.size() > 2 ? written : 0);
+  return in.empty() ? written : std::max<int64_t>(written, in[0].size());
+}
+
+/// Runs nothing: gives every op's outputs their shapes, and tells an observer.
+class ShapeTracer : public Tracer {
+ public:
+  using Observer = std::function<void(const OpDef&, std::span<const Tensor>, std::span<const Meta>)>;
+  explicit ShapeTracer(Observer observer) : observer_(std::move(observer)) {}
+
+  static Tensor without_values(const Meta& meta) {
+    auto impl = make_ref<TensorImpl>();
+    impl->meta = meta;
+    impl->trace_id = 0;
+    impl->trace_serial = std::numeric_limits<uint64_t>::max();  // no compiled callable's
+    return Tensor(std::move(impl));
+  }
+
+  Tensors append(const OpDef& op, std::span<const Tensor> in, const Attrs&,
+                 std::span<const Meta> out) override {
+    observer_(op, in, out);
+    Tensors results;
+    for (const Meta& meta : out) results.push_back(without_values(meta));
+    return results;
+  }
+  bool share_memory(const Tensor& a, const Tensor& b) const override { return a.same(b); }
+  void depends_on(const std::shared_ptr<const bool>&) override {}
+  void zeroes_gradient(const Tensor&) override {}
+
+ private:
+  Observer observer_;
+};
+
+/// Hooks that go when the scope ends, and the modes that come back.
+class Visit {
+ public:
+  explicit Visit(const std::vector<std::pair<std::string, Module*>>& modules) {
+    for (const auto& [name, module] : modules) was_training_.emplace_back(module, module->training());
+  }
+  ~Visit() {
+    for (const auto& [module, id] : hooks_) module->remove_hook(id);
+    // Parents come first, and a parent sets its children.
+    for (const auto& [module, on] : was_training_) module->train(on);
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+  void add(Module* module, HookId id) { hooks_.emplace_back(module, id); }
+
+ private:
+  std::vector<std::pair<Module*, bool>> was_training_;
+  std::vector<std::pair<Module*, HookId>> hooks_;
+};
+
+std::string grouped(int64_t value) {
+  std::string text = std::to_string(value);
+  for (int at = static_cast<int>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<size_t>(at), ",");
+  return text;
+}
+
+/// "1.23 M": three digits or so, and a factor of a thousand.
+std::string scaled(double value, const char* unit) {
+  const char* prefixes[] = {"", "k", "M", "G", "T", "P"};
+  size_t step = 0;
+  for (; value >= 1000 && step < 5; ++step) value /= 1000;
+  char text[64];
+  std::snprintf(text, sizeof(text), step == 0 ? "%.0f %s%s" : "%.2f %s%s", value, prefixes[step], unit);
+  return text;
+}
+
+}  // namespace
+
+Summary summary(Module& model, const Dims& input) {
+  DType dtype = DType::f32;
+  Device device;
+  if (const std::vector<Tensor> parameters = model.parameters(); !parameters.empty()) {
+    dtype = parameters.front().dtype();
+    device = parameters.front().device();
+  }
+  for (const Dim size : input) TD_CHECK(size >= 0, "summary: sizes must be at least 0; got ", input, ".");
+  return summary(model, {ShapeTracer::without_values(contiguous_meta(input, dtype, device))},
+                 [&](const std::vector<Tensor>& in) { model(in[0]); });
+}
+
+Summary summary(Module& model, const std::vector<Tensor>& inputs,
+                const std::function<void(const std::vector<Tensor>&)>& call) {
+  TD_CHECK(!current_tracer(), "summary: must be called outside of a compiled callable.");
+  TD_CHECK(!inputs.empty(), "summary: there must be at least one input; got none.");
+  Summary all;
+  all.model = model.type_name();
+  all.input = inputs.front().shape();
+  all.dtype = inputs.front().dtype();
+
+  const auto modules = model.named_modules();
+  std::map<const Module*, size_t> places;
+  std::set<const TensorImpl*> seen;
+  for (const auto& [name, module] : modules) {
+    places.emplace(module, all.layers.size());
+    LayerSummary& layer = all.layers.emplace_back();
+    layer.name = name;
+    layer.type = module->type_name();
+    for (const Tensor& tensor : module->own_parameters()) {
+      if (!seen.insert(tensor.impl()).second) continue;
+      layer.parameters += tensor.size();
+      all.parameters += tensor.size();
+      if (tensor.requires_grad()) all.trainable_parameters += tensor.size();
+    }
+  }
+  for (const auto& [name, tensor] : model.state())
+    all.state_bytes += tensor.size() * static_cast<int64_t>(bytes_of(tensor.dtype()));
+
+  Visit visit(modules);
+  model.eval();
+  std::vector<size_t> under_way = {0};  // places of the modules that are being called, the innermost last
+  for (const auto& [name, module] : modules) {
+    const size_t place = places[module];
+    visit.add(module, module->add_forward_pre_hook([&under_way, place](Module&, std::vector<Tensor>&) {
+      under_way.push_back(place);
+    }));
+    visit.add(module, module->add_forward_hook(
+                          [&, place](Module&, const std::vector<Tensor>&, std::vector<Tensor>& out) {
+                            under_way.pop_back();
+                            ++all.layers[place].calls;
+                            all.layers[place].outputs.clear();
+                            for (const Tensor& t : out) all.layers[place].outputs.push_back(t.shape());
+                          }));
+  }
+  ShapeTracer tracer([&](const OpDef& op, std::span<const Tensor> in, std::span<const Meta> out) {
+    LayerSummary& layer = all.layers[under_way.back()];
+    const int64_t flops = flops_of(op, in, out);
+    layer.flops += flops;
+    all.flops += flops;
+    if (op.view || op.changes_input) return;
+    for (const Meta& meta : out) {
+      const int64_t bytes = size_of(meta.shape) * static_cast<int64_t>(bytes_of(meta.dtype));
+      layer.activation_bytes += bytes;
+      all.activation_bytes += bytes;
+    }
+  });
+  const NoGrad off;
+  const TraceScope scope(&tracer);
+  std::vector<Tensor> shapes;
+  for (const Tensor& t : inputs) shapes.push_back(ShapeTracer::without_values(t.meta()));
+  call(shapes);
+  return all;
+}
+
+std::string to_string(const Summary& summary) {
+  std::vector<std::vector<std::string>> rows = {
+      {"layer", "type", "output", "parameters", "FLOPs", "activations"}};
+  for (const LayerSummary& layer : summary.layers) {
+    if (layer.outputs.empty() && layer.parameters == 0 && layer.flops == 0) continue;  // only holds others
+    std::string shapes;
+    for (const Dims& shape : layer.outputs) shapes += (shapes.empty() ? "" : " ") + cat(shape);
+    rows.push_back({layer.name.empty() ? "(model)" : layer.name, layer.type, shapes,
+                    grouped(layer.parameters), grouped(layer.flops),
+                    scaled(static_cast<double>(layer.activation_bytes), "B")});
+  }
+  rows.push_back({"total", "", "", grouped(summary.parameters), grouped(summary.flops),
+                  scaled(static_cast<double>(summary.activation_bytes), "B")});
+  std::vector<size_t> widths(rows[0].size(), 0);
+  for (const auto& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string gap(widths[i] - row[i].size(), ' ');
+      line += "  " + (i >= 3 ? gap + row[i] : row[i] + gap);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  text += cat("\n  input ", summary.input, " ", summary.dtype, "; ", grouped(summary.trainable_parameters),
+              " of ", grouped(summary.parameters), " parameters trainable, ",
+              scaled(static_cast<double>(summary.state_bytes), "B"), " of weights; ",
+              scaled(static_cast<double>(summary.flops), "FLOP"), " a forward pass, ",
+              scaled(static_cast<double>(summary.activation_bytes), "B"), " of activations.\n");
+  return text;
+}
+
+}  // namespace tandem::nn
