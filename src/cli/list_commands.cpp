@@ -94,9 +94,9 @@ void describe_model(const std::string& name, int64_t batch, bool json) {
     std::printf("%s\n", nn::to_string(summary).c_str());
     Table table;
     table.add({"model", info.name + ": " + info.description});
-    table.add({"trained on",
-               cat(training.data, ", ", info.classes, " classes, ", training.epochs, " epochs of batch ",
-                   training.batch, ", ", training.optimizer, " at ", training.lr)});
+    table.add({"trained on", cat(training.data, ", ", info.classes, " classes, ", training.epochs,
+                                 training.epochs == 1 ? " epoch" : " epochs", " of batch ", training.batch,
+                                 ", ", training.optimizer, " at ", training.lr)});
     table.print();
     return;
   }

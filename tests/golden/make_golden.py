@@ -12,8 +12,9 @@ import pathlib
 
 import numpy as np
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
+
+from models import MODELS
 
 HERE = pathlib.Path(__file__).resolve().parent
 torch.set_num_threads(1)
@@ -74,41 +75,18 @@ def op_lines(ops):
     return "\n".join(lines) + "\n"
 
 
-# ---- ten training steps of the zoo's models
+# ---- training steps of the zoo's models (models.py)
 
-class Mlp(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc1, self.fc2, self.fc3 = nn.Linear(784, 256), nn.Linear(256, 128), nn.Linear(128, 10)
-
-    def forward(self, x):
-        return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x.flatten(1))))))
-
-
-class LeNet(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1, self.conv2 = nn.Conv2d(1, 6, 5, padding=2), nn.Conv2d(6, 16, 5)
-        self.fc1, self.fc2, self.fc3 = nn.Linear(400, 120), nn.Linear(120, 84), nn.Linear(84, 10)
-
-    def forward(self, x):
-        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
-        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
-        return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x.flatten(1))))))
-
-
-class MnistCnn(nn.Module):  # its dropout is 0 here
-    def __init__(self):
-        super().__init__()
-        self.conv1, self.conv2 = nn.Conv2d(1, 32, 3), nn.Conv2d(32, 64, 3)
-        self.fc1, self.fc2 = nn.Linear(9216, 128), nn.Linear(128, 10)
-
-    def forward(self, x):
-        x = F.max_pool2d(F.relu(self.conv2(F.relu(self.conv1(x)))), 2)
-        return self.fc2(F.relu(self.fc1(x.flatten(1))))
-
-
-BATCH, STEPS = 8, 10
+# model, classes, input with the batch, steps, optimisers: wide models for fewer steps, since tests repeat them
+RUNS = [
+    ("mlp", 10, (8, 1, 28, 28), 10, ("sgd", "adam")),
+    ("lenet", 10, (8, 1, 28, 28), 10, ("sgd", "adam")),
+    ("mnist_cnn", 10, (8, 1, 28, 28), 10, ("sgd", "adam")),
+    ("cifar10_cnn", 10, (2, 3, 32, 32), 10, ("sgd", "adam")),
+    ("svhn_cnn", 10, (2, 3, 32, 32), 10, ("sgd", "adam")),
+    ("cifar100_cnn", 100, (1, 3, 32, 32), 3, ("sgd", "adam")),
+    ("alexnet", 10, (1, 3, 256, 95), 2, ("sgd",)),
+]
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9),
     "adam": lambda p: torch.optim.Adam(p, lr=0.001),
@@ -117,24 +95,24 @@ OPTIMIZERS = {
 
 def write_training():
     lines = []
-    for model_name, make in (("mlp", Mlp), ("lenet", LeNet), ("mnist_cnn", MnistCnn)):
-        for optimizer_name, make_optimizer in OPTIMIZERS.items():
-            model = make().double()
+    for model_name, classes, shape, steps, optimizers in RUNS:
+        for optimizer_name in optimizers:
+            model = MODELS[model_name](classes).double()
             with torch.no_grad():
                 for name, p in model.named_parameters():
                     bound = 1 / math.sqrt(math.prod(p.shape[1:])) if p.dim() > 1 else 0.1
                     p.copy_(hash_array(tuple(p.shape), name_salt(name), -bound, bound))
-            optimizer = make_optimizer(model.parameters())
+            optimizer = OPTIMIZERS[optimizer_name](model.parameters())
             losses = []
-            for step in range(STEPS):
-                x = hash_array((BATCH, 1, 28, 28), 9000 + step)
-                y = hash_array((BATCH,), 9500 + step, 0, 10).floor().long()
+            for step in range(steps):
+                x = hash_array(shape, 9000 + step)
+                y = hash_array(shape[:1], 9500 + step, 0, classes).floor().long()
                 loss = F.cross_entropy(model(x), y)
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
                 losses.append(loss.detach())
-            lines.append(f"run {model_name} {optimizer_name}")
+            lines.append(f"run {model_name} {optimizer_name} {classes} {shape_text(shape)}")
             lines.append("losses " + " ".join(f"{v:.12g}" for v in losses))
             for name, p in model.named_parameters():
                 lines.append(f"parameter {name} {p.sum().item():.12g} {p.norm().item():.12g}")

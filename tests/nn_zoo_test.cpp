@@ -1,0 +1,164 @@
+// The zoo's models as wholes: the same bits at any number of threads and with either engine, and weights that go to
+// PyTorch and back.
+// ctest: timeout=600
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tandem/core/rng.h"
+#include "tandem/core/tape.h"
+#include "tandem/core/threads.h"
+#include "tandem/io/safetensors.h"
+#include "tandem/ops/random.h"
+#include "tandem/optim/optimizer.h"
+#include "tandem/train/step.h"
+#include "tandem/zoo/zoo.h"
+#include "tests/support/paths.h"
+#include "tests/support/process.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/values.h"
+
+namespace tandem::testing {
+namespace {
+
+/// A batch's shape: two samples as published; AlexNet smaller and with few classes, for speed.
+Dims batch_of(const zoo::ModelInfo& info) {
+  Dims shape = info.name == "alexnet" ? Dims{3, 67, 80} : info.input;
+  shape.insert(0, 2);
+  return shape;
+}
+int64_t classes_of(const zoo::ModelInfo& info) { return info.name == "alexnet" ? 10 : info.classes; }
+
+/// The loss and all weights after one training step, dropout included.
+nn::NamedTensors train_once(const zoo::ModelInfo& info, Engine engine) {
+  manual_seed(4);
+  const auto model = zoo::make_model(info.name, {.classes = classes_of(info)});
+  const auto optimizer = optim::make_optimizer("sgd", model->named_parameters(), {.lr = 0.05});
+  TrainingStep step(*model, *optimizer, engine);
+  const Tensor x = uniform(batch_of(info), -1, 1);
+  nn::NamedTensors all = {{"loss", step(x, from_vector<int64_t>({1, 7}, {2}))}};
+  for (auto& row : model->state()) all.push_back(row);
+  return all;
+}
+
+class ZooModel : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(ZooModel, TrainsToTheSameBitsAtAnyThreadCountAndWithEitherEngine) {
+  const zoo::ModelInfo& info = zoo::model_info(GetParam());
+  const int before = threads();
+  set_threads(1);
+  const nn::NamedTensors want = train_once(info, Engine::eager);
+  const std::vector<int> counts = nn::count_parameters(*zoo::make_model(info.name)) > 10'000'000
+                                      ? std::vector{3, 8}
+                                      : std::vector{1, 2, 3, 8};
+  for (const int count : counts) {
+    set_threads(count);
+    // The engines take turns, each at few and at many threads.
+    const nn::NamedTensors got = train_once(info, count % 2 == 1 ? Engine::graph : Engine::eager);
+    for (size_t i = 0; i < want.size(); ++i)
+      EXPECT_TRUE(same_bits(got[i].second, want[i].second)) << want[i].first << ", " << count << " threads";
+  }
+  set_threads(before);
+}
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const zoo::ModelInfo& info : zoo::models()) names.push_back(info.name);
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(Zoo, ZooModel, ::testing::ValuesIn(model_names()),
+                         [](const auto& info) { return info.param; });
+
+TEST(Zoo, TheNumberOfClassesIsTheWidthOfTheLogits) {
+  for (const zoo::ModelInfo& info : zoo::models()) {
+    if (info.name == "alexnet") continue;  // tested below, smaller
+    Dims shape = info.input;
+    shape.insert(0, 1);
+    const auto model = zoo::make_model(info.name, {.classes = 3});
+    const NoGrad off;
+    EXPECT_EQ((*model)(zeros(shape)).shape(), (Dims{1, 3})) << info.name;
+  }
+  EXPECT_EQ(error_of([] { zoo::make_model("mlp", {.classes = 0}); }),
+            "model mlp: there must be at least one class; got 0.");
+}
+
+TEST(Zoo, AlexNetTakesAnySizeFrom63OnAndRefusesLess) {
+  const auto model = zoo::make_model("alexnet", {.classes = 4});
+  model->eval();
+  const NoGrad off;
+  for (const Dims& shape : {Dims{1, 3, 63, 63}, Dims{1, 3, 224, 224}, Dims{1, 3, 63, 130}})
+    EXPECT_EQ((*model)(zeros(shape)).shape(), (Dims{1, 4})) << shape;
+  EXPECT_EQ(error_of([&] {
+              (*model)(zeros({1, 3, 62, 224}));
+            }),
+            "alexnet: the input must be (N, 3, H, W) with H and W at least 63; got (1, 3, 62, 224).");
+  EXPECT_EQ(error_of([&] {
+              (*model)(zeros({3, 224, 224}));
+            }),
+            "alexnet: the input must be (N, 3, H, W) with H and W at least 63; got (3, 224, 224).");
+}
+
+TEST(Zoo, TheCommandDescribesAModelLayerByLayer) {
+  const ProcessResult json = run_command({"models", "cifar10_cnn", "--batch", "4", "--json"});
+  ASSERT_EQ(json.status, 0) << json.err;
+  const auto line = nlohmann::ordered_json::parse(json.out);
+  EXPECT_EQ(line["parameters"], 2168362);
+  EXPECT_EQ(line["layers"][1]["name"], "conv1");
+  EXPECT_EQ(line["layers"][1]["outputs"][0], (std::vector<int>{4, 32, 32, 32}));
+  EXPECT_EQ(line["layers"][1]["flops"], 4 * 32 * 32 * 32 * (2 * 27 + 1));
+  EXPECT_EQ(line["training"]["data"], "cifar10");
+  const ProcessResult text = run_command({"models", "svhn_cnn"});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_NE(text.out.find("conv8    Conv2d"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("svhn, 10 classes, 100 epochs"), std::string::npos) << text.out;
+  EXPECT_NE(run_command({"models", "svhn_cnm"}).err.find("Did you mean svhn_cnn?"), std::string::npos);
+  EXPECT_EQ(run_command({"models", "lenet", "--batch", "0"}).err,
+            "tandem: models: the batch must be at least 1; got 0.\n");
+  EXPECT_EQ(run_command({"models", "--batch", "2"}).err,
+            "tandem: models: --batch belongs to the description of one model. Name the model.\n");
+}
+
+/// A Python that may have PyTorch, or nothing.
+std::string peer_python() {
+  if (const char* named = std::getenv("TANDEM_PEER_PYTHON")) return named;
+  const std::filesystem::path own = source_dir() / ".venv-peers" / "pytorch" / "bin" / "python";
+  return std::filesystem::exists(own) ? own.string() : "";
+}
+
+TEST(Zoo, WeightsGoToPyTorchAndBackAndGiveTheSameLogits) {
+  const std::string python = peer_python();
+  if (python.empty())
+    GTEST_SKIP() << "no Python with PyTorch: set TANDEM_PEER_PYTHON, or make .venv-peers/pytorch";
+  const TempFolder folder;
+  const NoGrad off;
+  std::string names;
+  for (const zoo::ModelInfo& info : zoo::models()) {
+    manual_seed(9);
+    const auto model = zoo::make_model(info.name, {.classes = classes_of(info)});
+    model->eval();
+    const Tensor x = uniform(batch_of(info), -1, 1);
+    io::save_safetensors(folder / (info.name + ".safetensors"), model->state());
+    io::save_safetensors(folder / (info.name + ".io.safetensors"), {{"input", x}, {"logits", (*model)(x)}});
+    names += " " + info.name;
+  }
+  const std::string script = (source_dir() / "tests" / "golden" / "interchange.py").string();
+  const int status =
+      std::system(("'" + python + "' '" + script + "' '" + folder.path() + "'" + names).c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << python << " has no PyTorch, or no safetensors";
+  ASSERT_EQ(WEXITSTATUS(status), 0);
+  for (const zoo::ModelInfo& info : zoo::models()) {
+    const auto model = zoo::make_model(info.name, {.classes = classes_of(info)});
+    model->eval();
+    model->load_state(io::load_safetensors(folder / (info.name + ".back.safetensors")).tensors);
+    const Tensor x = *io::load_safetensors(folder / (info.name + ".io.safetensors")).find("input");
+    const Tensor want = *io::load_safetensors(folder / (info.name + ".back.io.safetensors")).find("logits");
+    EXPECT_TRUE(near(to_array((*model)(x)), to_array(want), 1e-5)) << info.name;
+  }
+}
+
+}  // namespace
+}  // namespace tandem::testing
