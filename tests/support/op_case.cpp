@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/core/op.h"
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
@@ -177,7 +178,13 @@ std::vector<std::string> ops_called(const OpCase& op_case) {
   const GeneratorState before = generator_state();
   {
     const TraceScope scope(&tracer);
-    run_case(op_case, in);
+    if (op_case.data_dependent) {  // apply() refuses the op, by its name
+      const std::string refusal = error_of([&] { run_case(op_case, in); });
+      const std::string op = refusal.substr(0, refusal.find(':'));
+      if (find_op(op)) tracer.names.push_back(op);
+    } else {
+      run_case(op_case, in);
+    }
   }
   set_generator_state(before);
   return tracer.names;

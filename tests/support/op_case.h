@@ -55,6 +55,8 @@ struct OpCase {
   bool floating = true;      ///< takes f32 and f64
   bool gradient = true;      ///< first order is checked
   bool second_order = true;  ///< and second
+  bool data_dependent =
+      false;  ///< the result's size depends on the values: compiled callables must refuse it
 };
 
 /// A call that must be refused, with texts that the message must hold.

@@ -49,10 +49,15 @@ struct KernelArgs {
   void* stream = nullptr;                                 // the backend's own (cudaStream_t); null on CPU
   void* (*scratch)(void* owner, size_t bytes) = nullptr;  // see workspace()
   void* scratch_owner = nullptr;
+  void (*late_output)(void* owner, int i, const int64_t* shape) = nullptr;  // see allocate_output()
+  void* late_owner = nullptr;
 
   /// Uninitialised device memory, 64-byte aligned, valid until the kernel returns (on a GPU: until the work
   /// that it queued has run). One call a kernel: a second call may hand out the same memory.
   void* workspace(size_t bytes) const { return scratch(scratch_owner, bytes); }
+
+  /// Data-dependent ops only: makes out[i], of the rank and type that inference gave it, once its shape is known.
+  void allocate_output(int i, const int64_t* shape) const { late_output(late_owner, i, shape); }
 
   template <class A>
   const A& attributes() const {

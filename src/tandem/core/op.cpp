@@ -37,6 +37,28 @@ Buffer buffer_of(const Tensor& t) {
           m.shape.data(), m.strides.data(), m.shape.rank(), m.dtype};
 }
 
+Tensor fresh_tensor(const Meta& meta) {
+  const size_t bytes = static_cast<size_t>(size_of(meta.shape)) * bytes_of(meta.dtype);
+  return make_tensor(meta, make_ref<Storage>(meta.device, bytes));
+}
+
+/// The outputs of a data-dependent op, which its kernel makes.
+struct LateOutputs {
+  Tensors& out;
+  SmallVector<Buffer, 2>& buffers;
+  const InferArgs& inferred;
+
+  static void make(void* owner, int i, const int64_t* shape) {
+    auto& late = *static_cast<LateOutputs*>(owner);
+    const auto at = static_cast<size_t>(i);
+    Meta meta = late.inferred.out[at];
+    const size_t rank = static_cast<size_t>(meta.shape.rank());
+    set_contiguous(meta, Dims(std::span<const Dim>(shape, rank)), meta.dtype, meta.device);
+    late.out[at] = fresh_tensor(meta);
+    late.buffers[at] = buffer_of(late.out[at]);
+  }
+};
+
 /// Runs the kernel on fresh outputs.
 Tensors run_eagerly(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                     const InferArgs& inferred) {
@@ -61,14 +83,19 @@ Tensors run_eagerly(const OpDef& op, std::span<const Tensor> in, const Attrs& at
   if (op.changes_input) {
     out.push_back(in[0]);
     out_buffers.push_back(in_buffers[0]);
+  } else if (op.data_dependent) {
+    out.resize(inferred.out.size());
+    out_buffers.resize(inferred.out.size());
   } else {
     for (const Meta& meta : inferred.out) {
-      const size_t bytes = static_cast<size_t>(size_of(meta.shape)) * bytes_of(meta.dtype);
-      out.push_back(make_tensor(meta, make_ref<Storage>(device, bytes)));
+      out.push_back(fresh_tensor(meta));
       out_buffers.push_back(buffer_of(out.back()));
     }
   }
   KernelArgs args;
+  LateOutputs late{out, out_buffers, inferred};
+  args.late_output = LateOutputs::make;
+  args.late_owner = &late;
   args.in = in_buffers.data();
   args.out = out_buffers.data();
   args.n_in = static_cast<int>(in_buffers.size());
@@ -117,6 +144,7 @@ Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
                describe(in[0]), " and ", describe(in[i]),
                ". Move one first, for example with to(b, a.device()).");
   }
+  if (op.data_dependent) refuse_tracing(op.name, op.data_dependent);
   if (!op.takes_strided && !op.view) {
     for (size_t i = 0; i < in.size(); ++i) {
       if (in[i].is_contiguous()) continue;
@@ -145,6 +173,14 @@ Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
 
 Tensor apply1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs) {
   return std::move(apply(op, {in.begin(), in.size()}, attrs)[0]);
+}
+
+void refuse_tracing(const char* function, const char* instead) {
+  TD_CHECK(!t_tracer, function,
+           ": the size of the result must not depend on the data inside a compiled callable; got a call "
+           "while one is "
+           "traced. Call it outside. ",
+           instead);
 }
 
 bool read_flag(const std::shared_ptr<bool>& flag) {

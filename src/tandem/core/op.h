@@ -74,7 +74,10 @@ struct OpDef {
   bool random = false;            // draws from the generator
   bool commutative = false;       // f(a, b) == f(b, a) to the bit
   bool changes_input = false;     // writes into the memory of input 0 (assign); returns it as output 0
-  bool takes_strided = false;     // kernels read any strides; otherwise apply hands over contiguous copies
+  // Set where the outputs' sizes depend on values: what to use instead inside a compiled callable. Inference gives such
+  // outputs their rank and type, the kernel their sizes (KernelArgs::allocate_output).
+  const char* data_dependent = nullptr;
+  bool takes_strided = false;  // kernels read any strides; otherwise apply hands over contiguous copies
   Cost cost = Cost::expensive;
 
   // Kernels, one row a backend. Filled at start-up by the backends.
@@ -91,6 +94,9 @@ struct OpDef {
 Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs = {});
 /// The same for ops with one output.
 Tensor apply1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs = {});
+
+/// Refuses a data-dependent function inside a compiled callable; `instead` is a sentence. apply() calls it for ops.
+void refuse_tracing(const char* function, const char* instead);
 
 /// Every op defined so far, by name, in order of definition. define() returns the record that kernels are put
 /// into. Users of the library define ops of their own the same way: see examples/custom_op.

@@ -100,6 +100,9 @@ class Tensor {
   template <class T>
   std::vector<T> to_vector() const;
 
+  /// Row i (negative counts from the end): select(x, 0, i), a view. index() of ops/index.h takes slices and tensors.
+  Tensor operator[](int64_t i) const;
+
   // Autograd
   bool requires_grad() const { return impl_->requires_grad; }
   bool is_leaf() const { return !impl_->node; }

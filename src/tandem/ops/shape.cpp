@@ -360,6 +360,8 @@ Tensor select(const Tensor& x, int64_t wanted_axis, int64_t index) {
   return squeeze(slice(x, axis, at, at + 1), axis);
 }
 
+Tensor Tensor::operator[](int64_t i) const { return select(*this, 0, i); }
+
 Tensor unsqueeze(const Tensor& x, int64_t axis) {
   Dims shape = x.shape();
   shape.insert(normal_axis("unsqueeze", axis, x.rank() + 1), 1);
