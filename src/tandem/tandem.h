@@ -17,6 +17,7 @@
 #include "tandem/nn/init.h"
 #include "tandem/nn/layers.h"
 #include "tandem/nn/summary.h"
+#include "tandem/ops/arrange.h"
 #include "tandem/ops/conv.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/loss.h"

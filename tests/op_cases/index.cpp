@@ -1,6 +1,12 @@
-// Cases of gather, scatter_add_zeros and one_hot.
+// Cases and refusals of indexing, sorting and searching.
 #include "tandem/ops/index.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tandem/ops/random.h"
+#include "tandem/ops/shape.h"
 #include "tests/op_cases/reference.h"
 
 namespace tandem::testing {
@@ -52,6 +58,472 @@ void add_gather(std::vector<OpCase>& cases, const Variant& v) {
   cases.push_back(scatter);
 }
 
+using In = std::span<const Tensor>;
+using Arrays = std::span<const Array>;
+
+Dim whole(double value) { return static_cast<Dim>(value); }
+Dim wrapped(double value, Dim size) { return whole(value) + (value < 0 ? size : 0); }
+
+/// A case whose result holds elements of its inputs.
+OpCase picking(const std::string& name, const std::vector<CaseInput>& inputs, CaseCall call,
+               CaseReference reference) {
+  OpCase op_case;
+  op_case.name = name;
+  op_case.inputs = inputs;
+  op_case.call = std::move(call);
+  op_case.reference = std::move(reference);
+  op_case.tolerance = 0;
+  op_case.half_ulps = 0;
+  op_case.dtypes = kEvery;
+  return op_case;
+}
+/// A case whose result holds sums of them.
+OpCase summing(OpCase op_case) {
+  op_case.tolerance = 2e-6;
+  op_case.half_ulps = 8;
+  op_case.dtypes = kNumbers;
+  return op_case;
+}
+/// A case whose result holds integers.
+OpCase counting(OpCase op_case) {
+  op_case.gradient = op_case.second_order = false;
+  return op_case;
+}
+
+CaseInput places(const Dims& shape, double low, double high) {
+  return {shape, low, high, CaseInput::index64};
+}
+
+void add_rows(std::vector<OpCase>& cases) {
+  OpCase rows = picking(
+      "index_select", {{{2, 5, 3}}, places({7}, 0, 5)}, [](In in) { return index_select(in[0], 1, in[1]); },
+      [](Arrays in) {
+        Dims shape = in[0].shape;
+        shape[1] = in[1].size();
+        Array out(shape);
+        each_index(shape, [&](const Dims& i) { out.at(i) = in[0].at({i[0], whole(in[1][i[1]]), i[2]}); });
+        return out;
+      });
+  cases.push_back(rows);
+  cases.push_back(with_shapes(rows, "index_select/empty", {{2, 5, 3}, {0}}));
+  cases.push_back(with_shapes(rows, "index_select/last", {{4, 5, 1}, {9}}));
+  cases.push_back(with_shapes(rows, "index_select/long", {{3, 5, 700}, {40}}));
+
+  OpCase added = summing(picking(
+      "index_add", {{{2, 5, 3}}, {{2, 7, 3}}, places({7}, 0, 5)},
+      [](In in) { return index_add(in[0], 1, in[2], in[1], 2); },
+      [](Arrays in) {
+        Array out = in[0];
+        each_index(in[1].shape, [&](const Dims& i) {
+          out.at({i[0], whole(in[2][i[1]]), i[2]}) += 2 * in[1].at(i);
+        });
+        return out;
+      }));
+  cases.push_back(added);
+  cases.push_back(with_shapes(added, "index_add/empty", {{2, 5, 3}, {2, 0, 3}, {0}}));
+  cases.push_back(with_shapes(added, "index_add/long", {{2, 5, 1100}, {2, 30, 1100}, {30}}));
+
+  for (const bool padded : {false, true}) {
+    OpCase table = picking(
+        padded ? "embedding/padding" : "embedding", {{{6, 3}}, places({2, 4}, 0, 6)},
+        [=](In in) {
+          EmbeddingOptions options;
+          if (padded) options.padding_idx = -4;
+          return embedding(in[0], in[1], options);
+        },
+        [](Arrays in) {
+          Dims shape = in[1].shape;
+          shape.push_back(in[0].shape[1]);
+          Array out(shape);
+          each_index(shape, [&](const Dims& i) {
+            out.at(i) = in[0].at({whole(in[1].at({i[0], i[1]})), i[2]});
+          });
+          return out;
+        });
+    // The gradient of the padding row is left out on purpose: differences would not agree.
+    if (padded) table.gradient = table.second_order = false;
+    cases.push_back(table);
+  }
+
+  OpCase take_case = picking(
+      "take", {{{3, 4}}, places({2, 5}, -12, 12)}, [](In in) { return take(in[0], in[1]); },
+      [](Arrays in) {
+        Array out(in[1].shape);
+        for (int64_t i = 0; i < out.size(); ++i) out[i] = in[0][wrapped(in[1][i], in[0].size())];
+        return out;
+      });
+  cases.push_back(take_case);
+}
+
+void add_scatters(std::vector<OpCase>& cases) {
+  cases.push_back(picking(
+      "take_along", {{{3, 1, 4}}, places({1, 2, 6}, 0, 4)},
+      [](In in) { return take_along(in[0], in[1], -1); },
+      [](Arrays in) {
+        Array out(Dims{3, 2, 6});
+        each_index(out.shape, [&](const Dims& i) {
+          out.at(i) = in[0].at({i[0], 0, whole(in[1].at({0, i[1], i[2]}))});
+        });
+        return out;
+      }));
+
+  const auto put = [](Arrays in, bool number) {
+    Array out = in[0];
+    const Array& index = in[1];
+    each_index(index.shape, [&](const Dims& i) {
+      Dims at = i;
+      at[0] = whole(index.at(i));
+      out.at(at) = number ? 3 : in[2].at(i);
+    });
+    return out;
+  };
+  OpCase values = picking(
+      "scatter", {{{5, 4}}, places({1, 4}, 0, 5), {{2, 4}}},
+      [](In in) { return scatter(in[0], 0, in[1], in[2]); }, [=](Arrays in) { return put(in, false); });
+  cases.push_back(values);
+  cases.push_back(with_shapes(values, "scatter/last_wins", {{5, 4}, {9, 3}, {9, 4}}));
+  cases.push_back(with_shapes(values, "scatter/empty", {{5, 4}, {0, 4}, {0, 4}}));
+  OpCase number = picking(
+      "scatter/number", {{{5, 4}}, places({2, 3}, 0, 5)}, [](In in) { return scatter(in[0], 0, in[1], 3); },
+      [=](Arrays in) { return put(in, true); });
+  number.dtypes = kNumbers;
+  cases.push_back(number);
+  cases.push_back(summing(picking(
+      "scatter_add", {{{5, 4}}, places({3, 6}, 0, 4), {{4, 7}}},
+      [](In in) { return scatter_add(in[0], 1, in[1], in[2]); },
+      [](Arrays in) {
+        Array out = in[0];
+        each_index(in[1].shape, [&](const Dims& i) { out.at({i[0], whole(in[1].at(i))}) += in[2].at(i); });
+        return out;
+      })));
+  // A long axis that is not the last: the work is cut by columns.
+  OpCase tall;
+  tall = summing(picking(
+      "scatter_add/tall", {{{3, 1300}}, places({40, 1300}, 0, 3), {{40, 1300}}},
+      [](In in) { return scatter_add(in[0], 0, in[1], in[2]); },
+      [](Arrays in) {
+        Array out = in[0];
+        each_index(in[1].shape, [&](const Dims& i) { out.at({whole(in[1].at(i)), i[1]}) += in[2].at(i); });
+        return out;
+      }));
+  tall.tolerance = 1e-5;
+  tall.half_ulps = 40;
+  cases.push_back(tall);
+}
+
+void add_subscripts(std::vector<OpCase>& cases) {
+  OpCase two = picking(
+      "index", {{{2, 4, 5, 3}}, places({6, 1}, -4, 4), places({7}, -5, 5)},
+      [](In in) {
+        return index(in[0], {Slice{}, in[1], in[2]});
+      },
+      [](Arrays in) {
+        const Dim rows = in[1].shape[0], columns = in[2].shape[0];
+        Array out(Dims{2, rows, columns, 3});
+        each_index(out.shape, [&](const Dims& i) {
+          out.at(i) = in[0].at({i[0], wrapped(in[1][i[1]], 4), wrapped(in[2][i[2]], 5), i[3]});
+        });
+        return out;
+      });
+  cases.push_back(two);
+  cases.push_back(with_shapes(two, "index/empty", {{2, 4, 5, 3}, {0, 1}, {7}}));
+  cases.push_back(picking(
+      "index/apart", {{{4, 2, 5}}, places({6}, -4, 4), places({6}, -5, 5)},
+      [](In in) {
+        return index(in[0], {in[1], ellipsis, in[2]});
+      },
+      [](Arrays in) {
+        Array out(Dims{6, 2});
+        each_index(out.shape, [&](const Dims& i) {
+          out.at(i) = in[0].at({wrapped(in[1][i[0]], 4), i[1], wrapped(in[2][i[0]], 5)});
+        });
+        return out;
+      }));
+  cases.push_back(picking(
+      "index/mixed", {{{4, 6, 5}}, places({2, 2}, -4, 4)},
+      [](In in) {
+        return index(in[0], {in[1], Slice{-5, {}, 2}, new_axis, -2});
+      },
+      [](Arrays in) {
+        Array out(Dims{2, 2, 3, 1});
+        each_index(out.shape, [&](const Dims& i) {
+          out.at(i) = in[0].at({wrapped(in[1].at({i[0], i[1]}), 4), 1 + 2 * i[2], 3});
+        });
+        return out;
+      }));
+  cases.push_back(moving(
+      "index/row", {4, 6}, {6}, [](In in) { return in[0][-2]; },
+      [](const Dims& i) {
+        return Dims{2, i[0]};
+      }));
+  OpCase masked = picking(
+      "index/mask", {{{3, 4, 2}}, {{3, 4}, 0, 2, CaseInput::boolean}},
+      [](In in) {
+        return index(in[0], {in[1], 1});
+      },
+      [](Arrays in) {
+        std::vector<double> found;
+        for (int64_t i = 0; i < in[1].size(); ++i)
+          if (in[1][i] != 0) found.push_back(in[0][2 * i + 1]);
+        const Dim count = static_cast<Dim>(found.size());
+        return Array({count}, found);
+      });
+  masked.data_dependent = true;
+  cases.push_back(masked);
+
+  for (const bool accumulate : {false, true}) {
+    OpCase put = picking(
+        accumulate ? "index_put/accumulate" : "index_put", {{{4, 5}}, places({1}, -4, 4), {{3}}},
+        [=](In in) {
+          return index_put(in[0], {in[1], Slice{1, {}, 2}}, slice(in[2], 0, 0, 2), accumulate);
+        },
+        [=](Arrays in) {
+          Array out = in[0];
+          for (int64_t k = 0; k < in[1].size(); ++k)
+            for (Dim j = 0; j < 2; ++j) {
+              double& at = out.at({wrapped(in[1][k], 4), 1 + 2 * j});
+              at = in[2][j] + (accumulate ? at : 0);
+            }
+          return out;
+        });
+    if (accumulate) put = summing(put);
+    cases.push_back(put);
+    cases.push_back(with_shapes(put, put.name + "_repeated", {{4, 5}, {9}, {3}}));
+  }
+}
+
+void add_masks(std::vector<OpCase>& cases) {
+  OpCase fill = picking(
+      "masked_fill", {{{3, 4}}, {{4}, 0, 2, CaseInput::boolean}},
+      [](In in) { return masked_fill(in[0], in[1], 2); },
+      [](Arrays in) {
+        Array out = in[0];
+        each_index(out.shape, [&](const Dims& i) {
+          if (in[1][i[1]] != 0) out.at(i) = 2;
+        });
+        return out;
+      });
+  fill.dtypes = kNumbers;
+  cases.push_back(fill);
+  OpCase select_case = picking(
+      "masked_select", {{{3, 1, 4}}, {{5, 1}, 0, 2, CaseInput::boolean}},
+      [](In in) { return masked_select(in[0], in[1]); },
+      [](Arrays in) {
+        std::vector<double> found;
+        each_index(stretched(in[0].shape, in[1].shape), [&](const Dims& i) {
+          if (stretched_at(in[1], i) != 0) found.push_back(stretched_at(in[0], i));
+        });
+        const Dim count = static_cast<Dim>(found.size());
+        return Array({count}, found);
+      });
+  select_case.data_dependent = true;
+  cases.push_back(select_case);
+  cases.push_back(with_shapes(select_case, "masked_select/empty", {{0, 1, 4}, {5, 1}}));
+
+  const auto found = [](const Array& x) {
+    std::vector<double> rows;
+    Dim count = 0;
+    each_index(x.shape, [&](const Dims& i) {
+      if (x.at(i) == 0) return;
+      ++count;
+      for (const Dim at : i) rows.push_back(static_cast<double>(at));
+    });
+    return Array({count, x.shape.rank()}, rows);
+  };
+  const auto product = [](Arrays in) {
+    Array x = in[0];
+    for (int64_t i = 0; i < x.size(); ++i) x[i] *= in[1][i];
+    return x;
+  };
+  // Products with 0 are zeros of either sign.
+  OpCase nonzero_case = counting(picking(
+      "nonzero", {{{5, 7}}, {{5, 7}, 0, 2, CaseInput::boolean}},
+      [](In in) { return nonzero(mul(in[0], in[1])); }, [=](Arrays in) { return found(product(in)); }));
+  nonzero_case.dtypes = kNumbers;
+  nonzero_case.data_dependent = true;
+  cases.push_back(nonzero_case);
+  cases.push_back(with_shapes(nonzero_case, "nonzero/empty", {{5, 0}, {5, 0}}));
+  cases.push_back(with_shapes(nonzero_case, "nonzero/scalar", {{}, {}}));
+  cases.push_back(with_shapes(nonzero_case, "nonzero/long", {{70, 600}, {70, 600}}));
+  nonzero_case.name = "where/places";
+  nonzero_case.call = [](In in) { return where(mul(in[0], in[1]))[1]; };
+  nonzero_case.reference = [=](Arrays in) {
+    const Array all = found(product(in));
+    Array out(Dims{all.shape[0]});
+    for (int64_t i = 0; i < out.size(); ++i) out[i] = all[2 * i + 1];
+    return out;
+  };
+  cases.push_back(nonzero_case);
+}
+
+/// The order of the lines of x along an axis: places, or the values there; the first `count` of it.
+Array ordered(const Array& x, int axis, bool descending, Dim count, bool values) {
+  Dims shape = x.shape;
+  shape[axis] = count;
+  Array out(shape);
+  Dims lines = shape;
+  lines[axis] = count > 0;
+  each_index(lines, [&](const Dims& line) {
+    std::vector<Dim> order(static_cast<size_t>(x.shape[axis]));
+    std::iota(order.begin(), order.end(), 0);
+    const auto at = [&](Dim i) {
+      Dims place = line;
+      place[axis] = i;
+      return x.at(place);
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](Dim a, Dim b) { return descending ? at(a) > at(b) : at(a) < at(b); });
+    for (Dim i = 0; i < count; ++i) {
+      Dims place = line;
+      place[axis] = i;
+      const Dim from = order[static_cast<size_t>(i)];
+      out.at(place) = values ? at(from) : static_cast<double>(from);
+    }
+  });
+  return out;
+}
+
+void add_orders(std::vector<OpCase>& cases) {
+  for (const bool descending : {false, true}) {
+    const char* suffix = descending ? "/descending" : "";
+    const int axis = descending ? 0 : 1;
+    OpCase values = picking(
+        cat("sort", suffix), {{{6, 9}}}, [=](In in) { return sort(in[0], axis, descending).values; },
+        [=](Arrays in) { return ordered(in[0], axis, descending, in[0].shape[axis], true); });
+    cases.push_back(values);
+    cases.push_back(with_shapes(values, cat("sort/long", descending), {{1500, 3}}));
+    if (!descending) cases.push_back(with_shapes(values, "sort/longer", {{2, 3000}}));
+    cases.push_back(with_shapes(values, cat("sort/empty", descending), {{0, 4}}));
+    OpCase indices = counting(values);
+    indices.name = cat("argsort", suffix);
+    indices.call = [=](In in) { return argsort(in[0], axis, descending); };
+    indices.reference = [=](Arrays in) { return ordered(in[0], axis, descending, in[0].shape[axis], false); };
+    cases.push_back(indices);
+    OpCase some = values;
+    some.name = descending ? "topk" : "topk/smallest";
+    some.call = [=](In in) { return topk(in[0], 2, {.axis = axis, .largest = descending}).values; };
+    some.reference = [=](Arrays in) { return ordered(in[0], axis, descending, 2, true); };
+    cases.push_back(some);
+    cases.push_back(
+        with_shapes(some, cat(some.name, "_of_many"), {descending ? Dims{900, 2} : Dims{2, 900}}));
+    OpCase where_some = counting(some);
+    where_some.name = cat(some.name, "_indices");
+    where_some.call = [=](In in) { return topk(in[0], 2, {.axis = axis, .largest = descending}).indices; };
+    where_some.reference = [=](Arrays in) { return ordered(in[0], axis, descending, 2, false); };
+    cases.push_back(where_some);
+  }
+  cases.push_back(picking(
+      "kthvalue", {{{4, 7}}}, [](In in) { return kthvalue(in[0], 3).values; },
+      [](Arrays in) {
+        const Array first = ordered(in[0], 1, false, 3, true);
+        Array out(Dims{in[0].shape[0]});
+        for (Dim i = 0; i < out.size(); ++i) out[i] = first.at({i, 2});
+        return out;
+      }));
+
+  const auto search = [](const Array& sequence, Dim row, double value, bool right) {
+    Dim at = 0;
+    const Dim n = sequence.shape.back();
+    while (at < n && (sequence[row * n + at] < value || (right && sequence[row * n + at] == value))) ++at;
+    return static_cast<double>(at);
+  };
+  for (const bool right : {false, true}) {
+    OpCase rows = counting(picking(
+        right ? "searchsorted/right" : "searchsorted", {{{3, 8}}, {{3, 5}}},
+        [=](In in) { return searchsorted(sort(in[0]).values, in[1], right); },
+        [=](Arrays in) {
+          const Array sequence = ordered(in[0], 1, false, in[0].shape[1], true);
+          Array out(in[1].shape);
+          for (int64_t i = 0; i < out.size(); ++i)
+            out[i] = search(sequence, i / out.shape[1], in[1][i], right);
+          return out;
+        }));
+    cases.push_back(rows);
+    cases.push_back(with_shapes(rows, cat(rows.name, "_empty"), {{3, 0}, {3, 5}}));
+    OpCase one = counting(rows);
+    one.name = right ? "bucketize/right" : "bucketize";
+    one.inputs = {{{2, 6}}, {{9}}};
+    one.call = [=](In in) { return bucketize(in[0], sort(in[1]).values, right); };
+    one.reference = [=](Arrays in) {
+      const Array sequence = ordered(in[1], 0, false, in[1].size(), true);
+      Array out(in[0].shape);
+      for (int64_t i = 0; i < out.size(); ++i) out[i] = search(sequence, 0, in[0][i], right);
+      return out;
+    };
+    cases.push_back(one);
+  }
+}
+
+void add_sets(std::vector<OpCase>& cases) {
+  enum Part { values, inverse, counts };
+  for (const Part part : {values, inverse, counts}) {
+    OpCase set = counting(picking(
+        part == values    ? "unique"
+        : part == inverse ? "unique/inverse"
+                          : "unique/counts",
+        {{{6, 5}, 0, 7}},
+        [=](In in) {
+          const Unique found = unique(floor(in[0]), {.inverse = part == inverse, .counts = part == counts});
+          return part == values ? found.values : part == inverse ? found.inverse : found.counts;
+        },
+        [=](Arrays in) {
+          std::vector<double> all = in[0].values;
+          for (double& v : all) v = std::floor(v);
+          std::vector<double> different = all;
+          std::sort(different.begin(), different.end());
+          different.erase(std::unique(different.begin(), different.end()), different.end());
+          const Dim count = static_cast<Dim>(different.size());
+          if (part == values) return Array({count}, different);
+          if (part == inverse) {
+            Array out(in[0].shape);
+            for (size_t i = 0; i < all.size(); ++i)
+              out.values[i] = static_cast<double>(std::find(different.begin(), different.end(), all[i]) -
+                                                  different.begin());
+            return out;
+          }
+          Array out(Dims{count});
+          for (Dim i = 0; i < count; ++i)
+            out[i] =
+                static_cast<double>(std::count(all.begin(), all.end(), different[static_cast<size_t>(i)]));
+          return out;
+        }));
+    set.dtypes = {DType::bf16, DType::f16};
+    set.data_dependent = true;
+    cases.push_back(set);
+    cases.push_back(with_shapes(set, cat(set.name, "_empty"), {{0, 5}}));
+  }
+
+  const auto bins = [](Dim length, Arrays in) {
+    Array out(Dims{length});
+    for (int64_t i = 0; i < in[0].size(); ++i) out[whole(in[0][i])] += in.size() > 1 ? in[1][i] : 1;
+    return out;
+  };
+  OpCase plain = counting(picking(
+      "bincount", {places({20}, 0, 6)}, [](In in) { return bincount(in[0], {.min_length = 9}); },
+      [=](Arrays in) { return bins(9, in); }));
+  plain.dtypes = {};
+  plain.data_dependent = true;
+  cases.push_back(plain);
+  cases.push_back(with_shapes(plain, "bincount/empty", {{0}}));
+  OpCase open = plain;
+  open.name = "bincount/open";
+  open.call = [](In in) { return bincount(in[0]); };
+  open.reference = [=](Arrays in) {
+    return bins(1 + whole(*std::max_element(in[0].values.begin(), in[0].values.end())), in);
+  };
+  cases.push_back(open);
+  OpCase weighted = summing(picking(
+      "bincount/weights", {places({20}, 0, 6), {{20}}},
+      [](In in) { return bincount(in[0], {.weights = in[1], .length = 8}); },
+      [=](Arrays in) { return bins(8, in); }));
+  cases.push_back(weighted);
+}
+
+Tensor of(const Dims& shape, DType dtype = DType::f32) { return zeros(shape, dtype); }
+Tensor list(const std::vector<int64_t>& values) {
+  return from_vector(values, {static_cast<Dim>(values.size())});
+}
+
 }  // namespace
 
 void add_index_cases(std::vector<OpCase>& cases) {
@@ -84,6 +556,92 @@ void add_index_cases(std::vector<OpCase>& cases) {
   hot.inputs[0].kind = CaseInput::index32;
   cases.push_back(hot);
   cases.push_back(with_shapes(hot, "one_hot/empty", {{0}}));
+
+  add_rows(cases);
+  add_scatters(cases);
+  add_subscripts(cases);
+  add_masks(cases);
+  add_orders(cases);
+  add_sets(cases);
+}
+
+void add_index_errors(std::vector<ErrorCase>& errors) {
+  const auto refused = [&](const std::string& name, std::function<void()> call,
+                           std::vector<std::string> texts) {
+    texts.insert(texts.begin(), name.substr(0, name.find('/')) + ": ");
+    texts.push_back("; got ");
+    errors.push_back({name, std::move(call), std::move(texts)});
+  };
+  const Tensor bad = list({0, 7, 1});
+  refused("index_select/range", [=] { index_select(of({2, 3}), 1, bad); }, {"7", "element 1"});
+  refused("index_select/rank", [] { index_select(of({2, 3}), 1, of({2, 2}, DType::i64)); }, {"(2, 2)"});
+  refused("index_select/dtype", [] { index_select(of({2, 3}), 1, of({2})); }, {"f32", "i64"});
+  refused("index_add/range", [=] { index_add(of({2, 3}), 1, bad, of({2, 3})); }, {"7", "element 1"});
+  refused("index_add/shape", [=] { index_add(of({2, 3}), 1, bad, of({2, 4})); }, {"(2, 3)", "(2, 4)"});
+  refused("index_add/dtype", [=] { index_add(of({2, 3}), 1, bad, of({2, 3}, DType::f64)); }, {"f32", "f64"});
+  refused("index_add/alpha", [] { index_add(of({2}, DType::i64), 0, list({0}), of({1}, DType::i64), 0.5); },
+          {"0.5"});
+  refused("embedding/range", [=] { embedding(of({4, 3}), bad); }, {"7", "element 1"});
+  refused("embedding/rank", [=] { embedding(of({4}), bad); }, {"(4,)"});
+  refused("embedding/padding",
+          [=] {
+            embedding(of({4, 3}), list({0}), {.padding_idx = 4});
+          },
+          {"4", "(4, 3)"});
+  refused("take/range", [=] { take(of({2, 3}), list({0, -7})); }, {"-7", "element 1"});
+  refused("take/empty", [=] { take(of({0}), list({0})); }, {"0"});
+  refused("take_along/shapes",
+          [] {
+            take_along(of({2, 3}), of({3, 1}, DType::i64), 1);
+          },
+          {"(2, 1)", "(3, 1)"});
+  refused("take_along/range", [] { take_along(of({2, 3}), full({1, 1}, 3, DType::i64), 1); }, {"3"});
+  refused("scatter/place", [] { scatter(of({2, 3}), 1, full({1, 1}, 3, DType::i64), of({1, 1})); }, {"3"});
+  refused("scatter/source",
+          [] {
+            scatter(of({2, 3}), 1, of({2, 2}, DType::i64), of({2, 1}));
+          },
+          {"(2, 1)", "(2, 2)"});
+  refused("scatter/shape",
+          [] {
+            scatter(of({2, 3}), 1, of({3, 2}, DType::i64), of({3, 2}));
+          },
+          {"(3, 2)", "(2, 3)"});
+  refused("scatter/dtype", [] { scatter(of({2}), 0, of({1}, DType::i64), of({1}, DType::i32)); },
+          {"f32", "i32"});
+  refused("scatter_add/place",
+          [] {
+            scatter_add(of({2, 3}), 1, full({1, 1}, -1, DType::i64), of({1, 1}));
+          },
+          {"-1"});
+  refused("index/range", [=] { index(of({4, 3}), {Slice{}, bad}); }, {"7", "element 1", "-3..2"});
+  refused("index/number", [] { index(of({4, 3}), {1, 3}); }, {"3", "(3,)"});
+  refused("index/many", [] { index(of({4}), {1, 1}); }, {"2", "(4,)"});
+  refused("index/ellipses", [] { index(of({4}), {ellipsis, ellipsis}); }, {"2"});
+  refused("index/step", [] { index(of({4}), {Slice{{}, {}, -1}}); }, {"-1"});
+  refused("index/mask", [] { index(of({4}), {of({3}, DType::boolean)}); }, {"(3,)", "(4,)"});
+  refused("index/shapes", [] { index(of({4, 5}), {list({0, 1}), list({0, 1, 2})}); }, {"(2,)", "(3,)"});
+  refused("index/dtype", [] { index(of({4}), {of({1})}); }, {"f32"});
+  refused("index_put/range", [=] { index_put(of({4}), {bad}, 1); }, {"7", "element 1"});
+  refused("index_put/values", [] { index_put(of({4}), {list({0, 1})}, of({3})); }, {"(3,)", "(2,)"});
+  refused("masked_fill/mask", [] { masked_fill(of({2}), of({2}), 1); }, {"f32"});
+  refused("masked_fill/shape",
+          [] {
+            masked_fill(of({2}), of({3, 2}, DType::boolean), 1);
+          },
+          {"(3, 2)", "(2,)"});
+  refused("masked_select/mask", [] { masked_select(of({2}), of({2})); }, {"f32"});
+  refused("sort/axis", [] { sort(of({2}), 1); }, {"1"});
+  refused("sort/scalar", [] { sort(of({})); }, {"-1", "0"});
+  refused("topk/k", [] { topk(of({2, 3}), 4); }, {"4", "(2, 3)"});
+  refused("kthvalue/k", [] { kthvalue(of({2, 3}), 0); }, {"0", "(2, 3)"});
+  refused("bincount/dtype", [] { bincount(of({2})); }, {"f32"});
+  refused("bincount/negative", [] { bincount(list({0, -3})); }, {"-3"});
+  refused("bincount/length", [] { bincount(list({0, 3}), {.length = 3}); }, {"3"});
+  refused("bincount/weights", [] { bincount(list({0, 3}), {.weights = of({3})}); }, {"(2,)", "(3,)"});
+  refused("searchsorted/shapes", [] { searchsorted(of({2, 3}), of({3, 3})); }, {"(2, 3)", "(3, 3)"});
+  refused("searchsorted/dtype", [] { searchsorted(of({2}), of({3}, DType::f64)); }, {"f32", "f64"});
+  refused("bucketize/rank", [] { bucketize(of({2}), of({2, 2})); }, {"(2, 2)"});
 }
 
 }  // namespace tandem::testing

@@ -9,31 +9,6 @@ namespace tandem::testing {
 
 namespace {
 
-/// A case that moves elements without changing them: output index -> input index, over a given output shape.
-OpCase moving(const std::string& name, const Dims& in_shape, const Dims& out_shape, CaseCall call,
-              std::function<Dims(const Dims&)> source) {
-  OpCase op_case;
-  op_case.name = name;
-  op_case.inputs = {{in_shape}};
-  op_case.call = std::move(call);
-  op_case.reference = [=](std::span<const Array> in) {
-    Array out(out_shape);
-    each_index(out_shape, [&](const Dims& i) { out.at(i) = in[0].at(source(i)); });
-    return out;
-  };
-  op_case.tolerance = 0;
-  op_case.half_ulps = 0;
-  op_case.dtypes = kEvery;
-  return op_case;
-}
-
-/// A case that keeps the order of the elements and changes the shape.
-OpCase reshaping(const std::string& name, const Dims& in_shape, const Dims& out_shape, CaseCall call) {
-  OpCase op_case = moving(name, in_shape, out_shape, std::move(call), nullptr);
-  op_case.reference = [out_shape](std::span<const Array> in) { return Array(out_shape, in[0].values); };
-  return op_case;
-}
-
 void add_views(std::vector<OpCase>& cases) {
   using In = std::span<const Tensor>;
   cases.push_back(reshaping("reshape", {3, 4}, {2, 6}, [](In in) { return reshape(in[0], {2, 6}); }));

@@ -25,6 +25,7 @@ const std::vector<OpCase>& all_cases() {
     add_softmax_cases(list);
     add_index_cases(list);
     add_shape_cases(list);
+    add_arrange_cases(list);
     add_random_cases(list);
     add_loss_cases(list);
     return list;
@@ -36,6 +37,8 @@ const std::vector<ErrorCase>& all_error_cases() {
   static const std::vector<ErrorCase> errors = [] {
     std::vector<ErrorCase> list;
     add_array_errors(list);
+    add_index_errors(list);
+    add_arrange_errors(list);
     add_network_errors(list);
     return list;
   }();

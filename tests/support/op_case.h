@@ -80,9 +80,12 @@ void add_pool_cases(std::vector<OpCase>& cases);
 void add_softmax_cases(std::vector<OpCase>& cases);
 void add_index_cases(std::vector<OpCase>& cases);
 void add_shape_cases(std::vector<OpCase>& cases);
+void add_arrange_cases(std::vector<OpCase>& cases);
 void add_random_cases(std::vector<OpCase>& cases);
 void add_loss_cases(std::vector<OpCase>& cases);
 void add_array_errors(std::vector<ErrorCase>& errors);
+void add_index_errors(std::vector<ErrorCase>& errors);
+void add_arrange_errors(std::vector<ErrorCase>& errors);
 void add_network_errors(std::vector<ErrorCase>& errors);
 
 /// The values of a case's inputs, rounded to the dtype under test; `salt` varies them.

@@ -1,6 +1,7 @@
 #include "tandem/ops/define.h"
 
 #include "tandem/core/tape.h"
+#include "tandem/ops/arrange.h"
 #include "tandem/ops/conv.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/matmul.h"
@@ -37,7 +38,15 @@ void define_all_ops() {
                          op_log_softmax,
                          op_gather,
                          op_scatter_add_zeros,
-                         op_one_hot})
+                         op_one_hot,
+                         op_index_select,
+                         op_index_add_zeros,
+                         op_last_writer,
+                         op_ravel_index,
+                         op_argsort,
+                         op_searchsorted,
+                         op_nonzero,
+                         op_unfold_axis})
     op();
   set_tape_ops({[](const Tensor& a, const Tensor& b) { return add(a, b); }, sum_to,
                 [](const Tensor& x, double value) { return full(x.shape(), value, x.dtype(), x.device()); }});

@@ -1,5 +1,11 @@
 #include "tandem/ops/index.h"
 
+#include <algorithm>
+#include <ostream>
+
+#include "tandem/core/tape.h"
+#include "tandem/ops/random.h"
+#include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 
 namespace tandem {
@@ -11,28 +17,86 @@ void check_index(const char* op, const Tensor& index) {
            ": the index must be i64 or i32; got ", describe(index), ". cast() it first.");
 }
 
+void check_number(const char* op, const Tensor& x) {
+  TD_CHECK(x.dtype() != DType::boolean, op,
+           ": the element type must be a number; got bool. cast() it first.");
+}
+
 void infer_gather(InferArgs& a) {
-  const int axis = static_cast<int>(a.attributes<AxisAttrs>().axis);
+  const auto& s = a.attributes<IndexAttrs>();
   const Dims &x = a.in[0].shape(), &index = a.in[1].shape();
-  check_index("gather", a.in[1]);
+  check_index(name_of(s.use), a.in[1]);
   bool fits = x.rank() == index.rank();
-  for (int i = 0; fits && i < x.rank(); ++i) fits = i == axis || index[i] <= x[i];
-  TD_CHECK(fits, "gather: the index must have x's rank and must not exceed its sizes off axis ", axis,
-           "; got x ", x, " and index ", index, ".");
+  for (int i = 0; fits && i < x.rank(); ++i) fits = i == s.axis || index[i] <= x[i];
+  TD_CHECK(fits, name_of(s.use), ": the index must have x's rank and must not exceed its sizes off axis ",
+           s.axis, "; got x ", x, " and index ", index, ".");
   a.add(index, a.in[0].dtype());
+}
+
+/// The index of a scatter into `shape`: the same rank, no larger off the axis.
+void check_scatter(const char* op, const Dims& index, const ScatterAttrs& s) {
+  bool fits = index.rank() == s.shape.rank();
+  for (int i = 0; fits && i < index.rank(); ++i) fits = i == s.axis || index[i] <= s.shape[i];
+  TD_CHECK(fits, op, ": the index must have the output's rank and must not exceed its sizes off axis ",
+           s.axis, "; got index ", index, " and output ", s.shape, ".");
 }
 
 void infer_scatter(InferArgs& a) {
   const auto& s = a.attributes<ScatterAttrs>();
-  const Dims& source = a.in[0].shape();
-  check_index("scatter_add_zeros", a.in[1]);
-  bool fits = source == a.in[1].shape() && source.rank() == s.shape.rank();
-  for (int i = 0; fits && i < source.rank(); ++i) fits = i == s.axis || source[i] <= s.shape[i];
-  TD_CHECK(fits, "scatter_add_zeros: source and index must have equal shapes that fit the output off axis ",
-           s.axis, "; got source ", source, ", index ", a.in[1].shape(), " and output ", s.shape, ".");
-  TD_CHECK(a.in[0].dtype() != DType::boolean,
-           "scatter_add_zeros: the element type must be a number; got bool.");
+  const char* op = name_of(s.use);
+  check_index(op, a.in[1]);
+  TD_CHECK(a.in[0].shape() == a.in[1].shape(), op, ": source and index must have equal shapes; got source ",
+           a.in[0].shape(), " and index ", a.in[1].shape(), ".");
+  check_scatter(op, a.in[1].shape(), s);
+  check_number(op, a.in[0]);
+  size_of(s.shape);
   a.add(s.shape, a.in[0].dtype());
+}
+
+void infer_last_writer(InferArgs& a) {
+  const auto& s = a.attributes<ScatterAttrs>();
+  check_index(name_of(s.use), a.in[0]);
+  check_scatter(name_of(s.use), a.in[0].shape(), s);
+  a.add(s.shape, DType::i64);
+}
+
+/// A list of slices: one axis of integers.
+void check_list(const char* op, const Tensor& index) {
+  check_index(op, index);
+  TD_CHECK(index.rank() == 1, op, ": the index must have one axis; got ", index.shape(), ".");
+}
+
+void infer_index_select(InferArgs& a) {
+  const auto& s = a.attributes<IndexAttrs>();
+  check_list(name_of(s.use), a.in[1]);
+  Dims shape = a.in[0].shape();
+  shape[static_cast<int>(s.axis)] = a.in[1].size();
+  size_of(shape);
+  a.add(shape, a.in[0].dtype());
+}
+
+void infer_index_add(InferArgs& a) {
+  const auto& s = a.attributes<ScatterAttrs>();
+  const char* op = name_of(s.use);
+  check_list(op, a.in[1]);
+  check_number(op, a.in[0]);
+  Dims want = s.shape;
+  want[static_cast<int>(s.axis)] = a.in[1].size();
+  TD_CHECK(a.in[0].shape() == want, op, ": source must have the output's sizes off axis ", s.axis,
+           " and one slice an index; got source ", a.in[0].shape(), ", index ", a.in[1].shape(),
+           " and output ", s.shape, ".");
+  size_of(s.shape);
+  a.add(s.shape, a.in[0].dtype());
+}
+
+void infer_ravel(InferArgs& a) {
+  const auto& s = a.attributes<RavelAttrs>();
+  TD_ASSERT(static_cast<int>(a.in.size()) == s.sizes.rank(), "ravel_index: one index a size");
+  for (const Tensor& index : a.in) {
+    check_index(name_of(s.use), index);
+    TD_ASSERT(index.shape() == a.in[0].shape(), "ravel_index: equal shapes");
+  }
+  a.add(a.in[0].shape(), DType::i64);
 }
 
 void infer_one_hot(InferArgs& a) {
@@ -44,61 +108,522 @@ void infer_one_hot(InferArgs& a) {
   a.add(shape, DType::i64);
 }
 
+void infer_argsort(InferArgs& a) {
+  const auto& s = a.attributes<SortAttrs>();
+  Dims shape = a.in[0].shape();
+  shape[static_cast<int>(s.axis)] = s.count;
+  a.add(shape, DType::i64);
+}
+
+void infer_searchsorted(InferArgs& a) {
+  const Tensor &sequence = a.in[0], &values = a.in[1];
+  TD_CHECK(sequence.dtype() == values.dtype(), "searchsorted: sequence and values must have one type; got ",
+           sequence.dtype(), " and ", values.dtype(), ". cast() one of them.");
+  bool fits = sequence.rank() == 1 || (sequence.rank() > 1 && sequence.rank() == values.rank());
+  for (int i = 0; fits && i < sequence.rank() - 1; ++i) fits = sequence.shape()[i] == values.shape()[i];
+  TD_CHECK(
+      fits,
+      "searchsorted: the sequence must have one axis, or the values' sizes on all axes but the last; got ",
+      sequence.shape(), " for values ", values.shape(), ".");
+  a.add(values.shape(), DType::i64);
+}
+
+Tensor index_select_as(const Tensor& x, int64_t axis, const Tensor& index, IndexUse use,
+                       int64_t skip = kNoSkip) {
+  return apply1(op_index_select(), {x, index}, IndexAttrs{axis, skip, use});
+}
+Tensor index_add_zeros(const Tensor& source, int64_t axis, const Tensor& index, const Dims& shape,
+                       IndexUse use, int64_t skip = kNoSkip) {
+  return apply1(op_index_add_zeros(), {source, index}, ScatterAttrs{shape, axis, skip, use});
+}
+
+Tensors grad_index_add(const GradArgs& a) {
+  const auto& s = a.attributes.as<ScatterAttrs>();
+  Tensor g = index_select_as(a.grad[0], s.axis, a.in[1], s.use, s.skip);
+  if (s.skip >= 0) {  // what was left out
+    Dims line = Dims::filled(g.rank(), 1);
+    line[static_cast<int>(s.axis)] = a.in[1].size();
+    g = where(reshape(equal(a.in[1], s.skip), line), 0, g);
+  }
+  return {g, Tensor()};
+}
+
+OpDef define_indexing(const char* name, void (*infer)(InferArgs&), GradRule gradient) {
+  OpDef d;
+  d.name = name;
+  d.infer = infer;
+  d.gradient = gradient;
+  if (gradient)
+    d.saves_inputs = 2;  // the index
+  else
+    d.not_differentiable = "its result is made of integers";
+  d.cost = Cost::cheap;
+  return d;
+}
+
+/// The part of source that stands at the places of index.
+Tensor cut_to(const char* op, const Tensor& source, const Dims& index) {
+  bool fits = source.rank() == index.rank();
+  for (int i = 0; fits && i < index.rank(); ++i) fits = index[i] <= source.shape()[i];
+  TD_CHECK(fits, op, ": the index must have source's rank and must not exceed its sizes; got source ",
+           source.shape(), " and index ", index, ".");
+  Tensor part = source;
+  for (int i = 0; i < index.rank(); ++i) part = slice(part, i, 0, index[i]);
+  return part;
+}
+
+void check_same_type(const char* op, const Tensor& x, const Tensor& source) {
+  TD_CHECK(x.dtype() == source.dtype(), op, ": x and source must have one type; got ", x.dtype(), " and ",
+           source.dtype(), ". cast() one of them.");
+}
+
+/// x with the elements of the flat `values` (or a number) put where winner names one.
+Tensor put_winners(const Tensor& x, const Tensor& winner, const Operand& values) {
+  const Tensor untouched = less(winner, 0);
+  if (!values.tensor()) return masked_fill(x, logical_not(untouched), values);
+  const Tensor flat = reshape(*values.tensor(), {values.tensor()->size()});
+  if (flat.size() == 0) return x;
+  const Tensor chosen = index_select_as(flat, 0, reshape(winner, {winner.size()}), IndexUse::scatter, -1);
+  return where(untouched, x, reshape(chosen, x.shape()));
+}
+
 }  // namespace
 
+const char* name_of(IndexUse use) {
+  static constexpr const char* kNames[] = {
+      "",          "gather",    "take_along", "scatter_add_zeros", "scatter_add", "scatter",  "index_select",
+      "index_add", "embedding", "index",      "index_put",         "take",        "bincount", "one_hot"};
+  return kNames[static_cast<int>(use)];
+}
+std::ostream& operator<<(std::ostream& out, IndexUse use) { return out << name_of(use); }
+
 OpDef& op_gather() {
-  static OpDef& op = [&]() -> OpDef& {
-    OpDef d;
-    d.name = "gather";
-    d.infer = infer_gather;
-    d.gradient = [](const GradArgs& a) {
-      return Tensors{
-          scatter_add_zeros(a.grad[0], a.attributes.as<AxisAttrs>().axis, a.in[1], a.in_meta[0].shape),
-          Tensor()};
-    };
-    d.saves_inputs = 2;
-    d.cost = Cost::cheap;
-    return define(d);
-  }();
+  static OpDef& op = define(define_indexing("gather", infer_gather, [](const GradArgs& a) {
+    return Tensors{
+        scatter_add_zeros(a.grad[0], a.attributes.as<IndexAttrs>().axis, a.in[1], a.in_meta[0].shape),
+        Tensor()};
+  }));
   return op;
 }
 
 OpDef& op_scatter_add_zeros() {
+  static OpDef& op = define(define_indexing("scatter_add_zeros", infer_scatter, [](const GradArgs& a) {
+    return Tensors{gather(a.grad[0], a.attributes.as<ScatterAttrs>().axis, a.in[1]), Tensor()};
+  }));
+  return op;
+}
+
+OpDef& op_index_select() {
+  static OpDef& op = define(define_indexing("index_select", infer_index_select, [](const GradArgs& a) {
+    const auto& s = a.attributes.as<IndexAttrs>();
+    return Tensors{index_add_zeros(a.grad[0], s.axis, a.in[1], a.in_meta[0].shape, s.use, s.skip), Tensor()};
+  }));
+  return op;
+}
+
+OpDef& op_index_add_zeros() {
+  static OpDef& op = define(define_indexing("index_add_zeros", infer_index_add, grad_index_add));
+  return op;
+}
+
+OpDef& op_last_writer() {
+  static OpDef& op = define(define_indexing("last_writer", infer_last_writer, nullptr));
+  return op;
+}
+
+OpDef& op_ravel_index() {
+  static OpDef& op = define(define_indexing("ravel_index", infer_ravel, nullptr));
+  return op;
+}
+
+OpDef& op_one_hot() {
+  static OpDef& op = define(define_indexing("one_hot", infer_one_hot, nullptr));
+  return op;
+}
+
+OpDef& op_argsort() {
   static OpDef& op = [&]() -> OpDef& {
-    OpDef d;
-    d.name = "scatter_add_zeros";
-    d.infer = infer_scatter;
-    d.gradient = [](const GradArgs& a) {
-      return Tensors{gather(a.grad[0], a.attributes.as<ScatterAttrs>().axis, a.in[1]), Tensor()};
-    };
-    d.saves_inputs = 2;
-    d.cost = Cost::cheap;
+    OpDef d = define_indexing("argsort", infer_argsort, nullptr);
+    d.cost = Cost::expensive;
     return define(d);
   }();
   return op;
 }
 
-OpDef& op_one_hot() {
+OpDef& op_searchsorted() {
+  static OpDef& op = define(define_indexing("searchsorted", infer_searchsorted, nullptr));
+  return op;
+}
+
+OpDef& op_nonzero() {
   static OpDef& op = [&]() -> OpDef& {
-    OpDef d;
-    d.name = "one_hot";
-    d.infer = infer_one_hot;
-    d.not_differentiable = "it depends on integers only";
-    d.cost = Cost::cheap;
+    OpDef d = define_indexing(
+        "nonzero",
+        [](InferArgs& a) {
+          a.add({0, a.in[0].rank()}, DType::i64);
+        },
+        nullptr);
+    d.data_dependent = "where(condition, a, b) and masked_fill() keep the size.";
     return define(d);
   }();
   return op;
 }
 
 Tensor gather(const Tensor& x, int64_t axis, const Tensor& index) {
-  return apply1(op_gather(), {x, index}, AxisAttrs{normal_axis("gather", axis, x.rank())});
+  return apply1(op_gather(), {x, index},
+                IndexAttrs{normal_axis("gather", axis, x.rank()), kNoSkip, IndexUse::gather});
 }
+
+Tensor take_along(const Tensor& x, const Tensor& index, int64_t wanted_axis) {
+  const int axis = normal_axis("take_along", wanted_axis, x.rank());
+  TD_CHECK(x.rank() == index.rank(), "take_along: x and index must have the same rank; got ", x.shape(),
+           " and ", index.shape(), ".");
+  Dims from = x.shape(), places = index.shape();
+  from[axis] = places[axis] = 1;
+  from = places = broadcast_shapes("take_along", from, places);
+  from[axis] = x.shape()[axis];
+  places[axis] = index.shape()[axis];
+  return apply1(op_gather(), {expand(x, from), expand(index, places)},
+                IndexAttrs{axis, kNoSkip, IndexUse::take_along});
+}
+
 Tensor scatter_add_zeros(const Tensor& source, int64_t axis, const Tensor& index, const Dims& shape) {
   return apply1(op_scatter_add_zeros(), {source, index},
-                ScatterAttrs{shape, normal_axis("scatter_add_zeros", axis, shape.rank())});
+                ScatterAttrs{shape, normal_axis("scatter_add_zeros", axis, shape.rank()), -1,
+                             IndexUse::scatter_add_zeros});
 }
+
+Tensor scatter(const Tensor& x, int64_t wanted_axis, const Tensor& index, const Operand& source) {
+  const int axis = normal_axis("scatter", wanted_axis, x.rank());
+  const Tensor winner =
+      apply1(op_last_writer(), {index}, ScatterAttrs{x.shape(), axis, kNoSkip, IndexUse::scatter});
+  if (!source.tensor()) return put_winners(x, winner, source);
+  check_same_type("scatter", x, *source.tensor());
+  const Tensor part = cut_to("scatter", *source.tensor(), index.shape());
+  return put_winners(x, winner, part);
+}
+
+Tensor scatter_add(const Tensor& x, int64_t wanted_axis, const Tensor& index, const Tensor& source) {
+  const int axis = normal_axis("scatter_add", wanted_axis, x.rank());
+  check_same_type("scatter_add", x, source);
+  const Tensor part = cut_to("scatter_add", source, index.shape());
+  return add(x, apply1(op_scatter_add_zeros(), {part, index},
+                       ScatterAttrs{x.shape(), axis, kNoSkip, IndexUse::scatter_add}));
+}
+
+Tensor index_select(const Tensor& x, int64_t axis, const Tensor& index) {
+  return index_select_as(x, normal_axis("index_select", axis, x.rank()), index, IndexUse::index_select);
+}
+
+Tensor index_add(const Tensor& x, int64_t wanted_axis, const Tensor& index, const Tensor& source,
+                 double alpha) {
+  const int axis = normal_axis("index_add", wanted_axis, x.rank());
+  check_same_type("index_add", x, source);
+  TD_CHECK(is_floating(x.dtype()) || alpha == static_cast<double>(static_cast<int64_t>(alpha)),
+           "index_add: alpha must be whole for a tensor of integers; got ", alpha, " for ", describe(x), ".");
+  const Tensor scaled = alpha == 1               ? source
+                        : is_floating(x.dtype()) ? mul(source, alpha)
+                                                 : mul(source, static_cast<int64_t>(alpha));
+  return add(x, index_add_zeros(scaled, axis, index, x.shape(), IndexUse::index_add));
+}
+
 Tensor one_hot(const Tensor& index, int64_t classes) {
   return apply1(op_one_hot(), {index}, OneHotAttrs{classes});
+}
+
+Tensor embedding(const Tensor& weight, const Tensor& index, const EmbeddingOptions& options) {
+  TD_CHECK(weight.rank() == 2, "embedding: the weight must be (rows, width); got ", weight.shape(), ".");
+  const Dim rows = weight.shape()[0];
+  int64_t skip = kNoSkip;
+  if (options.padding_idx) {
+    skip = *options.padding_idx < 0 ? *options.padding_idx + rows : *options.padding_idx;
+    TD_CHECK(skip >= 0 && skip < rows, "embedding: padding_idx must name a row of the weight; got ",
+             *options.padding_idx, " for ", weight.shape(), ".");
+  }
+  Dims shape = index.shape();
+  shape.push_back(weight.shape()[1]);
+  return reshape(index_select_as(weight, 0, reshape(index, {index.size()}), IndexUse::embedding, skip),
+                 shape);
+}
+
+namespace {
+
+Tensor slice_as(const Tensor& x, int axis, const Slice& s) {
+  TD_CHECK(s.step >= 1, "index: the step of a slice must be at least 1; got ", s.step,
+           ". Use flip() to go backwards.");
+  return slice(x, axis, s.start.value_or(0), s.stop.value_or(x.shape()[axis]), s.step);
+}
+
+/// The axes that a subscript takes up.
+int axes_of(const Subscript& s) {
+  if (s.kind == Subscript::all || s.kind == Subscript::fresh) return 0;
+  return s.kind == Subscript::tensor && s.indices.dtype() == DType::boolean ? s.indices.rank() : 1;
+}
+
+/// x by the index tensors of some of its axes (undefined = the whole axis).
+Tensor index_by_tensors(const Tensor& x, const std::vector<Tensor>& by_axis, IndexUse use) {
+  Dims shape;  // that the index tensors are broadcast to
+  Dims sizes;  // of the axes that they index
+  int first = -1, last = -1;
+  for (int i = 0; i < x.rank(); ++i) {
+    const Tensor& t = by_axis[static_cast<size_t>(i)];
+    if (!t.defined()) continue;
+    shape = first < 0 ? t.shape() : broadcast_shapes(name_of(use), shape, t.shape());
+    sizes.push_back(x.shape()[i]);
+    if (first < 0) first = i;
+    last = i;
+  }
+  if (first < 0) return x;
+  std::vector<Tensor> indices;
+  for (const Tensor& t : by_axis)
+    if (t.defined()) indices.push_back(expand(t, shape));
+  const Tensor flat = reshape(apply(op_ravel_index(), indices, RavelAttrs{sizes, use})[0], {size_of(shape)});
+
+  // Axes to index that are not neighbours go to the front.
+  Tensor y = x;
+  if (last - first + 1 != sizes.rank()) {
+    Dims order;
+    for (const bool indexed : {true, false})
+      for (int i = 0; i < x.rank(); ++i)
+        if (by_axis[static_cast<size_t>(i)].defined() == indexed) order.push_back(i);
+    y = permute(x, order);
+    first = 0;
+  }
+  Dim outer = 1, inner = 1;
+  Dims result;
+  for (int i = 0; i < first; ++i) {
+    outer *= y.shape()[i];
+    result.push_back(y.shape()[i]);
+  }
+  for (const Dim size : shape) result.push_back(size);
+  for (int i = first + sizes.rank(); i < y.rank(); ++i) {
+    inner *= y.shape()[i];
+    result.push_back(y.shape()[i]);
+  }
+  y = reshape(y, {outer, size_of(sizes), inner});
+  return reshape(index_select_as(y, 1, flat, use), result);
+}
+
+Tensor index_as(const Tensor& x, const std::vector<Subscript>& subscripts, IndexUse use) {
+  int taken = 0, open = 0;
+  for (const Subscript& s : subscripts) {
+    TD_CHECK(s.kind != Subscript::tensor || s.indices.defined(), name_of(use),
+             ": a subscript must be a tensor; got an undefined handle.");
+    taken += axes_of(s);
+    open += s.kind == Subscript::all;
+  }
+  TD_CHECK(open <= 1, name_of(use), ": at most one ellipsis may be given; got ", open, ".");
+  TD_CHECK(taken <= x.rank(), name_of(use), ": there must be at most one subscript an axis; got ", taken,
+           " for shape ", x.shape(), ".");
+  Tensor y = x;
+  std::vector<Tensor> by_axis;  // of y
+  const auto axis = [&] { return static_cast<int>(by_axis.size()); };
+  for (const Subscript& s : subscripts) {
+    switch (s.kind) {
+      case Subscript::number: {
+        const Dim size = y.shape()[axis()];
+        TD_CHECK(s.at >= -size && s.at < size, name_of(use), ": the subscript must lie in ", -size, "..",
+                 size - 1, "; got ", s.at, " for axis ", axis(), " of ", y.shape(), ".");
+        y = select(y, axis(), s.at);
+        break;
+      }
+      case Subscript::slice:
+        y = slice_as(y, axis(), s.part);
+        by_axis.emplace_back();
+        break;
+      case Subscript::all:
+        by_axis.resize(by_axis.size() + static_cast<size_t>(x.rank() - taken));
+        break;
+      case Subscript::fresh:
+        y = unsqueeze(y, axis());
+        by_axis.emplace_back();
+        break;
+      case Subscript::tensor: {
+        const Tensor& t = s.indices;
+        if (t.dtype() != DType::boolean) {
+          by_axis.push_back(t);
+          break;
+        }
+        TD_CHECK(t.rank() > 0, name_of(use), ": a mask must have at least one axis; got shape ", t.shape(),
+                 ".");
+        for (int i = 0; i < t.rank(); ++i)
+          TD_CHECK(t.shape()[i] == y.shape()[axis() + i], name_of(use),
+                   ": a mask must have the sizes of the axes that it stands for; got ", t.shape(),
+                   " at axis ", axis(), " of ", y.shape(), ".");
+        refuse_tracing(name_of(use), "where(condition, a, b) and masked_fill() keep the size.");
+        for (const Tensor& column : where(t)) by_axis.push_back(column);
+        break;
+      }
+    }
+  }
+  by_axis.resize(static_cast<size_t>(y.rank()));
+  return index_by_tensors(y, by_axis, use);
+}
+
+}  // namespace
+
+Tensor index(const Tensor& x, const std::vector<Subscript>& subscripts) {
+  return index_as(x, subscripts, IndexUse::index);
+}
+
+Tensor index_put(const Tensor& x, const std::vector<Subscript>& subscripts, const Operand& values,
+                 bool accumulate) {
+  // The same subscripts on the elements' numbers say where the values go.
+  Tensor places;
+  {
+    const NoGrad off;
+    places = index_as(reshape(arange(x.size(), DType::i64, x.device()), x.shape()), subscripts,
+                      IndexUse::index_put);
+  }
+  const Dims shape = places.shape();
+  places = reshape(places, {places.size()});
+  if (places.size() == 0) return x;
+  const ScatterAttrs all{Dims{x.size()}, 0, kNoSkip, IndexUse::index_put};
+  const Tensor flat = reshape(x, {x.size()});
+  if (!values.tensor()) {
+    if (!accumulate)
+      return reshape(put_winners(flat, apply1(op_last_writer(), {places}, all), values), x.shape());
+    const Tensor times =
+        index_add_zeros(ones({places.size()}, x.dtype(), x.device()), 0, places, all.shape, all.use);
+    return reshape(add(flat, mul(times, values)), x.shape());
+  }
+  check_same_type("index_put", x, *values.tensor());
+  TD_CHECK(broadcast_shapes("index_put", values.tensor()->shape(), shape) == shape,
+           "index_put: the values must broadcast to the places' shape; got ", values.tensor()->shape(),
+           " for ", shape, ".");
+  const Tensor source = reshape(expand(*values.tensor(), shape), {places.size()});
+  return reshape(accumulate ? add(flat, index_add_zeros(source, 0, places, all.shape, all.use))
+                            : put_winners(flat, apply1(op_last_writer(), {places}, all), source),
+                 x.shape());
+}
+
+Tensor take(const Tensor& x, const Tensor& index) {
+  check_index("take", index);
+  return index_as(reshape(x, {x.size()}), {index}, IndexUse::take);
+}
+
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Operand& value) {
+  TD_CHECK(mask.dtype() == DType::boolean, "masked_fill: the mask must be bool; got ", describe(mask),
+           ". Compare it with something first.");
+  TD_CHECK(broadcast_shapes("masked_fill", mask.shape(), x.shape()) == x.shape(),
+           "masked_fill: the mask must broadcast to x's shape; got ", mask.shape(), " for ", x.shape(), ".");
+  TD_CHECK(!value.tensor() || value.tensor()->rank() == 0,
+           "masked_fill: the value must be a number or a tensor without axes; got ",
+           describe(*value.tensor()), ".");
+  return cast(where(mask, value, x), x.dtype());
+}
+
+Tensor masked_select(const Tensor& x, const Tensor& mask) {
+  refuse_tracing("masked_select", "masked_fill() and where(condition, a, b) keep the size.");
+  TD_CHECK(mask.dtype() == DType::boolean, "masked_select: the mask must be bool; got ", describe(mask),
+           ". Compare it with something first.");
+  const Dims shape = broadcast_shapes("masked_select", x.shape(), mask.shape());
+  const Dims line{size_of(shape)};
+  const Tensor places = nonzero(reshape(expand(mask, shape), line));
+  return index_select(reshape(expand(x, shape), line), 0, reshape(places, {places.size()}));
+}
+
+Tensor nonzero(const Tensor& x) { return apply1(op_nonzero(), {x}); }
+
+std::vector<Tensor> where(const Tensor& condition) {
+  refuse_tracing("where", "where(condition, a, b) and masked_fill() keep the size.");
+  const Tensor places = nonzero(condition);
+  std::vector<Tensor> columns;
+  for (int i = 0; i < condition.rank(); ++i) columns.push_back(select(places, 1, i));
+  return columns;
+}
+
+Tensor argsort(const Tensor& x, int64_t wanted_axis, bool descending) {
+  const int axis = normal_axis("argsort", wanted_axis, x.rank());
+  return apply1(op_argsort(), {x}, SortAttrs{axis, x.shape()[axis], descending});
+}
+
+Sorted sort(const Tensor& x, int64_t axis, bool descending) {
+  normal_axis("sort", axis, x.rank());
+  const Tensor indices = argsort(x, axis, descending);
+  return {gather(x, axis, indices), indices};
+}
+
+Sorted topk(const Tensor& x, int64_t k, const TopkOptions& options) {
+  const int axis = normal_axis("topk", options.axis, x.rank());
+  TD_CHECK(k >= 0 && k <= x.shape()[axis], "topk: k must lie in 0..", x.shape()[axis], "; got ", k,
+           " for axis ", axis, " of ", x.shape(), ".");
+  const Tensor indices = apply1(op_argsort(), {x}, SortAttrs{axis, k, options.largest});
+  return {gather(x, axis, indices), indices};
+}
+
+Sorted kthvalue(const Tensor& x, int64_t k, int64_t wanted_axis, bool keep_axis) {
+  const int axis = normal_axis("kthvalue", wanted_axis, x.rank());
+  TD_CHECK(k >= 1 && k <= x.shape()[axis], "kthvalue: k must lie in 1..", x.shape()[axis], "; got ", k,
+           " for axis ", axis, " of ", x.shape(), ".");
+  const Tensor indices = slice(apply1(op_argsort(), {x}, SortAttrs{axis, k, false}), axis, k - 1, k);
+  const Tensor values = gather(x, axis, indices);
+  return keep_axis ? Sorted{values, indices} : Sorted{squeeze(values, axis), squeeze(indices, axis)};
+}
+
+Unique unique(const Tensor& x, const UniqueOptions& options) {
+  refuse_tracing("unique", "sort() keeps the size.");
+  const NoGrad off;
+  const Dim n = x.size();
+  const Tensor flat = reshape(x, {n});
+  const auto [sorted, order] = sort(flat, 0);
+  // Where a new value begins.
+  Tensor starts = sorted;
+  if (n > 0) {
+    const Tensor differs = not_equal(slice(sorted, 0, 1, n), slice(sorted, 0, 0, n - 1));
+    starts = concat({ones({1}, DType::boolean, x.device()), differs}, 0);
+  }
+  starts = nonzero(starts);
+  starts = reshape(starts, {starts.size()});
+  Unique result;
+  result.values = index_select(sorted, 0, starts);
+  if (options.counts) {
+    const Tensor ends = n > 0 ? concat({slice(starts, 0, 1, starts.size()),
+                                        full({1}, static_cast<double>(n), DType::i64, x.device())},
+                                       0)
+                              : starts;
+    result.counts = sub(ends, starts);
+  }
+  if (options.inverse) {
+    const Tensor numbers = sub(searchsorted(starts, arange(n, DType::i64, x.device()), true), 1);
+    result.inverse = reshape(scatter(zeros({n}, DType::i64, x.device()), 0, order, numbers), x.shape());
+  }
+  return result;
+}
+
+Tensor bincount(const Tensor& x, const BincountOptions& options) {
+  TD_CHECK(is_integer(x.dtype()) && x.dtype() != DType::u64 && x.rank() == 1,
+           "bincount: x must have one axis of integers; got ", describe(x), ".");
+  TD_CHECK(options.min_length >= 0 && options.length.value_or(0) >= 0,
+           "bincount: the number of bins must not be negative; got ",
+           options.length.value_or(options.min_length), ".");
+  TD_CHECK(!options.weights.defined() || options.weights.shape() == x.shape(),
+           "bincount: one weight a value is needed; got ", x.shape(), " values and ", options.weights.shape(),
+           " weights.");
+  const Tensor bins = x.dtype() == DType::i32 ? x : cast(x, DType::i64);
+  Dim length = options.length.value_or(options.min_length);
+  if (!options.length) {
+    refuse_tracing("bincount", "Give it a length.");
+    if (x.size() > 0) {
+      const NoGrad off;
+      const int64_t least = min(bins).item<int64_t>(), most = max(bins).item<int64_t>();
+      TD_CHECK(least >= 0, "bincount: values must not be negative; got ", least, ".");
+      TD_CHECK(most < INT64_MAX, "bincount: values must be counted in memory; got ", most, ".");
+      length = std::max(length, most + 1);
+    }
+  }
+  const Tensor weights =
+      options.weights.defined() ? options.weights : ones({x.size()}, DType::i64, x.device());
+  return index_add_zeros(weights, 0, bins, {length}, IndexUse::bincount);
+}
+
+Tensor searchsorted(const Tensor& sequence, const Tensor& values, bool right) {
+  return apply1(op_searchsorted(), {sequence, values}, SearchAttrs{right});
+}
+Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right) {
+  TD_CHECK(boundaries.rank() == 1, "bucketize: the boundaries must have one axis; got ", boundaries.shape(),
+           ".");
+  return searchsorted(boundaries, x, right);
 }
 
 }  // namespace tandem

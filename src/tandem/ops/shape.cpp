@@ -164,6 +164,23 @@ void move_kernel(const KernelArgs& args) {
   }
 }
 
+/// Whether several elements of a view may lie at one place: an axis whose step falls within the extent of those with
+/// smaller steps.
+bool has_overlap(const Meta& m) {
+  SmallVector<std::pair<Dim, Dim>, kMaxRank> axes;  // stride, size
+  for (int i = 0; i < m.shape.rank(); ++i) {
+    if (m.shape[i] == 0) return false;
+    if (m.shape[i] > 1) axes.push_back({m.strides[i], m.shape[i]});
+  }
+  std::sort(axes.begin(), axes.end());
+  Dim extent = 0;  // from the first to the last element so far
+  for (const auto& [stride, size] : axes) {
+    if (stride <= extent) return true;
+    extent += (size - 1) * stride;
+  }
+  return false;
+}
+
 OpDef& define_view(const char* name, void (*infer)(InferArgs&), GradRule gradient) {
   OpDef d;
   d.name = name;
@@ -412,10 +429,10 @@ void assign(const Tensor& target, const Tensor& source) {
   TD_CHECK(broadcast_shapes("assign", target.shape(), source.shape()) == target.shape(),
            "assign: the source must broadcast to the target's shape; got ", source.shape(), " for ",
            target.shape(), ".");
-  for (int i = 0; i < target.rank(); ++i)
-    TD_CHECK(target.shape()[i] <= 1 || target.strides()[i] != 0,
-             "assign: the target must not be an expanded view (several elements share memory); got ",
-             describe(target), ". Assign to the tensor it was expanded from.");
+  TD_CHECK(!has_overlap(target.meta()),
+           "assign: the elements of the target must not share memory (an expanded view, or overlapping "
+           "windows); got ",
+           describe(target), ". Assign to the tensor it is a view of.");
   Tensor value = expand(cast(source, target.dtype()), target.shape());
   // A source that lies otherwise in the target's own memory would be overwritten while it is read.
   const bool shared = current_tracer() ? current_tracer()->share_memory(target, value)

@@ -1,52 +1,147 @@
-// gather, scatter_add_zeros and one_hot. Every index is checked.
+// Indexing: elements are moved as bytes, one loop a width; sums run in the order of the index. Every index is checked
+// before anything is written.
 #include "tandem/ops/index.h"
 
 #include "tandem/backends/cpu/kernels/iterate.h"
 #include "tandem/backends/cpu/kernels/register.h"
+#include "tandem/core/threads.h"
 #include "tandem/ops/scalar_functions.h"
-#include "tandem/ops/shape.h"
 
 namespace tandem::cpu::TD_ISA {
 
 namespace {
 
-int64_t checked_index(const char* op, const Buffer& index, int64_t i, int64_t size) {
-  const int64_t at = index.dtype == DType::i64 ? index.as<int64_t>()[i] : index.as<int32_t>()[i];
-  TD_CHECK(at >= 0 && at < size, op, ": every index must lie in 0..", size - 1, "; got ", at, " at element ",
-           i, ".");
-  return at;
+/// An index tensor of i64 or i32.
+struct Indices {
+  explicit Indices(const Buffer& b) : data(b.data), wide(b.dtype == DType::i64) {}
+  int64_t operator[](int64_t i) const {
+    return wide ? static_cast<const int64_t*>(data)[i] : static_cast<const int32_t*>(data)[i];
+  }
+  const void* data;
+  bool wide;
+};
+
+/// Refuses an index outside of low … size - 1 that is not `skip`.
+void check_indices(const char* op, const Buffer& index, int64_t low, int64_t size, int64_t skip = kNoSkip) {
+  const Indices at(index);
+  const int64_t n = index.size();
+  const auto is_bad = [&](int64_t i) { return (at[i] < low || at[i] >= size) && at[i] != skip; };
+  bool bad = false;
+  for (int64_t i = 0; i < n; ++i) bad |= is_bad(i);
+  if (!bad) return;
+  int64_t i = 0;
+  while (!is_bad(i)) ++i;
+  throw Error(
+      cat(op, ": every index must lie in ", low, "..", size - 1, "; got ", at[i], " at element ", i, "."));
 }
 
-/// Calls each(element of the index, offset in the large tensor) for every element of the index, in order.
+/// Calls f with an unsigned integer as wide as the type.
 template <class F>
-void for_places(const char* op, const Buffer& index, const Buffer& large, int axis, F&& each) {
-  const int64_t n = index.size();
-  int64_t at[kMaxRank] = {};
-  for (int64_t i = 0; i < n; ++i) {
-    int64_t offset = checked_index(op, index, i, large.shape[axis]) * large.strides[axis];
-    for (int d = 0; d < index.rank; ++d)
-      if (d != axis) offset += at[d] * large.strides[d];
-    each(i, offset);
-    for (int d = index.rank - 1; d >= 0 && ++at[d] == index.shape[d]; --d) at[d] = 0;
+void by_width(DType dtype, F&& f) {
+  switch (bytes_of(dtype)) {
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    default:
+      return f(uint64_t{});
   }
 }
 
+/// Calls f with an element that adds like the type: signed and unsigned integers wrap alike.
+template <class F>
+void by_addition(DType dtype, F&& f) {
+  if (is_floating(dtype))
+    visit_floating(dtype, f);
+  else
+    by_width(dtype, f);
+}
+
+/// The places of an index tensor within a larger tensor of its rank, whose coordinate along `axis` the index gives. The
+/// walk is cut into tasks that share no line along the axis.
+struct Places {
+  Places(const Buffer& i, const Buffer& l, int a) : index(i), large(l), axis(a), last(i.rank - 1) {
+    if (axis == last) {
+      for (int d = 0; d < last; ++d) lines *= index.shape[d];
+      tasks = (lines + grain() - 1) / grain();
+    } else {
+      for (int d = 0; d < axis; ++d) lines *= index.shape[d];
+      tasks = lines * ((index.shape[last] + kColumns - 1) / kColumns);
+    }
+  }
+
+  /// Calls each(element of the index, offset in the large tensor), along the axis in order.
+  template <class F>
+  void walk(int64_t task, F&& each) const {
+    const Indices at(index);
+    const int64_t step = large.strides[axis], width = index.shape[last];
+    if (axis == last) {
+      for (int64_t r = task * grain(); r < lines && r < (task + 1) * grain(); ++r) {
+        const int64_t base = offset(r, last);
+        for (int64_t j = 0; j < width; ++j) each(r * width + j, base + at[r * width + j]);
+      }
+      return;
+    }
+    const int64_t pieces = (width + kColumns - 1) / kColumns, line = task / pieces;
+    const int64_t from = task % pieces * kColumns, upto = from + kColumns < width ? from + kColumns : width;
+    int64_t rows = 1, between = 1;  // rows of the last axis in this line; those at one place of the axis
+    for (int d = axis; d < last; ++d) rows *= index.shape[d];
+    for (int d = axis + 1; d < last; ++d) between *= index.shape[d];
+    const int64_t outer = offset(line, axis);
+    for (int64_t r = 0; r < rows; ++r) {
+      int64_t base = outer, rest = r % between;
+      for (int d = last - 1; d > axis; --d) {
+        base += rest % index.shape[d] * large.strides[d];
+        rest /= index.shape[d];
+      }
+      const int64_t first = (line * rows + r) * width;
+      for (int64_t j = from; j < upto; ++j) each(first + j, base + j + at[first + j] * step);
+    }
+  }
+
+  static constexpr int64_t kColumns = 512;
+  int64_t grain() const { return kGrain / (index.shape[last] + 1) + 1; }
+  /// Where the i-th combination of the axes before `end` begins in the large tensor.
+  int64_t offset(int64_t i, int end) const {
+    int64_t base = 0;
+    for (int d = end - 1; d >= 0; --d) {
+      base += i % index.shape[d] * large.strides[d];
+      i /= index.shape[d];
+    }
+    return base;
+  }
+
+  const Buffer &index, &large;
+  int axis, last;
+  int64_t lines = 1, tasks = 0;
+};
+
 void gather(const KernelArgs& args) {
-  const int axis = static_cast<int>(args.attributes<AxisAttrs>().axis);
-  visit_dtype(args.in[0].dtype, [&](auto zero) {
+  const auto& a = args.attributes<IndexAttrs>();
+  const Buffer &x = args.in[0], &index = args.in[1];
+  const int axis = static_cast<int>(a.axis);
+  if (index.size() == 0) return;
+  check_indices(name_of(a.use), index, 0, x.shape[axis]);
+  const Places places(index, x, axis);
+  by_width(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const T* x = args.in[0].as<T>();
+    const T* from = x.as<T>();
     T* out = args.out[0].as<T>();
-    for_places("gather", args.in[1], args.in[0], axis,
-               [&](int64_t i, int64_t offset) { out[i] = x[offset]; });
+    parallel_for(places.tasks, [&](int64_t task) {
+      places.walk(task, [&](int64_t i, int64_t offset) { out[i] = from[offset]; });
+    });
   });
 }
 
 void scatter_add_zeros(const KernelArgs& args) {
-  const int axis = static_cast<int>(args.attributes<ScatterAttrs>().axis);
-  const Buffer& out = args.out[0];
+  const auto& a = args.attributes<ScatterAttrs>();
+  const Buffer &index = args.in[1], &out = args.out[0];
+  const int axis = static_cast<int>(a.axis);
   const int64_t n = out.size();
-  visit_dtype(out.dtype, [&](auto zero) {
+  if (index.size() > 0) check_indices(name_of(a.use), index, 0, out.shape[axis]);
+  by_addition(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     using C = typename ComputeType<T>::type;  // 16-bit floats add up in f32 and are rounded once
     const T* source = args.in[0].as<T>();
@@ -56,19 +151,168 @@ void scatter_add_zeros(const KernelArgs& args) {
     else
       sums = static_cast<C*>(args.workspace(static_cast<size_t>(n) * sizeof(C)));
     std::memset(static_cast<void*>(sums), 0, static_cast<size_t>(n) * sizeof(C));
-    for_places("scatter_add_zeros", args.in[1], out, axis, [&](int64_t i, int64_t offset) {
-      sums[offset] = static_cast<C>(sums[offset] + static_cast<C>(source[i]));
-    });
+    if (index.size() > 0) {
+      const Places places(index, out, axis);
+      parallel_for(places.tasks, [&](int64_t task) {
+        places.walk(task, [&](int64_t i, int64_t offset) {
+          sums[offset] = static_cast<C>(sums[offset] + static_cast<C>(source[i]));
+        });
+      });
+    }
     if constexpr (!std::is_same_v<T, C>)
       for (int64_t i = 0; i < n; ++i) out.as<T>()[i] = static_cast<T>(sums[i]);
   });
 }
 
+void last_writer(const KernelArgs& args) {
+  const auto& a = args.attributes<ScatterAttrs>();
+  const Buffer &index = args.in[0], &out = args.out[0];
+  const int axis = static_cast<int>(a.axis);
+  int64_t* winner = out.as<int64_t>();
+  std::memset(winner, 0xff, static_cast<size_t>(out.size()) * sizeof(int64_t));  // -1
+  if (index.size() == 0) return;
+  check_indices(name_of(a.use), index, 0, out.shape[axis]);
+  const Places places(index, out, axis);
+  parallel_for(places.tasks, [&](int64_t task) {
+    places.walk(task, [&](int64_t i, int64_t offset) { winner[offset] = i; });
+  });
+}
+
+/// (outer, along the axis, inner) of a row-major tensor.
+struct Split {
+  Split(const Buffer& b, int64_t axis) {
+    for (int d = 0; d < b.rank; ++d) (d < axis ? outer : d == axis ? length : inner) *= b.shape[d];
+  }
+  int64_t outer = 1, length = 1, inner = 1;
+};
+
+void index_select(const KernelArgs& args) {
+  const auto& a = args.attributes<IndexAttrs>();
+  const Buffer &x = args.in[0], &out = args.out[0];
+  if (args.in[1].size() > 0) check_indices(name_of(a.use), args.in[1], 0, x.shape[a.axis], a.skip);
+  if (out.size() == 0) return;
+  const Indices at(args.in[1]);
+  const Split from(x, a.axis), to(out, a.axis);
+  const int64_t grain = kGrain / (to.inner + 1) + 1;
+  by_width(x.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    parallel_ranges(to.outer * to.length, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        const int64_t o = r / to.length, i = at[r - o * to.length];
+        T* target = out.as<T>() + r * to.inner;
+        const bool reads = i >= 0 && i < from.length;
+        const T* source = x.as<T>() + (o * from.length + (reads ? i : 0)) * to.inner;
+        if (to.inner == 1)
+          *target = reads ? *source : T{};
+        else if (reads)
+          std::memcpy(target, source, static_cast<size_t>(to.inner) * sizeof(T));
+        else
+          std::memset(target, 0, static_cast<size_t>(to.inner) * sizeof(T));
+      }
+    });
+  });
+}
+
+/// The slices are listed by the place they go to, in order; then each place of the output adds up its own.
+void index_add_zeros(const KernelArgs& args) {
+  const auto& a = args.attributes<ScatterAttrs>();
+  const Buffer &source = args.in[0], &index = args.in[1], &out = args.out[0];
+  check_indices(name_of(a.use), index, 0, out.shape[a.axis], a.skip);
+  if (out.size() == 0) return;
+  const Split from(source, a.axis), to(out, a.axis);
+  const Indices at(index);
+  int64_t* first =
+      static_cast<int64_t*>(args.workspace(static_cast<size_t>(to.length + 1 + from.length) * 8));
+  int64_t* order = first + to.length + 1;
+  std::memset(first, 0, static_cast<size_t>(to.length + 1) * 8);
+  for (int64_t i = 0; i < from.length; ++i)
+    if (at[i] != a.skip) ++first[at[i] + 1];
+  for (int64_t d = 0; d < to.length; ++d) first[d + 1] += first[d];
+  for (int64_t i = 0; i < from.length; ++i)
+    if (at[i] != a.skip) order[first[at[i]]++] = i;  // first[d] becomes the end of d's slices
+  const int64_t grain = kGrain / (to.inner + 1) + 1;
+  by_addition(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using C = typename ComputeType<T>::type;
+    parallel_ranges(to.outer * to.length, grain, [&](int64_t begin, int64_t end) {
+      C sums[kTile];
+      for (int64_t r = begin; r < end; ++r) {
+        const int64_t o = r / to.length, d = r - o * to.length;
+        const T* x = source.as<T>() + o * from.length * to.inner;
+        T* target = out.as<T>() + r * to.inner;
+        for (int64_t c = 0; c < to.inner; c += kTile) {
+          const int64_t n = to.inner - c < kTile ? to.inner - c : kTile;
+          for (int64_t k = 0; k < n; ++k) sums[k] = C(0);
+          for (int64_t i = d ? first[d - 1] : 0; i < first[d]; ++i) {
+            const T* row = x + order[i] * to.inner + c;
+            for (int64_t k = 0; k < n; ++k) sums[k] = static_cast<C>(sums[k] + static_cast<C>(row[k]));
+          }
+          for (int64_t k = 0; k < n; ++k) target[c + k] = static_cast<T>(sums[k]);
+        }
+      }
+    });
+  });
+}
+
+void ravel_index(const KernelArgs& args) {
+  const auto& a = args.attributes<RavelAttrs>();
+  const int64_t n = args.out[0].size();
+  int64_t* out = args.out[0].as<int64_t>();
+  for (int k = 0; k < args.n_in; ++k) {
+    const int64_t size = a.sizes[k];
+    check_indices(name_of(a.use), args.in[k], -size, size);
+    const Indices at(args.in[k]);
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t wrapped = at[i] < 0 ? at[i] + size : at[i];
+      out[i] = k ? out[i] * size + wrapped : wrapped;
+    }
+  }
+}
+
 void one_hot(const KernelArgs& args) {
   const int64_t classes = args.attributes<OneHotAttrs>().classes, n = args.in[0].size();
+  check_indices("one_hot", args.in[0], 0, classes);
+  const Indices at(args.in[0]);
   int64_t* out = args.out[0].as<int64_t>();
   std::memset(out, 0, static_cast<size_t>(n * classes) * sizeof(int64_t));
-  for (int64_t i = 0; i < n; ++i) out[i * classes + checked_index("one_hot", args.in[0], i, classes)] = 1;
+  for (int64_t i = 0; i < n; ++i) out[i * classes + at[i]] = 1;
+}
+
+/// Blocks are counted, then written from where the blocks before them end.
+void nonzero(const KernelArgs& args) {
+  const Buffer& x = args.in[0];
+  const int64_t n = x.size(), blocks = (n + kGrain - 1) / kGrain;
+  int64_t* starts = static_cast<int64_t*>(args.workspace(static_cast<size_t>(blocks + 1) * 8));
+  by_width(x.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    // A floating number is zero whatever its sign.
+    const T mask = is_floating(x.dtype) ? static_cast<T>(static_cast<T>(~T(0)) >> 1) : static_cast<T>(~T(0));
+    const T* data = x.as<T>();
+    starts[0] = 0;
+    parallel_for(blocks, [&](int64_t b) {
+      const int64_t end = (b + 1) * kGrain < n ? (b + 1) * kGrain : n;
+      int64_t count = 0;
+      for (int64_t i = b * kGrain; i < end; ++i) count += (data[i] & mask) != 0;
+      starts[b + 1] = count;
+    });
+    for (int64_t b = 0; b < blocks; ++b) starts[b + 1] += starts[b];
+    const int64_t shape[2] = {starts[blocks], x.rank};
+    args.allocate_output(0, shape);
+    int64_t* out = args.out[0].as<int64_t>();
+    parallel_for(blocks, [&](int64_t b) {
+      const int64_t end = (b + 1) * kGrain < n ? (b + 1) * kGrain : n;
+      int64_t* to = out + starts[b] * x.rank;
+      for (int64_t i = b * kGrain; i < end; ++i) {
+        if ((data[i] & mask) == 0) continue;
+        int64_t rest = i;
+        for (int d = x.rank - 1; d >= 0; --d) {
+          to[d] = rest % x.shape[d];
+          rest /= x.shape[d];
+        }
+        to += x.rank;
+      }
+    });
+  });
 }
 
 }  // namespace
@@ -77,7 +321,12 @@ void register_index_kernels() {
   constexpr int cpu = static_cast<int>(DeviceKind::cpu);
   op_gather().kernels[cpu] = gather;
   op_scatter_add_zeros().kernels[cpu] = scatter_add_zeros;
+  op_last_writer().kernels[cpu] = last_writer;
+  op_index_select().kernels[cpu] = index_select;
+  op_index_add_zeros().kernels[cpu] = index_add_zeros;
+  op_ravel_index().kernels[cpu] = ravel_index;
   op_one_hot().kernels[cpu] = one_hot;
+  op_nonzero().kernels[cpu] = nonzero;
 }
 
 }  // namespace tandem::cpu::TD_ISA

@@ -8,6 +8,7 @@ void register_kernels() {
   register_reduce_kernels();
   register_softmax_kernels();
   register_index_kernels();
+  register_sort_kernels();
   register_random_kernels();
   register_matmul_kernels();
   register_conv_kernels();

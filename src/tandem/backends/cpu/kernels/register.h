@@ -8,6 +8,7 @@ void register_shape_kernels();
 void register_reduce_kernels();
 void register_softmax_kernels();
 void register_index_kernels();
+void register_sort_kernels();
 void register_random_kernels();
 void register_matmul_kernels();
 void register_conv_kernels();

@@ -1,0 +1,493 @@
+#include "tandem/ops/arrange.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tandem/ops/index.h"
+#include "tandem/ops/random.h"
+#include "tandem/ops/shape.h"
+
+namespace tandem {
+
+namespace {
+
+/// a · b, or the largest number where that overflows.
+Dim times_capped(Dim a, Dim b) {
+  Dim product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+/// (axes before, axis, axes after) as three sizes.
+struct Around {
+  Around(const Tensor& x, int axis) {
+    for (int i = 0; i < x.rank(); ++i) (i < axis ? outer : i == axis ? length : inner) *= x.shape()[i];
+  }
+  Dim outer = 1, length = 1, inner = 1;
+};
+
+Tensor number_of(const Tensor& x, double value) { return full({}, value, x.dtype(), x.device()); }
+
+/// The numbers of the windows' elements, one window after the other.
+Tensor window_elements(Dim windows, const WindowAttrs& w, Device device) {
+  const Tensor starts = mul(arange(windows, DType::i64, device), w.step);
+  return reshape(add(unsqueeze(starts, 1), arange(w.size, DType::i64, device)), {windows * w.size});
+}
+
+}  // namespace
+
+OpDef& op_unfold_axis() {
+  static OpDef& op = [&]() -> OpDef& {
+    OpDef d;
+    d.name = "unfold_axis";
+    d.infer = [](InferArgs& a) {
+      const auto& w = a.attributes<WindowAttrs>();
+      const int axis = static_cast<int>(w.axis);
+      Meta m = a.in[0].meta();
+      m.shape.push_back(w.size);
+      m.strides.push_back(m.strides[axis]);
+      m.shape[axis] = (m.shape[axis] - w.size) / w.step + 1;
+      m.strides[axis] *= w.step;
+      a.out.push_back(m);
+    };
+    d.gradient = [](const GradArgs& a) {
+      const auto& w = a.attributes.as<WindowAttrs>();
+      const int axis = static_cast<int>(w.axis);
+      const Dim windows = a.grad[0].shape()[axis];
+      const Tensor parts = movedim(a.grad[0], -1, axis + 1);
+      Dims merged = a.in_meta[0].shape;
+      merged[axis] = windows * w.size;
+      const Tensor zero = full(a.in_meta[0].shape, 0, a.in_meta[0].dtype, a.in_meta[0].device);
+      return Tensors{
+          index_add(zero, axis, window_elements(windows, w, a.in_meta[0].device), reshape(parts, merged))};
+    };
+    d.view = true;
+    d.takes_strided = true;
+    d.cost = Cost::no_op;
+    return define(d);
+  }();
+  return op;
+}
+
+Tensor stack(const std::vector<Tensor>& parts, int64_t axis) {
+  TD_CHECK(!parts.empty(), "stack: at least one tensor is needed; got none.");
+  std::vector<Tensor> raised;
+  for (const Tensor& part : parts) {
+    TD_CHECK(part.defined() && part.shape() == parts[0].shape(), "stack: all shapes must be equal; got ",
+             parts[0].shape(), " and ", part.defined() ? part.shape() : Dims{}, ".");
+    raised.push_back(unsqueeze(part, normal_axis("stack", axis, part.rank() + 1)));
+  }
+  return raised.size() == 1 ? clone(raised[0])
+                            : concat(raised, normal_axis("stack", axis, parts[0].rank() + 1));
+}
+
+std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t wanted_axis) {
+  const int axis = normal_axis("split", wanted_axis, x.rank());
+  const Dim n = x.shape()[axis];
+  TD_CHECK(size >= 1 || (size == 0 && n == 0), "split: the size must be at least 1; got ", size, " for axis ",
+           axis, " of ", x.shape(), ".");
+  std::vector<Tensor> parts;
+  for (Dim at = 0; at < n; at += std::min(size, n - at))
+    parts.push_back(slice(x, axis, at, at + std::min(size, n - at)));
+  if (parts.empty()) parts.push_back(x);
+  return parts;
+}
+
+std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t wanted_axis) {
+  const int axis = normal_axis("split", wanted_axis, x.rank());
+  const Dim n = x.shape()[axis];
+  Dim left = n;
+  std::vector<Tensor> parts;
+  for (const int64_t size : sizes) {
+    TD_CHECK(size >= 0 && size <= left, "split: the sizes must add up to that of the axis; got a size of ",
+             size, " where ", left, " are left of axis ", axis, " of ", x.shape(), ".");
+    parts.push_back(slice(x, axis, n - left, n - left + size));
+    left -= size;
+  }
+  TD_CHECK(left == 0, "split: the sizes must add up to that of the axis; got ", n - left, " for axis ", axis,
+           " of ", x.shape(), ".");
+  return parts;
+}
+
+std::vector<Tensor> chunk(const Tensor& x, int64_t count, int64_t wanted_axis) {
+  const int axis = normal_axis("chunk", wanted_axis, x.rank());
+  TD_CHECK(count >= 1, "chunk: the number of parts must be at least 1; got ", count, ".");
+  const Dim n = x.shape()[axis];
+  return n == 0 ? std::vector<Tensor>{x} : split(x, n / count + (n % count != 0), axis);
+}
+
+std::vector<Tensor> unbind(const Tensor& x, int64_t wanted_axis) {
+  const int axis = normal_axis("unbind", wanted_axis, x.rank());
+  std::vector<Tensor> parts;
+  for (Dim i = 0; i < x.shape()[axis]; ++i) parts.push_back(select(x, axis, i));
+  return parts;
+}
+
+Tensor narrow(const Tensor& x, int64_t wanted_axis, int64_t start, int64_t length) {
+  const int axis = normal_axis("narrow", wanted_axis, x.rank());
+  const Dim n = x.shape()[axis], from = start < 0 ? start + n : start;
+  TD_CHECK(from >= 0 && from <= n && length >= 0 && length <= n - from,
+           "narrow: start and length must lie within the axis; got start ", start, " and length ", length,
+           " for axis ", axis, " of ", x.shape(), ".");
+  return slice(x, axis, from, from + length);
+}
+
+Tensor squeeze(const Tensor& x) {
+  Dims shape;
+  for (const Dim size : x.shape())
+    if (size != 1) shape.push_back(size);
+  return reshape(x, shape);
+}
+
+Tensor movedim(const Tensor& x, const Dims& from, const Dims& to) {
+  TD_CHECK(from.rank() == to.rank(), "movedim: one new place is needed for each axis; got ", from, " to ", to,
+           ".");
+  Dims order = Dims::filled(x.rank(), -1);
+  unsigned moved = 0;
+  for (int i = 0; i < from.rank(); ++i) {
+    const int source = normal_axis("movedim", from[i], x.rank()),
+              target = normal_axis("movedim", to[i], x.rank());
+    TD_CHECK(!(moved >> source & 1) && order[target] < 0, "movedim: each axis must appear once; got ", from,
+             " to ", to, ".");
+    moved |= 1u << source;
+    order[target] = source;
+  }
+  int next = 0;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (order[i] >= 0) continue;
+    while (moved >> next & 1) ++next;
+    order[i] = next++;
+  }
+  return permute(x, order);
+}
+Tensor movedim(const Tensor& x, int64_t from, int64_t to) { return movedim(x, Dims{from}, Dims{to}); }
+
+Tensor swapaxes(const Tensor& x, int64_t a, int64_t b) {
+  return transpose(x, normal_axis("swapaxes", a, x.rank()), normal_axis("swapaxes", b, x.rank()));
+}
+
+Tensor unflatten(const Tensor& x, int64_t wanted_axis, const Dims& sizes) {
+  const int axis = normal_axis("unflatten", wanted_axis, x.rank());
+  const Dim n = x.shape()[axis];
+  Dim known = 1;
+  int open = -1;
+  for (int i = 0; i < sizes.rank(); ++i) {
+    TD_CHECK(sizes[i] >= 0 || (sizes[i] == -1 && open < 0),
+             "unflatten: sizes must not be negative (one may be -1); got ", sizes, ".");
+    if (sizes[i] < 0)
+      open = i;
+    else
+      known = times_capped(known, sizes[i]);
+  }
+  TD_CHECK(open < 0 ? known == n : known > 0 && n % known == 0,
+           "unflatten: the sizes must multiply to that of axis ", axis, "; got ", sizes, " for ", x.shape(),
+           ".");
+  Dims shape = x.shape();
+  shape.erase(axis);
+  for (int i = 0; i < sizes.rank(); ++i) shape.insert(axis + i, i == open ? n / known : sizes[i]);
+  return reshape(x, shape);
+}
+
+Tensor broadcast_to(const Tensor& x, const Dims& shape) {
+  TD_CHECK(x.rank() <= shape.rank() && broadcast_shapes("broadcast_to", x.shape(), shape) == shape,
+           "broadcast_to: only axes of size 1 can be stretched; got ", x.shape(), " to ", shape, ".");
+  return expand(x, shape);
+}
+
+std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& tensors) {
+  Dims shape;
+  for (const Tensor& t : tensors) shape = broadcast_shapes("broadcast_tensors", shape, t.shape());
+  std::vector<Tensor> stretched;
+  for (const Tensor& t : tensors) stretched.push_back(expand(t, shape));
+  return stretched;
+}
+
+Tensor unfold_axis(const Tensor& x, int64_t wanted_axis, int64_t size, int64_t step) {
+  const int axis = normal_axis("unfold_axis", wanted_axis, x.rank());
+  TD_CHECK(size >= 0 && size <= x.shape()[axis] && step >= 1,
+           "unfold_axis: the size must fit the axis and the step be at least 1; got size ", size,
+           " and step ", step, " for axis ", axis, " of ", x.shape(), ".");
+  return apply1(op_unfold_axis(), {x}, WindowAttrs{axis, size, step});
+}
+
+Tensor flip(const Tensor& x, const Dims& axes) {
+  Tensor y = x;
+  unsigned seen = 0;
+  for (const Dim wanted : axes) {
+    const int axis = normal_axis("flip", wanted, x.rank());
+    TD_CHECK(!(seen >> axis & 1), "flip: each axis must appear once; got ", axes, ".");
+    seen |= 1u << axis;
+    const Dim n = x.shape()[axis];
+    if (n > 1) y = index_select(y, axis, sub(n - 1, arange(n, DType::i64, x.device())));
+  }
+  return y;
+}
+
+Tensor roll(const Tensor& x, const Dims& shifts, const Dims& axes) {
+  if (axes.rank() == 0 && shifts.rank() == 1)
+    return reshape(roll(reshape(x, {x.size()}), shifts, {0}), x.shape());
+  TD_CHECK(shifts.rank() == axes.rank() && axes.rank() > 0, "roll: one shift is needed for each axis; got ",
+           shifts, " for axes ", axes, ".");
+  Tensor y = x;
+  for (int i = 0; i < axes.rank(); ++i) {
+    const int axis = normal_axis("roll", axes[i], x.rank());
+    const Dim n = x.shape()[axis];
+    if (n == 0) continue;
+    const Dim shift = (shifts[i] % n + n) % n;
+    if (shift != 0) y = concat({slice(y, axis, n - shift, n), slice(y, axis, 0, n - shift)}, axis);
+  }
+  return y;
+}
+
+Tensor rot90(const Tensor& x, int64_t times, int64_t wanted_a, int64_t wanted_b) {
+  const int a = normal_axis("rot90", wanted_a, x.rank()), b = normal_axis("rot90", wanted_b, x.rank());
+  TD_CHECK(a != b, "rot90: the axes must differ; got ", wanted_a, " and ", wanted_b, " for shape ", x.shape(),
+           ".");
+  switch ((times % 4 + 4) % 4) {
+    case 1:
+      return flip(transpose(x, a, b), {a});
+    case 2:
+      return flip(x, {a, b});
+    case 3:
+      return flip(transpose(x, a, b), {b});
+    default:
+      return x;
+  }
+}
+
+Tensor repeat(const Tensor& x, const Dims& times) {
+  TD_CHECK(times.rank() >= x.rank(), "repeat: one number is needed for each axis; got ", times, " for shape ",
+           x.shape(), ".");
+  Dims shape = x.shape();
+  while (shape.rank() < times.rank()) shape.insert(0, 1);
+  Tensor y = reshape(x, shape);
+  for (int i = 0; i < times.rank(); ++i) {
+    TD_CHECK(times[i] >= 0, "repeat: the numbers must not be negative; got ", times, ".");
+    if (times[i] == 1) continue;
+    const Around at(y, i);
+    shape[i] = times_capped(shape[i], times[i]);
+    size_of(shape);
+    y = reshape(
+        expand(reshape(y, {at.outer, 1, at.length * at.inner}), {at.outer, times[i], at.length * at.inner}),
+        shape);
+  }
+  return y;
+}
+
+Tensor tile(const Tensor& x, const Dims& times) {
+  Dims all = times;
+  while (all.rank() < x.rank()) all.insert(0, 1);
+  for (const Dim count : times)
+    TD_CHECK(count >= 0, "tile: the numbers must not be negative; got ", times, ".");
+  return repeat(x, all);
+}
+
+Tensor repeat_interleave(const Tensor& x, int64_t times, int64_t wanted_axis) {
+  const int axis = normal_axis("repeat_interleave", wanted_axis, x.rank());
+  TD_CHECK(times >= 0, "repeat_interleave: the number must not be negative; got ", times, ".");
+  const Around at(x, axis);
+  Dims shape = x.shape();
+  shape[axis] = times_capped(shape[axis], times);
+  size_of(shape);
+  const Dim rows = at.outer * at.length;
+  return reshape(expand(reshape(x, {rows, 1, at.inner}), {rows, times, at.inner}), shape);
+}
+
+Tensor repeat_interleave(const Tensor& x, const Tensor& times, int64_t wanted_axis) {
+  refuse_tracing("repeat_interleave", "One number for all elements keeps the size known.");
+  const int axis = normal_axis("repeat_interleave", wanted_axis, x.rank());
+  TD_CHECK(times.rank() == 1 && times.size() == x.shape()[axis] && times.dtype() == DType::i64,
+           "repeat_interleave: one i64 number is needed for each element of axis ", axis, "; got ",
+           describe(times), " for shape ", x.shape(), ".");
+  std::vector<int64_t> elements;
+  int64_t element = 0;
+  for (const int64_t count : times.to_vector<int64_t>()) {
+    TD_CHECK(count >= 0, "repeat_interleave: the numbers must not be negative; got ", count, " at element ",
+             element, ".");
+    elements.insert(elements.end(), static_cast<size_t>(count), element++);
+  }
+  return index_select(x, axis, from_vector(elements, {static_cast<Dim>(elements.size())}, x.device()));
+}
+
+namespace {
+
+Tensor pad_axis(const Tensor& x, int axis, Dim before, Dim after, const PadOptions& options) {
+  const Dim n = x.shape()[axis];
+  if (options.mode == PadMode::constant) {
+    TD_CHECK(std::min<Dim>(before, 0) + std::min<Dim>(after, 0) >= -n,
+             "pad: negative widths must not cut more than there is; got ", before, " and ", after,
+             " for axis ", axis, " of ", x.shape(), ".");
+    const Tensor kept = slice(x, axis, std::max<Dim>(-before, 0), n - std::max<Dim>(-after, 0));
+    before = std::max<Dim>(before, 0);
+    after = std::max<Dim>(after, 0);
+    if (before == 0 && after == 0) return kept;
+    Dims shape = kept.shape();
+    if (options.value == 0) {
+      shape[axis] += before + after;
+      size_of(shape);
+      return slice_into_zeros(kept, axis, before, 1, shape[axis]);
+    }
+    const auto filling = [&](Dim size) {
+      shape[axis] = size;
+      return expand(full({}, options.value, x.dtype(), x.device()), shape);
+    };
+    return concat({filling(before), kept, filling(after)}, axis);
+  }
+  TD_CHECK(before >= 0 && after >= 0, "pad: widths must not be negative unless the padding is constant; got ",
+           before, " and ", after, ".");
+  if (before == 0 && after == 0) return x;
+  const auto part = [&](Dim from, Dim upto) { return slice(x, axis, from, upto); };
+  switch (options.mode) {
+    case PadMode::reflect:
+      TD_CHECK(before < n && after < n, "pad: a reflection must be smaller than the axis; got ", before,
+               " and ", after, " for axis ", axis, " of ", x.shape(), ".");
+      return concat({flip(part(1, before + 1), {axis}), x, flip(part(n - after - 1, n - 1), {axis})}, axis);
+    case PadMode::replicate: {
+      TD_CHECK(n > 0, "pad: there must be an edge to replicate; got axis ", axis, " of ", x.shape(), ".");
+      Dims first = x.shape(), last = x.shape();
+      first[axis] = before;
+      last[axis] = after;
+      return concat({expand(part(0, 1), first), x, expand(part(n - 1, n), last)}, axis);
+    }
+    default:
+      TD_CHECK(before <= n && after <= n, "pad: circular padding must not be larger than the axis; got ",
+               before, " and ", after, " for axis ", axis, " of ", x.shape(), ".");
+      return concat({part(n - before, n), x, part(0, after)}, axis);
+  }
+}
+
+}  // namespace
+
+Tensor pad(const Tensor& x, const std::vector<int64_t>& widths, const PadOptions& options) {
+  TD_CHECK(widths.size() % 2 == 0 && static_cast<int>(widths.size()) <= 2 * x.rank(),
+           "pad: two widths are needed for each axis from the last; got ", widths.size(),
+           " widths for shape ", x.shape(), ".");
+  constexpr int64_t kMost = int64_t{1} << 61;
+  for (const int64_t width : widths)
+    TD_CHECK(width > -kMost && width < kMost, "pad: the widths must fit a tensor; got ", width, ".");
+  Tensor y = x;
+  for (size_t i = 0; i < widths.size(); i += 2)
+    y = pad_axis(y, x.rank() - 1 - static_cast<int>(i / 2), widths[i], widths[i + 1], options);
+  return y;
+}
+
+Tensor diagonal(const Tensor& x, int64_t offset, int64_t wanted_a, int64_t wanted_b) {
+  const int a = normal_axis("diagonal", wanted_a, x.rank()), b = normal_axis("diagonal", wanted_b, x.rank());
+  TD_CHECK(a != b, "diagonal: the axes must differ; got ", wanted_a, " and ", wanted_b, " for shape ",
+           x.shape(), ".");
+  const Dim rows = x.shape()[a], columns = x.shape()[b];
+  // Along the flattened matrix, one row and one column on is columns + 1 elements.
+  const Tensor matrices = movedim(x, {a, b}, {-2, -1});
+  Dims shape = matrices.shape();
+  shape.erase(shape.rank() - 1);
+  shape[shape.rank() - 1] = rows * columns;
+  const bool inside = offset > -rows && offset < columns;
+  const Dim start = !inside ? 0 : offset >= 0 ? offset : -offset * columns;
+  const Dim count = !inside       ? 0
+                    : offset >= 0 ? std::min(rows, columns - offset)
+                                  : std::min(rows + offset, columns);
+  return slice(reshape(matrices, shape), -1, start, count ? start + (count - 1) * (columns + 1) + 1 : start,
+               columns + 1);
+}
+
+Tensor diag_embed(const Tensor& x, int64_t offset) {
+  TD_CHECK(x.rank() >= 1, "diag_embed: x must have an axis; got shape ", x.shape(), ".");
+  TD_CHECK(offset > -(int64_t{1} << 31) && offset < int64_t{1} << 31,
+           "diag_embed: the offset must lie within 2^31; got ", offset, ".");
+  const Dim n = x.shape().back() + std::abs(offset);
+  Dims shape = x.shape();
+  shape[shape.rank() - 1] = n;
+  shape.push_back(n);
+  size_of(shape);
+  const Dim start = x.shape().back() == 0 ? 0 : offset >= 0 ? offset : -offset * n;
+  return reshape(slice_into_zeros(x, -1, start, n + 1, n * n), shape);
+}
+
+Tensor diag(const Tensor& x, int64_t offset) {
+  TD_CHECK(x.rank() == 1 || x.rank() == 2, "diag: x must be a vector or a matrix; got shape ", x.shape(),
+           ". Use diag_embed() or diagonal().");
+  return x.rank() == 1 ? diag_embed(x, offset) : diagonal(x, offset);
+}
+
+namespace {
+/// x where column - row <= offset (or >=), else 0.
+Tensor triangle(const char* op, const Tensor& x, int64_t offset, bool lower) {
+  TD_CHECK(x.rank() >= 2, op, ": x must have at least two axes; got shape ", x.shape(), ".");
+  const Tensor rows = unsqueeze(arange(x.size(-2), DType::i64, x.device()), 1);
+  const Tensor columns = arange(x.size(-1), DType::i64, x.device());
+  const Tensor distance = sub(columns, rows);
+  return where(lower ? less_equal(distance, offset) : greater_equal(distance, offset), x, number_of(x, 0));
+}
+}  // namespace
+
+Tensor tril(const Tensor& x, int64_t offset) { return triangle("tril", x, offset, true); }
+Tensor triu(const Tensor& x, int64_t offset) { return triangle("triu", x, offset, false); }
+
+Tensor eye(int64_t rows, std::optional<int64_t> columns, DType dtype, Device device) {
+  const int64_t width = columns.value_or(rows);
+  TD_CHECK(rows >= 0 && width >= 0, "eye: the sizes must not be negative; got ", rows, " and ", width, ".");
+  size_of({rows, width});
+  return cast(equal(unsqueeze(arange(rows, DType::i64, device), 1), arange(width, DType::i64, device)),
+              dtype);
+}
+
+Tensor arange(const Operand& start, const Operand& stop, const Operand& step, std::optional<DType> dtype,
+              Device device) {
+  bool whole = true;
+  for (const Operand* number : {&start, &stop, &step}) {
+    TD_CHECK(!number->tensor(), "arange: start, stop and step must be numbers; got a tensor.");
+    whole = whole && number->number_kind() != DTypeClass::floating;
+  }
+  const DType type = dtype.value_or(whole ? DType::i64 : DType::f32);
+  TD_CHECK(type != DType::boolean, "arange: the element type must be a number; got bool.");
+  const double from = start.number(), upto = stop.number(), by = step.number();
+  TD_CHECK(
+      std::isfinite(from) && std::isfinite(upto) && std::isfinite(by) && by != 0 && (upto - from) / by >= 0,
+      "arange: the step must lead from start to stop; got ", from, " to ", upto, " by ", by, ".");
+  double count = std::ceil((upto - from) / by);
+  if (whole) {  // exact, also beyond 2^53
+    using Wide = __int128;
+    const Wide distance = static_cast<Wide>(stop.integer()) - start.integer(), s = step.integer();
+    count = static_cast<double>(distance / s + (distance % s != 0));
+  }
+  TD_CHECK(count < 0x1p62, "arange: the number of elements must fit 63 bits; got ", from, " to ", upto,
+           " by ", by, ".");
+  const int64_t n = static_cast<int64_t>(count);
+  if (whole && !is_floating(type))
+    return cast(add(mul(arange(n, DType::i64, device), step.integer()), start.integer()), type);
+  return cast(add(mul(arange(n, DType::f64, device), by), from), type);
+}
+
+Tensor linspace(double start, double stop, int64_t count, DType dtype, Device device) {
+  TD_CHECK(count >= 0, "linspace: the number of elements must not be negative; got ", count, ".");
+  TD_CHECK(std::isfinite(start) && std::isfinite(stop), "linspace: start and stop must be finite; got ",
+           start, " and ", stop, ".");
+  TD_CHECK(dtype != DType::boolean, "linspace: the element type must be a number; got bool.");
+  if (count == 1) return full({1}, start, dtype, device);
+  // From both ends, so that both are exact.
+  const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;
+  const Tensor i = arange(count, DType::f64, device);
+  const Tensor from_start = add(mul(i, step), start);
+  const Tensor from_stop = sub(stop, mul(sub(static_cast<double>(count - 1), i), step));
+  return cast(where(less(i, static_cast<double>(count / 2)), from_start, from_stop), dtype);
+}
+
+Tensor full_like(const Tensor& x, double value) { return full(x.shape(), value, x.dtype(), x.device()); }
+
+std::vector<Tensor> meshgrid(const std::vector<Tensor>& lines, bool xy) {
+  Dims shape;
+  for (const Tensor& line : lines) {
+    TD_CHECK(line.rank() == 1, "meshgrid: every tensor must have one axis; got shape ", line.shape(), ".");
+    shape.push_back(line.size());
+  }
+  const bool swaps = xy && lines.size() >= 2;
+  std::vector<Tensor> grids;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    Dims own = Dims::filled(shape.rank(), 1);
+    own[static_cast<int>(i)] = shape[static_cast<int>(i)];
+    const Tensor grid = expand(reshape(lines[i], own), shape);
+    grids.push_back(swaps ? transpose(grid, 0, 1) : grid);
+  }
+  return grids;
+}
+
+}  // namespace tandem
