@@ -110,6 +110,7 @@ std::string start() {
   register_pool_kernels();
   register_softmax_kernels();
   register_index_kernels();
+  register_sort_kernels();
   register_shape_kernels();
   register_random_kernels();
   register_backend(DeviceKind::cuda, std::make_unique<CudaBackend>(count));

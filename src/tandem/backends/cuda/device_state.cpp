@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tandem/backends/cuda/check.h"
+#include "tandem/ops/index.h"
 
 namespace tandem::cuda {
 
@@ -92,11 +93,11 @@ void DeviceState::raise_index_fault() {
   volatile IndexReport* seen = report;
   if (seen->op == 0) [[likely]]
     return;
-  static constexpr const char* kNames[] = {"", "gather", "scatter_add_zeros", "one_hot"};
-  const char* op = kNames[seen->op];
-  const long long bad = seen->index, limit = seen->limit;
+  const char* op = name_of(static_cast<IndexUse>(seen->op));
+  const long long bad = seen->index, low = seen->low, limit = seen->limit;
   seen->op = 0;
-  throw Error(cat(op, ": every index must lie in [0, ", limit, "); got ", bad, " on cuda:", index, "."));
+  throw Error(
+      cat(op, ": every index must lie in ", low, "..", limit - 1, "; got ", bad, " on cuda:", index, "."));
 }
 
 int visible_devices() {

@@ -17,15 +17,13 @@
 
 namespace tandem::cuda {
 
-/// Which op met an index out of range; 0 = none.
-enum class IndexFault : int { none, gather, scatter_add_zeros, one_hot };
-
 /// Written by kernels into host memory that the GPU can reach, read after a synchronisation.
 struct IndexReport {
-  int op;           // an IndexFault
-  int padding;      // keeps the next two aligned
+  int op;           // an IndexUse (ops/index.h); 0 = none
+  int padding;      // keeps the next ones aligned
   long long index;  // the offending value
-  long long limit;  // it should have been in [0, limit)
+  long long low;    // it should have been in [low, limit)
+  long long limit;
 };
 
 /// Caches blocks by size class, so that a training loop asks the driver for memory only in its first steps.

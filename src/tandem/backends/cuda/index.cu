@@ -1,165 +1,441 @@
-// gather, scatter_add_zeros and one_hot. An index out of range reads as zero, writes nothing and leaves a
-// report in host memory, which the next synchronisation turns into an Error.
+// Indexing. An index out of range reads as zero, writes nothing and leaves a report in host memory, which the next
+// synchronisation turns into an Error. Sums run in the order of the index: the sources are sorted by where they go,
+// stably, and each place adds up its own.
+#include <bit>
+#include <vector>
+
 #include "tandem/backends/cuda/check.h"
 #include "tandem/backends/cuda/device_state.h"
 #include "tandem/backends/cuda/kernels.h"
 #include "tandem/backends/cuda/layout.cuh"
+#include "tandem/backends/cuda/sorting.h"
 #include "tandem/core/op.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/scalar_functions.h"
-#include "tandem/ops/shape.h"
 
 namespace tandem::cuda {
 namespace {
 
 constexpr int kThreads = 128;
+unsigned blocks_for(int64_t threads) { return static_cast<unsigned>((threads + kThreads - 1) / kThreads); }
 
-/// Index tensors of i64 or i32.
-struct Indices {
-  const void* data;
-  bool wide;
-  __device__ long long operator[](int64_t i) const {
-    return wide ? static_cast<const long long*>(data)[i] : static_cast<const int*>(data)[i];
+Indices indices_of(const Buffer& index) { return {index.data, index.dtype == DType::i64}; }
+
+/// What a checked index must satisfy, and where to report one that does not.
+struct Range {
+  long long low, limit, skip;
+  IndexUse use;
+  IndexReport* report;
+
+  __device__ bool has(long long index) const { return index >= low && index < limit; }
+  /// The same, with a report (the first stays).
+  __device__ bool check(long long index) const {
+    if (has(index)) return true;
+    if (index == skip) return false;
+    volatile IndexReport* r = report;
+    if (r->op == 0) {
+      r->index = index;
+      r->low = low;
+      r->limit = limit;
+      r->op = static_cast<int>(use);
+    }
+    return false;
   }
 };
 
-__device__ bool in_range(long long index, long long limit, IndexFault op, IndexReport* report) {
-  if (index >= 0 && index < limit) return true;
-  report->index = index;
-  report->limit = limit;
-  report->op = static_cast<int>(op);
-  return false;
+Range range_of(const KernelArgs& args, IndexUse use, int64_t limit, int64_t low = 0, int64_t skip = kNoSkip) {
+  return {low, limit, skip, use, state_of(args).device_report};
 }
 
-/// The walk over the index tensor: operand 0 is x without its axis (stride 0 there), operand 1 the index
-/// tensor, which is contiguous like the output.
+/// Calls f with an unsigned integer as wide as the element type.
+template <class F>
+void by_width(DType dtype, const F& f) {
+  switch (bytes_of(dtype)) {
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    default:
+      return f(uint64_t{});
+  }
+}
+
+/// Calls f with an element that adds like the type: signed and unsigned integers wrap alike.
+template <class F>
+void by_addition(DType dtype, const F& f) {
+  if (is_floating(dtype))
+    visit_floating(dtype, f);
+  else
+    by_width(dtype, f);
+}
+
+/// Operands: x without its axis, the index, the output.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    gather_kernel(const Layout<2> layout, const T* __restrict__ x, const Indices indices, T* __restrict__ out,
-                  int64_t axis_stride, int64_t axis_size, int64_t out_base, IndexReport* report) {
+    pick_kernel(const Layout<3> layout, const T* __restrict__ x, const Indices indices, int64_t index_base,
+                T* __restrict__ out, int64_t axis_stride, const Range range) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= layout.size) return;
+  int64_t at[3];
+  layout.offsets(i, at);
+  const long long index = indices[index_base + at[1]];
+  out[at[2]] = range.check(index) ? x[at[0] + index * axis_stride] : T{};
+}
+
+void pick(const KernelArgs& args, int rank, const int64_t* shape, const int64_t* x_strides,
+          const int64_t* index_strides, const int64_t* out_strides, int64_t axis_stride, const Range& range) {
+  const Buffer &x = args.in[0], &out = args.out[0];
+  const Indices indices = indices_of(args.in[1]);
+  by_width(x.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    in_pieces<3>(rank, shape, {x_strides, index_strides, out_strides},
+                 [&](const Layout<3>& layout, const int64_t(&at)[3]) {
+                   pick_kernel<T><<<blocks_for(layout.size), kThreads, 0, stream_of(args)>>>(
+                       layout, x.as<T>() + at[0], indices, at[1], out.as<T>() + at[2], axis_stride, range);
+                   launched("pick_kernel");
+                 });
+  });
+}
+
+void gather_any(const KernelArgs& args) {
+  const auto& a = args.attributes<IndexAttrs>();
+  const Buffer &x = args.in[0], &out = args.out[0];
+  int64_t strides[kMaxRank];
+  for (int d = 0; d < x.rank; ++d) strides[d] = d == a.axis ? 0 : x.strides[d];
+  pick(args, out.rank, out.shape, strides, out.strides, out.strides, x.strides[a.axis],
+       range_of(args, a.use, x.shape[a.axis]));
+}
+
+/// (outer, along the axis, inner) of a row-major tensor.
+struct Split {
+  Split(const Buffer& b, int64_t axis) {
+    for (int d = 0; d < b.rank; ++d) (d < axis ? outer : d == axis ? length : inner) *= b.shape[d];
+  }
+  int64_t outer = 1, length = 1, inner = 1;
+};
+
+void index_select_any(const KernelArgs& args) {
+  const auto& a = args.attributes<IndexAttrs>();
+  const Split from(args.in[0], a.axis), to(args.out[0], a.axis);
+  const int64_t shape[3] = {to.outer, to.length, to.inner};
+  const int64_t x_strides[3] = {from.length * from.inner, 0, 1}, index_strides[3] = {0, 1, 0},
+                out_strides[3] = {to.length * to.inner, to.inner, 1};
+  pick(args, 3, shape, x_strides, index_strides, out_strides, from.inner,
+       range_of(args, a.use, from.length, 0, a.skip));
+}
+
+/// Operands: the place in the output without its axis, the source. An index that goes nowhere gets the last key.
+__global__ void __launch_bounds__(kThreads)
+    place_keys_kernel(const Layout<2> layout, const Indices indices, int64_t place_base, int64_t source_base,
+                      int64_t axis_stride, uint64_t nowhere, const Range range, uint64_t* __restrict__ keys,
+                      uint32_t* __restrict__ sources) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= layout.size) return;
   int64_t at[2];
   layout.offsets(i, at);
-  const int64_t place = out_base + at[1];
-  const long long index = indices[place];
-  out[place] = in_range(index, axis_size, IndexFault::gather, report) ? x[at[0] + index * axis_stride] : T{};
+  const int64_t source = source_base + at[1];
+  const long long index = indices[source];
+  const bool goes = index != range.skip && range.check(index);
+  keys[source] = goes ? static_cast<uint64_t>(place_base + at[0] + index * axis_stride) : nowhere;
+  sources[source] = static_cast<uint32_t>(source);
 }
 
-void gather_any(const KernelArgs& args) {
-  const Buffer &x = args.in[0], &index = args.in[1], &out = args.out[0];
-  const int axis = static_cast<int>(args.attributes<AxisAttrs>().axis);
-  const Indices indices{index.data, index.dtype == DType::i64};
-  int64_t strides[kMaxRank];
-  for (int d = 0; d < x.rank; ++d) strides[d] = d == axis ? 0 : x.strides[d];
-  const int64_t axis_stride = x.rank ? x.strides[axis] : 0, axis_size = x.rank ? x.shape[axis] : 1;
-  // Bytes are bytes: one kernel a width.
-  const auto run = [&](auto zero) {
-    using T = decltype(zero);
-    in_pieces<2>(
-        out.rank, out.shape, {strides, out.strides}, [&](const Layout<2>& layout, const int64_t(&at)[2]) {
-          gather_kernel<T><<<(layout.size + kThreads - 1) / kThreads, kThreads, 0, stream_of(args)>>>(
-              layout, x.as<T>() + at[0], indices, out.as<T>(), axis_stride, axis_size, at[1],
-              state_of(args).device_report);
-          launched("gather_kernel");
-        });
-  };
-  switch (bytes_of(x.dtype)) {
-    case 1:
-      return run(uint8_t{});
-    case 2:
-      return run(uint16_t{});
-    case 4:
-      return run(uint32_t{});
-    default:
-      return run(uint64_t{});
-  }
-}
+constexpr int kRun = 64;  // sorted sources that are added one after the other
 
-struct ScatterShape {
-  int64_t size, source_size;  // elements of out and of source
-  int rank, axis;
-  int64_t out_shape[kMaxRank], source_shape[kMaxRank], source_strides[kMaxRank];
-};
-
-/// One thread an output element: it scans the sources along the axis, in order, for those that name it. The
-/// same threads check that every index is in range.
-template <class T>
+/// The sorted sources as runs of kRun: the part of each run that goes on from the run before.
+template <class T, class C>
 __global__ void __launch_bounds__(kThreads)
-    scatter_add_kernel(const ScatterShape s, const T* __restrict__ source, const Indices indices,
-                       T* __restrict__ out, IndexReport* report) {
-  using C = typename ComputeType<T>::type;
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < s.source_size) in_range(indices[i], s.out_shape[s.axis], IndexFault::scatter_add_zeros, report);
-  if (i >= s.size) return;
-  int64_t rest = i, base = 0, me = 0;
-  bool covered = true;  // places beyond the source's sizes stay zero
-  for (int d = s.rank - 1; d >= 0; --d) {
-    const int64_t q = rest / s.out_shape[d], c = rest - q * s.out_shape[d];
-    rest = q;
-    if (d == s.axis) {
-      me = c;
-    } else {
-      covered = covered && c < s.source_shape[d];
-      base += c * s.source_strides[d];
-    }
-  }
-  C sum = 0;
-  if (covered)
-    for (int64_t j = 0; j < s.source_shape[s.axis]; ++j) {
-      const int64_t at = base + j * s.source_strides[s.axis];
-      if (indices[at] == me) sum = static_cast<C>(sum + static_cast<C>(source[at]));
-    }
-  out[i] = static_cast<T>(sum);
+    run_heads_kernel(int64_t size, int64_t columns, int64_t inner, int64_t count, uint64_t nowhere,
+                     const uint64_t* __restrict__ keys, const uint32_t* __restrict__ order,
+                     const T* __restrict__ source, C* __restrict__ heads) {
+  const int64_t t = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (t >= size) return;
+  const int64_t run = t / columns, column = t - run * columns, first = run * kRun;
+  const uint64_t key = keys[first];
+  if (first == 0 || key == nowhere || keys[first - 1] != key) return;
+  const int64_t o = column / inner, i = column - o * inner;
+  C sum = C(0);
+  for (int64_t q = first; q < first + kRun && q < count && keys[q] == key; ++q)
+    sum = static_cast<C>(sum + static_cast<C>(source[(o * count + order[q]) * inner + i]));
+  heads[t] = sum;
+}
+
+/// The first sorted source of a place adds up the rest of its run, then the heads of the runs that go on with it.
+template <class T, class C>
+__global__ void __launch_bounds__(kThreads)
+    place_sums_kernel(int64_t size, int64_t columns, int64_t inner, int64_t count, int64_t length,
+                      uint64_t nowhere, const uint64_t* __restrict__ keys, const uint32_t* __restrict__ order,
+                      const T* __restrict__ source, const C* __restrict__ heads, T* __restrict__ out) {
+  const int64_t t = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (t >= size) return;
+  const int64_t p = t / columns, column = t - p * columns;
+  const uint64_t key = keys[p];
+  if (key == nowhere || (p > 0 && keys[p - 1] == key)) return;
+  const int64_t o = column / inner, i = column - o * inner;
+  const int64_t end = (p / kRun + 1) * kRun;
+  C sum = C(0);
+  for (int64_t q = p; q < end && q < count && keys[q] == key; ++q)
+    sum = static_cast<C>(sum + static_cast<C>(source[(o * count + order[q]) * inner + i]));
+  for (int64_t q = end; q < count && keys[q] == key; q += kRun)
+    sum = static_cast<C>(sum + heads[q / kRun * columns + column]);
+  out[(o * length + static_cast<int64_t>(key)) * inner + i] = static_cast<T>(sum);
+}
+
+/// out (outer, length, inner) = the sums of source (outer, count, inner) by the keys of its middle axis.
+void sum_by_place(const KernelArgs& args, SortBuffers& sorted, int64_t outer, int64_t count, int64_t inner,
+                  int64_t length, void* heads) {
+  const Buffer &source = args.in[0], &out = args.out[0];
+  const uint64_t nowhere = static_cast<uint64_t>(length);
+  sort_pairs(stream_of(args), sorted, count, std::bit_width(nowhere));
+  const int64_t columns = outer * inner, runs = (count + kRun - 1) / kRun;
+  by_addition(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using C = typename ComputeType<T>::type;
+    run_heads_kernel<T, C><<<blocks_for(runs * columns), kThreads, 0, stream_of(args)>>>(
+        runs * columns, columns, inner, count, nowhere, sorted.keys, sorted.values, source.as<T>(),
+        static_cast<C*>(heads));
+    launched("run_heads_kernel");
+    place_sums_kernel<T, C><<<blocks_for(count * columns), kThreads, 0, stream_of(args)>>>(
+        count * columns, columns, inner, count, length, nowhere, sorted.keys, sorted.values, source.as<T>(),
+        static_cast<const C*>(heads), out.as<T>());
+    launched("place_sums_kernel");
+  });
+}
+
+void zero_output(const KernelArgs& args, int byte = 0) {
+  const Buffer& out = args.out[0];
+  check(
+      cudaMemsetAsync(out.data, byte, static_cast<size_t>(out.size()) * bytes_of(out.dtype), stream_of(args)),
+      "cudaMemsetAsync");
+}
+
+/// Strides of the places that an index tensor names in a larger one: without the axis.
+void place_strides(const Buffer& large, int64_t axis, int64_t* strides) {
+  for (int d = 0; d < large.rank; ++d) strides[d] = d == axis ? 0 : large.strides[d];
+}
+
+/// Scratch for the heads of the runs: 8 bytes hold a sum of any type.
+size_t head_bytes(int64_t count, int64_t columns) {
+  return static_cast<size_t>((count + kRun - 1) / kRun * columns) * 8;
+}
+
+void check_count(const char* op, int64_t count) {
+  TD_CHECK(count < int64_t{1} << 31, op, ": on a GPU the index must have fewer than 2^31 elements; got ",
+           count, ".");
 }
 
 void scatter_add_any(const KernelArgs& args) {
-  const Buffer &source = args.in[0], &index = args.in[1], &out = args.out[0];
-  ScatterShape s{};
-  s.size = out.size();
-  s.source_size = source.size();
-  s.rank = out.rank;
-  s.axis = static_cast<int>(args.attributes<ScatterAttrs>().axis);
-  if (out.rank == 0) {
-    s.rank = 1;
-    s.out_shape[0] = s.source_shape[0] = 1;
-  }
-  for (int d = 0; d < out.rank; ++d) {
-    s.out_shape[d] = out.shape[d];
-    s.source_shape[d] = source.shape[d];
-    s.source_strides[d] = source.strides[d];
-  }
-  const int64_t threads = s.size > s.source_size ? s.size : s.source_size;
-  if (threads == 0) return;
-  const Indices indices{index.data, index.dtype == DType::i64};
-  visit_dtype(out.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    scatter_add_kernel<T>
-        <<<static_cast<unsigned>((threads + kThreads - 1) / kThreads), kThreads, 0, stream_of(args)>>>(
-            s, source.as<T>(), indices, out.as<T>(), state_of(args).device_report);
+  const auto& a = args.attributes<ScatterAttrs>();
+  const Buffer &index = args.in[1], &out = args.out[0];
+  const int64_t count = index.size();
+  check_count(name_of(a.use), count);
+  if (out.size() > 0) zero_output(args);
+  if (count == 0) return;
+  SortBuffers sorted = sort_buffers(args.workspace(sort_workspace(count, head_bytes(count, 1))), count);
+  int64_t strides[kMaxRank];
+  place_strides(out, a.axis, strides);
+  in_pieces<2>(
+      index.rank, index.shape, {strides, index.strides}, [&](const Layout<2>& layout, const int64_t(&at)[2]) {
+        place_keys_kernel<<<blocks_for(layout.size), kThreads, 0, stream_of(args)>>>(
+            layout, indices_of(index), at[0], at[1], out.strides[a.axis], static_cast<uint64_t>(out.size()),
+            range_of(args, a.use, out.shape[a.axis]), sorted.keys, sorted.values);
+        launched("place_keys_kernel");
+      });
+  sum_by_place(args, sorted, 1, count, 1, out.size(), sorted.rest);
+}
+
+void index_add_any(const KernelArgs& args) {
+  const auto& a = args.attributes<ScatterAttrs>();
+  const Buffer &index = args.in[1], &out = args.out[0];
+  const Split to(out, a.axis);
+  const int64_t count = index.size(), columns = to.outer * to.inner;
+  check_count(name_of(a.use), count);
+  if (out.size() > 0) zero_output(args);
+  if (count == 0) return;
+  SortBuffers sorted = sort_buffers(args.workspace(sort_workspace(count, head_bytes(count, columns))), count);
+  const int64_t none = 0;  // the place is the index itself
+  in_pieces<2>(1, index.shape, {&none, index.strides}, [&](const Layout<2>& layout, const int64_t(&at)[2]) {
+    place_keys_kernel<<<blocks_for(layout.size), kThreads, 0, stream_of(args)>>>(
+        layout, indices_of(index), at[0], at[1], 1, static_cast<uint64_t>(to.length),
+        range_of(args, a.use, to.length, 0, a.skip), sorted.keys, sorted.values);
+    launched("place_keys_kernel");
   });
-  launched("scatter_add_kernel");
+  if (columns > 0) sum_by_place(args, sorted, to.outer, count, to.inner, to.length, sorted.rest);
+}
+
+/// The largest number of a source wins, in whatever order they come.
+__global__ void __launch_bounds__(kThreads)
+    last_writer_kernel(const Layout<2> layout, const Indices indices, int64_t place_base, int64_t source_base,
+                       int64_t axis_stride, const Range range, long long* winner) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= layout.size) return;
+  int64_t at[2];
+  layout.offsets(i, at);
+  const int64_t source = source_base + at[1];
+  const long long index = indices[source];
+  if (range.check(index))
+    atomicMax(winner + place_base + at[0] + index * axis_stride, static_cast<long long>(source));
+}
+
+void last_writer_any(const KernelArgs& args) {
+  const auto& a = args.attributes<ScatterAttrs>();
+  const Buffer &index = args.in[0], &out = args.out[0];
+  if (out.size() > 0) zero_output(args, 0xff);  // -1
+  int64_t strides[kMaxRank];
+  place_strides(out, a.axis, strides);
+  in_pieces<2>(index.rank, index.shape, {strides, index.strides},
+               [&](const Layout<2>& layout, const int64_t(&at)[2]) {
+                 last_writer_kernel<<<blocks_for(layout.size), kThreads, 0, stream_of(args)>>>(
+                     layout, indices_of(index), at[0], at[1], out.strides[a.axis],
+                     range_of(args, a.use, out.shape[a.axis]), static_cast<long long*>(out.data));
+                 launched("last_writer_kernel");
+               });
+}
+
+struct RavelInputs {
+  Indices indices[kMaxRank];
+  long long sizes[kMaxRank];
+  int count;
+};
+
+/// An index out of range makes the whole place -1, which then reads as zero and writes nothing.
+__global__ void __launch_bounds__(kThreads)
+    ravel_kernel(int64_t size, const RavelInputs in, Range range, int64_t* __restrict__ out) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= size) return;
+  long long place = 0;
+  bool valid = true;
+  for (int k = 0; k < in.count; ++k) {
+    const long long index = in.indices[k][i];
+    range.low = -in.sizes[k];
+    range.limit = in.sizes[k];
+    valid = range.check(index) && valid;
+    place = place * in.sizes[k] + (index < 0 ? index + in.sizes[k] : index);
+  }
+  out[i] = valid ? place : -1;
+}
+
+void ravel_any(const KernelArgs& args) {
+  const auto& a = args.attributes<RavelAttrs>();
+  const int64_t size = args.out[0].size();
+  if (size == 0) return;
+  RavelInputs in{};
+  in.count = args.n_in;
+  for (int k = 0; k < args.n_in; ++k) {
+    in.indices[k] = indices_of(args.in[k]);
+    in.sizes[k] = a.sizes[k];
+  }
+  ravel_kernel<<<blocks_for(size), kThreads, 0, stream_of(args)>>>(size, in, range_of(args, a.use, 0),
+                                                                   args.out[0].as<int64_t>());
+  launched("ravel_kernel");
 }
 
 __global__ void __launch_bounds__(kThreads)
     one_hot_kernel(int64_t size, const Indices indices, int64_t classes, int64_t* __restrict__ out,
-                   IndexReport* report) {
+                   const Range range) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= size) return;
   const int64_t row = i / classes, c = i - row * classes;
   const long long index = indices[row];
-  if (c == 0) in_range(index, classes, IndexFault::one_hot, report);
+  if (c == 0) range.check(index);
   out[i] = index == c ? 1 : 0;
 }
 
 void one_hot_any(const KernelArgs& args) {
-  const Buffer &index = args.in[0], &out = args.out[0];
-  const int64_t size = out.size();
+  const int64_t size = args.out[0].size(), classes = args.attributes<OneHotAttrs>().classes;
   if (size == 0) return;
-  one_hot_kernel<<<static_cast<unsigned>((size + kThreads - 1) / kThreads), kThreads, 0, stream_of(args)>>>(
-      size, Indices{index.data, index.dtype == DType::i64}, args.attributes<OneHotAttrs>().classes,
-      out.as<int64_t>(), state_of(args).device_report);
+  one_hot_kernel<<<blocks_for(size), kThreads, 0, stream_of(args)>>>(
+      size, indices_of(args.in[0]), classes, args.out[0].as<int64_t>(),
+      range_of(args, IndexUse::one_hot, classes));
   launched("one_hot_kernel");
+}
+
+constexpr int kRounds = 8, kPerBlock = kRounds * kThreads;  // elements that a block looks at
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    count_nonzero_kernel(int64_t size, const T* __restrict__ x, T mask, int64_t* __restrict__ counts) {
+  int64_t count = 0;
+  for (int r = 0; r < kRounds; ++r) {
+    const int64_t i = static_cast<int64_t>(blockIdx.x) * kPerBlock + r * kThreads + threadIdx.x;
+    count += __syncthreads_count(i < size && (x[i] & mask) != 0);
+  }
+  if (threadIdx.x == 0) counts[blockIdx.x] = count;
+}
+
+struct Sizes {
+  int64_t of[kMaxRank];
+  int rank;
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    write_nonzero_kernel(int64_t size, const T* __restrict__ x, T mask, const int64_t* __restrict__ starts,
+                         const Sizes shape, int64_t* __restrict__ out) {
+  __shared__ int warps[kThreads / 32];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int64_t row = starts[blockIdx.x];
+  for (int r = 0; r < kRounds; ++r) {
+    const int64_t i = static_cast<int64_t>(blockIdx.x) * kPerBlock + r * kThreads + threadIdx.x;
+    const bool found = i < size && (x[i] & mask) != 0;
+    const unsigned votes = __ballot_sync(~0u, found);
+    if (lane == 0) warps[warp] = __popc(votes);
+    __syncthreads();
+    int before = __popc(votes & ((1u << lane) - 1)), all = 0;
+    for (int w = 0; w < kThreads / 32; ++w) {
+      if (w < warp) before += warps[w];
+      all += warps[w];
+    }
+    if (found) {
+      int64_t rest = i, *to = out + (row + before) * shape.rank;
+      for (int d = shape.rank - 1; d >= 0; --d) {
+        to[d] = rest % shape.of[d];
+        rest /= shape.of[d];
+      }
+    }
+    row += all;
+    __syncthreads();
+  }
+}
+
+/// The one kernel that waits: the host must know the size.
+void nonzero_any(const KernelArgs& args) {
+  const Buffer& x = args.in[0];
+  const int64_t size = x.size(), blocks = (size + kPerBlock - 1) / kPerBlock;
+  Sizes shape{};
+  shape.rank = x.rank;
+  for (int d = 0; d < x.rank; ++d) shape.of[d] = x.shape[d];
+  int64_t result[2] = {0, x.rank};
+  if (size == 0) return args.allocate_output(0, result);
+  const cudaStream_t stream = stream_of(args);
+  const size_t bytes = static_cast<size_t>(blocks) * sizeof(int64_t);
+  auto* counts = static_cast<int64_t*>(args.workspace(bytes));
+  by_width(x.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    // A floating number is zero whatever its sign.
+    const T all = static_cast<T>(~T(0)), mask = is_floating(x.dtype) ? static_cast<T>(all >> 1) : all;
+    count_nonzero_kernel<T>
+        <<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(size, x.as<T>(), mask, counts);
+    launched("count_nonzero_kernel");
+    std::vector<int64_t> starts(static_cast<size_t>(blocks));
+    check(cudaMemcpyAsync(starts.data(), counts, bytes, cudaMemcpyDeviceToHost, stream),
+          "cudaMemcpyAsync to host");
+    state_of(args).synchronize();
+    for (int64_t& start : starts) {
+      const int64_t count = start;
+      start = result[0];
+      result[0] += count;
+    }
+    args.allocate_output(0, result);
+    if (result[0] * result[1] == 0) return;
+    check(cudaMemcpyAsync(counts, starts.data(), bytes, cudaMemcpyHostToDevice, stream),
+          "cudaMemcpyAsync to device");
+    write_nonzero_kernel<T><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
+        size, x.as<T>(), mask, counts, shape, args.out[0].as<int64_t>());
+    launched("write_nonzero_kernel");
+  });
 }
 
 }  // namespace
@@ -168,7 +444,12 @@ void register_index_kernels() {
   constexpr int kCuda = static_cast<int>(DeviceKind::cuda);
   op_gather().kernels[kCuda] = &gather_any;
   op_scatter_add_zeros().kernels[kCuda] = &scatter_add_any;
+  op_index_select().kernels[kCuda] = &index_select_any;
+  op_index_add_zeros().kernels[kCuda] = &index_add_any;
+  op_last_writer().kernels[kCuda] = &last_writer_any;
+  op_ravel_index().kernels[kCuda] = &ravel_any;
   op_one_hot().kernels[kCuda] = &one_hot_any;
+  op_nonzero().kernels[kCuda] = &nonzero_any;
 }
 
 }  // namespace tandem::cuda

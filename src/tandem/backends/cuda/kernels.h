@@ -13,6 +13,7 @@ void register_conv_kernels();
 void register_pool_kernels();
 void register_softmax_kernels();
 void register_index_kernels();
+void register_sort_kernels();
 void register_shape_kernels();
 void register_random_kernels();
 
