@@ -1,4 +1,5 @@
-"""Writes the golden values that golden_test.cpp, promotion_test.cpp and optim_test.cpp compare with, computed by PyTorch.
+"""Writes the golden values that golden_test.cpp, promotion_test.cpp, optim_test.cpp and
+indexing_grid_test.cpp compare with, computed by PyTorch.
 
     python3 tests/golden/make_golden.py        (needs torch and numpy; writes beside itself)
 
@@ -239,8 +240,96 @@ def write_optim():
     (HERE / "optim.txt").write_text("\n".join(lines) + "\n")
 
 
+# ---- a grid of indexing: each row is "op kind shape numbers indices... = result", an index being shape:salt:low:high
+
+GRID_SHAPES = [(5,), (1,), (3, 4), (2, 3, 4), (4, 1, 3), (2, 3, 2, 2), (0, 3), (3, 0), (2, 0, 3)]
+
+
+def grid_input(kind, shape):
+    """n: the elements' numbers; f: few values, so that there are ties; t: the same with NaN among them."""
+    size = math.prod(shape)
+    if kind == "n":
+        return torch.arange(size, dtype=torch.float32).reshape(shape)
+    x = hash_array(shape, 21, -3, 3).floor().float() / 2
+    if kind == "t":
+        mask = hash32(np.arange(size, dtype=np.uint64), 9) % np.uint64(6) == 0
+        x[torch.tensor(mask.reshape(shape))] = math.nan
+    return x
+
+
+def grid_rows():
+    """(op, kind, shape, numbers, [(shape, salt, low, high)], call)"""
+    for shape in GRID_SHAPES:
+        rank = len(shape)
+        for axis in range(-rank, rank):
+            n = shape[axis]
+            for start, stop, step in ((0, n, 1), (1, -1, 1), (-2, 99, 1), (-99, 3, 2), (3, 1, 1), (0, n, 3), (-3, -1, 2)):
+                index = [slice(None)] * rank
+                index[axis] = slice(start, stop, step)
+                yield "slice", "n", shape, (axis, start, stop, step), [], lambda x, i=tuple(index): x[i]
+        for axis in range(rank):
+            n = shape[axis]
+            for at in sorted({0, -n, n - 1} if n else ()):
+                yield "select", "n", shape, (axis, at), [], lambda x, a=axis, k=at: x.select(a, k)
+            for size in (0, 1, 3) if n else (0,):
+                other = tuple(size if d == axis else max(s - 1, 0) if d % 2 else s for d, s in enumerate(shape))
+                spec = [(other, 31 + axis, 0, n)]
+                yield "gather", "n", shape, (axis,), spec, lambda x, i, a=axis: torch.gather(x, a, i)
+                yield "scatter_add", "n", shape, (axis,), spec, lambda x, i, a=axis: x.scatter_add(a, i, torch.ones(i.shape))
+                yield "scatter_number", "n", shape, (axis,), spec, lambda x, i, a=axis: x.scatter(a, i, 9)
+                one = tuple(size if d == axis else 1 for d in range(rank))
+                yield "take_along", "n", shape, (axis,), [(one, 32, 0, n)], lambda x, i, a=axis: torch.take_along_dim(x, i, a)
+                yield "index_select", "n", shape, (axis,), [((size,), 33, 0, n)], lambda x, i, a=axis: x.index_select(a, i)
+                yield "index_add", "n", shape, (axis,), [((size,), 34, 0, n)], lambda x, i, a=axis: x.index_add(
+                    a, i, torch.ones(tuple(len(i) if d == a else s for d, s in enumerate(x.shape))))
+            for kind in "ft":
+                for down in (0, 1):
+                    yield "sort", kind, shape, (axis, down), [], lambda x, a=axis, d=down: torch.sort(x, dim=a, descending=bool(d), stable=True)[0]
+                    yield "argsort", kind, shape, (axis, down), [], lambda x, a=axis, d=down: torch.argsort(x, dim=a, descending=bool(d), stable=True)
+                    for k in sorted({0, 1, n // 2, n} if n else {0}):
+                        yield "topk", kind, shape, (axis, k, down), [], lambda x, a=axis, k=k, d=down: torch.topk(x, k, a, bool(d))[0]
+        # index tensors on one, two and three axes, neighbours or not
+        for axes in ((0,), (1,), (0, 1), (0, 2), (1, 2), (1, 3), (0, 1, 2)):
+            if axes[-1] >= rank:
+                continue
+            for shapes in (((2,), (2,), (2,)), ((3, 1), (2,), (1, 2)), ((0,), (1,), (1,)), ((), (2,), ())):
+                spec = [(s, 40 + d, -shape[d], shape[d]) for d, s in zip(axes, shapes)]
+                if any(shape[d] == 0 and 0 not in s for d, s in zip(axes, shapes)):
+                    continue
+                def call(x, *indices, axes=axes):
+                    by_axis = [slice(None)] * x.dim()
+                    for d, i in zip(axes, indices):
+                        by_axis[d] = i
+                    return x[tuple(by_axis)]
+                def add(x, *indices, axes=axes, call=call):
+                    places = call(torch.arange(x.numel()).reshape(x.shape), *indices)
+                    return x.flatten().index_add(0, places.flatten(), torch.ones(places.numel())).reshape(x.shape)
+                yield "index", "n", shape, axes, spec, call
+                yield "index_put_add", "n", shape, axes, spec, add
+        for kind in "ft":
+            yield "unique", kind, shape, (), [], torch.unique
+            yield "unique_counts", kind, shape, (), [], lambda x: torch.unique(x, return_counts=True)[1]
+            for right in (0, 1):
+                yield "searchsorted", kind, shape, (right,), [], lambda x, r=right: torch.searchsorted(
+                    torch.tensor([-1, -1, -0.5, 0.5, 0.5, 1]), x, right=bool(r))
+        yield "unique_inverse", "f", shape, (), [], lambda x: torch.unique(x, return_inverse=True)[1]
+        yield "nonzero", "f", shape, (), [], torch.nonzero
+
+
+def write_indexing():
+    lines = []
+    for op, kind, shape, params, specs, call in grid_rows():
+        indices = [hash_array(s, salt, low, high).floor().long() for s, salt, low, high in specs]
+        y = call(grid_input(kind, shape), *indices)
+        words = [op, kind, shape_text(shape), ",".join(map(str, params)) or "-"]
+        words += [f"{shape_text(s)}:{salt}:{low}:{high}" for s, salt, low, high in specs]
+        lines.append(" ".join(words + ["=", shape_text(y.shape), numbers(y)]).rstrip())
+    (HERE / "indexing.txt").write_text("\n".join(lines) + "\n")
+
+
 if __name__ == "__main__":
     write_ops()
     write_training()
     write_promotion()
     write_optim()
+    write_indexing()

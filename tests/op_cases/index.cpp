@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "tandem/core/tape.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/shape.h"
 #include "tests/op_cases/reference.h"
@@ -122,6 +123,27 @@ void add_rows(std::vector<OpCase>& cases) {
   cases.push_back(added);
   cases.push_back(with_shapes(added, "index_add/empty", {{2, 5, 3}, {2, 0, 3}, {0}}));
   cases.push_back(with_shapes(added, "index_add/long", {{2, 5, 1100}, {2, 30, 1100}, {30}}));
+
+  // A copy of x is changed in place.
+  OpCase into = counting(added);
+  into.name = "index_add_into";
+  into.inputs = {{{5, 3}}, {{7, 3}}, places({7}, 0, 5)};
+  into.call = [](In in) {
+    const NoGrad off;
+    const Tensor copy = clone(in[0]);
+    index_add_into(copy, in[2], in[1]);
+    return copy;
+  };
+  into.reference = [](Arrays in) {
+    Array out = in[0];
+    each_index(in[1].shape, [&](const Dims& i) { out.at({whole(in[2][i[0]]), i[1]}) += in[1].at(i); });
+    return out;
+  };
+  cases.push_back(into);
+  cases.push_back(with_shapes(into, "index_add_into/empty", {{5, 3}, {0, 3}, {0}}));
+  cases.push_back(with_shapes(into, "index_add_into/long", {{5, 1500}, {300, 1500}, {300}}));
+  cases.back().half_ulps = 200;
+  cases.back().tolerance = 2e-5;
 
   for (const bool padded : {false, true}) {
     OpCase table = picking(
@@ -581,6 +603,13 @@ void add_index_errors(std::vector<ErrorCase>& errors) {
   refused("index_add/dtype", [=] { index_add(of({2, 3}), 1, bad, of({2, 3}, DType::f64)); }, {"f32", "f64"});
   refused("index_add/alpha", [] { index_add(of({2}, DType::i64), 0, list({0}), of({1}, DType::i64), 0.5); },
           {"0.5"});
+  refused("index_add_into/range", [=] { index_add_into(of({2, 3}), bad, of({3, 3})); }, {"7", "element 1"});
+  refused("index_add_into/shape", [=] { index_add_into(of({2, 3}), bad, of({2, 3})); }, {"(2, 3)", "(3,)"});
+  refused("index_add_into/strided",
+          [=] {
+            index_add_into(transpose(of({3, 2})), bad, of({3, 3}));
+          },
+          {"row-major"});
   refused("embedding/range", [=] { embedding(of({4, 3}), bad); }, {"7", "element 1"});
   refused("embedding/rank", [=] { embedding(of({4}), bad); }, {"(4,)"});
   refused("embedding/padding",

@@ -41,6 +41,7 @@ void define_all_ops() {
                          op_one_hot,
                          op_index_select,
                          op_index_add_zeros,
+                         op_index_add_into,
                          op_last_writer,
                          op_ravel_index,
                          op_argsort,

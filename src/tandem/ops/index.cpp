@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "tandem/core/tape.h"
+#include "tandem/core/trace.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
@@ -20,6 +21,11 @@ void check_index(const char* op, const Tensor& index) {
 void check_number(const char* op, const Tensor& x) {
   TD_CHECK(x.dtype() != DType::boolean, op,
            ": the element type must be a number; got bool. cast() it first.");
+}
+
+void check_same_type(const char* op, const Tensor& x, const Tensor& source) {
+  TD_CHECK(x.dtype() == source.dtype(), op, ": x and source must have one type; got ", x.dtype(), " and ",
+           source.dtype(), ". cast() one of them.");
 }
 
 void infer_gather(InferArgs& a) {
@@ -87,6 +93,21 @@ void infer_index_add(InferArgs& a) {
            " and output ", s.shape, ".");
   size_of(s.shape);
   a.add(s.shape, a.in[0].dtype());
+}
+
+void infer_index_add_into(InferArgs& a) {
+  const Tensor &target = a.in[0], &index = a.in[1], &source = a.in[2];
+  check_list("index_add_into", index);
+  check_number("index_add_into", source);
+  check_same_type("index_add_into", target, source);
+  Dims want = target.shape();
+  want[0] = index.size();
+  TD_CHECK(source.shape() == want,
+           "index_add_into: source must have target's sizes and one row an index; got source ",
+           source.shape(), ", index ", index.shape(), " and target ", target.shape(), ".");
+  TD_CHECK(target.is_contiguous(), "index_add_into: the target must be row-major; got ", describe(target),
+           ", a view with other strides. Use index_add().");
+  a.out.push_back(target.meta());
 }
 
 void infer_ravel(InferArgs& a) {
@@ -172,11 +193,6 @@ Tensor cut_to(const char* op, const Tensor& source, const Dims& index) {
   return part;
 }
 
-void check_same_type(const char* op, const Tensor& x, const Tensor& source) {
-  TD_CHECK(x.dtype() == source.dtype(), op, ": x and source must have one type; got ", x.dtype(), " and ",
-           source.dtype(), ". cast() one of them.");
-}
-
 /// x with the elements of the flat `values` (or a number) put where winner names one.
 Tensor put_winners(const Tensor& x, const Tensor& winner, const Operand& values) {
   const Tensor untouched = less(winner, 0);
@@ -191,8 +207,9 @@ Tensor put_winners(const Tensor& x, const Tensor& winner, const Operand& values)
 
 const char* name_of(IndexUse use) {
   static constexpr const char* kNames[] = {
-      "",          "gather",    "take_along", "scatter_add_zeros", "scatter_add", "scatter",  "index_select",
-      "index_add", "embedding", "index",      "index_put",         "take",        "bincount", "one_hot"};
+      "",          "gather",       "take_along", "scatter_add_zeros", "scatter_add",
+      "scatter",   "index_select", "index_add",  "embedding",         "index",
+      "index_put", "take",         "bincount",   "one_hot",           "index_add_into"};
   return kNames[static_cast<int>(use)];
 }
 std::ostream& operator<<(std::ostream& out, IndexUse use) { return out << name_of(use); }
@@ -223,6 +240,17 @@ OpDef& op_index_select() {
 
 OpDef& op_index_add_zeros() {
   static OpDef& op = define(define_indexing("index_add_zeros", infer_index_add, grad_index_add));
+  return op;
+}
+
+OpDef& op_index_add_into() {
+  static OpDef& op = [&]() -> OpDef& {
+    OpDef d = define_indexing("index_add_into", infer_index_add_into, nullptr);
+    d.not_differentiable = "a change in place cannot be differentiated";
+    d.changes_input = true;
+    d.takes_strided = true;  // the target must not be copied; the function below copies the others
+    return define(d);
+  }();
   return op;
 }
 
@@ -325,6 +353,19 @@ Tensor index_add(const Tensor& x, int64_t wanted_axis, const Tensor& index, cons
                         : is_floating(x.dtype()) ? mul(source, alpha)
                                                  : mul(source, static_cast<int64_t>(alpha));
   return add(x, index_add_zeros(scaled, axis, index, x.shape(), IndexUse::index_add));
+}
+
+void index_add_into(const Tensor& target, const Tensor& index, const Tensor& source) {
+  TD_CHECK(target.defined() && index.defined() && source.defined(),
+           "index_add_into: all tensors must be defined.");
+  TD_CHECK(target.rank() >= 1, "index_add_into: the target must have rows; got ", describe(target), ".");
+  const auto apart = [&](const Tensor& t) {  // read while the target is written
+    const bool shared = current_tracer() ? current_tracer()->share_memory(target, t)
+                                         : target.impl()->storage == t.impl()->storage;
+    return shared ? clone(t) : contiguous(t);
+  };
+  apply1(op_index_add_into(), {target, apart(index), apart(source)},
+         ScatterAttrs{target.shape(), 0, kNoSkip, IndexUse::index_add_into});
 }
 
 Tensor one_hot(const Tensor& index, int64_t classes) {

@@ -27,6 +27,9 @@ Tensor scatter_add(const Tensor& x, int64_t axis, const Tensor& index, const Ten
 Tensor index_select(const Tensor& x, int64_t axis, const Tensor& index);
 /// x with alpha · (slice i of source) added to its slice index[i].
 Tensor index_add(const Tensor& x, int64_t axis, const Tensor& index, const Tensor& source, double alpha = 1);
+/// The same in place along the first axis of target, which must be row-major: only the rows that index names are touched.
+/// Not differentiable.
+void index_add_into(const Tensor& target, const Tensor& index, const Tensor& source);
 /// Elements of the flattened x; negative indices count from the end.
 Tensor take(const Tensor& x, const Tensor& index);
 /// i64 0/1 of shape (…, classes).
@@ -139,7 +142,8 @@ enum class IndexUse : uint8_t {
   index_put,
   take,
   bincount,
-  one_hot
+  one_hot,
+  index_add_into
 };
 const char* name_of(IndexUse use);
 std::ostream& operator<<(std::ostream& out, IndexUse use);
@@ -197,9 +201,11 @@ OpDef& op_index_select();       // in x, index (one axis); IndexAttrs
 OpDef& op_index_add_zeros();    // in source, index (one axis); ScatterAttrs
 OpDef&
 op_last_writer();  // in index; ScatterAttrs; out i64: the element of index that names each place last, or -1
-OpDef& op_ravel_index();   // in one index a size (same shapes), negative ones wrap; RavelAttrs; out i64
-OpDef& op_one_hot();       // in index; OneHotAttrs; out i64
-OpDef& op_argsort();       // in x; SortAttrs; out i64
+OpDef&
+op_index_add_into();      // in target, index (one axis), source; ScatterAttrs of axis 0; out[0] is the target
+OpDef& op_ravel_index();  // in one index a size (same shapes), negative ones wrap; RavelAttrs; out i64
+OpDef& op_one_hot();      // in index; OneHotAttrs; out i64
+OpDef& op_argsort();      // in x; SortAttrs; out i64
 OpDef& op_searchsorted();  // in sequence, values; SearchAttrs; out i64
 OpDef& op_nonzero();       // in x; data-dependent; out i64 (count, rank)
 

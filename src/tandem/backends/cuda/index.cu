@@ -180,13 +180,15 @@ __global__ void __launch_bounds__(kThreads)
     sum = static_cast<C>(sum + static_cast<C>(source[(o * count + order[q]) * inner + i]));
   for (int64_t q = end; q < count && keys[q] == key; q += kRun)
     sum = static_cast<C>(sum + heads[q / kRun * columns + column]);
-  out[(o * length + static_cast<int64_t>(key)) * inner + i] = static_cast<T>(sum);
+  T& target = out[(o * length + static_cast<int64_t>(key)) * inner + i];
+  target = static_cast<T>(adds ? static_cast<C>(static_cast<C>(target) + sum) : sum);
 }
 
-/// out (outer, length, inner) = the sums of source (outer, count, inner) by the keys of its middle axis.
-void sum_by_place(const KernelArgs& args, SortBuffers& sorted, int64_t outer, int64_t count, int64_t inner,
-                  int64_t length, void* heads) {
-  const Buffer &source = args.in[0], &out = args.out[0];
+/// out (outer, length, inner) = (or +=) the sums of source (outer, count, inner) by the keys of its middle axis.
+void sum_by_place(const KernelArgs& args, const Buffer& source, SortBuffers& sorted, int64_t outer,
+                  int64_t count, int64_t inner, int64_t length, bool adds) {
+  const Buffer& out = args.out[0];
+  void* heads = sorted.rest;
   const uint64_t nowhere = static_cast<uint64_t>(length);
   sort_pairs(stream_of(args), sorted, count, std::bit_width(nowhere));
   const int64_t columns = outer * inner, runs = (count + kRun - 1) / kRun;
@@ -199,7 +201,7 @@ void sum_by_place(const KernelArgs& args, SortBuffers& sorted, int64_t outer, in
     launched("run_heads_kernel");
     place_sums_kernel<T, C><<<blocks_for(count * columns), kThreads, 0, stream_of(args)>>>(
         count * columns, columns, inner, count, length, nowhere, sorted.keys, sorted.values, source.as<T>(),
-        static_cast<const C*>(heads), out.as<T>());
+        static_cast<const C*>(heads), adds, out.as<T>());
     launched("place_sums_kernel");
   });
 }
@@ -243,16 +245,16 @@ void scatter_add_any(const KernelArgs& args) {
             range_of(args, a.use, out.shape[a.axis]), sorted.keys, sorted.values);
         launched("place_keys_kernel");
       });
-  sum_by_place(args, sorted, 1, count, 1, out.size(), sorted.rest);
+  sum_by_place(args, args.in[0], sorted, 1, count, 1, out.size(), false);
 }
 
-void index_add_any(const KernelArgs& args) {
+/// The sums of the slices of source by an index of one axis.
+void add_slices(const KernelArgs& args, const Buffer& source, bool adds) {
   const auto& a = args.attributes<ScatterAttrs>();
   const Buffer &index = args.in[1], &out = args.out[0];
   const Split to(out, a.axis);
   const int64_t count = index.size(), columns = to.outer * to.inner;
   check_count(name_of(a.use), count);
-  if (out.size() > 0) zero_output(args);
   if (count == 0) return;
   SortBuffers sorted = sort_buffers(args.workspace(sort_workspace(count, head_bytes(count, columns))), count);
   const int64_t none = 0;  // the place is the index itself
@@ -262,8 +264,14 @@ void index_add_any(const KernelArgs& args) {
         range_of(args, a.use, to.length, 0, a.skip), sorted.keys, sorted.values);
     launched("place_keys_kernel");
   });
-  if (columns > 0) sum_by_place(args, sorted, to.outer, count, to.inner, to.length, sorted.rest);
+  if (columns > 0) sum_by_place(args, source, sorted, to.outer, count, to.inner, to.length, adds);
 }
+
+void index_add_any(const KernelArgs& args) {
+  if (args.out[0].size() > 0) zero_output(args);
+  add_slices(args, args.in[0], false);
+}
+void index_add_into_any(const KernelArgs& args) { add_slices(args, args.in[2], true); }
 
 /// The largest number of a source wins, in whatever order they come.
 __global__ void __launch_bounds__(kThreads)
@@ -446,6 +454,7 @@ void register_index_kernels() {
   op_scatter_add_zeros().kernels[kCuda] = &scatter_add_any;
   op_index_select().kernels[kCuda] = &index_select_any;
   op_index_add_zeros().kernels[kCuda] = &index_add_any;
+  op_index_add_into().kernels[kCuda] = &index_add_into_any;
   op_last_writer().kernels[kCuda] = &last_writer_any;
   op_ravel_index().kernels[kCuda] = &ravel_any;
   op_one_hot().kernels[kCuda] = &one_hot_any;

@@ -2,6 +2,9 @@
 // before anything is written.
 #include "tandem/ops/index.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "tandem/backends/cpu/kernels/iterate.h"
 #include "tandem/backends/cpu/kernels/register.h"
 #include "tandem/core/threads.h"
@@ -254,6 +257,45 @@ void index_add_zeros(const KernelArgs& args) {
   });
 }
 
+/// As above, with the places found by a sort: the work depends on the slices alone.
+void index_add_into(const KernelArgs& args) {
+  const Buffer &out = args.out[0], &index = args.in[1], &source = args.in[2];
+  check_indices("index_add_into", index, 0, out.shape[0]);
+  const Indices at(index);
+  const int64_t n = index.size();
+  int64_t inner = 1;
+  for (int d = 1; d < out.rank; ++d) inner *= out.shape[d];
+  std::vector<int64_t> order(static_cast<size_t>(n)), starts;
+  for (int64_t i = 0; i < n; ++i) order[static_cast<size_t>(i)] = i;
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return at[a] < at[b]; });
+  for (int64_t i = 0; i < n; ++i)
+    if (i == 0 || at[order[static_cast<size_t>(i - 1)]] != at[order[static_cast<size_t>(i)]])
+      starts.push_back(i);
+  starts.push_back(n);
+  by_addition(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using C = typename ComputeType<T>::type;
+    const int64_t grain = kGrain / (inner + 1) + 1;
+    parallel_ranges(static_cast<int64_t>(starts.size()) - 1, grain, [&](int64_t begin, int64_t end) {
+      C sums[kTile];
+      for (int64_t s = begin; s < end; ++s) {
+        const int64_t first = starts[static_cast<size_t>(s)], last = starts[static_cast<size_t>(s + 1)];
+        T* row = out.as<T>() + at[order[static_cast<size_t>(first)]] * inner;
+        for (int64_t c = 0; c < inner; c += kTile) {
+          const int64_t count = inner - c < kTile ? inner - c : kTile;
+          for (int64_t k = 0; k < count; ++k) sums[k] = C(0);
+          for (int64_t i = first; i < last; ++i) {
+            const T* from = source.as<T>() + order[static_cast<size_t>(i)] * inner + c;
+            for (int64_t k = 0; k < count; ++k) sums[k] = static_cast<C>(sums[k] + static_cast<C>(from[k]));
+          }
+          for (int64_t k = 0; k < count; ++k)
+            row[c + k] = static_cast<T>(static_cast<C>(row[c + k]) + sums[k]);
+        }
+      }
+    });
+  });
+}
+
 void ravel_index(const KernelArgs& args) {
   const auto& a = args.attributes<RavelAttrs>();
   const int64_t n = args.out[0].size();
@@ -324,6 +366,7 @@ void register_index_kernels() {
   op_last_writer().kernels[cpu] = last_writer;
   op_index_select().kernels[cpu] = index_select;
   op_index_add_zeros().kernels[cpu] = index_add_zeros;
+  op_index_add_into().kernels[cpu] = index_add_into;
   op_ravel_index().kernels[cpu] = ravel_index;
   op_one_hot().kernels[cpu] = one_hot;
   op_nonzero().kernels[cpu] = nonzero;

@@ -1,0 +1,46 @@
+// A table of vectors, looked up by number.
+#pragma once
+
+#include <optional>
+
+#include "tandem/nn/module.h"
+
+namespace tandem::nn {
+
+struct EmbeddingLayerOptions {
+  /// A row that starts as zeros and gets no gradient (negative: from the end).
+  std::optional<int64_t> padding_idx = {};
+  /// The gradient is kept as the rows that were looked up (take_gradient) instead of a tensor of the weight's size.
+  bool sparse = false;
+};
+
+/// A gradient of some rows: row indices[i] gets values[i]. A row may come several times.
+struct SparseGradient {
+  Tensor indices;  // i64 (count)
+  Tensor values;   // (count, width)
+};
+
+/// index (…) of i64 or i32 -> (…, width). weight (rows, width), drawn from normal(0, 1).
+///
+/// With `sparse`, the tape ends at the rows that forward() looked up: after backward() take_gradient() gives their
+/// gradients, for optim::sgd_rows. The weight then gets no gradient of its own (leave it out of other optimisers), and
+/// a compiled callable refuses the layer while it trains, since each call leaves its rows behind.
+class Embedding : public Module {
+ public:
+  Embedding(Module* parent, const std::string& name, int64_t rows, int64_t width,
+            EmbeddingLayerOptions options = {});
+  Tensor forward(const Tensor& index) override;
+  /// The gradients of all rows looked up since the last call.
+  SparseGradient take_gradient();
+
+  Tensor weight;
+
+ private:
+  struct LookedUp {
+    Tensor index, rows;
+  };
+  EmbeddingLayerOptions options_;
+  std::vector<LookedUp> looked_up_;
+};
+
+}  // namespace tandem::nn

@@ -1,0 +1,145 @@
+// A grid of indexing, sorting and searching over many shapes and axes, with empty tensors, ties and NaN, against
+// PyTorch's results (golden/indexing.txt, written by make_golden.py).
+// ctest: asan
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+
+#include "tandem/ops/index.h"
+#include "tandem/ops/random.h"
+#include "tandem/ops/shape.h"
+#include "tests/support/paths.h"
+#include "tests/support/values.h"
+
+namespace tandem::testing {
+namespace {
+
+std::vector<std::string> parts_of(const std::string& text, char between) {
+  std::vector<std::string> parts;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, between);) parts.push_back(part);
+  return parts;
+}
+
+std::vector<int64_t> numbers_of(const std::string& text) {
+  std::vector<int64_t> numbers;
+  for (const std::string& part : parts_of(text == "-" ? "" : text, ',')) numbers.push_back(std::stoll(part));
+  return numbers;
+}
+Dims shape_of(const std::string& text) { return Dims(std::span<const Dim>(numbers_of(text))); }
+
+struct Row {
+  std::string op;
+  Tensor x;
+  std::vector<int64_t> numbers;
+  std::vector<Tensor> indices;
+  Array want;
+};
+
+Tensor grid_input(const std::string& kind, const Dims& shape) {
+  Array x(shape);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const auto at = static_cast<uint32_t>(i);
+    x[i] = kind == "n"                             ? static_cast<double>(i)
+           : kind == "t" && hash32(at, 9) % 6 == 0 ? std::nan("")
+                                                   : std::floor(hash_value(at, 21, -3, 3)) / 2;
+  }
+  return to_tensor(x, DType::f32);
+}
+
+Row parse(const std::string& line) {
+  std::istringstream in(line);
+  Row row;
+  std::string kind, shape, numbers;
+  in >> row.op >> kind >> shape >> numbers;
+  row.x = grid_input(kind, shape_of(shape));
+  row.numbers = numbers_of(numbers);
+  std::string word;
+  for (in >> word; in && word != "="; in >> word) {
+    const std::vector<std::string> parts = parts_of(word, ':');
+    const auto salt = static_cast<uint32_t>(std::stoul(parts.at(1)));
+    const Array values = hash_array(shape_of(parts[0]), salt, std::stod(parts.at(2)), std::stod(parts.at(3)));
+    Array whole = values;
+    for (double& v : whole.values) v = std::floor(v);
+    row.indices.push_back(to_tensor(whole, DType::i64));
+  }
+  in >> shape;
+  row.want = Array(shape_of(shape));
+  for (double& v : row.want.values) {
+    in >> word;
+    v = std::stod(word);
+  }
+  EXPECT_FALSE(in.fail()) << "the file is cut short: " << line;
+  return row;
+}
+
+std::vector<Subscript> subscripts(const Row& r) {
+  std::vector<Subscript> by_axis(static_cast<size_t>(r.x.rank()), Slice{});
+  for (size_t i = 0; i < r.numbers.size(); ++i) by_axis[static_cast<size_t>(r.numbers[i])] = r.indices[i];
+  return by_axis;
+}
+
+const std::map<std::string, std::function<Tensor(const Row&)>>& calls() {
+  static const std::map<std::string, std::function<Tensor(const Row&)>> table = {
+      {"slice",
+       [](const Row& r) { return slice(r.x, r.numbers[0], r.numbers[1], r.numbers[2], r.numbers[3]); }},
+      {"select", [](const Row& r) { return select(r.x, r.numbers[0], r.numbers[1]); }},
+      {"gather", [](const Row& r) { return gather(r.x, r.numbers[0], r.indices[0]); }},
+      {"scatter_add",
+       [](const Row& r) { return scatter_add(r.x, r.numbers[0], r.indices[0], ones(r.indices[0].shape())); }},
+      {"scatter_number", [](const Row& r) { return scatter(r.x, r.numbers[0], r.indices[0], 9); }},
+      {"take_along", [](const Row& r) { return take_along(r.x, r.indices[0], r.numbers[0]); }},
+      {"index_select", [](const Row& r) { return index_select(r.x, r.numbers[0], r.indices[0]); }},
+      {"index_add",
+       [](const Row& r) {
+         Dims shape = r.x.shape();
+         shape[static_cast<int>(r.numbers[0])] = r.indices[0].size();
+         return index_add(r.x, r.numbers[0], r.indices[0], ones(shape));
+       }},
+      {"index", [](const Row& r) { return index(r.x, subscripts(r)); }},
+      {"index_put_add", [](const Row& r) { return index_put(r.x, subscripts(r), 1, true); }},
+      {"sort", [](const Row& r) { return sort(r.x, r.numbers[0], r.numbers[1] != 0).values; }},
+      {"argsort", [](const Row& r) { return argsort(r.x, r.numbers[0], r.numbers[1] != 0); }},
+      {"topk",
+       [](const Row& r) {
+         return topk(r.x, r.numbers[1], {.axis = r.numbers[0], .largest = r.numbers[2] != 0}).values;
+       }},
+      {"unique", [](const Row& r) { return unique(r.x).values; }},
+      {"unique_counts", [](const Row& r) { return unique(r.x, {.counts = true}).counts; }},
+      {"unique_inverse", [](const Row& r) { return unique(r.x, {.inverse = true}).inverse; }},
+      {"searchsorted",
+       [](const Row& r) {
+         return searchsorted(from_vector<float>({-1, -1, -0.5, 0.5, 0.5, 1}, {6}), r.x, r.numbers[0] != 0);
+       }},
+      {"nonzero", [](const Row& r) { return nonzero(r.x); }},
+  };
+  return table;
+}
+
+TEST(IndexingGrid, EveryResultIsThatOfPyTorch) {
+  std::ifstream in(source_dir() / "tests" / "golden" / "indexing.txt");
+  ASSERT_TRUE(in.good());
+  std::map<std::string, int> seen;
+  for (std::string line; std::getline(in, line);) {
+    const std::string head = line.substr(0, line.find('='));
+    SCOPED_TRACE(head);
+    const Row row = parse(line);
+    const auto call = calls().find(row.op);
+    ASSERT_NE(call, calls().end());
+    ++seen[row.op];
+    EXPECT_TRUE(near(to_array(call->second(row)), row.want, 0));
+    // The same through an input that is not row-major.
+    if (row.x.rank() < 2) continue;
+    Row strided = row;
+    strided.x = transpose(clone(transpose(row.x, 0, 1)), 0, 1);
+    EXPECT_TRUE(near(to_array(call->second(strided)), row.want, 0)) << "strided";
+  }
+  for (const auto& [op, call] : calls()) EXPECT_GE(seen[op], 9) << op;
+}
+
+}  // namespace
+}  // namespace tandem::testing
