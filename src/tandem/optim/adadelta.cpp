@@ -6,25 +6,24 @@
 
 namespace tandem::optim {
 
-Adadelta::Adadelta(nn::NamedTensors parameters, const AdadeltaOptions& options)
-    : Optimizer(std::move(parameters), options.lr),
-      options_(options),
+Adadelta::Adadelta(nn::NamedTensors parameters, const AdadeltaOptions& options,
+                   const Groups<AdadeltaOptions>& groups)
+    : OptimizerWith(std::move(parameters), options, groups),
       square_(zeros_for_each()),
       delta_(zeros_for_each()) {
-  TD_CHECK(options.rho >= 0 && options.rho <= 1, "adadelta: rho must be between 0 and 1; got ", options.rho,
-           ".");
-  TD_CHECK(options.epsilon >= 0 && options.weight_decay >= 0,
-           "adadelta: epsilon and weight_decay must be at least 0; got ", options.epsilon, " and ",
-           options.weight_decay, ".");
+  for (const AdadeltaOptions& o : this->options()) {
+    TD_CHECK(o.rho >= 0 && o.rho <= 1, "adadelta: rho must be between 0 and 1; got ", o.rho, ".");
+    TD_CHECK(o.epsilon >= 0, "adadelta: epsilon must be at least 0; got ", o.epsilon, ".");
+  }
 }
 
 Tensor Adadelta::step(size_t i, const Tensor& value, const Tensor& gradient) {
-  const Tensor g = options_.weight_decay == 0 ? gradient : gradient + value * options_.weight_decay;
-  const Tensor square = square_[i] * options_.rho + g * g * (1 - options_.rho);
-  const Tensor delta = sqrt(delta_[i] + options_.epsilon) / sqrt(square + options_.epsilon) * g;
-  const Tensor changed = value - delta * lr_tensor();
+  const AdadeltaOptions& o = options(i);
+  const Tensor square = square_[i] * o.rho + gradient * gradient * (1 - o.rho);
+  const Tensor delta = sqrt(delta_[i] + o.epsilon) / sqrt(square + o.epsilon) * gradient;
+  const Tensor changed = value - delta * lr_tensor(group_of(i));
   assign(square_[i], square);
-  assign(delta_[i], delta_[i] * options_.rho + delta * delta * (1 - options_.rho));
+  assign(delta_[i], delta_[i] * o.rho + delta * delta * (1 - o.rho));
   return changed;
 }
 

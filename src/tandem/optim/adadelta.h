@@ -10,20 +10,21 @@ struct AdadeltaOptions {
   double rho = 0.9;
   double epsilon = 1e-6;
   double weight_decay = 0.0;
+  bool decoupled = false;  ///< weight decay shrinks the value, else it is added to the gradient
 };
 
-/// g += weight_decay · p;  s = ρ s + (1 - ρ) g²;  d = √(a + ε) / √(s + ε) · g;  a = ρ a + (1 - ρ) d²;
+/// s = ρ s + (1 - ρ) g²;  d = √(a + ε) / √(s + ε) · g;  a = ρ a + (1 - ρ) d²;
 /// p -= lr · d, as PyTorch's Adadelta.
-class Adadelta : public Optimizer {
+class Adadelta : public OptimizerWith<AdadeltaOptions> {
  public:
-  Adadelta(nn::NamedTensors parameters, const AdadeltaOptions& options);
+  Adadelta(nn::NamedTensors parameters, const AdadeltaOptions& options,
+           const Groups<AdadeltaOptions>& groups = {});
   nn::NamedTensors named_state() const override;
 
  protected:
   Tensor step(size_t i, const Tensor& value, const Tensor& gradient) override;
 
  private:
-  AdadeltaOptions options_;
   std::vector<Tensor> square_, delta_;
 };
 

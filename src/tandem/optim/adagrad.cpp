@@ -7,31 +7,32 @@
 
 namespace tandem::optim {
 
-Adagrad::Adagrad(nn::NamedTensors parameters, const AdagradOptions& options)
-    : Optimizer(std::move(parameters), options.lr),
-      options_(options),
-      count_(zeros({}, DType::i64, lr_tensor().device())) {
-  TD_CHECK(options.lr_decay >= 0 && options.initial_sum >= 0,
-           "adagrad: lr_decay and initial_sum must be at least 0; got ", options.lr_decay, " and ",
-           options.initial_sum, ".");
-  TD_CHECK(options.epsilon >= 0 && options.weight_decay >= 0,
-           "adagrad: epsilon and weight_decay must be at least 0; got ", options.epsilon, " and ",
-           options.weight_decay, ".");
-  for (const auto& [name, tensor] : this->parameters())
-    sum_.push_back(full(tensor.shape(), options.initial_sum, compute_dtype(), tensor.device()));
+Adagrad::Adagrad(nn::NamedTensors parameters, const AdagradOptions& options,
+                 const Groups<AdagradOptions>& groups)
+    : OptimizerWith(std::move(parameters), options, groups), count_(zeros({}, DType::i64, device())) {
+  for (const AdagradOptions& o : this->options()) {
+    TD_CHECK(o.lr_decay >= 0 && o.initial_sum >= 0,
+             "adagrad: lr_decay and initial_sum must be at least 0; got ", o.lr_decay, " and ", o.initial_sum,
+             ".");
+    TD_CHECK(o.epsilon >= 0, "adagrad: epsilon must be at least 0; got ", o.epsilon, ".");
+  }
+  for (size_t i = 0; i < this->parameters().size(); ++i)
+    sum_.push_back(
+        full(this->parameters()[i].second.shape(), this->options(i).initial_sum, compute_dtype(), device()));
 }
 
 void Adagrad::begin() {
   const Tensor done = cast(count_, DType::f64);
-  rate_ = lr_tensor() / cast(1.0 + done * options_.lr_decay, compute_dtype());
+  rate_ = for_each_group([&](const AdagradOptions& o, size_t g) {
+    return lr_tensor(g) / cast(1.0 + done * o.lr_decay, compute_dtype());
+  });
   assign(count_, count_ + 1);
 }
 
 Tensor Adagrad::step(size_t i, const Tensor& value, const Tensor& gradient) {
-  const Tensor g = options_.weight_decay == 0 ? gradient : gradient + value * options_.weight_decay;
-  const Tensor sum = sum_[i] + g * g;
+  const Tensor sum = sum_[i] + gradient * gradient;
   assign(sum_[i], sum);
-  return value - rate_ * (g / (sqrt(sum) + options_.epsilon));
+  return value - rate_[group_of(i)] * (gradient / (sqrt(sum) + options(i).epsilon));
 }
 
 nn::NamedTensors Adagrad::named_state() const {

@@ -11,13 +11,15 @@ struct AdagradOptions {
   double initial_sum = 0.0;
   double epsilon = 1e-10;
   double weight_decay = 0.0;
+  bool decoupled = false;  ///< weight decay shrinks the value, else it is added to the gradient
 };
 
-/// g += weight_decay · p;  s += g²;  p -= lr / (1 + (t - 1) lr_decay) · g / (√s + ε), as PyTorch's Adagrad. s
+/// s += g²;  p -= lr / (1 + (t - 1) lr_decay) · g / (√s + ε), as PyTorch's Adagrad. s
 /// begins at initial_sum. The step count t is a tensor.
-class Adagrad : public Optimizer {
+class Adagrad : public OptimizerWith<AdagradOptions> {
  public:
-  Adagrad(nn::NamedTensors parameters, const AdagradOptions& options);
+  Adagrad(nn::NamedTensors parameters, const AdagradOptions& options,
+          const Groups<AdagradOptions>& groups = {});
   nn::NamedTensors named_state() const override;
 
  protected:
@@ -25,10 +27,9 @@ class Adagrad : public Optimizer {
   Tensor step(size_t i, const Tensor& value, const Tensor& gradient) override;
 
  private:
-  AdagradOptions options_;
   Tensor count_;  // i64 (): steps done
   std::vector<Tensor> sum_;
-  Tensor rate_;  // of the update under way: lr / (1 + (t - 1) lr_decay)
+  std::vector<Tensor> rate_;  // of the update under way, by group: lr / (1 + (t - 1) lr_decay)
 };
 
 }  // namespace tandem::optim

@@ -7,34 +7,40 @@
 
 namespace tandem::optim {
 
-Adam::Adam(nn::NamedTensors parameters, const AdamOptions& options)
-    : Optimizer(std::move(parameters), options.lr),
-      options_(options),
-      count_(zeros({}, DType::i64, lr_tensor().device())),
+Adam::Adam(const char* name, nn::NamedTensors parameters, const AdamOptions& options,
+           const Groups<AdamOptions>& groups)
+    : OptimizerWith(std::move(parameters), options, groups),
+      count_(zeros({}, DType::i64, device())),
       mean_(zeros_for_each()),
       square_(zeros_for_each()) {
-  TD_CHECK(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
-           "adam: beta1 and beta2 must be at least 0 and below 1; got ", options.beta1, " and ",
-           options.beta2, ".");
-  TD_CHECK(options.epsilon >= 0 && options.weight_decay >= 0,
-           "adam: epsilon and weight_decay must be at least 0; got ", options.epsilon, " and ",
-           options.weight_decay, ".");
+  for (const AdamOptions& o : this->options()) {
+    TD_CHECK(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1, name,
+             ": beta1 and beta2 must be at least 0 and below 1; got ", o.beta1, " and ", o.beta2, ".");
+    TD_CHECK(o.epsilon >= 0, name, ": epsilon must be at least 0; got ", o.epsilon, ".");
+  }
 }
 
 void Adam::begin() {
   assign(count_, count_ + 1);
   const Tensor t = cast(count_, DType::f64);
-  rate_ = lr_tensor() / cast(1.0 - pow(options_.beta1, t), compute_dtype());
-  root_ = cast(sqrt(1.0 - pow(options_.beta2, t)), compute_dtype());
+  bias_ = for_each_group(
+      [&](const AdamOptions& o, size_t) { return cast(1.0 - pow(o.beta1, t), compute_dtype()); });
+  rate_ = for_each_group([&](const AdamOptions&, size_t g) { return lr_tensor(g) / bias_[g]; });
+  root_ = for_each_group(
+      [&](const AdamOptions& o, size_t) { return cast(sqrt(1.0 - pow(o.beta2, t)), compute_dtype()); });
+}
+
+Tensor Adam::direction(size_t i, const Tensor& gradient) {
+  const AdamOptions& o = options(i);
+  const Tensor mean = mean_[i] * o.beta1 + gradient * (1 - o.beta1);
+  const Tensor square = square_[i] * o.beta2 + gradient * gradient * (1 - o.beta2);
+  assign(mean_[i], mean);
+  assign(square_[i], square);
+  return mean / (sqrt(square) / root_[group_of(i)] + o.epsilon);
 }
 
 Tensor Adam::step(size_t i, const Tensor& value, const Tensor& gradient) {
-  const Tensor g = options_.weight_decay == 0 ? gradient : gradient + value * options_.weight_decay;
-  const Tensor mean = mean_[i] * options_.beta1 + g * (1 - options_.beta1);
-  const Tensor square = square_[i] * options_.beta2 + g * g * (1 - options_.beta2);
-  assign(mean_[i], mean);
-  assign(square_[i], square);
-  return value - rate_ * (mean / (sqrt(square) / root_ + options_.epsilon));
+  return value - rate_[group_of(i)] * direction(i, gradient);
 }
 
 nn::NamedTensors Adam::named_state() const {

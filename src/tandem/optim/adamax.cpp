@@ -7,32 +7,33 @@
 
 namespace tandem::optim {
 
-Adamax::Adamax(nn::NamedTensors parameters, const AdamaxOptions& options)
-    : Optimizer(std::move(parameters), options.lr),
-      options_(options),
-      count_(zeros({}, DType::i64, lr_tensor().device())),
+Adamax::Adamax(nn::NamedTensors parameters, const AdamaxOptions& options, const Groups<AdamaxOptions>& groups)
+    : OptimizerWith(std::move(parameters), options, groups),
+      count_(zeros({}, DType::i64, device())),
       mean_(zeros_for_each()),
       largest_(zeros_for_each()) {
-  TD_CHECK(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
-           "adamax: beta1 and beta2 must be at least 0 and below 1; got ", options.beta1, " and ",
-           options.beta2, ".");
-  TD_CHECK(options.epsilon >= 0 && options.weight_decay >= 0,
-           "adamax: epsilon and weight_decay must be at least 0; got ", options.epsilon, " and ",
-           options.weight_decay, ".");
+  for (const AdamaxOptions& o : this->options()) {
+    TD_CHECK(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1,
+             "adamax: beta1 and beta2 must be at least 0 and below 1; got ", o.beta1, " and ", o.beta2, ".");
+    TD_CHECK(o.epsilon >= 0, "adamax: epsilon must be at least 0; got ", o.epsilon, ".");
+  }
 }
 
 void Adamax::begin() {
   assign(count_, count_ + 1);
-  rate_ = lr_tensor() / cast(1.0 - pow(options_.beta1, cast(count_, DType::f64)), compute_dtype());
+  const Tensor t = cast(count_, DType::f64);
+  rate_ = for_each_group([&](const AdamaxOptions& o, size_t g) {
+    return lr_tensor(g) / cast(1.0 - pow(o.beta1, t), compute_dtype());
+  });
 }
 
 Tensor Adamax::step(size_t i, const Tensor& value, const Tensor& gradient) {
-  const Tensor g = options_.weight_decay == 0 ? gradient : gradient + value * options_.weight_decay;
-  const Tensor mean = mean_[i] * options_.beta1 + g * (1 - options_.beta1);
-  const Tensor largest = maximum(largest_[i] * options_.beta2, abs(g) + options_.epsilon);
+  const AdamaxOptions& o = options(i);
+  const Tensor mean = mean_[i] * o.beta1 + gradient * (1 - o.beta1);
+  const Tensor largest = maximum(largest_[i] * o.beta2, abs(gradient) + o.epsilon);
   assign(mean_[i], mean);
   assign(largest_[i], largest);
-  return value - rate_ * (mean / largest);
+  return value - rate_[group_of(i)] * (mean / largest);
 }
 
 nn::NamedTensors Adamax::named_state() const {

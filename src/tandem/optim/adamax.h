@@ -11,13 +11,14 @@ struct AdamaxOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.0;
+  bool decoupled = false;  ///< weight decay shrinks the value, else it is added to the gradient
 };
 
-/// g += weight_decay · p;  m = β1 m + (1 - β1) g;  u = max(β2 u, |g| + ε);  p -= lr / (1 - β1^t) · m / u, as
+/// m = β1 m + (1 - β1) g;  u = max(β2 u, |g| + ε);  p -= lr / (1 - β1^t) · m / u, as
 /// PyTorch's Adamax. The step count t is a tensor.
-class Adamax : public Optimizer {
+class Adamax : public OptimizerWith<AdamaxOptions> {
  public:
-  Adamax(nn::NamedTensors parameters, const AdamaxOptions& options);
+  Adamax(nn::NamedTensors parameters, const AdamaxOptions& options, const Groups<AdamaxOptions>& groups = {});
   nn::NamedTensors named_state() const override;
 
  protected:
@@ -25,10 +26,9 @@ class Adamax : public Optimizer {
   Tensor step(size_t i, const Tensor& value, const Tensor& gradient) override;
 
  private:
-  AdamaxOptions options_;
   Tensor count_;  // i64 (): steps done
   std::vector<Tensor> mean_, largest_;
-  Tensor rate_;  // of the update under way: lr / (1 - β1^t)
+  std::vector<Tensor> rate_;  // of the update under way, by group: lr / (1 - β1^t)
 };
 
 }  // namespace tandem::optim

@@ -11,20 +11,14 @@ struct AdamWOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.01;
+  bool decoupled = true;
 };
 
 /// p *= 1 - lr · weight_decay, then Adam's step with the gradient as it is. As PyTorch's AdamW.
 class AdamW : public Adam {
  public:
-  AdamW(nn::NamedTensors parameters, const AdamWOptions& options);
-
- protected:
-  void begin() override;
-  Tensor step(size_t i, const Tensor& value, const Tensor& gradient) override;
-
- private:
-  double weight_decay_;
-  Tensor keep_;  // of the update under way: 1 - lr · weight_decay
+  AdamW(nn::NamedTensors parameters, const AdamWOptions& options, const Groups<AdamWOptions>& groups = {})
+      : Adam("adamw", std::move(parameters), as_adam(options), as_adam(groups)) {}
 };
 
 }  // namespace tandem::optim

@@ -1,7 +1,7 @@
 // LAMB (You and others): Adam's direction, scaled for each parameter by the norm of its value.
 #pragma once
 
-#include "tandem/optim/optimizer.h"
+#include "tandem/optim/adam.h"
 
 namespace tandem::optim {
 
@@ -11,24 +11,20 @@ struct LambOptions {
   double beta2 = 0.999;
   double epsilon = 1e-6;
   double weight_decay = 0.01;
+  bool decoupled =
+      true;  ///< the decay is part of the direction, as LAMB has it; else it is added to the gradient
 };
 
 /// m, v and their bias corrections as Adam's;  d = m̂ / (√v̂ + ε) + weight_decay · p;  p -= lr · ‖p‖ / ‖d‖ · d. The
 /// ratio is 1 where either norm is 0.
-class Lamb : public Optimizer {
+class Lamb : public Adam {
  public:
-  Lamb(nn::NamedTensors parameters, const LambOptions& options);
-  nn::NamedTensors named_state() const override;
+  Lamb(nn::NamedTensors parameters, const LambOptions& options, const Groups<LambOptions>& groups = {})
+      : Adam("lamb", std::move(parameters), as_adam(options), as_adam(groups)) {}
 
  protected:
-  void begin() override;
   Tensor step(size_t i, const Tensor& value, const Tensor& gradient) override;
-
- private:
-  LambOptions options_;
-  Tensor count_;  // i64 (): steps done
-  std::vector<Tensor> mean_, square_;
-  Tensor mean_scale_, root_;  // of the update under way: 1 / (1 - β1^t) and √(1 - β2^t)
+  bool decays_itself() const override { return true; }
 };
 
 }  // namespace tandem::optim

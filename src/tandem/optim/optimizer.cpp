@@ -18,9 +18,22 @@
 
 namespace tandem::optim {
 
-Optimizer::Optimizer(nn::NamedTensors parameters, double lr) : parameters_(std::move(parameters)) {
+namespace {
+
+void check_lr(const char* what, double lr) {
+  TD_CHECK(std::isfinite(lr) && lr >= 0, what, ": the learning rate must be at least 0; got ", lr, ".");
+}
+
+}  // namespace
+
+std::function<bool(const std::string&)> named(std::string part) {
+  return [part = std::move(part)](const std::string& name) { return name.find(part) != std::string::npos; };
+}
+
+Optimizer::Optimizer(nn::NamedTensors parameters, std::vector<Common> groups,
+                     const std::function<size_t(const std::string&)>& group_for)
+    : parameters_(std::move(parameters)), groups_(std::move(groups)) {
   TD_CHECK(!parameters_.empty(), "optimizer: there must be at least one parameter; got none.");
-  TD_CHECK(std::isfinite(lr) && lr >= 0, "optimizer: the learning rate must be at least 0; got ", lr, ".");
   const Tensor& first = parameters_.front().second;
   for (const auto& [name, tensor] : parameters_) {
     TD_CHECK(tensor.device() == first.device(), "optimizer: all parameters must be on one device; got ", name,
@@ -28,9 +41,15 @@ Optimizer::Optimizer(nn::NamedTensors parameters, double lr) : parameters_(std::
     TD_CHECK(is_floating(tensor.dtype()) && tensor.dtype() == first.dtype(),
              "optimizer: all parameters must have one floating type; got ", name, " as ", tensor.dtype(),
              " and ", parameters_.front().first, " as ", first.dtype(), ".");
+    group_of_.push_back(group_for(name));
   }
   const NoGrad off;
-  lr_ = full({}, lr, promote(first.dtype(), DType::f32), first.device());
+  for (const Common& group : groups_) {
+    check_lr("optimizer", group.lr);
+    TD_CHECK(group.weight_decay >= 0, "optimizer: weight_decay must be at least 0; got ", group.weight_decay,
+             ".");
+    lr_.push_back(full({}, group.lr, promote(first.dtype(), DType::f32), first.device()));
+  }
   if (first.dtype() != compute_dtype())
     for (const auto& [name, tensor] : parameters_) masters_.push_back(cast(tensor.detach(), compute_dtype()));
 }
@@ -41,28 +60,52 @@ void Optimizer::update(std::span<const Tensor> gradients) {
            parameters_.size(), " parameters.");
   const NoGrad off;
   begin();
+  std::vector<Tensor> keep(groups_.size());  // by group: what decoupled decay leaves of a value
+  for (size_t g = 0; g < groups_.size(); ++g)
+    if (groups_[g].decoupled && groups_[g].weight_decay != 0 && !decays_itself())
+      keep[g] = 1.0 - lr_[g] * groups_[g].weight_decay;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& parameter = parameters_[i].second;
-    const Tensor& gradient = gradients[i];
-    if (!gradient.defined()) continue;  // frozen
-    TD_CHECK(gradient.shape() == parameter.shape(), "optimizer update: the gradient of ",
-             parameters_[i].first, " must have its shape ", parameter.shape(), "; got ", gradient.shape(),
+    if (!gradients[i].defined()) continue;  // frozen
+    TD_CHECK(gradients[i].shape() == parameter.shape(), "optimizer update: the gradient of ",
+             parameters_[i].first, " must have its shape ", parameter.shape(), "; got ", gradients[i].shape(),
              ".");
-    const Tensor& value = masters_.empty() ? parameter : masters_[i];
-    const Tensor changed =
-        step(i, value, gradient.dtype() == compute_dtype() ? gradient : cast(gradient, compute_dtype()));
-    assign(value, changed);
+    const Common& group = groups_[group_of_[i]];
+    const Tensor& held = masters_.empty() ? parameter : masters_[i];
+    Tensor value = held;
+    Tensor gradient =
+        gradients[i].dtype() == compute_dtype() ? gradients[i] : cast(gradients[i], compute_dtype());
+    if (keep[group_of_[i]].defined())
+      value = value * keep[group_of_[i]];
+    else if (group.weight_decay != 0 && !group.decoupled)
+      gradient = gradient + value * group.weight_decay;
+    const Tensor changed = step(i, value, gradient);
+    assign(held, changed);
     if (!masters_.empty()) assign(parameter, changed);
   }
 }
 
 void Optimizer::set_lr(double lr) {
-  TD_CHECK(std::isfinite(lr) && lr >= 0, "set_lr: the learning rate must be at least 0; got ", lr, ".");
-  const NoGrad off;
-  assign(lr_, full({}, lr, lr_.dtype(), lr_.device()));
+  check_lr("set_lr", lr);
+  const double first = first_lr();
+  TD_CHECK(groups() == 1 || first > 0,
+           "set_lr: the first group's rate must be above 0 to scale the others by it; got ", first,
+           ". Set each group's rate by itself.");
+  set_lr(lr, 0);
+  for (size_t g = 1; g < groups(); ++g) set_lr(groups_[g].lr * (lr / first), g);
 }
 
-double Optimizer::lr() const { return lr_.item<double>(); }
+void Optimizer::set_lr(double lr, size_t group) {
+  check_lr("set_lr", lr);
+  TD_CHECK(group < groups(), "set_lr: the group must be below ", groups(), "; got ", group, ".");
+  const NoGrad off;
+  assign(lr_[group], full({}, lr, compute_dtype(), device()));
+}
+
+double Optimizer::lr(size_t group) const {
+  TD_CHECK(group < groups(), "lr: the group must be below ", groups(), "; got ", group, ".");
+  return lr_[group].item<double>();
+}
 
 std::vector<Tensor> Optimizer::zeros_for_each() const {
   std::vector<Tensor> tensors;
@@ -78,7 +121,8 @@ void Optimizer::append_state(nn::NamedTensors& out, const std::string& prefix,
 }
 
 nn::NamedTensors Optimizer::named_state() const {
-  nn::NamedTensors state = {{"lr", lr_}};
+  nn::NamedTensors state = {{"lr", lr_[0]}};
+  for (size_t g = 1; g < groups(); ++g) state.emplace_back(cat("lr.", g), lr_[g]);
   append_state(state, "master", masters_);
   return state;
 }
@@ -91,60 +135,68 @@ namespace {
 
 struct Row {
   OptimizerInfo info;
-  std::unique_ptr<Optimizer> (*make)(nn::NamedTensors, const Settings&);
+  std::unique_ptr<Optimizer> (*make)(nn::NamedTensors, const Settings&, const Groups<Settings>&);
 };
 
-/// The options that every optimiser has; the rest begin at their defaults.
+/// The options of one optimiser: what is not set keeps its default.
 template <class Options>
-Options common(const Settings& s) {
+Options options_of(const Settings& s) {
   Options o;
   o.lr = s.lr;
   o.weight_decay = s.weight_decay.value_or(o.weight_decay);
+  o.decoupled = s.decoupled.value_or(o.decoupled);
   if constexpr (requires { o.epsilon; }) o.epsilon = s.epsilon.value_or(o.epsilon);
   if constexpr (requires { o.beta1; }) {
     o.beta1 = s.beta1;
     o.beta2 = s.beta2;
   }
-  return o;
-}
-
-std::unique_ptr<Optimizer> make_sgd(nn::NamedTensors parameters, const Settings& s, bool nesterov) {
-  auto o = common<SgdOptions>(s);
-  o.momentum = s.momentum.value_or(0.9);
-  o.nesterov = nesterov;
-  return std::make_unique<Sgd>(std::move(parameters), o);
-}
-
-template <class T, class Options>
-std::unique_ptr<Optimizer> make(nn::NamedTensors parameters, const Settings& s) {
-  auto o = common<Options>(s);
   if constexpr (requires { o.rho; }) o.rho = s.decay.value_or(o.rho);
-  if constexpr (requires { o.centered; }) {
+  if constexpr (requires { o.alpha; }) {
     o.alpha = s.decay.value_or(o.alpha);
     o.momentum = s.momentum.value_or(o.momentum);
     o.centered = s.centered;
   }
-  return std::make_unique<T>(std::move(parameters), o);
+  if constexpr (requires { o.nesterov; }) o.momentum = s.momentum.value_or(0.9);
+  return o;
+}
+
+template <class T, class Options>
+std::unique_ptr<Optimizer> make(nn::NamedTensors parameters, const Settings& s,
+                                const Groups<Settings>& groups, void (*change)(Options&) = nullptr) {
+  const auto options = [&](const Settings& of) {
+    auto o = options_of<Options>(of);
+    if (change) change(o);
+    return o;
+  };
+  Groups<Options> mine;
+  for (const Group<Settings>& group : groups) mine.push_back({group.takes, options(group.options)});
+  return std::make_unique<T>(std::move(parameters), options(s), mine);
+}
+
+/// The same as a plain function, for the table.
+template <class T, class Options>
+std::unique_ptr<Optimizer> plain(nn::NamedTensors parameters, const Settings& s,
+                                 const Groups<Settings>& groups) {
+  return make<T, Options>(std::move(parameters), s, groups);
 }
 
 const std::vector<Row>& rows() {
   static const std::vector<Row> table = {
-      {{"sgd", "stochastic gradient descent with momentum", 0.01, 0.9},
-       [](nn::NamedTensors parameters, const Settings& s) {
-         return make_sgd(std::move(parameters), s, false);
-       }},
+      {{"sgd", "stochastic gradient descent with momentum", 0.01, 0.9}, plain<Sgd, SgdOptions>},
       {{"nesterov", "stochastic gradient descent with Nesterov's momentum", 0.01, 0.9},
-       [](nn::NamedTensors parameters, const Settings& s) {
-         return make_sgd(std::move(parameters), s, true);
+       [](nn::NamedTensors parameters, const Settings& s, const Groups<Settings>& groups) {
+         return make<Sgd, SgdOptions>(std::move(parameters), s, groups,
+                                      [](SgdOptions& o) { o.nesterov = true; });
        }},
-      {{"adam", "Adam with bias correction", 0.001}, make<Adam, AdamOptions>},
-      {{"adamw", "Adam with decoupled weight decay", 0.001}, make<AdamW, AdamWOptions>},
-      {{"adamax", "Adam by the largest recent gradient", 0.002}, make<Adamax, AdamaxOptions>},
-      {{"adadelta", "steps as large as recent steps", 1.0}, make<Adadelta, AdadeltaOptions>},
-      {{"adagrad", "rates that fall with the sum of squared gradients", 0.01}, make<Adagrad, AdagradOptions>},
+      {{"adam", "Adam with bias correction", 0.001}, plain<Adam, AdamOptions>},
+      {{"adamw", "Adam with decoupled weight decay", 0.001}, plain<AdamW, AdamWOptions>},
+      {{"adamax", "Adam by the largest recent gradient", 0.002}, plain<Adamax, AdamaxOptions>},
+      {{"adadelta", "steps as large as recent steps", 1.0}, plain<Adadelta, AdadeltaOptions>},
+      {{"adagrad", "rates that fall with the sum of squared gradients", 0.01},
+       plain<Adagrad, AdagradOptions>},
       {{"rmsprop", "rates by the mean of recent squared gradients", 0.01, 0.0},
-       make<RmsProp, RmsPropOptions>},
-      {{"lamb", "Adam scaled by the norm of each parameter", 0.001}, make<Lamb, LambOptions>},
+       plain<RmsProp, RmsPropOptions>},
+      {{"lamb", "Adam scaled by the norm of each parameter", 0.001}, plain<Lamb, LambOptions>},
   };
   return table;
 }
@@ -175,8 +227,8 @@ std::string optimizer_names() {
 const OptimizerInfo& optimizer_info(const std::string& name) { return row_named(name).info; }
 
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, nn::NamedTensors parameters,
-                                          const Settings& settings) {
-  return row_named(name).make(std::move(parameters), settings);
+                                          const Settings& settings, const Groups<Settings>& groups) {
+  return row_named(name).make(std::move(parameters), settings, groups);
 }
 
 }  // namespace tandem::optim

@@ -1,8 +1,14 @@
 // Optimisers. One holds its parameters, its state tensors (made up front, so that the first step does the same
 // operations as every other) and the learning rate as a 0-d tensor on the parameters' device. update() is made
 // of public operations and assign(), so that a compiled training step can hold it.
+//
+// Parameters may come in groups with options of their own, chosen by name; the first group that takes a parameter
+// has it, the rest keep the options given first:
+//   optim::Adam adam(net.named_parameters(), {.lr = 0.001, .weight_decay = 0.1},
+//                    {{optim::named("bias"), {.lr = 0.002}}});
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +18,18 @@
 #include "tandem/nn/module.h"
 
 namespace tandem::optim {
+
+/// Some parameters with options of their own.
+template <class Options>
+struct Group {
+  std::function<bool(const std::string& name)> takes;  ///< by the parameter's dotted name
+  Options options;
+};
+template <class Options>
+using Groups = std::vector<Group<Options>>;
+
+/// Takes the names that contain `part`: named("bias").
+std::function<bool(const std::string&)> named(std::string part);
 
 class Optimizer {
  public:
@@ -23,11 +41,20 @@ class Optimizer {
   /// parameter whose gradient is undefined (a frozen one) stays as it is.
   void update(std::span<const Tensor> gradients);
 
-  /// The learning rate. set_lr assigns into the tensor that update reads: a compiled step sees it.
+  /// The learning rate, of group 0. set_lr assigns into the tensors that update reads, so that a compiled step sees
+  /// it: group 0 gets `lr`, and every other group its own first rate times lr / group 0's first rate.
   void set_lr(double lr);
-  double lr() const;
+  double lr() const { return lr(0); }
+  /// The same for one group alone. Group 0 has the parameters that no group takes.
+  void set_lr(double lr, size_t group);
+  double lr(size_t group) const;
+  /// The rate that group 0 was made with.
+  double first_lr() const { return groups_.front().lr; }
 
-  /// What a checkpoint must hold: "lr", "momentum.conv1.weight" …
+  size_t groups() const { return groups_.size(); }
+  size_t group_of(size_t i) const { return group_of_[i]; }  ///< of parameter i
+
+  /// What a checkpoint must hold: "lr", "lr.1" of the second group, "momentum.conv1.weight" …
   virtual nn::NamedTensors named_state() const;
   /// Overwrites the state; every entry must be there with its shape. See Module::load_state.
   void load_state(const nn::NamedTensors& tensors, const std::string& source);
@@ -35,17 +62,28 @@ class Optimizer {
   const nn::NamedTensors& parameters() const { return parameters_; }
 
  protected:
-  /// At least one parameter, all on one device, all of one floating type.
-  Optimizer(nn::NamedTensors parameters, double lr);
+  /// What every optimiser does alike, by group.
+  struct Common {
+    double lr = 0;
+    double weight_decay = 0;
+    bool decoupled = false;  // value *= 1 - lr · weight_decay, else gradient += weight_decay · value
+  };
+
+  /// At least one parameter, all on one device, all of one floating type. group_for: by a parameter's name.
+  Optimizer(nn::NamedTensors parameters, std::vector<Common> groups,
+            const std::function<size_t(const std::string&)>& group_for);
 
   /// Once an update, before the first step().
   virtual void begin() {}
-  /// The new value of parameter i, from its value and gradient, both of type compute_dtype().
+  /// The new value of parameter i, from its value and gradient, both of type compute_dtype() and decayed.
   virtual Tensor step(size_t i, const Tensor& value, const Tensor& gradient) = 0;
+  /// Whether step() does the decoupled decay itself.
+  virtual bool decays_itself() const { return false; }
 
   /// The type of state and arithmetic: the parameters' own, f32 for bf16 and f16.
-  DType compute_dtype() const { return lr_.dtype(); }
-  const Tensor& lr_tensor() const { return lr_; }
+  DType compute_dtype() const { return lr_.front().dtype(); }
+  Device device() const { return lr_.front().device(); }
+  const Tensor& lr_tensor(size_t group) const { return lr_[group]; }
   /// One tensor of zeros a parameter, for the state of a derived class.
   std::vector<Tensor> zeros_for_each() const;
   /// Appends "<prefix>.<parameter's name>" rows.
@@ -54,10 +92,48 @@ class Optimizer {
 
  private:
   nn::NamedTensors parameters_;
+  std::vector<Common> groups_;
+  std::vector<size_t> group_of_;
   // 16-bit parameters are rounded copies of these f32 values: steps smaller than their rounding still add up.
   // Empty for f32 and f64.
   std::vector<Tensor> masters_;
-  Tensor lr_;
+  std::vector<Tensor> lr_;  // by group
+};
+
+/// An optimiser whose options are a struct with at least lr, weight_decay and decoupled.
+template <class Options>
+class OptimizerWith : public Optimizer {
+ protected:
+  OptimizerWith(nn::NamedTensors parameters, const Options& options, const Groups<Options>& groups)
+      : Optimizer(std::move(parameters), common(options, groups),
+                  [&](const std::string& name) {
+                    for (size_t g = 0; g < groups.size(); ++g)
+                      if (groups[g].takes(name)) return g + 1;
+                    return size_t{0};
+                  }),
+        options_{options} {
+    for (const Group<Options>& group : groups) options_.push_back(group.options);
+  }
+  /// Of the group of parameter i.
+  const Options& options(size_t i) const { return options_[group_of(i)]; }
+  const std::vector<Options>& options() const { return options_; }  // by group
+  /// One tensor a group.
+  template <class F>
+  std::vector<Tensor> for_each_group(const F& make) const {
+    std::vector<Tensor> out;
+    for (size_t g = 0; g < options_.size(); ++g) out.push_back(make(options_[g], g));
+    return out;
+  }
+
+ private:
+  static std::vector<Common> common(const Options& options, const Groups<Options>& groups) {
+    std::vector<Common> out = {{options.lr, options.weight_decay, options.decoupled}};
+    for (const Group<Options>& group : groups)
+      out.push_back({group.options.lr, group.options.weight_decay, group.options.decoupled});
+    return out;
+  }
+
+  std::vector<Options> options_;
 };
 
 /// The settings of the optimisers by name; each takes what it knows. What is not given is the optimiser's own
@@ -70,7 +146,9 @@ struct Settings {
   std::optional<double> decay = {};         ///< of the mean square: rmsprop (0.99), adadelta (0.9)
   bool centered = false;                    ///< rmsprop
   std::optional<double> epsilon = {};       ///< all but sgd and nesterov
-  std::optional<double> weight_decay = {};  ///< adamw and lamb: of the value; the rest: added to the gradient
+  std::optional<double> weight_decay = {};  ///< adamw and lamb (0.01), the rest (0)
+  /// Whether the decay shrinks the value (true for adamw and lamb) or is added to the gradient (the rest).
+  std::optional<bool> decoupled = {};
 };
 
 struct OptimizerInfo {
@@ -85,6 +163,6 @@ std::string optimizer_names();
 /// The row of a name; throws Error with the list of names.
 const OptimizerInfo& optimizer_info(const std::string& name);
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, nn::NamedTensors parameters,
-                                          const Settings& settings);
+                                          const Settings& settings, const Groups<Settings>& groups = {});
 
 }  // namespace tandem::optim

@@ -6,35 +6,35 @@
 
 namespace tandem::optim {
 
-RmsProp::RmsProp(nn::NamedTensors parameters, const RmsPropOptions& options)
-    : Optimizer(std::move(parameters), options.lr), options_(options), square_(zeros_for_each()) {
-  TD_CHECK(options.alpha >= 0 && options.alpha <= 1, "rmsprop: alpha must be between 0 and 1; got ",
-           options.alpha, ".");
-  TD_CHECK(options.momentum >= 0 && options.momentum < 1,
-           "rmsprop: momentum must be at least 0 and below 1; got ", options.momentum, ".");
-  TD_CHECK(options.epsilon >= 0 && options.weight_decay >= 0,
-           "rmsprop: epsilon and weight_decay must be at least 0; got ", options.epsilon, " and ",
-           options.weight_decay, ".");
-  if (options.centered) mean_ = zeros_for_each();
-  if (options.momentum != 0) momentum_ = zeros_for_each();
+RmsProp::RmsProp(nn::NamedTensors parameters, const RmsPropOptions& options,
+                 const Groups<RmsPropOptions>& groups)
+    : OptimizerWith(std::move(parameters), options, groups), square_(zeros_for_each()) {
+  for (const RmsPropOptions& o : this->options()) {
+    TD_CHECK(o.alpha >= 0 && o.alpha <= 1, "rmsprop: alpha must be between 0 and 1; got ", o.alpha, ".");
+    TD_CHECK(o.momentum >= 0 && o.momentum < 1, "rmsprop: momentum must be at least 0 and below 1; got ",
+             o.momentum, ".");
+    TD_CHECK(o.epsilon >= 0, "rmsprop: epsilon must be at least 0; got ", o.epsilon, ".");
+    if (o.centered && mean_.empty()) mean_ = zeros_for_each();
+    if (o.momentum != 0 && momentum_.empty()) momentum_ = zeros_for_each();
+  }
 }
 
 Tensor RmsProp::step(size_t i, const Tensor& value, const Tensor& gradient) {
-  const Tensor g = options_.weight_decay == 0 ? gradient : gradient + value * options_.weight_decay;
-  const Tensor square = square_[i] * options_.alpha + g * g * (1 - options_.alpha);
+  const RmsPropOptions& o = options(i);
+  const Tensor square = square_[i] * o.alpha + gradient * gradient * (1 - o.alpha);
   Tensor spread = square;
-  if (options_.centered) {
-    const Tensor mean = mean_[i] * options_.alpha + g * (1 - options_.alpha);
+  if (o.centered) {
+    const Tensor mean = mean_[i] * o.alpha + gradient * (1 - o.alpha);
     spread = square - mean * mean;
     assign(mean_[i], mean);
   }
-  Tensor direction = g / (sqrt(spread) + options_.epsilon);
+  Tensor direction = gradient / (sqrt(spread) + o.epsilon);
   assign(square_[i], square);
-  if (!momentum_.empty()) {
-    direction = momentum_[i] * options_.momentum + direction;
+  if (o.momentum != 0) {
+    direction = momentum_[i] * o.momentum + direction;
     assign(momentum_[i], direction);
   }
-  return value - direction * lr_tensor();
+  return value - direction * lr_tensor(group_of(i));
 }
 
 nn::NamedTensors RmsProp::named_state() const {

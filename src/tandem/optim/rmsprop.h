@@ -12,20 +12,21 @@ struct RmsPropOptions {
   double weight_decay = 0.0;
   double momentum = 0.0;
   bool centered = false;
+  bool decoupled = false;  ///< weight decay shrinks the value, else it is added to the gradient
 };
 
-/// g += weight_decay · p;  s = α s + (1 - α) g²;  d = g / (√s + ε);  p -= lr · d, as PyTorch's RMSprop.
+/// s = α s + (1 - α) g²;  d = g / (√s + ε);  p -= lr · d, as PyTorch's RMSprop.
 /// Centred: m = α m + (1 - α) g, and √(s - m²) in place of √s. With momentum: b = momentum · b + d;  p -= lr · b.
-class RmsProp : public Optimizer {
+class RmsProp : public OptimizerWith<RmsPropOptions> {
  public:
-  RmsProp(nn::NamedTensors parameters, const RmsPropOptions& options);
+  RmsProp(nn::NamedTensors parameters, const RmsPropOptions& options,
+          const Groups<RmsPropOptions>& groups = {});
   nn::NamedTensors named_state() const override;
 
  protected:
   Tensor step(size_t i, const Tensor& value, const Tensor& gradient) override;
 
  private:
-  RmsPropOptions options_;
   std::vector<Tensor> square_, mean_, momentum_;  // mean_ and momentum_: empty where not asked for
 };
 

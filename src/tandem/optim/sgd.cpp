@@ -6,25 +6,25 @@
 
 namespace tandem::optim {
 
-Sgd::Sgd(nn::NamedTensors parameters, const SgdOptions& options)
-    : Optimizer(std::move(parameters), options.lr), options_(options) {
-  TD_CHECK(options.momentum >= 0 && options.momentum < 1,
-           "sgd: momentum must be at least 0 and below 1; got ", options.momentum, ".");
-  TD_CHECK(options.weight_decay >= 0, "sgd: weight_decay must be at least 0; got ", options.weight_decay,
-           ".");
-  TD_CHECK(!options.nesterov || options.momentum > 0, "sgd: nesterov needs a momentum above 0; got ",
-           options.momentum, ".");
-  if (options.momentum != 0) momentum_ = zeros_for_each();
+Sgd::Sgd(nn::NamedTensors parameters, const SgdOptions& options, const Groups<SgdOptions>& groups)
+    : OptimizerWith(std::move(parameters), options, groups) {
+  for (const SgdOptions& o : this->options()) {
+    TD_CHECK(o.momentum >= 0 && o.momentum < 1, "sgd: momentum must be at least 0 and below 1; got ",
+             o.momentum, ".");
+    TD_CHECK(!o.nesterov || o.momentum > 0, "sgd: nesterov needs a momentum above 0; got ", o.momentum, ".");
+    if (o.momentum != 0 && momentum_.empty()) momentum_ = zeros_for_each();
+  }
 }
 
 Tensor Sgd::step(size_t i, const Tensor& value, const Tensor& gradient) {
-  Tensor direction = options_.weight_decay == 0 ? gradient : gradient + value * options_.weight_decay;
-  if (!momentum_.empty()) {
-    const Tensor velocity = momentum_[i] * options_.momentum + direction;
+  const SgdOptions& o = options(i);
+  Tensor direction = gradient;
+  if (o.momentum != 0) {
+    const Tensor velocity = momentum_[i] * o.momentum + direction;
     assign(momentum_[i], velocity);
-    direction = options_.nesterov ? direction + velocity * options_.momentum : velocity;
+    direction = o.nesterov ? direction + velocity * o.momentum : velocity;
   }
-  return value - direction * lr_tensor();
+  return value - direction * lr_tensor(group_of(i));
 }
 
 nn::NamedTensors Sgd::named_state() const {
