@@ -172,6 +172,17 @@ OPTIM_RUNS = {
                                                       momentum=0.7),
     "rmsprop_centered": lambda p: torch.optim.RMSprop(p, centered=True),
     "rmsprop_all": lambda p: torch.optim.RMSprop(p, lr=0.02, alpha=0.9, momentum=0.7, centered=True),
+    "adam_decoupled": lambda p: torch.optim.Adam(p, lr=0.02, weight_decay=0.3, decoupled_weight_decay=True),
+    "sgd_groups": lambda p: torch.optim.SGD(
+        [dict(params=p[:1]), dict(params=p[1:], lr=0.2, momentum=0.0, weight_decay=0.0)], lr=0.05, momentum=0.8,
+        weight_decay=0.1),
+    "adamw_groups": lambda p: torch.optim.AdamW(
+        [dict(params=p[:1]), dict(params=p[1:], lr=0.05, betas=(0.7, 0.9), eps=1e-3, weight_decay=0.0)], lr=0.02,
+        weight_decay=0.3),
+    "rmsprop_groups": lambda p: torch.optim.RMSprop(
+        [dict(params=p[:1]), dict(params=p[1:], lr=0.05, alpha=0.8, centered=True)], lr=0.02),
+    "adagrad_groups": lambda p: torch.optim.Adagrad(
+        [dict(params=p[:1]), dict(params=p[1:], lr=0.05, lr_decay=0.3)], lr=0.02),
 }
 OPTIM_SHAPES = [(3, 4), (5,)]
 SCHEDULE_STEPS = 30
@@ -237,6 +248,29 @@ def write_optim():
         clip(parameters)
         for i, p in enumerate(parameters):
             lines.append(f"clip {name} {i} {shape_text(p.shape)} {numbers(p.grad)}")
+    # The moving average of weights: plain, and the rates of two groups under one schedule.
+    for decay in (0.9, 0.99):
+        model = nn.ParameterList([hash_array(s, 40 + i) for i, s in enumerate(OPTIM_SHAPES)])
+        average = torch.optim.swa_utils.AveragedModel(
+            model, avg_fn=torch.optim.swa_utils.get_ema_avg_fn(decay))
+        optimizer = torch.optim.SGD([dict(params=[model[0]]), dict(params=[model[1]], lr=0.2)], lr=0.05)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.8)
+        for step in range(STEPS):
+            for i, p in enumerate(model):
+                p.grad = hash_array(tuple(p.shape), 500 + 10 * step + i) + 0.5 * p.detach()
+            optimizer.step()
+            schedule.step()
+            average.update_parameters(model)
+            if step in (0, STEPS - 1):
+                for i, p in enumerate(average.module):
+                    lines.append(f"ema {decay} {step} {i} {shape_text(p.shape)} {numbers(p)}")
+
+    # Gradients of one batch of 10 samples: what batches of 4, 4 and 2 must add up to.
+    x, y = hash_array((10, 4), 90), hash_array((10, 3), 91)
+    parameters = [hash_array((3, 4), 92).requires_grad_(), hash_array((3,), 93).requires_grad_()]
+    F.mse_loss(F.linear(x, *parameters), y).backward()
+    for i, p in enumerate(parameters):
+        lines.append(f"accumulate {i} {shape_text(p.shape)} {numbers(p.grad)}")
     (HERE / "optim.txt").write_text("\n".join(lines) + "\n")
 
 
