@@ -17,22 +17,9 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 constexpr const char* kFormat = "tandem-checkpoint";
-constexpr const char* kVersion = "1";
+constexpr const char* kVersion = "2";
 constexpr size_t kKept = 2;
 const std::string kPrefix = "checkpoint-", kSuffix = ".safetensors";
-
-std::string hex_bits(double value) {
-  const auto bits = std::bit_cast<uint64_t>(value);
-  std::string text(16, '0');
-  for (int i = 0; i < 16; ++i) text[15 - i] = "0123456789abcdef"[bits >> (4 * i) & 15];
-  return text;
-}
-
-double from_hex_bits(const std::string& text) {
-  if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string::npos)
-    throw std::invalid_argument("not 16 hex digits");
-  return std::bit_cast<double>(static_cast<uint64_t>(std::stoull(text, nullptr, 16)));
-}
 
 std::string state_json(const RunState& state) {
   ordered_json out = {{"epoch", state.epoch},
@@ -40,12 +27,12 @@ std::string state_json(const RunState& state) {
                       {"step", state.step},
                       {"loss_sum", hex_bits(state.loss_sum)},
                       {"loss_samples", state.loss_samples},
+                      {"seconds", hex_bits(state.seconds)},
                       {"generator_seed", state.generator.seed},
                       {"generator_offset", state.generator.offset}};
-  if (state.last_epoch)
-    out["last_epoch"] = {{"train_loss", hex_bits(state.last_epoch->train_loss)},
-                         {"test_loss", hex_bits(state.last_epoch->test_loss)},
-                         {"test_accuracy", hex_bits(state.last_epoch->test_accuracy)}};
+  for (const EpochMetrics& row : state.history)
+    out["history"].push_back({row.epoch, row.step, hex_bits(row.lr), hex_bits(row.train_loss),
+                              hex_bits(row.test_loss), hex_bits(row.test_accuracy), hex_bits(row.seconds)});
   return out.dump();
 }
 
@@ -58,21 +45,23 @@ RunState parse_state(const std::string& text) {
   state.loss_sum = from_hex_bits(in.at("loss_sum").get<std::string>());
   state.loss_samples = in.at("loss_samples").get<int64_t>();
   state.generator = {in.at("generator_seed").get<uint64_t>(), in.at("generator_offset").get<uint64_t>()};
-  if (in.contains("last_epoch")) {
-    const ordered_json& last = in["last_epoch"];
-    const auto number = [&](const char* key) { return from_hex_bits(last.at(key).get<std::string>()); };
-    state.last_epoch = {number("train_loss"), number("test_loss"), number("test_accuracy")};
+  state.seconds = from_hex_bits(in.at("seconds").get<std::string>());
+  for (const ordered_json& row : in.value("history", ordered_json::array())) {
+    const auto number = [&](size_t i) { return from_hex_bits(row.at(i).get<std::string>()); };
+    state.history.push_back({row.at(0).get<int64_t>(), row.at(1).get<int64_t>(), number(2), number(3),
+                             number(4), number(5), number(6)});
   }
   return state;
 }
 
 /// Over everything that a checkpoint holds, names, types and shapes included.
-std::string sum_of(const std::string& settings, const std::string& state, const io::NamedTensors& tensors) {
+std::string sum_of(const std::string& settings, const std::string& state, const std::string& callbacks,
+                   const io::NamedTensors& tensors) {
   std::vector<std::string> lines;
   for (const auto& [name, tensor] : tensors)
     lines.push_back(cat(name, " ", tensor.dtype(), " ", tensor.shape()));
   std::sort(lines.begin(), lines.end());
-  std::string text = cat(kFormat, " ", kVersion, "\n", settings, "\n", state, "\n");
+  std::string text = cat(kFormat, " ", kVersion, "\n", settings, "\n", state, "\n", callbacks, "\n");
   for (const std::string& line : lines) text += line + "\n";
   return io::sha256(text + io::weights_sha256(tensors));
 }
@@ -103,18 +92,41 @@ void remove_old(const std::string& folder) {
 
 }  // namespace
 
+std::string hex_bits(double value) {
+  const auto bits = std::bit_cast<uint64_t>(value);
+  std::string text(16, '0');
+  for (int i = 0; i < 16; ++i) text[15 - i] = "0123456789abcdef"[bits >> (4 * i) & 15];
+  return text;
+}
+
+double from_hex_bits(const std::string& text) {
+  if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string::npos)
+    throw std::invalid_argument("not 16 hex digits");
+  return std::bit_cast<double>(static_cast<uint64_t>(std::stoull(text, nullptr, 16)));
+}
+
 std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpoint) {
   io::NamedTensors tensors;
-  for (const auto& [name, tensor] : checkpoint.model) tensors.emplace_back("model." + name, tensor);
-  for (const auto& [name, tensor] : checkpoint.optimizer) tensors.emplace_back("optimizer." + name, tensor);
-  const std::string state = state_json(checkpoint.state);
+  const auto add = [&](const std::string& prefix, const nn::NamedTensors& part) {
+    for (const auto& [name, tensor] : part) tensors.emplace_back(prefix + name, tensor);
+  };
+  add("model.", checkpoint.model);
+  add("optimizer.", checkpoint.optimizer);
+  add("ema.", checkpoint.ema);
+  ordered_json callback_states = ordered_json::array();
+  for (const Checkpoint::CallbackState& row : checkpoint.callbacks) {
+    callback_states.push_back({row.name, row.state});
+    add("callback." + row.name + ".", row.tensors);
+  }
+  const std::string state = state_json(checkpoint.state), callbacks = callback_states.dump();
   const std::string path = (fs::path(folder) / cat(kPrefix, checkpoint.state.step, kSuffix)).string();
   io::save_safetensors(path, tensors,
                        {{"format", kFormat},
                         {"version", kVersion},
                         {"settings", checkpoint.settings},
                         {"state", state},
-                        {"sha256", sum_of(checkpoint.settings, state, tensors)}});
+                        {"callbacks", callbacks},
+                        {"sha256", sum_of(checkpoint.settings, state, callbacks, tensors)}});
   remove_old(folder);
   return path;
 }
@@ -129,19 +141,26 @@ Checkpoint load_checkpoint(const std::string& path) {
   TD_CHECK(entry("format") == kFormat, what, "this is a safetensors file but no checkpoint of Tandem.");
   TD_CHECK(entry("version") == kVersion, what, "the checkpoint must be of version ", kVersion, "; got '",
            io::one_line(entry("version")), "'. Resume with the version of Tandem that wrote it.");
-  TD_CHECK(entry("sha256") == sum_of(entry("settings"), entry("state"), file.tensors), what,
-           "the checkpoint is damaged: its content does not have the sum that it was written with.");
+  TD_CHECK(entry("sha256") == sum_of(entry("settings"), entry("state"), entry("callbacks"), file.tensors),
+           what, "the checkpoint is damaged: its content does not have the sum that it was written with.");
   Checkpoint checkpoint;
   try {
     checkpoint.state = parse_state(entry("state"));
     checkpoint.settings = ordered_json::parse(entry("settings")).dump();
+    for (const ordered_json& row : ordered_json::parse(entry("callbacks")))
+      checkpoint.callbacks.push_back({row.at(0).get<std::string>(), row.at(1).get<std::string>(), {}});
   } catch (const std::exception&) {
     throw Error(what + "the checkpoint's settings or position cannot be read; it was not written by Tandem.");
   }
-  const std::string model = "model.", optimizer = "optimizer.";
-  for (const auto& [name, tensor] : file.tensors) {
-    if (name.starts_with(model)) checkpoint.model.emplace_back(name.substr(model.size()), tensor);
-    if (name.starts_with(optimizer)) checkpoint.optimizer.emplace_back(name.substr(optimizer.size()), tensor);
+  for (const auto& row : file.tensors) {
+    const auto take = [&row](const std::string& prefix, nn::NamedTensors& into) {
+      if (row.first.starts_with(prefix)) into.emplace_back(row.first.substr(prefix.size()), row.second);
+    };
+    take("model.", checkpoint.model);
+    take("optimizer.", checkpoint.optimizer);
+    take("ema.", checkpoint.ema);
+    for (Checkpoint::CallbackState& callback : checkpoint.callbacks)
+      take("callback." + callback.name + ".", callback.tensors);
   }
   return checkpoint;
 }

@@ -1,9 +1,11 @@
 // Checkpoints: all that a run needs to go on as if it had never stopped. One safetensors file a checkpoint, named
-// checkpoint-<step>.safetensors, with the tensors as "model.<name>" and "optimizer.<name>", and in the metadata
-// the format's version, the settings, the position and a SHA-256 over all of it.
+// checkpoint-<step>.safetensors, with the tensors as "model.<name>", "optimizer.<name>", "ema.<name>" and
+// "callback.<name>.<name>", and in the metadata the format's version, the settings, the position, the callbacks'
+// states and a SHA-256 over all of it.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,26 +15,42 @@
 
 namespace tandem {
 
+/// A whole epoch, measured. NaN: not measured.
 struct EpochMetrics {
-  double train_loss = 0, test_loss = 0, test_accuracy = 0;
+  int64_t epoch = 0, step = 0;  ///< done
+  double lr = 0;                ///< of its last step
+  double train_loss = 0;        ///< mean over the epoch
+  double test_loss = std::numeric_limits<double>::quiet_NaN();
+  double test_accuracy = std::numeric_limits<double>::quiet_NaN();
+  double seconds = 0;  ///< of the run so far, over all its processes
 };
 
 /// Where a run stands between two steps.
 struct RunState {
-  int64_t epoch = 0;                            ///< under way, from 0
-  int64_t batch = 0;                            ///< batches of it that are done
-  int64_t step = 0;                             ///< steps done since the beginning
-  double loss_sum = 0;                          ///< over the samples of the epoch under way
-  int64_t loss_samples = 0;                     ///< how many they are
-  std::optional<EpochMetrics> last_epoch = {};  ///< of the latest whole epoch
+  int64_t epoch = 0;                       ///< under way, from 0
+  int64_t batch = 0;                       ///< batches of it that are done
+  int64_t step = 0;                        ///< steps done since the beginning
+  double loss_sum = 0;                     ///< over the samples of the epoch under way
+  int64_t loss_samples = 0;                ///< how many they are
+  double seconds = 0;                      ///< of the run so far, over all its processes
+  std::vector<EpochMetrics> history = {};  ///< one a whole epoch
   GeneratorState generator;
 };
 
 struct Checkpoint {
   RunState state;
-  std::string settings;  ///< JSON (train/config.h, settings_json)
-  nn::NamedTensors model, optimizer;
+  std::string settings;                    ///< JSON (train/config.h, settings_json)
+  nn::NamedTensors model, optimizer, ema;  ///< ema: empty where there is none
+  struct CallbackState {
+    std::string name, state;
+    nn::NamedTensors tensors;
+  };
+  std::vector<CallbackState> callbacks;
 };
+
+/// A number as text that comes back to the bit, infinities and NaN included. The latter throws std::exception.
+std::string hex_bits(double value);
+double from_hex_bits(const std::string& text);
 
 /// Writes a checkpoint into the folder of a run and returns its path. Then removes all but the two newest and
 /// what a killed process left half-written. Where writing fails, older checkpoints are as they were.

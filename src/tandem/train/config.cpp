@@ -36,24 +36,40 @@ void check_at_least(const char* setting, std::optional<int64_t> value, int64_t l
            ".");
 }
 
+void check(const FitOptions& o) {
+  optim::optimizer_info(o.optimizer);
+  check_at_least("batch", o.batch, 1);
+  check_at_least("epochs", o.epochs, 1);
+  check_at_least("steps", o.steps, 1);
+  check_at_least("accumulate", o.accumulate, 1);
+  check_at_least("checkpoint-every", o.checkpoint_every, 0);
+  const double lr = starting_lr(o);
+  TD_CHECK(std::isfinite(lr) && lr > 0, "lr: must be a number above 0; got ", lr, ". Try ",
+           optim::optimizer_info(o.optimizer).lr, ".");
+  TD_CHECK(!o.momentum || optim::optimizer_info(o.optimizer).momentum, "momentum: ", o.optimizer,
+           " takes none; got ", o.momentum.value_or(0), ". Leave it out, or choose --optimizer sgd.");
+  const auto check_number = [](const char* name, std::optional<double> value, bool may_be_0) {
+    TD_CHECK(!value || (std::isfinite(*value) && (*value > 0 || (may_be_0 && *value == 0))), name,
+             ": must be a number ", may_be_0 ? "of at least" : "above", " 0; got ", value.value_or(0), ".");
+  };
+  TD_CHECK(!o.momentum || (*o.momentum >= 0 && *o.momentum < 1),
+           "momentum: must be at least 0 and below 1; got ", o.momentum.value_or(0), ".");
+  check_number("weight-decay", o.weight_decay, true);
+  check_number("clip-value", o.clip_value, false);
+  check_number("clip-norm", o.clip_norm, false);
+  TD_CHECK(!o.ema || (*o.ema >= 0 && *o.ema < 1), "ema: must be at least 0 and below 1; got ",
+           o.ema.value_or(0), ". Try 0.999.");
+  TD_CHECK(o.ema || !o.ema_warm_up, "ema-warmup: needs a moving average; got none. Give --ema as well.");
+  for (const std::string& part : o.no_decay)
+    TD_CHECK(!part.empty(), "no-decay: must be a part of parameters' names; got ''. Try bias.");
+}
+
 void check(const TrainConfig& config) {
   zoo::model_info(config.model);
-  optim::optimizer_info(config.optimizer);
   check_data_name(config.data, config.data_dir);
-  check_at_least("batch", config.batch, 1);
-  check_at_least("epochs", config.epochs, 1);
-  check_at_least("steps", config.steps, 1);
+  check(static_cast<const FitOptions&>(config));
   check_at_least("limit", config.limit, 1);
   check_at_least("threads", config.threads, 1);
-  check_at_least("checkpoint-every", config.checkpoint_every, 0);
-  const double lr = starting_lr(config);
-  TD_CHECK(std::isfinite(lr) && lr > 0, "lr: must be a number above 0; got ", lr, ". Try ",
-           optim::optimizer_info(config.optimizer).lr, ".");
-  TD_CHECK(!config.momentum || optim::optimizer_info(config.optimizer).momentum,
-           "momentum: ", config.optimizer, " takes none; got ", config.momentum.value_or(0),
-           ". Leave it out, or choose --optimizer sgd.");
-  TD_CHECK(!config.momentum || (*config.momentum >= 0 && *config.momentum < 1),
-           "momentum: must be at least 0 and below 1; got ", config.momentum.value_or(0), ".");
   TD_CHECK(is_floating(config.dtype), "dtype: must be f32, f64, bf16 or f16; got ", config.dtype, ".");
 }
 
@@ -63,22 +79,42 @@ void check_device(Device device) {
            ". 'tandem info' lists them.");
 }
 
-double starting_lr(const TrainConfig& config) {
-  return config.lr.value_or(optim::optimizer_info(config.optimizer).lr);
+double starting_lr(const FitOptions& o) {
+  if (o.own_optimizer) return o.own_optimizer->first_lr();
+  return o.lr.value_or(optim::optimizer_info(o.optimizer).lr);
 }
 
-std::optional<double> starting_momentum(const TrainConfig& config) {
-  const std::optional<double> usual = optim::optimizer_info(config.optimizer).momentum;
-  return usual ? config.momentum.value_or(*usual) : usual;
+std::optional<double> starting_momentum(const FitOptions& o) {
+  const std::optional<double> usual = optim::optimizer_info(o.optimizer).momentum;
+  return usual ? o.momentum.value_or(*usual) : usual;
 }
 
-data::Splits open_data(const std::string& model, const std::string& data, const std::string& data_dir,
-                       std::optional<int64_t> limit) {
+std::unique_ptr<optim::Optimizer> make_optimizer(const FitOptions& o, const nn::Module& model) {
+  const optim::Settings settings{
+      .lr = starting_lr(o), .momentum = o.momentum, .weight_decay = o.weight_decay, .decoupled = o.decoupled};
+  optim::Groups<optim::Settings> groups;
+  if (!o.no_decay.empty()) {
+    optim::Settings undecayed = settings;
+    undecayed.weight_decay = 0;
+    groups.push_back({[parts = o.no_decay](const std::string& name) {
+                        for (const std::string& part : parts)
+                          if (name.find(part) != std::string::npos) return true;
+                        return false;
+                      },
+                      undecayed});
+  }
+  return optim::make_optimizer(o.optimizer, model.named_parameters(), settings, groups);
+}
+
+OpenedData open_data(const std::string& model, const std::string& data, const std::string& data_dir,
+                     std::optional<int64_t> limit) {
   const zoo::ModelInfo& info = zoo::model_info(model);
-  data::Splits splits = data.empty() ? data::open_default(data_dir) : data::open_dataset(data, data_dir);
+  OpenedData splits{data.empty() ? data::open_default(data_dir) : data::open_dataset(data, data_dir)};
   TD_CHECK(splits.info.sample_shape == info.input && splits.info.classes <= info.classes, "train: ", model,
            " takes samples of ", info.input, " in at most ", info.classes, " classes; ", splits.name, " has ",
            splits.info.sample_shape, " in ", splits.info.classes, ". Choose another --data.");
+  if (const auto* images = dynamic_cast<const data::ImageDataset*>(splits.train.get()))
+    splits.format = images->format();
   if (limit) {
     splits.train = data::first(splits.train, *limit);
     splits.test = data::first(splits.test, *limit);
@@ -86,32 +122,45 @@ data::Splits open_data(const std::string& model, const std::string& data, const 
   return splits;
 }
 
-std::string settings_json(const TrainConfig& config, const data::Splits& splits) {
+std::string settings_json(const FitOptions& o, const SettingsParts& parts) {
+  // What has its default is left out, so that a setting of a later version does not part old runs from it.
   ordered_json settings;
-  settings["model"] = config.model;
-  settings["data"] = splits.name;
-  settings["train_samples"] = splits.train->size();
-  settings["test_samples"] = splits.test->size();
-  settings["batch"] = config.batch;
-  settings["optimizer"] = config.optimizer;
-  settings["lr"] = starting_lr(config);
-  if (const std::optional<double> momentum = starting_momentum(config)) settings["momentum"] = *momentum;
-  settings["dtype"] = name(config.dtype);
-  settings["seed"] = config.seed;
+  if (!parts.model.empty()) settings["model"] = parts.model;
+  if (!parts.data.empty()) settings["data"] = parts.data;
+  settings["train_samples"] = parts.train_samples;
+  settings["test_samples"] = parts.test_samples;
+  settings["batch"] = o.batch;
+  if (o.accumulate != 1) settings["accumulate"] = o.accumulate;
+  settings["optimizer"] = o.own_optimizer ? "own" : o.optimizer;
+  settings["lr"] = starting_lr(o);
+  if (const std::optional<double> momentum = starting_momentum(o); momentum && !o.own_optimizer)
+    settings["momentum"] = *momentum;
+  if (o.weight_decay) settings["weight-decay"] = *o.weight_decay;
+  if (o.decoupled) settings["decoupled"] = *o.decoupled;
+  if (!o.no_decay.empty()) settings["no-decay"] = o.no_decay;
+  if (o.clip_value) settings["clip-value"] = *o.clip_value;
+  if (o.clip_norm) settings["clip-norm"] = *o.clip_norm;
+  if (o.ema) settings["ema"] = *o.ema;
+  if (o.ema_warm_up) settings["ema-warmup"] = true;
+  settings["dtype"] = name(parts.dtype);
+  settings["seed"] = o.seed;
+  for (const auto& [key, value] : parts.callbacks) settings[key] = value;
   return settings.dump();
 }
 
 void check_same_settings(const std::string& saved, const std::string& wanted, const std::string& source) {
   const ordered_json before = ordered_json::parse(saved), now = ordered_json::parse(wanted);
-  for (const auto& [key, value] : now.items()) {
-    const ordered_json old = before.contains(key) ? before[key] : ordered_json();
-    if (old == value) continue;
+  const auto compare = [&](const std::string& key) {
+    const auto value = [&](const ordered_json& in) { return in.contains(key) ? in[key].dump() : "none"; };
+    if (value(before) == value(now)) return;
     const bool is_samples = key == "train_samples" || key == "test_samples";
-    throw Error(cat("resume ", source, ": the run was begun with ", key, " ", old.dump(), "; got ", key, " ",
-                    value.dump(), ". ",
+    throw Error(cat("resume ", source, ": the run was begun with ", key, " ", value(before), "; got ", key,
+                    " ", value(now), ". ",
                     is_samples ? "Give the same data and --limit" : "Give --" + key + " as it was",
                     ", or begin a new run in another --out."));
-  }
+  };
+  for (const auto& [key, value] : now.items()) compare(key);
+  for (const auto& [key, value] : before.items()) compare(key);
 }
 
 }  // namespace tandem

@@ -1,13 +1,19 @@
 // What a training run is made of: every setting, with its default, and the rules that it must keep.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tandem/core/device.h"
 #include "tandem/core/dtype.h"
+#include "tandem/data/image_set.h"
 #include "tandem/data/registry.h"
+#include "tandem/optim/optimizer.h"
 
 namespace tandem {
 
@@ -16,29 +22,55 @@ enum class Engine : uint8_t { eager, graph };
 const char* name(Engine engine);
 Engine parse_engine(const std::string& text);  ///< throws Error
 
-struct TrainConfig {
-  std::string model = {};
-  std::string data = {};      ///< name of a data set; empty: the default (data/registry.h, open_default)
-  std::string data_dir = {};  ///< where its files are; empty: the usual places
+/// One number, 0-d, from the model's outputs (f32 at least) and the targets of a batch.
+using LossFunction = std::function<Tensor(const Tensor& out, const Tensor& target)>;
+
+class Callback;  // train/callbacks.h
+using CallbackPtr = std::shared_ptr<Callback>;
+
+/// How a model is trained: what fit() takes, and the command.
+struct FitOptions {
+  const data::Dataset* validation = nullptr;  ///< measured at the end of every epoch
   Engine engine = Engine::graph;
-  Device device = {};
   std::optional<int64_t> epochs = {};  ///< unset: 1, or as many as `steps` needs
   std::optional<int64_t> steps = {};   ///< the run ends after so many steps in all
   int64_t batch = 100;
+  int64_t accumulate = 1;  ///< batches a step; their gradients make one mean
   std::string optimizer = "sgd";
-  std::optional<double> lr = {};        ///< unset: the optimiser's default
-  std::optional<double> momentum = {};  ///< unset: the optimiser's default
-  DType dtype = DType::f32;
-  uint64_t seed = 0;
-  std::optional<int64_t> threads = {};  ///< unset: the cores of this machine
-  std::optional<int64_t> limit = {};    ///< train on the first so many samples, test on the first so many
-  std::string out = {};  ///< folder of the run; empty: runs/<model>, or the next free runs/<model>-<n>
+  std::optional<double> lr = {};              ///< unset: the optimiser's default
+  std::optional<double> momentum = {};        ///< unset: the optimiser's default
+  std::optional<double> weight_decay = {};    ///< unset: the optimiser's default
+  std::optional<bool> decoupled = {};         ///< the decay shrinks weights, else it is added to gradients
+  std::vector<std::string> no_decay = {};     ///< parameters with one of these in their name are not decayed
+  optim::Optimizer* own_optimizer = nullptr;  ///< in place of the named one; it holds the model's parameters
+  LossFunction loss = {};                     ///< empty: cross_entropy
+  std::optional<double> clip_value = {};      ///< gradients' elements, before …
+  std::optional<double> clip_norm = {};       ///< … their common norm
+  std::optional<double> ema = {};  ///< decay of the weights' moving average, which is what is tested and kept
+  bool ema_warm_up = false;        ///< see optim/ema.h
+  uint64_t seed = 0;               ///< of the shuffle
+  std::vector<CallbackPtr> callbacks = {};
+  std::string out = {};  ///< folder of the run; fit(): empty writes nothing; train(): see TrainConfig
   bool resume = false;   ///< go on from the newest usable checkpoint in `out`
   bool anomaly = false;  ///< stop at the operation that first makes a NaN or infinity
-  int64_t checkpoint_every = 500;  ///< steps; 0: only at the end of each epoch
+  int64_t checkpoint_every = 500;           ///< steps; 0: only at the end of each epoch
+  const std::atomic<bool>* stop = nullptr;  ///< once true, the run saves a checkpoint and ends after its step
+};
+
+/// A whole run by names: what the command trains. `out` empty: runs/<model>, or the next free runs/<model>-<n>.
+/// `seed` is that of the weights and of dropout, too.
+struct TrainConfig : FitOptions {
+  std::string model = {};
+  std::string data = {};      ///< name of a data set; empty: the default (data/registry.h, open_default)
+  std::string data_dir = {};  ///< where its files are; empty: the usual places
+  Device device = {};
+  DType dtype = DType::f32;
+  std::optional<int64_t> threads = {};  ///< unset: the cores of this machine
+  std::optional<int64_t> limit = {};    ///< train on the first so many samples, test on the first so many
 };
 
 /// Throws Error for the first setting that cannot be: an unknown name, a batch of 0, a negative rate …
+void check(const FitOptions& options);
 void check(const TrainConfig& config);
 
 /// Parts of check() that other configurations share. An empty name is the default data set.
@@ -49,16 +81,30 @@ void check_at_least(const char* setting, std::optional<int64_t> value, int64_t l
 void check_device(Device device);
 
 /// The learning rate that the run starts with.
-double starting_lr(const TrainConfig& config);
+double starting_lr(const FitOptions& options);
 /// The same for momentum; empty where the optimiser takes none.
-std::optional<double> starting_momentum(const TrainConfig& config);
+std::optional<double> starting_momentum(const FitOptions& options);
 
+/// The optimiser that the options name. (Not own_optimizer.)
+std::unique_ptr<optim::Optimizer> make_optimizer(const FitOptions& options, const nn::Module& model);
+
+/// A data set, and how its images are to be made from pixels, where it has images.
+struct OpenedData : data::Splits {
+  std::optional<data::ImageFormat> format = {};
+};
 /// Opens the data set of a run and checks that the model can take it. `limit` unset: all samples.
-data::Splits open_data(const std::string& model, const std::string& data, const std::string& data_dir,
-                       std::optional<int64_t> limit);
+OpenedData open_data(const std::string& model, const std::string& data, const std::string& data_dir,
+                     std::optional<int64_t> limit);
 
+/// What the settings of a run hold besides its options.
+struct SettingsParts {
+  std::string model = {}, data = {};  ///< names; empty: none
+  int64_t train_samples = 0, test_samples = 0;
+  DType dtype = DType::f32;
+  std::vector<std::pair<std::string, std::string>> callbacks = {};  ///< name and Callback::settings
+};
 /// The settings on which a run's bits depend, as JSON text: what a checkpoint holds and a resumed run must repeat.
-std::string settings_json(const TrainConfig& config, const data::Splits& splits);
+std::string settings_json(const FitOptions& options, const SettingsParts& parts);
 
 /// Throws Error with the name and both values of the first setting that differs. `source` is the checkpoint.
 void check_same_settings(const std::string& saved, const std::string& wanted, const std::string& source);

@@ -1,9 +1,8 @@
-// Testing a saved run, and explaining a training step.
+// Testing models and saved runs, and explaining a training step.
 #include <chrono>
 
 #include "tandem/core/rng.h"
 #include "tandem/core/threads.h"
-#include "tandem/io/file.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/ops/random.h"
 #include "tandem/train/run_folder.h"
@@ -12,6 +11,11 @@
 #include "tandem/zoo/zoo.h"
 
 namespace tandem {
+
+Metrics evaluate(nn::Module& model, const data::Dataset& dataset, const EvaluateOptions& options) {
+  check_at_least("top_k", options.top_k, 1);
+  return Evaluation(model, options.engine, options.loss)(dataset, options.batch, options.top_k);
+}
 
 void check(const EvalConfig& config) {
   check_data_name(config.data, config.data_dir);
@@ -24,25 +28,22 @@ EvalReport evaluate(const EvalConfig& config) {
   check(config);
   if (config.threads) set_threads(static_cast<int>(*config.threads));
   check_device(config.device);
-  SavedRun run = load_run(config.folder);
-  const std::unique_ptr<nn::Module> model = zoo::make_model(run.model);
-  model->to(parse_dtype(run.dtype));
-  model->to(config.device);
-  model->load_state(run.weights, cat("load '", io::one_line(run.path), "'"),
-                    cat("config.json says that the model is ", run.model, "."));
-  const data::Splits splits =
+  const SavedRun run = load_run("eval", config.folder, config.best);
+  const std::unique_ptr<nn::Module> model = make_model(run, config.device);
+  const OpenedData data =
       open_data(run.model, config.data.empty() ? run.data : config.data, config.data_dir, config.limit);
-  const TestResult test = Evaluation(*model, config.engine)(*splits.test);
+  const Metrics metrics = evaluate(*model, *data.test, {.engine = config.engine});
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   return {.model = run.model,
-          .data = splits.name,
+          .data = data.name,
           .path = run.path,
-          .samples = splits.test->size(),
-          .test_loss = test.loss,
-          .test_accuracy = test.accuracy,
+          .samples = data.test->size(),
+          .test_loss = metrics.loss,
+          .test_accuracy = metrics.accuracy,
           .seconds = seconds.count(),
           .weights_sha256 = io::weights_sha256(model->state()),
-          .warnings = run.warnings};
+          .warnings = run.warnings,
+          .metrics = metrics};
 }
 
 GraphReport explain(const TrainConfig& config, const CompileOptions& options) {
@@ -53,9 +54,8 @@ GraphReport explain(const TrainConfig& config, const CompileOptions& options) {
   const std::unique_ptr<nn::Module> model = zoo::make_model(config.model);
   model->to(config.dtype);
   model->to(config.device);
-  const std::unique_ptr<optim::Optimizer> optimizer = optim::make_optimizer(
-      config.optimizer, model->named_parameters(), {.lr = starting_lr(config), .momentum = config.momentum});
-  TrainingStep step(*model, *optimizer, Engine::graph, options);
+  const std::unique_ptr<optim::Optimizer> optimizer = make_optimizer(config, *model);
+  TrainingStep step(*model, *optimizer, Engine::graph, {.compile = options});
   Dims shape = zoo::model_info(config.model).input;
   shape.insert(0, config.batch);
   step(zeros(shape, DType::f32, config.device), zeros({config.batch}, DType::i64, config.device));

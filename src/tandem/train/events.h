@@ -5,7 +5,9 @@
 #include <functional>
 #include <string>
 #include <variant>
+#include <vector>
 
+#include "tandem/train/checkpoint.h"
 #include "tandem/train/config.h"
 
 namespace tandem {
@@ -35,18 +37,22 @@ struct ProgressEvent {
   int64_t step = 0, steps = 0;    ///< done, and in all
   double loss = 0;                ///< of the latest step
   double samples_per_second = 0;  ///< since the start, training alone
+  double seconds_left = 0;        ///< at that speed, training alone
 };
 
-struct EpochEvent {
-  int64_t epoch = 0, epochs = 0, step = 0;
-  double train_loss = 0;  ///< mean over the epoch
-  double test_loss = 0, test_accuracy = 0;
-  double seconds = 0;  ///< since the start
+struct EpochEvent : EpochMetrics {
+  int64_t epochs = 0;  ///< in all
 };
 
 struct CheckpointEvent {
   int64_t step = 0;
   std::string path;
+};
+
+/// The run was asked to stop (FitOptions::stop) and can be resumed.
+struct InterruptedEvent {
+  int64_t step = 0, steps = 0;
+  std::string out;  ///< the folder with its checkpoint; empty: none
 };
 
 struct DoneEvent {
@@ -59,10 +65,13 @@ struct DoneEvent {
   double samples_per_second = 0;  ///< training alone
   std::string weights_sha256;
   std::string out;
+  std::vector<EpochMetrics> history = {};  ///< one a whole epoch
+  std::string stopped = {};                ///< why it ended early; empty: it did not
+  bool interrupted = false;  ///< by FitOptions::stop: nothing was measured or kept but a checkpoint
 };
 
-using TrainEvent =
-    std::variant<StartEvent, NoticeEvent, ProgressEvent, EpochEvent, CheckpointEvent, DoneEvent>;
+using TrainEvent = std::variant<StartEvent, NoticeEvent, ProgressEvent, EpochEvent, CheckpointEvent,
+                                InterruptedEvent, DoneEvent>;
 using EventSink = std::function<void(const TrainEvent&)>;
 
 }  // namespace tandem

@@ -1,12 +1,14 @@
 // The folder of a run.
 #include "tandem/train/run_folder.h"
 
+#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tandem/io/file.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/train/checkpoint.h"
+#include "tandem/zoo/zoo.h"
 
 namespace tandem {
 namespace {
@@ -16,9 +18,6 @@ using nlohmann::ordered_json;
 
 std::string quoted(const std::string& path) { return "'" + io::one_line(path) + "'"; }
 std::string config_path(const std::string& folder) { return (fs::path(folder) / "config.json").string(); }
-std::string weights_path(const std::string& folder) {
-  return (fs::path(folder) / "model.safetensors").string();
-}
 
 bool exists(const std::string& path) {
   std::error_code error;
@@ -39,14 +38,14 @@ bool make_folder(const std::string& folder) {
   return is_new;
 }
 
-std::string folder_to_resume(const TrainConfig& config) {
-  std::string folder = config.out;
+std::string folder_to_resume(const FitOptions& options, const std::string& model) {
+  std::string folder = options.out;
   if (folder.empty()) {
     int last = 0;
-    while (exists(numbered(config.model, last + 1))) ++last;
-    TD_CHECK(last > 0, "resume: there is no run of ", config.model, " in ", quoted(numbered(config.model, 1)),
+    while (exists(numbered(model, last + 1))) ++last;
+    TD_CHECK(last > 0, "resume: there is no run of ", model, " in ", quoted(numbered(model, 1)),
              ". Name its folder with --out, or begin one without --resume.");
-    folder = numbered(config.model, last);
+    folder = numbered(model, last);
   }
   TD_CHECK(exists(config_path(folder)), "resume ", quoted(folder),
            ": the folder holds no run. Name the right one with --out, or begin one without --resume.");
@@ -55,40 +54,50 @@ std::string folder_to_resume(const TrainConfig& config) {
 
 }  // namespace
 
-std::string open_run_folder(const TrainConfig& config) {
-  if (config.resume) return folder_to_resume(config);
-  if (config.out.empty()) {
+std::string weights_path(const std::string& folder) {
+  return (fs::path(folder) / "model.safetensors").string();
+}
+std::string best_path(const std::string& folder) { return (fs::path(folder) / "best.safetensors").string(); }
+
+std::string open_run_folder(const FitOptions& options, const std::string& model) {
+  if (options.resume) return folder_to_resume(options, model);
+  if (options.out.empty()) {
     int n = 1;
-    while (exists(numbered(config.model, n)) || !make_folder(numbered(config.model, n))) ++n;
-    return numbered(config.model, n);
+    while (exists(numbered(model, n)) || !make_folder(numbered(model, n))) ++n;
+    return numbered(model, n);
   }
-  make_folder(config.out);
-  TD_CHECK(list_checkpoints(config.out).empty() && !exists(weights_path(config.out)), "train: the folder ",
-           quoted(config.out), " holds a run already. Go on with it by --resume, or choose another --out.");
-  return config.out;
+  make_folder(options.out);
+  TD_CHECK(list_checkpoints(options.out).empty() && !exists(weights_path(options.out)), "train: the folder ",
+           quoted(options.out), " holds a run already. Go on with it by --resume, or choose another --out.");
+  return options.out;
 }
 
-void save_config(const std::string& folder, const TrainConfig& config, const std::string& settings) {
+void save_config(const std::string& folder, const FitOptions& options, Device device,
+                 const std::string& settings, const std::optional<data::ImageFormat>& format) {
   ordered_json out = ordered_json::parse(settings);
-  out["engine"] = name(config.engine);
-  out["device"] = to_string(config.device);
-  if (config.epochs) out["epochs"] = *config.epochs;
-  if (config.steps) out["steps"] = *config.steps;
+  out["engine"] = name(options.engine);
+  out["device"] = to_string(device);
+  if (options.epochs) out["epochs"] = *options.epochs;
+  if (options.steps) out["steps"] = *options.steps;
+  if (format)
+    out["image"] = {{"shape", {format->channels, format->height, format->width}},
+                    {"mean", format->mean},
+                    {"deviation", format->deviation}};
   io::write_atomically(config_path(folder), [&](io::OutputFile& file) { file.write(out.dump(2) + "\n"); });
 }
 
-void save_weights(const std::string& folder, const nn::Module& model, const std::string& settings) {
+void save_weights(const std::string& path, const nn::NamedTensors& weights, const std::string& settings) {
   const ordered_json in = ordered_json::parse(settings);
-  io::save_safetensors(weights_path(folder), model.state(),
-                       {{"format", "pt"},
-                        {"model", in.at("model").get<std::string>()},
-                        {"data", in.at("data").get<std::string>()}});
+  io::Metadata metadata = {{"format", "pt"}};
+  for (const char* key : {"model", "data"})
+    if (in.contains(key)) metadata[key] = in[key].get<std::string>();
+  io::save_safetensors(path, weights, metadata);
 }
 
-SavedRun load_run(const std::string& folder) {
+SavedRun load_run(const char* what, const std::string& folder, bool best) {
   const std::string path = config_path(folder);
   TD_CHECK(
-      exists(path), "eval ", quoted(folder),
+      exists(path), what, " ", quoted(folder),
       ": the folder holds no run (no config.json). Name the folder that 'tandem train' wrote, its --out.");
   const std::vector<uint8_t> text = io::read_file("load", path, int64_t{1} << 20);
   SavedRun run;
@@ -97,22 +106,43 @@ SavedRun load_run(const std::string& folder) {
     run.model = config.at("model").get<std::string>();
     run.data = config.at("data").get<std::string>();
     run.dtype = config.at("dtype").get<std::string>();
+    if (config.contains("image")) {
+      const ordered_json& image = config["image"];
+      const auto shape = image.at("shape").get<std::array<int64_t, 3>>();
+      run.format = data::ImageFormat{shape[0], shape[1], shape[2], image.at("mean").get<std::vector<float>>(),
+                                     image.at("deviation").get<std::vector<float>>()};
+    }
   } catch (const nlohmann::json::exception&) {
     throw Error(cat("load ", quoted(path),
                     ": must be JSON with model, data and dtype, as 'tandem train' writes it."
                     " Train again, or mend the file."));
   }
-  if (exists(weights_path(folder))) {
-    run.path = weights_path(folder);
+  TD_CHECK(!best || exists(best_path(folder)), what, " ", quoted(folder),
+           ": the run has no best.safetensors. Train with --best, or leave --best out.");
+  if (best || exists(weights_path(folder))) {
+    run.path = best ? best_path(folder) : weights_path(folder);
     run.weights = io::load_safetensors(run.path).tensors;
     return run;
   }
   std::optional<FoundCheckpoint> found = newest_checkpoint(folder, run.warnings);
-  TD_CHECK(found, "eval ", quoted(folder),
+  TD_CHECK(found, what, " ", quoted(folder),
            ": the run has neither weights nor a checkpoint yet. Let it train, or go on with it by --resume.");
   run.path = found->path;
   run.weights = std::move(found->checkpoint.model);
+  const std::string prefix = "average.";
+  for (const auto& row : found->checkpoint.ema)
+    for (auto& [name, tensor] : run.weights)
+      if (row.first == prefix + name) tensor = row.second;
   return run;
+}
+
+std::unique_ptr<nn::Module> make_model(const SavedRun& run, Device device) {
+  std::unique_ptr<nn::Module> model = zoo::make_model(run.model);
+  model->to(parse_dtype(run.dtype));
+  model->to(device);
+  model->load_state(run.weights, "load " + quoted(run.path),
+                    cat("config.json says that the model is ", run.model, "."));
+  return model;
 }
 
 }  // namespace tandem

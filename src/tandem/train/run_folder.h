@@ -1,35 +1,50 @@
 // The folder of a run: where it lies, what is in it, and the final weights.
-//   config.json                    the settings, written when the run begins
+//   config.json, environment.json  the settings, and the machine and the build; written when the run begins
+//   metrics.csv, metrics.jsonl     a row an epoch
+//   loss.svg, accuracy.svg         the same as plots
 //   checkpoint-<step>.safetensors  the two newest checkpoints
+//   best.safetensors               the weights of the best epoch, where asked for
 //   model.safetensors              the weights, with PyTorch's names and layouts, written when the run ends
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "tandem/nn/module.h"
 #include "tandem/train/config.h"
 
 namespace tandem {
 
-/// Chooses (and, for a new run, makes) the folder of a run, by the rules of TrainConfig::out. Throws Error where a
-/// new run would write over another, or a resumed one has nothing to go on from.
-std::string open_run_folder(const TrainConfig& config);
+/// Chooses (and, for a new run, makes) the folder of a run: `out`, or where that is empty runs/<model> by the rules
+/// of TrainConfig. Throws Error where a new run would write over another, or a resumed one has nothing to go on from.
+std::string open_run_folder(const FitOptions& options, const std::string& model);
 
-/// Writes config.json: `settings` (train/config.h) and what else `eval` and a reader want to know.
-void save_config(const std::string& folder, const TrainConfig& config, const std::string& settings);
+/// Writes config.json: `settings` (train/config.h) and what else `eval`, `predict` and a reader want to know.
+void save_config(const std::string& folder, const FitOptions& options, Device device,
+                 const std::string& settings, const std::optional<data::ImageFormat>& format = {});
 
-/// Writes model.safetensors.
-void save_weights(const std::string& folder, const nn::Module& model, const std::string& settings);
+/// Writes model.safetensors, or another file of weights.
+std::string weights_path(const std::string& folder);
+std::string best_path(const std::string& folder);
+void save_weights(const std::string& path, const nn::NamedTensors& weights,
+                  const std::string& settings = "{}");
 
-/// A run as `eval` finds it.
+/// A run as `eval` and `predict` find it.
 struct SavedRun {
   std::string model, data, dtype;
+  std::optional<data::ImageFormat> format;
   std::string path;  // the file that the weights come from
   nn::NamedTensors weights;
   std::vector<std::string> warnings;  // checkpoints that could not be used
 };
 
-/// Reads model.safetensors, or else the newest usable checkpoint. Throws Error where the folder holds no run.
-SavedRun load_run(const std::string& folder);
+/// Reads model.safetensors, or else the newest usable checkpoint (the moving average, where it has one); with `best`,
+/// best.safetensors. Throws Error where the folder holds no run. `what` is the operation that messages begin with.
+SavedRun load_run(const char* what, const std::string& folder, bool best = false);
+
+/// Makes the run's model, with its weights, on a device.
+std::unique_ptr<nn::Module> make_model(const SavedRun& run, Device device);
 
 }  // namespace tandem

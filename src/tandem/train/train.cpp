@@ -4,14 +4,16 @@
 
 #include <chrono>
 #include <cmath>
+#include <set>
 
 #include "tandem/core/op.h"
 #include "tandem/core/rng.h"
+#include "tandem/core/tape.h"
 #include "tandem/core/threads.h"
 #include "tandem/data/loader.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/ops/shape.h"
-#include "tandem/train/checkpoint.h"
+#include "tandem/train/environment.h"
 #include "tandem/train/run_folder.h"
 #include "tandem/train/step.h"
 #include "tandem/zoo/zoo.h"
@@ -40,44 +42,96 @@ class AnomalyScope {
 };
 
 /// Anomaly mode watches operations as they run, so it takes the eager engine: the bits are the same.
-Engine engine_of(const TrainConfig& config) { return config.anomaly ? Engine::eager : config.engine; }
+Engine engine_of(const FitOptions& options) { return options.anomaly ? Engine::eager : options.engine; }
 
-class Run {
+/// What a run is made of, besides its options.
+struct Parts {
+  nn::Module& model;
+  const data::Dataset& train;
+  const data::Dataset* test = nullptr;
+  std::string folder = {};                       // empty: nothing is written
+  SettingsParts names = {};                      // of the model and the data, where they have names
+  std::optional<data::ImageFormat> format = {};  // how inputs were made, for config.json
+  std::vector<CallbackPtr> callbacks = {};       // before the options' own
+  StartEvent start = {};                         // what is known of it
+};
+
+class Run final : public Training {
  public:
-  Run(const TrainConfig& config, const EventSink& sink) : config_(config), sink_(sink) {}
+  Run(const FitOptions& options, Parts parts, const EventSink& sink);
   DoneEvent train();
 
+  nn::Module& model() override { return parts_.model; }
+  optim::Optimizer& optimizer() override { return *optimizer_; }
+  const RunState& state() const override { return state_; }
+  int64_t steps_per_epoch() const override {
+    return (loader_.batches() + options_.accumulate - 1) / options_.accumulate;
+  }
+  int64_t planned_steps() const override {
+    return options_.epochs || !options_.steps ? options_.epochs.value_or(1) * steps_per_epoch()
+                                              : *options_.steps;
+  }
+  const std::string& folder() const override { return parts_.folder; }
+  const data::Dataset& train_set() const override { return parts_.train; }
+  double loss() override {
+    read_losses();
+    return last_loss_;
+  }
+  double seconds() const override { return seconds_since(start_); }
+  nn::NamedTensors weights() override;
+  void stop(const std::string& why) override { stopped_ = why; }
+  void replace_weights(const nn::NamedTensors& weights) override {
+    model().load_state(weights, "replace_weights");
+    weights_replaced_ = true;
+  }
+
  private:
-  void prepare();
   void restore();
   void train_epoch();
-  void train_batch(const data::Batch& batch);
+  void train_step();
   void read_losses();
+  Metrics measure();
   void end_epoch();
   void save();
+  DoneEvent end();
+  DoneEvent result() const;
   void tell(const TrainEvent& event) const {
     if (sink_) sink_(event);
   }
-  int64_t steps_per_epoch() const { return loader_->batches(); }
-  bool is_done() const { return state_.step >= total_steps_; }
+  template <class F>
+  void each_callback(const F& call) {
+    for (const CallbackPtr& callback : callbacks_) call(*callback);
+  }
+  bool is_interrupted() const { return options_.stop && *options_.stop; }
+  bool is_done() const { return state_.step >= total_steps_ || !stopped_.empty() || is_interrupted(); }
   double mean_loss() const {
     return state_.loss_samples ? state_.loss_sum / static_cast<double>(state_.loss_samples) : 0;
   }
+  double samples_per_second() const {
+    const double seconds = training_seconds_ + (in_epoch_ ? seconds_since(resumed_training_) : 0);
+    return seconds > 0 ? static_cast<double>(trained_samples_) / seconds : 0;
+  }
 
-  TrainConfig config_;
+  const FitOptions options_;
+  Parts parts_;
   const EventSink& sink_;
   const Clock::time_point start_ = Clock::now();
-  data::Splits splits_;
-  std::string settings_, folder_;
-  std::unique_ptr<nn::Module> model_;
-  std::unique_ptr<optim::Optimizer> optimizer_;
+  const Device device_;
+  data::Loader loader_;
+  std::unique_ptr<optim::Optimizer> made_optimizer_;
+  optim::Optimizer* optimizer_;
+  std::unique_ptr<optim::Ema> ema_;
   std::unique_ptr<TrainingStep> step_;
   std::unique_ptr<Evaluation> test_;
-  std::unique_ptr<data::Loader> loader_;
+  std::vector<CallbackPtr> callbacks_;
+  std::string settings_;
 
   RunState state_;
-  int64_t saved_step_ = -1;  // of the newest checkpoint
-  int64_t epochs_ = 0, total_steps_ = 0;
+  double seconds_before_ = 0;  // of the processes before this one
+  int64_t saved_step_ = -1;    // of the newest checkpoint
+  int64_t epochs_ = 0, total_steps_ = 0, first_step_ = 0;
+  std::string stopped_;
+  bool weights_replaced_ = false;
 
   struct PendingLoss {
     Tensor loss;
@@ -86,136 +140,208 @@ class Run {
   std::vector<PendingLoss> pending_;  // not read from the device yet
   double last_loss_ = 0;
   Clock::time_point last_read_ = start_, resumed_training_;
+  bool in_epoch_ = false;
   double training_seconds_ = 0;  // without tests and checkpoints
   int64_t trained_samples_ = 0;  // by this process
 };
 
-void Run::prepare() {
-  check(config_);
-  if (config_.threads) set_threads(static_cast<int>(*config_.threads));
-  check_device(config_.device);  // a missing device is said before anything is written
-  splits_ = open_data(config_.model, config_.data, config_.data_dir, config_.limit);
-  settings_ = settings_json(config_, splits_);
-  folder_ = open_run_folder(config_);
-
-  manual_seed(config_.seed);
-  model_ = zoo::make_model(config_.model);
-  model_->to(config_.dtype);
-  model_->to(config_.device);
-  optimizer_ = optim::make_optimizer(config_.optimizer, model_->named_parameters(),
-                                     {.lr = starting_lr(config_), .momentum = config_.momentum});
-  step_ = std::make_unique<TrainingStep>(*model_, *optimizer_, engine_of(config_));
-  test_ = std::make_unique<Evaluation>(*model_, engine_of(config_));
-  loader_ = std::make_unique<data::Loader>(*splits_.train,
-                                           data::LoaderOptions{.batch = config_.batch, .seed = config_.seed});
-  total_steps_ =
-      config_.epochs || !config_.steps ? config_.epochs.value_or(1) * steps_per_epoch() : *config_.steps;
-  if (config_.steps) total_steps_ = std::min(total_steps_, *config_.steps);
+Run::Run(const FitOptions& options, Parts parts, const EventSink& sink)
+    : options_(options),
+      parts_(std::move(parts)),
+      sink_(sink),
+      device_(device_of(parts_.model)),
+      loader_(parts_.train, {.batch = options.batch, .seed = options.seed}),
+      optimizer_(options.own_optimizer),
+      callbacks_(parts_.callbacks) {
+  nn::Module& model = parts_.model;
+  if (!optimizer_) {
+    made_optimizer_ = make_optimizer(options_, model);
+    optimizer_ = made_optimizer_.get();
+  }
+  if (options_.ema)
+    ema_ = std::make_unique<optim::Ema>(
+        model.named_parameters(), optim::EmaOptions{.decay = *options_.ema, .warm_up = options_.ema_warm_up});
+  step_ = std::make_unique<TrainingStep>(model, *optimizer_, engine_of(options_),
+                                         StepOptions{.loss = options_.loss,
+                                                     .clip_value = options_.clip_value,
+                                                     .clip_norm = options_.clip_norm,
+                                                     .accumulates = options_.accumulate > 1,
+                                                     .ema = ema_.get()});
+  test_ = std::make_unique<Evaluation>(model, engine_of(options_), options_.loss);
+  total_steps_ = planned_steps();
+  if (options_.steps) total_steps_ = std::min(total_steps_, *options_.steps);
   epochs_ = (total_steps_ + steps_per_epoch() - 1) / steps_per_epoch();
+
+  callbacks_.insert(callbacks_.end(), options_.callbacks.begin(), options_.callbacks.end());
+  std::set<std::string> names;
+  parts_.names.train_samples = parts_.train.size();
+  parts_.names.test_samples = parts_.test ? parts_.test->size() : 0;
+  parts_.names.dtype = dtype_of(model);
+  for (const CallbackPtr& callback : callbacks_) {
+    TD_CHECK(callback, "callbacks: must all be there; got an empty pointer.");
+    TD_CHECK(names.insert(callback->name()).second,
+             "callbacks: each must have a name of its own; got two of '", callback->name(), "'.");
+    callback->load_state("", {});
+    if (const std::string text = callback->settings(*this); !text.empty())
+      parts_.names.callbacks.emplace_back(callback->name(), text);
+  }
+  settings_ = settings_json(options_, parts_.names);
 }
 
 /// Takes up the newest usable checkpoint of the folder. A run that was stopped before its first begins again.
 void Run::restore() {
   std::vector<std::string> warnings;
-  const std::optional<FoundCheckpoint> found = newest_checkpoint(folder_, warnings);
+  const std::optional<FoundCheckpoint> found = newest_checkpoint(folder(), warnings);
   for (const std::string& warning : warnings) tell(NoticeEvent{warning + " Using the checkpoint before it."});
   if (!found) {
-    tell(NoticeEvent{cat("'", folder_, "' holds no checkpoint yet: beginning at step 0.")});
+    tell(NoticeEvent{cat("'", folder(), "' holds no checkpoint yet: beginning at step 0.")});
     return;
   }
+  const Checkpoint& saved = found->checkpoint;
   const std::string source = cat("'", found->path, "'");
-  check_same_settings(found->checkpoint.settings, settings_, source);
-  model_->load_state(found->checkpoint.model, "load " + source);
-  optimizer_->load_state(found->checkpoint.optimizer, "load " + source);
-  state_ = found->checkpoint.state;
-  saved_step_ = state_.step;
+  check_same_settings(saved.settings, settings_, source);
+  model().load_state(saved.model, "load " + source);
+  optimizer_->load_state(saved.optimizer, "load " + source);
+  if (ema_) ema_->load_state(saved.ema, "load " + source);
+  for (const Checkpoint::CallbackState& row : saved.callbacks)
+    for (const CallbackPtr& callback : callbacks_) {
+      if (callback->name() != row.name) continue;
+      try {
+        callback->load_state(row.state, row.tensors);
+      } catch (const std::exception&) {
+        throw Error(
+            cat("load ", source, ": the state of ", row.name,
+                " cannot be read; it was written by another version. Begin a new run in another --out."));
+      }
+    }
+  state_ = saved.state;
+  seconds_before_ = state_.seconds;
+  saved_step_ = first_step_ = state_.step;
   set_generator_state(state_.generator);
-  if (is_done() && state_.step > total_steps_)
-    tell(NoticeEvent{cat("'", folder_, "' is at step ", state_.step, " already, beyond the ", total_steps_,
+  if (state_.step > total_steps_)
+    tell(NoticeEvent{cat("'", folder(), "' is at step ", state_.step, " already, beyond the ", total_steps_,
                          " asked for: nothing is left to train.")});
 }
 
 DoneEvent Run::train() {
-  const AnomalyScope anomaly(config_.anomaly);
-  prepare();
-  if (config_.resume) restore();
-  save_config(folder_, config_, settings_);
-  tell(StartEvent{.config = config_,
-                  .data = splits_.name,
-                  .title = splits_.info.title,
-                  .where = splits_.where,
-                  .train_samples = splits_.train->size(),
-                  .test_samples = splits_.test->size(),
-                  .parameters = count_parameters(*model_),
-                  .lr = starting_lr(config_),
-                  .epochs = epochs_,
-                  .steps = total_steps_,
-                  .first_step = state_.step,
-                  .threads = threads(),
-                  .out = folder_});
-  while (!is_done()) train_epoch();
-
-  // A run that ends within an epoch is measured there; one that ends with an epoch has been.
-  EpochMetrics last = state_.last_epoch.value_or(EpochMetrics{});
-  if (state_.batch > 0) {
-    const TestResult test = (*test_)(*splits_.test);
-    last = {mean_loss(), test.loss, test.accuracy};
+  const AnomalyScope anomaly(options_.anomaly);
+  if (options_.resume) restore();
+  if (!folder().empty()) {
+    save_config(folder(), options_, device_, settings_, parts_.format);
+    save_environment(folder(), device_);
   }
-  if (saved_step_ != state_.step) save();
-  save_weights(folder_, *model_, settings_);
-  const DoneEvent done{.model = config_.model,
-                       .data = splits_.name,
-                       .engine = engine_of(config_),
-                       .device = config_.device,
-                       .epochs = state_.epoch + (state_.batch > 0 ? 1 : 0),
-                       .steps = state_.step,
-                       .train_loss = last.train_loss,
-                       .test_loss = last.test_loss,
-                       .test_accuracy = last.test_accuracy,
-                       .seconds = seconds_since(start_),
-                       .samples_per_second = training_seconds_ > 0
-                                                 ? static_cast<double>(trained_samples_) / training_seconds_
-                                                 : 0,
-                       .weights_sha256 = io::weights_sha256(model_->state()),
-                       .out = folder_};
+  StartEvent event = parts_.start;
+  event.train_samples = parts_.names.train_samples;
+  event.test_samples = parts_.names.test_samples;
+  event.parameters = count_parameters(model());
+  event.lr = starting_lr(options_);
+  event.epochs = epochs_;
+  event.steps = total_steps_;
+  event.first_step = state_.step;
+  event.threads = threads();
+  event.out = folder();
+  tell(event);
+  each_callback([&](Callback& callback) { callback.on_start(*this); });
+  while (!is_done()) train_epoch();
+  return end();
+}
+
+DoneEvent Run::end() {
+  if (is_interrupted() && stopped_.empty() && state_.step < total_steps_) {
+    if (!folder().empty() && saved_step_ != state_.step && state_.step > 0) save();
+    tell(InterruptedEvent{state_.step, total_steps_, folder()});
+    DoneEvent done = result();
+    done.interrupted = true;
+    return done;
+  }
+  if (!stopped_.empty()) tell(NoticeEvent{stopped_});
+  // A run that ends within an epoch is measured there; one that ends with an epoch has been.
+  EpochMetrics last = state_.history.empty() ? EpochMetrics{} : state_.history.back();
+  const auto measure_end = [&] {
+    const Metrics test = measure();
+    last.test_loss = test.loss;
+    last.test_accuracy = test.accuracy;
+  };
+  if (state_.batch > 0) {
+    last.train_loss = mean_loss();
+    measure_end();
+  }
+  if (!folder().empty() && saved_step_ != state_.step) save();
+  if (ema_) ema_->copy_to_parameters();
+  ema_.reset();  // the model has the averages now
+  each_callback([&](Callback& callback) { callback.on_end(*this); });
+  if (weights_replaced_) measure_end();
+  if (!folder().empty()) save_weights(weights_path(folder()), model().state(), settings_);
+  DoneEvent done = result();
+  done.train_loss = last.train_loss;
+  done.test_loss = last.test_loss;
+  done.test_accuracy = last.test_accuracy;
   tell(done);
   return done;
 }
 
+DoneEvent Run::result() const {
+  return {.model = parts_.names.model,
+          .data = parts_.names.data,
+          .engine = engine_of(options_),
+          .device = device_,
+          .epochs = state_.epoch + (state_.batch > 0 ? 1 : 0),
+          .steps = state_.step,
+          .seconds = seconds_since(start_),
+          .samples_per_second = samples_per_second(),
+          .weights_sha256 = io::weights_sha256(parts_.model.state()),
+          .out = folder(),
+          .history = state_.history,
+          .stopped = stopped_};
+}
+
 void Run::train_epoch() {
-  loader_->start_epoch(state_.epoch, state_.batch);
+  loader_.start_epoch(state_.epoch, state_.batch);
   resumed_training_ = Clock::now();
-  while (!is_done() && state_.batch < steps_per_epoch()) {
-    train_batch(*loader_->next());
-    const bool wants_checkpoint = config_.checkpoint_every > 0 && state_.step % config_.checkpoint_every == 0;
-    if (wants_checkpoint && state_.batch < steps_per_epoch()) save();
+  in_epoch_ = true;
+  while (!is_done() && state_.batch < loader_.batches()) {
+    train_step();
+    each_callback([&](Callback& callback) { callback.on_step(*this); });
+    const bool wants_checkpoint =
+        options_.checkpoint_every > 0 && state_.step % options_.checkpoint_every == 0;
+    if (wants_checkpoint && state_.batch < loader_.batches() && !folder().empty()) save();
   }
   read_losses();
   training_seconds_ += seconds_since(resumed_training_);
-  if (state_.batch == steps_per_epoch()) end_epoch();
+  in_epoch_ = false;
+  if (state_.batch == loader_.batches()) end_epoch();
 }
 
-void Run::train_batch(const data::Batch& batch) {
-  const Tensor x = to(batch.tensors[0], config_.device), y = to(batch.tensors[1], config_.device);
-  try {
-    pending_.push_back({(*step_)(x, y), state_.step + 1, batch.size});
-  } catch (const Error& error) {
-    if (!config_.anomaly) throw;
-    throw Error(cat("train: step ", state_.step + 1, " (epoch ", state_.epoch + 1, "): ", error.what()));
+/// One update, of one batch or of several. A step is never left half done: checkpoints lie between steps.
+void Run::train_step() {
+  for (int64_t part = 1; state_.batch < loader_.batches(); ++part) {
+    const data::Batch batch = *loader_.next();
+    TD_CHECK(batch.tensors.size() >= 2, "data: a sample must have an input and a target; got ",
+             batch.tensors.size(), " fields.");
+    const Tensor x = to(batch.tensors[0], device_), y = to(batch.tensors[1], device_);
+    const bool is_last = part == options_.accumulate || state_.batch + 1 == loader_.batches();
+    try {
+      pending_.push_back({is_last ? (*step_)(x, y) : step_->accumulate(x, y), state_.step + 1, batch.size});
+    } catch (const Error& error) {
+      if (!options_.anomaly) throw;
+      throw Error(cat("train: step ", state_.step + 1, " (epoch ", state_.epoch + 1, "): ", error.what()));
+    }
+    ++state_.batch;
+    trained_samples_ += batch.size;
+    if (is_last) break;
   }
   ++state_.step;
-  ++state_.batch;
-  trained_samples_ += batch.size;
   if (pending_.size() >= kLossesAtOnce || seconds_since(last_read_) >= kSecondsBetweenReads) {
     read_losses();
     const double seconds = training_seconds_ + seconds_since(resumed_training_);
-    tell(ProgressEvent{
-        .epoch = state_.epoch + 1,
-        .epochs = epochs_,
-        .step = state_.step,
-        .steps = total_steps_,
-        .loss = last_loss_,
-        .samples_per_second = seconds > 0 ? static_cast<double>(trained_samples_) / seconds : 0});
+    const auto done = static_cast<double>(state_.step - first_step_);
+    tell(ProgressEvent{.epoch = state_.epoch + 1,
+                       .epochs = epochs_,
+                       .step = state_.step,
+                       .steps = total_steps_,
+                       .loss = last_loss_,
+                       .samples_per_second = samples_per_second(),
+                       .seconds_left = seconds / done * static_cast<double>(total_steps_ - state_.step)});
   }
 }
 
@@ -228,7 +354,7 @@ void Run::read_losses() {
   for (size_t i = 0; i < values.size(); ++i) {
     TD_CHECK(std::isfinite(values[i]), "train: the loss became ", std::isnan(values[i]) ? "nan" : "infinite",
              " at step ", pending_[i].step, " (epoch ", state_.epoch + 1, "). Lower the learning rate (--lr ",
-             starting_lr(config_), " now), or run with --anomaly to find the operation.");
+             starting_lr(options_), " now), or run with --anomaly to find the operation.");
     state_.loss_sum += values[i] * static_cast<double>(pending_[i].samples);
     state_.loss_samples += pending_[i].samples;
     last_loss_ = values[i];
@@ -237,38 +363,100 @@ void Run::read_losses() {
   last_read_ = Clock::now();
 }
 
+/// Of the moving average, where there is one.
+Metrics Run::measure() {
+  if (!parts_.test) return {};
+  std::optional<optim::Ema::Scope> averaged;
+  if (ema_) averaged.emplace(*ema_);
+  return (*test_)(*parts_.test);
+}
+
+nn::NamedTensors Run::weights() {
+  std::optional<optim::Ema::Scope> averaged;
+  if (ema_) averaged.emplace(*ema_);
+  const NoGrad off;
+  nn::NamedTensors copies = model().state();
+  for (auto& [name, tensor] : copies) tensor = clone(tensor);
+  return copies;
+}
+
 void Run::end_epoch() {
-  const TestResult test = (*test_)(*splits_.test);
-  state_.last_epoch = {mean_loss(), test.loss, test.accuracy};
+  const double lr = optimizer_->lr();
+  const Metrics test = measure();
   state_.epoch += 1;
+  state_.history.push_back({.epoch = state_.epoch,
+                            .step = state_.step,
+                            .lr = lr,
+                            .train_loss = mean_loss(),
+                            .test_loss = test.loss,
+                            .test_accuracy = test.accuracy,
+                            .seconds = seconds_before_ + seconds_since(start_)});
   state_.batch = 0;
   state_.loss_sum = 0;
   state_.loss_samples = 0;
-  tell(EpochEvent{.epoch = state_.epoch,
-                  .epochs = epochs_,
-                  .step = state_.step,
-                  .train_loss = state_.last_epoch->train_loss,
-                  .test_loss = test.loss,
-                  .test_accuracy = test.accuracy,
-                  .seconds = seconds_since(start_)});
-  save();
+  tell(EpochEvent{state_.history.back(), epochs_});
+  each_callback([&](Callback& callback) { callback.on_epoch(*this); });
+  if (!folder().empty()) save();
 }
 
 void Run::save() {
   read_losses();
   const Clock::time_point begin = Clock::now();
   state_.generator = generator_state();
-  const std::string path = save_checkpoint(folder_, {.state = state_,
-                                                     .settings = settings_,
-                                                     .model = model_->state(),
-                                                     .optimizer = optimizer_->named_state()});
+  state_.seconds = seconds_before_ + seconds_since(start_);
+  Checkpoint checkpoint{.state = state_,
+                        .settings = settings_,
+                        .model = model().state(),
+                        .optimizer = optimizer_->named_state(),
+                        .ema = ema_ ? ema_->named_state() : nn::NamedTensors(),
+                        .callbacks = {}};
+  each_callback([&](Callback& callback) {
+    checkpoint.callbacks.push_back({callback.name(), callback.state(), callback.tensors()});
+  });
+  const std::string path = save_checkpoint(folder(), checkpoint);
   saved_step_ = state_.step;
-  resumed_training_ += Clock::now() - begin;  // writing is no training
   tell(CheckpointEvent{state_.step, path});
+  each_callback([&](Callback& callback) { callback.on_checkpoint(*this, path); });
+  resumed_training_ += Clock::now() - begin;  // writing is no training
 }
 
 }  // namespace
 
-DoneEvent train(const TrainConfig& config, const EventSink& sink) { return Run(config, sink).train(); }
+FitResult fit(nn::Module& model, const data::Dataset& train_set, const FitOptions& options,
+              const EventSink& sink) {
+  check(options);
+  TD_CHECK(!options.resume || !options.out.empty(), "fit: resume needs the run's folder. Give it as out.");
+  Parts parts{.model = model, .train = train_set, .test = options.validation};
+  if (!options.out.empty()) parts.folder = open_run_folder(options, "");
+  static_cast<FitOptions&>(parts.start.config) = options;
+  parts.start.config.device = device_of(model);
+  parts.start.config.dtype = dtype_of(model);
+  parts.start.title = train_set.describe();
+  return Run(options, std::move(parts), sink).train();
+}
+
+DoneEvent train(const TrainConfig& config, const EventSink& sink) {
+  check(config);
+  if (config.threads) set_threads(static_cast<int>(*config.threads));
+  check_device(config.device);  // a missing device is said before anything is written
+  const OpenedData data = open_data(config.model, config.data, config.data_dir, config.limit);
+  const std::string folder = open_run_folder(config, config.model);
+  manual_seed(config.seed);
+  const std::unique_ptr<nn::Module> model = zoo::make_model(config.model);
+  model->to(config.dtype);
+  model->to(config.device);
+  Parts parts{.model = *model,
+              .train = *data.train,
+              .test = data.test.get(),
+              .folder = folder,
+              .names = {.model = config.model, .data = data.name},
+              .format = data.format,
+              .callbacks = {csv_log(), jsonl_log(), plots()}};
+  parts.start.config = config;
+  parts.start.data = data.name;
+  parts.start.title = data.info.title;
+  parts.start.where = data.where;
+  return Run(config, std::move(parts), sink).train();
+}
 
 }  // namespace tandem

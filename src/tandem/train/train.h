@@ -1,20 +1,47 @@
-// The one training loop, and its companions: testing a saved run, and explaining what the graph engine makes of a
-// training step. None of them prints.
+// The one training loop, and its companions: testing and predicting, for models and data of one's own and for saved
+// runs, and explaining what the graph engine makes of a training step. None of them prints.
+//   const auto result = fit(net, train_set, {.validation = &test_set, .epochs = 5, .optimizer = "adam"});
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "tandem/graph/compile.h"
+#include "tandem/train/callbacks.h"
 #include "tandem/train/config.h"
 #include "tandem/train/events.h"
+#include "tandem/train/metrics.h"
 
 namespace tandem {
 
-/// Trains. Writes checkpoints and the final weights into the folder of the run and tells `sink` how it goes. The
-/// same settings give the same bits, on any number of threads, with either engine, stopped and resumed or not.
-/// Throws Error where a setting is wrong, a file cannot be read or written, or the loss is no longer finite.
+using FitResult = DoneEvent;
+
+/// Trains a model on a data set whose samples are {input, target, …}, and tells `sink` how it goes. The model is
+/// trained where it is, in its type; with `ema` it ends with the averaged weights. With `out`, the run's folder gets
+/// checkpoints and the final weights. The same settings give the same bits, on any number of threads, with either
+/// engine, stopped and resumed or not. (A run begins with this thread's generator as it is: seed it before the model
+/// is made.) Throws Error where a setting is wrong, a file cannot be read or written, or the loss is no longer finite.
+FitResult fit(nn::Module& model, const data::Dataset& train_set, const FitOptions& options,
+              const EventSink& sink = {});
+
+/// The same by names: makes the model and opens the data; logs and plots into the folder, too.
 DoneEvent train(const TrainConfig& config, const EventSink& sink = {});
+
+struct EvaluateOptions {
+  int64_t batch = 500;  ///< part of what the loss is: batch means are added up
+  Engine engine = Engine::graph;
+  LossFunction loss = {};  ///< empty: cross_entropy
+  int64_t top_k = 5;
+};
+/// Measures a model on a data set, in evaluation mode.
+Metrics evaluate(nn::Module& model, const data::Dataset& dataset, const EvaluateOptions& options = {});
+
+struct PredictOptions {
+  int64_t batch = 500;
+  Engine engine = Engine::graph;
+};
+/// The model's outputs (size, …) for all samples, on the CPU, in evaluation mode. Targets are not looked at.
+Tensor predict(nn::Module& model, const data::Dataset& dataset, const PredictOptions& options = {});
 
 struct EvalConfig {
   std::string folder = {};    ///< of a run (TrainConfig::out)
@@ -24,6 +51,7 @@ struct EvalConfig {
   Device device = {};
   std::optional<int64_t> threads = {};
   std::optional<int64_t> limit = {};  ///< test on the first so many samples
+  bool best = false;                  ///< the weights of the best epoch, where the run kept them
 };
 
 /// Throws Error for the first setting that cannot be.
@@ -35,10 +63,45 @@ struct EvalReport {
   double test_loss = 0, test_accuracy = 0, seconds = 0;
   std::string weights_sha256;
   std::vector<std::string> warnings;
+  Metrics metrics = {};
 };
 
 /// Tests a saved run on the test set.
 EvalReport evaluate(const EvalConfig& config);
+
+struct PredictConfig {
+  std::string folder = {};              ///< of a run
+  std::vector<std::string> files = {};  ///< images; or none, and
+  std::string data = {};                ///< a data set's test samples; both empty: the run's own
+  std::string data_dir = {};
+  std::vector<int64_t> indices = {};  ///< which of them; empty: the first `limit`
+  int64_t limit = 10;
+  int64_t top = 3;      ///< classes a sample
+  bool invert = false;  ///< files: dark ink on white paper, where the data has bright on black
+  Engine engine = Engine::graph;
+  Device device = {};
+  std::optional<int64_t> threads = {};
+  bool best = false;
+};
+void check(const PredictConfig& config);
+
+struct Prediction {
+  std::string source;            ///< the file, or "digits 7"
+  std::optional<int64_t> label;  ///< where known
+  struct Guess {
+    int64_t cls = 0;
+    double probability = 0;
+  };
+  std::vector<Guess> top;  ///< the most probable first
+};
+struct PredictReport {
+  std::string model, path;
+  std::vector<Prediction> predictions;
+  std::vector<std::string> warnings;
+};
+
+/// What a saved run makes of images. Files are turned into the grey or colour, size and scale of its data.
+PredictReport predict(const PredictConfig& config);
 
 /// Compiles one training step of config's model, optimiser, batch, dtype and device on made-up data, and reports.
 GraphReport explain(const TrainConfig& config, const CompileOptions& options = {});

@@ -1,0 +1,464 @@
+// The callbacks that come with Tandem.
+#include "tandem/train/callbacks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tandem/core/tape.h"
+#include "tandem/data/loader.h"
+#include "tandem/io/file.h"
+#include "tandem/io/tensorboard.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/reduce.h"
+#include "tandem/ops/shape.h"
+#include "tandem/train/plot.h"
+#include "tandem/train/run_folder.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// What a monitor is called, and where it stands in a row.
+struct Monitor {
+  const char* name;
+  double EpochMetrics::*value;
+  bool higher_is_better;
+};
+constexpr Monitor kMonitors[] = {{"train_loss", &EpochMetrics::train_loss, false},
+                                 {"test_loss", &EpochMetrics::test_loss, false},
+                                 {"test_accuracy", &EpochMetrics::test_accuracy, true}};
+
+const Monitor& monitor_named(const std::string& name) {
+  for (const Monitor& monitor : kMonitors)
+    if (monitor.name == name) return monitor;
+  throw Error(cat("monitor: must be train_loss, test_loss or test_accuracy; got '", name, "'."));
+}
+
+double latest(const Training& training, const Monitor& monitor) {
+  const double value = training.state().history.back().*monitor.value;
+  TD_CHECK(!std::isnan(value), "monitor: ", monitor.name,
+           " is not measured in this run. Give a validation set of classes, or monitor train_loss.");
+  return value;
+}
+
+bool wants_higher(const Monitor& monitor, const std::string& mode) {
+  TD_CHECK(mode == "auto" || mode == "min" || mode == "max", "mode: must be auto, min or max; got '", mode,
+           "'.");
+  return mode == "auto" ? monitor.higher_is_better : mode == "max";
+}
+
+std::string in_folder(const Training& training, const char* callback, const std::string& given,
+                      const char* usual) {
+  if (!given.empty()) return given;
+  TD_CHECK(!training.folder().empty(), callback,
+           ": a run without a folder has no place for it. Give the callback a path, or the run an out.");
+  return (std::filesystem::path(training.folder()) / usual).string();
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  io::write_atomically(path, [&](io::OutputFile& file) { file.write(text); });
+}
+
+/// The best value of a monitor so far, as callbacks keep it.
+class Best {
+ public:
+  Best(const std::string& monitor, const std::string& mode, double min_delta)
+      : monitor_(&monitor_named(monitor)), higher_(wants_higher(*monitor_, mode)), min_delta_(min_delta) {
+    reset();
+  }
+  void reset() {
+    value_ = (higher_ ? -1 : 1) * std::numeric_limits<double>::infinity();
+    epoch_ = 0;
+  }
+  /// Takes the latest epoch's value; true where it is progress.
+  bool take(const Training& training) {
+    const double value = latest(training, *monitor_);
+    if (!(higher_ ? value > value_ + min_delta_ : value < value_ - min_delta_)) return false;
+    value_ = value;
+    epoch_ = training.state().epoch;
+    return true;
+  }
+  double value() const { return value_; }
+  int64_t epoch() const { return epoch_; }  // of the best; 0: none yet
+  const Monitor& monitor() const { return *monitor_; }
+  bool higher() const { return higher_; }
+  std::string text() const { return hex_bits(value_) + " " + std::to_string(epoch_); }
+  void read(std::istream& in) {
+    std::string bits;
+    in >> bits >> epoch_;
+    value_ = from_hex_bits(bits);
+    if (!in) throw std::invalid_argument("cut short");
+  }
+
+ private:
+  const Monitor* monitor_;
+  bool higher_;
+  double min_delta_, value_ = 0;
+  int64_t epoch_ = 0;
+};
+
+class LearningRate final : public Callback {
+ public:
+  explicit LearningRate(const ScheduleOptions& options) : o_(options) { check(options); }
+  std::string name() const override { return "schedule"; }
+  std::string settings(const Training& training) const override {
+    std::string text = o_.kind + (by_epoch() ? " by epoch" : " by step");
+    if (o_.kind == "step") text += cat(", every ", o_.every);
+    if (o_.kind == "step" || o_.kind == "exponential" || o_.kind == "plateau")
+      text += cat(", factor ", factor());
+    if (o_.kind == "cosine" || o_.kind == "plateau") text += cat(", least ", o_.least);
+    if (o_.kind == "plateau") text += cat(", patience ", o_.patience, " of ", o_.monitor);
+    if (o_.kind == "cosine" || o_.kind == "one-cycle") text += cat(", over ", total(training));
+    if (o_.kind == "one-cycle")
+      text += cat(", rise ", o_.one_cycle.rise, ", divisors ", o_.one_cycle.divisor, " and ",
+                  o_.one_cycle.final_divisor, o_.one_cycle.linear ? ", linear" : "",
+                  o_.one_cycle.three_phases ? ", three phases" : "");
+    if (o_.warm_up > 0) text += cat(", warm-up ", o_.warm_up, " from ", o_.warm_up_start);
+    return text;
+  }
+  void load_state(const std::string& state, const nn::NamedTensors&) override {
+    plateau_.reset();
+    if (state.empty()) return;
+    std::istringstream in(state);
+    std::string lr, best;
+    optim::Plateau::State saved;
+    in >> lr >> best >> saved.bad >> saved.cooling;
+    saved.lr = from_hex_bits(lr);
+    saved.best = from_hex_bits(best);
+    plateau_ = std::make_unique<optim::Plateau>(saved.lr, plateau_options());
+    plateau_->load_state(saved);
+  }
+  std::string state() const override {
+    if (!plateau_) return "";
+    const optim::Plateau::State& s = plateau_->state();
+    return cat(hex_bits(s.lr), " ", hex_bits(s.best), " ", s.bad, " ", s.cooling);
+  }
+  void on_start(Training& training) override {
+    if (o_.kind == "plateau" && !plateau_)
+      plateau_ = std::make_unique<optim::Plateau>(training.optimizer().first_lr(), plateau_options());
+    set_.reset();
+    apply(training);
+  }
+  void on_step(Training& training) override { apply(training); }
+  void on_epoch(Training& training) override {
+    if (plateau_) plateau_->measure(latest(training, monitor_named(o_.monitor)));
+    apply(training);
+  }
+
+ private:
+  bool by_epoch() const { return o_.by_epoch.value_or(o_.kind == "step" || o_.kind == "exponential"); }
+  double factor() const { return o_.factor.value_or(o_.kind == "exponential" ? 0.95 : 0.1); }
+  int64_t total(const Training& training) const {
+    const int64_t spe = training.steps_per_epoch(), steps = training.planned_steps();
+    return o_.total.value_or(by_epoch() ? (steps + spe - 1) / spe : steps);
+  }
+  optim::PlateauOptions plateau_options() const {
+    return {.factor = factor(),
+            .patience = o_.patience,
+            .higher_is_better = monitor_named(o_.monitor).higher_is_better,
+            .least = o_.least};
+  }
+  /// The rate of the step that comes next.
+  double rate(const Training& training, double lr) const {
+    const RunState& state = training.state();
+    const int64_t at = by_epoch() ? state.epoch : state.step;
+    if (o_.kind == "step") return optim::step_decay(lr, at, o_.every, factor());
+    if (o_.kind == "exponential") return optim::exponential_decay(lr, at, factor());
+    if (o_.kind == "cosine")
+      return optim::cosine(lr, std::min(at, total(training)), total(training), o_.least);
+    if (o_.kind == "one-cycle")
+      return optim::one_cycle(lr, std::min(at, total(training) - 1), total(training), o_.one_cycle);
+    return plateau_ ? plateau_->lr() : lr;
+  }
+  void apply(Training& training) {
+    double lr = rate(training, training.optimizer().first_lr());
+    if (o_.warm_up > 0) lr = optim::warm_up(lr, training.state().step, o_.warm_up, o_.warm_up_start);
+    if (set_ == lr) return;
+    training.optimizer().set_lr(lr);
+    set_ = lr;
+  }
+
+  ScheduleOptions o_;
+  std::unique_ptr<optim::Plateau> plateau_;
+  std::optional<double> set_;  // by this process
+};
+
+class EarlyStopping final : public Callback {
+ public:
+  explicit EarlyStopping(const EarlyStopOptions& options)
+      : o_(options), best_(options.monitor, options.mode, options.min_delta) {
+    check(options);
+  }
+  std::string name() const override { return "early-stop"; }
+  std::string settings(const Training&) const override {
+    return cat(o_.patience, " epochs of ", o_.monitor, best_.higher() ? " up" : " down", " by more than ",
+               o_.min_delta, o_.restore_best ? ", restoring the best" : "");
+  }
+  void on_start(Training& training) override {
+    if (waited_ > o_.patience) stop(training);
+  }
+  void on_epoch(Training& training) override {
+    if (best_.take(training)) {
+      waited_ = 0;
+      if (o_.restore_best) weights_ = training.weights();
+    } else if (++waited_ > o_.patience) {
+      stop(training);
+    }
+  }
+  void on_end(Training& training) override {
+    if (o_.restore_best && !weights_.empty()) training.replace_weights(weights_);
+  }
+  std::string state() const override { return cat(best_.text(), " ", waited_); }
+  nn::NamedTensors tensors() const override { return weights_; }
+  void load_state(const std::string& state, const nn::NamedTensors& tensors) override {
+    best_.reset();
+    waited_ = 0;
+    weights_ = tensors;
+    if (state.empty()) return;
+    std::istringstream in(state);
+    best_.read(in);
+    if (!(in >> waited_)) throw std::invalid_argument("cut short");
+  }
+
+ private:
+  void stop(Training& training) const {
+    training.stop(cat("stopped early: ", o_.monitor, " has not been better than the ", best_.value(),
+                      " of epoch ", best_.epoch(), " for ", waited_, waited_ == 1 ? " epoch." : " epochs."));
+  }
+
+  EarlyStopOptions o_;
+  Best best_;
+  int64_t waited_ = 0;
+  nn::NamedTensors weights_;
+};
+
+class BestWeights final : public Callback {
+ public:
+  explicit BestWeights(const BestOptions& options) : o_(options), best_(options.monitor, options.mode, 0) {}
+  std::string name() const override { return "best"; }
+  void on_epoch(Training& training) override {
+    if (!best_.take(training)) return;
+    const std::string path = o_.path.empty() && !training.folder().empty()
+                                 ? best_path(training.folder())
+                                 : in_folder(training, "best", o_.path, "");
+    save_weights(path, training.weights());
+  }
+  std::string state() const override { return best_.text(); }
+  void load_state(const std::string& state, const nn::NamedTensors&) override {
+    best_.reset();
+    if (state.empty()) return;
+    std::istringstream in(state);
+    best_.read(in);
+  }
+
+ private:
+  BestOptions o_;
+  Best best_;
+};
+
+class TimeBudget final : public Callback {
+ public:
+  explicit TimeBudget(double seconds) : seconds_(seconds) {
+    TD_CHECK(std::isfinite(seconds) && seconds > 0, "time-budget: must be above 0 seconds; got ", seconds,
+             ".");
+  }
+  std::string name() const override { return "time-budget"; }
+  void on_step(Training& training) override {
+    if (training.seconds() >= seconds_)
+      training.stop(
+          cat("stopped after ", seconds_, " s, the time budget, at step ", training.state().step, "."));
+  }
+
+ private:
+  double seconds_;
+};
+
+/// A file that is a function of the history, written anew after each epoch.
+class HistoryFile : public Callback {
+ public:
+  void on_start(Training& training) override { write(training); }
+  void on_epoch(Training& training) override { write(training); }
+
+ protected:
+  virtual void write(const Training& training) = 0;
+};
+
+class CsvLog final : public HistoryFile {
+ public:
+  explicit CsvLog(std::string path) : path_(std::move(path)) {}
+  std::string name() const override { return "csv"; }
+
+ private:
+  void write(const Training& training) override {
+    std::ostringstream out;
+    out.precision(17);
+    out << "epoch,step,lr,train_loss,test_loss,test_accuracy,seconds\n";
+    const auto number = [&](double value) {
+      out << ',';
+      if (!std::isnan(value)) out << value;
+    };
+    for (const EpochMetrics& row : training.state().history) {
+      out << row.epoch << ',' << row.step;
+      for (const double value : {row.lr, row.train_loss, row.test_loss, row.test_accuracy, row.seconds})
+        number(value);
+      out << '\n';
+    }
+    write_text(in_folder(training, "csv", path_, "metrics.csv"), out.str());
+  }
+  std::string path_;
+};
+
+class JsonlLog final : public HistoryFile {
+ public:
+  explicit JsonlLog(std::string path) : path_(std::move(path)) {}
+  std::string name() const override { return "jsonl"; }
+
+ private:
+  void write(const Training& training) override {
+    std::string out;
+    for (const EpochMetrics& row : training.state().history)  // a NaN is printed as null
+      out += ordered_json{{"epoch", row.epoch},
+                          {"step", row.step},
+                          {"lr", row.lr},
+                          {"train_loss", row.train_loss},
+                          {"test_loss", row.test_loss},
+                          {"test_accuracy", row.test_accuracy},
+                          {"seconds", row.seconds}}
+                 .dump() +
+             "\n";
+    write_text(in_folder(training, "jsonl", path_, "metrics.jsonl"), out);
+  }
+  std::string path_;
+};
+
+class Plots final : public HistoryFile {
+ public:
+  explicit Plots(std::string folder) : folder_(std::move(folder)) {}
+  std::string name() const override { return "plots"; }
+
+ private:
+  void write(const Training& training) override {
+    if (training.state().history.empty()) return;
+    const auto path = [&](const char* file) {
+      return folder_.empty() ? in_folder(training, "plots", "", file)
+                             : (std::filesystem::path(folder_) / file).string();
+    };
+    const auto series = [&](const char* label, double EpochMetrics::*value) {
+      Series line{label, {}, {}};
+      for (const EpochMetrics& row : training.state().history) {
+        if (!std::isfinite(row.*value)) continue;
+        line.x.push_back(static_cast<double>(row.epoch));
+        line.y.push_back(row.*value);
+      }
+      return line;
+    };
+    write_text(path("loss.svg"), line_chart({.title = "Loss",
+                                             .x_label = "epoch",
+                                             .series = {series("train", &EpochMetrics::train_loss),
+                                                        series("test", &EpochMetrics::test_loss)}}));
+    const Series accuracy = series("test", &EpochMetrics::test_accuracy);
+    if (!accuracy.x.empty())
+      write_text(path("accuracy.svg"),
+                 line_chart({.title = "Accuracy", .x_label = "epoch", .series = {accuracy}}));
+  }
+  std::string folder_;
+};
+
+class TensorBoard final : public Callback {
+ public:
+  explicit TensorBoard(const TensorBoardOptions& options) : o_(options) {
+    TD_CHECK(options.every >= 1, "tensorboard: every must be at least 1 step; got ", options.every, ".");
+  }
+  std::string name() const override { return "tensorboard"; }
+  void on_start(Training& training) override {
+    const int64_t step = training.state().step;
+    writer_ =
+        std::make_unique<io::TensorBoardWriter>(in_folder(training, "tensorboard", o_.folder, "tensorboard"));
+    if (step > 0)
+      writer_->restart(step);  // what a stopped process wrote beyond is not shown
+    else if (o_.images)
+      images(training.train_set());
+    writer_->flush();
+  }
+  void on_step(Training& training) override {
+    const int64_t step = training.state().step;
+    if (step % o_.every != 0) return;
+    writer_->scalar("step/loss", training.loss(), step);
+    writer_->scalar("step/lr", training.optimizer().lr(), step);
+  }
+  void on_epoch(Training& training) override {
+    const EpochMetrics& row = training.state().history.back();
+    writer_->scalar("epoch/train_loss", row.train_loss, row.step);
+    if (!std::isnan(row.test_loss)) writer_->scalar("epoch/test_loss", row.test_loss, row.step);
+    if (!std::isnan(row.test_accuracy)) writer_->scalar("epoch/test_accuracy", row.test_accuracy, row.step);
+    if (o_.histograms)
+      for (const auto& [name, tensor] : training.weights()) {
+        const NoGrad off;
+        writer_->histogram("weights/" + name, cast(tensor, DType::f64).to_vector<double>(), row.step);
+      }
+    writer_->flush();
+  }
+  void on_end(Training&) override { writer_->flush(); }
+
+ private:
+  /// The first samples, scaled to bytes by their common least and largest value.
+  void images(const data::Dataset& dataset) {
+    const int64_t count = std::min<int64_t>(dataset.size(), 8);
+    for (int64_t i = 0; i < count; ++i) {
+      const Tensor image = dataset.get(i).front();
+      if (image.rank() != 3 || (image.size(0) != 1 && image.size(0) != 3) || !is_floating(image.dtype()))
+        return;
+      const NoGrad off;
+      const Tensor low = min(image), range = maximum(max(image) - low, 1e-12);
+      writer_->image("data/first/" + std::to_string(i), cast((image - low) / range * 255.0, DType::u8), 0);
+    }
+  }
+
+  TensorBoardOptions o_;
+  std::unique_ptr<io::TensorBoardWriter> writer_;
+};
+
+}  // namespace
+
+void check(const ScheduleOptions& o) {
+  const char* kinds[] = {"constant", "step", "exponential", "cosine", "one-cycle", "plateau"};
+  TD_CHECK(std::find(std::begin(kinds), std::end(kinds), o.kind) != std::end(kinds),
+           "schedule: must be constant, step, exponential, cosine, one-cycle or plateau; got '", o.kind,
+           "'.");
+  TD_CHECK(o.warm_up >= 0, "warmup: must be at least 0 steps; got ", o.warm_up, ".");
+  TD_CHECK(o.warm_up_start >= 0 && o.warm_up_start <= 1, "warmup: must start from a share of 0 to 1; got ",
+           o.warm_up_start, ".");
+  TD_CHECK(o.every >= 1, "decay-every: must be at least 1; got ", o.every, ".");
+  TD_CHECK(!o.factor || (*o.factor > 0 && *o.factor <= 1 && (o.kind != "plateau" || *o.factor < 1)),
+           "decay-factor: must be above 0 and at most 1 (below 1 for plateau); got ", o.factor.value_or(0),
+           ".");
+  TD_CHECK(!o.total || *o.total >= 1, "schedule-length: must be at least 1; got ", o.total.value_or(0), ".");
+  TD_CHECK(std::isfinite(o.least) && o.least >= 0, "least-lr: must be at least 0; got ", o.least, ".");
+  TD_CHECK(o.patience >= 0, "patience: must be at least 0 epochs; got ", o.patience, ".");
+  monitor_named(o.monitor);
+}
+
+void check(const EarlyStopOptions& o) {
+  wants_higher(monitor_named(o.monitor), o.mode);
+  TD_CHECK(o.patience >= 0, "early-stop: must be at least 0 epochs; got ", o.patience, ".");
+  TD_CHECK(std::isfinite(o.min_delta) && o.min_delta >= 0, "min-delta: must be at least 0; got ", o.min_delta,
+           ".");
+}
+
+CallbackPtr learning_rate(const ScheduleOptions& options) { return std::make_shared<LearningRate>(options); }
+CallbackPtr early_stopping(const EarlyStopOptions& options) {
+  return std::make_shared<EarlyStopping>(options);
+}
+CallbackPtr best_weights(const BestOptions& options) { return std::make_shared<BestWeights>(options); }
+CallbackPtr time_budget(double seconds) { return std::make_shared<TimeBudget>(seconds); }
+CallbackPtr csv_log(const std::string& path) { return std::make_shared<CsvLog>(path); }
+CallbackPtr jsonl_log(const std::string& path) { return std::make_shared<JsonlLog>(path); }
+CallbackPtr plots(const std::string& folder) { return std::make_shared<Plots>(folder); }
+CallbackPtr tensorboard(const TensorBoardOptions& options) { return std::make_shared<TensorBoard>(options); }
+
+}  // namespace tandem

@@ -1,0 +1,115 @@
+// Callbacks: what else happens while a run goes. They are called in the order in which they are given; what they do
+// and keep must be a function of the run alone, so that a resumed run goes on as if it had never stopped.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/nn/module.h"
+#include "tandem/optim/optimizer.h"
+#include "tandem/optim/schedule.h"
+#include "tandem/train/checkpoint.h"
+#include "tandem/train/config.h"
+
+namespace tandem {
+
+/// The run, as a callback sees it.
+class Training {
+ public:
+  virtual nn::Module& model() = 0;
+  virtual optim::Optimizer& optimizer() = 0;
+  virtual const RunState& state() const = 0;  ///< epoch, step, and the metrics of all epochs so far
+  virtual int64_t steps_per_epoch() const = 0;
+  virtual int64_t planned_steps()
+      const = 0;  ///< epochs · steps_per_epoch, or TrainConfig::steps where no epochs are given
+  virtual const std::string& folder() const = 0;  ///< of the run; empty: none
+  virtual const data::Dataset& train_set() const = 0;
+  virtual double loss() = 0;           ///< of the latest step; waits for the device
+  virtual double seconds() const = 0;  ///< since this process began the run
+  virtual nn::NamedTensors
+  weights() = 0;  ///< copies of what is tested: the moving average, where there is one
+  virtual void stop(const std::string& why) = 0;                      ///< end after this step
+  virtual void replace_weights(const nn::NamedTensors& weights) = 0;  ///< in on_end: keep these instead
+
+ protected:
+  ~Training() = default;
+};
+
+class Callback {
+ public:
+  virtual ~Callback() = default;
+  /// A word of its own among the callbacks of a run, under which its state is saved.
+  virtual std::string name() const = 0;
+  /// What the run's bits depend on, as text; empty: nothing. A resumed run must have the same.
+  virtual std::string settings(const Training&) const { return ""; }
+
+  virtual void on_start(Training&) {}                           ///< before the first step, after a resume
+  virtual void on_step(Training&) {}                            ///< after each
+  virtual void on_epoch(Training&) {}                           ///< measured, and before its checkpoint
+  virtual void on_checkpoint(Training&, const std::string&) {}  ///< written there
+  virtual void on_end(Training&) {}                             ///< not where the run was interrupted
+
+  /// What a checkpoint must hold. load_state comes before every on_start; empty: begin anew.
+  virtual std::string state() const { return ""; }
+  virtual nn::NamedTensors tensors() const { return {}; }
+  virtual void load_state(const std::string& /*state*/, const nn::NamedTensors& /*tensors*/) {}
+};
+
+/// Learning rates by optim/schedule.h, from the optimiser's first rate. All groups are scaled alike.
+struct ScheduleOptions {
+  std::string kind = "constant";      ///< constant, step, exponential, cosine, one-cycle, plateau
+  std::optional<bool> by_epoch = {};  ///< counted in epochs, else steps; unset: true for step and exponential
+  int64_t warm_up = 0;                ///< steps of a straight rise before all of it
+  double warm_up_start = 0.01;        ///< of which share of the rate
+  int64_t every = 10;                 ///< step
+  std::optional<double> factor = {};  ///< step and plateau (0.1), exponential (0.95)
+  std::optional<int64_t> total = {};  ///< cosine and one-cycle; unset: the planned length of the run
+  double least = 0;                   ///< cosine and plateau
+  optim::OneCycleOptions one_cycle = {};  ///< its highest rate is the optimiser's
+  int64_t patience = 10;                  ///< plateau: epochs
+  std::string monitor = "test_loss";      ///< plateau
+};
+void check(const ScheduleOptions& options);
+CallbackPtr learning_rate(const ScheduleOptions& options);
+
+/// Monitors: train_loss, test_loss, test_accuracy. mode: min, max, or auto (max for accuracy).
+struct EarlyStopOptions {
+  std::string monitor = "test_loss";
+  int64_t patience = 3;  ///< epochs without progress that are let pass
+  double min_delta = 0;  ///< progress is more than this
+  std::string mode = "auto";
+  bool restore_best = false;  ///< end with the weights of the best epoch
+};
+void check(const EarlyStopOptions& options);
+CallbackPtr early_stopping(const EarlyStopOptions& options = {});
+
+struct BestOptions {
+  std::string monitor = "test_loss";
+  std::string mode = "auto";
+  std::string path = {};  ///< empty: best.safetensors in the run's folder
+};
+/// Writes the weights of the best epoch so far.
+CallbackPtr best_weights(const BestOptions& options = {});
+
+/// Ends the run after the step in which so many seconds have passed, in this process. It can be resumed.
+CallbackPtr time_budget(double seconds);
+
+/// One row an epoch, rewritten whole and atomically: no row twice after a resume. Path empty: metrics.csv or
+/// metrics.jsonl in the run's folder.
+CallbackPtr csv_log(const std::string& path = "");
+CallbackPtr jsonl_log(const std::string& path = "");
+
+/// loss.svg and accuracy.svg in the folder (empty: the run's), after each epoch.
+CallbackPtr plots(const std::string& folder = "");
+
+struct TensorBoardOptions {
+  std::string folder = {};  ///< empty: tensorboard in the run's folder
+  int64_t every = 50;       ///< steps between losses
+  bool histograms = true;   ///< of the weights, after each epoch
+  bool images = true;       ///< of the first samples, where they are images
+};
+/// Event files for TensorBoard (io/tensorboard.h).
+CallbackPtr tensorboard(const TensorBoardOptions& options = {});
+
+}  // namespace tandem
