@@ -4,6 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+#include <vector>
+
+#include "tandem/train/config.h"
 
 namespace tandem::cli {
 
@@ -13,16 +17,37 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The run was stopped by a signal and can be resumed: exit status 130.
+class Interrupted : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// What the chosen subcommand will do once parsing is over.
 using Action = std::function<void()>;
 
-void add_train(CLI::App& app, Action& action);
+/// `arguments`: the whole command line, to say how a stopped run goes on.
+void add_train(CLI::App& app, Action& action, const std::vector<std::string>& arguments);
 void add_eval(CLI::App& app, Action& action);
+void add_predict(CLI::App& app, Action& action);
 void add_models(CLI::App& app, Action& action);
 void add_datasets(CLI::App& app, Action& action);
 void add_info(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);
 void add_script_commands(CLI::App& app, Action& action);
+
+/// --engine, --device and --dtype, as text until they are parsed.
+struct MachineFlags {
+  std::string engine = "graph", device = "cpu", dtype = "f32";
+  void add(CLI::App& command, bool with_dtype);
+  /// Into any struct with these members. Throws Error.
+  template <class Config>
+  void parse_into(Config& config) const {
+    config.engine = parse_engine(engine);
+    config.device = parse_device(device);
+    if constexpr (requires { config.dtype; }) config.dtype = parse_dtype(dtype);
+  }
+};
 
 /// Runs `read`, which turns flags into settings: an Error in it is wrong usage.
 void as_usage(const std::function<void()>& read);

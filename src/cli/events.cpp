@@ -65,13 +65,15 @@ class JsonSink {
              {"step", e.step},
              {"steps", e.steps},
              {"loss", e.loss},
-             {"samples_per_second", e.samples_per_second}});
+             {"samples_per_second", e.samples_per_second},
+             {"seconds_left", e.seconds_left}});
   }
   void operator()(const EpochEvent& e) {
     print({{"event", "epoch"},
            {"epoch", e.epoch},
            {"epochs", e.epochs},
            {"step", e.step},
+           {"lr", e.lr},
            {"train_loss", e.train_loss},
            {"test_loss", e.test_loss},
            {"test_accuracy", e.test_accuracy},
@@ -79,6 +81,9 @@ class JsonSink {
   }
   void operator()(const CheckpointEvent& e) {
     print({{"event", "checkpoint"}, {"step", e.step}, {"path", e.path}});
+  }
+  void operator()(const InterruptedEvent& e) {
+    print({{"event", "interrupted"}, {"step", e.step}, {"steps", e.steps}, {"out", e.out}});
   }
   void operator()(const DoneEvent& e) {
     print({{"event", "done"},
@@ -117,8 +122,13 @@ class TextSink {
                              std::to_string(e.threads) + (e.threads == 1 ? " thread" : " threads")});
     const std::optional<double> given = starting_momentum(c);
     const std::string momentum = given ? cat(", momentum ", *given) : "";
-    table.add(
-        {"optimizer", cat(c.optimizer, ", lr ", e.lr, momentum, ", batch ", c.batch, ", seed ", c.seed)});
+    std::string more = momentum;
+    if (c.weight_decay) more += cat(", weight decay ", *c.weight_decay);
+    if (c.clip_value) more += cat(", clipped by value ", *c.clip_value);
+    if (c.clip_norm) more += cat(", clipped by norm ", *c.clip_norm);
+    if (c.ema) more += cat(", average of decay ", *c.ema);
+    const std::string batch = c.accumulate > 1 ? cat(c.accumulate, " × ", c.batch) : cat(c.batch);
+    table.add({"optimizer", cat(c.optimizer, ", lr ", e.lr, more, ", batch ", batch, ", seed ", c.seed)});
     table.add({"length", cat(e.epochs, e.epochs == 1 ? " epoch, " : " epochs, ", grouped(e.steps), " steps",
                              e.first_step > 0 ? cat(", from step ", grouped(e.first_step)) : "")});
     table.add({"out", e.out});
@@ -133,7 +143,8 @@ class TextSink {
     if (!progress_.due()) return;
     const std::string numbers =
         cat("epoch ", e.epoch, "/", e.epochs, "  step ", e.step, "/", e.steps, "  loss ", fixed(e.loss, 4),
-            "  ", grouped(static_cast<int64_t>(e.samples_per_second)), " samples/s");
+            "  ", grouped(static_cast<int64_t>(e.samples_per_second)), " samples/s  ",
+            duration(e.seconds_left), " left");
     if (!is_terminal_) {
       std::fprintf(stderr, "  %s\n", numbers.c_str());
       return;
@@ -155,6 +166,7 @@ class TextSink {
     std::fflush(stdout);
   }
   void operator()(const CheckpointEvent&) {}
+  void operator()(const InterruptedEvent&) { clear_bar(); }
   void operator()(const DoneEvent& e) {
     clear_bar();
     Table table;

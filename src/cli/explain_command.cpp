@@ -58,7 +58,7 @@ void add_explain(CLI::App& app, Action& action) {
   struct Flags {
     TrainConfig config;
     CompileOptions options;
-    std::string device = "cpu", dtype = "f32", engine = "graph";
+    MachineFlags machine;
     bool json = false, nodes = false;
   };
   auto flags = std::make_shared<Flags>();
@@ -67,10 +67,7 @@ void add_explain(CLI::App& app, Action& action) {
   cmd->add_option("MODEL", c.model, "a name from 'tandem models'")->required();
   cmd->add_option("--batch", c.batch, "samples a step")->capture_default_str();
   cmd->add_option("--optimizer", c.optimizer, optim::optimizer_names())->capture_default_str();
-  cmd->add_option("--device", flags->device, "cpu, cuda or cuda:N")->capture_default_str();
-  cmd->add_option("--dtype", flags->dtype, "f32, f64, bf16 or f16")->capture_default_str();
-  cmd->add_option("--engine", flags->engine, "graph: the only one with passes to explain")
-      ->capture_default_str();
+  flags->machine.add(*cmd, true);
   cmd->add_option("--threads", c.threads, "CPU threads");
   cmd->add_option("--passes", flags->options.passes, "the passes to run, in order")
       ->delimiter(',')
@@ -80,9 +77,7 @@ void add_explain(CLI::App& app, Action& action) {
   cmd->callback([flags, &action] {
     action = [flags] {
       as_usage([&] {
-        flags->config.engine = parse_engine(flags->engine);
-        flags->config.device = parse_device(flags->device);
-        flags->config.dtype = parse_dtype(flags->dtype);
+        flags->machine.parse_into(flags->config);
         check(flags->config);
         if (flags->config.engine == Engine::eager)
           throw UsageError(

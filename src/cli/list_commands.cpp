@@ -1,17 +1,14 @@
 // tandem models, tandem datasets, tandem info, and the two commands that belong to the ./tandem script.
-#include <sys/utsname.h>
-
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/output.h"
-#include "tandem/core/backend.h"
 #include "tandem/core/threads.h"
 #include "tandem/data/registry.h"
 #include "tandem/nn/summary.h"
+#include "tandem/train/environment.h"
 #include "tandem/zoo/zoo.h"
 
 namespace tandem::cli {
@@ -21,47 +18,6 @@ using nlohmann::ordered_json;
 
 std::vector<Dim> sizes(const Dims& dims) { return {dims.begin(), dims.end()}; }
 void print(const ordered_json& line) { std::printf("%s\n", line.dump().c_str()); }
-
-/// The processor, as the system names it.
-std::string processor() {
-  utsname system{};
-  ::uname(&system);
-  std::string text = system.machine;
-  std::ifstream list("/proc/cpuinfo");
-  for (std::string line; std::getline(list, line);) {
-    const size_t colon = line.find(": ");
-    if (colon == std::string::npos) continue;
-    if (line.starts_with("model name")) return text + ", " + line.substr(colon + 2);
-    if (line.starts_with("CPU implementer") || line.starts_with("CPU part"))
-      text += ", " + line.substr(4, line.find_first_of("\t:") - 4) + " " + line.substr(colon + 2);
-    if (line.starts_with("CPU part")) break;  // ARM gives numbers, and no name
-  }
-  return text;
-}
-
-/// One device, or the reason why there is none of its kind.
-struct DeviceRow {
-  std::string device, text;
-  bool available = false;
-};
-
-std::vector<DeviceRow> device_rows() {
-  std::vector<DeviceRow> rows;
-  for (int k = 0; k < kDeviceKinds; ++k) {
-    const auto kind = static_cast<DeviceKind>(k);
-    try {
-      Backend& owner = backend(kind);
-      for (int i = 0; i < owner.device_count(); ++i) {
-        const Device device{kind, static_cast<uint8_t>(i)};
-        rows.push_back({to_string(device), owner.describe(device), true});
-      }
-    } catch (const Error& error) {
-      const std::string name = to_string(Device{kind, 0});
-      rows.push_back({name.substr(0, name.find(':')), error.what(), false});
-    }
-  }
-  return rows;
-}
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // The command `tandem`: parses, runs the chosen subcommand and turns errors into one line and an exit status: 0 done,
-// 1 it failed, 2 wrong usage.
+// 1 it failed, 2 wrong usage, 130 stopped by a signal.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -34,8 +34,9 @@ int run(int argc, char** argv) {
   app.require_subcommand(0, 1);
   app.set_version_flag("--version", "tandem " TANDEM_VERSION);
   Action action;
-  add_train(app, action);
+  add_train(app, action, {argv, argv + argc});
   add_eval(app, action);
+  add_predict(app, action);
   add_models(app, action);
   add_datasets(app, action);
   add_info(app, action);
@@ -62,6 +63,8 @@ int run(int argc, char** argv) {
     action();
   } catch (const UsageError& error) {
     return fail(2, error.what());
+  } catch (const Interrupted& stopped) {
+    return fail(130, stopped.what());
   } catch (const std::bad_alloc&) {
     return fail(1, "this machine has not enough memory. Try a smaller --batch.");
   } catch (const std::exception& error) {
@@ -73,6 +76,12 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
+
+void MachineFlags::add(CLI::App& command, bool with_dtype) {
+  command.add_option("--engine", engine, "eager or graph: the same bits")->capture_default_str();
+  command.add_option("--device", device, "cpu, cuda or cuda:N")->capture_default_str();
+  if (with_dtype) command.add_option("--dtype", dtype, "f32, f64, bf16 or f16")->capture_default_str();
+}
 
 void as_usage(const std::function<void()>& read) {
   try {

@@ -62,4 +62,16 @@ std::string bytes_text(size_t bytes) {
   return fixed(value / 1e9, 2) + " GB";
 }
 
+std::string duration(double seconds) {
+  const auto whole = static_cast<long long>(seconds + 0.5);
+  char text[64];
+  if (whole < 60)
+    std::snprintf(text, sizeof(text), "%lld s", whole);
+  else if (whole < 3600)
+    std::snprintf(text, sizeof(text), "%lld min %02lld s", whole / 60, whole % 60);
+  else
+    std::snprintf(text, sizeof(text), "%lld h %02lld min", whole / 3600, whole / 60 % 60);
+  return text;
+}
+
 }  // namespace tandem::cli

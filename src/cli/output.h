@@ -25,6 +25,7 @@ std::string fixed(double value, int digits);
 std::string percent(double share);     // "97.31 %"
 std::string grouped(int64_t value);    // "61,706"
 std::string bytes_text(size_t bytes);  // "1.2 MB"
+std::string duration(double seconds);  // "2 h 05 min", "3 min 20 s", "12 s"
 
 /// One JSON object a line on stdout, and nothing else.
 EventSink json_events();

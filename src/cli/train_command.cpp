@@ -1,20 +1,136 @@
-// tandem train MODEL and tandem eval DIR.
+// tandem train MODEL: the flags, the signals, and how a stopped run goes on.
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "tandem/core/error.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/train/train.h"
 
 namespace tandem::cli {
+namespace {
 
-void add_train(CLI::App& app, Action& action) {
+std::atomic<bool> g_stop{false};
+
+/// The first signal lets the run finish its step and save a checkpoint; the second ends the process at once.
+void stop_on_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) {
+    if (g_stop.exchange(true)) ::_exit(130);
+  };
+  action.sa_flags = SA_RESTART;
+  for (const int number : {SIGINT, SIGTERM}) ::sigaction(number, &action, nullptr);
+}
+
+/// "90", "90s", "10m", "1.5h" in seconds.
+double parse_duration(const std::string& text) {
+  size_t used = 0;
+  double value = std::nan("");
+  try {
+    value = std::stod(text, &used);
+  } catch (const std::exception&) {
+  }
+  const std::string unit = text.substr(used);
+  const double seconds = unit.empty() || unit == "s" ? 1
+                         : unit == "m"               ? 60
+                         : unit == "h"               ? 3600
+                                                     : std::nan("");
+  TD_CHECK(std::isfinite(value * seconds) && value > 0,
+           "time-budget: must be a time like 90s, 10m or 1.5h; got '", text, "'.");
+  return value * seconds;
+}
+
+std::string quoted(const std::string& word) {
+  const bool is_plain =
+      !word.empty() && word.find_first_of(" \t\n'\"\\$`&|;<>()*?[]#~!{}") == std::string::npos;
+  std::string out = is_plain ? word : "'";
+  if (is_plain) return out;
+  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+/// The command that goes on with a run in `out`.
+std::string resume_command(const std::vector<std::string>& arguments, const std::string& out) {
+  std::string text = "tandem";
+  bool has_out = false, has_resume = false;
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    text += " " + quoted(arguments[i]);
+    has_out = has_out || arguments[i] == "--out" || arguments[i].starts_with("--out=");
+    has_resume = has_resume || arguments[i] == "--resume";
+  }
+  return text + (has_out ? "" : " --out " + quoted(out)) + (has_resume ? "" : " --resume");
+}
+
+/// What becomes callbacks.
+struct CallbackFlags {
+  ScheduleOptions schedule;
+  std::string schedule_by, time_budget;
+  std::string monitor = "test_loss";
+  std::optional<int64_t> early_stop;
+  double min_delta = 0;
+  bool restore_best = false, best = false, tensorboard = false;
+
+  void add(CLI::App& cmd) {
+    cmd.add_option("--schedule", schedule.kind,
+                   "of the rate: constant, step, exponential, cosine, one-cycle, plateau")
+        ->capture_default_str();
+    cmd.add_option("--schedule-by", schedule_by, "step or epoch (default: epoch for step and exponential)");
+    cmd.add_option("--schedule-length", schedule.total,
+                   "of cosine and one-cycle (default: the run, by --epochs or else --steps)");
+    cmd.add_option("--warmup", schedule.warm_up, "steps in which the rate rises to its beginning");
+    cmd.add_option("--decay-every", schedule.every, "schedule step: epochs (or steps) between cuts")
+        ->capture_default_str();
+    cmd.add_option("--decay-factor", schedule.factor,
+                   "step and plateau (default 0.1), exponential (default 0.95)");
+    cmd.add_option("--least-lr", schedule.least, "that cosine and plateau go down to")->capture_default_str();
+    cmd.add_option("--patience", schedule.patience, "plateau: epochs without progress that are let pass")
+        ->capture_default_str();
+    cmd.add_option("--monitor", monitor,
+                   "of plateau, --early-stop, --best: train_loss, test_loss, test_accuracy")
+        ->capture_default_str();
+    cmd.add_option("--early-stop", early_stop, "stop after more than so many epochs without progress");
+    cmd.add_option("--min-delta", min_delta, "early stop: progress is more than this")->capture_default_str();
+    cmd.add_flag("--restore-best", restore_best, "early stop: end with the weights of the best epoch");
+    cmd.add_flag("--best", best, "keep the weights of the best epoch in best.safetensors");
+    cmd.add_option("--time-budget", time_budget, "stop after 90s, 10m, 1.5h …");
+    cmd.add_flag("--tensorboard", tensorboard, "write event files for TensorBoard");
+  }
+  std::vector<CallbackPtr> callbacks() {
+    TD_CHECK(schedule_by.empty() || schedule_by == "step" || schedule_by == "epoch",
+             "schedule-by: must be step or epoch; got '", schedule_by, "'.");
+    TD_CHECK(early_stop || (!restore_best && min_delta == 0),
+             "restore-best and min-delta: belong to --early-stop; got none. Give --early-stop as well.");
+    if (!schedule_by.empty()) schedule.by_epoch = schedule_by == "epoch";
+    schedule.monitor = monitor;
+    check(schedule);
+    std::vector<CallbackPtr> out;
+    if (schedule.kind != "constant" || schedule.warm_up > 0) out.push_back(learning_rate(schedule));
+    if (early_stop)
+      out.push_back(early_stopping({.monitor = monitor,
+                                    .patience = *early_stop,
+                                    .min_delta = min_delta,
+                                    .restore_best = restore_best}));
+    if (best) out.push_back(best_weights({.monitor = monitor}));
+    if (!time_budget.empty()) out.push_back(tandem::time_budget(parse_duration(time_budget)));
+    if (tensorboard) out.push_back(tandem::tensorboard());
+    return out;
+  }
+};
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action, const std::vector<std::string>& arguments) {
   struct Flags {
     TrainConfig config;
-    std::string engine = "graph", device = "cpu", dtype = "f32";
-    bool json = false;
+    MachineFlags machine;
+    CallbackFlags callbacks;
+    bool decoupled = false, coupled = false, json = false;
   };
   auto flags = std::make_shared<Flags>();
   TrainConfig& c = flags->config;
@@ -22,15 +138,29 @@ void add_train(CLI::App& app, Action& action) {
   cmd->add_option("MODEL", c.model, "a name from 'tandem models'")->required();
   cmd->add_option("--data", c.data, "data set (default: mnist if found, else fashion-mnist, else digits)");
   cmd->add_option("--data-dir", c.data_dir, "folder of the data set's files");
-  cmd->add_option("--engine", flags->engine, "eager or graph: the same bits")->capture_default_str();
-  cmd->add_option("--device", flags->device, "cpu, cuda or cuda:N")->capture_default_str();
+  flags->machine.add(*cmd, true);
   cmd->add_option("--epochs", c.epochs, "passes over the data (default 1)");
   cmd->add_option("--steps", c.steps, "end after so many steps in all");
   cmd->add_option("--batch", c.batch, "samples a step")->capture_default_str();
+  cmd->add_option("--accumulate", c.accumulate, "batches a step: their gradients make one mean")
+      ->capture_default_str();
   cmd->add_option("--optimizer", c.optimizer, optim::optimizer_names())->capture_default_str();
   cmd->add_option("--lr", c.lr, "learning rate (default: the optimizer's: sgd 0.01, adam 0.001 …)");
   cmd->add_option("--momentum", c.momentum, "of sgd and nesterov (default 0.9), and rmsprop (default 0)");
-  cmd->add_option("--dtype", flags->dtype, "f32, f64, bf16 or f16")->capture_default_str();
+  cmd->add_option("--weight-decay", c.weight_decay, "(default: 0.01 for adamw and lamb, else 0)");
+  CLI::Option* decoupled =
+      cmd->add_flag("--decoupled", flags->decoupled, "decay shrinks weights (default for adamw and lamb)");
+  cmd->add_flag("--coupled", flags->coupled, "decay is added to gradients (default for the rest)")
+      ->excludes(decoupled);
+  cmd->add_option("--no-decay", c.no_decay,
+                  "parameters with one of these in their name are not decayed: bias")
+      ->delimiter(',')
+      ->expected(1);
+  cmd->add_option("--clip-value", c.clip_value, "cut the elements of gradients to this size");
+  cmd->add_option("--clip-norm", c.clip_norm, "scale gradients down to this norm");
+  cmd->add_option("--ema", c.ema, "test and keep a moving average of the weights, of this decay: 0.999");
+  cmd->add_flag("--ema-warmup", c.ema_warm_up, "its decay begins small");
+  flags->callbacks.add(*cmd);
   cmd->add_option("--seed", c.seed, "of weights, shuffle and dropout")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
@@ -43,65 +173,21 @@ void add_train(CLI::App& app, Action& action) {
   cmd->add_flag("--resume", c.resume, "go on from the newest checkpoint in --out");
   cmd->add_flag("--anomaly", c.anomaly, "stop at the operation that first makes a NaN or infinity (slow)");
   cmd->add_flag("--json", flags->json, "print one JSON object a line");
-  cmd->callback([flags, &action] {
-    action = [flags] {
+  cmd->callback([flags, arguments, &action] {
+    action = [flags, arguments] {
+      TrainConfig& config = flags->config;
       as_usage([&] {
-        flags->config.engine = parse_engine(flags->engine);
-        flags->config.device = parse_device(flags->device);
-        flags->config.dtype = parse_dtype(flags->dtype);
-        check(flags->config);
+        flags->machine.parse_into(config);
+        if (flags->decoupled || flags->coupled) config.decoupled = flags->decoupled;
+        config.callbacks = flags->callbacks.callbacks();
+        check(config);
       });
-      train(flags->config, flags->json ? json_events() : text_events());
-    };
-  });
-}
-
-void add_eval(CLI::App& app, Action& action) {
-  struct Flags {
-    EvalConfig config;
-    std::string engine = "graph", device = "cpu";
-    bool json = false;
-  };
-  auto flags = std::make_shared<Flags>();
-  EvalConfig& c = flags->config;
-  CLI::App* cmd = app.add_subcommand("eval", "test a trained model");
-  cmd->add_option("DIR", c.folder, "folder of a run, the --out of 'tandem train'")->required();
-  cmd->add_option("--data", c.data, "data set (default: the one it was trained on)");
-  cmd->add_option("--data-dir", c.data_dir, "folder of the data set's files");
-  cmd->add_option("--engine", flags->engine, "eager or graph: the same bits")->capture_default_str();
-  cmd->add_option("--device", flags->device, "cpu, cuda or cuda:N")->capture_default_str();
-  cmd->add_option("--threads", c.threads, "CPU threads (default: all cores): the same bits");
-  cmd->add_option("--limit", c.limit, "use the first so many samples");
-  cmd->add_flag("--json", flags->json, "print one JSON object");
-  cmd->callback([flags, &action] {
-    action = [flags] {
-      as_usage([&] {
-        flags->config.engine = parse_engine(flags->engine);
-        flags->config.device = parse_device(flags->device);
-        check(flags->config);
-      });
-      const EvalReport r = evaluate(flags->config);
-      for (const std::string& warning : r.warnings) std::fprintf(stderr, "tandem: %s\n", warning.c_str());
-      if (flags->json) {
-        const nlohmann::ordered_json line = {{"event", "eval"},
-                                             {"model", r.model},
-                                             {"data", r.data},
-                                             {"device", to_string(flags->config.device)},
-                                             {"samples", r.samples},
-                                             {"test_loss", r.test_loss},
-                                             {"test_accuracy", r.test_accuracy},
-                                             {"seconds", r.seconds},
-                                             {"weights_sha256", r.weights_sha256}};
-        std::printf("%s\n", line.dump().c_str());
-        return;
-      }
-      Table table;
-      table.add({"model", r.model + ", weights from " + r.path});
-      table.add({"data", r.data + ", " + grouped(r.samples) + " samples"});
-      table.add({"test loss", fixed(r.test_loss, 4)});
-      table.add({"test accuracy", percent(r.test_accuracy)});
-      table.add({"sha256", r.weights_sha256});
-      table.print();
+      config.stop = &g_stop;
+      stop_on_signals();
+      const DoneEvent done = train(config, flags->json ? json_events() : text_events());
+      if (!done.interrupted) return;
+      throw Interrupted(
+          cat("stopped at step ", done.steps, ". Go on with: ", resume_command(arguments, done.out)));
     };
   });
 }

@@ -1,0 +1,179 @@
+// tandem eval DIR and tandem predict DIR FILE…: what a saved run does.
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "tandem/train/train.h"
+
+namespace tandem::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+void print(const ordered_json& line) {
+  std::printf("%s\n", line.dump(-1, ' ', false, ordered_json::error_handler_t::replace).c_str());
+}
+
+void warn(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) std::fprintf(stderr, "tandem: %s\n", warning.c_str());
+}
+
+ordered_json scores_json(const ClassScores& s) {
+  return {{"precision", s.precision}, {"recall", s.recall}, {"f1", s.f1}, {"support", s.support}};
+}
+
+void print_json(const EvalReport& r, Device device) {
+  const Metrics& m = r.metrics;
+  ordered_json line = {{"event", "eval"},
+                       {"model", r.model},
+                       {"data", r.data},
+                       {"device", to_string(device)},
+                       {"samples", r.samples},
+                       {"test_loss", r.test_loss},
+                       {"test_accuracy", r.test_accuracy},
+                       {"seconds", r.seconds},
+                       {"weights_sha256", r.weights_sha256},
+                       {"perplexity", m.perplexity()},
+                       {"top_k", m.top_k},
+                       {"k", m.k},
+                       {"macro", scores_json(m.confusion.macro())},
+                       {"micro", scores_json(m.confusion.micro())},
+                       {"classes", ordered_json::array()},
+                       {"confusion", ordered_json::array()}};
+  for (int64_t c = 0; c < m.confusion.classes(); ++c) {
+    line["classes"].push_back(scores_json(m.confusion.scores(c)));
+    ordered_json row = ordered_json::array();
+    for (int64_t p = 0; p < m.confusion.classes(); ++p) row.push_back(m.confusion.count(c, p));
+    line["confusion"].push_back(row);
+  }
+  print(line);
+}
+
+void print_text(const EvalReport& r) {
+  const Metrics& m = r.metrics;
+  Table table;
+  table.add({"model", r.model + ", weights from " + r.path});
+  table.add({"data", r.data + ", " + grouped(r.samples) + " samples"});
+  table.add({"test loss", fixed(r.test_loss, 4) + ", perplexity " + fixed(m.perplexity(), 4)});
+  table.add({"test accuracy", percent(r.test_accuracy)});
+  table.add({"top " + std::to_string(m.k), percent(m.top_k)});
+  table.add({"sha256", r.weights_sha256});
+  table.print();
+
+  Table classes({"class", "precision", "recall", "F1", "samples"}, {0, 1, 2, 3, 4});
+  const auto add = [&](const std::string& name, const ClassScores& s) {
+    classes.add({name, fixed(s.precision, 4), fixed(s.recall, 4), fixed(s.f1, 4), grouped(s.support)});
+  };
+  for (int64_t c = 0; c < m.confusion.classes(); ++c) add(std::to_string(c), m.confusion.scores(c));
+  add("macro", m.confusion.macro());
+  add("micro", m.confusion.micro());
+  std::printf("\n");
+  classes.print();
+
+  std::vector<std::string> header = {"is \\ taken for"};
+  std::vector<size_t> right = {0};
+  for (int64_t c = 0; c < m.confusion.classes(); ++c) {
+    header.push_back(std::to_string(c));
+    right.push_back(right.size());
+  }
+  Table confusion(header, right);
+  for (int64_t c = 0; c < m.confusion.classes(); ++c) {
+    std::vector<std::string> row = {std::to_string(c)};
+    for (int64_t p = 0; p < m.confusion.classes(); ++p)
+      row.push_back(std::to_string(m.confusion.count(c, p)));
+    confusion.add(row);
+  }
+  std::printf("\n");
+  confusion.print();
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, Action& action) {
+  struct Flags {
+    EvalConfig config;
+    MachineFlags machine;
+    bool json = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  EvalConfig& c = flags->config;
+  CLI::App* cmd = app.add_subcommand("eval", "test a trained model");
+  cmd->add_option("DIR", c.folder, "folder of a run, the --out of 'tandem train'")->required();
+  cmd->add_option("--data", c.data, "data set (default: the one it was trained on)");
+  cmd->add_option("--data-dir", c.data_dir, "folder of the data set's files");
+  flags->machine.add(*cmd, false);
+  cmd->add_option("--threads", c.threads, "CPU threads (default: all cores): the same bits");
+  cmd->add_option("--limit", c.limit, "use the first so many samples");
+  cmd->add_flag("--best", c.best, "the weights of the best epoch (of 'train --best')");
+  cmd->add_flag("--json", flags->json, "print one JSON object");
+  cmd->callback([flags, &action] {
+    action = [flags] {
+      as_usage([&] {
+        flags->machine.parse_into(flags->config);
+        check(flags->config);
+      });
+      const EvalReport r = evaluate(flags->config);
+      warn(r.warnings);
+      if (flags->json)
+        print_json(r, flags->config.device);
+      else
+        print_text(r);
+    };
+  });
+}
+
+void add_predict(CLI::App& app, Action& action) {
+  struct Flags {
+    PredictConfig config;
+    MachineFlags machine;
+    bool json = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  PredictConfig& c = flags->config;
+  CLI::App* cmd = app.add_subcommand("predict", "say what a trained model makes of images");
+  cmd->add_option("DIR", c.folder, "folder of a run, the --out of 'tandem train'")->required();
+  cmd->add_option("FILE", c.files, "images; none: samples of a data set");
+  cmd->add_option("--data", c.data, "data set (default: the one it was trained on)");
+  cmd->add_option("--data-dir", c.data_dir, "folder of the data set's files");
+  cmd->add_option("--index", c.indices, "samples of the data set's test part: 3,17")
+      ->delimiter(',')
+      ->expected(1);
+  cmd->add_option("--limit", c.limit, "the first so many samples, where no --index is given")
+      ->capture_default_str();
+  cmd->add_option("--top", c.top, "classes to name")->capture_default_str();
+  cmd->add_flag("--invert", c.invert, "files show dark ink on white, and the data bright ink on black");
+  flags->machine.add(*cmd, false);
+  cmd->add_option("--threads", c.threads, "CPU threads (default: all cores): the same bits");
+  cmd->add_flag("--best", c.best, "the weights of the best epoch (of 'train --best')");
+  cmd->add_flag("--json", flags->json, "print one JSON object a line");
+  cmd->callback([flags, &action] {
+    action = [flags] {
+      as_usage([&] {
+        flags->machine.parse_into(flags->config);
+        check(flags->config);
+      });
+      const PredictReport r = predict(flags->config);
+      warn(r.warnings);
+      Table table;
+      for (const Prediction& p : r.predictions) {
+        ordered_json top = ordered_json::array();
+        std::vector<std::string> row = {p.source, p.label ? cat("is ", *p.label) : ""};
+        for (const Prediction::Guess& guess : p.top) {
+          top.push_back({{"class", guess.cls}, {"probability", guess.probability}});
+          row.push_back(cat(guess.cls, "  ", percent(guess.probability)));
+        }
+        table.add(row);
+        if (!flags->json) continue;
+        ordered_json line = {{"event", "prediction"}, {"source", p.source}};
+        if (p.label) line["label"] = *p.label;
+        line["top"] = top;
+        print(line);
+      }
+      if (!flags->json) table.print();
+    };
+  });
+}
+
+}  // namespace tandem::cli
