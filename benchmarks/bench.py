@@ -35,6 +35,11 @@ TIMED = {
     "lenet_infer": {"cpu": {"batch": 100}, "cuda": {"batch": 100}},
     "lenet_infer_1": {"cpu": {"batch": 1, "case": "lenet_infer"}, "cuda": {"batch": 1, "case": "lenet_infer"}},
 }
+# One pointwise function of a million floats, `--cases functions`.
+FUNCTIONS = [f"function_{name}" for name in ("exp", "tanh", "sigmoid", "gelu", "erf", "silu")]
+for _name in FUNCTIONS:
+    _goals = {"eager": 1.5} if _name not in ("function_erf", "function_silu") else {}
+    TIMED[_name] = {"cpu": {"batch": 1_000_000, "goals": _goals}, "cuda": {"batch": 1_000_000}}
 CASES = {"cpu": ["lenet_train", "mnist_cnn_train", "mlp_train", "lenet_infer", "lenet_infer_1", "add16", "startup",
                  "memory"],
          "cuda": ["lenet_train", "mnist_cnn_train", "flat_memory"]}
@@ -97,7 +102,8 @@ def timed_case(name, sides, options):
     request = {"case": spec.get("case", name), "batch": spec["batch"], "device": device, "threads": options.threads}
     notes = []
     model = request["case"].rsplit("_", 1)[0]
-    gate = check_equal([d for d in (sides.ours, sides.peer) if d], {**request, "case": model + "_train"}, device)
+    gate_case = request["case"] if model == "function" else model + "_train"
+    gate = check_equal([d for d in (sides.ours, sides.peer) if d], {**request, "case": gate_case}, device)
     if gate:
         return {"case": name, "rows": [], "notes": [f"NOT TIMED: the two sides do not compute the same: {gate}"],
                 "failed": True}
@@ -354,6 +360,7 @@ def parse():
     parser.add_argument("--verbose", action="store_true", help="let the drivers write to stderr")
     options = parser.parse_args()
     options.cases = options.cases or CASES[options.device]
+    options.cases = [c for case in options.cases for c in (FUNCTIONS if case == "functions" else [case])]
     known = set(TIMED) | {"add16", "startup", "memory"} if options.device == "cpu" else set(TIMED) | {"flat_memory"}
     unknown = [c for c in options.cases if c not in known]
     if unknown:

@@ -100,12 +100,21 @@ def make_batches(batch, device):
     return inputs, labels
 
 
+FUNCTIONS = {"exp": torch.exp, "log": torch.log, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "erf": torch.erf,
+             "gelu": F.gelu, "silu": F.silu}
+
+
 class Work:
     """One case in one variant: step(i) does step i and reads nothing back."""
 
     def __init__(self, case, variant, device, batch, dropout=True):
         name, phase = case.rsplit("_", 1)
         self.device, self.variant = device, variant
+        if name == "function":
+            self.model = FUNCTIONS[phase]
+            self.inputs = [uniform(batch, 1000 + i, 4).to(device) for i in range(BATCHES)]
+            self.step = self.infer_step()
+            return
         self.model = make_model(name, device)
         self.model.train(phase == "train" and dropout)
         self.inputs, self.labels = make_batches(batch, device)
@@ -252,7 +261,7 @@ def losses(request):
     values = []
     for i in range(request["steps"]):
         work.step(i)
-        values.append(work.loss.item())
+        values.append(work.loss.mean().item())
     return values
 
 

@@ -18,6 +18,7 @@
 #include "tandem/core/threads.h"
 #include "tandem/graph/compile.h"
 #include "tandem/ops/pointwise.h"
+#include "tandem/ops/reduce.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/shape.h"
 #include "tandem/optim/sgd.h"
@@ -68,6 +69,16 @@ std::unique_ptr<nn::Module> make_model(const std::string& name, const zoo::Model
   return model;
 }
 
+/// The cases function_NAME: one pointwise function of `batch` numbers.
+Tensor (*function_named(const std::string& name))(const Tensor&) {
+  static const std::map<std::string, Tensor (*)(const Tensor&)> functions = {
+      {"exp", exp}, {"log", log},   {"tanh", tanh}, {"sigmoid", sigmoid},
+      {"erf", erf}, {"gelu", gelu}, {"silu", silu}};
+  const auto place = functions.find(name);
+  TD_CHECK(place != functions.end(), "bench: there is no function '", name, "'.");
+  return place->second;
+}
+
 /// One case in one variant. step(i) does step i and reads nothing back. Training goes through the TrainingStep that
 /// `tandem train` uses.
 class Work {
@@ -78,6 +89,15 @@ class Work {
     TD_CHECK(variant == "eager" || variant == "graph", "bench: the variant must be eager or graph; got '",
              variant, "'.");
     const size_t cut = name.rfind('_');
+    if (name.substr(0, cut) == "function") {
+      function_ = function_named(name.substr(cut + 1));
+      for (uint32_t i = 0; i < kBatches; ++i)
+        batches_.push_back({uniform_hash({batch}, 1000 + i, 4, device)});
+      if (variant == "graph")
+        forward_.emplace(
+            compile([f = function_](const std::vector<Tensor>& in) { return std::vector{f(in[0])}; }));
+      return;
+    }
     model_ = make_model(name.substr(0, cut), options, device);
     for (uint32_t i = 0; i < kBatches; ++i) {
       const Tensor x = uniform_hash({batch, 1, 28, 28}, 1000 + i, std::sqrt(3.0), device);
@@ -104,11 +124,11 @@ class Work {
       result_ = (*training_)(in[0], in[1]);
     } else {
       const NoGrad off;
-      result_ = forward_ ? (*forward_)({in[0]})[0] : (*model_)(in[0]);
+      result_ = forward_ ? (*forward_)({in[0]})[0] : function_ ? function_(in[0]) : (*model_)(in[0]);
     }
   }
 
-  /// The result of the last step: the loss, or the logits.
+  /// The result of the last step: the loss, the logits, or the function's values.
   const Tensor& result() const { return result_; }
   void synchronize() const { backend(device_).synchronize(device_); }
 
@@ -133,6 +153,7 @@ class Work {
 
  private:
   Device device_;
+  Tensor (*function_)(const Tensor&) = nullptr;
   std::unique_ptr<nn::Module> model_;
   std::optional<optim::Sgd> sgd_;
   std::optional<TrainingStep> training_;
@@ -244,7 +265,7 @@ class Driver {
       Json& losses = answer[variant[0] == 'e' ? "losses" : "graph_losses"];
       for (int i = 0; i < steps; ++i) {
         fresh.step(i);
-        losses.push_back(fresh.result().item<double>());
+        losses.push_back(mean(fresh.result()).item<double>());
       }
     }
     return answer;

@@ -99,6 +99,37 @@ TEST(Promotion, DivisionAndFunctionsOfIntegersGiveF32) {
   EXPECT_FLOAT_EQ(div(full({1}, 7, DType::i32), 2).item<float>(), 3.5f);
 }
 
+TEST(Promotion, OfOpsWithRulesOfTheirOwn) {
+  const Tensor whole = ones({2}, DType::i32), wide = ones({2}, DType::i64), truth = ones({2}, DType::boolean);
+  const Tensor half = ones({2}, DType::bf16);
+  for (Tensor (*f)(const Operand&, const Operand&) : {atan2, hypot, div}) {
+    EXPECT_EQ(f(whole, whole).dtype(), DType::f32);
+    EXPECT_EQ(f(truth, wide).dtype(), DType::f32);
+    EXPECT_EQ(f(half, wide).dtype(), DType::bf16);
+  }
+  for (Tensor (*f)(const Operand&, const Operand&) : {remainder, fmod, floor_divide}) {
+    EXPECT_EQ(f(whole, wide).dtype(), DType::i64);
+    EXPECT_EQ(f(whole, 2).dtype(), DType::i32);
+    EXPECT_EQ(f(whole, 2.5).dtype(), DType::f32);
+    EXPECT_EQ(f(truth, whole).dtype(), DType::i32);
+    EXPECT_EQ(f(half, whole).dtype(), DType::bf16);
+  }
+  for (Tensor (*f)(const Operand&, const Operand&) : {bitwise_and, bitwise_or, bitwise_xor}) {
+    EXPECT_EQ(f(whole, wide).dtype(), DType::i64);
+    EXPECT_EQ(f(truth, truth).dtype(), DType::boolean);
+    EXPECT_EQ(f(truth, whole).dtype(), DType::i32);
+    EXPECT_EQ(f(ones({2}, DType::u8), 3).dtype(), DType::u8);
+  }
+  EXPECT_EQ(bitwise_left_shift(ones({2}, DType::u8), 3).dtype(), DType::u8);
+  EXPECT_EQ(bitwise_left_shift(ones({2}, DType::u8), whole).dtype(), DType::i32);
+  for (Tensor (*f)(const Tensor&) :
+       {exp2, expm1, log2, log10, log1p, tan, asin, acos, atan, sinh, cosh, asinh, acosh, atanh, erfc})
+    EXPECT_EQ(f(whole).dtype(), DType::f32);
+  EXPECT_EQ(reciprocal(whole).dtype(), DType::f32);
+  EXPECT_EQ(square(whole).dtype(), DType::i32);
+  for (Tensor (*f)(const Tensor&) : {isnan, isinf, isfinite}) EXPECT_EQ(f(half).dtype(), DType::boolean);
+}
+
 TEST(Promotion, SumsOfIntegersAndBoolAreI64) {
   for (const DType dtype : {DType::i8, DType::u8, DType::i32, DType::u64, DType::boolean}) {
     EXPECT_EQ(sum(ones({300}, dtype)).dtype(), DType::i64);

@@ -37,7 +37,13 @@ void add_array_errors(std::vector<ErrorCase>& errors) {
       {"less_equal", less_equal},
       {"logical_or", logical_or},
       {"greater_equal", greater_equal},
-      {"logical_and", logical_and}};
+      {"logical_and", logical_and},
+      {"logical_xor", logical_xor},
+      {"remainder", remainder},
+      {"fmod", fmod},
+      {"floor_divide", floor_divide},
+      {"atan2", atan2},
+      {"hypot", hypot}};
   for (const auto& [name, call] : binaries)
     errors.push_back({cat(name, "/shapes"),
                       [call = call] {
@@ -50,6 +56,45 @@ void add_array_errors(std::vector<ErrorCase>& errors) {
                       where(of({2}, DType::boolean), of({3}), of({2, 1}));
                     },
                     {"where: ", "(2,)", "(3,)"}});
+  const std::pair<const char*, Tensor (*)(const Operand&, const Operand&)> on_bits[] = {
+      {"bitwise_and", bitwise_and},
+      {"bitwise_or", bitwise_or},
+      {"bitwise_xor", bitwise_xor},
+      {"bitwise_left_shift", bitwise_left_shift},
+      {"bitwise_right_shift", bitwise_right_shift}};
+  for (const auto& [name, call] : on_bits) {
+    errors.push_back({cat(name, "/float"),
+                      [call = call] { call(of({2}), of({2}, DType::i32)); },
+                      {cat(name, ": "), "integer", "; got f32", "cast()"}});
+    errors.push_back({cat(name, "/shapes"),
+                      [call = call] {
+                        call(of({2, 3}, DType::i32), of({4}, DType::i32));
+                      },
+                      {cat(name, ": "), "(2, 3)", "(4,)"}});
+  }
+  errors.push_back({"bitwise_left_shift/bool",
+                    [] { bitwise_left_shift(of({2}, DType::boolean), of({2}, DType::boolean)); },
+                    {"bitwise_left_shift: ", "integer", "bool"}});
+  errors.push_back({"bitwise_not/float", [] { bitwise_not(of({2})); }, {"bitwise_not: ", "integer", "f32"}});
+  errors.push_back({"remainder/bool",
+                    [] { remainder(of({2}, DType::boolean), of({2}, DType::boolean)); },
+                    {"remainder: ", "bool"}});
+  errors.push_back({"clamp/no_bound", [] { clamp(of({2}), {}, {}); }, {"clamp: ", "bound"}});
+  errors.push_back({"clamp/shapes", [] { clamp(of({2}), of({3}), 1); }, {"clamp: ", "(2,)", "(3,)"}});
+  errors.push_back({"clamp/undefined", [] { clamp(of({2}), Tensor(), 1); }, {"clamp: ", "undefined"}});
+  errors.push_back(
+      {"lerp/integer", [] { lerp(of({2}, DType::i32), of({2}, DType::i32), 1); }, {"lerp: ", "f32", "i32"}});
+  errors.push_back({"lerp/shapes", [] { lerp(of({2}), of({3}), 0.5); }, {"lerp: ", "(2,)", "(3,)"}});
+  errors.push_back({"leaky_relu/integer", [] { leaky_relu(of({2}, DType::i32)); }, {"leaky_relu: ", "i32"}});
+  errors.push_back({"leaky_relu/undefined", [] { leaky_relu(Tensor()); }, {"leaky_relu: ", "undefined"}});
+  errors.push_back({"prelu/weight", [] { prelu(of({2, 3}), of({2})); }, {"prelu: ", "(2, 3)", "(2,)"}});
+  errors.push_back({"prelu/rank", [] { prelu(of({3}), of({3})); }, {"prelu: ", "(3,)"}});
+  errors.push_back({"glu/odd", [] { glu(of({2, 3})); }, {"glu: ", "even", "(2, 3)"}});
+  errors.push_back({"glu/axis", [] { glu(of({2, 3}), 2); }, {"glu: ", "2"}});
+  errors.push_back({"hardtanh/bounds", [] { hardtanh(of({2}), 1, -1); }, {"hardtanh: ", "1", "-1"}});
+  errors.push_back({"softplus/beta", [] { softplus(of({2}), 0); }, {"softplus: ", "beta", "0"}});
+  errors.push_back({"celu/alpha", [] { celu(of({2}), 0); }, {"celu: ", "alpha", "0"}});
+  errors.push_back({"silu/integer", [] { silu(of({2}, DType::i32)); }, {"silu: ", "i32"}});
   // Reductions
   errors.push_back({"sum/axis", [] { sum(of({2, 3}), {2}); }, {"sum: ", "2"}});
   errors.push_back({"sum/axis_twice", [] { sum(of({2, 3}), {0, -2}); }, {"sum: ", "0"}});

@@ -1,7 +1,9 @@
 // Cases of the pointwise ops: every row of TD_POINTWISE_OPS, and cast.
 #include "tandem/ops/pointwise.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "tests/op_cases/reference.h"
 
@@ -22,11 +24,34 @@ struct Unary {
   double low = -2, high = 2;
 };
 
+// Whole numbers by 0: the quotient is 0, the remainder what was divided.
+double floor_divide_of(double a, double b) { return b == 0 ? 0 : std::floor(a / b); }
+double remainder_of(double a, double b) { return b == 0 ? a : a - b * std::floor(a / b); }
+double fmod_of(double a, double b) { return b == 0 ? a : std::fmod(a, b); }
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+double normal_cdf_of(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.)); }
+double softplus_of(double x) { return std::log1p(std::exp(-std::abs(x))) + (x > 0 ? x : 0.); }
+double gelu_tanh_of(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+double elu_of(double x, double alpha) { return x > 0 ? x : alpha * (std::exp(x) - 1); }
+double within(double x, double low, double high) { return std::min(std::max(x, low), high); }
+
 CaseReference reference_of(double (*f)(double, double)) {
   return [f](std::span<const Array> in) {
     Array out(stretched(in[0].shape, in[1].shape));
     each_index(out.shape,
                [&](const Dims& i) { out.at(i) = f(stretched_at(in[0], i), stretched_at(in[1], i)); });
+    return out;
+  };
+}
+
+CaseReference reference_of(double (*f)(double, double, double)) {
+  return [f](std::span<const Array> in) {
+    Array out(stretched(in[0].shape, stretched(in[1].shape, in[2].shape)));
+    each_index(out.shape, [&](const Dims& i) {
+      out.at(i) = f(stretched_at(in[0], i), stretched_at(in[1], i), stretched_at(in[2], i));
+    });
     return out;
   };
 }
@@ -84,6 +109,24 @@ void add_arithmetic(std::vector<OpCase>& cases) {
   square.call = [](std::span<const Tensor> in) { return pow(in[0], 2); };
   square.reference = reference_of([](double x) { return x * x; });
   cases.push_back(square);
+  for (const Binary& row : {Binary{"remainder", remainder, remainder_of}, Binary{"fmod", fmod, fmod_of},
+                            Binary{"floor_divide", floor_divide, floor_divide_of}}) {
+    OpCase op_case = binary_case(row, -4, 4, 0.5, 2);
+    op_case.dtypes = kNumbers;
+    op_case.half_ulps = 8;  // a remainder is as exact as its operands, not as itself
+    op_case.gradient = op_case.second_order = row.call != floor_divide;
+    add_binary(cases, op_case);
+    OpCase with_sign = with_shapes(op_case, op_case.name + "/negative", {{40}, {40}});
+    with_sign.dtypes = kSigned;
+    with_sign.inputs[1].low = -2;
+    with_sign.inputs[1].high = -0.5;
+    with_sign.int_low = -4;
+    cases.push_back(with_sign);
+  }
+  add_binary(cases, binary_case({"atan2", atan2, [](double a, double b) { return std::atan2(a, b); }}, -2, 2,
+                                -2, -0.25));
+  add_binary(cases, binary_case({"hypot", hypot, [](double a, double b) { return std::hypot(a, b); }}, -2, 2,
+                                0.25, 2));
   OpCase largest =
       binary_case({"maximum", maximum, [](double a, double b) { return a > b ? a : b; }}, -2, 2, -1, 1);
   largest.dtypes = kEvery;
@@ -104,6 +147,7 @@ void add_comparisons(std::vector<OpCase>& cases) {
       {"greater_equal", greater_equal, [](double a, double b) { return a >= b ? 1. : 0.; }},
       {"logical_and", logical_and, [](double a, double b) { return a != 0 && b != 0 ? 1. : 0.; }},
       {"logical_or", logical_or, [](double a, double b) { return a != 0 || b != 0 ? 1. : 0.; }},
+      {"logical_xor", logical_xor, [](double a, double b) { return (a != 0) != (b != 0) ? 1. : 0.; }},
   };
   for (const Binary& row : rows) {
     OpCase op_case = binary_case(row, -2, 2, -2, 2);
@@ -112,6 +156,49 @@ void add_comparisons(std::vector<OpCase>& cases) {
     op_case.gradient = op_case.second_order = false;
     add_binary(cases, op_case);
   }
+}
+
+/// Integers: every type, and i64 once more under a name of its own, for PyTorch's values.
+void add_bits(std::vector<OpCase>& cases) {
+  const Binary rows[] = {
+      {"bitwise_and", bitwise_and,
+       [](double a, double b) { return double(static_cast<int64_t>(a) & static_cast<int64_t>(b)); }},
+      {"bitwise_or", bitwise_or,
+       [](double a, double b) { return double(static_cast<int64_t>(a) | static_cast<int64_t>(b)); }},
+      {"bitwise_xor", bitwise_xor,
+       [](double a, double b) { return double(static_cast<int64_t>(a) ^ static_cast<int64_t>(b)); }},
+      {"bitwise_left_shift", bitwise_left_shift, [](double a, double b) { return a * std::exp2(b); }},
+      {"bitwise_right_shift", bitwise_right_shift,
+       [](double a, double b) { return std::floor(a * std::exp2(-b)); }},
+  };
+  for (const Binary& row : rows) {
+    OpCase op_case = binary_case(row, 0, 6, 0, 6);
+    const bool shifts = std::string(row.name).find("shift") != std::string::npos;
+    op_case.dtypes = {DType::i8, DType::i16, DType::i32, DType::i64,
+                      DType::u8, DType::u16, DType::u32, DType::u64};
+    if (!shifts) op_case.dtypes.push_back(DType::boolean);
+    op_case.floating = op_case.gradient = op_case.second_order = false;
+    op_case.int_high = 5;
+    add_binary(cases, op_case);
+    OpCase with_sign = op_case;
+    with_sign.name += "/i64";
+    with_sign.dtypes = {};
+    with_sign.floating = true;  // f32 and f64 stand for nothing here: the inputs have a type of their own
+    with_sign.inputs[0] = {
+        {3, 4, 5}, shifts && row.call == bitwise_left_shift ? 0. : -20., 20, CaseInput::index64};
+    with_sign.inputs[1] = {{4, 1}, shifts ? 0. : -20., 20, CaseInput::index64};
+    cases.push_back(with_sign);
+  }
+  OpCase invert;
+  invert.name = "bitwise_not";
+  invert.inputs = {{{4, 9}}};
+  invert.call = [](std::span<const Tensor> in) { return bitwise_not(in[0]); };
+  invert.reference = reference_of([](double x) { return -x - 1; });
+  invert.dtypes = {DType::i8, DType::i16, DType::i32, DType::i64};
+  invert.int_low = -5;
+  invert.floating = invert.gradient = invert.second_order = false;
+  cases.push_back(invert);
+  cases.push_back(with_shapes(invert, "bitwise_not/empty", {{0}}));
 }
 
 void add_functions(std::vector<OpCase>& cases) {
@@ -128,7 +215,52 @@ void add_functions(std::vector<OpCase>& cases) {
       {"erf", erf, [](double x) { return std::erf(x); }, -3, 3},
       {"sigmoid", sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, -4, 4},
       {"relu", relu, [](double x) { return x > 0 ? x : 0.; }},
-      {"gelu", gelu, [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.)); }, -4, 4},
+      {"gelu", gelu, [](double x) { return x * normal_cdf_of(x); }, -4, 4},
+      {"square", square, [](double x) { return x * x; }},
+      {"reciprocal", reciprocal, [](double x) { return 1 / x; }, 0.3, 3},
+      {"frac", frac, [](double x) { return x - std::trunc(x); }, -4, 4},
+      {"exp2", exp2, [](double x) { return std::exp2(x); }, -3, 3},
+      {"expm1", expm1, [](double x) { return std::expm1(x); }},
+      {"log2", log2, [](double x) { return std::log2(x); }, 0.1, 4},
+      {"log10", log10, [](double x) { return std::log10(x); }, 0.1, 4},
+      {"log1p", log1p, [](double x) { return std::log1p(x); }, -0.5, 4},
+      {"tan", tan, [](double x) { return std::tan(x); }, -1.2, 1.2},
+      {"asin", asin, [](double x) { return std::asin(x); }, -0.9, 0.9},
+      {"acos", acos, [](double x) { return std::acos(x); }, -0.9, 0.9},
+      {"atan", atan, [](double x) { return std::atan(x); }, -4, 4},
+      {"sinh", sinh, [](double x) { return std::sinh(x); }, -3, 3},
+      {"cosh", cosh, [](double x) { return std::cosh(x); }, -3, 3},
+      {"asinh", asinh, [](double x) { return std::asinh(x); }, -4, 4},
+      {"acosh", acosh, [](double x) { return std::acosh(x); }, 1.2, 5},
+      {"atanh", atanh, [](double x) { return std::atanh(x); }, -0.9, 0.9},
+      {"erfc", erfc, [](double x) { return std::erfc(x); }, -3, 3},
+      {"gelu_tanh", gelu_tanh, gelu_tanh_of, -4, 4},
+      {"silu", silu, [](double x) { return x * logistic(x); }, -4, 4},
+      {"mish", mish, [](double x) { return x * std::tanh(softplus_of(x)); }, -4, 4},
+      {"softplus", [](const Tensor& x) { return softplus(x); }, softplus_of, -4, 4},
+      {"softplus/beta", [](const Tensor& x) { return softplus(x, 2.5, 4); },
+       [](double x) { return x * 2.5 > 4 ? x : softplus_of(x * 2.5) / 2.5; }, -4, 4},
+      {"softsign", softsign, [](double x) { return x / (1 + std::abs(x)); }},
+      {"logsigmoid", logsigmoid, [](double x) { return -softplus_of(-x); }, -4, 4},
+      {"leaky_relu", [](const Tensor& x) { return leaky_relu(x, 0.1); },
+       [](double x) { return x > 0 ? x : 0.1 * x; }},
+      {"elu", [](const Tensor& x) { return elu(x, 1.5); }, [](double x) { return elu_of(x, 1.5); }},
+      {"celu", [](const Tensor& x) { return celu(x, 1.5); },
+       [](double x) { return 1.5 * elu_of(x / 1.5, 1); }},
+      {"selu", selu, [](double x) { return 1.0507009873554805 * elu_of(x, 1.6732632423543773); }},
+      {"relu6", relu6, [](double x) { return within(x, 0, 6); }, -3, 9},
+      {"hardtanh", [](const Tensor& x) { return hardtanh(x, -0.5, 1.5); },
+       [](double x) { return within(x, -0.5, 1.5); }},
+      {"hardsigmoid", hardsigmoid, [](double x) { return within(x + 3, 0, 6) / 6; }, -5, 5},
+      {"hardswish", hardswish, [](double x) { return x * within(x + 3, 0, 6) / 6; }, -5, 5},
+      {"threshold", [](const Tensor& x) { return threshold(x, 0.25, -3); },
+       [](double x) { return x > 0.25 ? x : -3.; }},
+      {"clamp/numbers", [](const Tensor& x) { return clamp(x, -0.5, 0.75); },
+       [](double x) { return within(x, -0.5, 0.75); }},
+      {"clamp/low", [](const Tensor& x) { return clamp(x, 0.25, {}); },
+       [](double x) { return std::max(x, 0.25); }},
+      {"clamp/high", [](const Tensor& x) { return clamp(x, {}, 0.25); },
+       [](double x) { return std::min(x, 0.25); }},
   };
   for (const Unary& row : rows) {
     OpCase op_case;
@@ -137,7 +269,7 @@ void add_functions(std::vector<OpCase>& cases) {
     op_case.call = [call = row.call](std::span<const Tensor> in) { return call(in[0]); };
     op_case.reference = reference_of(row.reference);
     const std::string name = row.name;
-    if (name == "neg" || name == "abs" || name == "relu") {
+    if (name == "neg" || name == "abs" || name == "relu" || name == "square") {
       op_case.dtypes = kSigned;
       op_case.int_low = -4;
     }
@@ -156,6 +288,16 @@ void add_functions(std::vector<OpCase>& cases) {
       {"tanh/tiny", tanh, [](double x) { return std::tanh(x); }, -1e-3, 1e-3},
       {"erf/tiny", erf, [](double x) { return std::erf(x); }, -1e-3, 1e-3},
       {"sigmoid/extreme", sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, -100, 100},
+      {"exp2/extreme", exp2, [](double x) { return std::exp2(x); }, -140, 20},
+      {"expm1/extreme", expm1, [](double x) { return std::expm1(x); }, -90, 20},
+      {"log1p/tiny", log1p, [](double x) { return std::log1p(x); }, -1e-6, 1e-6},
+      {"sinh/tiny", sinh, [](double x) { return std::sinh(x); }, -1e-4, 1e-4},
+      {"asinh/extreme", asinh, [](double x) { return std::asinh(x); }, -1e15, 1e15},
+      {"erfc/extreme", erfc, [](double x) { return std::erfc(x); }, -10, 10},
+      {"silu/extreme", silu, [](double x) { return x * logistic(x); }, -80, 80},
+      {"gelu_tanh/extreme", gelu_tanh, gelu_tanh_of, -30, 30},
+      {"softplus/extreme", [](const Tensor& x) { return softplus(x); }, softplus_of, -100, 100},
+      {"logsigmoid/extreme", logsigmoid, [](double x) { return -softplus_of(-x); }, -100, 100},
       {"gelu/extreme", gelu, [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.)); }, -30, 30},
   };
   for (const Unary& row : extremes) {
@@ -172,6 +314,9 @@ void add_functions(std::vector<OpCase>& cases) {
   const Unary steps[] = {
       {"sign", sign, [](double x) { return x > 0 ? 1. : (x < 0 ? -1. : 0.); }},
       {"floor", floor, [](double x) { return std::floor(x); }, -4, 4},
+      {"ceil", ceil, [](double x) { return std::ceil(x); }, -4, 4},
+      {"round", round, [](double x) { return std::nearbyint(x); }, -4, 4},
+      {"trunc", trunc, [](double x) { return std::trunc(x); }, -4, 4},
   };
   for (const Unary& row : steps) {
     OpCase op_case;
@@ -224,6 +369,109 @@ void add_selections(std::vector<OpCase>& cases) {
   };
   cases.push_back(masked);
 
+  OpCase clamped;
+  clamped.name = "clamp";
+  clamped.inputs = {{{3, 4, 5}, -2, 2}, {{4, 1}, -1, 0.5}, {{5}, -0.5, 1}};
+  clamped.call = [](std::span<const Tensor> in) { return clamp(in[0], in[1], in[2]); };
+  clamped.reference = reference_of(within);
+  clamped.dtypes = kNumbers;
+  cases.push_back(clamped);
+  cases.push_back(with_shapes(clamped, "clamp/same_shape", {{6, 7}, {6, 7}, {6, 7}}));
+  cases.push_back(with_shapes(clamped, "clamp/large", {{3, 20011}, {20011}, {}}));
+  cases.back().gradient = cases.back().second_order = false;
+  cases.push_back(with_shapes(clamped, "clamp/empty", {{0, 3}, {3}, {}}));
+  OpCase between;
+  between.name = "lerp";
+  between.inputs = {{{3, 4, 5}, -2, 2}, {{4, 1}, -2, 2}, {{5}, -0.25, 1.25}};
+  between.call = [](std::span<const Tensor> in) { return lerp(in[0], in[1], in[2]); };
+  between.reference = reference_of([](double a, double b, double c) { return a + c * (b - a); });
+  cases.push_back(between);
+  cases.push_back(with_shapes(between, "lerp/scalar", {{40}, {40}, {}}));
+  cases.push_back(with_shapes(between, "lerp/empty", {{0, 3}, {3}, {}}));
+  between.name = "lerp/number";
+  between.inputs.pop_back();
+  between.call = [](std::span<const Tensor> in) { return lerp(in[0], in[1], 0.3); };
+  between.reference = reference_of([](double a, double b) { return a + 0.3 * (b - a); });
+  cases.push_back(between);
+
+  OpCase slopes;
+  slopes.name = "prelu";
+  slopes.inputs = {{{2, 3, 4}, -2, 2}, {{3}, -0.5, 0.5}};
+  slopes.call = [](std::span<const Tensor> in) { return prelu(in[0], in[1]); };
+  slopes.reference = [](std::span<const Array> in) {
+    Array out(in[0].shape);
+    each_index(out.shape, [&](const Dims& i) {
+      const double x = in[0].at(i), slope = in[1][in[1].size() == 1 ? 0 : i[1]];
+      out.at(i) = x > 0 ? x : x * slope;
+    });
+    return out;
+  };
+  cases.push_back(slopes);
+  cases.push_back(with_shapes(slopes, "prelu/one", {{7}, {1}}));
+  cases.push_back(with_shapes(slopes, "prelu/empty", {{0, 3}, {3}}));
+
+  OpCase gated;
+  gated.name = "glu";
+  gated.inputs = {{{4, 6}, -3, 3}};
+  gated.call = [](std::span<const Tensor> in) { return glu(in[0]); };
+  gated.reference = [](std::span<const Array> in) {
+    Array out({in[0].shape[0], in[0].shape[1] / 2});
+    each_index(out.shape, [&](const Dims& i) {
+      out.at(i) = in[0].at(i) * logistic(in[0].at({i[0], i[1] + out.shape[1]}));
+    });
+    return out;
+  };
+  cases.push_back(gated);
+  cases.push_back(with_shapes(gated, "glu/empty", {{4, 0}}));
+  gated.name = "glu/axis0";
+  gated.call = [](std::span<const Tensor> in) { return glu(in[0], 0); };
+  gated.reference = [](std::span<const Array> in) {
+    Array out({in[0].shape[0] / 2, in[0].shape[1]});
+    each_index(out.shape, [&](const Dims& i) {
+      out.at(i) = in[0].at(i) * logistic(in[0].at({i[0] + out.shape[0], i[1]}));
+    });
+    return out;
+  };
+  cases.push_back(gated);
+
+  // The gradients that are ops of their own.
+  const Binary gradients[] = {
+      {"gelu_gradient", nullptr,
+       [](double g, double x) {
+         return g * (normal_cdf_of(x) + x * std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi));
+       }},
+      {"gelu_tanh_gradient", nullptr,
+       [](double g, double x) {
+         const double c = std::sqrt(2 / std::numbers::pi), t = std::tanh(c * (x + 0.044715 * x * x * x));
+         return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x));
+       }},
+      {"silu_gradient", nullptr,
+       [](double g, double x) { return g * logistic(x) * (1 + x * (1 - logistic(x))); }},
+  };
+  for (const Binary& row : gradients) {
+    OpCase op_case = binary_case(row, -2, 2, -3, 3);
+    op_case.call = [op = find_op(row.name)](std::span<const Tensor> in) {
+      return apply1(*op, {in[0], in[1]});
+    };
+    cases.push_back(op_case);
+    cases.push_back(with_shapes(op_case, op_case.name + "/empty", {{0, 4}, {0, 4}}));
+  }
+  const std::pair<const char*, double (*)(double, double, double)> with_parameter[] = {
+      {"leaky_relu_gradient", [](double g, double x, double slope) { return x > 0 ? g : g * slope; }},
+      {"elu_gradient", [](double g, double x, double alpha) { return x > 0 ? g : g * alpha * std::exp(x); }},
+  };
+  for (const auto& [name, reference] : with_parameter) {
+    OpCase op_case;
+    op_case.name = name;
+    op_case.inputs = {{{3, 4}, -2, 2}, {{3, 4}, -2, 2}, {{}, 0.1, 1}};
+    op_case.call = [op = find_op(name)](std::span<const Tensor> in) {
+      return apply1(*op, {in[0], in[1], in[2]});
+    };
+    op_case.reference = reference_of(reference);
+    cases.push_back(op_case);
+    cases.push_back(with_shapes(op_case, op_case.name + "/empty", {{0, 4}, {0, 4}, {}}));
+  }
+
   OpCase gate = binary_case({"relu_gradient", nullptr, [](double g, double y) { return y > 0 ? g : 0.; }}, -2,
                             2, -2, 2);
   gate.inputs[1].shape = gate.inputs[0].shape;
@@ -262,6 +510,7 @@ void add_selections(std::vector<OpCase>& cases) {
 void add_pointwise_cases(std::vector<OpCase>& cases) {
   add_arithmetic(cases);
   add_comparisons(cases);
+  add_bits(cases);
   add_functions(cases);
   add_selections(cases);
 }

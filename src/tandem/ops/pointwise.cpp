@@ -1,8 +1,11 @@
 #include "tandem/ops/pointwise.h"
 
+#include <cmath>
+
 #include "tandem/ops/define.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/scalar_functions.h"
+#include "tandem/ops/shape.h"
 
 namespace tandem {
 
@@ -10,30 +13,42 @@ namespace {
 
 // ---- inference: one template for all rows of the table
 
-enum class Types { every, number, floating };
+enum class Types { every, number, floating, integer, bits };
 constexpr const char* describe_types(Types types) {
-  return types == Types::floating ? "f64, f32, bf16 or f16" : "a number type (not bool)";
+  return types == Types::floating  ? "f64, f32, bf16 or f16"
+         : types == Types::integer ? "an integer type"
+         : types == Types::bits    ? "an integer type or bool"
+                                   : "a number type (not bool)";
 }
 bool allowed(Types types, DType dtype) {
-  return types == Types::every || (types == Types::number ? dtype != DType::boolean : is_floating(dtype));
+  switch (types) {
+    case Types::every:
+      return true;
+    case Types::number:
+      return dtype != DType::boolean;
+    case Types::floating:
+      return is_floating(dtype);
+    case Types::integer:
+      return is_integer(dtype);
+    case Types::bits:
+      break;
+  }
+  return !is_floating(dtype);
 }
 
-template <class F>
-constexpr bool returns_bool(std::integral_constant<int, 1>) {
-  return std::is_same_v<decltype(F{}(1.f)), bool>;
-}
-template <class F>
-constexpr bool returns_bool(std::integral_constant<int, 2>) {
-  return std::is_same_v<decltype(F{}(1.f, 1.f)), bool>;
-}
-template <class F>
-constexpr bool returns_bool(std::integral_constant<int, 3>) {
-  return false;
+template <class F, class T, int inputs>
+constexpr bool returns_bool() {
+  if constexpr (inputs == 1)
+    return std::is_same_v<decltype(F{}(T{})), bool>;
+  else if constexpr (inputs == 2)
+    return std::is_same_v<decltype(F{}(T{}, T{})), bool>;
+  else
+    return false;
 }
 
 template <class Row>
 void infer_pointwise(InferArgs& args) {
-  constexpr int first = Row::inputs == 3 ? 1 : 0;  // where: input 0 is the condition
+  constexpr int first = Row::takes_condition ? 1 : 0;
   TD_ASSERT(args.in.size() == Row::inputs, Row::name, " takes ", Row::inputs, " inputs");
   Dims shape = args.in[0].shape();
   const DType dtype = args.in[first].dtype();
@@ -44,7 +59,7 @@ void infer_pointwise(InferArgs& args) {
       TD_CHECK(t.dtype() == DType::boolean, Row::name, ": the condition must be bool; got ", describe(t),
                ". Compare it with something, for example not_equal(c, 0).");
     else
-      TD_CHECK(t.dtype() == dtype, Row::name, ": both types must be equal; got ", args.in[first].dtype(),
+      TD_CHECK(t.dtype() == dtype, Row::name, ": all types must be equal; got ", args.in[first].dtype(),
                " and ", t.dtype(), ".");
   }
   TD_CHECK(allowed(Row::types, dtype), Row::name, ": the element type must be ", describe_types(Row::types),
@@ -87,6 +102,17 @@ constexpr Rule rule_pow{[](const GradArgs& a) {
                                                     : Tensor()};
                         },
                         3, 1};
+constexpr Rule rule_remainder{
+    [](const GradArgs& a) {
+      return Tensors{a.grad[0], a.needs[1] ? neg(a.grad[0] * floor_divide(a.in[0], a.in[1])) : Tensor()};
+    },
+    3};
+constexpr Rule rule_fmod{
+    [](const GradArgs& a) {
+      return Tensors{a.grad[0], a.needs[1] ? neg(a.grad[0] * trunc(a.in[0] / a.in[1])) : Tensor()};
+    },
+    3};
+constexpr Rule rule_floor_divide = no_gradient("its result is a whole number");
 /// The winner takes the gradient; equals share it.
 Tensors share_by(const GradArgs& a, Tensor (*beats)(const Operand&, const Operand&)) {
   const Tensor &x = a.in[0], &y = a.in[1], &g = a.grad[0];
@@ -104,11 +130,28 @@ constexpr Rule rule_greater = no_gradient(kBool);
 constexpr Rule rule_greater_equal = no_gradient(kBool);
 constexpr Rule rule_logical_and = no_gradient(kBool, true);
 constexpr Rule rule_logical_or = no_gradient(kBool, true);
+constexpr Rule rule_logical_xor = no_gradient(kBool, true);
 constexpr Rule rule_logical_not = no_gradient(kBool);
+constexpr const char* kBits = "it works on bits";
+constexpr Rule rule_bitwise_and = no_gradient(kBits, true);
+constexpr Rule rule_bitwise_or = no_gradient(kBits, true);
+constexpr Rule rule_bitwise_xor = no_gradient(kBits, true);
+constexpr Rule rule_bitwise_not = no_gradient(kBits);
+constexpr Rule rule_bitwise_left_shift = no_gradient(kBits);
+constexpr Rule rule_bitwise_right_shift = no_gradient(kBits);
 constexpr Rule rule_neg{[](const GradArgs& a) { return Tensors{neg(a.grad[0])}; }};
 constexpr Rule rule_abs{[](const GradArgs& a) { return Tensors{a.grad[0] * sign(a.in[0])}; }, 1};
 constexpr Rule rule_sign{[](const GradArgs& a) { return Tensors{zeros_like(a.grad[0])}; }};
 constexpr Rule rule_floor = rule_sign;
+constexpr Rule rule_ceil = rule_sign;
+constexpr Rule rule_round = rule_sign;
+constexpr Rule rule_trunc = rule_sign;
+constexpr double kLn2 = 0.69314718055994530942, kLn10 = 2.30258509299404568402;
+constexpr Rule rule_exp2{[](const GradArgs& a) { return Tensors{a.grad[0] * a.out[0] * kLn2}; }, 0, 1};
+constexpr Rule rule_expm1{[](const GradArgs& a) { return Tensors{a.grad[0] * (a.out[0] + 1.0)}; }, 0, 1};
+constexpr Rule rule_log2{[](const GradArgs& a) { return Tensors{a.grad[0] / (a.in[0] * kLn2)}; }, 1};
+constexpr Rule rule_log10{[](const GradArgs& a) { return Tensors{a.grad[0] / (a.in[0] * kLn10)}; }, 1};
+constexpr Rule rule_log1p{[](const GradArgs& a) { return Tensors{a.grad[0] / (a.in[0] + 1.0)}; }, 1};
 constexpr Rule rule_exp{[](const GradArgs& a) { return Tensors{a.grad[0] * a.out[0]}; }, 0, 1};
 constexpr Rule rule_log{[](const GradArgs& a) { return Tensors{a.grad[0] / a.in[0]}; }, 1};
 constexpr Rule rule_sqrt{[](const GradArgs& a) { return Tensors{a.grad[0] * 0.5 / a.out[0]}; }, 0, 1};
@@ -116,6 +159,34 @@ constexpr Rule rule_rsqrt{
     [](const GradArgs& a) { return Tensors{a.grad[0] * -0.5 * a.out[0] * a.out[0] * a.out[0]}; }, 0, 1};
 constexpr Rule rule_sin{[](const GradArgs& a) { return Tensors{a.grad[0] * cos(a.in[0])}; }, 1};
 constexpr Rule rule_cos{[](const GradArgs& a) { return Tensors{neg(a.grad[0] * sin(a.in[0]))}; }, 1};
+constexpr Rule rule_tan{[](const GradArgs& a) { return Tensors{a.grad[0] * (a.out[0] * a.out[0] + 1.0)}; }, 0,
+                        1};
+constexpr Rule rule_asin{
+    [](const GradArgs& a) { return Tensors{a.grad[0] * rsqrt(1.0 - a.in[0] * a.in[0])}; }, 1};
+constexpr Rule rule_acos{
+    [](const GradArgs& a) { return Tensors{neg(a.grad[0] * rsqrt(1.0 - a.in[0] * a.in[0]))}; }, 1};
+constexpr Rule rule_atan{[](const GradArgs& a) { return Tensors{a.grad[0] / (a.in[0] * a.in[0] + 1.0)}; }, 1};
+constexpr Rule rule_atan2{
+    [](const GradArgs& a) {
+      const Tensor &y = a.in[0], &x = a.in[1];
+      const Tensor scaled = a.grad[0] / (x * x + y * y);
+      return Tensors{a.needs[0] ? scaled * x : Tensor(), a.needs[1] ? neg(scaled * y) : Tensor()};
+    },
+    3};
+constexpr Rule rule_hypot{
+    [](const GradArgs& a) {
+      const Tensor scaled = a.grad[0] / a.out[0];
+      return Tensors{a.needs[0] ? scaled * a.in[0] : Tensor(), a.needs[1] ? scaled * a.in[1] : Tensor()};
+    },
+    3, 1, nullptr, true};
+constexpr Rule rule_sinh{[](const GradArgs& a) { return Tensors{a.grad[0] * cosh(a.in[0])}; }, 1};
+constexpr Rule rule_cosh{[](const GradArgs& a) { return Tensors{a.grad[0] * sinh(a.in[0])}; }, 1};
+constexpr Rule rule_asinh{
+    [](const GradArgs& a) { return Tensors{a.grad[0] * rsqrt(a.in[0] * a.in[0] + 1.0)}; }, 1};
+constexpr Rule rule_acosh{
+    [](const GradArgs& a) { return Tensors{a.grad[0] * rsqrt(a.in[0] * a.in[0] - 1.0)}; }, 1};
+constexpr Rule rule_atanh{[](const GradArgs& a) { return Tensors{a.grad[0] / (1.0 - a.in[0] * a.in[0])}; },
+                          1};
 constexpr Rule rule_tanh{[](const GradArgs& a) { return Tensors{a.grad[0] * (1.0 - a.out[0] * a.out[0])}; },
                          0, 1};
 constexpr Rule rule_erf{[](const GradArgs& a) {
@@ -123,25 +194,111 @@ constexpr Rule rule_erf{[](const GradArgs& a) {
                           return Tensors{a.grad[0] * two_over_root_pi * exp(neg(a.in[0] * a.in[0]))};
                         },
                         1};
-constexpr Rule rule_sigmoid{
-    [](const GradArgs& a) { return Tensors{a.grad[0] * a.out[0] * (1.0 - a.out[0])}; }, 0, 1};
-Tensor relu_gradient(const Tensor& g, const Tensor& out) {
-  static const OpDef& op = *find_op("relu_gradient");
-  return apply1(op, {g, out});
-}
-constexpr Rule rule_relu{[](const GradArgs& a) { return Tensors{relu_gradient(a.grad[0], a.out[0])}; }, 0, 1};
-constexpr Rule rule_gelu{[](const GradArgs& a) {
-                           const Tensor& x = a.in[0];
-                           const Tensor cdf = (erf(x * 0.70710678118654752440) + 1.0) * 0.5;
-                           const Tensor pdf = exp(x * x * -0.5) * 0.39894228040143267794;
-                           return Tensors{a.grad[0] * (cdf + x * pdf)};
+constexpr Rule rule_erfc{[](const GradArgs& a) {
+                           const double two_over_root_pi = 1.1283791670955126;
+                           return Tensors{a.grad[0] * -two_over_root_pi * exp(neg(a.in[0] * a.in[0]))};
                          },
                          1};
+constexpr Rule rule_sigmoid{
+    [](const GradArgs& a) { return Tensors{a.grad[0] * a.out[0] * (1.0 - a.out[0])}; }, 0, 1};
+constexpr Rule rule_softplus{[](const GradArgs& a) { return Tensors{a.grad[0] * sigmoid(a.in[0])}; }, 1};
+
+// Activations have their gradients as ops of their own, in one pass; the rules of those are for the second order.
+Tensor relu_gradient(const Tensor& g, const Tensor& out);
+Tensor gelu_gradient(const Tensor& g, const Tensor& x);
+Tensor gelu_tanh_gradient(const Tensor& g, const Tensor& x);
+Tensor silu_gradient(const Tensor& g, const Tensor& x);
+Tensor leaky_relu_gradient(const Tensor& g, const Tensor& x, const Tensor& slope);
+Tensor elu_gradient(const Tensor& g, const Tensor& x, const Tensor& alpha);
+
+constexpr Rule rule_relu{[](const GradArgs& a) { return Tensors{relu_gradient(a.grad[0], a.out[0])}; }, 0, 1};
+constexpr Rule rule_gelu{[](const GradArgs& a) { return Tensors{gelu_gradient(a.grad[0], a.in[0])}; }, 1};
+constexpr Rule rule_gelu_tanh{
+    [](const GradArgs& a) { return Tensors{gelu_tanh_gradient(a.grad[0], a.in[0])}; }, 1};
+constexpr Rule rule_silu{[](const GradArgs& a) { return Tensors{silu_gradient(a.grad[0], a.in[0])}; }, 1};
+constexpr Rule rule_leaky_relu{[](const GradArgs& a) {
+                                 const Tensor &x = a.in[0], &slope = a.in[1], &g = a.grad[0];
+                                 return Tensors{a.needs[0] ? leaky_relu_gradient(g, x, slope) : Tensor(),
+                                                a.needs[1] ? g * minimum(x, 0) : Tensor()};
+                               },
+                               3};
+constexpr Rule rule_elu{[](const GradArgs& a) {
+                          const Tensor &x = a.in[0], &alpha = a.in[1], &g = a.grad[0];
+                          return Tensors{a.needs[0] ? elu_gradient(g, x, alpha) : Tensor(),
+                                         a.needs[1] ? g * expm1(minimum(x, 0)) : Tensor()};
+                        },
+                        3};
 constexpr Rule rule_relu_gradient{
     [](const GradArgs& a) {
       return Tensors{relu_gradient(a.grad[0], a.in[1]), a.needs[1] ? zeros_like(a.grad[0]) : Tensor()};
     },
     2};
+constexpr Rule rule_gelu_gradient{
+    [](const GradArgs& a) {
+      const Tensor &g = a.in[0], &x = a.in[1], &h = a.grad[0];
+      const auto slope = [&] {
+        const Tensor square = x * x;
+        return exp(square * -0.5) * 0.39894228040143267794 * (2.0 - square);
+      };
+      return Tensors{a.needs[0] ? gelu_gradient(h, x) : Tensor(), a.needs[1] ? h * g * slope() : Tensor()};
+    },
+    3};
+constexpr Rule rule_gelu_tanh_gradient{
+    [](const GradArgs& a) {
+      const Tensor &g = a.in[0], &x = a.in[1], &h = a.grad[0];
+      // x · s(w), w = A x + B x³: the second derivative by the chain rule.
+      const auto slope = [&] {
+        const Tensor square = x * x;
+        const Tensor s = sigmoid(x * (square * 0.07135481627159596 + 1.5957691216057308));
+        const Tensor w1 = square * 0.21406444881478788 + 1.5957691216057308, w2 = x * 0.42812889762957576;
+        return s * (1.0 - s) * (w1 * 2.0 + x * ((1.0 - s * 2.0) * w1 * w1 + w2));
+      };
+      return Tensors{a.needs[0] ? gelu_tanh_gradient(h, x) : Tensor(),
+                     a.needs[1] ? h * g * slope() : Tensor()};
+    },
+    3};
+constexpr Rule rule_silu_gradient{
+    [](const GradArgs& a) {
+      const Tensor &g = a.in[0], &x = a.in[1], &h = a.grad[0];
+      const auto slope = [&] {
+        const Tensor s = sigmoid(x);
+        return s * (1.0 - s) * (x * (1.0 - s * 2.0) + 2.0);
+      };
+      return Tensors{a.needs[0] ? silu_gradient(h, x) : Tensor(), a.needs[1] ? h * g * slope() : Tensor()};
+    },
+    3};
+constexpr Rule rule_leaky_relu_gradient{
+    [](const GradArgs& a) {
+      const Tensor &g = a.in[0], &x = a.in[1], &slope = a.in[2], &h = a.grad[0];
+      return Tensors{a.needs[0] ? leaky_relu_gradient(h, x, slope) : Tensor(),
+                     a.needs[1] ? zeros_like(h) : Tensor(),
+                     a.needs[2] ? where(greater(x, 0), 0, h * g) : Tensor()};
+    },
+    7};
+constexpr Rule rule_elu_gradient{
+    [](const GradArgs& a) {
+      const Tensor &g = a.in[0], &x = a.in[1], &alpha = a.in[2], &h = a.grad[0];
+      const auto below = [&] { return where(greater(x, 0), 0, h * g * exp(minimum(x, 0))); };
+      return Tensors{a.needs[0] ? elu_gradient(h, x, alpha) : Tensor(),
+                     a.needs[1] ? below() * alpha : Tensor(), a.needs[2] ? below() : Tensor()};
+    },
+    7};
+constexpr Rule rule_clamp{
+    [](const GradArgs& a) {
+      const Tensor &x = a.in[0], &low = a.in[1], &high = a.in[2], &g = a.grad[0];
+      const auto gate = [&](const Tensor& open) { return where(open, g, 0); };
+      return Tensors{a.needs[0] ? gate(logical_and(greater_equal(x, low), less_equal(x, high))) : Tensor(),
+                     a.needs[1] ? gate(logical_and(less(x, low), less(low, high))) : Tensor(),
+                     a.needs[2] ? gate(logical_or(greater(x, high), less(high, low))) : Tensor()};
+    },
+    7};
+constexpr Rule rule_lerp{[](const GradArgs& a) {
+                           const Tensor &from = a.in[0], &to = a.in[1], &weight = a.in[2], &g = a.grad[0];
+                           return Tensors{a.needs[0] ? g * (1.0 - weight) : Tensor(),
+                                          a.needs[1] ? g * weight : Tensor(),
+                                          a.needs[2] ? g * (to - from) : Tensor()};
+                         },
+                         7};
 constexpr Rule rule_where{[](const GradArgs& a) {
                             return Tensors{Tensor(), a.needs[1] ? where(a.in[0], a.grad[0], 0) : Tensor(),
                                            a.needs[2] ? where(a.in[0], 0, a.grad[0]) : Tensor()};
@@ -162,7 +319,9 @@ PointwiseOps g_ops;
     static constexpr const char* name = #op_name; \
     static constexpr int inputs = n; \
     static constexpr Types types = Types::element_types; \
-    static constexpr bool result_is_bool = returns_bool<Functor>(std::integral_constant<int, n>{}); \
+    static constexpr bool takes_condition = std::is_same_v<Functor, Where>; \
+    using Sample = std::conditional_t<types == Types::integer || types == Types::bits, int, float>; \
+    static constexpr bool result_is_bool = returns_bool<Functor, Sample, n>(); \
   };
 TD_POINTWISE_OPS(TD_ROW)
 #undef TD_ROW
@@ -208,6 +367,19 @@ DType result_type(const Operand& a, const Operand& b) {
   return number > info(dtype).kind ? default_type(number) : dtype;
 }
 
+Tensor relu_gradient(const Tensor& g, const Tensor& out) { return apply1(*g_ops.relu_gradient, {g, out}); }
+Tensor gelu_gradient(const Tensor& g, const Tensor& x) { return apply1(*g_ops.gelu_gradient, {g, x}); }
+Tensor gelu_tanh_gradient(const Tensor& g, const Tensor& x) {
+  return apply1(*g_ops.gelu_tanh_gradient, {g, x});
+}
+Tensor silu_gradient(const Tensor& g, const Tensor& x) { return apply1(*g_ops.silu_gradient, {g, x}); }
+Tensor leaky_relu_gradient(const Tensor& g, const Tensor& x, const Tensor& slope) {
+  return apply1(*g_ops.leaky_relu_gradient, {g, x, slope});
+}
+Tensor elu_gradient(const Tensor& g, const Tensor& x, const Tensor& alpha) {
+  return apply1(*g_ops.elu_gradient, {g, x, alpha});
+}
+
 Tensor as_tensor(const Operand& operand, DType dtype, Device device) {
   if (const Tensor* t = operand.tensor()) return t->dtype() == dtype ? *t : cast(*t, dtype);
   return full_number(operand.number(), operand.integer(), dtype, device);
@@ -229,6 +401,17 @@ Tensor unary(const OpDef& op, const Tensor& x) { return std::move(apply(op, {&x,
 Tensor real_unary(const OpDef& op, const Tensor& x) {
   if (x.defined() && !is_floating(x.dtype())) return unary(op, cast(x, DType::f32));
   return unary(op, x);
+}
+
+/// x itself where its values are whole already.
+Tensor rounding(const OpDef& op, const Tensor& x) {
+  return x.defined() && is_integer(x.dtype()) ? x : unary(op, x);
+}
+
+/// A parameter of a function of x, as a 0-d tensor.
+Tensor parameter(const char* op, const Tensor& x, double value) {
+  TD_CHECK(x.defined(), op, ": x must be a tensor; got an undefined handle.");
+  return full_number(value, 0, x.dtype(), x.device());
 }
 
 }  // namespace
@@ -270,11 +453,57 @@ Tensor greater(const Operand& a, const Operand& b) { return binary(*g_ops.greate
 Tensor greater_equal(const Operand& a, const Operand& b) { return binary(*g_ops.greater_equal, a, b); }
 Tensor logical_and(const Operand& a, const Operand& b) { return binary(*g_ops.logical_and, a, b); }
 Tensor logical_or(const Operand& a, const Operand& b) { return binary(*g_ops.logical_or, a, b); }
+Tensor logical_xor(const Operand& a, const Operand& b) { return binary(*g_ops.logical_xor, a, b); }
+Tensor remainder(const Operand& a, const Operand& b) { return binary(*g_ops.remainder, a, b); }
+Tensor fmod(const Operand& a, const Operand& b) { return binary(*g_ops.fmod, a, b); }
+Tensor floor_divide(const Operand& a, const Operand& b) { return binary(*g_ops.floor_divide, a, b); }
+Tensor bitwise_and(const Operand& a, const Operand& b) { return binary(*g_ops.bitwise_and, a, b); }
+Tensor bitwise_or(const Operand& a, const Operand& b) { return binary(*g_ops.bitwise_or, a, b); }
+Tensor bitwise_xor(const Operand& a, const Operand& b) { return binary(*g_ops.bitwise_xor, a, b); }
+Tensor bitwise_not(const Tensor& x) {
+  return x.defined() && x.dtype() == DType::boolean ? logical_not(x) : unary(*g_ops.bitwise_not, x);
+}
+Tensor bitwise_left_shift(const Operand& a, const Operand& b) {
+  return binary(*g_ops.bitwise_left_shift, a, b);
+}
+Tensor bitwise_right_shift(const Operand& a, const Operand& b) {
+  return binary(*g_ops.bitwise_right_shift, a, b);
+}
+Tensor isnan(const Tensor& x) { return not_equal(x, x); }
+Tensor isinf(const Tensor& x) {
+  return x.defined() && is_floating(x.dtype()) ? equal(abs(x), HUGE_VAL) : not_equal(x, x);
+}
+Tensor isfinite(const Tensor& x) {
+  return x.defined() && is_floating(x.dtype()) ? less(abs(x), HUGE_VAL) : equal(x, x);
+}
 Tensor logical_not(const Tensor& x) { return unary(*g_ops.logical_not, x); }
 Tensor neg(const Tensor& x) { return unary(*g_ops.neg, x); }
 Tensor abs(const Tensor& x) { return unary(*g_ops.abs, x); }
 Tensor sign(const Tensor& x) { return unary(*g_ops.sign, x); }
-Tensor floor(const Tensor& x) { return x.defined() && is_integer(x.dtype()) ? x : unary(*g_ops.floor, x); }
+Tensor floor(const Tensor& x) { return rounding(*g_ops.floor, x); }
+Tensor ceil(const Tensor& x) { return rounding(*g_ops.ceil, x); }
+Tensor round(const Tensor& x) { return rounding(*g_ops.round, x); }
+Tensor trunc(const Tensor& x) { return rounding(*g_ops.trunc, x); }
+Tensor frac(const Tensor& x) { return x - trunc(x); }
+Tensor square(const Tensor& x) { return x * x; }
+Tensor reciprocal(const Tensor& x) { return 1.0 / x; }
+Tensor exp2(const Tensor& x) { return real_unary(*g_ops.exp2, x); }
+Tensor expm1(const Tensor& x) { return real_unary(*g_ops.expm1, x); }
+Tensor log2(const Tensor& x) { return real_unary(*g_ops.log2, x); }
+Tensor log10(const Tensor& x) { return real_unary(*g_ops.log10, x); }
+Tensor log1p(const Tensor& x) { return real_unary(*g_ops.log1p, x); }
+Tensor tan(const Tensor& x) { return real_unary(*g_ops.tan, x); }
+Tensor asin(const Tensor& x) { return real_unary(*g_ops.asin, x); }
+Tensor acos(const Tensor& x) { return real_unary(*g_ops.acos, x); }
+Tensor atan(const Tensor& x) { return real_unary(*g_ops.atan, x); }
+Tensor atan2(const Operand& y, const Operand& x) { return binary(*g_ops.atan2, y, x, true); }
+Tensor hypot(const Operand& a, const Operand& b) { return binary(*g_ops.hypot, a, b, true); }
+Tensor sinh(const Tensor& x) { return real_unary(*g_ops.sinh, x); }
+Tensor cosh(const Tensor& x) { return real_unary(*g_ops.cosh, x); }
+Tensor asinh(const Tensor& x) { return real_unary(*g_ops.asinh, x); }
+Tensor acosh(const Tensor& x) { return real_unary(*g_ops.acosh, x); }
+Tensor atanh(const Tensor& x) { return real_unary(*g_ops.atanh, x); }
+Tensor erfc(const Tensor& x) { return real_unary(*g_ops.erfc, x); }
 Tensor exp(const Tensor& x) { return real_unary(*g_ops.exp, x); }
 Tensor log(const Tensor& x) { return real_unary(*g_ops.log, x); }
 Tensor sqrt(const Tensor& x) { return real_unary(*g_ops.sqrt, x); }
@@ -286,17 +515,91 @@ Tensor erf(const Tensor& x) { return real_unary(*g_ops.erf, x); }
 Tensor sigmoid(const Tensor& x) { return real_unary(*g_ops.sigmoid, x); }
 Tensor relu(const Tensor& x) { return unary(*g_ops.relu, x); }
 Tensor gelu(const Tensor& x) { return unary(*g_ops.gelu, x); }
-
-Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
-  const DType dtype = result_type(a, b);
-  const Tensor in[3] = {condition, as_tensor(a, dtype, condition.device()),
-                        as_tensor(b, dtype, condition.device())};
-  return apply(*g_ops.where, in)[0];
+Tensor gelu_tanh(const Tensor& x) { return unary(*g_ops.gelu_tanh, x); }
+Tensor silu(const Tensor& x) { return unary(*g_ops.silu, x); }
+Tensor mish(const Tensor& x) { return x * tanh(unary(*g_ops.softplus, x)); }
+Tensor logsigmoid(const Tensor& x) { return neg(unary(*g_ops.softplus, neg(x))); }
+Tensor softsign(const Tensor& x) { return x / (abs(x) + 1.0); }
+Tensor softplus(const Tensor& x, double beta, double threshold) {
+  if (beta == 1.0) {
+    const Tensor y = unary(*g_ops.softplus, x);
+    return where(greater(x, threshold), x, y);
+  }
+  TD_CHECK(beta != 0, "softplus: beta must not be 0; got 0.");
+  const Tensor scaled = x * beta;
+  return where(greater(scaled, threshold), x, unary(*g_ops.softplus, scaled) / beta);
 }
-
-Tensor cast(const Tensor& x, DType dtype) {
-  TD_CHECK(x.defined(), "cast: x must be a tensor; got an undefined handle.");
-  return x.dtype() == dtype ? x : apply1(op_cast(), {x}, CastAttrs{dtype});
+Tensor leaky_relu(const Tensor& x, double slope) {
+  return apply1(*g_ops.leaky_relu, {x, parameter("leaky_relu", x, slope)});
 }
+Tensor prelu(const Tensor& x, const Tensor& weight) {
+  TD_CHECK(x.defined() && weight.defined(), "prelu: x and weight must be tensors; got an undefined handle.");
+  const int64_t count = size_of(weight.shape());
+  TD_CHECK(weight.rank() <= 1 && (count == 1 || (x.rank() >= 2 && count == x.shape()[1])),
+           "prelu: weight must hold one number, or one for each index of x's axis 1; got x ", describe(x),
+           " and weight ", describe(weight), ".");
+  Dims shape;
+  if (count != 1) {
+    shape = Dims::filled(x.rank() - 1, 1);
+    shape[0] = count;
+  }
+  return apply1(*g_ops.leaky_relu, {x, reshape(weight, shape)});
+}
+Tensor elu(const Tensor& x, double alpha) { return apply1(*g_ops.elu, {x, parameter("elu", x, alpha)}); }
+Tensor selu(const Tensor& x) { return elu(x, 1.6732632423543772848) * 1.0507009873554804934; }
+Tensor celu(const Tensor& x, double alpha) {
+  TD_CHECK(alpha != 0, "celu: alpha must not be 0; got 0.");
+  return elu(x / alpha, 1.0) * alpha;
+}
+Tensor hardtanh(const Tensor& x, double low, double high) {
+  TD_CHECK(low <= high, "hardtanh: low must not be above high; got ", low, " and ", high, ".");
+  return clamp(x, low, high);
+}
+Tensor relu6(const Tensor& x) { return clamp(x, 0, 6); }
+Tensor hardsigmoid(const Tensor& x) { return clamp(x + 3, 0, 6) / 6; }
+Tensor hardswish(const Tensor& x) { return x * hardsigmoid(x); }
+Tensor threshold(const Tensor& x, double limit, double value) {
+  return where(less_equal(x, limit), value, x);  // a NaN stays }
+  Tensor glu(const Tensor& x, int64_t axis) {
+    TD_CHECK(x.defined(), "glu: x must be a tensor; got an undefined handle.");
+    const int at = normal_axis("glu", axis, x.rank());
+    const int64_t size = x.shape()[at];
+    TD_CHECK(size % 2 == 0, "glu: the size along the axis must be even; got ", describe(x), ", axis ", axis,
+             ".");
+    return slice(x, at, 0, size / 2) * sigmoid(slice(x, at, size / 2, size));
+  }
+
+  Tensor clamp(const Tensor& x, const std::optional<Operand>& low, const std::optional<Operand>& high) {
+    TD_CHECK(low || high, "clamp: a lower or an upper bound must be given; got neither.");
+    if (!high) return maximum(x, *low);
+    if (!low) return minimum(x, *high);
+    for (const Operand* t : {&*low, &*high})
+      TD_CHECK(!t->tensor() || t->tensor()->defined(),
+               "clamp: a bound must be a number or a tensor; got an undefined handle.");
+    TD_CHECK(x.defined(), "clamp: x must be a tensor; got an undefined handle.");
+    const DType dtype = promote(result_type(x, *low), result_type(x, *high));
+    return apply1(*g_ops.clamp, {as_tensor(x, dtype, x.device()), as_tensor(*low, dtype, x.device()),
+                                 as_tensor(*high, dtype, x.device())});
+  }
+
+  Tensor lerp(const Tensor& a, const Tensor& b, const Operand& weight) {
+    TD_CHECK(a.defined() && b.defined() && (!weight.tensor() || weight.tensor()->defined()),
+             "lerp: a and b must be tensors; got an undefined handle.");
+    const DType dtype = result_type(a, b);
+    return apply1(*g_ops.lerp, {as_tensor(a, dtype, a.device()), as_tensor(b, dtype, a.device()),
+                                as_tensor(weight, dtype, a.device())});
+  }
+
+  Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
+    const DType dtype = result_type(a, b);
+    const Tensor in[3] = {condition, as_tensor(a, dtype, condition.device()),
+                          as_tensor(b, dtype, condition.device())};
+    return apply(*g_ops.where, in)[0];
+  }
+
+  Tensor cast(const Tensor& x, DType dtype) {
+    TD_CHECK(x.defined(), "cast: x must be a tensor; got an undefined handle.");
+    return x.dtype() == dtype ? x : apply1(op_cast(), {x}, CastAttrs{dtype});
+  }
 
 }  // namespace tandem

@@ -3,6 +3,8 @@
 // never changes the type of a floating tensor.
 #pragma once
 
+#include <optional>
+
 #include "tandem/core/op.h"
 
 namespace tandem {
@@ -34,8 +36,23 @@ Tensor sub(const Operand& a, const Operand& b);
 Tensor mul(const Operand& a, const Operand& b);
 Tensor div(const Operand& a, const Operand& b);
 Tensor pow(const Operand& a, const Operand& b);
-Tensor maximum(const Operand& a, const Operand& b);  ///< NaN wins
-Tensor minimum(const Operand& a, const Operand& b);  ///< NaN wins
+// Division with a remainder. Integers by 0 give the quotient 0 and the remainder a; nothing traps.
+Tensor remainder(const Operand& a, const Operand& b);     ///< with the sign of b, as Python's %
+Tensor fmod(const Operand& a, const Operand& b);          ///< with the sign of a, as C's
+Tensor floor_divide(const Operand& a, const Operand& b);  ///< rounds down; integers stay integers
+Tensor maximum(const Operand& a, const Operand& b);       ///< NaN wins
+Tensor minimum(const Operand& a, const Operand& b);       ///< NaN wins
+/// x within [low, high]; one of the two may be left out ({}). A NaN wins. high wins where low is above it.
+Tensor clamp(const Tensor& x, const std::optional<Operand>& low, const std::optional<Operand>& high);
+Tensor lerp(const Tensor& a, const Tensor& b, const Operand& weight);  ///< a + weight · (b - a)
+// Bits of integers; and, or, xor and not of bool are the logical ones. A shift by less than 0, or by the width or more,
+// shifts everything out (to the right: the sign stays).
+Tensor bitwise_and(const Operand& a, const Operand& b);
+Tensor bitwise_or(const Operand& a, const Operand& b);
+Tensor bitwise_xor(const Operand& a, const Operand& b);
+Tensor bitwise_not(const Tensor& x);
+Tensor bitwise_left_shift(const Operand& a, const Operand& b);
+Tensor bitwise_right_shift(const Operand& a, const Operand& b);
 // Comparison: results are bool.
 Tensor equal(const Operand& a, const Operand& b);
 Tensor not_equal(const Operand& a, const Operand& b);
@@ -45,23 +62,71 @@ Tensor greater(const Operand& a, const Operand& b);
 Tensor greater_equal(const Operand& a, const Operand& b);
 Tensor logical_and(const Operand& a, const Operand& b);
 Tensor logical_or(const Operand& a, const Operand& b);
+Tensor logical_xor(const Operand& a, const Operand& b);
 Tensor logical_not(const Tensor& x);
+Tensor isnan(const Tensor& x);
+Tensor isinf(const Tensor& x);
+Tensor isfinite(const Tensor& x);
 // Functions
 Tensor neg(const Tensor& x);
 Tensor abs(const Tensor& x);
 Tensor sign(const Tensor& x);
 Tensor floor(const Tensor& x);
-Tensor exp(const Tensor& x);
-Tensor log(const Tensor& x);
+Tensor ceil(const Tensor& x);
+Tensor round(const Tensor& x);  ///< halves go to the even neighbour
+Tensor trunc(const Tensor& x);
+Tensor frac(const Tensor& x);  ///< x - trunc(x)
+Tensor square(const Tensor& x);
+Tensor reciprocal(const Tensor& x);
 Tensor sqrt(const Tensor& x);
 Tensor rsqrt(const Tensor& x);
-Tensor sin(const Tensor& x);
+Tensor exp(const Tensor& x);
+Tensor exp2(const Tensor& x);
+Tensor expm1(const Tensor& x);  ///< exp(x) - 1, exact near 0
+Tensor log(const Tensor& x);
+Tensor log2(const Tensor& x);
+Tensor log10(const Tensor& x);
+Tensor log1p(const Tensor& x);  ///< log(1 + x), exact near 0
+Tensor sin(const Tensor& x);    ///< sin, cos and tan: NaN from |x| = 2^30 on
 Tensor cos(const Tensor& x);
+Tensor tan(const Tensor& x);
+Tensor asin(const Tensor& x);
+Tensor acos(const Tensor& x);
+Tensor atan(const Tensor& x);
+Tensor atan2(const Operand& y, const Operand& x);  ///< the angle of the point (x, y)
+Tensor hypot(const Operand& a, const Operand& b);  ///< sqrt(a² + b²)
+Tensor sinh(const Tensor& x);
+Tensor cosh(const Tensor& x);
 Tensor tanh(const Tensor& x);
+Tensor asinh(const Tensor& x);
+Tensor acosh(const Tensor& x);
+Tensor atanh(const Tensor& x);
 Tensor erf(const Tensor& x);
+Tensor erfc(const Tensor& x);
+// Activations
 Tensor sigmoid(const Tensor& x);
 Tensor relu(const Tensor& x);
-Tensor gelu(const Tensor& x);  ///< exact: x · Φ(x)
+Tensor relu6(const Tensor& x);
+Tensor gelu(const Tensor& x);       ///< exact: x · Φ(x)
+Tensor gelu_tanh(const Tensor& x);  ///< its approximation by tanh
+Tensor silu(const Tensor& x);       ///< x · sigmoid(x)
+Tensor mish(const Tensor& x);       ///< x · tanh(softplus(x))
+Tensor leaky_relu(const Tensor& x, double slope = 0.01);
+/// leaky_relu with learnt slopes: one, or one for each index of axis 1.
+Tensor prelu(const Tensor& x, const Tensor& weight);
+Tensor elu(const Tensor& x, double alpha = 1.0);
+Tensor selu(const Tensor& x);
+Tensor celu(const Tensor& x, double alpha = 1.0);
+/// log(1 + exp(beta · x)) / beta, and x itself where beta · x is above the threshold.
+Tensor softplus(const Tensor& x, double beta = 1.0, double threshold = 20.0);
+Tensor softsign(const Tensor& x);    ///< x / (1 + |x|)
+Tensor logsigmoid(const Tensor& x);  ///< log(sigmoid(x)) without underflow
+Tensor hardtanh(const Tensor& x, double low = -1.0, double high = 1.0);
+Tensor hardsigmoid(const Tensor& x);                            ///< clamp(x / 6 + 1/2, 0, 1)
+Tensor hardswish(const Tensor& x);                              ///< x · hardsigmoid(x)
+Tensor threshold(const Tensor& x, double limit, double value);  ///< x where above the limit, else value
+/// The first half of an axis times the sigmoid of the second.
+Tensor glu(const Tensor& x, int64_t axis = -1);
 /// condition (bool) ? a : b, all broadcast.
 Tensor where(const Tensor& condition, const Operand& a, const Operand& b);
 /// Element type conversion. Floats go to integers by truncation; anything non-zero is true.

@@ -9,42 +9,63 @@
 
 #include "tandem/core/half.h"
 
+/// Always inlined: a loop over a function that is left as a call is not vectorised.
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define TD_FN TD_HD
+#else
+#define TD_FN inline __attribute__((always_inline))
+#endif
+
 namespace tandem {
 
-TD_HD unsigned long long double_bits(double x) { return __builtin_bit_cast(unsigned long long, x); }
-TD_HD double double_from_bits(unsigned long long x) { return __builtin_bit_cast(double, x); }
+TD_FN unsigned long long double_bits(double x) { return __builtin_bit_cast(unsigned long long, x); }
+TD_FN double double_from_bits(unsigned long long x) { return __builtin_bit_cast(double, x); }
 
 // ---- elementary functions
 
-/// exp in float: 2^k · p(r), |r| <= ln2/2. Under 1.5 ulp; overflows to inf above 88.72, underflows gradually.
-TD_HD float exp_(float x) {
-  const float clamped = x < -104.f ? -104.f : (x > 89.f ? 89.f : x);
-  const float shifted = clamped * 1.44269504f + 12582912.f;  // rounds to an integer in the low mantissa bits
-  const float k = shifted - 12582912.f;
-  float r = clamped - k * 0.693359375f;
-  r = r - k * -2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1.f;
-  // 2^k in two factors, so that neither over- nor underflows before the product does.
-  const int ik = static_cast<int>(k);
-  const int half = ik >> 1;
-  const float a = float_from_bits(static_cast<unsigned>(half + 127) << 23);
-  const float b = float_from_bits(static_cast<unsigned>(ik - half + 127) << 23);
-  const float y = p * a * b;
-  return x != x ? x : y;
+/// x within [low, high] (low < 0 < high) by comparing its bits, which takes one instruction a side where comparing floats
+/// takes several for the sake of NaN. A NaN becomes one of the ends.
+TD_FN float within_bits(float x, float low, float high) {
+  const int top = static_cast<int>(float_bits(high)), signed_bits = static_cast<int>(float_bits(x));
+  const unsigned bottom = float_bits(low),
+                 bits = static_cast<unsigned>(signed_bits < top ? signed_bits : top);
+  return float_from_bits(bits < bottom ? bits : bottom);
 }
 
-TD_HD double exp_(double x) {
-  const double clamped = x < -746. ? -746. : (x > 710. ? 710. : x);
-  const double shifted = clamped * 1.4426950408889634 + 6755399441055744.;
-  const double k = shifted - 6755399441055744.;
-  double r = clamped - k * 6.93147180369123816490e-01;
-  r = r - k * 1.90821492927058770002e-10;
+/// p · 2^k in two factors, so that neither over- nor underflows before the product does. |k| < 250 (in double 2000).
+TD_FN float times_power_of_two(float p, unsigned k) {
+  const unsigned whole = k << 23, half = static_cast<unsigned>(static_cast<int>(whole) >> 1) & 0xff800000u;
+  return p * float_from_bits(half + 0x3f800000u) * float_from_bits(whole - half + 0x3f800000u);
+}
+TD_FN double times_power_of_two(double p, long long k) {
+  const unsigned long long biased = static_cast<unsigned long long>(k + 4096), half = biased >> 1;
+  const double a = double_from_bits((half - 2048u + 1023u) << 52);
+  const double b = double_from_bits((biased - half - 2048u + 1023u) << 52);
+  return p * a * b;
+}
+
+/// x = k·ln2 + r with |r| <= ln2/2, and e^r - 1 = r + r²·p(r).
+struct ExpPartsFloat {
+  unsigned k;  // in the low 9 bits, what stands above has no meaning
+  float tail;  // e^r - 1
+};
+struct ExpPartsDouble {
+  long long k;
+  double tail;
+};
+TD_FN float exp_tail(float r) {
+  const float z = r * r;
+  const float high = z * 1.39464322805e-3f + (r * 8.36658847255e-3f + 4.16662835524e-2f);
+  return (high * z + (r * 1.66665433235e-1f + 5.00000006072e-1f)) * z + r;
+}
+TD_FN ExpPartsFloat exp_parts(float x) {
+  const float shifted = x * 1.44269504f + 12582912.f;  // rounds to an integer in the low mantissa bits
+  const float k = shifted - 12582912.f;
+  float r = x - k * 0.693359375f;
+  r = r - k * -2.12194440e-4f;
+  return {float_bits(shifted), exp_tail(r)};
+}
+TD_FN double exp_tail(double r) {
   // Taylor to degree 13: the remainder is below 2^-57 for |r| <= ln2/2.
   double p = 1.6059043836821613e-10;
   p = p * r + 2.08767569878681e-09;
@@ -58,18 +79,80 @@ TD_HD double exp_(double x) {
   p = p * r + 4.1666666666666664e-02;
   p = p * r + 1.6666666666666666e-01;
   p = p * r + 5.0e-01;
-  p = p * (r * r) + r + 1.;
-  const long long ik = static_cast<long long>(double_bits(shifted) & 0xffffull);
-  const long long signed_k = ik >= 0x8000 ? ik - 0x10000 : ik;
-  const long long half = signed_k >> 1;
-  const double a = double_from_bits(static_cast<unsigned long long>(half + 1023) << 52);
-  const double b = double_from_bits(static_cast<unsigned long long>(signed_k - half + 1023) << 52);
-  const double y = p * a * b;
-  return x != x ? x : y;
+  return p * (r * r) + r;
+}
+TD_FN ExpPartsDouble exp_parts(double x) {
+  const double shifted = x * 1.4426950408889634 + 6755399441055744.;
+  const double k = shifted - 6755399441055744.;
+  double r = x - k * 6.93147180369123816490e-01;
+  r = r - k * 1.90821492927058770002e-10;
+  return {static_cast<long long>(double_bits(shifted) - 0x4338000000000000ull), exp_tail(r)};
 }
 
-/// log in float: exponent · ln2 + log of a mantissa in [sqrt(1/2), sqrt(2)). Subnormals are scaled up first.
-TD_HD float log_(float x) {
+/// exp(x), under 1.5 ulp. Overflows to inf above 88.72 (f64: 709.78), underflows gradually.
+TD_FN float exp_(float x) {
+  const auto e = exp_parts(within_bits(x, -104.f, 90.f));
+  const float y = times_power_of_two(e.tail + 1.f, e.k);
+  return x != x ? x : y;
+}
+/// exp(x) · 2^shift.
+TD_FN double exp_shifted(double x, int shift) {
+  const auto e = exp_parts(x < -746. ? -746. : (x > 711. ? 711. : x));
+  return times_power_of_two(e.tail + 1., e.k + shift);
+}
+TD_FN double exp_(double x) { return exp_shifted(x, 0); }
+/// exp(x) above -87, something small below, inf from 88.4 on; not for NaN. For sums with 1.
+TD_FN float exp_for_sum(float x) {
+  const auto e = exp_parts(within_bits(x, -87.f, 89.f));
+  return (e.tail + 1.f) * float_from_bits((e.k << 23) + 0x3f800000u);
+}
+/// 2^x within 1.2e-7 for -126 <= x < 128, where the result is only a part of something.
+TD_FN float exp2_near(float x) {
+  const float shifted = x + 12582912.f;
+  const float f = x - (shifted - 12582912.f);
+  const float z = f * f;
+  const float high = z * 1.34073380699e-3f + (f * 9.67195244527e-3f + 5.55030837848e-2f);
+  const float p = high * z + (f * 2.40222342868e-1f + 6.93147214584e-1f);
+  return (p * f + 1.f) * float_from_bits((float_bits(shifted) << 23) + 0x3f800000u);
+}
+
+TD_FN float exp2_(float x) {
+  const float clamped = within_bits(x, -151.f, 129.f);
+  const float shifted = clamped + 12582912.f;
+  const float r = clamped - (shifted - 12582912.f);
+  const float y = times_power_of_two(exp_tail(r * 0.693147181f) + 1.f, float_bits(shifted));
+  return x != x ? x : y;
+}
+TD_FN double exp2_(double x) {
+  const double clamped = x < -1076. ? -1076. : (x > 1025. ? 1025. : x);
+  const double shifted = clamped + 6755399441055744.;
+  const double r = clamped - (shifted - 6755399441055744.);
+  return times_power_of_two(exp_tail(r * 0.69314718055994531) + 1.,
+                            static_cast<long long>(double_bits(shifted) - 0x4338000000000000ull));
+}
+
+/// exp(x) - 1 = 2^k (e^r - 1) + (2^k - 1), both halved until the end so that only the result overflows.
+TD_FN float expm1_(float x) {
+  const auto e = exp_parts(within_bits(x, -18.f, 89.f));
+  const float half = float_from_bits((e.k << 23) + 0x3f000000u);  // 2^(k-1)
+  const float y = half == 0.5f ? e.tail : (half * e.tail + (half - 0.5f)) * 2.f;
+  return (float_bits(x) & 0x7fffffffu) < 0x2edbe6ffu || x != x ? x : y;  // |x| below 1e-10
+}
+TD_FN double expm1_(double x) {
+  const auto e = exp_parts(x < -40. ? -40. : (x > 710. ? 710. : x));
+  const double half = double_from_bits(static_cast<unsigned long long>(e.k + 1022) << 52);
+  const double y = e.k == 0 ? e.tail : (half * e.tail + (half - 0.5)) * 2.;
+  return x < 1e-20 && x > -1e-20 ? x : y;
+}
+
+/// log x = k·ln2 + log(1 + m), the second as m + rest; 1 + m in [sqrt(1/2), sqrt(2)). Subnormals are scaled up first.
+struct LogPartsFloat {
+  float k, m, rest;
+};
+struct LogPartsDouble {
+  double k, m, rest;
+};
+TD_FN LogPartsFloat log_parts(float x) {
   const bool tiny = x < 1.17549435e-38f;
   const float scaled = tiny ? x * 8388608.f : x;
   const unsigned u = float_bits(scaled);
@@ -87,17 +170,9 @@ TD_HD float log_(float x) {
   p = p * m + 2.0000714765e-1f;
   p = p * m + -2.4999993993e-1f;
   p = p * m + 3.3333331174e-1f;
-  float y = p * m * z;
-  y = y + k * -2.12194440e-4f;
-  y = y - 0.5f * z;
-  y = m + y;
-  y = y + k * 0.693359375f;
-  y = x == float_from_bits(0x7f800000u) ? x : y;
-  y = x == 0.f ? float_from_bits(0xff800000u) : y;
-  return x < 0.f || x != x ? float_from_bits(0x7fc00000u) : y;
+  return {k, m, p * m * z - 0.5f * z};
 }
-
-TD_HD double log_(double x) {
+TD_FN LogPartsDouble log_parts(double x) {
   const bool tiny = x < 2.2250738585072014e-308;
   const double scaled = tiny ? x * 4503599627370496. : x;
   const unsigned long long u = double_bits(scaled);
@@ -120,52 +195,105 @@ TD_HD double log_(double x) {
   p = p * z + 1. / 7.;
   p = p * z + 1. / 5.;
   p = p * z + 1. / 3.;
-  const double r = 2. * s * (p * z);
-  double y = k * 1.90821492927058770002e-10 + r;
-  // 2s = f - s·f keeps the leading term exact.
-  y = y - s * f;
-  y = f + y;
-  y = y + k * 6.93147180369123816490e-01;
+  return {k, f, 2. * s * (p * z) - s * f};  // 2s = f - s·f keeps the leading term exact
+}
+/// What every logarithm gives beyond the positive finite numbers; y elsewhere.
+TD_FN float log_beyond(float x, float y) {
+  y = x == float_from_bits(0x7f800000u) ? x : y;
+  y = x == 0.f ? float_from_bits(0xff800000u) : y;
+  return x < 0.f || x != x ? float_from_bits(0x7fc00000u) : y;
+}
+TD_FN double log_beyond(double x, double y) {
   y = x == double_from_bits(0x7ff0000000000000ull) ? x : y;
   y = x == 0. ? double_from_bits(0xfff0000000000000ull) : y;
   return x < 0. || x != x ? double_from_bits(0x7ff8000000000000ull) : y;
 }
+TD_FN float log_(float x) {
+  const auto l = log_parts(x);
+  return log_beyond(x, l.m + (l.rest + l.k * -2.12194440e-4f) + l.k * 0.693359375f);
+}
+TD_FN double log_(double x) {
+  const auto l = log_parts(x);
+  return log_beyond(x, l.m + (l.rest + l.k * 1.90821492927058770002e-10) + l.k * 6.93147180369123816490e-01);
+}
+/// log2 and log10: the factor of the leading term m is split, so that its product is exact.
+TD_FN float log2_(float x) {
+  const auto l = log_parts(x);
+  const float high = float_from_bits(float_bits(l.m + l.rest) & 0xfffff000u), low = (l.m - high) + l.rest;
+  // log2(e) = 1.4423828125 + 3.12228389e-4
+  return log_beyond(x, (low * 1.44269504f + high * 3.12228389e-4f) + high * 1.4423828125f + l.k);
+}
+TD_FN double log2_(double x) {
+  const auto l = log_parts(x);
+  const double high = double_from_bits(double_bits(l.m + l.rest) & 0xffffffff00000000ull),
+               low = (l.m - high) + l.rest;
+  return log_beyond(
+      x, (low * 1.4426950408889634 + high * 3.768874985636099e-07) + high * 1.44269466400146484375 + l.k);
+}
+TD_FN float log10_(float x) {
+  const auto l = log_parts(x);
+  const float high = float_from_bits(float_bits(l.m + l.rest) & 0xfffff000u), low = (l.m - high) + l.rest;
+  // log10(e) = 0.434326171875 - 3.16899717e-5, log10(2) = 0.30078125 + 2.48745663981e-4
+  return log_beyond(x, (low * 0.434294482f + high * -3.16899717e-5f + l.k * 2.48745664e-4f) +
+                           high * 0.434326171875f + l.k * 0.30078125f);
+}
+TD_FN double log10_(double x) {
+  const auto l = log_parts(x);
+  const double high = double_from_bits(double_bits(l.m + l.rest) & 0xffffffff00000000ull),
+               low = (l.m - high) + l.rest;
+  return log_beyond(
+      x, (low * 0.43429448190325183 + high * 1.9699272335463627e-08 + l.k * 7.5085978265526235e-08) +
+             high * 0.4342944622039794921875 + l.k * 0.3010299205780029296875);
+}
+/// log(1 + x): the logarithm of the rounded sum, and what the rounding lost.
+template <class T>
+TD_FN T log1p_(T x) {
+  const T u = T(1) + x;
+  // x >= 1: 1 - (u - x), else x - (u - 1), written without a choice: the larger of the two comes first.
+  const T large = x > T(1) ? x : T(1), small = x > T(1) ? T(1) : x;
+  const T lost = small - (u - large);
+  const T y = log_(u);
+  // 0 stays 0 with its sign; at inf and -1 there is nothing to mend.
+  const T mended = y + lost / u;
+  const bool plain = y - y == T(0);
+  return x == T(0) ? x : (plain ? mended : y);
+}
 
 template <class T>
-TD_HD T abs_(T x) {
+TD_FN T abs_(T x) {
   return x < T(0) ? -x : x;
 }
-TD_HD float abs_(float x) { return float_from_bits(float_bits(x) & 0x7fffffffu); }
-TD_HD double abs_(double x) { return double_from_bits(double_bits(x) & 0x7fffffffffffffffull); }
-TD_HD float copy_sign(float magnitude, float sign) {
+TD_FN float abs_(float x) { return float_from_bits(float_bits(x) & 0x7fffffffu); }
+TD_FN double abs_(double x) { return double_from_bits(double_bits(x) & 0x7fffffffffffffffull); }
+TD_FN float copy_sign(float magnitude, float sign) {
   return float_from_bits((float_bits(magnitude) & 0x7fffffffu) | (float_bits(sign) & 0x80000000u));
 }
-TD_HD double copy_sign(double magnitude, double sign) {
+TD_FN double copy_sign(double magnitude, double sign) {
   return double_from_bits((double_bits(magnitude) & 0x7fffffffffffffffull) |
                           (double_bits(sign) & 0x8000000000000000ull));
 }
-TD_HD float sqrt_(float x) {
+TD_FN float sqrt_(float x) {
 #if defined(__CUDA_ARCH__)
   return __fsqrt_rn(x);
 #else
   return __builtin_sqrtf(x);
 #endif
 }
-TD_HD double sqrt_(double x) {
+TD_FN double sqrt_(double x) {
 #if defined(__CUDA_ARCH__)
   return __dsqrt_rn(x);
 #else
   return __builtin_sqrt(x);
 #endif
 }
-TD_HD float floor_(float x) {
+TD_FN float floor_(float x) {
 #if defined(__CUDA_ARCH__)
   return ::floorf(x);
 #else
   return __builtin_floorf(x);
 #endif
 }
-TD_HD double floor_(double x) {
+TD_FN double floor_(double x) {
 #if defined(__CUDA_ARCH__)
   return ::floor(x);
 #else
@@ -173,8 +301,20 @@ TD_HD double floor_(double x) {
 #endif
 }
 
+TD_FN float trunc_(float x) { return copy_sign(floor_(abs_(x)), x); }
+TD_FN double trunc_(double x) { return copy_sign(floor_(abs_(x)), x); }
+/// To the nearest whole number, halves to the even one: adding 2^23 (2^52) leaves no room for a fraction.
+TD_FN float round_(float x) {
+  const float a = abs_(x);
+  return a < 8388608.f ? copy_sign((a + 8388608.f) - 8388608.f, x) : x;
+}
+TD_FN double round_(double x) {
+  const double a = abs_(x);
+  return a < 4503599627370496. ? copy_sign((a + 4503599627370496.) - 4503599627370496., x) : x;
+}
+
 /// tanh: an odd polynomial near 0, elsewhere 1 - 2 / (exp(2|x|) + 1) with the sign put back.
-TD_HD float tanh_(float x) {
+TD_FN float tanh_(float x) {
   const float a = abs_(x);
   const float z = x * x;
   float p = -5.70498872745e-3f;
@@ -182,13 +322,10 @@ TD_HD float tanh_(float x) {
   p = p * z + -5.37397155531e-2f;
   p = p * z + 1.33314422036e-1f;
   p = p * z + -3.33332819422e-1f;
-  const float small = p * z * x + x;
-  const float e = exp_(2.f * (a > 10.f ? 10.f : a));
-  const float large = copy_sign(1.f - 2.f / (e + 1.f), x);
-  const float y = a < 0.625f ? small : large;
-  return x != x ? x : y;
+  const float e = exp2_near((a > 10.f ? 10.f : a) * 2.88539008f);
+  return copy_sign(a < 0.625f ? p * z * a + a : 1.f - 2.f / (e + 1.f), x);
 }
-TD_HD double tanh_(double x) {
+TD_FN double tanh_(double x) {
   const double a = abs_(x);
   const double z = x * x;
   double p = -9.64399179425052238628e-1;
@@ -197,23 +334,21 @@ TD_HD double tanh_(double x) {
   double q = z + 1.12811678491632931402e2;
   q = q * z + 2.23548839060100448583e3;
   q = q * z + 4.84406305325125486048e3;
-  const double small = x + x * z * (p / q);
   const double e = exp_(2. * (a > 22. ? 22. : a));
-  const double large = copy_sign(1. - 2. / (e + 1.), x);
-  const double y = a < 0.625 ? small : large;
-  return x != x ? x : y;
+  return copy_sign(a < 0.625 ? a + a * z * (p / q) : 1. - 2. / (e + 1.), x);
 }
 
-/// sin (shift = 0) and cos (shift = 1): reduction by pi/2 in parts, then one of two polynomials. In float the
-/// reduction is carried out in double, which keeps it exact enough for |x| below 2^30.
-template <class T>
-TD_HD T sin_cos_(T x_in, int shift) {
-  const double x = static_cast<double>(x_in);
+/// sin and cos by reduction by pi/2 in parts, then two polynomials. Defined for |x| below 2^30, NaN beyond.
+struct SinCos {
+  double sin, cos;
+};
+TD_FN SinCos sin_cos_both(double x) {
   const double shifted = x * 0.6366197723675814 + 6755399441055744.;
   const double k = shifted - 6755399441055744.;
-  double r = x - k * 1.5707963267341256e+00;
-  r = r - k * 6.0771005065061922e-11;
-  const unsigned quadrant = static_cast<unsigned>(double_bits(shifted)) + static_cast<unsigned>(shift);
+  double r = x - k * 1.570796251296997;  // parts of 23 bits: exact products for k below 2^30
+  r = r - k * 7.549789415861596e-08;
+  r = r - k * 5.390302858158119e-15;
+  const unsigned quadrant = static_cast<unsigned>(double_bits(shifted));
   const double z = r * r;
   double s = 1.58962301576546568060e-10;
   s = s * z + -2.50507477628578072866e-8;
@@ -229,28 +364,158 @@ TD_HD T sin_cos_(T x_in, int shift) {
   c = c * z + -1.38888888888730564116e-3;
   c = c * z + 4.16666666666665929218e-2;
   c = 1. - 0.5 * z + c * z * z;
-  double y = (quadrant & 1u) ? c : s;
-  y = (quadrant & 2u) ? -y : y;
-  const bool defined = abs_(x) < 1073741824.;
-  return static_cast<T>(defined ? y : double_from_bits(0x7ff8000000000000ull));
+  const double nan = double_from_bits(0x7ff8000000000000ull);
+  const bool defined = abs_(x) < 1073741824., odd = (quadrant & 1u) != 0;
+  const double sine = odd ? c : s, cosine = odd ? s : c;
+  return {defined ? ((quadrant & 2u) ? -sine : sine) : nan,
+          defined ? (((quadrant + 1u) & 2u) ? -cosine : cosine) : nan};
+}
+TD_FN double sin_(double x) { return x == 0. ? x : sin_cos_both(x).sin; }
+TD_FN double cos_(double x) { return sin_cos_both(x).cos; }
+TD_FN double tan_(double x) {
+  const auto both = sin_cos_both(x);
+  return x == 0. ? x : both.sin / both.cos;
 }
 
-/// erf after Abramowitz-Stegun's form with a fit to double accuracy by pieces: a series near 0, and
-/// 1 - exp(-x²)·c(1/x) beyond (rational fits in the manner of Cody).
-TD_HD double erf_(double x) {
-  const double a = abs_(x);
-  // |x| <= 0.5: x · P(x²)/Q(x²)
+/// atan of a quotient n / d, both positive: beyond tan(pi/8) by the difference to pi/4, beyond tan(3pi/8) by that to pi/2.
+TD_FN double atan_quotient(double n, double d) {
+  const bool middle = n > 0.41421356237309503 * d, far = n > 2.414213562373095 * d;
+  const double x = (far ? -d : (middle ? n - d : n)) / (far ? n : (middle ? n + d : d));
   const double z = x * x;
-  double p = 1.85777706184603153e-1;
-  p = p * z + 3.16112374387056560;
-  p = p * z + 1.13864154151050156e2;
-  p = p * z + 3.77485237685302021e2;
-  p = p * z + 3.20937758913846947e3;
-  double q = z + 2.36012909523441209e1;
-  q = q * z + 2.44024637934444173e2;
-  q = q * z + 1.28261652607737228e3;
-  q = q * z + 2.84423683343917062e3;
-  const double near = x * (p / q);
+  double p = -0.017930272984674221;
+  p = p * z + 0.038086094331521286;
+  p = p * z + -0.050401732609066775;
+  p = p * z + 0.058480873943394234;
+  p = p * z + -0.066631321228902122;
+  p = p * z + 0.076920627736215429;
+  p = p * z + -0.090908979077784757;
+  p = p * z + 0.11111110788961502;
+  p = p * z + -0.14285714280314611;
+  p = p * z + 0.19999999999954884;
+  p = p * z + -0.3333333333333320;
+  const double near = p * z * x;
+  const double low = far ? 6.123233995736766e-17 : (middle ? 3.061616997868383e-17 : 0.);
+  const double high = far ? 1.5707963267948966 : (middle ? 0.78539816339744831 : 0.);
+  return high + (x + (near + low));
+}
+TD_FN double atan_(double x) {
+  const double a = abs_(x), inf = double_from_bits(0x7ff0000000000000ull);
+  const double y = a == inf ? 1.5707963267948966 : atan_quotient(a, 1.);
+  return x != x ? x : copy_sign(y, x);
+}
+TD_FN double atan2_(double y, double x) {
+  const double a = abs_(y), b = abs_(x), inf = double_from_bits(0x7ff0000000000000ull);
+  const bool both_zero = a == 0. && b == 0., both_inf = a == inf && b == inf;
+  double n = both_inf ? 1. : (both_zero ? 0. : (a == inf ? 1. : (b == inf ? 0. : a)));
+  double d = both_inf ? 1. : (both_zero ? 1. : (a == inf ? 0. : (b == inf ? 1. : b)));
+  // Into the middle of the range, so that sums and products of the two neither over- nor underflow.
+  const double factor = n > 1e150 || d > 1e150 ? 0x1p-600 : (n < 1e-150 && d < 1e-150 ? 0x1p600 : 1.);
+  n = n * factor;
+  d = d * factor;
+  double angle = atan_quotient(n, d);
+  angle = (double_bits(x) >> 63) ? 3.1415926535897931 - (angle - 1.2246467991473532e-16) : angle;
+  return x != x || y != y ? x + y : copy_sign(angle, y);
+}
+
+/// asin for 0 <= x <= 1/2.
+TD_FN double asin_near(double x) {
+  const double z = x * x;
+  double p = 0.032657894363725927;
+  p = p * z + -0.021045473993817579;
+  p = p * z + 0.021739843915678251;
+  p = p * z + 0.0036933232210797315;
+  p = p * z + 0.010783633127892209;
+  p = p * z + 0.011398329738204077;
+  p = p * z + 0.013980888260287358;
+  p = p * z + 0.017351606769852031;
+  p = p * z + 0.022372215247607990;
+  p = p * z + 0.030381942700209386;
+  p = p * z + 0.044642857174717430;
+  p = p * z + 0.074999999999707784;
+  p = p * z + 0.16666666666666760;
+  return p * z * x + x;
+}
+/// asin and acos beyond 1/2 through pi/2 - 2 asin(sqrt((1 - x) / 2)); NaN beyond 1.
+TD_FN double asin_(double x) {
+  const double a = abs_(x);
+  const bool far = a > 0.5;
+  const double near = asin_near(far ? sqrt_(0.5 * (1. - a)) : a);
+  const double y = far ? 1.5707963267948966 - (2. * near - 6.123233995736766e-17) : near;
+  return copy_sign(y, x);
+}
+TD_FN double acos_(double x) {
+  const double a = abs_(x);
+  const bool far = a > 0.5;
+  const double near = asin_near(far ? sqrt_(0.5 * (1. - a)) : a);
+  const double positive = far ? 2. * near : 1.5707963267948966 - (near - 6.123233995736766e-17);
+  const double negative = far ? 3.1415926535897931 - (2. * near - 1.2246467991473532e-16)
+                              : 1.5707963267948966 + (near + 6.123233995736766e-17);
+  return x < 0. ? negative : positive;
+}
+
+/// Half of e^|x| more or less half of e^-|x|; sinh near 0 by its series.
+TD_FN double sinh_(double x) {
+  const double a = abs_(x), z = a < 1. ? x * x : 0.;
+  double p = 7.7593034793944736e-13;
+  p = p * z + 1.6057240658504701e-10;
+  p = p * z + 2.5052123393989211e-8;
+  p = p * z + 2.7557319155369765e-6;
+  p = p * z + 1.9841269841437558e-4;
+  p = p * z + 8.3333333333331390e-3;
+  p = p * z + 1.6666666666666667e-1;
+  const double half = exp_shifted(a, -1);
+  return a < 1. ? p * z * x + x : copy_sign(half - 0.25 / half, x);
+}
+TD_FN double cosh_(double x) {
+  const double half = exp_shifted(abs_(x), -1);
+  return half + 0.25 / half;
+}
+TD_FN double asinh_(double x) {
+  const double a = abs_(x);
+  const bool large = a > 1e9;
+  const double near = log1p_(a + a * a / (1. + sqrt_(a * a + 1.)));
+  return copy_sign(large ? log_(a) + 0.69314718055994531 : near, x);
+}
+TD_FN double acosh_(double x) {
+  const double t = x - 1.;
+  const double y = x > 1e9 ? log_(x) + 0.69314718055994531 : log1p_(t + sqrt_(2. * t + t * t));
+  return x < 1. ? double_from_bits(0x7ff8000000000000ull) : y;
+}
+TD_FN double atanh_(double x) {
+  const double a = abs_(x);
+  return copy_sign(0.5 * log1p_(2. * a / (1. - a)), x);
+}
+/// sqrt(a² + b²) without overflow on the way.
+TD_FN double hypot_(double a, double b) {
+  const double x = abs_(a), y = abs_(b), inf = double_from_bits(0x7ff0000000000000ull);
+  const double large = x > y ? x : y, small = x > y ? y : x;
+  const double factor = large > 1e150 ? 0x1p-600 : (large < 1e-140 ? 0x1p600 : 1.);
+  const double n = large * factor, m = small * factor;
+  const double y2 = sqrt_(n * n + m * m) / factor;
+  return x == inf || y == inf ? inf : y2 + (a != a || b != b ? a + b : 0.);
+}
+
+/// erf and erfc to double accuracy by pieces (rational fits in the manner of Cody): a polynomial near 0, and
+/// exp(-x²)·R(x) or exp(-x²)·R(1/x²)/x beyond for erfc.
+struct ErfParts {
+  double near;  // erf(|x|) where |x| <= 0.5
+  double tail;  // erfc(|x|) where |x| > 0.5
+};
+TD_FN ErfParts erf_parts(double x) {
+  const double a = abs_(x);
+  // |x| <= 0.5: x + x · P(x²)
+  const double z = x * x;
+  double p = -1.4617782170305124e-7;
+  p = p * z + 1.6370885723059945e-6;
+  p = p * z + -1.4922987187179760e-5;
+  p = p * z + 1.2055285797068112e-4;
+  p = p * z + -8.5483265048179669e-4;
+  p = p * z + 5.2239776219663138e-3;
+  p = p * z + -2.6866170644997282e-2;
+  p = p * z + 1.1283791670954863e-1;
+  p = p * z + -3.7612638903183750e-1;
+  p = p * z + 1.2837916709551257e-1;
+  const double near = a + a * p;
   // 0.5 < |x| <= 4
   const double b = a > 4. ? 4. : a;
   double m = 2.15311535474403846e-8;
@@ -270,9 +535,8 @@ TD_HD double erf_(double x) {
   n = n * b + 4.36261909014324716e3;
   n = n * b + 3.43936767414372164e3;
   n = n * b + 1.23033935480374942e3;
-  const double middle = 1. - exp_(-(b * b)) * (m / n);
-  // beyond 4 erf is 1 - 1.5e-8 … 1: asymptotic factor
-  const double d = a < 4. ? 4. : (a > 6. ? 6. : a);
+  // beyond 4: asymptotic factor
+  const double d = a < 4. ? 4. : (a > 28. ? 28. : a);
   const double w = 1. / (d * d);
   double s = 1.63153871373020978e-2;
   s = s * w + 3.05326634961232344e-1;
@@ -285,15 +549,98 @@ TD_HD double erf_(double x) {
   t = t * w + 5.27905102951428412e-1;
   t = t * w + 6.05183413124413191e-2;
   t = t * w + 2.33520497626869185e-3;
-  const double far = 1. - exp_(-(d * d)) * ((5.6418958354775628695e-1 - w * (s / t)) / d);
-  double y = a <= 0.5 ? near : copy_sign(a <= 4. ? middle : far, x);
-  y = a > 6. ? copy_sign(1., x) : y;
+  // exp(-c²): c² in two parts, since its rounding error would count c² times over.
+  const double c = a > 28. ? 28. : a;
+  const double high = double_from_bits(double_bits(c) & 0xfffffffff8000000ull), low = (c - high) * (c + high);
+  const double bell = exp_(-(high * high)) * (1. - low * (1. - low * (0.5 - low * (1. / 6.))));
+  return {near, bell * (a <= 4. ? m / n : (5.6418958354775628695e-1 - w * (s / t)) / d)};
+}
+TD_FN double erf_(double x) {
+  const double a = abs_(x);
+  const auto e = erf_parts(x);
+  return copy_sign(a <= 0.5 ? e.near : 1. - e.tail, x);
+}
+TD_FN double erfc_(double x) {
+  const auto e = erf_parts(x);
+  const double far = x > 0. ? (x > 28. ? 0. : e.tail) : 2. - e.tail;
+  return abs_(x) <= 0.5 ? 1. - copy_sign(e.near, x) : far;
+}
+
+TD_FN float erf_(float x) {
+  const float a = abs_(x), z = x * x;
+  const float z2 = z * z;
+  const float p =
+      ((z * -6.535237795e-4f + 5.085130787e-3f) * z2 + (z * -2.682080697e-2f + 1.128311282e-1f)) * z2 +
+      (z * -3.761260139e-1f + 1.283791637e-1f);
+  // beyond 0.8: 1 - 2^(-t·q(t))
+  const float t = a > 4.f ? 4.f : a;
+  const float t2 = t * t;
+  const float high = (t2 * 5.09002086208e-6f + (t * -3.58544820546e-4f + 4.83644018391e-3f)) * t2 +
+                     (t * -3.34337780375e-2f + 1.52327928338e-1f);
+  const float q = high * t2 + (t * 9.16870389072e-1f + 1.62816918869f);
+  return copy_sign(a < 0.8f ? p * a + a : 1.f - exp2_near(-(q * t)), x);
+}
+
+/// The distribution function of the normal distribution at -a, a >= 0, as 2^(-a·q(a) - 1); vanishes beyond 9.5.
+TD_FN float normal_tail(float a) {
+  const float z = a * a;
+  const float high =
+      (a * 2.83481861321e-6f + -3.93766882479e-5f) * z + (a * 1.86175998139e-4f + 1.36945473373e-4f);
+  const float low =
+      (a * -7.06343063111e-3f + 5.24961847719e-2f) * z + (a * 4.59208194708e-1f + 1.15110520554f);
+  return 0.5f * exp2_near(-((high * (z * z) + low) * a));
+}
+TD_FN float magnitude_to(float x, float most) {  // |x|, or `most` where that is less; not for NaN
+  const unsigned bits = float_bits(x) & 0x7fffffffu, top = float_bits(most);
+  return float_from_bits(bits < top ? bits : top);
+}
+TD_FN float normal_cdf(float x) {
+  const float tail = normal_tail(magnitude_to(x, 9.5f));
+  const float y = x < 0.f ? tail : 1.f - tail;
   return x != x ? x : y;
 }
-TD_HD float erf_(float x) { return static_cast<float>(erf_(static_cast<double>(x))); }
+/// x · Φ(x) = max(x, 0) - |x| · Φ(-|x|).
+TD_FN float gelu_(float x) {
+  const float a = magnitude_to(x, 9.5f);
+  return (x < 0.f ? 0.f : x) - a * normal_tail(a);
+}
+TD_FN double normal_cdf(double x) { return 0.5 * erfc_(x * -0.70710678118654752440); }
+TD_FN double gelu_(double x) { return x * normal_cdf(x); }
+/// Its density.
+template <class T>
+TD_FN T normal_density(T x) {
+  return exp_(x * x * T(-0.5)) * T(0.39894228040143267794);
+}
+
+TD_FN float sigmoid_(float x) {
+  const float y = 1.f / (1.f + exp_for_sum(-x));
+  return x != x ? x : y;
+}
+TD_FN double sigmoid_(double x) { return 1. / (1. + exp_(-x)); }
+TD_FN float silu_(float x) { return x / (1.f + exp_for_sum(-x)); }
+TD_FN double silu_(double x) { return x / (1. + exp_(-x)); }
+template <class T>
+TD_FN T softplus_(T x) {
+  return (x > T(0) ? x : T(0)) + log1p_(exp_(-abs_(x)));
+}
+/// gelu's approximation x · sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x³), and its derivative.
+template <class T>
+TD_FN T gelu_tanh_gate(T x) {
+  return sigmoid_(x * (T(1.5957691216057308) + T(0.07135481627159596) * (x * x)));
+}
+template <class T>
+TD_FN T gelu_tanh_slope(T x) {
+  const T s = gelu_tanh_gate(x);
+  return s + x * (s * (T(1) - s)) * (T(1.5957691216057308) + T(0.21406444881478788) * (x * x));
+}
+template <class T>
+TD_FN T silu_slope(T x) {
+  const T s = sigmoid_(x);
+  return s * (T(1) + x * (T(1) - s));
+}
 
 /// x^y by exp(y·log x) in double, with the sign and the special cases of IEEE pow.
-TD_HD double pow_(double x, double y) {
+TD_FN double pow_(double x, double y) {
   const double a = abs_(x);
   const double whole = floor_(y);
   const bool is_whole = whole == y;
@@ -309,17 +656,18 @@ TD_HD double pow_(double x, double y) {
   magnitude = a == 0. ? (y > 0. ? 0. : inf) : magnitude;
   magnitude = a == 1. ? 1. : magnitude;
   double result = x < 0. || (x == 0. && double_bits(x) != 0) ? (is_odd ? -magnitude : magnitude) : magnitude;
-  result = x < 0. && !is_whole && abs_(y) != inf ? double_from_bits(0x7ff8000000000000ull) : result;
+  result =
+      x < 0. && a != inf && !is_whole && abs_(y) != inf ? double_from_bits(0x7ff8000000000000ull) : result;
   result = x != x || y != y ? x + y : result;
   result = y == 0. || x == 1. ? 1. : result;
   return result;
 }
-TD_HD float pow_(float x, float y) {
+TD_FN float pow_(float x, float y) {
   return static_cast<float>(pow_(static_cast<double>(x), static_cast<double>(y)));
 }
 /// Whole powers; a negative power of an integer is 0 but for ±1.
 template <class T>
-TD_HD T pow_(T x, T y) {
+TD_FN T pow_(T x, T y) {
   if (y < T(0)) return x == T(1) ? T(1) : (x == T(-1) ? ((y & T(1)) ? T(-1) : T(1)) : T(0));
   T result = T(1);
   for (T base = x, left = y; left > T(0);
@@ -327,18 +675,89 @@ TD_HD T pow_(T x, T y) {
     if (left & T(1)) result = static_cast<T>(result * base);
   return result;
 }
-TD_HD bool pow_(bool x, bool y) { return x || !y; }
+TD_FN bool pow_(bool x, bool y) { return x || !y; }
+
+/// The remainder of a / b with the sign of a, exact: division of the mantissas as whole numbers, 11 bits at a time.
+TD_FN double fmod_(double a, double b) {
+  const double x = abs_(a), y = abs_(b), inf = double_from_bits(0x7ff0000000000000ull);
+  if (!(x < inf) || !(y > 0.)) return double_from_bits(0x7ff8000000000000ull);
+  if (x < y) return a;
+  const unsigned long long fraction = 0x000fffffffffffffull, one = 0x0010000000000000ull;
+  const unsigned long long u = double_bits(x), v = double_bits(y);
+  int left = static_cast<int>(u >> 52), exponent = static_cast<int>(v >> 52);
+  unsigned long long rest = left ? (u & fraction) | one : u;
+  const unsigned long long divisor = exponent ? (v & fraction) | one : v;
+  left = left ? left : 1;
+  exponent = exponent ? exponent : 1;
+  left -= exponent;
+  rest %= divisor;
+  while (left > 0) {
+    const int bits = left < 11 ? left : 11;
+    rest = (rest << bits) % divisor;
+    left -= bits;
+  }
+  return copy_sign(times_power_of_two(static_cast<double>(rest), exponent - 1075ll), a);
+}
+TD_FN float fmod_(float a, float b) {
+  return static_cast<float>(fmod_(static_cast<double>(a), static_cast<double>(b)));
+}
+/// Whole numbers. By 0: the quotient is 0 and the remainder a, on every device. By -1: no trap for the lowest a.
+template <class T>
+TD_FN T fmod_(T a, T b) {
+  if (b == T(0)) return a;
+  if (T(-1) < T(0) && b == T(-1)) return T(0);
+  return static_cast<T>(a % b);
+}
+/// The remainder with the sign of b.
+template <class T>
+TD_FN T remainder_(T a, T b) {
+  const T m = fmod_(a, b);
+  return m != T(0) && b != T(0) && (m < T(0)) != (b < T(0)) ? static_cast<T>(m + b) : m;
+}
+template <class T>
+TD_FN T floor_divide_(T a, T b) {
+  if (b == T(0)) return T(0);
+  if (T(-1) < T(0) && b == T(-1)) return static_cast<T>(0ull - static_cast<unsigned long long>(a));
+  const T m = static_cast<T>(a % b), q = static_cast<T>(a / b);
+  return m != T(0) && (m < T(0)) != (b < T(0)) ? static_cast<T>(q - T(1)) : q;
+}
+/// floor(a / b) of the exact quotient: a whole number even where a / b rounds up to the next.
+template <class T>
+TD_FN T real_floor_divide(T a, T b) {
+  const T m = fmod_(a, b);
+  T q = (a - m) / b;
+  q = m != T(0) && (m < T(0)) != (b < T(0)) ? q - T(1) : q;
+  const T whole = floor_(q);
+  const T nearest = q - whole > T(0.5) ? whole + T(1) : whole;
+  const T y = q == T(0) ? copy_sign(T(0), a / b) : nearest;
+  return b == T(0) ? a / b : y;
+}
+TD_FN float floor_divide_(float a, float b) { return real_floor_divide(a, b); }
+TD_FN double floor_divide_(double a, double b) { return real_floor_divide(a, b); }
+
+/// Shifts by less than 0 or by the width and more shift everything out (to the right: the sign stays).
+template <class T>
+TD_FN T shift_left(T a, T b) {
+  const bool within = b >= T(0) && b < static_cast<T>(8 * sizeof(T));
+  return within ? static_cast<T>(static_cast<unsigned long long>(a) << (b & T(63))) : T(0);
+}
+template <class T>
+TD_FN T shift_right(T a, T b) {
+  const bool within = b >= T(0) && b < static_cast<T>(8 * sizeof(T));
+  return within ? static_cast<T>(a >> (b & T(63))) : (a < T(0) ? static_cast<T>(-1) : T(0));
+}
 
 /// Two normal numbers from two random words (Box-Muller).
 struct NormalPair {
   float first, second;
 };
-TD_HD NormalPair normal_pair(unsigned bits0, unsigned bits1) {
+TD_FN NormalPair normal_pair(unsigned bits0, unsigned bits1) {
   const float u = (static_cast<float>(bits0 >> 8) + 1.f) * 5.9604644775390625e-8f;  // (0, 1]
   const float v = static_cast<float>(bits1 >> 8) * 5.9604644775390625e-8f;
   const float r = sqrt_(-2.f * log_(u));
   const float angle = 6.2831853071795865f * v;
-  return {r * sin_cos_(angle, 1), r * sin_cos_(angle, 0)};
+  const auto both = sin_cos_both(static_cast<double>(angle));
+  return {r * static_cast<float>(both.cos), r * static_cast<float>(both.sin)};
 }
 
 // ---- functors
@@ -346,17 +765,38 @@ TD_HD NormalPair normal_pair(unsigned bits0, unsigned bits1) {
 #define TD_UNARY(Name, expression) \
   struct Name { \
     template <class T> \
-    TD_HD auto operator()(T x) const { \
+    TD_FN auto operator()(T x) const { \
       return expression; \
     } \
   };
 #define TD_BINARY(Name, expression) \
   struct Name { \
     template <class T> \
-    TD_HD auto operator()(T a, T b) const { \
+    TD_FN auto operator()(T a, T b) const { \
       return expression; \
     } \
   };
+
+#define TD_TERNARY(Name, expression) \
+  struct Name { \
+    template <class T> \
+    TD_FN T operator()(T a, T b, T c) const { \
+      return static_cast<T>(expression); \
+    } \
+  };
+
+/// A function that is computed in double whatever the type: rare ones, where accuracy is cheaper to have than speed.
+template <class F>
+struct Wide {
+  template <class T>
+  TD_FN T operator()(T x) const {
+    return static_cast<T>(F{}(static_cast<double>(x)));
+  }
+  template <class T>
+  TD_FN T operator()(T a, T b) const {
+    return static_cast<T>(F{}(static_cast<double>(a), static_cast<double>(b)));
+  }
+};
 
 TD_BINARY(Add, static_cast<T>(a + b))
 TD_BINARY(Sub, static_cast<T>(a - b))
@@ -373,35 +813,110 @@ TD_BINARY(Greater, a > b)
 TD_BINARY(GreaterEqual, a >= b)
 TD_BINARY(LogicalAnd, (a != T(0)) & (b != T(0)))
 TD_BINARY(LogicalOr, (a != T(0)) | (b != T(0)))
+TD_BINARY(LogicalXor, (a != T(0)) != (b != T(0)))
 TD_UNARY(LogicalNot, x == T(0))
+TD_BINARY(Remainder, remainder_(a, b))
+TD_BINARY(Fmod, fmod_(a, b))
+TD_BINARY(FloorDivide, floor_divide_(a, b))
+TD_BINARY(BitwiseAnd, static_cast<T>(a& b))
+TD_BINARY(BitwiseOr, static_cast<T>(a | b))
+TD_BINARY(BitwiseXor, static_cast<T>(a ^ b))
+TD_UNARY(BitwiseNot, static_cast<T>(~x))
+TD_BINARY(ShiftLeft, shift_left(a, b))
+TD_BINARY(ShiftRight, shift_right(a, b))
 TD_UNARY(Neg, static_cast<T>(-x))
 TD_UNARY(Abs, static_cast<T>(abs_(x)))
 TD_UNARY(Sign, static_cast<T>(static_cast<T>(x > T(0)) - static_cast<T>(x < T(0))))
 TD_UNARY(Floor, floor_(x))
+TD_UNARY(Ceil, -floor_(-x))
+TD_UNARY(Round, round_(x))
+TD_UNARY(Trunc, trunc_(x))
 TD_UNARY(Exp, exp_(x))
+TD_UNARY(Exp2, exp2_(x))
+TD_UNARY(Expm1, expm1_(x))
 TD_UNARY(Log, log_(x))
+TD_UNARY(Log2, log2_(x))
+TD_UNARY(Log10, log10_(x))
+TD_UNARY(Log1p, log1p_(x))
 TD_UNARY(Sqrt, sqrt_(x))
 TD_UNARY(Rsqrt, T(1) / sqrt_(x))
-TD_UNARY(Sin, sin_cos_(x, 0))
-TD_UNARY(Cos, sin_cos_(x, 1))
+TD_UNARY(Sin, sin_(x))
+TD_UNARY(Cos, cos_(x))
+TD_UNARY(Tan, tan_(x))
+TD_UNARY(Asin, asin_(x))
+TD_UNARY(Acos, acos_(x))
+TD_UNARY(Atan, atan_(x))
+TD_BINARY(Atan2, atan2_(a, b))
+TD_UNARY(Sinh, sinh_(x))
+TD_UNARY(Cosh, cosh_(x))
+TD_UNARY(Asinh, asinh_(x))
+TD_UNARY(Acosh, acosh_(x))
+TD_UNARY(Atanh, atanh_(x))
+TD_UNARY(Erfc, erfc_(x))
+TD_BINARY(Hypot, hypot_(a, b))
 TD_UNARY(Tanh, tanh_(x))
 TD_UNARY(Erf, erf_(x))
-TD_UNARY(Sigmoid, T(1) / (T(1) + exp_(-x)))
+TD_UNARY(Sigmoid, sigmoid_(x))
 TD_UNARY(Relu, x > T(0) || x != x ? x : T(0))
-TD_UNARY(Gelu, x* T(0.5) * (T(1) + erf_(x * T(0.70710678118654752440))))
+TD_UNARY(Gelu, gelu_(x))
+TD_UNARY(GeluTanh, x* gelu_tanh_gate(x))
+TD_UNARY(Silu, silu_(x))
+TD_UNARY(Softplus, softplus_(x))
+/// b is the slope of negative a.
+TD_BINARY(LeakyRelu, a > T(0) ? a : a * b)
+/// b is alpha.
+TD_BINARY(Elu, a > T(0) ? a : b * expm1_(a))
+// Gradients in one pass: a is the gradient that arrives, b the input, c the parameter.
+TD_BINARY(GeluGradient, a*(normal_cdf(b) + b * normal_density(b)))
+TD_BINARY(GeluTanhGradient, a* gelu_tanh_slope(b))
+TD_BINARY(SiluGradient, a* silu_slope(b))
+TD_TERNARY(LeakyReluGradient, b > T(0) ? a : a * c)
+TD_TERNARY(EluGradient, b > T(0) ? a : a * c * exp_(b))
+/// a within [b, c]; a NaN anywhere wins.
+TD_TERNARY(Clamp, Minimum{}(Maximum{}(a, b), c))
+/// From a to b by the weight c, exact at both ends.
+TD_TERNARY(Lerp, c < T(0.5) ? a + c * (b - a) : b - (b - a) * (T(1) - c))
 /// g where the relu's output is positive, else 0.
 TD_BINARY(ReluGradient, b > T(0) ? a : T(0))
 
 /// condition ? a : b; the caller loads the condition as bool.
 struct Where {
   template <class T>
-  TD_HD T operator()(bool condition, T a, T b) const {
+  TD_FN T operator()(bool condition, T a, T b) const {
     return condition ? a : b;
   }
 };
 
 #undef TD_UNARY
 #undef TD_BINARY
+#undef TD_TERNARY
+
+/// Functors whose integer result does not depend on the sign: one loop serves both types of a width.
+template <class F>
+inline constexpr bool kSignless = false;
+#define TD_SIGNLESS(F) \
+  template <> \
+  inline constexpr bool kSignless<F> = true;
+TD_SIGNLESS(Add)
+TD_SIGNLESS(Sub)
+TD_SIGNLESS(Mul)
+TD_SIGNLESS(Neg)
+TD_SIGNLESS(Equal)
+TD_SIGNLESS(NotEqual)
+TD_SIGNLESS(LogicalAnd)
+TD_SIGNLESS(LogicalOr)
+TD_SIGNLESS(LogicalXor)
+TD_SIGNLESS(LogicalNot)
+TD_SIGNLESS(BitwiseAnd)
+TD_SIGNLESS(BitwiseOr)
+TD_SIGNLESS(BitwiseXor)
+TD_SIGNLESS(BitwiseNot)
+#undef TD_SIGNLESS
+/// Functors that are computed in double whatever the type.
+template <class F>
+inline constexpr bool kWide = false;
+template <class F>
+inline constexpr bool kWide<Wide<F>> = true;
 
 // ---- storage and compute types
 
@@ -431,14 +946,14 @@ struct Choose<false, A, B> {
 /// range the nearest end); to bool: non-zero.
 template <class To, class From>
 struct CastTo {
-  TD_HD static To apply(From x) { return static_cast<To>(static_cast<typename ComputeType<To>::type>(x)); }
+  TD_FN static To apply(From x) { return static_cast<To>(static_cast<typename ComputeType<To>::type>(x)); }
 };
 template <class From>
 struct CastTo<bool, From> {
-  TD_HD static bool apply(From x) { return static_cast<typename ComputeType<From>::type>(x) != 0; }
+  TD_FN static bool apply(From x) { return static_cast<typename ComputeType<From>::type>(x) != 0; }
 };
 template <class To, class From, bool is_signed>
-TD_HD To saturate(From x) {
+TD_FN To saturate(From x) {
   constexpr To low = is_signed ? static_cast<To>(1ull << (8 * sizeof(To) - 1)) : To(0);
   constexpr To high = static_cast<To>(~low);
   const From lowest = static_cast<From>(low);
@@ -453,19 +968,19 @@ TD_HD To saturate(From x) {
 #define TD_CAST_TO_INTEGER(To, is_signed) \
   template <> \
   struct CastTo<To, double> { \
-    TD_HD static To apply(double x) { return saturate<To, double, is_signed>(x); } \
+    TD_FN static To apply(double x) { return saturate<To, double, is_signed>(x); } \
   }; \
   template <> \
   struct CastTo<To, float> { \
-    TD_HD static To apply(float x) { return saturate<To, float, is_signed>(x); } \
+    TD_FN static To apply(float x) { return saturate<To, float, is_signed>(x); } \
   }; \
   template <> \
   struct CastTo<To, BFloat16> { \
-    TD_HD static To apply(BFloat16 x) { return saturate<To, float, is_signed>(x); } \
+    TD_FN static To apply(BFloat16 x) { return saturate<To, float, is_signed>(x); } \
   }; \
   template <> \
   struct CastTo<To, Float16> { \
-    TD_HD static To apply(Float16 x) { return saturate<To, float, is_signed>(x); } \
+    TD_FN static To apply(Float16 x) { return saturate<To, float, is_signed>(x); } \
   };
 TD_CAST_TO_INTEGER(signed char, true)
 TD_CAST_TO_INTEGER(short, true)
@@ -479,14 +994,20 @@ TD_CAST_TO_INTEGER(unsigned long, false)
 
 // ---- the table of pointwise ops --------------------------------------------------------------------
 // X(name, functor, number of inputs, element types of the inputs): the rows from which the CPU and CUDA backends
-// make their loops. `every` is all types, `number` all but bool, `floating` f64, f32, bf16, f16. The result has the
-// type of the inputs unless the functor returns bool. (where takes a bool first and is the one with 3 inputs.)
+// make their loops. `every` is all types, `number` all but bool, `floating` f64, f32, bf16, f16, `integer` the whole
+// numbers and `bits` those and bool. The result has the type of the inputs unless the functor returns bool. All inputs
+// have one type, but for where, which takes a bool first.
+//
+// Loops may compute a narrow integer in 64 bits and cut the result off: every functor gives the same either way.
 #define TD_POINTWISE_OPS(X) \
   X(add, Add, 2, number) \
   X(sub, Sub, 2, number) \
   X(mul, Mul, 2, number) \
   X(div, Div, 2, floating) \
   X(pow, Pow, 2, number) \
+  X(remainder, Remainder, 2, number) \
+  X(fmod, Fmod, 2, number) \
+  X(floor_divide, FloorDivide, 2, number) \
   X(maximum, Maximum, 2, every) \
   X(minimum, Minimum, 2, every) \
   X(equal, Equal, 2, every) \
@@ -497,23 +1018,62 @@ TD_CAST_TO_INTEGER(unsigned long, false)
   X(greater_equal, GreaterEqual, 2, every) \
   X(logical_and, LogicalAnd, 2, every) \
   X(logical_or, LogicalOr, 2, every) \
+  X(logical_xor, LogicalXor, 2, every) \
   X(logical_not, LogicalNot, 1, every) \
+  X(bitwise_and, BitwiseAnd, 2, bits) \
+  X(bitwise_or, BitwiseOr, 2, bits) \
+  X(bitwise_xor, BitwiseXor, 2, bits) \
+  X(bitwise_not, BitwiseNot, 1, integer) \
+  X(bitwise_left_shift, ShiftLeft, 2, integer) \
+  X(bitwise_right_shift, ShiftRight, 2, integer) \
   X(neg, Neg, 1, number) \
   X(abs, Abs, 1, number) \
   X(sign, Sign, 1, number) \
   X(floor, Floor, 1, floating) \
+  X(ceil, Ceil, 1, floating) \
+  X(round, Round, 1, floating) \
+  X(trunc, Trunc, 1, floating) \
   X(exp, Exp, 1, floating) \
+  X(exp2, Exp2, 1, floating) \
+  X(expm1, Expm1, 1, floating) \
   X(log, Log, 1, floating) \
+  X(log2, Log2, 1, floating) \
+  X(log10, Log10, 1, floating) \
+  X(log1p, Log1p, 1, floating) \
   X(sqrt, Sqrt, 1, floating) \
   X(rsqrt, Rsqrt, 1, floating) \
-  X(sin, Sin, 1, floating) \
-  X(cos, Cos, 1, floating) \
+  X(sin, Wide<Sin>, 1, floating) \
+  X(cos, Wide<Cos>, 1, floating) \
+  X(tan, Wide<Tan>, 1, floating) \
+  X(asin, Wide<Asin>, 1, floating) \
+  X(acos, Wide<Acos>, 1, floating) \
+  X(atan, Wide<Atan>, 1, floating) \
+  X(atan2, Wide<Atan2>, 2, floating) \
+  X(sinh, Wide<Sinh>, 1, floating) \
+  X(cosh, Wide<Cosh>, 1, floating) \
   X(tanh, Tanh, 1, floating) \
+  X(asinh, Wide<Asinh>, 1, floating) \
+  X(acosh, Wide<Acosh>, 1, floating) \
+  X(atanh, Wide<Atanh>, 1, floating) \
+  X(hypot, Wide<Hypot>, 2, floating) \
   X(erf, Erf, 1, floating) \
+  X(erfc, Wide<Erfc>, 1, floating) \
   X(sigmoid, Sigmoid, 1, floating) \
   X(relu, Relu, 1, number) \
   X(gelu, Gelu, 1, floating) \
+  X(gelu_tanh, GeluTanh, 1, floating) \
+  X(silu, Silu, 1, floating) \
+  X(softplus, Softplus, 1, floating) \
+  X(leaky_relu, LeakyRelu, 2, floating) \
+  X(elu, Elu, 2, floating) \
   X(relu_gradient, ReluGradient, 2, number) \
+  X(gelu_gradient, GeluGradient, 2, floating) \
+  X(gelu_tanh_gradient, GeluTanhGradient, 2, floating) \
+  X(silu_gradient, SiluGradient, 2, floating) \
+  X(leaky_relu_gradient, LeakyReluGradient, 3, floating) \
+  X(elu_gradient, EluGradient, 3, floating) \
+  X(clamp, Clamp, 3, number) \
+  X(lerp, Lerp, 3, floating) \
   X(where, Where, 3, every)
 
 }  // namespace tandem

@@ -1,182 +1,371 @@
-// Pointwise kernels: one loop a (op, type), made from the table in scalar_functions.h, over contiguous runs. Strided
-// and broadcast inputs are first loaded into small tiles. The same loops serve fused chains (backends/cpu/fused.cpp).
-#include "tandem/ops/pointwise.h"
-#include "tandem/backends/cpu/kernels/iterate.h"
+// Pointwise loops, made from the table in scalar_functions.h, over contiguous runs. They serve the ops one by one
+// (backends/cpu/pointwise.cpp) and fused chains (fused.cpp).
+//
+// Few loops are compiled, since there are many ops and three levels: f32 and f64; of the integers, at the baseline level
+// only, the two of 64 bits, and bytes for bool. The other types are converted in small blocks around one of these: bf16
+// and f16 are computed in float anyway, and a whole number cut off to its width is right (see the table). A few ops that
+// training spends its time on read and write bf16 and f16 themselves.
+#include "tandem/backends/cpu/pointwise.h"
 #include "tandem/backends/cpu/kernels/register.h"
-#include "tandem/core/op.h"
-#include "tandem/core/threads.h"
-#include "tandem/ops/scalar_functions.h"
 
-namespace tandem::cpu::TD_ISA {
+namespace tandem::cpu {
+#ifndef TD_ISA_baseline
+namespace baseline {
+void register_pointwise_kernels();
+}
+#endif
+
+namespace TD_ISA {
 
 namespace {
+
+constexpr int64_t kBlock = 256;  // elements converted at a time
+
+/// `n` equal elements after the first.
+template <class T>
+void fill(T* out, int64_t n) {
+  const T value = out[0];
+  for (int64_t i = 1; i < n; ++i) out[i] = value;
+}
+
+// The output may be the very memory of an input, never a part of it: iterations do not depend on each other.
+#define TD_EACH(i, n) _Pragma("GCC ivdep") for (int64_t i = 0; i < (n); ++i)
 
 template <class F, class T>
 struct Loop1 {
   using C = typename ComputeType<T>::type;
-  using R = decltype(F{}(C{}));
-  using Out = typename Choose<std::is_same_v<R, bool>, bool, T>::type;
+  using Out = typename Choose<std::is_same_v<decltype(F{}(C{})), bool>, bool, T>::type;
   static void run(const void* const* in, const int64_t* step, void* out_memory, int64_t n) {
     const T* x = static_cast<const T*>(in[0]);
     Out* out = static_cast<Out*>(out_memory);
-    if (step[0] == 1) {
-      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(F{}(static_cast<C>(x[i])));
+    const int64_t count = step[0] ? n : 1;
+    TD_EACH(i, count) out[i] = static_cast<Out>(F{}(static_cast<C>(x[i])));
+    if (count != n) fill(out, n);
+  }
+};
+
+/// Calls a loop that wants arrays only, in blocks, with single values spread out.
+template <class T, int inputs>
+void with_arrays(TileFn loop, const void* const* in, const int64_t* step, char* out, int64_t out_width,
+                 int64_t n) {
+  T spread[inputs][kBlock];
+  const int64_t ones[3] = {1, 1, 1}, block = n < kBlock ? n : kBlock;
+  for (int i = 0; i < inputs; ++i)
+    if (!step[i])
+      for (int64_t j = 0; j < block; ++j) spread[i][j] = static_cast<const T*>(in[i])[0];
+  for (int64_t at = 0; at < n; at += kBlock) {
+    const void* from[3];
+    for (int i = 0; i < inputs; ++i) from[i] = step[i] ? static_cast<const T*>(in[i]) + at : spread[i];
+    loop(from, ones, out + at * out_width, n - at < kBlock ? n - at : kBlock);
+  }
+}
+
+/// Long functions have one loop; short ones also loops with a single value on either side.
+template <class F>
+inline constexpr bool kLong = kWide<F>;
+template <>
+inline constexpr bool kLong<Pow> = true;
+template <>
+inline constexpr bool kLong<Remainder> = true;
+template <>
+inline constexpr bool kLong<Fmod> = true;
+template <>
+inline constexpr bool kLong<FloorDivide> = true;
+template <>
+inline constexpr bool kLong<GeluGradient> = true;
+template <>
+inline constexpr bool kLong<GeluTanhGradient> = true;
+template <>
+inline constexpr bool kLong<SiluGradient> = true;
+
+template <class F, class T>
+struct Loop2 {
+  using C = typename ComputeType<T>::type;
+  using Out = typename Choose<std::is_same_v<decltype(F{}(C{}, C{})), bool>, bool, T>::type;
+  static void run(const void* const* in, const int64_t* step, void* out_memory, int64_t n) {
+    const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
+    Out* out = static_cast<Out*>(out_memory);
+    const int64_t count = step[0] || step[1] ? n : 1;
+    if (step[0] == step[1]) {
+      TD_EACH(i, count) out[i] = static_cast<Out>(F{}(static_cast<C>(a[i]), static_cast<C>(b[i])));
+      if (count != n) fill(out, n);
+    } else if constexpr (kLong<F>) {
+      with_arrays<T, 2>(run, in, step, static_cast<char*>(out_memory), sizeof(Out), n);
+    } else if (step[0]) {
+      const C y = static_cast<C>(b[0]);
+      TD_EACH(i, n) out[i] = static_cast<Out>(F{}(static_cast<C>(a[i]), y));
     } else {
-      const Out value = static_cast<Out>(F{}(static_cast<C>(x[0])));
-      for (int64_t i = 0; i < n; ++i) out[i] = value;
+      const C x = static_cast<C>(a[0]);
+      TD_EACH(i, n) out[i] = static_cast<Out>(F{}(x, static_cast<C>(b[i])));
     }
   }
 };
 
 template <class F, class T>
-struct Loop2 {
+struct Loop3 {
   using C = typename ComputeType<T>::type;
-  using R = decltype(F{}(C{}, C{}));
-  using Out = typename Choose<std::is_same_v<R, bool>, bool, T>::type;
   static void run(const void* const* in, const int64_t* step, void* out_memory, int64_t n) {
-    const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
-    Out* out = static_cast<Out*>(out_memory);
-    if (step[0] == 1 && step[1] == 1) {
-      for (int64_t i = 0; i < n; ++i)
-        out[i] = static_cast<Out>(F{}(static_cast<C>(a[i]), static_cast<C>(b[i])));
-    } else if (step[0] == 1) {
-      const C y = static_cast<C>(b[0]);
-      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(F{}(static_cast<C>(a[i]), y));
-    } else if (step[1] == 1) {
-      const C x = static_cast<C>(a[0]);
-      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(F{}(x, static_cast<C>(b[i])));
+    const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]),
+            *c = static_cast<const T*>(in[2]);
+    T* out = static_cast<T*>(out_memory);
+    if (step[0] && step[1] && step[2]) {
+      TD_EACH(i, n)
+      out[i] = static_cast<T>(F{}(static_cast<C>(a[i]), static_cast<C>(b[i]), static_cast<C>(c[i])));
+    } else if (step[0] && !step[1] && !step[2]) {  // clamp between two numbers
+      const C y = static_cast<C>(b[0]), z = static_cast<C>(c[0]);
+      TD_EACH(i, n) out[i] = static_cast<T>(F{}(static_cast<C>(a[i]), y, z));
     } else {
-      const Out value = static_cast<Out>(F{}(static_cast<C>(a[0]), static_cast<C>(b[0])));
-      for (int64_t i = 0; i < n; ++i) out[i] = value;
+      with_arrays<T, 3>(run, in, step, static_cast<char*>(out_memory), sizeof(T), n);
     }
   }
 };
 
-/// where: a condition and two values of any type (moved, never computed with).
+/// where: a condition and two values, moved by width.
 template <class T>
-struct Loop3 {
+struct SelectLoop {
   template <int a_step, int b_step>
   static void select(const bool* c, int64_t c_step, const T* a, const T* b, T* out, int64_t n) {
-    if (c_step == 1)
-      for (int64_t i = 0; i < n; ++i) out[i] = c[i] ? a[i * a_step] : b[i * b_step];
-    else
-      for (int64_t i = 0; i < n; ++i) out[i] = c[0] ? a[i * a_step] : b[i * b_step];
+    if (c_step == 1) {
+      TD_EACH(i, n) {
+        const T x = a[i * a_step], y = b[i * b_step];
+        out[i] = c[i] ? x : y;
+      }
+    } else if (*c) {
+      TD_EACH(i, n) out[i] = a[i * a_step];
+    } else {
+      TD_EACH(i, n) out[i] = b[i * b_step];
+    }
   }
   static void run(const void* const* in, const int64_t* step, void* out_memory, int64_t n) {
     const bool* c = static_cast<const bool*>(in[0]);
     const T *a = static_cast<const T*>(in[1]), *b = static_cast<const T*>(in[2]);
     T* out = static_cast<T*>(out_memory);
-    if (step[1] == 1 && step[2] == 1)
+    if (step[1] && step[2])
       select<1, 1>(c, step[0], a, b, out, n);
-    else if (step[1] == 1)
+    else if (step[1])
       select<1, 0>(c, step[0], a, b, out, n);
-    else if (step[2] == 1)
+    else if (step[2])
       select<0, 1>(c, step[0], a, b, out, n);
     else
       select<0, 0>(c, step[0], a, b, out, n);
   }
 };
 
-enum class Types { every, number, floating };
-
-/// The loop of a row for one type, or null where the row does not take the type.
-template <class F, int inputs, Types types>
-TileFn tile_of(DType dtype, DType) {
-  return visit_dtype(dtype, [](auto zero) -> TileFn {
-    using T = decltype(zero);
-    constexpr bool floating = std::is_floating_point_v<T> || std::is_class_v<T>;
-    if constexpr ((types == Types::floating && !floating) ||
-                  (types == Types::number && std::is_same_v<T, bool>))
-      return nullptr;
-    else if constexpr (inputs == 1)
-      return Loop1<F, T>::run;
-    else if constexpr (inputs == 2)
-      return Loop2<F, T>::run;
-    else
-      return Loop3<T>::run;
-  });
-}
-
 template <class To, class From>
-void cast_loop(const void* const* in, const int64_t* step, void* out_memory, int64_t n) {
-  const From* x = static_cast<const From*>(in[0]);
-  To* out = static_cast<To*>(out_memory);
-  if (step[0] == 1)
-    for (int64_t i = 0; i < n; ++i) out[i] = CastTo<To, From>::apply(x[i]);
+struct CastLoop {
+  static void run(const void* const* in, const int64_t* step, void* out_memory, int64_t n) {
+    const From* x = static_cast<const From*>(in[0]);
+    To* out = static_cast<To*>(out_memory);
+    const int64_t count = step[0] ? n : 1;
+    TD_EACH(i, count) out[i] = CastTo<To, From>::apply(x[i]);
+    if (count != n) fill(out, n);
+  }
+};
+
+// ---- loops made of a conversion, another type's loop, and a conversion back
+
+struct Widths {
+  int inputs, in, out;  // in and out: bytes an element
+};
+
+void run_converted(TileFn load, TileFn loop, TileFn store, const Widths& w, const void* const* in,
+                   const int64_t* step, char* out, int64_t n) {
+  alignas(64) char cores[3][kBlock * 8], results[kBlock * 8];
+  const int64_t one = 1;
+  const void* from[3] = {cores[0], cores[1], cores[2]};
+  for (int64_t at = 0; at < n; at += kBlock) {
+    const int64_t count = n - at < kBlock ? n - at : kBlock;
+    for (int i = 0; i < w.inputs; ++i) {
+      const void* source = static_cast<const char*>(in[i]) + step[i] * at * w.in;
+      if (!load)
+        from[i] = source;
+      else if (step[i] || at == 0)  // a single value is converted once
+        load(&source, &one, cores[i], step[i] ? count : 1);
+    }
+    char* target = out + at * w.out;
+    if (!store) {
+      loop(from, step, target, count);
+      continue;
+    }
+    loop(from, step, results, count);
+    const void* made = results;
+    store(&made, &one, target, count);
+  }
+}
+
+/// A loop over From → To, done by `loop` over From's core type → ToCore.
+template <int inputs, class From, class Core, TileFn loop, class OutCore, class To>
+void converted(const void* const* in, const int64_t* step, void* out, int64_t n) {
+  constexpr TileFn load = std::is_same_v<From, Core> ? nullptr : CastLoop<Core, From>::run;
+  constexpr TileFn store = std::is_same_v<OutCore, To> ? nullptr : CastLoop<To, OutCore>::run;
+  constexpr Widths widths{inputs, sizeof(From), sizeof(To)};
+  run_converted(load, loop, store, widths, in, step, static_cast<char*>(out), n);
+}
+
+// ---- filling the tables
+
+enum class Types { every, number, floating, integer, bits };
+
+template <class F>
+inline constexpr bool kDirectHalves =
+    std::is_same_v<F, Add> || std::is_same_v<F, Sub> || std::is_same_v<F, Mul> || std::is_same_v<F, Div> ||
+    std::is_same_v<F, Relu> || std::is_same_v<F, ReluGradient>;
+
+template <class F, int inputs, class T>
+constexpr TileFn direct() {
+  if constexpr (inputs == 1)
+    return Loop1<F, T>::run;
+  else if constexpr (inputs == 2)
+    return Loop2<F, T>::run;
   else
-    for (int64_t i = 0; i < n; ++i) out[i] = CastTo<To, From>::apply(x[0]);
+    return Loop3<F, T>::run;
 }
 
-TileFn cast_tile(DType from, DType to) {
-  return visit_dtype(from, [&](auto a) -> TileFn {
-    return visit_dtype(to, [](auto b) -> TileFn { return cast_loop<decltype(b), decltype(a)>; });
-  });
-}
+template <class F, int inputs, class C>
+struct ResultOf;
+template <class F, class C>
+struct ResultOf<F, 1, C> {
+  using type = typename Loop1<F, C>::Out;
+};
+template <class F, class C>
+struct ResultOf<F, 2, C> {
+  using type = typename Loop2<F, C>::Out;
+};
+template <class F, class C>
+struct ResultOf<F, 3, C> {
+  using type = C;
+};
 
-/// Runs a tile function over whole (broadcast, strided) buffers.
-void run_pointwise(const KernelArgs& args, TileFn tile) {
-  constexpr int kMaxInputs = 3;
-  const Buffer& out = args.out[0];
-  const int64_t n = out.size();
-  if (n == 0) return;
-  if (n <= kTile) {  // small and plain: no walks
-    const void* in[kMaxInputs];
-    int64_t step[kMaxInputs];
-    bool plain = true;
-    for (int i = 0; i < args.n_in && plain; ++i) {
-      const Buffer& b = args.in[i];
-      in[i] = b.data;
-      step[i] = b.rank == 0 ? 0 : 1;
-      if (step[i] == 0) continue;
-      plain = b.rank == out.rank;
-      for (int d = 0; d < b.rank && plain; ++d)
-        plain = b.shape[d] == out.shape[d] && b.strides[d] == out.strides[d];
-    }
-    if (plain) return tile(in, step, out.data, n);
-  }
-  Walk walks[kMaxInputs];
-  bool direct = true;  // every input is one run or one value
-  for (int i = 0; i < args.n_in; ++i) {
-    walks[i] = walk_over(args.in[i], out.shape, out.rank);
-    direct = direct && (walks[i].is_contiguous() || walks[i].is_scalar());
-  }
-  const int64_t out_width = static_cast<int64_t>(bytes_of(out.dtype));
-  parallel_ranges(n, kGrain, [&](int64_t begin, int64_t end) {
-    alignas(64) char tiles[kMaxInputs][kTile * 8];
-    const int64_t piece = direct ? end - begin : kTile;
-    for (int64_t at = begin; at < end; at += piece) {
-      const int64_t count = end - at < piece ? end - at : piece;
-      const void* in[kMaxInputs];
-      int64_t step[kMaxInputs];
-      for (int i = 0; i < args.n_in; ++i) {
-        step[i] = walks[i].is_scalar() ? 0 : 1;
-        in[i] = step[i] ? run_of(walks[i], at, count, tiles[i]) : walks[i].data;
-      }
-      tile(in, step, out.as<char>() + at * out_width, count);
-    }
-  });
+/// The row's loop for T by way of Core's.
+template <class F, int inputs, class T, class Core>
+constexpr TileFn through() {
+  using Result = typename ResultOf<F, inputs, Core>::type;
+  using Out = typename Choose<std::is_same_v<Result, bool>, bool, T>::type;
+  return converted<inputs, T, Core, direct<F, inputs, Core>(), Result, Out>;
 }
 
 template <class F, int inputs, Types types>
-void kernel(const KernelArgs& args) {
-  run_pointwise(args, tile_of<F, inputs, types>(args.in[args.n_in - 1].dtype, args.out[0].dtype));
+void put_row(TileFn (&row)[kDTypeCount]) {
+  const auto put = [&](DType dtype, TileFn loop) { row[static_cast<int>(dtype)] = loop; };
+  if constexpr (std::is_same_v<F, Where>) {
+    for (int i = 0; i < kDTypeCount; ++i) {
+      const size_t width = bytes_of(static_cast<DType>(i));
+      row[i] = width == 4   ? SelectLoop<uint32_t>::run
+               : width == 2 ? SelectLoop<uint16_t>::run
+               : width == 8 ? SelectLoop<uint64_t>::run
+                            : SelectLoop<uint8_t>::run;
+    }
+    return;
+  } else {
+    if constexpr (kWide<F>) {
+      put(DType::f64, direct<F, inputs, double>());
+      put(DType::f32, through<F, inputs, float, double>());
+      put(DType::bf16, through<F, inputs, BFloat16, double>());
+      put(DType::f16, through<F, inputs, Float16, double>());
+    } else if constexpr (types != Types::integer && types != Types::bits) {
+      put(DType::f64, direct<F, inputs, double>());
+      put(DType::f32, direct<F, inputs, float>());
+      if constexpr (kDirectHalves<F>) {
+        put(DType::bf16, direct<F, inputs, BFloat16>());
+        put(DType::f16, direct<F, inputs, Float16>());
+      } else {
+        put(DType::bf16, through<F, inputs, BFloat16, float>());
+        put(DType::f16, through<F, inputs, Float16, float>());
+      }
+    }
+#ifdef TD_ISA_baseline
+    if constexpr (types != Types::floating) {
+      put(DType::i64, direct<F, inputs, int64_t>());
+      put(DType::u64, direct<F, inputs, typename Choose<kSignless<F>, int64_t, uint64_t>::type>());
+      put(DType::i32, through<F, inputs, int32_t, int64_t>());
+      put(DType::i16, through<F, inputs, int16_t, int64_t>());
+      put(DType::i8, through<F, inputs, int8_t, int64_t>());
+      put(DType::u32, through<F, inputs, uint32_t, int64_t>());
+      put(DType::u16, through<F, inputs, uint16_t, int64_t>());
+      put(DType::u8, through<F, inputs, uint8_t, int64_t>());
+    }
+    // A bool is a byte of 0 or 1, and every function of bools gives the same as on such bytes.
+    if constexpr (types == Types::every || types == Types::bits)
+      put(DType::boolean, direct<F, inputs, uint8_t>());
+#endif
+  }
 }
+
+/// From → To directly.
+template <class To, class From>
+void put_cast(PointwiseLoops& loops) {
+  loops.cast[static_cast<int>(dtype_of<From>())][static_cast<int>(dtype_of<To>())] = CastLoop<To, From>::run;
+}
+
+#ifdef TD_ISA_baseline
+/// The type by way of which a type is cast, and the type by way of which it is reached.
+template <class T>
+struct Core {
+  using from = int64_t;
+  using to = T;  // of the integers each for itself: out of range floats go to the nearest end
+};
+template <>
+struct Core<float> {
+  using from = float;
+  using to = float;
+};
+template <>
+struct Core<double> {
+  using from = double;
+  using to = double;
+};
+template <>
+struct Core<uint64_t> {
+  using from = uint64_t;
+  using to = uint64_t;
+};
+template <>
+struct Core<BFloat16> {
+  using from = float;
+  using to = float;
+};
+template <>
+struct Core<Float16> {
+  using from = float;
+  using to = float;
+};
+
+template <class From>
+void put_casts_from(PointwiseLoops& loops) {
+  for (int to = 0; to < kDTypeCount; ++to)
+    loops.cast[static_cast<int>(dtype_of<From>())][to] =
+        visit_dtype(static_cast<DType>(to), [](auto zero) -> TileFn {
+          using To = decltype(zero);
+          using A = typename Core<From>::from;
+          using B = typename Core<To>::to;
+          return converted<1, From, A, CastLoop<B, A>::run, B, To>;
+        });
+}
+#endif
 
 }  // namespace
 
 void register_pointwise_kernels() {
+  PointwiseLoops& loops = pointwise_loops();
+#ifdef TD_ISA_baseline
+  for (int from = 0; from < kDTypeCount; ++from)
+    visit_dtype(static_cast<DType>(from), [&](auto zero) { put_casts_from<decltype(zero)>(loops); });
+  register_pointwise();
+#else
+  baseline::register_pointwise_kernels();
+#endif
+  put_cast<BFloat16, float>(loops);
+  put_cast<Float16, float>(loops);
+  put_cast<float, BFloat16>(loops);
+  put_cast<float, Float16>(loops);
+  put_cast<double, float>(loops);
+  put_cast<float, double>(loops);
+  put_cast<float, uint8_t>(loops);
 #define TD_ROW(name, Functor, inputs, types) \
-  { \
-    OpDef& op = *find_op(#name); \
-    op.kernels[static_cast<int>(DeviceKind::cpu)] = kernel<Functor, inputs, Types::types>; \
-    op.tile = tile_of<Functor, inputs, Types::types>; \
-  }
+  put_row<Functor, inputs, Types::types>(loops.by_type[row_##name]);
   TD_POINTWISE_OPS(TD_ROW)
 #undef TD_ROW
-  op_cast().kernels[static_cast<int>(DeviceKind::cpu)] = [](const KernelArgs& args) {
-    run_pointwise(args, cast_tile(args.in[0].dtype, args.out[0].dtype));
-  };
-  op_cast().tile = cast_tile;
 }
 
-}  // namespace tandem::cpu::TD_ISA
+}  // namespace TD_ISA
+}  // namespace tandem::cpu
