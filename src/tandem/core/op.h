@@ -78,6 +78,7 @@ struct OpDef {
   // outputs their rank and type, the kernel their sizes (KernelArgs::allocate_output).
   const char* data_dependent = nullptr;
   bool takes_strided = false;  // kernels read any strides; otherwise apply hands over contiguous copies
+  bool waits = false;  // on a GPU its kernel reads back a status: graphs that hold it are not recorded
   Cost cost = Cost::expensive;
 
   // Kernels, one row a backend. Filled at start-up by the backends.

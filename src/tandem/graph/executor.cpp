@@ -67,8 +67,10 @@ void Executor::prepare() {
     random_device_ = make_ref<Storage>(graph_.device, sizeof(random_host_));
   }
   run_constants();
-  for (const Node& node : graph_.nodes)
+  for (const Node& node : graph_.nodes) {
     if (node.is_fused() || !node.op->view) calls_.push_back(make_call(node));
+    if (!node.is_fused() && node.op->waits) recordable_ = false;
+  }
 }
 
 Executor::Call Executor::make_call(const Node& node) {
@@ -239,7 +241,7 @@ std::vector<Tensor> Executor::run(const std::vector<Tensor>& inputs, Arena& aren
       if (graph_.values[b].source == Source::input)
         backend_.copy_within(graph_.device, memory_[b],
                              inputs[static_cast<size_t>(graph_.values[b].input)].raw(), own_[b]->bytes());
-  if (!recording_ && fixed && has_run_ && !check_anomalies_)
+  if (!recording_ && fixed && has_run_ && recordable_ && !check_anomalies_)
     recording_ = backend_.record(graph_.device, record_steps());
   if (recording_)
     recording_->replay();

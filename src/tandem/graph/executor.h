@@ -54,6 +54,7 @@ class Executor {
   Ref<Storage> bound_arena_;
   std::unique_ptr<Recording> recording_;
   bool has_run_ = false;
+  bool recordable_ = true;  // no op waits for the device
 };
 
 }  // namespace tandem::graph

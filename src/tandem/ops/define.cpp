@@ -3,7 +3,9 @@
 #include "tandem/core/tape.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/conv.h"
+#include "tandem/ops/fft.h"
 #include "tandem/ops/index.h"
+#include "tandem/ops/linalg.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/pool.h"
@@ -47,7 +49,25 @@ void define_all_ops() {
                          op_argsort,
                          op_searchsorted,
                          op_nonzero,
-                         op_unfold_axis})
+                         op_unfold_axis,
+                         op_cholesky,
+                         op_solve,
+                         op_triangular_solve,
+                         op_inverse,
+                         op_det,
+                         op_slogdet,
+                         op_qr,
+                         op_svd,
+                         op_eigh,
+                         op_fft,
+                         op_rfft,
+                         op_irfft,
+                         op_frames,
+                         op_overlap_add,
+                         op_exponential,
+                         op_randint,
+                         op_random_order,
+                         op_multinomial})
     op();
   set_tape_ops({[](const Tensor& a, const Tensor& b) { return add(a, b); }, sum_to,
                 [](const Tensor& x, double value) { return full(x.shape(), value, x.dtype(), x.device()); }});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 
@@ -136,6 +137,66 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   Dims shape = x.shape();
   shape[shape.rank() - 1] = weight.shape()[0];
   return reshape(out, shape);
+}
+
+namespace {
+void check_ranks(const char* op, const Tensor& a, const Tensor& b, int rank, const char* what) {
+  TD_CHECK(a.defined() && b.defined(), op, ": both inputs must be tensors; got an undefined handle.");
+  TD_CHECK(a.rank() == rank && b.rank() == rank, op, ": both inputs must be ", what, "; got ", a.shape(),
+           " and ", b.shape(), ".");
+}
+
+Tensor add_product(const char* op, const Tensor& c, const Tensor& a, const Tensor& b, AddmmOptions options) {
+  TD_CHECK(c.defined(), op, ": c must be a tensor; got an undefined handle.");
+  TD_CHECK(c.dtype() == a.dtype(), op, ": all types must be equal; got ", c.dtype(), " and ", a.dtype(),
+           ". cast() one of them.");
+  Tensor product = matmul(a, b);
+  TD_CHECK(broadcast_shapes(op, c.shape(), product.shape()) == product.shape(), op,
+           ": c must broadcast to the product; got c ", c.shape(), " for a product ", product.shape(), ".");
+  if (options.alpha != 1) product = cast(product * options.alpha, c.dtype());
+  if (options.beta == 0) return product;  // c is not read: it may hold anything
+  return product + (options.beta == 1 ? c : cast(c * options.beta, c.dtype()));
+}
+}  // namespace
+
+Tensor dot(const Tensor& a, const Tensor& b) {
+  check_ranks("dot", a, b, 1, "vectors");
+  TD_CHECK(a.size() == b.size(), "dot: both vectors must have one size; got ", a.shape(), " and ", b.shape(),
+           ".");
+  return matmul(a, b);
+}
+
+Tensor outer(const Tensor& a, const Tensor& b) {
+  check_ranks("outer", a, b, 1, "vectors");
+  return mul(unsqueeze(a, 1), b);
+}
+
+Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, AddmmOptions options) {
+  check_ranks("addmm", a, b, 2, "matrices");
+  return add_product("addmm", c, a, b, options);
+}
+
+Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, AddmmOptions options) {
+  check_ranks("baddbmm", a, b, 3, "batches of matrices");
+  return add_product("baddbmm", c, a, b, options);
+}
+
+Tensor kron(const Tensor& a, const Tensor& b) {
+  TD_CHECK(a.defined() && b.defined(), "kron: both inputs must be tensors; got an undefined handle.");
+  const int rank = std::max(a.rank(), b.rank());
+  TD_CHECK(2 * rank <= kMaxRank, "kron: both inputs may have at most ", kMaxRank / 2, " axes; got ",
+           a.shape(), " and ", b.shape(), ".");
+  Dims spread_a, spread_b, shape;
+  for (int i = 0; i < rank; ++i) {
+    const int ia = i - (rank - a.rank()), ib = i - (rank - b.rank());
+    const Dim x = ia < 0 ? 1 : a.shape()[ia], y = ib < 0 ? 1 : b.shape()[ib];
+    spread_a.push_back(x);
+    spread_a.push_back(1);
+    spread_b.push_back(1);
+    spread_b.push_back(y);
+    shape.push_back(x * y);
+  }
+  return reshape(mul(reshape(a, spread_a), reshape(b, spread_b)), shape);
 }
 
 }  // namespace tandem

@@ -1,7 +1,11 @@
 #include "tandem/ops/random.h"
 
+#include <cmath>
+
+#include "tandem/core/tape.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/pointwise.h"
+#include "tandem/ops/shape.h"
 
 namespace tandem {
 
@@ -38,6 +42,18 @@ Tensor random(OpDef& op, const Dims& shape, double a, double b, DType dtype, Dev
   return apply1(op, {}, RandomAttrs{shape, a, b, dtype, static_cast<uint8_t>(device.kind), device.index});
 }
 
+/// Masks whole channels: what stands before the last `axes` axes.
+Tensor drop_channels(const char* op, const Tensor& x, double p, int axes) {
+  TD_CHECK(p >= 0 && p < 1, op, ": the probability must lie in 0 <= p < 1; got ", p, ".");
+  TD_CHECK(x.defined() && (x.rank() == axes + 1 || x.rank() == axes + 2), op, ": x must have ", axes + 2,
+           " or ", axes + 1, " axes (batch, channels, places); got ",
+           x.defined() ? cat("shape ", x.shape()) : std::string("an undefined handle"), ".");
+  if (p == 0) return x;
+  Dims shape = x.shape();
+  for (int i = 1; i <= axes; ++i) shape[shape.rank() - i] = 1;
+  return x * (bernoulli(shape, 1 - p, x.dtype(), x.device()) * (1 / (1 - p)));
+}
+
 }  // namespace
 
 OpDef& op_full() {
@@ -58,6 +74,46 @@ OpDef& op_normal() {
 }
 OpDef& op_bernoulli() {
   static OpDef& op = define_maker("bernoulli", infer_random, true);
+  return op;
+}
+
+OpDef& op_exponential() {
+  static OpDef& op = define_maker("exponential", infer_random, true);
+  return op;
+}
+OpDef& op_randint() {
+  static OpDef& op = define_maker(
+      "randint",
+      [](InferArgs& args) {
+        const auto& a = args.attributes<RandintAttrs>();
+        args.device = {static_cast<DeviceKind>(a.device_kind), a.device_index};
+        size_of(a.shape);
+        args.add(a.shape, DType::i64);
+      },
+      true);
+  return op;
+}
+OpDef& op_random_order() {
+  static OpDef& op = [&]() -> OpDef& {
+    OpDef d;
+    d.name = "random_order";
+    d.infer = [](InferArgs& args) { args.add(args.in[0].shape(), DType::i64); };
+    d.not_differentiable = "an order is whole numbers";
+    return define(d);
+  }();
+  return op;
+}
+OpDef& op_multinomial() {
+  static OpDef& op = [&]() -> OpDef& {
+    OpDef d;
+    d.name = "multinomial";
+    d.infer = [](InferArgs& args) {
+      args.add({args.in[0].shape()[0], args.attributes<MultinomialAttrs>().count}, DType::i64);
+    };
+    d.not_differentiable = "its results are indices";
+    d.random = true;
+    return define(d);
+  }();
   return op;
 }
 
@@ -89,6 +145,59 @@ Tensor normal(const Dims& shape, double mean, double deviation, DType dtype, Dev
 Tensor bernoulli(const Dims& shape, double p, DType dtype, Device device) {
   TD_CHECK(p >= 0 && p <= 1, "bernoulli: the probability must lie in 0..1; got ", p, ".");
   return random(op_bernoulli(), shape, p, 0, dtype, device);
+}
+
+Tensor exponential(const Dims& shape, double rate, DType dtype, Device device) {
+  TD_CHECK(rate > 0, "exponential: the rate must be above 0; got ", rate, ".");
+  return random(op_exponential(), shape, rate, 0, dtype, device);
+}
+
+Tensor randint(int64_t low, int64_t high, const Dims& shape, DType dtype, Device device) {
+  TD_CHECK(low < high, "randint: low must be below high; got ", low, " and ", high, ".");
+  TD_CHECK(dtype != DType::boolean, "randint: the element type must be a number; got bool. Use bernoulli().");
+  const Tensor draws = apply1(
+      op_randint(), {}, RandintAttrs{shape, low, high, static_cast<uint8_t>(device.kind), device.index});
+  return dtype == DType::i64 ? draws : cast(draws, dtype);
+}
+
+Tensor randperm(int64_t n, Device device) {
+  TD_CHECK(n >= 0, "randperm: the size must not be negative; got ", n, ".");
+  const Tensor keys =
+      apply1(op_randint(), {}, RandintAttrs{{1, n}, 0, 0, static_cast<uint8_t>(device.kind), device.index});
+  return reshape(apply1(op_random_order(), {keys}), {n});
+}
+
+Tensor multinomial(const Tensor& weights, int64_t count, bool replacement) {
+  TD_CHECK(weights.defined() && (weights.rank() == 1 || weights.rank() == 2) && is_floating(weights.dtype()),
+           "multinomial: the weights must be floating of shape (n) or (rows, n); got ",
+           weights.defined() ? describe(weights) : std::string("an undefined handle"), ".");
+  const Dim n = weights.shape().back();
+  TD_CHECK(count >= 1 && n >= 1 && (replacement || count <= n),
+           "multinomial: the count must be at least 1 and, without replacement, at most the number of "
+           "weights; got ",
+           count, " of ", n, ".");
+  const NoGrad off;
+  const Tensor wide = cast(weights.rank() == 1 ? unsqueeze(weights, 0) : weights, DType::f64);
+  Tensor drawn;
+  if (replacement)
+    drawn = apply1(op_multinomial(), {wide}, MultinomialAttrs{count});
+  else  // the element whose exponential clock, running at the speed of its weight, rings first
+    drawn = slice(apply1(op_random_order(), {exponential(wide.shape(), 1, DType::f64, wide.device()) / wide}),
+                  1, 0, count);
+  return weights.rank() == 1 ? squeeze(drawn, 0) : drawn;
+}
+
+Tensor dropout1d(const Tensor& x, double p) { return drop_channels("dropout1d", x, p, 1); }
+Tensor dropout2d(const Tensor& x, double p) { return drop_channels("dropout2d", x, p, 2); }
+Tensor dropout3d(const Tensor& x, double p) { return drop_channels("dropout3d", x, p, 3); }
+
+Tensor alpha_dropout(const Tensor& x, double p) {
+  TD_CHECK(p >= 0 && p < 1, "alpha_dropout: the probability must lie in 0 <= p < 1; got ", p, ".");
+  if (p == 0) return x;
+  const double low = -1.7580993408473766;  // SELU at minus infinity
+  const double scale = 1 / std::sqrt((low * low * p + 1) * (1 - p));
+  const Tensor kept = bernoulli(x.shape(), 1 - p, x.dtype(), x.device());
+  return (x * kept + (1.0 - kept) * low) * scale + -scale * low * p;
 }
 
 Tensor dropout(const Tensor& x, double p) {

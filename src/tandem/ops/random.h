@@ -25,8 +25,24 @@ Tensor normal(const Dims& shape, double mean = 0, double deviation = 1, DType dt
               Device device = {});
 /// 1 with probability p, else 0.
 Tensor bernoulli(const Dims& shape, double p, DType dtype = DType::f32, Device device = {});
+/// Exponential with the given rate: density rate · exp(-rate · x).
+Tensor exponential(const Dims& shape, double rate = 1, DType dtype = DType::f32, Device device = {});
+/// Integers, evenly from low … high - 1.
+Tensor randint(int64_t low, int64_t high, const Dims& shape, DType dtype = DType::i64, Device device = {});
+/// 0 … n-1 in random order, i64: the order of 64-bit random keys.
+Tensor randperm(int64_t n, Device device = {});
+/// `count` indices (i64) for each row of weights (n) or (rows, n), which need not add up to 1. Without replacement no
+/// index comes twice; a row then needs `count` weights above 0. A row without a finite sum above 0, or with a negative
+/// weight, is refused on the CPU and gives -1 on a GPU, which is not made to wait.
+Tensor multinomial(const Tensor& weights, int64_t count, bool replacement = false);
 /// Zeroes each element with probability p and scales the rest by 1 / (1 - p). p = 0 returns x itself.
 Tensor dropout(const Tensor& x, double p);
+/// The same for whole channels: x (N, C, L), (N, C, H, W), (N, C, D, H, W), each with or without N.
+Tensor dropout1d(const Tensor& x, double p);
+Tensor dropout2d(const Tensor& x, double p);
+Tensor dropout3d(const Tensor& x, double p);
+/// Dropout that keeps mean 0 and deviation 1 after SELU: dropped elements take SELU's lowest value.
+Tensor alpha_dropout(const Tensor& x, double p);
 
 /// full and arange: integer and value say the same number for integers beyond 2^53.
 struct FullAttrs {
@@ -58,12 +74,52 @@ struct RandomAttrs {
                       field("device_index", &RandomAttrs::device_index)};
   }
 };
+struct RandintAttrs {  // high - low as unsigned; 0 stands for all of 2^64
+  Dims shape;
+  int64_t low = 0, high = 1;
+  uint8_t device_kind = 0, device_index = 0;
+  static auto fields() {
+    return std::tuple{field("shape", &RandintAttrs::shape), field("low", &RandintAttrs::low),
+                      field("high", &RandintAttrs::high), field("device_kind", &RandintAttrs::device_kind),
+                      field("device_index", &RandintAttrs::device_index)};
+  }
+};
+struct MultinomialAttrs {
+  int64_t count = 0;
+  static auto fields() { return std::tuple{field("count", &MultinomialAttrs::count)}; }
+};
+/// 64 random bits for element i of an op whose share of the stream begins at `offset`: the word that 32-bit ops take, and
+/// the one at the same place of a stream with another key.
+TD_HD uint64_t random_word64(uint64_t seed, uint64_t offset, int64_t i) {
+  const uint64_t block = offset + static_cast<uint64_t>(i / 4);
+  const int k = static_cast<int>(i % 4);
+  return static_cast<uint64_t>(philox(seed, block).x[k]) << 32 |
+         philox(seed ^ 0x6A09E667F3BCC908ull, block).x[k];
+}
+/// The upper half of a · b: evenly 0 … b-1 for random a (b = 0: a itself).
+TD_HD uint64_t scaled_word(uint64_t a, uint64_t b) {
+  if (b == 0) return a;
+  const uint64_t a1 = a >> 32, a0 = a & 0xffffffffu, b1 = b >> 32, b0 = b & 0xffffffffu;
+  const uint64_t middle = a1 * b0 + (a0 * b0 >> 32), other = a0 * b1 + (middle & 0xffffffffu);
+  return a1 * b1 + (middle >> 32) + (other >> 32);
+}
+/// Keys as unsigned numbers in the same order; NaN after everything.
+TD_HD uint64_t ordered_key(int64_t x) { return static_cast<uint64_t>(x) ^ 0x8000000000000000ull; }
+TD_HD uint64_t ordered_key(double x) {
+  const uint64_t u = __builtin_bit_cast(uint64_t, x);
+  if (x != x) return ~uint64_t{0};
+  return u >> 63 ? ~u : u | 0x8000000000000000ull;
+}
 OpDef& op_full();
 OpDef& op_arange();
 OpDef&
 op_uniform();  // random. Element i takes word i % 4 of block offset + i / 4: low + u · (high - low) in f32
 OpDef&
 op_normal();  // random. Words (0,1) and (2,3) of a block make two pairs: see scalar_functions.h normal_pair
-OpDef& op_bernoulli();  // random. 1 where uniform < p (p as f32)
+OpDef& op_exponential();   // random. -log(1 - u) / rate; RandomAttrs, a = rate
+OpDef& op_randint();       // random. out i64: low + scaled_word(random_word64, high - low)
+OpDef& op_random_order();  // in keys (rows, n) f64 or i64; out i64: the stable order of each row
+OpDef& op_multinomial();   // random. in weights (rows, n) f64; out (rows, count) i64, with replacement
+OpDef& op_bernoulli();     // random. 1 where uniform < p (p as f32)
 
 }  // namespace tandem

@@ -1,8 +1,13 @@
 // full, arange and the random ops. Element i of a random op depends on (seed, offset, i) alone.
 #include "tandem/ops/random.h"
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "tandem/backends/cpu/kernels/iterate.h"
 #include "tandem/backends/cpu/kernels/register.h"
+#include "tandem/core/error.h"
 #include "tandem/core/threads.h"
 #include "tandem/ops/scalar_functions.h"
 
@@ -86,6 +91,82 @@ void bernoulli(const KernelArgs& args) {
   });
 }
 
+void exponential(const KernelArgs& args) {
+  const float rate = static_cast<float>(args.attributes<RandomAttrs>().a);
+  fill_random(args, [=](const PhiloxBlock& block, float* four) {
+    for (int k = 0; k < 4; ++k) four[k] = -log_(1.f - uniform_from_bits(block.x[k])) / rate;
+  });
+}
+
+/// 64 random bits for each element.
+struct Words {
+  uint64_t seed, offset;
+  explicit Words(const RngPosition& rng)
+      : seed(rng.base ? rng.base[0] : rng.seed), offset(rng.offset + (rng.base ? rng.base[1] : 0)) {}
+  uint64_t operator[](int64_t i) const { return random_word64(seed, offset, i); }
+};
+
+void randint(const KernelArgs& args) {
+  const auto& a = args.attributes<RandintAttrs>();
+  const uint64_t range = static_cast<uint64_t>(a.high) - static_cast<uint64_t>(a.low);
+  const Words words(args.rng);
+  int64_t* out = args.out[0].as<int64_t>();
+  parallel_ranges(args.out[0].size(), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      out[i] = static_cast<int64_t>(static_cast<uint64_t>(a.low) + scaled_word(words[i], range));
+  });
+}
+
+void random_order(const KernelArgs& args) {
+  const Buffer& keys = args.in[0];
+  const int64_t rows = keys.shape[0], n = keys.shape[1];
+  struct Item {
+    uint64_t key;
+    int64_t index;
+    bool operator<(const Item& other) const {
+      return key != other.key ? key < other.key : index < other.index;
+    }
+  };
+  parallel_for(n == 0 ? 0 : rows, [&](int64_t row) {
+    std::vector<Item> items(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; ++i)
+      items[static_cast<size_t>(i)] = {keys.dtype == DType::i64 ? ordered_key(keys.as<int64_t>()[row * n + i])
+                                                                : ordered_key(keys.as<double>()[row * n + i]),
+                                       i};
+    std::sort(items.begin(), items.end());
+    for (int64_t i = 0; i < n; ++i)
+      args.out[0].as<int64_t>()[row * n + i] = items[static_cast<size_t>(i)].index;
+  });
+}
+
+void multinomial(const KernelArgs& args) {
+  const Buffer& weights = args.in[0];
+  const int64_t rows = weights.shape[0], n = weights.shape[1],
+                count = args.attributes<MultinomialAttrs>().count;
+  const Words words(args.rng);
+  parallel_for(rows, [&](int64_t row) {
+    const double* w = weights.as<double>() + row * n;
+    std::vector<double> upto(static_cast<size_t>(n));
+    double total = 0;
+    int64_t last = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      TD_CHECK(w[i] >= 0, "multinomial: weights must not be negative or NaN; got ", w[i], " at place ", i,
+               " of row ", row, ".");
+      total += w[i];
+      upto[static_cast<size_t>(i)] = total;
+      if (w[i] > 0) last = i;
+    }
+    TD_CHECK(total > 0 && std::isfinite(total),
+             "multinomial: the weights of a row must have a finite sum above 0; got ", total, " for row ",
+             row, ".");
+    for (int64_t k = 0; k < count; ++k) {
+      const double target = static_cast<double>(words[row * count + k] >> 11) * 0x1p-53 * total;
+      const int64_t found = std::upper_bound(upto.begin(), upto.end(), target) - upto.begin();
+      args.out[0].as<int64_t>()[row * count + k] = std::min(found, last);
+    }
+  });
+}
+
 }  // namespace
 
 void register_random_kernels() {
@@ -95,6 +176,10 @@ void register_random_kernels() {
   op_uniform().kernels[cpu] = uniform;
   op_normal().kernels[cpu] = normal;
   op_bernoulli().kernels[cpu] = bernoulli;
+  op_exponential().kernels[cpu] = exponential;
+  op_randint().kernels[cpu] = randint;
+  op_random_order().kernels[cpu] = random_order;
+  op_multinomial().kernels[cpu] = multinomial;
 }
 
 }  // namespace tandem::cpu::TD_ISA

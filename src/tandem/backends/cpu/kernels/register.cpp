@@ -13,6 +13,8 @@ void register_kernels() {
   register_matmul_kernels();
   register_conv_kernels();
   register_pool_kernels();
+  register_linalg_kernels();
+  register_fft_kernels();
 }
 
 }  // namespace tandem::cpu::TD_ISA

@@ -13,6 +13,8 @@ void register_random_kernels();
 void register_matmul_kernels();
 void register_conv_kernels();
 void register_pool_kernels();
+void register_linalg_kernels();
+void register_fft_kernels();
 
 /// All of them.
 void register_kernels();
