@@ -27,7 +27,7 @@ void root(int64_t k, int64_t n, double& re, double& im) {
   const int64_t quarter = (eighth + 1) / 2;
   // 4k - quarter·n lies in -n/2 … n/2: an angle of at most a sixteenth to each side, times 4
   const double angle = 1.5707963267948966 * static_cast<double>(4 * k - quarter * n) / static_cast<double>(n);
-  const double c = sin_cos_(angle, 1), s = sin_cos_(angle, 0);
+  const double c = cos_(angle), s = sin_(angle);
   switch (quarter & 3) {
     case 0:
       re = c, im = -s;
