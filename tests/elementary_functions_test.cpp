@@ -62,6 +62,14 @@ W reference_sigmoid(W x) {
   return 1 / (1 + std::exp(-x));
 }
 template <class W>
+W reference_silu(W x) {
+  return x / (1 + std::exp(-x));
+}
+template <class W>
+W reference_gelu(W x) {
+  return x * std::erfc(-x / std::sqrt(W(2))) / 2;
+}
+template <class W>
 W reference_softplus(W x) {
   return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
 }
@@ -86,6 +94,8 @@ const Function kFunctions[] = {
     TD_FUNCTION("erf near 0", erf_, std::erf, -1, 1, 2, 2),
     TD_FUNCTION("sigmoid", sigmoid_, reference_sigmoid, -80, 80, 3, 3),
     TD_FUNCTION("softplus", softplus_, reference_softplus, -80, 80, 3, 3),
+    TD_FUNCTION("gelu above 0", gelu_, reference_gelu, 0, 20, 3, 8),
+    TD_FUNCTION("silu above 0", silu_, reference_silu, 0, 40, 3, 3),
     TD_WIDE("erfc", erfc_, std::erfc, -6, 27, 8),
     TD_WIDE("sin", sin_, std::sin, -100, 100, 2),
     TD_WIDE("sin far", sin_, std::sin, -1e6, 1e6, 2),

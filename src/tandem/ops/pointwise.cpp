@@ -249,8 +249,8 @@ constexpr Rule rule_gelu_tanh_gradient{
       // x · s(w), w = A x + B x³: the second derivative by the chain rule.
       const auto slope = [&] {
         const Tensor square = x * x;
-        const Tensor s = sigmoid(x * (square * 0.07135481627159596 + 1.5957691216057308));
-        const Tensor w1 = square * 0.21406444881478788 + 1.5957691216057308, w2 = x * 0.42812889762957576;
+        const Tensor s = sigmoid(x * (square * 0.07135481627260025 + 1.5957691216057308));
+        const Tensor w1 = square * 0.21406444881780076 + 1.5957691216057308, w2 = x * 0.4281288976356015;
         return s * (1.0 - s) * (w1 * 2.0 + x * ((1.0 - s * 2.0) * w1 * w1 + w2));
       };
       return Tensors{a.needs[0] ? gelu_tanh_gradient(h, x) : Tensor(),
@@ -559,47 +559,48 @@ Tensor relu6(const Tensor& x) { return clamp(x, 0, 6); }
 Tensor hardsigmoid(const Tensor& x) { return clamp(x + 3, 0, 6) / 6; }
 Tensor hardswish(const Tensor& x) { return x * hardsigmoid(x); }
 Tensor threshold(const Tensor& x, double limit, double value) {
-  return where(less_equal(x, limit), value, x);  // a NaN stays }
-  Tensor glu(const Tensor& x, int64_t axis) {
-    TD_CHECK(x.defined(), "glu: x must be a tensor; got an undefined handle.");
-    const int at = normal_axis("glu", axis, x.rank());
-    const int64_t size = x.shape()[at];
-    TD_CHECK(size % 2 == 0, "glu: the size along the axis must be even; got ", describe(x), ", axis ", axis,
-             ".");
-    return slice(x, at, 0, size / 2) * sigmoid(slice(x, at, size / 2, size));
-  }
+  return where(less_equal(x, limit), value, x);  // a NaN stays
+}
+Tensor glu(const Tensor& x, int64_t axis) {
+  TD_CHECK(x.defined(), "glu: x must be a tensor; got an undefined handle.");
+  const int at = normal_axis("glu", axis, x.rank());
+  const int64_t size = x.shape()[at];
+  TD_CHECK(size % 2 == 0, "glu: the size along the axis must be even; got ", describe(x), ", axis ", axis,
+           ".");
+  return slice(x, at, 0, size / 2) * sigmoid(slice(x, at, size / 2, size));
+}
 
-  Tensor clamp(const Tensor& x, const std::optional<Operand>& low, const std::optional<Operand>& high) {
-    TD_CHECK(low || high, "clamp: a lower or an upper bound must be given; got neither.");
-    if (!high) return maximum(x, *low);
-    if (!low) return minimum(x, *high);
-    for (const Operand* t : {&*low, &*high})
-      TD_CHECK(!t->tensor() || t->tensor()->defined(),
-               "clamp: a bound must be a number or a tensor; got an undefined handle.");
-    TD_CHECK(x.defined(), "clamp: x must be a tensor; got an undefined handle.");
-    const DType dtype = promote(result_type(x, *low), result_type(x, *high));
-    return apply1(*g_ops.clamp, {as_tensor(x, dtype, x.device()), as_tensor(*low, dtype, x.device()),
-                                 as_tensor(*high, dtype, x.device())});
-  }
+Tensor clamp(const Tensor& x, const std::optional<Operand>& low, const std::optional<Operand>& high) {
+  TD_CHECK(low || high, "clamp: a lower or an upper bound must be given; got neither.");
+  if (!high) return maximum(x, *low);
+  if (!low) return minimum(x, *high);
+  for (const Operand* t : {&*low, &*high})
+    TD_CHECK(!t->tensor() || t->tensor()->defined(),
+             "clamp: a bound must be a number or a tensor; got an undefined handle.");
+  TD_CHECK(x.defined(), "clamp: x must be a tensor; got an undefined handle.");
+  const DType dtype = promote(result_type(x, *low), result_type(x, *high));
+  return apply1(*g_ops.clamp, {as_tensor(x, dtype, x.device()), as_tensor(*low, dtype, x.device()),
+                               as_tensor(*high, dtype, x.device())});
+}
 
-  Tensor lerp(const Tensor& a, const Tensor& b, const Operand& weight) {
-    TD_CHECK(a.defined() && b.defined() && (!weight.tensor() || weight.tensor()->defined()),
-             "lerp: a and b must be tensors; got an undefined handle.");
-    const DType dtype = result_type(a, b);
-    return apply1(*g_ops.lerp, {as_tensor(a, dtype, a.device()), as_tensor(b, dtype, a.device()),
-                                as_tensor(weight, dtype, a.device())});
-  }
+Tensor lerp(const Tensor& a, const Tensor& b, const Operand& weight) {
+  TD_CHECK(a.defined() && b.defined() && (!weight.tensor() || weight.tensor()->defined()),
+           "lerp: a and b must be tensors; got an undefined handle.");
+  const DType dtype = result_type(a, b);
+  return apply1(*g_ops.lerp, {as_tensor(a, dtype, a.device()), as_tensor(b, dtype, a.device()),
+                              as_tensor(weight, dtype, a.device())});
+}
 
-  Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
-    const DType dtype = result_type(a, b);
-    const Tensor in[3] = {condition, as_tensor(a, dtype, condition.device()),
-                          as_tensor(b, dtype, condition.device())};
-    return apply(*g_ops.where, in)[0];
-  }
+Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
+  const DType dtype = result_type(a, b);
+  const Tensor in[3] = {condition, as_tensor(a, dtype, condition.device()),
+                        as_tensor(b, dtype, condition.device())};
+  return apply(*g_ops.where, in)[0];
+}
 
-  Tensor cast(const Tensor& x, DType dtype) {
-    TD_CHECK(x.defined(), "cast: x must be a tensor; got an undefined handle.");
-    return x.dtype() == dtype ? x : apply1(op_cast(), {x}, CastAttrs{dtype});
-  }
+Tensor cast(const Tensor& x, DType dtype) {
+  TD_CHECK(x.defined(), "cast: x must be a tensor; got an undefined handle.");
+  return x.dtype() == dtype ? x : apply1(op_cast(), {x}, CastAttrs{dtype});
+}
 
 }  // namespace tandem

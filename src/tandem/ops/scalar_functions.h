@@ -1,6 +1,6 @@
 // One element of every pointwise op: the single definition that the CPU loops, the CUDA loops and the
 // run-time compiled fused kernels share. Written branch-free with plain arithmetic (no libm, no fused
-// multiply-add), so that compilers vectorise them and every path gives the same bits. No includes but half.h:
+// multiply-add but by fma_), so that compilers vectorise them and every path gives the same bits. No includes but half.h:
 // NVRTC compiles this text.
 //
 // A functor takes values of the compute type (float for bf16, f16 and f32; the type itself otherwise) and
@@ -21,6 +21,16 @@ namespace tandem {
 TD_FN unsigned long long double_bits(double x) { return __builtin_bit_cast(unsigned long long, x); }
 TD_FN double double_from_bits(unsigned long long x) { return __builtin_bit_cast(double, x); }
 
+/// a · b + c with one rounding. Written out where it is meant, in f32 only; compilers are told to fuse nothing themselves.
+/// All hardware of today has the instruction; x86-64 without AVX2 calls the C library, slowly, for the same bits.
+TD_FN float fma_(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(a, b, c);
+#else
+  return __builtin_fmaf(a, b, c);
+#endif
+}
+
 // ---- elementary functions
 
 /// x within [low, high] (low < 0 < high) by comparing its bits, which takes one instruction a side where comparing floats
@@ -32,10 +42,11 @@ TD_FN float within_bits(float x, float low, float high) {
   return float_from_bits(bits < bottom ? bits : bottom);
 }
 
-/// p · 2^k in two factors, so that neither over- nor underflows before the product does. |k| < 250 (in double 2000).
-TD_FN float times_power_of_two(float p, unsigned k) {
+/// (1 + p) · 2^k, in double p · 2^k, in two factors, so that neither over- nor underflows before the product does. |k| < 250 (in double 2000).
+TD_FN float one_more_times_power_of_two(float p, unsigned k) {
   const unsigned whole = k << 23, half = static_cast<unsigned>(static_cast<int>(whole) >> 1) & 0xff800000u;
-  return p * float_from_bits(half + 0x3f800000u) * float_from_bits(whole - half + 0x3f800000u);
+  const float first = float_from_bits(half + 0x3f800000u);
+  return fma_(p, first, first) * float_from_bits(whole - half + 0x3f800000u);
 }
 TD_FN double times_power_of_two(double p, long long k) {
   const unsigned long long biased = static_cast<unsigned long long>(k + 4096), half = biased >> 1;
@@ -55,15 +66,13 @@ struct ExpPartsDouble {
 };
 TD_FN float exp_tail(float r) {
   const float z = r * r;
-  const float high = z * 1.39464322805e-3f + (r * 8.36658847255e-3f + 4.16662835524e-2f);
-  return (high * z + (r * 1.66665433235e-1f + 5.00000006072e-1f)) * z + r;
+  const float high = fma_(z, 1.39464322805e-3f, fma_(r, 8.36658847255e-3f, 4.16662835524e-2f));
+  return fma_(fma_(high, z, fma_(r, 1.66665433235e-1f, 5.00000006072e-1f)), z, r);
 }
 TD_FN ExpPartsFloat exp_parts(float x) {
-  const float shifted = x * 1.44269504f + 12582912.f;  // rounds to an integer in the low mantissa bits
+  const float shifted = fma_(x, 1.44269504f, 12582912.f);  // rounds to an integer in the low mantissa bits
   const float k = shifted - 12582912.f;
-  float r = x - k * 0.693359375f;
-  r = r - k * -2.12194440e-4f;
-  return {float_bits(shifted), exp_tail(r)};
+  return {float_bits(shifted), exp_tail(fma_(k, 2.12194440e-4f, fma_(k, -0.693359375f, x)))};
 }
 TD_FN double exp_tail(double r) {
   // Taylor to degree 13: the remainder is below 2^-57 for |r| <= ln2/2.
@@ -92,7 +101,7 @@ TD_FN ExpPartsDouble exp_parts(double x) {
 /// exp(x), under 1.5 ulp. Overflows to inf above 88.72 (f64: 709.78), underflows gradually.
 TD_FN float exp_(float x) {
   const auto e = exp_parts(within_bits(x, -104.f, 90.f));
-  const float y = times_power_of_two(e.tail + 1.f, e.k);
+  const float y = one_more_times_power_of_two(e.tail, e.k);
   return x != x ? x : y;
 }
 /// exp(x) · 2^shift.
@@ -104,23 +113,25 @@ TD_FN double exp_(double x) { return exp_shifted(x, 0); }
 /// exp(x) above -87, something small below, inf from 88.4 on; not for NaN. For sums with 1.
 TD_FN float exp_for_sum(float x) {
   const auto e = exp_parts(within_bits(x, -87.f, 89.f));
-  return (e.tail + 1.f) * float_from_bits((e.k << 23) + 0x3f800000u);
+  const float power = float_from_bits((e.k << 23) + 0x3f800000u);
+  return fma_(e.tail, power, power);
 }
-/// 2^x within 1.2e-7 for -126 <= x < 128, where the result is only a part of something.
-TD_FN float exp2_near(float x) {
+/// 2^x (times 2^shift) within 1.2e-7 for -126 <= x + shift < 128, where the result is only a part of something.
+TD_FN float exp2_near(float x, int shift = 0) {
   const float shifted = x + 12582912.f;
-  const float f = x - (shifted - 12582912.f);
-  const float z = f * f;
-  const float high = z * 1.34073380699e-3f + (f * 9.67195244527e-3f + 5.55030837848e-2f);
-  const float p = high * z + (f * 2.40222342868e-1f + 6.93147214584e-1f);
-  return (p * f + 1.f) * float_from_bits((float_bits(shifted) << 23) + 0x3f800000u);
+  const float f = x - (shifted - 12582912.f), z = f * f;
+  const float high = fma_(z, 1.34073380699e-3f, fma_(f, 9.67195244527e-3f, 5.55030837848e-2f));
+  const float p = fma_(high, z, fma_(f, 2.40222342868e-1f, 6.93147214584e-1f));
+  const float power =
+      float_from_bits((float_bits(shifted) << 23) + (static_cast<unsigned>(127 + shift) << 23));
+  return fma_(p, f * power, power);
 }
 
 TD_FN float exp2_(float x) {
   const float clamped = within_bits(x, -151.f, 129.f);
   const float shifted = clamped + 12582912.f;
   const float r = clamped - (shifted - 12582912.f);
-  const float y = times_power_of_two(exp_tail(r * 0.693147181f) + 1.f, float_bits(shifted));
+  const float y = one_more_times_power_of_two(exp_tail(r * 0.693147181f), float_bits(shifted));
   return x != x ? x : y;
 }
 TD_FN double exp2_(double x) {
@@ -135,7 +146,7 @@ TD_FN double exp2_(double x) {
 TD_FN float expm1_(float x) {
   const auto e = exp_parts(within_bits(x, -18.f, 89.f));
   const float half = float_from_bits((e.k << 23) + 0x3f000000u);  // 2^(k-1)
-  const float y = half == 0.5f ? e.tail : (half * e.tail + (half - 0.5f)) * 2.f;
+  const float y = half == 0.5f ? e.tail : fma_(half, e.tail, half - 0.5f) * 2.f;
   return (float_bits(x) & 0x7fffffffu) < 0x2edbe6ffu || x != x ? x : y;  // |x| below 1e-10
 }
 TD_FN double expm1_(double x) {
@@ -162,15 +173,15 @@ TD_FN LogPartsFloat log_parts(float x) {
   const float k = static_cast<float>(e) - (tiny ? 23.f : 0.f);
   const float z = m * m;
   float p = 7.0376836292e-2f;
-  p = p * m + -1.1514610310e-1f;
-  p = p * m + 1.1676998740e-1f;
-  p = p * m + -1.2420140846e-1f;
-  p = p * m + 1.4249322787e-1f;
-  p = p * m + -1.6668057665e-1f;
-  p = p * m + 2.0000714765e-1f;
-  p = p * m + -2.4999993993e-1f;
-  p = p * m + 3.3333331174e-1f;
-  return {k, m, p * m * z - 0.5f * z};
+  p = fma_(p, m, -1.1514610310e-1f);
+  p = fma_(p, m, 1.1676998740e-1f);
+  p = fma_(p, m, -1.2420140846e-1f);
+  p = fma_(p, m, 1.4249322787e-1f);
+  p = fma_(p, m, -1.6668057665e-1f);
+  p = fma_(p, m, 2.0000714765e-1f);
+  p = fma_(p, m, -2.4999993993e-1f);
+  p = fma_(p, m, 3.3333331174e-1f);
+  return {k, m, fma_(p * m, z, -0.5f * z)};
 }
 TD_FN LogPartsDouble log_parts(double x) {
   const bool tiny = x < 2.2250738585072014e-308;
@@ -210,7 +221,7 @@ TD_FN double log_beyond(double x, double y) {
 }
 TD_FN float log_(float x) {
   const auto l = log_parts(x);
-  return log_beyond(x, l.m + (l.rest + l.k * -2.12194440e-4f) + l.k * 0.693359375f);
+  return log_beyond(x, fma_(l.k, 0.693359375f, l.m + fma_(l.k, -2.12194440e-4f, l.rest)));
 }
 TD_FN double log_(double x) {
   const auto l = log_parts(x);
@@ -316,14 +327,11 @@ TD_FN double round_(double x) {
 /// tanh: an odd polynomial near 0, elsewhere 1 - 2 / (exp(2|x|) + 1) with the sign put back.
 TD_FN float tanh_(float x) {
   const float a = abs_(x);
-  const float z = x * x;
-  float p = -5.70498872745e-3f;
-  p = p * z + 2.06390887954e-2f;
-  p = p * z + -5.37397155531e-2f;
-  p = p * z + 1.33314422036e-1f;
-  p = p * z + -3.33332819422e-1f;
+  const float z = x * x, z2 = z * z;
+  const float high = fma_(fma_(z, -5.70498872745e-3f, 2.06390887954e-2f), z, -5.37397155531e-2f);
+  const float p = fma_(high, z2, fma_(z, 1.33314422036e-1f, -3.33332819422e-1f));
   const float e = exp2_near((a > 10.f ? 10.f : a) * 2.88539008f);
-  return copy_sign(a < 0.625f ? p * z * a + a : 1.f - 2.f / (e + 1.f), x);
+  return copy_sign(a < 0.625f ? fma_(p * z, a, a) : 1.f - 2.f / (e + 1.f), x);
 }
 TD_FN double tanh_(double x) {
   const double a = abs_(x);
@@ -567,42 +575,39 @@ TD_FN double erfc_(double x) {
 }
 
 TD_FN float erf_(float x) {
-  const float a = abs_(x), z = x * x;
-  const float z2 = z * z;
+  const float a = abs_(x), z = x * x, z2 = z * z;
   const float p =
-      ((z * -6.535237795e-4f + 5.085130787e-3f) * z2 + (z * -2.682080697e-2f + 1.128311282e-1f)) * z2 +
-      (z * -3.761260139e-1f + 1.283791637e-1f);
+      fma_(fma_(fma_(z, -6.535237795e-4f, 5.085130787e-3f), z2, fma_(z, -2.682080697e-2f, 1.128311282e-1f)),
+           z2, fma_(z, -3.761260139e-1f, 1.283791637e-1f));
   // beyond 0.8: 1 - 2^(-t·q(t))
-  const float t = a > 4.f ? 4.f : a;
-  const float t2 = t * t;
-  const float high = (t2 * 5.09002086208e-6f + (t * -3.58544820546e-4f + 4.83644018391e-3f)) * t2 +
-                     (t * -3.34337780375e-2f + 1.52327928338e-1f);
-  const float q = high * t2 + (t * 9.16870389072e-1f + 1.62816918869f);
-  return copy_sign(a < 0.8f ? p * a + a : 1.f - exp2_near(-(q * t)), x);
+  const float t = a > 4.f ? 4.f : a, t2 = t * t;
+  const float high = fma_(fma_(t2, 5.09002086208e-6f, fma_(t, -3.58544820546e-4f, 4.83644018391e-3f)), t2,
+                          fma_(t, -3.34337780375e-2f, 1.52327928338e-1f));
+  const float q = fma_(high, t2, fma_(t, 9.16870389072e-1f, 1.62816918869f));
+  return copy_sign(a < 0.8f ? fma_(p, a, a) : 1.f - exp2_near(-(q * t)), x);
 }
 
-/// The distribution function of the normal distribution at -a, a >= 0, as 2^(-a·q(a) - 1); vanishes beyond 9.5.
+/// The distribution function of the normal distribution at -a, a >= 0, as 2^(-a·q(a) - 1); for a <= 8; it has vanished there.
 TD_FN float normal_tail(float a) {
   const float z = a * a;
-  const float high =
-      (a * 2.83481861321e-6f + -3.93766882479e-5f) * z + (a * 1.86175998139e-4f + 1.36945473373e-4f);
-  const float low =
-      (a * -7.06343063111e-3f + 5.24961847719e-2f) * z + (a * 4.59208194708e-1f + 1.15110520554f);
-  return 0.5f * exp2_near(-((high * (z * z) + low) * a));
+  const float high = fma_(z, -8.85819008761e-6f, fma_(a, 5.76953339963e-5f, 4.06985050161e-4f));
+  const float middle = fma_(high, z, fma_(a, -7.36313110566e-3f, 5.2666609768e-2f));
+  const float q = fma_(middle, z, fma_(a, 4.59164323288e-1f, 1.1511088388f));
+  return exp2_near(-(q * a), -1);
 }
 TD_FN float magnitude_to(float x, float most) {  // |x|, or `most` where that is less; not for NaN
   const unsigned bits = float_bits(x) & 0x7fffffffu, top = float_bits(most);
   return float_from_bits(bits < top ? bits : top);
 }
 TD_FN float normal_cdf(float x) {
-  const float tail = normal_tail(magnitude_to(x, 9.5f));
+  const float tail = normal_tail(magnitude_to(x, 8.f));
   const float y = x < 0.f ? tail : 1.f - tail;
   return x != x ? x : y;
 }
-/// x · Φ(x) = max(x, 0) - |x| · Φ(-|x|).
+/// x · Φ(x) = max(x, 0) - |x| · Φ(-|x|); max(x, 0) as the mean of x and |x|, which keeps a NaN.
 TD_FN float gelu_(float x) {
-  const float a = magnitude_to(x, 9.5f);
-  return (x < 0.f ? 0.f : x) - a * normal_tail(a);
+  const float a = magnitude_to(x, 8.f);
+  return fma_(-a, normal_tail(a), fma_(abs_(x), 0.5f, x * 0.5f));
 }
 TD_FN double normal_cdf(double x) { return 0.5 * erfc_(x * -0.70710678118654752440); }
 TD_FN double gelu_(double x) { return x * normal_cdf(x); }
@@ -626,12 +631,12 @@ TD_FN T softplus_(T x) {
 /// gelu's approximation x · sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x³), and its derivative.
 template <class T>
 TD_FN T gelu_tanh_gate(T x) {
-  return sigmoid_(x * (T(1.5957691216057308) + T(0.07135481627159596) * (x * x)));
+  return sigmoid_(x * (T(1.5957691216057308) + T(0.07135481627260025) * (x * x)));
 }
 template <class T>
 TD_FN T gelu_tanh_slope(T x) {
   const T s = gelu_tanh_gate(x);
-  return s + x * (s * (T(1) - s)) * (T(1.5957691216057308) + T(0.21406444881478788) * (x * x));
+  return s + x * (s * (T(1) - s)) * (T(1.5957691216057308) + T(0.21406444881780076) * (x * x));
 }
 template <class T>
 TD_FN T silu_slope(T x) {
