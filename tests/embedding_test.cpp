@@ -112,9 +112,9 @@ TEST(Embedding, TheDenseGradientStandsInACompiledCallableAndTheSparseOneIsRefuse
 TEST(Embedding, RefusesWhatCannotBe) {
   struct Parent : nn::Module {
     Tensor forward(const Tensor& x) override { return x; }
-  } parent;
+  } parent, other;
   EXPECT_NE(error_of([&] { nn::Embedding(&parent, "a", 0, 3); }).find("Embedding a: "), std::string::npos);
-  EXPECT_NE(error_of([&] { nn::Embedding(&parent, "b", 4, 3, {.padding_idx = 4}); }).find("got 4"),
+  EXPECT_NE(error_of([&] { nn::Embedding(&other, "b", 4, 3, {.padding_idx = 4}); }).find("got 4"),
             std::string::npos);
   Net dense({});
   EXPECT_NE(error_of([&] { dense.table.take_gradient(); }).find("sparse"), std::string::npos);

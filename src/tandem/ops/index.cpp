@@ -481,8 +481,14 @@ Tensor index_as(const Tensor& x, const std::vector<Subscript>& subscripts, Index
         break;
       case Subscript::tensor: {
         const Tensor& t = s.indices;
-        if (t.dtype() != DType::boolean) {
+        if (t.dtype() != DType::boolean && t.rank() > 0) {
           by_axis.push_back(t);
+          break;
+        }
+        if (t.dtype() != DType::boolean) {  // a tensor without axes is a number
+          std::vector<Tensor> only(static_cast<size_t>(y.rank()));
+          only[static_cast<size_t>(axis())] = t;
+          y = index_by_tensors(y, only, use);
           break;
         }
         TD_CHECK(t.rank() > 0, name_of(use), ": a mask must have at least one axis; got shape ", t.shape(),
