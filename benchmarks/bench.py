@@ -169,6 +169,56 @@ def add16_case(sides, options):
     return results
 
 
+# m, n, k, and whether each operand is stored transposed (t).
+GEMM = [(n, n, n, "nn") for n in (64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048)] + [
+    (512, 512, 512, "nt"), (512, 512, 512, "tn"), (512, 512, 512, "tt"), (1024, 1024, 1024, "nt"),
+    (1024, 1024, 1024, "tn"), (1, 1024, 1024, "nn"), (1, 1024, 1024, "nt"), (1024, 1, 1024, "nn"), (1024, 1, 1024, "tn"),
+    (1, 4096, 4096, "nt"), (4096, 1, 4096, "nn"), (8, 1024, 1024, "nn"), (8, 1024, 1024, "nt"), (1024, 8, 1024, "nn"),
+    (1024, 8, 1024, "tn"), (1024, 1024, 8, "nn"), (1024, 1024, 8, "tn"), (32, 2048, 512, "nt"), (2048, 32, 512, "nn"),
+    (100, 120, 400, "nt"), (64, 64, 4096, "nn"), (3000, 10, 300, "nn")]
+
+
+def gemm_case(sides, options):
+    """f32 matrix products of many shapes; one row a shape, against the faster of PyTorch's two ways."""
+    rows, notes = [], []
+    for m, n, k, layout in GEMM:
+        shape = f"{m}x{n}x{k} {layout}"
+        request = {"case": "gemm", "shape": shape, "m": m, "n": n, "k": k, "layout": layout, "device": "cpu",
+                   "threads": options.threads}
+        gate = check_equal([d for d in (sides.ours, sides.peer) if d], {**request, "variant": "eager"}, "cpu")
+        if gate:
+            notes.append(f"{shape} NOT TIMED: {gate}")
+            continue
+        runners, limits = [], (5, 2, 4000)
+        if sides.ours:
+            runners.append(driver_runner(sides.ours, "tandem", "eager", request, limits))
+        if sides.peer:
+            runners += [driver_runner(sides.peer, "pytorch", v, request, limits) for v in ("eager", "tuned")]
+        runners = usable(runners, notes)
+        result = summarise(shape, runners, measure(runners, options), {}, [], options)
+        rows.append({"shape": shape, "flops": 2 * m * n * k, "rows": result["rows"]})
+    return {"case": "gemm", "rows": rows, "notes": notes, "failed": any("NOT TIMED" in note for note in notes)}
+
+
+def print_gemm(result):
+    print("\ngemm   f32 products m x n x k, operands plain (n) or transposed (t); ratio to PyTorch's faster way")
+    print(f"  {'':>20}  {'ours':>9}  {'GFLOP/s':>8}  {'PyTorch':>9}  {'ratio':>6}  {'95 %':>13}")
+    for row in result["rows"]:
+        def cell(r):
+            scale, unit = unit_of(r["seconds"])
+            return digits(r["seconds"] / scale) + " " + unit
+        ours = next((r for r in row["rows"] if r["side"] == "tandem"), None)
+        best = next((r for r in row["rows"] if r.get("best_of_peer")), None)
+        line = f"  {row['shape']:>20}  {cell(ours) if ours else '-':>9}  "
+        line += f"{row['flops'] / ours['seconds'] / 1e9:8.1f}  " if ours else f"{'-':>8}  "
+        line += f"{cell(best) if best else '-':>9}"
+        if ours and best:
+            line += f"  {ours['ratio']:5.2f}x  {ours['ratio_interval'][0]:.2f} - {ours['ratio_interval'][1]:.2f}"
+        print(line)
+    for note in result["notes"]:
+        print(f"  note: {note}")
+
+
 def startup_case(sides, options):
     """Wall time of a process that starts, loads the framework and ends."""
     def command_runner(side, label, command):
@@ -361,7 +411,7 @@ def parse():
     options = parser.parse_args()
     options.cases = options.cases or CASES[options.device]
     options.cases = [c for case in options.cases for c in (FUNCTIONS if case == "functions" else [case])]
-    known = set(TIMED) | {"add16", "startup", "memory"} if options.device == "cpu" else set(TIMED) | {"flat_memory"}
+    known = set(TIMED) | {"add16", "gemm", "startup", "memory"} if options.device == "cpu" else set(TIMED) | {"flat_memory"}
     unknown = [c for c in options.cases if c not in known]
     if unknown:
         parser.error(f"--cases must be of {', '.join(sorted(known))} on {options.device}; got {' '.join(unknown)}")
@@ -386,6 +436,8 @@ def main():
         watch = Bystanders([d for d in (sides.ours, sides.twin, sides.peer) if d])
         if case == "add16":
             done = add16_case(sides, options)
+        elif case == "gemm":
+            done = [gemm_case(sides, options)]
         elif case == "startup":
             done = [startup_case(sides, options)]
         elif case == "memory":
@@ -399,7 +451,7 @@ def main():
             result["cpu_of_others"] = others
             if others > 0.05:
                 result["notes"].append(f"WARNING: others took {others:.0%} of the CPU time meanwhile; measure again")
-            {"memory": print_memory, "flat_memory": print_flat}.get(result["case"], print_case)(result)
+            {"memory": print_memory, "flat_memory": print_flat, "gemm": print_gemm}.get(result["case"], print_case)(result)
             sys.stdout.flush()
         results += done
     sides.close()

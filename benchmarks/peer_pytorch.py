@@ -222,6 +222,29 @@ def add16(variant, steps):
         return [(time.perf_counter() - start) / steps]
 
 
+class Product:
+    """The matrix product (m, k) x (k, n), the operands stored as they are (n) or transposed (t)."""
+
+    def __init__(self, request):
+        m, n, k, layout = (request[key] for key in ("m", "n", "k", "layout"))
+        a, b = uniform(m * k, 1, 1), uniform(k * n, 2, 1)
+        self.a = a.view(m, k) if layout[0] == "n" else a.view(k, m).t()
+        self.b = b.view(k, n) if layout[1] == "n" else b.view(n, k).t()
+
+    def run(self, steps, tuned):
+        seconds = []
+        with torch.inference_mode(), torch.backends.mkldnn.flags(enabled=not tuned):
+            for _ in range(steps):
+                start = time.perf_counter()
+                torch.matmul(self.a, self.b)
+                seconds.append(time.perf_counter() - start)
+        return seconds
+
+    def checksum(self):
+        c = torch.matmul(self.a, self.b)
+        return [c.abs().sum().item(), c.square().sum().item()]
+
+
 def status_bytes(key):
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(key))
@@ -281,7 +304,7 @@ def main():
     torch.backends.cudnn.allow_tf32 = True
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.manual_seed(0)
-    works = {}
+    works, products = {}, {}
 
     def work_of(request):
         key = tuple(request[k] for k in ("case", "variant", "device", "batch"))
@@ -299,6 +322,12 @@ def main():
                 torch.set_num_threads(request["threads"])
             if do == "hello":
                 answer = hello()
+            elif request["case"] == "gemm":
+                if request["shape"] not in products:
+                    products[request["shape"]] = Product(request)
+                product = products[request["shape"]]
+                answer = ({"losses": product.checksum()} if do == "check" else
+                          {"seconds": product.run(request["steps"], request["variant"] == "tuned")})
             elif do == "check":
                 answer = {"losses": losses(request)}
             elif do == "memory":

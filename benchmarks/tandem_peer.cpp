@@ -17,9 +17,11 @@
 #include "tandem/core/tape.h"
 #include "tandem/core/threads.h"
 #include "tandem/graph/compile.h"
+#include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/random.h"
+#include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 #include "tandem/optim/sgd.h"
 #include "tandem/train/step.h"
@@ -172,6 +174,31 @@ double seconds_per_add(bool recorded, int steps) {
   return (now() - start) / steps;
 }
 
+/// The matrix product (m, k) · (k, n), the operands stored as they are (n) or transposed (t).
+struct Product {
+  Tensor a, b;
+  explicit Product(const Json& request) {
+    const Dim m = request.at("m"), n = request.at("n"), k = request.at("k");
+    const std::string layout = request.at("layout");
+    a = layout[0] == 'n' ? uniform_hash({m, k}, 1, 1, {}) : transpose(uniform_hash({k, m}, 1, 1, {}));
+    b = layout[1] == 'n' ? uniform_hash({k, n}, 2, 1, {}) : transpose(uniform_hash({n, k}, 2, 1, {}));
+  }
+  std::vector<double> run(int steps) const {
+    const NoGrad off;
+    std::vector<double> seconds;
+    for (int i = 0; i < steps; ++i) {
+      const double start = now();
+      matmul(a, b);
+      seconds.push_back(now() - start);
+    }
+    return seconds;
+  }
+  Json checksum() const {
+    const Tensor c = matmul(a, b);
+    return {{"losses", {sum(abs(c)).item<double>(), sum(c * c).item<double>()}}};
+  }
+};
+
 size_t status_bytes(const std::string& key) {
   std::ifstream file("/proc/self/status");
   for (std::string word; file >> word;)
@@ -239,6 +266,11 @@ class Driver {
     if (request.contains("threads")) set_threads(request.at("threads"));
     const Device device = parse_device(request.value("device", "cpu"));
     const int steps = request.value("steps", 1);
+    if (request.at("case") == "gemm") {
+      std::unique_ptr<Product>& slot = products_[request.at("shape")];
+      if (!slot) slot = std::make_unique<Product>(request);
+      return what == "check" ? slot->checksum() : Json{{"seconds", slot->run(steps)}};
+    }
     if (what == "check") return check(request, steps, device);
     if (request.at("case") == "add16")
       return {{"seconds", {seconds_per_add(request.at("variant") == "recorded", steps)}}};
@@ -272,6 +304,7 @@ class Driver {
   }
 
   std::map<std::string, std::unique_ptr<Work>> works_;
+  std::map<std::string, std::unique_ptr<Product>> products_;
 };
 
 }  // namespace

@@ -23,7 +23,7 @@ foreach(part NVCC CUDAToolkit_FOUND CUDNN_INCLUDE_DIR CUDNN_LIBRARY)
     string(APPEND cuda_missing " ${part}")
   endif()
 endforeach()
-foreach(part cudart cublasLt nvrtc cuda_driver)
+foreach(part cudart cublas cublasLt cusolver cufft nvrtc cuda_driver)
   if(NOT TARGET CUDA::${part})
     string(APPEND cuda_missing " CUDA::${part}")
   endif()
@@ -77,5 +77,5 @@ target_compile_options(tandem_cuda PRIVATE
                              --expt-extended-lambda>)
 target_include_directories(tandem_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR})
 set_target_properties(tandem_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Shared)
-target_link_libraries(tandem_cuda PRIVATE tandem tandem_flags CUDA::cudart CUDA::cublasLt CUDA::nvrtc CUDA::cuda_driver
-                      ${CUDNN_LIBRARY})
+target_link_libraries(tandem_cuda PRIVATE tandem tandem_flags CUDA::cudart CUDA::cublas CUDA::cublasLt CUDA::cusolver
+                      CUDA::cufft CUDA::nvrtc CUDA::cuda_driver ${CUDNN_LIBRARY})

@@ -2,6 +2,7 @@
 // compared with a second implementation of Philox 4×32-10 written here.
 #include "tandem/ops/random.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -14,10 +15,10 @@ namespace {
 constexpr uint64_t kSeed = 11;  // where run_case() puts the stream
 
 /// Word i of the stream: ten rounds of two 32×32 multiplications.
-uint32_t random_word(int64_t i) {
+uint32_t random_word(int64_t i, uint64_t seed = kSeed) {
   const uint64_t block = static_cast<uint64_t>(i) / 4;
   std::array<uint32_t, 4> c = {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0};
-  std::array<uint32_t, 2> key = {static_cast<uint32_t>(kSeed), static_cast<uint32_t>(kSeed >> 32)};
+  std::array<uint32_t, 2> key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
   for (int round = 0; round < 10; ++round) {
     const uint64_t left = uint64_t{0xD2511F53} * c[0], right = uint64_t{0xCD9E8D57} * c[2];
     c = {static_cast<uint32_t>(right >> 32) ^ c[1] ^ key[0], static_cast<uint32_t>(right),
@@ -26,6 +27,11 @@ uint32_t random_word(int64_t i) {
     key[1] += 0xBB67AE85u;
   }
   return c[static_cast<size_t>(i % 4)];
+}
+
+/// 64 bits for element i: the word, and the same of a stream whose key is another one.
+uint64_t wide_word(int64_t i) {
+  return uint64_t{random_word(i)} << 32 | random_word(i, kSeed ^ 0x6A09E667F3BCC908);
 }
 
 double uniform_word(int64_t i) { return static_cast<double>(random_word(i) >> 8) * 0x1p-24; }
@@ -102,6 +108,73 @@ void add_random_cases(std::vector<OpCase>& cases) {
   cases.push_back(coin);
   cases.push_back(with_shapes(coin, "bernoulli/empty", {{0, 2}}));
 
+  OpCase waiting = maker(
+      "exponential", [](In in) { return exponential(in[0].shape(), 2, in[0].dtype(), in[0].device()); },
+      [](int64_t i) { return -std::log1p(-uniform_word(i)) / 2; });
+  waiting.tolerance64 = 2e-6;  // drawn in f32 whatever the dtype
+  cases.push_back(waiting);
+  cases.push_back(with_shapes(waiting, "exponential/empty", {{0, 3}}));
+
+  OpCase dice = maker(
+      "randint", [](In in) { return randint(-3, 4, in[0].shape(), in[0].dtype(), in[0].device()); },
+      [](int64_t i) {
+        return static_cast<double>(static_cast<int64_t>(static_cast<uint64_t>(
+                                       static_cast<unsigned __int128>(wide_word(i)) * 7 >> 64)) -
+                                   3);
+      });
+  dice.tolerance = dice.tolerance64 = dice.half_ulps = 0;
+  dice.dtypes = kSigned;
+  cases.push_back(dice);
+  cases.push_back(with_shapes(dice, "randint/empty", {{0, 3}}));
+  cases.push_back(with_shapes(dice, "randint/large", {{40001}}));
+
+  OpCase shuffle = maker(
+      "randperm", [](In in) { return randperm(in[0].size(), in[0].device()); }, nullptr);
+  shuffle.inputs = {{{37}}};
+  shuffle.reference = [](std::span<const Array> in) {
+    std::vector<std::pair<int64_t, double>> keys;
+    for (int64_t i = 0; i < in[0].size(); ++i)
+      keys.emplace_back(static_cast<int64_t>(wide_word(i)), static_cast<double>(i));
+    std::sort(keys.begin(), keys.end());
+    return made(in[0].shape, [&](int64_t i) { return keys[static_cast<size_t>(i)].second; });
+  };
+  shuffle.dtypes = {};
+  cases.push_back(shuffle);
+  cases.push_back(with_shapes(shuffle, "randperm/empty", {{0}}));
+
+  OpCase choice = maker(
+      "multinomial", [](In in) { return multinomial(in[0], 9, true); }, nullptr);
+  choice.inputs = {{{3, 5}, 0, 1}};
+  choice.reference = [](std::span<const Array> in) {
+    return made({in[0].shape[0], 9}, [&](int64_t i) {
+      const double* w = in[0].values.data() + i / 9 * 5;
+      const double target =
+          static_cast<double>(wide_word(i) >> 11) * 0x1p-53 * (w[0] + w[1] + w[2] + w[3] + w[4]);
+      double upto = 0;
+      int64_t found = 0;
+      while (found < 4 && (upto += w[found]) <= target) ++found;
+      return static_cast<double>(found);
+    });
+  };
+  cases.push_back(choice);
+  cases.push_back(with_shapes(choice, "multinomial/empty", {{0, 5}}));
+  choice.name = "multinomial/without_replacement";
+  choice.dtypes = {};
+  choice.call = [](In in) { return multinomial(in[0], 4); };
+  choice.reference = [](std::span<const Array> in) {
+    std::vector<double> order;
+    for (int64_t row = 0; row < 3; ++row) {
+      std::vector<std::pair<double, double>> keys;
+      for (int64_t j = 0; j < 5; ++j)
+        keys.emplace_back(-std::log1p(-uniform_word(row * 5 + j)) / in[0][row * 5 + j],
+                          static_cast<double>(j));
+      std::sort(keys.begin(), keys.end());
+      for (size_t k = 0; k < 4; ++k) order.push_back(keys[k].second);
+    }
+    return Array({3, 4}, order);
+  };
+  cases.push_back(choice);
+
   OpCase drop;
   drop.name = "dropout";
   drop.inputs = {{{5, 7}}};
@@ -113,6 +186,61 @@ void add_random_cases(std::vector<OpCase>& cases) {
   };
   cases.push_back(drop);
   cases.push_back(with_shapes(drop, "dropout/empty", {{0, 7}}));
+  for (int axes = 1; axes <= 3; ++axes) {
+    Dims shape{4, 3};
+    for (int i = 0; i < axes; ++i) shape.push_back(2);
+    drop.name = cat("dropout", axes, "d");
+    drop.inputs = {{shape}};
+    drop.call = [axes](In in) {
+      return axes == 1 ? dropout1d(in[0], 0.25) : axes == 2 ? dropout2d(in[0], 0.25) : dropout3d(in[0], 0.25);
+    };
+    drop.reference = [axes](std::span<const Array> in) {
+      Array out = in[0];
+      for (int64_t i = 0; i < out.size(); ++i) out[i] = uniform_word(i >> axes) < 0.75 ? out[i] / 0.75 : 0;
+      return out;
+    };
+    cases.push_back(drop);
+  }
+  drop.name = "alpha_dropout";
+  drop.inputs = {{{5, 7}}};
+  drop.call = [](In in) { return alpha_dropout(in[0], 0.25); };
+  drop.reference = [](std::span<const Array> in) {
+    const double low = -1.0507009873554805 * 1.6732632423543772;  // SELU's scale and alpha
+    const double a = 1 / std::sqrt(0.75 * (1 + 0.25 * low * low));
+    Array out = in[0];
+    for (int64_t i = 0; i < out.size(); ++i)
+      out[i] = a * (uniform_word(i) < 0.75 ? out[i] : low) - a * low * 0.25;
+    return out;
+  };
+  cases.push_back(drop);
+}
+
+void add_random_errors(std::vector<ErrorCase>& errors) {
+  const auto of = [](const Dims& shape) { return zeros(shape); };
+  errors.push_back({"exponential/rate", [] { exponential({2}, 0); }, {"exponential: ", "got 0"}});
+  errors.push_back({"exponential/type", [] { exponential({2}, 1, DType::i32); }, {"exponential: ", "i32"}});
+  errors.push_back({"randint/range", [] { randint(3, 3, {2}); }, {"randint: ", "3 and 3"}});
+  errors.push_back({"randint/bool", [] { randint(0, 2, {2}, DType::boolean); }, {"randint: ", "bernoulli"}});
+  errors.push_back({"randint/size", [] { randint(0, 2, {-2}); }, {"-2"}});
+  errors.push_back({"randperm/size", [] { randperm(-1); }, {"randperm: ", "-1"}});
+  errors.push_back({"multinomial/count", [=] { multinomial(of({3}), 4); }, {"multinomial: ", "4 of 3"}});
+  errors.push_back({"multinomial/rank",
+                    [=] {
+                      multinomial(of({2, 2, 2}), 1);
+                    },
+                    {"multinomial: ", "(2, 2, 2)"}});
+  errors.push_back({"multinomial/zero",
+                    [=] {
+                      multinomial(of({2, 3}), 1, true);
+                    },
+                    {"multinomial: ", "row 0"}});
+  errors.push_back({"multinomial/negative",
+                    [] { multinomial(full({3}, -1), 1, true); },
+                    {"multinomial: ", "-1", "place 0"}});
+  errors.push_back({"dropout1d/rank", [=] { dropout1d(of({2}), 0.5); }, {"dropout1d: ", "(2,)"}});
+  errors.push_back({"dropout2d/p", [=] { dropout2d(of({2, 2, 2, 2}), 1); }, {"dropout2d: ", "got 1"}});
+  errors.push_back({"dropout3d/rank", [=] { dropout3d(of({2, 2}), 0.5); }, {"dropout3d: ", "(2, 2)"}});
+  errors.push_back({"alpha_dropout/p", [=] { alpha_dropout(of({2}), -0.1); }, {"alpha_dropout: ", "-0.1"}});
 }
 
 }  // namespace tandem::testing

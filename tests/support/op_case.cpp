@@ -28,6 +28,9 @@ const std::vector<OpCase>& all_cases() {
     add_arrange_cases(list);
     add_random_cases(list);
     add_loss_cases(list);
+    add_einsum_cases(list);
+    add_linalg_cases(list);
+    add_fft_cases(list);
     return list;
   }();
   return cases;
@@ -40,6 +43,10 @@ const std::vector<ErrorCase>& all_error_cases() {
     add_index_errors(list);
     add_arrange_errors(list);
     add_network_errors(list);
+    add_einsum_errors(list);
+    add_linalg_errors(list);
+    add_fft_errors(list);
+    add_random_errors(list);
     return list;
   }();
   return errors;

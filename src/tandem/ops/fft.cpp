@@ -248,11 +248,28 @@ Tensor hamming_window(int64_t n, bool periodic, DType dtype, Device device) {
   return window_of("hamming_window", n, periodic, 0.54, 0.46, dtype, device);
 }
 
+namespace {
+int64_t checked_hop(const char* op, const StftOptions& o) {
+  const int64_t hop = o.hop ? o.hop : o.n_fft / 4;
+  TD_CHECK(o.n_fft >= 1 && hop >= 1, op, ": n_fft and hop must be at least 1; got ", o.n_fft, " and ", hop,
+           ".");
+  return hop;
+}
+
+/// The window at its full length of n_fft, or undefined.
+Tensor checked_window(const char* op, const StftOptions& o, const Tensor& x) {
+  const Tensor& w = o.window;
+  if (!w.defined()) return w;
+  TD_CHECK(w.rank() == 1 && w.size() >= 1 && w.size() <= o.n_fft && w.dtype() == x.dtype(), op,
+           ": the window must be a vector of up to n_fft values of the signal's type; got ", describe(w),
+           " for n_fft ", o.n_fft, " and ", x.dtype(), ".");
+  return w.size() == o.n_fft ? w : slice_into_zeros(w, 0, (o.n_fft - w.size()) / 2, 1, o.n_fft);
+}
+}  // namespace
+
 Tensor stft(const Tensor& x, const StftOptions& o) {
   check_type("stft", x);
-  const int64_t hop = o.hop ? o.hop : o.n_fft / 4;
-  TD_CHECK(o.n_fft >= 1 && hop >= 1, "stft: n_fft and hop must be at least 1; got ", o.n_fft, " and ", hop,
-           ".");
+  const int64_t hop = checked_hop("stft", o);
   TD_CHECK(x.rank() >= 1 && x.rank() + 2 <= kMaxRank, "stft: the signal must have 1 to ", kMaxRank - 2,
            " axes; got shape ", x.shape(), ".");
   const int64_t time = x.shape().back(), pad = o.center ? o.n_fft / 2 : 0;
@@ -262,16 +279,29 @@ Tensor stft(const Tensor& x, const StftOptions& o) {
   TD_CHECK(time + 2 * pad >= o.n_fft, "stft: the signal must hold a frame; got ", time, " values for n_fft ",
            o.n_fft, ".");
   const int64_t frames = (time + 2 * pad - o.n_fft) / hop + 1;
-  Tensor framed = apply1(op_frames(), {x}, FrameAttrs{time, o.n_fft, hop, pad, frames});
-  if (o.window.defined()) {
-    const Tensor& w = o.window;
-    TD_CHECK(w.rank() == 1 && w.size() >= 1 && w.size() <= o.n_fft && w.dtype() == x.dtype(),
-             "stft: the window must be a vector of up to n_fft values of the signal's type; got ",
-             describe(w), " for n_fft ", o.n_fft, " and ", x.dtype(), ".");
-    framed =
-        framed * (w.size() == o.n_fft ? w : slice_into_zeros(w, 0, (o.n_fft - w.size()) / 2, 1, o.n_fft));
-  }
-  return transpose(rfft(framed, {.norm = o.norm}), -3, -2);
+  const Tensor window = checked_window("stft", o, x);
+  const Tensor framed = apply1(op_frames(), {x}, FrameAttrs{time, o.n_fft, hop, pad, frames});
+  return transpose(rfft(window.defined() ? framed * window : framed, {.norm = o.norm}), -3, -2);
+}
+
+Tensor istft(const Tensor& z, const StftOptions& o, int64_t length) {
+  check_complex("istft", z, 2);
+  const int64_t hop = checked_hop("istft", o), frames = z.size(-2), bins = z.size(-3);
+  TD_CHECK(bins == o.n_fft / 2 + 1 && frames >= 1,
+           "istft: z must have n_fft / 2 + 1 rows and at least one frame; got shape ", z.shape(),
+           " for n_fft ", o.n_fft, ".");
+  const int64_t whole = (frames - 1) * hop + o.n_fft, pad = o.center ? o.n_fft / 2 : 0;
+  if (length == 0) length = whole - 2 * pad;
+  TD_CHECK(length >= 1 && pad + length <= whole, "istft: the frames must cover the length asked for; got ",
+           length, " of ", whole - pad, " values.");
+  Tensor framed = irfft(transpose(z, -3, -2), {.n = o.n_fft, .norm = o.norm});
+  const Tensor window = checked_window("istft", o, z);
+  if (window.defined()) framed = framed * window;
+  const FrameAttrs attrs{whole, o.n_fft, hop, 0, frames};
+  const Tensor square = window.defined() ? window * window : ones({o.n_fft}, z.dtype(), z.device());
+  const Tensor signal = apply1(op_overlap_add(), {framed}, attrs);
+  const Tensor weight = apply1(op_overlap_add(), {expand(square, {frames, o.n_fft})}, attrs);
+  return slice(signal, -1, pad, pad + length) / slice(weight, -1, pad, pad + length);
 }
 
 Tensor spectrogram(const Tensor& x, const StftOptions& options, double power) {

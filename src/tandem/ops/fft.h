@@ -45,12 +45,15 @@ Tensor hamming_window(int64_t n, bool periodic = true, DType dtype = DType::f32,
 struct StftOptions {
   int64_t n_fft = 400;
   int64_t hop = 0;                   ///< 0: n_fft / 4
-  Tensor window;                     ///< up to n_fft values, put in the middle; undefined: ones
+  Tensor window = {};                ///< up to n_fft values, put in the middle; undefined: ones
   bool center = true;                ///< frame t is centred at t · hop: the signal is mirrored at its ends
   FftNorm norm = FftNorm::backward;  ///< ortho is PyTorch's normalized
 };
 /// x (…, time) -> (…, n_fft / 2 + 1, frames, 2).
 Tensor stft(const Tensor& x, const StftOptions& options);
+/// The signal (…, time) whose stft is z: frames are added up and divided by the windows' squares. length 0: all that the
+/// frames tell. A place that no window covers comes out as NaN.
+Tensor istft(const Tensor& z, const StftOptions& options, int64_t length = 0);
 /// |stft|^power: (…, n_fft / 2 + 1, frames).
 Tensor spectrogram(const Tensor& x, const StftOptions& options, double power = 2);
 

@@ -113,6 +113,9 @@ std::string start() {
   register_sort_kernels();
   register_shape_kernels();
   register_random_kernels();
+  register_random_choice_kernels();
+  register_linalg_kernels();
+  register_fft_kernels();
   register_backend(DeviceKind::cuda, std::make_unique<CudaBackend>(count));
   return "";
 }

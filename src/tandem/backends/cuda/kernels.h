@@ -16,5 +16,8 @@ void register_index_kernels();
 void register_sort_kernels();
 void register_shape_kernels();
 void register_random_kernels();
+void register_random_choice_kernels();
+void register_linalg_kernels();
+void register_fft_kernels();
 
 }  // namespace tandem::cuda

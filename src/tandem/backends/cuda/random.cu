@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kThreads) arange_kernel(int64_t size, T* out) 
   if (i < size) out[i] = CastTo<T, int64_t>::apply(i);
 }
 
-enum class Draw { uniform, normal, bernoulli };
+enum class Draw { uniform, normal, bernoulli, exponential };
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -51,7 +51,9 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const float u = uniform_from_bits(words.x[j]);
-      value[j] = draw == Draw::uniform ? a + u * (b - a) : (u < a ? 1.f : 0.f);
+      value[j] = draw == Draw::uniform     ? a + u * (b - a)
+                 : draw == Draw::bernoulli ? (u < a ? 1.f : 0.f)
+                                           : -log_(1.f - u) / a;
     }
   }
 #pragma unroll
@@ -128,6 +130,7 @@ void register_random_kernels() {
   op_uniform().kernels[kCuda] = &random_any<Draw::uniform>;
   op_normal().kernels[kCuda] = &random_any<Draw::normal>;
   op_bernoulli().kernels[kCuda] = &random_any<Draw::bernoulli>;
+  op_exponential().kernels[kCuda] = &random_any<Draw::exponential>;
 }
 
 }  // namespace tandem::cuda

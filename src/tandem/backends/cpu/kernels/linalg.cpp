@@ -262,27 +262,32 @@ void rotate(T* x, T* y, T c, T s, int64_t n) {
   }
 }
 
-/// The n rows of w (length n) become orthogonal by rotations of pairs, which v (n, n) takes part in. False where it
-/// does not end.
+/// The n rows of w (length n) become orthogonal by rotations of pairs, which v (n, n) takes part in. A row that has
+/// shrunk to nothing beside the others (epsilon squared) becomes zero. False where it does not end.
 template <class T>
 bool orthogonalise(T* w, T* v, int64_t n) {
-  const T tolerance = std::numeric_limits<T>::epsilon() * static_cast<T>(std::sqrt(static_cast<double>(n)));
+  const double epsilon = static_cast<double>(std::numeric_limits<T>::epsilon());
+  const double tolerance = epsilon * std::sqrt(static_cast<double>(n));
+  double squares = 0;
+  for (int64_t i = 0; i < n; ++i) squares += static_cast<double>(dot(w + i * n, w + i * n, n));
+  const double nothing = squares * epsilon * epsilon * epsilon * epsilon;
   for (int sweep = 0; sweep < 60; ++sweep) {
     bool turned = false;
     for (int64_t p = 0; p + 1 < n; ++p)
       for (int64_t q = p + 1; q < n; ++q) {
         T *x = w + p * n, *y = w + q * n;
-        const T cross = dot(x, y, n), xx = dot(x, x, n), yy = dot(y, y, n);
-        if (!(std::abs(cross) > tolerance * std::sqrt(xx) * std::sqrt(yy))) {
-          if (cross != cross) return false;
+        const double cross = static_cast<double>(dot(x, y, n)), xx = static_cast<double>(dot(x, x, n)),
+                     yy = static_cast<double>(dot(y, y, n));
+        if (xx <= nothing) std::fill(x, x + n, T(0));
+        if (yy <= nothing) std::fill(y, y + n, T(0));
+        if (xx <= nothing || yy <= nothing || std::abs(cross) <= tolerance * std::sqrt(xx) * std::sqrt(yy))
           continue;
-        }
         turned = true;
-        const T zeta = (yy - xx) / (T(2) * cross);
-        const T t = std::copysign(T(1), zeta) / (std::abs(zeta) + std::sqrt(T(1) + zeta * zeta));
-        const T c = T(1) / std::sqrt(T(1) + t * t), s = c * t;
-        rotate(x, y, c, s, n);
-        rotate(v + p * n, v + q * n, c, s, n);
+        const double zeta = (yy - xx) / (2 * cross);
+        const double t = std::copysign(1., zeta) / (std::abs(zeta) + std::sqrt(1 + zeta * zeta));
+        const double c = 1 / std::sqrt(1 + t * t);
+        rotate(x, y, static_cast<T>(c), static_cast<T>(c * t), n);
+        rotate(v + p * n, v + q * n, static_cast<T>(c), static_cast<T>(c * t), n);
       }
     if (!turned) return true;
   }
