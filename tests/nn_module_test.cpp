@@ -340,6 +340,27 @@ TEST(Module, ApplyReachesEveryModuleAndZeroGradEveryParameter) {
   for (const Tensor& p : net->parameters()) EXPECT_FALSE(p.grad().defined());
 }
 
+TEST(ActivationLayers, PReluLearnsASlopeForEachChannel) {
+  const auto one = nn::make<nn::PReLU>();
+  EXPECT_EQ((*one)(from_vector<float>({-4, 0, 2}, {3})).to_vector<float>(), (std::vector<float>{-1, 0, 2}));
+  EXPECT_EQ(names(one->named_parameters()), Names{"weight"});
+  const auto each = nn::make<nn::PReLU>(2, 0.5);
+  nn::init::normal_(each->weight);
+  const std::vector<float> a = each->weight.to_vector<float>();
+  Tensor x = from_vector<float>({-1, 2, -3, -4}, {1, 2, 2});
+  x.set_requires_grad();
+  const Tensor y = (*each)(x);
+  EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{-a[0], 2, -3 * a[1], -4 * a[1]}));
+  sum(y).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{a[0], 1, a[1], a[1]}));
+  EXPECT_EQ(each->weight.grad().to_vector<float>(), (std::vector<float>{-1, -7}));
+  EXPECT_EQ(error_of([&] {
+              (*each)(zeros({2, 3}));
+            }),
+            "PReLU: axis 1 of the input must have the 2 channels of the layer; got (2, 3).");
+  EXPECT_EQ(error_of([&] { nn::make<nn::PReLU>(0); }), "PReLU: there must be at least one channel; got 0.");
+}
+
 TEST(ActivationLayers, AreTheirFunctions) {
   const Tensor x = normal({3, 4});
   const auto layer = [&]<class T, class... A>(std::type_identity<T>, const A&... a) {
@@ -518,7 +539,7 @@ TEST(Summary, CountsSharedLayersOnceAndSeveralInputs) {
   const nn::Summary two = nn::summary(net, {zeros({2, 4}), zeros({4, 3})},
                                       [&](const std::vector<Tensor>& in) { matmul(net(in[0]), in[1]); });
   EXPECT_EQ(two.flops, s.flops + 2 * 2 * 4 * 3);
-  const nn::Summary large = nn::summary(*zoo::make_model("alexnet", {.classes = 1}), {4096, 3, 224, 224});
+  const nn::Summary large = nn::summary(*zoo::make_model("lenet"), {1 << 20, 1, 28, 28});
   EXPECT_GT(large.activation_bytes, int64_t{1} << 34);  // which nobody allocated
 }
 

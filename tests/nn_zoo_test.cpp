@@ -12,7 +12,9 @@
 #include "tandem/core/tape.h"
 #include "tandem/core/threads.h"
 #include "tandem/io/safetensors.h"
+#include "tandem/nn/summary.h"
 #include "tandem/ops/random.h"
+#include "tandem/ops/reduce.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/train/step.h"
 #include "tandem/zoo/zoo.h"
@@ -72,17 +74,27 @@ std::vector<std::string> model_names() {
 INSTANTIATE_TEST_SUITE_P(Zoo, ZooModel, ::testing::ValuesIn(model_names()),
                          [](const auto& info) { return info.param; });
 
-TEST(Zoo, TheNumberOfClassesIsTheWidthOfTheLogits) {
+TEST(Zoo, EveryModelMapsABatchOfItsInputToLogitsAndLearnsWithAllItsParameters) {
   for (const zoo::ModelInfo& info : zoo::models()) {
-    if (info.name == "alexnet") continue;  // tested below, smaller
-    Dims shape = info.input;
-    shape.insert(0, 1);
     const auto model = zoo::make_model(info.name, {.classes = 3});
-    const NoGrad off;
-    EXPECT_EQ((*model)(zeros(shape)).shape(), (Dims{1, 3})) << info.name;
+    const Tensor logits = (*model)(uniform(batch_of(info)));
+    EXPECT_EQ(logits.shape(), (Dims{2, 3})) << info.name;
+    EXPECT_EQ(grad(sum(logits), model->parameters()).size(), model->parameters().size());
   }
   EXPECT_EQ(error_of([] { zoo::make_model("mlp", {.classes = 0}); }),
             "model mlp: there must be at least one class; got 0.");
+}
+
+TEST(Zoo, EveryModelGivesItsClassesForItsInput) {  // on shapes alone
+  for (const zoo::ModelInfo& info : zoo::models()) {
+    Dims shape = info.input;
+    shape.insert(0, 5);
+    const nn::Summary summary = nn::summary(*zoo::make_model(info.name), shape);
+    EXPECT_EQ(summary.layers[0].outputs, std::vector<Dims>{(Dims{5, info.classes})}) << info.name;
+    EXPECT_FALSE(info.training.data.empty());
+    EXPECT_NO_THROW(optim::optimizer_info(info.training.optimizer));
+  }
+  EXPECT_EQ(nn::count_parameters(*zoo::make_model("alexnet")), 61100840);  // torchvision's
 }
 
 TEST(Zoo, AlexNetTakesAnySizeFrom63OnAndRefusesLess) {

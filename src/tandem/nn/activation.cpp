@@ -1,7 +1,27 @@
-// Layers without parameters.
+// Activations with settings, and changes of shape.
 #include "tandem/nn/activation.h"
 
+#include "tandem/ops/random.h"
+
 namespace tandem::nn {
+
+PReLU::PReLU(Module* parent, const std::string& name, int64_t channels, double initial)
+    : Module(parent, name) {
+  TD_CHECK(channels >= 1, label("PReLU", name), ": there must be at least one channel; got ", channels, ".");
+  weight = parameter("weight", full({channels}, initial));
+}
+
+Tensor PReLU::forward(const Tensor& x) {
+  Tensor slope = weight;
+  if (weight.size() > 1) {
+    TD_CHECK(x.rank() >= 2 && x.size(1) == weight.size(), "PReLU: axis 1 of the input must have the ",
+             weight.size(), " channels of the layer; got ", x.shape(), ".");
+    Dims shape = Dims::filled(x.rank() - 2, 1);  // of the axes behind the channels
+    shape.insert(0, weight.size());
+    slope = reshape(weight, shape);
+  }
+  return where(greater(x, 0), x, x * slope);
+}
 
 Tensor Unflatten::forward(const Tensor& x) {
   const int axis = normal_axis("Unflatten", axis_, x.rank());

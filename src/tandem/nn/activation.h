@@ -32,6 +32,16 @@ class Tanh : public Module {
   Tensor forward(const Tensor& x) override { return tanh(x); }
 };
 
+/// x where it is above 0, else weight · x: one learned slope, or one for each index of axis 1.
+class PReLU : public Module {
+ public:
+  explicit PReLU(Module* parent = nullptr, const std::string& name = "", int64_t channels = 1,
+                 double initial = 0.25);
+  Tensor forward(const Tensor& x) override;
+
+  Tensor weight;
+};
+
 /// Gives back what it gets.
 class Identity : public Module {
  public:

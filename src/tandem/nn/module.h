@@ -90,8 +90,8 @@ class Module {
   void eval() { train(false); }
   bool training() const { return read_flag(training_); }
 
-  /// Switches gradients off (on) for all parameters here and below. Optimisers made afterwards leave frozen
-  /// parameters alone.
+  /// Switches gradients off (on) for all parameters here and below. Training steps made afterwards leave frozen
+  /// parameters as they are.
   void freeze() { set_requires_grad(false); }
   void unfreeze() { set_requires_grad(true); }
   void set_requires_grad(bool on);
