@@ -16,8 +16,12 @@
 #include "tandem/ops/pool.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
+#include "tandem/ops/resample.h"
+#include "tandem/ops/resample.h"
 #include "tandem/ops/shape.h"
 #include "tandem/ops/softmax.h"
+#include "tandem/ops/unfold.h"
+#include "tandem/ops/unfold.h"
 #include "tests/support/values.h"
 
 namespace tandem::testing {
@@ -58,6 +62,24 @@ void expect_same_at_any_count(const std::vector<Dims>& shapes,
     for (size_t i = 0; i < results[0].size(); ++i)
       EXPECT_TRUE(same_bits(results[run][i], results[0][i])) << run + 1 << " threads, result " << i;
   }
+}
+
+TEST(ThreadCounts, WindowsHaveTheSameBits) {
+  expect_same_at_any_count({{9, 20, 14, 15}, {18, 20, 3, 3}}, [](const auto& in) {  // by Winograd
+    return conv2d(in[0], in[1], {}, {.padding = 1});
+  });
+  expect_same_at_any_count({{3, 4, 6, 8, 9}, {6, 4, 3, 3, 3}},
+                           [](const auto& in) { return conv3d(in[0], in[1], {}, {.padding = 1}); });
+  expect_same_at_any_count({{3, 16, 30, 30}, {16, 1, 3, 3}}, [](const auto& in) {
+    return conv2d(in[0], in[1], {}, {.padding = 1, .groups = 16});
+  });
+  expect_same_at_any_count({{8, 8, 30, 30}}, [](const auto& in) {
+    return avg_pool2d(max_pool2d(in[0], {.kernel = 3, .stride = 1}), {.kernel = 3, .stride = 2});
+  });
+  expect_same_at_any_count({{8, 8, 30, 30}}, [](const auto& in) {
+    return fold(unfold(interpolate(in[0], {.size = 40, .mode = "bilinear"}), {.kernel = 3}), {40, 40},
+                {.kernel = 3});
+  });
 }
 
 TEST(ThreadCounts, ConvolutionHasTheSameBits) {

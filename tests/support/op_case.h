@@ -77,6 +77,7 @@ void add_reduce_cases(std::vector<OpCase>& cases);
 void add_matmul_cases(std::vector<OpCase>& cases);
 void add_conv_cases(std::vector<OpCase>& cases);
 void add_pool_cases(std::vector<OpCase>& cases);
+void add_resample_cases(std::vector<OpCase>& cases);
 void add_softmax_cases(std::vector<OpCase>& cases);
 void add_index_cases(std::vector<OpCase>& cases);
 void add_shape_cases(std::vector<OpCase>& cases);
@@ -94,6 +95,7 @@ void add_einsum_errors(std::vector<ErrorCase>& errors);
 void add_linalg_errors(std::vector<ErrorCase>& errors);
 void add_fft_errors(std::vector<ErrorCase>& errors);
 void add_random_errors(std::vector<ErrorCase>& errors);
+void add_window_errors(std::vector<ErrorCase>& errors);
 
 /// The values of a case's inputs, rounded to the dtype under test; `salt` varies them.
 std::vector<Array> case_values(const OpCase& op_case, DType dtype, uint32_t salt = 0);

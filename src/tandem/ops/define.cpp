@@ -11,8 +11,10 @@
 #include "tandem/ops/pool.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
+#include "tandem/ops/resample.h"
 #include "tandem/ops/shape.h"
 #include "tandem/ops/softmax.h"
+#include "tandem/ops/unfold.h"
 
 namespace tandem {
 
@@ -30,12 +32,16 @@ void define_all_ops() {
                          op_argmax,
                          op_matmul,
                          op_linear,
-                         op_conv2d,
-                         op_conv2d_input_gradient,
-                         op_conv2d_weight_gradient,
-                         op_max_pool2d,
-                         op_max_pool2d_scatter,
-                         op_max_pool2d_gather,
+                         op_conv,
+                         op_conv_input_gradient,
+                         op_conv_weight_gradient,
+                         op_max_pool,
+                         op_max_pool_scatter,
+                         op_max_pool_gather,
+                         op_resample,
+                         op_resample_adjoint,
+                         op_unfold,
+                         op_fold,
                          op_softmax,
                          op_log_softmax,
                          op_gather,

@@ -1,25 +1,64 @@
 #include "tandem/ops/pool.h"
 
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/resample.h"
+
 namespace tandem {
 
 namespace {
 
+constexpr Axes3 kOnes{{1, 1, 1}}, kZeros{{0, 0, 0}};
+
+void check_image(const char* op, const Tensor& x, int axes) {
+  static const char* const forms[] = {"L", "H, W", "D, H, W"};
+  TD_CHECK(is_floating(x.dtype()), op, ": the element type must be floating; got ", x.dtype(),
+           ". cast() it first.");
+  TD_CHECK(x.rank() == axes + 2, op, ": x must be (N, C, ", forms[axes - 1], "); got ", x.shape(),
+           ". unsqueeze() an axis that is missing.");
+  for (int i = 2; i < x.rank(); ++i)
+    TD_CHECK(x.shape()[i] >= 1 && x.shape()[i] < (int64_t{1} << 31), op,
+             ": each spatial axis must have at least one element and under 2^31; got x ", x.shape(), ".");
+}
+
+/// Checks the windows of a pool over x and gives the size of the result.
+Dims pooled_shape(const char* op, const Dims& x, const Axes3& kernel, const Axes3& stride,
+                  const Axes3& padding, const Axes3& dilation, bool ceil) {
+  Dims out{x[0], x[1]};
+  for (int i = 2; i < x.rank(); ++i) {
+    const int axis = i + 3 - x.rank();
+    const WindowAxis along{kernel[axis], stride[axis], padding[axis], dilation[axis]};
+    TD_CHECK(along.sound() && 2 * along.padding <= along.kernel, op,
+             ": kernel, stride and dilation must be at least 1 and below 2^28, and padding at most half the "
+             "kernel; got kernel ",
+             along.kernel, ", stride ", along.stride, ", padding ", along.padding, " and dilation ",
+             along.dilation, " on axis ", i, ".");
+    TD_CHECK(along.fits(x[i]), op, ": the kernel must fit into the padded image; got x ", x, ", kernel ",
+             along.kernel, ", padding ", along.padding, " and dilation ", along.dilation, " on axis ", i,
+             ".");
+    TD_CHECK(
+        along.padding == 0 || along.dilation <= x[i], op,
+        ": dilation must not exceed the size of a padded image, whose windows could step over it; got x ", x,
+        ", padding ", along.padding, " and dilation ", along.dilation, " on axis ", i, ".");
+    out.push_back(along.outputs(x[i], ceil));
+  }
+  return out;
+}
+
+Dims with_spatial(const Dims& like, const Axes3& size) {
+  Dims out{like[0], like[1]};
+  for (int i = 2; i < like.rank(); ++i) out.push_back(size[i + 3 - like.rank()]);
+  return out;
+}
+Axes3 spatial(const Dims& shape) {
+  Axes3 out = kOnes;
+  for (int i = 2; i < shape.rank(); ++i) out[i + 3 - shape.rank()] = shape[i];
+  return out;
+}
+
 void infer_pool(InferArgs& args) {
   const auto& p = args.attributes<PoolAttrs>();
   const Dims& x = args.in[0].shape();
-  TD_CHECK(is_floating(args.in[0].dtype()), "max_pool2d: the element type must be floating; got ",
-           args.in[0].dtype(), ". cast() it first.");
-  TD_CHECK(x.rank() == 4, "max_pool2d: x must be (N, C, H, W); got ", x, ".");
-  TD_CHECK(p.kernel >= 1 && p.stride >= 1 && p.padding >= 0 && 2 * p.padding <= p.kernel,
-           "max_pool2d: kernel and stride must be at least 1 and padding at most half the kernel; got ",
-           Attrs(p).print(), ".");
-  TD_CHECK(x[2] + 2 * p.padding >= p.kernel && x[3] + 2 * p.padding >= p.kernel,
-           "max_pool2d: the kernel must fit into the padded image; got x ", x, ", kernel ", p.kernel,
-           " and padding ", p.padding, ".");
-  TD_CHECK(x[2] * x[3] < (int64_t{1} << 31), "max_pool2d: a plane must have under 2^31 elements; got x ", x,
-           ".");
-  const Dims out{x[0], x[1], (x[2] + 2 * p.padding - p.kernel) / p.stride + 1,
-                 (x[3] + 2 * p.padding - p.kernel) / p.stride + 1};
+  const Dims out = with_spatial(x, p.size);
   args.add(out, args.in[0].dtype());
   args.add(out, DType::i32);
 }
@@ -27,25 +66,23 @@ void infer_pool(InferArgs& args) {
 void infer_scatter(InferArgs& args) {
   const auto& p = args.attributes<PoolAttrs>();
   const Dims& g = args.in[0].shape();
-  TD_ASSERT(g.rank() == 4 && g == args.in[1].shape() && args.in[1].dtype() == DType::i32,
-            "max_pool2d_scatter of ", g);
-  args.add({g[0], g[1], p.height, p.width}, args.in[0].dtype());
+  TD_ASSERT(g == args.in[1].shape() && args.in[1].dtype() == DType::i32, "max_pool_scatter of ", g);
+  args.add(with_spatial(g, p.size), args.in[0].dtype());
 }
 
 void infer_gather(InferArgs& args) {
-  TD_ASSERT(args.in[0].rank() == 4 && args.in[1].rank() == 4 && args.in[1].dtype() == DType::i32,
-            "max_pool2d_gather of ", args.in[0].shape());
+  TD_ASSERT(args.in[0].rank() == args.in[1].rank() && args.in[1].dtype() == DType::i32, "max_pool_gather of ",
+            args.in[0].shape());
   args.add(args.in[1].shape(), args.in[0].dtype());
 }
 
-Tensor scatter(const Tensor& g, const Tensor& positions, PoolAttrs p, const Dims& x) {
-  p.height = x[2];
-  p.width = x[3];
-  return apply1(op_max_pool2d_scatter(), {g, positions}, p);
+Tensor scatter(const Tensor& g, const Tensor& places, PoolAttrs p, const Dims& x) {
+  p.size = spatial(x);
+  return apply1(op_max_pool_scatter(), {g, places}, p);
 }
-Tensor gather_at(const Tensor& x, const Tensor& positions, PoolAttrs p) {
-  p.height = p.width = 0;
-  return apply1(op_max_pool2d_gather(), {x, positions}, p);
+Tensor gather_at(const Tensor& x, const Tensor& places, PoolAttrs p) {
+  p.size = kZeros;
+  return apply1(op_max_pool_gather(), {x, places}, p);
 }
 
 OpDef& define_pool(const char* name, void (*infer)(InferArgs&), GradRule gradient, uint32_t saves_in,
@@ -59,29 +96,94 @@ OpDef& define_pool(const char* name, void (*infer)(InferArgs&), GradRule gradien
   return define(d);
 }
 
+const char* name_of(const char* const (&names)[3], int axes) { return names[axes - 1]; }
+
+/// Values and places.
+Tensors max_pool_op(const char* op, const Tensor& x, const PoolAttrs& attrs) {
+  int64_t volume = 1;
+  for (int i = 2; i < x.rank(); ++i) {
+    volume *= x.shape()[i];
+    TD_CHECK(volume < (int64_t{1} << 31), op, ": an image must have under 2^31 elements; got x ", x.shape(),
+             ".");
+  }
+  return apply(op_max_pool(), std::span(&x, 1), attrs);
+}
+
+Tensors max_pool(int axes, const Tensor& x, const MaxPoolOptions& o) {
+  const char* op = name_of({"max_pool1d", "max_pool2d", "max_pool3d"}, axes);
+  check_image(op, x, axes);
+  PoolAttrs p{o.kernel.over(axes, op, "kernel", 1),
+              (o.stride.given() ? o.stride : o.kernel).over(axes, op, "stride", 1),
+              o.padding.over(axes, op, "padding", 0), o.dilation.over(axes, op, "dilation", 1)};
+  p.size = spatial(pooled_shape(op, x.shape(), p.kernel, p.stride, p.padding, p.dilation, o.ceil_mode));
+  return max_pool_op(op, x, p);
+}
+
+Axes3 adaptive_size(const char* op, int axes, const Tensor& x, const PerAxis& size) {
+  check_image(op, x, axes);
+  const Axes3 out = size.over(axes, op, "size", 1);
+  for (int i = 0; i < 3; ++i)
+    TD_CHECK(out[i] >= 1 && out[i] < (int64_t{1} << 31), op,
+             ": each size must be at least 1 and below 2^31; got ", out, ".");
+  return out;
+}
+
+Tensors adaptive_max_pool(int axes, const Tensor& x, const PerAxis& size) {
+  const char* op = name_of({"adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"}, axes);
+  return max_pool_op(op, x, PoolAttrs{kZeros, kOnes, kZeros, kOnes, adaptive_size(op, axes, x, size)});
+}
+
+Tensor adaptive_avg_pool(int axes, const Tensor& x, const PerAxis& size) {
+  const char* op = name_of({"adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"}, axes);
+  ResampleAttrs r;
+  r.kind = static_cast<int64_t>(Resample::adaptive);
+  r.size = adaptive_size(op, axes, x, size);
+  return apply1(op_resample(), {x}, r);
+}
+
+Tensor avg_pool(int axes, const Tensor& x, const AvgPoolOptions& o) {
+  const char* op = name_of({"avg_pool1d", "avg_pool2d", "avg_pool3d"}, axes);
+  check_image(op, x, axes);
+  TD_CHECK(o.divisor >= 0, op, ": the divisor must be positive, or 0 for the size of the window; got ",
+           o.divisor, ".");
+  ResampleAttrs r;
+  r.kind = static_cast<int64_t>(Resample::average);
+  r.kernel = o.kernel.over(axes, op, "kernel", 1);
+  r.stride = (o.stride.given() ? o.stride : o.kernel).over(axes, op, "stride", 1);
+  r.padding = o.padding.over(axes, op, "padding", 0);
+  r.divisor = static_cast<double>(o.divisor);
+  r.include_pad = o.count_include_pad;
+  r.size = spatial(pooled_shape(op, x.shape(), r.kernel, r.stride, r.padding, kOnes, o.ceil_mode));
+  return apply1(op_resample(), {x}, r);
+}
+
+std::pair<Tensor, Tensor> with_indices(const Tensors& pooled) {
+  return {pooled[0], cast(pooled[1], DType::i64)};
+}
+
 }  // namespace
 
-OpDef& op_max_pool2d() {
+OpDef& op_max_pool() {
   static OpDef& op = define_pool(
-      "max_pool2d", infer_pool,
+      "max_pool", infer_pool,
       [](const GradArgs& a) {
         return Tensors{scatter(a.grad[0], a.out[1], a.attributes.as<PoolAttrs>(), a.in_meta[0].shape)};
       },
       0, 2);
   return op;
 }
-OpDef& op_max_pool2d_scatter() {
+OpDef& op_max_pool_scatter() {
   static OpDef& op = define_pool(
-      "max_pool2d_scatter", infer_scatter,
+      "max_pool_scatter", infer_scatter,
       [](const GradArgs& a) {
         return Tensors{gather_at(a.grad[0], a.in[1], a.attributes.as<PoolAttrs>()), Tensor()};
       },
       2, 0);
   return op;
 }
-OpDef& op_max_pool2d_gather() {
+OpDef& op_max_pool_gather() {
   static OpDef& op = define_pool(
-      "max_pool2d_gather", infer_gather,
+      "max_pool_gather", infer_gather,
       [](const GradArgs& a) {
         return Tensors{scatter(a.grad[0], a.in[1], a.attributes.as<PoolAttrs>(), a.in_meta[0].shape),
                        Tensor()};
@@ -90,9 +192,40 @@ OpDef& op_max_pool2d_gather() {
   return op;
 }
 
-Tensor max_pool2d(const Tensor& x, const Pool2dOptions& o) {
-  const PoolAttrs attrs{o.kernel, o.stride ? o.stride : o.kernel, o.padding};
-  return apply1(op_max_pool2d(), {x}, attrs);
+Tensor max_pool1d(const Tensor& x, const MaxPoolOptions& o) { return max_pool(1, x, o)[0]; }
+Tensor max_pool2d(const Tensor& x, const MaxPoolOptions& o) { return max_pool(2, x, o)[0]; }
+Tensor max_pool3d(const Tensor& x, const MaxPoolOptions& o) { return max_pool(3, x, o)[0]; }
+
+std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, const MaxPoolOptions& o) {
+  return with_indices(max_pool(1, x, o));
+}
+std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, const MaxPoolOptions& o) {
+  return with_indices(max_pool(2, x, o));
+}
+std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const MaxPoolOptions& o) {
+  return with_indices(max_pool(3, x, o));
+}
+
+Tensor avg_pool1d(const Tensor& x, const AvgPoolOptions& o) { return avg_pool(1, x, o); }
+Tensor avg_pool2d(const Tensor& x, const AvgPoolOptions& o) { return avg_pool(2, x, o); }
+Tensor avg_pool3d(const Tensor& x, const AvgPoolOptions& o) { return avg_pool(3, x, o); }
+
+Tensor adaptive_avg_pool1d(const Tensor& x, const PerAxis& size) { return adaptive_avg_pool(1, x, size); }
+Tensor adaptive_avg_pool2d(const Tensor& x, const PerAxis& size) { return adaptive_avg_pool(2, x, size); }
+Tensor adaptive_avg_pool3d(const Tensor& x, const PerAxis& size) { return adaptive_avg_pool(3, x, size); }
+
+Tensor adaptive_max_pool1d(const Tensor& x, const PerAxis& size) { return adaptive_max_pool(1, x, size)[0]; }
+Tensor adaptive_max_pool2d(const Tensor& x, const PerAxis& size) { return adaptive_max_pool(2, x, size)[0]; }
+Tensor adaptive_max_pool3d(const Tensor& x, const PerAxis& size) { return adaptive_max_pool(3, x, size)[0]; }
+
+std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& x, const PerAxis& size) {
+  return with_indices(adaptive_max_pool(1, x, size));
+}
+std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, const PerAxis& size) {
+  return with_indices(adaptive_max_pool(2, x, size));
+}
+std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, const PerAxis& size) {
+  return with_indices(adaptive_max_pool(3, x, size));
 }
 
 }  // namespace tandem

@@ -1,33 +1,72 @@
-// Max pooling in NCHW.
+// Pools over one, two or three spatial axes: the largest element or the mean of each window.
 #pragma once
 
+#include <utility>
+
 #include "tandem/core/op.h"
+#include "tandem/ops/per_axis.h"
 
 namespace tandem {
 
-struct Pool2dOptions {
-  int64_t kernel = 2;
-  int64_t stride = 0;   ///< 0 = kernel
-  int64_t padding = 0;  ///< at most kernel / 2; padded places never win
+struct MaxPoolOptions {
+  PerAxis kernel = 2;
+  PerAxis stride = {};  ///< not given: the kernel
+  PerAxis padding = 0;  ///< at most kernel / 2; padded places never win
+  PerAxis dilation = 1;
+  bool ceil_mode = false;  ///< windows that leave the image at its end count too
 };
+using Pool2dOptions = MaxPoolOptions;
 
-/// x (N, C, H, W) -> (N, C, H', W'). A NaN in a window wins it; among equals the first wins.
-Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {});
+/// x (N, C, …) -> (N, C, …'). A NaN in a window wins it; among equals the first wins.
+Tensor max_pool1d(const Tensor& x, const MaxPoolOptions& options = {});
+Tensor max_pool2d(const Tensor& x, const MaxPoolOptions& options = {});
+Tensor max_pool3d(const Tensor& x, const MaxPoolOptions& options = {});
 
-/// Op max_pool2d: in x; out values and, as i32, the winner's position h * W + w within its plane.
-/// max_pool2d_scatter: in g (N, C, H', W'), positions; out (N, C, height, width), sums where windows overlap.
-/// max_pool2d_gather: in x (N, C, H, W), positions (N, C, H', W'); out x at the positions.
+/// Values, and where they stood: i64 places within a plane, w for one axis, h · W + w for two,
+/// (d · H + h) · W + w for three.
+std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, const MaxPoolOptions& options = {});
+std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, const MaxPoolOptions& options = {});
+std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const MaxPoolOptions& options = {});
+
+struct AvgPoolOptions {
+  PerAxis kernel = 2;
+  PerAxis stride = {};  ///< not given: the kernel
+  PerAxis padding = 0;  ///< at most kernel / 2; zeros
+  bool ceil_mode = false;
+  bool count_include_pad = true;  ///< the mean counts the zeros of the padding
+  int64_t divisor = 0;            ///< sums are divided by this instead, where it is not 0
+};
+Tensor avg_pool1d(const Tensor& x, const AvgPoolOptions& options = {});
+Tensor avg_pool2d(const Tensor& x, const AvgPoolOptions& options = {});
+Tensor avg_pool3d(const Tensor& x, const AvgPoolOptions& options = {});
+
+/// `size` windows an axis, which share the image out evenly.
+Tensor adaptive_avg_pool1d(const Tensor& x, const PerAxis& size);
+Tensor adaptive_avg_pool2d(const Tensor& x, const PerAxis& size);
+Tensor adaptive_avg_pool3d(const Tensor& x, const PerAxis& size);
+Tensor adaptive_max_pool1d(const Tensor& x, const PerAxis& size);
+Tensor adaptive_max_pool2d(const Tensor& x, const PerAxis& size);
+Tensor adaptive_max_pool3d(const Tensor& x, const PerAxis& size);
+std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& x, const PerAxis& size);
+std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, const PerAxis& size);
+std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, const PerAxis& size);
+
+/// Op max_pool: in x of rank 3 to 5; out values and, as i32, the winner's place within its plane (or volume).
+/// max_pool_scatter: in g (N, C, …'), places; out (N, C, size…), sums where windows overlap.
+/// max_pool_gather: in x (N, C, …), places (N, C, …'); out x at the places.
+/// `size` is the pooled one in max_pool, 0 in the gather. kernel 0: adaptive. Axes that are not there have
+/// size 1.
 struct PoolAttrs {
-  int64_t kernel = 2, stride = 2, padding = 0;
-  int64_t height = 0, width = 0;  // of the scatter's output
+  Axes3 kernel, stride, padding, dilation;
+  Axes3 size{};
   static auto fields() {
     return std::tuple{field("kernel", &PoolAttrs::kernel), field("stride", &PoolAttrs::stride),
-                      field("padding", &PoolAttrs::padding), field("height", &PoolAttrs::height),
-                      field("width", &PoolAttrs::width)};
+                      field("padding", &PoolAttrs::padding), field("dilation", &PoolAttrs::dilation),
+                      field("size", &PoolAttrs::size)};
   }
 };
-OpDef& op_max_pool2d();
-OpDef& op_max_pool2d_scatter();
-OpDef& op_max_pool2d_gather();
+OpDef& op_max_pool();
+OpDef& op_max_pool_scatter();
+OpDef& op_max_pool_gather();
 
 }  // namespace tandem

@@ -108,6 +108,8 @@ std::string start() {
   register_matmul_kernels();
   register_conv_kernels();
   register_pool_kernels();
+  register_resample_kernels();
+  register_unfold_kernels();
   register_softmax_kernels();
   register_index_kernels();
   register_sort_kernels();

@@ -1,4 +1,4 @@
-// conv2d and its gradients through cuDNN, in heuristic mode without the algorithms that it calls
+// conv and its gradients through cuDNN, in heuristic mode without the algorithms that it calls
 // nondeterministic. What was chosen for a shape is kept, so that it is the same for every call. Small
 // convolutions go to kernels of our own (conv_small.cu).
 #include "tandem/ops/conv.h"
@@ -20,7 +20,7 @@ enum class Pass { forward, input_gradient, weight_gradient };
 
 void check_dnn(cudnnStatus_t status, const char* call) {
   if (status != CUDNN_STATUS_SUCCESS) [[unlikely]]
-    throw Error(cat("conv2d: ", call, " failed: ", cudnnGetErrorString(status), "."));
+    throw Error(cat("conv: ", call, " failed: ", cudnnGetErrorString(status), "."));
 }
 
 struct ConvPlan {
@@ -78,18 +78,36 @@ ConvPlan make_plan(cudnnHandle_t dnn, Pass pass, const Convolution& s) {
   check_dnn(cudnnCreateTensorDescriptor(&plan.y), "cudnnCreateTensorDescriptor");
   check_dnn(cudnnCreateFilterDescriptor(&plan.weight), "cudnnCreateFilterDescriptor");
   check_dnn(cudnnCreateConvolutionDescriptor(&plan.convolution), "cudnnCreateConvolutionDescriptor");
-  check_dnn(cudnnSetTensor4dDescriptor(plan.x, CUDNN_TENSOR_NCHW, type, i(s.n), i(s.c), i(s.h), i(s.w)),
-            "cudnnSetTensor4dDescriptor");
-  check_dnn(cudnnSetTensor4dDescriptor(plan.y, CUDNN_TENSOR_NCHW, type, i(s.n), i(s.o), i(s.oh), i(s.ow)),
-            "cudnnSetTensor4dDescriptor");
-  check_dnn(cudnnSetFilter4dDescriptor(plan.weight, type, CUDNN_TENSOR_NCHW, i(s.o), i(s.c / s.groups),
-                                       i(s.kh), i(s.kw)),
-            "cudnnSetFilter4dDescriptor");
-  check_dnn(
-      cudnnSetConvolution2dDescriptor(plan.convolution, i(s.padding), i(s.padding), i(s.stride), i(s.stride),
-                                      i(s.dilation), i(s.dilation), CUDNN_CROSS_CORRELATION,
-                                      s.dtype == DType::f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT),
-      "cudnnSetConvolution2dDescriptor");
+  // Two spatial axes where the depth does nothing, else three.
+  const bool deep = s.in[0] != 1 || s.kernel[0] != 1 || s.out[0] != 1 || s.padding[0] != 0;
+  const int axes = deep ? 3 : 2;
+  using List = std::array<int, 5>;
+  const auto list = [&](int64_t first, int64_t second, const Axes3& a) {
+    return deep ? List{i(first), i(second), i(a[0]), i(a[1]), i(a[2])}
+                : List{i(first), i(second), i(a[1]), i(a[2])};
+  };
+  const auto spatial = [&](const Axes3& a) {
+    return deep ? std::array{i(a[0]), i(a[1]), i(a[2])} : std::array{i(a[1]), i(a[2]), 0};
+  };
+  const auto describe_tensor = [&](cudnnTensorDescriptor_t tensor, const List& sizes) {
+    List strides{};
+    for (int d = axes + 1, step = 1; d >= 0; --d) {
+      strides[static_cast<size_t>(d)] = step;
+      step *= sizes[static_cast<size_t>(d)];
+    }
+    check_dnn(cudnnSetTensorNdDescriptor(tensor, type, axes + 2, sizes.data(), strides.data()),
+              "cudnnSetTensorNdDescriptor");
+  };
+  describe_tensor(plan.x, list(s.n, s.c, s.in));
+  describe_tensor(plan.y, list(s.n, s.o, s.out));
+  check_dnn(cudnnSetFilterNdDescriptor(plan.weight, type, CUDNN_TENSOR_NCHW, axes + 2,
+                                       list(s.o, s.c / s.groups, s.kernel).data()),
+            "cudnnSetFilterNdDescriptor");
+  check_dnn(cudnnSetConvolutionNdDescriptor(plan.convolution, axes, spatial(s.padding).data(),
+                                            spatial(s.stride).data(), spatial(s.dilation).data(),
+                                            CUDNN_CROSS_CORRELATION,
+                                            s.dtype == DType::f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT),
+            "cudnnSetConvolutionNdDescriptor");
   check_dnn(cudnnSetConvolutionGroupCount(plan.convolution, i(s.groups)), "cudnnSetConvolutionGroupCount");
   const cudnnMathType_t math = s.dtype == DType::bf16 || s.dtype == DType::f16 ? CUDNN_TENSOR_OP_MATH
                                : s.dtype == DType::f32 && !allow_tf32()        ? CUDNN_FMA_MATH
@@ -141,28 +159,18 @@ ConvPlan make_plan(cudnnHandle_t dnn, Pass pass, const Convolution& s) {
 bool dnn_convolution(const KernelArgs& args, Pass pass, const Convolution& s, const void* a, const void* b,
                      void* out) {
   DeviceState& state = state_of(args);
-  const std::array<int64_t, 15> key{static_cast<int64_t>(pass),
-                                    static_cast<int64_t>(s.dtype),
-                                    s.n,
-                                    s.c,
-                                    s.h,
-                                    s.w,
-                                    s.o,
-                                    s.kh,
-                                    s.kw,
-                                    s.oh,
-                                    s.ow,
-                                    s.stride,
-                                    s.padding,
-                                    s.dilation,
-                                    s.groups};
+  std::array<int64_t, 24> key{
+      static_cast<int64_t>(pass), static_cast<int64_t>(s.dtype), s.n, s.c, s.o, s.groups};
+  size_t next = 6;
+  for (const Axes3& a : {s.in, s.kernel, s.out, s.stride, s.padding, s.dilation})
+    for (const int64_t v : a.v) key[next++] = v;
   std::lock_guard lock(state.dnn_mutex);
   if (!state.dnn) {
     check_dnn(cudnnCreate(&state.dnn), "cudnnCreate");
     check_dnn(cudnnSetStream(state.dnn, state.stream), "cudnnSetStream");
   }
   static std::mutex mutex;
-  static std::map<std::pair<int, std::array<int64_t, 15>>, ConvPlan> plans;
+  static std::map<std::pair<int, std::array<int64_t, 24>>, ConvPlan> plans;
   const ConvPlan* plan = nullptr;
   {
     std::lock_guard table(mutex);
@@ -200,15 +208,23 @@ bool dnn_convolution(const KernelArgs& args, Pass pass, const Convolution& s, co
   return true;
 }
 
-/// Fits what cuDNN counts in int.
+/// Fits what cuDNN counts in int, and is a whole convolution: of a transposed one, y may be cut at its end.
 bool fits_library(const Convolution& s) {
   constexpr int64_t kLimit = int64_t{1} << 31;
-  return s.n * s.c * s.h * s.w < kLimit && s.n * s.o * s.oh * s.ow < kLimit;
+  for (int i = 0; i < 3; ++i)
+    if (WindowAxis{s.kernel[i], s.stride[i], s.padding[i], s.dilation[i]}.outputs(s.in[i]) != s.out[i])
+      return false;
+  return s.x_size() < kLimit && s.y_size() < kLimit && s.weight_size() < kLimit;
 }
 
 Convolution describe(const Buffer& x, const Buffer& weight, const Buffer& y, const ConvAttrs& a) {
-  return {x.shape[0], x.shape[1], x.shape[2], x.shape[3], weight.shape[0], weight.shape[2], weight.shape[3],
-          y.shape[2], y.shape[3], a.stride,   a.padding,  a.dilation,      a.groups,        y.dtype};
+  const auto spatial = [](const Buffer& b) {
+    Axes3 sizes{{1, 1, 1}};
+    for (int i = 2; i < b.rank; ++i) sizes[i + 3 - b.rank] = b.shape[i];
+    return sizes;
+  };
+  return {x.shape[0], x.shape[1], weight.shape[0], spatial(x), spatial(weight), spatial(y),
+          a.stride,   a.padding,  a.dilation,      a.groups,   y.dtype};
 }
 
 void zero_fill(const KernelArgs& args, const Buffer& out) {
@@ -255,9 +271,9 @@ void weight_gradient(const KernelArgs& args) {
 
 void register_conv_kernels() {
   constexpr int kCuda = static_cast<int>(DeviceKind::cuda);
-  op_conv2d().kernels[kCuda] = &forward;
-  op_conv2d_input_gradient().kernels[kCuda] = &input_gradient;
-  op_conv2d_weight_gradient().kernels[kCuda] = &weight_gradient;
+  op_conv().kernels[kCuda] = &forward;
+  op_conv_input_gradient().kernels[kCuda] = &input_gradient;
+  op_conv_weight_gradient().kernels[kCuda] = &weight_gradient;
 }
 
 }  // namespace tandem::cuda

@@ -13,53 +13,88 @@ constexpr int kThreads = 128;
 __device__ __forceinline__ float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 __device__ __forceinline__ double fused(double a, double b, double c) { return __fma_rn(a, b, c); }
 
+/// Where a place lies: its coordinates on the three axes, taken off the end of i.
+__device__ __forceinline__ void split(int64_t& i, const Axes3& sizes, int64_t (&at)[3]) {
+  for (int a = 2; a >= 0; --a) {
+    at[a] = i % sizes.v[a];
+    i /= sizes.v[a];
+  }
+}
+/// The element of x that kernel element k reads at output place o, or -1.
+__device__ __forceinline__ int64_t read_place(const Convolution& s, const int64_t (&o)[3],
+                                              const int64_t (&k)[3]) {
+  int64_t place = 0;
+  for (int a = 0; a < 3; ++a) {
+    const int64_t at = o[a] * s.stride.v[a] - s.padding.v[a] + k[a] * s.dilation.v[a];
+    if (at < 0 || at >= s.in.v[a]) return -1;
+    place = place * s.in.v[a] + at;
+  }
+  return place;
+}
+__device__ __forceinline__ int64_t volume(const Axes3& a) { return a.v[0] * a.v[1] * a.v[2]; }
+
 template <class T>
-__global__ void __launch_bounds__(kThreads) forward_kernel(const Convolution s, const T* __restrict__ x,
-                                                           const T* __restrict__ weight, T* __restrict__ y) {
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(const Convolution s, int64_t size, const T* __restrict__ x, const T* __restrict__ weight,
+                   T* __restrict__ y) {
   using C = typename ComputeType<T>::type;
   int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= s.n * s.o * s.oh * s.ow) return;
+  if (i >= size) return;
   T* to = y + i;
-  const int64_t ow = i % s.ow, oh = (i /= s.ow) % s.oh, o = (i /= s.oh) % s.o, n = i / s.o;
+  int64_t out[3], k[3];
+  split(i, s.out, out);
+  const int64_t o = i % s.o, n = i / s.o;
   const int64_t cg = s.c / s.groups, first = o / (s.o / s.groups) * cg;
+  const int64_t taps = volume(s.kernel), plane = volume(s.in);
   C sum = 0;
-  for (int64_t c = 0; c < cg; ++c)
-    for (int64_t kh = 0; kh < s.kh; ++kh)
-      for (int64_t kw = 0; kw < s.kw; ++kw) {
-        const int64_t h = oh * s.stride - s.padding + kh * s.dilation,
-                      w = ow * s.stride - s.padding + kw * s.dilation;
-        if (h < 0 || h >= s.h || w < 0 || w >= s.w) continue;
-        sum = fused(static_cast<C>(x[((n * s.c + first + c) * s.h + h) * s.w + w]),
-                    static_cast<C>(weight[((o * cg + c) * s.kh + kh) * s.kw + kw]), sum);
-      }
+  for (int64_t c = 0; c < cg; ++c) {
+    const T* from = x + (n * s.c + first + c) * plane;
+    const T* w = weight + (o * cg + c) * taps;
+    for (k[0] = 0; k[0] < s.kernel.v[0]; ++k[0])
+      for (k[1] = 0; k[1] < s.kernel.v[1]; ++k[1])
+        for (k[2] = 0; k[2] < s.kernel.v[2]; ++k[2], ++w) {
+          const int64_t place = read_place(s, out, k);
+          if (place >= 0) sum = fused(static_cast<C>(from[place]), static_cast<C>(*w), sum);
+        }
+  }
   *to = static_cast<T>(sum);
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    input_gradient_kernel(const Convolution s, const T* __restrict__ g, const T* __restrict__ weight,
-                          T* __restrict__ gx) {
+    input_gradient_kernel(const Convolution s, int64_t size, const T* __restrict__ g,
+                          const T* __restrict__ weight, T* __restrict__ gx) {
   using C = typename ComputeType<T>::type;
   int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= s.n * s.c * s.h * s.w) return;
+  if (i >= size) return;
   T* to = gx + i;
-  const int64_t w = i % s.w, h = (i /= s.w) % s.h, c = (i /= s.h) % s.c, n = i / s.c;
+  int64_t in[3], k[3];
+  split(i, s.in, in);
+  const int64_t c = i % s.c, n = i / s.c;
   const int64_t cg = s.c / s.groups, og = s.o / s.groups, first = c / cg * og;
+  const int64_t taps = volume(s.kernel), plane = volume(s.out);
   C sum = 0;
-  for (int64_t o = first; o < first + og; ++o)
-    for (int64_t kh = 0; kh < s.kh; ++kh)
-      for (int64_t kw = 0; kw < s.kw; ++kw) {
-        const int64_t down = h + s.padding - kh * s.dilation, right = w + s.padding - kw * s.dilation;
-        if (down < 0 || right < 0 || down % s.stride || right % s.stride) continue;
-        const int64_t oh = down / s.stride, ow = right / s.stride;
-        if (oh >= s.oh || ow >= s.ow) continue;
-        sum = fused(static_cast<C>(g[((n * s.o + o) * s.oh + oh) * s.ow + ow]),
-                    static_cast<C>(weight[((o * cg + c % cg) * s.kh + kh) * s.kw + kw]), sum);
-      }
+  for (int64_t o = first; o < first + og; ++o) {
+    const T* from = g + (n * s.o + o) * plane;
+    const T* w = weight + (o * cg + c % cg) * taps;
+    for (k[0] = 0; k[0] < s.kernel.v[0]; ++k[0])
+      for (k[1] = 0; k[1] < s.kernel.v[1]; ++k[1])
+        for (k[2] = 0; k[2] < s.kernel.v[2]; ++k[2], ++w) {
+          int64_t place = 0;  // of the output that kernel element k joins with this input
+          bool inside = true;
+          for (int a = 0; a < 3; ++a) {
+            const int64_t moved = in[a] + s.padding.v[a] - k[a] * s.dilation.v[a];
+            const int64_t at = moved / s.stride.v[a];
+            inside = inside && moved >= 0 && at * s.stride.v[a] == moved && at < s.out.v[a];
+            place = place * s.out.v[a] + at;
+          }
+          if (inside) sum = fused(static_cast<C>(from[place]), static_cast<C>(*w), sum);
+        }
+  }
   *to = static_cast<T>(sum);
 }
 
-/// One block a weight; thread t takes places t, t + kThreads … of (n, oh, ow) and a tree joins the threads.
+/// One block a weight; thread t takes places t, t + kThreads … of (n, output) and a tree joins the threads.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     weight_gradient_kernel(const Convolution s, const T* __restrict__ g, const T* __restrict__ x,
@@ -67,17 +102,19 @@ __global__ void __launch_bounds__(kThreads)
   using C = typename ComputeType<T>::type;
   __shared__ C sums[kThreads];
   int64_t i = blockIdx.x;
-  const int64_t cg = s.c / s.groups;
-  const int64_t kw = i % s.kw, kh = (i /= s.kw) % s.kh, c = (i /= s.kh) % cg, o = i / cg;
-  const int64_t channel = o / (s.o / s.groups) * cg + c, places = s.n * s.oh * s.ow;
+  int64_t k[3], out[3];
+  split(i, s.kernel, k);
+  const int64_t cg = s.c / s.groups, c = i % cg, o = i / cg;
+  const int64_t channel = o / (s.o / s.groups) * cg + c;
+  const int64_t plane = volume(s.out), places = s.n * plane;
   C sum = 0;
   for (int64_t p = threadIdx.x; p < places; p += kThreads) {
-    const int64_t ow = p % s.ow, oh = p / s.ow % s.oh, n = p / (s.ow * s.oh);
-    const int64_t h = oh * s.stride - s.padding + kh * s.dilation,
-                  w = ow * s.stride - s.padding + kw * s.dilation;
-    if (h < 0 || h >= s.h || w < 0 || w >= s.w) continue;
-    sum = fused(static_cast<C>(g[((n * s.o + o) * s.oh + oh) * s.ow + ow]),
-                static_cast<C>(x[((n * s.c + channel) * s.h + h) * s.w + w]), sum);
+    int64_t n = p;
+    split(n, s.out, out);
+    const int64_t place = read_place(s, out, k);
+    if (place < 0) continue;
+    sum = fused(static_cast<C>(g[(n * s.o + o) * plane + p % plane]),
+                static_cast<C>(x[(n * s.c + channel) * volume(s.in) + place]), sum);
   }
   sums[threadIdx.x] = sum;
   __syncthreads();
@@ -105,8 +142,8 @@ void direct_conv_forward(const KernelArgs& args, const Convolution& s, const voi
                          void* y) {
   visit_floating(s.dtype, [&](auto zero) {
     using T = decltype(zero);
-    forward_kernel<T><<<blocks_for(s.n * s.o * s.oh * s.ow), kThreads, 0, stream_of(args)>>>(
-        s, static_cast<const T*>(x), static_cast<const T*>(weight), static_cast<T*>(y));
+    forward_kernel<T><<<blocks_for(s.y_size()), kThreads, 0, stream_of(args)>>>(
+        s, s.y_size(), static_cast<const T*>(x), static_cast<const T*>(weight), static_cast<T*>(y));
   });
   launched("conv forward_kernel");
 }
@@ -115,8 +152,8 @@ void direct_conv_input_gradient(const KernelArgs& args, const Convolution& s, co
                                 const void* weight, void* gx) {
   visit_floating(s.dtype, [&](auto zero) {
     using T = decltype(zero);
-    input_gradient_kernel<T><<<blocks_for(s.n * s.c * s.h * s.w), kThreads, 0, stream_of(args)>>>(
-        s, static_cast<const T*>(g), static_cast<const T*>(weight), static_cast<T*>(gx));
+    input_gradient_kernel<T><<<blocks_for(s.x_size()), kThreads, 0, stream_of(args)>>>(
+        s, s.x_size(), static_cast<const T*>(g), static_cast<const T*>(weight), static_cast<T*>(gx));
   });
   launched("conv input_gradient_kernel");
 }
@@ -125,19 +162,18 @@ void direct_conv_weight_gradient(const KernelArgs& args, const Convolution& s, c
                                  void* gw) {
   visit_floating(s.dtype, [&](auto zero) {
     using T = decltype(zero);
-    weight_gradient_kernel<T>
-        <<<static_cast<unsigned>(s.o * (s.c / s.groups) * s.kh * s.kw), kThreads, 0, stream_of(args)>>>(
-            s, static_cast<const T*>(g), static_cast<const T*>(x), static_cast<T*>(gw));
+    weight_gradient_kernel<T><<<static_cast<unsigned>(s.weight_size()), kThreads, 0, stream_of(args)>>>(
+        s, static_cast<const T*>(g), static_cast<const T*>(x), static_cast<T*>(gw));
   });
   launched("conv weight_gradient_kernel");
 }
 
 void add_channel_bias(const KernelArgs& args, const Convolution& s, const void* bias, void* y) {
-  const int64_t size = s.n * s.o * s.oh * s.ow;
+  const int64_t size = s.y_size();
   visit_floating(s.dtype, [&](auto zero) {
     using T = decltype(zero);
     channel_bias_kernel<T><<<blocks_for(size), kThreads, 0, stream_of(args)>>>(
-        size, s.oh * s.ow, s.o, static_cast<const T*>(bias), static_cast<T*>(y));
+        size, s.out_plane(), s.o, static_cast<const T*>(bias), static_cast<T*>(y));
   });
   launched("channel_bias_kernel");
 }

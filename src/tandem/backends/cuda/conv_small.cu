@@ -212,15 +212,19 @@ bool small_conv(const KernelArgs& args, const Image& image, int64_t images, int6
 bool small_conv_forward(const KernelArgs& args, const Convolution& s, const void* x, const void* weight,
                         const void* bias, void* y) {
   if (!is_small(state_of(args), s)) return false;
-  const Image image = make_image(s.c, s.h, s.w, s.padding, s.padding, s.stride, s.kh, s.kw, s.oh, s.ow);
+  const Image image = make_image(s.c, s.in[1], s.in[2], s.padding[1], s.padding[2], s.stride[1], s.kernel[1],
+                                 s.kernel[2], s.out[1], s.out[2]);
   return small_conv(args, image, s.n, s.o, false, x, weight, bias, y);
 }
 
 bool small_conv_input_gradient(const KernelArgs& args, const Convolution& s, const void* g,
                                const void* weight, void* gx) {
-  if (!is_small(state_of(args), s) || s.stride != 1 || s.padding >= s.kh || s.padding >= s.kw) return false;
+  if (!is_small(state_of(args), s) || s.stride[1] != 1 || s.padding[1] >= s.kernel[1] ||
+      s.padding[2] >= s.kernel[2])
+    return false;
   const Image image =
-      make_image(s.o, s.oh, s.ow, s.kh - 1 - s.padding, s.kw - 1 - s.padding, 1, s.kh, s.kw, s.h, s.w);
+      make_image(s.o, s.out[1], s.out[2], s.kernel[1] - 1 - s.padding[1], s.kernel[2] - 1 - s.padding[2], 1,
+                 s.kernel[1], s.kernel[2], s.in[1], s.in[2]);
   return small_conv(args, image, s.n, s.c, true, g, weight, nullptr, gx);
 }
 

@@ -126,9 +126,11 @@ inline Image make_image(int64_t channels, int64_t height, int64_t width, int64_t
 
 /// Whether a description is small enough that no number below overflows and the work suits these kernels.
 inline bool is_small(const DeviceState& state, const Convolution& s) {
-  return s.dtype == DType::f32 && allow_tf32() && state.properties.major >= 8 && s.groups == 1 &&
-         s.dilation == 1 && s.n <= 65535 && s.c <= 512 && s.o <= 512 && s.h <= 128 && s.w <= 128 &&
-         s.oh <= 128 && s.ow <= 128 && s.kh <= 16 && s.kw <= 16;
+  const auto most = [](const Axes3& a, int64_t limit) { return a[1] <= limit && a[2] <= limit; };
+  const bool flat = s.in[0] == 1 && s.kernel[0] == 1 && s.out[0] == 1 && s.padding[0] == 0;
+  return s.dtype == DType::f32 && allow_tf32() && state.properties.major >= 8 && s.groups == 1 && flat &&
+         s.dilation[1] == 1 && s.dilation[2] == 1 && s.stride[1] == s.stride[2] && s.n <= 65535 &&
+         s.c <= 512 && s.o <= 512 && most(s.in, 128) && most(s.out, 128) && most(s.kernel, 16);
 }
 
 /// Whether runs of `size` elements from here on may be read 16 bytes at a time. Changes how elements are read,

@@ -203,7 +203,8 @@ bool run_weight_gradient(const KernelArgs& args, const Image& image, const Convo
 bool small_conv_weight_gradient(const KernelArgs& args, const Convolution& s, const void* g, const void* x,
                                 void* gw) {
   if (!is_small(state_of(args), s) || s.o > 32) return false;
-  const Image image = make_image(s.c, s.h, s.w, s.padding, s.padding, s.stride, s.kh, s.kw, s.oh, s.ow);
+  const Image image = make_image(s.c, s.in[1], s.in[2], s.padding[1], s.padding[2], s.stride[1], s.kernel[1],
+                                 s.kernel[2], s.out[1], s.out[2]);
   if (image.taps > kMaxTaps || image.taps == 0) return false;
   if (s.o <= 8) return run_weight_gradient<1>(args, image, s, g, x, gw);
   if (s.o <= 16) return run_weight_gradient<2>(args, image, s, g, x, gw);

@@ -4,14 +4,23 @@
 #include <cstdint>
 
 #include "tandem/core/kernel.h"
+#include "tandem/ops/per_axis.h"
 
 namespace tandem::cuda {
 
-/// x (n, c, h, w) * weight (o, c / groups, kh, kw) -> y (n, o, oh, ow).
+/// x (n, c, in…) * weight (o, c / groups, kernel…) -> y (n, o, out…), over depth, height and width. An axis that
+/// is not there has size 1.
 struct Convolution {
-  int64_t n, c, h, w, o, kh, kw, oh, ow;
-  int64_t stride, padding, dilation, groups;
+  int64_t n, c, o;
+  Axes3 in, kernel, out;
+  Axes3 stride, padding, dilation;
+  int64_t groups;
   DType dtype;
+
+  int64_t x_size() const { return n * c * in[0] * in[1] * in[2]; }
+  int64_t y_size() const { return n * o * out_plane(); }
+  int64_t weight_size() const { return o * (c / groups) * kernel[0] * kernel[1] * kernel[2]; }
+  int64_t out_plane() const { return out[0] * out[1] * out[2]; }
 };
 
 /// Kernels of our own for small f32 convolutions in tf32. Each runs, or returns false: a choice by the

@@ -11,6 +11,8 @@ void register_reduce_kernels();
 void register_matmul_kernels();
 void register_conv_kernels();
 void register_pool_kernels();
+void register_resample_kernels();
+void register_unfold_kernels();
 void register_softmax_kernels();
 void register_index_kernels();
 void register_sort_kernels();

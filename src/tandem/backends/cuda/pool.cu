@@ -13,12 +13,53 @@ namespace {
 
 constexpr int kThreads = 128;
 
+/// Sizes by axis: depth, height, width. kernel 0: adaptive.
 struct PoolShape {
-  int height, width;          // of the large side
-  int out_height, out_width;  // of the pooled side
-  int kernel, stride, padding;
-  FastDivide by_plane, by_width, by_out_plane, by_out_width, by_stride;
+  int in[3], out[3];  // of the large and the pooled side
+  int kernel[3], stride[3], padding[3], dilation[3];
+  int large, pooled;  // elements of an image
+  FastDivide by_large, by_pooled, by_in[3], by_out[3], by_stride[3];
 };
+
+struct Range {
+  int begin, end, step;
+};
+
+/// What window i of an axis covers, without padding.
+__device__ __forceinline__ Range window(const PoolShape& s, int axis, int i) {
+  const int in = s.in[axis];
+  if (s.kernel[axis] == 0) {
+    const int64_t out = s.out[axis], first = static_cast<int64_t>(i) * in;
+    return {static_cast<int>(first / out), static_cast<int>((first + in + out - 1) / out), 1};
+  }
+  const int step = s.dilation[axis], start = i * s.stride[axis] - s.padding[axis];
+  const int begin = start < 0 ? start + (step - 1 - start) / step * step : start;
+  return {begin, min(start + step * (s.kernel[axis] - 1) + 1, in), step};
+}
+
+/// The windows begin … end - 1 of an axis are those that may cover element j.
+__device__ __forceinline__ Range windows_over(const PoolShape& s, int axis, int j) {
+  const int out = s.out[axis];
+  if (s.kernel[axis] == 0) {  // i · in / out <= j < (i + 1) · in / out, rounded outwards
+    const int64_t in = s.in[axis], at = static_cast<int64_t>(j) * out;
+    return {static_cast<int>(at / in), min(static_cast<int>((at + out + in - 1) / in), out), 1};
+  }
+  const int first = j + s.padding[axis] - s.dilation[axis] * (s.kernel[axis] - 1) - 1;
+  return {first < 0 ? 0 : static_cast<int>(s.by_stride[axis].divide(first)) + 1,
+          min(static_cast<int>(s.by_stride[axis].divide(j + s.padding[axis])) + 1, out), 1};
+}
+
+/// A place within an image as coordinates.
+__device__ __forceinline__ void split(int place, const FastDivide (&sizes)[3], int (&at)[3]) {
+  uint32_t rest = static_cast<uint32_t>(place);
+#pragma unroll
+  for (int a = 2; a > 0; --a) {
+    const uint32_t q = sizes[a].divide(rest);
+    at[a] = static_cast<int>(rest - q * sizes[a].divisor);
+    rest = q;
+  }
+  at[0] = static_cast<int>(rest);
+}
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -27,22 +68,23 @@ __global__ void __launch_bounds__(kThreads)
   using C = typename ComputeType<T>::type;
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= size) return;
-  const uint32_t plane = s.by_out_plane.divide(i);
-  const int place = static_cast<int>(i - plane * s.by_out_plane.divisor);
-  const int oh = static_cast<int>(s.by_out_width.divide(place)), ow = place - oh * s.out_width;
-  const T* from = x + static_cast<int64_t>(plane) * s.height * s.width;
-  const int h0 = oh * s.stride - s.padding, w0 = ow * s.stride - s.padding;
-  const int h_end = min(h0 + s.kernel, s.height), w_end = min(w0 + s.kernel, s.width);
+  const uint32_t image = s.by_pooled.divide(i);
+  int at[3];
+  split(static_cast<int>(i - image * s.by_pooled.divisor), s.by_out, at);
+  const T* from = x + static_cast<int64_t>(image) * s.large;
+  const Range depth = window(s, 0, at[0]), row = window(s, 1, at[1]), column = window(s, 2, at[2]);
   int best = -1;
   C largest = 0;
-  for (int h = max(h0, 0); h < h_end; ++h)
-    for (int w = max(w0, 0); w < w_end; ++w) {
-      const C v = static_cast<C>(from[h * s.width + w]);
-      // A NaN replaces any number; nothing replaces a NaN.
-      const bool wins = best < 0 || (largest == largest && (v > largest || v != v));
-      largest = wins ? v : largest;
-      best = wins ? h * s.width + w : best;
-    }
+  for (int d = depth.begin; d < depth.end; d += depth.step)
+    for (int h = row.begin; h < row.end; h += row.step)
+      for (int w = column.begin; w < column.end; w += column.step) {
+        const int place = (d * s.in[1] + h) * s.in[2] + w;
+        const C v = static_cast<C>(from[place]);
+        // A NaN replaces any number; nothing replaces a NaN.
+        const bool wins = best < 0 || (largest == largest && (v > largest || v != v));
+        largest = wins ? v : largest;
+        best = wins ? place : best;
+      }
   values[i] = static_cast<T>(largest);
   positions[i] = best;
 }
@@ -54,22 +96,20 @@ __global__ void __launch_bounds__(kThreads)
   using C = typename ComputeType<T>::type;
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= size) return;
-  const uint32_t plane = s.by_plane.divide(i);
-  const int place = static_cast<int>(i - plane * s.by_plane.divisor);
-  const int h = static_cast<int>(s.by_width.divide(place)), w = place - h * s.width;
-  const int64_t base = static_cast<int64_t>(plane) * s.out_height * s.out_width;
-  // Windows that cover h: oh · stride - padding <= h < oh · stride - padding + kernel.
-  const int above = h + s.padding - s.kernel, left = w + s.padding - s.kernel;
-  const int oh0 = above < 0 ? 0 : static_cast<int>(s.by_stride.divide(above)) + 1;
-  const int ow0 = left < 0 ? 0 : static_cast<int>(s.by_stride.divide(left)) + 1;
-  const int oh1 = min(static_cast<int>(s.by_stride.divide(h + s.padding)), s.out_height - 1);
-  const int ow1 = min(static_cast<int>(s.by_stride.divide(w + s.padding)), s.out_width - 1);
+  const uint32_t image = s.by_large.divide(i);
+  const int place = static_cast<int>(i - image * s.by_large.divisor);
+  int at[3];
+  split(place, s.by_in, at);
+  const int64_t base = static_cast<int64_t>(image) * s.pooled;
+  const Range depth = windows_over(s, 0, at[0]), row = windows_over(s, 1, at[1]),
+              column = windows_over(s, 2, at[2]);
   C sum = 0;
-  for (int oh = oh0; oh <= oh1; ++oh)
-    for (int ow = ow0; ow <= ow1; ++ow) {
-      const int64_t at = base + oh * s.out_width + ow;
-      if (positions[at] == place) sum += static_cast<C>(g[at]);
-    }
+  for (int d = depth.begin; d < depth.end; ++d)
+    for (int h = row.begin; h < row.end; ++h)
+      for (int w = column.begin; w < column.end; ++w) {
+        const int64_t from = base + (d * s.out[1] + h) * s.out[2] + w;
+        if (positions[from] == place) sum += static_cast<C>(g[from]);
+      }
   out[i] = static_cast<T>(sum);
 }
 
@@ -79,41 +119,49 @@ __global__ void __launch_bounds__(kThreads)
                        const int* __restrict__ positions, T* __restrict__ out) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= size) return;
-  const int64_t plane = s.by_out_plane.divide(i);
-  out[i] = x[plane * s.height * s.width + positions[i]];
+  const int64_t image = s.by_pooled.divide(i);
+  out[i] = x[image * s.large + positions[i]];
 }
 
-/// An empty image may have windows, all padding; nothing is divided by its size then.
+/// Sizes are at least 1 where anything runs.
 FastDivide divide_by(int size) { return FastDivide(static_cast<uint32_t>(size > 0 ? size : 1)); }
 
 PoolShape pool_shape(const Buffer& large, const Buffer& pooled, const PoolAttrs& a) {
-  PoolShape s;
-  s.height = static_cast<int>(large.shape[2]);
-  s.width = static_cast<int>(large.shape[3]);
-  s.out_height = static_cast<int>(pooled.shape[2]);
-  s.out_width = static_cast<int>(pooled.shape[3]);
-  s.kernel = static_cast<int>(a.kernel);
-  s.stride = static_cast<int>(a.stride);
-  s.padding = static_cast<int>(a.padding);
-  s.by_plane = divide_by(s.height * s.width);
-  s.by_width = divide_by(s.width);
-  s.by_out_plane = divide_by(s.out_height * s.out_width);
-  s.by_out_width = divide_by(s.out_width);
-  s.by_stride = divide_by(s.stride);
+  PoolShape s{};
+  s.large = s.pooled = 1;
+  const auto size = [](const Buffer& b, int axis) {
+    const int at = b.rank - 3 + axis;
+    return static_cast<int>(at < 2 ? 1 : b.shape[at]);
+  };
+  for (int i = 0; i < 3; ++i) {
+    s.in[i] = size(large, i);
+    s.out[i] = size(pooled, i);
+    s.kernel[i] = static_cast<int>(a.kernel[i]);
+    s.stride[i] = static_cast<int>(a.stride[i]);
+    s.padding[i] = static_cast<int>(a.padding[i]);
+    s.dilation[i] = static_cast<int>(a.dilation[i]);
+    s.large *= s.in[i];
+    s.pooled *= s.out[i];
+    s.by_in[i] = divide_by(s.in[i]);
+    s.by_out[i] = divide_by(s.out[i]);
+    s.by_stride[i] = divide_by(s.stride[i]);
+  }
+  s.by_large = divide_by(s.large);
+  s.by_pooled = divide_by(s.pooled);
   return s;
 }
 
-/// Calls f(large offset, pooled offset, planes) for pieces of N · C planes whose elements fit 31 bits.
+/// Calls f(large offset, pooled offset, images) for pieces of N · C images whose elements fit 31 bits.
 template <class F>
-void in_planes(const Buffer& large, const Buffer& pooled, const F& f) {
-  const int64_t planes = large.shape[0] * large.shape[1], large_plane = large.shape[2] * large.shape[3],
-                pooled_plane = pooled.shape[2] * pooled.shape[3];
-  const int64_t plane = large_plane > pooled_plane ? large_plane : pooled_plane;
-  TD_CHECK(plane <= int64_t{1} << 30, "max_pool2d: on a GPU a plane has at most 2^30 elements; got ", plane,
+void in_images(const Buffer& large, const Buffer& pooled, const F& f) {
+  const int64_t images = large.shape[0] * large.shape[1];
+  const int64_t large_image = large.size() / images, pooled_image = pooled.size() / images;
+  const int64_t image = large_image > pooled_image ? large_image : pooled_image;
+  TD_CHECK(image <= int64_t{1} << 30, "max_pool: on a GPU an image has at most 2^30 elements; got ", image,
            ". Cut the image.");
-  const int64_t step = (int64_t{1} << 30) / plane;
-  for (int64_t p = 0; p < planes; p += step)
-    f(p * large_plane, p * pooled_plane, planes - p < step ? planes - p : step);
+  const int64_t step = (int64_t{1} << 30) / image;
+  for (int64_t p = 0; p < images; p += step)
+    f(p * large_image, p * pooled_image, images - p < step ? images - p : step);
 }
 
 unsigned blocks_for(uint32_t size) { return (size + kThreads - 1) / kThreads; }
@@ -122,10 +170,10 @@ void max_pool(const KernelArgs& args) {
   const Buffer &x = args.in[0], &out = args.out[0];
   if (out.size() == 0) return;
   const PoolShape shape = pool_shape(x, out, args.attributes<PoolAttrs>());
-  visit_dtype(x.dtype, [&](auto zero) {
+  visit_floating(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    in_planes(x, out, [&](int64_t large, int64_t pooled, int64_t planes) {
-      const uint32_t size = static_cast<uint32_t>(planes) * shape.by_out_plane.divisor;
+    in_images(x, out, [&](int64_t large, int64_t pooled, int64_t images) {
+      const uint32_t size = static_cast<uint32_t>(images) * shape.by_pooled.divisor;
       max_pool_kernel<T><<<blocks_for(size), kThreads, 0, stream_of(args)>>>(
           shape, size, x.as<T>() + large, out.as<T>() + pooled, args.out[1].as<int>() + pooled);
     });
@@ -139,8 +187,8 @@ void pool_scatter(const KernelArgs& args) {
   const PoolShape shape = pool_shape(out, g, args.attributes<PoolAttrs>());
   visit_floating(g.dtype, [&](auto zero) {
     using T = decltype(zero);
-    in_planes(out, g, [&](int64_t large, int64_t pooled, int64_t planes) {
-      const uint32_t size = static_cast<uint32_t>(planes) * shape.by_plane.divisor;
+    in_images(out, g, [&](int64_t large, int64_t pooled, int64_t images) {
+      const uint32_t size = static_cast<uint32_t>(images) * shape.by_large.divisor;
       pool_scatter_kernel<T><<<blocks_for(size), kThreads, 0, stream_of(args)>>>(
           shape, size, g.as<T>() + pooled, args.in[1].as<int>() + pooled, out.as<T>() + large);
     });
@@ -154,8 +202,8 @@ void pool_gather(const KernelArgs& args) {
   const PoolShape shape = pool_shape(x, out, args.attributes<PoolAttrs>());
   visit_floating(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    in_planes(x, out, [&](int64_t large, int64_t pooled, int64_t planes) {
-      const uint32_t size = static_cast<uint32_t>(planes) * shape.by_out_plane.divisor;
+    in_images(x, out, [&](int64_t large, int64_t pooled, int64_t images) {
+      const uint32_t size = static_cast<uint32_t>(images) * shape.by_pooled.divisor;
       pool_gather_kernel<T><<<blocks_for(size), kThreads, 0, stream_of(args)>>>(
           shape, size, x.as<T>() + large, args.in[1].as<int>() + pooled, out.as<T>() + pooled);
     });
@@ -167,9 +215,9 @@ void pool_gather(const KernelArgs& args) {
 
 void register_pool_kernels() {
   constexpr int kCuda = static_cast<int>(DeviceKind::cuda);
-  op_max_pool2d().kernels[kCuda] = &max_pool;
-  op_max_pool2d_scatter().kernels[kCuda] = &pool_scatter;
-  op_max_pool2d_gather().kernels[kCuda] = &pool_gather;
+  op_max_pool().kernels[kCuda] = &max_pool;
+  op_max_pool_scatter().kernels[kCuda] = &pool_scatter;
+  op_max_pool_gather().kernels[kCuda] = &pool_gather;
 }
 
 }  // namespace tandem::cuda

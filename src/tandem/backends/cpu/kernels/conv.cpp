@@ -1,8 +1,8 @@
-// CPU kernels of the ops conv2d, conv2d_input_gradient and conv2d_weight_gradient: sizes, choice of algorithm,
+// CPU kernels of the ops conv, conv_input_gradient and conv_weight_gradient: sizes, choice of algorithm,
 // and the pointwise algorithm, which is a matrix product an image.
 #include "tandem/backends/cpu/kernels/conv.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "tandem/backends/cpu/kernels/gemm.h"
 #include "tandem/core/threads.h"
@@ -10,13 +10,24 @@
 namespace tandem::cpu::TD_ISA {
 namespace {
 
-enum class Algorithm { pointwise, im2col, direct };
+enum class Algorithm { pointwise, im2col, direct, winograd };
 
 bool is_pointwise(const ConvShape& s) {
-  return s.kh == 1 && s.kw == 1 && s.stride == 1 && s.padding == 0 && s.group_in() >= 4 && s.group_out() >= 4;
+  return s.kh == 1 && s.kw == 1 && s.stride_h == 1 && s.stride_w == 1 && s.padding_h == 0 &&
+         s.padding_w == 0 && s.oh == s.h && s.ow == s.w && s.group_in() >= 4 && s.group_out() >= 4;
 }
 
-Algorithm choose(ConvOp op, const ConvShape& s) {
+/// Whether enough channels share the transforms, and enough tiles keep the threads at work.
+bool is_winograd(const ConvShape& s) {
+  constexpr int64_t kChannels = 16, kTiles = 192;
+  return s.kh == 3 && s.kw == 3 && s.stride_h == 1 && s.stride_w == 1 && s.dilation_h == 1 &&
+         s.dilation_w == 1 && s.padding_h <= 2 && s.padding_w <= 2 && s.groups == 1 && s.c >= kChannels &&
+         s.o >= kChannels && s.n * ceil_div(s.oh, 2) * ceil_div(s.ow, 4) >= kTiles &&
+         s.oh * s.ow >= 4 * ceil_div(s.oh, 2) * ceil_div(s.ow, 4);
+}
+
+Algorithm choose(ConvOp op, const ConvShape& s, DType dtype) {
+  if (dtype == DType::f32 && is_winograd(s)) return Algorithm::winograd;
   if (op == ConvOp::weight_gradient) return Algorithm::direct;
   if (is_pointwise(s)) return Algorithm::pointwise;
   if (op == ConvOp::input_gradient) return Algorithm::direct;
@@ -45,81 +56,220 @@ void pointwise_input_gradient(const ConvShape& s, const S* g, const S* weight, S
   });
 }
 
-ConvShape shape_of(const KernelArgs& args, const int64_t* x, const int64_t* weight, const int64_t* y) {
+template <class S>
+void fill_bias(const ConvShape& s, const S* bias, S* y) {
+  const int64_t plane = s.oh * s.ow;
+  for (int64_t i = 0; i < s.n * s.o * plane; ++i) y[i] = bias ? bias[i / plane % s.o] : S();
+}
+
+template <class S>
+void forward(const ConvShape& s, const S* x, const S* weight, const S* bias, S* y) {
+  if (s.empty()) return fill_bias(s, bias, y);
+  switch (choose(ConvOp::forward, s, dtype_of<S>())) {
+    case Algorithm::pointwise:
+      return pointwise(s, x, weight, bias, y);
+    case Algorithm::im2col:
+      return conv_im2col(s, x, weight, bias, y);
+    case Algorithm::winograd:
+      if constexpr (std::is_same_v<S, float>) return conv_winograd(s, x, weight, bias, y);
+      [[fallthrough]];
+    case Algorithm::direct:
+      return conv_direct(s, x, weight, bias, y);
+  }
+}
+
+template <class S>
+void input_gradient(const ConvShape& s, const S* g, const S* weight, S* dx) {
+  if (s.empty()) return (void)std::fill_n(dx, s.n * s.c * s.h * s.w, S());
+  const Algorithm algorithm = choose(ConvOp::input_gradient, s, dtype_of<S>());
+  if (algorithm == Algorithm::pointwise) return pointwise_input_gradient(s, g, weight, dx);
+  if constexpr (std::is_same_v<S, float>)
+    if (algorithm == Algorithm::winograd) return conv_winograd_input_gradient(s, g, weight, dx);
+  conv_direct_input_gradient(s, g, weight, dx);
+}
+
+template <class S>
+void weight_gradient(ConvShape s, const S* g, const S* x, S* dw) {
+  if (s.empty()) return (void)std::fill_n(dw, s.o * s.taps(), S());
+  if constexpr (std::is_same_v<S, float>)
+    if (choose(ConvOp::weight_gradient, s, DType::f32) == Algorithm::winograd)
+      return conv_winograd_weight_gradient(s, g, x, dw);
+  if (is_pointwise(s)) {  // all pixels of a plane are one row
+    s.w = s.ow = s.h * s.w;
+    s.h = s.oh = 1;
+  }
+  conv_direct_weight_gradient(s, g, x, dw);
+}
+
+/// A convolution with a depth axis as one without: output plane z of image n is a convolution of the kernel
+/// depth's input planes, as channels. So image (n, z) has channels (c, kernel depth), which is how the weights
+/// lie, and everything below is copies of planes. Works in the accumulator's type, so that sums over the depth
+/// are rounded once.
+struct Volume {
+  ConvShape flat;  // of image (n, z)
+  int64_t n, c, d, kd, od;
+  WindowAxis along;
+
+  int64_t plane() const { return flat.h * flat.w; }
+  int64_t out_plane() const { return flat.oh * flat.ow; }
+  int64_t x_size() const { return flat.n * flat.c * plane(); }
+  int64_t y_size() const { return flat.n * flat.o * out_plane(); }
+  int64_t weight_size() const { return flat.o * flat.taps(); }
+  /// The input plane under kernel plane k at output plane z; outside 0 … d - 1 it is padding.
+  int64_t depth(int64_t z, int64_t k) const { return z * along.stride - along.padding + k * along.dilation; }
+
+  template <class T, class S>
+  void unfold(const S* x, T* to) const {  // (n, c, d, plane) -> (n, z, c, k, plane)
+    parallel_for(n * od * c, [&](int64_t i) {
+      const int64_t image = i / c / od, z = i / c % od, channel = i % c;
+      for (int64_t k = 0; k < kd; ++k) {
+        T* const at = to + (i * kd + k) * plane();
+        const int64_t from = depth(z, k);
+        if (from >= 0 && from < d)
+          copy_row(at, x + ((image * c + channel) * d + from) * plane(), plane(), 1);
+        else
+          std::fill_n(at, plane(), T());
+      }
+    });
+  }
+  template <class T, class S>
+  void fold(const T* from, S* x) const {  // its adjoint; sums in order of z
+    parallel_for(n * c * d, [&](int64_t i) {
+      const int64_t image = i / d / c, channel = i / d % c;
+      T* sums = scratch_of<T>(ScratchSlot::conv_tile, plane());
+      std::fill_n(sums, plane(), T());
+      for (int64_t z = 0; z < od; ++z)
+        for (int64_t k = 0; k < kd; ++k)
+          if (depth(z, k) == i % d) {
+            const T* add = from + (((image * od + z) * c + channel) * kd + k) * plane();
+            for (int64_t j = 0; j < plane(); ++j) sums[j] += add[j];
+          }
+      convert(x + i * plane(), sums, plane());
+    });
+  }
+  template <class T, class S>
+  void swap_out(const S* y, T* to) const {  // (n, o, z, plane) -> (n, z, o, plane)
+    parallel_for(flat.n * flat.o, [&](int64_t i) {
+      const int64_t image = i / flat.o / od, z = i / flat.o % od, o = i % flat.o;
+      copy_row(to + i * out_plane(), y + ((image * flat.o + o) * od + z) * out_plane(), out_plane(), 1);
+    });
+  }
+  template <class T, class S>
+  void swap_back(const T* from, S* y) const {
+    parallel_for(flat.n * flat.o, [&](int64_t i) {
+      const int64_t image = i / flat.o / od, z = i / flat.o % od, o = i % flat.o;
+      convert(y + ((image * flat.o + o) * od + z) * out_plane(), from + i * out_plane(), out_plane());
+    });
+  }
+};
+
+template <class S>
+void volume_forward(const KernelArgs& args, const Volume& v, const S* x, const S* weight, const S* bias,
+                    S* y) {
+  using T = Accumulator<S>;
+  T* xs = static_cast<T*>(
+      args.workspace(sizeof(T) * static_cast<size_t>(v.x_size() + v.y_size() + v.weight_size() + v.flat.o)));
+  T *ys = xs + v.x_size(), *ws = ys + v.y_size(), *bs = ws + v.weight_size();
+  v.unfold(x, xs);
+  convert(ws, weight, v.weight_size());
+  if (bias) convert(bs, bias, v.flat.o);
+  forward<T>(v.flat, xs, ws, bias ? bs : nullptr, ys);
+  v.swap_back(ys, y);
+}
+
+template <class S>
+void volume_input_gradient(const KernelArgs& args, const Volume& v, const S* g, const S* weight, S* dx) {
+  using T = Accumulator<S>;
+  T* xs = static_cast<T*>(
+      args.workspace(sizeof(T) * static_cast<size_t>(v.x_size() + v.y_size() + v.weight_size())));
+  T *gs = xs + v.x_size(), *ws = gs + v.y_size();
+  v.swap_out(g, gs);
+  convert(ws, weight, v.weight_size());
+  input_gradient<T>(v.flat, gs, ws, xs);
+  v.fold(xs, dx);
+}
+
+template <class S>
+void volume_weight_gradient(const KernelArgs& args, const Volume& v, const S* g, const S* x, S* dw) {
+  using T = Accumulator<S>;
+  T* xs = static_cast<T*>(
+      args.workspace(sizeof(T) * static_cast<size_t>(v.x_size() + v.y_size() + v.weight_size())));
+  T *gs = xs + v.x_size(), *ws = gs + v.y_size();
+  v.swap_out(g, gs);
+  v.unfold(x, xs);
+  weight_gradient<T>(v.flat, gs, xs, ws);
+  convert(dw, ws, v.weight_size());
+}
+
+/// Sizes of a call, x, weight and y of rank 3 to 5. `flat` is the whole convolution where no axis is deep.
+Volume volume_of(const KernelArgs& args, const Buffer& x, const Buffer& weight, const Buffer& y) {
   const auto& a = args.attributes<ConvAttrs>();
-  return {x[0], x[1], x[2],     x[3],      weight[0],  weight[2], weight[3],
-          y[2], y[3], a.stride, a.padding, a.dilation, a.groups};
+  // Spatial size `axis` (0 depth, 1 height, 2 width) of a buffer.
+  const auto size = [](const Buffer& b, int axis) {
+    const int at = b.rank - 3 + axis;
+    return at < 2 ? int64_t{1} : b.shape[at];
+  };
+  const int64_t kd = size(weight, 0), od = size(y, 0);
+  const ConvShape flat{x.shape[0] * od, x.shape[1] * kd, size(x, 1),      size(x, 2),
+                       weight.shape[0], size(weight, 1), size(weight, 2), size(y, 1),
+                       size(y, 2),      a.stride[1],     a.stride[2],     a.padding[1],
+                       a.padding[2],    a.dilation[1],   a.dilation[2],   a.groups};
+  return {flat, x.shape[0], x.shape[1], size(x, 0), kd, od, {kd, a.stride[0], a.padding[0], a.dilation[0]}};
 }
+/// True where the convolution has a depth axis that does anything.
+bool is_deep(const Volume& v) { return v.d != 1 || v.kd != 1 || v.od != 1 || v.along.padding != 0; }
 
-/// True, with zeros in the output, where there is nothing to sum.
-bool fill_if_empty(const ConvShape& s, const Buffer& out) {
-  if (!s.empty()) return false;
-  if (out.size() > 0) std::memset(out.data, 0, static_cast<size_t>(out.size()) * bytes_of(out.dtype));
-  return true;
-}
-
-void conv2d(const KernelArgs& args) {
+void conv(const KernelArgs& args) {
   const Buffer& out = args.out[0];
-  const ConvShape s = shape_of(args, args.in[0].shape, args.in[1].shape, out.shape);
+  const Volume v = volume_of(args, args.in[0], args.in[1], out);
   visit_floating(out.dtype, [&](auto zero) {
     using S = decltype(zero);
     const S* x = args.in[0].as<const S>();
     const S* weight = args.in[1].as<const S>();
     const S* bias = args.n_in > 2 ? args.in[2].as<const S>() : nullptr;
-    S* y = out.as<S>();
-    if (fill_if_empty(s, out)) {
-      if (bias && out.size() > 0)
-        for (int64_t i = 0; i < out.size(); ++i) y[i] = bias[i / (s.oh * s.ow) % s.o];
-      return;
-    }
-    switch (choose(ConvOp::forward, s)) {
-      case Algorithm::pointwise:
-        return pointwise(s, x, weight, bias, y);
-      case Algorithm::im2col:
-        return conv_im2col(s, x, weight, bias, y);
-      case Algorithm::direct:
-        return conv_direct(s, x, weight, bias, y);
-    }
-  });
-}
-
-void conv2d_input_gradient(const KernelArgs& args) {
-  const Buffer& out = args.out[0];
-  const ConvShape s = shape_of(args, out.shape, args.in[1].shape, args.in[0].shape);
-  if (fill_if_empty(s, out)) return;
-  visit_floating(out.dtype, [&](auto zero) {
-    using S = decltype(zero);
-    const S* g = args.in[0].as<const S>();
-    const S* weight = args.in[1].as<const S>();
-    if (choose(ConvOp::input_gradient, s) == Algorithm::pointwise)
-      pointwise_input_gradient(s, g, weight, out.as<S>());
+    if (is_deep(v))
+      volume_forward(args, v, x, weight, bias, out.as<S>());
     else
-      conv_direct_input_gradient(s, g, weight, out.as<S>());
+      forward(v.flat, x, weight, bias, out.as<S>());
   });
 }
 
-void conv2d_weight_gradient(const KernelArgs& args) {
+void conv_input_gradient(const KernelArgs& args) {
   const Buffer& out = args.out[0];
-  ConvShape s = shape_of(args, args.in[1].shape, out.shape, args.in[0].shape);
-  if (fill_if_empty(s, out)) return;
-  if (is_pointwise(s)) {  // all pixels of a plane are one row
-    s.w = s.ow = s.h * s.w;
-    s.h = s.oh = 1;
-  }
+  const Volume v = volume_of(args, out, args.in[1], args.in[0]);
   visit_floating(out.dtype, [&](auto zero) {
     using S = decltype(zero);
-    conv_direct_weight_gradient(s, args.in[0].as<const S>(), args.in[1].as<const S>(), out.as<S>());
+    if (is_deep(v))
+      volume_input_gradient(args, v, args.in[0].as<const S>(), args.in[1].as<const S>(), out.as<S>());
+    else
+      input_gradient(v.flat, args.in[0].as<const S>(), args.in[1].as<const S>(), out.as<S>());
+  });
+}
+
+void conv_weight_gradient(const KernelArgs& args) {
+  const Buffer& out = args.out[0];
+  const Volume v = volume_of(args, args.in[1], out, args.in[0]);
+  visit_floating(out.dtype, [&](auto zero) {
+    using S = decltype(zero);
+    if (is_deep(v))
+      volume_weight_gradient(args, v, args.in[0].as<const S>(), args.in[1].as<const S>(), out.as<S>());
+    else
+      weight_gradient(v.flat, args.in[0].as<const S>(), args.in[1].as<const S>(), out.as<S>());
   });
 }
 
 /// The name of the algorithm of a call. The three ops hold x, weight and y in different places.
 template <ConvOp op>
 const char* algorithm(const KernelArgs& args) {
-  const int64_t *in0 = args.in[0].shape, *in1 = args.in[1].shape, *out = args.out[0].shape;
-  const ConvShape shape = op == ConvOp::forward          ? shape_of(args, in0, in1, out)
-                          : op == ConvOp::input_gradient ? shape_of(args, out, in1, in0)
-                                                         : shape_of(args, in1, out, in0);
-  switch (choose(op, shape)) {
+  const Buffer &in0 = args.in[0], &in1 = args.in[1], &out = args.out[0];
+  const Volume v = op == ConvOp::forward          ? volume_of(args, in0, in1, out)
+                   : op == ConvOp::input_gradient ? volume_of(args, out, in1, in0)
+                                                  : volume_of(args, in1, out, in0);
+  // Volumes are computed in the accumulator's type.
+  const DType dtype = out.dtype == DType::f64 || !is_deep(v) ? out.dtype : DType::f32;
+  switch (choose(op, v.flat, dtype)) {
+    case Algorithm::winograd:
+      return "winograd 2x4";
     case Algorithm::pointwise:
       return "pointwise 1x1";
     case Algorithm::im2col:
@@ -134,12 +284,12 @@ const char* algorithm(const KernelArgs& args) {
 
 void register_conv_kernels() {
   constexpr int kCpu = static_cast<int>(DeviceKind::cpu);
-  op_conv2d().kernels[kCpu] = &conv2d;
-  op_conv2d_input_gradient().kernels[kCpu] = &conv2d_input_gradient;
-  op_conv2d_weight_gradient().kernels[kCpu] = &conv2d_weight_gradient;
-  op_conv2d().algorithm[kCpu] = &algorithm<ConvOp::forward>;
-  op_conv2d_input_gradient().algorithm[kCpu] = &algorithm<ConvOp::input_gradient>;
-  op_conv2d_weight_gradient().algorithm[kCpu] = &algorithm<ConvOp::weight_gradient>;
+  op_conv().kernels[kCpu] = &conv;
+  op_conv_input_gradient().kernels[kCpu] = &conv_input_gradient;
+  op_conv_weight_gradient().kernels[kCpu] = &conv_weight_gradient;
+  op_conv().algorithm[kCpu] = &algorithm<ConvOp::forward>;
+  op_conv_input_gradient().algorithm[kCpu] = &algorithm<ConvOp::input_gradient>;
+  op_conv_weight_gradient().algorithm[kCpu] = &algorithm<ConvOp::weight_gradient>;
 }
 
 }  // namespace tandem::cpu::TD_ISA

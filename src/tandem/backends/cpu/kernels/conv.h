@@ -1,4 +1,4 @@
-// Shapes and algorithms of two-dimensional convolution on the CPU.
+// Shapes and algorithms of convolution on the CPU, over two axes (conv.cpp says how a third is added).
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,14 @@ struct ConvShape {
   int64_t n, c, h, w;
   int64_t o, kh, kw;
   int64_t oh, ow;
-  int64_t stride, padding, dilation, groups;
+  int64_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w;
+  int64_t groups;
 
   int64_t group_in() const { return c / groups; }
   int64_t group_out() const { return o / groups; }
   int64_t taps() const { return group_in() * kh * kw; }  // products that one output sums
-  int64_t reach_h() const { return (kh - 1) * dilation; }
-  int64_t reach_w() const { return (kw - 1) * dilation; }
+  int64_t reach_h() const { return (kh - 1) * dilation_h; }
+  int64_t reach_w() const { return (kw - 1) * dilation_w; }
   bool empty() const { return n * c * h * w * o * oh * ow * kh * kw == 0; }
 };
 
@@ -32,7 +33,8 @@ enum class ConvOp { forward, input_gradient, weight_gradient };
 //   "im2col": a matrix product whose right operand is gathered from the images while it is packed, where
 //     rows are too short to fill vectors;
 //   "direct": sums of output channels x pixels stay in registers while a list of taps walks over a padded
-//     copy of one image, everywhere else. The weight gradient always runs a direct kernel.
+//     copy of one image, everywhere else;
+//   "winograd 2x4": 3x3 kernels with stride 1 and many channels, in f32.
 
 /// The kernels by algorithm. S: double, float, BFloat16, Float16. bias may be null.
 template <class S>
@@ -43,6 +45,16 @@ template <class S>
 void conv_direct_weight_gradient(const ConvShape& shape, const S* g, const S* x, S* dw);
 template <class S>
 void conv_im2col(const ConvShape& shape, const S* x, const S* weight, const S* bias, S* y);
+
+/// 3x3 kernels, stride and dilation 1, padding at most 2, one group.
+void conv_winograd(const ConvShape& shape, const float* x, const float* weight, const float* bias, float* y);
+void conv_winograd_input_gradient(const ConvShape& shape, const float* g, const float* weight, float* dx);
+void conv_winograd_weight_gradient(const ConvShape& shape, const float* g, const float* x, float* dw);
+
+/// out(i, j) (+)= the sum over n elements (whole vectors) of row i of a times row j of b, for rows i < a_rows,
+/// j < b_rows; b's rows begin at b_offsets.
+void add_row_products(const float* a, const float* b, int64_t a_pitch, int64_t n, const int64_t* b_offsets,
+                      int64_t a_rows, int64_t b_rows, float* out, bool add);
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -61,39 +73,42 @@ inline void copy_row(T* to, const S* from, int64_t n, int64_t step) {
 }
 
 /// A copy of image planes laid out so that every tap of a strided, padded, dilated convolution reads adjacent
-/// elements: plane (c, i % stride, j % stride) holds x(c, i - padding, j - padding) at row i / stride, column
-/// j / stride; zeros outside the image. A tap (c, kh, kw) is then one offset for all output pixels.
+/// elements: plane (c, i % stride_h, j % stride_w) holds x(c, i - padding_h, j - padding_w) at row i / stride_h,
+/// column j / stride_w; zeros outside the image. A tap (c, kh, kw) is then one offset for all output pixels.
 struct PhasePlanes {
-  int64_t stride, rows, pitch;  // of one plane
+  int64_t stride_h, stride_w;
+  int64_t rows, pitch;  // of one plane
 
   explicit PhasePlanes(const ConvShape& s, int lanes)
-      : stride(s.stride),
-        rows(s.oh + s.reach_h() / s.stride),
-        pitch(ceil_div(s.ow, lanes) * lanes + s.reach_w() / s.stride) {}
+      : stride_h(s.stride_h),
+        stride_w(s.stride_w),
+        rows(s.oh + s.reach_h() / s.stride_h),
+        pitch(ceil_div(s.ow, lanes) * lanes + s.reach_w() / s.stride_w) {}
   int64_t plane() const { return rows * pitch; }
-  int64_t channel() const { return stride * stride * plane(); }
+  int64_t channel() const { return stride_h * stride_w * plane(); }
   /// True where the copy would equal the image: it can then be read in place.
   bool is_plain(const ConvShape& s) const {
-    return stride == 1 && s.padding == 0 && rows == s.h && pitch == s.w;
+    return stride_h == 1 && stride_w == 1 && s.padding_h == 0 && s.padding_w == 0 && rows == s.h &&
+           pitch == s.w;
   }
   /// Where the tap at distance (i, j) from an output pixel's corner begins, within its channel.
   int64_t offset(int64_t i, int64_t j) const {
-    return (i % stride * stride + j % stride) * plane() + i / stride * pitch + j / stride;
+    return (i % stride_h * stride_w + j % stride_w) * plane() + i / stride_h * pitch + j / stride_w;
   }
   /// Writes one channel of x.
   template <class T, class S>
   void fill(T* to, const S* x, const ConvShape& s) const {
     std::memset(static_cast<void*>(to), 0, static_cast<size_t>(channel()) * sizeof(T));
-    for (int64_t a = 0; a < stride; ++a)
-      for (int64_t b = 0; b < stride; ++b) {
-        const int64_t shift = b - s.padding;  // column j of the plane is column j * stride + shift of x
-        const int64_t first = shift < 0 ? ceil_div(-shift, stride) : 0;
-        const int64_t inside = s.w > shift ? ceil_div(s.w - shift, stride) : 0;
+    for (int64_t a = 0; a < stride_h; ++a)
+      for (int64_t b = 0; b < stride_w; ++b) {
+        const int64_t shift = b - s.padding_w;  // column j of the plane is column j * stride_w + shift of x
+        const int64_t first = shift < 0 ? ceil_div(-shift, stride_w) : 0;
+        const int64_t inside = s.w > shift ? ceil_div(s.w - shift, stride_w) : 0;
         const int64_t last = inside < pitch ? inside : pitch;
         for (int64_t i = 0; i < rows; ++i, to += pitch) {
-          const int64_t h = i * stride + a - s.padding;
+          const int64_t h = i * stride_h + a - s.padding_h;
           if (h >= 0 && h < s.h && first < last)
-            copy_row(to + first, x + h * s.w + first * stride + shift, last - first, stride);
+            copy_row(to + first, x + h * s.w + first * stride_w + shift, last - first, stride_w);
         }
       }
   }

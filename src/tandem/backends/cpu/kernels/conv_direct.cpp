@@ -29,11 +29,11 @@ void conv_direct(const ConvShape& s, const S* x, const S* weight, const S* bias,
   for (int64_t i = 0, t = 0; i < s.kh; ++i)
     for (int64_t c = 0; c < cg; ++c)
       for (int64_t j = 0; j < s.kw; ++j)
-        offsets[t++] = c * planes.channel() + planes.offset(i * s.dilation, j * s.dilation);
+        offsets[t++] = c * planes.channel() + planes.offset(i * s.dilation_h, j * s.dilation_w);
   for (int64_t i = 0; i < s.oh; ++i) {
     int64_t begin = 0, end = s.kh;
-    while (begin < end && i * s.stride + begin * s.dilation < s.padding) ++begin;
-    while (end > begin && i * s.stride + (end - 1) * s.dilation - s.padding >= s.h) --end;
+    while (begin < end && i * s.stride_h + begin * s.dilation_h < s.padding_h) ++begin;
+    while (end > begin && i * s.stride_h + (end - 1) * s.dilation_h - s.padding_h >= s.h) --end;
     ranges[i] = {begin * cg * s.kw, end * cg * s.kw};
   }
   parallel_for(s.groups * p.blocks(), [&](int64_t chunk) {

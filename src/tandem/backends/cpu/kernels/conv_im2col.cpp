@@ -27,13 +27,13 @@ struct Columns {
     int64_t row[kWidth], column[kWidth];
     for (int q = 0; q < kWidth; ++q) {
       const int64_t pixel = first + q, image = pixel / (s.oh * s.ow), at = pixel % (s.oh * s.ow);
-      row[q] = at / s.ow * s.stride - s.padding;
-      column[q] = at % s.ow * s.stride - s.padding;
+      row[q] = at / s.ow * s.stride_h - s.padding_h;
+      column[q] = at % s.ow * s.stride_w - s.padding_w;
       corner[q] = image < self.images ? self.x + image * s.c * s.h * s.w : nullptr;
     }
     for (int64_t k = k0; k < k0 + kc; ++k, to += kWidth) {
       const int64_t c = k / (s.kh * s.kw);
-      const int64_t i = k / s.kw % s.kh * s.dilation, j = k % s.kw * s.dilation;
+      const int64_t i = k / s.kw % s.kh * s.dilation_h, j = k % s.kw * s.dilation_w;
       for (int q = 0; q < kWidth; ++q) {
         const int64_t h = row[q] + i, w = column[q] + j;
         const bool inside = corner[q] && h >= 0 && h < s.h && w >= 0 && w < s.w;

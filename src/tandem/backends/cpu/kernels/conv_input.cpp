@@ -16,10 +16,10 @@ struct PaddedGradient {
   int64_t rows, pitch;
 
   PaddedGradient(const ConvShape& s, int lanes)
-      : above(s.reach_h() / s.stride),
-        left(s.reach_w() / s.stride),
-        rows(above + (s.padding + s.h - 1) / s.stride + 1),
-        pitch(left + (s.padding + s.w - 1) / s.stride + 1 + lanes) {}
+      : above(s.reach_h() / s.stride_h),
+        left(s.reach_w() / s.stride_w),
+        rows(above + (s.padding_h + s.h - 1) / s.stride_h + 1),
+        pitch(left + (s.padding_w + s.w - 1) / s.stride_w + 1 + lanes) {}
   int64_t plane() const { return rows * pitch; }
   /// Copies `channels` planes of g. Rows and columns that reach no input are left out.
   template <class T, class S>
@@ -35,19 +35,20 @@ struct PaddedGradient {
 
 /// One axis of one phase: its pixels are i = first … first + count - 1, its taps kernel positions k[0 … taps).
 struct PhaseAxis {
-  int64_t phase, first, count, taps;
+  int64_t phase, first = 0, count = 0, taps = 0;
   int64_t* k;
+  WindowAxis along;
 
-  PhaseAxis(const ConvShape& s, int64_t phase, int64_t size, int64_t kernel, int64_t* room)
-      : phase(phase), first(0), count(0), taps(0), k(room) {
-    first = s.padding > phase ? ceil_div(s.padding - phase, s.stride) : 0;
-    const int64_t last = s.padding + size - 1 - phase;
-    if (last >= 0 && last / s.stride >= first) count = last / s.stride - first + 1;
-    for (int64_t i = 0; i < kernel; ++i)
-      if (i * s.dilation % s.stride == phase) k[taps++] = i;
+  PhaseAxis(const WindowAxis& along, int64_t phase, int64_t size, int64_t* room)
+      : phase(phase), k(room), along(along) {
+    first = along.padding > phase ? ceil_div(along.padding - phase, along.stride) : 0;
+    const int64_t last = along.padding + size - 1 - phase;
+    if (last >= 0 && last / along.stride >= first) count = last / along.stride - first + 1;
+    for (int64_t i = 0; i < along.kernel; ++i)
+      if (i * along.dilation % along.stride == phase) k[taps++] = i;
   }
   /// How many rows (columns) before pixel i tap t reads.
-  int64_t back(const ConvShape& s, int64_t t) const { return (k[t] * s.dilation - phase) / s.stride; }
+  int64_t back(int64_t t) const { return (k[t] * along.dilation - phase) / along.stride; }
 };
 
 /// Everything about one phase that is the same for all images.
@@ -63,34 +64,35 @@ struct Phase {
 template <class S>
 void conv_direct_input_gradient(const ConvShape& s, const S* g, const S* weight, S* dx) {
   using T = Accumulator<S>;
-  const int64_t cg = s.group_in(), og = s.group_out(), phases = s.stride * s.stride;
+  const int64_t cg = s.group_in(), og = s.group_out(), phases = s.stride_h * s.stride_w;
   const PaddedGradient padded(s, kLanes<T>);
   Problem<S> common{};
   common.channels = cg;
   common.pitch = padded.pitch;
   common.out_plane = s.h * s.w;
-  common.out_row = s.stride * s.w;
-  common.out_column = s.stride;
+  common.out_row = s.stride_h * s.w;
+  common.out_column = s.stride_w;
   const int64_t blocks = common.blocks(), block_rows = common.block_rows();
 
   // One request holds, for every phase, its record, offsets, ranges and lists of kernel rows and columns. All
   // phases together have as many taps as the kernel.
   const int64_t record = static_cast<int64_t>(sizeof(Phase<S>) / sizeof(int64_t)) + 1;
-  int64_t* words = scratch_of<int64_t>(
-      ScratchSlot::conv_tile, phases * (record + 2 * (s.h / s.stride + 1) + s.kh + s.kw) + og * s.kh * s.kw);
+  int64_t* words =
+      scratch_of<int64_t>(ScratchSlot::conv_tile,
+                          phases * (record + 2 * (s.h / s.stride_h + 1) + s.kh + s.kw) + og * s.kh * s.kw);
   auto* list = reinterpret_cast<Phase<S>*>(words);
   words += phases * record;
   const int64_t all_weights = blocks * block_rows * og * s.kh * s.kw;  // of a group
   T* weights = scratch_of<T>(ScratchSlot::conv_weights, s.groups * all_weights + kLanes<T>);
   int64_t taps_before = 0;
   for (int64_t f = 0; f < phases; ++f) {
-    const PhaseAxis down(s, f / s.stride, s.h, s.kh, words);
-    const PhaseAxis across(s, f % s.stride, s.w, s.kw, words + s.kh);
+    const PhaseAxis down({s.kh, s.stride_h, s.padding_h, s.dilation_h}, f / s.stride_w, s.h, words);
+    const PhaseAxis across({s.kw, s.stride_w, s.padding_w, s.dilation_w}, f % s.stride_w, s.w, words + s.kh);
     words += s.kh + s.kw;
     Phase<S>& phase = *new (list + f) Phase<S>{common, 0, 0};
     phase.source = down.first * padded.pitch + across.first;
-    phase.out = (down.first * s.stride + down.phase - s.padding) * s.w + across.first * s.stride +
-                across.phase - s.padding;
+    phase.out = (down.first * s.stride_h + down.phase - s.padding_h) * s.w + across.first * s.stride_w +
+                across.phase - s.padding_w;
     Problem<S>& p = phase.problem;
     p.rows = down.count;
     p.columns = across.count;
@@ -99,15 +101,15 @@ void conv_direct_input_gradient(const ConvShape& s, const S* g, const S* weight,
     for (int64_t i = 0; i < down.taps; ++i)
       for (int64_t o = 0; o < og; ++o)
         for (int64_t j = 0; j < across.taps; ++j)
-          *words++ = o * padded.plane() + (padded.above - down.back(s, i)) * padded.pitch + padded.left -
-                     across.back(s, j);
+          *words++ = o * padded.plane() + (padded.above - down.back(i)) * padded.pitch + padded.left -
+                     across.back(j);
     auto* ranges = reinterpret_cast<TapRange*>(words);
     words += 2 * p.rows;
     p.ranges = ranges;
     for (int64_t r = 0; r < p.rows; ++r) {
       int64_t begin = 0, end = down.taps;
-      while (begin < end && down.first + r - down.back(s, begin) >= s.oh) ++begin;
-      while (end > begin && down.first + r - down.back(s, end - 1) < 0) --end;
+      while (begin < end && down.first + r - down.back(begin) >= s.oh) ++begin;
+      while (end > begin && down.first + r - down.back(end - 1) < 0) --end;
       ranges[r] = {begin * og * across.taps, end * og * across.taps};
     }
     p.weights = weights + taps_before * blocks * block_rows;

@@ -132,30 +132,30 @@ struct PixelLayout {
              (s.ow % kLanes<T> != 0 || s.ow < kShortRow * kLanes<T>)),
         rows(flat ? 1 : s.oh),
         wide(flat ? s.oh * s.ow : ceil_div(s.ow, kLanes<T>) * kLanes<T>),
-        x_channel(flat ? s.kw * s.stride * planes.rows * s.ow : planes.channel()) {}
+        x_channel(flat ? s.kw * s.stride_h * planes.rows * s.ow : planes.channel()) {}
   bool copies_g() const { return !std::is_same_v<S, T> || (!flat && wide != s.ow); }
   bool copies_x() const { return !std::is_same_v<S, T> || flat || !planes.is_plain(s); }
   int64_t x_pitch() const { return flat ? 0 : planes.pitch; }
   /// Where the pixels of kernel position (i, j) begin in a channel of x.
   int64_t offset(int64_t i, int64_t j) const {
-    const int64_t h = i * s.dilation;
-    if (!flat) return planes.offset(h, j * s.dilation);
-    return ((j * s.stride + h % s.stride) * planes.rows + h / s.stride) * s.ow;
+    const int64_t h = i * s.dilation_h;
+    if (!flat) return planes.offset(h, j * s.dilation_w);
+    return ((j * s.stride_h + h % s.stride_h) * planes.rows + h / s.stride_h) * s.ow;
   }
   void fill_x(T* to, const S* x) const {
     if (!flat) return planes.fill(to, x, s);
     std::memset(static_cast<void*>(to), 0, static_cast<size_t>(x_channel) * sizeof(T));
     for (int64_t j = 0; j < s.kw; ++j) {
       const int64_t shift =
-          j * s.dilation - s.padding;  // output column c reads column c * stride + shift of x
-      const int64_t first = shift < 0 ? ceil_div(-shift, s.stride) : 0;
-      const int64_t inside = s.w > shift ? ceil_div(s.w - shift, s.stride) : 0;
+          j * s.dilation_w - s.padding_w;  // output column c reads column c * stride_w + shift of x
+      const int64_t first = shift < 0 ? ceil_div(-shift, s.stride_w) : 0;
+      const int64_t inside = s.w > shift ? ceil_div(s.w - shift, s.stride_w) : 0;
       const int64_t last = inside < s.ow ? inside : s.ow;
-      for (int64_t a = 0; a < s.stride; ++a)
+      for (int64_t a = 0; a < s.stride_h; ++a)
         for (int64_t i = 0; i < planes.rows; ++i, to += s.ow) {
-          const int64_t h = i * s.stride + a - s.padding;
+          const int64_t h = i * s.stride_h + a - s.padding_h;
           if (h >= 0 && h < s.h && first < last)
-            copy_row(to + first, x + h * s.w + first * s.stride + shift, last - first, s.stride);
+            copy_row(to + first, x + h * s.w + first * s.stride_w + shift, last - first, s.stride_w);
         }
     }
   }
@@ -186,6 +186,17 @@ void add_images(Pixels<T> p, const int64_t* offsets, int64_t taps, int64_t n_cha
 }
 
 }  // namespace
+
+void add_row_products(const float* a, const float* b, int64_t a_pitch, int64_t n, const int64_t* b_offsets,
+                      int64_t a_rows, int64_t b_rows, float* out, bool add) {
+  Pixels<float> p{};
+  p.g = a;
+  p.x = b;
+  p.images = p.rows = 1;
+  p.vectors = n / kLanes<float>;
+  p.g_plane = a_pitch;
+  add_images(p, b_offsets, b_rows, a_rows, out, add);
+}
 
 template <class S>
 void conv_direct_weight_gradient(const ConvShape& s, const S* g, const S* x, S* dw) {

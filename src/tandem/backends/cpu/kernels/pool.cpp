@@ -1,4 +1,4 @@
-// CPU kernels of max_pool2d, its scatter (the gradient) and its gather (the gradient's gradient). Planes are
+// CPU kernels of max_pool, its scatter (the gradient) and its gather (the gradient's gradient). Planes are
 // independent; a chunk takes a fixed number of them.
 #include "tandem/ops/pool.h"
 
@@ -8,6 +8,7 @@
 #include "tandem/backends/cpu/kernels/gemm.h"
 #include "tandem/core/kernel.h"
 #include "tandem/core/threads.h"
+#include "tandem/ops/windows.h"
 
 namespace tandem::cpu::TD_ISA {
 namespace {
@@ -23,8 +24,31 @@ void for_planes(int64_t planes, int64_t elements, F&& body) {
 }
 
 struct PoolShape {
-  int64_t h, w, oh, ow, kernel, stride, padding;
+  PoolAxis axis[3];  // depth, height, width
+
+  int64_t in() const { return axis[0].in * axis[1].in * axis[2].in; }
+  int64_t out() const { return axis[0].out * axis[1].out * axis[2].out; }
+  bool is_2x2() const {
+    bool is = axis[0].in == 1 && axis[0].kernel == 1 && axis[0].padding == 0;
+    for (const PoolAxis& a : {axis[1], axis[2]})
+      is = is && a.kernel == 2 && a.stride == 2 && a.padding == 0 && a.dilation == 1 && 2 * a.out <= a.in;
+    return is;
+  }
 };
+
+/// Spatial size `axis` of a buffer of rank 3 to 5.
+int64_t size_of(const Buffer& b, int axis) {
+  const int at = b.rank - 3 + axis;
+  return at < 2 ? 1 : b.shape[at];
+}
+
+PoolShape pool_shape(const Buffer& large, const Buffer& pooled, const PoolAttrs& a) {
+  PoolShape p;
+  for (int i = 0; i < 3; ++i)
+    p.axis[i] = {size_of(large, i), size_of(pooled, i), a.kernel[i],
+                 a.stride[i],       a.padding[i],       a.dilation[i]};
+  return p;
+}
 
 /// The larger of the winner so far and the next in order: strictly larger wins, a NaN wins over numbers.
 template <class T>
@@ -35,24 +59,26 @@ template <class T>
 template <class S>
 void pool_plane(const PoolShape& p, const S* x, S* y, int32_t* position) {
   using T = Accumulator<S>;
-  for (int64_t oh = 0; oh < p.oh; ++oh)
-    for (int64_t ow = 0; ow < p.ow; ++ow) {
-      const int64_t top = oh * p.stride - p.padding, left = ow * p.stride - p.padding;
-      const int64_t h0 = top < 0 ? 0 : top, w0 = left < 0 ? 0 : left;
-      const int64_t h1 = top + p.kernel < p.h ? top + p.kernel : p.h;
-      const int64_t w1 = left + p.kernel < p.w ? left + p.kernel : p.w;
-      int64_t at = h0 * p.w + w0;
-      T winner = static_cast<T>(x[at]);
-      for (int64_t h = h0; h < h1; ++h)
-        for (int64_t w = w0; w < w1; ++w) {
-          const T next = static_cast<T>(x[h * p.w + w]);
-          if (beats(next, winner)) {
-            winner = next;
-            at = h * p.w + w;
-          }
-        }
-      *y++ = x[at];
-      *position++ = static_cast<int32_t>(at);
+  const int64_t width = p.axis[2].in, plane = p.axis[1].in * width;
+  for (int64_t od = 0; od < p.axis[0].out; ++od)
+    for (int64_t oh = 0; oh < p.axis[1].out; ++oh) {
+      const AxisRange depth = p.axis[0].range(od), row = p.axis[1].range(oh);
+      for (int64_t ow = 0; ow < p.axis[2].out; ++ow) {
+        const AxisRange column = p.axis[2].range(ow);
+        int64_t at = depth.begin * plane + row.begin * width + column.begin;
+        T winner = static_cast<T>(x[at]);
+        for (int64_t d = depth.begin; d < depth.end; d += depth.step)
+          for (int64_t h = row.begin; h < row.end; h += row.step)
+            for (int64_t w = column.begin; w < column.end; w += column.step) {
+              const T next = static_cast<T>(x[d * plane + h * width + w]);
+              if (beats(next, winner)) {
+                winner = next;
+                at = d * plane + h * width + w;
+              }
+            }
+        *y++ = x[at];
+        *position++ = static_cast<int32_t>(at);
+      }
     }
 }
 
@@ -114,41 +140,42 @@ template <class T>
 template <class S>
 void pool_plane_2x2(const PoolShape& p, const S* x, S* y, int32_t* position) {
   using T = Accumulator<S>;
-  for (int64_t oh = 0; oh < p.oh; ++oh, y += p.ow, position += p.ow) {
-    const int64_t corner = 2 * oh * p.w;
+  const int64_t rows = p.axis[1].out, columns = p.axis[2].out, width = p.axis[2].in;
+  for (int64_t oh = 0; oh < rows; ++oh, y += columns, position += columns) {
+    const int64_t corner = 2 * oh * width;
     if constexpr (std::is_same_v<S, T>) {
-      pool_row_2x2(x + corner, x + corner + p.w, p.ow, p.w, corner, y, position);
+      pool_row_2x2(x + corner, x + corner + width, columns, width, corner, y, position);
     } else {
-      T* rows = scratch_of<T>(ScratchSlot::conv_tile, 2 * p.w + p.ow);
-      convert(rows, x + corner, 2 * p.w);
-      pool_row_2x2(rows, rows + p.w, p.ow, p.w, corner, rows + 2 * p.w, position);
-      convert(y, rows + 2 * p.w, p.ow);
+      T* widened = scratch_of<T>(ScratchSlot::conv_tile, 2 * width + columns);
+      convert(widened, x + corner, 2 * width);
+      pool_row_2x2(widened, widened + width, columns, width, corner, widened + 2 * width, position);
+      convert(y, widened + 2 * width, columns);
     }
   }
 }
 
-void max_pool2d(const KernelArgs& args) {
+void max_pool(const KernelArgs& args) {
   const Buffer &x = args.in[0], &y = args.out[0];
-  const auto& a = args.attributes<PoolAttrs>();
-  const PoolShape p{x.shape[2], x.shape[3], y.shape[2], y.shape[3], a.kernel, a.stride, a.padding};
+  const PoolShape p = pool_shape(x, y, args.attributes<PoolAttrs>());
   if (y.size() == 0) return;
   visit_floating(x.dtype, [&](auto zero) {
     using S = decltype(zero);
-    const auto run = p.kernel == 2 && p.stride == 2 && p.padding == 0 ? &pool_plane_2x2<S> : &pool_plane<S>;
-    for_planes(x.shape[0] * x.shape[1], p.h * p.w, [&](int64_t i) {
-      run(p, x.as<const S>() + i * p.h * p.w, y.as<S>() + i * p.oh * p.ow,
-          args.out[1].as<int32_t>() + i * p.oh * p.ow);
+    const auto run = p.is_2x2() ? &pool_plane_2x2<S> : &pool_plane<S>;
+    for_planes(x.shape[0] * x.shape[1], p.in(), [&](int64_t i) {
+      run(p, x.as<const S>() + i * p.in(), y.as<S>() + i * p.out(), args.out[1].as<int32_t>() + i * p.out());
     });
   });
 }
 
 /// Where windows overlap, sums run in the order of the windows. 16-bit types sum in float and round once, so
 /// they go through a plane of float.
-void max_pool2d_scatter(const KernelArgs& args) {
+void max_pool_scatter(const KernelArgs& args) {
   const Buffer &g = args.in[0], &out = args.out[0];
-  const auto& a = args.attributes<PoolAttrs>();
-  const bool overlap = a.kernel > a.stride;
-  const int64_t pooled = g.shape[2] * g.shape[3], plane = out.shape[2] * out.shape[3];
+  const PoolShape p = pool_shape(out, g, args.attributes<PoolAttrs>());
+  bool overlap = false;
+  for (const PoolAxis& a : p.axis)
+    overlap = overlap || a.dilation * (a.kernel - 1) >= a.stride || (a.kernel == 0 && a.in % a.out != 0);
+  const int64_t pooled = p.out(), plane = p.in();
   if (out.size() == 0) return;
   visit_floating(g.dtype, [&](auto zero) {
     using S = decltype(zero);
@@ -171,13 +198,13 @@ void max_pool2d_scatter(const KernelArgs& args) {
   });
 }
 
-void max_pool2d_gather(const KernelArgs& args) {
+void max_pool_gather(const KernelArgs& args) {
   const Buffer &x = args.in[0], &y = args.out[0];
-  const int64_t plane = x.shape[2] * x.shape[3], pooled = y.shape[2] * y.shape[3];
   if (y.size() == 0) return;
+  const int64_t planes = y.shape[0] * y.shape[1], plane = x.size() / planes, pooled = y.size() / planes;
   visit_floating(x.dtype, [&](auto zero) {
     using S = decltype(zero);
-    for_planes(y.shape[0] * y.shape[1], pooled, [&](int64_t i) {
+    for_planes(planes, pooled, [&](int64_t i) {
       const S* from = x.as<const S>() + i * plane;
       const int32_t* position = args.in[1].as<const int32_t>() + i * pooled;
       S* to = y.as<S>() + i * pooled;
@@ -190,9 +217,9 @@ void max_pool2d_gather(const KernelArgs& args) {
 
 void register_pool_kernels() {
   constexpr int kCpu = static_cast<int>(DeviceKind::cpu);
-  op_max_pool2d().kernels[kCpu] = &max_pool2d;
-  op_max_pool2d_scatter().kernels[kCpu] = &max_pool2d_scatter;
-  op_max_pool2d_gather().kernels[kCpu] = &max_pool2d_gather;
+  op_max_pool().kernels[kCpu] = &max_pool;
+  op_max_pool_scatter().kernels[kCpu] = &max_pool_scatter;
+  op_max_pool_gather().kernels[kCpu] = &max_pool_gather;
 }
 
 }  // namespace tandem::cpu::TD_ISA

@@ -15,6 +15,8 @@ void register_kernels() {
   register_pool_kernels();
   register_linalg_kernels();
   register_fft_kernels();
+  register_resample_kernels();
+  register_unfold_kernels();
 }
 
 }  // namespace tandem::cpu::TD_ISA

@@ -15,6 +15,8 @@ void register_conv_kernels();
 void register_pool_kernels();
 void register_linalg_kernels();
 void register_fft_kernels();
+void register_resample_kernels();
+void register_unfold_kernels();
 
 /// All of them.
 void register_kernels();
