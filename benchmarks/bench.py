@@ -43,6 +43,12 @@ for _name in FUNCTIONS:
 CASES = {"cpu": ["lenet_train", "mnist_cnn_train", "mlp_train", "lenet_infer", "lenet_infer_1", "add16", "startup",
                  "memory"],
          "cuda": ["lenet_train", "mnist_cnn_train", "flat_memory"]}
+# Layers of the "conv" suite: n, c, h, w, o, kernel, stride, padding, groups.
+CONVS = {f"conv {c}->{o} at {size}": (128, c, size, size, o, 3, 1, 1, 1)
+         for c, o, size in ((3, 32, 32), (32, 32, 32), (32, 64, 16), (64, 64, 16), (3, 128, 32), (128, 128, 32),
+                            (128, 256, 16), (256, 256, 16), (256, 512, 8), (512, 512, 8))}
+CONVS.update({f"depthwise {c} at {size}, stride {stride}": (32, c, size, size, c, 3, stride, 1, c)
+              for c, size, stride in ((32, 112, 1), (64, 112, 2), (128, 56, 1), (256, 28, 2), (512, 14, 1))})
 COMPILED_ON_CPU = {"lenet_train"}  # torch.compile takes half a minute a case on two cores and lost wherever tried
 TOLERANCE = {"cpu": 1e-4, "cuda": 3e-3}  # of the losses; TF32 keeps 10 bits of each factor
 
@@ -128,6 +134,29 @@ def timed_case(name, sides, options):
     if device == "cuda" and name == "lenet_train":
         against_uncaptured(result)
     return result
+
+
+def conv_case(sides, options):
+    """Each pass of each layer on its own. PyTorch runs with oneDNN, and "tuned" without it."""
+    results = []
+    for name, layer in CONVS.items():
+        gate = check_equal([d for d in (sides.ours, sides.peer) if d], {"layer": layer, "threads": options.threads}, "cpu")
+        if gate:
+            return results + [{"case": name, "rows": [], "notes": [f"NOT TIMED: the two sides differ: {gate}"],
+                               "failed": True}]
+        for which in ("forward", "input", "weight"):
+            request = {"layer": layer, "case": name, "device": "cpu", "batch": layer[0], "threads": options.threads}
+            runners = []
+            if sides.ours:
+                runners.append(driver_runner(sides.ours, "tandem", which, request, (1, 1, 100)))
+            if sides.peer:
+                runners += [driver_runner(sides.peer, "pytorch", v, request, (1, 1, 100))
+                            for v in (which, which + " tuned")]
+            notes = []
+            runners = usable(runners, notes)
+            results.append(summarise(name, runners, measure(runners, options), {}, notes, options))
+            results[-1]["about"] = f"batch {layer[0]}, f32, {options.threads} threads"
+    return results
 
 
 def against_uncaptured(result):
@@ -411,7 +440,7 @@ def parse():
     options = parser.parse_args()
     options.cases = options.cases or CASES[options.device]
     options.cases = [c for case in options.cases for c in (FUNCTIONS if case == "functions" else [case])]
-    known = set(TIMED) | {"add16", "gemm", "startup", "memory"} if options.device == "cpu" else set(TIMED) | {"flat_memory"}
+    known = set(TIMED) | {"add16", "conv", "gemm", "startup", "memory"} if options.device == "cpu" else set(TIMED) | {"flat_memory"}
     unknown = [c for c in options.cases if c not in known]
     if unknown:
         parser.error(f"--cases must be of {', '.join(sorted(known))} on {options.device}; got {' '.join(unknown)}")
@@ -438,6 +467,8 @@ def main():
             done = add16_case(sides, options)
         elif case == "gemm":
             done = [gemm_case(sides, options)]
+        elif case == "conv":
+            done = conv_case(sides, options)
         elif case == "startup":
             done = [startup_case(sides, options)]
         elif case == "memory":

@@ -1,4 +1,4 @@
-// Micro-benchmark of the CPU kernels of matmul, linear, conv2d and max_pool2d. Every case is first checked
+// Micro-benchmark of the CPU kernels of matmul, linear, conv2d and max_pool. Every case is first checked
 // against a float64 reference and for equal bits at 1, 2 and 3 threads (exit status 1 where one fails), then
 // those worth a time are timed: median of several runs, GFLOP/s for products and GB/s for pooling.
 //   cpu_kernels [--check | --odd] [--threads N] [WORD]   only check (only the odd shapes); threads for timing; only cases containing WORD
@@ -29,12 +29,12 @@ using namespace tandem;
   }
 TD_OP(matmul)
 TD_OP(linear)
-TD_OP(conv2d)
-TD_OP(conv2d_input_gradient)
-TD_OP(conv2d_weight_gradient)
-TD_OP(max_pool2d)
-TD_OP(max_pool2d_scatter)
-TD_OP(max_pool2d_gather)
+TD_OP(conv)
+TD_OP(conv_input_gradient)
+TD_OP(conv_weight_gradient)
+TD_OP(max_pool)
+TD_OP(max_pool_scatter)
+TD_OP(max_pool_gather)
 namespace tandem::cpu::TD_ISA {
 void register_matmul_kernels();
 void register_conv_kernels();
@@ -287,7 +287,8 @@ void conv_case(DType d, const ConvCase& s, bool timed) {
     return v;
   };
   const auto xv = values(x), wv = values(w), gv = values(g), bv = values(bias);
-  ConvAttrs attrs{s.stride, s.padding, s.dilation, s.groups};
+  const auto each = [](int64_t unused, int64_t v) { return Axes3{{unused, v, v}}; };
+  ConvAttrs attrs{each(1, s.stride), each(0, s.padding), each(1, s.dilation), s.groups};
   std::string tail = text("%s (%ld,%ld,%ld,%ld)*(%ld,%ldx%ld)", name(d), s.n, s.c, s.h, s.w, s.o, s.kh, s.kw);
   if (s.stride > 1) tail += text(" s%ld", s.stride);
   if (s.padding > 0) tail += text(" p%ld", s.padding);
@@ -295,56 +296,56 @@ void conv_case(DType d, const ConvCase& s, bool timed) {
   if (s.groups > 1) tail += text(" g%ld", s.groups);
   const double work = timed ? 2.0 * s.n * s.o * cg * oh * ow * s.kh * s.kw : 0;
   run_case(
-      "conv2d " + tail, op_conv2d(), {&x, &w, &bias}, {&y}, &attrs, cg * s.kh * s.kw,
+      "conv2d " + tail, op_conv(), {&x, &w, &bias}, {&y}, &attrs, cg * s.kh * s.kw,
       [&](std::vector<double>& want) {
         for (size_t i = 0; i < want.size(); ++i) want[i] = bv[i / static_cast<size_t>(oh * ow) % bv.size()];
         products([&](int64_t i, int64_t j, int64_t k) { want[i] += xv[j] * wv[k]; });
       },
       work, "GFLOP/s");
-  attrs.height = s.h;
-  attrs.width = s.w;
+  attrs.size = {{1, s.h, s.w}};
   run_case(
-      "conv2d_input_gradient " + tail, op_conv2d_input_gradient(), {&g, &w}, {&dx}, &attrs, og * s.kh * s.kw,
+      "conv_input_gradient " + tail, op_conv_input_gradient(), {&g, &w}, {&dx}, &attrs, og * s.kh * s.kw,
       [&](std::vector<double>& want) {
         products([&](int64_t i, int64_t j, int64_t k) { want[j] += gv[i] * wv[k]; });
       },
       work, "GFLOP/s");
-  attrs.height = attrs.width = 0;
-  attrs.kernel_height = s.kh;
-  attrs.kernel_width = s.kw;
+  attrs.size = {};
+  attrs.kernel = {{1, s.kh, s.kw}};
   run_case(
-      "conv2d_weight_gradient " + tail, op_conv2d_weight_gradient(), {&g, &x}, {&dw}, &attrs, s.n * oh * ow,
+      "conv_weight_gradient " + tail, op_conv_weight_gradient(), {&g, &x}, {&dw}, &attrs, s.n * oh * ow,
       [&](std::vector<double>& want) {
         products([&](int64_t i, int64_t j, int64_t k) { want[k] += gv[i] * xv[j]; });
       },
       work, "GFLOP/s");
 }
 
-void pool_case(DType d, int64_t n, int64_t c, int64_t h, int64_t w, PoolAttrs attrs, bool timed) {
-  const int64_t oh = (h + 2 * attrs.padding - attrs.kernel) / attrs.stride + 1;
-  const int64_t ow = (w + 2 * attrs.padding - attrs.kernel) / attrs.stride + 1;
+void pool_case(DType d, int64_t n, int64_t c, int64_t h, int64_t w, int64_t kernel, int64_t stride,
+               int64_t padding, bool timed) {
+  const int64_t oh = (h + 2 * padding - kernel) / stride + 1, ow = (w + 2 * padding - kernel) / stride + 1;
+  PoolAttrs attrs{
+      {{1, kernel, kernel}}, {{1, stride, stride}}, {{0, padding, padding}}, {{1, 1, 1}}, {{1, oh, ow}}};
   Array x({n, c, h, w}, d), y({n, c, oh, ow}, d, false), position({n, c, oh, ow}, DType::i32, false);
   Array g({n, c, oh, ow}, d), dx({n, c, h, w}, d, false), z({n, c, oh, ow}, d, false);
   for (int64_t i = 0; i < count(x.shape); ++i)  // many ties, some NaNs
     x.set(i, i % 97 == 13 ? std::nan("") : std::floor(x.get(i) * 4));
   std::vector<int64_t> winners(static_cast<size_t>(count(y.shape)));
   for (int64_t i = 0; i < count(y.shape); ++i) {
-    const int64_t plane = i / (oh * ow), top = i / ow % oh * attrs.stride - attrs.padding,
-                  left = i % ow * attrs.stride - attrs.padding;
+    const int64_t plane = i / (oh * ow), top = i / ow % oh * stride - padding,
+                  left = i % ow * stride - padding;
     int64_t best = -1;
-    for (int64_t a = std::max<int64_t>(top, 0); a < std::min(top + attrs.kernel, h); ++a)
-      for (int64_t b = std::max<int64_t>(left, 0); b < std::min(left + attrs.kernel, w); ++b) {
+    for (int64_t a = std::max<int64_t>(top, 0); a < std::min(top + kernel, h); ++a)
+      for (int64_t b = std::max<int64_t>(left, 0); b < std::min(left + kernel, w); ++b) {
         const double next = x.get((plane * h + a) * w + b),
                      winner = best < 0 ? 0 : x.get(plane * h * w + best);
         if (best < 0 || next > winner || (std::isnan(next) && !std::isnan(winner))) best = a * w + b;
       }
     winners[static_cast<size_t>(i)] = best;
   }
-  const std::string tail = text("%s (%ld,%ld,%ld,%ld) k%ld s%ld p%ld", name(d), n, c, h, w, attrs.kernel,
-                                attrs.stride, attrs.padding);
+  const std::string tail =
+      text("%s (%ld,%ld,%ld,%ld) k%ld s%ld p%ld", name(d), n, c, h, w, kernel, stride, padding);
   const double bytes = timed ? static_cast<double>(x.bytes() + y.bytes() + position.bytes()) : 0;
   run_case(
-      "max_pool2d " + tail, op_max_pool2d(), {&x}, {&y, &position}, &attrs, 0,
+      "max_pool " + tail, op_max_pool(), {&x}, {&y, &position}, &attrs, 0,
       [&](std::vector<double>& want) {
         for (size_t i = 0; i < want.size(); ++i)
           want[i] = x.get(static_cast<int64_t>(i) / (oh * ow) * h * w + winners[i]);
@@ -352,10 +353,9 @@ void pool_case(DType d, int64_t n, int64_t c, int64_t h, int64_t w, PoolAttrs at
       bytes, "GB/s");
   for (size_t i = 0; i < winners.size(); ++i)
     position.set(static_cast<int64_t>(i), static_cast<double>(winners[i]));
-  attrs.height = h;
-  attrs.width = w;
+  attrs.size = {{1, h, w}};
   run_case(
-      "max_pool2d_scatter " + tail, op_max_pool2d_scatter(), {&g, &position}, {&dx}, &attrs, attrs.kernel,
+      "max_pool_scatter " + tail, op_max_pool_scatter(), {&g, &position}, {&dx}, &attrs, kernel,
       [&](std::vector<double>& want) {
         for (size_t i = 0; i < winners.size(); ++i)
           want[i / static_cast<size_t>(oh * ow) * static_cast<size_t>(h * w) +
@@ -363,7 +363,7 @@ void pool_case(DType d, int64_t n, int64_t c, int64_t h, int64_t w, PoolAttrs at
       },
       bytes, "GB/s");
   run_case(
-      "max_pool2d_gather " + tail, op_max_pool2d_gather(), {&x, &position}, {&z}, &attrs, 0,
+      "max_pool_gather " + tail, op_max_pool_gather(), {&x, &position}, {&z}, &attrs, 0,
       [&](std::vector<double>& want) {
         for (size_t i = 0; i < want.size(); ++i)
           want[i] = x.get(static_cast<int64_t>(i) / (oh * ow) * h * w + winners[i]);
@@ -409,10 +409,10 @@ void check_odd_shapes() {
     conv_case(d, {0, 2, 6, 6, 3, 3, 3}, false);
     for (int64_t k : {2, 3})
       for (int64_t stride : {1, 2, 3})
-        for (int64_t padding : {0, 1}) pool_case(d, 2, 3, 9, 11, {k, stride, padding, 0, 0}, false);
-    pool_case(d, 3, 5, 28, 28, {2, 2, 0, 0, 0}, false);
-    pool_case(d, 3, 5, 11, 7, {2, 2, 0, 0, 0}, false);
-    pool_case(d, 0, 5, 28, 28, {2, 2, 0, 0, 0}, false);
+        for (int64_t padding : {0, 1}) pool_case(d, 2, 3, 9, 11, k, stride, padding, false);
+    pool_case(d, 3, 5, 28, 28, 2, 2, 0, false);
+    pool_case(d, 3, 5, 11, 7, 2, 2, 0, false);
+    pool_case(d, 0, 5, 28, 28, 2, 2, 0, false);
   }
   for (DType d : {DType::i8, DType::i32, DType::i64, DType::u8, DType::u16}) {
     matmul_case(d, 2, 5, 7, 3, false, true, false);
@@ -469,9 +469,9 @@ int main(int argc, char** argv) {
   conv_case(DType::f32, {8, 128, 16, 16, 128, 1, 1}, true);
   conv_case(DType::f32, {8, 64, 16, 16, 64, 3, 3, 1, 1, 1, 64}, true);
   conv_case(DType::bf16, {100, 6, 14, 14, 16, 5, 5}, true);
-  pool_case(DType::f32, 100, 6, 28, 28, {2, 2, 0, 0, 0}, true);
-  pool_case(DType::f32, 100, 16, 10, 10, {2, 2, 0, 0, 0}, true);
-  pool_case(DType::f32, 128, 64, 24, 24, {2, 2, 0, 0, 0}, true);
+  pool_case(DType::f32, 100, 6, 28, 28, 2, 2, 0, true);
+  pool_case(DType::f32, 100, 16, 10, 10, 2, 2, 0, true);
+  pool_case(DType::f32, 128, 64, 24, 24, 2, 2, 0, true);
   std::printf("%s\n", failures ? "FAILED" : "all cases agree with their references");
   return failures ? 1 : 0;
 }

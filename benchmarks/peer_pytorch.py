@@ -7,6 +7,8 @@ bench.py starts it, asks, and waits for the answer, one line each:
   {"do": "prepare", case, variant, device}   -> ok, or error where the variant does not work here
   {"do": "run", case, variant, device, steps} -> seconds: one number a step (cpu) or one a block (cuda, synchronised)
   {"do": "memory", case, variant, device, steps} -> bytes by which the process grew at most
+  {"do": "check" | "run", "layer": [n, c, h, w, o, kernel, stride, padding, groups], variant} -> the same for one pass
+                                                of a convolution: variant "forward", "input" or "weight"
   {"do": "quit"}
 Weights, inputs and labels come from an integer hash that tandem_peer.cpp computes too.
 """
@@ -209,6 +211,38 @@ class Work:
             return seconds
 
 
+class ConvWork:
+    """One convolution: forward, and the gradients of its input and its weight, each on its own."""
+
+    def __init__(self, n, c, h, w, o, kernel, stride, padding, groups):
+        self.x = uniform(n * c * h * w, 1, 1).view(n, c, h, w)
+        self.weight = uniform(o * c // groups * kernel**2, 2, 1).view(o, c // groups, kernel, kernel)
+        self.options = [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], groups
+        y = self.run_pass("forward")
+        self.g = uniform(y.numel(), 3, 1).view(y.shape)
+
+    def run_pass(self, which):
+        if which == "forward":
+            return torch.ops.aten.convolution(self.x, self.weight, None, *self.options)
+        mask = [which == "input", which == "weight", False]
+        return torch.ops.aten.convolution_backward(self.g, self.x, self.weight, None, *self.options,
+                                                   mask)[0 if which == "input" else 1]
+
+    def values(self):
+        return [self.run_pass(which).abs().double().mean().item() for which in ("forward", "input", "weight")]
+
+    def run(self, variant, steps):
+        which, *tuned = variant.split()
+        with torch.no_grad(), torch.backends.mkldnn.flags(enabled=not tuned):
+            self.run_pass(which)
+            seconds = []
+            for _ in range(steps):
+                start = time.perf_counter()
+                self.run_pass(which)
+                seconds.append(time.perf_counter() - start)
+            return seconds
+
+
 def add16(variant, steps):
     """Seconds an addition takes, from Python."""
     a, b = torch.ones(16), torch.ones(16)
@@ -304,7 +338,12 @@ def main():
     torch.backends.cudnn.allow_tf32 = True
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.manual_seed(0)
-    works, products = {}, {}
+    works, products, convs = {}, {}, {}
+
+    def conv_of(layer):
+        if layer not in convs:
+            convs[layer] = ConvWork(*layer)
+        return convs[layer]
 
     def work_of(request):
         key = tuple(request[k] for k in ("case", "variant", "device", "batch"))
@@ -328,6 +367,10 @@ def main():
                 product = products[request["shape"]]
                 answer = ({"losses": product.checksum()} if do == "check" else
                           {"seconds": product.run(request["steps"], request["variant"] == "tuned")})
+            elif "layer" in request:
+                work = conv_of(tuple(request["layer"]))
+                answer = ({"losses": work.values()} if do == "check" else
+                          {"seconds": work.run(request["variant"], request["steps"])} if do == "run" else {})
             elif do == "check":
                 answer = {"losses": losses(request)}
             elif do == "memory":

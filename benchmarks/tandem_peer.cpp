@@ -17,9 +17,9 @@
 #include "tandem/core/tape.h"
 #include "tandem/core/threads.h"
 #include "tandem/graph/compile.h"
+#include "tandem/ops/conv.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
-#include "tandem/ops/reduce.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
@@ -164,6 +164,41 @@ class Work {
   Tensor result_;
 };
 
+/// One pass of one convolution: forward, input (its gradient) or weight.
+class ConvWork {
+ public:
+  /// layer: n, c, h, w, o, kernel, stride, padding, groups.
+  explicit ConvWork(const std::vector<int64_t>& layer)
+      : options_{.stride = layer.at(6), .padding = layer.at(7), .groups = layer.at(8)},
+        attrs_{{{1, layer[6], layer[6]}}, {{0, layer[7], layer[7]}}, {{1, 1, 1}}, layer[8],
+               {{1, layer[2], layer[3]}}, {{1, layer[5], layer[5]}}} {
+    x_ = uniform_hash({layer[0], layer[1], layer[2], layer[3]}, 1, 1, {});
+    weight_ = uniform_hash({layer[4], layer[1] / layer[8], layer[5], layer[5]}, 2, 1, {});
+    g_ = uniform_hash(pass("forward").shape(), 3, 1, {});
+  }
+  Tensor pass(const std::string& which) const {
+    const NoGrad off;
+    if (which == "forward") return conv2d(x_, weight_, {}, options_);
+    if (which == "input") return apply1(op_conv_input_gradient(), {g_, weight_}, attrs_);
+    return apply1(op_conv_weight_gradient(), {g_, x_}, attrs_);
+  }
+  std::vector<double> run(const std::string& which, int steps) const {
+    pass(which);
+    std::vector<double> seconds;
+    for (int i = 0; i < steps; ++i) {
+      const double start = now();
+      pass(which);
+      seconds.push_back(now() - start);
+    }
+    return seconds;
+  }
+
+ private:
+  ConvOptions options_;
+  ConvAttrs attrs_;
+  Tensor x_, weight_, g_;
+};
+
 double seconds_per_add(bool recorded, int steps) {
   Tensor a = ones({16}), b = ones({16});
   a.set_requires_grad(recorded);
@@ -271,6 +306,7 @@ class Driver {
       if (!slot) slot = std::make_unique<Product>(request);
       return what == "check" ? slot->checksum() : Json{{"seconds", slot->run(steps)}};
     }
+    if (request.contains("layer")) return conv(request, steps);
     if (what == "check") return check(request, steps, device);
     if (request.at("case") == "add16")
       return {{"seconds", {seconds_per_add(request.at("variant") == "recorded", steps)}}};
@@ -281,6 +317,16 @@ class Driver {
   }
 
  private:
+  Json conv(const Json& request, int steps) {
+    std::unique_ptr<ConvWork>& slot = convs_[request.at("layer").dump()];
+    if (!slot) slot = std::make_unique<ConvWork>(request.at("layer").get<std::vector<int64_t>>());
+    if (request.at("do") == "run") return {{"seconds", slot->run(request.at("variant"), steps)}};
+    Json values;
+    for (const char* which : {"forward", "input", "weight"})
+      values.push_back(mean(abs(slot->pass(which))).item<double>());
+    return {{"losses", values}};
+  }
+
   Work& work(const Json& request, Device device) {
     const std::string name = request.at("case"), variant = request.at("variant");
     const int64_t batch = request.at("batch");
@@ -305,6 +351,7 @@ class Driver {
 
   std::map<std::string, std::unique_ptr<Work>> works_;
   std::map<std::string, std::unique_ptr<Product>> products_;
+  std::map<std::string, std::unique_ptr<ConvWork>> convs_;
 };
 
 }  // namespace
