@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tandem/core/rng.h"
+#include "tandem/core/tape.h"
 #include "tandem/nn/conv.h"
 #include "tandem/nn/pool.h"
 #include "tandem/ops/reduce.h"
@@ -71,6 +72,41 @@ TEST(ConvLayers, RefuseSizesThatDoNotFit) {
   EXPECT_THROW(nn::Conv2d(&net, "b", 3, 4, {3, 3, 3}), Error);
   EXPECT_THROW(nn::Conv3d(&net, "c", 3, 4, 3, {.groups = 2}), Error);
   EXPECT_THROW(nn::ConvTranspose2d(&net, "d", 4, 3, 3, {.groups = 2}), Error);
+}
+
+TEST(Convolution, ByWinogradTilesIsNearlyAsExactAsBySums) {
+  struct Form {
+    Dims x, weight;
+    Padding padding;
+  };
+  for (const Form& form :
+       {Form{{6, 17, 15, 14}, {31, 17, 3, 3}, 1}, Form{{8, 16, 16, 13}, {32, 16, 3, 3}, {2, 0}},
+        Form{{6, 40, 15, 14}, {41, 40, 3, 3}, 1}, Form{{30, 33, 7, 9}, {48, 33, 3, 3}, 0}}) {
+    // f64 goes by plain sums; in f32 these shapes go by Winograd's tiles.
+    std::vector<std::vector<double>> results[2];
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      Tensor x = to_tensor(hash_array(form.x, 1), dtype),
+             weight = to_tensor(hash_array(form.weight, 2), dtype);
+      Tensor bias = to_tensor(hash_array({form.weight[0]}, 3), dtype);
+      x.set_requires_grad();
+      weight.set_requires_grad();
+      const Tensor y = conv2d(x, weight, bias, {.padding = form.padding});
+      const std::vector<Tensor> gradients =
+          grad(y, std::vector{x, weight}, to_tensor(hash_array(y.shape(), 4), dtype));
+      for (const Tensor& t : {y, gradients[0], gradients[1]})
+        results[dtype == DType::f32].push_back(to_array(t).values);
+    }
+    for (size_t i = 0; i < 3; ++i) {
+      double square = 0, worst = 0;
+      for (size_t k = 0; k < results[0][i].size(); ++k) {
+        square += results[0][i][k] * results[0][i][k];
+        worst = std::max(worst, std::abs(results[0][i][k] - results[1][i][k]));
+      }
+      const double typical = std::sqrt(square / static_cast<double>(results[0][i].size()));
+      EXPECT_LT(worst, 4e-6 * typical) << form.weight << " result " << i;
+      EXPECT_GT(worst, 0);
+    }
+  }
 }
 
 TEST(PoolLayers, ComputeWhatTheirFunctionsDo) {

@@ -18,16 +18,16 @@ bool is_pointwise(const ConvShape& s) {
 }
 
 /// Whether enough channels share the transforms, and enough tiles keep the threads at work.
-bool is_winograd(const ConvShape& s) {
-  constexpr int64_t kChannels = 16, kTiles = 192;
+bool is_winograd(ConvOp op, const ConvShape& s) {
+  const int64_t least = op == ConvOp::weight_gradient ? 80 : 48;  // from where on it was faster than direct
+  const int64_t tiles = ceil_div(s.oh, 2) * ceil_div(s.ow, 4);
   return s.kh == 3 && s.kw == 3 && s.stride_h == 1 && s.stride_w == 1 && s.dilation_h == 1 &&
-         s.dilation_w == 1 && s.padding_h <= 2 && s.padding_w <= 2 && s.groups == 1 && s.c >= kChannels &&
-         s.o >= kChannels && s.n * ceil_div(s.oh, 2) * ceil_div(s.ow, 4) >= kTiles &&
-         s.oh * s.ow >= 4 * ceil_div(s.oh, 2) * ceil_div(s.ow, 4);
+         s.dilation_w == 1 && s.padding_h <= 2 && s.padding_w <= 2 && s.groups == 1 && s.c >= 16 &&
+         s.o >= 16 && s.c + s.o >= least && s.n * tiles >= 192 && s.oh * s.ow >= 4 * tiles;
 }
 
 Algorithm choose(ConvOp op, const ConvShape& s, DType dtype) {
-  if (dtype == DType::f32 && is_winograd(s)) return Algorithm::winograd;
+  if (dtype == DType::f32 && is_winograd(op, s)) return Algorithm::winograd;
   if (op == ConvOp::weight_gradient) return Algorithm::direct;
   if (is_pointwise(s)) return Algorithm::pointwise;
   if (op == ConvOp::input_gradient) return Algorithm::direct;

@@ -4,6 +4,8 @@
 // these the rounding error stays within about twice that of plain sums.
 //
 // A convolution is y = Aᵀ [ (G w) · (B x) ]; the gradient of the weights is its adjoint, Gᵀ Σ (A g) (B x).
+#include <vector>
+
 #include "tandem/backends/cpu/kernels/conv_taps.h"
 #include "tandem/core/threads.h"
 
@@ -18,40 +20,54 @@ constexpr float kA = 0.75f, kA2 = kA * kA, kA3 = kA2 * kA, kB = 1.25f, kB2 = kB 
 
 using V = Vec<float>;
 
-/// Which outputs a tile has, and which inputs they read.
 struct Tiles {
   int64_t rows, columns, count;  // tiles down and across an image, and of all images
   explicit Tiles(const ConvShape& s)
       : rows(ceil_div(s.oh, kTileRows)), columns(ceil_div(s.ow, kTileColumns)), count(s.n * rows * columns) {}
+};
 
-  /// Copies an h × w window of each of the tiles first … first + kBlock - 1 of one channel into to[place][tile],
-  /// zeros outside the image; `at` is the window's corner in the image for tile (0, 0).
-  template <int h, int w>
-  void gather(const float* channel, int64_t image_step, int64_t height, int64_t width, int64_t at_row,
-              int64_t at_column, int64_t first, float* to) const {
-    for (int t = 0; t < kBlock; ++t) {
+/// Where the tiles of a block lie: the image, and the first output's row and column. Tiles from `used` on are not
+/// there.
+struct Places {
+  int64_t image[kBlock], row[kBlock], column[kBlock];
+  int used;
+
+  Places(const Tiles& tiles, int64_t first) : used(0) {
+    for (int t = 0; t < kBlock && first + t < tiles.count; ++t, ++used) {
       const int64_t tile = first + t;
-      if (tile >= count) {
-        for (int i = 0; i < h * w; ++i) to[i * kBlock + t] = 0;
-        continue;
-      }
-      const int64_t row = tile / columns % rows * kTileRows + at_row,
-                    column = tile % columns * kTileColumns + at_column;
-      const float* image = channel + tile / (rows * columns) * image_step;
-      if (row >= 0 && column >= 0 && row + h <= height && column + w <= width) {
-        for (int i = 0; i < h; ++i)
-          for (int j = 0; j < w; ++j) to[(i * w + j) * kBlock + t] = image[(row + i) * width + column + j];
-      } else {
-        for (int i = 0; i < h; ++i)
-          for (int j = 0; j < w; ++j) {
-            const int64_t y = row + i, x = column + j;
-            to[(i * w + j) * kBlock + t] =
-                y >= 0 && y < height && x >= 0 && x < width ? image[y * width + x] : 0.f;
-          }
-      }
+      image[t] = tile / (tiles.rows * tiles.columns);
+      row[t] = tile / tiles.columns % tiles.rows * kTileRows;
+      column[t] = tile % tiles.columns * kTileColumns;
     }
   }
 };
+
+/// Copies an h × w window of each tile into to[place][tile], zeros outside the image. `plane` is the channel's in
+/// the first image; windows begin `up` rows above and `left` columns before the tile's outputs.
+template <int h, int w>
+void gather(const Places& tiles, const float* plane, int64_t image_step, int64_t height, int64_t width,
+            int64_t up, int64_t left, float* to) {
+  for (int t = 0; t < tiles.used; ++t) {
+    const int64_t row = tiles.row[t] - up, column = tiles.column[t] - left;
+    const float* from = plane + tiles.image[t] * image_step;
+    float* at = to + t;
+    if (row >= 0 && column >= 0 && row + h <= height && column + w <= width) {
+      from += row * width + column;
+#pragma GCC unroll 4
+      for (int i = 0; i < h; ++i)
+#pragma GCC unroll 8
+        for (int j = 0; j < w; ++j) at[(i * w + j) * kBlock] = from[i * width + j];
+    } else {
+      for (int i = 0; i < h; ++i)
+        for (int j = 0; j < w; ++j) {
+          const int64_t y = row + i, x = column + j;
+          at[(i * w + j) * kBlock] = y >= 0 && y < height && x >= 0 && x < width ? from[y * width + x] : 0.f;
+        }
+    }
+  }
+  for (int t = tiles.used; t < kBlock; ++t)
+    for (int i = 0; i < h * w; ++i) to[i * kBlock + t] = 0;
+}
 
 /// B x: 24 inputs of each tile to 24 points; point p of tile t goes to to[p * step + t].
 void transform_input(const float* from, float* to, int64_t step) {
@@ -210,13 +226,13 @@ void run(const ConvShape& s, const float* x, const float* weight, int64_t out_st
       }
   });
   parallel_for(ceil_div(tiles.count, kBlock), [&](int64_t chunk) {
-    const int64_t first = chunk * kBlock;
+    const Places places(tiles, chunk * kBlock);
     float* points = scratch_of<float>(ScratchSlot::conv_source, kPoints * s.c * kBlock);
     float* sums = scratch_of<float>(ScratchSlot::conv_tile, kPoints * s.o * kBlock);
     alignas(64) float window[kPoints * kBlock];
     for (int64_t c = 0; c < s.c; ++c) {
-      tiles.gather<kDown, kAcross>(x + c * s.h * s.w, s.c * s.h * s.w, s.h, s.w, -s.padding_h, -s.padding_w,
-                                   first, window);
+      gather<kDown, kAcross>(places, x + c * s.h * s.w, s.c * s.h * s.w, s.h, s.w, s.padding_h, s.padding_w,
+                             window);
       transform_input(window, points + c * kBlock, s.c * kBlock);
     }
     for (int k = 0; k < kPoints; ++k) {
@@ -227,10 +243,9 @@ void run(const ConvShape& s, const float* x, const float* weight, int64_t out_st
     }
     for (int64_t o = 0; o < s.o; ++o) {
       transform_output(sums + o * kBlock, s.o * kBlock, bias ? bias[o] : 0.f, window);
-      for (int t = 0; t < kBlock && first + t < tiles.count; ++t) {
-        const int64_t tile = first + t, row = tile / tiles.columns % tiles.rows * kTileRows,
-                      column = tile % tiles.columns * kTileColumns;
-        float* to = y + ((tile / (tiles.rows * tiles.columns) * s.o + o) * s.oh + row) * s.ow + column;
+      for (int t = 0; t < places.used; ++t) {
+        const int64_t row = places.row[t], column = places.column[t];
+        float* to = y + ((places.image[t] * s.o + o) * s.oh + row) * s.ow + column;
         const int64_t high = s.oh - row < kTileRows ? s.oh - row : kTileRows;
         const int64_t wide = s.ow - column < kTileColumns ? s.ow - column : kTileColumns;
         for (int64_t i = 0; i < high; ++i)
@@ -269,20 +284,23 @@ void conv_winograd_weight_gradient(const ConvShape& s, const float* g, const flo
   float* g_points = x_points + kPoints * s.c * pitch;
   constexpr int64_t kPiece = 32;  // output channels of a chunk
   const int64_t pieces = ceil_div(s.o, kPiece);
+  std::vector<Places> places;
   for (int64_t begin = 0; begin < blocks; begin += together) {
     const int64_t count = blocks - begin < together ? blocks - begin : together;
+    places.clear();
+    for (int64_t b = 0; b < count; ++b) places.emplace_back(tiles, (begin + b) * kBlock);
     parallel_for(s.c + s.o, [&](int64_t channel) {
       alignas(64) float window[kPoints * kBlock];
       for (int64_t b = 0; b < count; ++b) {
-        const int64_t first = (begin + b) * kBlock;
+        const Places& here = places[static_cast<size_t>(b)];
         if (channel < s.c) {
-          tiles.gather<kDown, kAcross>(x + channel * s.h * s.w, s.c * s.h * s.w, s.h, s.w, -s.padding_h,
-                                       -s.padding_w, first, window);
+          gather<kDown, kAcross>(here, x + channel * s.h * s.w, s.c * s.h * s.w, s.h, s.w, s.padding_h,
+                                 s.padding_w, window);
           transform_input(window, x_points + channel * pitch + b * kBlock, s.c * pitch);
         } else {
           const int64_t o = channel - s.c;
-          tiles.gather<kTileRows, kTileColumns>(g + o * s.oh * s.ow, s.o * s.oh * s.ow, s.oh, s.ow, 0, 0,
-                                                first, window);
+          gather<kTileRows, kTileColumns>(here, g + o * s.oh * s.ow, s.o * s.oh * s.ow, s.oh, s.ow, 0, 0,
+                                          window);
           transform_gradient(window, g_points + o * pitch + b * kBlock, s.o * pitch);
         }
       }
