@@ -7,11 +7,13 @@
 #include "tandem/ops/index.h"
 #include "tandem/ops/linalg.h"
 #include "tandem/ops/matmul.h"
+#include "tandem/ops/norm.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/pool.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/resample.h"
+#include "tandem/ops/scan.h"
 #include "tandem/ops/shape.h"
 #include "tandem/ops/softmax.h"
 #include "tandem/ops/unfold.h"
@@ -30,6 +32,18 @@ void define_all_ops() {
                          op_max,
                          op_min,
                          op_argmax,
+                         op_prod,
+                         op_cumsum,
+                         op_cumprod,
+                         op_linear_scan,
+                         op_cummax,
+                         op_cummin,
+                         op_layer_norm,
+                         op_layer_norm_gradient,
+                         op_group_norm,
+                         op_group_norm_gradient,
+                         op_batch_norm,
+                         op_batch_norm_gradient,
                          op_matmul,
                          op_linear,
                          op_conv,
@@ -44,6 +58,8 @@ void define_all_ops() {
                          op_fold,
                          op_softmax,
                          op_log_softmax,
+                         op_softmax_gradient,
+                         op_log_softmax_gradient,
                          op_gather,
                          op_scatter_add_zeros,
                          op_one_hot,

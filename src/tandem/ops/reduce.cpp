@@ -1,25 +1,15 @@
 #include "tandem/ops/reduce.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "tandem/ops/pointwise.h"
+#include "tandem/ops/scan.h"
 #include "tandem/ops/shape.h"
 
 namespace tandem {
 
 namespace {
-
-/// All axes where none are given; ascending, without repeats.
-Dims normal_axes(const char* op, const Dims& axes, int rank) {
-  Dims out;
-  unsigned chosen = 0;
-  for (Dim axis : axes) {
-    const int a = normal_axis(op, axis, rank);
-    TD_CHECK(!(chosen >> a & 1), op, ": each axis may be named once; got ", axes, ".");
-    chosen |= 1u << a;
-  }
-  for (int i = 0; i < rank; ++i)
-    if (axes.rank() == 0 || (chosen >> i & 1)) out.push_back(i);
-  return out;
-}
 
 Dims reduced_shape(const Dims& shape, const Dims& axes, bool keep) {
   Dims out;
@@ -63,6 +53,25 @@ Tensors grad_extreme(const GradArgs& a) {
   return {winners * stretched(a.grad[0] / sum(winners, r.axes, r.keep), a)};
 }
 
+/// For each element the product of the others: of those before it times those after it.
+Tensors grad_prod(const GradArgs& a) {
+  const auto& r = a.attributes.as<ReduceAttrs>();
+  const Dims& shape = a.in_meta[0].shape;
+  Dims order, inverse = Dims::filled(shape.rank(), 0), permuted;
+  for (int pass = 0, kept = 0; pass < 2; ++pass)
+    for (int i = 0; i < shape.rank(); ++i) {
+      const bool reduced = std::find(r.axes.begin(), r.axes.end(), i) != r.axes.end();
+      if (reduced != (pass == 1)) continue;
+      inverse[i] = kept++;
+      order.push_back(i);
+      permuted.push_back(shape[i]);
+    }
+  const Dim n = reduced_count(shape, r.axes);
+  const Tensor rows = reshape(permute(a.in[0], order), {n ? size_of(shape) / n : 0, n});
+  const Tensor others = shifted(cumprod(rows, 1), 1, false, 1) * shifted(cumprod(rows, 1, true), 1, true, 1);
+  return {stretched(a.grad[0], a) * permute(reshape(others, permuted), inverse)};
+}
+
 OpDef& define_reduction(const char* name, void (*infer)(InferArgs&), GradRule gradient, uint32_t saves_in,
                         uint32_t saves_out, const char* why_not = nullptr) {
   OpDef d;
@@ -79,10 +88,29 @@ OpDef& define_reduction(const char* name, void (*infer)(InferArgs&), GradRule gr
 
 Tensor reduce(const OpDef& op, const Tensor& x, const Dims& axes, bool keep) {
   TD_CHECK(x.defined(), op.name, ": x must be a tensor; got an undefined handle.");
-  return apply1(op, {x}, ReduceAttrs{normal_axes(op.name, axes, x.rank()), keep});
+  return apply1(op, {x}, ReduceAttrs{reduced_axes(op.name, axes, x.rank()), keep});
 }
 
 }  // namespace
+
+Dims reduced_axes(const char* op, const Dims& axes, int rank) {
+  Dims out;
+  unsigned chosen = 0;
+  for (Dim axis : axes) {
+    const int a = normal_axis(op, axis, rank);
+    TD_CHECK(!(chosen >> a & 1), op, ": each axis may be named once; got ", axes, ".");
+    chosen |= 1u << a;
+  }
+  for (int i = 0; i < rank; ++i)
+    if (axes.rank() == 0 || (chosen >> i & 1)) out.push_back(i);
+  return out;
+}
+
+Dim reduced_count(const Dims& shape, const Dims& axes) {
+  Dim count = 1;
+  for (Dim axis : axes) count *= shape[static_cast<int>(axis)];
+  return count;
+}
 
 OpDef& op_sum() {
   static OpDef& op = define_reduction(
@@ -102,6 +130,11 @@ OpDef& op_argmax() {
   return op;
 }
 
+OpDef& op_prod() {
+  static OpDef& op = define_reduction("prod", infer_sum, grad_prod, 1, 0);
+  return op;
+}
+
 Tensor sum(const Tensor& x, const Dims& axes, bool keep) { return reduce(op_sum(), x, axes, keep); }
 Tensor max(const Tensor& x, const Dims& axes, bool keep) { return reduce(op_max(), x, axes, keep); }
 Tensor min(const Tensor& x, const Dims& axes, bool keep) { return reduce(op_min(), x, axes, keep); }
@@ -115,7 +148,102 @@ Tensor mean(const Tensor& x, const Dims& axes, bool keep) {
 }
 
 Tensor argmax(const Tensor& x, int64_t axis, bool keep) {
+  TD_CHECK(x.defined(), "argmax: x must be a tensor; got an undefined handle.");
   return apply1(op_argmax(), {x}, ReduceAttrs{Dims{normal_axis("argmax", axis, x.rank())}, keep});
+}
+
+Tensor argmin(const Tensor& x, int64_t axis, bool keep) {
+  TD_CHECK(x.defined(), "argmin: x must be a tensor; got an undefined handle.");
+  const int at = normal_axis("argmin", axis, x.rank());
+  TD_CHECK(x.shape()[at] > 0, "argmin: there is no smallest of no elements; got ", x.shape(), " over axis ",
+           at, ".");
+  // The first NaN, or the first that equals the smallest.
+  return argmax(logical_or(not_equal(x, x), equal(x, min(x, {at}, true))), at, keep);
+}
+
+Tensor prod(const Tensor& x, const Dims& axes, bool keep) {
+  return reduce(op_prod(), x.defined() && !is_floating(x.dtype()) ? cast(x, DType::i64) : x, axes, keep);
+}
+
+namespace {
+
+void check_floating(const char* op, const Tensor& x) {
+  TD_CHECK(x.defined() && is_floating(x.dtype()), op,
+           ": the element type must be f64, f32, bf16 or f16; got ",
+           x.defined() ? describe(x) : "an undefined handle", ". cast() it first.");
+}
+
+/// Steps in between are taken in f32 where x has 16 bits.
+Tensor widened(const Tensor& x) { return bytes_of(x.dtype()) == 2 ? cast(x, DType::f32) : x; }
+
+/// x^p for x >= 0, with a gradient of 0 at 0.
+Tensor power(const Tensor& x, double p) {
+  const Tensor is_zero = equal(x, 0), safe = where(is_zero, 1, x);
+  return where(is_zero, 0, p == 0.5 ? sqrt(safe) : pow(safe, p));
+}
+
+Tensor variance(const char* op, const Tensor& x, const Dims& axes, bool keep, double correction) {
+  check_floating(op, x);
+  const Dims over = reduced_axes(op, axes, x.rank());
+  const Tensor wide = widened(x), away = wide - mean(wide, over, true);
+  const double count = static_cast<double>(reduced_count(x.shape(), over));
+  return sum(away * away, over, keep) / std::max(0.0, count - correction);
+}
+
+}  // namespace
+
+Tensor var(const Tensor& x, const Dims& axes, bool keep, double correction) {
+  return cast(variance("var", x, axes, keep, correction), x.dtype());
+}
+Tensor std(const Tensor& x, const Dims& axes, bool keep, double correction) {
+  return cast(power(variance("std", x, axes, keep, correction), 0.5), x.dtype());
+}
+
+Tensor norm(const Tensor& x, double p, const Dims& axes, bool keep) {
+  check_floating("norm", x);
+  TD_CHECK(p == p, "norm: p must be a number; got NaN.");
+  const Dims over = reduced_axes("norm", axes, x.rank());
+  const Tensor wide = widened(x);
+  Tensor result;
+  if (std::isinf(p)) {
+    TD_CHECK(reduced_count(x.shape(), over) > 0, "norm: there is no largest or smallest of no elements; got ",
+             x.shape(), " over axes ", over, ".");
+    result = p > 0 ? max(abs(wide), over, keep) : min(abs(wide), over, keep);
+  } else if (p == 0) {
+    result = sum(where(equal(wide, 0), sign(wide), 1), over, keep);  // sign: 0 there, and its gradient too
+  } else if (p == 1) {
+    result = sum(abs(wide), over, keep);
+  } else if (p == 2) {
+    result = power(sum(wide * wide, over, keep), 0.5);
+  } else {
+    result = power(sum(p > 0 ? power(abs(wide), p) : pow(abs(wide), p), over, keep), 1 / p);
+  }
+  return cast(result, x.dtype());
+}
+
+Tensor logsumexp(const Tensor& x, const Dims& axes, bool keep) {
+  check_floating("logsumexp", x);
+  const Dims over = reduced_axes("logsumexp", axes, x.rank());
+  const Tensor wide = widened(x);
+  if (reduced_count(x.shape(), over) == 0) return cast(log(sum(exp(wide), over, keep)), x.dtype());
+  // What is taken out beforehand is a constant; an infinite one stays in, where exp and log treat it rightly.
+  const Tensor top = max(wide.detach(), over, true);
+  const Tensor out = where(less(abs(top), HUGE_VAL), top, 0);
+  const Tensor rest = log(sum(exp(wide - out), over, keep));
+  return cast(rest + reshape(out, rest.shape()), x.dtype());
+}
+
+Tensor count_nonzero(const Tensor& x, const Dims& axes, bool keep) {
+  TD_CHECK(x.defined(), "count_nonzero: x must be a tensor; got an undefined handle.");
+  return sum(not_equal(x, 0), reduced_axes("count_nonzero", axes, x.rank()), keep);
+}
+Tensor any(const Tensor& x, const Dims& axes, bool keep) {
+  TD_CHECK(x.defined(), "any: x must be a tensor; got an undefined handle.");
+  return greater(sum(not_equal(x, 0), reduced_axes("any", axes, x.rank()), keep), 0);
+}
+Tensor all(const Tensor& x, const Dims& axes, bool keep) {
+  TD_CHECK(x.defined(), "all: x must be a tensor; got an undefined handle.");
+  return equal(sum(equal(x, 0), reduced_axes("all", axes, x.rank()), keep), 0);
 }
 
 }  // namespace tandem

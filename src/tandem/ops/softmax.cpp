@@ -1,6 +1,8 @@
 #include "tandem/ops/softmax.h"
 
+#include "tandem/ops/index.h"
 #include "tandem/ops/pointwise.h"
+#include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 
@@ -15,21 +17,36 @@ void infer_softmax(InferArgs& a) {
   a.add(a.in[0].shape(), a.in[0].dtype());
 }
 
+/// One kernel instead of four ops.
 Tensors grad_softmax(const GradArgs& a) {
-  const Dims axis{a.attributes.as<AxisAttrs>().axis};
-  return {a.out[0] * (a.grad[0] - sum(a.grad[0] * a.out[0], axis, true))};
+  return {apply1(op_softmax_gradient(), {a.grad[0], a.out[0]}, a.attributes)};
 }
 Tensors grad_log_softmax(const GradArgs& a) {
-  const Dims axis{a.attributes.as<AxisAttrs>().axis};
-  return {a.grad[0] - exp(a.out[0]) * sum(a.grad[0], axis, true)};
+  return {apply1(op_log_softmax_gradient(), {a.grad[0], a.out[0]}, a.attributes)};
 }
 
-OpDef& define_softmax(const char* name, void (*infer)(InferArgs&), GradRule gradient) {
+void infer_gradient(InferArgs& a) { a.add(a.in[0].shape(), a.in[0].dtype()); }
+
+Tensors second_softmax(const GradArgs& a) {
+  const Dims axis{a.attributes.as<AxisAttrs>().axis};
+  const Tensor &g = a.in[0], &y = a.in[1], &u = a.grad[0];
+  const Tensor uy = sum(u * y, axis, true);
+  return {y * (u - uy), a.needs[1] ? u * (g - sum(g * y, axis, true)) - g * uy : Tensor()};
+}
+Tensors second_log_softmax(const GradArgs& a) {
+  const Dims axis{a.attributes.as<AxisAttrs>().axis};
+  const Tensor p = a.grad[0] * exp(a.in[1]);
+  return {a.grad[0] - sum(p, axis, true), a.needs[1] ? neg(p * sum(a.in[0], axis, true)) : Tensor()};
+}
+
+OpDef& define_softmax(const char* name, void (*infer)(InferArgs&), GradRule gradient, uint32_t saves_in,
+                      uint32_t saves_out) {
   OpDef d;
   d.name = name;
   d.infer = infer;
   d.gradient = gradient;
-  d.saves_outputs = 1;
+  d.saves_inputs = saves_in;
+  d.saves_outputs = saves_out;
   d.cost = Cost::cheap;
   return define(d);
 }
@@ -37,19 +54,53 @@ OpDef& define_softmax(const char* name, void (*infer)(InferArgs&), GradRule grad
 }  // namespace
 
 OpDef& op_softmax() {
-  static OpDef& op = define_softmax("softmax", infer_softmax<false>, grad_softmax);
+  static OpDef& op = define_softmax("softmax", infer_softmax<false>, grad_softmax, 0, 1);
   return op;
 }
 OpDef& op_log_softmax() {
-  static OpDef& op = define_softmax("log_softmax", infer_softmax<true>, grad_log_softmax);
+  static OpDef& op = define_softmax("log_softmax", infer_softmax<true>, grad_log_softmax, 0, 1);
+  return op;
+}
+
+OpDef& op_softmax_gradient() {
+  static OpDef& op = define_softmax("softmax_gradient", infer_gradient, second_softmax, 3, 0);
+  return op;
+}
+OpDef& op_log_softmax_gradient() {
+  static OpDef& op = define_softmax("log_softmax_gradient", infer_gradient, second_log_softmax, 3, 0);
   return op;
 }
 
 Tensor softmax(const Tensor& x, int64_t axis) {
+  TD_CHECK(x.defined(), "softmax: x must be a tensor; got an undefined handle.");
   return apply1(op_softmax(), {x}, AxisAttrs{normal_axis("softmax", axis, x.rank())});
 }
 Tensor log_softmax(const Tensor& x, int64_t axis) {
+  TD_CHECK(x.defined(), "log_softmax: x must be a tensor; got an undefined handle.");
   return apply1(op_log_softmax(), {x}, AxisAttrs{normal_axis("log_softmax", axis, x.rank())});
+}
+Tensor softmin(const Tensor& x, int64_t axis) {
+  TD_CHECK(x.defined() && is_floating(x.dtype()),
+           "softmin: the element type must be f64, f32, bf16 or f16; got ",
+           x.defined() ? describe(x) : "an undefined handle", ". cast() it first.");
+  return softmax(neg(x), axis);
+}
+
+Tensor gumbel_softmax(const Tensor& x, const GumbelSoftmaxOptions& options) {
+  TD_CHECK(x.defined() && is_floating(x.dtype()),
+           "gumbel_softmax: the element type must be f64, f32, bf16 or f16; got ",
+           x.defined() ? describe(x) : "an undefined handle", ". cast() it first.");
+  TD_CHECK(options.tau > 0, "gumbel_softmax: tau must be above 0; got ", options.tau, ".");
+  const int axis = normal_axis("gumbel_softmax", options.axis, x.rank());
+  // -log(-log(u)), u kept from 0 (it is below 1) so that the noise is finite.
+  const Tensor u = maximum(uniform(x.shape(), 0, 1, DType::f32, x.device()), 0x1p-25);
+  const Tensor noise = cast(neg(log(neg(log(u)))), x.dtype());
+  const Tensor soft = softmax((x + noise) / options.tau, axis);
+  if (!options.hard || soft.size() == 0) return soft;
+  const Tensor last = one_hot(argmax(soft, axis), x.size(axis));  // the classes stand on the last axis
+  Dims order;
+  for (int i = 0; i < x.rank(); ++i) order.push_back(i < axis ? i : i == axis ? x.rank() - 1 : i - 1);
+  return cast(permute(last, order), x.dtype()) + (soft - soft.detach());
 }
 
 }  // namespace tandem

@@ -105,6 +105,8 @@ std::string start() {
   register_pointwise_floating_kernels();
   register_cast_kernels();
   register_reduce_kernels();
+  register_scan_kernels();
+  register_norm_kernels();
   register_matmul_kernels();
   register_conv_kernels();
   register_pool_kernels();

@@ -8,6 +8,8 @@ void register_pointwise_every_kernels();
 void register_pointwise_floating_kernels();
 void register_cast_kernels();
 void register_reduce_kernels();
+void register_scan_kernels();
+void register_norm_kernels();
 void register_matmul_kernels();
 void register_conv_kernels();
 void register_pool_kernels();

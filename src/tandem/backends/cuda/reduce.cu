@@ -32,6 +32,19 @@ struct Sum {
   __device__ static Out finish(Value v) { return static_cast<Out>(v); }
 };
 
+/// Products of f32 are carried in f64, so that a long one does not leave the range on its way.
+template <class T>
+struct Product {
+  using In = T;
+  using C = typename ComputeType<T>::type;
+  using Value = std::conditional_t<std::is_same_v<T, float>, double, C>;
+  using Out = T;
+  __device__ static Value none() { return Value(1); }
+  __device__ static Value one(T x, uint32_t) { return static_cast<Value>(static_cast<C>(x)); }
+  __device__ static Value join(Value a, Value b) { return a * b; }
+  __device__ static Out finish(Value v) { return static_cast<Out>(static_cast<C>(v)); }
+};
+
 /// Largest (kMax) or smallest element with its place: NaN beats all, then the earlier of two equals.
 template <class T, bool kMax>
 struct Best {
@@ -307,6 +320,12 @@ void reduce_any(const KernelArgs& args) {
     run_reduce<R<std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>>(args);
   });
 }
+void reduce_product(const KernelArgs& args) {
+  if (args.in[0].dtype == DType::i64)
+    run_reduce<Product<int64_t>>(args);
+  else
+    visit_floating(args.in[0].dtype, [&](auto zero) { run_reduce<Product<decltype(zero)>>(args); });
+}
 template <class T>
 using Largest = BestValue<T, true>;
 template <class T>
@@ -320,6 +339,7 @@ void register_reduce_kernels() {
   op_max().kernels[kCuda] = &reduce_any<Largest>;
   op_min().kernels[kCuda] = &reduce_any<Smallest>;
   op_argmax().kernels[kCuda] = &reduce_any<BestPlace>;
+  op_prod().kernels[kCuda] = &reduce_product;
 }
 
 }  // namespace tandem::cuda

@@ -1,4 +1,4 @@
-// softmax and log-softmax along one axis of a contiguous tensor. A row of n elements is shared by `lanes`
+// softmax, log-softmax and their gradients along one axis of a contiguous tensor. A row of n elements is shared by `lanes`
 // threads of a warp (or, for long rows, by a whole block): lane l takes elements l, l + lanes … in order, and a
 // butterfly joins the lanes. The order depends on n alone.
 #include "tandem/backends/cuda/check.h"
@@ -65,7 +65,31 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <bool kLog>
+/// softmax: y · (g - Σ g y); log-softmax: g - exp(y) Σ g.
+template <class T, bool kLog>
+__global__ void __launch_bounds__(kThreads)
+    softmax_gradient_kernel(const T* __restrict__ g, const T* __restrict__ y, T* __restrict__ out,
+                            int64_t rows, int64_t n, int64_t inner, int lanes) {
+  using C = typename ComputeType<T>::type;
+  __shared__ C shared[kThreads / 32];
+  const int lane = threadIdx.x % lanes;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / lanes) + threadIdx.x / lanes;
+  const bool used = row < rows;
+  const int64_t base = used ? row / inner * n * inner + row % inner : 0;
+  const int64_t count = used ? n : 0;
+  C sum = 0;
+  for (int64_t i = lane; i < count; i += lanes) {
+    const C value = static_cast<C>(g[base + i * inner]);
+    sum += kLog ? value : value * static_cast<C>(y[base + i * inner]);
+  }
+  sum = join_lanes<C, join_sum<C>>(sum, lanes, shared);
+  for (int64_t i = lane; i < count; i += lanes) {
+    const C a = static_cast<C>(g[base + i * inner]), b = static_cast<C>(y[base + i * inner]);
+    out[base + i * inner] = static_cast<T>(kLog ? a - exp_(b) * sum : b * (a - sum));
+  }
+}
+
+template <bool kLog, bool kGradient>
 void softmax_any(const KernelArgs& args) {
   const Buffer &in = args.in[0], &out = args.out[0];
   const int axis = static_cast<int>(args.attributes<AxisAttrs>().axis);
@@ -80,9 +104,13 @@ void softmax_any(const KernelArgs& args) {
   const int64_t per_block = kThreads / lanes;
   visit_floating(in.dtype, [&](auto zero) {
     using T = decltype(zero);
-    softmax_kernel<T, kLog>
-        <<<static_cast<unsigned>((rows + per_block - 1) / per_block), kThreads, 0, stream_of(args)>>>(
-            in.as<T>(), out.as<T>(), rows, n, inner, lanes);
+    const unsigned blocks = static_cast<unsigned>((rows + per_block - 1) / per_block);
+    if constexpr (kGradient)
+      softmax_gradient_kernel<T, kLog><<<blocks, kThreads, 0, stream_of(args)>>>(
+          in.as<T>(), args.in[1].as<T>(), out.as<T>(), rows, n, inner, lanes);
+    else
+      softmax_kernel<T, kLog>
+          <<<blocks, kThreads, 0, stream_of(args)>>>(in.as<T>(), out.as<T>(), rows, n, inner, lanes);
     launched("softmax_kernel");
   });
 }
@@ -90,8 +118,11 @@ void softmax_any(const KernelArgs& args) {
 }  // namespace
 
 void register_softmax_kernels() {
-  op_softmax().kernels[static_cast<int>(DeviceKind::cuda)] = &softmax_any<false>;
-  op_log_softmax().kernels[static_cast<int>(DeviceKind::cuda)] = &softmax_any<true>;
+  constexpr int kCuda = static_cast<int>(DeviceKind::cuda);
+  op_softmax().kernels[kCuda] = &softmax_any<false, false>;
+  op_log_softmax().kernels[kCuda] = &softmax_any<true, false>;
+  op_softmax_gradient().kernels[kCuda] = &softmax_any<false, true>;
+  op_log_softmax_gradient().kernels[kCuda] = &softmax_any<true, true>;
 }
 
 }  // namespace tandem::cuda

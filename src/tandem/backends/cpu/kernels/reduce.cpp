@@ -1,21 +1,17 @@
 // Reductions. The result of each output element is a function of its elements in logical order alone: whatever the
 // strides, the axes' places in memory or the number of threads, the bits are the same.
-//
-// The sum of a sequence: blocks of kBlock elements; within a block kLanes running sums (element i goes to lane
-// i % kLanes) that are then added pairwise; the blocks' sums are added in order in the wider type.
+// sums.h says in which order sums are taken.
 #include "tandem/ops/reduce.h"
 
 #include "tandem/backends/cpu/kernels/iterate.h"
 #include "tandem/backends/cpu/kernels/register.h"
+#include "tandem/backends/cpu/kernels/sums.h"
 #include "tandem/core/threads.h"
 #include "tandem/ops/scalar_functions.h"
 
 namespace tandem::cpu::TD_ISA {
 
 namespace {
-
-constexpr int64_t kBlock = 4096;
-constexpr int kLanes = 16;
 
 /// The input seen as (kept axes) × (reduced axes), each in logical order.
 struct Split {
@@ -78,24 +74,6 @@ struct SumTypes<Float16> {
   using Out = Float16;
 };
 
-template <class Lane>
-Lane fold(Lane* lanes) {
-  for (int s = kLanes / 2; s > 0; s /= 2)
-    for (int i = 0; i < s; ++i) lanes[i] += lanes[i + s];
-  return lanes[0];
-}
-
-/// One block of at most kBlock contiguous elements.
-template <class T, class Lane = typename SumTypes<T>::Lane>
-Lane block_sum(const T* x, int64_t n) {
-  Lane lanes[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int l = 0; l < kLanes; ++l) lanes[l] += static_cast<Lane>(x[i + l]);
-  for (int l = 0; i < n; ++i, ++l) lanes[l] += static_cast<Lane>(x[i]);
-  return fold(lanes);
-}
-
 template <class T>
 typename SumTypes<T>::Out finish(typename SumTypes<T>::Total total) {
   using Out = typename SumTypes<T>::Out;
@@ -105,58 +83,94 @@ typename SumTypes<T>::Out finish(typename SumTypes<T>::Total total) {
     return static_cast<Out>(total);
 }
 
-/// Sequences whose elements lie across rows: `columns` neighbouring outputs at once, the same lanes for each.
-template <class T>
-void sum_columns(const T* x, int64_t row_stride, int64_t length, int columns,
-                 typename SumTypes<T>::Out* out) {
-  using Lane = typename SumTypes<T>::Lane;
-  constexpr int kColumns = 32;
-  typename SumTypes<T>::Total total[kColumns] = {};
-  for (int64_t block = 0; block < length; block += kBlock) {
-    const int64_t end = block + kBlock < length ? block + kBlock : length;
-    Lane lanes[kLanes][kColumns] = {};
-    for (int64_t i = block; i < end; ++i) {
-      Lane* lane = lanes[(i - block) % kLanes];
-      const T* row = x + i * row_stride;
-      if (columns == kColumns)
-        for (int c = 0; c < kColumns; ++c) lane[c] += static_cast<Lane>(row[c]);
-      else
-        for (int c = 0; c < columns; ++c) lane[c] += static_cast<Lane>(row[c]);
+constexpr int kStrip = 256;  // neighbouring outputs summed at a time
+
+/// Sums of one block of at most kSumBlock rows: `columns` neighbouring sequences at once, the same lanes for each.
+template <class T, class Lane = typename SumTypes<T>::Lane>
+void sum_strip(const T* x, int64_t row_stride, int64_t rows, int columns, Lane* out) {
+  Lane lanes[kSumLanes][kStrip];
+  const int used = rows < kSumLanes ? static_cast<int>(rows) : kSumLanes;
+  for (int l = 0; l < used; ++l)
+    for (int c = 0; c < columns; ++c) lanes[l][c] = 0;
+  const int64_t step = kSumLanes * row_stride;
+  int64_t i = 0;
+  for (; i + 4 * kSumLanes <= rows; i += 4 * kSumLanes)  // four rows of each lane at a time
+    for (int l = 0; l < kSumLanes; ++l) {
+      const T* row = x + (i + l) * row_stride;
+      Lane* __restrict lane = lanes[l];
+      for (int c = 0; c < columns; ++c)
+        lane[c] = (((lane[c] + static_cast<Lane>(row[c])) + static_cast<Lane>(row[step + c])) +
+                   static_cast<Lane>(row[2 * step + c])) +
+                  static_cast<Lane>(row[3 * step + c]);
     }
-    for (int s = kLanes / 2; s > 0; s /= 2)
-      for (int l = 0; l < s; ++l)
-        for (int c = 0; c < kColumns; ++c) lanes[l][c] += lanes[l + s][c];
-    for (int c = 0; c < columns; ++c) total[c] += lanes[0][c];
+  for (; i < rows; ++i) {
+    const T* row = x + i * row_stride;
+    Lane* __restrict lane = lanes[i % kSumLanes];
+    for (int c = 0; c < columns; ++c) lane[c] += static_cast<Lane>(row[c]);
   }
-  for (int c = 0; c < columns; ++c) out[c] = finish<T>(total[c]);
+  for (int s = kSumLanes / 2; s > 0; s /= 2)
+    for (int l = 0; l < s && l + s < used; ++l)
+      for (int c = 0; c < columns; ++c) lanes[l][c] += lanes[l + s][c];
+  for (int c = 0; c < columns; ++c) out[c] = lanes[0][c];
 }
 
+/// Where the elements of a sequence lie a row apart and those of neighbouring outputs beside each other.
 template <class T>
-void sum_typed(const KernelArgs& args) {
-  using Types = SumTypes<T>;
-  Split s = split_axes(args.in[0], args.attributes<ReduceAttrs>().axes);
-  typename Types::Out* out = args.out[0].as<typename Types::Out>();
-  if (s.outputs == 0) return;
+void sum_columns(const KernelArgs& args, const Split& s) {
+  using Lane = typename SumTypes<T>::Lane;
+  const int64_t width = s.kept.shape[s.kept.rank - 1], strips = (width + kStrip - 1) / kStrip;
+  const int64_t blocks = (s.length + kSumBlock - 1) / kSumBlock, row_stride = s.reduced.strides[0];
   const T* x = static_cast<const T*>(args.in[0].data);
-  if (s.reduced.rank <= 1 && s.kept.rank == 1 && s.kept.strides[0] == 1 && s.length > 1) {
-    const int64_t stride = s.reduced.strides[0];
-    parallel_ranges(s.outputs, 32, [&](int64_t begin, int64_t end) {
-      sum_columns(x + begin, stride, s.length, static_cast<int>(end - begin), out + begin);
-    });
-    return;
-  }
+  auto* out = args.out[0].as<typename SumTypes<T>::Out>();
+  Lane* partial = blocks == 1 ? nullptr
+                              : static_cast<Lane*>(args.workspace(static_cast<size_t>(s.outputs * blocks) *
+                                                                  sizeof(Lane)));  // (block, output)
+  const int64_t work = (s.length < kSumBlock ? s.length : kSumBlock) * (width < kStrip ? width : kStrip);
+  parallel_ranges(s.outputs / width * strips * blocks, kGrain / work + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t block = task % blocks, strip = task / blocks % strips, outer = task / blocks / strips;
+      const int64_t first = outer * width + strip * kStrip, row = block * kSumBlock;
+      const int columns = static_cast<int>(width - strip * kStrip < kStrip ? width - strip * kStrip : kStrip);
+      Lane sums[kStrip];
+      sum_strip(x + offset_of(s.kept, first) + row * row_stride, row_stride,
+                s.length - row < kSumBlock ? s.length - row : kSumBlock, columns, sums);
+      for (int c = 0; c < columns; ++c) {
+        if (partial)
+          partial[block * s.outputs + first + c] = sums[c];
+        else
+          out[first + c] = finish<T>(sums[c]);
+      }
+    }
+  });
+  if (!partial) return;
+  parallel_ranges(s.outputs, kTile, [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o) {
+      typename SumTypes<T>::Total total = 0;
+      for (int64_t b = 0; b < blocks; ++b) total += partial[b * s.outputs + o];
+      out[o] = finish<T>(total);
+    }
+  });
+}
+
+/// read(sequence, begin, n, buffer) gives n elements of a sequence as T.
+template <class T, class Read>
+void sum_blocks(const KernelArgs& args, const Split& s, Read&& read) {
+  using Types = SumTypes<T>;
+  using Lane = typename Types::Lane;
+  auto* out = args.out[0].as<typename Types::Out>();
   // One task for each (output, block); the blocks of an output are added afterwards in their order.
-  const int64_t blocks = (s.length + kBlock - 1) / kBlock;
+  const int64_t blocks = (s.length + kSumBlock - 1) / kSumBlock;
   const auto block_of = [&](int64_t o, int64_t b) {
-    alignas(64) T buffer[kBlock];
+    alignas(64) T buffer[kSumBlock];
     Walk sequence = s.reduced;
     sequence.data += offset_of(s.kept, o) * sequence.width;
-    const int64_t begin = b * kBlock, n = s.length - begin < kBlock ? s.length - begin : kBlock;
-    return block_sum(static_cast<const T*>(run_of(sequence, begin, n, buffer)), n);
+    const int64_t begin = b * kSumBlock, n = s.length - begin < kSumBlock ? s.length - begin : kSumBlock;
+    return block_sum<Lane>(
+        0, n, [](auto v) { return v; }, read(sequence, begin, n, buffer));
   };
   if (blocks > 1 && s.outputs < 64) {
-    auto* partial = static_cast<typename Types::Lane*>(
-        args.workspace(static_cast<size_t>(s.outputs * blocks) * sizeof(typename Types::Lane)));
+    auto* partial =
+        static_cast<Lane*>(args.workspace(static_cast<size_t>(s.outputs * blocks) * sizeof(Lane)));
     parallel_ranges(s.outputs * blocks, 4, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) partial[i] = block_of(i / blocks, i % blocks);
     });
@@ -177,8 +191,45 @@ void sum_typed(const KernelArgs& args) {
   });
 }
 
+template <class T>
+const T* run_as(const Walk& sequence, int64_t begin, int64_t n, T* buffer) {
+  return static_cast<const T*>(run_of(sequence, begin, n, buffer));
+}
+
+/// Integers narrower than i64 are widened as they are read, so that they need no loops of their own.
+const int64_t* widened_run(DType dtype, const Walk& sequence, int64_t begin, int64_t n, int64_t* buffer) {
+  visit_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (!std::is_class_v<T> && !std::is_floating_point_v<T>) {
+      T narrow[kSumBlock];
+      const T* x = static_cast<const T*>(run_of(sequence, begin, n, narrow));
+      for (int64_t i = 0; i < n; ++i) buffer[i] = static_cast<int64_t>(x[i]);
+    }
+  });
+  return buffer;
+}
+
+template <class T>
+void sum_typed(const KernelArgs& args, const Split& s) {
+  const int last = s.kept.rank - 1;
+  if (s.reduced.rank == 1 && last >= 0 && s.kept.strides[last] == 1 && s.kept.shape[last] >= 4)
+    sum_columns<T>(args, s);
+  else
+    sum_blocks<T>(args, s, run_as<T>);
+}
+
 void sum(const KernelArgs& args) {
-  visit_dtype(args.in[0].dtype, [&](auto zero) { sum_typed<decltype(zero)>(args); });
+  const Split s = split_axes(args.in[0], args.attributes<ReduceAttrs>().axes);
+  const DType dtype = args.in[0].dtype;
+  if (s.outputs == 0) return;
+  if (is_floating(dtype))
+    visit_floating(dtype, [&](auto zero) { sum_typed<decltype(zero)>(args, s); });
+  else if (dtype == DType::i64 || dtype == DType::u64)
+    sum_typed<int64_t>(args, s);
+  else
+    sum_blocks<int64_t>(args, s, [dtype](const Walk& sequence, int64_t begin, int64_t n, int64_t* buffer) {
+      return widened_run(dtype, sequence, begin, n, buffer);
+    });
 }
 
 /// Calls visit(output, index in the sequence, elements, count) for every piece of every output's sequence in order,
@@ -205,7 +256,7 @@ void for_sequences(const KernelArgs& args, Begin&& begin_output, Piece&& piece, 
 template <class F>
 void extreme(const KernelArgs& args) {
   visit_dtype(args.in[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+    using T = std::conditional_t<std::is_same_v<decltype(zero), bool>, uint8_t, decltype(zero)>;
     using C = typename ComputeType<T>::type;
     struct Best {
       C value{};
@@ -215,12 +266,31 @@ void extreme(const KernelArgs& args) {
     for_sequences<T>(
         args, [] { return Best{}; },
         [](Best& best, int64_t, const T* x, int64_t n) {
-          C value = best.any ? best.value : static_cast<C>(x[0]);
-          for (int64_t i = 0; i < n; ++i) value = F{}(value, static_cast<C>(x[i]));
-          best = {value, true};
+          const C value = extreme_of<F, C>(x, n);
+          best = {best.any ? F{}(best.value, value) : value, true};
         },
         [&](const Best& best, int64_t o) { out[o] = static_cast<T>(best.value); });
   });
+}
+
+/// Products of a sequence run in order, in the type that sums of blocks have (f32 for bf16 and f16).
+template <class T>
+void prod_typed(const KernelArgs& args) {
+  using Total = std::conditional_t<std::is_class_v<T>, float, typename SumTypes<T>::Total>;
+  T* out = args.out[0].as<T>();
+  for_sequences<T>(
+      args, [] { return Total(1); },
+      [](Total& product, int64_t, const T* x, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) product *= static_cast<Total>(x[i]);
+      },
+      [&](Total product, int64_t o) { out[o] = finish<T>(product); });
+}
+
+void prod(const KernelArgs& args) {
+  if (args.in[0].dtype == DType::i64)
+    prod_typed<int64_t>(args);
+  else
+    visit_floating(args.in[0].dtype, [&](auto zero) { prod_typed<decltype(zero)>(args); });
 }
 
 void argmax(const KernelArgs& args) {
@@ -253,6 +323,7 @@ void register_reduce_kernels() {
   op_max().kernels[cpu] = extreme<Maximum>;
   op_min().kernels[cpu] = extreme<Minimum>;
   op_argmax().kernels[cpu] = argmax;
+  op_prod().kernels[cpu] = prod;
 }
 
 }  // namespace tandem::cpu::TD_ISA

@@ -6,6 +6,8 @@ void register_kernels() {
   register_pointwise_kernels();
   register_shape_kernels();
   register_reduce_kernels();
+  register_scan_kernels();
+  register_norm_kernels();
   register_softmax_kernels();
   register_index_kernels();
   register_sort_kernels();

@@ -6,6 +6,8 @@ namespace tandem::cpu::TD_ISA {
 void register_pointwise_kernels();
 void register_shape_kernels();
 void register_reduce_kernels();
+void register_scan_kernels();
+void register_norm_kernels();
 void register_softmax_kernels();
 void register_index_kernels();
 void register_sort_kernels();

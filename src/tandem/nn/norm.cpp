@@ -1,0 +1,104 @@
+// Normalising layers.
+#include "tandem/nn/norm.h"
+
+#include "tandem/ops/norm.h"
+#include "tandem/ops/random.h"
+
+namespace tandem::nn {
+
+namespace {
+
+void check_channels(const std::string& label, int64_t channels, double eps) {
+  TD_CHECK(channels >= 1 && eps >= 0, label, ": channels must be at least 1 and eps at least 0; got ",
+           channels, " channels and eps ", eps, ".");
+}
+
+void check_input(const std::string& label, const Tensor& x, int least_rank, int most_rank, int64_t channels) {
+  TD_CHECK(x.defined() && x.rank() >= least_rank && x.rank() <= most_rank && x.shape()[1] == channels, label,
+           ": x must have ", least_rank == most_rank ? cat(least_rank) : cat(least_rank, " to ", most_rank),
+           " axes, the second of size ", channels, "; got ",
+           x.defined() ? describe(x) : "an undefined handle", ".");
+}
+
+void check_shape(const std::string& label, const Dims& shape) {
+  TD_CHECK(shape.rank() >= 1 && size_of(shape) >= 1, label,
+           ": the normalised shape must have an axis and sizes of at least 1; got ", shape, ".");
+}
+
+}  // namespace
+
+LayerNorm::LayerNorm(Module* parent, const std::string& name, const Dims& shape, LayerNormOptions options)
+    : Module(parent, name), shape_(shape), eps_(options.eps) {
+  check_shape("LayerNorm " + name, shape);
+  if (options.affine) weight = parameter("weight", ones(shape));
+  if (options.affine && options.bias) bias = parameter("bias", zeros(shape));
+}
+Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, shape_, weight, bias, eps_); }
+
+RMSNorm::RMSNorm(Module* parent, const std::string& name, const Dims& shape, RmsNormOptions options)
+    : Module(parent, name), shape_(shape), eps_(options.eps) {
+  check_shape("RMSNorm " + name, shape);
+  if (options.affine) weight = parameter("weight", ones(shape));
+}
+Tensor RMSNorm::forward(const Tensor& x) { return rms_norm(x, shape_, weight, eps_); }
+
+GroupNorm::GroupNorm(Module* parent, const std::string& name, int64_t groups, int64_t channels,
+                     GroupNormOptions options)
+    : Module(parent, name), groups_(groups), eps_(options.eps) {
+  check_channels("GroupNorm " + name, channels, options.eps);
+  TD_CHECK(groups >= 1 && channels % groups == 0, "GroupNorm ", name,
+           ": channels must be a multiple of groups; got ", channels, " channels and ", groups, " groups.");
+  if (!options.affine) return;
+  weight = parameter("weight", ones({channels}));
+  bias = parameter("bias", zeros({channels}));
+}
+Tensor GroupNorm::forward(const Tensor& x) { return group_norm(x, groups_, weight, bias, eps_); }
+
+BatchNorm::BatchNorm(Module* parent, const std::string& name, const char* kind, int least_rank, int most_rank,
+                     int64_t channels, BatchNormLayerOptions options)
+    : Module(parent, name),
+      label_(cat(kind, " ", name)),
+      least_rank_(least_rank),
+      most_rank_(most_rank),
+      channels_(channels),
+      options_(options) {
+  check_channels(label_, channels, options.eps);
+  TD_CHECK(options.momentum >= 0 && options.momentum <= 1, label_, ": momentum must lie in 0..1; got ",
+           options.momentum, ".");
+  if (options.affine) {
+    weight = parameter("weight", ones({channels}));
+    bias = parameter("bias", zeros({channels}));
+  }
+  if (options.track_running_stats) {
+    running_mean = buffer("running_mean", zeros({channels}));
+    running_var = buffer("running_var", ones({channels}));
+  }
+}
+
+Tensor BatchNorm::forward(const Tensor& x) {
+  check_input(label_, x, least_rank_, most_rank_, channels_);
+  return batch_norm(x, running_mean, running_var, weight, bias,
+                    {.training = training() || !options_.track_running_stats,
+                     .momentum = options_.momentum,
+                     .eps = options_.eps});
+}
+
+InstanceNorm::InstanceNorm(Module* parent, const std::string& name, const char* kind, int rank,
+                           int64_t channels, InstanceNormOptions options)
+    : Module(parent, name),
+      label_(cat(kind, " ", name)),
+      rank_(rank),
+      channels_(channels),
+      eps_(options.eps) {
+  check_channels(label_, channels, options.eps);
+  if (!options.affine) return;
+  weight = parameter("weight", ones({channels}));
+  bias = parameter("bias", zeros({channels}));
+}
+
+Tensor InstanceNorm::forward(const Tensor& x) {
+  check_input(label_, x, rank_, rank_, channels_);
+  return instance_norm(x, weight, bias, eps_);
+}
+
+}  // namespace tandem::nn

@@ -1,0 +1,305 @@
+#include "tandem/ops/norm.h"
+
+#include <algorithm>
+
+#include "tandem/core/tape.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/random.h"
+#include "tandem/ops/reduce.h"
+#include "tandem/ops/shape.h"
+
+namespace tandem {
+
+namespace {
+
+template <bool over_batch>
+void infer_norm(InferArgs& a) {
+  const Tensor& x = a.in[0];
+  const Dims rows{a.attributes<NormAttrs>().rows(over_batch)};
+  const DType statistics = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  a.add(x.shape(), x.dtype());
+  a.add(rows, statistics);
+  a.add(rows, statistics);
+}
+
+void infer_gradient(InferArgs& a) {
+  const auto& n = a.attributes<NormAttrs>();
+  a.add(a.in[1].shape(), a.in[1].dtype());
+  for (const bool has : {n.has_weight, n.has_bias})
+    if (has) a.add({n.groups * n.channels}, a.in[1].dtype());
+}
+
+Tensors grad_norm(const OpDef& gradient, const GradArgs& a) {
+  const auto& n = a.attributes.as<NormAttrs>();
+  Tensors in{a.grad[0], a.in[0], a.out[1], a.out[2]};
+  if (n.has_weight) in.push_back(a.in[1]);
+  return apply(gradient, {in.begin(), in.size()}, a.attributes);
+}
+
+/// The gradient of the gradient, by public ops. With r = 1 / sqrt(var + eps), xhat = (x - mean) r, n elements a group and
+/// P(v) = v - mean(v) - xhat mean(v xhat), the gradient op computes dx = r P(w g), dw = sum(g xhat) and db = sum(g); and
+/// d xhat / dx is r P, dr / dx is -r² xhat / n.
+template <bool over_batch>
+Tensors second_norm(const GradArgs& a) {
+  const auto& attrs = a.attributes.as<NormAttrs>();
+  const Dims view{attrs.samples, attrs.groups, attrs.channels, attrs.inner};
+  const Dims affine{1, attrs.groups, attrs.channels, 1};
+  const Dims over = over_batch ? Dims{0, 3} : Dims{2, 3}, across{0, 3};
+  const auto viewed = [&](const Tensor& t) { return reshape(t, view); };
+  const Tensor g = viewed(a.in[0]), x = viewed(a.in[1]);
+  const Tensor away = x - mean(x, over, true);
+  const Tensor r = rsqrt(mean(away * away, over, true) + attrs.eps), xhat = away * r;
+  const auto project = [&](const Tensor& v) {
+    return v - mean(v, over, true) - xhat * mean(v * xhat, over, true);
+  };
+  const Tensor weight = attrs.has_weight ? reshape(a.in[4], affine) : Tensor();
+  const auto weighted = [&](const Tensor& v) { return weight.defined() ? v * weight : v; };
+  const auto plus = [](const Tensor& p, const Tensor& q) {
+    return p.defined() ? q.defined() ? p + q : p : q;
+  };
+
+  size_t next = 1;
+  const Tensor u = a.grad[0].defined() ? viewed(a.grad[0]) : Tensor();
+  const Tensor dw = attrs.has_weight ? a.grad[next++] : Tensor(),
+               db = attrs.has_bias ? a.grad[next] : Tensor();
+  Tensor for_g, for_x, for_weight;
+  if (u.defined()) {
+    const Tensor wg = weighted(g), pu = project(u) * r;
+    for_g = weighted(pu);
+    if (weight.defined()) for_weight = sum(g * pu, across);
+    const Tensor through_xhat = neg(u * mean(wg * xhat, over, true) + wg * mean(u * xhat, over, true)) * r;
+    const Tensor through_r = mean(u * project(wg), over, true) * r * r;
+    for_x = r * project(through_xhat) - xhat * through_r;
+  }
+  if (dw.defined()) {
+    const Tensor v = reshape(dw, affine);
+    for_g = plus(for_g, xhat * v);
+    for_x = plus(for_x, r * project(g * v));
+  }
+  if (db.defined()) for_g = plus(for_g, expand(reshape(db, affine), view));
+  const auto back = [](const Tensor& t, const Description& d) {
+    return t.defined() ? reshape(t, d.shape) : Tensor();
+  };
+  Tensors out{back(for_g, a.in_meta[0]), back(for_x, a.in_meta[1]), Tensor(), Tensor()};
+  if (attrs.has_weight) out.push_back(back(for_weight, a.in_meta[4]));
+  return out;
+}
+
+OpDef& define_norm(const char* name, void (*infer)(InferArgs&), GradRule gradient, uint32_t saves_in,
+                   uint32_t saves_out) {
+  OpDef d;
+  d.name = name;
+  d.infer = infer;
+  d.gradient = gradient;
+  d.saves_inputs = saves_in;
+  d.saves_outputs = saves_out;
+  return define(d);
+}
+
+// ---- checks
+
+void check_floating(const char* op, const Tensor& x) {
+  TD_CHECK(x.defined() && is_floating(x.dtype()), op,
+           ": the element type must be f64, f32, bf16 or f16; got ",
+           x.defined() ? describe(x) : "an undefined handle", ". cast() it first.");
+}
+
+void check_channels(const char* op, const Tensor& x) {
+  check_floating(op, x);
+  TD_CHECK(x.rank() >= 2, op, ": x must be (N, C, …); got ", x.shape(), ".");
+}
+
+/// An optional tensor of a known shape.
+void check_shape(const char* op, const char* what, const Tensor& t, const Dims& shape) {
+  TD_CHECK(!t.defined() || (t.shape() == shape && is_floating(t.dtype())), op, ": ", what,
+           " must be floating and have shape ", shape, "; got ", describe(t), ".");
+}
+
+void check_eps(const char* op, double eps) {
+  TD_CHECK(eps >= 0, op, ": eps must be at least 0; got ", eps, ".");
+}
+
+/// Checks that `shape` is the end of x's; gives how many elements that is.
+Dim check_last_axes(const char* op, const Tensor& x, const Dims& shape) {
+  check_floating(op, x);
+  bool fits = shape.rank() >= 1 && shape.rank() <= x.rank();
+  for (int i = 1; fits && i <= shape.rank(); ++i) fits = shape[shape.rank() - i] == x.shape()[x.rank() - i];
+  TD_CHECK(fits, op, ": the normalised shape must be the last sizes of x; got ", shape, " and x ", x.shape(),
+           ".");
+  return size_of(shape);
+}
+
+/// Runs a norm op; weight and bias are flat and of any floating type.
+Tensors run_norm(const OpDef& op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                 NormAttrs attrs) {
+  attrs.has_weight = weight.defined();
+  attrs.has_bias = bias.defined();
+  Tensors in{x};
+  for (const Tensor* t : {&weight, &bias})
+    if (t->defined()) in.push_back(cast(reshape(*t, {t->size()}), x.dtype()));
+  return apply(op, {in.begin(), in.size()}, attrs);
+}
+
+/// (N, C, …) with its channels in `groups`.
+NormAttrs channel_view(const Tensor& x, int64_t groups, double eps) {
+  const Dim samples = x.shape()[0], channels = x.shape()[1];
+  Dim inner = 1;
+  for (int i = 2; i < x.rank(); ++i) inner *= x.shape()[i];
+  return {samples, groups, channels / groups, inner, eps};
+}
+
+/// (C) beside x (N, C, …).
+Tensor beside(const Tensor& t, const Tensor& x) {
+  Dims shape = Dims::filled(x.rank() - 1, 1);
+  shape[0] = t.size();
+  return reshape(t, shape);
+}
+
+Tensor scaled(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const Tensor y = weight.defined() ? x * weight : x;
+  return bias.defined() ? y + bias : y;
+}
+
+Tensor widened(const Tensor& x) { return bytes_of(x.dtype()) == 2 ? cast(x, DType::f32) : x; }
+
+}  // namespace
+
+OpDef& op_layer_norm() {
+  static OpDef& op = define_norm(
+      "layer_norm", infer_norm<false>,
+      [](const GradArgs& a) { return grad_norm(op_layer_norm_gradient(), a); }, 3, 6);
+  return op;
+}
+OpDef& op_group_norm() {
+  static OpDef& op = define_norm(
+      "group_norm", infer_norm<false>,
+      [](const GradArgs& a) { return grad_norm(op_group_norm_gradient(), a); }, 3, 6);
+  return op;
+}
+OpDef& op_batch_norm() {
+  static OpDef& op = define_norm(
+      "batch_norm", infer_norm<true>,
+      [](const GradArgs& a) { return grad_norm(op_batch_norm_gradient(), a); }, 3, 6);
+  return op;
+}
+OpDef& op_layer_norm_gradient() {
+  static OpDef& op = define_norm("layer_norm_gradient", infer_gradient, second_norm<false>, 19, 0);
+  return op;
+}
+OpDef& op_group_norm_gradient() {
+  static OpDef& op = define_norm("group_norm_gradient", infer_gradient, second_norm<false>, 19, 0);
+  return op;
+}
+OpDef& op_batch_norm_gradient() {
+  static OpDef& op = define_norm("batch_norm_gradient", infer_gradient, second_norm<true>, 19, 0);
+  return op;
+}
+
+Tensor layer_norm(const Tensor& x, const Dims& shape, const Tensor& weight, const Tensor& bias, double eps) {
+  const Dim n = check_last_axes("layer_norm", x, shape);
+  check_shape("layer_norm", "the weight", weight, shape);
+  check_shape("layer_norm", "the bias", bias, shape);
+  check_eps("layer_norm", eps);
+  Dim rows = 1;
+  for (int i = 0; i < x.rank() - shape.rank(); ++i) rows *= x.shape()[i];
+  return run_norm(op_layer_norm(), x, weight, bias, {rows, 1, n, 1, eps})[0];
+}
+
+Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
+  check_channels("group_norm", x);
+  const Dim channels = x.shape()[1];
+  TD_CHECK(groups >= 1 && channels % groups == 0,
+           "group_norm: the channels must be a multiple of groups; got x ", x.shape(), " and ", groups,
+           " groups.");
+  check_shape("group_norm", "the weight", weight, {channels});
+  check_shape("group_norm", "the bias", bias, {channels});
+  check_eps("group_norm", eps);
+  return run_norm(op_group_norm(), x, weight, bias, channel_view(x, groups, eps))[0];
+}
+
+Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  check_channels("instance_norm", x);
+  const Dim channels = x.shape()[1];
+  check_shape("instance_norm", "the weight", weight, {channels});
+  check_shape("instance_norm", "the bias", bias, {channels});
+  check_eps("instance_norm", eps);
+  return run_norm(op_group_norm(), x, weight, bias, channel_view(x, std::max<Dim>(channels, 1), eps))[0];
+}
+
+Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
+                  const Tensor& weight, const Tensor& bias, const BatchNormOptions& options) {
+  check_channels("batch_norm", x);
+  const Dims channels{x.shape()[1]};
+  check_shape("batch_norm", "the running mean", running_mean, channels);
+  check_shape("batch_norm", "the running variance", running_var, channels);
+  check_shape("batch_norm", "the weight", weight, channels);
+  check_shape("batch_norm", "the bias", bias, channels);
+  check_eps("batch_norm", options.eps);
+  if (!options.training) {
+    TD_CHECK(
+        running_mean.defined() && running_var.defined(),
+        "batch_norm: evaluation needs running statistics; got none. Set training to use the batch's own.");
+    // In the running statistics' own precision: one factor and one summand a channel.
+    Tensor scale = rsqrt(widened(running_var) + options.eps);
+    if (weight.defined()) scale = scale * widened(weight);
+    Tensor shift = neg(widened(running_mean) * scale);
+    if (bias.defined()) shift = shift + widened(bias);
+    return cast(widened(x) * beside(scale, x) + beside(shift, x), x.dtype());
+  }
+  const NormAttrs attrs = channel_view(x, 1, options.eps);
+  const double count = static_cast<double>(attrs.count(true));
+  TD_CHECK(count != 1, "batch_norm: training needs more than one value for each channel; got x ", x.shape(),
+           ". Take a larger batch, or evaluate.");
+  const Tensors out = run_norm(op_batch_norm(), x, weight, bias, attrs);
+  if (count > 1) {
+    const NoGrad off;
+    const auto move = [&](const Tensor& running, const Tensor& batch) {
+      if (running.defined())
+        assign(running, widened(running) * (1 - options.momentum) + batch.detach() * options.momentum);
+    };
+    move(running_mean, out[1]);
+    move(running_var, out[2] * (count / (count - 1)));
+  }
+  return out[0];
+}
+
+Tensor rms_norm(const Tensor& x, const Dims& shape, const Tensor& weight, double eps) {
+  check_last_axes("rms_norm", x, shape);
+  check_shape("rms_norm", "the weight", weight, shape);
+  check_eps("rms_norm", eps);
+  if (eps == 0)
+    eps = x.dtype() == DType::f64    ? 0x1p-52
+          : x.dtype() == DType::f32  ? 0x1p-23
+          : x.dtype() == DType::bf16 ? 0x1p-7
+                                     : 0x1p-10;
+  Dims over;
+  for (int i = x.rank() - shape.rank(); i < x.rank(); ++i) over.push_back(i);
+  const Tensor wide = widened(x);
+  const Tensor y = wide * rsqrt(mean(wide * wide, over, true) + eps);
+  return cast(scaled(y, weight.defined() ? widened(weight) : weight, {}), x.dtype());
+}
+
+Tensor normalize(const Tensor& x, double p, int64_t axis, double eps) {
+  check_floating("normalize", x);
+  check_eps("normalize", eps);
+  const Tensor wide = widened(x);
+  return cast(wide / maximum(norm(wide, p, {normal_axis("normalize", axis, x.rank())}, true), eps),
+              x.dtype());
+}
+
+Tensor local_response_norm(const Tensor& x, int64_t size, double alpha, double beta, double k) {
+  check_channels("local_response_norm", x);
+  TD_CHECK(size >= 1, "local_response_norm: size must be at least 1; got ", size, ".");
+  const Dim channels = x.shape()[1];
+  const Tensor wide = widened(x), square = wide * wide;
+  // Channel c looks at c - size / 2 … c + (size - 1) / 2; what lies beyond the ends counts as zero.
+  Tensor total = square;
+  for (int64_t by = -std::min(size / 2, channels); by <= std::min((size - 1) / 2, channels); ++by) {
+    if (by == 0 || std::abs(by) >= channels) continue;
+    const Tensor part = by > 0 ? slice(square, 1, by, channels) : slice(square, 1, 0, channels + by);
+    total = total + slice_into_zeros(part, 1, by > 0 ? 0 : -by, 1, channels);
+  }
+  return cast(wide / pow(total * (alpha / static_cast<double>(size)) + k, beta), x.dtype());
+}
+
+}  // namespace tandem

@@ -1,0 +1,118 @@
+#include "tandem/ops/scan.h"
+
+#include "tandem/ops/index.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/random.h"
+#include "tandem/ops/shape.h"
+
+namespace tandem {
+
+namespace {
+
+void infer_scan(InferArgs& a) { a.add(a.in[0].shape(), a.in[0].dtype()); }
+void infer_extreme(InferArgs& a) {
+  a.add(a.in[0].shape(), a.in[0].dtype());
+  a.add(a.in[0].shape(), DType::i64);
+}
+
+Tensors grad_cumsum(const GradArgs& a) {
+  const auto& s = a.attributes.as<ScanAttrs>();
+  return {cumsum(a.grad[0], s.axis, !s.reverse)};
+}
+
+/// The product of all but element k, summed over the outputs that hold k: right also where elements are zero.
+Tensors grad_cumprod(const GradArgs& a) {
+  const auto& s = a.attributes.as<ScanAttrs>();
+  const Tensor before = shifted(a.out[0], s.axis, s.reverse, 1);
+  return {before * linear_scan(shifted(a.in[0], s.axis, !s.reverse, 0), a.grad[0], s.axis, !s.reverse)};
+}
+
+Tensors grad_linear_scan(const GradArgs& a) {
+  const auto& s = a.attributes.as<ScanAttrs>();
+  const Tensor db = linear_scan(shifted(a.in[0], s.axis, !s.reverse, 0), a.grad[0], s.axis, !s.reverse);
+  return {a.needs[0] ? db * shifted(a.out[0], s.axis, s.reverse, 0) : Tensor(), db};
+}
+
+Tensors grad_extreme(const GradArgs& a) {
+  return {scatter_add_zeros(a.grad[0], a.attributes.as<ScanAttrs>().axis, a.out[1], a.in_meta[0].shape)};
+}
+
+OpDef& define_scan(const char* name, void (*infer)(InferArgs&), GradRule gradient, uint32_t saves_in,
+                   uint32_t saves_out) {
+  OpDef d;
+  d.name = name;
+  d.infer = infer;
+  d.gradient = gradient;
+  d.saves_inputs = saves_in;
+  d.saves_outputs = saves_out;
+  d.cost = Cost::cheap;
+  return define(d);
+}
+
+/// An axis of x, which must have one.
+int64_t axis_of(const char* op, const Tensor& x, int64_t axis) {
+  TD_CHECK(x.defined(), op, ": x must be a tensor; got an undefined handle.");
+  return normal_axis(op, axis, x.rank());
+}
+
+Tensor as_i64(const Tensor& x) { return is_floating(x.dtype()) ? x : cast(x, DType::i64); }
+
+RunningExtreme extreme(const OpDef& op, const Tensor& x, int64_t axis) {
+  const ScanAttrs attrs{axis_of(op.name, x, axis), false};
+  const Tensor wide = as_i64(x);
+  const Tensors out = apply(op, {&wide, 1}, attrs);
+  return {cast(out[0], x.dtype()), out[1]};
+}
+
+}  // namespace
+
+OpDef& op_cumsum() {
+  static OpDef& op = define_scan("cumsum", infer_scan, grad_cumsum, 0, 0);
+  return op;
+}
+OpDef& op_cumprod() {
+  static OpDef& op = define_scan("cumprod", infer_scan, grad_cumprod, 1, 1);
+  return op;
+}
+OpDef& op_linear_scan() {
+  static OpDef& op = define_scan("linear_scan", infer_scan, grad_linear_scan, 1, 1);
+  return op;
+}
+OpDef& op_cummax() {
+  static OpDef& op = define_scan("cummax", infer_extreme, grad_extreme, 0, 2);
+  return op;
+}
+OpDef& op_cummin() {
+  static OpDef& op = define_scan("cummin", infer_extreme, grad_extreme, 0, 2);
+  return op;
+}
+
+Tensor shifted(const Tensor& x, int64_t axis, bool back, double fill) {
+  const Dim n = x.size(axis);
+  if (n == 0) return x;
+  Dims one = x.shape();
+  one[normal_axis("shifted", axis, x.rank())] = 1;
+  const Tensor edge = full(one, fill, x.dtype(), x.device());
+  if (back) return concat({slice(x, axis, 1, n), edge}, axis);
+  return concat({edge, slice(x, axis, 0, n - 1)}, axis);
+}
+
+Tensor cumsum(const Tensor& x, int64_t axis, bool reverse) {
+  const ScanAttrs attrs{axis_of("cumsum", x, axis), reverse};
+  return apply1(op_cumsum(), {as_i64(x)}, attrs);
+}
+Tensor cumprod(const Tensor& x, int64_t axis, bool reverse) {
+  const ScanAttrs attrs{axis_of("cumprod", x, axis), reverse};
+  return apply1(op_cumprod(), {as_i64(x)}, attrs);
+}
+Tensor linear_scan(const Tensor& a, const Tensor& b, int64_t axis, bool reverse) {
+  const ScanAttrs attrs{axis_of("linear_scan", a, axis), reverse};
+  TD_CHECK(b.defined() && a.shape() == b.shape() && a.dtype() == b.dtype() && is_floating(a.dtype()),
+           "linear_scan: a and b must have one shape and one floating type; got ", describe(a), " and ",
+           b.defined() ? describe(b) : "an undefined handle", ". expand() or cast() one of them.");
+  return apply1(op_linear_scan(), {a, b}, attrs);
+}
+RunningExtreme cummax(const Tensor& x, int64_t axis) { return extreme(op_cummax(), x, axis); }
+RunningExtreme cummin(const Tensor& x, int64_t axis) { return extreme(op_cummin(), x, axis); }
+
+}  // namespace tandem
