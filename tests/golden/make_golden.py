@@ -1,5 +1,4 @@
-"""Writes the golden values that golden_test.cpp, promotion_test.cpp, optim_test.cpp and
-indexing_grid_test.cpp compare with, computed by PyTorch.
+"""Writes the values of PyTorch that the tests compare with: everything below tests/golden that ends in .txt.
 
     python3 tests/golden/make_golden.py        (needs torch and numpy; writes beside itself)
 
@@ -71,7 +70,7 @@ def op_lines(ops):
         if y.requires_grad:
             (y * y * hash_array(tuple(y.shape), 77)).sum().backward()
             for i, x in enumerate(inputs):
-                if x.requires_grad:
+                if x.requires_grad and x.grad is not None:  # PyTorch gives none for some weights and targets
                     lines.append(f"gradient {i} {shape_text(x.shape)} {numbers(x.grad)}")
     return "\n".join(lines) + "\n"
 
@@ -361,8 +360,45 @@ def write_indexing():
     (HERE / "indexing.txt").write_text("\n".join(lines) + "\n")
 
 
+# ---- normalising layers: two batches in training, one in evaluation; what norm_test.cpp compares with
+
+NORM_LAYERS = {
+    "batch_norm_1d": (lambda: nn.BatchNorm1d(4), (6, 4)),
+    "batch_norm_1d_long": (lambda: nn.BatchNorm1d(4, eps=0.01, momentum=0.3), (3, 4, 5)),
+    "batch_norm_2d": (lambda: nn.BatchNorm2d(3), (2, 3, 4, 5)),
+    "batch_norm_2d_plain": (lambda: nn.BatchNorm2d(3, affine=False), (2, 3, 4, 5)),
+    "batch_norm_2d_untracked": (lambda: nn.BatchNorm2d(3, track_running_stats=False), (2, 3, 4, 5)),
+    "batch_norm_3d": (lambda: nn.BatchNorm3d(2), (2, 2, 3, 2, 2)),
+    "layer_norm": (lambda: nn.LayerNorm((4, 5)), (3, 4, 5)),
+    "layer_norm_no_bias": (lambda: nn.LayerNorm(5, bias=False), (3, 4, 5)),
+    "group_norm": (lambda: nn.GroupNorm(2, 6), (2, 6, 4)),
+    "instance_norm_1d": (lambda: nn.InstanceNorm1d(3, affine=True), (2, 3, 7)),
+    "instance_norm_2d": (lambda: nn.InstanceNorm2d(3), (2, 3, 4, 5)),
+    "instance_norm_3d": (lambda: nn.InstanceNorm3d(3), (2, 3, 2, 3, 2)),
+    "rms_norm": (lambda: nn.RMSNorm(5), (3, 5)),
+}
+
+
+def write_norm_layers():
+    lines = []
+    for name, (make, shape) in NORM_LAYERS.items():
+        layer = make().double()
+        with torch.no_grad():
+            for key, p in layer.named_parameters():
+                p.copy_(hash_array(tuple(p.shape), name_salt(key), 0.5, 2))
+        for i in range(3):
+            layer.train(i < 2)
+            y = layer(hash_array(shape, 700 + i, -1, 2))
+            lines.append(f"{name} y{i} {shape_text(y.shape)} {numbers(y)}")
+        for key, value in sorted(layer.state_dict().items()):
+            if not key.endswith("tracked"):
+                lines.append(f"{name} {key} {shape_text(value.shape)} {numbers(value)}")
+    (HERE / "norm_layers.txt").write_text("\n".join(lines) + "\n")
+
+
 if __name__ == "__main__":
     write_ops()
+    write_norm_layers()
     write_training()
     write_promotion()
     write_optim()

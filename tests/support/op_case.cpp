@@ -32,6 +32,7 @@ const std::vector<OpCase>& all_cases() {
     add_einsum_cases(list);
     add_linalg_cases(list);
     add_fft_cases(list);
+    add_norm_cases(list);
     return list;
   }();
   return cases;
@@ -49,6 +50,7 @@ const std::vector<ErrorCase>& all_error_cases() {
     add_fft_errors(list);
     add_random_errors(list);
     add_window_errors(list);
+    add_norm_errors(list);
     return list;
   }();
   return errors;
