@@ -81,58 +81,6 @@ int open_temporary(const std::string& path, const std::string& temporary) {
   }
 }
 
-/// Unpacks gzip members until the input ends.
-std::vector<uint8_t> gunzip(const std::string& what, const std::string& path,
-                            const std::vector<uint8_t>& packed, int64_t max_bytes) {
-  const auto bad = [&](const char* rule) {
-    return Error(cat(what, " '", one_line(path), "': ", rule, ". Fetch the file again."));
-  };
-  const size_t limit = static_cast<size_t>(max_bytes);
-  std::vector<uint8_t> out(std::min(limit, 4 * packed.size() + 1024));
-  z_stream stream{};
-  TD_ASSERT(inflateInit2(&stream, 15 + 16) == Z_OK, "zlib did not start");
-  struct Ending {
-    z_stream* stream;
-    ~Ending() { inflateEnd(stream); }
-  } ending{&stream};
-
-  size_t read = 0, written = 0;
-  while (true) {
-    if (written == out.size()) {
-      // One byte more than the limit may be unpacked: that byte is the proof that the limit is exceeded.
-      if (out.size() > limit)
-        throw Error(cat(what, " '", one_line(path), "': the file must unpack to at most ", max_bytes,
-                        " bytes; it holds more. It is not what its name says: fetch it again."));
-      out.resize(std::min(2 * out.size() + 1024, limit + 1));
-    }
-    stream.next_in = const_cast<Bytef*>(packed.data() + read);
-    stream.avail_in = static_cast<uInt>(std::min(packed.size() - read, kPiece));
-    stream.next_out = out.data() + written;
-    stream.avail_out = static_cast<uInt>(std::min(out.size() - written, kPiece));
-    const uInt in_before = stream.avail_in, out_before = stream.avail_out;
-    const int status = inflate(&stream, Z_NO_FLUSH);
-    read += in_before - stream.avail_in;
-    written += out_before - stream.avail_out;
-    if (status == Z_STREAM_END) {
-      if (read == packed.size()) break;
-      if (packed.size() - read < 2 || packed[read] != 0x1f || packed[read + 1] != 0x8b)
-        throw bad("the file must end where its gzip data ends; there are more bytes");
-      TD_ASSERT(inflateReset(&stream) == Z_OK, "zlib did not restart");
-      continue;
-    }
-    if (status == Z_MEM_ERROR)
-      throw Error(cat(what, " '", one_line(path), "': out of memory. Free some memory."));
-    if (status != Z_OK && status != Z_BUF_ERROR)
-      throw bad(status == Z_DATA_ERROR ? "the gzip data is damaged" : "the gzip data asks for a dictionary");
-    if (read == packed.size() && stream.avail_out != 0) throw bad("the gzip data is cut off before its end");
-  }
-  if (written > limit)
-    throw Error(cat(what, " '", one_line(path), "': the file must unpack to at most ", max_bytes,
-                    " bytes; it holds ", written, ". It is not what its name says: fetch it again."));
-  out.resize(written);
-  return out;
-}
-
 }  // namespace
 
 std::string one_line(std::string_view text, size_t limit) {
@@ -188,10 +136,64 @@ std::vector<uint8_t> read_file(const std::string& what, const std::string& path,
   return content;
 }
 
+std::vector<uint8_t> unpack(const std::string& where, std::span<const uint8_t> packed, Packing packing,
+                            int64_t max_bytes) {
+  const char* name = packing == Packing::gzip ? "gzip" : packing == Packing::zlib ? "zlib" : "deflate";
+  const auto bad = [&](const auto&... parts) {
+    return Error(cat(where, parts..., ". Fetch the file again."));
+  };
+  const auto too_much = [&](const auto&... found) {
+    return Error(cat(where, "the file must unpack to at most ", max_bytes, " bytes; it holds ", found...,
+                     ". It is not what its name says: fetch it again."));
+  };
+  const size_t limit = static_cast<size_t>(max_bytes);
+  std::vector<uint8_t> out(std::min(limit, 4 * packed.size() + 1024));
+  z_stream stream{};
+  const int window = packing == Packing::gzip ? 15 + 16 : packing == Packing::zlib ? 15 : -15;
+  TD_ASSERT(inflateInit2(&stream, window) == Z_OK, "zlib did not start");
+  struct Ending {
+    z_stream* stream;
+    ~Ending() { inflateEnd(stream); }
+  } ending{&stream};
+
+  size_t read = 0, written = 0;
+  while (true) {
+    if (written == out.size()) {
+      // One byte more than the limit may be unpacked: that byte is the proof that the limit is exceeded.
+      if (out.size() > limit) throw too_much("more");
+      out.resize(std::min(2 * out.size() + 1024, limit + 1));
+    }
+    stream.next_in = const_cast<Bytef*>(packed.data() + read);
+    stream.avail_in = static_cast<uInt>(std::min(packed.size() - read, kPiece));
+    stream.next_out = out.data() + written;
+    stream.avail_out = static_cast<uInt>(std::min(out.size() - written, kPiece));
+    const uInt in_before = stream.avail_in, out_before = stream.avail_out;
+    const int status = inflate(&stream, Z_NO_FLUSH);
+    read += in_before - stream.avail_in;
+    written += out_before - stream.avail_out;
+    if (status == Z_STREAM_END) {
+      if (read == packed.size()) break;
+      if (packing != Packing::gzip || packed.size() - read < 2 || packed[read] != 0x1f ||
+          packed[read + 1] != 0x8b)
+        throw bad("the file must end where its ", name, " data ends; there are more bytes");
+      TD_ASSERT(inflateReset(&stream) == Z_OK, "zlib did not restart");
+      continue;
+    }
+    if (status == Z_MEM_ERROR) throw Error(cat(where, "out of memory. Free some memory."));
+    if (status != Z_OK && status != Z_BUF_ERROR)
+      throw bad("the ", name, " data ", status == Z_DATA_ERROR ? "is damaged" : "asks for a dictionary");
+    if (read == packed.size() && stream.avail_out != 0)
+      throw bad("the ", name, " data is cut off before its end");
+  }
+  if (written > limit) throw too_much(written);
+  out.resize(written);
+  return out;
+}
+
 std::vector<uint8_t> read_maybe_gzip(const std::string& what, const std::string& path, int64_t max_bytes) {
   std::vector<uint8_t> content = read_file(what, path, max_bytes);
   if (content.size() < 2 || content[0] != 0x1f || content[1] != 0x8b) return content;
-  return gunzip(what, path, content, max_bytes);
+  return unpack(cat(what, " '", one_line(path), "': "), content, Packing::gzip, max_bytes);
 }
 
 void OutputFile::flush() {

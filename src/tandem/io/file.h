@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,15 @@ std::vector<uint8_t> read_file(const std::string& what, const std::string& path,
 /// that unpacks to more than max_bytes, is cut off, fails its checksum or has bytes after its end is refused.
 std::vector<uint8_t> read_maybe_gzip(const std::string& what, const std::string& path,
                                      int64_t max_bytes = kDefaultMaxBytes);
+
+/// How deflated bytes are framed.
+enum class Packing : uint8_t { gzip, zlib, raw };
+
+/// Unpacks all of `packed`: one stream, or gzip members one after the other. `where` is what messages begin with,
+/// e.g. "read 'file': ". Data that unpacks to more than max_bytes, is cut off, fails its checksum or has bytes
+/// after its end is refused.
+std::vector<uint8_t> unpack(const std::string& where, std::span<const uint8_t> packed, Packing packing,
+                            int64_t max_bytes);
 
 /// What write_atomically hands to its writer. Buffered; every write is checked.
 class OutputFile {
