@@ -10,57 +10,93 @@ void check_index(const char* what, int64_t i, int64_t size) {
   TD_CHECK(i >= 0 && i < size, what, ": an index must be at least 0 and less than ", size, "; got ", i, ".");
 }
 
-std::vector<Tensor> Dataset::batch(std::span<const int64_t> indices) const {
+namespace {
+
+/// Copies a sample's field into row `row` of a batch.
+void put_row(const Tensor& field, const Tensor& stacked, size_t row) {
+  const size_t bytes = static_cast<size_t>(field.size()) * bytes_of(field.dtype());
+  if (bytes == 0) return;
+  std::byte* to = static_cast<std::byte*>(stacked.raw()) + row * bytes;
+  if (field.device().is_cpu() && field.is_contiguous())
+    std::memcpy(to, field.raw(), bytes);
+  else
+    std::memcpy(to, host_bytes(field).data(), bytes);
+}
+
+std::vector<Tensor> named(const Dataset& set, int64_t i,
+                          const std::function<std::vector<Tensor>(int64_t)>& get) {
+  try {
+    return get(i);
+  } catch (const Error& error) {
+    const std::string name = i >= 0 && i < set.size() ? set.sample_name(i) : "";
+    if (std::string(error.what()).find(name) != std::string::npos) throw;
+    throw Error(cat(name, ": ", error.what()));
+  }
+}
+
+}  // namespace
+
+std::vector<Tensor> stack_samples(const Dataset& set, std::span<const int64_t> indices,
+                                  const std::function<std::vector<Tensor>(int64_t)>& get) {
   TD_CHECK(!indices.empty(), "batch: must ask for at least one sample; got none.");
   std::vector<Tensor> stacked;
   for (size_t row = 0; row < indices.size(); ++row) {
-    const std::vector<Tensor> sample = get(indices[row]);
+    const std::vector<Tensor> sample = named(set, indices[row], get);
     if (row == 0) {
       for (const Tensor& field : sample) {
+        TD_CHECK(field.rank() < kMaxRank, "batch: samples must have fewer than ", kMaxRank, " axes; got ",
+                 field.shape(), ".");
         Dims shape = field.shape();
         shape.insert(0, static_cast<Dim>(indices.size()));
         stacked.push_back(empty(shape, field.dtype()));
       }
     }
-    TD_CHECK(sample.size() == stacked.size(), "batch: all samples must have as many fields; sample ",
-             indices[row], " has ", sample.size(), " and sample ", indices[0], " has ", stacked.size(), ".");
+    TD_CHECK(sample.size() == stacked.size(), "batch: all samples must have as many fields; ",
+             set.sample_name(indices[row]), " has ", sample.size(), " and ", set.sample_name(indices[0]),
+             " has ", stacked.size(), ".");
     for (size_t f = 0; f < sample.size(); ++f) {
       Dims shape = stacked[f].shape();
       shape.erase(0);
       TD_CHECK(sample[f].shape() == shape && sample[f].dtype() == stacked[f].dtype(),
-               "batch: all samples must have the same shapes and dtypes; sample ", indices[row], " has ",
-               sample[f].dtype(), " ", sample[f].shape(), " and sample ", indices[0], " has ",
-               stacked[f].dtype(), " ", shape, ". Resize or pad them first.");
-      const std::vector<std::byte> bytes = host_bytes(sample[f]);
-      if (!bytes.empty())
-        std::memcpy(static_cast<std::byte*>(stacked[f].raw()) + row * bytes.size(), bytes.data(),
-                    bytes.size());
+               "batch: all samples must have the same shapes and dtypes; ", set.sample_name(indices[row]),
+               " has ", sample[f].dtype(), " ", sample[f].shape(), " and ", set.sample_name(indices[0]),
+               " has ", stacked[f].dtype(), " ", shape, ". Resize or pad them first.");
+      put_row(sample[f], stacked[f], row);
     }
   }
   return stacked;
 }
 
+std::vector<Tensor> Dataset::batch(std::span<const int64_t> indices) const {
+  return stack_samples(*this, indices, [&](int64_t i) { return get(i); });
+}
+
 std::string Dataset::describe() const { return cat(size(), " samples"); }
 
-Subset::Subset(DatasetPtr base, std::vector<int64_t> indices)
-    : base_(std::move(base)), indices_(std::move(indices)) {
-  TD_CHECK(base_ != nullptr, "subset: needs a data set; got none.");
-  for (int64_t i : indices_) check_index("subset", i, base_->size());
+std::string Dataset::sample_name(int64_t i) const { return cat("sample ", i); }
+
+Reordered::Reordered(const char* what, DatasetPtr base) : base_(std::move(base)) {
+  TD_CHECK(base_ != nullptr, what, ": needs a data set; got none.");
 }
 
-std::vector<Tensor> Subset::get(int64_t i) const {
+std::vector<Tensor> Reordered::get_at(int64_t i, int64_t epoch) const {
   check_index("get", i, size());
-  return base_->get(indices_[static_cast<size_t>(i)]);
+  return base_->get_at(index_of(i, epoch), epoch);
 }
 
-std::vector<Tensor> Subset::batch(std::span<const int64_t> indices) const {
+std::vector<Tensor> Reordered::batch_at(std::span<const int64_t> indices, int64_t epoch) const {
   std::vector<int64_t> mapped;
   mapped.reserve(indices.size());
   for (int64_t i : indices) {
     check_index("batch", i, size());
-    mapped.push_back(indices_[static_cast<size_t>(i)]);
+    mapped.push_back(index_of(i, epoch));
   }
-  return base_->batch(mapped);
+  return base_->batch_at(mapped, epoch);
+}
+
+Subset::Subset(DatasetPtr base, std::vector<int64_t> indices)
+    : Reordered("subset", std::move(base)), indices_(std::move(indices)) {
+  for (int64_t i : indices_) check_index("subset", i, base_->size());
 }
 
 std::string Subset::describe() const { return cat(base_->describe(), ", ", size(), " of ", base_->size()); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +12,13 @@
 #include "tandem/core/tensor.h"
 
 namespace tandem::data {
+
+/// What happens to the samples at the end that do not fill a batch, or do not make all shards equal.
+enum class LastBatch : uint8_t {
+  keep,  // a smaller batch
+  drop,  // left out
+  wrap,  // filled up from the start
+};
 
 class Dataset {
  public:
@@ -23,21 +31,51 @@ class Dataset {
   virtual std::vector<Tensor> batch(std::span<const int64_t> indices) const;
   /// A few words for a person, e.g. "MNIST, train".
   virtual std::string describe() const;
+
+  /// Whether samples depend on the epoch: some shuffle or random transform takes part (compose.h).
+  virtual bool varies() const { return false; }
+  /// Sample i, or a batch, as an epoch sees them. The same as get and batch unless varies().
+  virtual std::vector<Tensor> get_at(int64_t i, int64_t) const { return get(i); }
+  virtual std::vector<Tensor> batch_at(std::span<const int64_t> indices, int64_t) const {
+    return batch(indices);
+  }
+  /// What messages call sample i: "sample 17", or its file.
+  virtual std::string sample_name(int64_t i) const;
 };
 
 using DatasetPtr = std::shared_ptr<const Dataset>;
 
+/// The samples that `get` gives for these indices, stacked along a new first axis. An Error of `get` that does
+/// not name its sample gets the name before it.
+std::vector<Tensor> stack_samples(const Dataset& set, std::span<const int64_t> indices,
+                                  const std::function<std::vector<Tensor>(int64_t)>& get);
+
+/// Samples of another data set in another order: index_of says which.
+class Reordered : public Dataset {
+ public:
+  std::vector<Tensor> get(int64_t i) const final { return get_at(i, 0); }
+  std::vector<Tensor> batch(std::span<const int64_t> indices) const final { return batch_at(indices, 0); }
+  bool varies() const override { return base_->varies(); }
+  std::vector<Tensor> get_at(int64_t i, int64_t epoch) const final;
+  std::vector<Tensor> batch_at(std::span<const int64_t> indices, int64_t epoch) const final;
+  std::string sample_name(int64_t i) const final { return base_->sample_name(index_of(i, 0)); }
+
+ protected:
+  Reordered(const char* what, DatasetPtr base);
+  /// 0 <= i < size().
+  virtual int64_t index_of(int64_t i, int64_t epoch) const = 0;
+  DatasetPtr base_;
+};
+
 /// Some samples of another data set, in the order of `indices`.
-class Subset final : public Dataset {
+class Subset final : public Reordered {
  public:
   Subset(DatasetPtr base, std::vector<int64_t> indices);
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
-  std::vector<Tensor> get(int64_t i) const override;
-  std::vector<Tensor> batch(std::span<const int64_t> indices) const override;
   std::string describe() const override;
 
  private:
-  DatasetPtr base_;
+  int64_t index_of(int64_t i, int64_t) const override { return indices_[static_cast<size_t>(i)]; }
   std::vector<int64_t> indices_;
 };
 

@@ -314,7 +314,7 @@ const uint8_t* DrawnDigits::pixels(int64_t i, uint8_t* scratch) const {
   return scratch;
 }
 
-std::optional<std::string> locate_drawn_digits(const DatasetInfo&, const std::string&) { return kBuiltIn; }
+std::optional<std::string> locate_built_in(const DatasetInfo&, const std::string&) { return kBuiltIn; }
 
 Splits open_drawn_digits(const DatasetInfo& info, const std::string&) {
   return {std::make_shared<DrawnDigits>(info.title + ", train", kDrawnSeed, 0, info.train_size),

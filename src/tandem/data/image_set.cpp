@@ -1,6 +1,8 @@
 // Normalisation of byte images by table, straight into the batch's memory.
 #include "tandem/data/image_set.h"
 
+#include <algorithm>
+
 namespace tandem::data {
 
 ImageDataset::ImageDataset(std::string name, ImageFormat format, std::vector<uint8_t> labels)
@@ -74,5 +76,32 @@ ImageSet::ImageSet(std::string name, ImageFormat format, std::vector<uint8_t> im
 }
 
 const uint8_t* ImageSet::pixels(int64_t i, uint8_t*) const { return images_.data() + i * format().bytes(); }
+
+namespace {
+
+class ByteImages final : public Dataset {
+ public:
+  explicit ByteImages(std::shared_ptr<const ImageDataset> images) : images_(std::move(images)) {}
+  int64_t size() const override { return images_->size(); }
+  std::string describe() const override { return images_->describe(); }
+  std::vector<Tensor> get(int64_t i) const override {
+    check_index("get", i, size());
+    const ImageFormat& format = images_->format();
+    Tensor image = empty({format.channels, format.height, format.width}, DType::u8);
+    uint8_t* out = image.data<uint8_t>();
+    if (const uint8_t* kept = images_->pixels(i, out); kept != out) std::copy_n(kept, format.bytes(), out);
+    return {image, from_vector<int64_t>({images_->label(i)}, {})};
+  }
+
+ private:
+  std::shared_ptr<const ImageDataset> images_;
+};
+
+}  // namespace
+
+DatasetPtr as_bytes(std::shared_ptr<const ImageDataset> images) {
+  TD_CHECK(images != nullptr, "as_bytes: needs a data set; got none.");
+  return std::make_shared<ByteImages>(std::move(images));
+}
 
 }  // namespace tandem::data

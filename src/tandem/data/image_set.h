@@ -54,4 +54,8 @@ class ImageSet final : public ImageDataset {
   std::vector<uint8_t> images_;
 };
 
+/// The samples of an ImageDataset as they lie: {image u8 (channels, height, width), label i64 ()}, for transforms that
+/// want bytes.
+DatasetPtr as_bytes(std::shared_ptr<const ImageDataset> images);
+
 }  // namespace tandem::data

@@ -13,7 +13,8 @@ namespace tandem::data {
 namespace {
 constexpr int kMaxWorkers = 256;
 constexpr uint64_t kShuffleStream =
-    0x73687566666c6521;  // keeps the shuffle apart from the ops' random numbers
+    0x73687566666c6521;                                // keeps the shuffle apart from the ops' random numbers
+constexpr uint64_t kBatchStream = 0x6261746368657321;  // and the batches' numbers apart from the samples'
 }  // namespace
 
 std::vector<int64_t> shuffled_order(int64_t size, uint64_t seed, int64_t epoch) {
@@ -100,7 +101,12 @@ Batch Loader::make(const std::vector<int64_t>& order, int64_t epoch, int64_t ind
       wrapped.push_back(order[static_cast<size_t>(k % size)]);
     indices = wrapped;
   }
-  return {epoch, index, static_cast<int64_t>(indices.size()), dataset_.batch(indices)};
+  std::vector<Tensor> tensors = dataset_.batch_at(indices, epoch);
+  if (options_.transform) {
+    SampleRandom random = SampleRandom(options_.seed, epoch, index).stream(kBatchStream);
+    tensors = options_.transform(std::move(tensors), random);
+  }
+  return {epoch, index, static_cast<int64_t>(indices.size()), std::move(tensors)};
 }
 
 void Loader::work() {

@@ -1,6 +1,8 @@
 // Loader: a data set in batches, made ahead by worker threads and handed out in order. The order of samples is
 // a function of (seed, epoch) alone, so that it is the same for any number of workers, and any batch of any
-// epoch can be started from.
+// epoch can be started from. Random transforms draw from (seed, epoch, sample), so that they resume exactly too.
+//
+// Batches lie in plain host memory: the backends have no page-locked memory to offer yet.
 #pragma once
 
 #include <condition_variable>
@@ -13,15 +15,11 @@
 #include <vector>
 
 #include "tandem/data/dataset.h"
+#include "tandem/data/random.h"
 
 namespace tandem::data {
 
-/// What happens to the last samples of an epoch, where they do not fill a batch.
-enum class LastBatch : uint8_t {
-  keep,  // a smaller batch
-  drop,  // left out
-  wrap,  // filled up from the start of the epoch's order
-};
+using BatchTransform = std::function<std::vector<Tensor>(std::vector<Tensor> batch, SampleRandom& random)>;
 
 struct LoaderOptions {
   int64_t batch = 100;
@@ -30,6 +28,9 @@ struct LoaderOptions {
   int workers = 1;   // threads that make batches; 0: next() makes them itself
   int prefetch = 4;  // batches made ahead, at most
   LastBatch last_batch = LastBatch::keep;
+  /// Applied to each whole batch by the worker that made it (mixup, cutmix; see transforms.h). Its random numbers
+  /// are a function of (seed, epoch, batch).
+  BatchTransform transform = {};
 };
 
 struct Batch {

@@ -1,10 +1,16 @@
 // The table of data sets.
 #include "tandem/data/registry.h"
 
+#include <array>
 #include <optional>
 
+#include "tandem/data/cifar.h"
 #include "tandem/data/drawn_digits.h"
+#include "tandem/data/image_folder.h"
 #include "tandem/data/mnist.h"
+#include "tandem/data/svhn.h"
+#include "tandem/data/synthetic.h"
+#include "tandem/data/tables.h"
 #include "tandem/io/file.h"
 
 namespace tandem::data {
@@ -18,42 +24,140 @@ struct Row {
   Splits (*open)(const DatasetInfo& info, const std::string& data_dir);
 };
 
+/// The sentence for a set that can be fetched.
+std::string how_to(const std::string& name, const std::string& source, const std::string& files) {
+  return cat("'tandem datasets --download ", name, "' fetches it; or put ", files, " from ", source,
+             " there, or name their folder with --data-dir.");
+}
+
+std::vector<RemoteFile> idx_files(const std::string& source, const std::array<const char*, 4>& sums) {
+  std::vector<RemoteFile> files;
+  size_t i = 0;
+  for (const char* part :
+       {"train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"}) {
+    const std::string name = std::string(part) + "-ubyte.gz";
+    files.push_back({name, source + name, std::string("md5:") + sums[i++]});
+  }
+  return files;
+}
+
 const std::vector<Row>& rows() {
-  static const std::vector<Row> table = {
-      {{"mnist",
-        "MNIST",
-        "handwritten digits, grey, 28 by 28",
-        {1, 28, 28},
-        10,
-        60000,
-        10000,
-        "Put the four .gz files from https://ossci-datasets.s3.amazonaws.com/mnist/ there, or name their "
-        "folder "
-        "with --data-dir."},
-       locate_mnist,
-       open_mnist},
-      {{"fashion-mnist",
-        "Fashion-MNIST",
-        "articles of clothing, grey, 28 by 28",
-        {1, 28, 28},
-        10,
-        60000,
-        10000,
-        "Install the package dataset-fashion-mnist (Debian, Ubuntu), or name the files' folder with "
-        "--data-dir."},
-       locate_fashion_mnist,
-       open_fashion_mnist},
-      {{"digits",
-        "drawn digits",
-        "digits drawn by a formula, grey, 28 by 28; needs no files",
-        {1, 28, 28},
-        10,
-        kDrawnTrainSize,
-        kDrawnTestSize,
-        "It is built in."},
-       locate_drawn_digits,
-       open_drawn_digits},
-  };
+  static const std::vector<Row> table = [] {
+    const std::string mnist = "https://ossci-datasets.s3.amazonaws.com/mnist/",
+                      fashion = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+                      cifar = "https://www.cs.toronto.edu/~kriz/",
+                      svhn = "http://ufldl.stanford.edu/housenumbers/";
+    std::vector<Row> made = {
+        {{.name = "mnist",
+          .title = "MNIST",
+          .description = "handwritten digits, grey, 28 by 28",
+          .sample_shape = {1, 28, 28},
+          .classes = 10,
+          .train_size = 60000,
+          .test_size = 10000,
+          .how_to_get = how_to("mnist", mnist, "the four .gz files"),
+          .files =
+              idx_files(mnist, {"f68b3c2dcbeaaa9fbdd348bbdeb94873", "d53e105ee54ea40749a09fcbcd1e9432",
+                                "9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c"})},
+         locate_mnist,
+         open_mnist},
+        {{.name = "fashion-mnist",
+          .title = "Fashion-MNIST",
+          .description = "articles of clothing, grey, 28 by 28",
+          .sample_shape = {1, 28, 28},
+          .classes = 10,
+          .train_size = 60000,
+          .test_size = 10000,
+          .how_to_get = "Install the package dataset-fashion-mnist (Debian, Ubuntu); " +
+                        how_to("fashion-mnist", fashion, "the four .gz files"),
+          .files =
+              idx_files(fashion, {"8d4fb7e6c68d591d4c3dfef9ec88bf0d", "25c81989df183df01b3e8a0aad5dffbe",
+                                  "bef4ecab320f06d8554ea6380940ec79", "bb300cfdad3c16e7a12a480ee83cd310"})},
+         locate_fashion_mnist,
+         open_fashion_mnist},
+        {{.name = "cifar10",
+          .title = "CIFAR-10",
+          .description = "small photographs of ten kinds, RGB, 32 by 32",
+          .sample_shape = {3, 32, 32},
+          .classes = 10,
+          .train_size = 50000,
+          .test_size = 10000,
+          .how_to_get = how_to("cifar10", cifar, "cifar-10-binary.tar.gz"),
+          .files = {{"cifar-10-binary.tar.gz", cifar + "cifar-10-binary.tar.gz",
+                     "md5:c32a1d4ab5d03f1284b67883e8d87530"}}},
+         locate_cifar,
+         open_cifar},
+        {{.name = "cifar100",
+          .title = "CIFAR-100",
+          .description = "small photographs of a hundred kinds, RGB, 32 by 32",
+          .sample_shape = {3, 32, 32},
+          .classes = 100,
+          .train_size = 50000,
+          .test_size = 10000,
+          .how_to_get = how_to("cifar100", cifar, "cifar-100-binary.tar.gz"),
+          .files = {{"cifar-100-binary.tar.gz", cifar + "cifar-100-binary.tar.gz",
+                     "md5:03b5dce01913d631647c71ecec9e9cb8"}}},
+         locate_cifar,
+         open_cifar},
+        {{.name = "svhn",
+          .title = "SVHN",
+          .description = "house numbers, cropped digits, RGB, 32 by 32",
+          .sample_shape = {3, 32, 32},
+          .classes = 10,
+          .train_size = 73257,
+          .test_size = 26032,
+          .how_to_get = how_to("svhn", svhn, "train_32x32.mat and test_32x32.mat"),
+          .files = {{"train_32x32.mat", svhn + "train_32x32.mat", "md5:e26dedcc434d2e4c54c9b2d4a06d8373"},
+                    {"test_32x32.mat", svhn + "test_32x32.mat", "md5:eb5a983be6a315427106f1b164d9cef3"}}},
+         locate_svhn,
+         open_svhn},
+        {{.name = "image-folder",
+          .title = "image folder",
+          .description = "your JPEG and PNG files in train/CLASS/ and test/CLASS/, made 224 by 224",
+          .sample_shape = {3, 224, 224},
+          .how_to_get =
+              "Name with --data-dir a folder with a folder a class, in train/ and test/ or by themselves."},
+         locate_image_folder,
+         open_image_folder},
+        {{.name = "npy",
+          .title = "NumPy arrays",
+          .description = "your arrays: train_x, train_y, test_x, test_y as .npy files or in one .npz",
+          .how_to_get =
+              "Name with --data-dir a folder with train_x.npy, train_y.npy, test_x.npy and test_y.npy, or "
+              "with one .npz of these names."},
+         locate_arrays,
+         open_arrays},
+        {{.name = "csv",
+          .title = "tables",
+          .description = "your tables: train.csv and test.csv, numbers and a column 'label' (else the last)",
+          .how_to_get = "Name with --data-dir a folder with train.csv and test.csv."},
+         locate_csv,
+         open_csv},
+        {{.name = "digits",
+          .title = "drawn digits",
+          .description = "digits drawn by a formula, grey, 28 by 28; needs no files",
+          .sample_shape = {1, 28, 28},
+          .classes = 10,
+          .train_size = kDrawnTrainSize,
+          .test_size = kDrawnTestSize,
+          .how_to_get = "It is built in."},
+         locate_built_in,
+         open_drawn_digits},
+    };
+    for (const SyntheticKind& kind : synthetic_kinds())
+      made.push_back(
+          {{.name = std::string("synthetic-") + kind.name,
+            .title = std::string("synthetic ") + kind.name,
+            .description = cat("patterns made by a formula in the shapes of ", kind.name, "; needs no files"),
+            .sample_shape = {kind.channels, kind.side, kind.side},
+            .classes = kind.classes,
+            .train_size = kind.train_size,
+            .test_size = kind.test_size,
+            .how_to_get = "It is built in."},
+           locate_built_in,
+           open_synthetic});
+    return made;
+  }();
   return table;
 }
 
@@ -71,6 +175,14 @@ const Row& row_named(const std::string& name) {
 }
 
 }  // namespace
+
+std::vector<std::string> dataset_names() {
+  std::vector<std::string> names;
+  for (const Row& row : rows()) names.push_back(row.info.name);
+  return names;
+}
+
+const DatasetInfo& dataset_info(const std::string& name) { return row_named(name).info; }
 
 Splits open_dataset(const std::string& name, const std::string& data_dir) {
   const Row& row = row_named(name);
