@@ -240,7 +240,7 @@ std::string svhn_file(int count, const std::string& labels) {
         for (int row = 0; row < 32; ++row) pixels += static_cast<char>(row * 4 + column + c);
   return testing::mat_header() +
          testing::mat_packed(testing::mat_array("X", 9, 2, {32, 32, 3, count}, pixels)) +
-         testing::mat_packed(testing::mat_array("y", 9, 2, {count, 1}, labels));
+         testing::mat_packed(testing::mat_array("y", 9, 2, {static_cast<int32_t>(labels.size()), 1}, labels));
 }
 
 TEST(Svhn, RowsAndColumnsAreTurnedAndTenIsZero) {
