@@ -1,4 +1,6 @@
 // tandem models, tandem datasets, tandem info, and the two commands that belong to the ./tandem script.
+#include <unistd.h>
+
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -6,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "tandem/core/threads.h"
+#include "tandem/data/download.h"
 #include "tandem/data/registry.h"
 #include "tandem/nn/summary.h"
 #include "tandem/train/environment.h"
@@ -86,6 +89,23 @@ void describe_model(const std::string& name, int64_t batch, bool json) {
          {"layers", layers}});
 }
 
+/// Fetches a data set; on a terminal, with a line of progress.
+void fetch(const std::string& name, const std::string& data_dir, bool json) {
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;
+  const std::string folder =
+      data::download_dataset(name, data_dir, [&](const std::string& file, int64_t bytes) {
+        if (terminal) std::fprintf(stderr, "\r\033[K%s: %s bytes", file.c_str(), grouped(bytes).c_str());
+      });
+  if (terminal) std::fprintf(stderr, "\r\033[K");
+  if (json)
+    print({{"data", name}, {"where", folder}});
+  else
+    std::printf("%s is in %s\n", name.c_str(), folder.c_str());
+}
+
+/// A number that may only be known once the files are read.
+std::string known(int64_t number) { return number == 0 ? "" : grouped(number); }
+
 }  // namespace
 
 void add_models(CLI::App& app, Action& action) {
@@ -115,15 +135,18 @@ void add_models(CLI::App& app, Action& action) {
 
 void add_datasets(CLI::App& app, Action& action) {
   struct Flags {
-    std::string data_dir;
+    std::string data_dir, download;
     bool json = false;
   };
   auto flags = std::make_shared<Flags>();
-  CLI::App* cmd = app.add_subcommand("datasets", "list the data sets and where they were found");
-  cmd->add_option("--data-dir", flags->data_dir, "folder to look in");
+  CLI::App* cmd =
+      app.add_subcommand("datasets", "list the data sets and where they were found, or fetch one");
+  cmd->add_option("--data-dir", flags->data_dir, "folder to look in, or to fetch to");
+  cmd->add_option("--download", flags->download, "fetch this data set from its official source");
   cmd->add_flag("--json", flags->json, "print one JSON object a line");
   cmd->callback([flags, &action] {
     action = [flags] {
+      if (!flags->download.empty()) return fetch(flags->download, flags->data_dir, flags->json);
       Table table({"data", "train", "test", "sample", "classes", "found", ""}, {1, 2, 4});
       for (const data::DatasetStatus& row : data::list_datasets(flags->data_dir)) {
         const data::DatasetInfo& info = row.info;
@@ -138,9 +161,9 @@ void add_datasets(CLI::App& app, Action& action) {
                  {"where", row.where},
                  {"description", info.description}});
         else
-          table.add({info.name, grouped(info.train_size), grouped(info.test_size), cat(info.sample_shape),
-                     std::to_string(info.classes), row.found ? row.where : "no",
-                     row.found ? info.description : info.how_to_get});
+          table.add({info.name, known(info.train_size), known(info.test_size),
+                     info.sample_shape.rank() == 0 ? "" : cat(info.sample_shape), known(info.classes),
+                     row.found ? row.where : "no", row.found ? info.description : info.how_to_get});
       }
       if (!flags->json) table.print();
     };

@@ -84,7 +84,7 @@ for height, width in [(11, 17), (40, 61), (23, 9), (7, 31), (5, 5)]:
     cases[f"nearest_u8_{height}x{width}"] = of_pil(pil.resize((width, height), Image.NEAREST))
 cases["short_side_u8_16"] = of_pil(F.resize(pil, 16, bilinear))
 for degrees in [15, 90, -37]:
-    cases[f"rotate_f32_{degrees}"] = F.rotate(f32, degrees, bilinear, fill=[0.5])
+    cases[f"rotate_f32_{degrees}"] = F.rotate(f32, degrees, bilinear)
     cases[f"rotate_nearest_u8_{degrees}"] = F.rotate(u8, degrees, nearest)
 for kind, image in [("u8", u8), ("f32", f32)]:
     cases[f"brightness_{kind}"] = F.adjust_brightness(image, 1.3)
