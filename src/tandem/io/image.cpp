@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <cstring>
 
@@ -95,7 +96,10 @@ Tensor decode_image(std::span<const uint8_t> bytes, const DecodeOptions& options
     return detail::decode_jpeg(bytes, options, where);
   if (bytes.size() >= 8 && std::equal(kPngMark, kPngMark + 8, bytes.begin()))
     return detail::decode_png(bytes, options, where);
-  throw Error(cat(where, "must be a JPEG or PNG image; its first bytes say that it is neither. Convert it."));
+  if (bytes.size() >= 3 && bytes[0] == 'P' && (bytes[1] == '5' || bytes[1] == '6') && std::isspace(bytes[2]))
+    return detail::decode_pnm(bytes, options, where);
+  throw Error(
+      cat(where, "must be a JPEG, PNG, PGM or PPM image; its first bytes say that it is none. Convert it."));
 }
 
 Tensor read_image(const std::string& path, const DecodeOptions& options) {

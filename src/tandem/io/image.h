@@ -1,5 +1,5 @@
-// Image files: JPEG and PNG to u8 tensors (channels, height, width) and back. The decoders are libjpeg and libpng,
-// where the build found them; PNG is written with zlib alone.
+// Image files: JPEG, PNG, PGM and PPM to u8 tensors (channels, height, width), JPEG and PNG back. The decoders are
+// libjpeg and libpng, where the build found them; PNG is written with zlib alone.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +44,7 @@ bool has_png();
 namespace detail {
 Tensor decode_jpeg(std::span<const uint8_t> bytes, const DecodeOptions& options, const std::string& where);
 Tensor decode_png(std::span<const uint8_t> bytes, const DecodeOptions& options, const std::string& where);
+Tensor decode_pnm(std::span<const uint8_t> bytes, const DecodeOptions& options, const std::string& where);
 void check_pixels(uint64_t height, uint64_t width, const DecodeOptions& options, const std::string& where);
 /// Rows of interleaved samples to planes: `rows` rows of `width` pixels of `from` channels, of which the first `to`
 /// are kept. The planes begin at out, out + plane …

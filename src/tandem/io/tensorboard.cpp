@@ -2,8 +2,6 @@
 #include "tandem/io/tensorboard.h"
 
 #include <unistd.h>
-#include <zlib.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -12,15 +10,13 @@
 #include <filesystem>
 
 #include "tandem/io/file.h"
+#include "tandem/io/image.h"
 
 namespace tandem::io {
 namespace {
 
 void append_little(std::string& out, uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i) & 255);
-}
-void append_big(std::string& out, uint32_t value) {
-  for (int i = 3; i >= 0; --i) out += static_cast<char>(value >> (8 * i) & 255);
 }
 
 /// A protobuf message under construction: fields by number.
@@ -62,41 +58,6 @@ class Message {
   }
   std::string bytes_;
 };
-
-/// A PNG file of rows of 8-bit grey or colour.
-std::string encode_png(int64_t channels, int64_t height, int64_t width, const uint8_t* planes) {
-  std::string rows;
-  for (int64_t y = 0; y < height; ++y) {
-    rows += '\0';  // no filter
-    for (int64_t x = 0; x < width; ++x)
-      for (int64_t c = 0; c < channels; ++c) rows += static_cast<char>(planes[(c * height + y) * width + x]);
-  }
-  uLongf size = compressBound(rows.size());
-  std::string packed(size, '\0');
-  TD_ASSERT(compress2(reinterpret_cast<Bytef*>(packed.data()), &size,
-                      reinterpret_cast<const Bytef*>(rows.data()), rows.size(), Z_BEST_SPEED) == Z_OK,
-            "zlib did not compress");
-  packed.resize(size);
-
-  std::string out = "\x89PNG\r\n\x1a\n";
-  const auto chunk = [&](const std::string& kind, const std::string& data) {
-    const std::string body = kind + data;
-    append_big(out, static_cast<uint32_t>(data.size()));
-    out += body;
-    append_big(out, static_cast<uint32_t>(::crc32(0, reinterpret_cast<const Bytef*>(body.data()),
-                                                  static_cast<uInt>(body.size()))));
-  };
-  std::string header;
-  append_big(header, static_cast<uint32_t>(width));
-  append_big(header, static_cast<uint32_t>(height));
-  header += '\x08';                         // bits
-  header += channels == 1 ? '\0' : '\x02';  // grey or colour
-  header += std::string(3, '\0');
-  chunk("IHDR", header);
-  chunk("IDAT", packed);
-  chunk("IEND", "");
-  return out;
-}
 
 constexpr std::array<uint32_t, 256> kTable = [] {
   std::array<uint32_t, 256> table{};
@@ -194,13 +155,12 @@ void TensorBoardWriter::image(const std::string& tag, const Tensor& pixels, int6
                (pixels.size(0) == 1 || pixels.size(0) == 3) && pixels.size() > 0,
            "tensorboard: an image must be u8 (1 or 3, height, width); got ", pixels.dtype(), " ",
            pixels.shape(), ".");
-  const std::vector<uint8_t> bytes = pixels.to_vector<uint8_t>();
-  const int64_t channels = pixels.size(0), height = pixels.size(1), width = pixels.size(2);
+  const std::vector<uint8_t> png = encode_png(pixels);
   const Message picture = Message()
-                              .integer(1, height)
-                              .integer(2, width)
-                              .integer(3, channels)
-                              .bytes(4, encode_png(channels, height, width, bytes.data()));
+                              .integer(1, pixels.size(1))
+                              .integer(2, pixels.size(2))
+                              .integer(3, pixels.size(0))
+                              .bytes(4, {reinterpret_cast<const char*>(png.data()), png.size()});
   event(step, Message().bytes(1, tag).bytes(4, picture));
 }
 

@@ -5,8 +5,11 @@
 
 #include "tandem/core/tape.h"
 #include "tandem/core/threads.h"
-#include "tandem/data/image.h"
+#include "tandem/data/compose.h"
+#include "tandem/data/image_ops.h"
 #include "tandem/io/file.h"
+#include "tandem/io/image.h"
+#include "tandem/ops/arrange.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/softmax.h"
 #include "tandem/train/run_folder.h"
@@ -16,86 +19,14 @@
 namespace tandem {
 namespace {
 
-/// Grey from colour by the weights of ITU-R BT.601, colour from grey by copying.
-std::vector<double> with_channels(const Tensor& image, int64_t channels) {
-  const std::vector<uint8_t> in = image.to_vector<uint8_t>();
-  const size_t plane = in.size() / static_cast<size_t>(image.size(0));
-  std::vector<double> out;
-  out.reserve(plane * static_cast<size_t>(channels));
-  for (int64_t c = 0; c < channels; ++c)
-    for (size_t i = 0; i < plane; ++i) {
-      if (image.size(0) == channels)
-        out.push_back(in[static_cast<size_t>(c) * plane + i]);
-      else if (channels == 1)
-        out.push_back(0.299 * in[i] + 0.587 * in[plane + i] + 0.114 * in[2 * plane + i]);
-      else
-        out.push_back(in[i]);
-    }
-  return out;
-}
-
-/// How much of each pixel of a row of `from` a pixel of a row of `to` is made of: a triangle as wide as the pixels are
-/// apart, so that small images are interpolated and large ones averaged.
-struct Share {
-  int64_t first = 0;
-  std::vector<double> weights;
-};
-std::vector<Share> shares(int64_t from, int64_t to) {
-  const double scale = static_cast<double>(from) / static_cast<double>(to), reach = std::max(scale, 1.0);
-  std::vector<Share> out;
-  for (int64_t i = 0; i < to; ++i) {
-    const double centre = (static_cast<double>(i) + 0.5) * scale - 0.5;
-    Share share{std::max<int64_t>(0, static_cast<int64_t>(std::ceil(centre - reach))), {}};
-    const auto last = std::min<int64_t>(from - 1, static_cast<int64_t>(std::floor(centre + reach)));
-    double total = 0;
-    for (int64_t k = share.first; k <= last; ++k) {
-      share.weights.push_back(std::max(0.0, 1 - std::abs(static_cast<double>(k) - centre) / reach));
-      total += share.weights.back();
-    }
-    for (double& weight : share.weights) weight /= total;
-    out.push_back(std::move(share));
-  }
-  return out;
-}
-
 /// A file as a sample of the data that a run was trained on.
-std::vector<float> sample_from(const std::string& path, const data::ImageFormat& format, bool invert) {
-  const Tensor image = data::read_image(path);
-  const int64_t from_h = image.size(1), from_w = image.size(2);
-  const std::vector<double> planes = with_channels(image, format.channels);
-  const std::vector<Share> rows = shares(from_h, format.height), columns = shares(from_w, format.width);
-  std::vector<float> out;
-  for (int64_t c = 0; c < format.channels; ++c)
-    for (const Share& row : rows)
-      for (const Share& column : columns) {
-        double value = 0;
-        for (size_t y = 0; y < row.weights.size(); ++y)
-          for (size_t x = 0; x < column.weights.size(); ++x)
-            value += row.weights[y] * column.weights[x] *
-                     planes[static_cast<size_t>((c * from_h + row.first + static_cast<int64_t>(y)) * from_w +
-                                                column.first + static_cast<int64_t>(x))];
-        const double byte = std::round(invert ? 255 - value : value);
-        const auto channel = static_cast<size_t>(c);
-        out.push_back((static_cast<float>(byte) / 255.0f - format.mean[channel]) / format.deviation[channel]);
-      }
-  return out;
+Tensor sample_from(const std::string& path, const data::ImageFormat& format, bool invert) {
+  const Tensor image =
+      io::read_image(path, {.channels = format.channels == 1 ? io::Channels::gray : io::Channels::rgb});
+  Tensor pixels = data::image::resize(image, format.height, format.width);
+  if (invert) pixels = 255 - pixels;
+  return data::image::normalise(pixels, format.mean, format.deviation);
 }
-
-/// Inputs held in memory, without targets.
-class Inputs final : public data::Dataset {
- public:
-  Inputs(std::vector<std::vector<float>> samples, const data::ImageFormat& format)
-      : samples_(std::move(samples)), shape_{format.channels, format.height, format.width} {}
-  int64_t size() const override { return static_cast<int64_t>(samples_.size()); }
-  std::vector<Tensor> get(int64_t i) const override {
-    data::check_index("get", i, size());
-    return {from_vector(samples_[static_cast<size_t>(i)], shape_)};
-  }
-
- private:
-  std::vector<std::vector<float>> samples_;
-  Dims shape_;
-};
 
 /// The most probable classes of each row of logits.
 void guess(const Tensor& logits, int64_t top, std::vector<Prediction>& predictions) {
@@ -140,12 +71,12 @@ PredictReport predict(const PredictConfig& config) {
   if (!config.files.empty()) {
     TD_CHECK(run.format, "predict '", io::one_line(config.folder),
              "': its config.json does not say how images become inputs. Train again with this version.");
-    std::vector<std::vector<float>> samples;
+    std::vector<Tensor> samples;
     for (const std::string& file : config.files) {
       samples.push_back(sample_from(file, *run.format, config.invert));
       report.predictions.push_back({file, {}, {}});
     }
-    inputs = std::make_shared<Inputs>(std::move(samples), *run.format);
+    inputs = std::make_shared<data::TensorSet>(std::vector<Tensor>{stack(samples)}, "files");
   } else {
     const OpenedData data =
         open_data(run.model, config.data.empty() ? run.data : config.data, config.data_dir, {});
