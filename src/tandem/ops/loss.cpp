@@ -40,7 +40,7 @@ Tensor elementwise(const char* op, const Tensor& x, const Tensor& target, Reduct
 }
 
 /// log(1 + exp(x)) without overflow; every branch is smooth at 0, so derivatives of any order are right there.
-Tensor softplus(const Tensor& x) {
+Tensor log_one_plus_exp(const Tensor& x) {
   const Tensor positive = greater(x, 0);
   return where(positive, x, 0) + log(exp(where(positive, neg(x), x)) + 1.0);
 }
@@ -188,7 +188,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targ
   return elementwise("binary_cross_entropy_with_logits", logits, target, options.reduction,
                      [&](const Tensor& x, const Tensor& t) {
                        // (1 - t) x + (1 + (pos_weight - 1) t) log(1 + exp(-x))
-                       Tensor lost = softplus(neg(x));
+                       Tensor lost = log_one_plus_exp(neg(x));
                        if (options.pos_weight.defined())
                          lost = lost * ((cast(options.pos_weight, x.dtype()) - 1.0) * t + 1.0);
                        const Tensor losses = (1.0 - t) * x + lost;
@@ -209,7 +209,7 @@ Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin
 
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
   return elementwise("soft_margin_loss", x, target, reduction,
-                     [](const Tensor& a, const Tensor& t) { return softplus(neg(a * t)); });
+                     [](const Tensor& a, const Tensor& t) { return log_one_plus_exp(neg(a * t)); });
 }
 
 Tensor mse_loss(const Tensor& prediction, const Tensor& target, Reduction reduction) {
@@ -244,7 +244,7 @@ Tensor huber_loss(const Tensor& prediction, const Tensor& target, double delta, 
 Tensor log_cosh_loss(const Tensor& prediction, const Tensor& target, Reduction reduction) {
   return elementwise("log_cosh_loss", prediction, target, reduction, [](const Tensor& a, const Tensor& t) {
     const Tensor d = a - t;
-    return softplus(d * 2.0) - d - 0.69314718055994530942;
+    return log_one_plus_exp(d * 2.0) - d - 0.69314718055994530942;
   });
 }
 

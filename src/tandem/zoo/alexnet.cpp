@@ -13,24 +13,7 @@ using nn::Conv2dLayerOptions;
 using nn::make;
 
 constexpr int64_t kGrid = 6, kLeast = 63;
-constexpr Pool2dOptions kPool = {.kernel = 3, .stride = 2};
-
-/// (kGrid, size): row i takes the mean of the elements from floor(i · size / kGrid) to ceil((i + 1) · size / kGrid).
-Tensor averaging_matrix(Dim size, const Tensor& like) {
-  std::vector<double> values(static_cast<size_t>(kGrid * size), 0.0);
-  for (Dim i = 0; i < kGrid; ++i) {
-    const Dim begin = i * size / kGrid, end = ((i + 1) * size + kGrid - 1) / kGrid;
-    for (Dim k = begin; k < end; ++k)
-      values[static_cast<size_t>(i * size + k)] = 1 / static_cast<double>(end - begin);
-  }
-  return cast(from_vector(values, {kGrid, size}, like.device()), like.dtype());
-}
-
-/// Means over a grid of kGrid × kGrid cells. At 224×224 each cell is one element.
-Tensor average_grid(const Tensor& x) {
-  if (x.size(2) == kGrid && x.size(3) == kGrid) return x;
-  return matmul(matmul(averaging_matrix(x.size(2), x), x), transpose(averaging_matrix(x.size(3), x)));
-}
+const Pool2dOptions kPool = {.kernel = 3, .stride = 2};
 
 }  // namespace
 
@@ -55,7 +38,7 @@ Tensor AlexNet::forward(const Tensor& x) {
   Tensor h = max_pool2d(relu(features_["0"](x)), kPool);
   h = max_pool2d(relu(features_["3"](h)), kPool);
   h = relu(features_["8"](relu(features_["6"](h))));
-  h = average_grid(max_pool2d(relu(features_["10"](h)), kPool));
+  h = adaptive_avg_pool2d(max_pool2d(relu(features_["10"](h)), kPool), kGrid);
   h = relu(classifier_["1"](classifier_["0"](flatten(h, 1))));
   h = relu(classifier_["4"](classifier_["3"](h)));
   return classifier_["6"](h);
