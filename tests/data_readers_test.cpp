@@ -346,8 +346,8 @@ TEST(Images, DamagedCutOffAndOversizedFilesAreRefused) {
   const auto refusal = [](const std::string& text, const DecodeOptions& options = {}) {
     return message_of<Error>([&] { decode_image(bytes_in(text), options, "read 'x': "); });
   };
-  EXPECT_HAS(refusal("GIF89a"), "must be a JPEG or PNG image");
-  EXPECT_HAS(refusal(""), "must be a JPEG or PNG image");
+  EXPECT_HAS(refusal("GIF89a"), "must be a JPEG, PNG, PGM or PPM image");
+  EXPECT_HAS(refusal(""), "must be a JPEG, PNG, PGM or PPM image");
   for (const char* name : {"rgb420.jpg", "rgba.png"}) {
     const std::string valid = golden(name);
     EXPECT_EQ(refusal(valid), "");

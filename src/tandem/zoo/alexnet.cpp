@@ -1,7 +1,6 @@
 // AlexNet.
 #include "tandem/zoo/alexnet.h"
 
-#include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/pool.h"
 #include "tandem/ops/shape.h"

@@ -167,7 +167,8 @@ template <class T, class C>
 __global__ void __launch_bounds__(kThreads)
     place_sums_kernel(int64_t size, int64_t columns, int64_t inner, int64_t count, int64_t length,
                       uint64_t nowhere, const uint64_t* __restrict__ keys, const uint32_t* __restrict__ order,
-                      const T* __restrict__ source, const C* __restrict__ heads, T* __restrict__ out) {
+                      const T* __restrict__ source, const C* __restrict__ heads, bool adds,
+                      T* __restrict__ out) {
   const int64_t t = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (t >= size) return;
   const int64_t p = t / columns, column = t - p * columns;
