@@ -42,7 +42,8 @@ def text(shape):
 
 
 def numbers(tensor):
-    return " ".join(f"{v:.17g}" if tensor.dtype == torch.float64 else f"{v:.9g}" for v in tensor.double().flatten().tolist())
+    digits = 17 if tensor.dtype == torch.float64 or not tensor.dtype.is_floating_point else 9
+    return " ".join(f"{v:.{digits}g}" for v in tensor.double().flatten().tolist())
 
 
 def main():

@@ -120,10 +120,31 @@ class Run {
   void unary() {
     using Function = Tensor (*)(const Tensor&);
     static constexpr std::pair<const char*, Function> kReal[] = {
-        {"exp", exp}, {"tanh", tanh}, {"sigmoid", sigmoid}, {"gelu", gelu},   {"sin", sin},  {"floor", floor},
-        {"erf", erf}, {"cos", cos},   {"log", log},         {"rsqrt", rsqrt}, {"sqrt", sqrt}};
+        {"exp", exp},
+        {"tanh", tanh},
+        {"sigmoid", sigmoid},
+        {"gelu", gelu},
+        {"sin", sin},
+        {"floor", floor},
+        {"erf", erf},
+        {"cos", cos},
+        {"log", log},
+        {"rsqrt", rsqrt},
+        {"sqrt", sqrt},
+        {"silu", silu},
+        {"gelu_tanh", gelu_tanh},
+        {"mish", mish},
+        {"expm1", expm1},
+        {"log1p", log1p},
+        {"atan", atan},
+        {"round", round},
+        {"elu", [](const Tensor& x) { return elu(x, 0.5); }},
+        {"leaky_relu", [](const Tensor& x) { return leaky_relu(x, 0.25); }},
+        {"lerp", [](const Tensor& x) { return lerp(x, x * 0.5, 0.3); }}};
     static constexpr std::pair<const char*, Function> kNumber[] = {
-        {"neg", neg}, {"abs", abs}, {"relu", relu}, {"sign", sign}};
+        {"neg", neg}, {"abs", abs}, {"relu", relu}, {"sign", sign}, {"clamp", [](const Tensor& x) {
+                                                                       return clamp(x, 0, 2);
+                                                                     }}};
     if (random_.chance(0.6)) {
       const auto& [name, f] = kReal[random_.below(std::size(kReal))];
       fresh(name, f(pick_floating()));
@@ -146,7 +167,9 @@ class Run {
                                                                   {"greater", greater},
                                                                   {"not_equal", not_equal},
                                                                   {"logical_and", logical_and},
-                                                                  {"less_equal", less_equal}};
+                                                                  {"less_equal", less_equal},
+                                                                  {"logical_xor", logical_xor},
+                                                                  {"remainder", remainder}};
     const Tensor x = pick_number();
     if (random_.chance(0.2)) {
       const auto& [name, f] = kArithmetic[random_.below(3)];

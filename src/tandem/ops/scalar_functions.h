@@ -587,13 +587,13 @@ TD_FN float erf_(float x) {
   return copy_sign(a < 0.8f ? fma_(p, a, a) : 1.f - exp2_near(-(q * t)), x);
 }
 
-/// The distribution function of the normal distribution at -a, a >= 0, as 2^(-a·q(a) - 1); for a <= 8; it has vanished there.
+/// The distribution function of the normal distribution at -a, a >= 0, as 2^(a·q(a) - 1) for a <= 8; it has vanished there.
 TD_FN float normal_tail(float a) {
   const float z = a * a;
-  const float high = fma_(z, -8.85819008761e-6f, fma_(a, 5.76953339963e-5f, 4.06985050161e-4f));
-  const float middle = fma_(high, z, fma_(a, -7.36313110566e-3f, 5.2666609768e-2f));
-  const float q = fma_(middle, z, fma_(a, 4.59164323288e-1f, 1.1511088388f));
-  return exp2_near(-(q * a), -1);
+  const float high = fma_(z, 8.85819008761e-6f, fma_(a, -5.76953339963e-5f, -4.06985050161e-4f));
+  const float middle = fma_(high, z, fma_(a, 7.36313110566e-3f, -5.2666609768e-2f));
+  const float q = fma_(middle, z, fma_(a, -4.59164323288e-1f, -1.1511088388f));
+  return exp2_near(q * a, -1);
 }
 TD_FN float magnitude_to(float x, float most) {  // |x|, or `most` where that is less; not for NaN
   const unsigned bits = float_bits(x) & 0x7fffffffu, top = float_bits(most);
@@ -644,31 +644,41 @@ TD_FN T silu_slope(T x) {
   return s * (T(1) + x * (T(1) - s));
 }
 
-/// x^y by exp(y·log x) in double, with the sign and the special cases of IEEE pow.
-TD_FN double pow_(double x, double y) {
-  const double a = abs_(x);
-  const double whole = floor_(y);
-  const bool is_whole = whole == y;
+/// IEEE pow of |x|^y = magnitude: the sign and the special cases.
+TD_FN double pow_signed(double x, double y, double magnitude) {
+  const double a = abs_(x), inf = double_from_bits(0x7ff0000000000000ull);
+  const bool is_whole = floor_(y) == y;
   const bool is_odd = is_whole && (floor_(y * 0.5) * 2. != y);
-  // log in two parts: exponent and mantissa, so that large |y log x| keeps its precision.
-  double magnitude = exp_(y * log_(a));
   // Small whole powers exactly as repeated products would give them (2 and 0.5 are what training uses).
   magnitude = y == 2. ? a * a : magnitude;
   magnitude = y == 1. ? a : magnitude;
   magnitude = y == 0.5 ? sqrt_(a) : magnitude;
   magnitude = y == -1. ? 1. / a : magnitude;
-  const double inf = double_from_bits(0x7ff0000000000000ull);
   magnitude = a == 0. ? (y > 0. ? 0. : inf) : magnitude;
+  magnitude = a == inf ? (y > 0. ? inf : 0.) : magnitude;
   magnitude = a == 1. ? 1. : magnitude;
   double result = x < 0. || (x == 0. && double_bits(x) != 0) ? (is_odd ? -magnitude : magnitude) : magnitude;
   result =
       x < 0. && a != inf && !is_whole && abs_(y) != inf ? double_from_bits(0x7ff8000000000000ull) : result;
   result = x != x || y != y ? x + y : result;
-  result = y == 0. || x == 1. ? 1. : result;
-  return result;
+  return y == 0. || x == 1. ? 1. : result;
 }
 TD_FN float pow_(float x, float y) {
-  return static_cast<float>(pow_(static_cast<double>(x), static_cast<double>(y)));
+  const double wide_x = static_cast<double>(x), wide_y = static_cast<double>(y);
+  return static_cast<float>(pow_signed(wide_x, wide_y, exp_(wide_y * log_(abs_(wide_x)))));
+}
+TD_FN double upper_half(double x) { return double_from_bits(double_bits(x) & 0xfffffffff8000000ull); }
+/// In f64 log x and its product with y are carried in two parts: the rounding error of y·log x counts by its size.
+TD_FN double pow_(double x, double y) {
+  const auto l = log_parts(abs_(x));
+  const double whole = l.k * 6.93147180369123816490e-01, first = whole + l.m;
+  const double more = l.rest + l.k * 1.90821492927058770002e-10, high = first + more;
+  const double low = (whole - first + l.m) + (first - high + more);
+  const double product = y * high;
+  const double y1 = upper_half(y), y2 = y - y1, h1 = upper_half(high), h2 = high - h1;
+  const double rest = ((y1 * h1 - product) + y1 * h2 + y2 * h1) + y2 * h2 + y * low;
+  const double lost = abs_(product) < 1000. ? rest : 0.;
+  return pow_signed(x, y, exp_(product) * (1. + lost));
 }
 /// Whole powers; a negative power of an integer is 0 but for ±1.
 template <class T>

@@ -2,7 +2,7 @@
 // (backends/cpu/pointwise.cpp) and fused chains (fused.cpp).
 //
 // Few loops are compiled, since there are many ops and three levels: f32 and f64; of the integers, at the baseline level
-// only, the two of 64 bits, and bytes for bool. The other types are converted in small blocks around one of these: bf16
+// only, i32, the two of 64 bits, and bytes for bool. The other types are converted in small blocks around one of these: bf16
 // and f16 are computed in float anyway, and a whole number cut off to its width is right (see the table). A few ops that
 // training spends its time on read and write bf16 and f16 themselves.
 #include "tandem/backends/cpu/pointwise.h"
@@ -277,7 +277,7 @@ void put_row(TileFn (&row)[kDTypeCount]) {
     if constexpr (types != Types::floating) {
       put(DType::i64, direct<F, inputs, int64_t>());
       put(DType::u64, direct<F, inputs, typename Choose<kSignless<F>, int64_t, uint64_t>::type>());
-      put(DType::i32, through<F, inputs, int32_t, int64_t>());
+      put(DType::i32, direct<F, inputs, int32_t>());
       put(DType::i16, through<F, inputs, int16_t, int64_t>());
       put(DType::i8, through<F, inputs, int8_t, int64_t>());
       put(DType::u32, through<F, inputs, uint32_t, int64_t>());
@@ -285,8 +285,10 @@ void put_row(TileFn (&row)[kDTypeCount]) {
       put(DType::u8, through<F, inputs, uint8_t, int64_t>());
     }
     // A bool is a byte of 0 or 1, and every function of bools gives the same as on such bytes.
-    if constexpr (types == Types::every || types == Types::bits)
+    if constexpr (types == Types::every || types == Types::bits) {
       put(DType::boolean, direct<F, inputs, uint8_t>());
+      put(DType::u8, direct<F, inputs, uint8_t>());
+    }
 #endif
   }
 }
