@@ -77,6 +77,19 @@ TEST(Buffers, AreSavedLoadedAndMovedButNeitherTrainedNorCounted) {
             "load: buffer a.mean is (3,) in the file and (2,) in the model.");
 }
 
+TEST(Buffers, ThatAreNotSavedAreMovedOnly) {
+  struct Table : nn::Module {
+    Tensor table = buffer("table", ones({2}), false);
+    Tensor kept = buffer("kept", ones({2}));
+    Tensor forward(const Tensor& x) override { return x * table; }
+  } net;
+  EXPECT_EQ(names(net.named_buffers()), (Names{"table", "kept"}));
+  EXPECT_EQ(names(net.state()), Names{"kept"});
+  net.load_state(net.state());
+  net.to(DType::f64);
+  EXPECT_EQ(net.table.dtype(), DType::f64);
+}
+
 TEST(Buffers, RefuseWhatRequiresAGradientAndNamesThatAreTaken) {
   struct Bad : nn::Module {
     Tensor w = parameter("w", ones({1}));
@@ -535,6 +548,10 @@ TEST(Summary, CountsSharedLayersOnceAndSeveralInputs) {
   const nn::Summary s = nn::summary(net, {2, 4});
   EXPECT_EQ(s.parameters, 20);
   EXPECT_EQ(s.layers[1].calls, 2);
+  layer->set_training(false);  // alone: its parent still trains
+  nn::summary(net, {2, 4});
+  EXPECT_FALSE(layer->training());
+  EXPECT_TRUE(net.training());
   EXPECT_EQ(s.flops, 2 * 2 * 4 * 9);
   const nn::Summary two = nn::summary(net, {zeros({2, 4}), zeros({4, 3})},
                                       [&](const std::vector<Tensor>& in) { matmul(net(in[0]), in[1]); });

@@ -89,12 +89,12 @@ Tensor Module::parameter(const std::string& name, Tensor initial) {
   return initial;
 }
 
-Tensor Module::buffer(const std::string& name, Tensor initial) {
+Tensor Module::buffer(const std::string& name, Tensor initial, bool saved) {
   check_new_name(name);
   TD_CHECK(initial.defined(), "buffer ", name, ": must be a tensor; got an undefined handle.");
   TD_CHECK(!initial.requires_grad(), "buffer ", name,
            ": must not require a gradient; got one that does. detach() it, or make it a parameter.");
-  entries_.push_back({name, initial, Kind::buffer});
+  entries_.push_back({name, initial, Kind::buffer, saved});
   return initial;
 }
 
@@ -120,23 +120,28 @@ void Module::adopt(const std::string& name, ModulePtr child) {
 }
 
 void Module::collect(const std::string& prefix, std::vector<Entry>& out) const {
-  for (const Entry& entry : entries_) out.push_back({prefix + entry.name, entry.tensor, entry.kind});
+  for (const Entry& entry : entries_)
+    out.push_back({prefix + entry.name, entry.tensor, entry.kind, entry.saved});
   for (const Child& child : children_) child.module->collect(prefix + child.name + ".", out);
 }
 
-NamedTensors Module::unique_entries(bool parameters, bool buffers) const {
+NamedTensors Module::unique_entries(bool (*wanted)(const Entry&)) const {
   std::vector<Entry> all;
   collect("", all);
   NamedTensors unique;
   std::set<const TensorImpl*> seen;
   for (const Entry& entry : all)
-    if ((entry.kind == Kind::parameter ? parameters : buffers) && seen.insert(entry.tensor.impl()).second)
+    if (wanted(entry) && seen.insert(entry.tensor.impl()).second)
       unique.emplace_back(entry.name, entry.tensor);
   return unique;
 }
 
-NamedTensors Module::named_parameters() const { return unique_entries(true, false); }
-NamedTensors Module::named_buffers() const { return unique_entries(false, true); }
+NamedTensors Module::named_parameters() const {
+  return unique_entries([](const Entry& entry) { return entry.kind == Kind::parameter; });
+}
+NamedTensors Module::named_buffers() const {
+  return unique_entries([](const Entry& entry) { return entry.kind == Kind::buffer; });
+}
 
 NamedTensors Module::trainable_parameters() const {
   NamedTensors all = named_parameters();
@@ -206,7 +211,7 @@ void Module::zero_grad() {
 
 std::vector<Tensor> Module::all_tensors() const {
   std::vector<Tensor> all;
-  for (auto& [name, tensor] : unique_entries(true, true)) all.push_back(tensor);
+  for (auto& [name, tensor] : unique_entries([](const Entry&) { return true; })) all.push_back(tensor);
   return all;
 }
 
@@ -230,7 +235,7 @@ void Module::to(DType dtype) {
 }
 
 NamedTensors Module::state() const {
-  NamedTensors all = unique_entries(true, true);
+  NamedTensors all = unique_entries([](const Entry& entry) { return entry.saved; });
   for (auto& [name, tensor] : all) tensor = tensor.detach();
   return all;
 }
@@ -272,6 +277,7 @@ LoadReport Module::load_state(const NamedTensors& tensors, const LoadOptions& op
   std::map<const TensorImpl*, size_t> rows;
   LoadReport report;
   for (const Entry& entry : all) {
+    if (!entry.saved) continue;
     const auto [row, is_new] = rows.emplace(entry.tensor.impl(), targets.size());
     if (is_new) targets.push_back({entry, "", nullptr});
     Target& target = targets[row->second];
@@ -287,8 +293,9 @@ LoadReport Module::load_state(const NamedTensors& tensors, const LoadOptions& op
     given.erase(at);
   }
   for (const Target& target : targets) {
-    const auto& [name, tensor, kind] = target.entry;
-    const char* word = kind == Kind::parameter ? "parameter" : "buffer";
+    const std::string& name = target.entry.name;
+    const Tensor& tensor = target.entry.tensor;
+    const char* word = target.entry.kind == Kind::parameter ? "parameter" : "buffer";
     if (!target.value) {
       TD_CHECK(!options.strict, source, ": ", word, " ", name, " ", tensor.shape(), " is not in the file.",
                last);
@@ -344,7 +351,7 @@ ModulePtr Module::clone() const {
     to[i].tensor.rebind(tandem::clone(from[i].tensor.detach()));
     to[i].tensor.set_requires_grad(from[i].tensor.requires_grad());
   }
-  for (size_t i = 0; i < modules.size(); ++i) *copies[i].second->training_ = *modules[i].second->training_;
+  for (size_t i = 0; i < modules.size(); ++i) copies[i].second->set_training(*modules[i].second->training_);
   return copy;
 }
 

@@ -88,6 +88,8 @@ class Module {
   /// Training (the default) or evaluation, for this module and its children. Dropout asks for it.
   void train(bool on = true);
   void eval() { train(false); }
+  /// The same for this module alone.
+  void set_training(bool on) { *training_ = on; }
   bool training() const { return read_flag(training_); }
 
   /// Switches gradients off (on) for all parameters here and below. Training steps made afterwards leave frozen
@@ -132,8 +134,9 @@ class Module {
   /// already becomes shared by both.
   Tensor parameter(const std::string& name, Tensor initial);
   /// Makes `initial` a buffer of this module and returns it: saved, loaded and moved like a parameter, but neither
-  /// trained nor counted. Change it by assign().
-  Tensor buffer(const std::string& name, Tensor initial);
+  /// trained nor counted. Change it by assign(). One that is not `saved` (a table that can be made again) is only
+  /// moved.
+  Tensor buffer(const std::string& name, Tensor initial, bool saved = true);
   /// Makes `member`, a parameter of this module or of one below, the same tensor as `shared`:
   ///   tie(decoder.weight, embedding.weight);
   void tie(Tensor& member, const Tensor& shared);
@@ -156,10 +159,12 @@ class Module {
     std::string name;  // dotted
     Tensor tensor;
     Kind kind;
+    bool saved = true;
   };
   /// Everything with every name, shared tensors several times.
   void collect(const std::string& prefix, std::vector<Entry>& out) const;
-  NamedTensors unique_entries(bool parameters, bool buffers) const;
+  /// Those that `wanted` takes, each tensor once.
+  NamedTensors unique_entries(bool (*wanted)(const Entry&)) const;
   std::vector<Tensor> all_tensors() const;
   void check_new_name(const std::string& name) const;
 

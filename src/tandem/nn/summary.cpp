@@ -78,8 +78,7 @@ class Visit {
   }
   ~Visit() {
     for (const auto& [module, id] : hooks_) module->remove_hook(id);
-    // Parents come first, and a parent sets its children.
-    for (const auto& [module, on] : was_training_) module->train(on);
+    for (const auto& [module, on] : was_training_) module->set_training(on);
   }
   Visit(const Visit&) = delete;
   Visit& operator=(const Visit&) = delete;
