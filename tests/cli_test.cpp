@@ -2,13 +2,20 @@
 // ctest: timeout=300
 #include <gtest/gtest.h>
 
+#include <signal.h>
+
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "tandem/core/backend.h"
+#include "tandem/data/image_set.h"
+#include "tandem/data/registry.h"
+#include "tandem/train/checkpoint.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_folder.h"
 
@@ -238,6 +245,133 @@ TEST(Command, ADeviceThatIsNotThereIsNamedAndNothingIsWritten) {
   expect_contains(complaint(kSmall + std::vector<std::string>{"--device", device, "--out", out}, 1),
                   has_gpu ? "this machine has" : "cuda is not available here");
   EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST(Command, FlagsOfTrainingThatCannotBeAreNamed) {
+  const auto refused = [](const std::vector<std::string>& flags) {
+    return complaint(std::vector<std::string>{"train", "mlp"} + flags, 2);
+  };
+  expect_contains(refused({"--schedule", "linear"}), "schedule: must be constant, step, exponential, cosine");
+  EXPECT_EQ(refused({"--schedule-by", "day"}), "schedule-by: must be step or epoch; got 'day'.");
+  EXPECT_EQ(refused({"--warmup", "-1"}), "warmup: must be at least 0 steps; got -1.");
+  EXPECT_EQ(refused({"--time-budget", "soon"}),
+            "time-budget: must be a time like 90s, 10m or 1.5h; got 'soon'.");
+  EXPECT_EQ(refused({"--accumulate", "0"}), "accumulate: must be at least 1; got 0.");
+  EXPECT_EQ(refused({"--ema", "1"}), "ema: must be at least 0 and below 1; got 1. Try 0.999.");
+  EXPECT_EQ(refused({"--clip-norm", "0"}), "clip-norm: must be a number above 0; got 0.");
+  EXPECT_EQ(refused({"--weight-decay", "-1"}), "weight-decay: must be a number of at least 0; got -1.");
+  expect_contains(refused({"--restore-best"}), "Give --early-stop as well.");
+  expect_contains(refused({"--early-stop", "1", "--monitor", "luck"}), "monitor: must be train_loss");
+  expect_contains(refused({"--coupled", "--decoupled"}), "excludes");
+}
+
+TEST(Command, EveryTrainingFlagIsKeptAndMustBeRepeated) {
+  const TempFolder folder;
+  const std::vector<std::string> run = kSmall + std::vector<std::string>{"--out", folder / "run", "--json"};
+  const std::vector<std::vector<std::string>> flags = {
+      {"--schedule", "cosine"}, {"--warmup", "3"},     {"--accumulate", "2"},     {"--ema", "0.9"},
+      {"--clip-norm", "0.5"},   {"--clip-value", "2"}, {"--weight-decay", "0.1"}, {"--decoupled"},
+      {"--no-decay", "bias"},   {"--early-stop", "4"}};
+  std::vector<std::string> all =
+      run + std::vector<std::string>{"--best", "--tensorboard", "--time-budget", "1h"};
+  for (const auto& flag : flags) all = all + flag;
+  ASSERT_EQ(run_command(all).status, 0);
+  for (const char* file : {"best.safetensors", "metrics.csv", "metrics.jsonl", "loss.svg", "accuracy.svg",
+                           "environment.json", "tensorboard"})
+    EXPECT_TRUE(std::filesystem::exists(folder / (std::string("run/") + file))) << file;
+  ASSERT_EQ(run_command(all + std::vector<std::string>{"--resume"}).status, 0);
+  // Without them: the first that is missing is named.
+  expect_contains(complaint(run + std::vector<std::string>{"--resume"}, 1),
+                  "the run was begun with accumulate 2; got");
+  const ordered_json config = ordered_json::parse(read_text(folder / "run/config.json"));
+  for (const char* key : {"schedule", "accumulate", "ema", "clip-norm", "clip-value", "weight-decay",
+                          "decoupled", "no-decay", "early-stop"})
+    EXPECT_TRUE(config.contains(key)) << key;
+}
+
+TEST(Command, EvalPrintsScoresByClassAndPredictNamesTheClasses) {
+  const TempFolder folder;
+  const std::string out = folder / "run";
+  ASSERT_EQ(run_command(kSmall + std::vector<std::string>{"--epochs", "3", "--best", "--out", out}).status,
+            0);
+  const ProcessResult eval = run_command({"eval", out, "--limit", "200", "--json", "--best"});
+  ASSERT_EQ(eval.status, 0) << eval.err;
+  const ordered_json line = lines_of(eval.out).at(0);
+  int64_t total = 0, right = 0;
+  for (size_t a = 0; a < 10; ++a)
+    for (size_t p = 0; p < 10; ++p) {
+      total += line["confusion"][a][p].get<int64_t>();
+      if (a == p) right += line["confusion"][a][p].get<int64_t>();
+    }
+  EXPECT_EQ(total, 200);
+  EXPECT_NEAR(line["test_accuracy"].get<double>(), static_cast<double>(right) / 200, 1e-12);
+  EXPECT_GE(line["top_k"].get<double>(), line["test_accuracy"].get<double>());
+  EXPECT_EQ(line["k"], 5);
+  EXPECT_EQ(line["classes"].size(), 10u);
+  const ProcessResult text = run_command({"eval", out, "--limit", "200"});
+  for (const char* part : {"precision", "macro", "micro", "taken for", "top 5"})
+    expect_contains(text.out, part);
+
+  // A sample of the data set, and the same pixels in a file, grey and in colour.
+  std::vector<uint8_t> pixels(28 * 28);
+  const tandem::data::Splits digits = tandem::data::open_dataset("digits");
+  const auto* images = dynamic_cast<const tandem::data::ImageDataset*>(digits.test.get());
+  ASSERT_NE(images, nullptr);
+  const uint8_t* source = images->pixels(7, pixels.data());
+  std::string grey(source, source + pixels.size()), colour, inverse;
+  for (const char c : grey) {
+    colour += std::string(3, c);
+    inverse += static_cast<char>(255 - static_cast<uint8_t>(c));
+  }
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(folder / name, std::ios::binary) << text;
+  };
+  write("grey.pgm", "P5\n# a digit\n28 28\n255\n" + grey);
+  write("colour.ppm", "P6 28 28 255\n" + colour);
+  write("inverse.pgm", "P5\n28 28\n255\n" + inverse);
+  write("torn.pgm", "P5\n28 28\n255\n" + grey.substr(100));
+  write("other.txt", "hello");
+  const ordered_json want = lines_of(run_command({"predict", out, "--index", "7", "--json"}).out).at(0);
+  EXPECT_EQ(want["label"], images->label(7));
+  EXPECT_EQ(want["top"].size(), 3u);
+  const ProcessResult files =
+      run_command({"predict", out, folder / "grey.pgm", folder / "colour.ppm", "--json"});
+  ASSERT_EQ(files.status, 0) << files.err;
+  for (const ordered_json& row : lines_of(files.out)) EXPECT_EQ(row["top"], want["top"]) << row["source"];
+  const ProcessResult inverted = run_command({"predict", out, folder / "inverse.pgm", "--invert", "--json"});
+  EXPECT_EQ(lines_of(inverted.out).at(0)["top"], want["top"]);
+  expect_contains(run_command({"predict", out, "--limit", "4", "--top", "2"}).out, "digits 3");
+  expect_contains(complaint({"predict", out, folder / "torn.pgm"}, 1), "torn.pgm");
+  expect_contains(complaint({"predict", out, folder / "other.txt"}, 1), "other.txt");
+  expect_contains(complaint({"predict", out, "--index", "10000"}, 1), "10000");
+  expect_contains(complaint({"predict", folder / "nothing"}, 1), "the folder holds no run");
+  expect_contains(complaint({"predict", out, folder / "grey.pgm", "--index", "1"}, 2), "Leave one out.");
+}
+
+TEST(Command, CtrlCSavesACheckpointAndSaysHowToGoOn) {
+  const TempFolder folder;
+  const std::vector<std::string> run = {"train",    "mlp", "--data",  "digits", "--limit", "600",
+                                        "--epochs", "500", "--batch", "20",     "--json"};
+  const std::string out = folder / "with space";
+  tandem::testing::Process process(run + std::vector<std::string>{"--out", out});
+  for (int i = 0; i < 200 && tandem::list_checkpoints(out).empty(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  process.send(SIGINT);
+  const ProcessResult stopped = process.wait();
+  ASSERT_EQ(stopped.status, 130) << stopped.err;
+  const ordered_json event = lines_of(stopped.out).back();
+  EXPECT_EQ(event["event"], "interrupted");
+  expect_contains(stopped.err, ". Go on with: tandem train mlp --data digits");
+  expect_contains(stopped.err, "--out '" + out + "' --resume");
+  EXPECT_FALSE(std::filesystem::exists(out + "/model.safetensors"));
+
+  const auto step = event["step"].get<int64_t>();
+  const std::vector<std::string> more = {"--steps", std::to_string(step + 3), "--out"};
+  const ProcessResult resumed = run_command(run + more + std::vector<std::string>{out, "--resume"});
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(lines_of(resumed.out).front()["first_step"], step);
+  const ProcessResult whole = run_command(run + more + std::vector<std::string>{folder / "whole"});
+  EXPECT_EQ(lines_of(resumed.out).back()["weights_sha256"], lines_of(whole.out).back()["weights_sha256"]);
 }
 
 TEST(Command, AFullDiskWhileCheckpointingLosesNothing) {

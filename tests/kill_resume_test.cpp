@@ -33,6 +33,7 @@ struct Case {
   const char* engine;
   const char* limit;
   const char* device = "cpu";
+  std::vector<std::string> more = {};
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.model << " " << c.optimizer << " " << c.engine; }
@@ -51,11 +52,13 @@ TEST_P(KillAndResume, EndsWithTheWeightsAndMetricsOfARunNeverStopped) {
     GTEST_SKIP() << "this machine has no " << c.device;
   const TempFolder folder;
   const auto arguments = [&](const std::string& out) {
-    return std::vector<std::string>{"train",    c.model,   "--data",   "digits",      "--limit",
-                                    c.limit,    "--batch", "20",       "--optimizer", c.optimizer,
-                                    "--engine", c.engine,  "--epochs", "2",           "--checkpoint-every",
-                                    "3",        "--json",  "--out",    folder / out,  "--device",
-                                    c.device};
+    std::vector<std::string> list{"train",    c.model,   "--data",   "digits",      "--limit",
+                                  c.limit,    "--batch", "20",       "--optimizer", c.optimizer,
+                                  "--engine", c.engine,  "--epochs", "2",           "--checkpoint-every",
+                                  "3",        "--json",  "--out",    folder / out,  "--device",
+                                  c.device};
+    list.insert(list.end(), c.more.begin(), c.more.end());
+    return list;
   };
   const auto begin = std::chrono::steady_clock::now();
   const ProcessResult whole = run_command(arguments("whole"));
@@ -92,6 +95,14 @@ INSTANTIATE_TEST_SUITE_P(Models, KillAndResume,
                          ::testing::Values(Case{"lenet", "sgd", "graph", "600"},
                                            Case{"mlp", "adam", "eager", "400"},
                                            Case{"mnist_cnn", "adam", "graph", "60"},
+                                           Case{"mlp",
+                                                "lamb",
+                                                "graph",
+                                                "400",
+                                                "cpu",
+                                                {"--schedule", "plateau", "--warmup", "5", "--ema", "0.9",
+                                                 "--accumulate", "2", "--early-stop", "3", "--restore-best",
+                                                 "--best", "--tensorboard", "--clip-norm", "1"}},
                                            Case{"lenet", "adam", "graph", "600", "cuda"}),
                          [](const auto& info) {
                            return std::string(info.param.model) + "_" + info.param.optimizer + "_" +

@@ -58,7 +58,8 @@ Process::~Process() {
   }
 }
 
-void Process::kill() { ::kill(pid_, SIGKILL); }
+void Process::kill() { send(SIGKILL); }
+void Process::send(int signal) { ::kill(pid_, signal); }
 
 ProcessResult Process::wait() {
   int status = 0;

@@ -30,6 +30,8 @@ class Process {
 
   /// Sends SIGKILL, which no program can catch.
   void kill();
+  /// Sends another signal: SIGINT is Ctrl-C.
+  void send(int signal);
   ProcessResult wait();
 
  private:

@@ -48,6 +48,7 @@ Optimizer::Optimizer(nn::NamedTensors parameters, std::vector<Common> groups,
     check_lr("optimizer", group.lr);
     TD_CHECK(group.weight_decay >= 0, "optimizer: weight_decay must be at least 0; got ", group.weight_decay,
              ".");
+    rates_.push_back(group.lr);
     lr_.push_back(full({}, group.lr, promote(first.dtype(), DType::f32), first.device()));
   }
   if (first.dtype() != compute_dtype())
@@ -100,11 +101,12 @@ void Optimizer::set_lr(double lr, size_t group) {
   TD_CHECK(group < groups(), "set_lr: the group must be below ", groups(), "; got ", group, ".");
   const NoGrad off;
   assign(lr_[group], full({}, lr, compute_dtype(), device()));
+  rates_[group] = lr;
 }
 
 double Optimizer::lr(size_t group) const {
   TD_CHECK(group < groups(), "lr: the group must be below ", groups(), "; got ", group, ".");
-  return lr_[group].item<double>();
+  return rates_[group];
 }
 
 std::vector<Tensor> Optimizer::zeros_for_each() const {
@@ -129,6 +131,11 @@ nn::NamedTensors Optimizer::named_state() const {
 
 void Optimizer::load_state(const nn::NamedTensors& tensors, const std::string& source) {
   nn::copy_named(named_state(), tensors, source, "optimiser state");
+  for (size_t g = 0; g < groups(); ++g) {
+    const auto held = lr_[g].item<double>();
+    const bool is_rounded = compute_dtype() != DType::f64 && held == static_cast<float>(rates_[g]);
+    if (!is_rounded) rates_[g] = held;
+  }
 }
 
 namespace {

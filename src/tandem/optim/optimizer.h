@@ -44,7 +44,7 @@ class Optimizer {
   /// The learning rate, of group 0. set_lr assigns into the tensors that update reads, so that a compiled step sees
   /// it: group 0 gets `lr`, and every other group its own first rate times lr / group 0's first rate.
   void set_lr(double lr);
-  double lr() const { return lr(0); }
+  double lr() const { return rates_.front(); }
   /// The same for one group alone. Group 0 has the parameters that no group takes.
   void set_lr(double lr, size_t group);
   double lr(size_t group) const;
@@ -98,6 +98,8 @@ class Optimizer {
   // Empty for f32 and f64.
   std::vector<Tensor> masters_;
   std::vector<Tensor> lr_;  // by group
+  std::vector<double>
+      rates_;  // what these were set to, before rounding: nobody waits for the device to know it
 };
 
 /// An optimiser whose options are a struct with at least lr, weight_decay and decoupled.

@@ -10,8 +10,8 @@
 namespace tandem {
 namespace {
 
-/// Round numbers from below `low` to above `high`, about `count` of them.
-std::vector<double> ticks(double low, double high, int count) {
+/// Round numbers from below `low` to above `high`, about `count` of them, at least `least` apart.
+std::vector<double> ticks(double low, double high, int count, double least) {
   if (!(high > low)) {
     const double around = low == 0 ? 1 : std::abs(low) / 2;
     low -= around;
@@ -25,6 +25,7 @@ std::vector<double> ticks(double low, double high, int count) {
       step = multiple * ten;
       break;
     }
+  step = std::max(step, least);
   std::vector<double> out;
   const double first = std::floor(low / step), last = std::ceil(high / step);
   for (double i = first; i <= last; ++i) out.push_back(i * step);
@@ -84,7 +85,11 @@ std::string line_chart(const Chart& chart) {
   }
   if (low_x > high_x) low_x = high_x = low_y = high_y = 0;
   const double left = 64, right = chart.width - 20, top = 44, bottom = chart.height - 46;
-  std::vector<double> x_ticks = ticks(low_x, high_x, 8), y_ticks = ticks(low_y, high_y, 6);
+  bool is_whole = true;  // counts, like epochs: no ticks between them
+  for (const Series& line : chart.series)
+    for (const double v : line.x) is_whole = is_whole && v == std::floor(v);
+  std::vector<double> x_ticks = ticks(low_x, high_x, 8, is_whole ? 1 : 0);
+  const std::vector<double> y_ticks = ticks(low_y, high_y, 6, 0);
   if (low_x < high_x) {  // the line begins and ends at the frame
     std::erase_if(x_ticks, [&](double v) { return v < low_x || v > high_x; });
   } else {

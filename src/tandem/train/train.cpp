@@ -138,7 +138,7 @@ class Run final : public Training {
     int64_t step, samples;
   };
   std::vector<PendingLoss> pending_;  // not read from the device yet
-  double last_loss_ = 0;
+  double last_loss_ = 0, last_lr_ = 0;
   Clock::time_point last_read_ = start_, resumed_training_;
   bool in_epoch_ = false;
   double training_seconds_ = 0;  // without tests and checkpoints
@@ -301,6 +301,7 @@ void Run::train_epoch() {
   in_epoch_ = true;
   while (!is_done() && state_.batch < loader_.batches()) {
     train_step();
+    last_lr_ = optimizer_->lr();
     each_callback([&](Callback& callback) { callback.on_step(*this); });
     const bool wants_checkpoint =
         options_.checkpoint_every > 0 && state_.step % options_.checkpoint_every == 0;
@@ -381,12 +382,11 @@ nn::NamedTensors Run::weights() {
 }
 
 void Run::end_epoch() {
-  const double lr = optimizer_->lr();
   const Metrics test = measure();
   state_.epoch += 1;
   state_.history.push_back({.epoch = state_.epoch,
                             .step = state_.step,
-                            .lr = lr,
+                            .lr = last_lr_,
                             .train_loss = mean_loss(),
                             .test_loss = test.loss,
                             .test_accuracy = test.accuracy,
