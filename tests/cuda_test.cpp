@@ -189,6 +189,14 @@ TEST_F(Cuda, AnIndexOutOfRangeIsAnErrorAtTheNextSynchronisation) {
   expect_error(gather(x, 0, index(-1)), "gather", "-1");
   expect_error(scatter_add_zeros(slice(x, 0, 0, 3), 0, index(99), {12}), "scatter_add_zeros", "99");
   expect_error(one_hot(index(10), 10), "one_hot", "10");
+  const Tensor table = reshape(x, {4, 3});
+  expect_error(index_select(x, 0, index(12)), "index_select", "12");
+  expect_error(index_add(x, 0, index(-1), slice(x, 0, 0, 3)), "index_add", "-1");
+  expect_error(embedding(table, index(4)), "embedding", "4");
+  expect_error(take(x, index(-13)), "take", "-13");
+  expect_error(tandem::index(table, {1, index(-4)}), "index", "-4");
+  expect_error(index_put(x, {index(12)}, 1), "index_put", "12");
+  expect_error(scatter(x, 0, index(12), 1), "scatter", "12");
   EXPECT_EQ(gather(x, 0, index(11)).to_vector<float>(), std::vector<float>({0, 11, 3}));
 }
 

@@ -193,7 +193,10 @@ std::string Module::type_name() const {
   std::string text = status == 0 ? readable : mangled;
   std::free(readable);
   const size_t colon = text.rfind("::", text.find('<'));  // arguments of templates have colons too
-  return colon == std::string::npos ? text : text.substr(colon + 2);
+  if (colon != std::string::npos) text.erase(0, colon + 2);
+  const size_t n = text.size();  // Conv<2> is Conv2d
+  if (n > 3 && text[n - 3] == '<' && text[n - 1] == '>') text.replace(n - 3, 3, {text[n - 2], 'd'});
+  return text;
 }
 
 void Module::train(bool on) {

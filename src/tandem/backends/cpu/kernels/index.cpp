@@ -216,6 +216,36 @@ void index_select(const KernelArgs& args) {
   });
 }
 
+constexpr int64_t kThin = 8;
+
+/// Slices of few elements are added straight to their places: the same sums in the same order.
+void add_thin_slices(const KernelArgs& args, const Split& from, const Split& to) {
+  const int64_t skip = args.attributes<ScatterAttrs>().skip, size = to.length * to.inner;
+  const Buffer &source = args.in[0], &out = args.out[0];
+  const Indices at(args.in[1]);
+  by_addition(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using C = typename ComputeType<T>::type;
+    C* sums;
+    if constexpr (std::is_same_v<T, C>)
+      sums = out.as<T>();
+    else
+      sums = static_cast<C*>(args.workspace(static_cast<size_t>(to.outer * size) * sizeof(C)));
+    parallel_for(to.outer, [&](int64_t o) {
+      C* row = sums + o * size;
+      std::memset(static_cast<void*>(row), 0, static_cast<size_t>(size) * sizeof(C));
+      const T* x = source.as<T>() + o * from.length * to.inner;
+      for (int64_t i = 0; i < from.length; ++i, x += to.inner) {
+        if (at[i] == skip) continue;
+        C* place = row + at[i] * to.inner;
+        for (int64_t k = 0; k < to.inner; ++k) place[k] = static_cast<C>(place[k] + static_cast<C>(x[k]));
+      }
+      if constexpr (!std::is_same_v<T, C>)
+        for (int64_t i = 0; i < size; ++i) out.as<T>()[o * size + i] = static_cast<T>(row[i]);
+    });
+  });
+}
+
 /// The slices are listed by the place they go to, in order; then each place of the output adds up its own.
 void index_add_zeros(const KernelArgs& args) {
   const auto& a = args.attributes<ScatterAttrs>();
@@ -223,6 +253,7 @@ void index_add_zeros(const KernelArgs& args) {
   check_indices(name_of(a.use), index, 0, out.shape[a.axis], a.skip);
   if (out.size() == 0) return;
   const Split from(source, a.axis), to(out, a.axis);
+  if (to.inner < kThin) return add_thin_slices(args, from, to);
   const Indices at(index);
   int64_t* first =
       static_cast<int64_t*>(args.workspace(static_cast<size_t>(to.length + 1 + from.length) * 8));

@@ -74,10 +74,28 @@ Item* radix_sort(Item* a, Item* b, int64_t n) {
   return a;
 }
 
-/// The first `count` of the order of n items.
-template <class Item>
-const Item* first_of_order(std::vector<Item>& items, std::vector<Item>& other, int64_t count) {
-  const int64_t n = static_cast<int64_t>(items.size());
+constexpr int64_t kFew = 1024;  // so many are kept in a heap while the rest goes by
+
+/// The first `count` of the order of make(0) … make(n - 1).
+template <class Item, class Make>
+const Item* first_of_order(std::vector<Item>& items, std::vector<Item>& other, int64_t n, int64_t count,
+                           const Make& make) {
+  if (count <= kFew && count < n / 4) {
+    items.clear();
+    for (int64_t i = 0; i < count; ++i) items.push_back(make(i));
+    std::make_heap(items.begin(), items.end());  // the last of the order in front
+    for (int64_t i = count; i < n; ++i) {
+      const Item item = make(i);
+      if (!(item < items.front())) continue;
+      std::pop_heap(items.begin(), items.end());
+      items.back() = item;
+      std::push_heap(items.begin(), items.end());
+    }
+    std::sort_heap(items.begin(), items.end());
+    return items.data();
+  }
+  items.resize(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) items[static_cast<size_t>(i)] = make(i);
   if (count < n / 4) {
     std::nth_element(items.begin(), items.begin() + count, items.end());
     std::sort(items.begin(), items.begin() + count);
@@ -102,14 +120,13 @@ void argsort_typed(const KernelArgs& args) {
   const int64_t n = x.shape[a.axis];
   int64_t* out = args.out[0].as<int64_t>();
   const auto sort_lines = [&](int64_t begin, int64_t end) {
-    std::vector<Item> items(static_cast<size_t>(n)), other;
+    std::vector<Item> items, other;
     for (int64_t line = begin; line < end; ++line) {
       const T* from = x.as<T>() + line / inner * n * inner + line % inner;
-      for (int64_t i = 0; i < n; ++i) {
+      const Item* order = first_of_order(items, other, n, a.count, [&](int64_t i) {
         const auto key = sort_key(from[i * inner]);
-        items[static_cast<size_t>(i)] = Item::make(a.descending ? ~key : key, i);
-      }
-      const Item* order = first_of_order(items, other, a.count);
+        return Item::make(a.descending ? ~key : key, i);
+      });
       int64_t* to = out + line / inner * a.count * inner + line % inner;
       for (int64_t i = 0; i < a.count; ++i) to[i * inner] = order[i].place();
     }
