@@ -68,30 +68,31 @@ class CpuBackend : public Backend {
   }
 };
 
-/// The best level that the processor has; TANDEM_ISA names a lower one, for tests.
-void register_best_level() {
+/// Every level that the processor has, from the lowest: each puts its kernels over those of the one below. TANDEM_ISA
+/// names the level to stop at, for tests.
+void register_levels() {
+  baseline::register_kernels();
 #ifdef TANDEM_HAS_AVX2
   const char* wanted = std::getenv("TANDEM_ISA");
-  const auto allowed = [&](const char* level) { return !wanted || !std::strcmp(wanted, level); };
+  const auto add = [&](const char* level, bool has, void (*register_kernels)()) {
+    if (!has || (wanted && !std::strcmp(wanted, g_level))) return false;
+    g_level = level;
+    register_kernels();
+    return true;
+  };
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") && allowed("avx512")) {
-    g_level = "avx512";
-    return avx512::register_kernels();
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && allowed("avx2")) {
-    g_level = "avx2";
-    return avx2::register_kernels();
-  }
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+  if (add("avx2", has_avx2, avx2::register_kernels)) add("avx512", has_avx512, avx512::register_kernels);
 #endif
-  baseline::register_kernels();
 }
 
 }  // namespace
 
 void start() {
   register_backend(DeviceKind::cpu, std::make_unique<CpuBackend>());
-  register_best_level();
+  register_levels();
 }
 
 std::string isa_level() { return g_level; }

@@ -8,14 +8,7 @@
 #include "tandem/backends/cpu/pointwise.h"
 #include "tandem/backends/cpu/kernels/register.h"
 
-namespace tandem::cpu {
-#ifndef TD_ISA_baseline
-namespace baseline {
-void register_pointwise_kernels();
-}
-#endif
-
-namespace TD_ISA {
+namespace tandem::cpu::TD_ISA {
 
 namespace {
 
@@ -353,8 +346,6 @@ void register_pointwise_kernels() {
   for (int from = 0; from < kDTypeCount; ++from)
     visit_dtype(static_cast<DType>(from), [&](auto zero) { put_casts_from<decltype(zero)>(loops); });
   register_pointwise();
-#else
-  baseline::register_pointwise_kernels();
 #endif
   put_cast<BFloat16, float>(loops);
   put_cast<Float16, float>(loops);
@@ -369,5 +360,4 @@ void register_pointwise_kernels() {
 #undef TD_ROW
 }
 
-}  // namespace TD_ISA
-}  // namespace tandem::cpu
+}  // namespace tandem::cpu::TD_ISA
