@@ -296,7 +296,8 @@ def grid_rows():
         rank = len(shape)
         for axis in range(-rank, rank):
             n = shape[axis]
-            for start, stop, step in ((0, n, 1), (1, -1, 1), (-2, 99, 1), (-99, 3, 2), (3, 1, 1), (0, n, 3), (-3, -1, 2)):
+            for start, stop, step in ((0, n, 1), (1, -1, 1), (-2, 99, 1), (-99, 3, 2), (3, 1, 1), (0, n, 3),
+                                      (-3, -1, 2)):
                 index = [slice(None)] * rank
                 index[axis] = slice(start, stop, step)
                 yield "slice", "n", shape, (axis, start, stop, step), [], lambda x, i=tuple(index): x[i]
@@ -308,19 +309,25 @@ def grid_rows():
                 other = tuple(size if d == axis else max(s - 1, 0) if d % 2 else s for d, s in enumerate(shape))
                 spec = [(other, 31 + axis, 0, n)]
                 yield "gather", "n", shape, (axis,), spec, lambda x, i, a=axis: torch.gather(x, a, i)
-                yield "scatter_add", "n", shape, (axis,), spec, lambda x, i, a=axis: x.scatter_add(a, i, torch.ones(i.shape))
+                yield "scatter_add", "n", shape, (axis,), spec, lambda x, i, a=axis: x.scatter_add(
+                    a, i, torch.ones(i.shape))
                 yield "scatter_number", "n", shape, (axis,), spec, lambda x, i, a=axis: x.scatter(a, i, 9)
                 one = tuple(size if d == axis else 1 for d in range(rank))
-                yield "take_along", "n", shape, (axis,), [(one, 32, 0, n)], lambda x, i, a=axis: torch.take_along_dim(x, i, a)
-                yield "index_select", "n", shape, (axis,), [((size,), 33, 0, n)], lambda x, i, a=axis: x.index_select(a, i)
+                yield "take_along", "n", shape, (axis,), [(one, 32, 0, n)], lambda x, i, a=axis: torch.take_along_dim(
+                    x, i, a)
+                yield "index_select", "n", shape, (axis,), [((size,), 33, 0, n)], lambda x, i, a=axis: x.index_select(
+                    a, i)
                 yield "index_add", "n", shape, (axis,), [((size,), 34, 0, n)], lambda x, i, a=axis: x.index_add(
                     a, i, torch.ones(tuple(len(i) if d == a else s for d, s in enumerate(x.shape))))
             for kind in "ft":
                 for down in (0, 1):
-                    yield "sort", kind, shape, (axis, down), [], lambda x, a=axis, d=down: torch.sort(x, dim=a, descending=bool(d), stable=True)[0]
-                    yield "argsort", kind, shape, (axis, down), [], lambda x, a=axis, d=down: torch.argsort(x, dim=a, descending=bool(d), stable=True)
+                    yield "sort", kind, shape, (axis, down), [], lambda x, a=axis, d=down: torch.sort(
+                        x, dim=a, descending=bool(d), stable=True)[0]
+                    yield "argsort", kind, shape, (axis, down), [], lambda x, a=axis, d=down: torch.argsort(
+                        x, dim=a, descending=bool(d), stable=True)
                     for k in sorted({0, 1, n // 2, n} if n else {0}):
-                        yield "topk", kind, shape, (axis, k, down), [], lambda x, a=axis, k=k, d=down: torch.topk(x, k, a, bool(d))[0]
+                        yield "topk", kind, shape, (axis, k, down), [], lambda x, a=axis, k=k, d=down: torch.topk(
+                            x, k, a, bool(d))[0]
         # index tensors on one, two and three axes, neighbours or not
         for axes in ((0,), (1,), (0, 1), (0, 2), (1, 2), (1, 3), (0, 1, 2)):
             if axes[-1] >= rank:
