@@ -136,26 +136,23 @@ def timed_case(name, sides, options):
     return result
 
 
-def conv_case(sides, options):
-    """Each pass of each layer on its own. PyTorch runs with oneDNN, and "tuned" without it."""
-    results = []
-    for name, layer in CONVS.items():
-        gate = check_equal([d for d in (sides.ours, sides.peer) if d], {"layer": layer, "threads": options.threads}, "cpu")
-        if gate:
-            return results + [{"case": name, "rows": [], "notes": [f"NOT TIMED: the two sides differ: {gate}"],
-                               "failed": True}]
-        for which in ("forward", "input", "weight"):
-            request = {"layer": layer, "case": name, "device": "cpu", "batch": layer[0], "threads": options.threads}
-            runners = []
-            if sides.ours:
-                runners.append(driver_runner(sides.ours, "tandem", which, request, (1, 1, 100)))
-            if sides.peer:
-                runners += [driver_runner(sides.peer, "pytorch", v, request, (1, 1, 100))
-                            for v in (which, which + " tuned")]
-            notes = []
-            runners = usable(runners, notes)
-            results.append(summarise(name, runners, measure(runners, options), {}, notes, options))
-            results[-1]["about"] = f"batch {layer[0]}, f32, {options.threads} threads"
+def conv_case(name, sides, options):
+    """Each pass of one layer on its own. PyTorch runs with oneDNN, and "tuned" without it."""
+    layer, results = CONVS[name], []
+    request = {"layer": layer, "case": name, "device": "cpu", "batch": layer[0], "threads": options.threads}
+    gate = check_equal([d for d in (sides.ours, sides.peer) if d], request, "cpu")
+    if gate:
+        return [{"case": name, "rows": [], "notes": [f"NOT TIMED: the two sides differ: {gate}"], "failed": True}]
+    for which in ("forward", "input", "weight"):
+        runners, notes = [], []
+        if sides.ours:
+            runners.append(driver_runner(sides.ours, "tandem", which, request, (1, 1, 100)))
+        if sides.peer:
+            runners += [driver_runner(sides.peer, "pytorch", v, request, (1, 1, 100))
+                        for v in (which, which + " tuned")]
+        runners = usable(runners, notes)
+        results.append(summarise(name, runners, measure(runners, options), {}, notes, options))
+        results[-1]["about"] = f"batch {layer[0]}, f32, {options.threads} threads"
     return results
 
 
@@ -438,9 +435,11 @@ def parse():
     parser.add_argument("--peer-only", action="store_true", help="the peer alone")
     parser.add_argument("--verbose", action="store_true", help="let the drivers write to stderr")
     options = parser.parse_args()
-    options.cases = options.cases or CASES[options.device]
-    options.cases = [c for case in options.cases for c in (FUNCTIONS if case == "functions" else [case])]
-    known = set(TIMED) | {"add16", "conv", "gemm", "startup", "memory"} if options.device == "cpu" else set(TIMED) | {"flat_memory"}
+    suites = {"functions": FUNCTIONS, "conv": CONVS}
+    options.cases = [case for name in options.cases or CASES[options.device] for case in suites.get(name, [name])]
+    known = set(TIMED) | {"flat_memory"}
+    if options.device == "cpu":
+        known = set(TIMED) | set(CONVS) | {"add16", "gemm", "startup", "memory"}
     unknown = [c for c in options.cases if c not in known]
     if unknown:
         parser.error(f"--cases must be of {', '.join(sorted(known))} on {options.device}; got {' '.join(unknown)}")
@@ -467,8 +466,8 @@ def main():
             done = add16_case(sides, options)
         elif case == "gemm":
             done = [gemm_case(sides, options)]
-        elif case == "conv":
-            done = conv_case(sides, options)
+        elif case in CONVS:
+            done = conv_case(case, sides, options)
         elif case == "startup":
             done = [startup_case(sides, options)]
         elif case == "memory":

@@ -125,6 +125,7 @@ TEST(Fit, AFewLinesTrainTestAndPredict) {
 }
 
 TEST(Fit, ALossOfOnesOwnFitsNumbers) {
+  const auto squared_error = [](const Tensor& out, const Tensor& y) { return mse_loss(out, y); };
   const Points train_set(200, 1, true), test_set(50, 2, true);
   manual_seed(3);
   Net net(1, 0);
@@ -134,11 +135,11 @@ TEST(Fit, ALossOfOnesOwnFitsNumbers) {
                                 .batch = 20,
                                 .optimizer = "adam",
                                 .lr = 0.02,
-                                .loss = mse_loss,
+                                .loss = squared_error,
                                 .callbacks = {early_stopping({.monitor = "train_loss"})}});
   EXPECT_LT(result.test_loss, 0.3);
   EXPECT_TRUE(std::isnan(result.test_accuracy));
-  const Metrics metrics = evaluate(net, test_set, {.loss = mse_loss});
+  const Metrics metrics = evaluate(net, test_set, {.loss = squared_error});
   EXPECT_EQ(metrics.loss, result.test_loss);
   EXPECT_FALSE(metrics.is_classification());
   EXPECT_EQ(error_of([&] {
