@@ -383,6 +383,15 @@ TEST(ActivationLayers, AreTheirFunctions) {
   EXPECT_TRUE(same_bits(layer(std::type_identity<nn::GELU>()), gelu(x)));
   EXPECT_TRUE(same_bits(layer(std::type_identity<nn::Sigmoid>()), sigmoid(x)));
   EXPECT_TRUE(same_bits(layer(std::type_identity<nn::Tanh>()), tanh(x)));
+  EXPECT_TRUE(same_bits(layer(std::type_identity<nn::SELU>()), selu(x)));
+  EXPECT_TRUE(same_bits(layer(std::type_identity<nn::SiLU>()), silu(x)));
+  EXPECT_TRUE(same_bits(layer(std::type_identity<nn::Hardswish>()), hardswish(x)));
+  EXPECT_TRUE(same_bits(layer(std::type_identity<nn::Mish>()), mish(x)));
+  EXPECT_TRUE(same_bits(layer(std::type_identity<nn::LeakyReLU>(), 0.3), leaky_relu(x, 0.3)));
+  EXPECT_TRUE(same_bits(layer(std::type_identity<nn::LeakyReLU>()), leaky_relu(x, 0.01)));
+  EXPECT_TRUE(same_bits(layer(std::type_identity<nn::ELU>(), 0.7), elu(x, 0.7)));
+  EXPECT_TRUE(same_bits(layer(std::type_identity<nn::Softplus>(), 2.0, 5.0), softplus(x, 2, 5)));
+  EXPECT_TRUE(same_bits(layer(std::type_identity<nn::Hardtanh>(), -0.5, 0.25), hardtanh(x, -0.5, 0.25)));
   EXPECT_TRUE(same_bits(layer(std::type_identity<nn::Identity>()), x));
   EXPECT_TRUE(same_bits(layer(std::type_identity<nn::Softmax>(), 0), softmax(x, 0)));
   EXPECT_TRUE(same_bits(layer(std::type_identity<nn::LogSoftmax>()), log_softmax(x, -1)));

@@ -32,6 +32,71 @@ class Tanh : public Module {
   Tensor forward(const Tensor& x) override { return tanh(x); }
 };
 
+class SELU : public Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) override { return selu(x); }
+};
+
+class SiLU : public Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) override { return silu(x); }
+};
+
+class Hardswish : public Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) override { return hardswish(x); }
+};
+
+class Mish : public Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) override { return mish(x); }
+};
+
+class LeakyReLU : public Module {
+ public:
+  explicit LeakyReLU(Module* parent = nullptr, const std::string& name = "", double slope = 0.01)
+      : Module(parent, name), slope_(slope) {}
+  Tensor forward(const Tensor& x) override { return leaky_relu(x, slope_); }
+
+ private:
+  double slope_;
+};
+
+class ELU : public Module {
+ public:
+  explicit ELU(Module* parent = nullptr, const std::string& name = "", double alpha = 1)
+      : Module(parent, name), alpha_(alpha) {}
+  Tensor forward(const Tensor& x) override { return elu(x, alpha_); }
+
+ private:
+  double alpha_;
+};
+
+class Softplus : public Module {
+ public:
+  explicit Softplus(Module* parent = nullptr, const std::string& name = "", double beta = 1,
+                    double threshold = 20)
+      : Module(parent, name), beta_(beta), threshold_(threshold) {}
+  Tensor forward(const Tensor& x) override { return softplus(x, beta_, threshold_); }
+
+ private:
+  double beta_, threshold_;
+};
+
+class Hardtanh : public Module {
+ public:
+  explicit Hardtanh(Module* parent = nullptr, const std::string& name = "", double low = -1, double high = 1)
+      : Module(parent, name), low_(low), high_(high) {}
+  Tensor forward(const Tensor& x) override { return hardtanh(x, low_, high_); }
+
+ private:
+  double low_, high_;
+};
+
 /// x where it is above 0, else weight · x: one learned slope, or one for each index of axis 1.
 class PReLU : public Module {
  public:
