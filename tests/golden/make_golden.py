@@ -77,15 +77,15 @@ def op_lines(ops):
 
 # ---- training steps of the zoo's models (models.py)
 
-# model, classes, input with the batch, steps, optimisers: wide models for fewer steps, since tests repeat them
+# model, classes, input with the batch, steps, optimisers
 RUNS = [
     ("mlp", 10, (8, 1, 28, 28), 10, ("sgd", "adam")),
     ("lenet", 10, (8, 1, 28, 28), 10, ("sgd", "adam")),
     ("mnist_cnn", 10, (8, 1, 28, 28), 10, ("sgd", "adam")),
     ("cifar10_cnn", 10, (2, 3, 32, 32), 10, ("sgd", "adam")),
     ("svhn_cnn", 10, (2, 3, 32, 32), 10, ("sgd", "adam")),
-    ("cifar100_cnn", 100, (1, 3, 32, 32), 3, ("sgd", "adam")),
-    ("alexnet", 10, (1, 3, 256, 95), 2, ("sgd",)),
+    ("cifar100_cnn", 100, (1, 3, 32, 32), 10, ("sgd", "adam")),
+    ("alexnet", 10, (1, 3, 127, 95), 10, ("sgd",)),
 ]
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9),
