@@ -12,7 +12,7 @@
 namespace tandem::cpu::TD_ISA {
 namespace {
 
-constexpr int64_t kDepth = 512;             // longest block of k
+constexpr int64_t kShallow = 64;            // blocks of k up to this leave the panels of B in the first cache
 constexpr int64_t kBlockPanels = 16;        // a block of C is at most so many panels high and wide
 constexpr int64_t kWantedBlocks = 16;       // blocks shrink until there are so many,
 constexpr int64_t kSmallestBlock = 100000;  // but not below so many multiply-adds
@@ -240,8 +240,7 @@ void gemm_panels(int64_t m, int64_t n, int64_t k, const PanelSource<Accumulator<
   using T = Accumulator<S>;
   constexpr int kRows = Tile<T>::rows, kColumns = Tile<T>::columns;
   if (m == 0 || n == 0) return;
-  const int64_t depth_blocks = k > 0 ? ceil_div(k, kDepth) : 1;
-  const int64_t depth = ceil_div(k, depth_blocks);
+  const int64_t depth = depth_of_block(k), depth_blocks = k > 0 ? ceil_div(k, depth) : 1;
   const int64_t a_panels = ceil_div(m, kRows), b_panels = ceil_div(n, kColumns);
   // A panel of A is read in whole vectors: room for the last one.
   T* a_packed = scratch_of<T>(ScratchSlot::gemm_a, a_panels * kRows * depth + kLanes<T>);
@@ -275,19 +274,27 @@ void gemm_panels(int64_t m, int64_t n, int64_t k, const PanelSource<Accumulator<
 
     parallel_for(blocks_down * blocks_across, [&](int64_t chunk) {
       const int64_t a_begin = chunk % blocks_down * block.a, b_begin = chunk / blocks_down * block.b;
-      for (int64_t q = b_begin; q < b_begin + block.b && q < b_panels; ++q)
-        for (int64_t p = a_begin; p < a_begin + block.a && p < a_panels; ++p) {
-          const int64_t i = p * kRows, j = q * kColumns, at = i * leading + j;
-          const Destination<S> to{partial ? partial + at : nullptr,
-                                  c + at,
-                                  leading,
-                                  bias.row ? bias.row + i : nullptr,
-                                  bias.column ? bias.column + j : nullptr,
-                                  part > 0,
-                                  part + 1 == depth_blocks};
-          run_tile<S>(a.at(p), a.step(p), b.at(q), b.step(q), kc, to, m - i < kRows ? m - i : kRows,
-                      n - j < kColumns ? n - j : kColumns);
-        }
+      const int64_t a_end = a_begin + block.a < a_panels ? a_begin + block.a : a_panels;
+      const int64_t b_end = b_begin + block.b < b_panels ? b_begin + block.b : b_panels;
+      const auto tile = [&](int64_t p, int64_t q) {
+        const int64_t i = p * kRows, j = q * kColumns, at = i * leading + j;
+        const Destination<S> to{partial ? partial + at : nullptr,
+                                c + at,
+                                leading,
+                                bias.row ? bias.row + i : nullptr,
+                                bias.column ? bias.column + j : nullptr,
+                                part > 0,
+                                part + 1 == depth_blocks};
+        run_tile<S>(a.at(p), a.step(p), b.at(q), b.step(q), kc, to, m - i < kRows ? m - i : kRows,
+                    n - j < kColumns ? n - j : kColumns);
+      };
+      if (kc <= kShallow) {  // the time goes into C: along its rows
+        for (int64_t p = a_begin; p < a_end; ++p)
+          for (int64_t q = b_begin; q < b_end; ++q) tile(p, q);
+      } else {
+        for (int64_t q = b_begin; q < b_end; ++q)
+          for (int64_t p = a_begin; p < a_end; ++p) tile(p, q);
+      }
     });
   }
 }

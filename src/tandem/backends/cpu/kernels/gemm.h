@@ -44,6 +44,13 @@ struct Bias {
   const S* column = nullptr;
 };
 
+/// k is cut into equal blocks of at most kLongestBlock; an element of C is one chain of fused multiply-adds a block.
+inline constexpr int64_t kLongestBlock = 512;
+inline int64_t depth_of_block(int64_t k) {
+  const int64_t blocks = k > 0 ? (k + kLongestBlock - 1) / kLongestBlock : 1;
+  return (k + blocks - 1) / blocks;
+}
+
 /// Sums are kept in Accumulator<S> and rounded once, after the bias. `leading` is the distance between rows of
 /// C, whose columns are adjacent. S: double, float, BFloat16, Float16.
 template <class S>
