@@ -1,6 +1,6 @@
 // Factorisations of matrices larger than a block, of awkward matrices, and at several thread counts. Small ones in every
 // mode are op cases (op_cases/linalg.cpp).
-// ctest: asan tsan
+// ctest: asan
 #include "tandem/ops/linalg.h"
 
 #include <gtest/gtest.h>

@@ -86,6 +86,9 @@ void add_matmul_cases(std::vector<OpCase>& cases) {
       {"/odd_sizes", {37, 129}, {129, 67}},
       {"/deep", {5, 1200}, {1200, 19}},
       {"/wide", {9, 31}, {31, 530}},
+      {"/six_rows", {6, 1037}, {1037, 75}},
+      {"/seven_columns", {75, 530}, {530, 7}},
+      {"/shallow", {130, 8}, {8, 210}},
   };
   for (const Shapes& s : products) {
     OpCase op_case;
