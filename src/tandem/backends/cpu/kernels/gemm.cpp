@@ -152,6 +152,13 @@ template <class S, class T = Accumulator<S>>
   constexpr int kL = kLanes<T>, kRows = Tile<T>::rows, kVectors = Tile<T>::vectors,
                 kColumns = Tile<T>::columns;
   if constexpr (std::is_same_v<S, T>) {
+    if (rows == kRows && columns == kColumns && !to.add && !to.row_bias && !to.column_bias) {
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) store(to.c + r * to.leading + v * kL, sums.at[r][v]);
+      return;
+    }
     if (rows == kRows && columns == kColumns) {
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r)
