@@ -58,7 +58,8 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t r = blockIdx.x, n = v.count();
   C sum = 0;
   for (int64_t i = threadIdx.x; i < n; i += kThreads) sum += static_cast<C>(x[v.place(r, i)]);
-  const C center = join_block(sum, shared) / static_cast<C>(n);
+  const C count = static_cast<C>(n > 0 ? n : 1);  // of nothing both are 0
+  const C center = join_block(sum, shared) / count;
   C squares = 0;
   for (int64_t i = threadIdx.x; i < n; i += kThreads) {
     const C away = static_cast<C>(x[v.place(r, i)]) - center;
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
   squares = join_block(squares, shared);
   if (threadIdx.x == 0) {
     mean[r] = center;
-    variance[r] = squares / static_cast<C>(n);
+    variance[r] = squares / count;
   }
 }
 

@@ -29,8 +29,10 @@ void spread(const Buffer* parameter, C otherwise, C* to, int64_t n) {
 struct Moments {
   double mean, squares;  // squares: the sum of squared distances from the mean
 };
+/// Of nothing both are 0: gradients of weights then are too.
 template <class C, class T>
 Moments moments_of(const T* x, int64_t n) {
+  if (n == 0) return {0, 0};
   const double mean = sum_of<C>(
                           n, [](auto v) { return v; }, x) /
                       static_cast<double>(n);
@@ -97,7 +99,7 @@ void norm_rows(const KernelArgs& args) {
       const T* row = x + r * n;
       const Moments m = moments_of<C>(row, n);
       mean[r] = static_cast<C>(m.mean);
-      variance[r] = static_cast<C>(m.squares / static_cast<double>(n));
+      variance[r] = static_cast<C>(n ? m.squares / static_cast<double>(n) : 0);
       const C root = reciprocal_root(variance[r], a.eps), center = mean[r];
       const C *w = weight + r % a.groups * a.channels, *b = bias + r % a.groups * a.channels;
       T* to = y + r * n;
@@ -203,7 +205,7 @@ void for_strips(int64_t channels, F&& body) {
 /// Mean and variance of each channel.
 template <class T, class C>
 void channel_moments(const KernelArgs& args, const NormAttrs& a, const T* x, C* mean, C* variance) {
-  const double count = static_cast<double>(a.count(true));
+  const double count = a.count(true) ? static_cast<double>(a.count(true)) : 1;
   if (a.inner == 1) {
     for_strips(a.channels, [&](int64_t first, int64_t width) {
       double totals[kSide] = {};
@@ -229,7 +231,7 @@ void channel_moments(const KernelArgs& args, const NormAttrs& a, const T* x, C* 
     double means[kSide] = {}, squares[kSide] = {};
     for (int64_t s = 0; s < a.samples; ++s)
       for (int64_t c = 0; c < width; ++c) means[c] += parts[s * a.channels + first + c].mean;
-    for (int64_t c = 0; c < width; ++c) means[c] /= static_cast<double>(a.samples);
+    for (int64_t c = 0; c < width; ++c) means[c] /= a.samples ? static_cast<double>(a.samples) : 1;
     for (int64_t s = 0; s < a.samples; ++s)
       for (int64_t c = 0; c < width; ++c) {
         const Moments& part = parts[s * a.channels + first + c];

@@ -32,7 +32,7 @@ constexpr int64_t kShort = 16;  // rows up to here are summed in order
   p = fma(p, r * r, r) + 1.f;
   // The low bits of `shifted` are the power of two: added to the exponent.
   const Integers y = reinterpret_cast<Integers>(p) + (reinterpret_cast<Integers>(shifted) << 23);
-  return reinterpret_cast<Vec<float>>(x < -87.3f ? Integers{} : y);
+  return reinterpret_cast<Vec<float>>((x >= -87.3f) & y);
 }
 
 /// out[i] = exp(x[i] - largest) for one block of at most kSumBlock elements; returns their sum in the order of sums.h.
@@ -40,10 +40,8 @@ template <class C, class T>
 C exponentials(const T* __restrict x, C largest, C* __restrict out, int64_t n) {
   int64_t done = 0;
   if constexpr (std::is_same_v<C, float>) {
-    for (; done + kSumLanes <= n; done += kSumLanes)
-#pragma GCC unroll 4
-      for (int v = 0; v < kSumLanes; v += kLanes<C>)
-        store(out + done + v, exp_below(load_as<C>(x + done + v) - largest));
+    for (; done + kLanes<C> <= n; done += kLanes<C>)
+      store(out + done, exp_below(load_as<C>(x + done) - largest));
   }
   for (; done < n; ++done) out[done] = exp_(static_cast<C>(x[done]) - largest);
   return block_sum<C>(
