@@ -61,6 +61,16 @@ template <class C, class F, class... Ts>
   return total;
 }
 
+/// F on vectors; of floats by the one instruction where there is one that lets NaN win.
+template <class F, class V>
+[[gnu::always_inline]] inline V joined(V a, V b) {
+#if defined(__ARM_NEON)
+  if constexpr (std::is_same_v<V, Vec<float>> && std::is_same_v<F, Maximum>) return vmaxq_f32(a, b);
+  if constexpr (std::is_same_v<V, Vec<float>> && std::is_same_v<F, Minimum>) return vminq_f32(a, b);
+#endif
+  return F{}(a, b);
+}
+
 /// All elements joined by F, Maximum or Minimum (NaN wins); n must be at least 1.
 template <class F, class C, class T>
 [[gnu::always_inline]] inline C extreme_of(const T* x, int64_t n) {
@@ -75,11 +85,10 @@ template <class F, class C, class T>
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         const Vec<C> next = load_as<C>(x + i + v * kLanes<C>);
-        lanes[v] = F{}(lanes[v], next);
+        lanes[v] = joined<F>(lanes[v], next);
       }
-    C all[kStep];
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) store(all + v * kLanes<C>, lanes[v]);
+    C all[kLanes<C>];
+    store(all, joined<F>(joined<F>(lanes[0], lanes[1]), joined<F>(lanes[2], lanes[3])));
     for (const C& value : all) best = F{}(best, value);
   }
   for (; i < n; ++i) best = F{}(best, static_cast<C>(x[i]));
