@@ -23,7 +23,7 @@ void add_norm_errors(std::vector<ErrorCase>& errors) {
   add("prod/axis", [=] { prod(x, {-3}); }, {"prod: ", "-3"});
   add("prod/undefined", [=] { prod(none); }, {"prod: ", "undefined"});
   add("var/dtype", [=] { var(whole); }, {"var: ", "i32", "; got "});
-  add("std/axis", [=] { tandem::std(x, {0, 0}); }, {"std: ", "(0, 0)"});
+  add("stddev/axis", [=] { stddev(x, {0, 0}); }, {"stddev: ", "(0, 0)"});
   add("norm/dtype", [=] { norm(whole); }, {"norm: ", "i32"});
   add("norm/empty", [=] { norm(of({2, 0}), HUGE_VAL, {1}); }, {"norm: ", "(2, 0)", "; got "});
   add("norm/nan", [=] { norm(x, NAN); }, {"norm: ", "NaN"});

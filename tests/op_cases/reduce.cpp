@@ -167,7 +167,7 @@ void add_composites(std::vector<OpCase>& cases, const Axes& v) {
           [c](const Elements& x) { return variance_of(x, c); });
       add(
           cat("std", name),
-          [c](const Tensor& x, const Dims& axes, bool keep) { return tandem::std(x, axes, keep, c); },
+          [c](const Tensor& x, const Dims& axes, bool keep) { return stddev(x, axes, keep, c); },
           [c](const Elements& x) { return std::sqrt(variance_of(x, c)); });
     }
   }

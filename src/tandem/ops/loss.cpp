@@ -42,7 +42,7 @@ Tensor elementwise(const char* op, const Tensor& x, const Tensor& target, Reduct
 /// log(1 + exp(x)) without overflow; every branch is smooth at 0, so derivatives of any order are right there.
 Tensor log_one_plus_exp(const Tensor& x) {
   const Tensor positive = greater(x, 0);
-  return where(positive, x, 0) + log(exp(where(positive, neg(x), x)) + 1.0);
+  return where(positive, x, 0) + log1p(exp(where(positive, neg(x), x)));
 }
 
 struct ClassTarget {

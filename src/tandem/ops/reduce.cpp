@@ -195,8 +195,8 @@ Tensor variance(const char* op, const Tensor& x, const Dims& axes, bool keep, do
 Tensor var(const Tensor& x, const Dims& axes, bool keep, double correction) {
   return cast(variance("var", x, axes, keep, correction), x.dtype());
 }
-Tensor std(const Tensor& x, const Dims& axes, bool keep, double correction) {
-  return cast(power(variance("std", x, axes, keep, correction), 0.5), x.dtype());
+Tensor stddev(const Tensor& x, const Dims& axes, bool keep, double correction) {
+  return cast(power(variance("stddev", x, axes, keep, correction), 0.5), x.dtype());
 }
 
 Tensor norm(const Tensor& x, double p, const Dims& axes, bool keep) {

@@ -16,10 +16,10 @@ Tensor argmax(const Tensor& x, int64_t axis, bool keep_axes = false);
 Tensor argmin(const Tensor& x, int64_t axis, bool keep_axes = false);
 /// Product; of integers and bool in i64. Its gradient is exact also where elements are zero.
 Tensor prod(const Tensor& x, const Dims& axes = {}, bool keep_axes = false);
-/// Variance and its root in two passes: the squared distances from the mean over (count - correction). The gradient
+/// Variance and its root (PyTorch: std, a word that C++ has taken) in two passes: the squared distances from the mean over (count - correction). The gradient
 /// of a deviation of 0 is 0.
 Tensor var(const Tensor& x, const Dims& axes = {}, bool keep_axes = false, double correction = 1);
-Tensor std(const Tensor& x, const Dims& axes = {}, bool keep_axes = false, double correction = 1);
+Tensor stddev(const Tensor& x, const Dims& axes = {}, bool keep_axes = false, double correction = 1);
 /// (Σ |x|^p)^(1/p). p = ±infinity: the largest, the smallest |x|; p = 0: how many are not zero. The gradient of a norm
 /// of 0 is 0.
 Tensor norm(const Tensor& x, double p = 2, const Dims& axes = {}, bool keep_axes = false);
