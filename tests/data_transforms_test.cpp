@@ -73,8 +73,7 @@ TEST(ImageOps, ResizingHasPillowsBytes) {
 TEST(ImageOps, TurningIsTorchvisions) {
   for (int degrees : {15, 90, -37}) {
     const std::string angle = std::to_string(degrees);
-    expect_like("rotate_f32_" + angle, image::rotate(input("f32"), degrees, Interpolation::bilinear),
-                1e-4);
+    expect_like("rotate_f32_" + angle, image::rotate(input("f32"), degrees, Interpolation::bilinear), 1e-4);
     expect_like("rotate_nearest_u8_" + angle, image::rotate(input("u8"), degrees), 0, 12);
   }
   EXPECT_EQ(values_of(image::rotate(input("u8"), 0)), values_of(input("u8")));
