@@ -512,7 +512,8 @@ TEST(Callbacks, LogsHaveEachEpochOnceAfterAStopBetweenLogAndCheckpoint) {
 /// Every optimiser with every schedule; average, accumulation, engine, clipping and callbacks go round with them.
 TEST(Resume, EveryOptimizerScheduleAverageAccumulationAndCallbackEndsWithTheSameBits) {
   const char* schedules[] = {"constant", "step", "exponential", "cosine", "one-cycle", "plateau"};
-  const TempFolder folder;
+  // Where it can, in memory: hundreds of files are synced.
+  const TempFolder folder(std::filesystem::is_directory("/dev/shm") ? "/dev/shm" : "");
   int n = 0;
   for (const optim::OptimizerInfo& info : optim::optimizers())
     for (const char* schedule : schedules) {
@@ -528,7 +529,7 @@ TEST(Resume, EveryOptimizerScheduleAverageAccumulationAndCallbackEndsWithTheSame
                      .clip_norm = n % 4 == 0 ? std::optional<double>(0.5) : std::nullopt,
                      .ema = n % 2 == 0 || n % 7 == 0 ? std::optional<double>(0.9) : std::nullopt,
                      .ema_warm_up = n % 4 == 0,
-                     .out = folder / out};
+                     .out = out.empty() ? "" : folder / out};
         o.callbacks = {learning_rate({.kind = schedule,
                                       .by_epoch = n % 5 == 1 ? std::optional<bool>(false) : std::nullopt,
                                       .warm_up = n % 3,
@@ -536,23 +537,20 @@ TEST(Resume, EveryOptimizerScheduleAverageAccumulationAndCallbackEndsWithTheSame
                                       .patience = 0,
                                       .monitor = "train_loss"})};
         if (n % 2) o.callbacks.push_back(early_stopping({.patience = 0, .restore_best = n % 4 == 1}));
-        if (n % 3 == 1) o.callbacks.push_back(best_weights());
+        if (n % 3 == 1) o.callbacks.push_back(best_weights({.path = folder / "best.safetensors"}));
         return o;
       };
       const std::string id = std::to_string(n);
-      const FitResult whole = run_small(options("whole" + id));
+      const FitResult whole = run_small(options(""));
       FitOptions parts = options("parts" + id);
       const int64_t spe = parts.accumulate == 2 ? 3 : 6;
-      for (const int64_t stop : {spe - 1, spe + 1}) {  // within an epoch, twice
-        parts.steps = stop;
-        run_small(parts);
-        parts.resume = true;
-        parts.callbacks = options("").callbacks;  // of a new process
-      }
+      parts.steps = n % 2 ? spe + 1 : spe - 1;  // within an epoch
+      run_small(parts);
+      parts.resume = true;
+      parts.callbacks = options("").callbacks;  // of a new process
       parts.steps.reset();
       parts.engine = n % 2 ? Engine::eager : Engine::graph;  // the other one
       expect_same(whole, run_small(parts), what);
-      std::filesystem::remove_all(folder / ("whole" + id));
       std::filesystem::remove_all(folder / ("parts" + id));
     }
 }
@@ -566,7 +564,8 @@ TEST(Plot, LinesLieInTheFrameAndTextIsEscaped) {
   EXPECT_NE(svg.find("a &lt; b &amp; c"), std::string::npos);
   EXPECT_NE(svg.find("prefers-color-scheme: dark"), std::string::npos);
   EXPECT_NE(svg.find(">2</text>"), std::string::npos);
-  EXPECT_EQ(svg.find(">1.5</text>\n<line class=\"grid\" x1=\"6"), std::string::npos);  // no half epochs
+  EXPECT_NE(svg.find("y=\"374.0\" text-anchor=\"middle\">2<"), std::string::npos);
+  EXPECT_EQ(svg.find("y=\"374.0\" text-anchor=\"middle\">1.5<"), std::string::npos);  // no half epochs
   const size_t at = svg.find("points=\"") + 8;
   std::istringstream in(svg.substr(at, svg.find('"', at) - at));
   int points = 0;

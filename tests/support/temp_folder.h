@@ -12,8 +12,10 @@ namespace tandem::testing {
 
 class TempFolder {
  public:
-  TempFolder() {
-    path_ = (std::filesystem::temp_directory_path() / "tandem-test-XXXXXX").string();
+  /// Below `place`; empty: where the system has its temporary files.
+  explicit TempFolder(const std::filesystem::path& place = {}) {
+    path_ =
+        ((place.empty() ? std::filesystem::temp_directory_path() : place) / "tandem-test-XXXXXX").string();
     if (!mkdtemp(path_.data())) throw std::runtime_error("cannot make the folder " + path_);
   }
   ~TempFolder() {

@@ -13,8 +13,8 @@
 #include "tandem/core/error.h"
 #include "tandem/core/threads.h"
 #include "tandem/io/file.h"
-#if __has_include("tandem_commit.h")
-#include "tandem_commit.h"  // written by the build (cmake/commit.cmake)
+#if __has_include(<tandem_commit.h>)
+#include <tandem_commit.h>  // written by the build (cmake/commit.cmake)
 #else
 #define TANDEM_COMMIT ""
 #endif
