@@ -365,6 +365,14 @@ TEST(Command, CtrlCSavesACheckpointAndSaysHowToGoOn) {
   expect_contains(stopped.err, "--out '" + out + "' --resume");
   EXPECT_FALSE(std::filesystem::exists(out + "/model.safetensors"));
 
+  // The second one waits for nothing.
+  tandem::testing::Process twice(run + std::vector<std::string>{"--out", folder / "twice"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  for (int i = 0; i < 2; ++i) twice.send(SIGTERM);
+  const ProcessResult ended = twice.wait();
+  EXPECT_TRUE(ended.status == 130 || ended.signal == SIGTERM)
+      << ended.status;  // before the handler is there, the latter
+
   const auto step = event["step"].get<int64_t>();
   const std::vector<std::string> more = {"--steps", std::to_string(step + 3), "--out"};
   const ProcessResult resumed = run_command(run + more + std::vector<std::string>{out, "--resume"});

@@ -740,12 +740,16 @@ TEST(TensorBoard, ARunWritesItsLossesRatesWeightsAndFirstImages) {
   config.batch = 20;
   config.epochs = 2;
   config.out = folder / "run";
-  config.callbacks = {tensorboard({.every = 2})};
+  config.callbacks = {tensorboard({.every = 2, .gradients = true})};
   config.steps = 3;
   train(config);
   config.steps.reset();
   config.resume = true;
-  train(config);
+  const DoneEvent watched = train(config);
+  config.callbacks.clear();
+  config.resume = false;
+  config.out = folder / "unwatched";
+  EXPECT_EQ(train(config).weights_sha256, watched.weights_sha256);
   std::map<std::string, std::vector<uint64_t>> steps;  // by tag
   int files = 0, restarts = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder / "run/tensorboard")) {
@@ -764,6 +768,7 @@ TEST(TensorBoard, ARunWritesItsLossesRatesWeightsAndFirstImages) {
   EXPECT_EQ(steps["step/lr"], (std::vector<uint64_t>{2, 4, 6}));
   EXPECT_EQ(steps["epoch/test_accuracy"], (std::vector<uint64_t>{3, 6}));
   EXPECT_EQ(steps["weights/fc1.weight"], (std::vector<uint64_t>{3, 6}));
+  EXPECT_EQ(steps["gradients/fc3.bias"], (std::vector<uint64_t>{3, 6}));
   EXPECT_EQ(steps["data/first/7"], (std::vector<uint64_t>{0}));
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -60,8 +61,19 @@ std::string in_folder(const Training& training, const char* callback, const std:
   return (std::filesystem::path(training.folder()) / usual).string();
 }
 
+/// Replaces a file in one go. It does not wait for the disk: these files follow from the checkpoint's history, and a
+/// resumed run writes them anew.
 void write_text(const std::string& path, const std::string& text) {
-  io::write_atomically(path, [&](io::OutputFile& file) { file.write(text); });
+  const std::string temporary = path + ".tmp";
+  std::ofstream file(temporary, std::ios::binary);
+  file << text;
+  file.close();
+  std::error_code error;
+  if (file) std::filesystem::rename(temporary, path, error);
+  if (file && !error) return;
+  std::filesystem::remove(temporary, error);
+  throw Error(
+      cat("save '", io::one_line(path), "': cannot write. Free some space, or choose another folder."));
 }
 
 /// The best value of a monitor so far, as callbacks keep it.
@@ -396,16 +408,18 @@ class TensorBoard final : public Callback {
     writer_->scalar("epoch/train_loss", row.train_loss, row.step);
     if (!std::isnan(row.test_loss)) writer_->scalar("epoch/test_loss", row.test_loss, row.step);
     if (!std::isnan(row.test_accuracy)) writer_->scalar("epoch/test_accuracy", row.test_accuracy, row.step);
-    if (o_.histograms)
-      for (const auto& [name, tensor] : training.weights()) {
-        const NoGrad off;
-        writer_->histogram("weights/" + name, cast(tensor, DType::f64).to_vector<double>(), row.step);
-      }
+    if (o_.histograms) histograms("weights/", training.weights(), row.step);
+    if (o_.gradients) histograms("gradients/", training.gradients(), row.step);
     writer_->flush();
   }
   void on_end(Training&) override { writer_->flush(); }
 
  private:
+  void histograms(const std::string& prefix, const nn::NamedTensors& tensors, int64_t step) {
+    const NoGrad off;
+    for (const auto& [name, tensor] : tensors)
+      writer_->histogram(prefix + name, cast(tensor, DType::f64).to_vector<double>(), step);
+  }
   /// The first samples, scaled to bytes by their common least and largest value.
   void images(const data::Dataset& dataset) {
     const int64_t count = std::min<int64_t>(dataset.size(), 8);

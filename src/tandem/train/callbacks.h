@@ -29,6 +29,8 @@ class Training {
   virtual double seconds() const = 0;  ///< since this process began the run
   virtual nn::NamedTensors
   weights() = 0;  ///< copies of what is tested: the moving average, where there is one
+  virtual nn::NamedTensors
+  gradients() = 0;  ///< of the loss over the first batch of the data, in evaluation mode
   virtual void stop(const std::string& why) = 0;                      ///< end after this step
   virtual void replace_weights(const nn::NamedTensors& weights) = 0;  ///< in on_end: keep these instead
 
@@ -107,6 +109,7 @@ struct TensorBoardOptions {
   std::string folder = {};  ///< empty: tensorboard in the run's folder
   int64_t every = 50;       ///< steps between losses
   bool histograms = true;   ///< of the weights, after each epoch
+  bool gradients = false;   ///< of the loss over the first batch, as histograms after each epoch
   bool images = true;       ///< of the first samples, where they are images
 };
 /// Event files for TensorBoard (io/tensorboard.h).

@@ -239,6 +239,16 @@ Tensor predict_all(nn::Module& model, const data::Dataset& dataset, int64_t batc
   return concat(parts);
 }
 
+nn::NamedTensors loss_gradients(nn::Module& model, const LossFunction& loss, const Tensor& x,
+                                const Tensor& y) {
+  const ModeScope mode(model, false);
+  nn::NamedTensors named = model.named_parameters();
+  const std::vector<Tensor> gradients =
+      grad(loss_of(loss, model(as_input(x, dtype_of(model))), y), model.parameters());
+  for (size_t i = 0; i < named.size(); ++i) named[i].second = gradients[i];
+  return named;
+}
+
 std::vector<double> read_scalars(const std::vector<Tensor>& scalars) {
   if (scalars.empty()) return {};
   const NoGrad off;

@@ -64,6 +64,11 @@ class Evaluation {
 /// The model's outputs for all samples of a set, (size, …), on the CPU, in evaluation mode.
 Tensor predict_all(nn::Module& model, const data::Dataset& dataset, int64_t batch, Engine engine);
 
+/// The gradients of the loss over one batch, in evaluation mode: nothing about the model changes. x and y as for
+/// TrainingStep.
+nn::NamedTensors loss_gradients(nn::Module& model, const LossFunction& loss, const Tensor& x,
+                                const Tensor& y);
+
 /// The device and the floating type of a model's parameters. Throws Error where it has none.
 Device device_of(const nn::Module& model);
 DType dtype_of(const nn::Module& model);

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "tandem/core/op.h"
@@ -79,6 +80,7 @@ class Run final : public Training {
   }
   double seconds() const override { return seconds_since(start_); }
   nn::NamedTensors weights() override;
+  nn::NamedTensors gradients() override;
   void stop(const std::string& why) override { stopped_ = why; }
   void replace_weights(const nn::NamedTensors& weights) override {
     model().load_state(weights, "replace_weights");
@@ -379,6 +381,13 @@ nn::NamedTensors Run::weights() {
   nn::NamedTensors copies = model().state();
   for (auto& [name, tensor] : copies) tensor = clone(tensor);
   return copies;
+}
+
+nn::NamedTensors Run::gradients() {
+  std::vector<int64_t> first(static_cast<size_t>(std::min(options_.batch, parts_.train.size())));
+  std::iota(first.begin(), first.end(), int64_t{0});
+  const std::vector<Tensor> batch = parts_.train.batch(first);
+  return loss_gradients(model(), options_.loss, to(batch.at(0), device_), to(batch.at(1), device_));
 }
 
 void Run::end_epoch() {
