@@ -136,7 +136,9 @@ void add_train(CLI::App& app, Action& action, const std::vector<std::string>& ar
   TrainConfig& c = flags->config;
   CLI::App* cmd = app.add_subcommand("train", "train a model");
   cmd->add_option("MODEL", c.model, "a name from 'tandem models'")->required();
-  cmd->add_option("--data", c.data, "data set (default: mnist if found, else fashion-mnist, else digits)");
+  cmd->add_option(
+      "--data", c.data,
+      "data set (default: the model's; mnist may be fashion-mnist or digits where it is not found)");
   cmd->add_option("--data-dir", c.data_dir, "folder of the data set's files");
   flags->machine.add(*cmd, true);
   cmd->add_option("--epochs", c.epochs, "passes over the data (default 1)");

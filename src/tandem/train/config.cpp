@@ -109,7 +109,9 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const FitOptions& o, const nn::
 OpenedData open_data(const std::string& model, const std::string& data, const std::string& data_dir,
                      std::optional<int64_t> limit) {
   const zoo::ModelInfo& info = zoo::model_info(model);
-  OpenedData splits{data.empty() ? data::open_default(data_dir) : data::open_dataset(data, data_dir)};
+  const std::string& usual = info.training.data;  // MNIST has stand-ins; the others are asked for by name
+  const std::string& name = data.empty() && usual != "mnist" ? usual : data;
+  OpenedData splits{name.empty() ? data::open_default(data_dir) : data::open_dataset(name, data_dir)};
   TD_CHECK(splits.info.sample_shape == info.input && splits.info.classes <= info.classes, "train: ", model,
            " takes samples of ", info.input, " in at most ", info.classes, " classes; ", splits.name, " has ",
            splits.info.sample_shape, " in ", splits.info.classes, ". Choose another --data.");

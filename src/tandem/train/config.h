@@ -61,7 +61,8 @@ struct FitOptions {
 /// `seed` is that of the weights and of dropout, too.
 struct TrainConfig : FitOptions {
   std::string model = {};
-  std::string data = {};      ///< name of a data set; empty: the default (data/registry.h, open_default)
+  std::string data =
+      {};  ///< name of a data set; empty: the model's own; of MNIST a stand-in (data/registry.h, open_default)
   std::string data_dir = {};  ///< where its files are; empty: the usual places
   Device device = {};
   DType dtype = DType::f32;
