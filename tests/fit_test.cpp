@@ -3,8 +3,6 @@
 // ctest: timeout=600
 #include <gtest/gtest.h>
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -18,6 +16,7 @@
 
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
+#include "tandem/io/image.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/io/tensorboard.h"
 #include "tandem/nn/layers.h"
@@ -697,15 +696,11 @@ TEST(TensorBoard, AReaderOfItsOwnFindsScalarsHistogramsAndImages) {
   EXPECT_EQ(picture.numbers.at(3), 3u);
   const std::string png = picture.bytes.find(4)->second;
   EXPECT_EQ(png.substr(0, 8), std::string("\x89PNG\r\n\x1a\n"));
-  const size_t idat = png.find("IDAT");
-  uint32_t size = 0;
-  for (size_t i = 4; i > 0; --i) size = size << 8 | static_cast<uint8_t>(png[idat - i]);
-  std::string rows(64, '\0');
-  uLongf unpacked = rows.size();
-  ASSERT_EQ(uncompress(reinterpret_cast<Bytef*>(rows.data()), &unpacked,
-                       reinterpret_cast<const Bytef*>(png.data() + idat + 4), size),
-            Z_OK);
-  EXPECT_EQ(rows.substr(0, unpacked), std::string("\0\1\5\x9\2\6\xa\0\3\7\xb\4\x8\xc", 14));
+  if (io::has_png()) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(png.data());
+    EXPECT_EQ(io::decode_image({bytes, png.size()}).to_vector<uint8_t>(),
+              (std::vector<uint8_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
+  }
   EXPECT_EQ(events[4].numbers.at(2), 7u);
   EXPECT_EQ(parse_message(events[4].bytes.find(7)->second).numbers.at(1), 1u);
   EXPECT_EQ(error_of([&] {

@@ -24,7 +24,7 @@ Tensor sample_from(const std::string& path, const data::ImageFormat& format, boo
   const Tensor image =
       io::read_image(path, {.channels = format.channels == 1 ? io::Channels::gray : io::Channels::rgb});
   Tensor pixels = data::image::resize(image, format.height, format.width);
-  if (invert) pixels = 255 - pixels;
+  if (invert) pixels = sub(255, pixels);  // stays u8
   return data::image::normalise(pixels, format.mean, format.deviation);
 }
 

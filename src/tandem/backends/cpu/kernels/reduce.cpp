@@ -212,7 +212,8 @@ const int64_t* widened_run(DType dtype, const Walk& sequence, int64_t begin, int
 template <class T>
 void sum_typed(const KernelArgs& args, const Split& s) {
   const int last = s.kept.rank - 1;
-  if (s.reduced.rank == 1 && last >= 0 && s.kept.strides[last] == 1 && s.kept.shape[last] >= 4)
+  if (s.length > 0 && s.reduced.rank == 1 && last >= 0 && s.kept.strides[last] == 1 &&
+      s.kept.shape[last] >= 4)
     sum_columns<T>(args, s);
   else
     sum_blocks<T>(args, s, run_as<T>);
