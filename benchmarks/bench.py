@@ -30,8 +30,10 @@ from harness import (HERE, PEER_BUILD, Bystanders, Driver, Runner, build, build_
 TIMED = {
     "lenet_train": {"cpu": {"batch": 100, "goals": {"eager": 2.5, "graph": 3.0}},
                     "cuda": {"batch": 100, "goals": {"graph": 1.2}}},
-    "mnist_cnn_train": {"cpu": {"batch": 128}, "cuda": {"batch": 128}},
+    "mnist_cnn_train": {"cpu": {"batch": 128, "goals": {"graph": 1.2}}, "cuda": {"batch": 128}},
     "mlp_train": {"cpu": {"batch": 100}, "cuda": {"batch": 100}},
+    "cifar10_cnn_train": {"cpu": {"batch": 128, "goals": {"graph": 1.2}}, "cuda": {"batch": 128}},
+    "cifar100_cnn_train": {"cpu": {"batch": 128, "goals": {"graph": 1.2}}, "cuda": {"batch": 128}},
     "lenet_infer": {"cpu": {"batch": 100}, "cuda": {"batch": 100}},
     "lenet_infer_1": {"cpu": {"batch": 1, "case": "lenet_infer"}, "cuda": {"batch": 1, "case": "lenet_infer"}},
 }
@@ -42,7 +44,7 @@ for _name in FUNCTIONS:
     TIMED[_name] = {"cpu": {"batch": 1_000_000, "goals": _goals}, "cuda": {"batch": 1_000_000}}
 CASES = {"cpu": ["lenet_train", "mnist_cnn_train", "mlp_train", "lenet_infer", "lenet_infer_1", "add16", "startup",
                  "memory"],
-         "cuda": ["lenet_train", "mnist_cnn_train", "flat_memory"]}
+         "cuda": ["lenet_train", "mnist_cnn_train", "cifar10_cnn_train", "cifar100_cnn_train", "flat_memory"]}
 # Layers of the "conv" suite: n, c, h, w, o, kernel, stride, padding, groups.
 CONVS = {f"conv {c}->{o} at {size}": (128, c, size, size, o, 3, 1, 1, 1)
          for c, o, size in ((3, 32, 32), (32, 32, 32), (32, 64, 16), (64, 64, 16), (3, 128, 32), (128, 128, 32),

@@ -82,7 +82,31 @@ class Mlp(nn.Module):
         return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x.flatten(1))))))
 
 
-MODELS = {"lenet": LeNet, "mnist_cnn": MnistCnn, "mlp": Mlp}
+class PairsCnn(nn.Module):
+    """cifar10_cnn and cifar100_cnn: pairs of padded 3x3 convolutions, a pool and dropout after each, two dense layers."""
+
+    def __init__(self, channels, drops, units, classes):
+        super().__init__()
+        widths = [3] + [c for c in channels for _ in range(2)]
+        self.convs = [nn.Conv2d(a, b, 3, padding=1) for a, b in zip(widths, widths[1:])]
+        for i, conv in enumerate(self.convs):
+            self.add_module(f"conv{i + 1}", conv)
+        self.drops = drops
+        side = 32 >> len(channels)
+        self.fc1, self.fc2 = nn.Linear(channels[-1] * side * side, units), nn.Linear(units, classes)
+
+    def forward(self, x):
+        for i, p in enumerate(self.drops[:-1]):
+            x = F.max_pool2d(F.relu(self.convs[2 * i + 1](F.relu(self.convs[2 * i](x)))), 2)
+            x = F.dropout(x, p, self.training)
+        return self.fc2(F.dropout(F.relu(self.fc1(x.flatten(1))), self.drops[-1], self.training))
+
+
+MODELS = {"lenet": LeNet, "mnist_cnn": MnistCnn, "mlp": Mlp,
+          "cifar10_cnn": lambda: PairsCnn((32, 64), (0.25, 0.25, 0.5), 512, 10),
+          "cifar100_cnn": lambda: PairsCnn((128, 256, 512), (0.1, 0.25, 0.5, 0.5), 1024, 100)}
+INPUTS = {"cifar10_cnn": (3, 32, 32), "cifar100_cnn": (3, 32, 32)}  # the others take 28x28 in one channel
+CLASSES = {"cifar100_cnn": 100}
 VARIANTS = {"cpu": ["eager", "tuned", "compile"], "cuda": ["eager", "compile", "reduce_overhead", "captured"]}
 
 
@@ -95,10 +119,11 @@ def make_model(name, device):
     return model.to(device)
 
 
-def make_batches(batch, device):
-    """Inputs of mean 0 and deviation 1, labels 0-9, on the device before any clock starts."""
-    inputs = [uniform(batch * 784, 1000 + i, math.sqrt(3)).view(batch, 1, 28, 28).to(device) for i in range(BATCHES)]
-    labels = [(hashed(batch, 2000 + i) % 10).to(device) for i in range(BATCHES)]
+def make_batches(name, batch, device):
+    """Inputs of mean 0 and deviation 1, and labels, on the device before any clock starts."""
+    shape = (batch,) + INPUTS.get(name, (1, 28, 28))
+    inputs = [uniform(math.prod(shape), 1000 + i, math.sqrt(3)).view(shape).to(device) for i in range(BATCHES)]
+    labels = [(hashed(batch, 2000 + i) % CLASSES.get(name, 10)).to(device) for i in range(BATCHES)]
     return inputs, labels
 
 
@@ -119,7 +144,7 @@ class Work:
             return
         self.model = make_model(name, device)
         self.model.train(phase == "train" and dropout)
-        self.inputs, self.labels = make_batches(batch, device)
+        self.inputs, self.labels = make_batches(name, batch, device)
         self.loss = None
         if phase == "infer":
             self.step = self.infer_step()

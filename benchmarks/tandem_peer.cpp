@@ -101,10 +101,14 @@ class Work {
       return;
     }
     model_ = make_model(name.substr(0, cut), options, device);
+    const zoo::ModelInfo& info = zoo::model_info(name.substr(0, cut));
+    Dims shape = info.input;
+    shape.insert(0, batch);
     for (uint32_t i = 0; i < kBatches; ++i) {
-      const Tensor x = uniform_hash({batch, 1, 28, 28}, 1000 + i, std::sqrt(3.0), device);
+      const Tensor x = uniform_hash(shape, 1000 + i, std::sqrt(3.0), device);
       std::vector<int64_t> labels(static_cast<size_t>(batch));
-      for (size_t n = 0; n < labels.size(); ++n) labels[n] = hashed(static_cast<uint32_t>(n), 2000 + i) % 10;
+      for (size_t n = 0; n < labels.size(); ++n)
+        labels[n] = hashed(static_cast<uint32_t>(n), 2000 + i) % static_cast<uint32_t>(info.classes);
       batches_.push_back({x, from_vector(labels, {batch}, device)});
     }
     if (name.substr(cut + 1) == "train") {

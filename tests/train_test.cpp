@@ -95,6 +95,40 @@ TEST(Train, StoppedAfterAnyStepAndResumedItEndsWithTheSameBits) {
   }
 }
 
+TEST(Train, AugmentationIsDrawnAnewEachEpochAndResumesToTheBit) {
+  const TempFolder folder;
+  for (const auto& [file, count] : {std::pair("data_batch_1.bin", 12), std::pair("test_batch.bin", 4)}) {
+    std::ofstream out(folder / file, std::ios::binary);
+    for (int i = 0; i < count; ++i) {
+      out.put(static_cast<char>(i % 10));
+      for (int k = 0; k < 3072; ++k) out.put(static_cast<char>(k * (i + 3) % 251));
+    }
+  }
+  TrainConfig config;
+  config.model = "cifar10_cnn";  // and its own data
+  config.data_dir = folder.path();
+  config.batch = 4;
+  config.epochs = 2;
+  config.out = folder / "plain";
+  const DoneEvent plain = train(config);
+  EXPECT_EQ(plain.data, "cifar10");
+  config.augment = true;
+  config.out = folder / "whole";
+  const DoneEvent whole = train(config);
+  EXPECT_NE(whole.weights_sha256, plain.weights_sha256);
+  config.out = folder / "stopped";
+  config.steps = 4;  // within the second epoch
+  train(config);
+  config.resume = true;
+  config.steps.reset();
+  expect_same(whole, train(config), "stopped after step 4");
+  config.augment = false;
+  EXPECT_NE(message([&] { train(config); }).find("augment"), std::string::npos);
+  config = small("mlp", folder / "none");
+  config.augment = true;
+  EXPECT_NE(message([&] { train(config); }).find("digits has no usual augmentation"), std::string::npos);
+}
+
 TEST(Train, ARunMayBeResumedAtEveryStepAndWithMoreEpochs) {
   const TempFolder folder;
   TrainConfig config = small("mlp", folder / "whole");

@@ -168,6 +168,8 @@ void add_train(CLI::App& app, Action& action, const std::vector<std::string>& ar
       ->capture_default_str();
   cmd->add_option("--threads", c.threads, "CPU threads (default: all cores): the same bits");
   cmd->add_option("--limit", c.limit, "use the first so many samples to train, and to test");
+  cmd->add_flag("--augment", c.augment,
+                "crop, flip … the training images as is usual for the data, anew each epoch");
   cmd->add_option("--out", c.out, "folder of the run (default: runs/MODEL, or the next free runs/MODEL-N)");
   cmd->add_option("--checkpoint-every", c.checkpoint_every,
                   "steps between checkpoints (0: only at epochs' ends)")

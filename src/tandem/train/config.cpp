@@ -129,6 +129,7 @@ std::string settings_json(const FitOptions& o, const SettingsParts& parts) {
   ordered_json settings;
   if (!parts.model.empty()) settings["model"] = parts.model;
   if (!parts.data.empty()) settings["data"] = parts.data;
+  if (parts.augment) settings["augment"] = true;
   settings["train_samples"] = parts.train_samples;
   settings["test_samples"] = parts.test_samples;
   settings["batch"] = o.batch;

@@ -68,6 +68,7 @@ struct TrainConfig : FitOptions {
   DType dtype = DType::f32;
   std::optional<int64_t> threads = {};  ///< unset: the cores of this machine
   std::optional<int64_t> limit = {};    ///< train on the first so many samples, test on the first so many
+  bool augment = false;  ///< the augmentation that is usual for the data, drawn anew each epoch
 };
 
 /// Throws Error for the first setting that cannot be: an unknown name, a batch of 0, a negative rate …
@@ -100,6 +101,7 @@ OpenedData open_data(const std::string& model, const std::string& data, const st
 /// What the settings of a run hold besides its options.
 struct SettingsParts {
   std::string model = {}, data = {};  ///< names; empty: none
+  bool augment = false;
   int64_t train_samples = 0, test_samples = 0;
   DType dtype = DType::f32;
   std::vector<std::pair<std::string, std::string>> callbacks = {};  ///< name and Callback::settings

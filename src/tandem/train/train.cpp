@@ -448,7 +448,13 @@ DoneEvent train(const TrainConfig& config, const EventSink& sink) {
   check(config);
   if (config.threads) set_threads(static_cast<int>(*config.threads));
   check_device(config.device);  // a missing device is said before anything is written
-  const OpenedData data = open_data(config.model, config.data, config.data_dir, config.limit);
+  OpenedData data = open_data(config.model, config.data, config.data_dir, config.limit);
+  if (config.augment) {
+    TD_CHECK(data.augmented, "augment: ", data.name,
+             " has no usual augmentation; cifar10, cifar100 and image-folder have one. Leave --augment out.");
+    data.train = data.augmented(config.seed);
+    if (config.limit) data.train = data::first(data.train, *config.limit);
+  }
   const std::string folder = open_run_folder(config, config.model);
   manual_seed(config.seed);
   const std::unique_ptr<nn::Module> model = zoo::make_model(config.model);
@@ -458,7 +464,7 @@ DoneEvent train(const TrainConfig& config, const EventSink& sink) {
               .train = *data.train,
               .test = data.test.get(),
               .folder = folder,
-              .names = {.model = config.model, .data = data.name},
+              .names = {.model = config.model, .data = data.name, .augment = config.augment},
               .format = data.format,
               .callbacks = {csv_log(), jsonl_log(), plots()}};
   parts.start.config = config;

@@ -11,6 +11,9 @@
 namespace tandem::cuda {
 namespace {
 
+constexpr size_t kStagedBytes = size_t{64}
+                                << 10;  // copies to the device from here on go through pinned buffers
+
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(int count) : count_(count) {}
@@ -44,10 +47,11 @@ class CudaBackend final : public Backend {
   void copy_from_host(Device device, void* to, const void* from, size_t bytes) override {
     if (bytes == 0) return;
     DeviceState& state = device_state(device.index);
+    if (bytes >= kStagedBytes) return state.staging.copy(to, from, bytes, state.stream);
+    // Of few bytes the driver takes a copy at once. Unless they are in pinned memory, which it reads later: wait, since
+    // the caller may change it as soon as this returns.
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, state.stream),
           "cudaMemcpyAsync to device");
-    // From pageable memory the call returns once the bytes are staged. Pinned memory is read later: wait, since
-    // the caller may change it as soon as this returns.
     cudaPointerAttributes attributes{};
     check(cudaPointerGetAttributes(&attributes, from), "cudaPointerGetAttributes");
     if (attributes.type == cudaMemoryTypeHost)

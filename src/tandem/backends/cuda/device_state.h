@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/backends/cuda/staging.h"
 #include "tandem/core/backend.h"
 #include "tandem/core/kernel.h"
 
@@ -51,6 +52,7 @@ struct DeviceState {
   cudaDeviceProp properties{};
   cudaStream_t stream = nullptr;
   Allocator memory;
+  Staging staging;
   IndexReport* report = nullptr;         // host address
   IndexReport* device_report = nullptr;  // the same memory, seen from the GPU
   unsigned* counters = nullptr;  // kLanes × kCounters zeros in device memory; a kernel leaves them zero
