@@ -3,8 +3,12 @@
 #include "tandem/data/loader.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
 #include <numeric>
 #include <system_error>
+#include <thread>
 
 #include "tandem/core/rng.h"
 
@@ -32,7 +36,51 @@ std::vector<int64_t> shuffled_order(int64_t size, uint64_t seed, int64_t epoch) 
   return order;
 }
 
-Loader::Loader(const Dataset& dataset, LoaderOptions options) : dataset_(dataset), options_(options) {
+struct Loader::State {
+  State(const Dataset& dataset, LoaderOptions options);
+  ~State() { stop(); }
+  void start_epoch(int64_t epoch, int64_t first_batch);
+  std::optional<Batch> next();
+
+  using Order = std::shared_ptr<const std::vector<int64_t>>;
+  struct Slot {
+    std::optional<Batch> batch;
+    std::exception_ptr error;
+  };
+  Batch make(const std::vector<int64_t>& order, int64_t epoch, int64_t index) const;
+  void work();
+  void stop();
+
+  const Dataset& dataset_;
+  const LoaderOptions options_;
+  int64_t batches_ = 0;
+
+  // Changed by the caller's thread alone, under mutex_ where workers read it.
+  int64_t epoch_ = -1;
+  int64_t next_batch_ = 0;
+  Order order_;
+
+  // Shared with the workers, under mutex_. A batch lies in slot index % prefetch until it is taken.
+  std::mutex mutex_;
+  std::condition_variable room_, filled_;
+  int64_t next_claim_ = 0;   // the first batch that no worker has begun
+  uint64_t generation_ = 0;  // counts start_epoch: a batch begun before the latest is thrown away
+  std::vector<Slot> slots_;
+  bool stopping_ = false;
+  std::vector<std::thread> workers_;
+};
+
+Loader::Loader(const Dataset& dataset, LoaderOptions options)
+    : state_(std::make_unique<State>(dataset, std::move(options))) {}
+Loader::~Loader() = default;
+void Loader::start_epoch(int64_t epoch, int64_t first_batch) { state_->start_epoch(epoch, first_batch); }
+std::optional<Batch> Loader::next() { return state_->next(); }
+int64_t Loader::batches() const { return state_->batches_; }
+int64_t Loader::epoch() const { return state_->epoch_; }
+int64_t Loader::next_batch() const { return state_->next_batch_; }
+const LoaderOptions& Loader::options() const { return state_->options_; }
+
+Loader::State::State(const Dataset& dataset, LoaderOptions options) : dataset_(dataset), options_(options) {
   const int64_t size = dataset.size();
   TD_CHECK(options.batch >= 1, "batch: must be at least 1; got ", options.batch, ".");
   TD_CHECK(options.workers >= 0 && options.workers <= kMaxWorkers, "workers: must be 0 to ", kMaxWorkers,
@@ -55,9 +103,7 @@ Loader::Loader(const Dataset& dataset, LoaderOptions options) : dataset_(dataset
   }
 }
 
-Loader::~Loader() { stop(); }
-
-void Loader::stop() {
+void Loader::State::stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -66,7 +112,7 @@ void Loader::stop() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void Loader::start_epoch(int64_t epoch, int64_t first_batch) {
+void Loader::State::start_epoch(int64_t epoch, int64_t first_batch) {
   TD_CHECK(epoch >= 0 && epoch < int64_t{1} << 32, "start_epoch: the epoch must be 0 to 2^32-1; got ", epoch,
            ".");
   TD_CHECK(first_batch >= 0 && first_batch <= batches_, "start_epoch: the first batch must be 0 to ",
@@ -90,7 +136,7 @@ void Loader::start_epoch(int64_t epoch, int64_t first_batch) {
   room_.notify_all();
 }
 
-Batch Loader::make(const std::vector<int64_t>& order, int64_t epoch, int64_t index) const {
+Batch Loader::State::make(const std::vector<int64_t>& order, int64_t epoch, int64_t index) const {
   const auto size = static_cast<int64_t>(order.size());
   const int64_t begin = index * options_.batch;
   const int64_t end = std::min(begin + options_.batch, size);
@@ -109,7 +155,7 @@ Batch Loader::make(const std::vector<int64_t>& order, int64_t epoch, int64_t ind
   return {epoch, index, static_cast<int64_t>(indices.size()), std::move(tensors)};
 }
 
-void Loader::work() {
+void Loader::State::work() {
   std::unique_lock lock(mutex_);
   while (true) {
     room_.wait(lock, [&] {
@@ -134,7 +180,7 @@ void Loader::work() {
   }
 }
 
-std::optional<Batch> Loader::next() {
+std::optional<Batch> Loader::State::next() {
   TD_CHECK(epoch_ >= 0, "next: the loader must have been started; call start_epoch(0) first.");
   if (next_batch_ == batches_) return std::nullopt;
   if (workers_.empty()) {

@@ -5,13 +5,9 @@
 // Batches lie in plain host memory: the backends have no page-locked memory to offer yet.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "tandem/data/dataset.h"
@@ -55,38 +51,14 @@ class Loader {
   /// comes out here. Called from one thread at a time.
   std::optional<Batch> next();
 
-  int64_t batches() const { return batches_; }        ///< in an epoch
-  int64_t epoch() const { return epoch_; }            ///< -1 before the first start_epoch
-  int64_t next_batch() const { return next_batch_; }  ///< the one next() gives: with epoch(), where to resume
-  const LoaderOptions& options() const { return options_; }
+  int64_t batches() const;     ///< in an epoch
+  int64_t epoch() const;       ///< -1 before the first start_epoch
+  int64_t next_batch() const;  ///< the one next() gives: with epoch(), where to resume
+  const LoaderOptions& options() const;
 
  private:
-  using Order = std::shared_ptr<const std::vector<int64_t>>;
-  struct Slot {
-    std::optional<Batch> batch;
-    std::exception_ptr error;
-  };
-  Batch make(const std::vector<int64_t>& order, int64_t epoch, int64_t index) const;
-  void work();
-  void stop();
-
-  const Dataset& dataset_;
-  const LoaderOptions options_;
-  int64_t batches_ = 0;
-
-  // Changed by the caller's thread alone, under mutex_ where workers read it.
-  int64_t epoch_ = -1;
-  int64_t next_batch_ = 0;
-  Order order_;
-
-  // Shared with the workers, under mutex_. A batch lies in slot index % prefetch until it is taken.
-  std::mutex mutex_;
-  std::condition_variable room_, filled_;
-  int64_t next_claim_ = 0;   // the first batch that no worker has begun
-  uint64_t generation_ = 0;  // counts start_epoch: a batch begun before the latest is thrown away
-  std::vector<Slot> slots_;
-  bool stopping_ = false;
-  std::vector<std::thread> workers_;
+  struct State;  // in the source file, with the threads: including this header stays cheap
+  std::unique_ptr<State> state_;
 };
 
 /// The order of an epoch: 0 … size-1 shuffled (Fisher-Yates) with Philox numbers of (seed, epoch).

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 
 #include "tandem/io/file.h"
 #include "tandem/io/image.h"
@@ -98,11 +99,13 @@ TensorBoardWriter::TensorBoardWriter(const std::string& folder) {
                 .string();
     if (!std::filesystem::exists(path_, error)) break;
   }
-  file_.open(path_, std::ios::binary);
-  TD_CHECK(file_, "save '", one_line(path_),
+  file_ = std::make_unique<std::ofstream>(path_, std::ios::binary);
+  TD_CHECK(*file_, "save '", one_line(path_),
            "': cannot make the file. Choose a folder that can be written to.");
   record(Message().real(1, now()).bytes(3, "brain.Event:2"));
 }
+
+TensorBoardWriter::~TensorBoardWriter() = default;
 
 void TensorBoardWriter::record(std::string_view bytes) {
   std::string length, out;
@@ -111,7 +114,7 @@ void TensorBoardWriter::record(std::string_view bytes) {
   append_little(out, masked_crc32c(length), 4);
   out += bytes;
   append_little(out, masked_crc32c(bytes), 4);
-  file_.write(out.data(), static_cast<std::streamsize>(out.size()));
+  file_->write(out.data(), static_cast<std::streamsize>(out.size()));
 }
 
 void TensorBoardWriter::event(int64_t step, std::string_view value) {
@@ -169,8 +172,8 @@ void TensorBoardWriter::restart(int64_t step) {
 }
 
 void TensorBoardWriter::flush() {
-  file_.flush();
-  TD_CHECK(file_, "save '", one_line(path_), "': cannot write. Free some space on the disk.");
+  file_->flush();
+  TD_CHECK(*file_, "save '", one_line(path_), "': cannot write. Free some space on the disk.");
 }
 
 }  // namespace tandem::io

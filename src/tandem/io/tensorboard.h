@@ -3,7 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
+#include <iosfwd>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,7 @@ class TensorBoardWriter {
  public:
   /// Makes the folder where it is missing, and a new file in it. Throws Error where that fails.
   explicit TensorBoardWriter(const std::string& folder);
+  ~TensorBoardWriter();
 
   void scalar(const std::string& tag, double value, int64_t step);
   /// 30 bars of equal width from the least to the largest; NaN and infinities are left out.
@@ -36,7 +38,7 @@ class TensorBoardWriter {
   void record(std::string_view bytes);
 
   std::string path_;
-  std::ofstream file_;
+  std::unique_ptr<std::ofstream> file_;
 };
 
 }  // namespace tandem::io
