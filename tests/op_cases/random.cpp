@@ -237,6 +237,18 @@ void add_random_errors(std::vector<ErrorCase>& errors) {
   errors.push_back({"multinomial/negative",
                     [] { multinomial(full({3}, -1), 1, true); },
                     {"multinomial: ", "-1", "place 0"}});
+  errors.push_back(
+      {"multinomial/zero_without_replacement", [=] { multinomial(of({3}), 1); }, {"multinomial: ", "row 0"}});
+  errors.push_back({"multinomial/negative_without_replacement",
+                    [] {
+                      multinomial(from_vector<float>({1, -2, 1}, {3}), 1);
+                    },
+                    {"multinomial: ", "-2", "place 1"}});
+  errors.push_back({"multinomial/too_few_without_replacement",
+                    [] {
+                      multinomial(from_vector<float>({1, 1, 1, 1, 0, 0}, {2, 3}), 2);
+                    },
+                    {"multinomial: ", "got 1 in row 1"}});
   errors.push_back({"dropout1d/rank", [=] { dropout1d(of({2}), 0.5); }, {"dropout1d: ", "(2,)"}});
   errors.push_back({"dropout2d/p", [=] { dropout2d(of({2, 2, 2, 2}), 1); }, {"dropout2d: ", "got 1"}});
   errors.push_back({"dropout3d/rank", [=] { dropout3d(of({2, 2}), 0.5); }, {"dropout3d: ", "(2, 2)"}});

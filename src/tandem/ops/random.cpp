@@ -5,6 +5,7 @@
 #include "tandem/core/tape.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/pointwise.h"
+#include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 
 namespace tandem {
@@ -96,7 +97,7 @@ OpDef& op_randint() {
 OpDef& op_random_order() {
   static OpDef& op = [&]() -> OpDef& {
     OpDef d;
-    d.name = "random_order";
+    d.name = "random_order";  // on the CPU perhaps with the weights that multinomial wants checked
     d.infer = [](InferArgs& args) { args.add(args.in[0].shape(), DType::i64); };
     d.not_differentiable = "an order is whole numbers";
     return define(d);
@@ -179,11 +180,19 @@ Tensor multinomial(const Tensor& weights, int64_t count, bool replacement) {
   const NoGrad off;
   const Tensor wide = cast(weights.rank() == 1 ? unsqueeze(weights, 0) : weights, DType::f64);
   Tensor drawn;
-  if (replacement)
+  if (replacement) {
     drawn = apply1(op_multinomial(), {wide}, MultinomialAttrs{count});
-  else  // the element whose exponential clock, running at the speed of its weight, rings first
-    drawn = slice(apply1(op_random_order(), {exponential(wide.shape(), 1, DType::f64, wide.device()) / wide}),
-                  1, 0, count);
+  } else {  // the element whose exponential clock, running at the speed of its weight, rings first
+    const Tensor rings = exponential(wide.shape(), 1, DType::f64, wide.device()) / wide;
+    if (wide.device().is_cpu()) {  // its kernel looks at the weights
+      drawn = slice(apply1(op_random_order(), {rings, wide}, MultinomialAttrs{count}), 1, 0, count);
+    } else {
+      const Tensor weighed = logical_and(greater_equal(count_nonzero(wide, {1}, true), count),
+                                         isfinite(sum(wide, {1}, true))),
+                   sound = logical_and(all(greater_equal(wide, 0), {1}, true), weighed);
+      drawn = where(sound, slice(apply1(op_random_order(), {rings}), 1, 0, count), -1);
+    }
+  }
   return weights.rank() == 1 ? squeeze(drawn, 0) : drawn;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "tandem/backends/cpu/kernels/iterate.h"
@@ -117,9 +118,33 @@ void randint(const KernelArgs& args) {
   });
 }
 
+/// The sum of a row of weights; refuses what cannot be drawn from.
+double checked_sum(const double* w, int64_t n, int64_t row) {
+  double total = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    TD_CHECK(w[i] >= 0, "multinomial: weights must not be negative or NaN; got ", w[i], " at place ", i,
+             " of row ", row, ".");
+    total += w[i];
+  }
+  TD_CHECK(total > 0 && std::isfinite(total),
+           "multinomial: the weights of a row must have a finite sum above 0; got ", total, " for row ", row,
+           ".");
+  return total;
+}
+
 void random_order(const KernelArgs& args) {
   const Buffer& keys = args.in[0];
   const int64_t rows = keys.shape[0], n = keys.shape[1];
+  if (args.n_in == 2) {
+    const int64_t count = args.attributes<MultinomialAttrs>().count;
+    for (int64_t row = 0; row < rows; ++row) {
+      const double* w = args.in[1].as<const double>() + row * n;
+      checked_sum(w, n, row);
+      const int64_t above = std::count_if(w, w + n, [](double x) { return x > 0; });
+      TD_CHECK(above >= count, "multinomial: without replacement a row must have ", count,
+               " weights above 0; got ", above, " in row ", row, ". Draw fewer, or with replacement.");
+    }
+  }
   struct Item {
     uint64_t key;
     int64_t index;
@@ -146,19 +171,11 @@ void multinomial(const KernelArgs& args) {
   const Words words(args.rng);
   parallel_for(rows, [&](int64_t row) {
     const double* w = weights.as<double>() + row * n;
+    const double total = checked_sum(w, n, row);
     std::vector<double> upto(static_cast<size_t>(n));
-    double total = 0;
-    int64_t last = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      TD_CHECK(w[i] >= 0, "multinomial: weights must not be negative or NaN; got ", w[i], " at place ", i,
-               " of row ", row, ".");
-      total += w[i];
-      upto[static_cast<size_t>(i)] = total;
-      if (w[i] > 0) last = i;
-    }
-    TD_CHECK(total > 0 && std::isfinite(total),
-             "multinomial: the weights of a row must have a finite sum above 0; got ", total, " for row ",
-             row, ".");
+    std::partial_sum(w, w + n, upto.begin());
+    int64_t last = n - 1;
+    while (w[last] == 0) --last;
     for (int64_t k = 0; k < count; ++k) {
       const double target = static_cast<double>(words[row * count + k] >> 11) * 0x1p-53 * total;
       const int64_t found = std::upper_bound(upto.begin(), upto.end(), target) - upto.begin();
