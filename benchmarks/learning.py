@@ -6,7 +6,8 @@ scaling of the pixels) on the same images with several seeds on both sides; each
                                    [--epochs 10] [--batch 100] [--lr 0.01]
 
 FOLDER holds CIFAR-10's binary files or their archive. Prints each accuracy, both means, their difference with the 95 %
-interval of Student's t (with the degrees of freedom of one side: the wider choice), and the exact p of a Mann-Whitney test of "Tandem is worse".
+interval of Student's t (with the degrees of freedom of one side: the wider choice), and the exact p of a Mann-Whitney
+test of "Tandem is worse".
 """
 import argparse
 import itertools
