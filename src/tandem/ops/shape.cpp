@@ -14,7 +14,7 @@ namespace {
 
 /// Strides of `shape` over the memory of m, or false where no strides can describe it.
 bool view_strides(const Meta& m, const Dims& shape, Dims& strides) {
-  if (is_contiguous(m.shape, m.strides)) {
+  if (size_of(shape) == 0 || is_contiguous(m.shape, m.strides)) {  // of nothing any strides are right
     strides = contiguous_strides(shape);
     return true;
   }
