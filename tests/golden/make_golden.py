@@ -12,8 +12,10 @@ import pathlib
 
 import numpy as np
 import torch
+import torch.nn as nn
 import torch.nn.functional as F
 
+from layers import INITIAL, LAYERS
 from models import MODELS
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -93,15 +95,19 @@ OPTIMIZERS = {
 }
 
 
+def set_weights(module):
+    with torch.no_grad():
+        for name, p in module.named_parameters():
+            bound = 1 / math.sqrt(math.prod(p.shape[1:])) if p.dim() > 1 else 0.1
+            p.copy_(hash_array(tuple(p.shape), name_salt(name), -bound, bound))
+
+
 def write_training():
     lines = []
     for model_name, classes, shape, steps, optimizers in RUNS:
         for optimizer_name in optimizers:
             model = MODELS[model_name](classes).double()
-            with torch.no_grad():
-                for name, p in model.named_parameters():
-                    bound = 1 / math.sqrt(math.prod(p.shape[1:])) if p.dim() > 1 else 0.1
-                    p.copy_(hash_array(tuple(p.shape), name_salt(name), -bound, bound))
+            set_weights(model)
             optimizer = OPTIMIZERS[optimizer_name](model.parameters())
             losses = []
             for step in range(steps):
@@ -184,6 +190,7 @@ OPTIM_RUNS = {
         [dict(params=p[:1]), dict(params=p[1:], lr=0.05, lr_decay=0.3)], lr=0.02),
 }
 OPTIM_SHAPES = [(3, 4), (5,)]
+STEPS = 10
 SCHEDULE_STEPS = 30
 SCHEDULES = {
     "step": lambda o: torch.optim.lr_scheduler.StepLR(o, 7),
@@ -403,9 +410,47 @@ def write_norm_layers():
     (HERE / "norm_layers.txt").write_text("\n".join(lines) + "\n")
 
 
+# ---- every layer (layers.py): its state, output and gradients, and its initial values; for layers_golden_test.cpp
+
+QUANTILES = (0, 0.1, 0.25, 0.5, 0.75, 0.9, 1)
+
+
+def write_layers():
+    lines = []
+    for name, make, shape, *rest in LAYERS:
+        low, high, kind = (rest + [-2, 2, "real"][len(rest):])
+        mode = "eval" if "Dropout" in name else "train"
+        layer = make().double().train(mode == "train")
+        set_weights(layer)
+        x = hash_array(shape, 900, low, high)
+        x = x.requires_grad_() if kind == "real" else x.floor().long()
+        y = layer(x)
+        (y * y * hash_array(tuple(y.shape), 77)).sum().backward()
+        lines.append(f"layer {name} {mode} {shape_text(shape)} {low} {high} {kind}")
+        lines += [f"state {key} {shape_text(value.shape)}" for key, value in state_of(layer)]
+        lines.append(f"output {shape_text(y.shape)} {numbers(y)}")
+        inputs = [("input", x)] if kind == "real" else []
+        for key, value in inputs + list(layer.named_parameters()):
+            # Weighted, so that elements in a wrong order do not add up to the same.
+            weighted = (value.grad * hash_array(tuple(value.shape), 78)).sum()
+            lines.append(f"gradient {key} {weighted:.12g} {value.grad.norm():.12g}")
+    torch.manual_seed(0)
+    for name, make in INITIAL:
+        for key, value in state_of(make()):
+            kind = "constant" if value.min() == value.max() else "normal" if name == "Embedding" else "uniform"
+            quantiles = value.double().flatten().quantile(torch.tensor(QUANTILES, dtype=torch.float64))
+            lines.append(f"initial {name} {key} {kind} {shape_text(value.shape)} {numbers(quantiles)}")
+    (HERE / "layers.txt").write_text("\n".join(lines) + "\n")
+
+
+def state_of(layer):
+    return [(key, value) for key, value in layer.state_dict().items() if not key.endswith("tracked")]
+
+
 if __name__ == "__main__":
     write_ops()
     write_norm_layers()
+    write_layers()
     write_training()
     write_promotion()
     write_optim()
