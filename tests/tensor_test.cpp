@@ -139,6 +139,17 @@ TEST(Assign, IntoAnExpandedViewIsRefused) {
   EXPECT_NE(message.find("(2, 3)"), std::string::npos) << message;
 }
 
+TEST(Shapes, WhoseBytesCannotBeCountedAreRefused) {
+  for (const Dim size : {Dim{1} << 60, Dim{1} << 61, (Dim{1} << 62) + 1}) {
+    EXPECT_THROW(empty({size}), Error) << size;
+    EXPECT_THROW(zeros({size}, DType::f64), Error) << size;
+    EXPECT_THROW(zeros({size}, DType::u8), Error) << size;
+    EXPECT_THROW(arange(size), Error) << size;
+    EXPECT_THROW(randperm(size), Error) << size;
+    EXPECT_THROW(contiguous(expand(ones({1}), {size})), Error) << size;
+  }
+}
+
 TEST(Operations, NeverChangeTheirInputs) {
   const Tensor x = counting({5}), y = x + 1;
   EXPECT_EQ(values(x), Numbers({0, 1, 2, 3, 4}));

@@ -45,11 +45,12 @@ std::ostream& operator<<(std::ostream& out, const Dims& dims) {
 }
 
 Dim size_of(const Dims& shape) {
+  constexpr Dim kMost = Dim{1} << 60;  // so that the bytes of any type are counted without overflow
   Dim total = 1;
   for (Dim d : shape) {
     TD_CHECK(d >= 0, "shape: sizes must not be negative; got ", shape, ".");
-    TD_CHECK(!__builtin_mul_overflow(total, d, &total),
-             "shape: the number of elements must fit 63 bits; got ", shape, ".");
+    TD_CHECK(!__builtin_mul_overflow(total, d, &total) && total < kMost,
+             "shape: the number of elements, at 8 bytes each, must fit 63 bits; got ", shape, ".");
   }
   return total;
 }
