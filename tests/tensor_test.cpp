@@ -4,14 +4,22 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 
 #include "tandem/core/backend.h"
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
+#include "tandem/ops/arrange.h"
+#include "tandem/ops/conv.h"
+#include "tandem/ops/index.h"
+#include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
+#include "tandem/ops/pool.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
+#include "tandem/ops/resample.h"
 #include "tandem/ops/shape.h"
+#include "tandem/ops/softmax.h"
 #include "tests/support/values.h"
 
 namespace tandem::testing {
@@ -137,6 +145,51 @@ TEST(Assign, IntoAnExpandedViewIsRefused) {
   const std::string message = error_of([] { assign(expand(zeros({1, 3}), {2, 3}), ones({2, 3})); });
   EXPECT_NE(message.find("assign: "), std::string::npos) << message;
   EXPECT_NE(message.find("(2, 3)"), std::string::npos) << message;
+}
+
+TEST(Tensors, ThatAreUndefinedAreRefusedByEveryFunction) {
+  const Tensor none;
+  const std::vector<std::function<void()>> calls = {
+      [&] { reshape(none, {-1}); },
+      [&] { transpose(none); },
+      [&] { slice(none, 0, 0, 1); },
+      [&] { select(none, 0, 0); },
+      [&] {
+        concat({none, none});
+      },
+      [&] {
+        stack({none, none});
+      },
+      [&] {
+        pad(none, {1, 1});
+      },
+      [&] { roll(none, {1}); },
+      [&] { contiguous(none); },
+      [&] { zeros_like(none); },
+      [&] { sort(none); },
+      [&] { topk(none, 1); },
+      [&] { unique(none); },
+      [&] { gather(none, 0, none); },
+      [&] { embedding(none, none); },
+      [&] { index(none, {0}); },
+      [&] { sum(none); },
+      [&] { softmax(none); },
+      [&] { matmul(none, none); },
+      [&] { conv2d(none, none); },
+      [&] { max_pool2d(none); },
+      [&] { interpolate(none, {.size = 2}); },
+      [&] { dropout(none, 0.5); },
+      [&] { to(none, {}); },
+      [&] { assign(none, none); },
+      [&] { none + 1.0; },
+      [&] { none[0]; },
+      [&] { none.detach(); },
+      [&] { none.item<double>(); },
+      [&] { none.backward(); },
+      [&] { none.grad(); },
+      [&] { none.shape(); },
+  };
+  for (size_t i = 0; i < calls.size(); ++i) EXPECT_THROW(calls[i](), Error) << "call " << i;
 }
 
 TEST(Shapes, WhoseBytesCannotBeCountedAreRefused) {

@@ -38,6 +38,10 @@ void set_contiguous(Meta& meta, const Dims& shape, DType dtype, Device device) {
   meta.device = device;
 }
 
+void Tensor::throw_undefined() {
+  throw Error("tensor: the handle must be defined; got an empty one. Make the tensor first.");
+}
+
 void* Tensor::raw() const {
   TD_CHECK(!is_traced(), "data: a tensor inside a compiled callable has no values yet; got ", describe(*this),
            ". Return it from the callable and read the result.");
@@ -70,14 +74,14 @@ void Tensor::set_grad(const Tensor& grad) {
 
 void Tensor::zero_grad() {
   if (Tracer* tracer = current_tracer()) tracer->zeroes_gradient(*this);
-  impl_->grad.reset();
+  content().grad.reset();
 }
 
 void Tensor::backward() const { tandem::backward(*this); }
 
 Tensor Tensor::detach() const {
   auto copy = make_ref<TensorImpl>();
-  copy->meta = impl_->meta;
+  copy->meta = meta();
   copy->storage = impl_->storage;
   copy->trace_id = impl_->trace_id;
   copy->trace_serial = impl_->trace_serial;

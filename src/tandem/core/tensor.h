@@ -72,16 +72,16 @@ class Tensor {
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
 
   bool defined() const { return static_cast<bool>(impl_); }
-  const Meta& meta() const { return impl_->meta; }
-  const Dims& shape() const { return impl_->meta.shape; }
-  const Dims& strides() const { return impl_->meta.strides; }
+  const Meta& meta() const { return content().meta; }
+  const Dims& shape() const { return content().meta.shape; }
+  const Dims& strides() const { return content().meta.strides; }
   int rank() const { return shape().rank(); }
   Dim size() const { return size_of(shape()); }  ///< number of elements
   Dim size(int64_t axis) const { return shape()[normal_axis("size", axis, rank())]; }
-  DType dtype() const { return impl_->meta.dtype; }
-  Device device() const { return impl_->meta.device; }
+  DType dtype() const { return content().meta.dtype; }
+  Device device() const { return content().meta.device; }
   bool is_contiguous() const { return tandem::is_contiguous(shape(), strides()); }
-  bool is_traced() const { return impl_->trace_serial != 0; }
+  bool is_traced() const { return content().trace_serial != 0; }
 
   /// The first element in memory. The tensor must be concrete and T its element type; on a GPU the pointer is
   /// a device pointer.
@@ -104,12 +104,12 @@ class Tensor {
   Tensor operator[](int64_t i) const;
 
   // Autograd
-  bool requires_grad() const { return impl_->requires_grad; }
-  bool is_leaf() const { return !impl_->node; }
+  bool requires_grad() const { return content().requires_grad; }
+  bool is_leaf() const { return !content().node; }
   /// Marks a leaf as wanting a gradient (floating types only) and returns it.
   Tensor& set_requires_grad(bool value = true);
   /// The gradient that backward() left here; undefined where there is none.
-  Tensor grad() const { return impl_->grad ? Tensor(impl_->grad) : Tensor(); }
+  Tensor grad() const { return content().grad ? Tensor(impl_->grad) : Tensor(); }
   void set_grad(const Tensor& grad);
   void zero_grad();
   /// Back-propagates from this scalar into the leaves' grad (see core/tape.h for more control).
@@ -127,6 +127,13 @@ class Tensor {
   bool same(const Tensor& other) const { return impl_ == other.impl_; }
 
  private:
+  /// What the handle stands for; an Error where that is nothing.
+  TensorImpl& content() const {
+    if (!impl_) [[unlikely]]
+      throw_undefined();
+    return *impl_;
+  }
+  [[noreturn]] static void throw_undefined();
   void check_readable(const char* what, DType wanted) const;
   Ref<TensorImpl> impl_;
 };
