@@ -574,11 +574,17 @@ TEST(Plot, LinesLieInTheFrameAndTextIsEscaped) {
   }
   EXPECT_EQ(points, 3);
   EXPECT_NO_THROW(line_chart({.series = {{"flat", {1}, {0}}}}));
+  EXPECT_LT(line_chart({.series = {{"almost flat", {1, 2}, {1, 1 + 3e-16}}}}).size(), 10000u);
+  EXPECT_LT(line_chart({.series = {{"almost zero", {1, 2}, {0, 5e-324}}}}).size(), 10000u);
   EXPECT_NO_THROW(line_chart({}));
   EXPECT_EQ(error_of([] {
               line_chart({.series = {{"x", {1}, {}}}});
             }),
             "plot: a line must have as many x as y; got 1 and 0.");
+  EXPECT_EQ(error_of([] {
+              line_chart({.series = {{"x", {1, 2}, {1, NAN}}}});
+            }),
+            "plot: numbers must be finite; got nan in 'x'. Leave it out.");
 }
 
 /// A reader of its own: the records of an event file, checked, and protobuf fields by number.

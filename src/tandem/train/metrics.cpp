@@ -21,8 +21,11 @@ ClassScores scores_of(int64_t right, int64_t predicted, int64_t there) {
 
 }  // namespace
 
-ConfusionMatrix::ConfusionMatrix(int64_t classes)
-    : classes_(classes), counts_(static_cast<size_t>(classes * classes)) {}
+ConfusionMatrix::ConfusionMatrix(int64_t classes) : classes_(classes) {
+  TD_CHECK(classes >= 0 && classes <= 1 << 20, "metrics: the number of classes must be 0 to 2^20; got ",
+           classes, ".");
+  counts_.resize(static_cast<size_t>(classes * classes));
+}
 
 void ConfusionMatrix::add(int64_t actual, int64_t predicted) {
   TD_CHECK(actual >= 0 && actual < classes_ && predicted >= 0 && predicted < classes_,

@@ -12,8 +12,9 @@ namespace {
 
 /// Round numbers from below `low` to above `high`, about `count` of them, at least `least` apart.
 std::vector<double> ticks(double low, double high, int count, double least) {
-  if (!(high > low)) {
-    const double around = low == 0 ? 1 : std::abs(low) / 2;
+  const double size = std::max(std::abs(low), std::abs(high));
+  if (!(high - low > 1e-9 * size + 1e-290)) {  // as good as one number: steps would be lost in rounding
+    const double around = size < 1e-290 ? 1 : size / 2;
     low -= around;
     high += around;
   }
@@ -80,6 +81,10 @@ std::string line_chart(const Chart& chart) {
   for (const Series& line : chart.series) {
     TD_CHECK(line.x.size() == line.y.size(), "plot: a line must have as many x as y; got ", line.x.size(),
              " and ", line.y.size(), ".");
+    for (const auto* values : {&line.x, &line.y})
+      for (const double v : *values)
+        TD_CHECK(std::fabs(v) <= 1e300, "plot: numbers must be finite; got ", v, " in '", line.label,
+                 "'. Leave it out.");
     for (const double v : line.x) low_x = std::min(low_x, v), high_x = std::max(high_x, v);
     for (const double v : line.y) low_y = std::min(low_y, v), high_y = std::max(high_y, v);
   }
