@@ -58,9 +58,7 @@ void gemm(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, int64
           Bias<S> bias = {});
 
 /// Products with a few rows or a few columns, which read a large matrix once: without packing it. False where
-/// the shape or layout is none of these. gemm() asks it first. Where the matrix's rows are added up the sums are those of
-/// gemm_panels to the bit; where dot products are formed (up to four vectors along its adjacent axis) they are not: there
-/// the layout of the operands shows in the last bits.
+/// the shape is none of these, or where gemm_panels is to give the same bits. gemm() asks it first.
 template <class S>
 bool gemm_thin(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, int64_t leading,
                Bias<S> bias);
