@@ -250,11 +250,11 @@ void by_rows(const Thin<T>& p, const T* x, int64_t depth) {
           total[v * width + j] = k0 ? total[v * width + j] + own[j] : own[j];
       }
     }
-    for (int64_t v = 0; v < p.vectors; ++v)
-      for (int64_t j = 0; j < count; ++j) {
-        const int64_t piece = j / kL * kL;
-        p.put(v, begin + j, total[v * width + (piece <= last ? j : piece + j - last)]);
-      }
+    const int64_t in_place = count / kL * kL;
+    for (int64_t v = 0; v < p.vectors; ++v) {
+      for (int64_t j = 0; j < in_place; ++j) p.put(v, begin + j, total[v * width + j]);
+      for (int64_t j = in_place; j < count; ++j) p.put(v, begin + j, total[v * width + in_place + j - last]);
+    }
   });
 }
 
@@ -273,10 +273,14 @@ bool gemm_thin(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, 
     const bool few = p.vectors <= kFew && k >= kShallow;
     const bool rows = p.matrix.row == 1 && p.matrix.column != 1 && p.lines >= kLanes<S>;
     if (!few && !rows) return false;  // gemm_panels gives the same bits
-    S* vectors = scratch_of<S>(ScratchSlot::gemm_a, p.vectors * k);
-    for (int64_t v = 0; v < p.vectors; ++v)
-      for (int64_t q = 0; q < k; ++q)
-        vectors[v * k + q] = p.vector.data[v * p.vector.row + q * p.vector.column];
+    const S* vectors = p.vector.data;
+    if (p.vector.column != 1 || (p.vectors > 1 && p.vector.row != k)) {
+      S* copy = scratch_of<S>(ScratchSlot::gemm_a, p.vectors * k);
+      for (int64_t v = 0; v < p.vectors; ++v)
+        for (int64_t q = 0; q < k; ++q)
+          copy[v * k + q] = p.vector.data[v * p.vector.row + q * p.vector.column];
+      vectors = copy;
+    }
     if (!rows)
       by_dots(p, vectors);
     else if (few)
