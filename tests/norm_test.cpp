@@ -220,8 +220,7 @@ TEST(Reductions, TreatNanInfinityAndNothingAsPyTorchDoes) {
   for (const double p : {0., 0.5, 1., 2., 3.})
     EXPECT_EQ(grad(norm(x, p), std::vector<Tensor>{x})[0].to_vector<float>(), (std::vector<float>{0, 0, 0}))
         << p;
-  EXPECT_EQ(grad(stddev(x), std::vector<Tensor>{x})[0].to_vector<float>(),
-            (std::vector<float>{0, 0, 0}));
+  EXPECT_EQ(grad(stddev(x), std::vector<Tensor>{x})[0].to_vector<float>(), (std::vector<float>{0, 0, 0}));
 }
 
 }  // namespace
