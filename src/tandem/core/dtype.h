@@ -147,4 +147,19 @@ decltype(auto) visit_floating(DType dtype, F&& f) {
   }
 }
 
+/// Calls f with an unsigned integer of so many bytes, for code that only moves elements.
+template <class F>
+decltype(auto) visit_width(size_t bytes, F&& f) {
+  switch (bytes) {
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    default:
+      return f(uint64_t{});
+  }
+}
+
 }  // namespace tandem

@@ -166,20 +166,6 @@ void from_fortran(const uint8_t* from, uint8_t* to, const Dims& shape) {
   }
 }
 
-template <class F>
-void by_width(size_t width, F&& f) {
-  switch (width) {
-    case 1:
-      return f(uint8_t{});
-    case 2:
-      return f(uint16_t{});
-    case 4:
-      return f(uint32_t{});
-    default:
-      return f(uint64_t{});
-  }
-}
-
 Tensor parse_npy(const std::string& where, std::span<const uint8_t> content) {
   ByteReader reader(where, content);
   const std::span<const uint8_t> magic = reader.take(sizeof(kMagic), "the magic number");
@@ -209,11 +195,11 @@ Tensor parse_npy(const std::string& where, std::span<const uint8_t> content) {
   const std::span<const uint8_t> values = reader.take(bytes, "the values");
   auto* to = static_cast<uint8_t*>(tensor.raw());
   if (header.fortran_order && header.shape.rank() > 1)
-    by_width(width, [&](auto word) { from_fortran<decltype(word)>(values.data(), to, header.shape); });
+    visit_width(width, [&](auto word) { from_fortran<decltype(word)>(values.data(), to, header.shape); });
   else
     std::memcpy(to, values.data(), values.size());
   if (header.type[0] == '>')
-    by_width(width, [&](auto word) {
+    visit_width(width, [&](auto word) {
       for (size_t at = 0; at < values.size(); at += sizeof(word)) {
         std::memcpy(&word, to + at, sizeof(word));
         word = swapped(word);

@@ -20,6 +20,18 @@
 
 namespace tandem {
 
+OpDef& define_op(const char* name, void (*infer)(InferArgs&), GradRule gradient, uint32_t saves_in,
+                 uint32_t saves_out, Cost cost) {
+  OpDef d;
+  d.name = name;
+  d.infer = infer;
+  d.gradient = gradient;
+  d.saves_inputs = saves_in;
+  d.saves_outputs = saves_out;
+  d.cost = cost;
+  return define(d);
+}
+
 void define_all_ops() {
   define_pointwise_ops();
   define_shape_ops();

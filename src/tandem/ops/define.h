@@ -11,6 +11,10 @@ void define_all_ops();
 void define_pointwise_ops();
 void define_shape_ops();
 
+/// The usual record. saves_in and saves_out: bit i says that the gradient rule reads that input, that output.
+OpDef& define_op(const char* name, void (*infer)(InferArgs&), GradRule gradient, uint32_t saves_in,
+                 uint32_t saves_out, Cost cost = Cost::expensive);
+
 /// A 0-d constant: the number as it is written, exact for integers too.
 Tensor full_number(double value, int64_t integer, DType dtype, Device device);
 

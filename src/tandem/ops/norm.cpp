@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tandem/core/tape.h"
+#include "tandem/ops/define.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
@@ -85,17 +86,6 @@ Tensors second_norm(const GradArgs& a) {
   return out;
 }
 
-OpDef& define_norm(const char* name, void (*infer)(InferArgs&), GradRule gradient, uint32_t saves_in,
-                   uint32_t saves_out) {
-  OpDef d;
-  d.name = name;
-  d.infer = infer;
-  d.gradient = gradient;
-  d.saves_inputs = saves_in;
-  d.saves_outputs = saves_out;
-  return define(d);
-}
-
 // ---- checks
 
 void check_floating(const char* op, const Tensor& x) {
@@ -165,33 +155,33 @@ Tensor widened(const Tensor& x) { return bytes_of(x.dtype()) == 2 ? cast(x, DTyp
 }  // namespace
 
 OpDef& op_layer_norm() {
-  static OpDef& op = define_norm(
+  static OpDef& op = define_op(
       "layer_norm", infer_norm<false>,
       [](const GradArgs& a) { return grad_norm(op_layer_norm_gradient(), a); }, 3, 6);
   return op;
 }
 OpDef& op_group_norm() {
-  static OpDef& op = define_norm(
+  static OpDef& op = define_op(
       "group_norm", infer_norm<false>,
       [](const GradArgs& a) { return grad_norm(op_group_norm_gradient(), a); }, 3, 6);
   return op;
 }
 OpDef& op_batch_norm() {
-  static OpDef& op = define_norm(
+  static OpDef& op = define_op(
       "batch_norm", infer_norm<true>,
       [](const GradArgs& a) { return grad_norm(op_batch_norm_gradient(), a); }, 3, 6);
   return op;
 }
 OpDef& op_layer_norm_gradient() {
-  static OpDef& op = define_norm("layer_norm_gradient", infer_gradient, second_norm<false>, 19, 0);
+  static OpDef& op = define_op("layer_norm_gradient", infer_gradient, second_norm<false>, 19, 0);
   return op;
 }
 OpDef& op_group_norm_gradient() {
-  static OpDef& op = define_norm("group_norm_gradient", infer_gradient, second_norm<false>, 19, 0);
+  static OpDef& op = define_op("group_norm_gradient", infer_gradient, second_norm<false>, 19, 0);
   return op;
 }
 OpDef& op_batch_norm_gradient() {
-  static OpDef& op = define_norm("batch_norm_gradient", infer_gradient, second_norm<true>, 19, 0);
+  static OpDef& op = define_op("batch_norm_gradient", infer_gradient, second_norm<true>, 19, 0);
   return op;
 }
 

@@ -1,5 +1,6 @@
 #include "tandem/ops/pool.h"
 
+#include "tandem/ops/define.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/resample.h"
 
@@ -85,17 +86,6 @@ Tensor gather_at(const Tensor& x, const Tensor& places, PoolAttrs p) {
   return apply1(op_max_pool_gather(), {x, places}, p);
 }
 
-OpDef& define_pool(const char* name, void (*infer)(InferArgs&), GradRule gradient, uint32_t saves_in,
-                   uint32_t saves_out) {
-  OpDef d;
-  d.name = name;
-  d.infer = infer;
-  d.gradient = gradient;
-  d.saves_inputs = saves_in;
-  d.saves_outputs = saves_out;
-  return define(d);
-}
-
 const char* name_of(const char* const (&names)[3], int axes) { return names[axes - 1]; }
 
 /// Values and places.
@@ -164,7 +154,7 @@ std::pair<Tensor, Tensor> with_indices(const Tensors& pooled) {
 }  // namespace
 
 OpDef& op_max_pool() {
-  static OpDef& op = define_pool(
+  static OpDef& op = define_op(
       "max_pool", infer_pool,
       [](const GradArgs& a) {
         return Tensors{scatter(a.grad[0], a.out[1], a.attributes.as<PoolAttrs>(), a.in_meta[0].shape)};
@@ -173,7 +163,7 @@ OpDef& op_max_pool() {
   return op;
 }
 OpDef& op_max_pool_scatter() {
-  static OpDef& op = define_pool(
+  static OpDef& op = define_op(
       "max_pool_scatter", infer_scatter,
       [](const GradArgs& a) {
         return Tensors{gather_at(a.grad[0], a.in[1], a.attributes.as<PoolAttrs>()), Tensor()};
@@ -182,7 +172,7 @@ OpDef& op_max_pool_scatter() {
   return op;
 }
 OpDef& op_max_pool_gather() {
-  static OpDef& op = define_pool(
+  static OpDef& op = define_op(
       "max_pool_gather", infer_gather,
       [](const GradArgs& a) {
         return Tensors{scatter(a.grad[0], a.in[1], a.attributes.as<PoolAttrs>(), a.in_meta[0].shape),

@@ -1,5 +1,6 @@
 #include "tandem/ops/scan.h"
 
+#include "tandem/ops/define.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
@@ -37,18 +38,6 @@ Tensors grad_extreme(const GradArgs& a) {
   return {scatter_add_zeros(a.grad[0], a.attributes.as<ScanAttrs>().axis, a.out[1], a.in_meta[0].shape)};
 }
 
-OpDef& define_scan(const char* name, void (*infer)(InferArgs&), GradRule gradient, uint32_t saves_in,
-                   uint32_t saves_out) {
-  OpDef d;
-  d.name = name;
-  d.infer = infer;
-  d.gradient = gradient;
-  d.saves_inputs = saves_in;
-  d.saves_outputs = saves_out;
-  d.cost = Cost::cheap;
-  return define(d);
-}
-
 /// An axis of x, which must have one.
 int64_t axis_of(const char* op, const Tensor& x, int64_t axis) {
   TD_CHECK(x.defined(), op, ": x must be a tensor; got an undefined handle.");
@@ -67,23 +56,23 @@ RunningExtreme extreme(const OpDef& op, const Tensor& x, int64_t axis) {
 }  // namespace
 
 OpDef& op_cumsum() {
-  static OpDef& op = define_scan("cumsum", infer_scan, grad_cumsum, 0, 0);
+  static OpDef& op = define_op("cumsum", infer_scan, grad_cumsum, 0, 0, Cost::cheap);
   return op;
 }
 OpDef& op_cumprod() {
-  static OpDef& op = define_scan("cumprod", infer_scan, grad_cumprod, 1, 1);
+  static OpDef& op = define_op("cumprod", infer_scan, grad_cumprod, 1, 1, Cost::cheap);
   return op;
 }
 OpDef& op_linear_scan() {
-  static OpDef& op = define_scan("linear_scan", infer_scan, grad_linear_scan, 1, 1);
+  static OpDef& op = define_op("linear_scan", infer_scan, grad_linear_scan, 1, 1, Cost::cheap);
   return op;
 }
 OpDef& op_cummax() {
-  static OpDef& op = define_scan("cummax", infer_extreme, grad_extreme, 0, 2);
+  static OpDef& op = define_op("cummax", infer_extreme, grad_extreme, 0, 2, Cost::cheap);
   return op;
 }
 OpDef& op_cummin() {
-  static OpDef& op = define_scan("cummin", infer_extreme, grad_extreme, 0, 2);
+  static OpDef& op = define_op("cummin", infer_extreme, grad_extreme, 0, 2, Cost::cheap);
   return op;
 }
 

@@ -1,5 +1,6 @@
 #include "tandem/ops/softmax.h"
 
+#include "tandem/ops/define.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
@@ -39,35 +40,23 @@ Tensors second_log_softmax(const GradArgs& a) {
   return {a.grad[0] - sum(p, axis, true), a.needs[1] ? neg(p * sum(a.in[0], axis, true)) : Tensor()};
 }
 
-OpDef& define_softmax(const char* name, void (*infer)(InferArgs&), GradRule gradient, uint32_t saves_in,
-                      uint32_t saves_out) {
-  OpDef d;
-  d.name = name;
-  d.infer = infer;
-  d.gradient = gradient;
-  d.saves_inputs = saves_in;
-  d.saves_outputs = saves_out;
-  d.cost = Cost::cheap;
-  return define(d);
-}
-
 }  // namespace
 
 OpDef& op_softmax() {
-  static OpDef& op = define_softmax("softmax", infer_softmax<false>, grad_softmax, 0, 1);
+  static OpDef& op = define_op("softmax", infer_softmax<false>, grad_softmax, 0, 1, Cost::cheap);
   return op;
 }
 OpDef& op_log_softmax() {
-  static OpDef& op = define_softmax("log_softmax", infer_softmax<true>, grad_log_softmax, 0, 1);
+  static OpDef& op = define_op("log_softmax", infer_softmax<true>, grad_log_softmax, 0, 1, Cost::cheap);
   return op;
 }
 
 OpDef& op_softmax_gradient() {
-  static OpDef& op = define_softmax("softmax_gradient", infer_gradient, second_softmax, 3, 0);
+  static OpDef& op = define_op("softmax_gradient", infer_gradient, second_softmax, 3, 0, Cost::cheap);
   return op;
 }
 OpDef& op_log_softmax_gradient() {
-  static OpDef& op = define_softmax("log_softmax_gradient", infer_gradient, second_log_softmax, 3, 0);
+  static OpDef& op = define_op("log_softmax_gradient", infer_gradient, second_log_softmax, 3, 0, Cost::cheap);
   return op;
 }
 

@@ -47,28 +47,13 @@ Range range_of(const KernelArgs& args, IndexUse use, int64_t limit, int64_t low 
   return {low, limit, skip, use, state_of(args).device_report};
 }
 
-/// Calls f with an unsigned integer as wide as the element type.
-template <class F>
-void by_width(DType dtype, const F& f) {
-  switch (bytes_of(dtype)) {
-    case 1:
-      return f(uint8_t{});
-    case 2:
-      return f(uint16_t{});
-    case 4:
-      return f(uint32_t{});
-    default:
-      return f(uint64_t{});
-  }
-}
-
 /// Calls f with an element that adds like the type: signed and unsigned integers wrap alike.
 template <class F>
 void by_addition(DType dtype, const F& f) {
   if (is_floating(dtype))
     visit_floating(dtype, f);
   else
-    by_width(dtype, f);
+    visit_width(bytes_of(dtype), f);
 }
 
 /// Operands: x without its axis, the index, the output.
@@ -88,7 +73,7 @@ void pick(const KernelArgs& args, int rank, const int64_t* shape, const int64_t*
           const int64_t* index_strides, const int64_t* out_strides, int64_t axis_stride, const Range& range) {
   const Buffer &x = args.in[0], &out = args.out[0];
   const Indices indices = indices_of(args.in[1]);
-  by_width(x.dtype, [&](auto zero) {
+  visit_width(bytes_of(x.dtype), [&](auto zero) {
     using T = decltype(zero);
     in_pieces<3>(rank, shape, {x_strides, index_strides, out_strides},
                  [&](const Layout<3>& layout, const int64_t(&at)[3]) {
@@ -421,7 +406,7 @@ void nonzero_any(const KernelArgs& args) {
   const cudaStream_t stream = stream_of(args);
   const size_t bytes = static_cast<size_t>(blocks) * sizeof(int64_t);
   auto* counts = static_cast<int64_t*>(args.workspace(bytes));
-  by_width(x.dtype, [&](auto zero) {
+  visit_width(bytes_of(x.dtype), [&](auto zero) {
     using T = decltype(zero);
     // A floating number is zero whatever its sign.
     const T all = static_cast<T>(~T(0)), mask = is_floating(x.dtype) ? static_cast<T>(all >> 1) : all;

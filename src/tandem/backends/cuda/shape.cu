@@ -48,21 +48,6 @@ __global__ void __launch_bounds__(kThreads)
   out[i] = value;
 }
 
-/// Calls f with an unsigned integer as wide as the element type.
-template <class F>
-void by_width(DType dtype, const F& f) {
-  switch (bytes_of(dtype)) {
-    case 1:
-      return f(uint8_t{});
-    case 2:
-      return f(uint16_t{});
-    case 4:
-      return f(uint32_t{});
-    default:
-      return f(uint64_t{});
-  }
-}
-
 void copy_any(const KernelArgs& args) {
   const Buffer &in = args.in[0], &out = args.out[0];
   strided_copy(stream_of(args), out.rank, out.shape, out.dtype, in.data, in.strides, out.data, out.strides);
@@ -97,7 +82,7 @@ void slice_into_zeros_any(const KernelArgs& args) {
            "slice_into_zeros: on a GPU the slice has fewer than 2^31 elements; got ", in.size(), ".");
   Layout<1> layout;
   if (in.size() > 0) layout = make_layout<1>(in.rank, in.shape, {in.strides});
-  by_width(out.dtype, [&](auto zero) {
+  visit_width(bytes_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
     slice_into_zeros_kernel<T>
         <<<static_cast<unsigned>((size + kThreads - 1) / kThreads), kThreads, 0, stream_of(args)>>>(
@@ -110,7 +95,7 @@ void slice_into_zeros_any(const KernelArgs& args) {
 
 void strided_copy(cudaStream_t stream, int rank, const int64_t* shape, DType dtype, const void* from,
                   const int64_t* from_strides, void* to, const int64_t* to_strides) {
-  by_width(dtype, [&](auto zero) {
+  visit_width(bytes_of(dtype), [&](auto zero) {
     using T = decltype(zero);
     in_pieces<2>(rank, shape, {from_strides, to_strides},
                  [&](const Layout<2>& layout, const int64_t(&at)[2]) {

@@ -38,28 +38,13 @@ void check_indices(const char* op, const Buffer& index, int64_t low, int64_t siz
       cat(op, ": every index must lie in ", low, "..", size - 1, "; got ", at[i], " at element ", i, "."));
 }
 
-/// Calls f with an unsigned integer as wide as the type.
-template <class F>
-void by_width(DType dtype, F&& f) {
-  switch (bytes_of(dtype)) {
-    case 1:
-      return f(uint8_t{});
-    case 2:
-      return f(uint16_t{});
-    case 4:
-      return f(uint32_t{});
-    default:
-      return f(uint64_t{});
-  }
-}
-
 /// Calls f with an element that adds like the type: signed and unsigned integers wrap alike.
 template <class F>
 void by_addition(DType dtype, F&& f) {
   if (is_floating(dtype))
     visit_floating(dtype, f);
   else
-    by_width(dtype, f);
+    visit_width(bytes_of(dtype), f);
 }
 
 /// The places of an index tensor within a larger tensor of its rank, whose coordinate along `axis` the index gives. The
@@ -128,7 +113,7 @@ void gather(const KernelArgs& args) {
   if (index.size() == 0) return;
   check_indices(name_of(a.use), index, 0, x.shape[axis]);
   const Places places(index, x, axis);
-  by_width(x.dtype, [&](auto zero) {
+  visit_width(bytes_of(x.dtype), [&](auto zero) {
     using T = decltype(zero);
     const T* from = x.as<T>();
     T* out = args.out[0].as<T>();
@@ -197,7 +182,7 @@ void index_select(const KernelArgs& args) {
   const Indices at(args.in[1]);
   const Split from(x, a.axis), to(out, a.axis);
   const int64_t grain = kGrain / (to.inner + 1) + 1;
-  by_width(x.dtype, [&](auto zero) {
+  visit_width(bytes_of(x.dtype), [&](auto zero) {
     using T = decltype(zero);
     parallel_ranges(to.outer * to.length, grain, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
@@ -356,7 +341,7 @@ void nonzero(const KernelArgs& args) {
   const Buffer& x = args.in[0];
   const int64_t n = x.size(), blocks = (n + kGrain - 1) / kGrain;
   int64_t* starts = static_cast<int64_t*>(args.workspace(static_cast<size_t>(blocks + 1) * 8));
-  by_width(x.dtype, [&](auto zero) {
+  visit_width(bytes_of(x.dtype), [&](auto zero) {
     using T = decltype(zero);
     // A floating number is zero whatever its sign.
     const T mask = is_floating(x.dtype) ? static_cast<T>(static_cast<T>(~T(0)) >> 1) : static_cast<T>(~T(0));
