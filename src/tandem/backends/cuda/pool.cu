@@ -18,6 +18,7 @@ struct PoolShape {
   int in[3], out[3];  // of the large and the pooled side
   int kernel[3], stride[3], padding[3], dilation[3];
   int large, pooled;  // elements of an image
+  bool is_plain;      // planes, neither adaptive nor dilated: most pools, whose kernels need less arithmetic
   FastDivide by_large, by_pooled, by_in[3], by_out[3], by_stride[3];
 };
 
@@ -26,8 +27,14 @@ struct Range {
 };
 
 /// What window i of an axis covers, without padding.
+template <bool kPlain>
 __device__ __forceinline__ Range window(const PoolShape& s, int axis, int i) {
   const int in = s.in[axis];
+  if constexpr (kPlain) {
+    if (axis == 0) return {0, 1, 1};
+    const int start = i * s.stride[axis] - s.padding[axis];
+    return {max(start, 0), min(start + s.kernel[axis], in), 1};
+  }
   if (s.kernel[axis] == 0) {
     const int64_t out = s.out[axis], first = static_cast<int64_t>(i) * in;
     return {static_cast<int>(first / out), static_cast<int>((first + in + out - 1) / out), 1};
@@ -38,30 +45,35 @@ __device__ __forceinline__ Range window(const PoolShape& s, int axis, int i) {
 }
 
 /// The windows begin … end - 1 of an axis are those that may cover element j.
+template <bool kPlain>
 __device__ __forceinline__ Range windows_over(const PoolShape& s, int axis, int j) {
+  if (kPlain && axis == 0) return {0, 1, 1};
   const int out = s.out[axis];
-  if (s.kernel[axis] == 0) {  // i · in / out <= j < (i + 1) · in / out, rounded outwards
+  if (!kPlain && s.kernel[axis] == 0) {  // i · in / out <= j < (i + 1) · in / out, rounded outwards
     const int64_t in = s.in[axis], at = static_cast<int64_t>(j) * out;
     return {static_cast<int>(at / in), min(static_cast<int>((at + out + in - 1) / in), out), 1};
   }
-  const int first = j + s.padding[axis] - s.dilation[axis] * (s.kernel[axis] - 1) - 1;
+  const int reach = kPlain ? s.kernel[axis] - 1 : s.dilation[axis] * (s.kernel[axis] - 1);
+  const int first = j + s.padding[axis] - reach - 1;
   return {first < 0 ? 0 : static_cast<int>(s.by_stride[axis].divide(first)) + 1,
           min(static_cast<int>(s.by_stride[axis].divide(j + s.padding[axis])) + 1, out), 1};
 }
 
 /// A place within an image as coordinates.
+template <bool kPlain>
 __device__ __forceinline__ void split(int place, const FastDivide (&sizes)[3], int (&at)[3]) {
   uint32_t rest = static_cast<uint32_t>(place);
 #pragma unroll
-  for (int a = 2; a > 0; --a) {
+  for (int a = 2; a > (kPlain ? 1 : 0); --a) {
     const uint32_t q = sizes[a].divide(rest);
     at[a] = static_cast<int>(rest - q * sizes[a].divisor);
     rest = q;
   }
-  at[0] = static_cast<int>(rest);
+  at[kPlain ? 1 : 0] = static_cast<int>(rest);
+  if (kPlain) at[0] = 0;
 }
 
-template <class T>
+template <class T, bool kPlain>
 __global__ void __launch_bounds__(kThreads)
     max_pool_kernel(const PoolShape s, const uint32_t size, const T* __restrict__ x, T* __restrict__ values,
                     int* __restrict__ positions) {
@@ -70,9 +82,10 @@ __global__ void __launch_bounds__(kThreads)
   if (i >= size) return;
   const uint32_t image = s.by_pooled.divide(i);
   int at[3];
-  split(static_cast<int>(i - image * s.by_pooled.divisor), s.by_out, at);
+  split<kPlain>(static_cast<int>(i - image * s.by_pooled.divisor), s.by_out, at);
   const T* from = x + static_cast<int64_t>(image) * s.large;
-  const Range depth = window(s, 0, at[0]), row = window(s, 1, at[1]), column = window(s, 2, at[2]);
+  const Range depth = window<kPlain>(s, 0, at[0]), row = window<kPlain>(s, 1, at[1]),
+              column = window<kPlain>(s, 2, at[2]);
   int best = -1;
   C largest = 0;
   for (int d = depth.begin; d < depth.end; d += depth.step)
@@ -89,7 +102,7 @@ __global__ void __launch_bounds__(kThreads)
   positions[i] = best;
 }
 
-template <class T>
+template <class T, bool kPlain>
 __global__ void __launch_bounds__(kThreads)
     pool_scatter_kernel(const PoolShape s, const uint32_t size, const T* __restrict__ g,
                         const int* __restrict__ positions, T* __restrict__ out) {
@@ -99,10 +112,10 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t image = s.by_large.divide(i);
   const int place = static_cast<int>(i - image * s.by_large.divisor);
   int at[3];
-  split(place, s.by_in, at);
+  split<kPlain>(place, s.by_in, at);
   const int64_t base = static_cast<int64_t>(image) * s.pooled;
-  const Range depth = windows_over(s, 0, at[0]), row = windows_over(s, 1, at[1]),
-              column = windows_over(s, 2, at[2]);
+  const Range depth = windows_over<kPlain>(s, 0, at[0]), row = windows_over<kPlain>(s, 1, at[1]),
+              column = windows_over<kPlain>(s, 2, at[2]);
   C sum = 0;
   for (int d = depth.begin; d < depth.end; ++d)
     for (int h = row.begin; h < row.end; ++h)
@@ -148,6 +161,8 @@ PoolShape pool_shape(const Buffer& large, const Buffer& pooled, const PoolAttrs&
   }
   s.by_large = divide_by(s.large);
   s.by_pooled = divide_by(s.pooled);
+  s.is_plain = s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0;
+  for (int i = 1; i < 3; ++i) s.is_plain = s.is_plain && s.kernel[i] > 0 && s.dilation[i] == 1;
   return s;
 }
 
@@ -174,7 +189,8 @@ void max_pool(const KernelArgs& args) {
     using T = decltype(zero);
     in_images(x, out, [&](int64_t large, int64_t pooled, int64_t images) {
       const uint32_t size = static_cast<uint32_t>(images) * shape.by_pooled.divisor;
-      max_pool_kernel<T><<<blocks_for(size), kThreads, 0, stream_of(args)>>>(
+      const auto kernel = shape.is_plain ? &max_pool_kernel<T, true> : &max_pool_kernel<T, false>;
+      kernel<<<blocks_for(size), kThreads, 0, stream_of(args)>>>(
           shape, size, x.as<T>() + large, out.as<T>() + pooled, args.out[1].as<int>() + pooled);
     });
   });
@@ -189,7 +205,8 @@ void pool_scatter(const KernelArgs& args) {
     using T = decltype(zero);
     in_images(out, g, [&](int64_t large, int64_t pooled, int64_t images) {
       const uint32_t size = static_cast<uint32_t>(images) * shape.by_large.divisor;
-      pool_scatter_kernel<T><<<blocks_for(size), kThreads, 0, stream_of(args)>>>(
+      const auto kernel = shape.is_plain ? &pool_scatter_kernel<T, true> : &pool_scatter_kernel<T, false>;
+      kernel<<<blocks_for(size), kThreads, 0, stream_of(args)>>>(
           shape, size, g.as<T>() + pooled, args.in[1].as<int>() + pooled, out.as<T>() + large);
     });
   });
