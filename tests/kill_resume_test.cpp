@@ -63,7 +63,7 @@ TEST_P(KillAndResume, EndsWithTheWeightsAndMetricsOfARunNeverStopped) {
   const auto begin = std::chrono::steady_clock::now();
   const ProcessResult whole = run_command(arguments("whole"));
   ASSERT_EQ(whole.status, 0) << whole.err;
-  const std::chrono::duration<double> length = std::chrono::steady_clock::now() - begin;
+  std::chrono::duration<double> length = std::chrono::steady_clock::now() - begin;
 
   // Killed at a moment anywhere in the length of a whole run, up to eight times; then left alone.
   int kills = 0;
@@ -87,6 +87,7 @@ TEST_P(KillAndResume, EndsWithTheWeightsAndMetricsOfARunNeverStopped) {
     for (const char* key : {"weights_sha256", "train_loss", "test_loss", "test_accuracy", "steps", "epochs"})
       EXPECT_EQ(got[key], expected[key]) << key << " after " << kills << " kills";
     if (kills >= 3) break;  // it ended early on: begin again until it has been killed often enough
+    length *= 0.7;          // the first run may have been slow by chance
     std::filesystem::remove_all(folder / "killed");
   }
 }
