@@ -125,10 +125,9 @@ void add_models(CLI::App& app, Action& action) {
         throw UsageError("models: --batch belongs to the description of one model. Name the model.");
       if (flags->batch < 1)
         throw UsageError(cat("models: the batch must be at least 1; got ", flags->batch, "."));
-      if (flags->name.empty())
-        list_models(flags->json);
-      else
-        describe_model(flags->name, flags->batch, flags->json);
+      if (flags->name.empty()) return list_models(flags->json);
+      as_usage([&] { zoo::model_info(flags->name); });  // an unknown name
+      describe_model(flags->name, flags->batch, flags->json);
     };
   });
 }
