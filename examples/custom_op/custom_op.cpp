@@ -13,7 +13,10 @@ using namespace tandem;
 /// soft_threshold(x) = sign(x) · max(|x| - limit, 0)
 struct Threshold {
   double limit = 0.5;
-  static auto fields() { return std::tuple{field("limit", &Threshold::limit)}; }
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("limit", &Threshold::limit));
+  }
 };
 
 /// One element, for both kernels.

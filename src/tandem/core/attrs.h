@@ -1,8 +1,13 @@
 // Attributes of an operation: an immutable struct whose fields can be visited. A struct T becomes attributes
 // by naming its fields once,
-//   struct PoolAttrs { int64_t kernel = 2; …; static auto fields() { return std::tuple{field("kernel",
-//   &PoolAttrs::kernel), …}; } };
-// and from that come equality, hashing and printing. Attrs holds any such struct inline, with no allocation.
+//   struct PoolAttrs {
+//     int64_t kernel = 2; …
+//     template <class Visit>
+//     static auto fields(Visit visit) { return visit(field("kernel", &PoolAttrs::kernel), …); }
+//   };
+// and from that come equality, hashing and printing. The struct must stand outside of functions, where C++ allows no
+// member templates; in return a program that includes it pays nothing for it. Attrs holds any such struct inline, with
+// no allocation.
 // Structs must be trivially copyable and at most kMaxAttrBytes long.
 #pragma once
 
@@ -10,7 +15,6 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
-#include <tuple>
 #include <type_traits>
 
 #include "tandem/core/device.h"
@@ -64,29 +68,22 @@ template <class T>
 const AttrType* attr_type() {
   static const AttrType type{
       [](const void* a, const void* b) {
-        return std::apply(
-            [&](auto... f) {
-              return (
-                  same_field(static_cast<const T*>(a)->*(f.member), static_cast<const T*>(b)->*(f.member)) &&
+        return T::fields([&](auto... f) {
+          return (same_field(static_cast<const T*>(a)->*(f.member), static_cast<const T*>(b)->*(f.member)) &&
                   ... && true);
-            },
-            T::fields());
+        });
       },
       [](const void* a) {
         size_t seed = 17;
-        std::apply(
-            [&](auto... f) { ((seed = hash_field(static_cast<const T*>(a)->*(f.member), seed)), ...); },
-            T::fields());
+        T::fields(
+            [&](auto... f) { ((seed = hash_field(static_cast<const T*>(a)->*(f.member), seed)), ...); });
         return seed;
       },
       [](const void* a) {
         std::string text;
-        std::apply(
-            [&](auto... f) {
-              ((text += cat(text.empty() ? "" : ", ", f.name, "=", static_cast<const T*>(a)->*(f.member))),
-               ...);
-            },
-            T::fields());
+        T::fields([&](auto... f) {
+          ((text += cat(text.empty() ? "" : ", ", f.name, "=", static_cast<const T*>(a)->*(f.member))), ...);
+        });
         return text;
       }};
   return &type;

@@ -83,9 +83,10 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& lines, bool xy = false);
 
 struct WindowAttrs {
   int64_t axis = 0, size = 1, step = 1;
-  static auto fields() {
-    return std::tuple{field("axis", &WindowAttrs::axis), field("size", &WindowAttrs::size),
-                      field("step", &WindowAttrs::step)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("axis", &WindowAttrs::axis), field("size", &WindowAttrs::size),
+                 field("step", &WindowAttrs::step));
   }
 };
 OpDef& op_unfold_axis();  // a view

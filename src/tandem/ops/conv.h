@@ -52,10 +52,11 @@ struct ConvAttrs {
   Axes3 stride, padding, dilation;
   int64_t groups = 1;
   Axes3 size{}, kernel{};
-  static auto fields() {
-    return std::tuple{field("stride", &ConvAttrs::stride),     field("padding", &ConvAttrs::padding),
-                      field("dilation", &ConvAttrs::dilation), field("groups", &ConvAttrs::groups),
-                      field("size", &ConvAttrs::size),         field("kernel", &ConvAttrs::kernel)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("stride", &ConvAttrs::stride), field("padding", &ConvAttrs::padding),
+                 field("dilation", &ConvAttrs::dilation), field("groups", &ConvAttrs::groups),
+                 field("size", &ConvAttrs::size), field("kernel", &ConvAttrs::kernel));
   }
 };
 OpDef& op_conv();

@@ -70,9 +70,10 @@ struct FftAttrs {  // fft: n and inverse; rfft, irfft: n. The result is multipli
   int64_t n = 0;
   double scale = 1;
   bool inverse = false;
-  static auto fields() {
-    return std::tuple{field("n", &FftAttrs::n), field("scale", &FftAttrs::scale),
-                      field("inverse", &FftAttrs::inverse)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("n", &FftAttrs::n), field("scale", &FftAttrs::scale),
+                 field("inverse", &FftAttrs::inverse));
   }
 };
 OpDef& op_fft();    // in (…, n, 2); out the same shape
@@ -82,10 +83,11 @@ OpDef& op_irfft();  // in (…, n / 2 + 1, 2), the imaginary parts that must be 
 /// Frames of a signal: out[f][j] = x[f · hop + j - pad], mirrored at both ends.
 struct FrameAttrs {
   int64_t time = 0, size = 1, hop = 1, pad = 0, frames = 0;
-  static auto fields() {
-    return std::tuple{field("time", &FrameAttrs::time), field("size", &FrameAttrs::size),
-                      field("hop", &FrameAttrs::hop), field("pad", &FrameAttrs::pad),
-                      field("frames", &FrameAttrs::frames)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("time", &FrameAttrs::time), field("size", &FrameAttrs::size),
+                 field("hop", &FrameAttrs::hop), field("pad", &FrameAttrs::pad),
+                 field("frames", &FrameAttrs::frames));
   }
   /// Where padded place p lies in the signal. pad < time.
   TD_HD int64_t source(int64_t p) const {

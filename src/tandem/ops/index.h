@@ -156,9 +156,10 @@ struct IndexAttrs {
   int64_t skip =
       kNoSkip;  // index_select: this index gets no gradient, and reads as zero where it is out of range
   IndexUse use = IndexUse::gather;
-  static auto fields() {
-    return std::tuple{field("axis", &IndexAttrs::axis), field("skip", &IndexAttrs::skip),
-                      field("use", &IndexAttrs::use)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("axis", &IndexAttrs::axis), field("skip", &IndexAttrs::skip),
+                 field("use", &IndexAttrs::use));
   }
 };
 struct ScatterAttrs {
@@ -166,34 +167,43 @@ struct ScatterAttrs {
   int64_t axis = 0;
   int64_t skip = kNoSkip;  // index_add_zeros: slices of this index are left out
   IndexUse use = IndexUse::scatter_add_zeros;
-  static auto fields() {
-    return std::tuple{field("shape", &ScatterAttrs::shape), field("axis", &ScatterAttrs::axis),
-                      field("skip", &ScatterAttrs::skip), field("use", &ScatterAttrs::use)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("shape", &ScatterAttrs::shape), field("axis", &ScatterAttrs::axis),
+                 field("skip", &ScatterAttrs::skip), field("use", &ScatterAttrs::use));
   }
 };
 struct RavelAttrs {
   Dims sizes;
   IndexUse use = IndexUse::index;
-  static auto fields() {
-    return std::tuple{field("sizes", &RavelAttrs::sizes), field("use", &RavelAttrs::use)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("sizes", &RavelAttrs::sizes), field("use", &RavelAttrs::use));
   }
 };
 struct OneHotAttrs {
   int64_t classes = 0;
-  static auto fields() { return std::tuple{field("classes", &OneHotAttrs::classes)}; }
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("classes", &OneHotAttrs::classes));
+  }
 };
 struct SortAttrs {
   int64_t axis = 0;
   int64_t count = 0;  // how many of the order are wanted
   bool descending = false;
-  static auto fields() {
-    return std::tuple{field("axis", &SortAttrs::axis), field("count", &SortAttrs::count),
-                      field("descending", &SortAttrs::descending)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("axis", &SortAttrs::axis), field("count", &SortAttrs::count),
+                 field("descending", &SortAttrs::descending));
   }
 };
 struct SearchAttrs {
   bool right = false;
-  static auto fields() { return std::tuple{field("right", &SearchAttrs::right)}; }
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("right", &SearchAttrs::right));
+  }
 };
 OpDef& op_gather();             // in x, index; IndexAttrs
 OpDef& op_scatter_add_zeros();  // in source, index (same shape); ScatterAttrs

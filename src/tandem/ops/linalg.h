@@ -55,9 +55,9 @@ Tensor pinv(const Tensor& a, double rcond = -1);
 
 struct TriangularSolveAttrs {
   bool upper = false, unit = false;
-  static auto fields() {
-    return std::tuple{field("upper", &TriangularSolveAttrs::upper),
-                      field("unit", &TriangularSolveAttrs::unit)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("upper", &TriangularSolveAttrs::upper), field("unit", &TriangularSolveAttrs::unit));
   }
 };
 // All take contiguous inputs; equal leading axes. f32 or f64.

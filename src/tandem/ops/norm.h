@@ -40,11 +40,12 @@ struct NormAttrs {
   int64_t samples = 1, groups = 1, channels = 1, inner = 1;
   double eps = 1e-5;
   bool has_weight = false, has_bias = false;
-  static auto fields() {
-    return std::tuple{field("samples", &NormAttrs::samples),   field("groups", &NormAttrs::groups),
-                      field("channels", &NormAttrs::channels), field("inner", &NormAttrs::inner),
-                      field("eps", &NormAttrs::eps),           field("has_weight", &NormAttrs::has_weight),
-                      field("has_bias", &NormAttrs::has_bias)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("samples", &NormAttrs::samples), field("groups", &NormAttrs::groups),
+                 field("channels", &NormAttrs::channels), field("inner", &NormAttrs::inner),
+                 field("eps", &NormAttrs::eps), field("has_weight", &NormAttrs::has_weight),
+                 field("has_bias", &NormAttrs::has_bias));
   }
   /// How many means there are, and of how many elements each.
   int64_t rows(bool over_batch) const { return over_batch ? channels : samples * groups; }

@@ -146,7 +146,10 @@ inline Tensor operator-(const Tensor& x) { return neg(x); }
 /// apart, since its input and output types differ.
 struct CastAttrs {
   DType dtype = DType::f32;
-  static auto fields() { return std::tuple{field("dtype", &CastAttrs::dtype)}; }
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("dtype", &CastAttrs::dtype));
+  }
 };
 OpDef& op_cast();
 

@@ -59,10 +59,11 @@ std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, cons
 struct PoolAttrs {
   Axes3 kernel, stride, padding, dilation;
   Axes3 size{};
-  static auto fields() {
-    return std::tuple{field("kernel", &PoolAttrs::kernel), field("stride", &PoolAttrs::stride),
-                      field("padding", &PoolAttrs::padding), field("dilation", &PoolAttrs::dilation),
-                      field("size", &PoolAttrs::size)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("kernel", &PoolAttrs::kernel), field("stride", &PoolAttrs::stride),
+                 field("padding", &PoolAttrs::padding), field("dilation", &PoolAttrs::dilation),
+                 field("size", &PoolAttrs::size));
   }
 };
 OpDef& op_max_pool();

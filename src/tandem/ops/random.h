@@ -51,13 +51,12 @@ struct FullAttrs {
   int64_t integer = 0;
   DType dtype = DType::f32;
   uint8_t device_kind = 0, device_index = 0;
-  static auto fields() {
-    return std::tuple{field("shape", &FullAttrs::shape),
-                      field("value", &FullAttrs::value),
-                      field("integer", &FullAttrs::integer),
-                      field("dtype", &FullAttrs::dtype),
-                      field("device_kind", &FullAttrs::device_kind),
-                      field("device_index", &FullAttrs::device_index)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("shape", &FullAttrs::shape), field("value", &FullAttrs::value),
+                 field("integer", &FullAttrs::integer), field("dtype", &FullAttrs::dtype),
+                 field("device_kind", &FullAttrs::device_kind),
+                 field("device_index", &FullAttrs::device_index));
   }
 };
 struct RandomAttrs {
@@ -65,28 +64,31 @@ struct RandomAttrs {
   double a = 0, b = 1;  // uniform: low, high; normal: mean, deviation; bernoulli: p, unused
   DType dtype = DType::f32;
   uint8_t device_kind = 0, device_index = 0;
-  static auto fields() {
-    return std::tuple{field("shape", &RandomAttrs::shape),
-                      field("a", &RandomAttrs::a),
-                      field("b", &RandomAttrs::b),
-                      field("dtype", &RandomAttrs::dtype),
-                      field("device_kind", &RandomAttrs::device_kind),
-                      field("device_index", &RandomAttrs::device_index)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("shape", &RandomAttrs::shape), field("a", &RandomAttrs::a),
+                 field("b", &RandomAttrs::b), field("dtype", &RandomAttrs::dtype),
+                 field("device_kind", &RandomAttrs::device_kind),
+                 field("device_index", &RandomAttrs::device_index));
   }
 };
 struct RandintAttrs {  // high - low as unsigned; 0 stands for all of 2^64
   Dims shape;
   int64_t low = 0, high = 1;
   uint8_t device_kind = 0, device_index = 0;
-  static auto fields() {
-    return std::tuple{field("shape", &RandintAttrs::shape), field("low", &RandintAttrs::low),
-                      field("high", &RandintAttrs::high), field("device_kind", &RandintAttrs::device_kind),
-                      field("device_index", &RandintAttrs::device_index)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("shape", &RandintAttrs::shape), field("low", &RandintAttrs::low),
+                 field("high", &RandintAttrs::high), field("device_kind", &RandintAttrs::device_kind),
+                 field("device_index", &RandintAttrs::device_index));
   }
 };
 struct MultinomialAttrs {
   int64_t count = 0;
-  static auto fields() { return std::tuple{field("count", &MultinomialAttrs::count)}; }
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("count", &MultinomialAttrs::count));
+  }
 };
 /// 64 random bits for element i of an op whose share of the stream begins at `offset`: the word that 32-bit ops take, and
 /// the one at the same place of a stream with another key.

@@ -35,8 +35,9 @@ Tensor count_nonzero(const Tensor& x, const Dims& axes = {}, bool keep_axes = fa
 struct ReduceAttrs {
   Dims axes;
   bool keep = false;
-  static auto fields() {
-    return std::tuple{field("axes", &ReduceAttrs::axes), field("keep", &ReduceAttrs::keep)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("axes", &ReduceAttrs::axes), field("keep", &ReduceAttrs::keep));
   }
 };
 OpDef& op_sum();  // takes_strided; out dtype: x's for floats, i64 for integers and bool

@@ -35,18 +35,16 @@ struct ResampleAttrs {
   double divisor = 0;                   // average; 0: the length of the window
   double scale_depth = 0, scale_height = 0, scale_width = 0;
   bool include_pad = false, corners = false;
-  static auto fields() {
-    return std::tuple{field("kind", &ResampleAttrs::kind),
-                      field("size", &ResampleAttrs::size),
-                      field("kernel", &ResampleAttrs::kernel),
-                      field("stride", &ResampleAttrs::stride),
-                      field("padding", &ResampleAttrs::padding),
-                      field("divisor", &ResampleAttrs::divisor),
-                      field("scale_depth", &ResampleAttrs::scale_depth),
-                      field("scale_height", &ResampleAttrs::scale_height),
-                      field("scale_width", &ResampleAttrs::scale_width),
-                      field("include_pad", &ResampleAttrs::include_pad),
-                      field("corners", &ResampleAttrs::corners)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("kind", &ResampleAttrs::kind), field("size", &ResampleAttrs::size),
+                 field("kernel", &ResampleAttrs::kernel), field("stride", &ResampleAttrs::stride),
+                 field("padding", &ResampleAttrs::padding), field("divisor", &ResampleAttrs::divisor),
+                 field("scale_depth", &ResampleAttrs::scale_depth),
+                 field("scale_height", &ResampleAttrs::scale_height),
+                 field("scale_width", &ResampleAttrs::scale_width),
+                 field("include_pad", &ResampleAttrs::include_pad),
+                 field("corners", &ResampleAttrs::corners));
   }
   /// The map of one axis, between its two sizes.
   ResampleAxis axis(int i, int64_t in, int64_t out) const {

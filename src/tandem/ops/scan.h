@@ -22,8 +22,9 @@ RunningExtreme cummin(const Tensor& x, int64_t axis);
 struct ScanAttrs {
   int64_t axis = 0;
   bool reverse = false;
-  static auto fields() {
-    return std::tuple{field("axis", &ScanAttrs::axis), field("reverse", &ScanAttrs::reverse)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("axis", &ScanAttrs::axis), field("reverse", &ScanAttrs::reverse));
   }
 };
 // All take contiguous inputs of a floating type or, but for linear_scan, i64.

@@ -142,9 +142,10 @@ struct MoveAttrs {
   uint8_t to_kind = 0, to_index = 0, from_kind = 0, from_index = 0;
   Device target() const { return {static_cast<DeviceKind>(to_kind), to_index}; }
   Device source() const { return {static_cast<DeviceKind>(from_kind), from_index}; }
-  static auto fields() {
-    return std::tuple{field("to_kind", &MoveAttrs::to_kind), field("to_index", &MoveAttrs::to_index),
-                      field("from_kind", &MoveAttrs::from_kind), field("from_index", &MoveAttrs::from_index)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("to_kind", &MoveAttrs::to_kind), field("to_index", &MoveAttrs::to_index),
+                 field("from_kind", &MoveAttrs::from_kind), field("from_index", &MoveAttrs::from_index));
   }
 };
 

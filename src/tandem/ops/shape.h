@@ -43,23 +43,33 @@ void assign(const Tensor& target, const Tensor& source);
 
 struct ShapeAttrs {  // reshape (exact sizes), expand
   Dims shape;
-  static auto fields() { return std::tuple{field("shape", &ShapeAttrs::shape)}; }
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("shape", &ShapeAttrs::shape));
+  }
 };
 struct PermuteAttrs {
   Dims axes;
-  static auto fields() { return std::tuple{field("axes", &PermuteAttrs::axes)}; }
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("axes", &PermuteAttrs::axes));
+  }
 };
 struct SliceAttrs {  // slice: stop is exact; slice_into_zeros: size along the axis of the output
   int64_t axis = 0, start = 0, stop = 0, step = 1, size = 0;
-  static auto fields() {
-    return std::tuple{field("axis", &SliceAttrs::axis), field("start", &SliceAttrs::start),
-                      field("stop", &SliceAttrs::stop), field("step", &SliceAttrs::step),
-                      field("size", &SliceAttrs::size)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("axis", &SliceAttrs::axis), field("start", &SliceAttrs::start),
+                 field("stop", &SliceAttrs::stop), field("step", &SliceAttrs::step),
+                 field("size", &SliceAttrs::size));
   }
 };
 struct AxisAttrs {  // concat, softmax, gather …
   int64_t axis = 0;
-  static auto fields() { return std::tuple{field("axis", &AxisAttrs::axis)}; }
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("axis", &AxisAttrs::axis));
+  }
 };
 OpDef& op_slice_into_zeros();  // in x; out zeros but at the slice. takes_strided
 OpDef& op_concat();            // in parts; AxisAttrs. takes_strided

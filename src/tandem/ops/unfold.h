@@ -24,10 +24,11 @@ Tensor fold(const Tensor& columns, const PerAxis& size, const UnfoldOptions& opt
 struct UnfoldAttrs {
   Axes3 kernel, stride, padding, dilation, size;
   int64_t axes = 0;
-  static auto fields() {
-    return std::tuple{field("kernel", &UnfoldAttrs::kernel),   field("stride", &UnfoldAttrs::stride),
-                      field("padding", &UnfoldAttrs::padding), field("dilation", &UnfoldAttrs::dilation),
-                      field("size", &UnfoldAttrs::size),       field("axes", &UnfoldAttrs::axes)};
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("kernel", &UnfoldAttrs::kernel), field("stride", &UnfoldAttrs::stride),
+                 field("padding", &UnfoldAttrs::padding), field("dilation", &UnfoldAttrs::dilation),
+                 field("size", &UnfoldAttrs::size), field("axes", &UnfoldAttrs::axes));
   }
   WindowAxis window(int i) const { return {kernel[i], stride[i], padding[i], dilation[i]}; }
   int64_t outputs(int i) const { return window(i).outputs(size[i]); }
