@@ -24,7 +24,9 @@ void fill(T* out, int64_t n) {
 // The output may be the very memory of an input, never a part of it: iterations do not depend on each other.
 #define TD_EACH(i, n) _Pragma("GCC ivdep") for (int64_t i = 0; i < (n); ++i)
 
-template <class F, class T>
+/// `two_chains`: for functions that are one long chain of operations, each waiting for the one before. Two elements at a
+/// time, from the two halves, are two chains side by side.
+template <class F, class T, bool two_chains = false>
 struct Loop1 {
   using C = typename ComputeType<T>::type;
   using Out = typename Choose<std::is_same_v<decltype(F{}(C{})), bool>, bool, T>::type;
@@ -32,7 +34,18 @@ struct Loop1 {
     const T* x = static_cast<const T*>(in[0]);
     Out* out = static_cast<Out*>(out_memory);
     const int64_t count = step[0] ? n : 1;
-    TD_EACH(i, count) out[i] = static_cast<Out>(F{}(static_cast<C>(x[i])));
+    int64_t done = 0;
+    if constexpr (two_chains) {
+      const int64_t half = count / 32 * 16;
+      TD_EACH(i, half) {
+        const Out near = static_cast<Out>(F{}(static_cast<C>(x[i])));
+        const Out far = static_cast<Out>(F{}(static_cast<C>(x[i + half])));
+        out[i] = near;
+        out[i + half] = far;
+      }
+      done = 2 * half;
+    }
+    TD_EACH(i, count - done) out[done + i] = static_cast<Out>(F{}(static_cast<C>(x[done + i])));
     if (count != n) fill(out, n);
   }
 };
@@ -204,10 +217,10 @@ inline constexpr bool kDirectHalves =
     std::is_same_v<F, Add> || std::is_same_v<F, Sub> || std::is_same_v<F, Mul> || std::is_same_v<F, Div> ||
     std::is_same_v<F, Relu> || std::is_same_v<F, ReluGradient>;
 
-template <class F, int inputs, class T>
+template <class F, int inputs, class T, bool two_chains = false>
 constexpr TileFn direct() {
   if constexpr (inputs == 1)
-    return Loop1<F, T>::run;
+    return Loop1<F, T, two_chains>::run;
   else if constexpr (inputs == 2)
     return Loop2<F, T>::run;
   else
@@ -257,7 +270,7 @@ void put_row(TileFn (&row)[kDTypeCount]) {
       put(DType::f16, through<F, inputs, Float16, double>());
     } else if constexpr (types != Types::integer && types != Types::bits) {
       put(DType::f64, direct<F, inputs, double>());
-      put(DType::f32, direct<F, inputs, float>());
+      put(DType::f32, direct<F, inputs, float, types == Types::floating>());
       if constexpr (kDirectHalves<F>) {
         put(DType::bf16, direct<F, inputs, BFloat16>());
         put(DType::f16, direct<F, inputs, Float16>());
