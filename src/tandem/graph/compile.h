@@ -17,8 +17,8 @@ namespace tandem {
 using TensorFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
 struct CompileOptions {
-  /// The passes to run, in order. Names: prune, common_subexpressions, fuse_pointwise, plan_memory
-  /// (plan_memory off = every value has memory of its own).
+  /// The passes to run, in order: these are all the names there are. Without plan_memory every value has memory of
+  /// its own.
   std::vector<std::string> passes = {"prune", "common_subexpressions", "fold_constants", "fuse_pointwise",
                                      "plan_memory"};
   /// Signatures kept; the one unused longest is dropped.
