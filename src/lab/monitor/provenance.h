@@ -1,0 +1,35 @@
+// What a study was made with, in one JSON object for its folder: the machine, its state, the build, the libraries and drivers
+// with their hashes, the environment, and warnings about all that makes times worth less.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tandem/core/device.h"
+
+namespace tandem::lab {
+
+struct NvmlFunctions;
+
+struct ProvenanceOptions {
+  Device device{};                     // that the study runs on
+  std::vector<std::string> command{};  // as it was called; empty: as the system has it
+  std::vector<std::string> files{};    // driver scripts and whatever else is to be hashed
+  std::string source_folder{};         // whose git commit is to be named; "": none
+  std::vector<int> gpus{};             // by CUDA's number; those of the study. Empty: that of `device`
+  double load_fraction = 0.25;         // a load average above this part of the cores is a warning
+  double busy_seconds = 0.3;           // how long other processes are watched
+  // Where things are; tests put others in their place.
+  std::string proc = "/proc", sys = "/sys", etc = "/etc", nvml = "libnvidia-ml.so.1";
+  const NvmlFunctions* nvml_functions = nullptr;
+};
+
+/// Nothing that is missing is an error: it is null, or absent, in the object. Waits `busy_seconds`.
+nlohmann::json provenance(const ProvenanceOptions& options);
+
+/// The lines that a person should read before trusting a time: {"warnings": …} of the object.
+std::vector<std::string> provenance_warnings(const nlohmann::json& provenance);
+
+}  // namespace tandem::lab
