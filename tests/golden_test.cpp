@@ -96,6 +96,7 @@ struct GoldenRun {
   std::string model, optimizer;
   int64_t classes = 0;
   Dims input;                                                   // with the batch
+  double gain = 1;                                              // of the weights
   std::vector<double> losses;                                   // one a step
   std::map<std::string, std::pair<double, double>> parameters;  // sum and norm
 };
@@ -111,6 +112,8 @@ std::vector<GoldenRun> golden_runs() {
       std::string shape;
       in >> run.model >> run.optimizer >> run.classes >> shape;
       run.input = parse_shape(shape);
+      in >> run.gain;
+      if (in.fail()) run.gain = 1;
     } else if (word == "losses") {
       for (double loss; in >> loss;) runs.back().losses.push_back(loss);
     } else {
@@ -123,15 +126,20 @@ std::vector<GoldenRun> golden_runs() {
   return runs;
 }
 
+zoo::ModelOptions options_of(const GoldenRun& golden) {
+  Dims sample = golden.input;
+  sample.erase(0);
+  return {.dropout = 0.0, .classes = golden.classes, .input = sample};
+}
+
 /// Trains for as many steps and compares each loss and each parameter's sum and norm.
 void check_run(const GoldenRun& golden, DType dtype, Engine engine) {
   SCOPED_TRACE(cat(golden.model, " with ", golden.optimizer, " in ", dtype,
                    engine == Engine::graph ? ", graph" : ", eager"));
   const double tolerance = dtype == DType::f64 ? 2e-9 : 2e-4;
-  const std::unique_ptr<nn::Module> model =
-      zoo::make_model(golden.model, {.dropout = 0.0, .classes = golden.classes});
+  const std::unique_ptr<nn::Module> model = zoo::make_model(golden.model, options_of(golden));
   model->to(dtype);
-  set_weights(*model);
+  set_weights(*model, golden.gain);
   optim::Settings settings;
   settings.lr = golden.optimizer == "sgd" ? 0.02 : 0.001;
   const auto optimizer = optim::make_optimizer(golden.optimizer, model->named_parameters(), settings);
@@ -163,11 +171,9 @@ TEST_P(GoldenTraining, StepsMatchPyTorchInBothEnginesAndTypes) {
   for (const GoldenRun& golden : golden_runs()) {
     if (golden.model != GetParam()) continue;
     ++found;
-    int64_t parameters = 0;
-    for (const auto& [name, tensor] : zoo::make_model(golden.model)->named_parameters())
-      parameters += tensor.size();
+    const int64_t parameters = nn::count_parameters(*zoo::make_model(golden.model, options_of(golden)));
     // The engines have the same bits (nn_zoo_test.cpp): of wide models, one run of each type is enough.
-    const bool is_wide = parameters > 1'000'000, is_huge = parameters > 50'000'000;
+    const bool is_wide = parameters > 1'000'000, is_huge = parameters > 30'000'000;
     check_run(golden, DType::f32, Engine::graph);
     if (!is_huge) check_run(golden, DType::f64, Engine::eager);
     if (!is_wide) check_run(golden, DType::f32, Engine::eager);
@@ -178,7 +184,7 @@ TEST_P(GoldenTraining, StepsMatchPyTorchInBothEnginesAndTypes) {
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTraining,
                          ::testing::Values("mlp", "lenet", "mnist_cnn", "cifar10_cnn", "cifar100_cnn",
-                                           "svhn_cnn", "alexnet"),
+                                           "svhn_cnn", "alexnet", "resnet18", "vgg16"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Golden, EveryModelOfTheZooHasARun) {

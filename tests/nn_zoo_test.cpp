@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -26,18 +27,23 @@
 namespace tandem::testing {
 namespace {
 
-/// A batch's shape: two samples as published; AlexNet smaller and with few classes, for speed.
+/// A model and one sample of it: as published; those for large images smaller and with few classes, for speed.
+zoo::ModelOptions small(const zoo::ModelInfo& info) {
+  if (info.name == "alexnet") return {.classes = 10, .input = Dims{3, 67, 80}};
+  if (info.name == "vgg16") return {.classes = 10, .input = Dims{3, 32, 32}};
+  return {.classes = info.classes, .input = info.input};
+}
+/// The shape of a batch of two.
 Dims batch_of(const zoo::ModelInfo& info) {
-  Dims shape = info.name == "alexnet" ? Dims{3, 67, 80} : info.input;
+  Dims shape = *small(info).input;
   shape.insert(0, 2);
   return shape;
 }
-int64_t classes_of(const zoo::ModelInfo& info) { return info.name == "alexnet" ? 10 : info.classes; }
 
 /// The loss and all weights after one training step, dropout included.
 nn::NamedTensors train_once(const zoo::ModelInfo& info, Engine engine) {
   manual_seed(4);
-  const auto model = zoo::make_model(info.name, {.classes = classes_of(info)});
+  const auto model = zoo::make_model(info.name, small(info));
   const auto optimizer = optim::make_optimizer("sgd", model->named_parameters(), {.lr = 0.05});
   TrainingStep step(*model, *optimizer, engine);
   const Tensor x = uniform(batch_of(info), -1, 1);
@@ -53,7 +59,7 @@ TEST_P(ZooModel, TrainsToTheSameBitsAtAnyThreadCountAndWithEitherEngine) {
   const int before = threads();
   set_threads(1);
   const nn::NamedTensors want = train_once(info, Engine::eager);
-  const std::vector<int> counts = nn::count_parameters(*zoo::make_model(info.name)) > 10'000'000
+  const std::vector<int> counts = nn::count_parameters(*zoo::make_model(info.name, small(info))) > 10'000'000
                                       ? std::vector{3, 8}
                                       : std::vector{1, 2, 3, 8};
   for (const int count : counts) {
@@ -76,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Zoo, ZooModel, ::testing::ValuesIn(model_names()),
 
 TEST(Zoo, EveryModelMapsABatchOfItsInputToLogitsAndLearnsWithAllItsParameters) {
   for (const zoo::ModelInfo& info : zoo::models()) {
-    const auto model = zoo::make_model(info.name, {.classes = 3});
+    const auto model = zoo::make_model(info.name, {.classes = 3, .input = small(info).input});
     const Tensor logits = (*model)(uniform(batch_of(info)));
     EXPECT_EQ(logits.shape(), (Dims{2, 3})) << info.name;
     EXPECT_EQ(grad(sum(logits), model->parameters()).size(), model->parameters().size());
@@ -111,6 +117,69 @@ TEST(Zoo, AlexNetTakesAnySizeFrom63OnAndRefusesLess) {
               (*model)(zeros({3, 224, 224}));
             }),
             "alexnet: the input must be (N, 3, H, W) with H and W at least 63; got (3, 224, 224).");
+}
+
+TEST(Zoo, ModelsOfAnySizeAreMadeForTheSizeAskedForAndOthersRefuseIt) {
+  const NoGrad off;
+  for (const Dims& sample : {Dims{3, 1, 1}, Dims{3, 33, 50}}) {
+    const auto model = zoo::make_model("resnet18", {.classes = 4, .input = sample});
+    model->eval();
+    EXPECT_EQ((*model)(zeros({2, 3, sample[1], sample[2]})).shape(), (Dims{2, 4})) << sample;
+  }
+  const auto vgg = zoo::make_model("vgg16", {.classes = 4, .input = Dims{3, 40, 64}});
+  for (const auto& [name, parameter] : vgg->named_parameters())
+    if (name == "classifier.0.weight") {
+      EXPECT_EQ(parameter.shape(), (Dims{4096, 512 * 1 * 2}));
+    }
+  const auto copy = vgg->clone();
+  EXPECT_EQ((*copy)(zeros({1, 3, 40, 64})).shape(), (Dims{1, 4}));
+  EXPECT_EQ(error_of([&] {
+              (*vgg)(zeros({1, 3, 64, 40}));
+            }),
+            "vgg16: the input must be (N, 3, 40, 64); got (1, 3, 64, 40). Make the model for the size of its "
+            "images.");
+  EXPECT_EQ(error_of([] {
+              zoo::make_model("vgg16", {.input = Dims{3, 31, 64}});
+            }),
+            "vgg16: height and width must be at least 32; got 31 and 64.");
+  EXPECT_EQ(error_of([] {
+              zoo::make_model("vgg16", {.input = Dims{1, 64, 64}});
+            }),
+            "model vgg16: takes samples of (3, 224, 224) or of another size; got (1, 64, 64).");
+  EXPECT_EQ(error_of([] {
+              zoo::make_model("lenet", {.input = Dims{1, 32, 32}});
+            }),
+            "model lenet: takes samples of (1, 28, 28); got (1, 32, 32).");
+}
+
+/// The deviation of a parameter's values about 0.
+double deviation_of(const nn::Module& model, const std::string& parameter) {
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    if (name != parameter) continue;
+    double squares = 0;
+    for (const double v : to_array(tensor).values) squares += v * v;
+    return std::sqrt(squares / static_cast<double>(tensor.size()));
+  }
+  ADD_FAILURE() << "no parameter " << parameter;
+  return 0;
+}
+
+TEST(Zoo, ResNetAndVggBeginAsTorchvisionLetsThem) {
+  manual_seed(3);
+  const auto resnet = zoo::make_model("resnet18", {.classes = 1000});
+  EXPECT_EQ(nn::count_parameters(*resnet), 11689512);  // torchvision's
+  EXPECT_NEAR(deviation_of(*resnet, "conv1.weight"), std::sqrt(2.0 / (64 * 49)), 1e-3);
+  EXPECT_NEAR(deviation_of(*resnet, "layer3.0.conv1.weight"), std::sqrt(2.0 / (256 * 9)), 1e-3);
+  EXPECT_NEAR(deviation_of(*resnet, "layer2.0.downsample.0.weight"), std::sqrt(2.0 / 128), 3e-3);
+  EXPECT_EQ(deviation_of(*resnet, "layer4.1.bn2.weight"), 1);
+  EXPECT_EQ(deviation_of(*resnet, "layer4.1.bn2.bias"), 0);
+  EXPECT_NEAR(deviation_of(*resnet, "fc.weight"), 1 / std::sqrt(3.0 * 512), 1e-3);  // uniform
+  const auto vgg = zoo::make_model("vgg16", {.classes = 10, .input = Dims{3, 32, 32}});
+  EXPECT_EQ(nn::count_parameters(*vgg), 138357544 - 4096 * (25088 - 512) - 4097 * 990);  // of torchvision's
+  EXPECT_NEAR(deviation_of(*vgg, "features.28.weight"), std::sqrt(2.0 / (512 * 9)), 1e-3);
+  EXPECT_EQ(deviation_of(*vgg, "features.0.bias"), 0);
+  EXPECT_NEAR(deviation_of(*vgg, "classifier.3.weight"), 0.01, 1e-4);
+  EXPECT_EQ(deviation_of(*vgg, "classifier.6.bias"), 0);
 }
 
 TEST(Zoo, TheCommandDescribesAModelLayerByLayer) {
@@ -149,7 +218,7 @@ TEST(Zoo, WeightsGoToPyTorchAndBackAndGiveTheSameLogits) {
   std::string names;
   for (const zoo::ModelInfo& info : zoo::models()) {
     manual_seed(9);
-    const auto model = zoo::make_model(info.name, {.classes = classes_of(info)});
+    const auto model = zoo::make_model(info.name, small(info));
     model->eval();
     const Tensor x = uniform(batch_of(info), -1, 1);
     io::save_safetensors(folder / (info.name + ".safetensors"), model->state());
@@ -163,7 +232,7 @@ TEST(Zoo, WeightsGoToPyTorchAndBackAndGiveTheSameLogits) {
   if (WEXITSTATUS(status) == 77) GTEST_SKIP() << python << " has no PyTorch, or no safetensors";
   ASSERT_EQ(WEXITSTATUS(status), 0);
   for (const zoo::ModelInfo& info : zoo::models()) {
-    const auto model = zoo::make_model(info.name, {.classes = classes_of(info)});
+    const auto model = zoo::make_model(info.name, small(info));
     model->eval();
     model->load_state(io::load_safetensors(folder / (info.name + ".back.safetensors")).tensors);
     const Tensor x = *io::load_safetensors(folder / (info.name + ".io.safetensors")).find("input");

@@ -26,10 +26,14 @@ void print(const ordered_json& line) { std::printf("%s\n", line.dump().c_str());
 
 namespace {
 
+std::unique_ptr<nn::Module> shapes_of_model(const std::string& name) {
+  return nn::shapes_of([&] { return zoo::make_model(name); });
+}
+
 void list_models(bool json) {
   Table table({"model", "parameters", "input", "classes", ""}, {1, 3});
   for (const zoo::ModelInfo& info : zoo::models()) {
-    const int64_t parameters = nn::count_parameters(*zoo::make_model(info.name));
+    const int64_t parameters = nn::count_parameters(*shapes_of_model(info.name));
     if (json)
       print({{"model", info.name},
              {"parameters", parameters},
@@ -48,7 +52,7 @@ void describe_model(const std::string& name, int64_t batch, bool json) {
   const zoo::TrainingDefaults& training = info.training;
   Dims input = info.input;
   input.insert(0, batch);
-  const nn::Summary summary = nn::summary(*zoo::make_model(name), input);
+  const nn::Summary summary = nn::summary(*shapes_of_model(name), input);
   if (!json) {
     std::printf("%s\n", nn::to_string(summary).c_str());
     Table table;

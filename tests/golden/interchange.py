@@ -23,13 +23,16 @@ folder = pathlib.Path(sys.argv[1])
 torch.manual_seed(1)
 for name in sys.argv[2:]:
     given = load_file(folder / f"{name}.io.safetensors")
-    model = MODELS[name](given["logits"].shape[1]).eval()
+    classes, shape = given["logits"].shape[1], tuple(given["input"].shape[1:])
+    model = MODELS[name](classes, shape).eval()
     with torch.no_grad():
         model.load_state_dict(load_file(folder / f"{name}.safetensors"), strict=True)
         logits = model(given["input"])
         error = ((logits - given["logits"]).abs() / (1 + logits.abs())).max().item()
         if not error < 1e-5:
             sys.exit(f"{name}: logits differ by {error:g}")
-        twin = MODELS[name](given["logits"].shape[1]).eval()
-        save_file(twin.state_dict(), folder / f"{name}.back.safetensors")
+        twin = MODELS[name](classes, shape).eval()
+        # PyTorch counts the batches of a batch norm too, for a mode of it that Tandem does not have.
+        state = {key: value for key, value in twin.state_dict().items() if not key.endswith("num_batches_tracked")}
+        save_file(state, folder / f"{name}.back.safetensors")
         save_file({"logits": twin(given["input"])}, folder / f"{name}.back.io.safetensors")

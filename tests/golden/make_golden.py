@@ -79,7 +79,7 @@ def op_lines(ops):
 
 # ---- training steps of the zoo's models (models.py)
 
-# model, classes, input with the batch, steps, optimisers
+# model, classes, input with the batch, steps, optimisers[, gain of the weights]
 RUNS = [
     ("mlp", 10, (8, 1, 28, 28), 10, ("sgd", "adam")),
     ("lenet", 10, (8, 1, 28, 28), 10, ("sgd", "adam")),
@@ -88,6 +88,8 @@ RUNS = [
     ("svhn_cnn", 10, (2, 3, 32, 32), 10, ("sgd", "adam")),
     ("cifar100_cnn", 100, (1, 3, 32, 32), 10, ("sgd", "adam")),
     ("alexnet", 10, (1, 3, 127, 95), 10, ("sgd",)),
+    ("resnet18", 10, (3, 3, 40, 48), 10, ("sgd",)),
+    ("vgg16", 10, (2, 3, 32, 64), 10, ("sgd",), 2),
 ]
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9),
@@ -95,19 +97,19 @@ OPTIMIZERS = {
 }
 
 
-def set_weights(module):
+def set_weights(module, gain=1):
     with torch.no_grad():
         for name, p in module.named_parameters():
-            bound = 1 / math.sqrt(math.prod(p.shape[1:])) if p.dim() > 1 else 0.1
+            bound = gain / math.sqrt(math.prod(p.shape[1:])) if p.dim() > 1 else 0.1
             p.copy_(hash_array(tuple(p.shape), name_salt(name), -bound, bound))
 
 
 def write_training():
     lines = []
-    for model_name, classes, shape, steps, optimizers in RUNS:
+    for model_name, classes, shape, steps, optimizers, *gain in RUNS:
         for optimizer_name in optimizers:
-            model = MODELS[model_name](classes).double()
-            set_weights(model)
+            model = MODELS[model_name](classes, shape[1:]).double()
+            set_weights(model, *gain)
             optimizer = OPTIMIZERS[optimizer_name](model.parameters())
             losses = []
             for step in range(steps):
@@ -118,7 +120,7 @@ def write_training():
                 loss.backward()
                 optimizer.step()
                 losses.append(loss.detach())
-            lines.append(f"run {model_name} {optimizer_name} {classes} {shape_text(shape)}")
+            lines.append(" ".join(map(str, ["run", model_name, optimizer_name, classes, shape_text(shape), *gain])))
             lines.append("losses " + " ".join(f"{v:.12g}" for v in losses))
             for name, p in model.named_parameters():
                 lines.append(f"parameter {name} {p.sum().item():.12g} {p.norm().item():.12g}")

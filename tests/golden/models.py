@@ -91,12 +91,66 @@ class AlexNet(nn.Module):
         return self.classifier(self.avgpool(self.features(x)).flatten(1))
 
 
+class BasicBlock(nn.Module):
+    def __init__(self, a, b, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(a, b, 3, stride, 1, bias=False), nn.BatchNorm2d(b)
+        self.conv2, self.bn2 = nn.Conv2d(b, b, 3, 1, 1, bias=False), nn.BatchNorm2d(b)
+        changes = stride != 1 or a != b
+        self.downsample = nn.Sequential(nn.Conv2d(a, b, 1, stride, bias=False), nn.BatchNorm2d(b)) if changes else None
+
+    def forward(self, x):
+        h = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        return F.relu(h + (self.downsample(x) if self.downsample else x))
+
+
+class ResNet18(nn.Module):
+    """Layers and names of torchvision's."""
+
+    def __init__(self, classes):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64)
+        widths = [64, 64, 128, 256, 512]
+        for i, (a, b) in enumerate(zip(widths, widths[1:]), 1):
+            setattr(self, f"layer{i}", nn.Sequential(BasicBlock(a, b, 1 if i == 1 else 2), BasicBlock(b, b, 1)))
+        self.fc = nn.Linear(512, classes)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 3, 2, 1)
+        for i in range(1, 5):
+            x = getattr(self, f"layer{i}")(x)
+        return self.fc(x.mean((2, 3)))
+
+
+class Vgg16(nn.Module):
+    """Layers and names of torchvision's; the last grid is flattened as it is."""
+
+    def __init__(self, classes, shape):
+        super().__init__()
+        layers, channels = [], shape[0]
+        for width, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+            for _ in range(count):
+                layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU()]
+                channels = width
+            layers.append(nn.MaxPool2d(2))
+        self.features = nn.Sequential(*layers)
+        self.classifier = nn.Sequential(
+            nn.Linear(512 * (shape[1] // 32) * (shape[2] // 32), 4096), nn.ReLU(), nn.Identity(),
+            nn.Linear(4096, 4096), nn.ReLU(), nn.Identity(), nn.Linear(4096, classes))
+
+    def forward(self, x):
+        return self.classifier(self.features(x).flatten(1))
+
+
+# Each a function of the number of classes and the sizes of one sample.
 MODELS = {
-    "mlp": Mlp,
-    "lenet": LeNet,
-    "mnist_cnn": MnistCnn,
-    "cifar10_cnn": lambda classes: PairsCnn([32, 64], 512, classes),
-    "cifar100_cnn": lambda classes: PairsCnn([128, 256, 512], 1024, classes),
-    "svhn_cnn": SvhnCnn,
-    "alexnet": AlexNet,
+    "mlp": lambda classes, shape: Mlp(classes),
+    "lenet": lambda classes, shape: LeNet(classes),
+    "mnist_cnn": lambda classes, shape: MnistCnn(classes),
+    "cifar10_cnn": lambda classes, shape: PairsCnn([32, 64], 512, classes),
+    "cifar100_cnn": lambda classes, shape: PairsCnn([128, 256, 512], 1024, classes),
+    "svhn_cnn": lambda classes, shape: SvhnCnn(classes),
+    "alexnet": lambda classes, shape: AlexNet(classes),
+    "resnet18": lambda classes, shape: ResNet18(classes),
+    "vgg16": Vgg16,
 }

@@ -33,12 +33,12 @@ Array read_array(std::istringstream& in) {
   return array;
 }
 
-void set_weights(nn::Module& module) {
+void set_weights(nn::Module& module, double gain) {
   const NoGrad off;
   for (const auto& [name, parameter] : module.named_parameters()) {
     double fan_in = 1;
     for (int axis = 1; axis < parameter.rank(); ++axis) fan_in *= static_cast<double>(parameter.size(axis));
-    const double bound = parameter.rank() > 1 ? 1 / std::sqrt(fan_in) : 0.1;
+    const double bound = parameter.rank() > 1 ? gain / std::sqrt(fan_in) : 0.1;
     assign(parameter, to_tensor(hash_array(parameter.shape(), name_salt(name), -bound, bound), DType::f64));
   }
 }

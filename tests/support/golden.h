@@ -19,7 +19,8 @@ Dims parse_shape(const std::string& text);
 /// The next words as a shape and its values.
 Array read_array(std::istringstream& in);
 
-/// Puts the hash values that make_golden.py uses into every parameter.
-void set_weights(nn::Module& module);
+/// Puts the hash values that make_golden.py uses into every parameter. `gain` widens those of weights: deep networks
+/// without normalisation need it, or nothing of their input arrives at the end.
+void set_weights(nn::Module& module, double gain = 1);
 
 }  // namespace tandem::testing

@@ -107,6 +107,13 @@ std::string scaled(double value, const char* unit) {
 
 }  // namespace
 
+std::unique_ptr<Module> shapes_of(const std::function<std::unique_ptr<Module>()>& make) {
+  TD_CHECK(!current_tracer(), "shapes_of: must be called outside of a compiled callable.");
+  ShapeTracer tracer([](const OpDef&, std::span<const Tensor>, std::span<const Meta>) {});
+  const TraceScope scope(&tracer);
+  return make();
+}
+
 Summary summary(Module& model, const Dims& input) {
   DType dtype = DType::f32;
   Device device;

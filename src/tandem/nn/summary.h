@@ -36,6 +36,10 @@ struct Summary {
   int64_t activation_bytes = 0;
 };
 
+/// The model that `make` builds, as far as shapes go: nothing is drawn and no memory is taken for its weights, so it can be
+/// counted and summed up, however large, and nothing else.
+std::unique_ptr<Module> shapes_of(const std::function<std::unique_ptr<Module>()>& make);
+
 /// `input` is the shape of a whole batch. The input has the floating type and the device of the model's parameters.
 Summary summary(Module& model, const Dims& input);
 /// The same for a model with several inputs, or of other types. `inputs` give shapes, types and device; their values

@@ -9,7 +9,9 @@
 #include "tandem/zoo/lenet.h"
 #include "tandem/zoo/mlp.h"
 #include "tandem/zoo/mnist_cnn.h"
+#include "tandem/zoo/resnet.h"
 #include "tandem/zoo/svhn_cnn.h"
+#include "tandem/zoo/vgg.h"
 
 namespace tandem::zoo {
 namespace {
@@ -71,9 +73,27 @@ const std::vector<Row>& rows() {
         "AlexNet in one tower: five convolutions, three dense layers, dropout",
         {3, 224, 224},
         1000,
-        {.data = "synthetic-imagenet", .batch = 128, .epochs = 90}},
+        {.data = "synthetic-imagenet", .batch = 128, .epochs = 90},
+        true},
        [](const ModelOptions& o, int64_t classes) -> Made {
          return std::make_unique<AlexNet>(o.dropout.value_or(0.5), classes);
+       }},
+      {{"resnet18",
+        "ResNet-18: a 7×7 stem, eight residual blocks, batch norm",
+        {3, 32, 32},
+        10,
+        {.data = "cifar10", .lr = 0.001, .batch = 64, .epochs = 200},
+        true},
+       [](const ModelOptions&, int64_t classes) -> Made { return std::make_unique<ResNet18>(classes); }},
+      {{"vgg16",
+        "VGG-16: thirteen 3×3 convolutions, three dense layers, dropout",
+        {3, 224, 224},
+        1000,
+        {.data = "synthetic-imagenet", .lr = 0.001, .batch = 32, .epochs = 200},
+        true},
+       [](const ModelOptions& o, int64_t classes) -> Made {
+         const Dims input = o.input.value_or(Dims{3, 224, 224});
+         return std::make_unique<Vgg16>(input[1], input[2], o.dropout.value_or(0.5), classes);
        }},
   };
   return table;
@@ -126,6 +146,12 @@ std::unique_ptr<nn::Module> make_model(const std::string& name, const ModelOptio
   const Row& row = row_named(name);
   const int64_t classes = options.classes.value_or(row.info.classes);
   TD_CHECK(classes >= 1, "model ", name, ": there must be at least one class; got ", classes, ".");
+  if (options.input) {
+    const Dims &want = row.info.input, &got = *options.input;
+    const bool fits = got == want || (row.info.any_size && got.rank() == 3 && got[0] == want[0]);
+    TD_CHECK(fits, "model ", name, ": takes samples of ", want,
+             row.info.any_size ? " or of another size" : "", "; got ", got, ".");
+  }
   std::unique_ptr<nn::Module> model = row.make(options, classes);
   model->set_recipe([name, options]() -> nn::ModulePtr { return make_model(name, options); });
   return model;

@@ -15,6 +15,8 @@ struct ModelOptions {
   std::optional<double> dropout = {};
   /// Outputs of the last layer; unset: the model's own.
   std::optional<int64_t> classes = {};
+  /// Sizes of one sample (channels, height, width), for models that are made for a size; unset: the model's own.
+  std::optional<Dims> input = {};
 };
 
 /// How a model is usually trained: the settings of the study that it comes from, where that gives them.
@@ -32,6 +34,7 @@ struct ModelInfo {
   Dims input;               // of one sample
   int64_t classes = 0;
   TrainingDefaults training = {};
+  bool any_size = false;  // height and width may be others than those of `input`: ModelOptions::input
 };
 
 /// All models, in the order in which they are listed.
