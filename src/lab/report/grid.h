@@ -1,0 +1,39 @@
+// Tables of a report: filled once, written as HTML (sortable), as Markdown, or as aligned text for a terminal.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tandem::lab {
+
+struct GridCell {
+  std::string text;
+  std::optional<double> sort = {};  // by what a column of numbers is sorted
+  std::string mark = {};            // class of the HTML cell: "good", "bad", "unsure", "none", "absent"
+};
+
+class Grid {
+ public:
+  /// `numbers`: columns that are aligned right.
+  explicit Grid(std::vector<std::string> header, std::vector<size_t> numbers = {});
+  /// Cells that are missing at the end are empty.
+  void add(std::vector<GridCell> row);
+  bool empty() const { return rows_.empty(); }
+
+  std::string html() const;
+  std::string markdown() const;
+  std::string text() const;
+
+ private:
+  bool is_number(size_t column) const;
+
+  std::vector<std::string> header_;
+  std::vector<size_t> numbers_;
+  std::vector<std::vector<GridCell>> rows_;
+};
+
+/// Columns that a text takes on a terminal: characters, not bytes.
+size_t text_width(const std::string& text);
+
+}  // namespace tandem::lab

@@ -1,0 +1,230 @@
+// The reports of made-up results: whole, well-formed, without a network, and drawn by a real browser where there is one.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "lab/report/compare.h"
+#include "lab/report/csv.h"
+#include "lab/report/report.h"
+#include "tandem/core/error.h"
+#include "tests/lab/report/sample_results.h"
+
+namespace tandem::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+/// A folder that is gone after the test.
+struct Folder {
+  fs::path path;
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "lab_report_XXXXXX").string();
+    path = ::mkdtemp(name.data());
+  }
+  ~Folder() { fs::remove_all(path); }
+};
+
+void save(const Results& results, const fs::path& folder) {
+  fs::create_directories(folder);
+  std::ofstream(folder / "study.json") << results.study.dump();
+  std::ofstream(folder / "provenance.json") << results.provenance.dump();
+  for (const Run& run : results.runs) append_run(folder.string(), run);
+}
+
+/// The first tag that is not closed, closed twice or closed out of order; "" where all are in order.
+std::string first_fault(const std::string& html) {
+  std::vector<std::string> open;
+  for (size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
+    const size_t end = html.find('>', at);
+    if (end == std::string::npos) return "a tag that does not end";
+    std::string tag = html.substr(at + 1, end - at - 1);
+    if (tag[0] == '!') continue;
+    const bool closes = tag[0] == '/', alone = tag.back() == '/';
+    tag = tag.substr(closes, tag.find_first_of(" \n/", 1) - closes);
+    if (alone || tag == "meta" || tag == "br") continue;
+    if (closes) {
+      if (open.empty() || open.back() != tag)
+        return "</" + tag + "> after <" + (open.empty() ? "" : open.back()) + ">";
+      open.pop_back();
+    } else {
+      open.push_back(tag);
+      if (tag == "script" || tag == "style") at = html.find("</" + tag, at) - 1;
+    }
+  }
+  return open.empty() ? "" : "<" + open.back() + "> is not closed";
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+class Report : public ::testing::Test {
+ protected:
+  const Results results = testing::sample_results();
+  const Analysis analysis = analyse(results);
+  const std::string html =
+      html_report(results, analysis,
+                  {{"000-1", "000", "Table 4", "A <claim>", "p = 1e-9", "1.2×", Mark::holds, "because"}});
+};
+
+TEST_F(Report, IsWellFormedAndNeedsNoNetwork) {
+  EXPECT_EQ(first_fault(html), "");
+  std::string rest = html;
+  const std::string name_space = "http://www.w3.org/2000/svg";
+  for (size_t at = rest.find(name_space); at != std::string::npos; at = rest.find(name_space))
+    rest.erase(at, name_space.size());
+  EXPECT_EQ(rest.find("http"), std::string::npos);
+  EXPECT_EQ(rest.find("@import"), std::string::npos);
+  EXPECT_EQ(rest.find("src="), std::string::npos);
+}
+
+TEST_F(Report, SaysFirstWhichIsFasterAndHowSure) {
+  const size_t answers = html.find("class=\"answers\""), part = html.find("id=\"part-learning\"");
+  ASSERT_NE(answers, std::string::npos);
+  ASSERT_LT(answers, part);
+  const std::string head = html.substr(answers, part - answers);
+  EXPECT_NE(head.find("tandem:graph"), std::string::npos);
+  EXPECT_NE(head.find("interval"), std::string::npos);
+  EXPECT_NE(head.find("load average 3.1"), std::string::npos);
+}
+
+TEST_F(Report, NeverTrustsAName) {
+  EXPECT_EQ(html.find("<script>alert"), std::string::npos);
+  EXPECT_EQ(html.find("</pre><b>"), std::string::npos);
+  EXPECT_NE(html.find("&lt;script&gt;alert(&#39;x&#39;)"), std::string::npos);
+  EXPECT_NE(html.find("A &lt;claim&gt;"), std::string::npos);
+}
+
+TEST_F(Report, DrawsEveryKindOfFigure) {
+  EXPECT_GE(count(html, "<svg class=\"chart\""), 8u);
+  EXPECT_GT(count(html, "class=\"box\""), 4u);
+  EXPECT_EQ(count(html, "class=\"band\""), 2u);  // accuracy and loss of one system
+  EXPECT_EQ(count(html, "class=\"cell\""), 4u);
+  EXPECT_NE(html.find("libnvidia-ml.so.1 is not there"), std::string::npos)
+      << "what is unavailable gives its reason";
+  EXPECT_NE(html.find("cannot draw 'spiral'"), std::string::npos);
+}
+
+TEST_F(Report, KeepsTheTracksApart) {
+  const size_t equal = html.find("id=\"part-learning\""), shipped = html.find("id=\"part-curves\"");
+  ASSERT_LT(equal, shipped);
+  EXPECT_EQ(html.substr(equal, shipped - equal).find("class=\"track\""), std::string::npos);
+  EXPECT_NE(html.find("class=\"track\"", shipped), std::string::npos);
+}
+
+TEST_F(Report, ShowsWhatCouldNotBeMeasured) {
+  EXPECT_NE(html.find("ended by signal 11"), std::string::npos);
+  EXPECT_NE(html.find("Segmentation fault"), std::string::npos);
+  EXPECT_NE(html.find("it needs four GPUs"), std::string::npos);
+}
+
+TEST_F(Report, OnATerminalIsATableAndSentences) {
+  const std::string text = terminal_report(results, analysis);
+  EXPECT_NE(text.find("tandem:graph"), std::string::npos);
+  EXPECT_NE(text.find("ms"), std::string::npos);
+  EXPECT_NE(text.find("Not measured"), std::string::npos);
+}
+
+TEST_F(Report, InMarkdownHasTheSameTables) {
+  const std::string text = markdown_report(results, analysis, {});
+  EXPECT_NE(text.find("## Learning"), std::string::npos);
+  EXPECT_NE(text.find("| pytorch:eager |"), std::string::npos);
+  EXPECT_NE(text.find("## Noise floor"), std::string::npos);
+}
+
+TEST_F(Report, TablesForProgramsHaveOneRowEach) {
+  EXPECT_EQ(count(runs_csv(results), "\r\n"), results.runs.size() + 1);
+  EXPECT_EQ(count(summaries_csv(analysis), "\r\n"), analysis.summaries.size() + 1);
+  EXPECT_EQ(count(comparisons_csv(analysis), "\r\n"), analysis.comparisons.size() + 1);
+  EXPECT_EQ(runs_csv(results).find("\n="), std::string::npos);
+}
+
+TEST(ReportOfNothing, IsAPageThatSaysSo) {
+  Results empty;
+  empty.study = {{"name", "x"},
+                 {"title", "Empty"},
+                 {"parts", {{{"name", "p"}, {"title", "P"}, {"figures", {{{"kind", "box"}}}}}}}};
+  const std::string html = html_report(empty, analyse(empty), {});
+  EXPECT_EQ(first_fault(html), "");
+  EXPECT_NE(html.find("No run of this part has been taken"), std::string::npos);
+  EXPECT_EQ(first_fault(html_report(Results{}, analyse(Results{}), {})), "");
+}
+
+TEST(WriteReport, WritesEveryFileIntoTheFolder) {
+  Folder folder;
+  save(testing::sample_results(), folder.path / "a");
+  const auto files = write_report((folder.path / "a").string());
+  ASSERT_EQ(files.size(), 5u);
+  for (const std::string& file : files) EXPECT_GT(fs::file_size(file), 100u) << file;
+  EXPECT_EQ(fs::path(files[0]).filename(), "report.html");
+  EXPECT_THROW(write_report((folder.path / "none").string()), Error);
+}
+
+TEST(CompareFolders, FindsWhatBecameSlower) {
+  Folder folder;
+  Results a = testing::sample_results(), b = a;
+  for (lab::Run& run : b.runs)
+    if (run.system == "pytorch:eager")
+      for (auto& [name, value] : run.metrics) value *= 1.5;
+  std::erase_if(b.runs, [](const lab::Run& run) { return run.system == testing::kHostile; });
+  b.provenance["cpu"]["model"] = "Another processor";
+  save(a, folder.path / "a");
+  save(b, folder.path / "b");
+  const FolderComparison found = compare_folders((folder.path / "a").string(), (folder.path / "b").string());
+  bool slower = false;
+  for (const Change& change : found.changes) {
+    if (change.comparison.metric != "step.latency_s") continue;
+    EXPECT_FALSE(change.comparison.paired);
+    if (change.system == "pytorch:eager") {
+      slower = true;
+      EXPECT_EQ(change.comparison.verdict, Verdict::first);
+      EXPECT_NEAR(change.comparison.ratio.value, 1.5, 0.02);
+    } else {
+      EXPECT_NE(change.comparison.verdict, Verdict::first) << change.system;
+    }
+  }
+  EXPECT_TRUE(slower);
+  EXPECT_FALSE(found.only_a.empty());
+  EXPECT_TRUE(found.only_b.empty());
+  EXPECT_NE(comparison_text(found).find("cpu.model: A processor in A, Another processor in B"),
+            std::string::npos);
+  EXPECT_EQ(first_fault(comparison_html(found)), "");
+}
+
+TEST(Browser, DrawsTheReportWithoutAnError) {
+  if (std::system("command -v chromium >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "there is no chromium to open the report with";
+  Folder folder;
+  save(testing::sample_results(), folder.path / "a");
+  write_report((folder.path / "a").string());
+  const std::string page = (folder.path / "a" / "report.html").string(),
+                    dom = (folder.path / "dom.html").string();
+  const std::string command =
+      "timeout 120 chromium --headless=new --no-sandbox --disable-gpu --user-data-dir='" +
+      (folder.path / "profile").string() +
+      "' --enable-logging=stderr --virtual-time-budget=5000 --dump-dom 'file://" + page + "' >'" + dom +
+      "' 2>'" + dom + ".log'";
+  ASSERT_EQ(std::system(command.c_str()), 0) << read(dom + ".log");
+  // What the page's script set on the root: how many charts it saw, and the first error.
+  const std::string all = read(dom), drawn = all.substr(0, all.find("<head"));
+  EXPECT_NE(drawn.find("data-ready=\""), std::string::npos) << "the script did not run to its end";
+  EXPECT_EQ(drawn.find("data-error"), std::string::npos);
+  EXPECT_EQ(drawn.find("data-ready=\"0\""), std::string::npos);
+  EXPECT_EQ(read(dom + ".log").find("CONSOLE"), std::string::npos) << read(dom + ".log");
+}
+
+}  // namespace
+}  // namespace tandem::lab
