@@ -1,0 +1,78 @@
+// studies/workloads/NAME.toml, read and checked.
+#include <algorithm>
+#include <filesystem>
+
+#include "lab/base/toml.h"
+#include "lab/study/study.h"
+#include "lab/study/table.h"
+#include "tandem/core/error.h"
+#include "tandem/io/file.h"
+
+namespace tandem::lab {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// An optimiser as workloads and studies write it: a name, a learning rate and further numbers or flags.
+void check_optimizer(const Table& owner, const std::string& key, const Json& optimizer) {
+  const std::string rule = "be a table with name and lr, such as { name = \"sgd\", lr = 0.01 }";
+  if (!optimizer.is_object() || !optimizer.contains("name") || !optimizer["name"].is_string())
+    owner.refuse(key, rule);
+  for (const auto& [name, value] : optimizer.items()) {
+    if (name != "name" && !value.is_number() && !value.is_boolean() && !value.is_array())
+      owner.refuse(key, rule);
+  }
+  if (optimizer.contains("lr") && !(optimizer["lr"].is_number() && optimizer["lr"].get<double>() > 0)) {
+    owner.refuse(key, "have a learning rate lr above 0");
+  }
+}
+
+}  // namespace
+
+Workload load_workload(const std::string& name) {
+  const bool plain = !name.empty() && name.find('/') == std::string::npos && name[0] != '.';
+  const fs::path path = fs::path(lab_home()) / "studies" / "workloads" / (name + ".toml");
+  std::error_code ignored;
+  TD_CHECK(plain && fs::exists(path, ignored),
+           "workload: the name must be one of studies/workloads/: ", listed(workload_names()), "; got '",
+           io::one_line(name, 80), "'. docs/lab/workloads.md says how to add one.");
+  Workload workload;
+  workload.definition = read_toml(path.string());
+  Table top(path.string(), "", workload.definition);
+  workload.name = top.text("name");
+  if (workload.name != name) top.refuse("name", "be that of the file, '" + name + "'");
+  workload.title = top.text("title");
+  top.text("paper", "");
+  workload.model = top.text("model");
+  workload.data = top.text("data");
+  workload.input = top.integers("input", 1);
+  if (workload.input.empty()) top.refuse("input", "be the sizes of one sample, such as [3, 32, 32]");
+  workload.classes = top.integer("classes", 0, 1);
+  if (workload.classes == 0) top.refuse("classes", "be the number of classes");
+  workload.batch = top.integer("batch", 0, 1);
+  if (workload.batch == 0) top.refuse("batch", "be the number of samples a step");
+  workload.precision = top.choice("precision", "f32", {"f32", "tf32", "bf16", "f16", "f64"});
+  check_optimizer(top, "optimizer", top.any("optimizer"));
+  const Json named = top.table("optimizers");
+  for (const auto& [key, optimizer] : named.items()) check_optimizer(top, "optimizers", optimizer);
+  const Json fit = top.table("fit"), gate = top.table("gate");
+  top.finish();
+
+  Table fit_table(path.string(), "[fit]", fit);
+  fit_table.integer("epochs", 1, 1);
+  for (const double threshold : fit_table.numbers("thresholds")) {
+    if (!(threshold > 0 && threshold <= 1))
+      fit_table.refuse("thresholds", "be accuracies above 0 and up to 1");
+  }
+  if (fit_table.number("target", 1, 0) > 1) fit_table.refuse("target", "be an accuracy above 0 and up to 1");
+  fit_table.finish();
+  Table gate_table(path.string(), "[gate]", gate);
+  gate_table.integer("batch", 1, 1);
+  gate_table.integer("steps", 10, 0);
+  gate_table.choice("weights", "file", {"file", "hash"});
+  gate_table.finish();
+  return workload;
+}
+
+}  // namespace tandem::lab
