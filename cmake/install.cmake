@@ -1,5 +1,5 @@
 # What `cmake --install` puts in place: the library with its headers, a CMake package (Tandem::tandem), a pkg-config
-# file, the command, and the CUDA library where it is built.
+# file, the command, the lab, and the CUDA library where it is built.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -15,9 +15,14 @@ install(DIRECTORY src/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCH
 
 # Programs find the library relative to themselves, so that an installed tree may be moved.
 file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-if(TARGET tandem_cli)
-  set_target_properties(tandem_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${lib_from_bin}")
-  install(TARGETS tandem_cli)
+foreach(program tandem_cli tandem_lab)
+  if(TARGET ${program})
+    set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/${lib_from_bin}")
+    install(TARGETS ${program} OPTIONAL)  # who builds only one of them installs that
+  endif()
+endforeach()
+if(TARGET tandem_lab)  # what the lab reads: studies, workloads, claims, the peers' drivers
+  install(DIRECTORY studies drivers DESTINATION ${CMAKE_INSTALL_DATADIR}/tandem PATTERN __pycache__ EXCLUDE)
 endif()
 if(TARGET tandem_cuda)  # opened at run time, beside libtandem.so
   set_target_properties(tandem_cuda PROPERTIES INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)

@@ -17,6 +17,11 @@ mv "$place/first" "$place/prefix"
 prefix=$place/prefix
 
 "$prefix/bin/tandem" models >/dev/null || fail "the installed command does not run"
+if [[ -x $prefix/bin/tandem-lab ]]; then
+  TANDEM_LAB_HOME=$prefix/share/tandem "$prefix/bin/tandem" lab list >/dev/null || fail "the installed lab does not run"
+else
+  echo "SKIPPED: the lab was not built (it needs toml++)"
+fi
 
 cmake -S "$root/examples/custom_op" -B "$place/custom_op" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" >"$place/configure.log" ||
   { cat "$place/configure.log"; fail "find_package(Tandem)"; }
