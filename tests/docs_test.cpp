@@ -206,7 +206,7 @@ std::string code_of(const std::string& page) {
     const std::string line = page.substr(at, end - at);
     at = end + 1;
     if (line.rfind("```", 0) == 0)
-      inside = line == "```cpp";
+      inside = line == "```cpp" || line == "```cpp outside";
     else if (inside)
       code += line + "\n";
   }

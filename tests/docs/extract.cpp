@@ -2,7 +2,8 @@
 // they show. All ```cpp blocks below one "## heading" share a scope. In a block
 //   show(EXPRESSION);   // text        the value, printed, must be this text
 //   fails(EXPRESSION);  // text        must throw an Error whose message holds this text
-// and #include lines go to the top. A block that holds "int main(" is a program of its own, and is run as one.
+// and #include lines go to the top. A block that begins with "```cpp outside" goes there too: what C++ does not allow in a
+// function. A block that holds "int main(" is a program of its own, and is run as one.
 #include <cctype>
 #include <cstdio>
 #include <fstream>
@@ -47,8 +48,8 @@ int main(int argc, char** argv) {
     return 1;
   }
   std::vector<Section> sections(1);
-  std::string includes, heading;
-  bool inside = false;
+  std::string includes, heading, declarations;
+  bool inside = false, outside = false;  // a block, and one for the top
   int number = 0, blocks = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
@@ -57,14 +58,19 @@ int main(int argc, char** argv) {
         heading = line.substr(line.find(' ') + 1);
         sections.push_back({heading, "", false});
       }
-      if (line == "```cpp") {
+      if (line == "```cpp outside") {
+        inside = outside = true;
+        declarations += "#line " + std::to_string(number + 1) + " " + quoted(argv[1]) + "\n";
+      } else if (line == "```cpp") {
         inside = true;
         ++blocks;
         if (sections.back().program) sections.push_back({heading, "", false});
         sections.back().code += "#line " + std::to_string(number + 1) + " " + quoted(argv[1]) + "\n";
       }
     } else if (line == "```") {
-      inside = false;
+      inside = outside = false;
+    } else if (outside) {
+      declarations += line + "\n";
     } else if (line.rfind("#include", 0) == 0) {
       includes += line + "\n";
       sections.back().code += "\n";
@@ -79,7 +85,8 @@ int main(int argc, char** argv) {
   }
   std::ofstream out(argv[2]);
   out << "#include \"tandem/tandem.h\"\n#include \"tests/docs/doc.h\"\n"
-      << includes << "using namespace tandem;\n";
+      << includes << "using namespace tandem;\n"
+      << declarations;
   std::string calls;
   for (size_t i = 0; i < sections.size(); ++i) {
     Section& section = sections[i];
