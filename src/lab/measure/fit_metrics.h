@@ -1,0 +1,18 @@
+// What a whole training gives: the curve, its times, and how soon each threshold of accuracy was reached.
+#pragma once
+
+#include <vector>
+
+#include "lab/driver/client.h"
+#include "lab/record/record.h"
+
+namespace tandem::lab {
+
+/// Epochs and all metrics fit.* of docs/lab/metrics.md, or why one is not there. `workload`: its definition, with the
+/// thresholds; `window_begun`: when the monitor's window began, whose curves must be in the record already.
+void add_fit_metrics(Run& run, const Fitted& fitted, const Json& workload, int64_t window_begun);
+
+/// The middle value, or the mean of the two; NaN of none.
+double median_of(std::vector<double> values);
+
+}  // namespace tandem::lab

@@ -1,0 +1,120 @@
+#include "lab/measure/gate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "tandem/core/error.h"
+#include "tandem/io/file.h"
+
+namespace tandem::lab {
+namespace {
+
+std::string number(double value) {
+  char buffer[40];
+  std::snprintf(buffer, sizeof buffer, "%.9g", value);
+  return buffer;
+}
+
+/// Keeps the number that lies farthest outside of its tolerance.
+class Worst {
+ public:
+  void add(const std::string& what, double reference, double system, double scale, double tolerance) {
+    const double error = std::abs(system - reference) / scale;
+    const double share = std::isfinite(error) ? error / tolerance : INFINITY;
+    if (share <= share_) return;
+    share_ = share;
+    result_ = {share <= 1, what, reference, system, error, tolerance};
+  }
+  GateResult result() const { return result_; }
+
+ private:
+  double share_ = -1;
+  GateResult result_;
+};
+
+GateResult different(const std::string& what, double reference, double system) {
+  return {false, what, reference, system, std::abs(system - reference), 0};
+}
+
+}  // namespace
+
+Tolerance tolerance(const std::string& precision) {
+  if (precision == "f64") return {1e-7, 1e-7, 1e-6, 1e-6};
+  if (precision == "f32") return {1e-4, 1e-4, 5e-3, 1e-2};
+  if (precision == "tf32") return {5e-3, 5e-3, 3e-2, 2e-2};
+  if (precision == "f16") return {1e-2, 1e-2, 5e-2, 3e-2};
+  if (precision == "bf16") return {5e-2, 3e-2, 1e-1, 6e-2};
+  throw Error(cat("gate: the precision must be f64, f32, tf32, f16 or bf16; got '",
+                  io::one_line(precision, 40), "'. Mend the study."));
+}
+
+std::string GateResult::why() const {
+  if (passed)
+    return cat("the same model; farthest out is ", what, ": ", number(system), ", reference ",
+               number(reference));
+  std::string text =
+      cat("not the same model: ", what, " is ", number(system), " and must be ", number(reference));
+  if (tolerance > 0) text += cat(" (off by ", number(error), ", allowed ", number(tolerance), ")");
+  return text;
+}
+
+Json GateResult::to_json() const {
+  return {{"passed", passed},
+          {"worst",
+           {{"what", what},
+            {"reference", reference},
+            {"system", system},
+            {"error", error},
+            {"tolerance", tolerance}}}};
+}
+
+GateResult compare(const Checked& reference, const Checked& system, const std::string& precision,
+                   bool training) {
+  if (system.parameters != reference.parameters)
+    return different("the number of parameters", static_cast<double>(reference.parameters),
+                     static_cast<double>(system.parameters));
+  if (system.logits.size() != reference.logits.size())
+    return different("the number of samples with logits", static_cast<double>(reference.logits.size()),
+                     static_cast<double>(system.logits.size()));
+  const Tolerance allowed = tolerance(precision);
+  Worst worst;
+  double largest = 1;
+  for (const auto& row : reference.logits)
+    for (const double logit : row) largest = std::max(largest, std::abs(logit));
+  for (size_t i = 0; i < reference.logits.size(); ++i) {
+    if (system.logits[i].size() != reference.logits[i].size())
+      return different("the number of logits of a sample", static_cast<double>(reference.logits[i].size()),
+                       static_cast<double>(system.logits[i].size()));
+    for (size_t j = 0; j < reference.logits[i].size(); ++j)
+      worst.add(cat("logits[", i, "][", j, "]"), reference.logits[i][j], system.logits[i][j], largest,
+                allowed.logits);
+  }
+  if (!training) return worst.result();
+
+  worst.add("loss", reference.loss, system.loss, std::max(1e-3, std::abs(reference.loss)), allowed.loss);
+  double norm = 0;
+  for (const auto& [name, value] : reference.gradients) norm = std::max(norm, value);
+  for (const auto& [name, value] : reference.gradients) {
+    const auto at = system.gradients.find(name);
+    if (at == system.gradients.end())
+      return {false, cat("the gradient of ", name, ", which is missing,"), value, NAN, INFINITY, 0};
+    // A norm that is nearly zero by cancellation (a bias before a batch normalisation) is all rounding: it is judged by the
+    // size of the others.
+    worst.add("gradients " + name, value, at->second, value + 1e-3 * norm, allowed.gradients);
+  }
+  for (const auto& [name, value] : system.gradients)
+    if (!reference.gradients.count(name))
+      return {false,    cat("a gradient of ", io::one_line(name, 60), ", which the model has not,"),
+              NAN,      value,
+              INFINITY, 0};
+  if (system.losses.size() != reference.losses.size())
+    return different("the number of losses", static_cast<double>(reference.losses.size()),
+                     static_cast<double>(system.losses.size()));
+  for (size_t i = 0; i < reference.losses.size(); ++i)
+    worst.add(cat("losses[", i, "]"), reference.losses[i], system.losses[i],
+              std::max(1e-3, std::abs(reference.losses[i])), allowed.losses);
+  return worst.result();
+}
+
+}  // namespace tandem::lab

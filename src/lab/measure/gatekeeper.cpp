@@ -1,0 +1,155 @@
+#include "lab/measure/gatekeeper.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tandem/core/error.h"
+#include "tandem/io/file.h"
+
+namespace tandem::lab {
+namespace {
+
+bool trains(const Cell& cell) { return cell.condition.phase != "infer"; }
+
+/// Everything that can change what the network computes.
+std::string model_key(const Cell& cell) {
+  const Condition& c = cell.condition;
+  std::string key = cat(c.workload, trains(cell) ? ", train" : ", infer", ", input");
+  for (const int64_t size : c.input) key += cat(" ", size);
+  if (trains(cell)) key += ", " + cell.optimizer.dump();
+  return key;
+}
+
+std::string system_key(const Cell& cell) {
+  const Condition& c = cell.condition;
+  std::string key = cat(cell.system, ", ", model_key(cell), ", ", c.device, ", ", c.precision);
+  for (const auto& [name, value] : c.switches) key += cat(", ", name, "=", value);
+  return key;
+}
+
+Json to_json(const Checked& c) {
+  return {{"parameters", c.parameters},
+          {"logits", c.logits},
+          {"loss", c.loss},
+          {"gradients", c.gradients},
+          {"losses", c.losses}};
+}
+
+Checked checked_from(const Json& j) {
+  Checked c;
+  j.at("parameters").get_to(c.parameters);
+  j.at("logits").get_to(c.logits);
+  j.at("loss").get_to(c.loss);
+  j.at("gradients").get_to(c.gradients);
+  j.at("losses").get_to(c.losses);
+  return c;
+}
+
+/// JSON has no NaN: such a number was written as null.
+double number_or_nan(const Json& j) { return j.is_number() ? j.get<double>() : NAN; }
+
+GateResult result_from(const Json& j) {
+  const Json& worst = j.at("worst");
+  return {j.at("passed").get<bool>(),           worst.at("what").get<std::string>(),
+          number_or_nan(worst.at("reference")), number_or_nan(worst.at("system")),
+          number_or_nan(worst.at("error")),     number_or_nan(worst.at("tolerance"))};
+}
+
+}  // namespace
+
+std::string framework_of(const std::string& system) { return system.substr(0, system.find(':')); }
+std::string variant_of(const std::string& system) {
+  const size_t colon = system.find(':');
+  return colon == std::string::npos ? "" : system.substr(colon + 1);
+}
+
+Client Bench::start(const std::string& system) const {
+  const Launch launch = launcher(framework_of(system));
+  if (!launch.absent.empty()) throw DriverFailure(Status::absent, launch.absent, "");
+  ProcessOptions options;
+  options.command = launch.command;
+  options.environment = thread_environment(threads);
+  options.environment.insert(options.environment.end(), launch.environment.begin(), launch.environment.end());
+  options.cpus = first_cpus(threads);
+  options.stop = stop;
+  return Client(options, patience);
+}
+
+Preparation preparation_for(const Cell& cell, const Workload& workload, int64_t threads, uint64_t seed) {
+  const Condition& c = cell.condition;
+  Preparation p;
+  p.workload = workload.definition;
+  if (!cell.optimizer.is_null()) p.workload["optimizer"] = cell.optimizer;
+  p.variant = variant_of(cell.system);
+  p.phase = trains(cell) ? "train" : "infer";
+  p.track = c.track;
+  p.device = c.device;
+  p.precision = c.precision;
+  p.batch = c.batch;
+  p.threads = threads;
+  p.seed = seed;
+  p.input = c.input.empty() ? workload.input : c.input;
+  p.switches = c.switches;
+  return p;
+}
+
+Gatekeeper::Gatekeeper(std::string folder, const Bench& bench, Materials& materials)
+    : path_(folder + "/gate.json"), bench_(bench), materials_(materials), known_(Json::object()) {
+  if (!std::filesystem::exists(path_)) return;
+  const auto bytes = io::read_file("gate", path_, int64_t{1} << 28);
+  known_ = Json::parse(bytes.begin(), bytes.end(), nullptr, false);
+  if (!known_.is_object()) known_ = Json::object();  // it holds nothing that cannot be found out anew
+}
+
+void Gatekeeper::save() {
+  io::write_atomically(path_, [&](io::OutputFile& file) { file.write(known_.dump(1) + "\n"); });
+}
+
+Checked Gatekeeper::check(const std::string& system, const Cell& cell, const Workload& workload,
+                          const std::string& precision) {
+  const Json gate = workload.definition.value("gate", Json::object());
+  const int64_t batch = gate.value("batch", int64_t{16});
+  const int64_t steps = trains(cell) ? gate.value("steps", int64_t{10}) : 0;
+  Preparation p = preparation_for(cell, workload, bench_.threads, 1);
+  p.variant = variant_of(system);
+  p.precision = precision;
+  p.batch = batch;
+  // For inference dropout stays as defined: a driver that leaves it on in test mode must fail.
+  p.dropout = !trains(cell);
+  p.weights = materials_.weights(workload, p.input);
+  p.data = materials_.samples(workload, p.input, batch * std::max<int64_t>(1, steps)).data;
+  if (system == bench_.reference && precision == "f64") p.device = "cpu", p.switches.clear();
+  Client client = bench_.start(system);
+  client.hello();
+  client.prepare(p);
+  Checked out = client.check(steps);
+  client.quit();
+  return out;
+}
+
+GateResult Gatekeeper::pass(const Cell& cell, const Workload& workload,
+                            const std::function<void(const std::string&)>& stage) {
+  const std::string key = system_key(cell), reference_key = "reference: " + model_key(cell);
+  if (known_.contains(key)) return result_from(known_[key]);
+  if (!known_.contains(reference_key)) {
+    stage("gate, reference");
+    try {
+      known_[reference_key] = to_json(check(bench_.reference, cell, workload, "f64"));
+    } catch (const DriverFailure& failure) {
+      throw DriverFailure(
+          Status::failed,
+          cat("the gate's reference, ", bench_.reference, ", could not be had: ", failure.what()),
+          failure.last_words);
+    }
+    save();
+  }
+  stage("gate");
+  const GateResult result = compare(checked_from(known_[reference_key]),
+                                    check(cell.system, cell, workload, cell.condition.precision),
+                                    cell.condition.precision, trains(cell));
+  known_[key] = result.to_json();
+  save();
+  return result;
+}
+
+}  // namespace tandem::lab

@@ -1,0 +1,294 @@
+// ctest: timeout=900 serial
+// Studies with the fake driver: order, records, going on after a stop or a kill, budgets.
+#include "lab/measure/runner.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "lab/measure/cooling.h"
+#include "lab/measure/schedule.h"
+#include "tandem/core/error.h"
+#include "tests/lab/measure/bench_of_fakes.h"
+
+namespace tandem::lab {
+namespace {
+
+using testing::read_text;
+using testing::TempFolder;
+using testing::write_text;
+
+Plan small_plan(int64_t runs = 3) {
+  Plan plan;
+  plan.name = "test";
+  plan.study = {{"title", "a test"}};
+  for (const char* phase : {"train", "infer"})
+    for (const char* system : {"fake:eager", "tandem:graph"}) {
+      Cell cell = small_cell(phase);
+      cell.system = system;
+      cell.effort = {.runs = runs, .warmup_steps = 2, .timed_steps = 5, .timed_s = 0.1};
+      plan.cells.push_back(cell);
+    }
+  Cell control = plan.cells[0];
+  control.control = "A/A";
+  plan.cells.push_back(control);
+  return plan;
+}
+
+RunnerOptions options_in(const std::string& folder, const std::string& fault = "") {
+  RunnerOptions options;
+  options.folder = folder;
+  options.seed = 5;
+  options.bench = bench_of_fakes(fault);
+  return options;
+}
+
+/// Each run of the plan is recorded once, and ended well.
+void expect_complete(const Plan& plan, const std::string& folder) {
+  std::map<std::string, std::set<int64_t>> blocks;
+  size_t count = 0;
+  for (const lab::Run& run : load_results(folder).runs) {
+    EXPECT_EQ(to_string(run.status), "ok") << run.why;
+    blocks[cell_key(run.part, run.system, run.control, run.condition)].insert(run.block);
+    ++count;
+  }
+  size_t wanted = 0;
+  for (const Cell& cell : plan.cells) {
+    EXPECT_EQ(static_cast<int64_t>(blocks[cell_key(cell)].size()), cell.effort.runs) << cell_key(cell);
+    wanted += static_cast<size_t>(cell.effort.runs);
+  }
+  EXPECT_EQ(count, wanted);
+}
+
+TEST(Schedule, ABlockHasEveryCellOnceInAnOrderThatTheSeedDraws) {
+  Plan plan = small_plan(8);
+  plan.cells[1].effort.runs = 2;
+  std::set<std::vector<size_t>> orders;
+  for (int64_t block = 0; block < block_count(plan.cells); ++block) {
+    const auto turns = turns_of_block(plan.cells, block, 5);
+    std::vector<size_t> order;
+    for (size_t i = 0; i < turns.size(); ++i) {
+      order.push_back(turns[i].cell);
+      EXPECT_EQ(turns[i].order, static_cast<int64_t>(i));
+    }
+    const auto a_second_time = turns_of_block(plan.cells, block, 5);
+    for (size_t i = 0; i < turns.size(); ++i) EXPECT_EQ(a_second_time[i].cell, turns[i].cell);
+    orders.insert(order);
+    std::sort(order.begin(), order.end());
+    EXPECT_EQ(order.size(), block < 2 ? 5u : 4u);
+    EXPECT_TRUE(std::adjacent_find(order.begin(), order.end()) == order.end());
+  }
+  EXPECT_GT(orders.size(), 4u) << "the order hardly changes";
+  EXPECT_EQ(block_count(plan.cells), 8);
+}
+
+TEST(Schedule, EveryPlaceIsTakenByEveryCell) {
+  const Plan plan = small_plan(400);
+  std::map<std::pair<size_t, int64_t>, int> times;
+  for (int64_t block = 0; block < 400; ++block)
+    for (const Turn& turn : turns_of_block(plan.cells, block, 1)) ++times[{turn.cell, turn.order}];
+  ASSERT_EQ(times.size(), 25u);
+  // Each of 25 pairs is expected 80 times, with a deviation of 8.
+  for (const auto& [pair, count] : times) EXPECT_NEAR(count, 80, 40);
+}
+
+TEST(Standing, GivesUpWhatCannotBeHad) {
+  const Plan plan = small_plan();
+  const auto record = [&](Status status, int64_t block) {
+    lab::Run run;
+    run.part = "test", run.system = "fake:eager", run.condition = plan.cells[0].condition;
+    run.status = status, run.block = block, run.why = "reason";
+    return run;
+  };
+  for (const Status status : {Status::absent, Status::declined, Status::not_same_model}) {
+    Standing standing;
+    EXPECT_EQ(standing.given_up(plan.cells[0]), "");
+    standing.add(record(status, 0));
+    EXPECT_EQ(standing.given_up(plan.cells[0]), "reason");
+    EXPECT_EQ(standing.given_up(plan.cells[1]), "");
+    EXPECT_TRUE(standing.done(plan.cells[0], 0));
+    EXPECT_FALSE(standing.done(plan.cells[0], 1));
+  }
+  Standing standing;
+  standing.add(record(Status::crashed, 0));
+  standing.add(record(Status::crashed, 1));
+  EXPECT_EQ(standing.given_up(plan.cells[0]), "");
+  standing.add(record(Status::ok, 2));
+  standing.add(record(Status::crashed, 3));
+  EXPECT_EQ(standing.given_up(plan.cells[0]), "") << "it works now and then";
+  standing.add(record(Status::crashed, 4));
+  standing.add(record(Status::crashed, 5));
+  EXPECT_EQ(standing.given_up(plan.cells[0]), "reason");
+}
+
+TEST(Runner, AWholeStudyIsTakenAndASecondCallHasNothingToDo) {
+  TempFolder folder;
+  const Plan plan = small_plan(2);
+  const auto progress = no_progress();
+  StudyOutcome outcome = run_study(plan, options_in(folder.path()), *progress);
+  EXPECT_EQ(outcome.taken, 10);
+  EXPECT_EQ(outcome.failed, 0);
+  expect_complete(plan, folder.path());
+  EXPECT_FALSE(std::filesystem::exists(folder / "material"))
+      << "a complete study needs no weights and samples";
+  const std::string before = read_text(folder / "runs.jsonl");
+  outcome = run_study(plan, options_in(folder.path()), *progress);
+  EXPECT_EQ(outcome.taken, 0);
+  EXPECT_EQ(read_text(folder / "runs.jsonl"), before);
+}
+
+TEST(Runner, AStudyGoesOnOnlyAsItBegan) {
+  TempFolder folder;
+  const auto progress = no_progress();
+  run_study(small_plan(1), options_in(folder.path()), *progress);
+  const auto message = [&](const Plan& plan, const RunnerOptions& options) {
+    return testing::message_of<Error>([&] { run_study(plan, options, *progress); });
+  };
+  RunnerOptions other_seed = options_in(folder.path());
+  other_seed.seed = 6;
+  EXPECT_NE(message(small_plan(1), other_seed).find("seed is 5 there, and 6 now"), std::string::npos)
+      << message(small_plan(1), other_seed);
+  EXPECT_NE(message(small_plan(2), options_in(folder.path())).find("runs is 1 there, and 2 now"),
+            std::string::npos)
+      << message(small_plan(2), options_in(folder.path()));
+  Plan fewer = small_plan(1);
+  fewer.cells.pop_back();
+  EXPECT_NE(message(fewer, options_in(folder.path())).find("5 cells"), std::string::npos);
+  write_text(folder / "study.json", "{");
+  EXPECT_NE(message(small_plan(1), options_in(folder.path())).find("not JSON"), std::string::npos);
+}
+
+TEST(Runner, ABrokenDriverCostsItsCellAndNotTheStudy) {
+  TempFolder folder;
+  Plan plan = small_plan(4);
+  Cell absent = plan.cells[0];
+  absent.system = "nothing:eager";
+  plan.cells.push_back(absent);
+  const auto progress = no_progress();
+  const StudyOutcome outcome = run_study(plan, options_in(folder.path(), "early_exit"), *progress);
+  std::map<std::string, std::map<std::string, int>> counts;
+  for (const lab::Run& run : load_results(folder.path()).runs) ++counts[run.system][to_string(run.status)];
+  EXPECT_EQ(counts["tandem:graph"]["ok"], 8);
+  EXPECT_EQ(counts["nothing:eager"]["absent"], 1) << "recorded once, and not tried any more";
+  EXPECT_EQ(counts["fake:eager"]["crashed"], 9) << "three cells, given up after three times each";
+  EXPECT_EQ(outcome.failed, 10);
+}
+
+TEST(Runner, ABudgetEndsBetweenBlocksAndAtLeastOneBlockIsTaken) {
+  TempFolder folder;
+  const Plan plan = small_plan(50);
+  RunnerOptions options = options_in(folder.path());
+  options.budget_s = 0.001;
+  const auto progress = no_progress();
+  StudyOutcome outcome = run_study(plan, options, *progress);
+  EXPECT_TRUE(outcome.over_budget);
+  EXPECT_EQ(outcome.taken, 5);
+  EXPECT_EQ(outcome.blocks_left, 49);
+  EXPECT_TRUE(std::filesystem::exists(folder / "material")) << "the study will go on";
+  outcome = run_study(plan, options, *progress);
+  EXPECT_LE(outcome.taken, 5)
+      << "the first block is there already: one more at most, to learn how long it takes";
+  for (const lab::Run& run : load_results(folder.path()).runs) EXPECT_LT(run.block, 2);
+}
+
+TEST(Runner, AStopIsCleanAndTheStudyGoesOn) {
+  TempFolder folder;
+  const Plan plan = small_plan(12);
+  std::atomic<bool> stop{false};
+  RunnerOptions options = options_in(folder.path());
+  options.bench.stop = &stop;
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    stop = true;
+  });
+  const auto progress = no_progress();
+  const StudyOutcome outcome = run_study(plan, options, *progress);
+  stopper.join();
+  EXPECT_TRUE(outcome.stopped);
+  EXPECT_LT(outcome.taken, 60);
+  run_study(plan, options_in(folder.path()), *progress);
+  expect_complete(plan, folder.path());
+}
+
+TEST(Runner, TwoStudiesDoNotWriteToOneFolder) {
+  TempFolder folder;
+  const Plan plan = small_plan(2);
+  const auto progress = no_progress();
+  std::string message;
+  RunnerOptions options = options_in(folder.path());
+  options.on_start = [&](const std::string&) {
+    message = testing::message_of<Error>([&] { run_study(plan, options_in(folder.path()), *progress); });
+    throw Error("enough");
+  };
+  EXPECT_THROW(run_study(plan, options, *progress), Error);
+  EXPECT_NE(message.find("one study at a time"), std::string::npos) << message;
+}
+
+/// Not a test by itself: the study that the next one starts in a process of its own, and kills.
+TEST(RunnerChild, DISABLED_TakesAStudy) {
+  const char* folder = std::getenv("TANDEM_LAB_TEST_FOLDER");
+  if (!folder) return;
+  run_study(small_plan(12), options_in(folder), *no_progress());
+}
+
+TEST(Runner, AKillAtAnyMomentLosesAtMostTheRunInFlight) {
+  TempFolder folder;
+  const Plan plan = small_plan(12);
+  uint32_t random = 12345;
+  std::string before;
+  int kills = 0;
+  for (int i = 0; i < 8; ++i) {
+    Process child({.command = {std::filesystem::read_symlink("/proc/self/exe").string(),
+                               "--gtest_filter=RunnerChild.*", "--gtest_also_run_disabled_tests"},
+                   .environment = {{"TANDEM_LAB_TEST_FOLDER", folder.path()}}});
+    random = random * 1664525 + 1013904223;
+    const double wait = 0.03 + 0.35 * (random >> 8) / (1 << 24);
+    std::string line;
+    const int64_t until = now_ns() + static_cast<int64_t>(wait * 1e9);
+    Process::Io io;
+    while ((io = child.read_line(line, until)) == Process::Io::done) {
+    }
+    if (io == Process::Io::late) {
+      ::kill(child.pid(), SIGKILL);
+      ++kills;
+    }
+    child.finish(5);
+    // What was recorded stays, to the byte, apart from a line that the kill cut off.
+    const std::string now = read_text(folder / "runs.jsonl");
+    EXPECT_EQ(now.substr(0, before.size()), before);
+    before = now.substr(0, now.rfind('\n') + 1);
+  }
+  EXPECT_GE(kills, 3);
+  run_study(plan, options_in(folder.path()), *no_progress());
+  expect_complete(plan, folder.path());
+  EXPECT_EQ(read_text(folder / "runs.jsonl").substr(0, before.size()), before);
+}
+
+TEST(Cooling, WaitsForTheStartTemperatureAndNotForEver) {
+  double temperature = 40;
+  std::vector<std::string> said;
+  const auto stage = [&](const std::string& text) { said.push_back(text); };
+  const Cooling cooling(0.7, nullptr, [&] { return std::optional(temperature -= said.empty() ? 0 : 3); });
+  cooling.wait(stage);
+  EXPECT_TRUE(said.empty());
+  temperature = 48;
+  cooling.wait(stage);
+  EXPECT_GE(said.size(), 2u);
+  EXPECT_LE(temperature, 42);
+  said.clear();
+  const Cooling stuck(0.5, nullptr, [&, first = true]() mutable {
+    return std::optional(std::exchange(first, false) ? 40.0 : 90.0);
+  });
+  const int64_t begun = now_ns();
+  stuck.wait(stage);
+  EXPECT_LT(now_ns() - begun, 5'000'000'000);
+  Cooling(5, nullptr, [] { return std::optional<double>(); }).wait([](const std::string&) { ADD_FAILURE(); });
+}
+
+}  // namespace
+}  // namespace tandem::lab
