@@ -41,6 +41,7 @@ int run(int argc, char** argv) {
   add_datasets(app, action);
   add_info(app, action);
   add_explain(app, action);
+  add_lab(app, action, {argv, argv + argc});
   add_script_commands(app, action);
 
   const std::string word = argc > 1 ? argv[1] : "";

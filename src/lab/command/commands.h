@@ -1,0 +1,55 @@
+// The commands of `tandem-lab`, which `tandem lab` becomes. Each adds a subcommand to the parser; when that is chosen, it
+// reads its flags, calls the lab and prints.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "lab/driver/catalogue.h"
+#include "lab/measure/gatekeeper.h"
+
+namespace tandem::lab {
+
+/// Wrong usage found after parsing: exit status 2.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The study was stopped by a signal and can go on: exit status 130.
+class Interrupted : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// What the chosen subcommand will do once parsing is over.
+using Action = std::function<void()>;
+
+void add_list(CLI::App& app, Action& action);
+void add_setup(CLI::App& app, Action& action);
+/// `arguments`: the whole command line, for the provenance and to say how a stopped study goes on.
+void add_run(CLI::App& app, Action& action, const std::vector<std::string>& arguments);
+/// The same.
+void add_advise(CLI::App& app, Action& action, const std::vector<std::string>& arguments);
+void add_driver(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
+void add_compare(CLI::App& app, Action& action);
+
+/// "90s", "10m", "1.5h", or seconds. Throws UsageError.
+double parse_duration(const std::string& text);
+/// Cores that this program may use.
+int64_t usable_cores();
+/// Starts drivers as drivers.toml says.
+Launcher catalogue_launcher();
+/// Ctrl-C and SIGTERM turn the flag true; the second one ends the program at once.
+const std::atomic<bool>* stop_on_signals();
+/// Rows in aligned columns on stdout, two spaces between.
+void print_rows(const std::vector<std::vector<std::string>>& rows);
+/// The words of a command line as one would type them.
+std::string quoted(const std::vector<std::string>& arguments);
+
+}  // namespace tandem::lab
