@@ -1,6 +1,7 @@
 // The page of a study: answers first, then figures and tables part by part, the papers' claims, what could not be
 // measured, and how all of it was done.
 #include <algorithm>
+#include <set>
 
 #include "lab/report/answers.h"
 #include "lab/report/claims_view.h"
@@ -69,6 +70,16 @@ std::string navigation(const std::vector<Json>& parts) {
   return html + "</nav>\n";
 }
 
+/// Which samples the runs of a part saw: real ones by the name of their set, or synthetic ones of its shapes.
+std::string data_sentence(const ReportData& data, const std::string& part) {
+  std::set<std::string> names;
+  for (const Run& run : data.results.runs)
+    if (run.part == part && !text_at(run.hello, "data").empty()) names.insert(text_at(run.hello, "data"));
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "Data: " : ", ") + name;
+  return text.empty() ? "" : text + ".";
+}
+
 std::string part_section(const ReportData& data, const Json& part) {
   std::string html;
   if (as_shipped(part))
@@ -80,7 +91,8 @@ std::string part_section(const ReportData& data, const Json& part) {
         "warning");
   const std::string counterpart = text_at(part, "counterpart");
   if (!counterpart.empty()) html += paragraph("Counterpart in the paper: " + counterpart + ".", "soft");
-  html += paragraph(text_at(part, "note"), "soft");
+  html += paragraph(text_at(part, "note"), "soft") +
+          paragraph(data_sentence(data, text_at(part, "name")), "soft");
   if (data.conditions(text_at(part, "name")).empty()) {
     html += paragraph("No run of this part has been taken.", "soft");
   } else {

@@ -129,6 +129,7 @@ TEST_F(Report, ShowsWhatCouldNotBeMeasured) {
   EXPECT_NE(html.find("ended by signal 11"), std::string::npos);
   EXPECT_NE(html.find("Segmentation fault"), std::string::npos);
   EXPECT_NE(html.find("it needs four GPUs"), std::string::npos);
+  EXPECT_NE(html.find("Data: synthetic-mnist."), std::string::npos) << "made-up samples are named as such";
 }
 
 TEST_F(Report, OnATerminalIsATableAndSentences) {
