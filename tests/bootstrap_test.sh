@@ -64,6 +64,11 @@ check "arguments arrive as they were given" [ "$out" = "ran train two words" ]
 check "nothing is built or installed where nothing changed" not_called 'cmake|apt-get'
 check "and nothing is said" [ ! -s "$place/err" ]
 
+: >"$calls"
+out=$(tandem lab list 2>"$place/err")
+check "the lab is built beside the program" called 'cmake --build .* --target tandem_cli tandem_lab$'
+check "and the program hands over to it" [ "$out" = "ran lab list" ]
+
 touch "$place/repository/src/new.cpp"
 tandem info >/dev/null 2>&1
 check "a newer source is built" called 'cmake --build'
