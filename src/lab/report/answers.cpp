@@ -36,17 +36,12 @@ std::vector<const Summary*> ranking(const ReportData& data, const Condition& con
 std::string interval_text(const Estimate& e) { return number_text(e.low) + " to " + number_text(e.high); }
 
 GridCell verdict_cell(const Comparison& c) {
-  switch (c.verdict) {
-    case Verdict::first:
-      return {c.first, {}, "good"};
-    case Verdict::second:
-      return {c.second, {}, "good"};
-    case Verdict::equivalent:
-      return {"equal", {}, ""};
-    case Verdict::undecided:
-      break;
-  }
-  return {c.can_decide ? "undecided" : "too few runs", {}, "unsure"};
+  if (c.verdict == Verdict::equivalent) return {"equal", {}, ""};
+  if (c.verdict == Verdict::undecided) return {c.can_decide ? "undecided" : "too few runs", {}, "unsure"};
+  const std::string& named = c.verdict == Verdict::first ? c.first : c.second;
+  // Where neither side is better the verdict names the lower one.
+  if (metric(c.metric).better == Metric::Better::neither) return {"lower: " + named, {}, ""};
+  return {named, {}, "good"};
 }
 
 }  // namespace

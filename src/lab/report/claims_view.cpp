@@ -43,7 +43,7 @@ std::string tally(const std::vector<Judgement>& judgements) {
   std::string text = std::to_string(judgements.size()) + " published conclusions and numbers:";
   const char* comma = " ";
   for (const Mark mark : {Mark::holds, Mark::no_longer, Mark::undecided, Mark::not_measured}) {
-    text += comma + std::to_string(counts[mark]) + " " + to_string(mark);
+    text += comma + to_string(mark) + " " + std::to_string(counts[mark]);
     comma = ", ";
   }
   return text +
