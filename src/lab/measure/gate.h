@@ -30,8 +30,8 @@ struct GateResult {
   Json to_json() const;
 };
 
-/// `training`: also loss, gradients and losses.
+/// `training`: also loss, gradients and losses; `slack` widens the tolerance of the last two.
 GateResult compare(const Checked& reference, const Checked& system, const std::string& precision,
-                   bool training);
+                   bool training, double slack = 1);
 
 }  // namespace tandem::lab

@@ -144,9 +144,10 @@ GateResult Gatekeeper::pass(const Cell& cell, const Workload& workload,
     save();
   }
   stage("gate");
-  const GateResult result = compare(checked_from(known_[reference_key]),
-                                    check(cell.system, cell, workload, cell.condition.precision),
-                                    cell.condition.precision, trains(cell));
+  const GateResult result =
+      compare(checked_from(known_[reference_key]),
+              check(cell.system, cell, workload, cell.condition.precision), cell.condition.precision,
+              trains(cell), workload.definition.value("gate", Json::object()).value("slack", 1.0));
   known_[key] = result.to_json();
   save();
   return result;

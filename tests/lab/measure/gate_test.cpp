@@ -52,6 +52,17 @@ TEST(Gate, EachQuantityIsHeldToItsTolerance) {
   }
 }
 
+TEST(Gate, SlackWidensGradientsAndLossesAlone) {
+  const Tolerance allowed = tolerance("f32");
+  Checked c = reference();
+  c.gradients["a.weight"] *= 1 + 3 * allowed.gradients;
+  c.losses[2] *= 1 + 3 * allowed.losses;
+  EXPECT_FALSE(compare(reference(), c, "f32", true).passed);
+  EXPECT_TRUE(compare(reference(), c, "f32", true, 4).passed);
+  c.loss *= 1 + 3 * allowed.loss;
+  EXPECT_EQ(compare(reference(), c, "f32", true, 4).what, "loss");
+}
+
 TEST(Gate, AGradientThatIsZeroByCancellationIsJudgedByTheOthers) {
   Checked c = reference();
   c.gradients["b.bias"] = 5e-7;  // 500 times the reference, and still nothing
