@@ -69,6 +69,7 @@ out=$(tandem lab list 2>"$place/err")
 check "the lab is built beside the program" called 'cmake --build .* --target tandem_cli tandem_lab$'
 check "and the program hands over to it" [ "$out" = "ran lab list" ]
 
+: >"$calls"
 touch "$place/repository/src/new.cpp"
 tandem info >/dev/null 2>&1
 check "a newer source is built" called 'cmake --build'

@@ -15,14 +15,11 @@ struct Flags : StudyFlags {
 };
 
 void run(const Flags& flags, const std::vector<std::string>& arguments) {
-  Goal goal;
-  try {
-    goal = parse_goal(flags.goal);
-  } catch (const Error& error) {
-    throw UsageError(error.what());
-  }
+  Goal goal = Goal::time;
+  as_usage([&] { goal = parse_goal(flags.goal); });
   const RunnerOptions options = flags.options("advise-" + flags.model);
-  Plan plan = make_advice_plan(flags.model, flags.device, goal, flags.quick, flags.phase);
+  Plan plan;
+  as_usage([&] { plan = make_advice_plan(flags.model, flags.device, goal, flags.quick, flags.phase); });
   if (flags.runs)
     for (Cell& cell : plan.cells) cell.effort.runs = *flags.runs;
   take(plan, flags, options, arguments);

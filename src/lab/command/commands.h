@@ -39,6 +39,8 @@ void add_driver(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 
+/// Runs `read`, which makes something of what the user typed: an Error in it is wrong usage.
+void as_usage(const std::function<void()>& read);
 /// "90s", "10m", "1.5h", or seconds. Throws UsageError.
 double parse_duration(const std::string& text);
 /// Cores that this program may use.

@@ -137,7 +137,8 @@ void add_setup(CLI::App& app, Action& action) {
       if (names.empty())
         for (const DriverInfo& info : drivers) names.push_back(info.name);
       for (const std::string& name : names)
-        find_driver(drivers, name);  // all names first: nothing is installed for a typing error
+        as_usage(
+            [&] { find_driver(drivers, name); });  // all names first: nothing is installed for a typing error
       SetupOptions options;
       options.build = !flags->no_build;
       options.say = [](const std::string& text) { std::printf("%s\n", text.c_str()), std::fflush(stdout); };

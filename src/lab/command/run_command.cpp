@@ -12,32 +12,20 @@ namespace tandem::lab {
 namespace {
 
 struct Flags : StudyFlags {
-  std::string study, frameworks, workloads;
+  std::string study;
+  std::vector<std::string> frameworks, workloads;
 };
-
-/// "a,b" is a and b. Throws UsageError for an empty name.
-std::vector<std::string> names_in(const std::string& flag, const std::string& text) {
-  std::vector<std::string> names;
-  if (text.empty()) return names;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t comma = std::min(text.find(',', begin), text.size());
-    names.push_back(text.substr(begin, comma - begin));
-    if (names.back().empty())
-      throw UsageError(cat(flag, ": must be names with commas between; got '", text, "'."));
-    begin = comma + 1;
-  }
-  return names;
-}
 
 void run(const Flags& flags, const std::vector<std::string>& arguments) {
   const RunnerOptions options = flags.options(flags.study);
   PlanOptions wanted;
-  wanted.frameworks = names_in("frameworks", flags.frameworks);
-  wanted.workloads = names_in("workloads", flags.workloads);
+  wanted.frameworks = flags.frameworks;
+  wanted.workloads = flags.workloads;
   wanted.device = flags.device;
   wanted.quick = flags.quick;
   wanted.runs = flags.runs;
-  const Plan plan = make_plan(flags.study, wanted);
+  Plan plan;
+  as_usage([&] { plan = make_plan(flags.study, wanted); });
   const StudyOutcome outcome = take(plan, flags, options, arguments);
 
   const std::vector<std::string> files = write_report(options.folder);
@@ -64,8 +52,10 @@ void add_run(CLI::App& app, Action& action, const std::vector<std::string>& argu
   auto flags = std::make_shared<Flags>();
   CLI::App* cmd = app.add_subcommand("run", "run a study and write its report; one that was stopped goes on");
   cmd->add_option("STUDY", flags->study, "a study of 'tandem lab list', or a file")->required();
-  cmd->add_option("--frameworks", flags->frameworks, "tandem,pytorch:eager (default: the study's)");
-  cmd->add_option("--workloads", flags->workloads, "lenet,mnist_cnn (default: the study's)");
+  cmd->add_option("--frameworks", flags->frameworks, "tandem pytorch:eager … (default: the study's)")
+      ->delimiter(',');
+  cmd->add_option("--workloads", flags->workloads, "lenet mnist_cnn … (default: the study's)")
+      ->delimiter(',');
   cmd->add_option("--runs", flags->runs, "runs a cell (default: the study's)");
   flags->add(*cmd);
   cmd->callback([flags, arguments, &action] { action = [flags, arguments] { run(*flags, arguments); }; });

@@ -82,6 +82,7 @@ RunnerOptions StudyFlags::options(const std::string& name) const {
                          ", the cores that the lab may use; got ", options.bench.threads, "."));
   if (!(interval >= 0.01 && interval <= 60))
     throw UsageError(cat("interval: must be within 0.01 and 60 seconds; got ", interval, "."));
+  if (!device.empty()) as_usage([&] { parse_device(device); });
   if (runs && *runs < 1) throw UsageError(cat("runs: must be at least 1; got ", *runs, "."));
   return options;
 }
