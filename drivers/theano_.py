@@ -51,8 +51,7 @@ import theano_models  # noqa: E402
 from frame import Declined  # noqa: E402
 
 # The switch -> Theano's own name of the group of rewrites.
-PASSES = {"graph.fuse_pointwise": "fusion", "graph.fold_constants": "constant_folding",
-          "graph.common_subexpressions": "merge", "graph.inplace": "inplace"}
+PASSES = {"graph.fuse_pointwise": "fusion", "graph.common_subexpressions": "merge", "graph.inplace": "inplace"}
 OPTIONS = {"sgd": {"momentum", "weight_decay"}, "adam": {"betas", "eps", "weight_decay"}}
 
 
@@ -79,6 +78,8 @@ class TheanoDriver(frame.Driver):
             return "Theano's successors have dropped its CUDA device."
         if what == "conv":
             return "Theano has one way of convolution on the CPU: columns and a product of matrices."
+        if what == "graph.fold_constants":
+            return "PyTensor folds constants even where its group of that name is left out."
         if what == "graph.cache":
             return "PyTensor settles where it keeps compiled modules when it is loaded."
         return None
