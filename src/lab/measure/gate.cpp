@@ -41,7 +41,7 @@ GateResult different(const std::string& what, double reference, double system) {
 
 Tolerance tolerance(const std::string& precision) {
   if (precision == "f64") return {1e-7, 1e-7, 1e-6, 1e-6};
-  if (precision == "f32") return {1e-4, 1e-4, 1e-3, 2e-3};
+  if (precision == "f32") return {1e-4, 1e-4, 5e-3, 2e-4};
   if (precision == "tf32") return {5e-3, 5e-3, 3e-2, 2e-2};
   if (precision == "f16") return {1e-2, 1e-2, 5e-2, 3e-2};
   if (precision == "bf16") return {5e-2, 3e-2, 1e-1, 6e-2};
@@ -77,9 +77,7 @@ GateResult compare(const Checked& reference, const Checked& system, const std::s
   if (system.logits.size() != reference.logits.size())
     return different("the number of samples with logits", static_cast<double>(reference.logits.size()),
                      static_cast<double>(system.logits.size()));
-  Tolerance allowed = tolerance(precision);
-  allowed.gradients *= slack;
-  allowed.losses *= slack;
+  const Tolerance allowed = tolerance(precision);
   Worst worst;
   double largest = 1;
   for (const auto& row : reference.logits)
@@ -113,9 +111,12 @@ GateResult compare(const Checked& reference, const Checked& system, const std::s
   if (system.losses.size() != reference.losses.size())
     return different("the number of losses", static_cast<double>(reference.losses.size()),
                      static_cast<double>(system.losses.size()));
+  // Rounding grows from step to step; a wrong learning rate shows in the second loss already.
+  const double last = std::max<double>(1, static_cast<double>(reference.losses.size()) - 1);
   for (size_t i = 0; i < reference.losses.size(); ++i)
     worst.add(cat("losses[", i, "]"), reference.losses[i], system.losses[i],
-              std::max(1e-3, std::abs(reference.losses[i])), allowed.losses);
+              std::max(1e-3, std::abs(reference.losses[i])),
+              allowed.losses * std::pow(slack, static_cast<double>(i) / last));
   return worst.result();
 }
 

@@ -30,7 +30,7 @@ struct GateResult {
   Json to_json() const;
 };
 
-/// `training`: also loss, gradients and losses; `slack` widens the tolerance of the last two.
+/// `training`: also loss, gradients and losses; `slack` is by how much the tolerance of the losses grows over the steps.
 GateResult compare(const Checked& reference, const Checked& system, const std::string& precision,
                    bool training, double slack = 1);
 

@@ -27,13 +27,13 @@ Workload load_workload(const std::string& name);
 
 /// How long a cell's run is.
 struct Effort {
-  int64_t runs = 8;            // blocks: fresh processes a cell
-  int64_t warmup_steps = 10;   // at least; goes on until steady, at most 10 times as many
-  int64_t timed_steps = 200;   // at most
-  double timed_s = 20;         // a run's timed steps end after this many seconds, but not before 5 steps
-  int64_t epochs = 0;          // phase fit; 0: the workload's
-  double cap_s = 600;          // phase fit: training stops after the epoch in which this passed; the curve is kept
-  bool breakdown = false;      // ask the driver where a step's time goes, after the timed steps of the first run
+  int64_t runs = 8;           // blocks: fresh processes a cell
+  int64_t warmup_steps = 10;  // at least; goes on until steady, at most 10 times as many
+  int64_t timed_steps = 200;  // at most
+  double timed_s = 20;        // a run's timed steps end after this many seconds, but not before 5 steps
+  int64_t epochs = 0;         // phase fit; 0: the workload's
+  double cap_s = 600;  // phase fit: training stops after the epoch in which this passed; the curve is kept
+  bool breakdown = false;  // ask the driver where a step's time goes, after the timed steps of the first run
 };
 
 /// One system under one condition.
@@ -42,7 +42,7 @@ struct Cell {
   std::string control;  // "A/A" for the second, identical member of the control pair
   Condition condition;
   Effort effort;
-  Json optimizer;       // the workload's or the study's, as `prepare` carries it; null in phase infer
+  Json optimizer;  // the workload's or the study's, as `prepare` carries it; null in phase infer
 };
 
 /// Something that the study asks for and that cannot be run now: a model, a device or a framework that is not there.
@@ -61,9 +61,9 @@ struct PlanOptions {
 };
 
 struct Plan {
-  std::string name;        // "000"
-  Json study;              // the file, resolved: title, paper, question, parts, options; goes into study.json
-  std::vector<Cell> cells; // in the order of the file; the runner interleaves
+  std::string name;  // "000"
+  Json study;        // the file, resolved: title, paper, question, parts, options; goes into study.json
+  std::vector<Cell> cells;  // in the order of the file; the runner interleaves
   std::vector<Missing> missing;
 };
 

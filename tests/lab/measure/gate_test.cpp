@@ -52,15 +52,15 @@ TEST(Gate, EachQuantityIsHeldToItsTolerance) {
   }
 }
 
-TEST(Gate, SlackWidensGradientsAndLossesAlone) {
-  const Tolerance allowed = tolerance("f32");
+TEST(Gate, SlackGrowsOverTheLosses) {
+  const double allowed = tolerance("f32").losses;
   Checked c = reference();
-  c.gradients["a.weight"] *= 1 + 3 * allowed.gradients;
-  c.losses[2] *= 1 + 3 * allowed.losses;
+  c.losses.back() *= 1 + 3 * allowed;
   EXPECT_FALSE(compare(reference(), c, "f32", true).passed);
   EXPECT_TRUE(compare(reference(), c, "f32", true, 4).passed);
-  c.loss *= 1 + 3 * allowed.loss;
-  EXPECT_EQ(compare(reference(), c, "f32", true, 4).what, "loss");
+  c = reference();
+  c.losses.front() *= 1 + 3 * allowed;  // before any update nothing can have drifted
+  EXPECT_EQ(compare(reference(), c, "f32", true, 4).what, "losses[0]");
 }
 
 TEST(Gate, AGradientThatIsZeroByCancellationIsJudgedByTheOthers) {
