@@ -2,29 +2,13 @@
 // calls the library and prints.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "tandem/train/config.h"
 
 namespace tandem::cli {
-
-/// Wrong usage found after parsing: exit status 2.
-class UsageError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/// The run was stopped by a signal and can be resumed: exit status 130.
-class Interrupted : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/// What the chosen subcommand will do once parsing is over.
-using Action = std::function<void()>;
 
 /// `arguments`: the whole command line, to say how a stopped run goes on.
 void add_train(CLI::App& app, Action& action, const std::vector<std::string>& arguments);
@@ -50,8 +34,5 @@ struct MachineFlags {
     if constexpr (requires { config.dtype; }) config.dtype = parse_dtype(dtype);
   }
 };
-
-/// Runs `read`, which turns flags into settings: an Error in it is wrong usage.
-void as_usage(const std::function<void()>& read);
 
 }  // namespace tandem::cli

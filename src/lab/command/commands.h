@@ -2,32 +2,20 @@
 // reads its flags, calls the lab and prints.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <atomic>
-#include <functional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "lab/driver/catalogue.h"
 #include "lab/measure/gatekeeper.h"
 
 namespace tandem::lab {
 
-/// Wrong usage found after parsing: exit status 2.
-class UsageError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/// The study was stopped by a signal and can go on: exit status 130.
-class Interrupted : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/// What the chosen subcommand will do once parsing is over.
-using Action = std::function<void()>;
+using cli::Action;
+using cli::as_usage;
+using cli::Interrupted;
+using cli::UsageError;
 
 void add_list(CLI::App& app, Action& action);
 void add_setup(CLI::App& app, Action& action);
@@ -39,8 +27,6 @@ void add_driver(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 
-/// Runs `read`, which makes something of what the user typed: an Error in it is wrong usage.
-void as_usage(const std::function<void()>& read);
 /// "90s", "10m", "1.5h", or seconds. Throws UsageError.
 double parse_duration(const std::string& text);
 /// Cores that this program may use.

@@ -23,14 +23,6 @@ size_t columns(const std::string& text) {
 
 }  // namespace
 
-void as_usage(const std::function<void()>& read) {
-  try {
-    read();
-  } catch (const Error& error) {
-    throw UsageError(error.what());
-  }
-}
-
 double parse_duration(const std::string& text) {
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
