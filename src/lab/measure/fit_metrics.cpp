@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "lab/measure/energy.h"
+#include "lab/stats/sample.h"
 #include "tandem/core/error.h"
 
 namespace tandem::lab {
@@ -13,12 +14,6 @@ namespace {
 double seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 }  // namespace
-
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n == 0 ? NAN : n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 void add_fit_metrics(Run& run, const Fitted& fitted, const Json& workload, int64_t window_begun) {
   double total = 0;
@@ -44,12 +39,12 @@ void add_fit_metrics(Run& run, const Fitted& fitted, const Json& workload, int64
   if (later.empty())
     run.unavailable["fit.epoch_s"] = "there was one epoch alone";
   else
-    m["fit.epoch_s"] = median_of(later);
+    m["fit.epoch_s"] = stats::median(later);
   if (best) {
     m["fit.accuracy"] = run.epochs.back().test_accuracy.value_or(*best);
     m["fit.best_accuracy"] = *best;
     m["fit.best_epoch"] = static_cast<double>(best_epoch);
-    m["fit.test_s"] = median_of(tests);
+    m["fit.test_s"] = stats::median(tests);
   } else {
     for (const char* name : {"fit.accuracy", "fit.best_accuracy", "fit.best_epoch", "fit.test_s"})
       run.unavailable[name] = "there is no test data";

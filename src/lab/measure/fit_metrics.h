@@ -12,7 +12,4 @@ namespace tandem::lab {
 /// thresholds; `window_begun`: when the monitor's window began, whose curves must be in the record already.
 void add_fit_metrics(Run& run, const Fitted& fitted, const Json& workload, int64_t window_begun);
 
-/// The middle value, or the mean of the two; NaN of none.
-double median_of(std::vector<double> values);
-
 }  // namespace tandem::lab

@@ -8,6 +8,7 @@
 #include "lab/driver/code_lines.h"
 #include "lab/measure/energy.h"
 #include "lab/measure/fit_metrics.h"
+#include "lab/stats/sample.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
 
@@ -112,7 +113,7 @@ class Taker {
       contradict(*found);
 
     run_.step_s = step_seconds(latency.timed);
-    run_.metrics["step.latency_s"] = median_of(run_.step_s);
+    run_.metrics["step.latency_s"] = stats::median(run_.step_s);
     run_.metrics["step.throughput_s"] = now_s;
     run_.metrics["samples_per_s"] = static_cast<double>(cell_.condition.batch) / now_s;
     add_energy_per_step(run_, throughput.timed.count + latency.timed.count);
@@ -200,7 +201,7 @@ class Taker {
               .timed;
       taken += timed.count;
       before = now;
-      now = step_s = median_of(step_seconds(timed));
+      now = step_s = stats::median(step_seconds(timed));
       steady = taken >= least && std::abs(now - before) <= kSteady * now;
       const double spent = seconds(now_ns() - begun);
       if (taken >= std::min<int64_t>(least, 3) && spent > cell_.effort.timed_s) break;

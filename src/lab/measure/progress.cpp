@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "lab/driver/process.h"
+#include "lab/stats/sample.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
 
@@ -31,18 +32,12 @@ std::string padded(std::string text, size_t width) {
   return text.substr(0, bytes) + "…";
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 struct Row {
   std::string system, condition, metric;
   int64_t runs = 0, wanted = 0;
   std::string status = "waits";
   std::vector<double> values;
-  std::string median_text() const { return values.empty() ? "" : short_time_text(median(values)); }
+  std::string median_text() const { return values.empty() ? "" : short_time_text(stats::median(values)); }
 };
 
 class TextProgress : public Progress {

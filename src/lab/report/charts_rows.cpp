@@ -3,20 +3,13 @@
 #include <cmath>
 
 #include "lab/report/charts.h"
+#include "lab/stats/sample.h"
 
 namespace tandem::lab {
 namespace {
 
 constexpr double kWidth = 760, kLeft = 200, kRight = 24, kRowHeight = 30, kGroupHeight = 24, kTop = 10,
                  kBottom = 44;
-
-/// Linear between the order statistics.
-double quantile(const std::vector<double>& sorted, double share) {
-  const double at = share * static_cast<double>(sorted.size() - 1);
-  const size_t below = static_cast<size_t>(at);
-  const double rest = at - static_cast<double>(below);
-  return below + 1 < sorted.size() ? sorted[below] * (1 - rest) + sorted[below + 1] * rest : sorted[below];
-}
 
 std::vector<double> finite(const std::vector<double>& values) {
   std::vector<double> kept;
@@ -92,7 +85,9 @@ std::string box_chart(const std::string& title, const Metric& metric, const std:
                     [&](Svg& svg, const ChartRow& row, double y, const Axis& axis, const Unit& unit) {
                       const auto& v = row.values;
                       const auto x = [&](double value) { return axis.at(value * unit.factor); };
-                      const double q1 = quantile(v, 0.25), median = quantile(v, 0.5), q3 = quantile(v, 0.75);
+                      const double q1 = stats::sorted_quantile(v, 0.25),
+                                   median = stats::sorted_quantile(v, 0.5),
+                                   q3 = stats::sorted_quantile(v, 0.75);
                       const double reach = 1.5 * (q3 - q1);
                       const double least = *std::lower_bound(v.begin(), v.end(), q1 - reach);
                       const double most = *std::prev(std::upper_bound(v.begin(), v.end(), q3 + reach));

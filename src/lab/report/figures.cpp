@@ -6,6 +6,7 @@
 
 #include "lab/report/charts.h"
 #include "lab/report/grid.h"
+#include "lab/stats/sample.h"
 
 namespace tandem::lab {
 
@@ -180,12 +181,6 @@ std::string lines_figure(const ReportData& data, const Json& part, const Json& f
   return html;
 }
 
-double middle(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 /// Accuracy or loss by epoch: the median of the runs, a band from the worst to the best.
 std::string convergence_figure(const ReportData& data, const Json& part, const Json& figure) {
   const std::string part_name = text_at(part, "name");
@@ -197,9 +192,10 @@ std::string convergence_figure(const ReportData& data, const Json& part, const J
       std::map<std::string, std::map<int64_t, std::vector<double>>> curves;
       for (const Run& run : data.results.runs) {
         if (run.part != part_name || run.condition != conditions[i] || !run.control.empty()) continue;
-        for (const Epoch& epoch : run.epochs)
-          if (!accuracy || epoch.test_accuracy)
-            curves[run.system][epoch.epoch].push_back(accuracy ? *epoch.test_accuracy : epoch.loss);
+        for (const Epoch& epoch : run.epochs) {  // a loss that is not finite any more ends its curve
+          const double value = accuracy ? epoch.test_accuracy.value_or(NAN) : epoch.loss;
+          if (std::isfinite(value)) curves[run.system][epoch.epoch].push_back(value);
+        }
       }
       LineChart chart{.title = accuracy ? "test accuracy" : "training loss",
                       .x_label = "epoch",
@@ -210,7 +206,7 @@ std::string convergence_figure(const ReportData& data, const Json& part, const J
         ChartLine line{system, data.colour(system), {}};
         for (const auto& [epoch, values] : epochs)
           line.points.push_back({static_cast<double>(epoch),
-                                 {middle(values), *std::min_element(values.begin(), values.end()),
+                                 {stats::median(values), *std::min_element(values.begin(), values.end()),
                                   *std::max_element(values.begin(), values.end())}});
         chart.lines.push_back(std::move(line));
       }

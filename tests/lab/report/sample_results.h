@@ -93,6 +93,7 @@ inline Results sample_results() {
       run.epochs.push_back(
           {epoch, 1.5, 0.2, 1 - rise, rise, 1 - rise, rise - 0.01 * static_cast<double>(block % 2)});
     }
+    if (block == 7) run.epochs.back().loss = NAN;  // one that diverged
     run.confusion = {{9, 1}, {2, 8}};
     run.metrics["fit.accuracy"] = 0.87;
     results.runs.push_back(run);
