@@ -76,6 +76,10 @@ target_compile_options(tandem_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${host_flags} --Werror=all-warnings --expt-relaxed-constexpr
                              --expt-extended-lambda>)
 target_include_directories(tandem_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR})
+if(TARGET CUDA::cupti)  # its header alone, which may have a folder of its own; the library is opened at run time
+  target_include_directories(tandem_cuda SYSTEM PRIVATE
+                             $<TARGET_PROPERTY:CUDA::cupti,INTERFACE_INCLUDE_DIRECTORIES>)
+endif()
 set_target_properties(tandem_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Shared)
 target_link_libraries(tandem_cuda PRIVATE tandem tandem_flags CUDA::cudart CUDA::cublas CUDA::cublasLt CUDA::cusolver
                       CUDA::cufft CUDA::nvrtc CUDA::cuda_driver ${CUDNN_LIBRARY})

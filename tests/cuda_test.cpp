@@ -3,6 +3,7 @@
 // ctest: cuda
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tandem/core/backend.h"
@@ -75,6 +76,32 @@ TEST_F(Cuda, AllocatorReusesBlocksAndCountsThem) {
   EXPECT_EQ(gpu().memory(kGpu).in_use, before);
   gpu().reset_peak(kGpu);
   EXPECT_EQ(gpu().memory(kGpu).peak, before);
+}
+
+TEST_F(Cuda, ATraceShowsKernelsAndCopiesOfPlainAndOfRecordedWork) {
+  const Tensor host = ones({1 << 20}), x = to(host, kGpu);
+  const auto count = [](const std::vector<DeviceActivity>& all, bool copies) {
+    return std::count_if(all.begin(), all.end(), [&](const auto& each) { return each.is_copy == copies; });
+  };
+  const std::vector<DeviceActivity> plain = gpu().trace(kGpu, [&] {
+    for (int i = 0; i < 3; ++i) (void)sum(x * x);
+    (void)to(host, kGpu);
+  });
+  EXPECT_GE(count(plain, false), 6);
+  EXPECT_GE(count(plain, true), 1);
+  for (size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_FALSE(plain[i].name.empty());
+    EXPECT_LT(plain[i].begin_ns, plain[i].end_ns);
+    EXPECT_LE(plain[i > 0 ? i - 1 : 0].begin_ns, plain[i].begin_ns);
+  }
+  Compiled compiled =
+      compile([](const std::vector<Tensor>& in) { return std::vector<Tensor>{sum(exp(in[0]) * in[0])}; });
+  for (int i = 0; i < 4; ++i) (void)compiled({x});
+  EXPECT_GE(count(gpu().trace(kGpu, [&] { (void)compiled({x}); }), false), 1) << "a replay shows its kernels";
+  EXPECT_TRUE(gpu().trace(kGpu, [] {}).empty()) << "nothing of before";
+  EXPECT_THROW(gpu().trace(kGpu, [] { throw Error("mine"); }), Error);
+  EXPECT_TRUE(gpu().trace(kGpu, [] {}).empty());
+  EXPECT_THROW(backend(kCpu).trace(kCpu, [] {}), Error);
 }
 
 TEST_F(Cuda, ARequestBeyondTheMemoryNamesItsSize) {

@@ -45,6 +45,13 @@ class Recording {
   virtual void replay() = 0;
 };
 
+/// Something that a device did: a kernel, or a copy (memory that is set is one too). Nanoseconds of the device's clock.
+struct DeviceActivity {
+  std::string name;
+  bool is_copy = false;
+  int64_t begin_ns = 0, end_ns = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -76,6 +83,10 @@ class Backend {
   virtual std::unique_ptr<Recording> record(Device, const std::vector<RecordStep>&) { return nullptr; }
   /// Whether record() works here. Buffers of recorded work keep their addresses.
   virtual bool records() const { return false; }
+
+  /// Runs `work`, waits for the device, and tells what it did meanwhile in the order of their beginnings; recorded work
+  /// kernel by kernel. Throws Error, before `work` has begun, where this device cannot be watched.
+  virtual std::vector<DeviceActivity> trace(Device device, const std::function<void()>& work);
 };
 
 /// The backend of a device kind; throws Error with the reason where there is none ("cuda: …").

@@ -7,6 +7,7 @@
 #include "tandem/backends/cuda/fused.h"
 #include "tandem/backends/cuda/kernels.h"
 #include "tandem/backends/cuda/record.h"
+#include "tandem/backends/cuda/trace.h"
 
 namespace tandem::cuda {
 namespace {
@@ -88,6 +89,9 @@ class CudaBackend final : public Backend {
     return cuda::record(device_state(device.index), steps);
   }
   bool records() const override { return true; }
+  std::vector<DeviceActivity> trace(Device device, const std::function<void()>& work) override {
+    return cuda::trace(device_state(device.index), work);
+  }
 
  private:
   int count_;

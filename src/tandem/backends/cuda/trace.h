@@ -1,0 +1,15 @@
+// What a GPU did while some work ran, from CUPTI.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "tandem/core/backend.h"
+
+namespace tandem::cuda {
+
+struct DeviceState;
+
+std::vector<DeviceActivity> trace(DeviceState& state, const std::function<void()>& work);
+
+}  // namespace tandem::cuda
