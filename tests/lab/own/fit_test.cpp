@@ -139,6 +139,30 @@ TEST(OwnDriverBreakdown, ReportsPassesChoicesAndKernels) {
   EXPECT_EQ(succeeded(answers[9])["loss"], answers[2]["loss"]);
 }
 
+TEST(OwnDriverBreakdown, ReportsKernelsOfAGpu) {
+  if (!find_backend(DeviceKind::cuda)) GTEST_SKIP() << "this machine has no CUDA backend";
+  const SmallCell cell("lenet", {1, 28, 28}, 16, 0);
+  const json ask = {{"call", "breakdown"}, {"steps", 5}};
+  std::vector<json> requests;
+  for (const char* variant : {"eager", "graph"})
+    for (const char* phase : {"train", "infer"}) {
+      requests.push_back(cell.prepare(variant, phase));
+      requests.back()["device"] = "cuda:0";
+      requests.push_back(ask);
+    }
+  const std::vector<json> answers = answers_to(requests);
+  for (size_t i = 1; i < answers.size(); i += 2) {
+    const json& answer = succeeded(answers[i]);
+    EXPECT_GT(answer["kernel_share"], 0.0) << answer;
+    EXPECT_LE(answer["kernel_share"], 1.2) << "watched kernels are a little slower";
+    EXPECT_GE(answer["copy_share"], 0.0);
+    EXPECT_GE(answer["launches"], 4) << answer;
+    ASSERT_FALSE(answer["ops"].empty());
+    EXPECT_EQ(answer.contains("nodes_after"), i > 4);
+  }
+  EXPECT_GT(answers[1]["launches"], answers[5]["launches"]) << "the graph engine fuses";
+}
+
 TEST(OwnDriverSwitches, NoPassChangesABit) {
   const SmallCell cell("mnist_cnn", {1, 28, 28}, 16, 0);
   const json five = {{"call", "check"}, {"steps", 5}};
