@@ -144,6 +144,16 @@ class Model:
             self.train_step(placed)
             self.count(placed, y)
 
+    def timed(self, step, steps, placed_batches):
+        """Nanoseconds of so many steps, after one that may compile."""
+        step(placed_batches[0])
+        self.synchronize()
+        begin = now_ns()
+        for index in range(steps):
+            step(placed_batches[index % len(placed_batches)])
+        self.synchronize()
+        return now_ns() - begin
+
     def breakdown(self, steps, placed_batches):
         """Runs steps of the prepared phase under the framework's profiler -> the fields of the answer."""
         raise Declined("breakdown", "breakdown: this driver has no profiler.")

@@ -206,8 +206,7 @@ class JaxModel(frame.Model):
         answer = {"source": "jax.profiler and the compiled step's HLO",
                   "nodes_before": xla_profile.count_instructions(lowered.as_text(dialect="hlo")),
                   "nodes_after": xla_profile.count_instructions(optimized)}
-        step(placed)  # what is compiled is compiled
-        self.synchronize()
+        plain = self.timed(step, steps, placed_batches)
         with tempfile.TemporaryDirectory() as folder:
             with jax.profiler.trace(folder):
                 begin = frame.now_ns()
@@ -218,7 +217,7 @@ class JaxModel(frame.Model):
             files = glob.glob(os.path.join(folder, "**", "*.xplane.pb"), recursive=True)
             if files:
                 answer.update(xla_profile.time_shares(
-                    events_of(files[0]), xla_profile.instruction_namer(optimized), steps, whole))
+                    events_of(files[0]), xla_profile.instruction_namer(optimized), steps, plain, whole))
         return answer
 
 

@@ -103,13 +103,12 @@ class KerasModel(frame.Model):
 
     def breakdown(self, steps, placed_batches):
         step = self.train_step if self.cell.phase == "train" else self.infer_step
-        step(placed_batches[0])  # what is compiled is compiled
-        self.synchronize()
+        plain = self.timed(step, steps, placed_batches)
         events, whole = process.profiled(lambda index: step(placed_batches[index % len(placed_batches)]), steps)
         if self.cell.phase == "train":
             self._forget()
         answer = {"source": "tf.profiler"}
-        answer.update(xla_profile.time_shares(events, process.operation_name, steps, whole))
+        answer.update(xla_profile.time_shares(events, process.operation_name, steps, plain, whole))
         return answer
 
 

@@ -52,11 +52,13 @@ def instruction_namer(text):
     return name_of
 
 
-def time_shares(events, name_of, steps, whole_ns):
+def time_shares(events, name_of, steps, plain_ns, watched_ns):
     """-> the fields kernel_share, copy_share, launches and ops of a breakdown, as far as the events tell them.
 
-    On a GPU kernels and copies are what ran on its streams, and the ops are kernels by name. On the CPU a kernel is an
-    event to which `name_of` gives a name; its share is the time in which at least one thread was in one.
+    On a GPU kernels and copies are what ran on its streams, and the ops are kernels by name; the device times them, so
+    their shares are those of the steps that the profiler did not slow down, plain_ns. On the CPU a kernel is an event to
+    which `name_of` gives a name; its share is the time in which at least one thread was in one, of the same steps,
+    watched_ns.
     """
     times, calls, kernels, copies = {}, {}, [], []
     events = list(events)
@@ -78,6 +80,7 @@ def time_shares(events, name_of, steps, whole_ns):
         calls[key] = calls.get(key, 0) + 1
     if not kernels:
         return {}
+    whole_ns = plain_ns if on_gpu else watched_ns
     share = min(1.0, covered(kernels) / whole_ns)
     # Threads and streams overlap: the ops divide the covered time among them, so that their shares add up to it.
     unit = share / max(1e-9, sum(times.values()))
