@@ -95,9 +95,10 @@ class Taker {
     const int64_t least = std::min<int64_t>(5, cell_.effort.timed_steps);
     // Whole rounds of the batches, where there is time for one: then both regions see the same inputs.
     const auto fitting = [&](double step) {
-      const int64_t most = std::clamp(static_cast<int64_t>(half / std::max(step, 1e-7)), least,
-                                      std::max(least, cell_.effort.timed_steps));
-      return most >= turns_ ? most / turns_ * turns_ : most;
+      const auto within = [&](double s) { return static_cast<int64_t>(s / std::max(step, 1e-7)); };
+      const int64_t wanted = std::max(cell_.effort.timed_steps, within(cell_.effort.least_s));
+      const int64_t count = std::max(least, std::min(wanted, within(half)));
+      return count >= turns_ ? count / turns_ * turns_ : count;
     };
     monitor.begin_window();
     const Seen throughput =

@@ -28,6 +28,7 @@ Json effort_json(const Effort& e) {
           {"warmup_steps", e.warmup_steps},
           {"timed_steps", e.timed_steps},
           {"timed_s", e.timed_s},
+          {"least_s", e.least_s},
           {"epochs", e.epochs},
           {"cap_s", e.cap_s},
           {"breakdown", e.breakdown}};

@@ -45,7 +45,11 @@ std::string too_short(double seconds) {
              " ms is shorter than the ticks in which the kernel counts");
 }
 
-std::string or_else(const std::string& text, const char* otherwise) {
+std::string stood_still(double seconds) {
+  return cat("the counter did not move within the window of ", decimals(1e3 * seconds, 1), " ms");
+}
+
+std::string or_else(const std::string& text, const std::string& otherwise) {
   return text.empty() ? otherwise : text;
 }
 
@@ -129,11 +133,11 @@ void Sampler::report_sensors(MonitorReport& report) const {
              or_else(cpu_temperature_.why(), "the sensor did not answer"), "cpu.temperature_c");
   put_trace(report, window_.cpu_temperature, "cpu.temperature_c", "°C", cpu_temperature_.source());
   const Counter& energy = window_.cpu_energy;
-  if (energy.first && cpu_energy_.why().empty()) {
+  if (energy.first && cpu_energy_.why().empty() && energy.grown() > 0) {
     put(report, "cpu.energy_j", energy.grown(), cpu_energy_.source());
     put_trace(report, energy.rate, "cpu.power_w", "W", cpu_energy_.source());
   } else {
-    report.unavailable["cpu.energy_j"] = cpu_energy_.why();
+    report.unavailable["cpu.energy_j"] = or_else(cpu_energy_.why(), stood_still(report.seconds));
   }
 }
 
@@ -157,14 +161,15 @@ void Sampler::report_gpu(MonitorReport& report) const {
 
   const Counter& energy = w.gpu_energy;
   const Series& power = w.gpu_power.series;
-  if (energy.first && energy.grown() >= 0)
+  if (energy.first && energy.grown() > 0)
     put(report, "gpu.energy_j", energy.grown(), "nvmlDeviceGetTotalEnergyConsumption");
   else if (gpu_ && !energy.first && power.readings() >= 2)
     put(report, "gpu.energy_j", power.mean() * report.seconds, "nvmlDeviceGetPowerUsage, summed over time");
   else
-    report.unavailable["gpu.energy_j"] = !gpu_          ? gpu_why_
-                                         : energy.first ? "the GPU's counter of energy went backwards"
-                                                        : w.gpu_energy_why;
+    report.unavailable["gpu.energy_j"] = !gpu_                 ? gpu_why_
+                                         : !energy.first       ? w.gpu_energy_why
+                                         : energy.grown() == 0 ? stood_still(report.seconds)
+                                                               : "the GPU's counter of energy went backwards";
   if (!w.throttling.empty()) {
     std::string names;
     for (const std::string& name : w.throttling) names += (names.empty() ? "" : ", ") + name;

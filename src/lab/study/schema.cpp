@@ -17,6 +17,7 @@ EffortChange read_effort(Table& table) {
   if (table.has("warmup_steps")) change.warmup_steps = table.integer("warmup_steps", 0, 0);
   if (table.has("timed_steps")) change.timed_steps = table.integer("timed_steps", 0, 1);
   if (table.has("timed_s")) change.timed_s = table.number("timed_s", 0, 0);
+  if (table.has("least_s")) change.least_s = table.number("least_s", 0, 0);
   if (table.has("epochs")) change.epochs = table.integer("epochs", 0, 1);
   if (table.has("cap_s")) change.cap_s = table.number("cap_s", 0, 0);
   if (table.has("breakdown")) change.breakdown = table.flag("breakdown", false);
@@ -30,6 +31,7 @@ EffortChange read_effort_table(const std::string& file, const std::string& where
   table.integer("warmup_steps", 0, 0);
   table.integer("timed_steps", 1, 1);
   table.number("timed_s", 0, 0);
+  table.number("least_s", 0, 0);
   table.integer("epochs", 1, 1);
   table.number("cap_s", 0, 0);
   table.flag("breakdown", false);
@@ -167,6 +169,7 @@ void apply(const EffortChange& change, Effort& effort) {
   if (change.timed_steps) effort.timed_steps = *change.timed_steps;
   if (change.epochs) effort.epochs = *change.epochs;
   if (change.timed_s) effort.timed_s = *change.timed_s;
+  if (change.least_s) effort.least_s = *change.least_s;
   if (change.cap_s) effort.cap_s = *change.cap_s;
   if (change.breakdown) effort.breakdown = *change.breakdown;
 }

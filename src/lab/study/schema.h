@@ -13,7 +13,7 @@ namespace tandem::lab {
 /// Changes of an Effort: only what the file names.
 struct EffortChange {
   std::optional<int64_t> runs, warmup_steps, timed_steps, epochs;
-  std::optional<double> timed_s, cap_s;
+  std::optional<double> timed_s, least_s, cap_s;
   std::optional<bool> breakdown;
 };
 void apply(const EffortChange& change, Effort& effort);

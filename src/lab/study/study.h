@@ -29,8 +29,9 @@ Workload load_workload(const std::string& name);
 struct Effort {
   int64_t runs = 8;           // blocks: fresh processes a cell
   int64_t warmup_steps = 10;  // at least; goes on until steady, at most 10 times as many
-  int64_t timed_steps = 200;  // at most
+  int64_t timed_steps = 200;  // a region; more where they last less than least_s
   double timed_s = 20;        // a run's timed steps end after this many seconds, but not before 5 steps
+  double least_s = 0.5;       // a region of short steps goes on so long: monitors need time to see something
   int64_t epochs = 0;         // phase fit; 0: the workload's
   double cap_s = 600;  // phase fit: training stops after the epoch in which this passed; the curve is kept
   bool breakdown = false;  // ask the driver where a step's time goes, after the timed steps of the first run

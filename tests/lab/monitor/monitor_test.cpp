@@ -280,6 +280,14 @@ TEST_F(MonitorOfAGpu, ReadsNvml) {
   EXPECT_EQ(g_gpu.stops, 1);
 }
 
+TEST_F(MonitorOfAGpu, ACounterThatStoodStillIsNoEnergyOfZero) {
+  g_gpu.energy_step_mj = 0;
+  const MonitorReport report =
+      watch({.pid = ::getpid(), .interval_s = 0.02, .gpu = 0, .nvml_functions = &functions_}, 0.1);
+  EXPECT_EQ(report.metrics.count("gpu.energy_j"), 0u);
+  EXPECT_NE(report.unavailable.at("gpu.energy_j").find("did not move"), std::string::npos);
+}
+
 TEST_F(MonitorOfAGpu, AnOlderDriverHasLess) {
   functions_.DeviceGetMemoryInfo_v2 = nullptr;
   functions_.DeviceGetTotalEnergyConsumption = [](void*, unsigned long long*) { return 3; };
