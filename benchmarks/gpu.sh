@@ -58,9 +58,11 @@ build/gpu/bin/tandem info 2>&1 | tee "$logs/info.log"
 
 if [ $run_tests = yes ]; then
   start=$SECONDS
-  build/gpu/bin/tandem_tests --file=cuda_test.cpp >"$logs/tests.log" 2>&1
-  status=$?
-  build/gpu/bin/tandem_tests --gtest_filter='*OpCasesOnCuda*' >>"$logs/tests.log" 2>&1 || status=1
+  : >"$logs/tests.log"
+  status=0
+  for tests in --file=cuda_test.cpp --file=cuda_f32_test.cpp '--gtest_filter=*OpCasesOnCuda*'; do
+    build/gpu/bin/tandem_tests "$tests" >>"$logs/tests.log" 2>&1 || status=1
+  done
   passed=$(grep -c '^\[       OK \]' "$logs/tests.log")
   skipped=$(grep -c '^\[  SKIPPED \].*ms)' "$logs/tests.log")
   # The first lines of each failure, then the names.

@@ -1,4 +1,4 @@
-// Small f32 convolutions in tf32, such as the first layers of small networks: few channels, where a library
+// Small f32 convolutions, such as the first layers of small networks: few channels, where a library
 // spends its time on layouts and launches. A block holds one whole image in shared memory and multiplies on the
 // matrix units without ever writing out patches.
 #include "tandem/backends/cuda/check.h"
@@ -31,7 +31,7 @@ __device__ __forceinline__ int tap_slot(int tap) { return (tap & ~15) | (tap & 3
 
 /// One block an image. A warp makes 32 pixels by 8 · kTiles channels from every splits-th group of taps; the
 /// splits are added in order.
-template <int kTiles>
+template <int kTiles, bool kExact>
 __global__ void __launch_bounds__(32 * kConvWarps<kTiles>)
     small_conv_kernel(const Image image, const ConvPlan plan, const float* __restrict__ x,
                       const float* __restrict__ weight, const float* __restrict__ bias,
@@ -73,14 +73,14 @@ __global__ void __launch_bounds__(32 * kConvWarps<kTiles>)
   for (int tap = threadIdx.x; tap < plan.groups * kGroup; tap += blockDim.x)
     tap_offsets[tap_slot(tap)] = static_cast<unsigned short>(image.tap_offset(tap));
   __syncthreads();
-  pieces.put_all(image, shared, from, size, plan.by_four);
+  pieces.put_all<kExact>(image, shared, from, size, plan.by_four);
   for (int first = threadIdx.x;;) {
 #pragma unroll
     for (int u = 0; u < kWeights; ++u) {
       const int i = first + u * static_cast<int>(blockDim.x);
       int channel, tap;
       place(i, channel, tap);
-      if (i < weight_size) weights[channel * plan.weight_row + tap_slot(tap)] = to_tf32(read[u]);
+      if (i < weight_size) weights[channel * plan.weight_row + tap_slot(tap)] = factor<kExact>(read[u]);
     }
     first += kWeights * blockDim.x;
     if (first >= weight_size) break;
@@ -131,8 +131,8 @@ __global__ void __launch_bounds__(32 * kConvWarps<kTiles>)
         const unsigned second[4] = {upper[at[2]], lower[at[2]], upper[at[3]], lower[at[3]]};
 #pragma unroll
         for (int j = 0; j < kTiles; ++j) {
-          multiply_add(sum[m][j], first, {filters[j].x, filters[j].y});
-          multiply_add(sum[m][j], second, {filters[j].z, filters[j].w});
+          multiply_add<kExact>(sum[m][j], first, {filters[j].x, filters[j].y});
+          multiply_add<kExact>(sum[m][j], second, {filters[j].z, filters[j].w});
         }
       }
     }
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(32 * kConvWarps<kTiles>)
   }
 }
 
-template <int kTiles>
+template <int kTiles, bool kExact>
 bool run_small_conv(const KernelArgs& args, const Image& image, int64_t images, int64_t out_channels,
                     bool flipped, const void* x, const void* weight, const void* bias, void* y) {
   constexpr int kWarps = kConvWarps<kTiles>;
@@ -185,11 +185,12 @@ bool run_small_conv(const KernelArgs& args, const Image& image, int64_t images, 
   if (plan.splits > 1 && sums > bytes) bytes = sums;
   if (bytes > kMaxShared) return false;
   if (bytes > 40 << 10)
-    check(cudaFuncSetAttribute(small_conv_kernel<kTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+    check(cudaFuncSetAttribute(small_conv_kernel<kTiles, kExact>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               bytes),
           "cudaFuncSetAttribute");
   int warps = plan.unit_warps * plan.splits;
   if (warps < 4) warps = 4;
-  small_conv_kernel<kTiles>
+  small_conv_kernel<kTiles, kExact>
       <<<static_cast<unsigned>(images), 32 * warps, static_cast<size_t>(bytes), stream_of(args)>>>(
           image, plan, static_cast<const float*>(x), static_cast<const float*>(weight),
           static_cast<const float*>(bias), static_cast<float*>(y));
@@ -197,14 +198,21 @@ bool run_small_conv(const KernelArgs& args, const Image& image, int64_t images, 
   return true;
 }
 
+template <bool kExact>
+bool run_small_conv_of(const KernelArgs& args, const Image& image, int64_t images, int64_t out_channels,
+                       bool flipped, const void* x, const void* weight, const void* bias, void* y) {
+  if (out_channels <= 8)
+    return run_small_conv<1, kExact>(args, image, images, out_channels, flipped, x, weight, bias, y);
+  if (out_channels <= 16)
+    return run_small_conv<2, kExact>(args, image, images, out_channels, flipped, x, weight, bias, y);
+  return run_small_conv<4, kExact>(args, image, images, out_channels, flipped, x, weight, bias, y);
+}
+
 bool small_conv(const KernelArgs& args, const Image& image, int64_t images, int64_t out_channels,
                 bool flipped, const void* x, const void* weight, const void* bias, void* y) {
   if (image.taps > 512 || out_channels > 32) return false;
-  if (out_channels <= 8)
-    return run_small_conv<1>(args, image, images, out_channels, flipped, x, weight, bias, y);
-  if (out_channels <= 16)
-    return run_small_conv<2>(args, image, images, out_channels, flipped, x, weight, bias, y);
-  return run_small_conv<4>(args, image, images, out_channels, flipped, x, weight, bias, y);
+  const auto run = allow_tf32() ? run_small_conv_of<false> : run_small_conv_of<true>;
+  return run(args, image, images, out_channels, flipped, x, weight, bias, y);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What the small convolutions share: images in shared memory, padded with zeros and rounded to tf32. Element
-// (pixel, tap) of the matrix of patches lies at pixel_offset + tap_offset of the image.
+// What the small convolutions share: images in shared memory, padded with zeros, as factors of the matrix units (tf32.cuh).
+// Element (pixel, tap) of the matrix of patches lies at pixel_offset + tap_offset of the image.
 #pragma once
 
 #include "tandem/backends/cuda/convolution.h"
@@ -40,13 +40,13 @@ struct Image {
     const int row = by_out_width.divide(pixel);
     return (row * padded_width + pixel - row * out_width) * stride;
   }
-  /// Brings element i to its place in shared memory, rounded to tf32. Images that follow each other in memory
-  /// do so there too.
+  /// Brings element i to its place in shared memory. Images that follow each other in memory do so there too.
+  template <bool kExact>
   __device__ __forceinline__ void put(unsigned* shared, int i, float value) const {
     const int line = by_width.divide(i), x = i - line * width + pad_left;
     const int channel = by_height.divide(line), y = line - channel * height + pad_top;
     if (x < padded_width && y < padded_height)
-      shared[(channel * padded_height + y) * padded_width + x] = to_tf32(value);
+      shared[(channel * padded_height + y) * padded_width + x] = factor<kExact>(value);
   }
 };
 
@@ -76,21 +76,23 @@ struct Pieces {
       piece[u] = four;
     }
   }
+  template <bool kExact>
   __device__ __forceinline__ void put(const Image& image, unsigned* shared, int size, int first) const {
 #pragma unroll
     for (int u = 0; u < kPieces; ++u) {
       const int i = 4 * (first + u * static_cast<int>(blockDim.x));
-      if (i < size) image.put(shared, i, piece[u].x);
-      if (i + 1 < size) image.put(shared, i + 1, piece[u].y);
-      if (i + 2 < size) image.put(shared, i + 2, piece[u].z);
-      if (i + 3 < size) image.put(shared, i + 3, piece[u].w);
+      if (i < size) image.put<kExact>(shared, i, piece[u].x);
+      if (i + 1 < size) image.put<kExact>(shared, i + 1, piece[u].y);
+      if (i + 2 < size) image.put<kExact>(shared, i + 2, piece[u].z);
+      if (i + 3 < size) image.put<kExact>(shared, i + 3, piece[u].w);
     }
   }
   /// Puts what has been fetched, then fetches and puts the rest.
+  template <bool kExact>
   __device__ __forceinline__ void put_all(const Image& image, unsigned* shared, const float* from, int size,
                                           bool by_four) {
     for (int first = threadIdx.x;;) {
-      put(image, shared, size, first);
+      put<kExact>(image, shared, size, first);
       first += kPieces * blockDim.x;
       if (4 * first >= size) break;
       fetch(from, size, first, by_four);
@@ -128,7 +130,7 @@ inline Image make_image(int64_t channels, int64_t height, int64_t width, int64_t
 inline bool is_small(const DeviceState& state, const Convolution& s) {
   const auto most = [](const Axes3& a, int64_t limit) { return a[1] <= limit && a[2] <= limit; };
   const bool flat = s.in[0] == 1 && s.kernel[0] == 1 && s.out[0] == 1 && s.padding[0] == 0;
-  return s.dtype == DType::f32 && allow_tf32() && state.properties.major >= 8 && s.groups == 1 && flat &&
+  return s.dtype == DType::f32 && state.properties.major >= 8 && s.groups == 1 && flat &&
          s.dilation[1] == 1 && s.dilation[2] == 1 && s.stride[1] == s.stride[2] && s.n <= 65535 &&
          s.c <= 512 && s.o <= 512 && most(s.in, 128) && most(s.out, 128) && most(s.kernel, 16);
 }

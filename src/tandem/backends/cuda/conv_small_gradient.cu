@@ -1,4 +1,4 @@
-// The weight gradient of small f32 convolutions in tf32, in one launch: see conv_small.cu.
+// The weight gradient of small f32 convolutions, in one launch: see conv_small.cu.
 #include "tandem/backends/cuda/check.h"
 #include "tandem/backends/cuda/conv_small.cuh"
 
@@ -22,7 +22,7 @@ struct GradientPlan {
 /// The weight gradient is a product over pixels: taps (rows) by out channels (columns). A block takes 32 taps
 /// (blockIdx.y) and some images (blockIdx.x); its warps take every 16th group of 16 pixels. The sums of the warps,
 /// and then those of the blocks, which the last block of a row of taps finds in `partial`, are added in order.
-template <int kTiles>
+template <int kTiles, bool kExact>
 __global__ void __launch_bounds__(kGradientThreads)
     small_weight_gradient_kernel(const Image image, const GradientPlan plan, const float* __restrict__ g,
                                  const float* __restrict__ x, float* partial, float* __restrict__ out,
@@ -67,14 +67,14 @@ __global__ void __launch_bounds__(kGradientThreads)
     if (n > first_image) __syncthreads();  // the images before these are read
     clear(shared, round_up(count * image.shared_size(), 4));
     __syncthreads();
-    pieces.put_all(image, shared, from, size, plan.x_by_four);
+    pieces.put_all<kExact>(image, shared, from, size, plan.x_by_four);
     __syncthreads();
     for (int item = warp; item < items; item += kGradientWarps) {
       unsigned now[kTiles][4];
 #pragma unroll
       for (int j = 0; j < kTiles; ++j)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) now[j][i] = to_tf32(next[j][i]);
+        for (int i = 0; i < 4; ++i) now[j][i] = factor<kExact>(next[j][i]);
       if (item + kGradientWarps < items) fetch(item + kGradientWarps);
       const int k = plan.by_groups.divide(item), p = (item - k * plan.groups) * kGroup + 4 * t;
       const unsigned* held = shared + k * image.shared_size();
@@ -88,8 +88,8 @@ __global__ void __launch_bounds__(kGradientThreads)
         const unsigned second[4] = {upper[at[2]], lower[at[2]], upper[at[3]], lower[at[3]]};
 #pragma unroll
         for (int j = 0; j < kTiles; ++j) {
-          multiply_add(sum[m][j], first, {now[j][0], now[j][1]});
-          multiply_add(sum[m][j], second, {now[j][2], now[j][3]});
+          multiply_add<kExact>(sum[m][j], first, {now[j][0], now[j][1]});
+          multiply_add<kExact>(sum[m][j], second, {now[j][2], now[j][3]});
         }
       }
     }
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kGradientThreads)
   write(4 * quad + 3, total.w);
 }
 
-template <int kTiles>
+template <int kTiles, bool kExact>
 bool run_weight_gradient(const KernelArgs& args, const Image& image, const Convolution& s, const void* g,
                          const void* x, void* gw) {
   constexpr int kSums = kBlockTaps * 8 * kTiles;
@@ -182,7 +182,7 @@ bool run_weight_gradient(const KernelArgs& args, const Image& image, const Convo
   if (sums > bytes) bytes = sums;
   if (bytes > kMaxShared) return false;
   if (bytes > 40 << 10)
-    check(cudaFuncSetAttribute(small_weight_gradient_kernel<kTiles>,
+    check(cudaFuncSetAttribute(small_weight_gradient_kernel<kTiles, kExact>,
                                cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
           "cudaFuncSetAttribute");
   float* partial = nullptr;
@@ -190,12 +190,20 @@ bool run_weight_gradient(const KernelArgs& args, const Image& image, const Convo
     partial = static_cast<float*>(args.workspace(sizeof(float) * kSums * static_cast<size_t>(tap_blocks) *
                                                  static_cast<size_t>(blocks)));
   const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(tap_blocks));
-  small_weight_gradient_kernel<kTiles>
+  small_weight_gradient_kernel<kTiles, kExact>
       <<<grid, kGradientThreads, static_cast<size_t>(bytes), stream_of(args)>>>(
           image, plan, static_cast<const float*>(g), static_cast<const float*>(x), partial,
           static_cast<float*>(gw), thread_scratch(state_of(args)).counters());
   launched("small_weight_gradient_kernel");
   return true;
+}
+
+template <bool kExact>
+bool run_weight_gradient_of(const KernelArgs& args, const Image& image, const Convolution& s, const void* g,
+                            const void* x, void* gw) {
+  if (s.o <= 8) return run_weight_gradient<1, kExact>(args, image, s, g, x, gw);
+  if (s.o <= 16) return run_weight_gradient<2, kExact>(args, image, s, g, x, gw);
+  return run_weight_gradient<4, kExact>(args, image, s, g, x, gw);
 }
 
 }  // namespace
@@ -206,9 +214,8 @@ bool small_conv_weight_gradient(const KernelArgs& args, const Convolution& s, co
   const Image image = make_image(s.c, s.in[1], s.in[2], s.padding[1], s.padding[2], s.stride[1], s.kernel[1],
                                  s.kernel[2], s.out[1], s.out[2]);
   if (image.taps > kMaxTaps || image.taps == 0) return false;
-  if (s.o <= 8) return run_weight_gradient<1>(args, image, s, g, x, gw);
-  if (s.o <= 16) return run_weight_gradient<2>(args, image, s, g, x, gw);
-  return run_weight_gradient<4>(args, image, s, g, x, gw);
+  const auto run = allow_tf32() ? run_weight_gradient_of<false> : run_weight_gradient_of<true>;
+  return run(args, image, s, g, x, gw);
 }
 
 }  // namespace tandem::cuda

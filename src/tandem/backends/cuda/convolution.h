@@ -23,7 +23,7 @@ struct Convolution {
   int64_t out_plane() const { return out[0] * out[1] * out[2]; }
 };
 
-/// Kernels of our own for small f32 convolutions in tf32. Each runs, or returns false: a choice by the
+/// Kernels of our own for small f32 convolutions. Each runs, or returns false: a choice by the
 /// description alone. All buffers are contiguous.
 bool small_conv_forward(const KernelArgs& args, const Convolution& conv, const void* x, const void* weight,
                         const void* bias, void* y);

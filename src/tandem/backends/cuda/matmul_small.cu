@@ -1,4 +1,4 @@
-// Small f32 products in tf32: the layers of a small network, whose time in a library is mostly latency. A block
+// Small f32 products: the layers of a small network, whose time in a library is mostly latency. A block
 // of eight warps makes a 16×16 tile: each warp takes every eighth group of 16 of the inner dimension, reads its
 // operands straight into registers, several groups in flight, and the eight sums are added in order.
 #include "tandem/backends/cuda/check.h"
@@ -54,7 +54,7 @@ struct Side {
   }
 };
 
-template <bool kAByFour, bool kBByFour>
+template <bool kAByFour, bool kBByFour, bool kExact>
 __global__ void __launch_bounds__(kThreads) small_product_kernel(const Product p) {
   __shared__ __align__(16) float sums[kWarps][kTile * kTile];
   const int k = static_cast<int>(p.k);
@@ -88,12 +88,14 @@ __global__ void __launch_bounds__(kThreads) small_product_kernel(const Product p
       if (first + u * kWarps * kGroup >= k) break;  // the same for the whole warp
 #pragma unroll
       for (int i = 0; i < 4; i += 2) {
-        const unsigned fragment[4] = {to_tf32(left[u].rows[0][i]), to_tf32(left[u].rows[1][i]),
-                                      to_tf32(left[u].rows[0][i + 1]), to_tf32(left[u].rows[1][i + 1])};
+        const unsigned fragment[4] = {factor<kExact>(left[u].rows[0][i]), factor<kExact>(left[u].rows[1][i]),
+                                      factor<kExact>(left[u].rows[0][i + 1]),
+                                      factor<kExact>(left[u].rows[1][i + 1])};
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-          const unsigned other[2] = {to_tf32(right[u].rows[j][i]), to_tf32(right[u].rows[j][i + 1])};
-          multiply_add(sum[j], fragment, other);
+          const unsigned other[2] = {factor<kExact>(right[u].rows[j][i]),
+                                     factor<kExact>(right[u].rows[j][i + 1])};
+          multiply_add<kExact>(sum[j], fragment, other);
         }
       }
     }
@@ -121,11 +123,19 @@ bool reads_by_four(const Matrix& x, int64_t row_stride, int64_t inner_stride, in
          (batches == 1 || x.batch_stride % 4 == 0) && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
 }
 
+template <bool kExact>
+auto kernel_for(bool a_by_four, bool b_by_four) {
+  return a_by_four ? (b_by_four ? small_product_kernel<true, true, kExact>
+                                : small_product_kernel<true, false, kExact>)
+                   : (b_by_four ? small_product_kernel<false, true, kExact>
+                                : small_product_kernel<false, false, kExact>);
+}
+
 }  // namespace
 
 bool small_product(const KernelArgs& args, const Product& p) {
   const DeviceState& state = state_of(args);
-  if (p.dtype != DType::f32 || !allow_tf32() || state.properties.major < 8 || p.k > kMaxInner) return false;
+  if (p.dtype != DType::f32 || state.properties.major < 8 || p.k > kMaxInner) return false;
   const int64_t tiles_m = (p.m + kTile - 1) / kTile, tiles_n = (p.n + kTile - 1) / kTile;
   if (p.batches > 1024 || p.m > 1 << 18 || p.n > 1 << 18 || tiles_m * tiles_n * p.batches > kMaxTiles)
     return false;
@@ -133,8 +143,7 @@ bool small_product(const KernelArgs& args, const Product& p) {
                   static_cast<unsigned>(p.batches));
   const bool a = reads_by_four(p.a, p.a.row_stride, p.a.column_stride, p.k, p.batches);
   const bool b = reads_by_four(p.b, p.b.column_stride, p.b.row_stride, p.k, p.batches);
-  const auto kernel = a ? (b ? small_product_kernel<true, true> : small_product_kernel<true, false>)
-                        : (b ? small_product_kernel<false, true> : small_product_kernel<false, false>);
+  const auto kernel = allow_tf32() ? kernel_for<false>(a, b) : kernel_for<true>(a, b);
   kernel<<<grid, kThreads, 0, stream_of(args)>>>(p);
   launched("small_product_kernel");
   return true;
