@@ -9,6 +9,8 @@
 namespace tandem::lab {
 namespace {
 
+constexpr uint64_t kMoves = 2;
+
 bool trains(const Cell& cell) { return cell.condition.phase != "infer"; }
 
 /// Everything that can change what the network computes.
@@ -106,7 +108,7 @@ void Gatekeeper::save() {
 }
 
 Checked Gatekeeper::check(const std::string& system, const Cell& cell, const Workload& workload,
-                          const std::string& precision) {
+                          const std::string& precision, const Move& move) {
   const Json gate = workload.definition.value("gate", Json::object());
   const int64_t batch = gate.value("batch", int64_t{16});
   const int64_t steps = trains(cell) ? gate.value("steps", int64_t{10}) : 0;
@@ -118,6 +120,7 @@ Checked Gatekeeper::check(const std::string& system, const Cell& cell, const Wor
   p.dropout = !trains(cell);
   p.weights = materials_.weights(workload, p.input);
   p.data = materials_.samples(workload, p.input, batch * std::max<int64_t>(1, steps)).data;
+  if (move.by > 0) p.data = materials_.moved(p.data, move.by, move.seed);
   if (system == bench_.reference && precision == "f64") p.device = "cpu", p.switches.clear();
   Client client = bench_.start(system);
   client.hello();
@@ -134,7 +137,7 @@ GateResult Gatekeeper::pass(const Cell& cell, const Workload& workload,
   if (!known_.contains(reference_key)) {
     stage("gate, reference");
     try {
-      known_[reference_key] = to_json(check(bench_.reference, cell, workload, "f64"));
+      known_[reference_key] = to_json(check(bench_.reference, cell, workload, "f64", {}));
     } catch (const DriverFailure& failure) {
       throw DriverFailure(
           Status::failed,
@@ -144,13 +147,32 @@ GateResult Gatekeeper::pass(const Cell& cell, const Workload& workload,
     save();
   }
   stage("gate");
-  const GateResult result =
-      compare(checked_from(known_[reference_key]),
-              check(cell.system, cell, workload, cell.condition.precision), cell.condition.precision,
-              trains(cell), workload.definition.value("gate", Json::object()).value("slack", 1.0));
+  const std::string& precision = cell.condition.precision;
+  const Checked reference = checked_from(known_[reference_key]),
+                system = check(cell.system, cell, workload, precision, {});
+  GateResult result = compare(reference, system, precision, trains(cell));
+  // Some networks let the least rounding grow from step to step, in every framework alike. Whether this is one, the
+  // reference shows: it is asked only where it matters.
+  if (const auto by = moved_by(precision); by && !result.passed && result.tolerance > 0 && trains(cell)) {
+    stage("gate, the reference with moved samples");
+    result = compare(reference, system, precision, true, moved(cell, workload, *by));
+  }
   known_[key] = result.to_json();
   save();
   return result;
+}
+
+std::vector<Checked> Gatekeeper::moved(const Cell& cell, const Workload& workload, double by) {
+  const std::string key = cat("reference, samples moved by ", by, ": ", model_key(cell));
+  if (!known_.contains(key)) {
+    Json answers = Json::array();
+    for (uint64_t seed = 1; seed <= kMoves; ++seed)
+      answers.push_back(to_json(check(bench_.reference, cell, workload, "f64", {by, seed})));
+    known_[key] = answers;
+  }
+  std::vector<Checked> out;
+  for (const Json& answer : known_[key]) out.push_back(checked_from(answer));
+  return out;
 }
 
 }  // namespace tandem::lab

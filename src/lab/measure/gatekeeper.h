@@ -49,8 +49,14 @@ class Gatekeeper {
                   const std::function<void(const std::string&)>& stage);
 
  private:
+  struct Move {
+    double by = 0;  // none
+    uint64_t seed = 0;
+  };
   Checked check(const std::string& system, const Cell& cell, const Workload& workload,
-                const std::string& precision);
+                const std::string& precision, const Move& move);
+  /// The reference's answers to moved samples.
+  std::vector<Checked> moved(const Cell& cell, const Workload& workload, double by);
   void save();
 
   std::string path_;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <random>
 
 #include "lab/own/material.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
+#include "tandem/io/npy.h"
 
 namespace tandem::lab {
 namespace {
@@ -73,6 +75,22 @@ SampleFiles Materials::written(const std::string& name, const Workload& workload
 
 SampleFiles Materials::samples(const Workload& workload, const std::vector<int64_t>& input, int64_t count) {
   return written(cat(count), workload, input, count, 0);
+}
+
+Json Materials::moved(const Json& data, double by, uint64_t seed) {
+  Json out = data;
+  const std::string from = data.at("train").at("x"),
+                    to = cat(from.substr(0, from.rfind('.')), "-moved-", by, "-", seed, ".npy");
+  if (!fs::exists(to)) {
+    const Tensor x = io::load_npy(from);
+    std::vector<float> values = x.to_vector<float>();
+    std::mt19937_64 random(seed);
+    for (float& value : values)
+      value = static_cast<float>(value * (1 + by * (static_cast<double>(random() >> 11) * 0x1p-52 - 1)));
+    io::save_npy(to, from_vector(values, x.shape()));
+  }
+  out["train"]["x"] = to;
+  return out;
 }
 
 SampleFiles Materials::whole(const Workload& workload, const std::vector<int64_t>& input) {

@@ -24,14 +24,9 @@ namespace fs = std::filesystem;
 double since(int64_t ns) { return static_cast<double>(now_ns() - ns) / 1e9; }
 
 Json effort_json(const Effort& e) {
-  return {{"runs", e.runs},
-          {"warmup_steps", e.warmup_steps},
-          {"timed_steps", e.timed_steps},
-          {"timed_s", e.timed_s},
-          {"least_s", e.least_s},
-          {"epochs", e.epochs},
-          {"cap_s", e.cap_s},
-          {"breakdown", e.breakdown}};
+  return {{"runs", e.runs},       {"warmup_steps", e.warmup_steps}, {"timed_steps", e.timed_steps},
+          {"timed_s", e.timed_s}, {"least_s", e.least_s},           {"epochs", e.epochs},
+          {"cap_s", e.cap_s},     {"breakdown", e.breakdown}};
 }
 
 std::string short_text(const Json& value) {

@@ -70,7 +70,6 @@ Workload load_workload(const std::string& name) {
   Table gate_table(path.string(), "[gate]", gate);
   gate_table.integer("batch", 1, 1);
   gate_table.integer("steps", 10, 0);
-  gate_table.number("slack", 1, 1);
   gate_table.choice("weights", "file", {"file", "hash"});
   gate_table.finish();
   return workload;
