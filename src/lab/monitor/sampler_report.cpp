@@ -12,6 +12,9 @@ constexpr size_t kCorePoints = 64 * kTracePoints;  // of all cores' curves toget
 constexpr double kLateChild = 0.5;     // seconds after which a new child is found late enough to be told
 constexpr double kTickSeconds = 0.01;  // the clock of /proc/PID/stat
 
+/// NVML: "sample period may be between 1 second and 1/6 second, depending on the product".
+constexpr double kUtilisationPeriod = 1.0 / 3;
+
 std::string decimals(double value, int digits) {
   char text[64];
   std::snprintf(text, sizeof text, "%.*f", digits, value);
@@ -148,7 +151,12 @@ void Sampler::report_gpu(MonitorReport& report) const {
     put_series(report, one.series, one.source, why(one), metric);
     put_trace(report, one.series, metric, unit, one.source);
   };
-  both(w.gpu_percent, "gpu.percent", "%");
+  if (gpu_ && report.seconds < kUtilisationPeriod)
+    report.unavailable["gpu.percent"] =
+        cat("the window of ", decimals(1e3 * report.seconds, 1),
+            " ms is shorter than the time over which the driver takes the mean");
+  else
+    both(w.gpu_percent, "gpu.percent", "%");
   both(w.gpu_temperature, "gpu.temperature_c", "°C");
   both(w.gpu_power, "gpu.power_w", "W");
   put_series(report, w.gpu_memory.series, w.gpu_memory.source, why(w.gpu_memory), "gpu.memory_mean_mib",

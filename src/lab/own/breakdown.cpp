@@ -72,9 +72,12 @@ int64_t covered(const std::vector<DeviceActivity>& activities, bool copies) {
   return total;
 }
 
-/// "void tandem::cuda::sum_rows<float, 4>(…)" -> "sum_rows".
+/// "void tandem::cuda::(anonymous namespace)::sum_rows<float, 4>(…)" -> "sum_rows".
 std::string short_name(const std::string& kernel) {
-  std::string name = kernel.substr(0, std::min(kernel.find('('), kernel.find('<')));
+  const std::string unnamed = "(anonymous namespace)::";
+  std::string name = kernel;
+  for (size_t at; (at = name.find(unnamed)) != std::string::npos;) name.erase(at, unnamed.size());
+  name = name.substr(0, std::min(name.find('('), name.find('<')));
   if (const size_t space = name.rfind(' '); space != std::string::npos) name = name.substr(space + 1);
   if (const size_t colons = name.rfind("::"); colons != std::string::npos) name = name.substr(colons + 2);
   return name.empty() ? kernel : name;

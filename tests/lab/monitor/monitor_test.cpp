@@ -264,7 +264,7 @@ TEST_F(MonitorOfAGpu, ReadsNvml) {
   g_gpu.energy_step_mj = 2000;
   g_gpu.throttle = 1 | 4 | 0x40;
   const MonitorReport report =
-      watch({.pid = child.pid(), .interval_s = 0.02, .gpu = 0, .nvml_functions = &functions_}, 0.3);
+      watch({.pid = child.pid(), .interval_s = 0.02, .gpu = 0, .nvml_functions = &functions_}, 0.4);
   EXPECT_EQ(report.metrics.at("gpu.percent"), 73);
   EXPECT_EQ(report.metrics.at("gpu.memory_mean_mib"), 3072);
   EXPECT_EQ(report.metrics.at("gpu.memory_peak_mib"), 3072);
@@ -280,12 +280,13 @@ TEST_F(MonitorOfAGpu, ReadsNvml) {
   EXPECT_EQ(g_gpu.stops, 1);
 }
 
-TEST_F(MonitorOfAGpu, ACounterThatStoodStillIsNoEnergyOfZero) {
+TEST_F(MonitorOfAGpu, AShortWindowHasNoEnergyOfZeroAndNoUtilisation) {
   g_gpu.energy_step_mj = 0;
   const MonitorReport report =
       watch({.pid = ::getpid(), .interval_s = 0.02, .gpu = 0, .nvml_functions = &functions_}, 0.1);
   EXPECT_EQ(report.metrics.count("gpu.energy_j"), 0u);
   EXPECT_NE(report.unavailable.at("gpu.energy_j").find("did not move"), std::string::npos);
+  EXPECT_NE(report.unavailable.at("gpu.percent").find("shorter than"), std::string::npos) << "0.1 s";
 }
 
 TEST_F(MonitorOfAGpu, AnOlderDriverHasLess) {
@@ -294,7 +295,7 @@ TEST_F(MonitorOfAGpu, AnOlderDriverHasLess) {
   functions_.DeviceGetComputeRunningProcesses_v3 = nullptr;
   functions_.DeviceGetUtilizationRates = [](void*, NvmlFunctions::Utilization*) { return 3; };
   const MonitorReport report =
-      watch({.pid = ::getpid(), .interval_s = 0.02, .gpu = 0, .nvml_functions = &functions_}, 0.2);
+      watch({.pid = ::getpid(), .interval_s = 0.02, .gpu = 0, .nvml_functions = &functions_}, 0.4);
   EXPECT_EQ(report.metrics.at("gpu.memory_mean_mib"), 4096);
   EXPECT_EQ(report.sources.at("gpu.memory_mean_mib"), "nvmlDeviceGetMemoryInfo");
   EXPECT_NEAR(report.metrics.at("gpu.energy_j"), 250 * report.seconds, 1e-6) << "from the power";
