@@ -10,7 +10,9 @@
 namespace tandem::lab {
 namespace {
 
-constexpr double kDriftShare = 4, kMostDrift = 0.3;
+// ResNet-18 on CIFAR-10 with six seeds: f32 of two frameworks was up to 3.2 times as far off as the reference with moved
+// samples, a learning rate 20 % too high 11 to 103 times.
+constexpr double kDriftShare = 10, kMostDrift = 0.3;
 
 std::string number(double value) {
   char buffer[40];

@@ -35,7 +35,7 @@ struct GateResult {
 std::optional<double> moved_by(const std::string& precision);
 
 /// `training`: also loss, gradients and losses. `moved`: what the reference itself answers to samples that were moved a
-/// little. A number may be four times as far off as it is there, where that is more than its tolerance, but never by more
+/// little. A number may be ten times as far off as it is there, where that is more than its tolerance, but never by more
 /// than 0.3; a loss as far as it or one before.
 GateResult compare(const Checked& reference, const Checked& system, const std::string& precision,
                    bool training, const std::vector<Checked>& moved = {});

@@ -76,7 +76,7 @@ TEST(Gate, WhatRoundingDoesToTheReferenceIsAllowed) {
   c = reference();
   c.gradients["a.weight"] *= 0.97;
   EXPECT_TRUE(compare(reference(), c, "f32", true, {moved}).passed);
-  c.gradients["a.weight"] *= 0.97;
+  c.gradients["a.weight"] *= 0.9;
   EXPECT_EQ(compare(reference(), c, "f32", true, {moved}).what, "gradients a.weight");
   EXPECT_FALSE(moved_by("f64"));
   EXPECT_LT(*moved_by("f32"), *moved_by("tf32"));
