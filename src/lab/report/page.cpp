@@ -26,7 +26,7 @@ h3 { font-size: 1.05rem; margin: 1.4rem 0 .3rem; } p { margin: .5rem 0; } .soft 
 .answers { background: var(--sunk); border-left: 4px solid var(--c0); padding: .6rem 1rem; margin: 1rem 0; }
 .answers li { margin: .25rem 0; } .warning { border-left: 4px solid var(--unsure); background: var(--sunk); padding: .5rem 1rem; margin: .6rem 0; }
 .track { display: inline-block; font-size: .8rem; padding: 0 .5rem; border: 1px solid var(--unsure); border-radius: 1rem; color: var(--unsure); }
-nav { font-size: .9rem; margin: .8rem 0; } nav a { margin-right: .9rem; }
+nav { font-size: .9rem; margin: .8rem 0; display: flex; flex-wrap: wrap; gap: .2rem .9rem; }
 figure { margin: 1rem 0; } figcaption { font-weight: 600; margin-bottom: .2rem; } figcaption small { font-weight: 400; color: var(--soft); }
 .chart { width: 100%; height: auto; display: block; } .chart text { fill: var(--ink); font: 13px system-ui, sans-serif; }
 .chart .tick { fill: var(--soft); font-size: 12px; } .chart .axis-name { fill: var(--soft); font-size: 12.5px; } .chart .group { font-weight: 600; }
@@ -37,7 +37,7 @@ figure { margin: 1rem 0; } figcaption { font-weight: 600; margin-bottom: .2rem; 
 .chart .band { fill: var(--mark); fill-opacity: .16; } .table { overflow-x: auto; margin: .6rem 0; }
 table { border-collapse: collapse; font-size: .9rem; min-width: 50%; } th, td { padding: .25rem .6rem; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line); } th { background: var(--sunk); white-space: nowrap; } td.number, th.number { text-align: right;
-  font-variant-numeric: tabular-nums; white-space: nowrap; }
+  font-variant-numeric: tabular-nums; white-space: nowrap; } td:first-child:not(.number) { min-width: 14rem; }
 .sortable.live th { cursor: pointer; } th[aria-sort=ascending]::after { content: " \2191"; } th[aria-sort=descending]::after { content: " \2193"; }
 td.good { color: var(--good); font-weight: 600; } td.bad { color: var(--bad); font-weight: 600; } td.unsure { color: var(--unsure); }
 td.absent { color: var(--soft); font-style: italic; } pre { background: var(--sunk); padding: .6rem; overflow-x: auto; font-size: .82rem; white-space: pre-wrap; }
