@@ -74,19 +74,27 @@ void settle_record(const Plan& plan, const RunnerOptions& options) {
 /// What each cell's runs took, to say how long the rest will.
 class Forecast {
  public:
-  explicit Forecast(size_t cells) : seconds_(cells, -1) {}
+  explicit Forecast(const std::vector<Cell>& cells) : cells_(cells), seconds_(cells.size(), -1) {}
   void add(size_t cell, double s) { seconds_[cell] = seconds_[cell] < 0 ? s : 0.5 * (seconds_[cell] + s); }
-  /// Of one run of the cell: its own, or the mean of those that are known; less than 0 where nothing is.
+  /// Of one run of the cell: its own, or the mean of those of its phase that are known, or of all; less than 0 where
+  /// nothing is.
   double of(size_t cell) const {
     if (seconds_[cell] >= 0) return seconds_[cell];
-    double sum = 0;
-    int known = 0;
-    for (const double s : seconds_)
-      if (s >= 0) sum += s, ++known;
-    return known ? sum / known : -1;
+    const double alike =
+        mean([&](size_t i) { return cells_[i].condition.phase == cells_[cell].condition.phase; });
+    return alike >= 0 ? alike : mean([](size_t) { return true; });
   }
 
  private:
+  template <class Counts>
+  double mean(const Counts& counts) const {
+    double sum = 0;
+    int known = 0;
+    for (size_t i = 0; i < seconds_.size(); ++i)
+      if (seconds_[i] >= 0 && counts(i)) sum += seconds_[i], ++known;
+    return known ? sum / known : -1;
+  }
+  const std::vector<Cell>& cells_;
   std::vector<double> seconds_;
 };
 
@@ -165,7 +173,7 @@ StudyOutcome run_study(const Plan& plan, const RunnerOptions& options, Progress&
   StudyOutcome outcome;
   Materials materials(options.folder);
   Gatekeeper gatekeeper(options.folder, options.bench, materials);
-  Forecast forecast(plan.cells.size());
+  Forecast forecast(plan.cells);
   std::optional<int> gpu;
   for (const Cell& cell : plan.cells)
     if (!gpu) gpu = gpu_of(cell.condition.device);
