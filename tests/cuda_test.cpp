@@ -78,12 +78,12 @@ TEST_F(Cuda, AllocatorReusesBlocksAndCountsThem) {
   EXPECT_EQ(gpu().memory(kGpu).peak, before);
 }
 
-TEST_F(Cuda, ATraceShowsKernelsAndCopiesOfPlainAndOfRecordedWork) {
+TEST_F(Cuda, WatchingShowsKernelsAndCopiesOfPlainAndOfRecordedWork) {
   const Tensor host = ones({1 << 20}), x = to(host, kGpu);
   const auto count = [](const std::vector<DeviceActivity>& all, bool copies) {
     return std::count_if(all.begin(), all.end(), [&](const auto& each) { return each.is_copy == copies; });
   };
-  const std::vector<DeviceActivity> plain = gpu().trace(kGpu, [&] {
+  const std::vector<DeviceActivity> plain = gpu().watch(kGpu, [&] {
     for (int i = 0; i < 3; ++i) (void)sum(x * x);
     (void)to(host, kGpu);
   });
@@ -97,11 +97,10 @@ TEST_F(Cuda, ATraceShowsKernelsAndCopiesOfPlainAndOfRecordedWork) {
   Compiled compiled =
       compile([](const std::vector<Tensor>& in) { return std::vector<Tensor>{sum(exp(in[0]) * in[0])}; });
   for (int i = 0; i < 4; ++i) (void)compiled({x});
-  EXPECT_GE(count(gpu().trace(kGpu, [&] { (void)compiled({x}); }), false), 1) << "a replay shows its kernels";
-  EXPECT_TRUE(gpu().trace(kGpu, [] {}).empty()) << "nothing of before";
-  EXPECT_THROW(gpu().trace(kGpu, [] { throw Error("mine"); }), Error);
-  EXPECT_TRUE(gpu().trace(kGpu, [] {}).empty());
-  EXPECT_THROW(backend(kCpu).trace(kCpu, [] {}), Error);
+  EXPECT_GE(count(gpu().watch(kGpu, [&] { (void)compiled({x}); }), false), 1) << "a replay shows its kernels";
+  EXPECT_TRUE(gpu().watch(kGpu, [] {}).empty()) << "nothing of before";
+  EXPECT_THROW(gpu().watch(kGpu, [] { throw Error("mine"); }), Error);
+  EXPECT_TRUE(gpu().watch(kGpu, [] {}).empty());
 }
 
 TEST_F(Cuda, ARequestBeyondTheMemoryNamesItsSize) {

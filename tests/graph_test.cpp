@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
+#include "tandem/core/backend.h"
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/graph/compile.h"
@@ -629,6 +631,46 @@ TEST(Gradients, OfSecondOrderCompile) {
   const List got = f({scale}), want = body({scale});
   EXPECT_TRUE(same_bits(got[0], want[0]));
   EXPECT_TRUE(same_bits(got[1], want[1]));
+}
+
+std::vector<std::string> kernels_of(const std::function<void()>& work) {
+  std::vector<std::string> names;
+  for (const DeviceActivity& each : backend(DeviceKind::cpu).watch({}, work)) {
+    EXPECT_LE(each.begin_ns, each.end_ns);
+    EXPECT_FALSE(each.is_copy);
+    names.push_back(each.name);
+  }
+  return names;
+}
+
+TEST(Watch, TellsTheKernelsOfBothEngines) {
+  const Tensor x = values({8, 8}, 1);
+  const auto body = [](const List& in) { return List{matmul(tanh(in[0]) * in[0], in[0])}; };
+  Compiled f = compile(body);
+  (void)f({x});
+  const std::vector<std::string> eager = kernels_of([&] { (void)body({x}); }),
+                                 graph = kernels_of([&] { (void)f({x}); });
+  EXPECT_EQ(eager, (std::vector<std::string>{"tanh", "mul", "matmul"}));
+  EXPECT_EQ(graph, (std::vector<std::string>{"fused chain", "matmul"}));
+  EXPECT_TRUE(kernels_of([] {}).empty());
+  (void)body({x});
+  EXPECT_TRUE(kernels_of([] {}).empty()) << "what ran before is not kept";
+}
+
+TEST(Watch, SeesAllThreadsAndEndsWithTheWork) {
+  const Tensor x = values({8, 8}, 1);
+  const auto four = kernels_of([&] {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) threads.emplace_back([&] { (void)tanh(x); });
+    for (std::thread& thread : threads) thread.join();
+  });
+  EXPECT_EQ(four, std::vector<std::string>(4, "tanh"));
+  EXPECT_THROW(kernels_of([&] {
+                 (void)tanh(x);
+                 throw Error("mine");
+               }),
+               Error);
+  EXPECT_TRUE(kernels_of([] {}).empty());
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
-// The call `breakdown`: what the graph engine made of a step, and where its time goes.
+// The call `breakdown`: what the graph engine made of a step, and where its time goes, kernel by kernel.
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 
-#include "lab/own/op_clock.h"
 #include "lab/own/prepared_cell.h"
 #include "tandem/core/backend.h"
 
@@ -12,14 +10,6 @@ namespace {
 
 constexpr size_t kShownOps = 10;
 constexpr int64_t kSettling = 3;  // steps until a graph is recorded and replayed
-
-/// "cpu: 38 kernels in order" -> 38; nothing where the text is another ("recorded, replayed as one").
-std::optional<int64_t> kernels_in(const std::string& executor) {
-  const size_t end = executor.find(" kernels");
-  if (end == std::string::npos) return {};
-  const size_t begin = executor.find_last_of(' ', end - 1) + 1;
-  return std::strtoll(executor.c_str() + begin, nullptr, 10);
-}
 
 /// The operation and the algorithm of a node's line: "%6 f32 (2,) = conv[stride=1](%0 f32 (2,)); direct".
 std::pair<std::string, std::string> op_and_algorithm(const std::string& line) {
@@ -44,23 +34,6 @@ void add_report(const GraphReport& report, Json& answer) {
       answer["choices"][cat(op, " ", ++count[op])] = algorithm;
 }
 
-/// The shares of a step that has `steps` equal ones in `ns`: of the kernels by name, the longest first.
-class Shares {
- public:
-  Shares(int64_t steps, int64_t ns) : steps_(static_cast<double>(steps)), ns_(static_cast<double>(ns)) {}
-  double of(int64_t part) const { return static_cast<double>(part) / ns_; }
-  Json ops(const std::vector<OpTime>& times) const {
-    Json rows = Json::array();
-    for (const OpTime& time : times)
-      if (rows.size() < kShownOps)
-        rows.push_back({time.op, of(time.ns), static_cast<double>(time.calls) / steps_});
-    return rows;
-  }
-
- private:
-  double steps_, ns_;
-};
-
 /// How long at least one of them ran. They come in the order of their beginnings.
 int64_t covered(const std::vector<DeviceActivity>& activities, bool copies) {
   int64_t total = 0, reached = std::numeric_limits<int64_t>::min();
@@ -78,35 +51,37 @@ std::string short_name(const std::string& kernel) {
   std::string name = kernel;
   for (size_t at; (at = name.find(unnamed)) != std::string::npos;) name.erase(at, unnamed.size());
   name = name.substr(0, std::min(name.find('('), name.find('<')));
-  if (const size_t space = name.rfind(' '); space != std::string::npos) name = name.substr(space + 1);
   if (const size_t colons = name.rfind("::"); colons != std::string::npos) name = name.substr(colons + 2);
+  if (name.starts_with("void ")) name = name.substr(5);
   return name.empty() ? kernel : name;
 }
 
-std::vector<OpTime> by_kernel(const std::vector<DeviceActivity>& activities) {
-  std::map<std::string, OpTime> sums;
+/// [name, share of the steps' time, calls a step], the largest first.
+Json largest(const std::vector<DeviceActivity>& activities, int64_t steps, int64_t ns) {
+  struct Sum {
+    std::string name;
+    int64_t calls = 0, ns = 0;
+  };
+  std::map<std::string, Sum> by_name;
   for (const DeviceActivity& each : activities) {
-    const std::string name = each.is_copy ? each.name : short_name(each.name);
-    OpTime& sum = sums[name];
-    sum.op = name;
+    const std::string name = short_name(each.name);
+    Sum& sum = by_name[name];
+    sum.name = name;
     ++sum.calls;
     sum.ns += each.end_ns - each.begin_ns;
   }
-  std::vector<OpTime> times;
-  for (auto& [name, sum] : sums) times.push_back(std::move(sum));
-  std::stable_sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.ns > b.ns; });
-  return times;
+  std::vector<Sum> sums;
+  for (auto& [name, sum] : by_name) sums.push_back(std::move(sum));
+  std::stable_sort(sums.begin(), sums.end(), [](const Sum& a, const Sum& b) { return a.ns > b.ns; });
+  if (sums.size() > kShownOps) sums.resize(kShownOps);
+  Json rows = Json::array();
+  for (const Sum& sum : sums)
+    rows.push_back({sum.name, static_cast<double>(sum.ns) / static_cast<double>(ns),
+                    static_cast<double>(sum.calls) / static_cast<double>(steps)});
+  return rows;
 }
 
 }  // namespace
-
-/// Compiles afresh: a graph keeps the kernels that it was compiled with.
-void PreparedCell::compile_anew() {
-  compiled_forward_.reset();
-  if (training_)
-    training_ = std::make_unique<TrainingStep>(*model_, *optimizer_, request_.engine,
-                                               StepOptions{.compile = request_.compile});
-}
 
 /// Takes so many steps; -> how long they took, in nanoseconds.
 int64_t PreparedCell::take_steps(int64_t count) {
@@ -117,87 +92,41 @@ int64_t PreparedCell::take_steps(int64_t count) {
   return now_ns() - begin;
 }
 
-/// What the graph engine made of the step that was taken last; -> the kernels that it starts, where it tells.
-std::optional<int64_t> PreparedCell::add_graph_report(Json& answer) {
-  const std::vector<GraphReport> reports = training_ ? training_->reports() : compiled_forward_->reports();
-  TD_ASSERT(!reports.empty(), "a compiled step has a report");
-  add_report(reports.back(), answer);
-  return kernels_in(reports.back().executor);
-}
-
-/// On the CPU by operation: kernels stand on the clock, and so does the step.
-void PreparedCell::break_down_cpu(int64_t steps, Json& answer) {
-  const bool is_graph = request_.engine == Engine::graph;
-  std::optional<int64_t> launches;
-  std::vector<OpTime> times;
-  int64_t ns = 0;
-  {
-    OpClock clock;
-    compile_anew();
-    take_steps(1);
-    if (is_graph) launches = add_graph_report(answer);
-    clock.clear();
-    ns = take_steps(steps);
-    times = clock.times();
-  }
-  compile_anew();
-  answer["source"] = is_graph ? "Tandem: the graph engine's report and its kernels on the clock"
-                              : "Tandem: its kernels on the clock";
-  const Shares shares(steps, ns);
-  answer["ops"] = shares.ops(times);
-  int64_t in_kernels = 0, calls = 0;
-  for (const OpTime& time : times) {
-    in_kernels += time.ns;
-    calls += time.calls;
-  }
-  if (!is_graph) {
-    answer["kernel_share"] = shares.of(in_kernels);
-    launches = calls / steps;
-  } else if (launches && ns > in_kernels) {  // what no operation owns, the engine's own work with it
-    answer["ops"].push_back(
-        {"fused chains and the engine", shares.of(ns - in_kernels),
-         static_cast<double>(*launches) - static_cast<double>(calls) / static_cast<double>(steps)});
-    std::stable_sort(answer["ops"].begin(), answer["ops"].end(),
-                     [](const Json& a, const Json& b) { return a[1] > b[1]; });
-    if (answer["ops"].size() > kShownOps) answer["ops"].erase(kShownOps);
-  }
-  if (launches) answer["launches"] = *launches;
-}
-
-/// On a GPU by kernel, from the device's own clock, against the time of as many steps that nobody watched.
-void PreparedCell::break_down_device(int64_t steps, Json& answer) {
+Json PreparedCell::breakdown(const Json& request) {
+  const int64_t steps = integer_field(request, "steps", 1, 100'000, 5);
+  const bool on_cpu = request_.device.is_cpu();
+  Json answer;
   take_steps(1);
-  answer["source"] = "Tandem: ";
+  std::string source = "Tandem: ";
   if (request_.engine == Engine::graph) {
-    if (const auto launches = add_graph_report(answer)) answer["launches"] = *launches;
-    answer["source"] = "Tandem: the graph engine's report; ";
+    const std::vector<GraphReport> reports = training_ ? training_->reports() : compiled_forward_->reports();
+    TD_ASSERT(!reports.empty(), "a compiled step has a report");
+    add_report(reports.back(), answer);
+    source += "the graph engine's report; ";
   }
-  take_steps(kSettling);
-  const int64_t ns = take_steps(steps);
+  // A GPU times its kernels itself, so they are held against steps that nobody watched; the CPU's stand on the clock of the
+  // same steps.
+  if (!on_cpu) take_steps(kSettling);
+  const int64_t plain = on_cpu ? 0 : take_steps(steps);
+  int64_t watched = 0;
   std::vector<DeviceActivity> activities;
   try {
-    activities = backend(request_.device).trace(request_.device, [&] { take_steps(steps); });
+    activities = backend(request_.device).watch(request_.device, [&] { watched = take_steps(steps); });
   } catch (const Error& error) {  // the shares stay unknown
-    answer["source"] = cat(answer["source"].get<std::string>(), error.what());
-    return;
+    answer["source"] = cat(source, error.what());
+    return answer;
   }
-  const Shares shares(steps, ns);
-  answer["source"] = cat(answer["source"].get<std::string>(), "CUPTI, against steps without it");
-  answer["ops"] = shares.ops(by_kernel(activities));
-  answer["kernel_share"] = shares.of(covered(activities, false));
-  answer["copy_share"] = shares.of(covered(activities, true));
+  const int64_t ns = on_cpu ? watched : plain;
+  const auto share = [&](bool copies) {
+    return static_cast<double>(covered(activities, copies)) / static_cast<double>(ns);
+  };
+  answer["source"] = source + (on_cpu ? "its kernels on the clock" : "CUPTI, against steps without it");
+  answer["ops"] = largest(activities, steps, ns);
+  answer["kernel_share"] = share(false);
+  if (!on_cpu) answer["copy_share"] = share(true);
   const auto kernels =
       std::count_if(activities.begin(), activities.end(), [](const auto& a) { return !a.is_copy; });
   answer["launches"] = static_cast<double>(kernels) / static_cast<double>(steps);
-}
-
-Json PreparedCell::breakdown(const Json& request) {
-  const int64_t steps = integer_field(request, "steps", 1, 100'000, 5);
-  Json answer;
-  if (request_.device.is_cpu())
-    break_down_cpu(steps, answer);
-  else
-    break_down_device(steps, answer);
   return answer;
 }
 

@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 
 #include "lab/own/request.h"
 #include "lab/own/samples.h"
@@ -41,11 +40,7 @@ class PreparedCell {
   void synchronize() const;
   Json first_gradients(const SampleBatch& batch);
   Json evaluate();
-  void compile_anew();
   int64_t take_steps(int64_t count);
-  std::optional<int64_t> add_graph_report(Json& answer);
-  void break_down_cpu(int64_t steps, Json& answer);
-  void break_down_device(int64_t steps, Json& answer);
 
   CellRequest request_;
   std::unique_ptr<Samples> train_, test_;

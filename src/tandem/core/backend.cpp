@@ -41,10 +41,6 @@ Backend& backend(DeviceKind kind) {
                   ". Use --device cpu, or mend that."));
 }
 
-std::vector<DeviceActivity> Backend::trace(Device device, const std::function<void()>&) {
-  throw Error(cat("trace: the device must be one that can be watched; got ", device, ". Use cuda."));
-}
-
 void register_backend(DeviceKind kind, std::unique_ptr<Backend> implementation) {
   std::lock_guard lock(g_mutex);
   // Lives until the process ends: tensors in static storage may outlive any destruction order.

@@ -45,7 +45,8 @@ class Recording {
   virtual void replay() = 0;
 };
 
-/// Something that a device did: a kernel, or a copy (memory that is set is one too). Nanoseconds of the device's clock.
+/// Something that a device did: a kernel (on the CPU by the name of its operation), or a copy (memory that is set is one
+/// too). Nanoseconds of the device's clock.
 struct DeviceActivity {
   std::string name;
   bool is_copy = false;
@@ -86,7 +87,7 @@ class Backend {
 
   /// Runs `work`, waits for the device, and tells what it did meanwhile in the order of their beginnings; recorded work
   /// kernel by kernel. Throws Error, before `work` has begun, where this device cannot be watched.
-  virtual std::vector<DeviceActivity> trace(Device device, const std::function<void()>& work);
+  virtual std::vector<DeviceActivity> watch(Device device, const std::function<void()>& work) = 0;
 };
 
 /// The backend of a device kind; throws Error with the reason where there is none ("cuda: …").

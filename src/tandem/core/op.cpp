@@ -3,6 +3,7 @@
 #include <cmath>
 #include <deque>
 
+#include "tandem/core/activity.h"
 #include "tandem/core/backend.h"
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
@@ -103,7 +104,10 @@ Tensors run_eagerly(const OpDef& op, std::span<const Tensor> in, const Attrs& at
   args.attrs = attrs.data();
   if (op.random) args.rng = take_random(philox_blocks(size_of(inferred.out[0].shape)));
   backend.prepare(device, args);
-  kernel(args);
+  if (device.is_cpu())
+    run_noted(op.name, [&] { kernel(args); });
+  else
+    kernel(args);
   if (op.changes_input) in[0].impl()->storage->bump_version();
   if (t_anomaly) check_anomaly(op, in, out);
   return out;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tandem/core/activity.h"
 #include "tandem/core/rng.h"
 
 namespace tandem::graph {
@@ -156,10 +157,11 @@ void Executor::bind(const std::vector<Tensor>& inputs, Arena& arena) {
 
 void Executor::launch(Call& call) {
   backend_.prepare(graph_.device, call.args);
-  if (call.fused)
-    call.fused->run(call.args);
+  const auto run = [&] { call.fused ? call.fused->run(call.args) : call.kernel(call.args); };
+  if (graph_.device.is_cpu())
+    run_noted(call.fused ? "fused chain" : call.node->op->name, run);
   else
-    call.kernel(call.args);
+    run();
   if (check_anomalies_) check_finite(call);
 }
 

@@ -100,11 +100,9 @@ TEST(OwnDriverBreakdown, ReportsPassesChoicesAndKernels) {
   json plain = cell.prepare("graph"), unfused = cell.prepare("graph");
   plain["switches"] = {{"graph", "off"}};
   unfused["switches"] = {{"graph.fuse_pointwise", "off"}, {"conv", "heuristic"}};
-  const KernelFn kernel = find_op("conv")->kernels[0];
   const std::vector<json> answers =
       answers_to({cell.prepare("graph"), ask, run, plain, ask, unfused, ask, cell.prepare("eager"), ask, run,
                   cell.prepare("graph", "infer"), ask});
-  EXPECT_EQ(find_op("conv")->kernels[0], kernel) << "the kernels are back in their place";
   const json &graph = succeeded(answers[1]), &off = succeeded(answers[4]), &eager = succeeded(answers[8]);
   EXPECT_GT(graph["nodes_before"], graph["nodes_after"]);
   EXPECT_GT(graph["passes"]["fuse_pointwise"]["cheap"], 0);
@@ -119,8 +117,10 @@ TEST(OwnDriverBreakdown, ReportsPassesChoicesAndKernels) {
   EXPECT_FALSE(succeeded(answers[6])["passes"].contains("fuse_pointwise"));
   EXPECT_TRUE(answers[6]["passes"].contains("prune"));
   EXPECT_EQ(off["launches"], eager["launches"]) << "without passes a graph has a kernel for every operation";
-  EXPECT_GT(eager["kernel_share"], 0.2);
-  EXPECT_LE(eager["kernel_share"], 1.0);
+  for (const json& answer : {graph, off, eager}) {
+    EXPECT_GT(answer["kernel_share"], 0.2);
+    EXPECT_LE(answer["kernel_share"], 1.0);
+  }
   EXPECT_FALSE(eager.contains("nodes_before"));
   EXPECT_GT(succeeded(answers[11])["launches"], 4);
   for (const json& answer : {graph, off, eager}) {
@@ -135,7 +135,7 @@ TEST(OwnDriverBreakdown, ReportsPassesChoicesAndKernels) {
     EXPECT_GT(sum, 0.2);
     EXPECT_LE(sum, 1.0 + 1e-9);
   }
-  EXPECT_EQ(succeeded(answers[2])["updates"], 5) << "one to compile, three on the clock, one more";
+  EXPECT_EQ(succeeded(answers[2])["updates"], 5) << "one that may compile, three on the clock, one more";
   EXPECT_EQ(succeeded(answers[9])["loss"], answers[2]["loss"]);
 }
 

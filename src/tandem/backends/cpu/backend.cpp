@@ -5,6 +5,7 @@
 
 #include "tandem/backends/cpu/allocator.h"
 #include "tandem/backends/cpu/fused.h"
+#include "tandem/core/activity.h"
 #include "tandem/core/error.h"
 #include "tandem/core/threads.h"
 
@@ -60,6 +61,9 @@ class CpuBackend : public Backend {
   void prepare(Device, KernelArgs& args) override { args.scratch = scratch; }
   std::unique_ptr<FusedKernel> compile_fused(Device, const std::vector<FusedProgram>& programs) override {
     return cpu::compile_fused(programs);
+  }
+  std::vector<DeviceActivity> watch(Device, const std::function<void()>& work) override {
+    return watch_kernels(work);
   }
 
  private:

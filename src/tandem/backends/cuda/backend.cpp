@@ -7,7 +7,7 @@
 #include "tandem/backends/cuda/fused.h"
 #include "tandem/backends/cuda/kernels.h"
 #include "tandem/backends/cuda/record.h"
-#include "tandem/backends/cuda/trace.h"
+#include "tandem/backends/cuda/watch.h"
 
 namespace tandem::cuda {
 namespace {
@@ -89,8 +89,8 @@ class CudaBackend final : public Backend {
     return cuda::record(device_state(device.index), steps);
   }
   bool records() const override { return true; }
-  std::vector<DeviceActivity> trace(Device device, const std::function<void()>& work) override {
-    return cuda::trace(device_state(device.index), work);
+  std::vector<DeviceActivity> watch(Device device, const std::function<void()>& work) override {
+    return cuda::watch(device_state(device.index), work);
   }
 
  private:

@@ -1,6 +1,6 @@
-// CUPTI's activity records. The library is opened when a trace is first asked for, so that neither building nor running
+// CUPTI's activity records. The library is opened when a device is first watched, so that neither building nor running
 // Tandem needs it.
-#include "tandem/backends/cuda/trace.h"
+#include "tandem/backends/cuda/watch.h"
 
 #include "tandem/backends/cuda/device_state.h"
 #include "tandem/core/error.h"
@@ -45,11 +45,11 @@ struct Cupti {
     if (status == CUPTI_SUCCESS) return;
     const char* words = nullptr;
     text(status, &words);
-    throw Error(cat("trace: ", call, " failed: ", words ? words : "unknown", "."));
+    throw Error(cat("watch: ", call, " failed: ", words ? words : "unknown", "."));
   }
 };
 
-std::mutex g_mutex;  // one trace at a time; CUPTI's buffers come back on a thread of its own
+std::mutex g_mutex;  // one at a time; CUPTI's buffers come back on a thread of its own
 std::mutex g_records_mutex;
 std::vector<DeviceActivity> g_records;
 uint32_t g_device = 0;
@@ -114,9 +114,9 @@ Cupti open_cupti() {
 }
 
 /// Turns the records on, and off again when it goes.
-class Watch {
+class Records {
  public:
-  explicit Watch(const Cupti& cupti) : cupti_(cupti) {
+  explicit Records(const Cupti& cupti) : cupti_(cupti) {
     for (const CUpti_ActivityKind kind : kWatched) {
       if (const CUptiResult status = cupti.enable(kind); status != CUPTI_SUCCESS) {
         stop();
@@ -125,9 +125,9 @@ class Watch {
       ++enabled_;
     }
   }
-  ~Watch() { stop(); }
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
+  ~Records() { stop(); }
+  Records(const Records&) = delete;
+  Records& operator=(const Records&) = delete;
 
  private:
   void stop() noexcept {
@@ -139,10 +139,10 @@ class Watch {
 
 }  // namespace
 
-std::vector<DeviceActivity> trace(DeviceState& state, const std::function<void()>& work) {
+std::vector<DeviceActivity> watch(DeviceState& state, const std::function<void()>& work) {
   const std::lock_guard lock(g_mutex);
   static const Cupti* const cupti = new Cupti(open_cupti());  // buffers may come back until the process ends
-  TD_CHECK(cupti->reason.empty(), "trace: watching a GPU needs CUPTI, which comes with the CUDA toolkit; ",
+  TD_CHECK(cupti->reason.empty(), "watch: watching a GPU needs CUPTI, which comes with the CUDA toolkit; ",
            cupti->reason, ". Add its folder to LD_LIBRARY_PATH.");
   if (!g_cupti) {
     g_cupti = cupti;
@@ -151,7 +151,7 @@ std::vector<DeviceActivity> trace(DeviceState& state, const std::function<void()
   state.synchronize();
   g_device = static_cast<uint32_t>(state.index);
   {
-    const Watch watch(*cupti);
+    const Records on(*cupti);
     {
       const std::lock_guard records(g_records_mutex);
       g_records.clear();
@@ -174,9 +174,9 @@ std::vector<DeviceActivity> trace(DeviceState& state, const std::function<void()
 
 namespace tandem::cuda {
 
-std::vector<DeviceActivity> trace(DeviceState&, const std::function<void()>&) {
+std::vector<DeviceActivity> watch(DeviceState&, const std::function<void()>&) {
   throw Error(
-      "trace: watching a GPU needs CUPTI, and this libtandem_cuda.so was built where cupti.h was not found. "
+      "watch: watching a GPU needs CUPTI, and this libtandem_cuda.so was built where cupti.h was not found. "
       "Build "
       "it with a CUDA toolkit that has it (package cuda-cupti-dev).");
 }

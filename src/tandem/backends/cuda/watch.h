@@ -10,6 +10,6 @@ namespace tandem::cuda {
 
 struct DeviceState;
 
-std::vector<DeviceActivity> trace(DeviceState& state, const std::function<void()>& work);
+std::vector<DeviceActivity> watch(DeviceState& state, const std::function<void()>& work);
 
 }  // namespace tandem::cuda
