@@ -130,32 +130,36 @@ Checked Gatekeeper::check(const std::string& system, const Cell& cell, const Wor
   return out;
 }
 
+Checked Gatekeeper::reference(const Cell& cell, const Workload& workload, const Move& move) {
+  try {
+    return check(bench_.reference, cell, workload, "f64", move);
+  } catch (const DriverFailure& failure) {
+    throw DriverFailure(
+        Status::failed,
+        cat("the gate's reference, ", bench_.reference, ", could not be had: ", failure.what()),
+        failure.last_words);
+  }
+}
+
 GateResult Gatekeeper::pass(const Cell& cell, const Workload& workload,
                             const std::function<void(const std::string&)>& stage) {
   const std::string key = system_key(cell), reference_key = "reference: " + model_key(cell);
   if (known_.contains(key)) return result_from(known_[key]);
   if (!known_.contains(reference_key)) {
     stage("gate, reference");
-    try {
-      known_[reference_key] = to_json(check(bench_.reference, cell, workload, "f64", {}));
-    } catch (const DriverFailure& failure) {
-      throw DriverFailure(
-          Status::failed,
-          cat("the gate's reference, ", bench_.reference, ", could not be had: ", failure.what()),
-          failure.last_words);
-    }
+    known_[reference_key] = to_json(reference(cell, workload, {}));
     save();
   }
   stage("gate");
   const std::string& precision = cell.condition.precision;
-  const Checked reference = checked_from(known_[reference_key]),
+  const Checked wanted = checked_from(known_[reference_key]),
                 system = check(cell.system, cell, workload, precision, {});
-  GateResult result = compare(reference, system, precision, trains(cell));
+  GateResult result = compare(wanted, system, precision, trains(cell));
   // Some networks let the least rounding grow from step to step, in every framework alike. Whether this is one, the
   // reference shows: it is asked only where it matters.
   if (const auto by = moved_by(precision); by && !result.passed && result.tolerance > 0 && trains(cell)) {
     stage("gate, the reference with moved samples");
-    result = compare(reference, system, precision, true, moved(cell, workload, *by));
+    result = compare(wanted, system, precision, true, moved(cell, workload, *by));
   }
   known_[key] = result.to_json();
   save();
@@ -167,7 +171,7 @@ std::vector<Checked> Gatekeeper::moved(const Cell& cell, const Workload& workloa
   if (!known_.contains(key)) {
     Json answers = Json::array();
     for (uint64_t seed = 1; seed <= kMoves; ++seed)
-      answers.push_back(to_json(check(bench_.reference, cell, workload, "f64", {by, seed})));
+      answers.push_back(to_json(reference(cell, workload, {by, seed})));
     known_[key] = answers;
   }
   std::vector<Checked> out;

@@ -55,6 +55,7 @@ class Gatekeeper {
   };
   Checked check(const std::string& system, const Cell& cell, const Workload& workload,
                 const std::string& precision, const Move& move);
+  Checked reference(const Cell& cell, const Workload& workload, const Move& move);
   /// The reference's answers to moved samples.
   std::vector<Checked> moved(const Cell& cell, const Workload& workload, double by);
   void save();

@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "lab/own/prepared_cell.h"
-#include "tandem/core/backend.h"
 
 namespace tandem::lab::own {
 namespace {
