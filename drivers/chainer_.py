@@ -111,14 +111,7 @@ class ChainerModel(frame.Model):
                 yield chainer_models.weight_name(path + "/avg_var"), link.avg_var
 
     def _make_optimizer(self, cell):
-        options = dict(cell.optimizer)
-        name = options.pop("name")
-        if name not in OPTIONS:
-            raise Declined("optimizer", "optimizer: must be one of %s; got %r." % (", ".join(OPTIONS), name))
-        for option in options:
-            if option not in OPTIONS[name] | {"lr"}:
-                raise Declined("optimizer." + option, "optimizer.%s: %s takes lr, %s." % (
-                    option, name, ", ".join(sorted(OPTIONS[name]))))
+        name, options = cell.optimizer_options(OPTIONS)
         self.adam_eps = self.adam_beta2 = None
         if cell.track == "as_shipped":
             made = {"sgd": chainer.optimizers.SGD, "adam": chainer.optimizers.Adam}[name]()

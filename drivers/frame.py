@@ -254,6 +254,18 @@ class Cell:
         """The samples of `check` and `run`, in both phases: those to train on; the test's where there are no others."""
         return self.train if self.train is not None else self.test
 
+    def optimizer_options(self, known):
+        """(name, options) of the optimiser; declined unless `known` has the name, with the options besides lr."""
+        options = dict(self.optimizer)
+        name = options.pop("name")
+        if name not in known:
+            raise Declined("optimizer", "optimizer: must be one of %s; got %r." % (", ".join(known), name))
+        for option in options:
+            if option not in known[name] | {"lr"}:
+                raise Declined("optimizer." + option, "optimizer.%s: %s takes lr, %s." % (
+                    option, name, ", ".join(sorted(known[name]))))
+        return name, options
+
     def weights(self, shapes):
         """The weights to start from, {canonical name: f32 array}; None where the framework is to make its own.
 

@@ -164,14 +164,7 @@ class MxnetModel(frame.Model):
                               "used in test mode alone")
 
     def _make_trainer(self, cell):
-        options = dict(cell.optimizer)
-        name = options.pop("name")
-        if name not in OPTIONS:
-            raise Declined("optimizer", "optimizer: must be one of %s; got %r." % (", ".join(OPTIONS), name))
-        for option in options:
-            if option not in OPTIONS[name] | {"lr"}:
-                raise Declined("optimizer." + option, "optimizer.%s: %s takes lr, %s." % (
-                    option, name, ", ".join(sorted(OPTIONS[name]))))
+        name, options = cell.optimizer_options(OPTIONS)
         self.adam_eps, self.steps = None, 0
         if cell.track == "as_shipped":
             made = mx.optimizer.create(name)

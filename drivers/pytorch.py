@@ -144,21 +144,13 @@ class PyTorchModel(frame.Model):
                     tensor.copy_(torch.from_numpy(np.ascontiguousarray(weights[name])))
 
     def _make_optimizer(self, cell):
-        options = dict(cell.optimizer)
-        name = options.pop("name")
-        if name not in OPTIMIZERS:
-            raise Declined("optimizer", "optimizer: must be one of %s; got %r." % (", ".join(OPTIMIZERS), name))
-        kind, known = OPTIMIZERS[name]
-        for option in options:
-            if option not in known | {"lr"}:
-                raise Declined("optimizer." + option, "optimizer.%s: %s takes lr, %s." % (
-                    option, name, ", ".join(sorted(known))))
+        name, options = cell.optimizer_options({name: known for name, (_, known) in OPTIMIZERS.items()})
         if cell.track == "as_shipped":
             options = {}
             self.notes.append("optimizer: %s with PyTorch's own defaults" % name)
         if cell.variant == "captured" and name != "sgd":  # sgd has no state on the host
             options["capturable"] = True
-        return kind(self.network.parameters(), **options)
+        return OPTIMIZERS[name][0](self.network.parameters(), **options)
 
     def _compiled(self):
         torch._dynamo.reset()

@@ -155,14 +155,7 @@ class TheanoModel(frame.Model):
 
     def _optimizer(self, cell):
         """The updates of the weights. Theano brings no optimisers; these are PyTorch's rules."""
-        options = dict(cell.optimizer)
-        name = options.pop("name")
-        if name not in OPTIONS:
-            raise Declined("optimizer", "optimizer: must be one of %s; got %r." % (", ".join(OPTIONS), name))
-        for option in options:
-            if option not in OPTIONS[name] | {"lr"}:
-                raise Declined("optimizer." + option, "optimizer.%s: %s takes lr, %s." % (
-                    option, name, ", ".join(sorted(OPTIONS[name]))))
+        name, options = cell.optimizer_options(OPTIONS)
         if cell.track == "as_shipped":
             self.notes.append("optimizer: Theano brings none; the workload's")
         number = lambda value: np.asarray(value, self.dtype)  # noqa: E731
