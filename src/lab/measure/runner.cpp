@@ -135,8 +135,11 @@ std::string difference(const Json& there, const Json& wanted) {
 }
 
 StudyOutcome run_study(const Plan& plan, const RunnerOptions& options, Progress& progress) {
+  // A part's cells that are not there; what a study as a whole leaves out has no part.
+  const auto absent = std::find_if(plan.missing.begin(), plan.missing.end(),
+                                   [](const Missing& missing) { return !missing.part.empty(); });
   TD_CHECK(!plan.cells.empty(), "run: the study must have a cell that can be run here; got none",
-           plan.missing.empty() ? "" : ": " + plan.missing.front().what + ": " + plan.missing.front().why,
+           absent == plan.missing.end() ? "" : ": " + absent->what + ": " + absent->why,
            ". See 'tandem lab list' for what is installed.");
   fs::create_directories(options.folder);
   const FolderLock lock(options.folder);
