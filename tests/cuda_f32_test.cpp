@@ -35,15 +35,7 @@ class CudaF32 : public ::testing::Test {
 Tensor numbers(const Dims& shape) { return normal(shape, 0, 1) * exp(normal(shape, 0, 1)); }
 
 void expect_rounded(const Tensor& got, const Tensor& want, const std::string& what) {
-  const std::vector<double> x = want.to_vector<double>(),
-                            y = cast(to(got, kCpu), DType::f64).to_vector<double>();
-  ASSERT_EQ(x.size(), y.size());
-  double difference = 0, norm = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    difference += (x[i] - y[i]) * (x[i] - y[i]);
-    norm += x[i] * x[i];
-  }
-  EXPECT_LE(std::sqrt(difference / norm), kRounding) << what;
+  EXPECT_LE(relative_distance(to_array(got), to_array(want)), kRounding) << what;
 }
 
 TEST_F(CudaF32, ProductsKeepAllBits) {

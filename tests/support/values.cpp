@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <sstream>
 
 #include "tandem/ops/shape.h"
@@ -128,6 +129,16 @@ Array to_array(const Tensor& tensor) {
   text << "element " << where << " of " << got.shape << " is " << got[where] << " and should be "
        << want[where] << " within " << tolerance << " (distance " << worst << ")";
   return ::testing::AssertionFailure() << text.str();
+}
+
+double relative_distance(const Array& got, const Array& want) {
+  if (!(got.shape == want.shape)) return std::numeric_limits<double>::infinity();
+  double difference = 0, norm = 0;
+  for (int64_t i = 0; i < want.size(); ++i) {
+    difference += (got[i] - want[i]) * (got[i] - want[i]);
+    norm += want[i] * want[i];
+  }
+  return difference == 0 ? 0 : std::sqrt(difference / norm);
 }
 
 std::string error_of(const std::function<void()>& f) {

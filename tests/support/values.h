@@ -67,6 +67,9 @@ Array to_array(const Tensor& tensor);
 /// |got - want| <= tolerance · (1 + |want|) everywhere, and the same shape; NaN equals NaN.
 ::testing::AssertionResult near(const Array& got, const Array& want, double tolerance);
 
+/// The norm of the difference over that of `want`; infinite where the shapes differ.
+double relative_distance(const Array& got, const Array& want);
+
 /// The message of the Error that f throws; fails the test where it throws none.
 std::string error_of(const std::function<void()>& f);
 
