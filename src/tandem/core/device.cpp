@@ -1,6 +1,9 @@
 #include "tandem/core/device.h"
 
+#include <sys/utsname.h>
+
 #include <charconv>
+#include <fstream>
 #include <ostream>
 
 #include "tandem/core/error.h"
@@ -26,5 +29,21 @@ std::string to_string(Device device) {
 }
 
 std::ostream& operator<<(std::ostream& out, Device device) { return out << to_string(device); }
+
+std::string processor() {
+  utsname system{};
+  ::uname(&system);
+  std::string text = system.machine;
+  std::ifstream list("/proc/cpuinfo");
+  for (std::string line; std::getline(list, line);) {
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    if (line.starts_with("model name")) return text + ", " + line.substr(colon + 2);
+    if (line.starts_with("CPU implementer") || line.starts_with("CPU part"))
+      text += ", " + line.substr(4, line.find_first_of("\t:") - 4) + " " + line.substr(colon + 2);
+    if (line.starts_with("CPU part")) break;  // ARM gives numbers, and no name
+  }
+  return text;
+}
 
 }  // namespace tandem

@@ -25,4 +25,7 @@ Device parse_device(std::string_view text);
 std::string to_string(Device device);
 std::ostream& operator<<(std::ostream& out, Device device);
 
+/// The processor, as the system names it.
+std::string processor();
+
 }  // namespace tandem

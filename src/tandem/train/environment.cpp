@@ -5,7 +5,6 @@
 #include <zlib.h>
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -22,22 +21,6 @@
 namespace tandem {
 
 using nlohmann::ordered_json;
-
-std::string processor() {
-  utsname system{};
-  ::uname(&system);
-  std::string text = system.machine;
-  std::ifstream list("/proc/cpuinfo");
-  for (std::string line; std::getline(list, line);) {
-    const size_t colon = line.find(": ");
-    if (colon == std::string::npos) continue;
-    if (line.starts_with("model name")) return text + ", " + line.substr(colon + 2);
-    if (line.starts_with("CPU implementer") || line.starts_with("CPU part"))
-      text += ", " + line.substr(4, line.find_first_of("\t:") - 4) + " " + line.substr(colon + 2);
-    if (line.starts_with("CPU part")) break;  // ARM gives numbers, and no name
-  }
-  return text;
-}
 
 std::vector<DeviceRow> device_rows() {
   std::vector<DeviceRow> rows;

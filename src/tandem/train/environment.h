@@ -8,9 +8,6 @@
 
 namespace tandem {
 
-/// The processor, as the system names it.
-std::string processor();
-
 /// One device, or the reason why there is none of its kind.
 struct DeviceRow {
   std::string device, text;
