@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tandem/core/backend.h"
+#include "tandem/core/choices.h"
 #include "tandem/core/device.h"
 #include "tandem/core/dtype.h"
 #include "tandem/core/error.h"

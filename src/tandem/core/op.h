@@ -55,7 +55,7 @@ struct OpDef;
 using TileFn = void (*)(const void* const* in, const int64_t* step, void* out, int64_t n);
 
 /// The version of this header. An op that was compiled against another one is refused when it is defined.
-inline constexpr int kOpVersion = 1;
+inline constexpr int kOpVersion = 2;
 
 struct OpDef {
   int version = kOpVersion;
@@ -84,7 +84,7 @@ struct OpDef {
   // Kernels, one row a backend. Filled at start-up by the backends.
   std::array<KernelFn, kDeviceKinds> kernels{};
   // Where a kernel has several algorithms: the name of the one that it runs on such buffers, for reports.
-  std::array<const char* (*)(const KernelArgs&), kDeviceKinds> algorithm{};
+  std::array<std::string (*)(const KernelArgs&), kDeviceKinds> algorithm{};
   // Pointwise, on CPU: the loop for these types of the (last) input and the output.
   TileFn (*tile)(DType in, DType out) = nullptr;
 

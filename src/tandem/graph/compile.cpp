@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "tandem/core/choice_cache.h"
 #include "tandem/core/tape.h"
 #include "tandem/graph/executor.h"
 #include "tandem/graph/tracer.h"
@@ -24,6 +25,7 @@ struct Signature {
   };
   std::vector<Input> inputs;
   bool grad = grad_enabled(), anomaly = anomaly_mode();
+  uint64_t choices = choice_epoch();  // a recording holds the algorithms of its time
 
   explicit Signature(const std::vector<Tensor>& tensors) {
     for (const Tensor& t : tensors) inputs.push_back({t.meta(), t.requires_grad()});
@@ -136,8 +138,6 @@ std::unique_ptr<Entry> build(const TensorFunction& function, const CompileOption
   entry->gradients = std::move(traced.gradients);
   entry->results = traced.results;
   entry->executor = std::make_unique<graph::Executor>(std::move(g), std::move(plan), anomaly_mode());
-  report.executor = entry->executor->describe();
-  report.nodes = entry->executor->describe_nodes();
   return entry;
 }
 
@@ -186,6 +186,10 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
   auto& entries = state_->entries;
   auto found = entries.end();
   for (auto at = entries.begin(); at != entries.end();) {
+    if ((*at)->signature.choices != choice_epoch()) {  // never again
+      at = entries.erase(at);
+      continue;
+    }
     if (found == entries.end() && (*at)->signature.matches(inputs)) {
       if (!(*at)->captures_hold()) {  // its memory is gone for good
         at = entries.erase(at);
@@ -229,6 +233,7 @@ std::vector<GraphReport> Compiled::reports() const {
   for (auto at = state_->entries.rbegin(); at != state_->entries.rend(); ++at) {
     out.push_back((*at)->report);
     out.back().executor = (*at)->executor->describe();
+    out.back().nodes = (*at)->executor->describe_nodes();
   }
   return out;
 }

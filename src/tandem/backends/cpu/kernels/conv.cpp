@@ -3,31 +3,69 @@
 #include "tandem/backends/cpu/kernels/conv.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
+#include <tuple>
+#include <vector>
 
+#include "tandem/backends/cpu/backend.h"
 #include "tandem/backends/cpu/kernels/gemm.h"
+#include "tandem/core/choice_cache.h"
+#include "tandem/core/device.h"
 #include "tandem/core/threads.h"
 
 namespace tandem::cpu::TD_ISA {
 namespace {
 
-enum class Algorithm { pointwise, im2col, direct, winograd };
+enum class Algorithm { direct, im2col, pointwise, winograd };
+
+const char* name(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::im2col:
+      return "im2col";
+    case Algorithm::pointwise:
+      return "pointwise 1x1";
+    case Algorithm::winograd:
+      return "winograd 2x4";
+    case Algorithm::direct:
+      break;
+  }
+  return "direct";
+}
+
+const char* name(ConvOp op) {
+  return op == ConvOp::forward          ? "conv"
+         : op == ConvOp::input_gradient ? "conv_input_gradient"
+                                        : "conv_weight_gradient";
+}
 
 bool is_pointwise(const ConvShape& s) {
   return s.kh == 1 && s.kw == 1 && s.stride_h == 1 && s.stride_w == 1 && s.padding_h == 0 &&
          s.padding_w == 0 && s.oh == s.h && s.ow == s.w && s.group_in() >= 4 && s.group_out() >= 4;
 }
 
+bool can_be_winograd(const ConvShape& s, DType dtype) {
+  return dtype == DType::f32 && s.kh == 3 && s.kw == 3 && s.stride_h == 1 && s.stride_w == 1 &&
+         s.dilation_h == 1 && s.dilation_w == 1 && s.padding_h <= 2 && s.padding_w <= 2 && s.groups == 1;
+}
 /// Whether enough channels share the transforms, and enough tiles keep the threads at work.
-bool is_winograd(ConvOp op, const ConvShape& s) {
+bool pays_as_winograd(ConvOp op, const ConvShape& s) {
   const int64_t least = op == ConvOp::weight_gradient ? 80 : 48;  // from where on it was faster than direct
   const int64_t tiles = ceil_div(s.oh, 2) * ceil_div(s.ow, 4);
-  return s.kh == 3 && s.kw == 3 && s.stride_h == 1 && s.stride_w == 1 && s.dilation_h == 1 &&
-         s.dilation_w == 1 && s.padding_h <= 2 && s.padding_w <= 2 && s.groups == 1 && s.c >= 16 &&
-         s.o >= 16 && s.c + s.o >= least && s.n * tiles >= 192 && s.oh * s.ow >= 4 * tiles;
+  return s.c >= 16 && s.o >= 16 && s.c + s.o >= least && s.n * tiles >= 192 && s.oh * s.ow >= 4 * tiles;
 }
 
-Algorithm choose(ConvOp op, const ConvShape& s, DType dtype) {
-  if (dtype == DType::f32 && is_winograd(op, s)) return Algorithm::winograd;
+/// The algorithms that can compute this; the first does everything.
+std::vector<Algorithm> able(ConvOp op, const ConvShape& s, DType dtype) {
+  std::vector<Algorithm> list{Algorithm::direct};
+  if (op == ConvOp::forward) list.push_back(Algorithm::im2col);
+  if (op != ConvOp::weight_gradient && is_pointwise(s)) list.push_back(Algorithm::pointwise);
+  if (can_be_winograd(s, dtype)) list.push_back(Algorithm::winograd);
+  return list;
+}
+
+Algorithm by_rule(ConvOp op, const ConvShape& s, DType dtype) {
+  if (can_be_winograd(s, dtype) && pays_as_winograd(op, s)) return Algorithm::winograd;
   if (op == ConvOp::weight_gradient) return Algorithm::direct;
   if (is_pointwise(s)) return Algorithm::pointwise;
   if (op == ConvOp::input_gradient) return Algorithm::direct;
@@ -35,6 +73,40 @@ Algorithm choose(ConvOp op, const ConvShape& s, DType dtype) {
   // where less than 5 of 8 lanes would do work and enough output channels share what was gathered.
   const int64_t lanes = ceil_div(s.ow, kLanes<float>) * kLanes<float>;
   return 8 * s.ow < 5 * lanes && s.group_out() >= 16 ? Algorithm::im2col : Algorithm::direct;
+}
+
+/// What was chosen by time.
+ChoiceCache<std::tuple<ConvOp, DType, ConvShape>, std::optional<Algorithm>>& profiled() {
+  static ChoiceCache<std::tuple<ConvOp, DType, ConvShape>, std::optional<Algorithm>> cache;
+  return cache;
+}
+
+/// The fastest by the table of choices, or found by running each.
+template <class Run>
+Algorithm by_time(ConvOp op, const ConvShape& s, DType dtype, const Run& run) {
+  const std::vector<Algorithm> list = able(op, s, dtype);
+  if (list.size() == 1) return list[0];
+  std::vector<std::string> names;
+  for (const Algorithm a : list) names.push_back(name(a));
+  const std::string what =
+      cat(name(op), " ", name(dtype), " x ", s.n, "x", s.c, "x", s.h, "x", s.w, " weight ", s.o, "x",
+          s.group_in(), "x", s.kh, "x", s.kw, " stride ", s.stride_h, "x", s.stride_w, " padding ",
+          s.padding_h, "x", s.padding_w, " dilation ", s.dilation_h, "x", s.dilation_w, " groups ", s.groups,
+          " y ", s.oh, "x", s.ow, "; ", isa_level(), " kernels, ", processor());
+  return list[choose_by_time(what, names, [&](size_t i) {
+    const auto begin = std::chrono::steady_clock::now();
+    run(list[i]);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  })];
+}
+
+/// run(algorithm) computes the call.
+template <class Run>
+void run_chosen(ConvOp op, const ConvShape& s, DType dtype, const Run& run) {
+  const ChoiceMode mode = convolution_choice().mode;
+  if (mode == ChoiceMode::heuristic) return run(by_rule(op, s, dtype));
+  if (mode == ChoiceMode::fixed) return run(Algorithm::direct);
+  run(*profiled().get({op, dtype, s}, [&] { return std::optional(by_time(op, s, dtype, run)); }));
 }
 
 template <class S>
@@ -65,40 +137,39 @@ void fill_bias(const ConvShape& s, const S* bias, S* y) {
 template <class S>
 void forward(const ConvShape& s, const S* x, const S* weight, const S* bias, S* y) {
   if (s.empty()) return fill_bias(s, bias, y);
-  switch (choose(ConvOp::forward, s, dtype_of<S>())) {
-    case Algorithm::pointwise:
-      return pointwise(s, x, weight, bias, y);
-    case Algorithm::im2col:
-      return conv_im2col(s, x, weight, bias, y);
-    case Algorithm::winograd:
-      if constexpr (std::is_same_v<S, float>) return conv_winograd(s, x, weight, bias, y);
-      [[fallthrough]];
-    case Algorithm::direct:
-      return conv_direct(s, x, weight, bias, y);
-  }
+  run_chosen(ConvOp::forward, s, dtype_of<S>(), [&](Algorithm algorithm) {
+    if (algorithm == Algorithm::pointwise) return pointwise(s, x, weight, bias, y);
+    if (algorithm == Algorithm::im2col) return conv_im2col(s, x, weight, bias, y);
+    if constexpr (std::is_same_v<S, float>)
+      if (algorithm == Algorithm::winograd) return conv_winograd(s, x, weight, bias, y);
+    conv_direct(s, x, weight, bias, y);
+  });
 }
 
 template <class S>
 void input_gradient(const ConvShape& s, const S* g, const S* weight, S* dx) {
   if (s.empty()) return (void)std::fill_n(dx, s.n * s.c * s.h * s.w, S());
-  const Algorithm algorithm = choose(ConvOp::input_gradient, s, dtype_of<S>());
-  if (algorithm == Algorithm::pointwise) return pointwise_input_gradient(s, g, weight, dx);
-  if constexpr (std::is_same_v<S, float>)
-    if (algorithm == Algorithm::winograd) return conv_winograd_input_gradient(s, g, weight, dx);
-  conv_direct_input_gradient(s, g, weight, dx);
+  run_chosen(ConvOp::input_gradient, s, dtype_of<S>(), [&](Algorithm algorithm) {
+    if (algorithm == Algorithm::pointwise) return pointwise_input_gradient(s, g, weight, dx);
+    if constexpr (std::is_same_v<S, float>)
+      if (algorithm == Algorithm::winograd) return conv_winograd_input_gradient(s, g, weight, dx);
+    conv_direct_input_gradient(s, g, weight, dx);
+  });
 }
 
 template <class S>
-void weight_gradient(ConvShape s, const S* g, const S* x, S* dw) {
+void weight_gradient(const ConvShape& s, const S* g, const S* x, S* dw) {
   if (s.empty()) return (void)std::fill_n(dw, s.o * s.taps(), S());
-  if constexpr (std::is_same_v<S, float>)
-    if (choose(ConvOp::weight_gradient, s, DType::f32) == Algorithm::winograd)
-      return conv_winograd_weight_gradient(s, g, x, dw);
-  if (is_pointwise(s)) {  // all pixels of a plane are one row
-    s.w = s.ow = s.h * s.w;
-    s.h = s.oh = 1;
-  }
-  conv_direct_weight_gradient(s, g, x, dw);
+  run_chosen(ConvOp::weight_gradient, s, dtype_of<S>(), [&](Algorithm algorithm) {
+    if constexpr (std::is_same_v<S, float>)
+      if (algorithm == Algorithm::winograd) return conv_winograd_weight_gradient(s, g, x, dw);
+    ConvShape flat = s;
+    if (is_pointwise(s)) {  // all pixels of a plane are one row
+      flat.w = flat.ow = s.h * s.w;
+      flat.h = flat.oh = 1;
+    }
+    conv_direct_weight_gradient(flat, g, x, dw);
+  });
 }
 
 /// A convolution with a depth axis as one without: output plane z of image n is a convolution of the kernel
@@ -260,24 +331,23 @@ void conv_weight_gradient(const KernelArgs& args) {
 
 /// The name of the algorithm of a call. The three ops hold x, weight and y in different places.
 template <ConvOp op>
-const char* algorithm(const KernelArgs& args) {
+std::string algorithm(const KernelArgs& args) {
   const Buffer &in0 = args.in[0], &in1 = args.in[1], &out = args.out[0];
   const Volume v = op == ConvOp::forward          ? volume_of(args, in0, in1, out)
                    : op == ConvOp::input_gradient ? volume_of(args, out, in1, in0)
                                                   : volume_of(args, in1, out, in0);
   // Volumes are computed in the accumulator's type.
   const DType dtype = out.dtype == DType::f64 || !is_deep(v) ? out.dtype : DType::f32;
-  switch (choose(op, v.flat, dtype)) {
-    case Algorithm::winograd:
-      return "winograd 2x4";
-    case Algorithm::pointwise:
-      return "pointwise 1x1";
-    case Algorithm::im2col:
-      return "im2col";
-    case Algorithm::direct:
+  switch (convolution_choice().mode) {
+    case ChoiceMode::fixed:
       break;
+    case ChoiceMode::heuristic:
+      return name(by_rule(op, v.flat, dtype));
+    case ChoiceMode::profile:
+      if (const auto found = profiled().find({op, dtype, v.flat}, std::nullopt)) return name(*found);
+      return "not timed yet";
   }
-  return "direct";
+  return name(Algorithm::direct);
 }
 
 }  // namespace

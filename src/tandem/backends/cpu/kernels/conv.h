@@ -1,6 +1,7 @@
 // Shapes and algorithms of convolution on the CPU, over two axes (conv.cpp says how a third is added).
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <cstring>
 
@@ -24,16 +25,17 @@ struct ConvShape {
   int64_t reach_h() const { return (kh - 1) * dilation_h; }
   int64_t reach_w() const { return (kw - 1) * dilation_w; }
   bool empty() const { return n * c * h * w * o * oh * ow * kh * kw == 0; }
+  friend auto operator<=>(const ConvShape&, const ConvShape&) = default;
 };
 
 enum class ConvOp { forward, input_gradient, weight_gradient };
 
-// The algorithms. The choice is a function of the shape only (conv.cpp):
+// The algorithms, and where the mode `heuristic` takes them (conv.cpp, by_rule):
 //   "pointwise 1x1": a matrix product over the pixels, where the kernel is 1x1 with stride 1, unpadded;
 //   "im2col": a matrix product whose right operand is gathered from the images while it is packed, where
 //     rows are too short to fill vectors;
 //   "direct": sums of output channels x pixels stay in registers while a list of taps walks over a padded
-//     copy of one image, everywhere else;
+//     copy of one image, everywhere else, and everywhere in the mode `fixed`;
 //   "winograd 2x4": 3x3 kernels with stride 1 and many channels, in f32.
 
 /// The kernels by algorithm. S: double, float, BFloat16, Float16. bias may be null.

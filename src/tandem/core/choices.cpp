@@ -1,0 +1,166 @@
+// The table of choices: in memory, and as a file to which lines are added.
+#include "tandem/core/choices.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "tandem/core/choice_cache.h"
+#include "tandem/core/error.h"
+
+namespace tandem {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kRounds = 3;       // of timing
+constexpr double kHopeless = 4;  // times the best of the first round: not timed again
+
+std::atomic<ChoiceMode> g_mode{ChoiceMode::heuristic};
+std::atomic<size_t> g_workspace{ConvolutionChoice().workspace};
+std::atomic<bool> g_keep{true};
+std::atomic<uint64_t> g_epoch{1};
+
+struct Row {
+  std::string algorithm;
+  double microseconds = 0;
+};
+struct Table {
+  std::mutex mutex;
+  std::map<std::string, Row> made;  // in use by this process
+  std::map<std::string, Row> file;  // as it was when it was read
+  bool has_read = false;
+};
+Table& table() {
+  static Table all;
+  return all;
+}
+
+fs::path table_file() {
+  if (const char* folder = std::getenv("TANDEM_CACHE"); folder && *folder)
+    return fs::path(folder) / "algorithms.tsv";
+  if (const char* home = std::getenv("HOME"); home && *home)
+    return fs::path(home) / ".cache/tandem/algorithms.tsv";
+  return {};
+}
+
+/// A line that is not three fields (torn, or not ours) is passed over; of two with one key the later holds.
+std::map<std::string, Row> read_table() {
+  std::map<std::string, Row> rows;
+  std::ifstream in(table_file());
+  for (std::string line; std::getline(in, line);) {
+    const size_t first = line.find('\t'), second = line.find('\t', first + 1);
+    if (first == std::string::npos || second == std::string::npos ||
+        line.find('\t', second + 1) != std::string::npos)
+      continue;
+    rows[line.substr(0, first)] = {line.substr(first + 1, second - first - 1),
+                                   std::atof(line.c_str() + second + 1)};
+  }
+  return rows;
+}
+
+/// Adds a line in one write, so that processes do not tear each other's. A file that cannot be written costs the next
+/// process its time, no more.
+void add_to_table(const std::string& key, const Row& row) {
+  const fs::path path = table_file();
+  if (path.empty()) return;
+  std::error_code ignored;
+  fs::create_directories(path.parent_path(), ignored);
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (file < 0) return;
+  std::ostringstream line;
+  line << key << '\t' << row.algorithm << '\t' << row.microseconds << '\n';
+  [[maybe_unused]] const ssize_t written = ::write(file, line.str().data(), line.str().size());
+  ::close(file);
+}
+
+size_t index_of(const std::vector<std::string>& names, const std::string& wanted) {
+  size_t i = 0;
+  while (i < names.size() && names[i] != wanted) ++i;
+  return i;
+}
+
+}  // namespace
+
+const char* name(ChoiceMode mode) {
+  return mode == ChoiceMode::fixed ? "fixed" : mode == ChoiceMode::heuristic ? "heuristic" : "profile";
+}
+
+ChoiceMode parse_choice_mode(const std::string& text) {
+  for (const ChoiceMode mode : {ChoiceMode::fixed, ChoiceMode::heuristic, ChoiceMode::profile})
+    if (text == name(mode)) return mode;
+  throw Error(cat("conv: must be fixed, heuristic or profile; got '", text, "'."));
+}
+
+void set_convolution_choice(const ConvolutionChoice& choice) {
+  g_mode = choice.mode;
+  g_workspace = choice.workspace;
+  g_keep = choice.keep;
+  std::lock_guard lock(table().mutex);
+  table().has_read = false;
+  ++g_epoch;
+}
+
+ConvolutionChoice convolution_choice() { return {g_mode, g_workspace, g_keep}; }
+
+uint64_t choice_epoch() { return g_epoch.load(std::memory_order_relaxed); }
+
+std::vector<Choice> choices_made() {
+  std::lock_guard lock(table().mutex);
+  std::vector<Choice> all;
+  for (const auto& [key, row] : table().made) all.push_back({key, row.algorithm, row.microseconds});
+  return all;
+}
+
+void take_choices(const std::vector<Choice>& choices) {
+  std::lock_guard lock(table().mutex);
+  for (const Choice& c : choices) table().made[c.key] = {c.algorithm, c.microseconds};
+  ++g_epoch;
+}
+
+size_t choose_by_time(const std::string& what, const std::vector<std::string>& names,
+                      const std::function<double(size_t)>& seconds) {
+  const std::string key = what + "; tandem " TANDEM_VERSION;
+  const bool keep = g_keep;
+  std::lock_guard lock(table().mutex);
+  const auto known = [&](const std::map<std::string, Row>& rows) {
+    const auto at = rows.find(key);
+    const size_t i = at == rows.end() ? names.size() : index_of(names, at->second.algorithm);
+    if (i < names.size()) table().made[key] = at->second;
+    return i;
+  };
+  if (const size_t i = known(table().made); i < names.size()) return i;
+  if (keep) {
+    if (!table().has_read) table().file = read_table();
+    table().has_read = true;
+    if (const size_t i = known(table().file); i < names.size()) return i;
+  }
+  // The first run of each touches memory and loads code: it only says who can.
+  std::vector<bool> able(names.size());
+  for (size_t i = 0; i < names.size(); ++i) able[i] = seconds(i) >= 0;
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  std::vector<double> best(names.size(), kNever);
+  size_t chosen = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (!able[i] || (round > 0 && best[i] > kHopeless * best[chosen])) continue;
+      if (const double s = seconds(i); s >= 0) best[i] = std::min(best[i], s);
+    }
+    chosen = static_cast<size_t>(std::min_element(best.begin(), best.end()) - best.begin());
+    TD_CHECK(best[chosen] < kNever, "choose: none of the algorithms can do ", what, ".");
+  }
+  const Row row{names[chosen], best[chosen] * 1e6};
+  table().made[key] = row;
+  if (keep) add_to_table(key, row);
+  return chosen;
+}
+
+}  // namespace tandem
