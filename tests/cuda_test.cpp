@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "tandem/core/backend.h"
+#include "tandem/core/choices.h"
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/graph/compile.h"
@@ -50,6 +51,12 @@ Tensor assorted(int64_t n, DType dtype, uint64_t seed) {
 void expect_same(const Tensor& a, const Tensor& b, const std::string& what) {
   EXPECT_TRUE(same_bits(a, b)) << what;
 }
+
+constexpr ChoiceMode kModes[] = {ChoiceMode::fixed, ChoiceMode::heuristic, ChoiceMode::profile};
+struct ConvolutionsBy {
+  explicit ConvolutionsBy(ChoiceMode mode) { set_convolution_choice({.mode = mode, .keep = false}); }
+  ~ConvolutionsBy() { set_convolution_choice({}); }
+};
 
 TEST_F(Cuda, CopiesComeBackAsTheyWent) {
   for (const int64_t n : {1, 3, 1000, 1 << 20}) {
@@ -371,18 +378,30 @@ std::vector<Tensor> batch(Device device) {
 
 TEST_F(Cuda, TrainingGivesTheSameBitsTwiceAndInBothEngines) {
   const std::vector<Tensor> data = batch(kGpu);
-  Net first(kGpu), second(kGpu), traced(kGpu);
-  auto compiled =
-      compile([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{traced.step(in[0], in[1])}; });
-  float loss = 0;
-  for (int i = 0; i < 5; ++i) {
-    loss = first.step(data[0], data[1]).item<float>();
-    EXPECT_EQ(loss, second.step(data[0], data[1]).item<float>());
-    EXPECT_EQ(loss, compiled(data)[0].item<float>());
-  }
-  for (size_t i = 0; i < first.parameters.size(); ++i) {
-    EXPECT_EQ(host_bytes(first.parameters[i]), host_bytes(second.parameters[i])) << "parameter " << i;
-    EXPECT_EQ(host_bytes(first.parameters[i]), host_bytes(traced.parameters[i])) << "parameter " << i;
+  for (const ChoiceMode mode : kModes) {
+    const ConvolutionsBy by(mode);
+    Net first(kGpu), second(kGpu), traced(kGpu);
+    auto compiled = compile(
+        [&](const std::vector<Tensor>& in) { return std::vector<Tensor>{traced.step(in[0], in[1])}; });
+    float loss = 0;
+    for (int i = 0; i < 5; ++i) {
+      loss = first.step(data[0], data[1]).item<float>();
+      EXPECT_EQ(loss, second.step(data[0], data[1]).item<float>()) << name(mode);
+      EXPECT_EQ(loss, compiled(data)[0].item<float>()) << name(mode);
+    }
+    for (size_t i = 0; i < first.parameters.size(); ++i) {
+      EXPECT_EQ(host_bytes(first.parameters[i]), host_bytes(second.parameters[i]))
+          << "parameter " << i << ", " << name(mode);
+      EXPECT_EQ(host_bytes(first.parameters[i]), host_bytes(traced.parameters[i]))
+          << "parameter " << i << ", " << name(mode);
+    }
+    int named = 0;  // every convolution says what computes it
+    const std::vector<GraphReport> reports = compiled.reports();
+    for (const std::string& node : reports.at(0).nodes) {
+      EXPECT_EQ(node.find("not run yet"), std::string::npos) << node;
+      named += node.find("; cuDNN ") != std::string::npos || node.find("; small") != std::string::npos;
+    }
+    EXPECT_GE(named, 5) << name(mode);
   }
 }
 
@@ -447,7 +466,6 @@ TEST_F(Cuda, ConvolutionsOfManyFormsAgreeWithTheCpu) {
   };
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})
     for (const Form& form : forms) {
-      manual_seed(9);
       const auto run = [&](Device device, DType type) {
         manual_seed(10);
         const auto make = [&](const Dims& shape) {
@@ -460,11 +478,15 @@ TEST_F(Cuda, ConvolutionsOfManyFormsAgreeWithTheCpu) {
         all.push_back(y.detach());
         return all;
       };
-      const auto want = run(kCpu, DType::f64), got = run(kGpu, dtype);
+      const auto want = run(kCpu, DType::f64);
       const double tolerance = dtype == DType::f64 ? 1e-12 : dtype == DType::bf16 ? 2e-2 : 2e-3;
-      for (size_t i = 0; i < want.size(); ++i) {
-        EXPECT_LE(relative_distance(to_array(got[i]), to_array(want[i])), tolerance)
-            << "result " << i << " of x " << form.x << ", weight " << form.weight << ", " << dtype;
+      for (const ChoiceMode mode : kModes) {
+        const ConvolutionsBy by(mode);
+        const auto got = run(kGpu, dtype);
+        for (size_t i = 0; i < want.size(); ++i)
+          EXPECT_LE(relative_distance(to_array(got[i]), to_array(want[i])), tolerance)
+              << "result " << i << " of x " << form.x << ", weight " << form.weight << ", " << dtype << ", "
+              << name(mode);
       }
     }
 }

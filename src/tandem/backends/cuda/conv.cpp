@@ -1,20 +1,19 @@
-// conv and its gradients through cuDNN, in heuristic mode without the algorithms that it calls
-// nondeterministic. What was chosen for a shape is kept, so that it is the same for every call. Small
-// convolutions go to kernels of our own (conv_small.cu).
+// conv and its gradients: cuDNN's algorithms except those that it calls nondeterministic, and for small ones kernels of
+// our own (conv_small.cu). What was chosen for a shape (core/choices.h) is kept, so that it is the same for every call.
 #include "tandem/ops/conv.h"
 
 #include <array>
-#include <map>
+#include <memory>
+#include <vector>
 
 #include "tandem/backends/cuda/check.h"
 #include "tandem/backends/cuda/convolution.h"
 #include "tandem/backends/cuda/device_state.h"
 #include "tandem/backends/cuda/kernels.h"
+#include "tandem/core/choice_cache.h"
 
 namespace tandem::cuda {
 namespace {
-
-constexpr size_t kMaxWorkspace = size_t{256} << 20;
 
 enum class Pass { forward, input_gradient, weight_gradient };
 
@@ -23,12 +22,35 @@ void check_dnn(cudnnStatus_t status, const char* call) {
     throw Error(cat("conv: ", call, " failed: ", cudnnGetErrorString(status), "."));
 }
 
-struct ConvPlan {
+/// One way to compute a pass: by a kernel of our own, or by an algorithm of cuDNN.
+struct Way {
+  enum Means { small, library, direct } means = direct;
+  int algorithm = 0;  // of the pass's own enumeration
+  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
+  size_t workspace = 0;
+  std::string name = "direct";
+};
+
+/// What cuDNN is told of a convolution.
+struct Descriptors {
   cudnnTensorDescriptor_t x = nullptr, y = nullptr;
   cudnnFilterDescriptor_t weight = nullptr;
   cudnnConvolutionDescriptor_t convolution = nullptr;
-  int algorithm = -1;  // of the pass's own enumeration; -1: none is deterministic and fits
-  size_t workspace = 0;
+
+  Descriptors() = default;
+  Descriptors(const Descriptors&) = delete;
+  Descriptors& operator=(const Descriptors&) = delete;
+  ~Descriptors() {
+    if (convolution) cudnnDestroyConvolutionDescriptor(convolution);
+    if (weight) cudnnDestroyFilterDescriptor(weight);
+    if (y) cudnnDestroyTensorDescriptor(y);
+    if (x) cudnnDestroyTensorDescriptor(x);
+  }
+};
+
+struct ConvPlan {
+  Descriptors described;
+  Way way;
 };
 
 cudnnDataType_t data_type(DType dtype) {
@@ -51,33 +73,58 @@ bool excluded(cudnnConvolutionBwdFilterAlgo_t a) {
   return a == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 || a == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3;
 }
 
-/// Takes the first of the heuristic's proposals that is deterministic, fits and is really supported.
-template <class Perf, class Ask, class Workspace>
-void choose(ConvPlan& plan, const Ask& ask, const Workspace& workspace_of) {
-  std::array<Perf, 16> proposals{};
-  int count = 0;
-  if (ask(static_cast<int>(proposals.size()), &count, proposals.data()) != CUDNN_STATUS_SUCCESS) return;
-  for (int i = 0; i < count; ++i) {
-    const Perf& p = proposals[static_cast<size_t>(i)];
-    if (p.status != CUDNN_STATUS_SUCCESS || p.determinism != CUDNN_DETERMINISTIC || excluded(p.algo))
-      continue;
-    if (cudnnSetConvolutionMathType(plan.convolution, p.mathType) != CUDNN_STATUS_SUCCESS) continue;
-    size_t bytes = 0;
-    if (workspace_of(p.algo, &bytes) != CUDNN_STATUS_SUCCESS || bytes > kMaxWorkspace) continue;
-    plan.algorithm = static_cast<int>(p.algo);
-    plan.workspace = bytes;
-    return;
-  }
+/// As cudnn.h names them, in its order.
+const char* name(cudnnConvolutionFwdAlgo_t a) {
+  static constexpr const char* kNames[] = {
+      "implicit_gemm", "implicit_precomp_gemm", "gemm", "direct", "fft", "fft_tiling",
+      "winograd",      "winograd_nonfused"};
+  return static_cast<size_t>(a) < std::size(kNames) ? kNames[a] : "other";
+}
+const char* name(cudnnConvolutionBwdDataAlgo_t a) {
+  static constexpr const char* kNames[] = {"algo_0",     "algo_1",   "fft",
+                                           "fft_tiling", "winograd", "winograd_nonfused"};
+  return static_cast<size_t>(a) < std::size(kNames) ? kNames[a] : "other";
+}
+const char* name(cudnnConvolutionBwdFilterAlgo_t a) {
+  static constexpr const char* kNames[] = {
+      "algo_0", "algo_1", "fft", "algo_3", "winograd", "winograd_nonfused", "fft_tiling"};
+  return static_cast<size_t>(a) < std::size(kNames) ? kNames[a] : "other";
+}
+const char* name(cudnnMathType_t math) {
+  return math == CUDNN_FMA_MATH         ? "fma"
+         : math == CUDNN_TENSOR_OP_MATH ? "tensor cores"
+         : math == CUDNN_DEFAULT_MATH   ? "default math"
+                                        : "conversions";
 }
 
-ConvPlan make_plan(cudnnHandle_t dnn, Pass pass, const Convolution& s) {
-  ConvPlan plan;
+/// The heuristic's proposals, best first, that are deterministic, fit the workspace and are really supported.
+template <class Perf, class Ask, class Workspace>
+std::vector<Way> proposals(const Descriptors& described, const Ask& ask, const Workspace& workspace_of) {
+  std::vector<Way> ways;
+  std::array<Perf, 16> found{};
+  int count = 0;
+  if (ask(static_cast<int>(found.size()), &count, found.data()) != CUDNN_STATUS_SUCCESS) return ways;
+  const size_t most = convolution_choice().workspace;
+  for (int i = 0; i < count; ++i) {
+    const Perf& p = found[static_cast<size_t>(i)];
+    if (p.status != CUDNN_STATUS_SUCCESS || p.determinism != CUDNN_DETERMINISTIC || excluded(p.algo))
+      continue;
+    if (cudnnSetConvolutionMathType(described.convolution, p.mathType) != CUDNN_STATUS_SUCCESS) continue;
+    size_t bytes = 0;
+    if (workspace_of(p.algo, &bytes) != CUDNN_STATUS_SUCCESS || bytes > most) continue;
+    ways.push_back({Way::library, static_cast<int>(p.algo), p.mathType, bytes,
+                    cat("cuDNN ", name(p.algo), ", ", name(p.mathType))});
+  }
+  return ways;
+}
+
+void describe_to_library(const Convolution& s, Descriptors& d) {
   const cudnnDataType_t type = data_type(s.dtype);
   const auto i = [](int64_t value) { return static_cast<int>(value); };
-  check_dnn(cudnnCreateTensorDescriptor(&plan.x), "cudnnCreateTensorDescriptor");
-  check_dnn(cudnnCreateTensorDescriptor(&plan.y), "cudnnCreateTensorDescriptor");
-  check_dnn(cudnnCreateFilterDescriptor(&plan.weight), "cudnnCreateFilterDescriptor");
-  check_dnn(cudnnCreateConvolutionDescriptor(&plan.convolution), "cudnnCreateConvolutionDescriptor");
+  check_dnn(cudnnCreateTensorDescriptor(&d.x), "cudnnCreateTensorDescriptor");
+  check_dnn(cudnnCreateTensorDescriptor(&d.y), "cudnnCreateTensorDescriptor");
+  check_dnn(cudnnCreateFilterDescriptor(&d.weight), "cudnnCreateFilterDescriptor");
+  check_dnn(cudnnCreateConvolutionDescriptor(&d.convolution), "cudnnCreateConvolutionDescriptor");
   // Two spatial axes where the depth does nothing, else three.
   const bool deep = s.in[0] != 1 || s.kernel[0] != 1 || s.out[0] != 1 || s.padding[0] != 0;
   const int axes = deep ? 3 : 2;
@@ -91,120 +138,140 @@ ConvPlan make_plan(cudnnHandle_t dnn, Pass pass, const Convolution& s) {
   };
   const auto describe_tensor = [&](cudnnTensorDescriptor_t tensor, const List& sizes) {
     List strides{};
-    for (int d = axes + 1, step = 1; d >= 0; --d) {
-      strides[static_cast<size_t>(d)] = step;
-      step *= sizes[static_cast<size_t>(d)];
+    for (int axis = axes + 1, step = 1; axis >= 0; --axis) {
+      strides[static_cast<size_t>(axis)] = step;
+      step *= sizes[static_cast<size_t>(axis)];
     }
     check_dnn(cudnnSetTensorNdDescriptor(tensor, type, axes + 2, sizes.data(), strides.data()),
               "cudnnSetTensorNdDescriptor");
   };
-  describe_tensor(plan.x, list(s.n, s.c, s.in));
-  describe_tensor(plan.y, list(s.n, s.o, s.out));
-  check_dnn(cudnnSetFilterNdDescriptor(plan.weight, type, CUDNN_TENSOR_NCHW, axes + 2,
+  describe_tensor(d.x, list(s.n, s.c, s.in));
+  describe_tensor(d.y, list(s.n, s.o, s.out));
+  check_dnn(cudnnSetFilterNdDescriptor(d.weight, type, CUDNN_TENSOR_NCHW, axes + 2,
                                        list(s.o, s.c / s.groups, s.kernel).data()),
             "cudnnSetFilterNdDescriptor");
-  check_dnn(cudnnSetConvolutionNdDescriptor(plan.convolution, axes, spatial(s.padding).data(),
+  check_dnn(cudnnSetConvolutionNdDescriptor(d.convolution, axes, spatial(s.padding).data(),
                                             spatial(s.stride).data(), spatial(s.dilation).data(),
                                             CUDNN_CROSS_CORRELATION,
                                             s.dtype == DType::f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT),
             "cudnnSetConvolutionNdDescriptor");
-  check_dnn(cudnnSetConvolutionGroupCount(plan.convolution, i(s.groups)), "cudnnSetConvolutionGroupCount");
+  check_dnn(cudnnSetConvolutionGroupCount(d.convolution, i(s.groups)), "cudnnSetConvolutionGroupCount");
   const cudnnMathType_t math = s.dtype == DType::bf16 || s.dtype == DType::f16 ? CUDNN_TENSOR_OP_MATH
                                : s.dtype == DType::f32 && !allow_tf32()        ? CUDNN_FMA_MATH
                                                                                : CUDNN_DEFAULT_MATH;
-  check_dnn(cudnnSetConvolutionMathType(plan.convolution, math), "cudnnSetConvolutionMathType");
-  switch (pass) {
-    case Pass::forward:
-      choose<cudnnConvolutionFwdAlgoPerf_t>(
-          plan,
-          [&](int asked, int* count, cudnnConvolutionFwdAlgoPerf_t* out) {
-            return cudnnGetConvolutionForwardAlgorithm_v7(dnn, plan.x, plan.weight, plan.convolution, plan.y,
-                                                          asked, count, out);
-          },
-          [&](cudnnConvolutionFwdAlgo_t algorithm, size_t* bytes) {
-            return cudnnGetConvolutionForwardWorkspaceSize(dnn, plan.x, plan.weight, plan.convolution, plan.y,
-                                                           algorithm, bytes);
-          });
-      break;
-    case Pass::input_gradient:
-      choose<cudnnConvolutionBwdDataAlgoPerf_t>(
-          plan,
-          [&](int asked, int* count, cudnnConvolutionBwdDataAlgoPerf_t* out) {
-            return cudnnGetConvolutionBackwardDataAlgorithm_v7(dnn, plan.weight, plan.y, plan.convolution,
-                                                               plan.x, asked, count, out);
-          },
-          [&](cudnnConvolutionBwdDataAlgo_t algorithm, size_t* bytes) {
-            return cudnnGetConvolutionBackwardDataWorkspaceSize(dnn, plan.weight, plan.y, plan.convolution,
-                                                                plan.x, algorithm, bytes);
-          });
-      break;
-    case Pass::weight_gradient:
-      choose<cudnnConvolutionBwdFilterAlgoPerf_t>(
-          plan,
-          [&](int asked, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* out) {
-            return cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn, plan.x, plan.y, plan.convolution,
-                                                                 plan.weight, asked, count, out);
-          },
-          [&](cudnnConvolutionBwdFilterAlgo_t algorithm, size_t* bytes) {
-            return cudnnGetConvolutionBackwardFilterWorkspaceSize(dnn, plan.x, plan.y, plan.convolution,
-                                                                  plan.weight, algorithm, bytes);
-          });
-      break;
-  }
-  return plan;
+  check_dnn(cudnnSetConvolutionMathType(d.convolution, math), "cudnnSetConvolutionMathType");
 }
 
-/// Runs one pass by cuDNN, or returns false where it has nothing deterministic. a and b are the pass's inputs
-/// (x, weight; g, weight; g, x).
-bool dnn_convolution(const KernelArgs& args, Pass pass, const Convolution& s, const void* a, const void* b,
-                     void* out) {
-  DeviceState& state = state_of(args);
-  std::array<int64_t, 24> key{
-      static_cast<int64_t>(pass), static_cast<int64_t>(s.dtype), s.n, s.c, s.o, s.groups};
-  size_t next = 6;
-  for (const Axes3& a : {s.in, s.kernel, s.out, s.stride, s.padding, s.dilation})
-    for (const int64_t v : a.v) key[next++] = v;
-  std::lock_guard lock(state.dnn_mutex);
-  if (!state.dnn) {
-    check_dnn(cudnnCreate(&state.dnn), "cudnnCreate");
-    check_dnn(cudnnSetStream(state.dnn, state.stream), "cudnnSetStream");
-  }
-  static std::mutex mutex;
-  static std::map<std::pair<int, std::array<int64_t, 24>>, ConvPlan> plans;
-  const ConvPlan* plan = nullptr;
-  {
-    std::lock_guard table(mutex);
-    auto place = plans.find({state.index, key});
-    if (place == plans.end())
-      place = plans.emplace(std::pair{state.index, key}, make_plan(state.dnn, pass, s)).first;
-    plan = &place->second;
-  }
-  if (plan->algorithm < 0) return false;
-  void* work = plan->workspace ? args.workspace(plan->workspace) : nullptr;
-  const float one_f = 1, zero_f = 0;
-  const double one_d = 1, zero_d = 0;
-  const void* one = s.dtype == DType::f64 ? static_cast<const void*>(&one_d) : &one_f;
-  const void* zero = s.dtype == DType::f64 ? static_cast<const void*>(&zero_d) : &zero_f;
+std::vector<Way> library_ways(cudnnHandle_t dnn, Pass pass, const Descriptors& d) {
   switch (pass) {
     case Pass::forward:
-      check_dnn(cudnnConvolutionForward(state.dnn, one, plan->x, a, plan->weight, b, plan->convolution,
-                                        static_cast<cudnnConvolutionFwdAlgo_t>(plan->algorithm), work,
-                                        plan->workspace, zero, plan->y, out),
-                "cudnnConvolutionForward");
-      break;
+      return proposals<cudnnConvolutionFwdAlgoPerf_t>(
+          d,
+          [&](int asked, int* count, cudnnConvolutionFwdAlgoPerf_t* out) {
+            return cudnnGetConvolutionForwardAlgorithm_v7(dnn, d.x, d.weight, d.convolution, d.y, asked,
+                                                          count, out);
+          },
+          [&](cudnnConvolutionFwdAlgo_t algorithm, size_t* bytes) {
+            return cudnnGetConvolutionForwardWorkspaceSize(dnn, d.x, d.weight, d.convolution, d.y, algorithm,
+                                                           bytes);
+          });
     case Pass::input_gradient:
-      check_dnn(cudnnConvolutionBackwardData(state.dnn, one, plan->weight, b, plan->y, a, plan->convolution,
-                                             static_cast<cudnnConvolutionBwdDataAlgo_t>(plan->algorithm),
-                                             work, plan->workspace, zero, plan->x, out),
-                "cudnnConvolutionBackwardData");
-      break;
+      return proposals<cudnnConvolutionBwdDataAlgoPerf_t>(
+          d,
+          [&](int asked, int* count, cudnnConvolutionBwdDataAlgoPerf_t* out) {
+            return cudnnGetConvolutionBackwardDataAlgorithm_v7(dnn, d.weight, d.y, d.convolution, d.x, asked,
+                                                               count, out);
+          },
+          [&](cudnnConvolutionBwdDataAlgo_t algorithm, size_t* bytes) {
+            return cudnnGetConvolutionBackwardDataWorkspaceSize(dnn, d.weight, d.y, d.convolution, d.x,
+                                                                algorithm, bytes);
+          });
     case Pass::weight_gradient:
-      check_dnn(cudnnConvolutionBackwardFilter(state.dnn, one, plan->x, b, plan->y, a, plan->convolution,
-                                               static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan->algorithm),
-                                               work, plan->workspace, zero, plan->weight, out),
-                "cudnnConvolutionBackwardFilter");
       break;
   }
+  return proposals<cudnnConvolutionBwdFilterAlgoPerf_t>(
+      d,
+      [&](int asked, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* out) {
+        return cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn, d.x, d.y, d.convolution, d.weight, asked,
+                                                             count, out);
+      },
+      [&](cudnnConvolutionBwdFilterAlgo_t algorithm, size_t* bytes) {
+        return cudnnGetConvolutionBackwardFilterWorkspaceSize(dnn, d.x, d.y, d.convolution, d.weight,
+                                                              algorithm, bytes);
+      });
+}
+
+/// One pass of one call. a and b are its inputs (x, weight; g, weight; g, x).
+struct Call {
+  const KernelArgs& args;
+  Pass pass;
+  Convolution shape;
+  const void *a, *b, *bias;
+  void* out;
+};
+
+void run_library(const Call& call, const Descriptors& d, const Way& way) {
+  DeviceState& state = state_of(call.args);
+  std::lock_guard lock(state.dnn_mutex);
+  check_dnn(cudnnSetConvolutionMathType(d.convolution, way.math), "cudnnSetConvolutionMathType");
+  void* work = way.workspace ? call.args.workspace(way.workspace) : nullptr;
+  const float one_f = 1, zero_f = 0;
+  const double one_d = 1, zero_d = 0;
+  const bool is_double = call.shape.dtype == DType::f64;
+  const void* one = is_double ? static_cast<const void*>(&one_d) : &one_f;
+  const void* zero = is_double ? static_cast<const void*>(&zero_d) : &zero_f;
+  switch (call.pass) {
+    case Pass::forward:
+      return check_dnn(cudnnConvolutionForward(state.dnn, one, d.x, call.a, d.weight, call.b, d.convolution,
+                                               static_cast<cudnnConvolutionFwdAlgo_t>(way.algorithm), work,
+                                               way.workspace, zero, d.y, call.out),
+                       "cudnnConvolutionForward");
+    case Pass::input_gradient:
+      return check_dnn(
+          cudnnConvolutionBackwardData(state.dnn, one, d.weight, call.b, d.y, call.a, d.convolution,
+                                       static_cast<cudnnConvolutionBwdDataAlgo_t>(way.algorithm), work,
+                                       way.workspace, zero, d.x, call.out),
+          "cudnnConvolutionBackwardData");
+    case Pass::weight_gradient:
+      return check_dnn(
+          cudnnConvolutionBackwardFilter(state.dnn, one, d.x, call.b, d.y, call.a, d.convolution,
+                                         static_cast<cudnnConvolutionBwdFilterAlgo_t>(way.algorithm), work,
+                                         way.workspace, zero, d.weight, call.out),
+          "cudnnConvolutionBackwardFilter");
+  }
+}
+
+bool run_small(const Call& c) {
+  switch (c.pass) {
+    case Pass::forward:
+      return small_conv_forward(c.args, c.shape, c.a, c.b, c.bias, c.out);
+    case Pass::input_gradient:
+      return small_conv_input_gradient(c.args, c.shape, c.a, c.b, c.out);
+    case Pass::weight_gradient:
+      break;
+  }
+  return small_conv_weight_gradient(c.args, c.shape, c.a, c.b, c.out);
+}
+
+void run_direct(const Call& c) {
+  switch (c.pass) {
+    case Pass::forward:
+      return direct_conv_forward(c.args, c.shape, c.a, c.b, c.out);
+    case Pass::input_gradient:
+      return direct_conv_input_gradient(c.args, c.shape, c.a, c.b, c.out);
+    case Pass::weight_gradient:
+      return direct_conv_weight_gradient(c.args, c.shape, c.a, c.b, c.out);
+  }
+}
+
+/// False where this way cannot do it.
+bool run(const Call& call, const Descriptors& described, const Way& way) {
+  if (way.means == Way::small) return run_small(call);
+  if (way.means == Way::library)
+    run_library(call, described, way);
+  else
+    run_direct(call);
+  if (call.bias) add_channel_bias(call.args, call.shape, call.bias, call.out);
   return true;
 }
 
@@ -227,53 +294,158 @@ Convolution describe(const Buffer& x, const Buffer& weight, const Buffer& y, con
           a.stride,   a.padding,  a.dilation,      a.groups,   y.dtype};
 }
 
+/// What other calls share this one's plan: its device, pass, type and sizes.
+using Key = std::array<int64_t, 25>;
+Key key_of(const DeviceState& state, Pass pass, const Convolution& s) {
+  Key key{state.index, static_cast<int64_t>(pass), static_cast<int64_t>(s.dtype), s.n, s.c, s.o, s.groups};
+  size_t next = 7;
+  for (const Axes3& axes : {s.in, s.kernel, s.out, s.stride, s.padding, s.dilation})
+    for (const int64_t v : axes.v) key[next++] = v;
+  return key;
+}
+ChoiceCache<Key, std::shared_ptr<ConvPlan>>& plans() {
+  static ChoiceCache<Key, std::shared_ptr<ConvPlan>> cache;
+  return cache;
+}
+
+/// Everything that the time of a call depends on, in words.
+std::string words_of(const DeviceState& state, Pass pass, const Convolution& s) {
+  const auto list = [](const Axes3& a) { return cat(a[0], "x", a[1], "x", a[2]); };
+  return cat(pass == Pass::forward          ? "conv"
+             : pass == Pass::input_gradient ? "conv_input_gradient"
+                                            : "conv_weight_gradient",
+             " ", tandem::name(s.dtype), s.dtype == DType::f32 && allow_tf32() ? " as tf32" : "", " x ", s.n,
+             "x", s.c, "x", list(s.in), " weight ", s.o, "x", s.c / s.groups, "x", list(s.kernel), " stride ",
+             list(s.stride), " padding ", list(s.padding), " dilation ", list(s.dilation), " groups ",
+             s.groups, " y ", list(s.out), " workspace ", convolution_choice().workspace, "; ",
+             state.properties.name, ", cuDNN ", cudnnGetVersion());
+}
+
+/// The device's time alone: several runs are queued while it is held up, so that it never waits for the host, as in a
+/// recording that is replayed.
+double seconds_of(const Call& call, const Descriptors& described, const Way& way) {
+  constexpr int kRuns = 3;
+  struct Event {
+    cudaEvent_t event = nullptr;
+    Event() { check(cudaEventCreate(&event), "cudaEventCreate"); }
+    ~Event() { cudaEventDestroy(event); }
+  } begin, end;
+  const cudaStream_t stream = stream_of(call.args);
+  hold_stream(call.args, 300'000);
+  check(cudaEventRecord(begin.event, stream), "cudaEventRecord");
+  for (int i = 0; i < kRuns; ++i)
+    if (!run(call, described, way)) return -1;
+  check(cudaEventRecord(end.event, stream), "cudaEventRecord");
+  check(cudaEventSynchronize(end.event), "cudaEventSynchronize");
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, begin.event, end.event), "cudaEventElapsedTime");
+  return milliseconds / 1e3 / kRuns;
+}
+
+bool is_recording(const Call& call) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream_of(call.args), &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+/// The algorithm of cuDNN that takes every shape in the mode `fixed`.
+int fixed_algorithm(Pass pass) {
+  return pass == Pass::forward          ? static_cast<int>(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)
+         : pass == Pass::input_gradient ? static_cast<int>(CUDNN_CONVOLUTION_BWD_DATA_ALGO_1)
+                                        : static_cast<int>(CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1);
+}
+
+std::shared_ptr<ConvPlan> make_plan(const Call& call) {
+  DeviceState& state = state_of(call.args);
+  auto plan = std::make_shared<ConvPlan>();
+  std::vector<Way> ways;
+  if (fits_library(call.shape)) {
+    std::lock_guard lock(state.dnn_mutex);
+    if (!state.dnn) {
+      check_dnn(cudnnCreate(&state.dnn), "cudnnCreate");
+      check_dnn(cudnnSetStream(state.dnn, state.stream), "cudnnSetStream");
+    }
+    describe_to_library(call.shape, plan->described);
+    ways = library_ways(state.dnn, call.pass, plan->described);
+  }
+  const Way small{Way::small, 0, CUDNN_DEFAULT_MATH, 0, "small"}, direct;
+  const ChoiceMode mode = convolution_choice().mode;
+  if (mode == ChoiceMode::fixed) {
+    for (const Way& way : ways)
+      if (way.algorithm == fixed_algorithm(call.pass)) {
+        plan->way = way;
+        break;
+      }
+  } else if (mode == ChoiceMode::heuristic || is_recording(call)) {
+    // A kernel of our own computes the call to say whether it can; it will compute it once more.
+    plan->way = run_small(call) ? small : ways.empty() ? direct : ways[0];
+  } else {
+    ways.push_back(small);
+    if (ways.size() == 1) ways.push_back(direct);
+    std::vector<std::string> names;
+    for (const Way& way : ways) names.push_back(way.name);
+    plan->way = ways[choose_by_time(words_of(state, call.pass, call.shape), names, [&](size_t i) {
+      try {
+        return seconds_of(call, plan->described, ways[i]);
+      } catch (const Error&) {  // proposed, and then refused by the library after all
+        if (ways[i].means != Way::library) throw;
+        return -1.;
+      }
+    })];
+  }
+  return plan;
+}
+
+void compute(const Call& call) {
+  const auto plan =
+      plans().get(key_of(state_of(call.args), call.pass, call.shape), [&] { return make_plan(call); });
+  // A table that somebody else wrote may name what cannot do this.
+  if (!run(call, plan->described, plan->way)) run(call, plan->described, Way{});
+}
+
 void zero_fill(const KernelArgs& args, const Buffer& out) {
   check(cudaMemsetAsync(out.data, 0, bytes_of(out.dtype) * static_cast<size_t>(out.size()), stream_of(args)),
         "cudaMemsetAsync");
 }
 
-void forward(const KernelArgs& args) {
-  const Buffer &x = args.in[0], &weight = args.in[1], &y = args.out[0];
-  const void* bias = args.n_in == 3 ? args.in[2].data : nullptr;
-  if (y.size() == 0) return;
-  const Convolution s = describe(x, weight, y, args.attributes<ConvAttrs>());
-  if (x.size() == 0 || weight.size() == 0) {
-    zero_fill(args, y);
-  } else {
-    if (small_conv_forward(args, s, x.data, weight.data, bias, y.data)) return;
-    if (!fits_library(s) || !dnn_convolution(args, Pass::forward, s, x.data, weight.data, y.data))
-      direct_conv_forward(args, s, x.data, weight.data, y.data);
-  }
-  if (bias) add_channel_bias(args, s, bias, y.data);
+/// The convolution behind a call of one of the three ops, which hold x, weight and y in different places.
+template <Pass pass>
+Convolution shape_of(const KernelArgs& args) {
+  const Buffer &in0 = args.in[0], &in1 = args.in[1], &out = args.out[0];
+  const auto& attributes = args.attributes<ConvAttrs>();
+  if constexpr (pass == Pass::forward) return describe(in0, in1, out, attributes);
+  if constexpr (pass == Pass::input_gradient) return describe(out, in1, in0, attributes);
+  return describe(in1, out, in0, attributes);
 }
 
-void input_gradient(const KernelArgs& args) {
-  const Buffer &g = args.in[0], &weight = args.in[1], &out = args.out[0];
+template <Pass pass>
+void convolution(const KernelArgs& args) {
+  const Buffer &in0 = args.in[0], &in1 = args.in[1], &out = args.out[0];
+  const void* bias = pass == Pass::forward && args.n_in == 3 ? args.in[2].data : nullptr;
   if (out.size() == 0) return;
-  if (g.size() == 0 || weight.size() == 0) return zero_fill(args, out);
-  const Convolution s = describe(out, weight, g, args.attributes<ConvAttrs>());
-  if (small_conv_input_gradient(args, s, g.data, weight.data, out.data)) return;
-  if (!fits_library(s) || !dnn_convolution(args, Pass::input_gradient, s, g.data, weight.data, out.data))
-    direct_conv_input_gradient(args, s, g.data, weight.data, out.data);
+  const Call call{args, pass, shape_of<pass>(args), in0.data, in1.data, bias, out.data};
+  if (in0.size() > 0 && in1.size() > 0) return compute(call);
+  zero_fill(args, out);
+  if (bias) add_channel_bias(args, call.shape, bias, out.data);
 }
 
-void weight_gradient(const KernelArgs& args) {
-  const Buffer &g = args.in[0], &x = args.in[1], &out = args.out[0];
-  if (out.size() == 0) return;
-  if (g.size() == 0 || x.size() == 0) return zero_fill(args, out);
-  const Convolution s = describe(x, out, g, args.attributes<ConvAttrs>());
-  if (small_conv_weight_gradient(args, s, g.data, x.data, out.data)) return;
-  if (!fits_library(s) || !dnn_convolution(args, Pass::weight_gradient, s, g.data, x.data, out.data))
-    direct_conv_weight_gradient(args, s, g.data, x.data, out.data);
+template <Pass pass>
+std::string algorithm(const KernelArgs& args) {
+  if (!args.scratch_owner) return "not run yet";
+  const auto plan = plans().find(key_of(state_of(args), pass, shape_of<pass>(args)), nullptr);
+  return plan ? plan->way.name : "not run yet";
 }
 
 }  // namespace
 
 void register_conv_kernels() {
   constexpr int kCuda = static_cast<int>(DeviceKind::cuda);
-  op_conv().kernels[kCuda] = &forward;
-  op_conv_input_gradient().kernels[kCuda] = &input_gradient;
-  op_conv_weight_gradient().kernels[kCuda] = &weight_gradient;
+  op_conv().kernels[kCuda] = &convolution<Pass::forward>;
+  op_conv_input_gradient().kernels[kCuda] = &convolution<Pass::input_gradient>;
+  op_conv_weight_gradient().kernels[kCuda] = &convolution<Pass::weight_gradient>;
+  op_conv().algorithm[kCuda] = &algorithm<Pass::forward>;
+  op_conv_input_gradient().algorithm[kCuda] = &algorithm<Pass::input_gradient>;
+  op_conv_weight_gradient().algorithm[kCuda] = &algorithm<Pass::weight_gradient>;
 }
 
 }  // namespace tandem::cuda

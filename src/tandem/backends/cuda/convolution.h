@@ -43,4 +43,7 @@ void direct_conv_weight_gradient(const KernelArgs& args, const Convolution& conv
 /// y (n, o, plane) += bias (o).
 void add_channel_bias(const KernelArgs& args, const Convolution& conv, const void* bias, void* y);
 
+/// Keeps the stream busy for so long, and nothing else.
+void hold_stream(const KernelArgs& args, int64_t nanoseconds);
+
 }  // namespace tandem::cuda
