@@ -147,6 +147,24 @@ TEST(Command, ExplainPrintsPassesAndMemory) {
   expect_contains(text.out, "one arena");
 }
 
+TEST(Command, ConvolutionsByTimeAreKeptForTheNextRun) {
+  const TempFolder folder;
+  setenv("TANDEM_CACHE", folder.path().c_str(), 1);
+  const auto table = [&] { return read_text(folder / "algorithms.tsv"); };
+  const auto explain = [&](const char* mode) {
+    return run_command({"explain", "lenet", "--batch", "4", "--conv", mode, "--nodes"}).out;
+  };
+  const std::string first = explain("profile"), kept = table();
+  expect_contains(kept, "conv f32 x 4x1x28x28 weight 6x1x5x5");
+  EXPECT_EQ(first.find("not timed yet"), std::string::npos) << first;
+  EXPECT_EQ(explain("profile").substr(first.find("  %")), first.substr(first.find("  %")));
+  EXPECT_EQ(table(), kept);
+  expect_contains(explain("fixed"), "; direct");
+  EXPECT_EQ(complaint({"train", "lenet", "--conv", "best"}, 2),
+            "conv: must be fixed, heuristic or profile; got 'best'.");
+  unsetenv("TANDEM_CACHE");
+}
+
 TEST(Command, WrongUsageIsOneLineAndStatusTwo) {
   expect_contains(complaint({"train", "lenett"}, 2), "got 'lenett'. Did you mean lenet?");
   expect_contains(complaint({"train"}, 2), "MODEL is required");

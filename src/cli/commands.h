@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/command_line.h"
+#include "tandem/core/choices.h"
 #include "tandem/train/config.h"
 
 namespace tandem::cli {
@@ -22,15 +23,16 @@ void add_script_commands(CLI::App& app, Action& action);
 /// `arguments`: the whole command line; what follows `lab` is handed on.
 void add_lab(CLI::App& app, Action& action, const std::vector<std::string>& arguments);
 
-/// --engine, --device and --dtype, as text until they are parsed.
+/// --engine, --device, --dtype and --conv, as text until they are parsed.
 struct MachineFlags {
-  std::string engine = "graph", device = "cpu", dtype = "f32";
+  std::string engine = "graph", device = "cpu", dtype = "f32", conv = "heuristic";
   void add(CLI::App& command, bool with_dtype);
-  /// Into any struct with these members. Throws Error.
+  /// Into any struct with these members; --conv is the whole process's. Throws Error.
   template <class Config>
   void parse_into(Config& config) const {
     config.engine = parse_engine(engine);
     config.device = parse_device(device);
+    set_convolution_choice({.mode = parse_choice_mode(conv)});
     if constexpr (requires { config.dtype; }) config.dtype = parse_dtype(dtype);
   }
 };

@@ -33,6 +33,8 @@ std::string state_json(const RunState& state) {
   for (const EpochMetrics& row : state.history)
     out["history"].push_back({row.epoch, row.step, hex_bits(row.lr), hex_bits(row.train_loss),
                               hex_bits(row.test_loss), hex_bits(row.test_accuracy), hex_bits(row.seconds)});
+  for (const Choice& choice : state.choices)
+    out["choices"].push_back({choice.key, choice.algorithm, choice.microseconds});
   return out.dump();
 }
 
@@ -51,6 +53,9 @@ RunState parse_state(const std::string& text) {
     state.history.push_back({row.at(0).get<int64_t>(), row.at(1).get<int64_t>(), number(2), number(3),
                              number(4), number(5), number(6)});
   }
+  for (const ordered_json& row : in.value("choices", ordered_json::array()))
+    state.choices.push_back(
+        {row.at(0).get<std::string>(), row.at(1).get<std::string>(), row.at(2).get<double>()});
   return state;
 }
 

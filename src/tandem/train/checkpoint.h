@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/core/choices.h"
 #include "tandem/core/rng.h"
 #include "tandem/nn/module.h"
 
@@ -35,6 +36,7 @@ struct RunState {
   double seconds = 0;                      ///< of the run so far, over all its processes
   std::vector<EpochMetrics> history = {};  ///< one a whole epoch
   GeneratorState generator;
+  std::vector<Choice> choices = {};  ///< of algorithms, by profile
 };
 
 struct Checkpoint {

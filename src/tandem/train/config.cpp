@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tandem/core/backend.h"
+#include "tandem/core/choices.h"
 #include "tandem/core/error.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/zoo/zoo.h"
@@ -146,6 +147,8 @@ std::string settings_json(const FitOptions& o, const SettingsParts& parts) {
   if (o.ema) settings["ema"] = *o.ema;
   if (o.ema_warm_up) settings["ema-warmup"] = true;
   settings["dtype"] = name(parts.dtype);
+  if (const ChoiceMode mode = convolution_choice().mode; mode != ChoiceMode::heuristic)
+    settings["conv"] = name(mode);
   settings["seed"] = o.seed;
   for (const auto& [key, value] : parts.callbacks) settings[key] = value;
   return settings.dump();

@@ -220,6 +220,7 @@ void Run::restore() {
   seconds_before_ = state_.seconds;
   saved_step_ = first_step_ = state_.step;
   set_generator_state(state_.generator);
+  take_choices(state_.choices);
   if (state_.step > total_steps_)
     tell(NoticeEvent{cat("'", folder(), "' is at step ", state_.step, " already, beyond the ", total_steps_,
                          " asked for: nothing is left to train.")});
@@ -412,6 +413,7 @@ void Run::save() {
   read_losses();
   const Clock::time_point begin = Clock::now();
   state_.generator = generator_state();
+  if (convolution_choice().mode == ChoiceMode::profile) state_.choices = choices_made();
   state_.seconds = seconds_before_ + seconds_since(start_);
   Checkpoint checkpoint{.state = state_,
                         .settings = settings_,
