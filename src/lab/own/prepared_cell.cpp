@@ -49,6 +49,9 @@ int64_t now_ns() {
 PreparedCell::PreparedCell(const Json& request) : request_(read_prepare(request)) {
   fix_products(request_);
   set_threads(static_cast<int>(request_.threads));
+  // What an earlier run found would spare this one the time of its first step.
+  set_convolution_choice(
+      {.mode = parse_choice_mode(request_.switches.value("conv", "heuristic")), .keep = false});
   build();
   parameters_ = nn::count_parameters(*model_);
   if (request_.train.given())

@@ -97,8 +97,7 @@ void read_switches(const Json& request, CellRequest& cell) {
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     if (std::find(row->second.begin(), row->second.end(), text) == row->second.end())
       throw Declined(
-          name, cat(name, ": must be one of ", listed(row->second), "; got '", io::one_line(text, 80), "'.",
-                    name == "conv" ? " Tandem chooses by shape and does not try algorithms out." : ""));
+          name, cat(name, ": must be one of ", listed(row->second), "; got '", io::one_line(text, 80), "'."));
     if (name.starts_with("graph")) {
       if (cell.engine == Engine::eager)
         throw Declined(name, cat(name, ": the eager variant has no graph. Ask the variant graph."));
@@ -158,7 +157,8 @@ std::vector<std::string> precision_names() {
 }
 
 std::map<std::string, std::vector<std::string>> known_switches() {
-  std::map<std::string, std::vector<std::string>> known = {{"conv", {"heuristic"}}, {"graph", {"on", "off"}}};
+  std::map<std::string, std::vector<std::string>> known = {{"conv", {"fixed", "heuristic", "profile"}},
+                                                           {"graph", {"on", "off"}}};
   for (const std::string& pass : CompileOptions().passes) known["graph." + pass] = {"on", "off"};
   return known;
 }

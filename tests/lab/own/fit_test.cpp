@@ -193,6 +193,24 @@ json error_with(const SmallCell& cell, const std::function<void(json&)>& change)
   return answers[0].value("error", json::object());
 }
 
+TEST(OwnDriverBreakdown, ConvolutionModesAreObeyed) {
+  const SmallCell cell("lenet", {1, 28, 28}, 16, 0);
+  for (const std::string mode : {"fixed", "heuristic", "profile"}) {
+    json prepare = cell.prepare("graph");
+    prepare["switches"] = {{"conv", mode}};
+    const std::vector<json> answers = answers_to({prepare, {{"call", "breakdown"}, {"steps", 1}}});
+    EXPECT_EQ(succeeded(answers[0])["obeyed"]["conv"], mode);
+    const json& choices = succeeded(answers[1])["choices"];
+    ASSERT_EQ(choices.count("conv 1"), 1u) << choices;
+    for (const auto& [node, algorithm] : choices.items()) {
+      if (mode == "fixed") {
+        EXPECT_EQ(algorithm, "direct") << node;
+      }
+      EXPECT_NE(algorithm, "not timed yet") << node;
+    }
+  }
+}
+
 TEST(OwnDriverErrors, WhatCannotBeObeyedIsDeclinedByName) {
   const SmallCell cell("lenet", {1, 28, 28}, 8, 4);
   const auto declined = [&](const std::string& what, const std::function<void(json&)>& change) {
@@ -209,7 +227,7 @@ TEST(OwnDriverErrors, WhatCannotBeObeyedIsDeclinedByName) {
   declined("device", [](json& r) { r["device"] = "tpu"; });
   declined("precision", [](json& r) { r["precision"] = "f8"; });
   declined("precision", [](json& r) { r["precision"] = "tf32"; });
-  declined("conv", [](json& r) { r["switches"]["conv"] = "profile"; });
+  declined("conv", [](json& r) { r["switches"]["conv"] = "guess"; });
   declined("lstm", [](json& r) { r["switches"]["lstm"] = "fused"; });
   declined("graph.prune", [](json& r) { r["switches"]["graph.prune"] = 3; });
   declined("graph", [](json& r) {

@@ -32,7 +32,7 @@ TEST(OwnDriver, HelloOffersBothEnginesAllWorkloadsAndEveryPassOfTheLibrary) {
     ++files;
   }
   EXPECT_GE(files, 7);
-  EXPECT_EQ(hello["switches"]["conv"], json{"heuristic"});
+  EXPECT_EQ(hello["switches"]["conv"], (json{"fixed", "heuristic", "profile"}));
   for (const std::string& pass : CompileOptions().passes)
     EXPECT_EQ(hello["switches"]["graph." + pass], (json{"on", "off"})) << pass;
 }
