@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "lab/analysis/compare.h"
@@ -142,11 +144,37 @@ std::optional<NoiseFloor> measure_noise(const Condition& condition, const std::s
   return noise;
 }
 
-/// All pairs of systems in one metric under one condition: Holm's family.
+/// Comparisons that share Holm's correction, and what each is judged by.
+struct Family {
+  std::vector<Comparison> comparisons;
+  std::vector<Samples> samples;
+  std::vector<std::optional<NoiseFloor>> noise;  // where one was measured
+
+  void add(const Series& a, const Series& b, Comparison head, std::optional<NoiseFloor> floor,
+           const AnalysisOptions& options) {
+    samples.push_back(match(a.ordinary, b.ordinary));
+    comparisons.push_back(compare(samples.back(), std::move(head), options));
+    noise.push_back(std::move(floor));
+  }
+  void judge_all(const AnalysisOptions& options) {
+    std::vector<double> p;
+    for (const Comparison& comparison : comparisons) p.push_back(comparison.p);
+    const std::vector<double> corrected = stats::holm(p);
+    for (size_t i = 0; i < comparisons.size(); ++i) {
+      comparisons[i].p_holm = corrected[i];
+      judge(comparisons[i], samples[i], {noise[i], comparisons.size()}, options);
+    }
+  }
+};
+
+std::optional<NoiseFloor> copied(const NoiseFloor* floor) {
+  return floor ? std::optional(*floor) : std::nullopt;
+}
+
+/// All pairs of systems in one metric under one condition.
 void compare_all(const Condition& condition, const std::string& name, const BySystem& systems,
                  const AnalysisOptions& options, Analysis& analysis) {
-  std::vector<Comparison> family;
-  std::vector<Samples> samples;
+  Family family;
   for (auto a = systems.begin(); a != systems.end(); ++a)
     for (auto b = std::next(a); b != systems.end(); ++b) {
       if (a->second.ordinary.empty() || b->second.ordinary.empty()) continue;
@@ -155,20 +183,77 @@ void compare_all(const Condition& condition, const std::string& name, const BySy
       head.metric = name;
       head.first = a->first;
       head.second = b->first;
-      samples.push_back(match(a->second.ordinary, b->second.ordinary));
-      family.push_back(compare(samples.back(), std::move(head), options));
+      family.add(a->second, b->second, std::move(head), copied(analysis.noise_floor(condition, name)),
+                 options);
     }
-  std::vector<double> p;
-  for (const Comparison& comparison : family) p.push_back(comparison.p);
-  const std::vector<double> corrected = stats::holm(p);
-  Yardstick yardstick;
-  yardstick.family = family.size();
-  if (const NoiseFloor* noise = analysis.noise_floor(condition, name)) yardstick.noise = *noise;
-  for (size_t i = 0; i < family.size(); ++i) {
-    family[i].p_holm = corrected[i];
-    judge(family[i], samples[i], yardstick, options);
-    analysis.comparisons.push_back(std::move(family[i]));
-  }
+  family.judge_all(options);
+  std::move(family.comparisons.begin(), family.comparisons.end(), std::back_inserter(analysis.comparisons));
+}
+
+Condition without_switches(Condition condition) {
+  condition.switches.clear();
+  return condition;
+}
+
+/// The one switch that is set in one way here and in another, or not at all, there; "" where it is not one.
+std::string turned_switch(const Condition& a, const Condition& b) {
+  std::set<std::string> differing;
+  for (const auto& [from, to] : {std::pair(&a, &b), std::pair(&b, &a)})
+    for (const auto& [name, value] : from->switches) {
+      const auto other = to->switches.find(name);
+      if (other == to->switches.end() || other->second != value) differing.insert(name);
+    }
+  return differing.size() == 1 ? *differing.begin() : "";
+}
+
+std::string with_switches(const std::string& system, const Condition& condition) {
+  std::string text;
+  for (const auto& [name, value] : condition.switches)
+    text += (text.empty() ? " with " : ", ") + name + "=" + value;
+  return system + (text.empty() ? " by default" : text);
+}
+
+/// Every switch that was turned, by system and metric, among conditions that are the same otherwise.
+void compare_switches(const Sorted& sorted, const AnalysisOptions& options, Analysis& analysis) {
+  using Place = std::pair<const Condition*, const Series*>;
+  std::map<Condition, std::map<std::string, std::map<std::string, std::vector<Place>>, MetricOrder>> alike;
+  for (const auto& [condition, by_metric] : sorted)
+    for (const auto& [name, systems] : by_metric)
+      if (metric(name).better != Metric::Better::neither)
+        for (const auto& [system, series] : systems)
+          if (!series.ordinary.empty())
+            alike[without_switches(condition)][name][system].emplace_back(&condition, &series);
+  for (const auto& [base, by_metric] : alike)
+    for (const auto& [name, systems] : by_metric)
+      for (const auto& [system, places] : systems) {
+        std::map<std::string, std::pair<Family, std::vector<Effect>>> by_switch;
+        for (size_t i = 0; i < places.size(); ++i)
+          for (size_t j = i + 1; j < places.size(); ++j) {
+            const Condition &first = *places[i].first, &second = *places[j].first;
+            const std::string turned = turned_switch(first, second);
+            if (turned.empty()) continue;
+            Comparison head;
+            head.condition = base;
+            head.metric = name;
+            head.first = with_switches(system, first);
+            head.second = with_switches(system, second);
+            const NoiseFloor *one = analysis.noise_floor(first, name),
+                             *other = analysis.noise_floor(second, name);
+            auto floor = copied(other && (!one || other->floor > one->floor) ? other : one);
+            if (floor && (floor->condition == first || floor->condition == second)) floor->condition = base;
+            auto& [family, effects] = by_switch[turned];
+            family.add(*places[i].second, *places[j].second, std::move(head), std::move(floor), options);
+            effects.push_back({system, first, second, {}});
+          }
+        for (auto& [turned, row] : by_switch) {
+          auto& [family, effects] = row;
+          family.judge_all(options);
+          for (size_t i = 0; i < effects.size(); ++i) {
+            effects[i].comparison = std::move(family.comparisons[i]);
+            analysis.effects.push_back(std::move(effects[i]));
+          }
+        }
+      }
 }
 
 }  // namespace
@@ -238,6 +323,7 @@ Analysis analyse(const Results& results, const AnalysisOptions& options) {
           analysis.summaries.push_back(summarise(condition, name, system, series.ordinary, options));
       compare_all(condition, name, systems, options, analysis);
     }
+  compare_switches(sorted, options, analysis);
   return analysis;
 }
 

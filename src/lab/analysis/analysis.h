@@ -1,5 +1,5 @@
-// From records to findings: medians with intervals, comparisons of systems under one condition, the noise floor, and
-// verdicts in plain words. The report, the ledger of claims and `advise` all read this and compute nothing themselves.
+// From records to findings: medians with intervals, comparisons of systems under one condition and of one system with a
+// switch turned, the noise floor, and verdicts in plain words. The report, the ledger of claims and `advise` all read this and compute nothing themselves.
 #pragma once
 
 #include <optional>
@@ -51,6 +51,15 @@ struct Comparison {
   std::string text;
 };
 
+/// What a switch does to one system: two conditions that differ in one switch alone, compared as two systems are.
+struct Effect {
+  std::string system;
+  Condition first, second;
+  /// Its `first` and `second` are the system with its switches, "tandem:graph with conv=fixed"; its condition has none. Holm's
+  /// family: the values of one switch, for one system in one metric.
+  Comparison comparison;
+};
+
 /// The A/A control: one system against itself.
 struct NoiseFloor {
   Condition condition;
@@ -72,6 +81,7 @@ struct Gap {
 struct Analysis {
   std::vector<Summary> summaries;
   std::vector<Comparison> comparisons;
+  std::vector<Effect> effects;  // in metrics that have a better side
   std::vector<NoiseFloor> noise;
   std::vector<Gap> gaps;
 

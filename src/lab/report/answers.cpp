@@ -1,6 +1,8 @@
 #include "lab/report/answers.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <set>
 
 #include "lab/report/scale.h"
@@ -35,6 +37,22 @@ std::vector<const Summary*> ranking(const ReportData& data, const Condition& con
 
 std::string interval_text(const Estimate& e) { return number_text(e.low) + " to " + number_text(e.high); }
 
+/// What a switch does in this metric: between conditions of the part, and between one of them and the same without the
+/// switch, wherever that was measured.
+std::vector<const Effect*> effects_of(const ReportData& data, const Json& part, const std::string& name) {
+  const auto conditions = data.conditions(text_at(part, "name"));
+  const auto has = [&](const Condition& c) {
+    return std::find(conditions.begin(), conditions.end(), c) != conditions.end();
+  };
+  std::vector<const Effect*> list;
+  for (const Effect& effect : data.analysis.effects)
+    if (const size_t first = effect.first.switches.size(), second = effect.second.switches.size();
+        effect.comparison.metric == name && (first < second || has(effect.first)) &&
+        (second < first || has(effect.second)))
+      list.push_back(&effect);
+  return list;
+}
+
 GridCell verdict_cell(const Comparison& c) {
   if (c.verdict == Verdict::equivalent) return {"equal", {}, ""};
   if (c.verdict == Verdict::undecided) return {c.can_decide ? "undecided" : "too few runs", {}, "unsure"};
@@ -63,6 +81,59 @@ std::string main_metric(const ReportData& data, const Json& part) {
   }
   return "";
 }
+
+namespace {
+
+/// One sentence for each switch turned on each system; where there are many, how often each setting is the best.
+std::vector<std::string> switch_answers(const ReportData& data, const Json& part) {
+  std::vector<std::string> sentences;
+  const std::string name = main_metric(data, part);
+  // What was turned on one system under otherwise the same condition: a group.
+  std::map<std::pair<std::string, Condition>, std::vector<const Effect*>> groups;
+  std::vector<Condition> bases;
+  for (const Effect* effect : effects_of(data, part, name)) {
+    groups[{effect->system, effect->comparison.condition}].push_back(effect);
+    if (std::find(bases.begin(), bases.end(), effect->comparison.condition) == bases.end())
+      bases.push_back(effect->comparison.condition);
+  }
+  const auto texts = distinctions(bases);
+  std::map<std::string, std::map<std::string, size_t>> wins;  // by system: with its switches
+  std::map<std::string, size_t> open;
+  for (const auto& [key, effects] : groups) {
+    // The best is the one that no comparison finds worse, if one of them finds it better.
+    std::set<std::string> better, worse;
+    for (const Effect* effect : effects) {
+      const Comparison& c = effect->comparison;
+      if (c.verdict != Verdict::first && c.verdict != Verdict::second) continue;
+      better.insert(c.verdict == Verdict::first ? c.first : c.second);
+      worse.insert(c.verdict == Verdict::first ? c.second : c.first);
+    }
+    std::vector<std::string> best;
+    std::set_difference(better.begin(), better.end(), worse.begin(), worse.end(), std::back_inserter(best));
+    if (best.size() == 1)
+      ++wins[key.first][best[0]];
+    else
+      ++open[key.first];
+    if (groups.size() > kManyConditions) continue;
+    const auto place = std::find(bases.begin(), bases.end(), key.second) - bases.begin();
+    const std::string& text = texts[static_cast<size_t>(place)];
+    for (const Effect* effect : effects)
+      sentences.push_back((text.empty() ? "" : text + ": ") + effect->comparison.text);
+  }
+  if (groups.size() <= kManyConditions) return sentences;
+  std::map<std::string, size_t> of_system;
+  for (const auto& [key, effects] : groups) ++of_system[key.first];
+  for (const auto& [system, count] : of_system) {
+    std::string text =
+        "By " + metric(name).label + ", over " + std::to_string(count) + " conditions of " + system + ": ";
+    for (const auto& [setting, won] : wins[system])
+      text += setting + " is the best setting in " + std::to_string(won) + ", ";
+    sentences.push_back(text + std::to_string(open[system]) + " have no single best.");
+  }
+  return sentences;
+}
+
+}  // namespace
 
 std::vector<std::string> answers(const ReportData& data, const Json& part) {
   std::vector<std::string> sentences;
@@ -95,6 +166,8 @@ std::vector<std::string> answers(const ReportData& data, const Json& part) {
       text += system + " is the best in " + std::to_string(count) + ", ";
     sentences.push_back(text + std::to_string(undecided) + " are undecided or equal between the best two.");
   }
+  const auto switched = switch_answers(data, part);
+  sentences.insert(sentences.end(), switched.begin(), switched.end());
   return sentences;
 }
 
@@ -104,20 +177,25 @@ Grid comparison_grid(const ReportData& data, const Json& part) {
             {4, 5, 6, 7, 8});
   const auto conditions = data.conditions(text_at(part, "name"));
   const auto groups = distinctions(conditions);
-  for (const std::string& name : metrics_of(part))
+  const auto add = [&](const std::string& group, const Comparison& c) {
+    grid.add({{group.empty() ? "–" : group},
+              {metric(c.metric).label},
+              {c.first},
+              {c.second},
+              {number_text(c.ratio.value) + "×", c.ratio.value},
+              {interval_text(c.ratio), c.ratio.low},
+              {number_text(c.cliffs_delta, 2), c.cliffs_delta},
+              {p_text(c.p_holm) + (c.at_floor ? ", the floor" : ""), c.p_holm},
+              {std::to_string(c.runs), static_cast<double>(c.runs)},
+              verdict_cell(c)});
+  };
+  for (const std::string& name : metrics_of(part)) {
     for (size_t i = 0; i < conditions.size(); ++i)
       for (const Comparison& c : data.analysis.comparisons)
-        if (c.metric == name && c.condition == conditions[i])
-          grid.add({{groups[i].empty() ? "–" : groups[i]},
-                    {metric(name).label},
-                    {c.first},
-                    {c.second},
-                    {number_text(c.ratio.value) + "×", c.ratio.value},
-                    {interval_text(c.ratio), c.ratio.low},
-                    {number_text(c.cliffs_delta, 2), c.cliffs_delta},
-                    {p_text(c.p_holm) + (c.at_floor ? ", the floor" : ""), c.p_holm},
-                    {std::to_string(c.runs), static_cast<double>(c.runs)},
-                    verdict_cell(c)});
+        if (c.metric == name && c.condition == conditions[i]) add(groups[i], c);
+    for (const Effect* effect : effects_of(data, part, name))
+      add(effect->comparison.condition.text(), effect->comparison);
+  }
   return grid;
 }
 

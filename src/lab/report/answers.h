@@ -14,8 +14,8 @@ std::vector<Json> parts_of(const Results& results);
 /// The metric that a part asks about: the first of its figures that has a better side and was measured; "" where none was.
 std::string main_metric(const ReportData& data, const Json& part);
 
-/// One sentence a finding, the systems of a condition from the best to the worst. Where a part has many conditions: in how
-/// many of them each system is the best, and how many are undecided.
+/// One sentence a finding, the systems of a condition from the best to the worst, then what each switch does to a system. Where
+/// a part has many conditions: in how many of them each system, or setting, is the best, and how many are undecided.
 std::vector<std::string> answers(const ReportData& data, const Json& part);
 
 /// Every comparison of a part in the metrics of its figures.

@@ -91,13 +91,16 @@ std::string comparisons_csv(const Analysis& analysis) {
       row(joined(kConditionHeader,
                  {"metric", "first", "second", "runs", "paired", "ratio", "ratio_low", "ratio_high", "shift",
                   "shift_low", "shift_high", "cliffs_delta", "test", "p", "p_holm", "at_floor", "verdict"}));
-  for (const Comparison& c : analysis.comparisons)
+  const auto add = [&](const Comparison& c) {
     text += row(joined(
         condition_fields(c.condition),
         {field(c.metric), field(c.first), field(c.second), std::to_string(c.runs), c.paired ? "1" : "0",
          field(c.ratio.value), field(c.ratio.low), field(c.ratio.high), field(c.shift.value),
          field(c.shift.low), field(c.shift.high), field(c.cliffs_delta), field(c.test), field(c.p),
          field(c.p_holm), c.at_floor ? "1" : "0", field(to_string(c.verdict))}));
+  };
+  for (const Comparison& c : analysis.comparisons) add(c);
+  for (const Effect& effect : analysis.effects) add(effect.comparison);
   return text;
 }
 

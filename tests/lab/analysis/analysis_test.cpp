@@ -376,5 +376,52 @@ TEST(Analysis, A_large_study_is_read_in_seconds) {
   EXPECT_LT(seconds, 60);
 }
 
+TEST(Analysis, ASwitchIsComparedWithinItsSystemWhereNothingElseDiffers) {
+  Results results;
+  const auto add = [&](const std::string& system, std::map<std::string, std::string> switches, double factor,
+                       const std::string& control = "") {
+    for (size_t i = 0; i < kBase.size(); ++i) {
+      lab::Run run = simulated_run(system, static_cast<int64_t>(i), "step.latency_s", times(factor)[i]);
+      run.condition.switches = switches;
+      run.control = control;
+      results.runs.push_back(run);
+    }
+  };
+  add("tandem:graph", {{"conv", "fixed"}}, 1.4);
+  add("tandem:graph", {{"conv", "heuristic"}}, 1.0);
+  add("tandem:graph", {{"conv", "profile"}}, 1.0005);
+  add("tandem:graph", {{"conv", "fixed"}, {"graph", "off"}}, 2);
+  add("tandem:graph", {{"conv", "heuristic"}}, 1.003, "A/A");
+  add("pytorch:eager", {{"conv", "heuristic"}}, 3);
+  lab::Run other = simulated_run("pytorch:eager", 0, "step.latency_s", 1);
+  other.condition.batch += 1;
+  other.condition.switches = {{"conv", "profile"}};
+  results.runs.push_back(other);
+
+  const Analysis analysis = analyse(results);
+  ASSERT_EQ(analysis.effects.size(), 4u);  // three among the modes, one of graph; none of pytorch:eager
+  const auto effect = [&](const std::string& first, const std::string& second) -> const Comparison& {
+    for (const Effect& e : analysis.effects)
+      if (e.comparison.first == "tandem:graph with " + first &&
+          e.comparison.second == "tandem:graph with " + second)
+        return e.comparison;
+    ADD_FAILURE() << first << " against " << second;
+    return analysis.effects[0].comparison;
+  };
+  const Comparison& mode = effect("conv=fixed", "conv=heuristic");
+  EXPECT_EQ(mode.verdict, Verdict::second);
+  EXPECT_NEAR(mode.ratio.value, 1 / 1.4, 1e-3);
+  EXPECT_TRUE(mode.condition.switches.empty());
+  EXPECT_NEAR(mode.p_holm, 3 * mode.p, 1e-12);  // the three modes are one family
+  EXPECT_TRUE(contains(mode.text,
+                       "tandem:graph with conv=heuristic is 1.40× faster to train than tandem:graph with "
+                       "conv=fixed here"))
+      << mode.text;
+  EXPECT_TRUE(contains(mode.text, "; the noise floor is 0.")) << mode.text;
+  EXPECT_EQ(effect("conv=heuristic", "conv=profile").verdict, Verdict::equivalent);
+  EXPECT_EQ(effect("conv=fixed", "conv=fixed, graph=off").verdict, Verdict::first);
+  EXPECT_EQ(effect("conv=fixed", "conv=profile").verdict, Verdict::second);
+}
+
 }  // namespace
 }  // namespace tandem::lab

@@ -118,6 +118,69 @@ TEST_F(Report, DrawsEveryKindOfFigure) {
   EXPECT_NE(html.find("cannot draw 'spiral'"), std::string::npos);
 }
 
+TEST(ReportOfSwitches, SaysWhatEachSettingDoesOrHowOftenItIsTheBest) {
+  for (const int64_t batches : {1, 5}) {
+    Results results;
+    results.study = {{"name", "modes"},
+                     {"title", "Modes"},
+                     {"parts",
+                      {{{"name", "convolution"},
+                        {"title", "Convolution"},
+                        {"phase", "train"},
+                        {"figures", {testing::sample_figure("table", {"samples_per_s"})}}}}}};
+    for (int64_t batch = 1; batch <= batches; ++batch)
+      for (const auto& [mode, step_s] : {std::pair("fixed", 0.003), {"heuristic", 0.002}, {"profile", 0.001}})
+        for (int64_t block = 0; block < 8; ++block) {
+          Condition condition = testing::sample_condition("train", 10 * batch);
+          condition.switches = {{"conv", mode}};
+          results.runs.push_back(
+              testing::sample_run("convolution", "tandem:graph", condition, block, step_s));
+        }
+    const Analysis analysis = analyse(results);
+    const std::string page = markdown_report(results, analysis, {});
+    if (batches == 1) {
+      EXPECT_NE(page.find("- tandem:graph with conv=profile is 3.0"), std::string::npos) << page;
+      EXPECT_NE(page.find("× faster to train than tandem:graph with conv=fixed here"), std::string::npos);
+    } else {
+      const char* counted =
+          "- By throughput, over 5 conditions of tandem:graph: tandem:graph with conv=profile is the best "
+          "setting in 5, 0 have no single best.";
+      EXPECT_NE(page.find(counted), std::string::npos) << page;
+    }
+    EXPECT_NE(page.find("| tandem:graph with conv=fixed | tandem:graph with conv=heuristic |"),
+              std::string::npos);
+    EXPECT_NE(comparisons_csv(analysis).find("tandem:graph with conv=heuristic"), std::string::npos);
+  }
+}
+
+TEST(ReportOfSwitches, APassIsHeldAgainstTheConditionOfAnotherPart) {
+  Results results;
+  const auto part = [](const char* name) -> Json {
+    return {
+        {"name", name}, {"title", name}, {"figures", {testing::sample_figure("bars", {"samples_per_s"})}}};
+  };
+  results.study = {{"name", "graph"}, {"title", "Graph"}, {"parts", {part("whole"), part("passes")}}};
+  const auto add = [&](const char* in, std::map<std::string, std::string> switches, double step_s) {
+    for (int64_t block = 0; block < 8; ++block) {
+      Condition condition = testing::sample_condition("train", 10);
+      condition.switches = switches;
+      results.runs.push_back(testing::sample_run(in, "tandem:graph", condition, block, step_s));
+    }
+  };
+  add("whole", {{"graph", "on"}}, 0.002);
+  add("whole", {{"graph", "off"}}, 0.003);
+  add("passes", {{"graph", "on"}, {"graph.prune", "off"}}, 0.0025);
+  const std::string page = markdown_report(results, analyse(results), {});
+  const size_t passes = page.find("## passes");
+  const std::string whole = "× faster to train than tandem:graph with graph=off here",
+                    prune = "× faster to train than tandem:graph with graph=on, graph.prune=off here";
+  ASSERT_NE(passes, std::string::npos) << page;
+  EXPECT_LT(page.find(whole), passes) << page;
+  EXPECT_EQ(page.find(whole, passes), std::string::npos) << page;
+  EXPECT_NE(page.find(prune, passes), std::string::npos) << page;
+  EXPECT_GT(page.find(prune), passes) << page;
+}
+
 TEST_F(Report, KeepsTheTracksApart) {
   const size_t equal = html.find("id=\"part-learning\""), shipped = html.find("id=\"part-curves\"");
   ASSERT_LT(equal, shipped);
