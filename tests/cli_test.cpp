@@ -160,6 +160,12 @@ TEST(Command, ConvolutionsByTimeAreKeptForTheNextRun) {
   EXPECT_EQ(explain("profile").substr(first.find("  %")), first.substr(first.find("  %")));
   EXPECT_EQ(table(), kept);
   expect_contains(explain("fixed"), "; direct");
+  std::vector<std::string> train{"train", "lenet",  "--data", "digits", "--limit",    "20",    "--batch",
+                                 "10",    "--conv", "fixed",  "--out",  folder / "a", "--json"};
+  EXPECT_EQ(lines_of(run_command(train).out).at(0)["conv"], "fixed");
+  train[11] = folder / "b";
+  train.pop_back();
+  expect_contains(run_command(train).out, ", conv fixed");
   EXPECT_EQ(complaint({"train", "lenet", "--conv", "best"}, 2),
             "conv: must be fixed, heuristic or profile; got 'best'.");
   unsetenv("TANDEM_CACHE");

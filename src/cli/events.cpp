@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/output.h"
+#include "tandem/core/choices.h"
 #include "tandem/core/error.h"
 
 namespace tandem::cli {
@@ -44,6 +45,7 @@ class JsonSink {
                          {"engine", name(e.config.engine)},
                          {"device", to_string(e.config.device)},
                          {"dtype", tandem::name(e.config.dtype)},
+                         {"conv", tandem::name(convolution_choice().mode)},
                          {"epochs", e.epochs},
                          {"steps", e.steps},
                          {"first_step", e.first_step},
@@ -117,9 +119,11 @@ class TextSink {
     table.add({"model", c.model + ", " + grouped(e.parameters) + " parameters"});
     table.add({"data", e.title + " (" + e.data + "), " + grouped(e.train_samples) + " to train, " +
                            grouped(e.test_samples) + " to test, " + e.where});
+    const ChoiceMode conv = convolution_choice().mode;
     table.add({"engine", std::string(name(c.engine)) + (c.anomaly ? ", eager for --anomaly" : "") + ", " +
                              to_string(c.device) + ", " + tandem::name(c.dtype) + ", " +
-                             std::to_string(e.threads) + (e.threads == 1 ? " thread" : " threads")});
+                             std::to_string(e.threads) + (e.threads == 1 ? " thread" : " threads") +
+                             (conv == ChoiceMode::heuristic ? "" : cat(", conv ", tandem::name(conv)))});
     const std::optional<double> given = starting_momentum(c);
     const std::string momentum = given ? cat(", momentum ", *given) : "";
     std::string more = momentum;
