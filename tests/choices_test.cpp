@@ -39,8 +39,7 @@ class Choices : public ::testing::Test {
 };
 
 TEST_F(Choices, ModesHaveNames) {
-  for (const ChoiceMode mode : {ChoiceMode::fixed, ChoiceMode::heuristic, ChoiceMode::profile})
-    EXPECT_EQ(parse_choice_mode(name(mode)), mode);
+  for (const ChoiceMode mode : kChoiceModes) EXPECT_EQ(parse_choice_mode(name(mode)), mode);
   EXPECT_EQ(error_of([] { parse_choice_mode("fastest"); }),
             "conv: must be fixed, heuristic or profile; got 'fastest'.");
   EXPECT_EQ(convolution_choice().mode, ChoiceMode::heuristic);
@@ -59,7 +58,7 @@ TEST_F(Choices, TheFastestIsKeptAndNotTimedAgain) {
   EXPECT_EQ(choose_by_time("test one", names, seconds), 1u);
   EXPECT_EQ(runs, (std::vector{4, 4, 1, 4}));
   ASSERT_EQ(lines().size(), 1u);
-  EXPECT_EQ(lines()[0].substr(0, 18), "test one; tandem 0");
+  EXPECT_EQ(lines()[0].substr(0, 17), "test one; tandem ");
   EXPECT_NE(lines()[0].find("\tb\t1e+06"), std::string::npos) << lines()[0];
 
   // An algorithm that is no longer there is chosen anew; one that is hopeless is not timed to the end.
@@ -78,13 +77,21 @@ TEST_F(Choices, TheFastestIsKeptAndNotTimedAgain) {
   EXPECT_EQ(lines().size(), 3u);
 }
 
+/// What the table calls something that was timed: with this library's version behind it.
+std::string key_of(const std::string& what) {
+  choose_by_time(what, {"any"}, [](size_t) { return 1.; });
+  for (const Choice& c : choices_made())
+    if (c.key.starts_with(what + ";")) return c.key;
+  return "";
+}
+
 TEST_F(Choices, ChoicesOfACheckpointComeBeforeNewOnes) {
-  take_choices({{"test five; tandem 0.1.0", "y", 3}});
+  const std::string key = key_of("test five");
+  take_choices({{key, "y", 3}});
   const auto never = [](size_t) -> double { throw Error("timed"); };
   EXPECT_EQ(choose_by_time("test five", {"x", "y"}, never), 1u);
   bool found = false;
-  for (const Choice& c : choices_made())
-    found = found || (c.key == "test five; tandem 0.1.0" && c.algorithm == "y");
+  for (const Choice& c : choices_made()) found = found || (c.key == key && c.algorithm == "y");
   EXPECT_TRUE(found);
 }
 
@@ -124,7 +131,7 @@ void expect_right(const Form& form, const std::string& what) {
 
 TEST_F(Choices, EveryModeComputesTheConvolution) {
   for (const Form& form : kForms)
-    for (const ChoiceMode mode : {ChoiceMode::fixed, ChoiceMode::heuristic, ChoiceMode::profile}) {
+    for (const ChoiceMode mode : kChoiceModes) {
       set_convolution_choice({.mode = mode});
       expect_right(form, name(mode));
     }
@@ -174,9 +181,10 @@ TEST_F(Choices, BothEnginesTakeTheSameAndACompiledFunctionFollowsAChange) {
 }
 
 TEST_F(Choices, TornLinesOfTheTableArePassedOver) {
+  const std::string version = key_of("any").substr(3), key = "test six" + version;
   std::ofstream(folder_ / "algorithms.tsv") << "torn\nhalf a\tline\ntoo\tmany\tfields\t4\n"
-                                            << "test six; tandem 0.1.0\ty\t12.5\n"
-                                            << "test six; tandem 0.1.0\tx\t11";
+                                            << key << "\ty\t12.5\n"
+                                            << key << "\tx\t11";
   set_convolution_choice({.mode = ChoiceMode::profile});
   const auto never = [](size_t) -> double { throw Error("timed"); };
   EXPECT_EQ(choose_by_time("test six", {"w", "x", "y"}, never), 1u);

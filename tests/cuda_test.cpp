@@ -52,7 +52,6 @@ void expect_same(const Tensor& a, const Tensor& b, const std::string& what) {
   EXPECT_TRUE(same_bits(a, b)) << what;
 }
 
-constexpr ChoiceMode kModes[] = {ChoiceMode::fixed, ChoiceMode::heuristic, ChoiceMode::profile};
 struct ConvolutionsBy {
   explicit ConvolutionsBy(ChoiceMode mode) { set_convolution_choice({.mode = mode, .keep = false}); }
   ~ConvolutionsBy() { set_convolution_choice({}); }
@@ -378,7 +377,7 @@ std::vector<Tensor> batch(Device device) {
 
 TEST_F(Cuda, TrainingGivesTheSameBitsTwiceAndInBothEngines) {
   const std::vector<Tensor> data = batch(kGpu);
-  for (const ChoiceMode mode : kModes) {
+  for (const ChoiceMode mode : kChoiceModes) {
     const ConvolutionsBy by(mode);
     Net first(kGpu), second(kGpu), traced(kGpu);
     auto compiled = compile(
@@ -480,7 +479,7 @@ TEST_F(Cuda, ConvolutionsOfManyFormsAgreeWithTheCpu) {
       };
       const auto want = run(kCpu, DType::f64);
       const double tolerance = dtype == DType::f64 ? 1e-12 : dtype == DType::bf16 ? 2e-2 : 2e-3;
-      for (const ChoiceMode mode : kModes) {
+      for (const ChoiceMode mode : kChoiceModes) {
         const ConvolutionsBy by(mode);
         const auto got = run(kGpu, dtype);
         for (size_t i = 0; i < want.size(); ++i)

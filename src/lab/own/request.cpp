@@ -157,8 +157,8 @@ std::vector<std::string> precision_names() {
 }
 
 std::map<std::string, std::vector<std::string>> known_switches() {
-  std::map<std::string, std::vector<std::string>> known = {{"conv", {"fixed", "heuristic", "profile"}},
-                                                           {"graph", {"on", "off"}}};
+  std::map<std::string, std::vector<std::string>> known = {{"graph", {"on", "off"}}};
+  for (const ChoiceMode mode : kChoiceModes) known["conv"].push_back(name(mode));
   for (const std::string& pass : CompileOptions().passes) known["graph." + pass] = {"on", "off"};
   return known;
 }

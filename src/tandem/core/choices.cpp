@@ -95,7 +95,7 @@ const char* name(ChoiceMode mode) {
 }
 
 ChoiceMode parse_choice_mode(const std::string& text) {
-  for (const ChoiceMode mode : {ChoiceMode::fixed, ChoiceMode::heuristic, ChoiceMode::profile})
+  for (const ChoiceMode mode : kChoiceModes)
     if (text == name(mode)) return mode;
   throw Error(cat("conv: must be fixed, heuristic or profile; got '", text, "'."));
 }

@@ -14,6 +14,7 @@ enum class ChoiceMode : uint8_t {
   heuristic,  ///< by rule: shape and type decide
   profile     ///< those that can are timed at the first call of a shape, and the fastest is kept
 };
+inline constexpr ChoiceMode kChoiceModes[] = {ChoiceMode::fixed, ChoiceMode::heuristic, ChoiceMode::profile};
 const char* name(ChoiceMode mode);
 ChoiceMode parse_choice_mode(const std::string& text);  ///< throws Error
 

@@ -311,13 +311,13 @@ ChoiceCache<Key, std::shared_ptr<ConvPlan>>& plans() {
 /// Everything that the time of a call depends on, in words.
 std::string words_of(const DeviceState& state, Pass pass, const Convolution& s) {
   const auto list = [](const Axes3& a) { return cat(a[0], "x", a[1], "x", a[2]); };
-  return cat(pass == Pass::forward          ? "conv"
-             : pass == Pass::input_gradient ? "conv_input_gradient"
-                                            : "conv_weight_gradient",
-             " ", tandem::name(s.dtype), s.dtype == DType::f32 && allow_tf32() ? " as tf32" : "", " x ", s.n,
-             "x", s.c, "x", list(s.in), " weight ", s.o, "x", s.c / s.groups, "x", list(s.kernel), " stride ",
-             list(s.stride), " padding ", list(s.padding), " dilation ", list(s.dilation), " groups ",
-             s.groups, " y ", list(s.out), " workspace ", convolution_choice().workspace, "; ",
+  const OpDef& op = pass == Pass::forward          ? op_conv()
+                    : pass == Pass::input_gradient ? op_conv_input_gradient()
+                                                   : op_conv_weight_gradient();
+  return cat(op.name, " ", tandem::name(s.dtype), s.dtype == DType::f32 && allow_tf32() ? " as tf32" : "",
+             " x ", s.n, "x", s.c, "x", list(s.in), " weight ", s.o, "x", s.c / s.groups, "x", list(s.kernel),
+             " stride ", list(s.stride), " padding ", list(s.padding), " dilation ", list(s.dilation),
+             " groups ", s.groups, " y ", list(s.out), " workspace ", convolution_choice().workspace, "; ",
              state.properties.name, ", cuDNN ", cudnnGetVersion());
 }
 

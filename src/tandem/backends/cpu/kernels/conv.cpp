@@ -34,9 +34,10 @@ const char* name(Algorithm algorithm) {
 }
 
 const char* name(ConvOp op) {
-  return op == ConvOp::forward          ? "conv"
-         : op == ConvOp::input_gradient ? "conv_input_gradient"
-                                        : "conv_weight_gradient";
+  return (op == ConvOp::forward          ? op_conv()
+          : op == ConvOp::input_gradient ? op_conv_input_gradient()
+                                         : op_conv_weight_gradient())
+      .name;
 }
 
 bool is_pointwise(const ConvShape& s) {
