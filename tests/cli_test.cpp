@@ -171,6 +171,30 @@ TEST(Command, ConvolutionsByTimeAreKeptForTheNextRun) {
   unsetenv("TANDEM_CACHE");
 }
 
+TEST(Command, AResumedRunTakesItsCheckpointsChoices) {
+  const TempFolder folder;
+  setenv("TANDEM_CACHE", folder.path().c_str(), 1);
+  const std::string table = folder / "algorithms.tsv";
+  const auto weights = [&](const std::string& out, const char* conv, const char* epochs, bool resume) {
+    std::vector<std::string> arguments{"train",  "lenet",   "--data",   "digits", "--limit",
+                                       "40",     "--batch", "20",       "--out",  folder / out,
+                                       "--conv", conv,      "--epochs", epochs,   "--json"};
+    if (resume) arguments.push_back("--resume");
+    return lines_of(run_command(arguments).out).back()["weights_sha256"];
+  };
+  weights("first", "profile", "1", false);
+  std::string forced = read_text(table);  // whatever was the fastest: im2col from now on
+  for (size_t at = 0; (at = forced.find('\t', at)) != std::string::npos; at = forced.find('\n', at))
+    forced.replace(at + 1, forced.find('\t', at + 1) - at - 1, "im2col");
+  std::ofstream(table) << forced;
+  const auto whole = weights("whole", "profile", "2", false);
+  EXPECT_NE(whole, weights("direct", "fixed", "2", false));  // so the choice does show in the bits
+  weights("stopped", "profile", "1", false);
+  std::filesystem::remove(table);
+  EXPECT_EQ(weights("stopped", "profile", "2", true), whole);
+  unsetenv("TANDEM_CACHE");
+}
+
 TEST(Command, WrongUsageIsOneLineAndStatusTwo) {
   expect_contains(complaint({"train", "lenett"}, 2), "got 'lenett'. Did you mean lenet?");
   expect_contains(complaint({"train"}, 2), "MODEL is required");
