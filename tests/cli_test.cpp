@@ -141,7 +141,8 @@ TEST(Command, ExplainPrintsPassesAndMemory) {
   const ordered_json line = lines_of(json.out).at(0);
   EXPECT_GT(line["passes"].size(), 0u);
   EXPECT_GT(line["arena_bytes"].get<int64_t>(), 0);
-  EXPECT_GT(line["nodes"].size(), 10u);
+  EXPECT_GT(line["graph"]["nodes"].size(), 10u);
+  EXPECT_EQ(line["graph"]["results"].size(), line["outputs"].get<size_t>());
   const ProcessResult text = run_command({"explain", "lenet", "--batch", "4"});
   expect_contains(text.out, "fuse_pointwise");
   expect_contains(text.out, "one arena");

@@ -21,23 +21,21 @@ constexpr int64_t kPrograms = 2000;
 constexpr int64_t kPrograms = 20000;
 #endif
 
-std::vector<std::string> some_passes(uint64_t seed) {
+CompileOptions some_stages(uint64_t seed) {
   Random random(seed + 99);
-  if (random.chance(0.7)) return CompileOptions{}.passes;
-  std::vector<std::string> passes;
-  for (const std::string& pass : CompileOptions{}.passes)
-    if (random.chance(0.5)) passes.push_back(pass);
-  return passes;
+  if (random.chance(0.7)) return {};
+  std::vector<std::string> stages;
+  for (const std::string& stage : all_stages())
+    if (random.chance(0.5)) stages.push_back(stage);
+  return with_stages(stages);
 }
 
 /// Empty where all is well, else what differs.
 std::string first_difference(uint64_t seed) {
   const FuzzProgram program(seed);
   const std::vector<Tensor> eager_state = program.state(), graph_state = program.state();
-  CompileOptions options;
-  options.passes = some_passes(seed);
   Compiled compiled =
-      compile([&](const std::vector<Tensor>& in) { return program.run(in, graph_state); }, options);
+      compile([&](const std::vector<Tensor>& in) { return program.run(in, graph_state); }, some_stages(seed));
   GeneratorState eager_random{seed, 0}, graph_random{seed, 0};
   for (uint32_t call = 0; call < 3; ++call) {
     const std::vector<Tensor> eager_in = program.inputs(call), graph_in = program.inputs(call);

@@ -132,36 +132,65 @@ zoo::ModelOptions options_of(const GoldenRun& golden) {
   return {.dropout = 0.0, .classes = golden.classes, .input = sample};
 }
 
-/// Trains for as many steps and compares each loss and each parameter's sum and norm.
-void check_run(const GoldenRun& golden, DType dtype, Engine engine) {
-  SCOPED_TRACE(cat(golden.model, " with ", golden.optimizer, " in ", dtype,
-                   engine == Engine::graph ? ", graph" : ", eager"));
-  const double tolerance = dtype == DType::f64 ? 2e-9 : 2e-4;
-  const std::unique_ptr<nn::Module> model = zoo::make_model(golden.model, options_of(golden));
-  model->to(dtype);
-  set_weights(*model, golden.gain);
-  optim::Settings settings;
-  settings.lr = golden.optimizer == "sgd" ? 0.02 : 0.001;
-  const auto optimizer = optim::make_optimizer(golden.optimizer, model->named_parameters(), settings);
-  TrainingStep step(*model, *optimizer, engine);
-  ASSERT_GE(golden.losses.size(), 2u);
-  for (uint32_t i = 0; i < golden.losses.size(); ++i) {
+/// A model in training, in one type.
+struct Trained {
+  DType dtype;
+  double tolerance;
+  std::unique_ptr<nn::Module> model;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<TrainingStep> step;
+
+  Trained(const GoldenRun& golden, DType type, double allowed, Engine engine)
+      : dtype(type), tolerance(allowed) {
+    model = zoo::make_model(golden.model, options_of(golden));
+    model->to(dtype);
+    set_weights(*model, golden.gain);
+    optim::Settings settings;
+    settings.lr = golden.optimizer == "sgd" ? 0.02 : 0.001;
+    optimizer = optim::make_optimizer(golden.optimizer, model->named_parameters(), settings);
+    step = std::make_unique<TrainingStep>(*model, *optimizer, engine);
+  }
+
+  void check_step(const GoldenRun& golden, uint32_t i) {
     const Tensor x = to_tensor(hash_array(golden.input, 9000 + i), dtype);
     const Tensor y = to_tensor(
         hash_array({golden.input[0]}, 9500 + i, 0, static_cast<double>(golden.classes)), DType::i64);
-    const double loss = step(x, y).item<double>();
-    EXPECT_NEAR(loss, golden.losses[i], tolerance * (1 + golden.losses[i])) << "step " << i;
+    const double loss = (*step)(x, y).item<double>();
+    EXPECT_NEAR(loss, golden.losses[i], tolerance * (1 + golden.losses[i])) << dtype << ", step " << i;
   }
-  ASSERT_EQ(model->named_parameters().size(), golden.parameters.size());
-  for (const auto& [name, parameter] : model->named_parameters()) {
-    const auto found = golden.parameters.find(name);
-    ASSERT_NE(found, golden.parameters.end()) << name;
-    double sum = 0, squares = 0;
-    for (const double v : to_array(parameter).values) sum += v, squares += v * v;
-    const double scale = 1 + std::sqrt(static_cast<double>(parameter.size()));
-    EXPECT_NEAR(sum, found->second.first, tolerance * scale) << name;
-    EXPECT_NEAR(std::sqrt(squares), found->second.second, tolerance * (1 + found->second.second)) << name;
+
+  void check_parameters(const GoldenRun& golden) const {
+    ASSERT_EQ(model->named_parameters().size(), golden.parameters.size());
+    for (const auto& [name, parameter] : model->named_parameters()) {
+      const auto found = golden.parameters.find(name);
+      ASSERT_NE(found, golden.parameters.end()) << name;
+      double sum = 0, squares = 0;
+      for (const double v : to_array(parameter).values) sum += v, squares += v * v;
+      const double scale = 1 + std::sqrt(static_cast<double>(parameter.size()));
+      EXPECT_NEAR(sum, found->second.first, tolerance * scale) << dtype << " " << name;
+      EXPECT_NEAR(std::sqrt(squares), found->second.second, tolerance * (1 + found->second.second))
+          << dtype << " " << name;
+    }
   }
+};
+
+/// Trains for as many steps in f64 and compares each loss and each parameter's sum and norm. Beside it runs f32, where each
+/// step begins with the weights that f64 has reached: on its own it would, sooner or later, take the other side of a kink
+/// (a ReLU at zero, two equal elements of a max pool) and go another way, which says nothing about its arithmetic. VGG-16
+/// does so at step 3 with one instruction set and not with another, while the gradients of every single step are within
+/// 2e-6 of those of f64.
+void check_run(const GoldenRun& golden, Engine engine_64, Engine engine_32) {
+  SCOPED_TRACE(cat(golden.model, " with ", golden.optimizer,
+                   engine_32 == Engine::graph ? ", f32 as a graph" : ", f32 eager"));
+  Trained exact(golden, DType::f64, 2e-9, engine_64), single(golden, DType::f32, 2e-5, engine_32);
+  ASSERT_GE(golden.losses.size(), 2u);
+  for (uint32_t i = 0; i < golden.losses.size(); ++i) {
+    single.model->copy_state_from(*exact.model);
+    exact.check_step(golden, i);
+    single.check_step(golden, i);
+  }
+  exact.check_parameters(golden);
+  single.check_parameters(golden);
 }
 
 class GoldenTraining : public ::testing::TestWithParam<const char*> {};
@@ -172,12 +201,9 @@ TEST_P(GoldenTraining, StepsMatchPyTorchInBothEnginesAndTypes) {
     if (golden.model != GetParam()) continue;
     ++found;
     const int64_t parameters = nn::count_parameters(*zoo::make_model(golden.model, options_of(golden)));
-    // The engines have the same bits (nn_zoo_test.cpp): of wide models, one run of each type is enough.
-    const bool is_wide = parameters > 1'000'000, is_huge = parameters > 30'000'000;
-    check_run(golden, DType::f32, Engine::graph);
-    if (!is_huge) check_run(golden, DType::f64, Engine::eager);
-    if (!is_wide) check_run(golden, DType::f32, Engine::eager);
-    if (!is_wide) check_run(golden, DType::f64, Engine::graph);
+    // The engines have the same bits (nn_zoo_test.cpp): of wide models, one run is enough.
+    check_run(golden, Engine::eager, Engine::graph);
+    if (parameters <= 1'000'000) check_run(golden, Engine::graph, Engine::eager);
   }
   EXPECT_GE(found, 1);
 }

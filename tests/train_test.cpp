@@ -371,7 +371,7 @@ TEST(Explain, TheTrainingStepShrinksAndItsMemoryIsPlanned) {
   const GraphReport report = explain(config);
   ASSERT_FALSE(report.passes.empty());
   EXPECT_LT(report.passes.back().nodes_after, report.passes.front().nodes_before);
-  EXPECT_EQ(static_cast<int>(report.nodes.size()), report.passes.back().nodes_after);
+  EXPECT_EQ(static_cast<int>(report.graph.nodes.size()), report.passes.back().nodes_after);
   EXPECT_LE(report.arena_bytes, report.values_bytes);
   EXPECT_EQ(report.inputs, 2);
 }

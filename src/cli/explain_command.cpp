@@ -13,6 +13,45 @@ namespace {
 
 using nlohmann::ordered_json;
 
+ordered_json json_of(const GraphView& graph) {
+  const auto json_value = [](const AttrValue& value) -> ordered_json {
+    switch (value.kind) {
+      case AttrValue::Kind::integer:
+        return value.integer;
+      case AttrValue::Kind::number:
+        return value.number;
+      case AttrValue::Kind::truth:
+        return value.integer != 0;
+      case AttrValue::Kind::text:
+        return value.text;
+      case AttrValue::Kind::list:
+        return value.list;
+    }
+    return nullptr;
+  };
+  ordered_json values = ordered_json::array(), nodes = ordered_json::array();
+  for (const GraphView::Value& value : graph.values)
+    values.push_back({{"shape", std::vector<int64_t>(value.shape.begin(), value.shape.end())},
+                      {"dtype", name(value.dtype)},
+                      {"source", value.source},
+                      {"base", value.base}});
+  for (const GraphView::Node& node : graph.nodes) {
+    ordered_json& line = nodes.emplace_back();
+    if (node.op.empty())
+      line["fused"] = node.fused;
+    else
+      line["op"] = node.op;
+    ordered_json attributes = ordered_json::object();
+    for (const Attribute& attribute : node.attributes)
+      attributes[attribute.name] = json_value(attribute.value);
+    if (!attributes.empty()) line["attributes"] = std::move(attributes);
+    line["in"] = node.in;
+    line["out"] = node.out;
+    if (!node.algorithm.empty()) line["algorithm"] = node.algorithm;
+  }
+  return {{"values", values}, {"nodes", nodes}, {"results", graph.results}};
+}
+
 void print_json(const std::string& model, const GraphReport& r, bool with_nodes) {
   ordered_json passes = ordered_json::array();
   for (const PassReport& p : r.passes)
@@ -27,7 +66,7 @@ void print_json(const std::string& model, const GraphReport& r, bool with_nodes)
       {"model", model},     {"signature", r.signature},       {"executor", r.executor},
       {"inputs", r.inputs}, {"captured", r.captured},         {"outputs", r.outputs},
       {"passes", passes},   {"values_bytes", r.values_bytes}, {"arena_bytes", r.arena_bytes}};
-  if (with_nodes) line["nodes"] = r.nodes;
+  if (with_nodes) line["graph"] = json_of(r.graph);
   std::printf("%s\n", line.dump().c_str());
 }
 
@@ -49,7 +88,7 @@ void print_text(const std::string& model, const GraphReport& r, bool with_nodes)
   memory.print();
   if (!with_nodes) return;
   std::printf("\n");
-  for (const std::string& node : r.nodes) std::printf("  %s\n", node.c_str());
+  for (const GraphView::Node& node : r.graph.nodes) std::printf("  %s\n", r.graph.describe(node).c_str());
 }
 
 }  // namespace
@@ -57,7 +96,7 @@ void print_text(const std::string& model, const GraphReport& r, bool with_nodes)
 void add_explain(CLI::App& app, Action& action) {
   struct Flags {
     TrainConfig config;
-    CompileOptions options;
+    std::vector<std::string> stages = all_stages();
     MachineFlags machine;
     bool json = false, nodes = false;
   };
@@ -69,7 +108,7 @@ void add_explain(CLI::App& app, Action& action) {
   cmd->add_option("--optimizer", c.optimizer, optim::optimizer_names())->capture_default_str();
   flags->machine.add(*cmd, true);
   cmd->add_option("--threads", c.threads, "CPU threads");
-  cmd->add_option("--passes", flags->options.passes, "the passes to run, in order")
+  cmd->add_option("--passes", flags->stages, "the passes to run, in order, and plan_memory")
       ->delimiter(',')
       ->capture_default_str();
   cmd->add_flag("--nodes", flags->nodes, "list the nodes that are left");
@@ -84,7 +123,7 @@ void add_explain(CLI::App& app, Action& action) {
               "explain: the eager engine runs every operation as it comes and has no passes. Leave "
               "--engine out.");
       });
-      const GraphReport report = explain(flags->config, flags->options);
+      const GraphReport report = explain(flags->config, with_stages(flags->stages));
       (flags->json ? print_json : print_text)(flags->config.model, report, flags->nodes);
     };
   });

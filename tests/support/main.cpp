@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "tandem/graph/compile.h"
+
 namespace {
 
 /// The full names of the tests of a file, as a filter; empty where there are none.
@@ -28,6 +30,7 @@ std::string filter_of_file(std::string_view file) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  tandem::set_verify_graphs(true);
   testing::InitGoogleTest(&argc, argv);
   constexpr std::string_view kFileFlag = "--file=";
   for (int i = 1; i < argc; ++i) {

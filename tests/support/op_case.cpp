@@ -177,9 +177,6 @@ class NamingTracer : public Tracer {
     }
     return results;
   }
-  bool share_memory(const Tensor& a, const Tensor& b) const override { return a.same(b); }
-  void depends_on(const std::shared_ptr<const bool>&) override {}
-  void zeroes_gradient(const Tensor&) override {}
 
  private:
   int64_t next_id_ = 0;

@@ -10,16 +10,8 @@ namespace {
 constexpr size_t kShownOps = 10;
 constexpr int64_t kSettling = 3;  // steps until a graph is recorded and replayed
 
-/// The operation and the algorithm of a node's line: "%6 f32 (2,) = conv[stride=1](%0 f32 (2,)); direct".
-std::pair<std::string, std::string> op_and_algorithm(const std::string& line) {
-  const size_t cut = line.rfind("); "), begin = line.find(" = ");
-  if (cut == std::string::npos || begin == std::string::npos) return {};
-  const size_t end = line.find_first_of("[({", begin + 3);
-  return {line.substr(begin + 3, end - begin - 3), line.substr(cut + 3)};
-}
-
 void add_report(const GraphReport& report, Json& answer) {
-  const auto nodes = static_cast<int64_t>(report.nodes.size());
+  const auto nodes = static_cast<int64_t>(report.graph.nodes.size());
   answer["nodes_before"] = report.passes.empty() ? nodes : report.passes.front().nodes_before;
   answer["nodes_after"] = nodes;
   answer["passes"] = Json::object();
@@ -28,9 +20,8 @@ void add_report(const GraphReport& report, Json& answer) {
         {"expensive", pass.removed_expensive}, {"cheap", pass.removed_cheap}, {"no_op", pass.removed_no_op}};
   answer["choices"] = Json::object();
   std::map<std::string, int> count;  // the first convolution is "conv 1"
-  for (const std::string& line : report.nodes)
-    if (const auto [op, algorithm] = op_and_algorithm(line); !op.empty())
-      answer["choices"][cat(op, " ", ++count[op])] = algorithm;
+  for (const GraphView::Node& node : report.graph.nodes)
+    if (!node.algorithm.empty()) answer["choices"][cat(node.op, " ", ++count[node.op])] = node.algorithm;
 }
 
 /// How long at least one of them ran. They come in the order of their beginnings.

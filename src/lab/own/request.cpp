@@ -84,7 +84,7 @@ void read_switches(const Json& request, CellRequest& cell) {
   const auto known = known_switches();
   std::map<std::string, bool> on;  // by pass
   const auto whole = switches.is_object() ? switches.find("graph") : switches.end();
-  for (const std::string& pass : CompileOptions().passes)
+  for (const std::string& pass : all_stages())
     on[pass] = !switches.is_object() || whole == switches.end() || *whole != "off";
   for (const auto& [name, value] : switches.items()) {
     const auto row = known.find(name);
@@ -105,7 +105,9 @@ void read_switches(const Json& request, CellRequest& cell) {
     }
     cell.switches[name] = text;
   }
-  std::erase_if(cell.compile.passes, [&](const std::string& pass) { return !on[pass]; });
+  std::vector<std::string> stages = all_stages();
+  std::erase_if(stages, [&](const std::string& stage) { return !on[stage]; });
+  cell.compile = with_stages(stages);
 }
 
 }  // namespace
@@ -159,7 +161,7 @@ std::vector<std::string> precision_names() {
 std::map<std::string, std::vector<std::string>> known_switches() {
   std::map<std::string, std::vector<std::string>> known = {{"graph", {"on", "off"}}};
   for (const ChoiceMode mode : kChoiceModes) known["conv"].push_back(name(mode));
-  for (const std::string& pass : CompileOptions().passes) known["graph." + pass] = {"on", "off"};
+  for (const std::string& pass : all_stages()) known["graph." + pass] = {"on", "off"};
   return known;
 }
 

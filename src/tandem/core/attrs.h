@@ -5,10 +5,11 @@
 //     template <class Visit>
 //     static auto fields(Visit visit) { return visit(field("kernel", &PoolAttrs::kernel), …); }
 //   };
-// and from that come equality, hashing and printing. The struct must stand outside of functions, where C++ allows no
+// and from that come equality, hashing, printing, and reading and setting by name. The struct must stand outside of functions, where C++ allows no
 // member templates; in return a program that includes it pays nothing for it. Attrs holds any such struct inline, with
 // no allocation.
-// Structs must be trivially copyable and at most kMaxAttrBytes long.
+// Structs must be trivially copyable and at most kMaxAttrBytes long. Fields are integers, floats, bools, enums, DType, Dims,
+// and Text and IntList for what has any length.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +17,8 @@
 #include <cstring>
 #include <string>
 #include <type_traits>
+#include <vector>
 
-#include "tandem/core/device.h"
 #include "tandem/core/dtype.h"
 #include "tandem/core/error.h"
 #include "tandem/core/shape.h"
@@ -36,58 +37,118 @@ constexpr Field<S, M> field(const char* name, M S::*member) {
   return {name, member};
 }
 
-namespace detail {
-size_t hash_bytes(const void* data, size_t bytes, size_t seed);
+/// Text of any length as a field: equal texts share one copy, which stays for the life of the process.
+class Text {
+ public:
+  Text() = default;
+  Text(const std::string& text);
+  Text(const char* text) : Text(std::string(text)) {}
+  const std::string& str() const;
+  friend bool operator==(const Text&, const Text&) = default;
 
-template <class T>
-size_t hash_field(const T& value, size_t seed) {
-  if constexpr (std::is_same_v<T, Dims>) {
-    return hash_bytes(value.data(), sizeof(Dim) * static_cast<size_t>(value.rank()),
-                      seed + static_cast<size_t>(value.rank()));
-  } else {
-    static_assert(std::has_unique_object_representations_v<T> || std::is_floating_point_v<T>);
-    return hash_bytes(&value, sizeof(T), seed);
+ private:
+  const std::string* text_ = nullptr;  // null: empty
+};
+/// The same for a list of integers.
+class IntList {
+ public:
+  IntList() = default;
+  IntList(const std::vector<int64_t>& values);
+  const std::vector<int64_t>& values() const;
+  friend bool operator==(const IntList&, const IntList&) = default;
+
+ private:
+  const std::vector<int64_t>* values_ = nullptr;  // null: empty
+};
+std::ostream& operator<<(std::ostream& out, const Text& text);
+std::ostream& operator<<(std::ostream& out, const IntList& list);
+
+/// The value of one attribute, whatever its type: what printing, saving and other languages see.
+struct AttrValue {
+  enum class Kind : uint8_t { integer, number, truth, text, list };
+  Kind kind = Kind::integer;
+  int64_t integer = 0;  // of a truth: 0 or 1
+  double number = 0;
+  std::string text = {};  // of text, and of a dtype its name
+  std::vector<int64_t> list = {};
+
+  static AttrValue of(int64_t value);
+  static AttrValue of(double value);
+  static AttrValue of(bool value);
+  static AttrValue of(const std::string& value);
+  static AttrValue of(const std::vector<int64_t>& value);
+  /// "3", "0.5", "true", "f32", "[1, 2]"
+  std::string print() const;
+  friend bool operator==(const AttrValue&, const AttrValue&) = default;
+};
+struct Attribute {
+  std::string name;
+  AttrValue value;
+};
+
+namespace detail {
+/// How a field is stored.
+enum class FieldType : uint8_t { integer, unsigned_integer, truth, number, dims, dtype, numbers, text, list };
+struct FieldInfo {
+  const char* name;
+  uint16_t offset, bytes;
+  FieldType type;
+};
+
+template <class M>
+constexpr FieldType field_type() {
+  if constexpr (std::is_same_v<M, Dims>)
+    return FieldType::dims;
+  else if constexpr (std::is_same_v<M, DType>)
+    return FieldType::dtype;
+  else if constexpr (std::is_same_v<M, Text>)
+    return FieldType::text;
+  else if constexpr (std::is_same_v<M, IntList>)
+    return FieldType::list;
+  else if constexpr (std::is_same_v<M, bool>)
+    return FieldType::truth;
+  else if constexpr (std::is_floating_point_v<M>)
+    return FieldType::number;
+  else if constexpr (std::is_enum_v<M>)
+    return FieldType::unsigned_integer;
+  else if constexpr (std::is_integral_v<M>)
+    return std::is_signed_v<M> ? FieldType::integer : FieldType::unsigned_integer;
+  else {
+    static_assert(std::is_array_v<decltype(M::v)> && sizeof(M) == sizeof(M::v),
+                  "a struct around an array of int64_t");
+    return FieldType::numbers;
   }
 }
-/// Floats compare by bits: equal attributes must mean the same computation (0.0 is not -0.0).
-template <class T>
-bool same_field(const T& a, const T& b) {
-  if constexpr (std::is_floating_point_v<T>)
-    return std::memcmp(&a, &b, sizeof(T)) == 0;
-  else
-    return a == b;
-}
 
+/// The fields of a struct. What is done with them is plain code in attrs.cpp, one for all structs.
 struct AttrType {
-  bool (*equal)(const void*, const void*);
-  size_t (*hash)(const void*);
-  std::string (*print)(const void*);
+  static constexpr size_t kMostFields = 16;
+  FieldInfo fields[kMostFields];
+  size_t count = 0;
 };
 
 template <class T>
 const AttrType* attr_type() {
-  static const AttrType type{
-      [](const void* a, const void* b) {
-        return T::fields([&](auto... f) {
-          return (same_field(static_cast<const T*>(a)->*(f.member), static_cast<const T*>(b)->*(f.member)) &&
-                  ... && true);
-        });
-      },
-      [](const void* a) {
-        size_t seed = 17;
-        T::fields(
-            [&](auto... f) { ((seed = hash_field(static_cast<const T*>(a)->*(f.member), seed)), ...); });
-        return seed;
-      },
-      [](const void* a) {
-        std::string text;
-        T::fields([&](auto... f) {
-          ((text += cat(text.empty() ? "" : ", ", f.name, "=", static_cast<const T*>(a)->*(f.member))), ...);
-        });
-        return text;
-      }};
+  static const AttrType type = [] {
+    AttrType made{};
+    alignas(T) static const std::byte place[sizeof(T)] = {};
+    T::fields([&](auto... f) {
+      static_assert(sizeof...(f) <= AttrType::kMostFields);
+      const auto add = [&]<class M>(const Field<T, M>& each) {
+        const auto* member = &(reinterpret_cast<const T*>(place)->*each.member);
+        made.fields[made.count++] = {
+            each.name, static_cast<uint16_t>(reinterpret_cast<const std::byte*>(member) - place),
+            static_cast<uint16_t>(sizeof(M)), field_type<M>()};
+      };
+      (add(f), ...);
+    });
+    return made;
+  }();
   return &type;
 }
+
+bool equal_fields(const AttrType& type, const std::byte* a, const std::byte* b);
+size_t hash_fields(const AttrType& type, const std::byte* a);
 }  // namespace detail
 
 /// Any attribute struct, or none.
@@ -114,10 +175,16 @@ class Attrs {
   }
   const void* data() const { return bytes_; }
   bool empty() const { return type_ == nullptr; }
-  size_t hash() const { return type_ ? type_->hash(bytes_) : 0; }
-  std::string print() const { return type_ ? type_->print(bytes_) : std::string(); }
+  size_t hash() const { return type_ ? detail::hash_fields(*type_, bytes_) : 0; }
+  /// "stride=2, padding=1"
+  std::string print() const;
+  /// All attributes, by name, in order of declaration.
+  std::vector<Attribute> list() const;
+  /// Reads or sets one by name. Throws Error for a name that is none, and for a value of another kind.
+  AttrValue get(const std::string& name) const;
+  void set(const std::string& name, const AttrValue& value);
   friend bool operator==(const Attrs& a, const Attrs& b) {
-    return a.type_ == b.type_ && (!a.type_ || a.type_->equal(a.bytes_, b.bytes_));
+    return a.type_ == b.type_ && (!a.type_ || detail::equal_fields(*a.type_, a.bytes_, b.bytes_));
   }
 
  private:

@@ -67,7 +67,7 @@ Tensors run_eagerly(const OpDef& op, std::span<const Tensor> in, const Attrs& at
   for (const Tensor& t : in)
     TD_CHECK(!t.is_traced(), op.name, ": got a tensor of a compiled callable outside of it: ", describe(t),
              ". Return it from the callable and use the result.");
-  if (op.view) {
+  if (op.is_view()) {
     out.push_back(make_tensor(inferred.out[0], Ref<Storage>(in[0].impl()->storage)));
     return out;
   }
@@ -81,15 +81,13 @@ Tensors run_eagerly(const OpDef& op, std::span<const Tensor> in, const Attrs& at
   SmallVector<Buffer, 4> in_buffers;
   SmallVector<Buffer, 2> out_buffers;
   for (const Tensor& t : in) in_buffers.push_back(buffer_of(t));
-  if (op.changes_input) {
-    out.push_back(in[0]);
-    out_buffers.push_back(in_buffers[0]);
-  } else if (op.data_dependent) {
+  if (op.data_dependent) {
     out.resize(inferred.out.size());
     out_buffers.resize(inferred.out.size());
   } else {
-    for (const Meta& meta : inferred.out) {
-      out.push_back(fresh_tensor(meta));
+    for (size_t i = 0; i < inferred.out.size(); ++i) {
+      const int alias = op.effects.alias_of(i);  // of an op that is no view: an input that it changes
+      out.push_back(alias < 0 ? fresh_tensor(inferred.out[i]) : in[static_cast<size_t>(alias)]);
       out_buffers.push_back(buffer_of(out.back()));
     }
   }
@@ -102,17 +100,39 @@ Tensors run_eagerly(const OpDef& op, std::span<const Tensor> in, const Attrs& at
   args.n_in = static_cast<int>(in_buffers.size());
   args.n_out = static_cast<int>(out_buffers.size());
   args.attrs = attrs.data();
-  if (op.random) args.rng = take_random(philox_blocks(size_of(inferred.out[0].shape)));
+  if (op.is_random()) args.rng = take_random(philox_blocks(size_of(inferred.out[0].shape)));
   backend.prepare(device, args);
   if (device.is_cpu())
     run_noted(op.name, [&] { kernel(args); });
   else
     kernel(args);
-  if (op.changes_input) in[0].impl()->storage->bump_version();
+  if (op.changes_memory())
+    for (size_t i = 0; i < in.size(); ++i)
+      if (op.effects.writes_input(i)) in[i].impl()->storage->bump_version();
   if (t_anomaly) check_anomaly(op, in, out);
   return out;
 }
 
+}  // namespace
+
+namespace {
+/// What the engines rely on.
+void check_effects(const OpDef& op) {
+  const Effects& e = op.effects;
+  uint32_t returned = 0;  // inputs that some output shares its memory with
+  for (int8_t input : e.aliases)
+    if (input >= 0) returned |= 1u << input;
+  TD_CHECK(e.writes == 0 || returned == e.writes, "define: op '", op.name,
+           "' must return every input that it changes, and no other, as an output (effects.aliases).");
+  TD_CHECK(e.writes == 0 || op.takes_strided, "define: op '", op.name,
+           "' changes an input, so it must take strided ones (takes_strided): a copy would be changed instead.");
+  TD_CHECK(e.writes == 0 || !op.gradient, "define: op '", op.name,
+           "' changes an input, so it has no gradient: set not_differentiable.");
+  TD_CHECK(!op.is_view() || (e.aliases == Effects::view().aliases && e.resources == 0 && op.takes_strided), "define: op '",
+           op.name, "' is a view: it must have one output, which shares input 0, take strided inputs and touch nothing.");
+  TD_CHECK(!op.is_pointwise() || (returned == 0 && e.resources == 0), "define: op '", op.name,
+           "' is pointwise: it must make a new tensor and touch nothing.");
+}
 }  // namespace
 
 OpDef& define(OpDef op) {
@@ -123,6 +143,7 @@ OpDef& define(OpDef op) {
   TD_CHECK(op.gradient || op.not_differentiable, "define: op '", op.name,
            "' must have a gradient rule or say why not (not_differentiable); got neither.");
   TD_CHECK(!find_op(op.name), "define: the name of an op must be new; got '", op.name, "' again.");
+  check_effects(op);
   OpDef& stored = storage_of_ops().emplace_back(op);
   list_of_ops().push_back(&stored);
   return stored;
@@ -149,7 +170,7 @@ Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
                ". Move one first, for example with to(b, a.device()).");
   }
   if (op.data_dependent) refuse_tracing(op.name, op.data_dependent);
-  if (!op.takes_strided && !op.view) {
+  if (!op.takes_strided) {
     for (size_t i = 0; i < in.size(); ++i) {
       if (in[i].is_contiguous()) continue;
       if (contiguous_in.empty())
@@ -162,10 +183,10 @@ Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
   op.infer(inferred);
   const bool wants_grad = grad_enabled() && [&] {
     for (const Tensor& t : in)
-      if (t.requires_grad()) return true;
+      if (t.impl()->requires_grad) return true;  // a tracer notes it when it takes the tensor in
     return false;
   }();
-  if (wants_grad && op.changes_input)
+  if (wants_grad && op.changes_memory())
     throw Error(cat(op.name, ": ", op.not_differentiable,
                     "; got a tensor that requires a gradient. Do it under NoGrad, or "
                     "build the value with where() or concat()."));
@@ -187,9 +208,14 @@ void refuse_tracing(const char* function, const char* instead) {
            instead);
 }
 
-bool read_flag(const std::shared_ptr<bool>& flag) {
-  if (t_tracer) t_tracer->depends_on(flag);
-  return *flag;
+uint64_t read_switch(const std::shared_ptr<uint64_t>& value) {
+  if (t_tracer) t_tracer->depends_on(value);
+  return *value;
+}
+
+void refuse_while_tracing(const char* what, const char* why, const char* instead) {
+  TD_CHECK(!t_tracer || !t_tracer->replays(), what, ": must not be called inside a compiled callable; ", why, ". ",
+           instead);
 }
 
 Tracer* current_tracer() { return t_tracer; }
@@ -197,7 +223,11 @@ TraceScope::TraceScope(Tracer* tracer) : previous_(t_tracer) { t_tracer = tracer
 TraceScope::~TraceScope() { t_tracer = previous_; }
 
 bool anomaly_mode() { return t_anomaly; }
-void set_anomaly_mode(bool on) { t_anomaly = on; }
+void set_anomaly_mode(bool on) {
+  refuse_while_tracing("set_anomaly_mode", "it would act only while the callable is traced",
+                       "Set it before the call.");
+  t_anomaly = on;
+}
 
 namespace {
 /// Counts the values that are not finite.

@@ -54,8 +54,44 @@ struct OpDef;
 /// One contiguous run of a pointwise op on CPU. step[i] is 1 (array) or 0 (one value for the whole run).
 using TileFn = void (*)(const void* const* in, const int64_t* step, void* out, int64_t n);
 
+/// Things outside of all tensors that an op may touch.
+enum class Resource : uint8_t {
+  generator =
+      1,  ///< draws random numbers. Its place in the stream is fixed when apply() sees it, so it may be moved
+          ///< or dropped later, but never merged with another or run once for all.
+  communicator = 2,  ///< talks to other processes: never dropped, and in order with all that touch this
+  host = 4,          ///< acts on the host (a print, a barrier): the same
+};
+
+/// What an op does to memory and to the world outside: all that the tape, the tracer, the passes, the memory plan and the
+/// executors know of it. An op that changes an input must also return it (aliases), and takes it strided.
+struct Effects {
+  uint32_t reads = ~0u;  // bit i: looks at the values of input i
+  uint32_t writes = 0;   // bit i: changes the values of input i in place
+  std::array<int8_t, 4> aliases{-1, -1, -1,
+                                -1};  // by output: the input whose memory it lives in; -1: memory of its own
+  uint8_t resources = 0;              // Resource bits
+  bool refuses =
+      false;  // may throw by the values of its inputs (an index out of range): never dropped, and what was
+              // changed in place before it stays before it
+
+  constexpr bool reads_input(size_t i) const { return (reads >> i) & 1; }
+  constexpr bool writes_input(size_t i) const { return (writes >> i) & 1; }
+  constexpr int alias_of(size_t output) const { return output < aliases.size() ? aliases[output] : -1; }
+  constexpr bool touches(Resource r) const { return (resources & static_cast<uint8_t>(r)) != 0; }
+  /// Must run at each call, in order with others of its kind, whoever reads its results.
+  constexpr bool is_ordered() const { return touches(Resource::communicator) || touches(Resource::host); }
+  /// Another way to look at input 0: no value is read, no kernel runs.
+  static constexpr Effects view() { return {.reads = 0, .aliases = {0, -1, -1, -1}}; }
+  /// Overwrites input 0, which output 0 then is; its old values are not looked at.
+  static constexpr Effects overwrite() { return {.reads = ~1u, .writes = 1, .aliases = {0, -1, -1, -1}}; }
+  /// Changes input 0, which output 0 then is: elements that it does not name keep their values.
+  static constexpr Effects update() { return {.writes = 1, .aliases = {0, -1, -1, -1}}; }
+  static constexpr Effects random() { return {.resources = static_cast<uint8_t>(Resource::generator)}; }
+};
+
 /// The version of this header. An op that was compiled against another one is refused when it is defined.
-inline constexpr int kOpVersion = 2;
+inline constexpr int kOpVersion = 3;
 
 struct OpDef {
   int version = kOpVersion;
@@ -70,10 +106,10 @@ struct OpDef {
 
   // Properties that the engines and passes ask for.
   const char* functor = nullptr;  // pointwise: the struct in ops/scalar_functions.h that computes one element
-  bool view = false;              // the output shares the memory of input 0
-  bool random = false;            // draws from the generator
+  Effects effects = {};           // what it reads, writes, shares and touches
   bool commutative = false;       // f(a, b) == f(b, a) to the bit
-  bool changes_input = false;     // writes into the memory of input 0 (assign); returns it as output 0
+  bool store =
+      false;  // writes input 1 over input 0, element by element, as a fused chain may do with its result
   // Set where the outputs' sizes depend on values: what to use instead inside a compiled callable. Inference gives such
   // outputs their rank and type, the kernel their sizes (KernelArgs::allocate_output).
   const char* data_dependent = nullptr;
@@ -89,6 +125,9 @@ struct OpDef {
   TileFn (*tile)(DType in, DType out) = nullptr;
 
   bool is_pointwise() const { return functor != nullptr; }
+  bool is_view() const { return effects.aliases[0] >= 0 && effects.writes == 0; }
+  bool is_random() const { return effects.touches(Resource::generator); }
+  bool changes_memory() const { return effects.writes != 0; }
 };
 
 /// Runs (or, while tracing, appends) an operation.

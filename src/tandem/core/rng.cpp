@@ -1,14 +1,27 @@
 #include "tandem/core/rng.h"
 
+#include "tandem/core/trace.h"
+
 namespace tandem {
 
 namespace {
 thread_local GeneratorState t_state;
 }
 
-GeneratorState generator_state() { return t_state; }
-void set_generator_state(GeneratorState state) { t_state = state; }
-void manual_seed(uint64_t seed) { t_state = {seed, 0}; }
+GeneratorState generator_state() {
+  refuse_while_tracing("generator_state", "what is read there would be the same at every later call",
+                       "Read it before the call.");
+  return t_state;
+}
+void set_generator_state(GeneratorState state) {
+  refuse_while_tracing("set_generator_state", "it would act only while the callable is traced",
+                       "Set it before the call.");
+  t_state = state;
+}
+void manual_seed(uint64_t seed) {
+  refuse_while_tracing("manual_seed", "it would act only while the callable is traced", "Seed before the call.");
+  t_state = {seed, 0};
+}
 
 RngPosition take_random(uint64_t blocks) {
   const RngPosition position{t_state.seed, t_state.offset, nullptr};

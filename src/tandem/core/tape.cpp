@@ -23,19 +23,23 @@ void release_node(Ref<TapeNode>& edge) {
   if (node && node->release()) t_dying->push_back(node);
 }
 
-Tensor unpack(const TapeNode& node, const TapeNode::Saved& saved, const char* what, size_t index) {
-  if (!saved.value) return {};
-  if (saved.value->storage)
-    TD_CHECK(saved.value->storage->version() == saved.version, node.op->name, ": ", what, " ", index,
-             " is needed for the gradient but was changed by assign() after the operation (version ",
-             saved.version, ", now ", saved.value->storage->version(),
-             "). Assign after backward(), or to a clone().");
-  return Tensor(saved.value);
+/// How often the memory of a tensor was changed: so far, or, in a trace, by then.
+uint32_t version_of(const Tensor& t) {
+  const uint32_t outside = t.impl()->storage ? t.impl()->storage->version() : 0;
+  return current_tracer() ? outside + current_tracer()->changes_of(t) : outside;
 }
 
-TapeNode::Saved save(const Tensor& t) {
-  return {t.ref(), t.impl()->storage ? t.impl()->storage->version() : 0};
+Tensor unpack(const TapeNode& node, const TapeNode::Saved& saved, const char* what, size_t index) {
+  if (!saved.value) return {};
+  const Tensor value(saved.value);
+  TD_CHECK(version_of(value) == saved.version, node.op->name, ": ", what, " ", index,
+           " is needed for the gradient but was changed in place (by assign() or the like) after the "
+           "operation. Change "
+           "it after backward(), or change a clone().");
+  return value;
 }
+
+TapeNode::Saved save(const Tensor& t) { return {t.ref(), version_of(t)}; }
 
 }  // namespace
 
@@ -69,9 +73,10 @@ void record(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs, std
   node->op = &op;
   node->attrs = attrs;
   node->sequence = ++t_sequence;
+  node->trace = current_tracer() ? current_tracer()->serial() : 0;
   for (size_t i = 0; i < in.size(); ++i) {
     TapeNode::Edge edge;
-    if (in[i].requires_grad()) {
+    if (in[i].impl()->requires_grad) {
       if (in[i].impl()->node)
         edge.node = in[i].impl()->node;
       else
@@ -112,7 +117,7 @@ Target target_of(const TapeNode::Edge& edge) {
 class Walk {
  public:
   Walk(const Tensor& output, const Tensor& seed, const BackwardOptions& options) : options_(options) {
-    TD_CHECK(output.defined() && output.requires_grad(),
+    TD_CHECK(output.defined() && output.impl()->requires_grad,
              "backward: the output must depend on a tensor that requires a gradient; got ", describe(output),
              ". Call set_requires_grad() on a leaf, and check that NoGrad is not in force.");
     Tensor start = seed;
@@ -168,11 +173,18 @@ class Walk {
 
   /// Counts, for every node and leaf reachable from the root, the edges that lead to it.
   void collect() {
+    const uint64_t trace = current_tracer() ? current_tracer()->serial() : 0;
     std::vector<TapeNode*> stack{root_.get()};
     pending_[root_.get()] = 0;
     while (!stack.empty()) {
       TapeNode* node = stack.back();
       stack.pop_back();
+      TD_CHECK(node->trace == trace,
+               "backward: what is differentiated must be computed inside the compiled callable, too; got the "
+               "result of ",
+               node->op->name,
+               " from outside. Move that operation into the callable, or detach() its "
+               "result.");
       for (const auto& edge : node->edges) {
         if (edge.leaf) {
           leaves_[edge.leaf.get()] = edge.leaf;
@@ -282,14 +294,14 @@ void backward(const Tensor& output, const Tensor& seed, const BackwardOptions& o
   GradMode mode(options.create_graph);
   for (Tensor leaf : walk.reached()) {
     Tensor total = walk.gradient(leaf);
-    if (leaf.grad().defined()) {
+    if (const Tensor held(leaf.impl()->grad); held.defined()) {
       TD_CHECK(
-          !(current_tracer() && !leaf.grad().is_traced()),
+          !(current_tracer() && !held.is_traced()),
           "backward: inside a compiled callable a leaf must not hold a gradient from outside; got one on ",
           describe(leaf), ". Call zero_grad() first, or use grad().");
-      total = g_ops.add(leaf.grad(), total);
+      total = g_ops.add(held, total);
     }
-    leaf.set_grad(total);
+    leaf.impl()->grad = total.ref();  // in a trace: added to what is there, which set_grad() would replace
   }
 }
 

@@ -66,6 +66,7 @@ class TapeNode : public RefCounted {
   const OpDef* op = nullptr;
   Attrs attrs;
   uint64_t sequence = 0;  // order of recording on this thread; the walk goes from high to low
+  uint64_t trace = 0;     // Tracer::serial() of the trace that it was recorded in; 0: none
   SmallVector<Edge, 2> edges;
   SmallVector<Description, 2> in_meta;
   SmallVector<Saved, 2> saved_in;

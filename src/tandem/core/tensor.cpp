@@ -42,11 +42,29 @@ void Tensor::throw_undefined() {
   throw Error("tensor: the handle must be defined; got an empty one. Make the tensor first.");
 }
 
+namespace {
+char* first_element(const TensorImpl& impl) {
+  return static_cast<char*>(impl.storage->data()) +
+         impl.meta.offset * static_cast<int64_t>(bytes_of(impl.meta.dtype));
+}
+}  // namespace
+
 void* Tensor::raw() const {
   TD_CHECK(!is_traced(), "data: a tensor inside a compiled callable has no values yet; got ", describe(*this),
            ". Return it from the callable and read the result.");
-  return static_cast<char*>(impl_->storage->data()) +
-         impl_->meta.offset * static_cast<int64_t>(bytes_of(dtype()));
+  refuse_while_tracing("data", "what is read there would be the same at every later call",
+                       "Read the values before the call and pass them in, or compute with the tensor itself.");
+  return first_element(*impl_);
+}
+
+bool Tensor::requires_grad() const {
+  if (Tracer* tracer = current_tracer()) tracer->depends_on(*this, Tracer::Asked::requires_grad);
+  return content().requires_grad;
+}
+
+Tensor Tensor::grad() const {
+  if (Tracer* tracer = current_tracer()) tracer->depends_on(*this, Tracer::Asked::gradient);
+  return content().grad ? Tensor(impl_->grad) : Tensor();
 }
 
 void Tensor::check_readable(const char* what, DType wanted) const {
@@ -61,6 +79,9 @@ Tensor& Tensor::set_requires_grad(bool value) {
            "detach() it first.");
   TD_CHECK(!value || is_floating(dtype()), "set_requires_grad: only floating types have gradients; got ",
            describe(*this), ".");
+  if (!is_traced())
+    refuse_while_tracing("set_requires_grad", "on a tensor from outside it would act only while the callable is traced",
+                         "Call it before the compiled callable.");
   impl_->requires_grad = value;
   return *this;
 }
@@ -69,7 +90,8 @@ void Tensor::set_grad(const Tensor& grad) {
   if (!grad.defined()) return zero_grad();
   TD_CHECK(grad.shape() == shape() && grad.dtype() == dtype() && grad.device() == device(),
            "set_grad: a gradient must match its tensor; got ", describe(grad), " for ", describe(*this), ".");
-  impl_->grad = grad.ref();
+  Tracer* tracer = current_tracer();
+  impl_->grad = tracer ? tracer->sets_gradient(*this, grad).ref() : grad.ref();
 }
 
 void Tensor::zero_grad() {
@@ -80,6 +102,7 @@ void Tensor::zero_grad() {
 void Tensor::backward() const { tandem::backward(*this); }
 
 Tensor Tensor::detach() const {
+  if (Tracer* tracer = current_tracer()) tracer->depends_on(*this, Tracer::Asked::memory);
   auto copy = make_ref<TensorImpl>();
   copy->meta = meta();
   copy->storage = impl_->storage;
@@ -89,6 +112,8 @@ Tensor Tensor::detach() const {
 }
 
 void Tensor::rebind(const Tensor& value) {
+  refuse_while_tracing("rebind", "it would act only while the callable is traced",
+                       "Rebind before the call, or assign() to the tensor.");
   TD_CHECK(is_leaf() && !value.is_traced() && !is_traced(),
            "rebind: only concrete leaves can be rebound; got ", describe(*this), ".");
   TD_CHECK(value.shape() == shape(), "rebind: the shapes must be equal; got ", value.shape(), " for ",
@@ -107,7 +132,7 @@ Tensor empty(const Dims& shape, DType dtype, Device device) {
 
 Tensor from_host(const void* values, const Dims& shape, DType dtype, Device device) {
   Tensor out = empty(shape, dtype, device);
-  backend(device).copy_from_host(device, out.raw(), values, out.impl()->storage->bytes());
+  backend(device).copy_from_host(device, out.impl()->storage->data(), values, out.impl()->storage->bytes());
   return out;
 }
 
@@ -117,7 +142,7 @@ Tensor from_blob(void* data, const Dims& shape, DType dtype, Device device, void
   TD_CHECK(data || bytes == 0, "from_blob: the pointer must not be null; got null for shape ", shape, ".");
   if (reinterpret_cast<uintptr_t>(data) % 64 != 0) {
     Tensor out = empty(shape, dtype, device);
-    backend(device).copy_within(device, out.raw(), data, bytes);
+    backend(device).copy_within(device, out.impl()->storage->data(), data, bytes);
     backend(device).synchronize(device);
     if (release) release(context);
     return out;

@@ -104,12 +104,12 @@ class Tensor {
   Tensor operator[](int64_t i) const;
 
   // Autograd
-  bool requires_grad() const { return content().requires_grad; }
+  bool requires_grad() const;
   bool is_leaf() const { return !content().node; }
   /// Marks a leaf as wanting a gradient (floating types only) and returns it.
   Tensor& set_requires_grad(bool value = true);
   /// The gradient that backward() left here; undefined where there is none.
-  Tensor grad() const { return content().grad ? Tensor(impl_->grad) : Tensor(); }
+  Tensor grad() const;
   void set_grad(const Tensor& grad);
   void zero_grad();
   /// Back-propagates from this scalar into the leaves' grad (see core/tape.h for more control).

@@ -1,5 +1,6 @@
 // The hook between apply() and the graph engine: while a Tracer is installed on a thread, operations are
-// appended to it instead of being run.
+// appended to it instead of being run, and whatever else the traced code asks of the host goes into what the trace
+// depends on, or is refused.
 #pragma once
 
 #include <memory>
@@ -15,17 +16,33 @@ class Tracer {
   /// not traced become implicit inputs, read anew at each replay.
   virtual Tensors append(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                          std::span<const Meta> out) = 0;
+
+  // What follows matters where the trace is replayed later, in place of the code that was traced.
+
+  /// Whether it is.
+  virtual bool replays() const { return false; }
+  /// Names this trace; 0 for one that is not replayed.
+  virtual uint64_t serial() const { return 0; }
   /// Whether two tensors may share memory.
-  virtual bool share_memory(const Tensor& a, const Tensor& b) const = 0;
-  /// Notes that what is being traced depends on a switch (a module's train/eval mode): a replay asks whether it still
-  /// stands as it did.
-  virtual void depends_on(const std::shared_ptr<const bool>& flag) = 0;
-  /// Notes that zero_grad() was called on a tensor: each replay does the same.
-  virtual void zeroes_gradient(const Tensor& tensor) = 0;
+  virtual bool share_memory(const Tensor& a, const Tensor& b) const { return a.same(b); }
+  /// How often ops of this trace have changed the memory of a tensor so far.
+  virtual uint32_t changes_of(const Tensor&) const { return 0; }
+  /// The code asked for something of a tensor made outside: a replay asks whether it still stands as it did.
+  enum class Asked { requires_grad, gradient, memory };
+  virtual void depends_on(const Tensor&, Asked) {}
+  /// The same for a switch: a module's train/eval mode, the number of changes to its hooks.
+  virtual void depends_on(const std::shared_ptr<const uint64_t>&) {}
+  /// The code dropped the gradient of a tensor: each replay does the same.
+  virtual void zeroes_gradient(const Tensor&) {}
+  /// The code made `grad` the gradient of a tensor: the tensor to hold instead until the trace ends.
+  virtual Tensor sets_gradient(const Tensor& /*tensor*/, const Tensor& grad) { return grad; }
 };
 
 /// Reads a switch that belongs to the signature of whatever is being traced.
-bool read_flag(const std::shared_ptr<bool>& flag);
+uint64_t read_switch(const std::shared_ptr<uint64_t>& value);
+
+/// Refuses `what` inside a compiled callable: "WHAT: must not be called inside a compiled callable; WHY. INSTEAD".
+void refuse_while_tracing(const char* what, const char* why, const char* instead);
 
 /// The tracer of this thread, or null.
 Tracer* current_tracer();

@@ -1,6 +1,7 @@
 #include "tandem/graph/compile.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <list>
 #include <map>
@@ -17,7 +18,7 @@ namespace {
 
 using graph::Graph;
 
-/// What a trace depends on besides its captures and flags.
+/// What a trace depends on besides graph::Dependencies.
 struct Signature {
   struct Input {
     Meta meta;
@@ -28,14 +29,14 @@ struct Signature {
   uint64_t choices = choice_epoch();  // a recording holds the algorithms of its time
 
   explicit Signature(const std::vector<Tensor>& tensors) {
-    for (const Tensor& t : tensors) inputs.push_back({t.meta(), t.requires_grad()});
+    for (const Tensor& t : tensors) inputs.push_back({t.meta(), t.impl()->requires_grad});
   }
   bool matches(const std::vector<Tensor>& tensors) const {
     if (tensors.size() != inputs.size() || grad != grad_enabled() || anomaly != anomaly_mode()) return false;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Meta &a = inputs[i].meta, &b = tensors[i].meta();
       const bool same = a.shape == b.shape && a.strides == b.strides && a.dtype == b.dtype &&
-                        a.device == b.device && inputs[i].requires_grad == tensors[i].requires_grad();
+                        a.device == b.device && inputs[i].requires_grad == tensors[i].impl()->requires_grad;
       if (!same) return false;
     }
     return true;
@@ -60,7 +61,8 @@ Counts count(const Graph& g) {
   const auto add = [&](const OpDef& op) {
     (op.cost == Cost::expensive ? c.expensive : op.cost == Cost::cheap ? c.cheap : c.no_op) += 1;
   };
-  for (const auto& node : g.nodes) {
+  for (int n = g.first(); n != graph::kNone; n = g.next(n)) {
+    const graph::Node& node = g.node(n);
     ++c.total;
     if (node.is_fused())
       ++c.cheap;
@@ -74,22 +76,31 @@ Counts count(const Graph& g) {
 struct Entry {
   explicit Entry(const std::vector<Tensor>& inputs) : signature(inputs) {}
   Signature signature;
-  std::vector<graph::Capture> captures;
-  std::vector<graph::Flag> flags;
+  graph::Dependencies depends_on;
   std::vector<graph::LeafGradient> gradients;
   size_t results = 0;
   std::unique_ptr<graph::Executor> executor;
   GraphReport report;
-  std::vector<bool> changes_input;    // by input
-  std::vector<Ref<Storage>> changed;  // captured memory that it assigns to
-
-  bool captures_hold() const {
-    return std::all_of(captures.begin(), captures.end(), [](const auto& c) { return c.holds(); });
-  }
-  bool flags_hold() const {
-    return std::all_of(flags.begin(), flags.end(), [](const auto& f) { return f.holds(); });
-  }
 };
+
+/// Runs one stage and reports what it did.
+template <class Stage>
+void run_stage(const std::string& name, const Graph& g, GraphReport& report, Stage stage) {
+  const Counts before = count(g);
+  const auto start = std::chrono::steady_clock::now();
+  stage();
+  PassReport pass;
+  pass.milliseconds =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  const Counts after = count(g);
+  pass.pass = name;
+  pass.nodes_before = before.total;
+  pass.nodes_after = after.total;
+  pass.removed_expensive = before.expensive - after.expensive;
+  pass.removed_cheap = before.cheap - after.cheap;
+  pass.removed_no_op = before.no_op - after.no_op;
+  report.passes.push_back(pass);
+}
 
 std::unique_ptr<Entry> build(const TensorFunction& function, const CompileOptions& options,
                              const std::vector<Tensor>& inputs) {
@@ -101,61 +112,72 @@ std::unique_ptr<Entry> build(const TensorFunction& function, const CompileOption
   report.inputs = g.inputs;
   report.captured = g.captured;
   report.outputs = static_cast<int>(traced.results);
-  bool share = false;
+  if (options.verify) g.verify("tracing");
   for (const std::string& name : options.passes) {
-    share = share || name == "plan_memory";
+    const graph::Pass pass = graph::find_pass(name);
     // A fused chain would hide which op made a NaN.
     if (anomaly_mode() && name == "fuse_pointwise") continue;
-    const Counts before = count(g);
-    const auto start = std::chrono::steady_clock::now();
-    graph::run_pass(name, g);
-    const Counts after = count(g);
-    PassReport pass;
-    pass.pass = name;
-    pass.nodes_before = before.total;
-    pass.nodes_after = after.total;
-    pass.removed_expensive = before.expensive - after.expensive;
-    pass.removed_cheap = before.cheap - after.cheap;
-    pass.removed_no_op = before.no_op - after.no_op;
-    pass.milliseconds =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    report.passes.push_back(pass);
+    run_stage(name, g, report, [&] { pass(g); });
+    if (options.verify) g.verify(name.c_str());
   }
-  graph::MemoryPlan plan = graph::plan_memory(g, share);
+  graph::MemoryPlan plan;
+  if (options.plan_memory)
+    run_stage("plan_memory", g, report, [&] { plan = graph::plan_memory(g, true); });
+  else
+    plan = graph::plan_memory(g, false);
   report.values_bytes = plan.values_bytes;
   report.arena_bytes = plan.arena_bytes;
-
-  entry->changes_input.assign(inputs.size(), false);
-  const std::vector<bool> assigned = g.assigned_bases();
-  for (size_t b = 0; b < assigned.size(); ++b) {
-    if (!assigned[b]) continue;
-    if (g.values[b].source == graph::Source::input)
-      entry->changes_input[static_cast<size_t>(g.values[b].input)] = true;
-    if (g.values[b].source == graph::Source::captured) entry->changed.push_back(g.values[b].storage);
-  }
-  entry->captures = std::move(traced.captures);
-  entry->flags = std::move(traced.flags);
+  entry->depends_on = std::move(traced.depends_on);
   entry->gradients = std::move(traced.gradients);
   entry->results = traced.results;
-  entry->executor = std::make_unique<graph::Executor>(std::move(g), std::move(plan), anomaly_mode());
+  entry->executor = graph::Executor::make(std::move(g), std::move(plan), anomaly_mode());
   return entry;
 }
 
 /// Memory that is changed must not come in twice under different names: the trace could not see that it is one.
 void check_aliases(const Entry& entry, const std::vector<Tensor>& inputs) {
+  const graph::Executor& executor = *entry.executor;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Ref<Storage>& storage = inputs[i].impl()->storage;
-    for (const auto& changed : entry.changed)
+    for (const auto& changed : executor.changed_memory())
       TD_CHECK(!(changed == storage), "compile: input ", i,
                " shares memory with a captured tensor that the callable assigns to. Pass a clone().");
-    if (!entry.changes_input[i]) continue;
+    if (!executor.changes_input()[i]) continue;
     for (size_t j = 0; j < inputs.size(); ++j)
       TD_CHECK(i == j || !(inputs[j].impl()->storage == storage), "compile: input ", i,
                " is assigned to by the callable and shares memory with input ", j, ". Pass a clone().");
-    for (const auto& capture : entry.captures)
+    for (const auto& capture : entry.depends_on.captures)
       TD_CHECK(!(capture.storage == storage), "compile: input ", i,
                " is assigned to by the callable and shares memory with a captured tensor. Pass a clone().");
   }
+}
+
+/// A leaf that comes in under two names would get its gradient in two parts.
+void check_leaves(const Entry& entry, const std::vector<Tensor>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!entry.signature.inputs[i].requires_grad) continue;
+    for (size_t j = 0; j < i; ++j)
+      TD_CHECK(!inputs[i].same(inputs[j]),
+               "compile: a tensor that requires a gradient must be one input; got it as inputs ", j, " and ",
+               i, ". Pass it once.");
+    for (const auto& capture : entry.depends_on.captures)
+      TD_CHECK(inputs[i].impl() != capture.tensor.get(), "compile: input ", i,
+               " requires a gradient and is captured by the callable, too. Use it by one of the two ways.");
+  }
+}
+
+/// As part of a larger trace: like a call of its own, the results have no tape, and gradients end at the inputs.
+std::vector<Tensor> inlined(const TensorFunction& function, std::vector<Tensor> inputs) {
+  for (Tensor& t : inputs)
+    if (t.defined() && !t.is_leaf()) {
+      const bool wanted = t.impl()->requires_grad;
+      t = t.detach();
+      t.impl()->requires_grad = wanted;
+    }
+  std::vector<Tensor> results = function(inputs);
+  for (Tensor& t : results)
+    if (t.defined() && !t.is_leaf()) t = t.detach();
+  return results;
 }
 
 }  // namespace
@@ -178,12 +200,18 @@ Compiled::Compiled(Compiled&&) noexcept = default;
 Compiled& Compiled::operator=(Compiled&&) noexcept = default;
 Compiled::~Compiled() = default;
 
+Compiled::State& Compiled::state() const {
+  TD_CHECK(state_, "compile: this Compiled was moved from and is empty. Call the one that it was moved to.");
+  return *state_;
+}
+
 std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
-  if (current_tracer()) return state_->function(inputs);  // part of a larger trace
-  std::lock_guard lock(state_->mutex);
+  State& state = this->state();
+  if (current_tracer()) return inlined(state.function, inputs);
+  std::lock_guard lock(state.mutex);
   for (const Tensor& t : inputs)
     TD_CHECK(t.defined(), "compile: every input must be a tensor; got an undefined handle.");
-  auto& entries = state_->entries;
+  auto& entries = state.entries;
   auto found = entries.end();
   for (auto at = entries.begin(); at != entries.end();) {
     if ((*at)->signature.choices != choice_epoch()) {  // never again
@@ -191,22 +219,23 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
       continue;
     }
     if (found == entries.end() && (*at)->signature.matches(inputs)) {
-      if (!(*at)->captures_hold()) {  // its memory is gone for good
+      if (!(*at)->depends_on.memory_holds()) {  // never again
         at = entries.erase(at);
         continue;
       }
-      if ((*at)->flags_hold()) found = at;
+      if ((*at)->depends_on.hold()) found = at;
     }
     ++at;
   }
   if (found == entries.end()) {
-    entries.push_front(build(state_->function, state_->options, inputs));
-    if (entries.size() > state_->options.cache_size) entries.pop_back();
+    entries.push_front(build(state.function, state.options, inputs));
+    if (entries.size() > state.options.cache_size) entries.pop_back();
   } else if (found != entries.begin()) {
     entries.splice(entries.begin(), entries, found);
   }
   Entry& entry = *entries.front();
   check_aliases(entry, inputs);
+  check_leaves(entry, inputs);
   const auto leaf_of = [&](const graph::LeafGradient& gradient) {
     return gradient.leaf ? Tensor(gradient.leaf) : inputs[static_cast<size_t>(gradient.input)];
   };
@@ -220,7 +249,7 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
   }
   const Device device = entry.executor->graph().device;
   std::vector<Tensor> results =
-      entry.executor->run(inputs, state_->arenas[{static_cast<int>(device.kind), device.index}]);
+      entry.executor->run(inputs, state.arenas[{static_cast<int>(device.kind), device.index}]);
   for (const auto& gradient : entry.gradients)
     if (gradient.output >= 0) leaf_of(gradient).set_grad(results[static_cast<size_t>(gradient.output)]);
   results.resize(entry.results);
@@ -228,15 +257,80 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
 }
 
 std::vector<GraphReport> Compiled::reports() const {
-  std::lock_guard lock(state_->mutex);
+  State& state = this->state();
+  std::lock_guard lock(state.mutex);
   std::vector<GraphReport> out;
-  for (auto at = state_->entries.rbegin(); at != state_->entries.rend(); ++at) {
+  for (auto at = state.entries.rbegin(); at != state.entries.rend(); ++at) {
     out.push_back((*at)->report);
     out.back().executor = (*at)->executor->describe();
-    out.back().nodes = (*at)->executor->describe_nodes();
+    out.back().graph = (*at)->executor->view();
   }
   return out;
 }
+
+int GraphView::count(const std::string& op) const {
+  int found = 0;
+  for (const Node& node : nodes) {
+    found += node.op == op;
+    for (const auto& chain : node.fused)
+      found += static_cast<int>(std::count(chain.begin(), chain.end(), op));
+  }
+  return found;
+}
+
+std::string GraphView::describe(const Node& node) const {
+  const auto list = [&](const std::vector<int>& numbers) {
+    std::string text;
+    for (int v : numbers) {
+      const Value& value = values[static_cast<size_t>(v)];
+      text += cat(text.empty() ? "" : ", ", "%", v, " ", value.dtype, " ", value.shape);
+    }
+    return text;
+  };
+  std::string what = node.op, attributes;
+  for (const Attribute& a : node.attributes)
+    attributes += cat(attributes.empty() ? "" : ", ", a.name, "=", a.value.print());
+  if (!attributes.empty()) what += "[" + attributes + "]";
+  if (node.op.empty()) {
+    std::string chains;
+    for (const auto& chain : node.fused) {
+      if (!chains.empty()) chains += " | ";
+      for (size_t i = 0; i < chain.size(); ++i) chains += cat(i ? " " : "", chain[i]);
+      if (chain.empty()) chains += "move";
+    }
+    what = "fused{" + chains + "}";
+  }
+  return cat(list(node.out), " = ", what, "(", list(node.in), ")", node.algorithm.empty() ? "" : "; ",
+             node.algorithm);
+}
+
+std::vector<std::string> all_stages() {
+  std::vector<std::string> names = all_passes();
+  names.push_back("plan_memory");
+  return names;
+}
+
+CompileOptions with_stages(const std::vector<std::string>& names) {
+  CompileOptions options;
+  options.passes.clear();
+  options.plan_memory = false;
+  for (const std::string& name : names)
+    if (name == "plan_memory")
+      options.plan_memory = true;
+    else
+      options.passes.push_back(name);
+  return options;
+}
+
+namespace {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+std::atomic<bool> g_verify{true};
+#else
+std::atomic<bool> g_verify{false};
+#endif
+}  // namespace
+bool verify_graphs() { return g_verify; }
+void set_verify_graphs(bool on) { g_verify = on; }
 
 Compiled compile(TensorFunction function, CompileOptions options) {
   return Compiled(std::move(function), std::move(options));

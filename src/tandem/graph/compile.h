@@ -7,23 +7,40 @@
 #include <string>
 #include <vector>
 
+#include "tandem/core/attrs.h"
 #include "tandem/core/tensor.h"
 
 namespace tandem {
 
 /// A callable over tensors: inputs in, results out. Tensors that it captures (parameters, optimiser state)
-/// are read anew at each call and may be changed with assign(); everything else that it does on the host
-/// happens only while tracing. A training step - forward, backward, update - is such a callable.
+/// are read anew at each call and may be changed with assign(). Whatever else its trace depended on - requires_grad of
+/// captured tensors, train/eval mode, hooks, grad mode - is asked for again at each call, and a change traces anew. What
+/// cannot be (reading values, seeding, rebinding) is refused. Plain C++ around it, such as a counter, runs only while
+/// tracing. A training step - forward, backward, update - is such a callable.
 using TensorFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
+/// The passes, in the order in which they run by default.
+std::vector<std::string> all_passes();
+
+/// Whether every pass is followed by a look at the whole graph (CompileOptions::verify). Off by default, on in sanitizer
+/// builds; Tandem's own tests switch it on.
+bool verify_graphs();
+void set_verify_graphs(bool on);
+
 struct CompileOptions {
-  /// The passes to run, in order: these are all the names there are. Without plan_memory every value has memory of
-  /// its own.
-  std::vector<std::string> passes = {"prune", "common_subexpressions", "fold_constants", "fuse_pointwise",
-                                     "plan_memory"};
+  /// The passes to run, in order.
+  std::vector<std::string> passes = all_passes();
+  /// Whether values whose lives do not meet share memory. Off, every value has memory of its own.
+  bool plan_memory = true;
   /// Signatures kept; the one unused longest is dropped.
   size_t cache_size = 16;
+  /// Checks after each pass that the graph still is one that computes what was traced.
+  bool verify = verify_graphs();
 };
+
+/// The passes and "plan_memory": what can be switched on and off by name, as `tandem explain --passes` and the lab do.
+std::vector<std::string> all_stages();
+CompileOptions with_stages(const std::vector<std::string>& names);
 
 /// What one pass did.
 struct PassReport {
@@ -33,16 +50,40 @@ struct PassReport {
   double milliseconds = 0;
 };
 
+/// A compiled graph, to look at: values by number, and nodes in the order in which they run.
+struct GraphView {
+  struct Value {
+    Dims shape;
+    DType dtype;
+    std::string source;  // "input", "captured", "computed"
+    int base;            // the value whose memory it lives in; its own number where that is its own
+  };
+  struct Node {
+    std::string op;                               // empty: fused
+    std::vector<std::vector<std::string>> fused;  // the chains that run as one kernel, each by its ops
+    std::vector<Attribute> attributes;
+    std::vector<int> in, out;  // values
+    std::string algorithm;     // where its kernel has several
+  };
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<int> results;  // values that are returned, gradients left on leaves last
+
+  /// How many nodes run this op, fused or alone.
+  int count(const std::string& op) const;
+  /// "%6 f32 (2, 3) = conv[stride=1](%0 f32 (2, 4)); direct"
+  std::string describe(const Node& node) const;
+};
+
 /// What became of one traced signature.
 struct GraphReport {
   std::string signature;  // "f32 (100, 1, 28, 28) cpu, i64 (100,) cpu; grad"
   std::vector<PassReport> passes;
-  std::vector<std::string>
-      nodes;  // one line a node after the passes, in order, with its algorithm if it has several
+  GraphView graph;  // after the passes
   int inputs = 0, captured = 0, outputs = 0;
   size_t values_bytes = 0;  // if every value had memory of its own
   size_t arena_bytes = 0;   // as planned
-  std::string executor;     // "cpu", "cuda: one CUDA graph" …
+  std::string executor;     // "cpu: 12 kernels in order" …
 };
 
 class Compiled {
@@ -60,6 +101,7 @@ class Compiled {
 
  private:
   struct State;
+  State& state() const;
   std::unique_ptr<State> state_;
 };
 

@@ -1,4 +1,6 @@
-// Runs a planned graph with the kernels of the eager engine.
+// Runs a planned graph with the kernels of the eager engine. There are two ways: on a backend that does not record, the
+// calls are made in order over the caller's own memory; on one that records (CUDA), over memory that stays in place, so
+// that the whole list can be recorded once and replayed as one.
 #pragma once
 
 #include <memory>
@@ -17,44 +19,60 @@ struct Arena {
 
 class Executor {
  public:
-  Executor(Graph graph, MemoryPlan plan, bool check_anomalies);
-  ~Executor();
+  /// The one for the graph's device.
+  static std::unique_ptr<Executor> make(Graph graph, MemoryPlan plan, bool check_anomalies);
+  virtual ~Executor();
 
   /// One run. The results are fresh tensors (or views of inputs and captured tensors, where the callable made such).
   std::vector<Tensor> run(const std::vector<Tensor>& inputs, Arena& arena);
 
-  /// One line a node, with the algorithm where its kernel has several.
-  std::vector<std::string> describe_nodes() const;
-
+  /// What there is to see of it, with the algorithm of each kernel that has several.
+  GraphView view() const;
   const Graph& graph() const { return graph_; }
-  const MemoryPlan& plan() const { return plan_; }
-  std::string describe() const;
+  /// By input: whether a run changes it.
+  const std::vector<bool>& changes_input() const { return changes_input_; }
+  /// Captured memory that a run changes.
+  const std::vector<Ref<Storage>>& changed_memory() const { return changed_memory_; }
+  virtual std::string describe() const = 0;
 
- private:
+ protected:
   struct Call;  // one node, ready to run
-  void prepare();
-  Call make_call(const Node& node);
+
+  Executor(Graph graph, MemoryPlan plan, bool check_anomalies);
+  /// Puts inputs, outputs and the arena in their places for this run; true where some address changed.
+  virtual bool place(const std::vector<Tensor>& inputs, Arena& arena) = 0;
+  /// Makes the calls.
+  virtual void execute() = 0;
+  /// Memory of a returned base for the caller to keep.
+  virtual Ref<Storage> hand_over(int base) = 0;
+  /// After all results are handed over.
+  virtual void finish(const std::vector<Tensor>& inputs) = 0;
+
   void run_constants();
-  void bind(const std::vector<Tensor>& inputs, Arena& arena);
+  Call make_call(const Node& node);
+  void set_pointers(Call& call);
   void launch(Call& call);
-  std::vector<RecordStep> record_steps();
   void check_finite(const Call& call);
   void set_random_base();
+  Ref<Storage> new_memory(int base);
+  void put(int base, const Ref<Storage>& storage);
+  void put_arena(const Arena& arena);
 
   Graph graph_;
   MemoryPlan plan_;
   bool check_anomalies_;
   Backend& backend_;
   std::vector<Call> calls_;
-  std::vector<char*> memory_;         // by base: where it lives now
-  std::vector<Ref<Storage>> own_;     // by base: constants, and on recording backends inputs and outputs
-  std::vector<bool> is_output_;       // by base
+  std::vector<char*> memory_;      // by base: where it lives now
+  std::vector<Ref<Storage>> own_;  // by base: constants, and whatever else this executor holds
+  std::vector<int> input_bases_, returned_bases_, arena_bases_;  // returned ones that are computed
+  std::vector<bool> changes_input_;
+  std::vector<Ref<Storage>> changed_memory_;
   uint64_t random_host_[2] = {0, 0};  // seed and offset of the current call
   Ref<Storage> random_device_;        // the same two numbers in device memory
-  Ref<Storage> bound_arena_;
-  std::unique_ptr<Recording> recording_;
-  bool has_run_ = false;
-  bool recordable_ = true;  // no op waits for the device
 };
+
+/// For backends that record.
+std::unique_ptr<Executor> make_recording_executor(Graph graph, MemoryPlan plan, bool check_anomalies);
 
 }  // namespace tandem::graph

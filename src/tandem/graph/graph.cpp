@@ -2,65 +2,220 @@
 
 namespace tandem::graph {
 
-std::string Node::describe(const std::vector<Value>& values) const {
-  const auto list = [&](const auto& ids) {
-    std::string text;
-    for (int v : ids) {
-      const Meta& m = values[static_cast<size_t>(v)].meta;
-      text += cat(text.empty() ? "" : ", ", "%", v, " ", m.dtype, " ", m.shape);
+const Effects& Node::effects() const {
+  static constexpr Effects kFused{};
+  return op ? op->effects : kFused;
+}
+
+std::string Node::what() const {
+  if (!is_fused()) return op->name;
+  std::string text;
+  for (const FusedProgram& p : programs) {
+    if (!text.empty()) text += " | ";
+    std::string steps;
+    for (const auto& step : p.steps) steps += cat(steps.empty() ? "" : " ", step.op->name);
+    text += steps.empty() ? "move" : steps;
+  }
+  return "fused{" + text + "}";
+}
+
+bool Graph::changes_memory(const Node& node) const {
+  bool changes = false;
+  writes_of(node, [&](int v) { changes = changes || is_changed_in_place(v); });
+  return changes;
+}
+
+std::vector<bool> Graph::changed_bases() const {
+  std::vector<bool> changed(values_.size(), false);
+  for (int n = first_; n != kNone; n = next(n))
+    writes_of(node(n), [&](int v) {
+      if (is_changed_in_place(v)) changed[static_cast<size_t>(base_of(v))] = true;
+    });
+  return changed;
+}
+
+std::vector<bool> Graph::returned_bases() const {
+  std::vector<bool> returned(values_.size(), false);
+  for (int v : outputs_) returned[static_cast<size_t>(base_of(v))] = true;
+  return returned;
+}
+
+int Graph::add_value(const Meta& meta, Source source) {
+  const int v = value_count();
+  Value& value = values_.emplace_back();
+  value.meta = meta;
+  value.source = source;
+  value.base = v;
+  return v;
+}
+
+int Graph::add_input(const Meta& meta, int input) {
+  const int v = add_value(meta, Source::input);
+  at_value(v).input = input;
+  return v;
+}
+
+int Graph::add_captured_memory(const Ref<Storage>& storage, Device on) {
+  const int v =
+      add_value(contiguous_meta({static_cast<Dim>(storage->bytes())}, DType::u8, on), Source::captured);
+  at_value(v).storage = storage;
+  return v;
+}
+
+int Graph::add_captured_view(const Meta& meta, int base) {
+  const int v = add_value(meta, Source::captured);
+  at_value(v).base = base;
+  return v;
+}
+
+void Graph::add_output(int v) {
+  outputs_.push_back(v);
+  output_places_.push_back(kNone);
+  add_use(v, {kNone, static_cast<int>(outputs_.size()) - 1});
+}
+
+void Graph::set_place(const Use& use, int place) {
+  (use.node == kNone ? output_places_[static_cast<size_t>(use.operand)]
+                     : at(use.node).places_[static_cast<size_t>(use.operand)]) = place;
+}
+
+void Graph::add_use(int v, Use use) {
+  std::vector<Use>& uses = at_value(v).uses;
+  uses.push_back(use);
+  set_place(use, static_cast<int>(uses.size()) - 1);
+}
+
+void Graph::remove_use(int v, int place) {
+  std::vector<Use>& uses = at_value(v).uses;
+  uses[static_cast<size_t>(place)] = uses.back();
+  set_place(uses.back(), place);
+  uses.pop_back();
+}
+
+void Graph::derive_bases(const Node& node) {
+  if (node.is_fused()) return;  // given by the nodes that it stands for
+  for (size_t i = 0; i < node.out.size(); ++i) {
+    const int alias = node.effects().alias_of(i);
+    at_value(node.out[i]).base = alias < 0 ? node.out[i] : base_of(node.in[static_cast<size_t>(alias)]);
+  }
+}
+
+int Graph::insert(int before, Node node) {
+  const int n = static_cast<int>(nodes_.size());
+  TD_ASSERT(node.versions.size() == node.in.size(), "a node needs a version for each input");
+  node.previous_ = before == kNone ? last_ : at(before).previous_;
+  node.next_ = before;
+  (node.previous_ == kNone ? first_ : at(node.previous_).next_) = n;
+  (before == kNone ? last_ : at(before).previous_) = n;
+  node.places_.resize(node.in.size());
+  node.erased_ = false;
+  nodes_.push_back(std::move(node));
+  ++live_nodes_;
+  Node& placed = nodes_.back();
+  for (size_t i = 0; i < placed.in.size(); ++i) add_use(placed.in[i], {n, static_cast<int>(i)});
+  for (int v : placed.out) at_value(v).maker = n;
+  derive_bases(placed);
+  return n;
+}
+
+Node Graph::erase(int n) {
+  Node& node = at(n);
+  for (size_t i = 0; i < node.in.size(); ++i) remove_use(node.in[i], node.places_[i]);
+  for (int v : node.out)
+    if (value(v).maker == n) at_value(v).maker = kNone;
+  (node.previous_ == kNone ? first_ : at(node.previous_).next_) = node.next_;
+  (node.next_ == kNone ? last_ : at(node.next_).previous_) = node.previous_;
+  --live_nodes_;
+  Node taken = std::move(node);
+  node = Node{};
+  node.erased_ = true;
+  return taken;
+}
+
+/// Views of a value whose base changed lie in the new one.
+void Graph::rebase(int v) {
+  std::vector<int> open{v};
+  while (!open.empty()) {
+    const int moved = open.back();
+    open.pop_back();
+    for (const Use& use : uses_of(moved)) {
+      if (use.node == kNone || !node(use.node).is_view() || use.operand != 0) continue;
+      const int view = node(use.node).out[0];
+      if (base_of(view) == base_of(moved)) continue;
+      at_value(view).base = base_of(moved);
+      open.push_back(view);
     }
-    return text;
+  }
+}
+
+void Graph::replace(int from, int by) {
+  std::vector<Use> uses;
+  uses.swap(at_value(from).uses);
+  for (const Use& use : uses) {
+    (use.node == kNone ? outputs_[static_cast<size_t>(use.operand)]
+                       : at(use.node).in[static_cast<size_t>(use.operand)]) = by;
+    add_use(by, use);
+  }
+  if (base_of(from) != base_of(by)) rebase(by);
+}
+
+void Graph::fold(int n) { constants_.push_back(erase(n)); }
+
+void Graph::verify(const char* after) const {
+  const auto require = [&](bool holds, const Node& node, const char* what) {
+    TD_ASSERT(holds, "after ", after, ": ", node.what(), ": ", what);
   };
-  std::string what;
-  if (is_fused()) {
-    for (const FusedProgram& p : programs) {
-      if (!what.empty()) what += " | ";
-      std::string steps;
-      for (const auto& step : p.steps) steps += cat(steps.empty() ? "" : " ", step.op->name);
-      what += steps.empty() ? "move" : steps;
-    }
-    what = "fused{" + what + "}";
-  } else {
-    what = op->name;
-    if (!attrs.empty()) what += "[" + attrs.print() + "]";
-  }
-  return cat(list(out), " = ", what, "(", list(in), ")");
-}
-
-std::vector<bool> Graph::assigned_bases() const {
-  std::vector<bool> assigned(values.size(), false);
-  for (const Node& node : nodes) {
-    if (node.changes_memory()) assigned[static_cast<size_t>(base_of(node.in[0]))] = true;
-    if (node.is_fused())
-      for (int v : node.out)
-        if (base_of(v) != v) assigned[static_cast<size_t>(base_of(v))] = true;
-  }
-  return assigned;
-}
-
-int Graph::working_nodes() const {
+  std::vector<bool> made(values_.size(), false);
+  std::vector<uint32_t> changes(values_.size(), 0);  // by base, so far
+  std::vector<size_t> uses(values_.size(), 0);
+  for (size_t v = 0; v < values_.size(); ++v) made[v] = values_[v].source != Source::computed;
+  for (const Node& node : constants_)
+    for (int v : node.out) made[static_cast<size_t>(v)] = true;
   int count = 0;
-  for (const Node& node : nodes) count += node.is_fused() || !node.op->view;
-  return count;
-}
-
-void run_pass(const std::string& name, Graph& graph) {
-  struct Pass {
-    const char* name;
-    void (*run)(Graph&);
-  };
-  static constexpr Pass kPasses[] = {
-      {"prune", prune},
-      {"common_subexpressions", common_subexpressions},
-      {"fold_constants", fold_constants},
-      {"fuse_pointwise", fuse_pointwise},
-      {"plan_memory", [](Graph&) {}}};  // decides on memory, not on nodes: plan.h
-  std::string names;
-  for (const Pass& pass : kPasses) {
-    if (name == pass.name) return pass.run(graph);
-    names += cat(names.empty() ? "" : ", ", pass.name);
+  uint64_t order = 0;
+  for (int n = first_; n != kNone; n = next(n), ++count) {
+    const Node& node = this->node(n);
+    require(!node.erased_ && (node.next_ == kNone ? last_ == n : this->node(node.next_).previous_ == n), node,
+            "the list of nodes is broken");
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      const size_t v = static_cast<size_t>(node.in[i]);
+      if (!node.is_view()) {  // a view runs nothing: it may stand before the memory that it looks at
+        require(made[v], node, "an input is used before it is made");
+        require(made[static_cast<size_t>(values_[v].base)], node,
+                "an input is used before its memory is made");
+      }
+      const Use use = values_[v].uses.at(static_cast<size_t>(node.places_[i]));
+      require(use.node == n && use.operand == static_cast<int>(i), node, "the uses of an input are wrong");
+      ++uses[v];
+    }
+    reads_of(node, [&](int v, uint32_t version) {
+      require(changes[static_cast<size_t>(base_of(v))] == version, node,
+              "an input has been changed less or more often than when it was traced");
+    });
+    for (size_t i = 0; i < node.out.size(); ++i) {
+      const size_t v = static_cast<size_t>(node.out[i]);
+      require(!made[v] && values_[v].maker == n, node, "an output is made twice");
+      const int alias = node.effects().alias_of(i);
+      require(node.is_fused() ||
+                  values_[v].base == (alias < 0 ? node.out[i] : base_of(node.in[static_cast<size_t>(alias)])),
+              node, "the base of an output does not follow from the op's effects");
+      made[v] = true;
+    }
+    writes_of(node, [&](int v) {
+      if (is_changed_in_place(v)) ++changes[static_cast<size_t>(base_of(v))];
+    });
+    if (node.effects().is_ordered()) {
+      require(node.order > order, node, "an ordered effect has lost its place");
+      order = node.order;
+    }
   }
-  throw Error(cat("compile: a pass must be one of ", names, "; got '", name, "'."));
+  TD_ASSERT(count == live_nodes_, "after ", after, ": the number of nodes is wrong");
+  for (int v : outputs_) {
+    TD_ASSERT(made[static_cast<size_t>(v)], "after ", after, ": a result is not made");
+    ++uses[static_cast<size_t>(v)];
+  }
+  for (size_t v = 0; v < values_.size(); ++v)
+    TD_ASSERT(uses[v] == values_[v].uses.size(), "after ", after, ": value ", v, " has uses that are gone");
 }
 
 }  // namespace tandem::graph

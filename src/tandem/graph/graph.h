@@ -1,9 +1,12 @@
 // The graph: values, and nodes in an order of execution. A value lives in the memory of its base: itself, or (for views
-// and for the results of assign) the value whose memory it shares. Passes change the graph; none changes a bit of what
-// it computes.
+// and for what a node changes in place) the value whose memory it shares. Passes change the graph through the functions
+// below; none changes a bit of what it computes.
+//
+// What a node reads, writes and touches follows from the effects of its op (core/op.h) and nothing else: ask reads_of,
+// writes_of and Node::effects. verify() tells whether a graph still computes what was traced, as far as its structure
+// shows: each pass is followed by it in the tests and in sanitizer builds.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,8 +17,16 @@
 
 namespace tandem::graph {
 
+inline constexpr int kNone = -1;
+
 /// Where the memory of a base comes from.
 enum class Source : uint8_t { input, captured, computed };
+
+/// Input number `operand` of node `node`; or, where node is kNone, result number `operand` of the graph.
+struct Use {
+  int node = kNone;
+  int operand = 0;
+};
 
 struct Value {
   Meta meta;     // offset counts from the start of the base's memory
@@ -23,50 +34,127 @@ struct Value {
   Source source = Source::computed;
   Ref<Storage> storage;  // captured bases
   int input = -1;        // input bases: which input
+  int maker = kNone;     // the node that makes it; kNone for what comes from outside, and for what was erased
+  std::vector<Use> uses;
 };
 
 struct Node {
   const OpDef* op = nullptr;  // null: fused
   Attrs attrs;
   SmallVector<int, 4> in, out;
-  SmallVector<uint32_t, 4>
-      versions;                // how often the base of each input had been assigned to when it was read
-  uint64_t random_offset = 0;  // blocks into this call's part of the random stream
+  SmallVector<uint32_t, 4> versions;   // how often the base of each input had been changed when it was read
+  uint64_t random_offset = 0;          // blocks into this call's part of the random stream
+  uint64_t order = 0;                  // ordered effects: the place among them
   std::vector<FusedProgram> programs;  // fused: run as one; inputs and outputs one after the other
   int fused_nodes = 0;                 // how many ops they stand for
 
   bool is_fused() const { return op == nullptr; }
-  bool changes_memory() const { return op && op->changes_input; }
-  std::string describe(const std::vector<Value>& values) const;
+  bool is_view() const { return op && op->is_view(); }
+  /// Of a fused node: reads all its inputs, and what it changes in place shows in the bases of its outputs.
+  const Effects& effects() const;
+  /// The ops in it: its own, or those of its programs.
+  std::string what() const;
+
+ private:
+  friend class Graph;
+  int previous_ = kNone, next_ = kNone;
+  SmallVector<int, 4> places_;  // of each input in its value's list of uses
+  bool erased_ = false;
 };
 
-struct Graph {
-  std::vector<Value> values;
-  std::vector<Node> nodes;
-  std::vector<Node> constants;  // run once, when the graph is built (fold_constants)
-  std::vector<int> outputs;
+class Graph {
+ public:
   int inputs = 0;
   int captured = 0;
   uint64_t random_blocks = 0;
   Device device;
 
-  int base_of(int value) const { return values[static_cast<size_t>(value)].base; }
-  const Meta& meta(int value) const { return values[static_cast<size_t>(value)].meta; }
-  bool is_external(int value) const {
-    return values[static_cast<size_t>(base_of(value))].source != Source::computed;
+  // --- values and nodes, by number. Numbers stay; an erased node's is not given out again.
+  int value_count() const { return static_cast<int>(values_.size()); }
+  const Value& value(int v) const { return values_[static_cast<size_t>(v)]; }
+  const Meta& meta(int v) const { return value(v).meta; }
+  int base_of(int v) const { return value(v).base; }
+  bool is_external(int v) const { return value(base_of(v)).source != Source::computed; }
+  const std::vector<Use>& uses_of(int v) const { return value(v).uses; }
+  const Node& node(int n) const { return nodes_[static_cast<size_t>(n)]; }
+  int node_count() const { return live_nodes_; }
+
+  /// The nodes in order: `for (int n = first(); n != kNone; n = next(n))`.
+  int first() const { return first_; }
+  int last() const { return last_; }
+  int next(int n) const { return node(n).next_; }
+  int previous(int n) const { return node(n).previous_; }
+
+  /// What the graph returns.
+  const std::vector<int>& outputs() const { return outputs_; }
+  /// Nodes that run once, when the graph is built, in this order (see fold).
+  const std::vector<Node>& constants() const { return constants_; }
+
+  // --- effects, by what the op's record says
+  /// Calls f(value, version) for each input whose values the node looks at.
+  template <class F>
+  void reads_of(const Node& node, F f) const {
+    const Effects& effects = node.effects();
+    for (size_t i = 0; i < node.in.size(); ++i)
+      if (effects.reads_input(i)) f(node.in[i], node.versions[i]);
   }
-  /// Bases that some node assigns to.
-  std::vector<bool> assigned_bases() const;
-  /// Nodes that do work: all but views.
-  int working_nodes() const;
+  /// Calls f(value) for each output whose memory the node writes: made by it, or changed in place.
+  template <class F>
+  void writes_of(const Node& node, F f) const {
+    if (node.is_view()) return;
+    for (int v : node.out) f(v);
+  }
+  /// Whether an output of a node that is no view is memory that was there before.
+  bool is_changed_in_place(int output) const { return base_of(output) != output; }
+  bool changes_memory(const Node& node) const;
+  /// By base: whether some node changes it in place.
+  std::vector<bool> changed_bases() const;
+  /// By base: whether the graph returns it, or a view of it.
+  std::vector<bool> returned_bases() const;
+
+  // --- building and changing. Costs are those of the nodes and uses touched.
+  int add_value(const Meta& meta, Source source);
+  int add_input(const Meta& meta, int input);
+  int add_captured_memory(const Ref<Storage>& storage, Device device);
+  int add_captured_view(const Meta& meta, int base);
+  void add_output(int v);
+
+  /// Puts a node before another, or at the end; its outputs must be new values, or (fused nodes) of erased ones. Bases of
+  /// the outputs follow from the effects. Returns its number.
+  int append(Node node) { return insert(kNone, std::move(node)); }
+  int insert(int before, Node node);
+  /// Takes a node out. Its outputs must not be used any more, but by what is erased or inserted next (verify() tells).
+  Node erase(int n);
+  /// Everybody who used value `from` uses `by` from now on, results of the graph included; views of `from` are views of
+  /// `by`.
+  void replace(int from, int by);
+  /// Takes a node out of the order and has it run once, when the graph is built.
+  void fold(int n);
+
+  /// Throws (an internal Error) where the graph is not whole: a value used before it is made or made twice, uses and
+  /// bases that do not follow from the nodes, a read that sees another version of its memory than when traced, an ordered
+  /// effect out of its order.
+  void verify(const char* after) const;
+
+ private:
+  Node& at(int n) { return nodes_[static_cast<size_t>(n)]; }
+  Value& at_value(int v) { return values_[static_cast<size_t>(v)]; }
+  void add_use(int v, Use use);
+  void remove_use(int v, int place);
+  void set_place(const Use& use, int place);
+  void derive_bases(const Node& node);
+  void rebase(int v);
+
+  std::vector<Value> values_;
+  std::vector<Node> nodes_;
+  std::vector<Node> constants_;
+  std::vector<int> outputs_;
+  std::vector<int> output_places_;
+  int first_ = kNone, last_ = kNone, live_nodes_ = 0;
 };
 
-/// The passes, by name (see CompileOptions). Throws Error for a name that is none.
-void run_pass(const std::string& name, Graph& graph);
-
-void prune(Graph& graph);                  // drops what no result and no state depends on
-void common_subexpressions(Graph& graph);  // computes equal things once
-void fold_constants(Graph& graph);         // runs what depends on nothing, once
-void fuse_pointwise(Graph& graph);  // turns chains of pointwise ops (and their assigns) into one kernel
+/// A pass, by name (passes.cpp). Throws Error for a name that is none.
+using Pass = void (*)(Graph&);
+Pass find_pass(const std::string& name);
 
 }  // namespace tandem::graph

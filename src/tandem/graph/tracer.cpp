@@ -2,11 +2,31 @@
 
 #include <algorithm>
 #include <atomic>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "tandem/core/rng.h"
 
 namespace tandem::graph {
+
+bool Capture::memory_holds() const {
+  const Meta& now = tensor->meta;
+  return tensor->storage == storage && now.offset == meta.offset && now.dtype == meta.dtype &&
+         now.shape == meta.shape && now.strides == meta.strides;
+}
+
+bool Dependencies::memory_holds() const {
+  return std::all_of(captures.begin(), captures.end(), [](const Capture& c) { return c.memory_holds(); }) &&
+         std::all_of(gradients.begin(), gradients.end(),
+                     [](const HeldGradient& g) { return g.holds() || !g.gradient; });
+}
+
+bool Dependencies::hold() const {
+  const auto all_hold = [](const auto& list) {
+    return std::all_of(list.begin(), list.end(), [](const auto& each) { return each.holds(); });
+  };
+  return all_hold(captures) && all_hold(switches) && all_hold(gradients);
+}
 
 namespace {
 
@@ -19,10 +39,8 @@ class GraphTracer : public Tracer {
   Tensor placeholder(const Tensor& like, int index) {
     Meta meta = like.meta();
     meta.offset = 0;
-    const int id = add_value(meta, Source::input);
-    graph_.values[static_cast<size_t>(id)].input = index;
-    Tensor t = wrap(id);
-    t.impl()->requires_grad = like.requires_grad();
+    Tensor t = wrap(graph_.add_input(meta, index));
+    t.impl()->requires_grad = like.impl()->requires_grad;
     placeholders_.push_back(t);
     return t;
   }
@@ -33,39 +51,63 @@ class GraphTracer : public Tracer {
     node.op = &op;
     node.attrs = attrs;
     for (const Tensor& t : in) node.in.push_back(id_of(t));
-    if (in.empty() && graph_.values.empty()) graph_.device = out[0].device;
+    if (in.empty() && graph_.value_count() == 0) graph_.device = out[0].device;
     TD_CHECK(out[0].device == graph_.device, op.name, ": a compiled callable runs on one device, ",
              graph_.device, "; got a result on ", out[0].device, ". Make or move the tensor outside of it.");
-    for (int v : node.in) node.versions.push_back(version_[graph_.base_of(v)]);
-    if (op.random) {
+    for (int v : node.in) node.versions.push_back(changes_[graph_.base_of(v)]);
+    if (op.is_random()) {
       node.random_offset = graph_.random_blocks;
       graph_.random_blocks += philox_blocks(size_of(out[0].shape));
     }
+    if (op.effects.is_ordered()) node.order = ++ordered_;
     Tensors results;
     for (const Meta& meta : out) {
-      const int id = add_value(meta, Source::computed);
-      if (op.view || op.changes_input)
-        graph_.values[static_cast<size_t>(id)].base = graph_.base_of(node.in[0]);
-      node.out.push_back(id);
-      results.push_back(wrap(id));
+      node.out.push_back(graph_.add_value(meta, Source::computed));
+      results.push_back(wrap(node.out.back()));
     }
-    if (op.changes_input) ++version_[graph_.base_of(node.in[0])];
-    graph_.nodes.push_back(std::move(node));
+    const Node& placed = graph_.node(graph_.append(std::move(node)));
+    graph_.writes_of(placed, [&](int v) {
+      if (graph_.is_changed_in_place(v)) ++changes_[graph_.base_of(v)];
+    });
     return results;
   }
 
+  bool replays() const override { return true; }
+  uint64_t serial() const override { return serial_; }
+
   bool share_memory(const Tensor& a, const Tensor& b) const override {
-    const auto base = [&](const Tensor& t) -> int {
-      if (t.is_traced()) return graph_.base_of(static_cast<int>(t.impl()->trace_id));
-      const auto found = bases_.find(t.impl()->storage.get());
-      return found == bases_.end() ? -1 : found->second;
-    };
     if (!a.is_traced() && !b.is_traced()) return a.impl()->storage == b.impl()->storage;
-    return base(a) == base(b) && base(a) >= 0;
+    return base_of(a) == base_of(b) && base_of(a) != kNone;
+  }
+  uint32_t changes_of(const Tensor& tensor) const override {
+    const auto found = changes_.find(base_of(tensor));
+    return found == changes_.end() ? 0 : found->second;
   }
 
-  void zeroes_gradient(const Tensor& tensor) override { zeroed_.emplace(tensor.impl(), tensor.ref()); }
-  void depends_on(const std::shared_ptr<const bool>& flag) override { trace_.flags.push_back({flag, *flag}); }
+  void depends_on(const Tensor& tensor, Asked asked) override {
+    if (!tensor.defined()) return;  // refused by whoever asked
+    TensorImpl* impl = tensor.impl();
+    if (asked == Asked::gradient) {
+      if (touched_.count(impl) || holds_ours(*impl) || !asked_gradients_.insert(impl).second) return;
+      TD_CHECK(!tensor.is_traced() || !is_placeholder(impl),
+               "grad: the gradient that an input holds from outside cannot be read inside a compiled "
+               "callable; got ",
+               describe(tensor), ". Pass the gradient in as another input.");
+      if (!tensor.is_traced()) trace_.depends_on.gradients.push_back({tensor.ref(), impl->grad});
+    } else if (!tensor.is_traced()) {
+      note_capture(tensor);
+    }
+  }
+  void depends_on(const std::shared_ptr<const uint64_t>& place) override {
+    if (switches_.insert(place.get()).second) trace_.depends_on.switches.push_back({place, *place});
+  }
+  void zeroes_gradient(const Tensor& tensor) override {
+    touched_.emplace(tensor.impl(), Touched{tensor.ref(), !holds_ours(*tensor.impl())});
+  }
+  Tensor sets_gradient(const Tensor& tensor, const Tensor& grad) override {
+    zeroes_gradient(tensor);
+    return grad.is_traced() ? grad : wrap(id_of(grad));
+  }
 
   /// The value number of a tensor of this trace, or of a captured one.
   int id_of(const Tensor& t) {
@@ -75,63 +117,65 @@ class GraphTracer : public Tracer {
                describe(t), ". Return it from that callable and pass the result in.");
       return static_cast<int>(t.impl()->trace_id);
     }
-    TD_CHECK(t.device() == graph_.device || graph_.values.empty(),
+    TD_CHECK(t.device() == graph_.device || graph_.value_count() == 0,
              "compile: a compiled callable runs on one device, ", graph_.device, "; it captured ",
              describe(t), ". Move the tensor first.");
-    const auto [at, fresh] = captured_.emplace(t.impl(), -1);
+    const auto [at, fresh] = captured_.emplace(t.impl(), kNone);
     if (!fresh) return at->second;
-    if (graph_.values.empty()) graph_.device = t.device();
-    Storage* storage = t.impl()->storage.get();
-    int base = -1;
-    if (const auto found = bases_.find(storage); found != bases_.end()) {
-      base = found->second;
-    } else {
-      base = add_value(contiguous_meta({static_cast<Dim>(storage->bytes())}, DType::u8, t.device()),
-                       Source::captured);
-      graph_.values[static_cast<size_t>(base)].storage = t.impl()->storage;
-      bases_[storage] = base;
-    }
-    const int id = add_value(t.meta(), Source::captured);
-    graph_.values[static_cast<size_t>(id)].base = base;
-    at->second = id;
-    trace_.captures.push_back({t.ref(), t.impl()->storage});
+    if (graph_.value_count() == 0) graph_.device = t.device();
+    const auto [base, first] = bases_.emplace(t.impl()->storage.get(), kNone);
+    if (first) base->second = graph_.add_captured_memory(t.impl()->storage, t.device());
+    at->second = graph_.add_captured_view(t.meta(), base->second);
+    note_capture(t);
     ++graph_.captured;
-    return id;
+    return at->second;
   }
 
   /// Turns gradients left on leaves into outputs, and notes which were zeroed.
   void take_gradients() {
     for (size_t i = 0; i < placeholders_.size(); ++i)
       take_gradient({nullptr, static_cast<int>(i)}, placeholders_[i].ref());
-    for (const Capture& c : trace_.captures) take_gradient({c.tensor}, c.tensor);
-    for (const auto& [impl, tensor] : zeroed_)
-      take_gradient({tensor}, tensor);  // neither an input nor captured
+    for (const Capture& c : trace_.depends_on.captures) take_gradient({c.tensor}, c.tensor);
+    for (const auto& [impl, touched] : touched_)
+      take_gradient({touched.tensor}, touched.tensor);  // neither an input nor captured
     drop_gradients();
   }
   void drop_gradients() {
-    for (const Capture& c : trace_.captures)
-      if (c.tensor->grad && c.tensor->grad->trace_serial == serial_) c.tensor->grad.reset();
+    const auto drop = [&](TensorImpl& leaf) {
+      if (holds_ours(leaf)) leaf.grad.reset();
+    };
+    for (const Capture& c : trace_.depends_on.captures) drop(*c.tensor);
+    for (const auto& [impl, touched] : touched_) drop(*impl);
   }
 
  private:
   void take_gradient(LeafGradient gradient, const Ref<TensorImpl>& leaf) {
     if (taken_.count(leaf.get())) return;
-    gradient.zeroed = zeroed_.count(leaf.get()) > 0;
-    if (leaf->grad && leaf->grad->trace_serial == serial_) {
-      gradient.output = static_cast<int>(graph_.outputs.size());
-      graph_.outputs.push_back(static_cast<int>(leaf->grad->trace_id));
+    const auto touched = touched_.find(leaf.get());
+    if (touched == touched_.end() && !holds_ours(*leaf)) return;
+    gradient.zeroed = touched != touched_.end() && touched->second.dropped_first;
+    if (holds_ours(*leaf)) {
+      gradient.output = static_cast<int>(graph_.outputs().size());
+      graph_.add_output(static_cast<int>(leaf->grad->trace_id));
     }
-    if (!gradient.zeroed && gradient.output < 0) return;
     taken_.insert(leaf.get());
     trace_.gradients.push_back(std::move(gradient));
   }
-  int add_value(const Meta& meta, Source source) {
-    Value value;
-    value.meta = meta;
-    value.source = source;
-    value.base = static_cast<int>(graph_.values.size());
-    graph_.values.push_back(std::move(value));
-    return static_cast<int>(graph_.values.size()) - 1;
+  /// Whether the gradient that a leaf holds is of this trace.
+  bool holds_ours(const TensorImpl& leaf) const { return leaf.grad && leaf.grad->trace_serial == serial_; }
+  void note_capture(const Tensor& t) {
+    if (noted_.insert(t.impl()).second)
+      trace_.depends_on.captures.push_back(
+          {t.ref(), t.impl()->storage, t.impl()->meta, t.impl()->requires_grad});
+  }
+  bool is_placeholder(const TensorImpl* impl) const {
+    return std::any_of(placeholders_.begin(), placeholders_.end(),
+                       [&](const Tensor& t) { return t.impl() == impl; });
+  }
+  int base_of(const Tensor& t) const {
+    if (t.is_traced()) return graph_.base_of(static_cast<int>(t.impl()->trace_id));
+    const auto found = bases_.find(t.impl()->storage.get());
+    return found == bases_.end() ? kNone : found->second;
   }
   Tensor wrap(int id) {
     auto impl = make_ref<TensorImpl>();
@@ -144,12 +188,18 @@ class GraphTracer : public Tracer {
   Trace& trace_;
   Graph& graph_;
   uint64_t serial_;
+  uint64_t ordered_ = 0;
   std::unordered_map<TensorImpl*, int> captured_;
   std::unordered_map<Storage*, int> bases_;
-  std::unordered_map<int, uint32_t> version_;  // by base
+  std::unordered_map<int, uint32_t> changes_;  // by base: how often it was changed in place so far
   std::vector<Tensor> placeholders_;
-  std::unordered_map<TensorImpl*, Ref<TensorImpl>> zeroed_;
-  std::unordered_set<TensorImpl*> taken_;
+  struct Touched {
+    Ref<TensorImpl> tensor;
+    bool dropped_first;  // its gradient was dropped or set before anything was added to it
+  };
+  std::unordered_map<TensorImpl*, Touched> touched_;
+  std::unordered_set<const TensorImpl*> taken_, noted_, asked_gradients_;
+  std::unordered_set<const uint64_t*> switches_;
 };
 
 }  // namespace
@@ -171,7 +221,7 @@ Trace trace(const TensorFunction& function, const std::vector<Tensor>& inputs) {
     results = function(placeholders);
     for (const Tensor& t : results) {
       TD_CHECK(t.defined(), "compile: every result must be a tensor; got an undefined handle.");
-      result.graph.outputs.push_back(tracer.id_of(t));
+      result.graph.add_output(tracer.id_of(t));
     }
     result.results = results.size();
     tracer.take_gradients();

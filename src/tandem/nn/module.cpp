@@ -45,12 +45,14 @@ Tensor Module::forward(const Tensor&) {
 }
 
 Tensor Module::operator()(const Tensor& x) {
+  read_switch(hook_changes_);
   if (pre_hooks_.empty() && hooks_.empty()) return forward(x);
   return call({x}, [this](const std::vector<Tensor>& in) { return std::vector<Tensor>{forward(in[0])}; })[0];
 }
 
 std::vector<Tensor> Module::call(std::vector<Tensor> in,
                                  const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body) {
+  read_switch(hook_changes_);
   const size_t inputs = in.size();
   // Copies, since a hook may remove itself.
   for (const auto& [id, hook] : std::vector(pre_hooks_)) hook(*this, in);
@@ -66,11 +68,13 @@ std::vector<Tensor> Module::call(std::vector<Tensor> in,
 
 HookId Module::add_forward_pre_hook(ForwardPreHook hook) {
   TD_CHECK(hook, "add_forward_pre_hook: the hook must be a function; got none.");
+  ++*hook_changes_;
   return pre_hooks_.emplace_back(HookId{++last_hook_}, std::move(hook)).first;
 }
 
 HookId Module::add_forward_hook(ForwardHook hook) {
   TD_CHECK(hook, "add_forward_hook: the hook must be a function; got none.");
+  ++*hook_changes_;
   return hooks_.emplace_back(HookId{++last_hook_}, std::move(hook)).first;
 }
 
@@ -79,6 +83,7 @@ void Module::remove_hook(HookId id) {
   TD_CHECK(std::erase_if(pre_hooks_, has_id) + std::erase_if(hooks_, has_id) == 1, "remove_hook: module ",
            type_name(), " must have the hook; got number ", static_cast<uint64_t>(id),
            ", which it does not have (any more).");
+  ++*hook_changes_;
 }
 
 Tensor Module::parameter(const std::string& name, Tensor initial) {
@@ -199,8 +204,14 @@ std::string Module::type_name() const {
   return text;
 }
 
-void Module::train(bool on) {
+void Module::set_training(bool on) {
+  refuse_while_tracing("train", "the mode would change only while the callable is traced",
+                       "Call train() or eval() before the compiled callable.");
   *training_ = on;
+}
+
+void Module::train(bool on) {
+  set_training(on);
   for (const Child& child : children_) child.module->train(on);
 }
 
@@ -354,7 +365,7 @@ ModulePtr Module::clone() const {
     to[i].tensor.rebind(tandem::clone(from[i].tensor.detach()));
     to[i].tensor.set_requires_grad(from[i].tensor.requires_grad());
   }
-  for (size_t i = 0; i < modules.size(); ++i) copies[i].second->set_training(*modules[i].second->training_);
+  for (size_t i = 0; i < modules.size(); ++i) copies[i].second->set_training(*modules[i].second->training_ != 0);
   return copy;
 }
 

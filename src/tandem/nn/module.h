@@ -89,8 +89,8 @@ class Module {
   void train(bool on = true);
   void eval() { train(false); }
   /// The same for this module alone.
-  void set_training(bool on) { *training_ = on; }
-  bool training() const { return read_flag(training_); }
+  void set_training(bool on);
+  bool training() const { return read_switch(training_) != 0; }
 
   /// Switches gradients off (on) for all parameters here and below. Training steps made afterwards leave frozen
   /// parameters as they are.
@@ -120,8 +120,8 @@ class Module {
   /// containers of such can be cloned; of any other, build a second one and use copy_state_from.
   ModulePtr clone() const;
 
-  /// Hooks run at every call through operator(), in the order in which they were added. (Inside a compiled callable:
-  /// while it is traced.)
+  /// Hooks run at every call through operator(), in the order in which they were added. What they compute with tensors
+  /// is part of a compiled callable; one that gets or loses a hook is traced again.
   HookId add_forward_pre_hook(ForwardPreHook hook);
   HookId add_forward_hook(ForwardHook hook);
   void remove_hook(HookId id);
@@ -175,8 +175,9 @@ class Module {
   std::vector<std::pair<HookId, ForwardHook>> hooks_;
   uint64_t last_hook_ = 0;
   std::function<ModulePtr()> recipe_;
-  // Shared, so that a compiled step can ask later whether it still stands as it did while tracing.
-  std::shared_ptr<bool> training_ = std::make_shared<bool>(true);
+  // Shared, so that a compiled step can ask later whether they still stand as they did while tracing.
+  std::shared_ptr<uint64_t> training_ = std::make_shared<uint64_t>(1);
+  std::shared_ptr<uint64_t> hook_changes_ = std::make_shared<uint64_t>(0);  // counts hooks added and removed
 
   friend class Container;
 };

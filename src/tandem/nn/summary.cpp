@@ -18,7 +18,7 @@ bool moves_data(const OpDef& op) {
   static const std::set<std::string_view> names = {
       "to",   "copy", "assign", "concat",  "slice_into_zeros", "gather",    "scatter_add_zeros",
       "cast", "full", "arange", "uniform", "normal",           "bernoulli", "one_hot"};
-  return op.view || op.cost == Cost::no_op || names.contains(op.name);
+  return op.is_view() || op.cost == Cost::no_op || names.contains(op.name);
 }
 
 /// Elements of a weight (out, …) that go into one element of the output.
@@ -62,9 +62,6 @@ class ShapeTracer : public Tracer {
     for (const Meta& meta : out) results.push_back(without_values(meta));
     return results;
   }
-  bool share_memory(const Tensor& a, const Tensor& b) const override { return a.same(b); }
-  void depends_on(const std::shared_ptr<const bool>&) override {}
-  void zeroes_gradient(const Tensor&) override {}
 
  private:
   Observer observer_;
@@ -174,7 +171,7 @@ Summary summary(Module& model, const std::vector<Tensor>& inputs,
     const int64_t flops = flops_of(op, in, out);
     layer.flops += flops;
     all.flops += flops;
-    if (op.view || op.changes_input) return;
+    if (op.is_view() || op.changes_memory()) return;
     for (const Meta& meta : out) {
       const int64_t bytes = size_of(meta.shape) * static_cast<int64_t>(bytes_of(meta.dtype));
       layer.activation_bytes += bytes;

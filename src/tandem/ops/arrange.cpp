@@ -60,7 +60,7 @@ OpDef& op_unfold_axis() {
       return Tensors{
           index_add(zero, axis, window_elements(windows, w, a.in_meta[0].device), reshape(parts, merged))};
     };
-    d.view = true;
+    d.effects = Effects::view();
     d.takes_strided = true;
     d.cost = Cost::no_op;
     return define(d);

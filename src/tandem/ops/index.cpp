@@ -178,6 +178,7 @@ OpDef define_indexing(const char* name, void (*infer)(InferArgs&), GradRule grad
     d.saves_inputs = 2;  // the index
   else
     d.not_differentiable = "its result is made of integers";
+  d.effects.refuses = true;  // an index out of range
   d.cost = Cost::cheap;
   return d;
 }
@@ -247,7 +248,8 @@ OpDef& op_index_add_into() {
   static OpDef& op = [&]() -> OpDef& {
     OpDef d = define_indexing("index_add_into", infer_index_add_into, nullptr);
     d.not_differentiable = "a change in place cannot be differentiated";
-    d.changes_input = true;
+    d.effects = Effects::update();
+    d.effects.refuses = true;
     d.takes_strided = true;  // the target must not be copied; the function below copies the others
     return define(d);
   }();

@@ -169,6 +169,7 @@ OpDef& define_linalg(const Rule& rule) {
   d.gradient = rule.gradient;
   d.saves_inputs = rule.inputs;
   d.saves_outputs = rule.outputs;
+  d.effects.refuses = true;  // a matrix that is singular, or not positive definite
   d.waits = true;
   return define(d);
 }

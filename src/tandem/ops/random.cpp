@@ -32,7 +32,7 @@ OpDef& define_maker(const char* name, void (*infer)(InferArgs&), bool random) {
   d.name = name;
   d.infer = infer;
   d.not_differentiable = "it has no inputs";
-  d.random = random;
+  if (random) d.effects = Effects::random();
   d.cost = Cost::cheap;
   return define(d);
 }
@@ -112,7 +112,8 @@ OpDef& op_multinomial() {
       args.add({args.in[0].shape()[0], args.attributes<MultinomialAttrs>().count}, DType::i64);
     };
     d.not_differentiable = "its results are indices";
-    d.random = true;
+    d.effects = Effects::random();
+    d.effects.refuses = true;  // weights that are no weights
     return define(d);
   }();
   return op;

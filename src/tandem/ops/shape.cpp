@@ -187,7 +187,7 @@ OpDef& define_view(const char* name, void (*infer)(InferArgs&), GradRule gradien
   d.name = name;
   d.infer = infer;
   d.gradient = gradient;
-  d.view = true;
+  d.effects = Effects::view();
   d.takes_strided = true;
   d.cost = Cost::no_op;
   return define(d);
@@ -250,7 +250,8 @@ OpDef& op_assign() {
       a.out.push_back(a.in[0].meta());
     };
     d.not_differentiable = "a change in place cannot be differentiated";
-    d.changes_input = true;
+    d.effects = Effects::overwrite();
+    d.store = true;
     d.takes_strided = true;
     d.cost = Cost::cheap;
     return define(d);

@@ -168,7 +168,7 @@ TEST(OwnDriverSwitches, NoPassChangesABit) {
   const json five = {{"call", "check"}, {"steps", 5}};
   std::vector<json> requests = {cell.prepare("graph", "train", 4), five};
   std::vector<json> settings = {{{"graph", "off"}}, {{"graph", "off"}, {"graph.prune", "on"}}};
-  for (const std::string& pass : CompileOptions().passes) settings.push_back({{"graph." + pass, "off"}});
+  for (const std::string& pass : all_stages()) settings.push_back({{"graph." + pass, "off"}});
   for (const json& switches : settings) {
     requests.push_back(requests[0]);
     requests.back()["switches"] = switches;

@@ -33,7 +33,7 @@ TEST(OwnDriver, HelloOffersBothEnginesAllWorkloadsAndEveryPassOfTheLibrary) {
   }
   EXPECT_GE(files, 7);
   EXPECT_EQ(hello["switches"]["conv"], (json{"fixed", "heuristic", "profile"}));
-  for (const std::string& pass : CompileOptions().passes)
+  for (const std::string& pass : all_stages())
     EXPECT_EQ(hello["switches"]["graph." + pass], (json{"on", "off"})) << pass;
 }
 

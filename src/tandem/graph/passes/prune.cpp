@@ -1,32 +1,31 @@
-// prune: drops nodes whose results reach no output and no state. An assign is state where its memory came from outside,
-// or where a later live node reads that memory.
+// prune: drops nodes that nobody needs. A node is needed where it acts on something outside (an ordered effect, memory
+// that came from outside, a refusal), or where a later needed node, or the caller, uses the memory that it writes.
 #include "tandem/graph/graph.h"
 
 namespace tandem::graph {
 
 void prune(Graph& graph) {
-  std::vector<bool> read(graph.values.size(), false), base_read(graph.values.size(), false);
-  const auto mark = [&](int v) {
-    read[static_cast<size_t>(v)] = true;
-    base_read[static_cast<size_t>(graph.base_of(v))] = true;
-  };
-  for (int v : graph.outputs) mark(v);
-  std::vector<Node> kept;
-  for (size_t i = graph.nodes.size(); i-- > 0;) {
-    Node& node = graph.nodes[i];
-    bool live = false;
-    for (int v : node.out) {
-      const int base = graph.base_of(v);
-      if (node.op && node.op->view)
-        live = live || read[static_cast<size_t>(v)];
-      else
-        live = live || base_read[static_cast<size_t>(base)] || (base != v && graph.is_external(v));
+  std::vector<bool> used = graph.returned_bases();  // by base, by what comes later
+  const auto use = [&](int v) { used[static_cast<size_t>(graph.base_of(v))] = true; };
+  for (int n = graph.last(); n != kNone;) {
+    const int before = graph.previous(n);
+    const Node& node = graph.node(n);
+    bool needed = node.effects().is_ordered() || node.effects().refuses;
+    if (node.is_view())
+      needed = !graph.uses_of(node.out[0]).empty();
+    else
+      graph.writes_of(node, [&](int v) {
+        needed = needed || used[static_cast<size_t>(graph.base_of(v))] ||
+                 (graph.is_changed_in_place(v) && graph.is_external(v));
+      });
+    if (needed) {
+      for (int v : node.in) use(v);
+      for (int v : node.out) use(v);
+    } else {
+      graph.erase(n);
     }
-    if (!live) continue;
-    for (int v : node.in) mark(v);
-    kept.push_back(std::move(node));
+    n = before;
   }
-  graph.nodes.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
 }
 
 }  // namespace tandem::graph
