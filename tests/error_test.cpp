@@ -3,11 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <new>
 
+#include "tandem/core/backend.h"
 #include "tandem/core/device.h"
 #include "tandem/core/dtype.h"
 #include "tandem/core/error.h"
 #include "tandem/core/threads.h"
+#include "tandem/io/file.h"
+#include "tandem/ops/pointwise.h"
 #include "tests/support/op_case.h"
 
 namespace tandem::testing {
@@ -47,6 +52,48 @@ TEST(Errors, DtypesAndDevicesAreParsedOrNamedInTheMessage) {
 TEST(Errors, ThreadCountsBelowOneAreRefused) {
   EXPECT_NE(error_of([] { set_threads(0); }).find("0"), std::string::npos);
   EXPECT_NE(error_of([] { set_threads(-2); }).find("-2"), std::string::npos);
+}
+
+ErrorKind kind_thrown_by(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const std::exception& error) {
+    return kind_of(error);
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return ErrorKind::internal;
+}
+
+TEST(Errors, HaveAKindThatSaysWhoseMatterTheyAre) {
+  EXPECT_EQ(kind_thrown_by([] { add(ones({2}), ones({3})); }), ErrorKind::usage);
+  EXPECT_EQ(kind_thrown_by([] { io::read_file("read", "/no/such/file"); }), ErrorKind::resource);
+  EXPECT_EQ(kind_thrown_by([] { empty({Dim{1} << 60}, DType::f32); }), ErrorKind::resource);
+  EXPECT_EQ(kind_thrown_by([] { throw std::bad_alloc(); }), ErrorKind::resource);
+  if (!find_backend(DeviceKind::cuda))
+    EXPECT_EQ(kind_thrown_by([] { backend(DeviceKind::cuda); }), ErrorKind::device);
+  EXPECT_EQ(kind_thrown_by([] { TD_ASSERT(1 == 2, "arithmetic"); }), ErrorKind::internal);
+  EXPECT_EQ(kind_thrown_by([] { throw std::out_of_range("at"); }), ErrorKind::internal);
+}
+
+TEST(Errors, NoMemoryIsATypeOfItsOwnWhoeverLacksIt) {
+  EXPECT_THROW(empty({Dim{1} << 60}, DType::f32), OutOfMemory);
+#ifndef __SANITIZE_ADDRESS__  // which ends the program instead
+  EXPECT_THROW(empty({Dim{1} << 56}, DType::f32), OutOfMemory);
+#endif
+}
+
+TEST(Errors, KeepTypeAndKindWhereAPlaceIsPutBeforeTheText) {
+  try {
+    try {
+      throw OutOfMemory("memory: none is left.");
+    } catch (Error& error) {
+      error.prepend("layer 3: ");
+      throw;
+    }
+  } catch (const OutOfMemory& error) {
+    EXPECT_STREQ(error.what(), "layer 3: memory: none is left.");
+    EXPECT_EQ(error.kind(), ErrorKind::resource);
+  }
 }
 
 }  // namespace

@@ -31,8 +31,8 @@ void add_lab(CLI::App& app, Action& action, const std::vector<std::string>& argu
       for (std::string& word : words) pointers.push_back(word.data());
       pointers.push_back(nullptr);
       ::execv(program.c_str(), pointers.data());
-      throw Error(cat("lab: '", program, "' must be a program that runs; got '", std::strerror(errno),
-                      "'. Build it anew."));
+      throw resource_error("lab: '", program, "' must be a program that runs; got '", std::strerror(errno),
+                           "'. Build it again.");
     };
   });
 }

@@ -32,8 +32,9 @@ struct Pipe {
   int read = -1, write = -1;
   Pipe() {
     int fds[2];
-    TD_CHECK(::pipe2(fds, O_CLOEXEC) == 0, "driver: the lab must be able to open pipes; got '",
-             std::strerror(errno), "'. Close other programs or raise the limit of open files (ulimit -n).");
+    if (::pipe2(fds, O_CLOEXEC) != 0)
+      throw resource_error("driver: the lab must be able to open pipes; got '", std::strerror(errno),
+                           "'. Close other programs or raise the limit of open files (ulimit -n).");
     read = fds[0], write = fds[1];
   }
   ~Pipe() { close_fd(read), close_fd(write); }
@@ -173,8 +174,9 @@ Process::Process(const ProcessOptions& options) : line_limit_(options.line_limit
   memory_kills_ = out_of_memory_kills();
   const pid_t parent = ::getpid();
   pid_ = ::fork();
-  TD_CHECK(pid_ >= 0, "driver: the lab must be able to start a process; got '", std::strerror(errno),
-           "'. Close other programs.");
+  if (pid_ < 0)
+    throw resource_error("driver: the lab must be able to start a process; got '", std::strerror(errno),
+                         "'. Close other programs.");
   if (pid_ == 0)
     become(program.c_str(), arguments.data(), settings.data(), options.cpus.empty() ? nullptr : &cpus,
            in.read, out.write, err.write, report.write, parent);
@@ -186,8 +188,9 @@ Process::Process(const ProcessOptions& options) : line_limit_(options.line_limit
   }
   if (got == static_cast<ssize_t>(sizeof cause)) {
     reap(true);
-    throw Error(cat("driver: the command must be a program that runs; got '", io::one_line(command[0], 300),
-                    "': ", std::strerror(cause), ". Run 'tandem lab list' to see what is installed."));
+    throw resource_error("driver: the command must be a program that runs; got '",
+                         io::one_line(command[0], 300), "': ", std::strerror(cause),
+                         ". Run 'tandem lab list' to see what is installed.");
   }
   input_ = std::exchange(in.write, -1);
   output_ = std::exchange(out.read, -1);

@@ -66,8 +66,9 @@ int run_program(const std::vector<std::string>& words, const std::string& log) {
 
 Printed run_and_read(const std::vector<std::string>& words) {
   int ends[2];
-  TD_CHECK(pipe2(ends, O_CLOEXEC) == 0, "run '", words.empty() ? "" : words[0],
-           "': a pipe must be made; got ", std::strerror(errno), ".");
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    throw resource_error("run '", words.empty() ? "" : words[0], "': a pipe must be made; got ",
+                         std::strerror(errno), ".");
   Actions actions;
   actions.copy(ends[1], 1);
   actions.open(2, "/dev/null", O_WRONLY);

@@ -37,8 +37,8 @@ Backend* find_backend(DeviceKind kind) {
 Backend& backend(DeviceKind kind) {
   if (Backend* found = find_backend(kind)) return *found;
   std::lock_guard lock(g_mutex);
-  throw Error(cat("device: ", name(kind), " is not available here: ", slot(kind).reason,
-                  ". Use --device cpu, or mend that."));
+  throw device_error("device: ", name(kind), " is not available here: ", slot(kind).reason,
+                     ". Use --device cpu, or fix that.");
 }
 
 void register_backend(DeviceKind kind, std::unique_ptr<Backend> implementation) {

@@ -27,10 +27,10 @@ std::vector<Tensor> named(const Dataset& set, int64_t i,
                           const std::function<std::vector<Tensor>(int64_t)>& get) {
   try {
     return get(i);
-  } catch (const Error& error) {
+  } catch (Error& error) {
     const std::string name = i >= 0 && i < set.size() ? set.sample_name(i) : "";
-    if (std::string(error.what()).find(name) != std::string::npos) throw;
-    throw Error(cat(name, ": ", error.what()));
+    if (std::string(error.what()).find(name) == std::string::npos) error.prepend(name + ": ");
+    throw;
   }
 }
 

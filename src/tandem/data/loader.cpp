@@ -98,8 +98,8 @@ Loader::State::State(const Dataset& dataset, LoaderOptions options) : dataset_(d
     for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
   } catch (const std::system_error& error) {
     stop();
-    throw Error(cat("workers: the system must grant ", options.workers, " threads; got ", workers_.size(),
-                    " (", error.what(), "). Use fewer."));
+    throw resource_error("workers: the system must grant ", options.workers, " threads; got ",
+                         workers_.size(), " (", error.what(), "). Use fewer.");
   }
 }
 

@@ -62,7 +62,7 @@ std::string require_in(const DatasetInfo& info, const std::vector<std::string>& 
         cat(searched.empty() ? "" : "; ", io::one_line(folder), " (",
             fs::is_directory(folder, ignored) ? missing(folder) + " is missing" : "no such folder", ")");
   }
-  throw Error(cat("data ", info.name, ": ", rule, "; searched ", searched, ". ", info.how_to_get));
+  throw resource_error("data ", info.name, ": ", rule, "; searched ", searched, ". ", info.how_to_get);
 }
 
 }  // namespace tandem::data

@@ -326,9 +326,10 @@ void Run::train_step() {
     const bool is_last = part == options_.accumulate || state_.batch + 1 == loader_.batches();
     try {
       pending_.push_back({is_last ? (*step_)(x, y) : step_->accumulate(x, y), state_.step + 1, batch.size});
-    } catch (const Error& error) {
-      if (!options_.anomaly) throw;
-      throw Error(cat("train: step ", state_.step + 1, " (epoch ", state_.epoch + 1, "): ", error.what()));
+    } catch (Error& error) {
+      if (options_.anomaly)
+        error.prepend(cat("train: step ", state_.step + 1, " (epoch ", state_.epoch + 1, "): "));
+      throw;
     }
     ++state_.batch;
     trained_samples_ += batch.size;

@@ -87,8 +87,10 @@ void* from_system(size_t bytes) {
     trim();
     data = std::aligned_alloc(kAlignment, bytes);
   }
-  TD_CHECK(data, "memory: the system must have ", bytes, " bytes more; it has not (",
-           g_counters.in_use.load(), " bytes are in use by tensors). Use a smaller batch or model.");
+  if (!data)
+    throw OutOfMemory(cat("memory: the system must have ", bytes, " bytes more; it has not (",
+                          g_counters.in_use.load(),
+                          " bytes are in use by tensors). Use a smaller batch or model."));
   g_counters.reserved.fetch_add(bytes, std::memory_order_relaxed);
   return data;
 }
@@ -96,7 +98,8 @@ void* from_system(size_t bytes) {
 }  // namespace
 
 void* allocate(size_t bytes) {
-  TD_CHECK(bytes < (size_t{1} << 62), "memory: an allocation must be under 2^62 bytes; got ", bytes, ".");
+  if (bytes >= size_t{1} << 62)
+    throw OutOfMemory(cat("memory: an allocation must be under 2^62 bytes; got ", bytes, "."));
   const SizeClass c = size_class(bytes);
   void* data = nullptr;
   ThreadCache* cache = c.index < kSmallClasses ? thread_cache() : nullptr;

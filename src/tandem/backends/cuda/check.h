@@ -8,10 +8,15 @@
 
 namespace tandem::cuda {
 
+[[noreturn]] inline void fail(bool is_out_of_memory, const std::string& what) {
+  if (is_out_of_memory) throw OutOfMemory(what);
+  throw Error(what, ErrorKind::device);
+}
+
 inline void check(cudaError_t status, const char* call) {
   if (status != cudaSuccess) [[unlikely]]
-    throw Error(
-        cat("cuda: ", call, " failed: ", cudaGetErrorName(status), " (", cudaGetErrorString(status), ")."));
+    fail(status == cudaErrorMemoryAllocation,
+         cat("cuda: ", call, " failed: ", cudaGetErrorName(status), " (", cudaGetErrorString(status), ")."));
 }
 
 /// After a kernel launch: was it accepted?

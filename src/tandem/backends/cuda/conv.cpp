@@ -19,7 +19,8 @@ enum class Pass { forward, input_gradient, weight_gradient };
 
 void check_dnn(cudnnStatus_t status, const char* call) {
   if (status != CUDNN_STATUS_SUCCESS) [[unlikely]]
-    throw Error(cat("conv: ", call, " failed: ", cudnnGetErrorString(status), "."));
+    fail(status == CUDNN_STATUS_ALLOC_FAILED,
+         cat("conv: ", call, " failed: ", cudnnGetErrorString(status), "."));
 }
 
 /// One way to compute a pass: by a kernel of our own, or by an algorithm of cuDNN.

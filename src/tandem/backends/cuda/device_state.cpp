@@ -38,9 +38,9 @@ void* Allocator::allocate(size_t bytes) {
       (void)cudaGetLastError();
       size_t free_bytes = 0, total_bytes = 0;
       (void)cudaMemGetInfo(&free_bytes, &total_bytes);
-      throw Error(cat("cuda: the device must have memory for a new tensor; got a request for ", bytes,
-                      " bytes with ", stats_.in_use, " in use by Tandem and ", free_bytes, " of ",
-                      total_bytes, " free. Use a smaller batch, or end what else runs on the GPU."));
+      throw OutOfMemory(cat("cuda: the device must have memory for a new tensor; got a request for ", bytes,
+                            " bytes with ", stats_.in_use, " in use by Tandem and ", free_bytes, " of ",
+                            total_bytes, " free. Use a smaller batch, or end what else runs on the GPU."));
     }
     check(status, "cudaMalloc");
     stats_.reserved += size;

@@ -18,7 +18,8 @@ constexpr int kThreads = 256;
 
 void check_fft(cufftResult status, const char* call) {
   if (status != CUFFT_SUCCESS)
-    throw Error(cat("cuda: ", call, " failed with status ", static_cast<int>(status), "."));
+    fail(status == CUFFT_ALLOC_FAILED,
+         cat("cuda: ", call, " failed with status ", static_cast<int>(status), "."));
 }
 
 struct PlanEntry {

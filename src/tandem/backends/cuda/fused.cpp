@@ -20,7 +20,8 @@ namespace {
 
 void check_nvrtc(nvrtcResult result, const char* call) {
   if (result != NVRTC_SUCCESS) [[unlikely]]
-    throw Error(cat("cuda: ", call, " failed: ", nvrtcGetErrorString(result), "."));
+    fail(result == NVRTC_ERROR_OUT_OF_MEMORY,
+         cat("cuda: ", call, " failed: ", nvrtcGetErrorString(result), "."));
 }
 
 /// Machine code for the device's architecture, or PTX of the newest that this NVRTC knows.

@@ -22,8 +22,9 @@ constexpr size_t kMaxWorkspace = size_t{16} << 20;
 
 void check_blas(cublasStatus_t status, const char* call) {
   if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]
-    throw Error(cat("matmul: ", call, " failed: ", cublasLtGetStatusName(status), " (",
-                    cublasLtGetStatusString(status), ")."));
+    fail(status == CUBLAS_STATUS_ALLOC_FAILED,
+         cat("matmul: ", call, " failed: ", cublasLtGetStatusName(status), " (",
+             cublasLtGetStatusString(status), ")."));
 }
 
 /// A matrix of the product as cuBLASLt can take it: column-major, its transpose or itself.

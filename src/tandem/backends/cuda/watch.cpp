@@ -45,7 +45,7 @@ struct Cupti {
     if (status == CUPTI_SUCCESS) return;
     const char* words = nullptr;
     text(status, &words);
-    throw Error(cat("watch: ", call, " failed: ", words ? words : "unknown", "."));
+    throw device_error("watch: ", call, " failed: ", words ? words : "unknown", ".");
   }
 };
 
@@ -175,7 +175,7 @@ std::vector<DeviceActivity> watch(DeviceState& state, const std::function<void()
 namespace tandem::cuda {
 
 std::vector<DeviceActivity> watch(DeviceState&, const std::function<void()>&) {
-  throw Error(
+  throw device_error(
       "watch: watching a GPU needs CUPTI, and this libtandem_cuda.so was built where cupti.h was not found. "
       "Build "
       "it with a CUDA toolkit that has it (package cuda-cupti-dev).");
