@@ -27,6 +27,7 @@
 #include "tandem/io/dlpack.h"
 #include "tandem/io/file.h"
 #include "tandem/io/image.h"
+#include "tandem/io/limits.h"
 #include "tandem/io/mat.h"
 #include "tandem/io/md5.h"
 #include "tandem/io/npy.h"

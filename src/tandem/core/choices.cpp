@@ -2,18 +2,17 @@
 #include "tandem/core/choices.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <sstream>
 
 #include "tandem/core/choice_cache.h"
 #include "tandem/core/error.h"
+#include "tandem/core/file.h"
 
 namespace tandem {
 
@@ -21,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kRounds = 3;       // of timing
+constexpr int kRounds = 3;  // of timing
+constexpr int64_t kMaxTableBytes = int64_t{1} << 26;
 constexpr double kHopeless = 4;  // times the best of the first round: not timed again
 
 std::atomic<ChoiceMode> g_mode{ChoiceMode::heuristic};
@@ -52,10 +52,22 @@ fs::path table_file() {
   return {};
 }
 
+/// The text of the table, or nothing where it cannot be read: then choices are made anew.
+std::string table_text() {
+  try {
+    InputFile file("read", table_file().string());
+    std::string text(static_cast<size_t>(std::min(file.bytes(), kMaxTableBytes)), '\0');
+    file.read(text.data(), text.size());
+    return text;
+  } catch (const Error&) {  // there is none, or something that is no file
+    return "";
+  }
+}
+
 /// A line that is not three fields (torn, or not ours) is passed over; of two with one key the later holds.
 std::map<std::string, Row> read_table() {
   std::map<std::string, Row> rows;
-  std::ifstream in(table_file());
+  std::istringstream in(table_text());
   for (std::string line; std::getline(in, line);) {
     const size_t first = line.find('\t'), second = line.find('\t', first + 1);
     if (first == std::string::npos || second == std::string::npos ||
@@ -74,12 +86,11 @@ void add_to_table(const std::string& key, const Row& row) {
   if (path.empty()) return;
   std::error_code ignored;
   fs::create_directories(path.parent_path(), ignored);
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (file < 0) return;
-  std::ostringstream line;
-  line << key << '\t' << row.algorithm << '\t' << row.microseconds << '\n';
-  [[maybe_unused]] const ssize_t written = ::write(file, line.str().data(), line.str().size());
-  ::close(file);
+  try {
+    const Descriptor file = open_file("save", path.string(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+    write_all(file, "save", path.string(), cat(key, '\t', row.algorithm, '\t', row.microseconds, '\n'));
+  } catch (const Error&) {  // full, read-only, or something that is no file
+  }
 }
 
 size_t index_of(const std::vector<std::string>& names, const std::string& wanted) {

@@ -10,7 +10,6 @@ namespace tandem::data {
 namespace {
 
 constexpr const char* kMend = ". The file is damaged or not what its name says: fetch it again.";
-constexpr int64_t kMaxBytes = int64_t{1} << 31;
 
 const char* type_name(uint8_t code) {
   switch (code) {
@@ -34,7 +33,7 @@ const char* type_name(uint8_t code) {
 }  // namespace
 
 IdxArray read_idx(const std::string& path, int axes) {
-  std::vector<uint8_t> bytes = io::read_maybe_gzip("read", path, kMaxBytes);
+  std::vector<uint8_t> bytes = io::read_maybe_gzip("read", path);
   const std::string what = cat("read '", io::one_line(path), "': ");
   TD_CHECK(bytes.size() >= 4, what, "an idx file must begin with a magic number of 4 bytes; it holds ",
            bytes.size(), " bytes", kMend);

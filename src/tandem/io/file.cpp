@@ -1,4 +1,4 @@
-// POSIX file reading and atomic replacement, and gzip through zlib.
+// Whole files, atomic replacement, and gzip through zlib.
 #include "tandem/io/file.h"
 
 #include <fcntl.h>
@@ -20,147 +20,86 @@ namespace {
 
 constexpr size_t kPiece = size_t{1} << 20;
 
-/// What a user can do about an errno.
-const char* mend_for(int error) {
-  switch (error) {
-    case ENOENT:
-      return "Check the path.";
-    case ENOTDIR:
-      return "A part of the path is a file, not a folder: choose another path.";
-    case EISDIR:
-      return "The path is a folder: name a file.";
-    case EACCES:
-    case EPERM:
-      return "Change its permissions or choose another path.";
-    case EROFS:
-      return "The file system is read-only: choose another path.";
-    case ENOSPC:
-    case EDQUOT:
-      return "Free some space or choose another folder.";
-    case EFBIG:
-      return "Raise the file size limit (ulimit -f) or choose another folder.";
-    case EMFILE:
-    case ENFILE:
-      return "Raise the limit of open files (ulimit -n).";
-    case ENAMETOOLONG:
-      return "Choose a shorter path.";
-    default:
-      return "Check the path and the disk.";
-  }
-}
-
-[[noreturn]] void fail(std::string_view what, const std::string& path, const char* step, int error) {
-  throw Error(
-      cat(what, " '", one_line(path), "': ", step, ": ", std::strerror(error), ". ", mend_for(error)));
-}
-
-/// Closes a descriptor at the end of its scope.
-struct Closing {
-  int fd;
-  ~Closing() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
 /// Opens `path`.tmp, empty and locked. One fixed name, so that a killed program leaves at most one such file
-/// and the next save takes it over; the lock keeps two live writers apart.
-int open_temporary(const std::string& path, const std::string& temporary) {
+/// and the next save takes it over; the lock keeps two live writers apart. The name is ours: a pipe, a device, a link or
+/// another name of some file in its place is removed, never written to.
+Descriptor open_temporary(const std::string& path, const std::string& temporary) {
   while (true) {
-    Closing file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)};
-    if (file.fd < 0) fail("save", path, "cannot create a file in its folder", errno);
-    while (::flock(file.fd, LOCK_EX) != 0)
-      if (errno != EINTR) break;  // a file system without locks: go on without
-    // While this writer waited, the other one may have renamed or removed the file: then it is not ours.
+    Descriptor file(
+        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666));
+    const int error = errno;
     struct stat mine {
     }, there{};
-    if (::fstat(file.fd, &mine) != 0) fail("save", path, "cannot ask for a file's state", errno);
-    if (::stat(temporary.c_str(), &there) != 0 || mine.st_ino != there.st_ino || mine.st_dev != there.st_dev)
+    const bool is_there = ::lstat(temporary.c_str(), &there) == 0;
+    TD_CHECK(!is_there || !S_ISDIR(there.st_mode), "save '", one_line(path), "': its temporary file '",
+             one_line(temporary), "' must be a file or not exist; got a folder. Remove it.");
+    if (is_there && (!S_ISREG(there.st_mode) || there.st_nlink > 1)) {
+      if (::unlink(temporary.c_str()) != 0 && errno != ENOENT)
+        throw file_error("save", path, "cannot remove what is in its temporary file's place", errno);
       continue;
-    if (::ftruncate(file.fd, 0) != 0) fail("save", path, "cannot empty its temporary file", errno);
-    return std::exchange(file.fd, -1);
+    }
+    if (!file) throw file_error("save", path, "cannot create a file in its folder", error);
+    while (::flock(file.fd(), LOCK_EX) != 0)
+      if (errno != EINTR) break;  // a file system without locks: go on without
+    // While this writer waited, the other one may have renamed or removed the file: then it is not ours.
+    if (::fstat(file.fd(), &mine) != 0)
+      throw file_error("save", path, "cannot ask for a file's state", errno);
+    if (::lstat(temporary.c_str(), &there) != 0 || mine.st_ino != there.st_ino || mine.st_dev != there.st_dev)
+      continue;
+    if (::ftruncate(file.fd(), 0) != 0)
+      throw file_error("save", path, "cannot empty its temporary file", errno);
+    return file;
   }
 }
+
+int window_of(Packing packing) {
+  return packing == Packing::gzip ? 15 + 16 : packing == Packing::zlib ? 15 : -15;
+}
+
+struct Inflating {
+  z_stream stream{};
+  explicit Inflating(Packing packing) {
+    TD_ASSERT(inflateInit2(&stream, window_of(packing)) == Z_OK, "zlib did not start");
+  }
+  ~Inflating() { inflateEnd(&stream); }
+};
 
 }  // namespace
-
-std::string one_line(std::string_view text, size_t limit) {
-  std::string out;
-  for (char c : text.substr(0, limit)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      out += "\\x";
-      out += "0123456789abcdef"[byte >> 4];
-      out += "0123456789abcdef"[byte & 15];
-    } else {
-      out += c;
-    }
-  }
-  if (text.size() > limit) out += "…";
-  return out;
-}
-
-InputFile::InputFile(const std::string& what, const std::string& path) : what_(what), path_(path) {
-  // O_NONBLOCK: opening a pipe must not hang before it is refused.
-  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd_ < 0) fail(what_, path_, "cannot open the file", errno);
-  Closing closing{fd_};
-  struct stat status {};
-  if (::fstat(fd_, &status) != 0) fail(what_, path_, "cannot ask for the file's size", errno);
-  TD_CHECK(S_ISREG(status.st_mode), what_, " '", one_line(path_), "': must be a regular file; got ",
-           S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe", ". Name a file.");
-  bytes_ = status.st_size;
-  closing.fd = -1;
-}
-
-InputFile::~InputFile() { ::close(fd_); }
-
-void InputFile::read(void* to, size_t bytes) {
-  auto* out = static_cast<char*>(to);
-  while (bytes > 0) {
-    const ssize_t got = ::read(fd_, out, std::min(bytes, size_t{1} << 30));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail(what_, path_, "cannot read", errno);
-    TD_CHECK(got > 0, what_, " '", one_line(path_), "': the file must hold ", bytes,
-             " bytes more; it ended. It is cut off: write or fetch it again.");
-    out += got;
-    bytes -= static_cast<size_t>(got);
-  }
-}
 
 std::vector<uint8_t> read_file(const std::string& what, const std::string& path, int64_t max_bytes) {
   InputFile file(what, path);
   TD_CHECK(file.bytes() <= max_bytes, what, " '", one_line(path), "': the file must hold at most ", max_bytes,
-           " bytes; it holds ", file.bytes(), ". It is not what its name says: fetch it again.");
+           " bytes; it holds ", file.bytes(),
+           ". It may not be what its name says: fetch it again, or raise the limit "
+           "(TANDEM_READING_LIMITS=bytes=…).");
   std::vector<uint8_t> content(static_cast<size_t>(file.bytes()));
   file.read(content.data(), content.size());
   return content;
 }
 
 std::vector<uint8_t> unpack(const std::string& where, std::span<const uint8_t> packed, Packing packing,
-                            int64_t max_bytes) {
+                            int64_t max_bytes, int64_t expected, uint64_t file_bytes) {
   const char* name = packing == Packing::gzip ? "gzip" : packing == Packing::zlib ? "zlib" : "deflate";
   const auto bad = [&](const auto&... parts) {
     return Error(cat(where, parts..., ". Fetch the file again."));
   };
-  const auto too_much = [&](const auto&... found) {
-    return Error(cat(where, "the file must unpack to at most ", max_bytes, " bytes; it holds ", found...,
-                     ". It is not what its name says: fetch it again."));
+  if (file_bytes == 0) file_bytes = packed.size();
+  const auto check_size = [&](uint64_t bytes) {
+    check_unpacked(where, "the file", file_bytes, bytes, max_bytes);
   };
-  const size_t limit = static_cast<size_t>(max_bytes);
-  std::vector<uint8_t> out(std::min(limit, 4 * packed.size() + 1024));
-  z_stream stream{};
-  const int window = packing == Packing::gzip ? 15 + 16 : packing == Packing::zlib ? 15 : -15;
-  TD_ASSERT(inflateInit2(&stream, window) == Z_OK, "zlib did not start");
-  struct Ending {
-    z_stream* stream;
-    ~Ending() { inflateEnd(stream); }
-  } ending{&stream};
+  check_size(static_cast<uint64_t>(expected));
+  const auto limit = static_cast<size_t>(unpacked_limit(file_bytes, max_bytes));
+  // One byte more than the limit may be unpacked: that byte is the proof that the limit is exceeded. One more than is
+  // expected, too, so that the end is found without growing.
+  const size_t guess = expected > 0 ? static_cast<size_t>(expected) + 1 : 4 * packed.size() + 1024;
+  std::vector<uint8_t> out(std::min(limit + 1, guess));
+  Inflating inflating(packing);
+  z_stream& stream = inflating.stream;
 
   size_t read = 0, written = 0;
   while (true) {
     if (written == out.size()) {
-      // One byte more than the limit may be unpacked: that byte is the proof that the limit is exceeded.
-      if (out.size() > limit) throw too_much("more");
+      check_size(written);
       out.resize(std::min(2 * out.size() + 1024, limit + 1));
     }
     stream.next_in = const_cast<Bytef*>(packed.data() + read);
@@ -179,31 +118,43 @@ std::vector<uint8_t> unpack(const std::string& where, std::span<const uint8_t> p
       TD_ASSERT(inflateReset(&stream) == Z_OK, "zlib did not restart");
       continue;
     }
-    if (status == Z_MEM_ERROR) throw Error(cat(where, "out of memory. Free some memory."));
+    if (status == Z_MEM_ERROR) throw OutOfMemory(where + "out of memory. Free some memory.");
     if (status != Z_OK && status != Z_BUF_ERROR)
       throw bad("the ", name, " data ", status == Z_DATA_ERROR ? "is damaged" : "asks for a dictionary");
     if (read == packed.size() && stream.avail_out != 0)
       throw bad("the ", name, " data is cut off before its end");
   }
-  if (written > limit) throw too_much(written);
+  check_size(written);
   out.resize(written);
+  return out;
+}
+
+std::vector<uint8_t> unpack_start(std::span<const uint8_t> packed, Packing packing, size_t bytes) {
+  std::vector<uint8_t> out(bytes);
+  Inflating inflating(packing);
+  z_stream& stream = inflating.stream;
+  stream.next_in = const_cast<Bytef*>(packed.data());
+  stream.avail_in = static_cast<uInt>(std::min(packed.size(), kPiece));
+  stream.next_out = out.data();
+  stream.avail_out = static_cast<uInt>(bytes);
+  inflate(&stream, Z_SYNC_FLUSH);
+  out.resize(bytes - stream.avail_out);
   return out;
 }
 
 std::vector<uint8_t> read_maybe_gzip(const std::string& what, const std::string& path, int64_t max_bytes) {
   std::vector<uint8_t> content = read_file(what, path, max_bytes);
   if (content.size() < 2 || content[0] != 0x1f || content[1] != 0x8b) return content;
-  return unpack(cat(what, " '", one_line(path), "': "), content, Packing::gzip, max_bytes);
+  // The last four bytes say how long the (last) content is: a hint, no more.
+  uint32_t expected = 0;
+  if (content.size() >= 18) std::memcpy(&expected, content.data() + content.size() - 4, sizeof(expected));
+  const int64_t most = unpacked_limit(content.size(), max_bytes);
+  return unpack(cat(what, " '", one_line(path), "': "), content, Packing::gzip, max_bytes,
+                expected <= most ? int64_t{expected} : 0);
 }
 
 void OutputFile::flush() {
-  size_t done = 0;
-  while (done < buffer_.size()) {
-    const ssize_t put = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) fail("save", path_, "cannot write", errno);
-    done += static_cast<size_t>(put);
-  }
+  write_all(file_, "save", path_, buffer_);
   buffer_.clear();
 }
 
@@ -211,14 +162,14 @@ void OutputFile::write(const void* data, size_t bytes) {
   const auto* in = static_cast<const char*>(data);
   while (bytes > 0) {
     const size_t take = std::min(bytes, kPiece - buffer_.size());
-    buffer_.insert(buffer_.end(), in, in + take);
+    buffer_.append(in, take);
     in += take;
     bytes -= take;
     if (buffer_.size() == kPiece) flush();
   }
 }
 
-void write_atomically(const std::string& path, const std::function<void(OutputFile&)>& writer) {
+void write_atomically(const std::string& path, const std::function<void(OutputFile&)>& writer, Sync sync) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0)
     TD_CHECK(S_ISREG(status.st_mode), "save '", one_line(path),
@@ -227,24 +178,26 @@ void write_atomically(const std::string& path, const std::function<void(OutputFi
   // The folder is opened first, since it must be synced at the end, when failing would come too late.
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-  Closing dir{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  if (dir.fd < 0) fail("save", path, "cannot open its folder", errno);
+  const Descriptor dir(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!dir) throw file_error("save", path, "cannot open its folder", errno);
 
   const std::string temporary = path + ".tmp";
-  Closing file{open_temporary(path, temporary)};
+  const Descriptor file = open_temporary(path, temporary);
   try {
-    OutputFile out(path, file.fd);
+    OutputFile out(path, file);
     writer(out);
     out.flush();
-    if (::fsync(file.fd) != 0) fail("save", path, "cannot write to the disk", errno);
-    if (::rename(temporary.c_str(), path.c_str()) != 0) fail("save", path, "cannot replace the file", errno);
+    if (sync == Sync::yes && ::fsync(file.fd()) != 0)
+      throw file_error("save", path, "cannot write to the disk", errno);
+    if (::rename(temporary.c_str(), path.c_str()) != 0)
+      throw file_error("save", path, "cannot replace the file", errno);
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;
   }
   // EINVAL: a file system that cannot sync folders (some network ones); the file itself is safe.
-  if (::fsync(dir.fd) != 0 && errno != EINVAL)
-    fail("save", path, "cannot write its folder to the disk", errno);
+  if (sync == Sync::yes && ::fsync(dir.fd()) != 0 && errno != EINVAL)
+    throw file_error("save", path, "cannot write its folder to the disk", errno);
 }
 
 }  // namespace tandem::io

@@ -15,12 +15,14 @@ namespace tandem::io {
 
 namespace detail {
 
-void check_pixels(uint64_t height, uint64_t width, const DecodeOptions& options, const std::string& where) {
+void check_pixels(uint64_t height, uint64_t width, uint64_t pixel_bytes, uint64_t packed_bytes,
+                  const DecodeOptions& options, const std::string& where) {
   TD_CHECK(height >= 1 && width >= 1, where, "an image must have at least one pixel; got ", height, " by ",
            width, kDamaged);
   TD_CHECK(height <= static_cast<uint64_t>(options.max_pixels) / width, where, "an image must have at most ",
            options.max_pixels, " pixels; got ", height, " by ", width,
-           ". Make it smaller, or raise max_pixels.");
+           ". Make it smaller, or raise max_pixels (TANDEM_READING_LIMITS=pixels=…).");
+  check_unpacked(where, "the image", packed_bytes, height * width * pixel_bytes, INT64_MAX);
 }
 
 void deinterleave(const uint8_t* in, int64_t count, int from, int to, uint8_t* out, int64_t plane) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tandem/core/tensor.h"
+#include "tandem/io/limits.h"
 
 namespace tandem::io {
 
@@ -20,7 +21,7 @@ enum class Channels : uint8_t {
 
 struct DecodeOptions {
   Channels channels = Channels::unchanged;
-  int64_t max_pixels = int64_t{1} << 28;  ///< height times width; larger images are refused
+  int64_t max_pixels = reading_limits().pixels;  ///< height times width; larger images are refused
   /// JPEG only: decode at 1/2, 1/4 or 1/8 of the size as long as both sides stay at least this long. Several
   /// times faster for large photographs, and not the same bytes as decoding whole and resizing. 0: whole.
   int64_t shrink_to = 0;
@@ -45,7 +46,9 @@ namespace detail {
 Tensor decode_jpeg(std::span<const uint8_t> bytes, const DecodeOptions& options, const std::string& where);
 Tensor decode_png(std::span<const uint8_t> bytes, const DecodeOptions& options, const std::string& where);
 Tensor decode_pnm(std::span<const uint8_t> bytes, const DecodeOptions& options, const std::string& where);
-void check_pixels(uint64_t height, uint64_t width, const DecodeOptions& options, const std::string& where);
+/// Refuses sizes beyond max_pixels, and beyond what an image of `packed_bytes` may unpack to with that many bytes a pixel.
+void check_pixels(uint64_t height, uint64_t width, uint64_t pixel_bytes, uint64_t packed_bytes,
+                  const DecodeOptions& options, const std::string& where);
 /// Rows of interleaved samples to planes: `rows` rows of `width` pixels of `from` channels, of which the first `to`
 /// are kept. The planes begin at out, out + plane …
 void deinterleave(const uint8_t* in, int64_t count, int from, int to, uint8_t* out, int64_t plane);

@@ -20,15 +20,16 @@ namespace tandem::io {
 
 namespace {
 
-constexpr int kMaxScans = 500;  // progressive files with more are made to waste time
-constexpr uint64_t kPixelsPerByte =
-    4096;  // no file packs more: the least a block of 64 pixels takes is about a bit
+// Each scan of a progressive image visits all of its pixels, and costs its writer a few bytes. Files in use have a dozen.
+constexpr int kMaxScans = 100;
+constexpr int64_t kMaxVisits = 16;  // times the limit of pixels
 constexpr int kRowsAtOnce = 16;
 
 struct ErrorManager : jpeg_error_mgr {
   std::jmp_buf jump;
   char message[JMSG_LENGTH_MAX];
   bool cut_off;
+  int max_scans;
 };
 
 void leave(j_common_ptr info) {
@@ -44,9 +45,10 @@ void note(j_common_ptr info, int level) {
 }
 
 void watch_scans(j_common_ptr info) {
-  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
   auto* manager = static_cast<ErrorManager*>(info->err);
-  std::snprintf(manager->message, sizeof(manager->message), "it has more than %d scans", kMaxScans);
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= manager->max_scans) return;
+  std::snprintf(manager->message, sizeof(manager->message),
+                "it has more than the %d scans that its size allows", manager->max_scans);
   std::longjmp(manager->jump, 1);
 }
 
@@ -57,6 +59,7 @@ void start(ErrorManager& errors) {
   errors.output_message = [](j_common_ptr) {};
   errors.message[0] = 0;
   errors.cut_off = false;
+  errors.max_scans = kMaxScans;
 }
 
 struct Decoder {
@@ -167,10 +170,12 @@ Tensor detail::decode_jpeg(std::span<const uint8_t> bytes, const DecodeOptions& 
   };
   if (!decoder.read_header(bytes.data(), bytes.size())) throw fail();
   jpeg_decompress_struct& info = decoder.info;
-  detail::check_pixels(info.image_height, info.image_width, options, where);
-  const uint64_t pixels = uint64_t{info.image_height} * info.image_width;
-  TD_CHECK(pixels / kPixelsPerByte <= bytes.size(), where, "an image of ", info.image_height, " by ",
-           info.image_width, " must take more than ", bytes.size(), " bytes", kDamaged);
+  detail::check_pixels(info.image_height, info.image_width, static_cast<uint64_t>(info.num_components),
+                       bytes.size(), options, where);
+  const int64_t pixels = int64_t{info.image_height} * info.image_width;
+  decoder.errors.max_scans = static_cast<int>(std::min<int64_t>(
+      kMaxScans,
+      std::max<int64_t>(1, kMaxVisits * std::min(options.max_pixels, INT64_MAX / kMaxVisits) / pixels)));
   switch (info.jpeg_color_space) {
     case JCS_GRAYSCALE:
       info.out_color_space = options.channels == Channels::rgb ? JCS_RGB : JCS_GRAYSCALE;

@@ -18,14 +18,12 @@ namespace tandem::io {
 
 namespace {
 
-constexpr uint64_t kMaxInflation = 1040;          // deflate makes at most 1032 bytes of one
-constexpr png_alloc_size_t kMaxChunk = 16 << 20;  // of the chunks that are not pixels
-
 struct Decoder {
   png_structp png = nullptr;
   png_infop info = nullptr;
   const uint8_t* bytes;
   size_t count, at = 0;
+  int passes = 1;
   char message[200] = "it is damaged";
 
   Decoder(const uint8_t* data, size_t size) : bytes(data), count(size) {
@@ -50,8 +48,8 @@ struct Decoder {
     if (setjmp(png_jmpbuf(png))) return false;
     png_set_read_fn(png, this, read);
     png_set_user_limits(png, 0x7fffffff, 0x7fffffff);  // check_pixels has the say
-    png_set_chunk_malloc_max(png, kMaxChunk);
-    png_set_chunk_cache_max(png, 64);
+    // Chunks beside the pixels (texts, profiles, some of them packed) are passed over unread.
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(png, info);
     return true;
   }
@@ -60,14 +58,21 @@ struct Decoder {
     if (setjmp(png_jmpbuf(png))) return false;
     png_set_expand(png);    // palettes, small grey depths and transparency by colour
     png_set_scale_16(png);  // to 8 bits, rounded
-    png_set_interlace_handling(png);
+    passes = png_set_interlace_handling(png);
     png_read_update_info(png, info);
     return true;
   }
 
-  bool read_pixels(png_bytepp rows) {
+  /// Interlaced images come in several passes over `buffer`, which holds them whole; others row by row, and it is a row.
+  bool read_pixels(uint8_t* buffer, int64_t height, int64_t width, int from, int to, uint8_t* out) {
     if (setjmp(png_jmpbuf(png))) return false;
-    png_read_image(png, rows);
+    const int64_t row_bytes = width * from;
+    for (int pass = 0; pass < passes; ++pass)
+      for (int64_t y = 0; y < height; ++y) {
+        uint8_t* row = passes > 1 ? buffer + y * row_bytes : buffer;
+        png_read_row(png, row, nullptr);
+        if (pass + 1 == passes) detail::deinterleave(row, width, from, to, out + y * width, height * width);
+      }
     png_read_end(png, nullptr);
     return true;
   }
@@ -80,30 +85,26 @@ bool has_png() { return true; }
 Tensor detail::decode_png(std::span<const uint8_t> bytes, const DecodeOptions& options,
                           const std::string& where) {
   Decoder decoder(bytes.data(), bytes.size());
-  TD_CHECK(decoder.info, where, "out of memory. Free some memory.");
+  if (!decoder.info) throw OutOfMemory(where + "out of memory. Free some memory.");
   const auto fail = [&] {
     return Error(cat(where, "must be a sound PNG image; ", one_line(decoder.message), kDamaged));
   };
   if (!decoder.read_header()) throw fail();
   const uint64_t height = png_get_image_height(decoder.png, decoder.info),
                  width = png_get_image_width(decoder.png, decoder.info);
-  detail::check_pixels(height, width, options, where);
-  TD_CHECK(height * png_get_rowbytes(decoder.png, decoder.info) / kMaxInflation <= bytes.size(), where,
-           "an image of ", height, " by ", width, " must take more than ", bytes.size(), " bytes", kDamaged);
+  detail::check_pixels(height, width, 1, bytes.size(), options, where);
   if (!decoder.set_format()) throw fail();
   const int from = png_get_channels(decoder.png, decoder.info);
+  detail::check_pixels(height, width, static_cast<uint64_t>(from), bytes.size(), options, where);
   const auto row_bytes = png_get_rowbytes(decoder.png, decoder.info);
   TD_ASSERT(row_bytes == width * static_cast<uint64_t>(from), "libpng's rows have 8 bits a sample");
-  std::vector<uint8_t> pixels(height * row_bytes);
-  std::vector<png_bytep> rows(height);
-  for (size_t y = 0; y < height; ++y) rows[y] = pixels.data() + y * row_bytes;
-  if (!decoder.read_pixels(rows.data())) throw fail();
-
   const auto h = static_cast<Dim>(height), w = static_cast<Dim>(width), plane = h * w;
   const int colours = from >= 3 ? 3 : 1;
   const bool unchanged = options.channels == Channels::unchanged;
-  Tensor image = empty({unchanged ? from : colours, h, w}, DType::u8);
-  detail::deinterleave(pixels.data(), plane, from, unchanged ? from : colours, image.data<uint8_t>(), plane);
+  const int to = unchanged ? from : colours;
+  Tensor image = empty({to, h, w}, DType::u8);
+  std::vector<uint8_t> buffer((decoder.passes > 1 ? height : 1) * row_bytes);
+  if (!decoder.read_pixels(buffer.data(), h, w, from, to, image.data<uint8_t>())) throw fail();
   if (unchanged || (options.channels == Channels::gray) == (colours == 1)) return image;
   Tensor other = empty({options.channels == Channels::gray ? 1 : 3, h, w}, DType::u8);
   if (colours == 3)

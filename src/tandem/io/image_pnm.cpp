@@ -25,7 +25,7 @@ Tensor decode_pnm(std::span<const uint8_t> bytes, const DecodeOptions& options, 
   TD_CHECK(at < bytes.size() && std::isspace(bytes[at]), where, "its header is damaged. Write it again.");
   ++at;
   TD_CHECK(largest == 255, where, "must have values up to 255; got ", largest, ". Convert it to 8 bits.");
-  check_pixels(height, width, options, where);
+  check_pixels(height, width, static_cast<uint64_t>(channels), bytes.size(), options, where);
   const uint64_t plane = width * height, needed = plane * static_cast<uint64_t>(channels);
   TD_CHECK(bytes.size() - at >= needed, where, "must hold ", needed, " bytes of pixels; got ",
            bytes.size() - at, ". It is cut off.");

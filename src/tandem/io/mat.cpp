@@ -3,6 +3,7 @@
 #include "tandem/io/mat.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <optional>
 
@@ -110,8 +111,20 @@ std::vector<uint8_t> convert(std::span<const uint8_t> bytes, DType from, DType t
   return out;
 }
 
-/// The array in a matrix element, or nothing for a kind that is not a plain numeric array.
-std::optional<MatArray> read_matrix(ByteReader reader) {
+/// What a packed element unpacks to, by the length that it begins with.
+uint64_t bytes_inside(const std::string& where, std::span<const uint8_t> packed, bool big_endian) {
+  const std::vector<uint8_t> start = unpack_start(packed, Packing::zlib, 8);
+  if (start.size() < 8) return 8;  // damaged: unpack says how
+  ByteReader reader(where, start, big_endian);
+  const auto first = reader.number<uint32_t>("an element's type");
+  if (first >> 16 != 0) return 8;  // a short element
+  const uint64_t length = reader.number<uint32_t>("an element's length");
+  return 8 + (length + 7) / 8 * 8;
+}
+
+/// The array in a matrix element, or nothing for a kind that is not a plain numeric array. `take(bytes)` is told before
+/// memory is taken.
+std::optional<MatArray> read_matrix(ByteReader reader, const std::function<void(uint64_t)>& take) {
   const Element flags = next_element(reader);
   if (flags.type != kUint32 || flags.bytes.size() != 8)
     reader.fail("a matrix must begin with its flags; it does not");
@@ -146,6 +159,7 @@ std::optional<MatArray> read_matrix(ByteReader reader) {
       static_cast<int64_t>(values.bytes.size() / bytes_of(*stored)) != count)
     reader.fail("the array '", one_line(array.name, 50), "' must have ", count, " values; it has ",
                 values.bytes.size(), " bytes of ", *stored);
+  take(static_cast<uint64_t>(count) * bytes_of(*dtype));
   array.values = convert(values.bytes, *stored, *dtype, reader.big_endian());
   return array;
 }
@@ -180,22 +194,31 @@ std::vector<MatArray> load_mat(const std::string& path, int64_t max_bytes) {
     reader.fail("must be a level-5 MAT file (its byte 124 on: 00 01 'IM'); it is not");
   }
   std::vector<MatArray> arrays;
-  int64_t budget = max_bytes;
-  const auto keep = [&](std::span<const uint8_t> matrix) {
-    if (std::optional<MatArray> array = read_matrix(ByteReader(where, matrix, reader.big_endian())))
+  // Everything counts that is unpacked or converted, whether it is kept or not.
+  uint64_t taken = 0;
+  const auto take = [&](uint64_t bytes) {
+    taken += bytes;
+    check_unpacked(where, "the file", content.size(), taken, max_bytes);
+  };
+  const auto keep = [&](std::span<const uint8_t> matrix, uint64_t counted) {
+    const auto take_more = [&](uint64_t bytes) { take(bytes > counted ? bytes - counted : 0); };
+    if (std::optional<MatArray> array =
+            read_matrix(ByteReader(where, matrix, reader.big_endian()), take_more))
       arrays.push_back(std::move(*array));
-    budget -= arrays.empty() ? 0 : static_cast<int64_t>(arrays.back().values.size());
-    TD_CHECK(budget >= 0, where, "the arrays must take at most ", max_bytes, " bytes; they take more.");
   };
   while (reader.left() > 0) {
     const Element element = next_element(reader);
     if (element.type == kMatrix) {
-      keep(element.bytes);
+      keep(element.bytes, 0);
     } else if (element.type == kCompressed) {
-      const std::vector<uint8_t> unpacked = unpack(where, element.bytes, Packing::zlib, budget);
+      const uint64_t expected = bytes_inside(where, element.bytes, reader.big_endian());
+      take(expected);
+      const std::vector<uint8_t> unpacked =
+          unpack(where, element.bytes, Packing::zlib, static_cast<int64_t>(expected),
+                 static_cast<int64_t>(expected), content.size());
       ByteReader inner(where, unpacked, reader.big_endian());
       const Element inside = next_element(inner);
-      if (inside.type == kMatrix) keep(inside.bytes);
+      if (inside.type == kMatrix) keep(inside.bytes, expected);
     }
   }
   return arrays;

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "tandem/core/dtype.h"
+#include "tandem/io/limits.h"
 
 namespace tandem::io {
 
 struct MatArray {
   std::string name;
   DType dtype = DType::f64;
-  std::vector<int64_t> sizes;   // one an axis
+  std::vector<int64_t> sizes;   // one per axis
   std::vector<uint8_t> values;  // column-major: the first axis runs fastest
 
   int64_t count() const { return static_cast<int64_t>(values.size() / bytes_of(dtype)); }
@@ -22,6 +23,6 @@ struct MatArray {
 };
 
 /// The numeric arrays of a file, in its order; cells, structs, text and sparse matrices are passed over.
-std::vector<MatArray> load_mat(const std::string& path, int64_t max_bytes = int64_t{1} << 32);
+std::vector<MatArray> load_mat(const std::string& path, int64_t max_bytes = reading_limits().bytes);
 
 }  // namespace tandem::io

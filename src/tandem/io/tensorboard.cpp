@@ -1,6 +1,7 @@
 // Event files for TensorBoard. The messages are those of tensorboard/compat/proto: Event, Summary, HistogramProto.
 #include "tandem/io/tensorboard.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
@@ -8,13 +9,15 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
+#include <utility>
 
 #include "tandem/io/file.h"
 #include "tandem/io/image.h"
 
 namespace tandem::io {
 namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 16;
 
 void append_little(std::string& out, uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i) & 255);
@@ -99,22 +102,25 @@ TensorBoardWriter::TensorBoardWriter(const std::string& folder) {
                 .string();
     if (!std::filesystem::exists(path_, error)) break;
   }
-  file_ = std::make_unique<std::ofstream>(path_, std::ios::binary);
-  TD_CHECK(*file_, "save '", one_line(path_),
-           "': cannot make the file. Choose a folder that can be written to.");
+  file_ = open_file("save", path_, O_WRONLY | O_CREAT | O_EXCL);
   record(Message().real(1, now()).bytes(3, "brain.Event:2"));
 }
 
-TensorBoardWriter::~TensorBoardWriter() = default;
+TensorBoardWriter::~TensorBoardWriter() {
+  try {
+    flush();
+  } catch (const Error&) {  // whoever wants to know calls flush()
+  }
+}
 
 void TensorBoardWriter::record(std::string_view bytes) {
-  std::string length, out;
+  std::string length;
   append_little(length, bytes.size(), 8);
-  out = length;
-  append_little(out, masked_crc32c(length), 4);
-  out += bytes;
-  append_little(out, masked_crc32c(bytes), 4);
-  file_->write(out.data(), static_cast<std::streamsize>(out.size()));
+  buffer_ += length;
+  append_little(buffer_, masked_crc32c(length), 4);
+  buffer_ += bytes;
+  append_little(buffer_, masked_crc32c(bytes), 4);
+  if (buffer_.size() >= kBufferBytes) flush();
 }
 
 void TensorBoardWriter::event(int64_t step, std::string_view value) {
@@ -171,9 +177,6 @@ void TensorBoardWriter::restart(int64_t step) {
   record(Message().real(1, now()).integer(2, step).bytes(7, Message().integer(1, 1)));  // SessionLog START
 }
 
-void TensorBoardWriter::flush() {
-  file_->flush();
-  TD_CHECK(*file_, "save '", one_line(path_), "': cannot write. Free some space on the disk.");
-}
+void TensorBoardWriter::flush() { write_all(file_, "save", path_, std::exchange(buffer_, {})); }
 
 }  // namespace tandem::io

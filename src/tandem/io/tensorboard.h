@@ -3,12 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <iosfwd>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tandem/core/file.h"
 #include "tandem/core/tensor.h"
 
 namespace tandem::io {
@@ -38,7 +37,8 @@ class TensorBoardWriter {
   void record(std::string_view bytes);
 
   std::string path_;
-  std::unique_ptr<std::ofstream> file_;
+  Descriptor file_;
+  std::string buffer_;
 };
 
 }  // namespace tandem::io

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -64,16 +63,8 @@ std::string in_folder(const Training& training, const char* callback, const std:
 /// Replaces a file in one go. It does not wait for the disk: these files follow from the checkpoint's history, and a
 /// resumed run writes them anew.
 void write_text(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".tmp";
-  std::ofstream file(temporary, std::ios::binary);
-  file << text;
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(temporary, path, error);
-  if (file && !error) return;
-  std::filesystem::remove(temporary, error);
-  throw Error(
-      cat("save '", io::one_line(path), "': cannot write. Free some space, or choose another folder."));
+  io::write_atomically(
+      path, [&](io::OutputFile& file) { file.write(text); }, io::Sync::no);
 }
 
 /// The best value of a monitor so far, as callbacks keep it.
