@@ -149,12 +149,7 @@ Splits open_csv(const DatasetInfo& info, const std::string& data_dir) {
   io::CsvTable tables[2];
   for (int part = 0; part < 2; ++part) {
     const std::string path = (fs::path(folder) / (part == 0 ? "train.csv" : "test.csv")).string();
-    try {
-      tables[part] = io::load_csv(path, {.label = "label"});
-    } catch (const Error& error) {
-      if (std::string(error.what()).find("the label column") == std::string::npos) throw;
-      tables[part] = io::load_csv(path, {.label = "last"});
-    }
+    tables[part] = io::load_csv(path, {.label = "label", .label_or_last = true});
   }
   const std::string where = cat("data ", info.name, ": '", io::one_line(folder), "': ");
   TD_CHECK(tables[0].columns == tables[1].columns, where,

@@ -12,6 +12,8 @@ namespace tandem::io {
 
 namespace {
 
+constexpr size_t kMaxColumns = size_t{1} << 20;  // a cell of two bytes becomes several strings
+
 std::string_view trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t");
   if (begin == std::string_view::npos) return {};
@@ -92,7 +94,7 @@ class Rows {
   size_t at_ = 0, line_ = 0;
 };
 
-std::optional<size_t> label_column(const std::string& where, const std::string& wanted,
+std::optional<size_t> label_column(const std::string& where, const std::string& wanted, bool or_last,
                                    const std::vector<std::string>& names) {
   if (wanted.empty()) return std::nullopt;
   if (wanted == "last") return names.size() - 1;
@@ -101,6 +103,7 @@ std::optional<size_t> label_column(const std::string& where, const std::string& 
   size_t index = 0;
   const auto [end, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), index);
   if (error == std::errc() && end == wanted.data() + wanted.size() && index < names.size()) return index;
+  if (or_last) return names.size() - 1;
   std::string list;
   for (size_t i = 0; i < std::min<size_t>(names.size(), 20); ++i)
     list += (i ? ", " : "") + one_line(names[i], 50);
@@ -119,6 +122,8 @@ CsvTable load_csv(const std::string& path, const CsvOptions& options) {
   Rows rows(where, text, options.delimiter);
   std::vector<std::string> cells;
   TD_CHECK(rows.next(cells), where, "must hold at least one row; it is empty.");
+  TD_CHECK(cells.size() <= kMaxColumns, where, "must have at most ", kMaxColumns, " columns; got ",
+           cells.size(), ". Give another delimiter, or save the values as npy.");
   const bool has_header =
       options.header.value_or(std::any_of(cells.begin(), cells.end(), [](const std::string& cell) {
         return !is_missing(cell) && !number(cell);
@@ -126,7 +131,7 @@ CsvTable load_csv(const std::string& path, const CsvOptions& options) {
   std::vector<std::string> names = cells;
   if (!has_header)
     for (size_t i = 0; i < names.size(); ++i) names[i] = std::to_string(i);
-  const std::optional<size_t> label = label_column(where, options.label, names);
+  const std::optional<size_t> label = label_column(where, options.label, options.label_or_last, names);
   const size_t width = names.size(), features = width - (label ? 1 : 0);
   TD_CHECK(features >= 1, where, "must have a column beside the labels; got none.");
 

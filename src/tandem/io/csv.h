@@ -24,9 +24,10 @@ struct CsvOptions {
   char delimiter = ',';
   std::optional<bool> header = {};  // unset: there is one where the first row holds a cell that is no number
   std::string label = {};           // column of the labels: a name, a number from 0, "last", or "" for none
+  bool label_or_last = false;       // where no column is called so, the last one holds the labels
   Missing missing = Missing::refuse;
   double fill = 0;
-  int64_t max_bytes = int64_t{1} << 32;
+  int64_t max_bytes = reading_limits().bytes;
 };
 
 struct CsvTable {
