@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -230,6 +231,35 @@ TEST_F(Download, OnlySetsWithASourceCanBeFetched) {
       EXPECT_TRUE(file.url.ends_with(file.name)) << file.url;
     }
   EXPECT_EQ(download_folder("svhn", folder_.path()), folder_ / "svhn");
+}
+
+TEST_F(Download, APartThatCannotBeRemovedIsAnErrorAndNotAnotherRequest) {
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "only root can make a file that another user may write but not remove";
+  Server server(content_);
+  const std::string path = folder_ / "file";
+  ASSERT_EQ(::chmod(folder_.path().c_str(), 01777), 0);
+  write_text(path + ".part", content_ + "more");  // longer than the file: the server cannot continue it
+  ASSERT_EQ(::chmod((path + ".part").c_str(), 0666), 0);
+  ASSERT_EQ(::seteuid(65534), 0);
+  const std::string message = message_of<Error>([&] { download(server.url(), path, options()); });
+  ASSERT_EQ(::seteuid(0), 0);
+  EXPECT_HAS(message, "cannot remove '" + path + ".part'");
+  EXPECT_EQ(server.requests, 1);
+}
+
+TEST_F(Download, WhatIsNoFileInThePlaceOfThePartIsRefusedBeforeCurlMeetsIt) {
+  Server server(content_);
+  const std::string path = folder_ / "file";
+  ASSERT_EQ(::mkfifo((path + ".part").c_str(), 0666), 0);
+  EXPECT_HAS(message_of<Error>([&] { download(server.url(), path); }), "must be a regular file or not exist");
+  std::filesystem::remove(path + ".part");
+  ASSERT_EQ(::symlink("/dev/full", (path + ".part").c_str()), 0);
+  EXPECT_HAS(message_of<Error>([&] { download(server.url(), path); }), "must be a regular file or not exist");
+  std::filesystem::remove(path + ".part");
+  ASSERT_EQ(::mkfifo((path + ".part.messages").c_str(), 0666), 0);  // ours: it is removed
+  download(server.url(), path);
+  EXPECT_EQ(read_text(path), content_);
 }
 
 }  // namespace

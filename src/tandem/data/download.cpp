@@ -30,18 +30,23 @@ namespace {
 constexpr int kNoHost = 6, kNoConnection = 7, kPartial = 18, kHttpError = 22, kWriteError = 23, kTimeout = 28,
               kNoRange = 33, kNotExecuted = 127, kEmptyAnswer = 52, kReceiveError = 56;
 
+constexpr auto kPause =
+    std::chrono::milliseconds(100);  // before the second try; doubled for each further one
+
 int64_t size_of_file(const std::string& path) {
   std::error_code error;
   const auto bytes = fs::file_size(path, error);
   return error ? 0 : static_cast<int64_t>(bytes);
 }
 
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
+/// Removes what curl left or would write to. What cannot be removed would be met again and again.
+void remove_file(const std::string& where, const std::string& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  if (error)
+    throw resource_error(where, "cannot remove '", io::one_line(path), "': ", error.message(),
+                         ". Remove it yourself, or choose another folder with --data-dir.");
+}
 
 /// Ends a child that is still running.
 struct Child {
@@ -61,6 +66,7 @@ struct Outcome {
 /// Runs curl until it ends. What `part` holds is kept and continued.
 Outcome run_curl(const std::string& url, const std::string& part, const DownloadOptions& options) {
   const std::string messages = part + ".messages";
+  remove_file("download: ", messages);
   const std::vector<std::string> words = {options.program,
                                           "--fail",
                                           "--location",
@@ -87,7 +93,8 @@ Outcome run_curl(const std::string& url, const std::string& part, const Download
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   Child child{::fork()};
-  TD_CHECK(child.pid >= 0, "download: cannot start a process: ", std::strerror(errno), ". End some others.");
+  if (child.pid < 0)
+    throw resource_error("download: cannot start a process: ", std::strerror(errno), ". End some others.");
   if (child.pid == 0) {
     const int null = ::open("/dev/null", O_RDWR);
     for (int fd : {0, 1, 2})
@@ -105,8 +112,8 @@ Outcome run_curl(const std::string& url, const std::string& part, const Download
       outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
       break;
     }
-    TD_CHECK(ended == 0 || errno == EINTR, "download: cannot wait for ", options.program, ": ",
-             std::strerror(errno), ".");
+    if (ended != 0 && errno != EINTR)
+      throw resource_error("download: cannot wait for ", options.program, ": ", std::strerror(errno), ".");
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, std::chrono::milliseconds(100));
     if (options.progress) options.progress(size_of_file(part));
@@ -122,30 +129,30 @@ Outcome run_curl(const std::string& url, const std::string& part, const Download
 }
 
 [[noreturn]] void fail(const std::string& where, const Outcome& outcome, const DownloadOptions& options) {
-  const char* mend = "Try again: what is here is continued.";
+  const char* what_to_do = "Try again: what is here is continued.";
   switch (outcome.code) {
     case kNotExecuted:
-      throw Error(
-          cat(where, "needs the program ", options.program,
-              ", which is not here. Install it (Debian, Ubuntu: apt-get install curl), or fetch the file "
-              "yourself."));
+      throw resource_error(
+          where, "needs the program ", options.program,
+          ", which is not here. Install it (Debian, Ubuntu: apt-get install curl), or fetch the "
+          "file yourself.");
     case kNoHost:
     case kNoConnection:
-      mend = "Check the network, or fetch the file elsewhere.";
+      what_to_do = "Check the network, or fetch the file elsewhere.";
       break;
     case kHttpError:
-      mend = "The source may have moved: fetch the file elsewhere.";
+      what_to_do = "The source may have moved: fetch the file elsewhere.";
       break;
     case kWriteError:
-      mend = "Free some space or choose another folder.";
+      what_to_do = "Free some space or choose another folder.";
       break;
     default:
       break;
   }
-  throw Error(cat(
+  throw resource_error(
       where,
       outcome.message.empty() ? cat(options.program, " failed with code ", outcome.code) : outcome.message,
-      ". ", mend));
+      ". ", what_to_do);
 }
 
 struct Wanted {
@@ -161,11 +168,11 @@ Wanted parse_checksum(const std::string& text) {
 }
 
 void sync_and_rename(const std::string& where, const std::string& part, const std::string& path) {
-  const Descriptor file{::open(part.c_str(), O_RDONLY | O_CLOEXEC)};
-  TD_CHECK(file.fd >= 0 && ::fsync(file.fd) == 0, where, "cannot write to the disk: ", std::strerror(errno),
-           ".");
-  TD_CHECK(::rename(part.c_str(), path.c_str()) == 0, where, "cannot rename the file: ", std::strerror(errno),
-           ".");
+  const Descriptor file = open_file("download", part, O_RDONLY);
+  if (::fsync(file.fd()) != 0)
+    throw resource_error(where, "cannot write to the disk: ", std::strerror(errno), ".");
+  if (::rename(part.c_str(), path.c_str()) != 0)
+    throw resource_error(where, "cannot rename the file: ", std::strerror(errno), ".");
 }
 
 }  // namespace
@@ -195,18 +202,23 @@ void download(const std::string& url, const std::string& path, const DownloadOpt
   std::error_code error;
   const fs::path folder = fs::path(path).parent_path();
   if (!folder.empty()) fs::create_directories(folder, error);
-  TD_CHECK(!error, where, "cannot make the folder '", io::one_line(folder.string()), "': ", error.message(),
-           ". Choose another with --data-dir.");
+  if (error)
+    throw resource_error(where, "cannot make the folder '", io::one_line(folder.string()),
+                         "': ", error.message(), ". Choose another with --data-dir.");
   // A lock on the folder keeps two downloads apart; the second finds the file of the first.
   const std::string place = folder.empty() ? "." : folder.string();
-  const Descriptor lock{::open(place.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  TD_CHECK(lock.fd >= 0 && ::access(place.c_str(), W_OK) == 0, where, "cannot write to '",
-           io::one_line(place), "': ", std::strerror(errno), ". Choose another folder with --data-dir.");
-  while (::flock(lock.fd, LOCK_EX) != 0 && errno == EINTR) continue;
+  const Descriptor lock(::open(place.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock || ::access(place.c_str(), W_OK) != 0)
+    throw resource_error(where, "cannot write to '", io::one_line(place), "': ", std::strerror(errno),
+                         ". Choose another folder with --data-dir.");
+  while (::flock(lock.fd(), LOCK_EX) != 0 && errno == EINTR) continue;
 
   if (fs::is_regular_file(path, error) && !wanted.kind.empty() && is_right(path)) return;
-  int tries = 0;
-  while (true) {
+  // curl would wait for a pipe's other end, or write through a link.
+  const fs::file_type kind = fs::symlink_status(part, error).type();
+  TD_CHECK(kind == fs::file_type::not_found || kind == fs::file_type::regular, where, "'", io::one_line(part),
+           "' must be a regular file or not exist; got something else. Remove it.");
+  for (int tries = 0;;) {
     const int64_t before = size_of_file(part);
     const Outcome outcome = run_curl(url, part, options);
     const int64_t after = size_of_file(part);
@@ -214,30 +226,31 @@ void download(const std::string& url, const std::string& path, const DownloadOpt
     if (outcome.code == 0 && fs::exists(part, error)) {
       if (is_right(part)) return sync_and_rename(where, part, path);
       const std::string found = checksum_of(wanted.kind, part);
-      fs::remove(part, error);
+      remove_file(where, part);
       // What was here before may have been of another file: once more from the start.
       if (before > 0) continue;
       throw Error(cat(where, "the file must have the ", wanted.kind, " sum ", wanted.sum, "; it has ", found,
                       ". It was thrown away: fetch it elsewhere, or check who answers for that address."));
     }
     if (outcome.code == 0 && before == 0) {  // an empty file: curl makes none
-      Descriptor{::open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)};
+      open_file("download", part, O_WRONLY | O_CREAT);
       if (is_right(part)) return sync_and_rename(where, part, path);
-      fs::remove(part, error);
+      remove_file(where, part);
     }
     // The server cannot continue, or finds nothing after what is here.
     const bool cannot_continue = before > 0 && (outcome.code == kNoRange || outcome.code == kHttpError);
     if (cannot_continue) {
       if (!wanted.kind.empty() && is_right(part)) return sync_and_rename(where, part, path);
-      fs::remove(part, error);
+      remove_file(where, part);
       continue;
     }
     const bool broke_off = outcome.code == kPartial || outcome.code == kTimeout ||
                            outcome.code == kReceiveError || outcome.code == kEmptyAnswer;
     if (!broke_off || after <= before || ++tries >= options.tries) {
-      if (after == 0) fs::remove(part, error);
+      if (after == 0) remove_file(where, part);
       fail(where, outcome, options);
     }
+    std::this_thread::sleep_for(kPause * (1 << std::min(tries, 6)));
   }
 }
 
