@@ -364,6 +364,26 @@ TEST(Train, WeightsOfAnotherModelAreRefusedByParameter) {
           "that the model is mlp.");
 }
 
+TEST(Train, AConfigThatNobodyWroteIsRefusedByOneLine) {
+  const TempFolder folder;
+  const TrainConfig config = small("mlp", folder / "run");
+  train(config);
+  const std::string path = folder / "run/config.json";
+  const std::pair<std::string, const char*> cases[] = {
+      {"{\"model\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}",
+       "at most 100 levels deep"},
+      {R"({"model": "mlp", "model": "lenet", "data": "x", "dtype": "f32"})", "'model' stands twice"},
+      {"{\"model\": \"\xff\"}", "must be JSON in UTF-8"},
+      {R"({"model": 7})", "with model, data and dtype"}};
+  for (const auto& [text, expected] : cases) {
+    testing::write_text(path, text);
+    const std::string said = message([&] { evaluate({.folder = config.out}); });
+    EXPECT_NE(said.find(expected), std::string::npos) << said;
+    EXPECT_NE(said.find(path), std::string::npos) << said;
+    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
+  }
+}
+
 TEST(Explain, TheTrainingStepShrinksAndItsMemoryIsPlanned) {
   TrainConfig config;
   config.model = "lenet";

@@ -5,6 +5,7 @@
 #include "lab/driver/answer.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
+#include "tandem/io/json.h"
 
 namespace tandem::lab {
 namespace {
@@ -89,10 +90,11 @@ Json Client::next_answer(const std::string& name, int64_t deadline_ns) {
       throw Stopped();
   }
   received_ns_ = now_ns();
-  Json answer = Json::parse(line, nullptr, false);
-  if (answer.is_discarded() || !answer.is_object())
-    fail(Status::garbage,
-         cat(name, ": a line of output must be a JSON object; got '", io::one_line(line, 160), "'"));
+  std::string why;
+  Json answer = io::try_parse_json<Json>(line, why);
+  if (!answer.is_object())
+    fail(Status::garbage, cat(name, ": a line of output must be a JSON object; got '",
+                              io::one_line(line, 160), "'", why.empty() ? "" : ", which ", why));
   return answer;
 }
 

@@ -5,6 +5,7 @@
 
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
+#include "tandem/io/json.h"
 
 namespace tandem::lab {
 namespace {
@@ -99,7 +100,8 @@ Gatekeeper::Gatekeeper(std::string folder, const Bench& bench, Materials& materi
     : path_(folder + "/gate.json"), bench_(bench), materials_(materials), known_(Json::object()) {
   if (!std::filesystem::exists(path_)) return;
   const auto bytes = io::read_file("gate", path_, int64_t{1} << 28);
-  known_ = Json::parse(bytes.begin(), bytes.end(), nullptr, false);
+  std::string why;
+  known_ = io::try_parse_json<Json>({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, why);
   if (!known_.is_object()) known_ = Json::object();  // it holds nothing that cannot be found out anew
 }
 

@@ -7,6 +7,7 @@
 #include "lab/own/material.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
+#include "tandem/io/json.h"
 #include "tandem/io/npy.h"
 
 namespace tandem::lab {
@@ -62,7 +63,9 @@ SampleFiles Materials::written(const std::string& name, const Workload& workload
     io::write_atomically(list, [&](io::OutputFile& file) { file.write(text.dump() + "\n"); });
   }
   const auto bytes = io::read_file("run", list, 1 << 20);
-  const Json text = Json::parse(bytes.begin(), bytes.end(), nullptr, false);
+  std::string why;
+  const Json text =
+      io::try_parse_json<Json>({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, why);
   TD_CHECK(text.is_object() && text.contains("name"), "run: '", list,
            "' must list samples; got something else. Delete the folder '", folder_,
            "': it will be made anew.");

@@ -15,6 +15,7 @@
 #include "lab/measure/schedule.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
+#include "tandem/io/json.h"
 
 namespace tandem::lab {
 namespace {
@@ -37,23 +38,15 @@ std::string short_text(const Json& value) {
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder) {
-    const std::string path = folder + "/.lock";
-    fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    TD_CHECK(fd_ >= 0, "run: the folder '", folder, "' must be writable; got '", std::strerror(errno),
-             "'. Choose another --out.");
-    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-      ::close(fd_);
-      throw Error(cat("run: the folder '", folder,
-                      "' must belong to one study at a time; got one that another 'tandem lab run' is "
-                      "writing to. Wait for it, or choose another --out."));
-    }
+    file_ = open_file("run", folder + "/.lock", O_RDWR | O_CREAT);
+    TD_CHECK(
+        ::flock(file_.fd(), LOCK_EX | LOCK_NB) == 0, "run: the folder '", folder,
+        "' must belong to one study at a time; got one that another 'tandem lab run' is writing to. Wait "
+        "for it, or choose another --out.");
   }
-  ~FolderLock() { ::close(fd_); }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
 
  private:
-  int fd_;
+  Descriptor file_;
 };
 
 /// study.json: written at the start, and compared where the folder has one.
@@ -65,8 +58,10 @@ void settle_record(const Plan& plan, const RunnerOptions& options) {
     return;
   }
   const auto bytes = io::read_file("run", path, int64_t{1} << 28);
-  const Json there = Json::parse(bytes.begin(), bytes.end(), nullptr, false);
-  const std::string differs = there.is_discarded() ? "the file is not JSON" : difference(there, wanted);
+  std::string why;
+  const Json there =
+      io::try_parse_json<Json>({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, why);
+  const std::string differs = there.is_discarded() ? "the file " + why : difference(there, wanted);
   TD_CHECK(differs.empty(), "run: a study goes on only as it began; '", options.folder,
            "' holds another: ", differs, ". Give the same options, or another --out.");
 }

@@ -13,6 +13,7 @@
 #include "lab/monitor/machine.h"
 #include "lab/monitor/nvml.h"
 #include "tandem/core/error.h"
+#include "tandem/io/json.h"
 #include "tandem/train/environment.h"
 
 namespace tandem::lab {
@@ -202,9 +203,9 @@ json provenance(const ProvenanceOptions& options) {
   out["command"] = command_of(options);
   // A device that cannot be opened must not stop the description of the machine.
   try {
-    out["tandem"] = json::parse(environment_json(options.device));
+    out["tandem"] = io::parse_json<json>("environment: ", environment_json(options.device));
   } catch (const Error& error) {
-    out["tandem"] = json::parse(environment_json(Device{}));
+    out["tandem"] = io::parse_json<json>("environment: ", environment_json(Device{}));
     out["tandem"]["devices"][to_string(options.device)] = error.what();
   }
   out["build"] = build_json();
@@ -228,7 +229,7 @@ json provenance(const ProvenanceOptions& options) {
     if (entry.contains("error")) warnings.push_back(cat("no hash: ", entry["error"].get<std::string>()));
   out["warnings"] = warnings;
   // Names of files and processes may hold any bytes; whoever writes the object expects UTF-8.
-  return json::parse(out.dump(-1, ' ', false, json::error_handler_t::replace));
+  return io::parse_json<json>("provenance: ", out.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 std::vector<std::string> provenance_warnings(const json& provenance) {

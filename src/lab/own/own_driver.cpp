@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "lab/own/prepared_cell.h"
+#include "tandem/io/json.h"
 
 namespace tandem::lab {
 namespace {
@@ -20,7 +21,7 @@ void print(std::ostream& out, const Json& line) {
 }
 
 Json hello() {
-  const Json environment = Json::parse(environment_json(Device{}));
+  const Json environment = io::parse_json<Json>("environment: ", environment_json(Device{}));
   Json workloads = Json::array();
   for (const zoo::ModelInfo& info : zoo::models()) workloads.push_back(info.name);
   return {{"protocol", 1},
@@ -33,14 +34,6 @@ Json hello() {
           {"precisions", own::precision_names()},
           {"switches", own::known_switches()},
           {"libraries", environment.value("libraries", Json::object())}};
-}
-
-/// The allocators' messages; see backends/cpu/allocator.cpp and backends/cuda/device_state.cpp.
-bool is_out_of_memory(const std::string& message) {
-  for (const char* words : {"memory: the system must have", "memory: an allocation must be",
-                            "the device must have memory", "out of memory"})
-    if (message.find(words) != std::string::npos) return true;
-  return false;
 }
 
 class Dialogue {
@@ -98,7 +91,7 @@ Json error(const char* kind, const std::string& what, const std::string& message
 Json answer_line(Dialogue& dialogue, const std::string& line) {
   Json request, failure;
   try {
-    request = Json::parse(line);
+    request = io::parse_json<Json>("request: ", line);
     Json fields = dialogue.answer(request);
     fields["id"] = request.value("id", Json());
     fields["ok"] = true;
@@ -107,8 +100,10 @@ Json answer_line(Dialogue& dialogue, const std::string& line) {
     failure = error("declined", declined.named(), declined.what());
   } catch (const std::bad_alloc&) {
     failure = error("out_of_memory", "memory", "memory: this machine has not enough of it.");
+  } catch (const OutOfMemory& memory) {
+    failure = error("out_of_memory", "Error", memory.what());
   } catch (const Error& wrong) {
-    failure = error(is_out_of_memory(wrong.what()) ? "out_of_memory" : "failed", "Error", wrong.what());
+    failure = error("failed", "Error", wrong.what());
   } catch (const std::exception& other) {
     failure = error("failed", "exception", other.what());
   }

@@ -13,6 +13,7 @@
 #include "lab/record/record.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
+#include "tandem/io/json.h"
 
 namespace tandem::lab {
 namespace {
@@ -25,15 +26,12 @@ bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0;
 
 Json read_object(const std::string& path) {
   const auto bytes = io::read_file("read", path, int64_t{1} << 28);
-  try {
-    Json json = Json::parse(bytes.begin(), bytes.end());
-    TD_CHECK(json.is_object(), "read '", io::one_line(path), "': the file must hold one JSON object; got a ",
-             json.type_name(), ". Restore the file, or measure into a new folder.");
-    return json;
-  } catch (const Json::exception& error) {
-    throw Error(cat("read '", io::one_line(path), "': the file must be JSON; got: ",
-                    io::one_line(error.what(), 200), ". Restore the file, or measure into a new folder."));
-  }
+  const char* const what_to_do = "Restore the file, or measure into a new folder.";
+  Json json = io::parse_json<Json>(cat("read '", io::one_line(path), "': the file "),
+                                   {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, what_to_do);
+  TD_CHECK(json.is_object(), "read '", io::one_line(path), "': the file must hold one JSON object; got a ",
+           json.type_name(), ". ", what_to_do);
+  return json;
 }
 
 /// True where the text is one whole JSON value. A cut-off object never is: its last brace is missing.
@@ -51,31 +49,25 @@ std::vector<Run> read_runs(const std::string& path) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     if (!ended && !is_whole(line)) break;
     const std::string where = cat("read '", io::one_line(path), "', line ", number, ": ");
+    const char* const what_to_do = "Remove that line; the study measures what is missing.";
     try {
-      runs.push_back(run_from_json(Json::parse(line.begin(), line.end())));
+      runs.push_back(run_from_json(io::parse_json<Json>("the line ", line, what_to_do)));
     } catch (const Json::exception& error) {
-      throw Error(cat(where, "the line must be one JSON object; got: ", io::one_line(error.what(), 200),
-                      ". Remove that line; the study measures what is missing."));
-    } catch (const Error& error) {
-      throw Error(where + error.what());
+      throw Error(cat(where, "the line must be one JSON object; got: ", io::one_line(error.what(), 200), ". ",
+                      what_to_do));
+    } catch (Error& error) {
+      error.prepend(where);
+      throw;
     }
   }
   return runs;
 }
 
-/// A file descriptor that closes itself.
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
 [[noreturn]] void fail(const std::string& path, const char* step, int error) {
-  throw Error(cat("append to '", io::one_line(path), "': ", step, ": ", std::strerror(error),
-                  error == ENOSPC || error == EDQUOT
-                      ? ". Free some space; the study goes on where it stopped."
-                      : ". Check the folder and the disk."));
+  throw resource_error("append to '", io::one_line(path), "': ", step, ": ", std::strerror(error),
+                       error == ENOSPC || error == EDQUOT
+                           ? ". Free some space; the study goes on where it stopped."
+                           : ". Check the folder and the disk.");
 }
 
 void write_all(int fd, const std::string& path, std::string_view text, off_t keep) {
@@ -151,17 +143,16 @@ void append_run(const std::string& folder, const Run& run) {
   const std::string line = to_json(run).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   const std::string path = path_in(folder, "runs.jsonl");
   const bool is_new = !exists(path);
-  const Descriptor file{::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)};
-  if (file.fd < 0) fail(path, "cannot open it", errno);
-  while (::flock(file.fd, LOCK_EX) != 0)
+  const Descriptor file = open_file("append to", path, O_RDWR | O_CREAT | O_APPEND);
+  while (::flock(file.fd(), LOCK_EX) != 0)
     if (errno != EINTR) break;  // a file system without locks: go on without
-  const off_t size = end_last_line(file.fd, path);
-  write_all(file.fd, path, line, size);
-  if (::fsync(file.fd) != 0) fail(path, "cannot make it durable", errno);
+  const off_t size = end_last_line(file.fd(), path);
+  write_all(file.fd(), path, line, size);
+  if (::fsync(file.fd()) != 0) fail(path, "cannot make it durable", errno);
   if (!is_new) return;
   // The name of a new file is durable only when its folder is.
-  const Descriptor place{::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  if (place.fd < 0 || ::fsync(place.fd) != 0) fail(path, "cannot make its folder durable", errno);
+  const Descriptor place(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!place || ::fsync(place.fd()) != 0) fail(path, "cannot make its folder durable", errno);
 }
 
 }  // namespace tandem::lab

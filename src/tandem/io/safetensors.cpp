@@ -6,9 +6,9 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 
 #include "tandem/io/file.h"
+#include "tandem/io/json.h"
 #include "tandem/io/sha256.h"
 
 namespace tandem::io {
@@ -21,7 +21,6 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr const char* kMetadataKey = "__metadata__";
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the format's reference implementation
 
 /// A name from a file, as a message shows it.
 std::string shown(std::string_view name) { return one_line(name, 100); }
@@ -79,17 +78,9 @@ class HeaderReader {
   }
 
   void parse(const std::vector<char>& text) {
-    json header;
-    try {
-      header = json::parse(text.begin(), text.end(), [&](int depth, json::parse_event_t event, json& value) {
-        watch(depth, event, value);
-        return true;
-      });
-    } catch (const json::parse_error& error) {
-      fail("the header must be JSON in UTF-8; it breaks at byte ", error.byte);
-    } catch (const json::exception&) {
-      fail("the header must be JSON; it holds a number out of range");
-    }
+    std::string why;
+    const json header = try_parse_json<json>({text.data(), text.size()}, why);
+    if (header.is_discarded()) fail("the header ", why);
     if (!header.is_object()) fail("the header must be a JSON object; got ", header.type_name());
     for (const auto& [name, value] : header.items()) {
       if (name == kMetadataKey)
@@ -124,16 +115,6 @@ class HeaderReader {
   Metadata metadata;
 
  private:
-  /// Sees the JSON while it is parsed: nothing nested deeper than the format has, no key twice.
-  void watch(int depth, json::parse_event_t event, const json& value) {
-    using Event = json::parse_event_t;
-    if ((event == Event::object_start && depth > 1) || (event == Event::array_start && depth != 2))
-      fail("the header must hold one object a tensor; it is nested otherwise");
-    if (event == Event::object_start) keys_[depth].clear();
-    if (event == Event::key && !keys_[depth - 1].insert(value.get<std::string>()).second)
-      fail("a key must stand once; '", shown(value.get<std::string>()), "' stands twice");
-  }
-
   void read_metadata(const json& value) {
     if (!value.is_object()) fail("__metadata__ must be an object; got ", value.type_name());
     for (const auto& [key, text] : value.items()) {
@@ -181,7 +162,6 @@ class HeaderReader {
   }
 
   const std::string& path_;
-  std::set<std::string> keys_[2];
 };
 
 }  // namespace
@@ -208,8 +188,10 @@ void save_safetensors(const std::string& path, const NamedTensors& tensors, cons
     throw Error(what + ": names and metadata must be UTF-8; got other bytes. Rename the tensor.");
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  TD_CHECK(text.size() <= kMaxHeaderBytes, what, ": the header must take at most ", kMaxHeaderBytes,
-           " bytes; got ", text.size(), ". Save fewer tensors or less metadata.");
+  const auto most = static_cast<uint64_t>(reading_limits().header_bytes);
+  TD_CHECK(text.size() <= most, what, ": the header must take at most ", most, " bytes; got ", text.size(),
+           ". Save fewer tensors or less metadata, or raise the limit "
+           "(TANDEM_READING_LIMITS=header_bytes=…).");
 
   write_atomically(path, [&](OutputFile& out) {
     const uint64_t header_bytes = text.size();
@@ -235,9 +217,12 @@ SafetensorsFile load_safetensors(const std::string& path) {
   if (file_bytes < sizeof(header_bytes))
     reader.fail("the file must begin with 8 bytes of header length; it holds ", file_bytes, " bytes");
   file.read(&header_bytes, sizeof(header_bytes));
-  if (header_bytes > kMaxHeaderBytes || header_bytes > file_bytes - sizeof(header_bytes))
-    reader.fail("the header must fit the file of ", file_bytes, " bytes (and ", kMaxHeaderBytes,
-                "); its length says ", header_bytes);
+  if (header_bytes > file_bytes - sizeof(header_bytes))
+    reader.fail("the header must fit the file of ", file_bytes, " bytes; its length says ", header_bytes);
+  const auto most = static_cast<uint64_t>(reading_limits().header_bytes);
+  TD_CHECK(header_bytes <= most, "load '", one_line(path), "': the header must take at most ", most,
+           " bytes; its length says ", header_bytes,
+           ". Where you trust the file, raise the limit (TANDEM_READING_LIMITS=header_bytes=…).");
   std::vector<char> text(header_bytes);
   file.read(text.data(), text.size());
   if (text.empty() || text[0] != '{') reader.fail("the header must begin with '{'");

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tandem/io/file.h"
+#include "tandem/io/json.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/io/sha256.h"
 
@@ -39,19 +40,23 @@ std::string state_json(const RunState& state) {
 }
 
 RunState parse_state(const std::string& text) {
-  const ordered_json in = ordered_json::parse(text);
+  const auto in = io::parse_json<ordered_json>("state: ", text);
+  const auto whole = [](const ordered_json& value) {
+    if (!value.is_number_integer() || value > INT64_MAX) throw std::invalid_argument("no whole number");
+    return value.get<int64_t>();
+  };
   RunState state;
-  state.epoch = in.at("epoch").get<int64_t>();
-  state.batch = in.at("batch").get<int64_t>();
-  state.step = in.at("step").get<int64_t>();
+  state.epoch = whole(in.at("epoch"));
+  state.batch = whole(in.at("batch"));
+  state.step = whole(in.at("step"));
   state.loss_sum = from_hex_bits(in.at("loss_sum").get<std::string>());
-  state.loss_samples = in.at("loss_samples").get<int64_t>();
+  state.loss_samples = whole(in.at("loss_samples"));
   state.generator = {in.at("generator_seed").get<uint64_t>(), in.at("generator_offset").get<uint64_t>()};
   state.seconds = from_hex_bits(in.at("seconds").get<std::string>());
   for (const ordered_json& row : in.value("history", ordered_json::array())) {
     const auto number = [&](size_t i) { return from_hex_bits(row.at(i).get<std::string>()); };
-    state.history.push_back({row.at(0).get<int64_t>(), row.at(1).get<int64_t>(), number(2), number(3),
-                             number(4), number(5), number(6)});
+    state.history.push_back(
+        {whole(row.at(0)), whole(row.at(1)), number(2), number(3), number(4), number(5), number(6)});
   }
   for (const ordered_json& row : in.value("choices", ordered_json::array()))
     state.choices.push_back(
@@ -151,8 +156,8 @@ Checkpoint load_checkpoint(const std::string& path) {
   Checkpoint checkpoint;
   try {
     checkpoint.state = parse_state(entry("state"));
-    checkpoint.settings = ordered_json::parse(entry("settings")).dump();
-    for (const ordered_json& row : ordered_json::parse(entry("callbacks")))
+    checkpoint.settings = io::parse_json<ordered_json>("settings: ", entry("settings")).dump();
+    for (const ordered_json& row : io::parse_json<ordered_json>("callbacks: ", entry("callbacks")))
       checkpoint.callbacks.push_back({row.at(0).get<std::string>(), row.at(1).get<std::string>(), {}});
   } catch (const std::exception&) {
     throw Error(what + "the checkpoint's settings or position cannot be read; it was not written by Tandem.");

@@ -7,6 +7,7 @@
 #include "tandem/core/backend.h"
 #include "tandem/core/choices.h"
 #include "tandem/core/error.h"
+#include "tandem/io/json.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/zoo/zoo.h"
 
@@ -155,7 +156,8 @@ std::string settings_json(const FitOptions& o, const SettingsParts& parts) {
 }
 
 void check_same_settings(const std::string& saved, const std::string& wanted, const std::string& source) {
-  const ordered_json before = ordered_json::parse(saved), now = ordered_json::parse(wanted);
+  const auto before = io::parse_json<ordered_json>("settings: ", saved),
+             now = io::parse_json<ordered_json>("settings: ", wanted);
   const auto compare = [&](const std::string& key) {
     const auto value = [&](const ordered_json& in) { return in.contains(key) ? in[key].dump() : "none"; };
     if (value(before) == value(now)) return;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tandem/io/file.h"
+#include "tandem/io/json.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/train/checkpoint.h"
 #include "tandem/zoo/zoo.h"
@@ -74,7 +75,7 @@ std::string open_run_folder(const FitOptions& options, const std::string& model)
 
 void save_config(const std::string& folder, const FitOptions& options, Device device,
                  const std::string& settings, const std::optional<data::ImageFormat>& format) {
-  ordered_json out = ordered_json::parse(settings);
+  auto out = io::parse_json<ordered_json>("settings: ", settings);
   out["engine"] = name(options.engine);
   out["device"] = to_string(device);
   if (options.epochs) out["epochs"] = *options.epochs;
@@ -87,7 +88,7 @@ void save_config(const std::string& folder, const FitOptions& options, Device de
 }
 
 void save_weights(const std::string& path, const nn::NamedTensors& weights, const std::string& settings) {
-  const ordered_json in = ordered_json::parse(settings);
+  const auto in = io::parse_json<ordered_json>("settings: ", settings);
   io::Metadata metadata = {{"format", "pt"}};
   for (const char* key : {"model", "data"})
     if (in.contains(key)) metadata[key] = in[key].get<std::string>();
@@ -102,7 +103,9 @@ SavedRun load_run(const char* what, const std::string& folder, bool best) {
   const std::vector<uint8_t> text = io::read_file("load", path, int64_t{1} << 20);
   SavedRun run;
   try {
-    const ordered_json config = ordered_json::parse(text.begin(), text.end());
+    const auto config = io::parse_json<ordered_json>(
+        cat("load ", quoted(path), ": "), {reinterpret_cast<const char*>(text.data()), text.size()},
+        "Train again, or fix the file.");
     run.model = config.at("model").get<std::string>();
     run.data = config.at("data").get<std::string>();
     run.dtype = config.at("dtype").get<std::string>();

@@ -85,6 +85,10 @@ TEST(LabClient, WhatIsNotTheProtocolIsGarbageAndQuoted) {
       {"{\"id\": 1, \"ok\": false}", "'error' must be there"},
       {"{\"id\": 1, \"ok\": false, \"error\": {\"kind\": \"bored\", \"message\": \"x\"}}", "got 'bored'"},
       {"\xff\xfe\x01", "must be a JSON object"},
+      {"{\"id\": 1, \"ok\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}",
+       "nested at most 100 levels deep"},
+      {"{\"id\": 1, \"ok\": true, \"ok\": false}", "'ok' stands twice"},
+      {"{\"id\": 18446744073709551616, \"ok\": true}", "must fit 64 bits"},
   };
   for (const auto& [answer, part] : cases) {
     const DriverFailure failure = hello_failure(answer);

@@ -210,5 +210,15 @@ TEST(OwnDriver, AsShippedBeginsWithTandemsOwnWeightsAndRate) {
   EXPECT_EQ(succeeded(answers[1]), answers[3]);
 }
 
+TEST(OwnDriver, ARequestNestedTooDeepIsRefusedAndTheDriverLivesOn) {
+  const auto answers = answers_to_text("{\"id\": 1, \"call\": " + std::string(100'000, '[') +
+                                       std::string(100'000, ']') + "}\n{\"id\": 2, \"call\": \"hello\"}\n");
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_EQ(answers[0]["ok"], false);
+  EXPECT_NE(answers[0]["error"]["message"].get<std::string>().find("at most 100 levels deep"),
+            std::string::npos);
+  EXPECT_EQ(answers[1]["ok"], true);
+}
+
 }  // namespace
 }  // namespace tandem::lab

@@ -37,6 +37,28 @@ std::string with(const std::string& line) { return kGood + line + "\n"; }
 
 TEST(StudySchema, AGoodFileIsAccepted) { EXPECT_EQ(complaint(kGood), ""); }
 
+TEST(StudySchema, WhatIsNestedTooDeepIsRefusedBeforeItOverflowsTheStack) {
+  std::string key = "a";
+  for (int i = 0; i < 100'000; ++i) key += i % 2 ? ".a" : ". \"b\"";
+  for (const std::string& text :
+       {key + " = 1\n", "[" + key + "]\n", "[[" + key + "]]\n", "x = { " + key + " = 1 }\n",
+        "x = " + std::string(100'000, '[') + std::string(100'000, ']') + "\n",
+        "x = [\n" + std::string(60, '[') + "\n"}) {
+    const std::string message = complaint("# one\n" + text);
+    EXPECT_NE(
+        message.find("a key must have at most 20 parts, and lists and tables must be nested at most 50"),
+        std::string::npos)
+        << text.substr(0, 50) << ": " << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+  }
+  // Dots, brackets and quotes in texts and comments are no nesting.
+  const std::string dots(200, '.'), brackets(200, '[');
+  EXPECT_EQ(complaint("# " + dots + brackets + " \"\n" + kGood), "");
+  for (const std::string& text : {"\"" + dots + brackets + "\\\"" + dots + "\"", "'" + brackets + "\"'",
+                                  "\"\"\"\n\"" + dots + brackets + "\n\"\"\"", "'''" + brackets + "'\n'''"})
+    EXPECT_NE(complaint(kGood + "unknown = " + text + "\n").find("unknown"), std::string::npos) << text;
+}
+
 TEST(StudySchema, EachBrokenRuleIsNamedWithItsKey) {
   const std::pair<std::string, const char*> cases[] = {
       {with("batches = [1]"), "batches"},
