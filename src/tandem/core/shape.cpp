@@ -44,23 +44,37 @@ std::ostream& operator<<(std::ostream& out, const Dims& dims) {
   return out << (dims.rank() == 1 ? ",)" : ")");
 }
 
+namespace {
+constexpr Dim kTooMany = Dim{1} << 60;  // elements: fewer can be counted in bytes, whatever their type
+
+[[noreturn]] void refuse_sizes(const Dims& shape) {
+  for (Dim d : shape) TD_CHECK(d >= 0, "shape: sizes must not be negative; got ", shape, ".");
+  throw Error(cat("shape: the number of elements, at 8 bytes each, must fit 63 bits; got ", shape, "."));
+}
+}  // namespace
+
 Dim size_of(const Dims& shape) {
-  constexpr Dim kMost = Dim{1} << 60;  // so that the bytes of any type are counted without overflow
   Dim total = 1;
+  bool is_empty = false;
   for (Dim d : shape) {
-    TD_CHECK(d >= 0, "shape: sizes must not be negative; got ", shape, ".");
-    TD_CHECK(!__builtin_mul_overflow(total, d, &total) && total < kMost,
-             "shape: the number of elements, at 8 bytes each, must fit 63 bits; got ", shape, ".");
+    if (d == 0) {
+      is_empty = true;
+      continue;
+    }
+    if (d < 0 || __builtin_mul_overflow(total, d, &total) || total >= kTooMany) [[unlikely]]
+      refuse_sizes(shape);
   }
-  return total;
+  return is_empty ? 0 : total;
 }
 
 Dims contiguous_strides(const Dims& shape) {
   Dims strides = shape;
   Dim step = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
+    const Dim size = std::max<Dim>(shape[i], 1);
     strides[i] = step;
-    step *= std::max<Dim>(shape[i], 1);
+    if (shape[i] < 0 || __builtin_mul_overflow(step, size, &step) || step >= kTooMany) [[unlikely]]
+      refuse_sizes(shape);
   }
   return strides;
 }

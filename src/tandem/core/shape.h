@@ -46,11 +46,26 @@ class Dims {
 /// Prints as "(2, 3)".
 std::ostream& operator<<(std::ostream& out, const Dims& dims);
 
-/// The number of elements of a shape (1 for rank 0). Throws Error where it overflows or a size is negative.
+// Sizes that come from a user may be any number. So that no arithmetic on them wraps: every tensor's sizes, counting 0
+// as 1, multiply to less than 2^60 (any product of them, and their bytes, then fit 63 bits), and what is computed from
+// other numbers goes through plus_capped and times_capped, whose largest result no shape accepts.
+
+/// The number of elements of a shape (1 for rank 0). Throws Error for a negative size, and where the sizes multiply to
+/// 2^60 or more.
 Dim size_of(const Dims& shape);
 
-/// Row-major strides, in elements.
+/// Row-major strides, in elements. Throws Error as size_of does.
 Dims contiguous_strides(const Dims& shape);
+
+/// a + b and a · b, or the nearest number where that does not fit 63 bits.
+constexpr Dim plus_capped(Dim a, Dim b) {
+  Dim sum = 0;
+  return !__builtin_add_overflow(a, b, &sum) ? sum : b < 0 ? INT64_MIN : INT64_MAX;
+}
+constexpr Dim times_capped(Dim a, Dim b) {
+  Dim product = 0;
+  return !__builtin_mul_overflow(a, b, &product) ? product : (a < 0) != (b < 0) ? INT64_MIN : INT64_MAX;
+}
 
 /// True where the elements lie row-major without gaps (axes of size 1 may have any stride).
 bool is_contiguous(const Dims& shape, const Dims& strides);

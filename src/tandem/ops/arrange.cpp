@@ -11,12 +11,6 @@ namespace tandem {
 
 namespace {
 
-/// a · b, or the largest number where that overflows.
-Dim times_capped(Dim a, Dim b) {
-  Dim product = 0;
-  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
-}
-
 /// (axes before, axis, axes after) as three sizes.
 struct Around {
   Around(const Tensor& x, int axis) {
@@ -47,6 +41,7 @@ OpDef& op_unfold_axis() {
       m.strides.push_back(m.strides[axis]);
       m.shape[axis] = (m.shape[axis] - w.size) / w.step + 1;
       m.strides[axis] *= w.step;
+      size_of(m.shape);
       a.out.push_back(m);
     };
     d.gradient = [](const GradArgs& a) {
@@ -206,6 +201,7 @@ Tensor unfold_axis(const Tensor& x, int64_t wanted_axis, int64_t size, int64_t s
   TD_CHECK(size >= 0 && size <= x.shape()[axis] && step >= 1,
            "unfold_axis: the size must fit the axis and the step be at least 1; got size ", size,
            " and step ", step, " for axis ", axis, " of ", x.shape(), ".");
+  step = std::min(step, std::max<int64_t>(x.shape()[axis], 1));  // a longer one reaches no further
   return apply1(op_unfold_axis(), {x}, WindowAttrs{axis, size, step});
 }
 
@@ -298,14 +294,17 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& times, int64_t wanted_ax
   TD_CHECK(times.rank() == 1 && times.size() == x.shape()[axis] && times.dtype() == DType::i64,
            "repeat_interleave: one i64 number is needed for each element of axis ", axis, "; got ",
            describe(times), " for shape ", x.shape(), ".");
-  std::vector<int64_t> elements;
-  int64_t element = 0;
-  for (const int64_t count : times.to_vector<int64_t>()) {
-    TD_CHECK(count >= 0, "repeat_interleave: the numbers must not be negative; got ", count, " at element ",
-             element, ".");
-    elements.insert(elements.end(), static_cast<size_t>(count), element++);
+  const std::vector<int64_t> counts = times.to_vector<int64_t>();
+  Dim total = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    TD_CHECK(counts[i] >= 0, "repeat_interleave: the numbers must not be negative; got ", counts[i],
+             " at element ", i, ".");
+    total = plus_capped(total, counts[i]);
   }
-  return index_select(x, axis, from_vector(elements, {static_cast<Dim>(elements.size())}, x.device()));
+  const Tensor elements = empty({total}, DType::i64);
+  int64_t* place = elements.data<int64_t>();
+  for (size_t i = 0; i < counts.size(); ++i) place = std::fill_n(place, counts[i], static_cast<int64_t>(i));
+  return index_select(x, axis, to(elements, x.device()));
 }
 
 namespace {

@@ -54,7 +54,7 @@ void infer_conv(InferArgs& args) {
   const int axes = x.rank() - 2;
   check_types(op, args.in);
   check_numbers(op, c, axes, w);
-  TD_CHECK(x[1] == w[1] * c.groups && w[0] % c.groups == 0, op,
+  TD_CHECK(x[1] == times_capped(w[1], c.groups) && w[0] % c.groups == 0, op,
            ": the channels of x must equal weight's second size times groups, and groups divide its "
            "first; got x ",
            x, ", weight ", w, " and groups ", c.groups, ".");
@@ -74,7 +74,7 @@ void infer_input_gradient(InferArgs& args) {
   const auto& c = args.attributes<ConvAttrs>();
   const Dims &g = args.in[0].shape(), &w = args.in[1].shape();
   TD_ASSERT(g.rank() == w.rank() && g[1] == w[0], "conv_input_gradient of ", g, " and ", w);
-  Dims out{g[0], w[1] * c.groups};
+  Dims out{g[0], times_capped(w[1], c.groups)};
   for (int axis = 5 - g.rank(); axis < 3; ++axis) out.push_back(c.size[axis]);
   args.add(out, args.in[0].dtype());
 }
@@ -194,7 +194,7 @@ Tensor conv_transpose(int axes, const Tensor& x, const Tensor& weight, const Ten
   }
   const Tensor y = input_gradient(x, weight, c, size);
   if (!bias.defined()) return y;
-  check_bias(op, bias, w[1] * c.groups, w);
+  check_bias(op, bias, times_capped(w[1], c.groups), w);
   check_types(op, std::array{x, bias});
   Dims over = Dims::filled(axes + 2, 1);
   over[1] = bias.shape()[0];

@@ -290,9 +290,10 @@ Tensor istft(const Tensor& z, const StftOptions& o, int64_t length) {
   TD_CHECK(bins == o.n_fft / 2 + 1 && frames >= 1,
            "istft: z must have n_fft / 2 + 1 rows and at least one frame; got shape ", z.shape(),
            " for n_fft ", o.n_fft, ".");
-  const int64_t whole = (frames - 1) * hop + o.n_fft, pad = o.center ? o.n_fft / 2 : 0;
+  const int64_t whole = plus_capped(times_capped(frames - 1, hop), o.n_fft), pad = o.center ? o.n_fft / 2 : 0;
+  size_of({whole});
   if (length == 0) length = whole - 2 * pad;
-  TD_CHECK(length >= 1 && pad + length <= whole, "istft: the frames must cover the length asked for; got ",
+  TD_CHECK(length >= 1 && length <= whole - pad, "istft: the frames must cover the length asked for; got ",
            length, " of ", whole - pad, " values.");
   Tensor framed = irfft(transpose(z, -3, -2), {.n = o.n_fft, .norm = o.norm});
   const Tensor window = checked_window("istft", o, z);
@@ -330,7 +331,9 @@ Tensor mel_filter_bank(int64_t frequencies, MelOptions o, DType dtype, Device de
     if (!o.slaney) return 700 * (std::pow(10, mel / 2595) - 1);
     return mel < knee ? mel * 200 / 3 : 1000 * std::exp((mel - knee) / step);
   };
-  std::vector<double> edges, bank(static_cast<size_t>(frequencies * o.bands));
+  const Tensor on_host = empty({frequencies, o.bands}, DType::f64);
+  double* bank = on_host.data<double>();
+  std::vector<double> edges;
   const double from = to_mel(o.low), upto = to_mel(top);
   for (int64_t i = 0; i < o.bands + 2; ++i)
     edges.push_back(
@@ -343,7 +346,7 @@ Tensor mel_filter_bank(int64_t frequencies, MelOptions o, DType dtype, Device de
       const double height = std::max(0., std::min(rise, fall));
       bank[static_cast<size_t>(f * o.bands) + b] = o.slaney ? height * 2 / (edges[b + 2] - edges[b]) : height;
     }
-  return cast(from_vector(bank, {frequencies, o.bands}, device), dtype);
+  return cast(from_host(bank, on_host.shape(), DType::f64, device), dtype);
 }
 
 }  // namespace tandem

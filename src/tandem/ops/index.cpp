@@ -1,6 +1,7 @@
 #include "tandem/ops/index.h"
 
 #include <algorithm>
+#include <cmath>
 #include <ostream>
 
 #include "tandem/core/tape.h"
@@ -349,7 +350,7 @@ Tensor index_add(const Tensor& x, int64_t wanted_axis, const Tensor& index, cons
                  double alpha) {
   const int axis = normal_axis("index_add", wanted_axis, x.rank());
   check_same_type("index_add", x, source);
-  TD_CHECK(is_floating(x.dtype()) || alpha == static_cast<double>(static_cast<int64_t>(alpha)),
+  TD_CHECK(is_floating(x.dtype()) || (std::abs(alpha) < 0x1p63 && alpha == std::trunc(alpha)),
            "index_add: alpha must be whole for a tensor of integers; got ", alpha, " for ", describe(x), ".");
   const Tensor scaled = alpha == 1               ? source
                         : is_floating(x.dtype()) ? mul(source, alpha)

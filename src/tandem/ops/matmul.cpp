@@ -194,7 +194,7 @@ Tensor kron(const Tensor& a, const Tensor& b) {
     spread_a.push_back(1);
     spread_b.push_back(1);
     spread_b.push_back(y);
-    shape.push_back(x * y);
+    shape.push_back(times_capped(x, y));
   }
   return reshape(mul(reshape(a, spread_a), reshape(b, spread_b)), shape);
 }

@@ -48,7 +48,7 @@ struct NormAttrs {
                  field("has_bias", &NormAttrs::has_bias));
   }
   /// How many means there are, and of how many elements each.
-  int64_t rows(bool over_batch) const { return over_batch ? channels : samples * groups; }
+  int64_t rows(bool over_batch) const { return over_batch ? channels : times_capped(samples, groups); }
   int64_t count(bool over_batch) const { return (over_batch ? samples : channels) * inner; }
 };
 // In x, then weight and bias where given, all contiguous and of x's type; out y, mean, variance (f32, or f64 for f64).

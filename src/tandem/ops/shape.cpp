@@ -70,6 +70,7 @@ void infer_expand(InferArgs& a) {
   const Meta& from = a.in[0].meta();
   const Dims& shape = a.attributes<ShapeAttrs>().shape;
   const int lead = shape.rank() - from.shape.rank();
+  size_of(shape);  // refuses negative and overflowing sizes
   TD_CHECK(lead >= 0 && broadcast_shapes("expand", from.shape, shape) == shape,
            "expand: only axes of size 1 can be stretched; got ", from.shape, " to ", shape, ".");
   Meta m = from;
@@ -84,19 +85,26 @@ void infer_slice(InferArgs& a) {
   Meta m = a.in[0].meta();
   const auto& s = a.attributes<SliceAttrs>();
   const int axis = static_cast<int>(s.axis);
-  const Dim count = s.stop > s.start ? (s.stop - s.start + s.step - 1) / s.step : 0;
+  TD_CHECK(s.start >= 0 && s.start <= s.stop && s.stop <= m.shape[axis] && s.step >= 1,
+           "slice: start and stop must lie within the axis and the step be at least 1; got ", s.start, " to ",
+           s.stop, " by ", s.step, " for axis ", axis, " of ", m.shape, ".");
+  const Dim count = s.stop > s.start ? (s.stop - s.start - 1) / s.step + 1 : 0;
   m.offset += count ? s.start * m.strides[axis] : 0;
   m.shape[axis] = count;
-  m.strides[axis] *= s.step;
+  m.strides[axis] = times_capped(m.strides[axis], s.step);
   a.out.push_back(m);
+}
+
+/// One behind the last place that slice_into_zeros writes to: `count` places, `step` apart.
+Dim end_of(const SliceAttrs& s, Dim count) {
+  return count == 0 ? s.start : plus_capped(plus_capped(s.start, times_capped(count - 1, s.step)), 1);
 }
 
 void infer_slice_into_zeros(InferArgs& a) {
   Dims shape = a.in[0].shape();
   const auto& s = a.attributes<SliceAttrs>();
   const int axis = static_cast<int>(s.axis);
-  const Dim last = shape[axis] ? s.start + (shape[axis] - 1) * s.step : 0;
-  TD_CHECK(s.start >= 0 && s.step >= 1 && last < std::max<Dim>(s.size, 1),
+  TD_CHECK(s.start >= 0 && s.step >= 1 && s.size >= 0 && end_of(s, shape[axis]) <= s.size,
            "slice_into_zeros: the places must lie within the size; got start ", s.start, ", step ", s.step,
            " and ", shape[axis], " elements for size ", s.size, ".");
   shape[axis] = s.size;
@@ -115,7 +123,7 @@ void infer_concat(InferArgs& a) {
     if (same_rank) other[axis] = shape[axis];
     TD_CHECK(same_rank && other == shape, "concat: sizes must be equal on all axes but ", axis, "; got ",
              a.in[0].shape(), " and ", a.in[i].shape(), ".");
-    shape[axis] += size;
+    shape[axis] = plus_capped(shape[axis], size);
   }
   a.add(shape, a.in[0].dtype());
 }
@@ -280,7 +288,7 @@ OpDef& op_slice_into_zeros() {
     d.gradient = [](const GradArgs& a) {
       const auto& s = a.attributes.as<SliceAttrs>();
       const Dim count = a.in_meta[0].shape[static_cast<int>(s.axis)];
-      return Tensors{slice(a.grad[0], s.axis, s.start, s.start + count * s.step, s.step)};
+      return Tensors{slice(a.grad[0], s.axis, s.start, end_of(s, count), s.step)};
     };
     d.takes_strided = true;
     d.cost = Cost::cheap;
@@ -299,7 +307,7 @@ Tensor reshape(const Tensor& x, const Dims& wanted) {
       open = i;
     } else {
       TD_CHECK(shape[i] >= 0, "reshape: sizes must not be negative (one may be -1); got ", wanted, ".");
-      known *= shape[i];
+      known = times_capped(known, shape[i]);
     }
   }
   const Dim size = x.size();
@@ -361,13 +369,15 @@ Tensor slice(const Tensor& x, int64_t wanted_axis, int64_t start, int64_t stop, 
   const Dim size = x.shape()[axis];
   start = std::clamp<int64_t>(start < 0 ? start + size : start, 0, size);
   stop = std::clamp<int64_t>(stop < 0 ? stop + size : stop, start, size);
+  step = std::min(step, std::max<int64_t>(size, 1));  // a longer one reaches no further
   if (start == 0 && stop == size && step == 1) return x;
   return apply1(*g_views.slice, {x}, SliceAttrs{axis, start, stop, step, 0});
 }
 
 Tensor slice_into_zeros(const Tensor& x, int64_t axis, int64_t start, int64_t step, int64_t size) {
-  return apply1(op_slice_into_zeros(), {x},
-                SliceAttrs{normal_axis("slice_into_zeros", axis, x.rank()), start, 0, step, size});
+  const int at = normal_axis("slice_into_zeros", axis, x.rank());
+  if (step > 1 && x.shape()[at] <= 1) step = 1;  // there is no second place
+  return apply1(op_slice_into_zeros(), {x}, SliceAttrs{at, start, 0, step, size});
 }
 
 Tensor select(const Tensor& x, int64_t wanted_axis, int64_t index) {

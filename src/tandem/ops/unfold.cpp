@@ -41,7 +41,7 @@ void check_type(const char* op, const Tensor& x) {
 void infer_unfold(InferArgs& args) {
   const auto& a = args.attributes<UnfoldAttrs>();
   const Dims& x = args.in[0].shape();
-  args.add({x[0], x[1] * window_elements(a), windows(a)}, args.in[0].dtype());
+  args.add({x[0], times_capped(x[1], window_elements(a)), windows(a)}, args.in[0].dtype());
 }
 void infer_fold(InferArgs& args) {
   const auto& a = args.attributes<UnfoldAttrs>();
