@@ -1,8 +1,11 @@
 // The tape: gradients, their accumulation and order, what is refused, and gradients of gradients.
 // ctest: asan
 #include <gtest/gtest.h>
+#include <pthread.h>
 
+#include <chrono>
 #include <cmath>
+#include <functional>
 #include <thread>
 
 #include "tandem/core/tape.h"
@@ -238,6 +241,113 @@ TEST(DeepTapes, OfAHundredThousandOpsNeitherBackwardNorFreeingOverflowsTheStack)
   for (int i = 0; i < 100000; ++i) y = tanh(y * x);
   y = Tensor();
   SUCCEED();
+}
+
+/// Runs `work` on a thread whose stack is too small for any recursion along a tape.
+void on_a_small_stack(const std::function<void()>& work) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, size_t{1} << 20);
+  pthread_t thread;
+  const auto run = [](void* context) -> void* {
+    (*static_cast<const std::function<void()>*>(context))();
+    return nullptr;
+  };
+  ASSERT_EQ(pthread_create(&thread, &attributes, run, const_cast<std::function<void()>*>(&work)), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kDeep = 100000;
+#else
+constexpr int kDeep = 1000000;
+#endif
+
+using Link = std::function<Tensor(const Tensor& y, const Tensor& x)>;
+const std::vector<std::pair<const char*, Link>>& links() {
+  static const auto& all = *new std::vector<std::pair<const char*, Link>>{
+      {"y * y", [](const Tensor& y, const Tensor&) { return y * y; }},
+      {"square(y)", [](const Tensor& y, const Tensor&) { return square(y); }},
+      {"matmul(y, y)", [](const Tensor& y, const Tensor&) { return matmul(y, y); }},
+      {"y * x", [](const Tensor& y, const Tensor& x) { return y * x; }},
+      {"tanh(y)", [](const Tensor& y, const Tensor&) { return tanh(y); }},
+      {"concat(y, y)",
+       [](const Tensor& y, const Tensor&) {
+         return slice(concat({y, y}, 0), 0, 0, 1);
+       }},
+  };
+  return all;
+}
+
+TEST(DeepTapes, OfAMillionOpsAreRecordedDifferentiatedAndDestroyedOnASmallStack) {
+  on_a_small_stack([] {
+    const auto chain = [](const Link& link, const Tensor& x, int depth) {
+      Tensor y = x;
+      for (int i = 0; i < depth; ++i) y = link(y, x);
+      return y;
+    };
+    {  // the value stays 1: the gradient of y * x is the number of products and one more, modulo rounding
+      Tensor x = full({1, 1}, 1, DType::f64).set_requires_grad();
+      backward(chain(links()[3].second, x, kDeep));
+      EXPECT_EQ(x.grad().item<double>(), kDeep + 1);
+      const Tensor inputs[] = {x};
+      EXPECT_EQ(grad(chain(links()[3].second, x, kDeep), inputs)[0].item<double>(), kDeep + 1);
+    }
+    for (const auto& [name, link] : links()) {
+      SCOPED_TRACE(name);
+      Tensor x = full({1, 1}, 1, DType::f64).set_requires_grad();
+      chain(link, x, kDeep / 10);  // dropped without a backward
+      const Tensor y = chain(link, x, kDeep / 20);
+      backward(y, {}, {.create_graph = true});
+      EXPECT_TRUE(x.grad().defined());
+      // The gradient's own tape, held by the leaf's grad: let go of from there.
+      x.zero_grad();
+      const Tensor inputs[] = {x};
+      std::vector<Tensor> gradient = grad(y, inputs, {}, {.create_graph = true});
+      gradient.clear();
+    }
+  });
+}
+
+TEST(DeepTapes, ThatHangTogetherByGradientsAndClosuresAreDestroyedOnASmallStack) {
+  on_a_small_stack([] {
+    // Each tensor is the gradient of the next.
+    Tensor last = full({1}, 1);
+    for (int i = 0; i < kDeep / 10; ++i) {
+      Tensor next = full({1}, 1).set_requires_grad();
+      next.set_grad(last);
+      last = next;
+    }
+    last = Tensor();
+    // Each lies in memory whose release lets go of the one before.
+    for (int i = 0; i < kDeep / 10; ++i) {
+      alignas(64) static float memory[16];
+      last = from_blob(
+          memory, {1}, DType::f32, {}, [](void* before) { delete static_cast<Tensor*>(before); },
+          new Tensor(last));
+    }
+    last = Tensor();
+  });
+}
+
+TEST(DeepTapes, CostTimeInProportionToTheirDepth) {
+  const auto seconds = [](int depth) {
+    double best = 1e9;
+    for (int round = 0; round < 3; ++round) {
+      const auto begin = std::chrono::steady_clock::now();
+      {
+        Tensor x = full({1, 1}, 1).set_requires_grad();
+        Tensor y = x;
+        for (int i = 0; i < depth; ++i) y = y * y;
+        backward(y);
+      }
+      best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    }
+    return best;
+  };
+  const double small = seconds(kDeep / 200), large = seconds(kDeep / 20);
+  EXPECT_LT(large / small, 30) << "for ten times the depth; a quadratic cost would take 100 times as long";
 }
 
 TEST(Assign, OfATensorThatTheTapeNeedsIsRefused) {

@@ -24,6 +24,12 @@ class RefCounted {
   mutable std::atomic<uint32_t> count_{0};
 };
 
+/// Ends an object that nobody refers to any more. Types whose objects form long chains have their own (see tensor.h).
+template <class T>
+void destroy(T* object) {
+  delete object;
+}
+
 template <class T>
 class Ref {
  public:
@@ -40,10 +46,8 @@ class Ref {
     return *this;
   }
   void reset() {
-    if (T* object = std::exchange(object_, nullptr); object && object->release()) delete object;
+    if (T* object = std::exchange(object_, nullptr); object && object->release()) destroy(object);
   }
-  /// Gives up ownership without releasing.
-  T* detach() { return std::exchange(object_, nullptr); }
 
   T* get() const { return object_; }
   T* operator->() const { return object_; }

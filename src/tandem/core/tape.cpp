@@ -14,13 +14,32 @@ thread_local bool t_grad_enabled = true;
 thread_local uint64_t t_sequence = 0;
 TapeOps g_ops;
 
-/// Nodes form long chains; dropping one must not recurse as deep as the chain is long. The first node to die on a
-/// thread frees the others from a list.
-thread_local std::vector<TapeNode*>* t_dying = nullptr;
+/// What died on this thread while something else was being destroyed.
+struct Dying {
+  std::vector<TensorImpl*> tensors;
+  std::vector<TapeNode*> nodes;
+};
+constinit thread_local Dying* t_dying = nullptr;
 
-void release_node(Ref<TapeNode>& edge) {
-  TapeNode* node = edge.detach();
-  if (node && node->release()) t_dying->push_back(node);
+template <class T>
+void destroy_in_turn(T* object, std::vector<T*> Dying::*list) {
+  if (t_dying) {
+    (t_dying->*list).push_back(object);
+    return;
+  }
+  Dying dying;
+  t_dying = &dying;
+  delete object;
+  const auto next = [](auto& waiting) {
+    if (waiting.empty()) return false;
+    auto* const last = waiting.back();
+    waiting.pop_back();
+    delete last;
+    return true;
+  };
+  while (next(dying.nodes) || next(dying.tensors)) {
+  }
+  t_dying = nullptr;
 }
 
 /// How often the memory of a tensor was changed: so far, or, in a trace, by then.
@@ -49,24 +68,8 @@ bool grad_enabled() { return t_grad_enabled; }
 GradMode::GradMode(bool enabled) : previous_(t_grad_enabled) { t_grad_enabled = enabled; }
 GradMode::~GradMode() { t_grad_enabled = previous_; }
 
-TapeNode::~TapeNode() {
-  std::vector<TapeNode*> dying;
-  const bool outermost = t_dying == nullptr;
-  if (outermost) t_dying = &dying;
-  // Saved tensors may hold nodes too: let go of those nodes through the list as well.
-  for (Edge& edge : edges) release_node(edge.node);
-  for (Saved& s : saved_in)
-    if (s.value && s.value->use_count() == 1) release_node(s.value->node);
-  for (Saved& s : saved_out)
-    if (s.value && s.value->use_count() == 1) release_node(s.value->node);
-  if (!outermost) return;
-  while (!dying.empty()) {
-    TapeNode* node = dying.back();
-    dying.pop_back();
-    delete node;
-  }
-  t_dying = nullptr;
-}
+void destroy(TensorImpl* object) { destroy_in_turn(object, &Dying::tensors); }
+void destroy(TapeNode* object) { destroy_in_turn(object, &Dying::nodes); }
 
 void record(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs, std::span<Tensor> out) {
   auto node = make_ref<TapeNode>();

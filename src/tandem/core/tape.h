@@ -61,8 +61,6 @@ class TapeNode : public RefCounted {
     uint32_t output = 0;
     bool needed() const { return node || leaf; }
   };
-  ~TapeNode();
-
   const OpDef* op = nullptr;
   Attrs attrs;
   uint64_t sequence = 0;  // order of recording on this thread; the walk goes from high to low

@@ -18,6 +18,12 @@ namespace tandem {
 
 class Tensor;
 class TapeNode;
+struct TensorImpl;
+
+/// Tensors and the nodes of a tape hold each other in chains as long as the tape. Whatever dies while one of them is
+/// destroyed waits in a list until that has ended, so that no chain is destroyed by recursion.
+void destroy(TensorImpl* object);
+void destroy(TapeNode* object);
 
 /// A block of device memory. Views share it. `version` counts the assigns into it.
 class Storage : public RefCounted {
