@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "tandem/core/error.h"
+#include "tandem/core/mutex.h"
 
 namespace tandem {
 
@@ -14,7 +15,10 @@ struct Slot {
   bool tried = false;
   std::string reason = "no backend is built in";
 };
-std::recursive_mutex g_mutex;
+Mutex& mutex() {
+  static Mutex& one = *new Mutex(LockOrder::backend);
+  return one;
+}
 // Made on first use: the start-up file may run before this one's statics would be made.
 Slot& slot(DeviceKind kind) {
   static Slot* slots = new Slot[kDeviceKinds];
@@ -25,7 +29,7 @@ Slot& slot(DeviceKind kind) {
 Backend* find_backend(DeviceKind kind) {
   auto& place = g_backends[static_cast<int>(kind)];
   if (Backend* found = place.load(std::memory_order_acquire)) return found;
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(mutex());
   Slot& s = slot(kind);
   if (s.loader && !s.tried) {
     s.tried = true;
@@ -36,19 +40,18 @@ Backend* find_backend(DeviceKind kind) {
 
 Backend& backend(DeviceKind kind) {
   if (Backend* found = find_backend(kind)) return *found;
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(mutex());
   throw device_error("device: ", name(kind), " is not available here: ", slot(kind).reason,
                      ". Use --device cpu, or fix that.");
 }
 
 void register_backend(DeviceKind kind, std::unique_ptr<Backend> implementation) {
-  std::lock_guard lock(g_mutex);
   // Lives until the process ends: tensors in static storage may outlive any destruction order.
   g_backends[static_cast<int>(kind)].store(implementation.release(), std::memory_order_release);
 }
 
 void set_backend_loader(DeviceKind kind, BackendLoader loader) {
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(mutex());
   slot(kind).loader = loader;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tandem/core/choices.h"
+#include "tandem/core/mutex.h"
 
 namespace tandem {
 
@@ -46,7 +47,7 @@ class ChoiceCache {
     values_.clear();
     epoch_ = choice_epoch();
   }
-  std::mutex mutex_;
+  Mutex mutex_{LockOrder::choice_cache};
   uint64_t epoch_ = 0;
   std::map<Key, Value> values_;
 };

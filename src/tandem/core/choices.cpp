@@ -34,13 +34,13 @@ struct Row {
   double microseconds = 0;
 };
 struct Table {
-  std::mutex mutex;
+  Mutex mutex{LockOrder::choices};
   std::map<std::string, Row> made;  // in use by this process
   std::map<std::string, Row> file;  // as it was when it was read
   bool has_read = false;
 };
 Table& table() {
-  static Table all;
+  static Table& all = *new Table;  // threads may ask until the process has ended
   return all;
 }
 

@@ -8,7 +8,6 @@
 // reach zero, so a late worker can never touch the next job.
 #include "tandem/core/threads.h"
 
-#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -23,6 +22,7 @@
 #include <vector>
 
 #include "tandem/core/error.h"
+#include "tandem/core/mutex.h"
 
 namespace tandem {
 namespace {
@@ -34,7 +34,7 @@ constexpr uint64_t kGeneration = 0x20000;  // one more with every job
 constexpr auto kSpin = std::chrono::microseconds(50);
 
 /// True on a thread that is running a chunk: parallel_for is then inline.
-thread_local bool inside_chunk = false;
+constinit thread_local bool inside_chunk = false;
 
 int cores() {
   cpu_set_t set;
@@ -74,7 +74,6 @@ class Pool {
   Pool() = default;
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
-  ~Pool() { stop(); }
 
   /// Runs the job on this thread and the workers; false where another thread has the pool.
   bool try_run(int64_t chunks, detail::ChunkFn run, void* context) {
@@ -89,7 +88,12 @@ class Pool {
     const uint64_t open = (state_.load(std::memory_order_relaxed) & ~(kInside | kOpen)) + kGeneration + kOpen;
     state_.store(open);  // sequentially consistent, as is the read of sleepers_: see sleep()
     if (sleepers_.load() > 0) wake();
+    const uint64_t forks = fork_count();
     claim();
+    TD_CHECK(
+        fork_count() == forks,
+        "parallel_for: a child that was forked inside a body must not return from it, as the other threads "
+        "are not there to do their part; got one that did. Fork outside, or end the child inside.");
     state_.fetch_and(~kOpen, std::memory_order_acq_rel);
     const auto quiet = [&] { return (state_.load(std::memory_order_acquire) & kInside) == 0; };
     if (!spin_until(quiet))
@@ -97,6 +101,8 @@ class Pool {
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
     return true;
   }
+
+  Pool* abandoned_before = nullptr;  // in a forked child: keeps them in reach
 
   /// Ends the workers; the next job starts as many as are then wanted.
   void stop() {
@@ -186,40 +192,30 @@ class Pool {
   alignas(64) std::atomic<int64_t> next_{0};
 };
 
-/// Owns the pool for the life of the process. In a forked child the workers are gone and the locks may be
-/// held by threads that no longer exist, so the child abandons the pool and makes itself a new one.
-class PoolOwner {
- public:
-  PoolOwner() {
-    pthread_atfork(nullptr, nullptr, [] {
-      PoolOwner& owner = instance();
-      owner.abandoned_ = owner.pool_.exchange(nullptr);
-    });
-  }
-  ~PoolOwner() {
-    closed_.store(true);
-    if (!inside_chunk)
-      delete pool_.exchange(nullptr);  // where a body called exit(), the pool is still in use
-  }
-  static PoolOwner& instance() {
-    static PoolOwner owner;
-    return owner;
-  }
-  /// The pool, made on first use; null once the process is on its way out.
-  Pool* pool() {
-    Pool* pool = pool_.load(std::memory_order_acquire);
-    if (pool || closed_.load()) return pool;
-    Pool* fresh = new Pool;
-    if (pool_.compare_exchange_strong(pool, fresh, std::memory_order_acq_rel)) return fresh;
-    delete fresh;
-    return pool;
-  }
+// The pool is never destroyed: threads may compute until the process has ended. In a forked child the workers are gone
+// and the locks may be held by threads that no longer exist, so the child abandons the pool and makes itself a new one.
+constinit std::atomic<Pool*> g_pool{nullptr};
+constinit std::atomic<Pool*> g_abandoned{nullptr};
 
- private:
-  std::atomic<Pool*> pool_{nullptr};
-  std::atomic<bool> closed_{false};
-  Pool* abandoned_ = nullptr;
-};
+Pool& pool() {
+  Pool* made = g_pool.load(std::memory_order_acquire);
+  if (made) [[likely]]
+    return *made;
+  Pool* const fresh = new Pool;
+  if (g_pool.compare_exchange_strong(made, fresh, std::memory_order_acq_rel)) return *fresh;
+  delete fresh;
+  return *made;
+}
+
+const bool g_registered = [] {
+  on_fork_in_child([] {
+    if (Pool* const old = g_pool.exchange(nullptr)) {
+      old->abandoned_before = g_abandoned.load();
+      g_abandoned.store(old);
+    }
+  });
+  return true;
+}();
 
 }  // namespace
 
@@ -230,13 +226,11 @@ void set_threads(int count) {
   TD_CHECK(count <= kMaxThreads, "threads: must be at most ", kMaxThreads, "; got ", count, ".");
   TD_CHECK(!inside_chunk, "threads: must not be changed from inside a parallel computation.");
   if (thread_count().exchange(count) == count) return;
-  if (Pool* pool = PoolOwner::instance().pool()) pool->stop();
+  pool().stop();
 }
 
 void detail::run_chunks(int64_t chunks, ChunkFn run, void* context) {
-  if (threads() > 1 && chunks > 1 && !inside_chunk)
-    if (Pool* pool = PoolOwner::instance().pool())
-      if (pool->try_run(chunks, run, context)) return;
+  if (threads() > 1 && chunks > 1 && !inside_chunk && pool().try_run(chunks, run, context)) return;
   for (int64_t chunk = 0; chunk < chunks; ++chunk) run(context, chunk);
 }
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <numeric>
 
+#include "tandem/core/mutex.h"
 #include "tandem/data/loader.h"
 
 namespace tandem::data {
@@ -72,7 +73,7 @@ class Shuffled final : public Reordered {
     Order order;
   };
   uint64_t seed_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_{LockOrder::data};
   mutable Kept kept_[2];
 };
 
@@ -186,7 +187,7 @@ class Cached final : public Made {
 
  private:
   DatasetPtr base_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_{LockOrder::data};
   mutable int64_t room_;
   mutable std::vector<std::vector<Tensor>> kept_;
 };

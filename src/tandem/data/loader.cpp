@@ -1,5 +1,6 @@
 // The loader's threads. Workers claim batch numbers in order, make them without a lock, and put them into a ring
-// of slots; next() takes them out in order.
+// of slots; next() takes them out in order. A forked child has no workers: its loader hires others when it is next used,
+// and hands out the same batches.
 #include "tandem/data/loader.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <system_error>
 #include <thread>
 
+#include "tandem/core/mutex.h"
 #include "tandem/core/rng.h"
 
 namespace tandem::data {
@@ -38,7 +40,7 @@ std::vector<int64_t> shuffled_order(int64_t size, uint64_t seed, int64_t epoch) 
 
 struct Loader::State {
   State(const Dataset& dataset, LoaderOptions options);
-  ~State() { stop(); }
+  ~State() { dismiss(); }
   void start_epoch(int64_t epoch, int64_t first_batch);
   std::optional<Batch> next();
 
@@ -48,26 +50,39 @@ struct Loader::State {
     std::exception_ptr error;
   };
   Batch make(const std::vector<int64_t>& order, int64_t epoch, int64_t index) const;
-  void work();
-  void stop();
+  /// The workers and what they share with the caller's thread, under `mutex`.
+  struct Crew {
+    Mutex mutex{LockOrder::loader};
+    std::condition_variable_any room, filled;
+    int64_t next_claim = 0;   // the first batch that no worker has begun
+    uint64_t generation = 0;  // counts start_epoch: a batch begun before the latest is thrown away
+    std::vector<Slot> slots;  // a batch lies in slot index % prefetch until it is taken
+    bool stopping = false;
+    std::vector<std::thread> workers;
+  };
+  void hire();
+  void dismiss();
+  /// The crew of this process.
+  Crew& crew() {
+    if (hired_in_ != fork_count()) [[unlikely]] {
+      dismiss();
+      hire();
+    }
+    return *crew_;
+  }
+  void work(Crew& crew);
 
   const Dataset& dataset_;
   const LoaderOptions options_;
   int64_t batches_ = 0;
 
-  // Changed by the caller's thread alone, under mutex_ where workers read it.
+  // Changed by the caller's thread alone, under the crew's mutex.
   int64_t epoch_ = -1;
   int64_t next_batch_ = 0;
   Order order_;
 
-  // Shared with the workers, under mutex_. A batch lies in slot index % prefetch until it is taken.
-  std::mutex mutex_;
-  std::condition_variable room_, filled_;
-  int64_t next_claim_ = 0;   // the first batch that no worker has begun
-  uint64_t generation_ = 0;  // counts start_epoch: a batch begun before the latest is thrown away
-  std::vector<Slot> slots_;
-  bool stopping_ = false;
-  std::vector<std::thread> workers_;
+  std::unique_ptr<Crew> crew_;
+  uint64_t hired_in_ = 0;  // fork_count() of the process that the workers run in
 };
 
 Loader::Loader(const Dataset& dataset, LoaderOptions options)
@@ -93,23 +108,41 @@ Loader::State::State(const Dataset& dataset, LoaderOptions options) : dataset_(d
   batches_ = whole_only ? size / options.batch : (size - 1) / options.batch + 1;
   TD_CHECK(batches_ >= 1, "batch: must be at most the ", size, " samples of the data set; got ",
            options.batch, ". Lower it, or keep the last batch.");
-  slots_.resize(static_cast<size_t>(options.prefetch));
+  hire();
+}
+
+void Loader::State::hire() {
+  crew_ = std::make_unique<Crew>();
+  hired_in_ = fork_count();
+  Crew& crew = *crew_;
+  crew.slots.resize(static_cast<size_t>(options_.prefetch));
+  crew.next_claim = next_batch_;
   try {
-    for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
+    for (int i = 0; i < options_.workers; ++i) crew.workers.emplace_back([this, &crew] { work(crew); });
   } catch (const std::system_error& error) {
-    stop();
-    throw resource_error("workers: the system must grant ", options.workers, " threads; got ",
-                         workers_.size(), " (", error.what(), "). Use fewer.");
+    const size_t granted = crew.workers.size();
+    dismiss();
+    throw resource_error("workers: the system must grant ", options_.workers, " threads; got ", granted, " (",
+                         error.what(), "). Use fewer.");
   }
 }
 
-void Loader::State::stop() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
+void Loader::State::dismiss() {
+  if (!crew_) return;
+  if (hired_in_ != fork_count()) {
+    // In a forked child: the threads are gone, so they cannot be joined, nor can what they waited for be destroyed.
+    static auto& abandoned = *new std::vector<Crew*>;
+    crew_->slots.clear();
+    abandoned.push_back(crew_.release());
+    return;
   }
-  room_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  {
+    std::lock_guard lock(crew_->mutex);
+    crew_->stopping = true;
+  }
+  crew_->room.notify_all();
+  for (std::thread& worker : crew_->workers) worker.join();
+  crew_.reset();
 }
 
 void Loader::State::start_epoch(int64_t epoch, int64_t first_batch) {
@@ -125,15 +158,16 @@ void Loader::State::start_epoch(int64_t epoch, int64_t first_batch) {
     std::iota(plain->begin(), plain->end(), int64_t{0});
     order = plain;
   }
+  Crew& crew = this->crew();
   {
-    std::lock_guard lock(mutex_);
-    ++generation_;
+    std::lock_guard lock(crew.mutex);
+    ++crew.generation;
     epoch_ = epoch;
     order_ = order;
-    next_claim_ = next_batch_ = first_batch;
-    for (Slot& slot : slots_) slot = {};
+    crew.next_claim = next_batch_ = first_batch;
+    for (Slot& slot : crew.slots) slot = {};
   }
-  room_.notify_all();
+  crew.room.notify_all();
 }
 
 Batch Loader::State::make(const std::vector<int64_t>& order, int64_t epoch, int64_t index) const {
@@ -155,15 +189,16 @@ Batch Loader::State::make(const std::vector<int64_t>& order, int64_t epoch, int6
   return {epoch, index, static_cast<int64_t>(indices.size()), std::move(tensors)};
 }
 
-void Loader::State::work() {
-  std::unique_lock lock(mutex_);
+void Loader::State::work(Crew& crew) {
+  std::unique_lock lock(crew.mutex);
   while (true) {
-    room_.wait(lock, [&] {
-      return stopping_ || (order_ && next_claim_ < std::min(batches_, next_batch_ + options_.prefetch));
+    crew.room.wait(lock, [&] {
+      return crew.stopping ||
+             (order_ && crew.next_claim < std::min(batches_, next_batch_ + options_.prefetch));
     });
-    if (stopping_) return;
-    const int64_t index = next_claim_++, epoch = epoch_;
-    const uint64_t generation = generation_;
+    if (crew.stopping) return;
+    const int64_t index = crew.next_claim++, epoch = epoch_;
+    const uint64_t generation = crew.generation;
     const Order order = order_;
     lock.unlock();
     Slot made;
@@ -173,9 +208,9 @@ void Loader::State::work() {
       made.error = std::current_exception();
     }
     lock.lock();
-    if (generation == generation_) {
-      slots_[static_cast<size_t>(index % options_.prefetch)] = std::move(made);
-      filled_.notify_one();
+    if (generation == crew.generation) {
+      crew.slots[static_cast<size_t>(index % options_.prefetch)] = std::move(made);
+      crew.filled.notify_one();
     }
   }
 }
@@ -183,22 +218,23 @@ void Loader::State::work() {
 std::optional<Batch> Loader::State::next() {
   TD_CHECK(epoch_ >= 0, "next: the loader must have been started; call start_epoch(0) first.");
   if (next_batch_ == batches_) return std::nullopt;
-  if (workers_.empty()) {
+  if (options_.workers == 0) {
     Batch batch = make(*order_, epoch_, next_batch_);
     ++next_batch_;
     return batch;
   }
+  Crew& crew = this->crew();
   std::optional<Batch> batch;
   {
-    std::unique_lock lock(mutex_);
-    Slot& slot = slots_[static_cast<size_t>(next_batch_ % options_.prefetch)];
-    filled_.wait(lock, [&] { return slot.batch || slot.error; });
+    std::unique_lock lock(crew.mutex);
+    Slot& slot = crew.slots[static_cast<size_t>(next_batch_ % options_.prefetch)];
+    crew.filled.wait(lock, [&] { return slot.batch || slot.error; });
     if (slot.error) std::rethrow_exception(slot.error);  // and again, if asked again
     batch = std::move(slot.batch);
     slot = {};
     ++next_batch_;
   }
-  room_.notify_one();
+  crew.room.notify_one();
   return batch;
 }
 

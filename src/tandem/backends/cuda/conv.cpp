@@ -305,7 +305,7 @@ Key key_of(const DeviceState& state, Pass pass, const Convolution& s) {
   return key;
 }
 ChoiceCache<Key, std::shared_ptr<ConvPlan>>& plans() {
-  static ChoiceCache<Key, std::shared_ptr<ConvPlan>> cache;
+  static auto& cache = *new ChoiceCache<Key, std::shared_ptr<ConvPlan>>;
   return cache;
 }
 

@@ -139,7 +139,7 @@ DeviceState& device_state(int index) {
   }
   TD_CHECK(index >= 0 && index < visible_devices(), "cuda: the device must be one of the ", visible_devices(),
            " that this machine shows; got cuda:", index, ".");
-  static std::mutex mutex;
+  static Mutex& mutex = *new Mutex(LockOrder::devices);
   std::lock_guard lock(mutex);
   check(cudaSetDevice(index), "cudaSetDevice");
   if (!find_device_state(index)) states[static_cast<size_t>(index)] = make_state(index);
@@ -165,7 +165,18 @@ void* Scratch::get(size_t bytes) {
 
 namespace {
 std::shared_ptr<Scratch>& scratch_slot(DeviceState& state) {
-  thread_local std::vector<std::shared_ptr<Scratch>> slots;
+  // Without a destructor of its own, so that an operation may still run while the thread's other objects are destroyed;
+  // what it takes then is left to the process's end.
+  constinit thread_local std::vector<std::shared_ptr<Scratch>>* all = nullptr;
+  if (!all) {
+    all = new std::vector<std::shared_ptr<Scratch>>;
+    thread_local struct Keeper {
+      ~Keeper() { delete std::exchange(all, nullptr); }
+      void begin() {}
+    } keeper;
+    keeper.begin();
+  }
+  auto& slots = *all;
   if (slots.size() <= static_cast<size_t>(state.index)) slots.resize(static_cast<size_t>(state.index) + 1);
   auto& slot = slots[static_cast<size_t>(state.index)];
   if (!slot) slot = std::make_shared<Scratch>(&state);

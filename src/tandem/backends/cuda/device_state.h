@@ -15,6 +15,7 @@
 #include "tandem/backends/cuda/staging.h"
 #include "tandem/core/backend.h"
 #include "tandem/core/kernel.h"
+#include "tandem/core/mutex.h"
 
 namespace tandem::cuda {
 
@@ -42,7 +43,7 @@ class Allocator {
 
  private:
   void release_cached_locked();
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_{LockOrder::memory};
   std::map<size_t, std::vector<void*>> cached_;
   MemoryStats stats_;
 };
@@ -58,7 +59,7 @@ struct DeviceState {
   unsigned* counters = nullptr;  // kLanes × kCounters zeros in device memory; a kernel leaves them zero
   cublasLtHandle_t blas = nullptr;
   cudnnHandle_t dnn = nullptr;  // created at the first convolution; guarded by dnn_mutex
-  std::mutex dnn_mutex;
+  Mutex dnn_mutex{LockOrder::libraries};
 
   /// Waits for the stream, then throws Error if a kernel reported an index out of range.
   void synchronize();

@@ -28,13 +28,13 @@ struct PlanEntry {
 };
 
 /// One lock for plans and their use: a plan's stream and work area are set before each launch.
-std::mutex& fft_mutex() {
-  static std::mutex mutex;
+Mutex& fft_mutex() {
+  static Mutex& mutex = *new Mutex(LockOrder::libraries);
   return mutex;
 }
 
 PlanEntry& plan_of(int device, cufftType type, int64_t n, int64_t rows) {
-  static std::map<std::tuple<int, int, int64_t, int64_t>, PlanEntry> plans;
+  static auto& plans = *new std::map<std::tuple<int, int, int64_t, int64_t>, PlanEntry>;
   PlanEntry& entry = plans[{device, static_cast<int>(type), n, rows}];
   if (entry.handle == 0) {
     cufftHandle handle = 0;

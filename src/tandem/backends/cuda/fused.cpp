@@ -59,8 +59,8 @@ std::string compile(const cudaDeviceProp& properties, const std::string& source)
 }
 
 cudaKernel_t find_kernel(const DeviceState& state, const std::string& source) {
-  static std::mutex mutex;
-  static std::map<std::pair<int, std::string>, cudaKernel_t> kernels;
+  static Mutex& mutex = *new Mutex(LockOrder::compiled);
+  static auto& kernels = *new std::map<std::pair<int, std::string>, cudaKernel_t>;
   std::lock_guard lock(mutex);
   const std::pair key{state.index, source};
   if (const auto place = kernels.find(key); place != kernels.end()) return place->second;

@@ -34,11 +34,11 @@ void check_blas(cublasStatus_t status, const char* call) {
 struct Libraries {
   cusolverDnHandle_t solver = nullptr;
   cublasHandle_t blas = nullptr;
-  std::mutex mutex;
+  Mutex mutex{LockOrder::libraries};
 };
 Libraries& libraries_of(DeviceState& state) {
-  static std::mutex mutex;
-  static std::map<int, Libraries> all;  // never taken down: the driver may be gone by then
+  static Mutex& mutex = *new Mutex(LockOrder::libraries);
+  static auto& all = *new std::map<int, Libraries>;  // never taken down: the driver may be gone by then
   const std::lock_guard lock(mutex);
   Libraries& found = all[state.index];
   if (!found.solver) {
@@ -54,7 +54,7 @@ struct Session {
   const KernelArgs& args;
   cudaStream_t stream;
   Libraries& libraries;
-  std::lock_guard<std::mutex> lock;
+  std::lock_guard<Mutex> lock;
   explicit Session(const KernelArgs& a)
       : args(a), stream(stream_of(a)), libraries(libraries_of(state_of(a))), lock(libraries.mutex) {
     check_solver(cusolverDnSetStream(libraries.solver, stream), "cusolverDnSetStream");

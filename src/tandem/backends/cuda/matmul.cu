@@ -185,8 +185,8 @@ void blas_product(const KernelArgs& args, Product p) {
                     epilogue,
                     0,
                     0};
-  static std::mutex mutex;
-  static std::map<PlanKey, MatmulPlan> plans;
+  static Mutex& mutex = *new Mutex(LockOrder::libraries);
+  static auto& plans = *new std::map<PlanKey, MatmulPlan>;
   std::lock_guard lock(mutex);
   auto place = plans.find(key);
   if (place == plans.end())

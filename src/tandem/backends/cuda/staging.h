@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <mutex>
 
+#include "tandem/core/mutex.h"
+
 namespace tandem::cuda {
 
 class Staging {
@@ -20,7 +22,7 @@ class Staging {
     void* memory = nullptr;  // lives as long as the process, like the device's state
     cudaEvent_t done = nullptr;
   };
-  std::mutex mutex_;
+  Mutex mutex_{LockOrder::staging};
   std::array<Slot, 4> slots_;
   size_t next_ = 0;
 };

@@ -49,9 +49,10 @@ struct Cupti {
   }
 };
 
-std::mutex g_mutex;  // one at a time; CUPTI's buffers come back on a thread of its own
-std::mutex g_records_mutex;
-std::vector<DeviceActivity> g_records;
+// Never destroyed: CUPTI's buffers come back on a thread of its own, until the process has ended.
+Mutex& g_mutex = *new Mutex(LockOrder::turn, "watch");  // one at a time
+Mutex& g_records_mutex = *new Mutex(LockOrder::activity);
+std::vector<DeviceActivity>& g_records = *new std::vector<DeviceActivity>;
 uint32_t g_device = 0;
 const Cupti* g_cupti = nullptr;
 

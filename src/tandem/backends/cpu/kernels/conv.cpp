@@ -78,7 +78,7 @@ Algorithm by_rule(ConvOp op, const ConvShape& s, DType dtype) {
 
 /// What was chosen by time.
 ChoiceCache<std::tuple<ConvOp, DType, ConvShape>, std::optional<Algorithm>>& profiled() {
-  static ChoiceCache<std::tuple<ConvOp, DType, ConvShape>, std::optional<Algorithm>> cache;
+  static auto& cache = *new ChoiceCache<std::tuple<ConvOp, DType, ConvShape>, std::optional<Algorithm>>;
   return cache;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tandem/backends/cpu/kernels/register.h"
+#include "tandem/core/mutex.h"
 #include "tandem/core/threads.h"
 #include "tandem/ops/scalar_functions.h"
 
@@ -235,8 +236,8 @@ struct Plan {
 /// Plans are kept; when there are many, all are dropped.
 template <class T>
 std::shared_ptr<const Plan<T>> plan_of(int64_t n) {
-  static std::mutex mutex;
-  static std::map<int64_t, std::shared_ptr<const Plan<T>>> plans;
+  static Mutex& mutex = *new Mutex(LockOrder::plans);
+  static auto& plans = *new std::map<int64_t, std::shared_ptr<const Plan<T>>>;
   const std::lock_guard lock(mutex);
   auto& plan = plans[n];
   if (!plan) {
