@@ -64,6 +64,8 @@ class Backend {
   virtual void free(Device device, void* data, size_t bytes) noexcept = 0;
   virtual MemoryStats memory(Device device) const = 0;
   virtual void reset_peak(Device device) = 0;
+  /// Gives the memory that is kept for later tensors back to the system.
+  virtual void empty_cache(Device device) = 0;
 
   /// Copies between this device and host memory, or within the device. A copy to the host has finished on
   /// return.

@@ -5,6 +5,7 @@
 
 #include "tandem/backends/cpu/allocator.h"
 #include "tandem/backends/cpu/fused.h"
+#include "tandem/backends/cpu/thread_memory.h"
 #include "tandem/core/activity.h"
 #include "tandem/core/error.h"
 #include "tandem/core/threads.h"
@@ -28,23 +29,7 @@ namespace {
 
 const char* g_level = "baseline";
 
-/// Scratch memory of one host thread, kept between kernels.
-struct Scratch {
-  void* data = nullptr;
-  size_t bytes = 0;
-  ~Scratch() { release(data, bytes); }
-};
-
-void* scratch(void*, size_t bytes) {
-  thread_local Scratch memory;
-  if (memory.bytes < bytes || !memory.data) {
-    release(memory.data, memory.bytes);
-    memory = {nullptr, 0};
-    memory.data = allocate(bytes);
-    memory.bytes = bytes;
-  }
-  return memory.data;
-}
+void* scratch(void*, size_t bytes) { return thread_scratch(ScratchSlot::workspace, bytes); }
 
 class CpuBackend : public Backend {
  public:
@@ -54,6 +39,7 @@ class CpuBackend : public Backend {
   void free(Device, void* data, size_t bytes) noexcept override { release(data, bytes); }
   MemoryStats memory(Device) const override { return memory_stats(); }
   void reset_peak(Device) override { cpu::reset_peak(); }
+  void empty_cache(Device) override { cpu::empty_cache(); }
   void copy_from_host(Device, void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
   void copy_to_host(Device, void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
   void copy_within(Device, void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }

@@ -6,6 +6,7 @@
 #define TD_ISA fused_walks
 #include "tandem/backends/cpu/kernels/iterate.h"
 #undef TD_ISA
+#include "tandem/backends/cpu/thread_memory.h"
 #include "tandem/core/threads.h"
 
 namespace tandem::cpu {
@@ -74,10 +75,9 @@ class TiledProgram {
       for (size_t i = 0; i < inputs; ++i) late[o] = late[o] || out_buffers[o].data == in_buffers[i].data;
     }
     parallel_ranges(n, kGrain, [&](int64_t begin, int64_t end) {
-      thread_local std::vector<char> memory;
-      const size_t tile_bytes = kTile * 8, needed = static_cast<size_t>(tiles_) * tile_bytes + 64;
-      if (memory.size() < needed) memory.resize(needed);
-      char* tiles = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+      const size_t tile_bytes = kTile * 8;
+      char* tiles = static_cast<char*>(
+          thread_scratch(ScratchSlot::fused_tiles, static_cast<size_t>(tiles_) * tile_bytes));
       SmallVector<const void*, 16> at(inputs + program_.steps.size());
       SmallVector<int64_t, 16> stride(inputs + program_.steps.size());
       for (int64_t from = begin; from < end; from += kTile) {

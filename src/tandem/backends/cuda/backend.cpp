@@ -44,6 +44,7 @@ class CudaBackend final : public Backend {
   }
   MemoryStats memory(Device device) const override { return device_state(device.index).memory.stats(); }
   void reset_peak(Device device) override { device_state(device.index).memory.reset_peak(); }
+  void empty_cache(Device device) override { device_state(device.index).memory.release_cached(); }
 
   void copy_from_host(Device device, void* to, const void* from, size_t bytes) override {
     if (bytes == 0) return;
@@ -137,12 +138,12 @@ std::string start() {
 
 /// Puts the CUDA backend in place: null where that worked, else the reason why not (valid for ever).
 extern "C" __attribute__((visibility("default"))) const char* tandem_cuda_start() {
-  static const std::string reason = [] {
+  static const std::string& reason = *new std::string([] {
     try {
       return tandem::cuda::start();
     } catch (const std::exception& error) {
       return std::string(error.what());
     }
-  }();
+  }());
   return reason.empty() ? nullptr : reason.c_str();
 }

@@ -4,9 +4,6 @@
 // threads or addresses.
 #include "tandem/backends/cpu/kernels/gemm.h"
 
-#include <cstdlib>
-#include <new>
-
 #include "tandem/core/threads.h"
 
 namespace tandem::cpu::TD_ISA {
@@ -330,30 +327,5 @@ template void gemm_panels(int64_t, int64_t, int64_t, const PanelSource<float>&, 
                           BFloat16*, int64_t, Bias<BFloat16>);
 template void gemm_panels(int64_t, int64_t, int64_t, const PanelSource<float>&, const PanelSource<float>&,
                           Float16*, int64_t, Bias<Float16>);
-
-namespace {
-/// One thread's scratch memory.
-struct Scratch {
-  void* data[static_cast<int>(ScratchSlot::count)] = {};
-  size_t bytes[static_cast<int>(ScratchSlot::count)] = {};
-  ~Scratch() {
-    for (void* p : data) std::free(p);
-  }
-};
-thread_local Scratch scratch;
-}  // namespace
-
-void* thread_scratch(ScratchSlot slot, size_t bytes) {
-  const int i = static_cast<int>(slot);
-  if (scratch.bytes[i] < bytes) {
-    std::free(scratch.data[i]);
-    scratch.bytes[i] = 0;
-    const size_t rounded = (bytes + 4095) / 4096 * 4096;
-    scratch.data[i] = std::aligned_alloc(64, rounded);
-    if (!scratch.data[i]) throw std::bad_alloc();
-    scratch.bytes[i] = rounded;
-  }
-  return scratch.data[i];
-}
 
 }  // namespace tandem::cpu::TD_ISA

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "tandem/backends/cpu/kernels/simd.h"
+#include "tandem/backends/cpu/thread_memory.h"
 
 namespace tandem::cpu::TD_ISA {
 
@@ -67,11 +68,6 @@ bool gemm_thin(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, 
 template <class S>
 void gemm_panels(int64_t m, int64_t n, int64_t k, const PanelSource<Accumulator<S>>& a,
                  const PanelSource<Accumulator<S>>& b, S* c, int64_t leading, Bias<S> bias = {});
-
-/// Memory of the calling thread that lives until its next request for the same slot; 64-byte aligned, kept
-/// between calls. A thread that waits in parallel_for may share its scratch with the bodies.
-enum class ScratchSlot { gemm_a, gemm_b, gemm_c, conv_source, conv_tile, conv_weights, count };
-void* thread_scratch(ScratchSlot slot, size_t bytes);
 
 template <class T>
 T* scratch_of(ScratchSlot slot, int64_t count) {
