@@ -14,11 +14,11 @@ namespace tandem {
 namespace {
 
 std::deque<OpDef>& storage_of_ops() {
-  static std::deque<OpDef> ops;
+  static std::deque<OpDef>& ops = *new std::deque<OpDef>;  // threads may compute until the process has ended
   return ops;
 }
 std::vector<OpDef*>& list_of_ops() {
-  static std::vector<OpDef*> ops;
+  static std::vector<OpDef*>& ops = *new std::vector<OpDef*>;
   return ops;
 }
 
