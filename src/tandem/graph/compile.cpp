@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "tandem/core/choice_cache.h"
+#include "tandem/core/mutex.h"
 #include "tandem/core/tape.h"
 #include "tandem/graph/executor.h"
 #include "tandem/graph/tracer.h"
@@ -185,7 +186,7 @@ std::vector<Tensor> inlined(const TensorFunction& function, std::vector<Tensor> 
 struct Compiled::State {
   TensorFunction function;
   CompileOptions options;
-  std::mutex mutex;                                    // one call at a time: the arena is shared
+  Mutex mutex{LockOrder::turn, "compiled callable"};   // one call at a time: the arena is shared
   std::list<std::unique_ptr<Entry>> entries;           // most recently used first
   std::map<std::pair<int, int>, graph::Arena> arenas;  // by device
 };
