@@ -30,19 +30,20 @@ struct Kind {
 };
 
 const Kind& kind_of(const DatasetInfo& info) {
-  static const Kind ten{
+  static const Kind& ten = *new Kind{
       "cifar-10-batches-bin",
       "cifar-10-binary",
       {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
       "test_batch.bin",
       1,
       {3, kSide, kSide, {0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}}};
-  static const Kind hundred{"cifar-100-binary",
-                            "cifar-100-binary",
-                            {"train.bin"},
-                            "test.bin",
-                            2,
-                            {3, kSide, kSide, {0.5071f, 0.4865f, 0.4409f}, {0.2673f, 0.2564f, 0.2762f}}};
+  static const Kind& hundred =
+      *new Kind{"cifar-100-binary",
+                "cifar-100-binary",
+                {"train.bin"},
+                "test.bin",
+                2,
+                {3, kSide, kSide, {0.5071f, 0.4865f, 0.4409f}, {0.2673f, 0.2564f, 0.2762f}}};
   return info.classes == 10 ? ten : hundred;
 }
 

@@ -13,7 +13,8 @@ namespace tandem::data {
 
 namespace fs = std::filesystem;
 
-const std::vector<float> kPhotoMean{0.485f, 0.456f, 0.406f}, kPhotoDeviation{0.229f, 0.224f, 0.225f};
+const std::vector<float>& kPhotoMean = *new std::vector<float>{0.485f, 0.456f, 0.406f};
+const std::vector<float>& kPhotoDeviation = *new std::vector<float>{0.229f, 0.224f, 0.225f};
 
 namespace {
 

@@ -36,7 +36,8 @@ class ImageFolder final : public Dataset {
 };
 
 /// Mean and deviation of ImageNet's pixels, which models of photographs expect.
-extern const std::vector<float> kPhotoMean, kPhotoDeviation;
+extern const std::vector<float>& kPhotoMean;
+extern const std::vector<float>& kPhotoDeviation;
 
 std::optional<std::string> locate_image_folder(const DatasetInfo& info, const std::string& data_dir);
 /// train/ and test/ (or val/) with a folder a class each; or a folder a class alone, of which every tenth image is

@@ -42,7 +42,7 @@ std::vector<RemoteFile> idx_files(const std::string& source, const std::array<co
 }
 
 const std::vector<Row>& rows() {
-  static const std::vector<Row> table = [] {
+  static const std::vector<Row>& table = *new std::vector<Row>([] {
     const std::string mnist = "https://ossci-datasets.s3.amazonaws.com/mnist/",
                       fashion = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
                       cifar = "https://www.cs.toronto.edu/~kriz/",
@@ -157,7 +157,7 @@ const std::vector<Row>& rows() {
            locate_built_in,
            open_synthetic});
     return made;
-  }();
+  }());
   return table;
 }
 

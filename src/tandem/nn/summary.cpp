@@ -15,7 +15,7 @@ namespace {
 
 /// Ops that only move or make data.
 bool moves_data(const OpDef& op) {
-  static const std::set<std::string_view> names = {
+  static const auto& names = *new std::set<std::string_view>{
       "to",   "copy", "assign", "concat",  "slice_into_zeros", "gather",    "scatter_add_zeros",
       "cast", "full", "arange", "uniform", "normal",           "bernoulli", "one_hot"};
   return op.is_view() || op.cost == Cost::no_op || names.contains(op.name);

@@ -188,7 +188,7 @@ std::unique_ptr<Optimizer> plain(nn::NamedTensors parameters, const Settings& s,
 }
 
 const std::vector<Row>& rows() {
-  static const std::vector<Row> table = {
+  static const std::vector<Row>& table = *new std::vector<Row>{
       {{"sgd", "stochastic gradient descent with momentum", 0.01, 0.9}, plain<Sgd, SgdOptions>},
       {{"nesterov", "stochastic gradient descent with Nesterov's momentum", 0.01, 0.9},
        [](nn::NamedTensors parameters, const Settings& s, const Groups<Settings>& groups) {
@@ -217,11 +217,11 @@ const Row& row_named(const std::string& name) {
 }  // namespace
 
 const std::vector<OptimizerInfo>& optimizers() {
-  static const std::vector<OptimizerInfo> list = [] {
+  static const auto& list = *new std::vector<OptimizerInfo>([] {
     std::vector<OptimizerInfo> infos;
     for (const Row& row : rows()) infos.push_back(row.info);
     return infos;
-  }();
+  }());
   return list;
 }
 

@@ -20,7 +20,7 @@ using nlohmann::ordered_json;
 constexpr const char* kFormat = "tandem-checkpoint";
 constexpr const char* kVersion = "2";
 constexpr size_t kKept = 2;
-const std::string kPrefix = "checkpoint-", kSuffix = ".safetensors";
+const std::string &kPrefix = *new std::string("checkpoint-"), &kSuffix = *new std::string(".safetensors");
 
 std::string state_json(const RunState& state) {
   ordered_json out = {{"epoch", state.epoch},

@@ -23,7 +23,7 @@ struct Row {
 
 const std::vector<Row>& rows() {
   using Made = std::unique_ptr<nn::Module>;
-  static const std::vector<Row> table = {
+  static const std::vector<Row>& table = *new std::vector<Row>{
       {{"lenet",
         "LeNet-5: two convolutions, three dense layers",
         {1, 28, 28},
@@ -132,11 +132,11 @@ const Row& row_named(const std::string& name) {
 }  // namespace
 
 const std::vector<ModelInfo>& models() {
-  static const std::vector<ModelInfo> list = [] {
+  static const auto& list = *new std::vector<ModelInfo>([] {
     std::vector<ModelInfo> infos;
     for (const Row& row : rows()) infos.push_back(row.info);
     return infos;
-  }();
+  }());
   return list;
 }
 
