@@ -299,7 +299,7 @@ class Run {
 
   void overwrite() {
     Value& target = pick();
-    if (target.is_expanded) return fresh("clone", clone(target.tensor));
+    if (target.is_expanded || target.tensor.impl()->copied_by) return fresh("clone", clone(target.tensor));
     if (random_.chance(0.35)) return overwrite_within(target.tensor);
     const Tensor source = partner(target.tensor, true);
     if (log_) *log_ += cat("  assign to ", describe(target.tensor), " from ", describe(source), "\n");

@@ -186,14 +186,21 @@ Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
       if (t.impl()->requires_grad) return true;  // a tracer notes it when it takes the tensor in
     return false;
   }();
-  if (wants_grad && op.changes_memory())
-    throw Error(cat(op.name, ": ", op.not_differentiable,
-                    "; got a tensor that requires a gradient. Do it under NoGrad, or "
-                    "build the value with where() or concat()."));
+  if (op.changes_memory()) check_in_place(op.name, in);
   Tensors out =
       t_tracer ? t_tracer->append(op, in, attrs, inferred.out) : run_eagerly(op, in, attrs, inferred);
+  if (op.is_view()) out[0].impl()->copied_by = in[0].impl()->copied_by;
   if (wants_grad && op.gradient) record(op, in, attrs, {out.data(), out.size()});
   return out;
+}
+
+void check_in_place(const char* op, std::span<const Tensor> in) {
+  check_target(op, in[0]);
+  for (const Tensor& t : in)
+    TD_CHECK(!grad_enabled() || !t.requires_grad(), op,
+             ": a change in place cannot be differentiated; got a tensor that requires a gradient. Do it "
+             "under NoGrad, "
+             "or build the value with where() or concat().");
 }
 
 Tensor apply1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs) {

@@ -135,6 +135,10 @@ Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs = 
 /// The same for ops with one output.
 Tensor apply1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs = {});
 
+/// What every op that writes into in[0] demands: a target that may be written (see check_target) and no gradient wanted.
+/// apply() calls it; functions made of assign() call it first to be named in the message.
+void check_in_place(const char* op, std::span<const Tensor> in);
+
 /// Refuses a data-dependent function inside a compiled callable; `instead` is a sentence. apply() calls it for ops.
 void refuse_tracing(const char* function, const char* instead);
 

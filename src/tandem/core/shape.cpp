@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <ostream>
+#include <utility>
 
 #include "tandem/core/error.h"
+#include "tandem/core/small_vector.h"
 
 namespace tandem {
 
@@ -87,6 +89,21 @@ bool is_contiguous(const Dims& shape, const Dims& strides) {
     step *= shape[i];
   }
   return true;
+}
+
+bool has_overlap(const Dims& shape, const Dims& strides) {
+  SmallVector<std::pair<Dim, Dim>, kMaxRank> axes;  // stride, size
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] == 0) return false;
+    if (shape[i] > 1) axes.push_back({strides[i], shape[i]});
+  }
+  std::sort(axes.begin(), axes.end());
+  Dim extent = 0;  // from the first to the last element so far
+  for (const auto& [stride, size] : axes) {
+    if (stride <= extent) return true;
+    extent += (size - 1) * stride;
+  }
+  return false;
 }
 
 Dims broadcast_shapes(const char* op, const Dims& a, const Dims& b) {

@@ -70,6 +70,10 @@ constexpr Dim times_capped(Dim a, Dim b) {
 /// True where the elements lie row-major without gaps (axes of size 1 may have any stride).
 bool is_contiguous(const Dims& shape, const Dims& strides);
 
+/// Whether several elements may lie at one place: an axis whose stride falls within the extent of those with smaller
+/// strides.
+bool has_overlap(const Dims& shape, const Dims& strides);
+
 /// The common shape of two by the broadcasting rule (right-aligned; 1 stretches). Throws Error naming `op`.
 Dims broadcast_shapes(const char* op, const Dims& a, const Dims& b);
 

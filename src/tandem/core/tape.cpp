@@ -304,7 +304,7 @@ void backward(const Tensor& output, const Tensor& seed, const BackwardOptions& o
           describe(leaf), ". Call zero_grad() first, or use grad().");
       total = g_ops.add(held, total);
     }
-    leaf.impl()->grad = total.ref();  // in a trace: added to what is there, which set_grad() would replace
+    leaf.impl()->grad = without_mark(total).ref();  // in a trace: added to what is there, which set_grad() would replace
   }
 }
 
@@ -321,7 +321,7 @@ std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, c
                " (", describe(inputs[i]), "). Leave it out, or pass allow_unused.");
       g = g_ops.full_like(inputs[i], 0);
     }
-    result.push_back(g);
+    result.push_back(without_mark(g));
   }
   return result;
 }

@@ -83,6 +83,7 @@ Tensor& Tensor::set_requires_grad(bool value) {
     refuse_while_tracing("set_requires_grad", "on a tensor from outside it would act only while the callable is traced",
                          "Call it before the compiled callable.");
   impl_->requires_grad = value;
+  if (value) impl_->copied_by = nullptr;
   return *this;
 }
 
@@ -108,6 +109,7 @@ Tensor Tensor::detach() const {
   copy->storage = impl_->storage;
   copy->trace_id = impl_->trace_id;
   copy->trace_serial = impl_->trace_serial;
+  copy->copied_by = impl_->copied_by;
   return Tensor(std::move(copy));
 }
 
@@ -120,7 +122,31 @@ void Tensor::rebind(const Tensor& value) {
            shape(), ".");
   impl_->meta = value.meta();
   impl_->storage = value.impl()->storage;
+  impl_->copied_by = nullptr;
   impl_->grad.reset();
+}
+
+void check_target(const char* op, const Tensor& target) {
+  if (const CopyMark* mark = target.impl()->copied_by) [[unlikely]]
+    throw Error(cat(op, ": the target must be a tensor of its own or a view of one; got ", describe(target),
+                    ", a copy that ", mark->function,
+                    "() made: the tensor it was taken from would not change. ", mark->instead,
+                    " A clone() of the copy may be changed."));
+  TD_CHECK(
+      !has_overlap(target.shape(), target.strides()), op,
+      ": the elements of the target must not share memory (an expanded view, or overlapping windows); got ",
+      describe(target), ". Change the tensor it is a view of.");
+}
+
+Tensor without_mark(const Tensor& tensor) {
+  if (!tensor.impl()->copied_by) return tensor;
+  Tensor plain = tensor.detach();
+  TensorImpl& impl = *plain.impl();
+  impl.copied_by = nullptr;
+  impl.requires_grad = tensor.requires_grad();
+  impl.node = tensor.impl()->node;
+  impl.node_output = tensor.impl()->node_output;
+  return plain;
 }
 
 Tensor empty(const Dims& shape, DType dtype, Device device) {

@@ -1,5 +1,6 @@
 // Tensor: a handle to an n-dimensional array on some device. Copying a Tensor copies the handle. Operations
-// (tandem/ops/*.h) return new tensors; views share memory; values change in place only through assign().
+// (tandem/ops/*.h) return new tensors; views share memory; values change in place only through assign() and the
+// functions whose names end in _into.
 #pragma once
 
 #include <atomic>
@@ -59,6 +60,15 @@ struct Meta {
 Meta contiguous_meta(const Dims& shape, DType dtype, Device device);
 void set_contiguous(Meta& meta, const Dims& shape, DType dtype, Device device);
 
+/// Marks a tensor that looks like a part of another one but is a copy of it, since its elements cannot be described by
+/// strides: reshape() of a transposed tensor, index() with tensors. Whoever writes into it means the other one, which
+/// would not change, so such a write is refused. Views inherit the mark. What a function computes has none, nor have
+/// results of clone(), leaves that require a gradient and a module's parameters and buffers.
+struct CopyMark {
+  const char* function;  // that copied
+  const char* instead;   // a sentence: how to change the other tensor
+};
+
 struct TensorImpl : RefCounted {
   TensorImpl();
   ~TensorImpl();
@@ -70,6 +80,7 @@ struct TensorImpl : RefCounted {
   uint32_t node_output = 0;  // which output of `node` this is
   Ref<TapeNode> node;        // null for leaves
   Ref<TensorImpl> grad;      // leaves only
+  const CopyMark* copied_by = nullptr;
 };
 
 class Tensor {
@@ -112,7 +123,7 @@ class Tensor {
   // Autograd
   bool requires_grad() const;
   bool is_leaf() const { return !content().node; }
-  /// Marks a leaf as wanting a gradient (floating types only) and returns it.
+  /// Marks a leaf as wanting a gradient (floating types only) and returns it. It is a tensor in its own right then.
   Tensor& set_requires_grad(bool value = true);
   /// The gradient that backward() left here; undefined where there is none.
   Tensor grad() const;
@@ -143,6 +154,11 @@ class Tensor {
   void check_readable(const char* what, DType wanted) const;
   Ref<TensorImpl> impl_;
 };
+
+/// Refuses to write into a tensor that is marked as a copy, or whose elements share memory (an expanded view).
+void check_target(const char* op, const Tensor& target);
+/// The same tensor without a mark: another handle where it has one.
+Tensor without_mark(const Tensor& tensor);
 
 /// Uninitialised memory.
 Tensor empty(const Dims& shape, DType dtype = DType::f32, Device device = {});

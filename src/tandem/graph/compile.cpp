@@ -79,7 +79,7 @@ struct Entry {
   Signature signature;
   graph::Dependencies depends_on;
   std::vector<graph::LeafGradient> gradients;
-  size_t results = 0;
+  std::vector<const CopyMark*> marks;  // of the results
   std::unique_ptr<graph::Executor> executor;
   GraphReport report;
 };
@@ -130,7 +130,7 @@ std::unique_ptr<Entry> build(const TensorFunction& function, const CompileOption
   report.arena_bytes = plan.arena_bytes;
   entry->depends_on = std::move(traced.depends_on);
   entry->gradients = std::move(traced.gradients);
-  entry->results = traced.results;
+  entry->marks = std::move(traced.marks);
   entry->executor = graph::Executor::make(std::move(g), std::move(plan), anomaly_mode());
   return entry;
 }
@@ -144,6 +144,7 @@ void check_aliases(const Entry& entry, const std::vector<Tensor>& inputs) {
       TD_CHECK(!(changed == storage), "compile: input ", i,
                " shares memory with a captured tensor that the callable assigns to. Pass a clone().");
     if (!executor.changes_input()[i]) continue;
+    check_target("compile", inputs[i]);  // the trace may have seen one without a mark
     for (size_t j = 0; j < inputs.size(); ++j)
       TD_CHECK(i == j || !(inputs[j].impl()->storage == storage), "compile: input ", i,
                " is assigned to by the callable and shares memory with input ", j, ". Pass a clone().");
@@ -253,7 +254,8 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
       entry.executor->run(inputs, state.arenas[{static_cast<int>(device.kind), device.index}]);
   for (const auto& gradient : entry.gradients)
     if (gradient.output >= 0) leaf_of(gradient).set_grad(results[static_cast<size_t>(gradient.output)]);
-  results.resize(entry.results);
+  results.resize(entry.marks.size());
+  for (size_t i = 0; i < results.size(); ++i) results[i].impl()->copied_by = entry.marks[i];
   return results;
 }
 

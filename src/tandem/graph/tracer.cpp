@@ -39,8 +39,8 @@ class GraphTracer : public Tracer {
   Tensor placeholder(const Tensor& like, int index) {
     Meta meta = like.meta();
     meta.offset = 0;
-    Tensor t = wrap(graph_.add_input(meta, index));
     t.impl()->requires_grad = like.impl()->requires_grad;
+    t.impl()->copied_by = like.impl()->copied_by;
     placeholders_.push_back(t);
     return t;
   }
@@ -222,6 +222,7 @@ Trace trace(const TensorFunction& function, const std::vector<Tensor>& inputs) {
     for (const Tensor& t : results) {
       TD_CHECK(t.defined(), "compile: every result must be a tensor; got an undefined handle.");
       result.graph.add_output(tracer.id_of(t));
+      result.marks.push_back(t.impl()->copied_by);
     }
     result.results = results.size();
     tracer.take_gradients();

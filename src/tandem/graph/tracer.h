@@ -51,7 +51,8 @@ struct Trace {
   Graph graph;
   Dependencies depends_on;
   std::vector<LeafGradient> gradients;
-  size_t results = 0;  // the first outputs of the graph are the callable's results
+  size_t results = 0;                  // the first outputs of the graph are the callable's results
+  std::vector<const CopyMark*> marks;  // of the results
 };
 
 Trace trace(const TensorFunction& function, const std::vector<Tensor>& inputs);
