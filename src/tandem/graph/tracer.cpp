@@ -39,6 +39,7 @@ class GraphTracer : public Tracer {
   Tensor placeholder(const Tensor& like, int index) {
     Meta meta = like.meta();
     meta.offset = 0;
+    Tensor t = wrap(graph_.add_input(meta, index));
     t.impl()->requires_grad = like.impl()->requires_grad;
     t.impl()->copied_by = like.impl()->copied_by;
     placeholders_.push_back(t);

@@ -99,6 +99,7 @@ Tensor Module::buffer(const std::string& name, Tensor initial, bool saved) {
   TD_CHECK(initial.defined(), "buffer ", name, ": must be a tensor; got an undefined handle.");
   TD_CHECK(!initial.requires_grad(), "buffer ", name,
            ": must not require a gradient; got one that does. detach() it, or make it a parameter.");
+  initial.impl()->copied_by = nullptr;  // the module's own from now on
   entries_.push_back({name, initial, Kind::buffer, saved});
   return initial;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/ops/define.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/shape.h"
@@ -179,7 +180,9 @@ Tensor unflatten(const Tensor& x, int64_t wanted_axis, const Dims& sizes) {
   Dims shape = x.shape();
   shape.erase(axis);
   for (int i = 0; i < sizes.rank(); ++i) shape.insert(axis + i, i == open ? n / known : sizes[i]);
-  return reshape(x, shape);
+  static constexpr CopyMark kMark{"unflatten",
+                                  "Write into the tensor before unflatten(), with values in its shape."};
+  return part_of(x, reshape(x, shape), kMark);
 }
 
 Tensor broadcast_to(const Tensor& x, const Dims& shape) {
@@ -215,12 +218,13 @@ Tensor flip(const Tensor& x, const Dims& axes) {
     const Dim n = x.shape()[axis];
     if (n > 1) y = index_select(y, axis, sub(n - 1, arange(n, DType::i64, x.device())));
   }
-  return y;
+  static constexpr CopyMark kMark{"flip", "Write into the tensor before flip(), with flipped values."};
+  return part_of(x, apart_from(x, y), kMark);
 }
 
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& axes) {
   if (axes.rank() == 0 && shifts.rank() == 1)
-    return reshape(roll(reshape(x, {x.size()}), shifts, {0}), x.shape());
+    return apart_from(x, reshape(roll(reshape(x, {x.size()}), shifts, {0}), x.shape()));
   TD_CHECK(shifts.rank() == axes.rank() && axes.rank() > 0, "roll: one shift is needed for each axis; got ",
            shifts, " for axes ", axes, ".");
   Tensor y = x;
@@ -231,23 +235,19 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& axes) {
     const Dim shift = (shifts[i] % n + n) % n;
     if (shift != 0) y = concat({slice(y, axis, n - shift, n), slice(y, axis, 0, n - shift)}, axis);
   }
-  return y;
+  return apart_from(x, y);
 }
 
 Tensor rot90(const Tensor& x, int64_t times, int64_t wanted_a, int64_t wanted_b) {
   const int a = normal_axis("rot90", wanted_a, x.rank()), b = normal_axis("rot90", wanted_b, x.rank());
   TD_CHECK(a != b, "rot90: the axes must differ; got ", wanted_a, " and ", wanted_b, " for shape ", x.shape(),
            ".");
-  switch ((times % 4 + 4) % 4) {
-    case 1:
-      return flip(transpose(x, a, b), {a});
-    case 2:
-      return flip(x, {a, b});
-    case 3:
-      return flip(transpose(x, a, b), {b});
-    default:
-      return x;
-  }
+  const int64_t turns = (times % 4 + 4) % 4;
+  const Tensor y = turns % 2 ? flip(transpose(x, a, b), {turns == 1 ? a : b})
+                   : turns   ? flip(x, {a, b})
+                             : clone(x);
+  static constexpr CopyMark kMark{"rot90", "Write into the tensor before rot90(), with turned values."};
+  return part_of(x, y, kMark);
 }
 
 Tensor repeat(const Tensor& x, const Dims& times) {
@@ -266,7 +266,7 @@ Tensor repeat(const Tensor& x, const Dims& times) {
         expand(reshape(y, {at.outer, 1, at.length * at.inner}), {at.outer, times[i], at.length * at.inner}),
         shape);
   }
-  return y;
+  return apart_from(x, y);
 }
 
 Tensor tile(const Tensor& x, const Dims& times) {
@@ -285,7 +285,7 @@ Tensor repeat_interleave(const Tensor& x, int64_t times, int64_t wanted_axis) {
   shape[axis] = times_capped(shape[axis], times);
   size_of(shape);
   const Dim rows = at.outer * at.length;
-  return reshape(expand(reshape(x, {rows, 1, at.inner}), {rows, times, at.inner}), shape);
+  return apart_from(x, reshape(expand(reshape(x, {rows, 1, at.inner}), {rows, times, at.inner}), shape));
 }
 
 Tensor repeat_interleave(const Tensor& x, const Tensor& times, int64_t wanted_axis) {
@@ -304,7 +304,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& times, int64_t wanted_ax
   const Tensor elements = empty({total}, DType::i64);
   int64_t* place = elements.data<int64_t>();
   for (size_t i = 0; i < counts.size(); ++i) place = std::fill_n(place, counts[i], static_cast<int64_t>(i));
-  return index_select(x, axis, to(elements, x.device()));
+  return apart_from(x, index_select(x, axis, to(elements, x.device())));
 }
 
 namespace {
@@ -366,7 +366,7 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& widths, const PadOptions
   Tensor y = x;
   for (size_t i = 0; i < widths.size(); i += 2)
     y = pad_axis(y, x.rank() - 1 - static_cast<int>(i / 2), widths[i], widths[i + 1], options);
-  return y;
+  return apart_from(x, y);
 }
 
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t wanted_a, int64_t wanted_b) {
@@ -384,8 +384,11 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t wanted_a, int64_t wante
   const Dim count = !inside       ? 0
                     : offset >= 0 ? std::min(rows, columns - offset)
                                   : std::min(rows + offset, columns);
-  return slice(reshape(matrices, shape), -1, start, count ? start + (count - 1) * (columns + 1) + 1 : start,
-               columns + 1);
+  static constexpr CopyMark kMark{"diagonal", "The diagonal of a row-major tensor is a view."};
+  return part_of(x,
+                 slice(reshape(matrices, shape), -1, start,
+                       count ? start + (count - 1) * (columns + 1) + 1 : start, columns + 1),
+                 kMark);
 }
 
 Tensor diag_embed(const Tensor& x, int64_t offset) {

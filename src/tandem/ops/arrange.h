@@ -1,5 +1,6 @@
 // Shape operations made of those in shape.h and index.h, and tensors made by a rule. What can be a view is one: split,
-// chunk, unbind, narrow, movedim, unflatten, unfold_axis; diagonal is one of a row-major tensor. The rest copies.
+// chunk, unbind, narrow, movedim, unfold_axis, and unflatten and diagonal where strides allow; where these copy, and for
+// flip and rot90, the copy is marked (CopyMark). The rest gives new tensors, also where there is nothing to do.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,7 @@
 #include "tandem/ops/define.h"
 
 #include "tandem/core/tape.h"
+#include "tandem/core/trace.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/conv.h"
 #include "tandem/ops/fft.h"
@@ -30,6 +31,20 @@ OpDef& define_op(const char* name, void (*infer)(InferArgs&), GradRule gradient,
   d.saves_outputs = saves_out;
   d.cost = cost;
   return define(d);
+}
+
+bool share_memory(const Tensor& a, const Tensor& b) {
+  const Tracer* tracer = current_tracer();
+  return tracer ? tracer->share_memory(a, b) : a.impl()->storage == b.impl()->storage;
+}
+
+Tensor part_of(const Tensor& x, const Tensor& y, const CopyMark& mark) {
+  if (!share_memory(x, y)) y.impl()->copied_by = &mark;
+  return y;
+}
+
+Tensor apart_from(const Tensor& x, const Tensor& y) {
+  return share_memory(x, y) ? clone(y) : without_mark(y);
 }
 
 void define_all_ops() {

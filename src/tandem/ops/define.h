@@ -15,6 +15,13 @@ void define_shape_ops();
 OpDef& define_op(const char* name, void (*infer)(InferArgs&), GradRule gradient, uint32_t saves_in,
                  uint32_t saves_out, Cost cost = Cost::expensive);
 
+/// Whether two tensors may share memory, in either engine.
+bool share_memory(const Tensor& a, const Tensor& b);
+/// y, made of x, which reads as a part of it: marked where it is a copy.
+Tensor part_of(const Tensor& x, const Tensor& y, const CopyMark& mark);
+/// y, made of x, which reads as a new tensor: a copy where it would be x itself or a view of it.
+Tensor apart_from(const Tensor& x, const Tensor& y);
+
 /// A 0-d constant: the number as it is written, exact for integers too.
 Tensor full_number(double value, int64_t integer, DType dtype, Device device);
 

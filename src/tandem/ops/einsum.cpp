@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tandem/ops/define.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
@@ -282,7 +283,10 @@ Tensor einsum(std::string_view text, const std::vector<Tensor>& operands) {
     shape.push_back(sizes[label]);
     if (sizes[label] != 1) axes.push_back(last.axis_of(label));
   }
-  return reshape(permute(last.tensor, axes), shape);
+  const Tensor out = reshape(permute(last.tensor, axes), shape);
+  static constexpr CopyMark kMark{"einsum", "Write into the operand itself, with values in its order."};
+  const bool only_moves = operands.size() == 1 && last.labels.size() == parts[0].labels.size();
+  return only_moves ? part_of(operands[0], out, kMark) : without_mark(out);
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& axes_a, const Dims& axes_b) {

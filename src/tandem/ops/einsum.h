@@ -11,7 +11,8 @@ namespace tandem {
 /// "ij,jk->ik": each operand's axes are letters, "..." stands for axes that broadcast. A letter that is not in the output
 /// is summed over; one that appears twice in an operand takes its diagonal; an axis of size 1 stretches. Without "->" the
 /// output has the axes of "..." and then, in order (A-Z, a-z), the letters that appear once. Spaces are ignored. Several
-/// operands are contracted pair by pair, the pair whose product is smallest first.
+/// operands are contracted pair by pair, the pair whose product is smallest first. One operand whose axes only move is
+/// viewed where strides allow, else copied and marked (CopyMark).
 Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands);
 
 /// Sums over axes_a[i] of a and axes_b[i] of b; the result has the other axes of a, then those of b.

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tandem/ops/define.h"
 #include "tandem/ops/shape.h"
 
 namespace tandem {
@@ -118,8 +119,8 @@ Tensor pixel_shuffle(const Tensor& x, int64_t r) {
            "pixel_shuffle: the channels must be a multiple of the factor's square; got x ", s, " and factor ",
            r, ".");
   const Dim c = s[1] / (r * r);
-  return reshape(permute(reshape(x, {s[0], c, r, r, s[2], s[3]}), {0, 1, 4, 2, 5, 3}),
-                 {s[0], c, times_capped(s[2], r), times_capped(s[3], r)});
+  return apart_from(x, reshape(permute(reshape(x, {s[0], c, r, r, s[2], s[3]}), {0, 1, 4, 2, 5, 3}),
+                               {s[0], c, times_capped(s[2], r), times_capped(s[3], r)}));
 }
 
 Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
@@ -128,8 +129,9 @@ Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
   TD_CHECK(s[2] % r == 0 && s[3] % r == 0,
            "pixel_unshuffle: height and width must be multiples of the factor; got x ", s, " and factor ", r,
            ".");
-  return reshape(permute(reshape(x, {s[0], s[1], s[2] / r, r, s[3] / r, r}), {0, 1, 3, 5, 2, 4}),
-                 {s[0], times_capped(s[1], r * r), s[2] / r, s[3] / r});
+  return apart_from(x,
+                    reshape(permute(reshape(x, {s[0], s[1], s[2] / r, r, s[3] / r, r}), {0, 1, 3, 5, 2, 4}),
+                            {s[0], times_capped(s[1], r * r), s[2] / r, s[3] / r}));
 }
 
 }  // namespace tandem

@@ -173,23 +173,6 @@ void move_kernel(const KernelArgs& args) {
   }
 }
 
-/// Whether several elements of a view may lie at one place: an axis whose step falls within the extent of those with
-/// smaller steps.
-bool has_overlap(const Meta& m) {
-  SmallVector<std::pair<Dim, Dim>, kMaxRank> axes;  // stride, size
-  for (int i = 0; i < m.shape.rank(); ++i) {
-    if (m.shape[i] == 0) return false;
-    if (m.shape[i] > 1) axes.push_back({m.strides[i], m.shape[i]});
-  }
-  std::sort(axes.begin(), axes.end());
-  Dim extent = 0;  // from the first to the last element so far
-  for (const auto& [stride, size] : axes) {
-    if (stride <= extent) return true;
-    extent += (size - 1) * stride;
-  }
-  return false;
-}
-
 OpDef& define_view(const char* name, void (*infer)(InferArgs&), GradRule gradient) {
   OpDef d;
   d.name = name;
@@ -320,8 +303,10 @@ Tensor reshape(const Tensor& x, const Dims& wanted) {
            ") to ", wanted, " (", size_of(shape), ").");
   if (shape == x.shape()) return x;
   Dims strides;
-  const bool is_view = view_strides(x.meta(), shape, strides);
-  return apply1(*g_views.reshape, {is_view ? x : clone(x)}, ShapeAttrs{shape});
+  if (view_strides(x.meta(), shape, strides)) return apply1(*g_views.reshape, {x}, ShapeAttrs{shape});
+  static constexpr CopyMark kMark{"reshape",
+                                  "Write into the tensor before reshape(), with values in its shape."};
+  return part_of(x, apply1(*g_views.reshape, {clone(x)}, ShapeAttrs{shape}), kMark);
 }
 
 Tensor flatten(const Tensor& x, int64_t first, int64_t last) {
@@ -335,7 +320,9 @@ Tensor flatten(const Tensor& x, int64_t first, int64_t last) {
     else
       shape[from] *= x.shape()[i];
   }
-  return reshape(x, shape);
+  static constexpr CopyMark kMark{"flatten",
+                                  "Write into the tensor before flatten(), with values in its shape."};
+  return part_of(x, reshape(x, shape), kMark);
 }
 
 Tensor permute(const Tensor& x, const Dims& wanted) {
@@ -408,11 +395,15 @@ Tensor squeeze(const Tensor& x, int64_t wanted_axis) {
 
 Tensor concat(const std::vector<Tensor>& parts, int64_t axis) {
   TD_CHECK(!parts.empty(), "concat: at least one tensor is needed; got none.");
-  if (parts.size() == 1) return parts[0];
+  if (parts.size() == 1) return clone(parts[0]);
   return apply(op_concat(), parts, AxisAttrs{normal_axis("concat", axis, parts[0].rank())})[0];
 }
 
-Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : clone(x); }
+Tensor contiguous(const Tensor& x) {
+  if (x.is_contiguous()) return x;
+  static constexpr CopyMark kMark{"contiguous", "Write into the tensor before contiguous()."};
+  return part_of(x, clone(x), kMark);
+}
 Tensor clone(const Tensor& x) { return apply1(op_copy(), {x}); }
 
 Tensor sum_to(const Tensor& x, const Dims& shape) {
@@ -441,16 +432,10 @@ void assign(const Tensor& target, const Tensor& source) {
   TD_CHECK(broadcast_shapes("assign", target.shape(), source.shape()) == target.shape(),
            "assign: the source must broadcast to the target's shape; got ", source.shape(), " for ",
            target.shape(), ".");
-  TD_CHECK(!has_overlap(target.meta()),
-           "assign: the elements of the target must not share memory (an expanded view, or overlapping "
-           "windows); got ",
-           describe(target), ". Assign to the tensor it is a view of.");
   Tensor value = expand(cast(source, target.dtype()), target.shape());
   // A source that lies otherwise in the target's own memory would be overwritten while it is read.
-  const bool shared = current_tracer() ? current_tracer()->share_memory(target, value)
-                                       : target.impl()->storage == value.impl()->storage;
   const Meta &t = target.meta(), &v = value.meta();
-  if (shared && !(t.offset == v.offset && t.strides == v.strides)) value = clone(value);
+  if (share_memory(target, value) && !(t.offset == v.offset && t.strides == v.strides)) value = clone(value);
   apply1(op_assign(), {target, value});
 }
 

@@ -1,5 +1,5 @@
-// Shape operations. reshape, permute, expand and slice are views: they cost nothing and share memory (reshape
-// copies where strides do not allow a view). concat copies.
+// Shape operations. permute, expand and slice are views: they cost nothing and share memory. So is reshape where strides
+// allow; where it copies, the copy is marked (CopyMark) and cannot be written. concat copies.
 #pragma once
 
 #include <vector>
@@ -28,7 +28,7 @@ Tensor select(const Tensor& x, int64_t axis, int64_t index);
 Tensor unsqueeze(const Tensor& x, int64_t axis);
 Tensor squeeze(const Tensor& x, int64_t axis);
 Tensor concat(const std::vector<Tensor>& parts, int64_t axis = 0);
-/// The same tensor where it is row-major already, else a row-major copy.
+/// The same tensor where it is row-major already, else a row-major copy, which is marked (CopyMark).
 Tensor contiguous(const Tensor& x);
 /// A fresh row-major copy.
 Tensor clone(const Tensor& x);
@@ -37,8 +37,9 @@ Tensor sum_to(const Tensor& x, const Dims& shape);
 /// Copies to another device (the same tensor where it is there already). Not inside a compiled callable.
 Tensor to(const Tensor& x, Device device);
 
-/// Overwrites the values of `target` (which may be a view) with `source`, broadcast and cast to its type. The
-/// one way to change a tensor in place. Not differentiable: refused where the tape would need it.
+/// Overwrites the values of `target` (which may be a view) with `source`, broadcast and cast to its type. Refused for a
+/// copy that reads as a part of another tensor (CopyMark) and for elements that share memory. Not differentiable: refused
+/// where the tape would need it.
 void assign(const Tensor& target, const Tensor& source);
 
 struct ShapeAttrs {  // reshape (exact sizes), expand
