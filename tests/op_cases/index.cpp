@@ -233,6 +233,155 @@ void add_scatters(std::vector<OpCase>& cases) {
   cases.push_back(tall);
 }
 
+/// index_copy and masked_scatter, and what is put in place: into a copy of x, and into a part of a larger tensor, of
+/// which nothing else may change.
+using Change = std::function<void(const Tensor& target, In in)>;
+
+CaseCall changing_a_copy(Change change) {
+  return [change](In in) {
+    const NoGrad off;
+    const Tensor copy = clone(in[0]);
+    change(copy, in);
+    return copy;
+  };
+}
+
+/// x stands in columns 2, 3 … of the transposed larger tensor: no axis of the target lies together.
+CaseCall changing_a_part(Change change) {
+  return [change](In in) {
+    const NoGrad off;
+    const Tensor& x = in[0];
+    const Tensor whole = zeros({x.size(1) + 3, x.size(0)}, x.dtype(), x.device());
+    const Tensor part = transpose(slice(whole, 0, 2, 2 + x.size(1)));
+    assign(part, x);
+    change(part, in);
+    return whole;
+  };
+}
+CaseReference in_a_part(CaseReference reference) {
+  return [reference](Arrays in) {
+    const Array changed = reference(in);
+    Array whole(Dims{changed.shape[1] + 3, changed.shape[0]});
+    each_index(changed.shape, [&](const Dims& i) { whole.at({i[1] + 2, i[0]}) = changed.at(i); });
+    return whole;
+  };
+}
+
+void add_changes(std::vector<OpCase>& cases, const std::string& name, const OpCase& functional,
+                 Change change) {
+  OpCase copy = counting(functional);
+  const size_t slash = functional.name.find('/');
+  copy.name = name + (slash == std::string::npos ? "" : functional.name.substr(slash));
+  copy.call = changing_a_copy(change);
+  cases.push_back(copy);
+  OpCase part = copy;
+  part.name += copy.name == name ? "/part" : "_part";
+  part.call = changing_a_part(change);
+  part.reference = in_a_part(copy.reference);
+  cases.push_back(part);
+}
+
+void add_puts_in_place(std::vector<OpCase>& cases) {
+  // scatter along both axes.
+  for (const int axis : {0, 1}) {
+    const std::string suffix = axis ? "/last" : "";
+    OpCase put =
+        picking("scatter" + suffix, {{{5, 4}}, places({3, 2}, 0, 4), {{4, 2}}}, nullptr, [axis](Arrays in) {
+          Array out = in[0];
+          each_index(in[1].shape, [&](const Dims& i) {
+            Dims at = i;
+            at[axis] = whole(in[1].at(i));
+            out.at(at) = in[2].at(i);
+          });
+          return out;
+        });
+    const Change change = [axis](const Tensor& target, In in) { scatter_into(target, axis, in[1], in[2]); };
+    add_changes(cases, "scatter_into", put, change);
+    add_changes(cases, "scatter_into",
+                with_shapes(put, cat("scatter/last_wins", axis), {{5, 4}, {5, 4}, {7, 9}}), change);
+    add_changes(cases, "scatter_into",
+                with_shapes(put, cat("scatter/long", axis), {{40, 1100}, {40, 1100}, {40, 1100}}), change);
+    add_changes(cases, "scatter_into", with_shapes(put, cat("scatter/empty", axis), {{5, 4}, {0, 4}, {0, 4}}),
+                change);
+    put.name = cat("scatter/index32_", axis);
+    put.inputs[1].kind = CaseInput::index32;
+    add_changes(cases, "scatter_into", put, change);
+  }
+  OpCase number = picking("scatter/number", {{{5, 4}}, places({2, 3}, 0, 5)}, nullptr, [](Arrays in) {
+    Array out = in[0];
+    each_index(in[1].shape, [&](const Dims& i) { out.at({whole(in[1].at(i)), i[1]}) = 3; });
+    return out;
+  });
+  number.dtypes = kNumbers;
+  add_changes(cases, "scatter_into", number,
+              [](const Tensor& target, In in) { scatter_into(target, 0, in[1], 3); });
+
+  for (const int axis : {0, 1}) {
+    OpCase slices = picking(
+        axis ? "index_copy/last" : "index_copy",
+        {{{5, 4}}, {axis ? Dims{5, 2} : Dims{3, 4}}, places({axis ? 2 : 3}, 0, axis ? 4 : 5)},
+        [axis](In in) { return index_copy(in[0], axis, in[2], in[1]); },
+        [axis](Arrays in) {
+          Array out = in[0];
+          each_index(in[1].shape, [&](const Dims& i) {
+            Dims at = i;
+            at[axis] = whole(in[2][i[axis]]);
+            out.at(at) = in[1].at(i);
+          });
+          return out;
+        });
+    const Change change = [axis](const Tensor& target, In in) {
+      index_copy_into(target, axis, in[2], in[1]);
+    };
+    const Dim large = 17000;  // more than one piece
+    for (const OpCase& variant :
+         {slices,
+          with_shapes(slices, cat("index_copy/last_wins", axis),
+                      {{5, 4}, axis ? Dims{5, 40} : Dims{40, 4}, {40}}),
+          with_shapes(slices, cat("index_copy/empty", axis), {{5, 4}, axis ? Dims{5, 0} : Dims{0, 4}, {0}}),
+          with_shapes(slices, cat("index_copy/of_nothing", axis),
+                      {axis ? Dims{0, 4} : Dims{5, 0}, axis ? Dims{0, 3} : Dims{3, 0}, {3}})}) {
+      cases.push_back(variant);
+      add_changes(cases, "index_copy_into", variant, change);
+    }
+    OpCase many =
+        with_shapes(slices, cat("index_copy/long", axis),
+                    {axis ? Dims{large, 4} : Dims{5, large}, axis ? Dims{large, 3} : Dims{3, large}, {3}});
+    many.dtypes = {};
+    add_changes(cases, "index_copy_into", many, change);
+  }
+
+  OpCase masked = picking(
+      "masked_scatter", {{{3, 4}}, {{4}, 0, 2, CaseInput::boolean}, {{3, 5}}},
+      [](In in) { return masked_scatter(in[0], in[1], in[2]); },
+      [](Arrays in) {
+        Array out = in[0];
+        int64_t next = 0;
+        each_index(out.shape, [&](const Dims& i) {
+          if (stretched_at(in[1], i) != 0) out.at(i) = in[2][next++];
+        });
+        return out;
+      });
+  const Change put = [](const Tensor& target, In in) { masked_scatter_into(target, in[1], in[2]); };
+  for (const OpCase& variant : {masked, with_shapes(masked, "masked_scatter/rows", {{6, 5}, {6, 1}, {30}}),
+                                with_shapes(masked, "masked_scatter/long", {{70, 300}, {70, 300}, {21000}}),
+                                with_shapes(masked, "masked_scatter/empty", {{0, 4}, {4}, {0}})}) {
+    cases.push_back(variant);
+    add_changes(cases, "masked_scatter_into", variant, put);
+  }
+  OpCase fill =
+      picking("masked_fill", {{{3, 4}}, {{3, 1}, 0, 2, CaseInput::boolean}}, nullptr, [](Arrays in) {
+        Array out = in[0];
+        each_index(out.shape, [&](const Dims& i) {
+          if (in[1][i[0]] != 0) out.at(i) = 2;
+        });
+        return out;
+      });
+  fill.dtypes = kNumbers;
+  add_changes(cases, "masked_fill_into", fill,
+              [](const Tensor& target, In in) { masked_fill_into(target, in[1], 2); });
+}
+
 void add_subscripts(std::vector<OpCase>& cases) {
   OpCase two = picking(
       "index", {{{2, 4, 5, 3}}, places({6, 1}, -4, 4), places({7}, -5, 5)},
@@ -582,6 +731,7 @@ void add_index_cases(std::vector<OpCase>& cases) {
 
   add_rows(cases);
   add_scatters(cases);
+  add_puts_in_place(cases);
   add_subscripts(cases);
   add_masks(cases);
   add_orders(cases);
@@ -611,6 +761,59 @@ void add_index_errors(std::vector<ErrorCase>& errors) {
             index_add_into(transpose(of({3, 2})), bad, of({3, 3}));
           },
           {"row-major"});
+  const Tensor two = list({0, 1});
+  refused("scatter_into/range", [=] { scatter_into(of({2}), 0, bad, of({3})); }, {"7", "element 1", "0..1"});
+  refused("scatter_into/shape",
+          [] {
+            scatter_into(of({2, 3}), 1, of({3, 2}, DType::i64), of({3, 2}));
+          },
+          {"(3, 2)", "(2, 3)"});
+  refused("scatter_into/source", [=] { scatter_into(of({2}), 0, two, of({1})); }, {"(1,)", "(2,)"});
+  refused("scatter_into/dtype", [=] { scatter_into(of({2}), 0, two, of({2}, DType::i32)); }, {"f32", "i32"});
+  refused("scatter_into/index", [=] { scatter_into(of({2}), 0, of({2}), of({2})); }, {"f32", "i64"});
+  refused("scatter_into/number", [=] { scatter_into(of({2}, DType::i32), 0, two, 0.5); }, {"0.5", "i32"});
+  refused("scatter_into/expanded", [=] { scatter_into(expand(of({1}), {2}), 0, two, 1); },
+          {"must not share memory"});
+  refused("scatter_into/gradient", [=] { scatter_into(of({2}).set_requires_grad(), 0, two, 1); }, {"NoGrad"});
+  refused("index_copy/range", [=] { index_copy(of({2, 3}), 0, bad, of({3, 3})); }, {"7", "element 1"});
+  refused("index_copy/shape", [=] { index_copy(of({2, 3}), 0, two, of({2, 2})); }, {"(2, 2)", "(2, 3)"});
+  refused("index_copy/rank",
+          [] {
+            index_copy(of({2, 3}), 0, of({1, 1}, DType::i64), of({1, 3}));
+          },
+          {"(1, 1)"});
+  refused("index_copy/dtype", [=] { index_copy(of({2}), 0, two, of({2}, DType::i32)); }, {"f32", "i32"});
+  refused("index_copy_into/range",
+          [=] {
+            index_copy_into(of({2, 3}), 0, bad, of({3, 3}));
+          },
+          {"7", "element 1"});
+  refused("index_copy_into/shape",
+          [=] {
+            index_copy_into(of({2, 3}), 1, two, of({2, 3}));
+          },
+          {"(2, 3)", "(2, 2)"});
+  refused("index_copy_into/dtype", [=] { index_copy_into(of({2}), 0, two, of({2}, DType::i32)); },
+          {"f32", "i32"});
+  refused("index_copy_into/expanded", [=] { index_copy_into(expand(of({1}), {2}), 0, two, of({2})); },
+          {"must not share memory"});
+  refused("index_copy_into/gradient", [=] { index_copy_into(of({2}), 0, two, of({2}).set_requires_grad()); },
+          {"NoGrad"});
+  const Tensor all = ones({3}, DType::boolean);
+  refused("masked_scatter/few", [=] { masked_scatter(of({3}), all, of({2})); }, {"2 elements", "number 3"});
+  refused("masked_scatter/mask", [=] { masked_scatter(of({3}), of({3}), of({3})); }, {"f32", "bool"});
+  refused("masked_scatter/shape", [=] { masked_scatter(of({1}), all, of({3})); }, {"(3,)", "(1,)"});
+  refused("masked_scatter/dtype", [=] { masked_scatter(of({3}), all, of({3}, DType::i32)); }, {"f32", "i32"});
+  refused("masked_scatter_into/few", [=] { masked_scatter_into(of({3}), all, of({2})); },
+          {"2 elements", "number 3"});
+  refused("masked_scatter_into/expanded", [=] { masked_scatter_into(expand(of({1}), {3}), all, of({3})); },
+          {"must not share memory"});
+  refused("masked_scatter_into/gradient",
+          [=] { masked_scatter_into(of({3}).set_requires_grad(), all, of({3})); }, {"NoGrad"});
+  refused("masked_fill_into/shape", [=] { masked_fill_into(of({1}), all, 1); }, {"(3,)", "(1,)"});
+  refused("masked_fill_into/expanded", [=] { masked_fill_into(expand(of({1}), {3}), all, 1); },
+          {"must not share memory"});
+  refused("masked_fill/whole", [=] { masked_fill(of({3}, DType::i64), all, 2.5); }, {"2.5", "i64"});
   refused("embedding/range", [=] { embedding(of({4, 3}), bad); }, {"7", "element 1"});
   refused("embedding/rank", [=] { embedding(of({4}), bad); }, {"(4,)"});
   refused("embedding/padding",

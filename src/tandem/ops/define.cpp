@@ -93,6 +93,8 @@ void define_all_ops() {
                          op_index_select,
                          op_index_add_zeros,
                          op_index_add_into,
+                         op_scatter_into,
+                         op_index_copy_into,
                          op_last_writer,
                          op_ravel_index,
                          op_argsort,

@@ -5,9 +5,10 @@
 #include <ostream>
 
 #include "tandem/core/tape.h"
-#include "tandem/core/trace.h"
+#include "tandem/ops/define.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
+#include "tandem/ops/scan.h"
 #include "tandem/ops/shape.h"
 
 namespace tandem {
@@ -111,6 +112,33 @@ void infer_index_add_into(InferArgs& a) {
   a.out.push_back(target.meta());
 }
 
+void infer_scatter_into(InferArgs& a) {
+  const auto& s = a.attributes<ScatterAttrs>();
+  const Tensor &target = a.in[0], &index = a.in[1], &source = a.in[2];
+  check_index("scatter_into", index);
+  check_scatter("scatter_into", index.shape(), s);
+  check_same_type("scatter_into", target, source);
+  TD_ASSERT(s.shape == target.shape() && source.shape() == index.shape() && index.is_contiguous() &&
+                source.is_contiguous(),
+            "scatter_into: index and source of one shape");
+  a.out.push_back(target.meta());
+}
+
+/// Slices of source, one an index, for a tensor of `shape`.
+void check_slices(const char* op, const Tensor& index, const Tensor& source, Dims shape, int axis) {
+  check_list(op, index);
+  shape[axis] = index.size();
+  TD_CHECK(source.shape() == shape, op, ": source must have the target's sizes off axis ", axis,
+           " and one slice an index; got source ", source.shape(), " where ", shape, " is needed.");
+}
+
+void infer_index_copy_into(InferArgs& a) {
+  const auto& s = a.attributes<ScatterAttrs>();
+  check_slices("index_copy_into", a.in[1], a.in[2], a.in[0].shape(), static_cast<int>(s.axis));
+  check_same_type("index_copy_into", a.in[0], a.in[2]);
+  a.out.push_back(a.in[0].meta());
+}
+
 void infer_ravel(InferArgs& a) {
   const auto& s = a.attributes<RavelAttrs>();
   TD_ASSERT(static_cast<int>(a.in.size()) == s.sizes.rank(), "ravel_index: one index a size");
@@ -128,26 +156,6 @@ void infer_one_hot(InferArgs& a) {
   Dims shape = a.in[0].shape();
   shape.push_back(classes);
   a.add(shape, DType::i64);
-}
-
-void infer_argsort(InferArgs& a) {
-  const auto& s = a.attributes<SortAttrs>();
-  Dims shape = a.in[0].shape();
-  shape[static_cast<int>(s.axis)] = s.count;
-  a.add(shape, DType::i64);
-}
-
-void infer_searchsorted(InferArgs& a) {
-  const Tensor &sequence = a.in[0], &values = a.in[1];
-  TD_CHECK(sequence.dtype() == values.dtype(), "searchsorted: sequence and values must have one type; got ",
-           sequence.dtype(), " and ", values.dtype(), ". cast() one of them.");
-  bool fits = sequence.rank() == 1 || (sequence.rank() > 1 && sequence.rank() == values.rank());
-  for (int i = 0; fits && i < sequence.rank() - 1; ++i) fits = sequence.shape()[i] == values.shape()[i];
-  TD_CHECK(
-      fits,
-      "searchsorted: the sequence must have one axis, or the values' sizes on all axes but the last; got ",
-      sequence.shape(), " for values ", values.shape(), ".");
-  a.add(values.shape(), DType::i64);
 }
 
 Tensor index_select_as(const Tensor& x, int64_t axis, const Tensor& index, IndexUse use,
@@ -200,19 +208,112 @@ Tensor put_winners(const Tensor& x, const Tensor& winner, const Operand& values)
   const Tensor untouched = less(winner, 0);
   if (!values.tensor()) return masked_fill(x, logical_not(untouched), values);
   const Tensor flat = reshape(*values.tensor(), {values.tensor()->size()});
-  if (flat.size() == 0) return x;
+  if (flat.size() == 0) return clone(x);
   const Tensor chosen = index_select_as(flat, 0, reshape(winner, {winner.size()}), IndexUse::scatter, -1);
   return where(untouched, x, reshape(chosen, x.shape()));
 }
 
+/// What is read while the target is written: a copy where it lies in the target's memory.
+Tensor unshared(const Tensor& target, const Tensor& t) { return share_memory(target, t) ? clone(t) : t; }
+
+/// A record of an op that changes its target.
+OpDef define_change(const char* name, void (*infer)(InferArgs&)) {
+  OpDef d = define_indexing(name, infer, nullptr);
+  d.not_differentiable = "a change in place cannot be differentiated";
+  d.effects = Effects::update();
+  d.effects.refuses = true;  // an index out of range
+  d.takes_strided = true;  // the target must not be copied
+  return d;
+}
+
+/// A number, or a tensor without axes, as one of x's type. Integers saturate.
+Tensor value_for(const char* op, const Tensor& x, const Operand& value) {
+  if (value.tensor()) {
+    TD_CHECK(value.tensor()->rank() == 0, op, ": the value must be a number or a tensor without axes; got ",
+             describe(*value.tensor()), ".");
+    return cast(*value.tensor(), x.dtype());
+  }
+  if (is_floating(x.dtype())) return full_number(value.number(), 0, x.dtype(), x.device());
+  int64_t integer = value.integer();
+  if (value.number_kind() == DTypeClass::floating) {
+    TD_CHECK(std::abs(value.number()) < 0x1p63 && value.number() == std::trunc(value.number()), op,
+             ": the value must be whole for a tensor of integers; got ", value.number(), " for ", describe(x),
+             ".");
+    integer = static_cast<int64_t>(value.number());
+  }
+  return cast(full_number(value.number(), integer, DType::i64, x.device()), x.dtype());
+}
+
+void check_mask(const char* op, const Tensor& mask, const Tensor& x) {
+  TD_CHECK(mask.dtype() == DType::boolean, op, ": the mask must be bool; got ", describe(mask),
+           ". Compare it with something first.");
+  TD_CHECK(broadcast_shapes(op, mask.shape(), x.shape()) == x.shape(), op,
+           ": the mask must broadcast to x's shape; got ", mask.shape(), " for ", x.shape(), ".");
+}
+
+Tensor masked_fill_as(const char* op, const Tensor& x, const Tensor& mask, const Operand& value) {
+  check_mask(op, mask, x);
+  return where(mask, value_for(op, x, value), x);
+}
+
+/// The true elements of the mask are numbered; each takes the element of source with its number.
+Tensor masked_scatter_as(IndexUse use, const Tensor& x, const Tensor& mask, const Tensor& source) {
+  check_mask(name_of(use), mask, x);
+  check_same_type(name_of(use), x, source);
+  const Tensor flat = reshape(expand(mask, x.shape()), {x.size()});
+  const Tensor number = where(flat, sub(cumsum(cast(flat, DType::i64), 0), 1), -1);
+  const Tensor chosen = index_select_as(reshape(source, {source.size()}), 0, number, use, -1);
+  // On a GPU a number beyond source is reported later, and nothing is put there.
+  const Tensor kept = logical_or(less(number, 0), greater_equal(number, source.size()));
+  return where(reshape(kept, x.shape()), x, reshape(chosen, x.shape()));
+}
+
+void check_defined(const char* op, std::initializer_list<Tensor> tensors) {
+  for (const Tensor& t : tensors)
+    TD_CHECK(t.defined(), op, ": every argument must be a tensor; got an undefined handle.");
+}
+
+constexpr CopyMark kByIndex{
+    "index",
+    "index_copy_into(), scatter_into(), masked_fill_into() and masked_scatter_into() change it "
+    "in place; index_put() gives a changed tensor."};
+constexpr CopyMark kBySelect{"index_select", "Use index_copy_into()."};
+constexpr CopyMark kByGather{"gather", "Use scatter_into()."};
+constexpr CopyMark kByTakeAlong{"take_along", "Use scatter_into()."};
+constexpr CopyMark kByTake{"take", "Use scatter_into() with the tensor in one axis."};
+constexpr CopyMark kByMask{"masked_select", "Use masked_scatter_into() or masked_fill_into()."};
+
 }  // namespace
 
 const char* name_of(IndexUse use) {
-  static constexpr const char* kNames[] = {
-      "",          "gather",       "take_along", "scatter_add_zeros", "scatter_add",
-      "scatter",   "index_select", "index_add",  "embedding",         "index",
-      "index_put", "take",         "bincount",   "one_hot",           "index_add_into"};
+  static constexpr const char* kNames[] = {"",
+                                           "gather",
+                                           "take_along",
+                                           "scatter_add_zeros",
+                                           "scatter_add",
+                                           "scatter",
+                                           "index_select",
+                                           "index_add",
+                                           "embedding",
+                                           "index",
+                                           "index_put",
+                                           "take",
+                                           "bincount",
+                                           "one_hot",
+                                           "index_add_into",
+                                           "scatter_into",
+                                           "index_copy",
+                                           "index_copy_into",
+                                           "masked_scatter",
+                                           "masked_scatter_into"};
   return kNames[static_cast<int>(use)];
+}
+
+std::string bad_index(IndexUse use, int64_t low, int64_t limit, int64_t index) {
+  if (use == IndexUse::masked_scatter || use == IndexUse::masked_scatter_into)
+    return cat(name_of(use), ": source must have an element for every true one of the mask; got ", limit,
+               " elements and a true one number ", index + 1);
+  return cat(name_of(use), ": every index must lie in ", low, "..", limit - 1, "; got ", index);
 }
 std::ostream& operator<<(std::ostream& out, IndexUse use) { return out << name_of(use); }
 
@@ -246,14 +347,17 @@ OpDef& op_index_add_zeros() {
 }
 
 OpDef& op_index_add_into() {
-  static OpDef& op = [&]() -> OpDef& {
-    OpDef d = define_indexing("index_add_into", infer_index_add_into, nullptr);
-    d.not_differentiable = "a change in place cannot be differentiated";
-    d.effects = Effects::update();
-    d.effects.refuses = true;
-    d.takes_strided = true;  // the target must not be copied; the function below copies the others
-    return define(d);
-  }();
+  static OpDef& op = define(define_change("index_add_into", infer_index_add_into));
+  return op;
+}
+
+OpDef& op_scatter_into() {
+  static OpDef& op = define(define_change("scatter_into", infer_scatter_into));
+  return op;
+}
+
+OpDef& op_index_copy_into() {
+  static OpDef& op = define(define_change("index_copy_into", infer_index_copy_into));
   return op;
 }
 
@@ -272,20 +376,6 @@ OpDef& op_one_hot() {
   return op;
 }
 
-OpDef& op_argsort() {
-  static OpDef& op = [&]() -> OpDef& {
-    OpDef d = define_indexing("argsort", infer_argsort, nullptr);
-    d.cost = Cost::expensive;
-    return define(d);
-  }();
-  return op;
-}
-
-OpDef& op_searchsorted() {
-  static OpDef& op = define(define_indexing("searchsorted", infer_searchsorted, nullptr));
-  return op;
-}
-
 OpDef& op_nonzero() {
   static OpDef& op = [&]() -> OpDef& {
     OpDef d = define_indexing(
@@ -301,8 +391,10 @@ OpDef& op_nonzero() {
 }
 
 Tensor gather(const Tensor& x, int64_t axis, const Tensor& index) {
-  return apply1(op_gather(), {x, index},
-                IndexAttrs{normal_axis("gather", axis, x.rank()), kNoSkip, IndexUse::gather});
+  return part_of(x,
+                 apply1(op_gather(), {x, index},
+                        IndexAttrs{normal_axis("gather", axis, x.rank()), kNoSkip, IndexUse::gather}),
+                 kByGather);
 }
 
 Tensor take_along(const Tensor& x, const Tensor& index, int64_t wanted_axis) {
@@ -314,8 +406,10 @@ Tensor take_along(const Tensor& x, const Tensor& index, int64_t wanted_axis) {
   from = places = broadcast_shapes("take_along", from, places);
   from[axis] = x.shape()[axis];
   places[axis] = index.shape()[axis];
-  return apply1(op_gather(), {expand(x, from), expand(index, places)},
-                IndexAttrs{axis, kNoSkip, IndexUse::take_along});
+  return part_of(x,
+                 apply1(op_gather(), {expand(x, from), expand(index, places)},
+                        IndexAttrs{axis, kNoSkip, IndexUse::take_along}),
+                 kByTakeAlong);
 }
 
 Tensor scatter_add_zeros(const Tensor& source, int64_t axis, const Tensor& index, const Dims& shape) {
@@ -343,7 +437,9 @@ Tensor scatter_add(const Tensor& x, int64_t wanted_axis, const Tensor& index, co
 }
 
 Tensor index_select(const Tensor& x, int64_t axis, const Tensor& index) {
-  return index_select_as(x, normal_axis("index_select", axis, x.rank()), index, IndexUse::index_select);
+  return part_of(
+      x, index_select_as(x, normal_axis("index_select", axis, x.rank()), index, IndexUse::index_select),
+      kBySelect);
 }
 
 Tensor index_add(const Tensor& x, int64_t wanted_axis, const Tensor& index, const Tensor& source,
@@ -358,17 +454,41 @@ Tensor index_add(const Tensor& x, int64_t wanted_axis, const Tensor& index, cons
   return add(x, index_add_zeros(scaled, axis, index, x.shape(), IndexUse::index_add));
 }
 
+Tensor index_copy(const Tensor& x, int64_t wanted_axis, const Tensor& index, const Tensor& source) {
+  const int axis = normal_axis("index_copy", wanted_axis, x.rank());
+  check_same_type("index_copy", x, source);
+  check_slices("index_copy", index, source, x.shape(), axis);
+  const Dims length{x.shape()[axis]};
+  const Tensor winner =
+      apply1(op_last_writer(), {index}, ScatterAttrs{length, 0, kNoSkip, IndexUse::index_copy});
+  const Tensor chosen = index_select_as(source, axis, winner, IndexUse::index_copy, -1);
+  Dims line = Dims::filled(x.rank(), 1);
+  line[axis] = length[0];
+  return where(reshape(less(winner, 0), line), x, chosen);
+}
+
 void index_add_into(const Tensor& target, const Tensor& index, const Tensor& source) {
-  TD_CHECK(target.defined() && index.defined() && source.defined(),
-           "index_add_into: all tensors must be defined.");
+  check_defined("index_add_into", {target, index, source});
   TD_CHECK(target.rank() >= 1, "index_add_into: the target must have rows; got ", describe(target), ".");
-  const auto apart = [&](const Tensor& t) {  // read while the target is written
-    const bool shared = current_tracer() ? current_tracer()->share_memory(target, t)
-                                         : target.impl()->storage == t.impl()->storage;
-    return shared ? clone(t) : contiguous(t);
-  };
-  apply1(op_index_add_into(), {target, apart(index), apart(source)},
+  apply1(op_index_add_into(),
+         {target, contiguous(unshared(target, index)), contiguous(unshared(target, source))},
          ScatterAttrs{target.shape(), 0, kNoSkip, IndexUse::index_add_into});
+}
+
+void scatter_into(const Tensor& target, int64_t wanted_axis, const Tensor& index, const Operand& source) {
+  check_defined("scatter_into", {target, index});
+  const int axis = normal_axis("scatter_into", wanted_axis, target.rank());
+  const Tensor part = source.tensor() ? cut_to("scatter_into", *source.tensor(), index.shape())
+                                      : expand(value_for("scatter_into", target, source), index.shape());
+  apply1(op_scatter_into(), {target, contiguous(unshared(target, index)), contiguous(unshared(target, part))},
+         ScatterAttrs{target.shape(), axis, kNoSkip, IndexUse::scatter_into});
+}
+
+void index_copy_into(const Tensor& target, int64_t wanted_axis, const Tensor& index, const Tensor& source) {
+  check_defined("index_copy_into", {target, index, source});
+  const int axis = normal_axis("index_copy_into", wanted_axis, target.rank());
+  apply1(op_index_copy_into(), {target, contiguous(unshared(target, index)), unshared(target, source)},
+         ScatterAttrs{target.shape(), axis, kNoSkip, IndexUse::index_copy_into});
 }
 
 Tensor one_hot(const Tensor& index, int64_t classes) {
@@ -513,7 +633,7 @@ Tensor index_as(const Tensor& x, const std::vector<Subscript>& subscripts, Index
 }  // namespace
 
 Tensor index(const Tensor& x, const std::vector<Subscript>& subscripts) {
-  return index_as(x, subscripts, IndexUse::index);
+  return part_of(x, index_as(x, subscripts, IndexUse::index), kByIndex);
 }
 
 Tensor index_put(const Tensor& x, const std::vector<Subscript>& subscripts, const Operand& values,
@@ -527,7 +647,7 @@ Tensor index_put(const Tensor& x, const std::vector<Subscript>& subscripts, cons
   }
   const Dims shape = places.shape();
   places = reshape(places, {places.size()});
-  if (places.size() == 0) return x;
+  if (places.size() == 0) return clone(x);
   const ScatterAttrs all{Dims{x.size()}, 0, kNoSkip, IndexUse::index_put};
   const Tensor flat = reshape(x, {x.size()});
   if (!values.tensor()) {
@@ -549,18 +669,29 @@ Tensor index_put(const Tensor& x, const std::vector<Subscript>& subscripts, cons
 
 Tensor take(const Tensor& x, const Tensor& index) {
   check_index("take", index);
-  return index_as(reshape(x, {x.size()}), {index}, IndexUse::take);
+  return part_of(x, index_as(reshape(x, {x.size()}), {index}, IndexUse::take), kByTake);
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Operand& value) {
-  TD_CHECK(mask.dtype() == DType::boolean, "masked_fill: the mask must be bool; got ", describe(mask),
-           ". Compare it with something first.");
-  TD_CHECK(broadcast_shapes("masked_fill", mask.shape(), x.shape()) == x.shape(),
-           "masked_fill: the mask must broadcast to x's shape; got ", mask.shape(), " for ", x.shape(), ".");
-  TD_CHECK(!value.tensor() || value.tensor()->rank() == 0,
-           "masked_fill: the value must be a number or a tensor without axes; got ",
-           describe(*value.tensor()), ".");
-  return cast(where(mask, value, x), x.dtype());
+  return masked_fill_as("masked_fill", x, mask, value);
+}
+
+Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source) {
+  return masked_scatter_as(IndexUse::masked_scatter, x, mask, source);
+}
+
+void masked_fill_into(const Tensor& target, const Tensor& mask, const Operand& value) {
+  check_defined("masked_fill_into", {target, mask, value.tensor() ? *value.tensor() : target});
+  const Tensor in[] = {target, value.tensor() ? *value.tensor() : target};
+  check_in_place("masked_fill_into", in);
+  assign(target, masked_fill_as("masked_fill_into", target, mask, value));
+}
+
+void masked_scatter_into(const Tensor& target, const Tensor& mask, const Tensor& source) {
+  check_defined("masked_scatter_into", {target, mask, source});
+  const Tensor in[] = {target, source};
+  check_in_place("masked_scatter_into", in);
+  assign(target, masked_scatter_as(IndexUse::masked_scatter_into, target, mask, source));
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
@@ -570,7 +701,9 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
   const Dims shape = broadcast_shapes("masked_select", x.shape(), mask.shape());
   const Dims line{size_of(shape)};
   const Tensor places = nonzero(reshape(expand(mask, shape), line));
-  return index_select(reshape(expand(x, shape), line), 0, reshape(places, {places.size()}));
+  const Tensor found = index_select_as(reshape(expand(x, shape), line), 0, reshape(places, {places.size()}),
+                                       IndexUse::index_select);
+  return part_of(x, found, kByMask);
 }
 
 Tensor nonzero(const Tensor& x) { return apply1(op_nonzero(), {x}); }
@@ -581,64 +714,6 @@ std::vector<Tensor> where(const Tensor& condition) {
   std::vector<Tensor> columns;
   for (int i = 0; i < condition.rank(); ++i) columns.push_back(select(places, 1, i));
   return columns;
-}
-
-Tensor argsort(const Tensor& x, int64_t wanted_axis, bool descending) {
-  const int axis = normal_axis("argsort", wanted_axis, x.rank());
-  return apply1(op_argsort(), {x}, SortAttrs{axis, x.shape()[axis], descending});
-}
-
-Sorted sort(const Tensor& x, int64_t axis, bool descending) {
-  normal_axis("sort", axis, x.rank());
-  const Tensor indices = argsort(x, axis, descending);
-  return {gather(x, axis, indices), indices};
-}
-
-Sorted topk(const Tensor& x, int64_t k, const TopkOptions& options) {
-  const int axis = normal_axis("topk", options.axis, x.rank());
-  TD_CHECK(k >= 0 && k <= x.shape()[axis], "topk: k must lie in 0..", x.shape()[axis], "; got ", k,
-           " for axis ", axis, " of ", x.shape(), ".");
-  const Tensor indices = apply1(op_argsort(), {x}, SortAttrs{axis, k, options.largest});
-  return {gather(x, axis, indices), indices};
-}
-
-Sorted kthvalue(const Tensor& x, int64_t k, int64_t wanted_axis, bool keep_axis) {
-  const int axis = normal_axis("kthvalue", wanted_axis, x.rank());
-  TD_CHECK(k >= 1 && k <= x.shape()[axis], "kthvalue: k must lie in 1..", x.shape()[axis], "; got ", k,
-           " for axis ", axis, " of ", x.shape(), ".");
-  const Tensor indices = slice(apply1(op_argsort(), {x}, SortAttrs{axis, k, false}), axis, k - 1, k);
-  const Tensor values = gather(x, axis, indices);
-  return keep_axis ? Sorted{values, indices} : Sorted{squeeze(values, axis), squeeze(indices, axis)};
-}
-
-Unique unique(const Tensor& x, const UniqueOptions& options) {
-  refuse_tracing("unique", "sort() keeps the size.");
-  const NoGrad off;
-  const Dim n = x.size();
-  const Tensor flat = reshape(x, {n});
-  const auto [sorted, order] = sort(flat, 0);
-  // Where a new value begins.
-  Tensor starts = sorted;
-  if (n > 0) {
-    const Tensor differs = not_equal(slice(sorted, 0, 1, n), slice(sorted, 0, 0, n - 1));
-    starts = concat({ones({1}, DType::boolean, x.device()), differs}, 0);
-  }
-  starts = nonzero(starts);
-  starts = reshape(starts, {starts.size()});
-  Unique result;
-  result.values = index_select(sorted, 0, starts);
-  if (options.counts) {
-    const Tensor ends = n > 0 ? concat({slice(starts, 0, 1, starts.size()),
-                                        full({1}, static_cast<double>(n), DType::i64, x.device())},
-                                       0)
-                              : starts;
-    result.counts = sub(ends, starts);
-  }
-  if (options.inverse) {
-    const Tensor numbers = sub(searchsorted(starts, arange(n, DType::i64, x.device()), true), 1);
-    result.inverse = reshape(scatter(zeros({n}, DType::i64, x.device()), 0, order, numbers), x.shape());
-  }
-  return result;
 }
 
 Tensor bincount(const Tensor& x, const BincountOptions& options) {
@@ -665,15 +740,6 @@ Tensor bincount(const Tensor& x, const BincountOptions& options) {
   const Tensor weights =
       options.weights.defined() ? options.weights : ones({x.size()}, DType::i64, x.device());
   return index_add_zeros(weights, 0, bins, {length}, IndexUse::bincount);
-}
-
-Tensor searchsorted(const Tensor& sequence, const Tensor& values, bool right) {
-  return apply1(op_searchsorted(), {sequence, values}, SearchAttrs{right});
-}
-Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right) {
-  TD_CHECK(boundaries.rank() == 1, "bucketize: the boundaries must have one axis; got ", boundaries.shape(),
-           ".");
-  return searchsorted(boundaries, x, right);
 }
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tandem/core/op.h"
@@ -27,9 +28,8 @@ Tensor scatter_add(const Tensor& x, int64_t axis, const Tensor& index, const Ten
 Tensor index_select(const Tensor& x, int64_t axis, const Tensor& index);
 /// x with alpha · (slice i of source) added to its slice index[i].
 Tensor index_add(const Tensor& x, int64_t axis, const Tensor& index, const Tensor& source, double alpha = 1);
-/// The same in place along the first axis of target, which must be row-major: only the rows that index names are touched.
-/// Not differentiable.
-void index_add_into(const Tensor& target, const Tensor& index, const Tensor& source);
+/// x with slice i of source put at its slice index[i].
+Tensor index_copy(const Tensor& x, int64_t axis, const Tensor& index, const Tensor& source);
 /// Elements of the flattened x; negative indices count from the end.
 Tensor take(const Tensor& x, const Tensor& index);
 /// i64 0/1 of shape (…, classes).
@@ -68,7 +68,7 @@ class Subscript {
   Slice part;
   Tensor indices;
 };
-/// x[a, b, …] as PyTorch does it: index(x, {Slice{1, 5}, ellipsis, -1}) is a view; tensors of integers (negative ones
+/// x[a, b, …] as PyTorch does it: index(x, {Slice{1, 5}, ellipsis, -1}) is a view; with a tensor it is a copy. Tensors of integers (negative ones
 /// count from the end) are broadcast against each other and stand where the first one stood if they are neighbours,
 /// else in front; one without axes is a number. A bool tensor selects where it is true: the size of the result depends on the data.
 Tensor index(const Tensor& x, const std::vector<Subscript>& subscripts);
@@ -78,12 +78,26 @@ Tensor index_put(const Tensor& x, const std::vector<Subscript>& subscripts, cons
 
 /// x where mask (bool, broadcast to x) is false, else value.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Operand& value);
+/// x where mask (bool, broadcast to x) is false; where it is true, the elements of source, one after the other. source may
+/// have any shape, and more elements than the mask has true ones.
+Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source);
 /// The elements of x where mask is true, in order; both are broadcast. Its size depends on the data.
 Tensor masked_select(const Tensor& x, const Tensor& mask);
 /// The places of what is not zero, i64 (count, rank), in order. Its size depends on the data.
 Tensor nonzero(const Tensor& x);
 /// The same as one tensor an axis.
 std::vector<Tensor> where(const Tensor& condition);
+
+// In place: target, which may be a view with any strides, is changed where index or mask says, and nothing else of it is
+// touched. Otherwise they are scatter, index_copy, masked_fill and masked_scatter; the last one wins where several values
+// go to one place. Index and source may share memory with the target: what they held before the call counts. Not
+// differentiable, as assign(): refused where the tape would need it.
+void scatter_into(const Tensor& target, int64_t axis, const Tensor& index, const Operand& source);
+void index_copy_into(const Tensor& target, int64_t axis, const Tensor& index, const Tensor& source);
+void masked_fill_into(const Tensor& target, const Tensor& mask, const Operand& value);
+void masked_scatter_into(const Tensor& target, const Tensor& mask, const Tensor& source);
+/// index_add along the first axis of target, which must be row-major.
+void index_add_into(const Tensor& target, const Tensor& index, const Tensor& source);
 
 struct Sorted {
   Tensor values, indices;  // indices: i64, the places along the axis
@@ -143,9 +157,16 @@ enum class IndexUse : uint8_t {
   take,
   bincount,
   one_hot,
-  index_add_into
+  index_add_into,
+  scatter_into,
+  index_copy,
+  index_copy_into,
+  masked_scatter,
+  masked_scatter_into
 };
 const char* name_of(IndexUse use);
+/// "gather: every index must lie in 0..4; got 7": without the end of the sentence, which says where.
+std::string bad_index(IndexUse use, int64_t low, int64_t limit, int64_t index);
 std::ostream& operator<<(std::ostream& out, IndexUse use);
 
 /// No index is skipped.
@@ -212,11 +233,13 @@ OpDef& op_index_add_zeros();    // in source, index (one axis); ScatterAttrs
 OpDef&
 op_last_writer();  // in index; ScatterAttrs; out i64: the element of index that names each place last, or -1
 OpDef&
-op_index_add_into();      // in target, index (one axis), source; ScatterAttrs of axis 0; out[0] is the target
-OpDef& op_ravel_index();  // in one index a size (same shapes), negative ones wrap; RavelAttrs; out i64
-OpDef& op_one_hot();      // in index; OneHotAttrs; out i64
-OpDef& op_argsort();      // in x; SortAttrs; out i64
-OpDef& op_searchsorted();  // in sequence, values; SearchAttrs; out i64
-OpDef& op_nonzero();       // in x; data-dependent; out i64 (count, rank)
+op_index_add_into();  // in target, index (one axis), source; ScatterAttrs of axis 0; out[0] is the target
+OpDef& op_scatter_into();  // in target (any strides), index, source (its shape), both row-major; ScatterAttrs
+OpDef& op_index_copy_into();  // in target (any strides), index (one axis), source (any strides); ScatterAttrs
+OpDef& op_ravel_index();      // in one index a size (same shapes), negative ones wrap; RavelAttrs; out i64
+OpDef& op_one_hot();          // in index; OneHotAttrs; out i64
+OpDef& op_argsort();          // in x; SortAttrs; out i64
+OpDef& op_searchsorted();     // in sequence, values; SearchAttrs; out i64
+OpDef& op_nonzero();          // in x; data-dependent; out i64 (count, rank)
 
 }  // namespace tandem

@@ -93,11 +93,10 @@ void DeviceState::raise_index_fault() {
   volatile IndexReport* seen = report;
   if (seen->op == 0) [[likely]]
     return;
-  const char* op = name_of(static_cast<IndexUse>(seen->op));
+  const auto use = static_cast<IndexUse>(seen->op);
   const long long bad = seen->index, low = seen->low, limit = seen->limit;
   seen->op = 0;
-  throw Error(
-      cat(op, ": every index must lie in ", low, "..", limit - 1, "; got ", bad, " on cuda:", index, "."));
+  throw Error(cat(bad_index(use, low, limit, bad), " on cuda:", index, "."));
 }
 
 int visible_devices() {

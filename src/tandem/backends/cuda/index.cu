@@ -1,6 +1,6 @@
 // Indexing. An index out of range reads as zero, writes nothing and leaves a report in host memory, which the next
 // synchronisation turns into an Error. Sums run in the order of the index: the sources are sorted by where they go,
-// stably, and each place adds up its own.
+// stably, and each place adds up its own. What is put in place is sorted likewise, and the last one of a place is written.
 #include <bit>
 #include <vector>
 
@@ -259,6 +259,88 @@ void index_add_any(const KernelArgs& args) {
 }
 void index_add_into_any(const KernelArgs& args) { add_slices(args, args.in[2], true); }
 
+/// Operands: the place in the target without its axis, the source without its axis, the number among the sorted indices.
+/// Of equal keys the last one writes.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    write_last_kernel(const Layout<3> layout, int64_t sorted_base, int64_t count, uint64_t nowhere,
+                      const uint64_t* __restrict__ keys, const uint32_t* __restrict__ order,
+                      const T* __restrict__ source, int64_t source_stride, T* __restrict__ out,
+                      int64_t out_stride) {
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= layout.size) return;
+  int64_t at[3];
+  layout.offsets(i, at);
+  const int64_t p = sorted_base + at[2];
+  const uint64_t key = keys[p];
+  if (key == nowhere || (p + 1 < count && keys[p + 1] == key)) return;
+  out[at[0] + static_cast<int64_t>(key) * out_stride] = source[at[1] + order[p] * source_stride];
+}
+
+void write_last(const KernelArgs& args, const SortBuffers& sorted, uint64_t nowhere, int rank,
+                const int64_t* shape, const int64_t* out_strides, const int64_t* source_strides,
+                const int64_t* sorted_strides, int64_t out_stride, int64_t source_stride) {
+  const Buffer &out = args.out[0], &source = args.in[2];
+  visit_width(bytes_of(out.dtype), [&](auto zero) {
+    using T = decltype(zero);
+    in_pieces<3>(rank, shape, {out_strides, source_strides, sorted_strides},
+                 [&](const Layout<3>& layout, const int64_t(&at)[3]) {
+                   write_last_kernel<T><<<blocks_for(layout.size), kThreads, 0, stream_of(args)>>>(
+                       layout, at[2], args.in[1].size(), nowhere, sorted.keys, sorted.values,
+                       source.as<T>() + at[1], source_stride, out.as<T>() + at[0], out_stride);
+                   launched("write_last_kernel");
+                 });
+  });
+}
+
+/// The key of a place is where it lies in memory.
+void scatter_into_any(const KernelArgs& args) {
+  const auto& a = args.attributes<ScatterAttrs>();
+  const Buffer &index = args.in[1], &out = args.out[0];
+  const int64_t count = index.size();
+  check_count("scatter_into", count);
+  if (count == 0) return;
+  uint64_t nowhere = 1;
+  for (int d = 0; d < out.rank; ++d)
+    if (out.shape[d] > 1) nowhere += static_cast<uint64_t>((out.shape[d] - 1) * out.strides[d]);
+  SortBuffers sorted = sort_buffers(args.workspace(sort_workspace(count, 0)), count);
+  int64_t strides[kMaxRank];
+  place_strides(out, a.axis, strides);
+  in_pieces<2>(index.rank, index.shape, {strides, index.strides},
+               [&](const Layout<2>& layout, const int64_t(&at)[2]) {
+                 place_keys_kernel<<<blocks_for(layout.size), kThreads, 0, stream_of(args)>>>(
+                     layout, indices_of(index), at[0], at[1], out.strides[a.axis], nowhere,
+                     range_of(args, a.use, out.shape[a.axis]), sorted.keys, sorted.values);
+                 launched("place_keys_kernel");
+               });
+  if (count > 1) sort_pairs(stream_of(args), sorted, count, std::bit_width(nowhere));
+  const int64_t zero = 0, one = 1;
+  write_last(args, sorted, nowhere, 1, &count, &zero, &zero, &one, 1, 1);
+}
+
+void index_copy_into_any(const KernelArgs& args) {
+  const auto& a = args.attributes<ScatterAttrs>();
+  const Buffer &index = args.in[1], &source = args.in[2], &out = args.out[0];
+  const int64_t count = index.size(), length = out.shape[a.axis];
+  check_count("index_copy_into", count);
+  if (count == 0) return;
+  SortBuffers sorted = sort_buffers(args.workspace(sort_workspace(count, 0)), count);
+  const int64_t none = 0;  // the place is the index itself
+  in_pieces<2>(1, index.shape, {&none, index.strides}, [&](const Layout<2>& layout, const int64_t(&at)[2]) {
+    place_keys_kernel<<<blocks_for(layout.size), kThreads, 0, stream_of(args)>>>(
+        layout, indices_of(index), at[0], at[1], 1, static_cast<uint64_t>(length),
+        range_of(args, a.use, length), sorted.keys, sorted.values);
+    launched("place_keys_kernel");
+  });
+  if (count > 1) sort_pairs(stream_of(args), sorted, count, std::bit_width(static_cast<uint64_t>(length)));
+  int64_t out_strides[kMaxRank], source_strides[kMaxRank], sorted_strides[kMaxRank];
+  place_strides(out, a.axis, out_strides);
+  place_strides(source, a.axis, source_strides);
+  for (int d = 0; d < out.rank; ++d) sorted_strides[d] = d == a.axis;
+  write_last(args, sorted, static_cast<uint64_t>(length), out.rank, source.shape, out_strides, source_strides,
+             sorted_strides, out.strides[a.axis], source.strides[a.axis]);
+}
+
 /// The largest number of a source wins, in whatever order they come.
 __global__ void __launch_bounds__(kThreads)
     last_writer_kernel(const Layout<2> layout, const Indices indices, int64_t place_base, int64_t source_base,
@@ -441,6 +523,8 @@ void register_index_kernels() {
   op_index_select().kernels[kCuda] = &index_select_any;
   op_index_add_zeros().kernels[kCuda] = &index_add_any;
   op_index_add_into().kernels[kCuda] = &index_add_into_any;
+  op_scatter_into().kernels[kCuda] = &scatter_into_any;
+  op_index_copy_into().kernels[kCuda] = &index_copy_into_any;
   op_last_writer().kernels[kCuda] = &last_writer_any;
   op_ravel_index().kernels[kCuda] = &ravel_any;
   op_one_hot().kernels[kCuda] = &one_hot_any;

@@ -25,7 +25,7 @@ struct Indices {
 };
 
 /// Refuses an index outside of low … size - 1 that is not `skip`.
-void check_indices(const char* op, const Buffer& index, int64_t low, int64_t size, int64_t skip = kNoSkip) {
+void check_indices(IndexUse use, const Buffer& index, int64_t low, int64_t size, int64_t skip = kNoSkip) {
   const Indices at(index);
   const int64_t n = index.size();
   const auto is_bad = [&](int64_t i) { return (at[i] < low || at[i] >= size) && at[i] != skip; };
@@ -34,8 +34,7 @@ void check_indices(const char* op, const Buffer& index, int64_t low, int64_t siz
   if (!bad) return;
   int64_t i = 0;
   while (!is_bad(i)) ++i;
-  throw Error(
-      cat(op, ": every index must lie in ", low, "..", size - 1, "; got ", at[i], " at element ", i, "."));
+  throw Error(cat(bad_index(use, low, size, at[i]), " at element ", i, "."));
 }
 
 /// Calls f with an element that adds like the type: signed and unsigned integers wrap alike.
@@ -64,11 +63,11 @@ struct Places {
   template <class F>
   void walk(int64_t task, F&& each) const {
     const Indices at(index);
-    const int64_t step = large.strides[axis], width = index.shape[last];
+    const int64_t step = large.strides[axis], unit = large.strides[last], width = index.shape[last];
     if (axis == last) {
       for (int64_t r = task * grain(); r < lines && r < (task + 1) * grain(); ++r) {
         const int64_t base = offset(r, last);
-        for (int64_t j = 0; j < width; ++j) each(r * width + j, base + at[r * width + j]);
+        for (int64_t j = 0; j < width; ++j) each(r * width + j, base + at[r * width + j] * unit);
       }
       return;
     }
@@ -85,7 +84,7 @@ struct Places {
         rest /= index.shape[d];
       }
       const int64_t first = (line * rows + r) * width;
-      for (int64_t j = from; j < upto; ++j) each(first + j, base + j + at[first + j] * step);
+      for (int64_t j = from; j < upto; ++j) each(first + j, base + j * unit + at[first + j] * step);
     }
   }
 
@@ -111,7 +110,7 @@ void gather(const KernelArgs& args) {
   const Buffer &x = args.in[0], &index = args.in[1];
   const int axis = static_cast<int>(a.axis);
   if (index.size() == 0) return;
-  check_indices(name_of(a.use), index, 0, x.shape[axis]);
+  check_indices(a.use, index, 0, x.shape[axis]);
   const Places places(index, x, axis);
   visit_width(bytes_of(x.dtype), [&](auto zero) {
     using T = decltype(zero);
@@ -128,7 +127,7 @@ void scatter_add_zeros(const KernelArgs& args) {
   const Buffer &index = args.in[1], &out = args.out[0];
   const int axis = static_cast<int>(a.axis);
   const int64_t n = out.size();
-  if (index.size() > 0) check_indices(name_of(a.use), index, 0, out.shape[axis]);
+  if (index.size() > 0) check_indices(a.use, index, 0, out.shape[axis]);
   by_addition(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     using C = typename ComputeType<T>::type;  // 16-bit floats add up in f32 and are rounded once
@@ -159,7 +158,7 @@ void last_writer(const KernelArgs& args) {
   int64_t* winner = out.as<int64_t>();
   std::memset(winner, 0xff, static_cast<size_t>(out.size()) * sizeof(int64_t));  // -1
   if (index.size() == 0) return;
-  check_indices(name_of(a.use), index, 0, out.shape[axis]);
+  check_indices(a.use, index, 0, out.shape[axis]);
   const Places places(index, out, axis);
   parallel_for(places.tasks, [&](int64_t task) {
     places.walk(task, [&](int64_t i, int64_t offset) { winner[offset] = i; });
@@ -177,7 +176,7 @@ struct Split {
 void index_select(const KernelArgs& args) {
   const auto& a = args.attributes<IndexAttrs>();
   const Buffer &x = args.in[0], &out = args.out[0];
-  if (args.in[1].size() > 0) check_indices(name_of(a.use), args.in[1], 0, x.shape[a.axis], a.skip);
+  if (args.in[1].size() > 0) check_indices(a.use, args.in[1], 0, x.shape[a.axis], a.skip);
   if (out.size() == 0) return;
   const Indices at(args.in[1]);
   const Split from(x, a.axis), to(out, a.axis);
@@ -235,7 +234,7 @@ void add_thin_slices(const KernelArgs& args, const Split& from, const Split& to)
 void index_add_zeros(const KernelArgs& args) {
   const auto& a = args.attributes<ScatterAttrs>();
   const Buffer &source = args.in[0], &index = args.in[1], &out = args.out[0];
-  check_indices(name_of(a.use), index, 0, out.shape[a.axis], a.skip);
+  check_indices(a.use, index, 0, out.shape[a.axis], a.skip);
   if (out.size() == 0) return;
   const Split from(source, a.axis), to(out, a.axis);
   if (to.inner < kThin) return add_thin_slices(args, from, to);
@@ -276,7 +275,7 @@ void index_add_zeros(const KernelArgs& args) {
 /// As above, with the places found by a sort: the work depends on the slices alone.
 void index_add_into(const KernelArgs& args) {
   const Buffer &out = args.out[0], &index = args.in[1], &source = args.in[2];
-  check_indices("index_add_into", index, 0, out.shape[0]);
+  check_indices(IndexUse::index_add_into, index, 0, out.shape[0]);
   const Indices at(index);
   const int64_t n = index.size();
   int64_t inner = 1;
@@ -312,13 +311,70 @@ void index_add_into(const KernelArgs& args) {
   });
 }
 
+/// Along the axis the values are put in order, so that the last one stays.
+void scatter_into(const KernelArgs& args) {
+  const int axis = static_cast<int>(args.attributes<ScatterAttrs>().axis);
+  const Buffer &out = args.out[0], &index = args.in[1];
+  if (index.size() == 0) return;
+  check_indices(IndexUse::scatter_into, index, 0, out.shape[axis]);
+  const Places places(index, out, axis);
+  visit_width(bytes_of(out.dtype), [&](auto zero) {
+    using T = decltype(zero);
+    const T* source = args.in[2].as<T>();
+    T* to = out.as<T>();
+    parallel_for(places.tasks, [&](int64_t task) {
+      places.walk(task, [&](int64_t i, int64_t offset) { to[offset] = source[i]; });
+    });
+  });
+}
+
+/// Slice i of b along an axis, as a walk over its elements.
+Walk slice_walk(const Buffer& b, int axis, int64_t i) {
+  Walk w;
+  w.width = static_cast<int64_t>(bytes_of(b.dtype));
+  w.data = static_cast<char*>(b.data) + i * b.strides[axis] * w.width;
+  for (int d = 0; d < b.rank; ++d)
+    if (d != axis) add_axis(w, b.shape[d], b.strides[d]);
+  return w;
+}
+
+/// The slices that no later one overwrites are found by a sort; then each is copied, in pieces.
+void index_copy_into(const KernelArgs& args) {
+  const int axis = static_cast<int>(args.attributes<ScatterAttrs>().axis);
+  const Buffer &out = args.out[0], &index = args.in[1], &source = args.in[2];
+  check_indices(IndexUse::index_copy_into, index, 0, out.shape[axis]);
+  if (source.size() == 0) return;
+  const Indices at(index);
+  const int64_t n = index.size(), size = source.size() / n;
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) order[static_cast<size_t>(i)] = i;
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return at[a] < at[b]; });
+  size_t kept = 0;
+  for (size_t i = 0; i < order.size(); ++i)
+    if (i + 1 == order.size() || at[order[i]] != at[order[i + 1]]) order[kept++] = order[i];
+  const int64_t pieces = (size + kGrain - 1) / kGrain;
+  const int64_t grain = kGrain / (size + 1) + 1;  // tasks that a thread takes at a time
+  parallel_ranges(static_cast<int64_t>(kept) * pieces, grain, [&](int64_t begin, int64_t end) {
+    alignas(64) char tile[kTile * 8];
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t i = order[static_cast<size_t>(task / pieces)], first = task % pieces * kGrain;
+      const int64_t last = first + kGrain < size ? first + kGrain : size;
+      const Walk from = slice_walk(source, axis, i), to = slice_walk(out, axis, at[i]);
+      for (int64_t k = first; k < last; k += kTile) {
+        const int64_t count = last - k < kTile ? last - k : kTile;
+        store_run(to, k, count, run_of(from, k, count, tile));
+      }
+    }
+  });
+}
+
 void ravel_index(const KernelArgs& args) {
   const auto& a = args.attributes<RavelAttrs>();
   const int64_t n = args.out[0].size();
   int64_t* out = args.out[0].as<int64_t>();
   for (int k = 0; k < args.n_in; ++k) {
     const int64_t size = a.sizes[k];
-    check_indices(name_of(a.use), args.in[k], -size, size);
+    check_indices(a.use, args.in[k], -size, size);
     const Indices at(args.in[k]);
     for (int64_t i = 0; i < n; ++i) {
       const int64_t wrapped = at[i] < 0 ? at[i] + size : at[i];
@@ -329,7 +385,7 @@ void ravel_index(const KernelArgs& args) {
 
 void one_hot(const KernelArgs& args) {
   const int64_t classes = args.attributes<OneHotAttrs>().classes, n = args.in[0].size();
-  check_indices("one_hot", args.in[0], 0, classes);
+  check_indices(IndexUse::one_hot, args.in[0], 0, classes);
   const Indices at(args.in[0]);
   int64_t* out = args.out[0].as<int64_t>();
   std::memset(out, 0, static_cast<size_t>(n * classes) * sizeof(int64_t));
@@ -383,6 +439,8 @@ void register_index_kernels() {
   op_index_select().kernels[cpu] = index_select;
   op_index_add_zeros().kernels[cpu] = index_add_zeros;
   op_index_add_into().kernels[cpu] = index_add_into;
+  op_scatter_into().kernels[cpu] = scatter_into;
+  op_index_copy_into().kernels[cpu] = index_copy_into;
   op_ravel_index().kernels[cpu] = ravel_index;
   op_one_hot().kernels[cpu] = one_hot;
   op_nonzero().kernels[cpu] = nonzero;

@@ -1,0 +1,125 @@
+// Sorting and searching.
+#include "tandem/core/tape.h"
+#include "tandem/ops/define.h"
+#include "tandem/ops/index.h"
+#include "tandem/ops/random.h"
+#include "tandem/ops/shape.h"
+
+namespace tandem {
+
+namespace {
+
+void infer_argsort(InferArgs& a) {
+  const auto& s = a.attributes<SortAttrs>();
+  Dims shape = a.in[0].shape();
+  shape[static_cast<int>(s.axis)] = s.count;
+  a.add(shape, DType::i64);
+}
+
+void infer_searchsorted(InferArgs& a) {
+  const Tensor &sequence = a.in[0], &values = a.in[1];
+  TD_CHECK(sequence.dtype() == values.dtype(), "searchsorted: sequence and values must have one type; got ",
+           sequence.dtype(), " and ", values.dtype(), ". cast() one of them.");
+  bool fits = sequence.rank() == 1 || (sequence.rank() > 1 && sequence.rank() == values.rank());
+  for (int i = 0; fits && i < sequence.rank() - 1; ++i) fits = sequence.shape()[i] == values.shape()[i];
+  TD_CHECK(
+      fits,
+      "searchsorted: the sequence must have one axis, or the values' sizes on all axes but the last; got ",
+      sequence.shape(), " for values ", values.shape(), ".");
+  a.add(values.shape(), DType::i64);
+}
+
+OpDef define_order(const char* name, void (*infer)(InferArgs&), Cost cost) {
+  OpDef d;
+  d.name = name;
+  d.infer = infer;
+  d.not_differentiable = "its result is made of integers";
+  d.cost = cost;
+  return d;
+}
+
+/// What stands at the places of an order: a new tensor, as the order is.
+Tensor in_order(const Tensor& x, int64_t axis, const Tensor& indices) {
+  return without_mark(gather(x, axis, indices));
+}
+
+}  // namespace
+
+OpDef& op_argsort() {
+  static OpDef& op = define(define_order("argsort", infer_argsort, Cost::expensive));
+  return op;
+}
+
+OpDef& op_searchsorted() {
+  static OpDef& op = define(define_order("searchsorted", infer_searchsorted, Cost::cheap));
+  return op;
+}
+
+Tensor argsort(const Tensor& x, int64_t wanted_axis, bool descending) {
+  const int axis = normal_axis("argsort", wanted_axis, x.rank());
+  return apply1(op_argsort(), {x}, SortAttrs{axis, x.shape()[axis], descending});
+}
+
+Sorted sort(const Tensor& x, int64_t axis, bool descending) {
+  normal_axis("sort", axis, x.rank());
+  const Tensor indices = argsort(x, axis, descending);
+  return {in_order(x, axis, indices), indices};
+}
+
+Sorted topk(const Tensor& x, int64_t k, const TopkOptions& options) {
+  const int axis = normal_axis("topk", options.axis, x.rank());
+  TD_CHECK(k >= 0 && k <= x.shape()[axis], "topk: k must lie in 0..", x.shape()[axis], "; got ", k,
+           " for axis ", axis, " of ", x.shape(), ".");
+  const Tensor indices = apply1(op_argsort(), {x}, SortAttrs{axis, k, options.largest});
+  return {in_order(x, axis, indices), indices};
+}
+
+Sorted kthvalue(const Tensor& x, int64_t k, int64_t wanted_axis, bool keep_axis) {
+  const int axis = normal_axis("kthvalue", wanted_axis, x.rank());
+  TD_CHECK(k >= 1 && k <= x.shape()[axis], "kthvalue: k must lie in 1..", x.shape()[axis], "; got ", k,
+           " for axis ", axis, " of ", x.shape(), ".");
+  const Tensor indices = slice(apply1(op_argsort(), {x}, SortAttrs{axis, k, false}), axis, k - 1, k);
+  const Tensor values = in_order(x, axis, indices);
+  return keep_axis ? Sorted{values, indices} : Sorted{squeeze(values, axis), squeeze(indices, axis)};
+}
+
+Unique unique(const Tensor& x, const UniqueOptions& options) {
+  refuse_tracing("unique", "sort() keeps the size.");
+  const NoGrad off;
+  const Dim n = x.size();
+  const Tensor flat = reshape(x, {n});
+  const auto [sorted, order] = sort(flat, 0);
+  // Where a new value begins.
+  Tensor starts = sorted;
+  if (n > 0) {
+    const Tensor differs = not_equal(slice(sorted, 0, 1, n), slice(sorted, 0, 0, n - 1));
+    starts = concat({ones({1}, DType::boolean, x.device()), differs}, 0);
+  }
+  starts = nonzero(starts);
+  starts = reshape(starts, {starts.size()});
+  Unique result;
+  result.values = without_mark(index_select(sorted, 0, starts));
+  if (options.counts) {
+    const Tensor ends = n > 0 ? concat({slice(starts, 0, 1, starts.size()),
+                                        full({1}, static_cast<double>(n), DType::i64, x.device())},
+                                       0)
+                              : starts;
+    result.counts = sub(ends, starts);
+  }
+  if (options.inverse) {
+    const Tensor numbers = sub(searchsorted(starts, arange(n, DType::i64, x.device()), true), 1);
+    result.inverse = reshape(scatter(zeros({n}, DType::i64, x.device()), 0, order, numbers), x.shape());
+  }
+  return result;
+}
+
+Tensor searchsorted(const Tensor& sequence, const Tensor& values, bool right) {
+  return apply1(op_searchsorted(), {sequence, values}, SearchAttrs{right});
+}
+Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right) {
+  TD_CHECK(boundaries.rank() == 1, "bucketize: the boundaries must have one axis; got ", boundaries.shape(),
+           ".");
+  return searchsorted(boundaries, x, right);
+}
+
+}  // namespace tandem
