@@ -465,47 +465,64 @@ TEST(IndexCopyInto, OfDuplicatesTheLastOneStaysAndTheSourceMayLieInTheTarget) {
       counting({3, 2}), {0, 9, 2, 9, 4, 9});
 }
 
-TEST(InPlace, InACompiledCallableAChangeKeepsItsPlaceAmongFusedOps) {
-  // Index and source are computed, the target is read before and after, by ops that could be fused into one group.
-  const Tensor at = list({1, 0, 1}), fresh = counting({3, 2}) + 10;
-  const std::vector<std::function<void(const Tensor&, const Tensor&, const Tensor&)>> changes = {
-      [](const Tensor& x, const Tensor& i, const Tensor& s) { index_copy_into(x, 0, i, s); },
-      [](const Tensor& x, const Tensor& i, const Tensor& s) { index_add_into(x, i, s); },
-      [](const Tensor& x, const Tensor& i, const Tensor& s) {
-        scatter_into(x, 0, expand(unsqueeze(i, 1), {3, 2}), s);
-      },
-      [](const Tensor& x, const Tensor& i, const Tensor& s) {
-        masked_scatter_into(slice(x, 0, 0, 3), unsqueeze(greater(i, 0), 1), s);
-      },
-      [](const Tensor& x, const Tensor& i, const Tensor&) {
-        masked_fill_into(slice(x, 0, 0, 3), unsqueeze(greater(i, 0), 1), -1);
-      }};
-  for (size_t c = 0; c < changes.size(); ++c)
-    for (const CompileOptions& options : pass_lists()) {
-      SCOPED_TRACE(cat("change ", c, ", ", options.passes.size(), " passes"));
-      const auto step = [&](const Tensor& x, const Tensor& i, const Tensor& s) {
-        const Tensor before = x * 2 + 1;
-        changes[c](x, i + 1 - 1, s * 0.5);
-        const Tensor between = x + before;
-        changes[c](x, i * -1 + 1, s - between[0]);
-        return std::vector<Tensor>{before, between, x * 3 - before};
-      };
-      const Tensor eager = counting({4, 2}), held = counting({4, 2}), input = counting({4, 2});
-      Compiled inside =
-          compile([&](const std::vector<Tensor>& in) { return step(held, in[0], in[1]); }, options);
-      Compiled given =
-          compile([&](const std::vector<Tensor>& in) { return step(in[2], in[0], in[1]); }, options);
-      for (int call = 0; call < 2; ++call) {
-        const std::vector<Tensor> want = step(eager, at, fresh), got = inside({at, fresh}),
-                                  also = given({at, fresh, input});
-        for (size_t i = 0; i < want.size(); ++i) {
-          EXPECT_EQ(values(got[i]), values(want[i])) << "result " << i;
-          EXPECT_EQ(values(also[i]), values(want[i])) << "result " << i;
-        }
-        EXPECT_EQ(values(held), values(eager));
-        EXPECT_EQ(values(input), values(eager));
+using ByIndex = std::function<void(const Tensor& target, const Tensor& index, const Tensor& source)>;
+
+/// Index and source are computed, the target is read before and after, by ops that could be fused into one group.
+void expect_change_in_its_place(const ByIndex& change, const Tensor& like, const Tensor& at,
+                                const Tensor& fresh) {
+  for (const CompileOptions& options : pass_lists()) {
+    SCOPED_TRACE(cat(options.passes.size(), " passes"));
+    const auto step = [&](const Tensor& x, const Tensor& i, const Tensor& s) {
+      const Tensor before = x * 2 + 1;
+      change(x, i + 1 - 1, s * 0.5);
+      const Tensor between = x + before;
+      change(x, i * -1 + 1, s - between[0]);
+      return std::vector<Tensor>{before, between, x * 3 - before};
+    };
+    const Tensor eager = clone(like), held = clone(like), input = clone(like);
+    Compiled inside =
+        compile([&](const std::vector<Tensor>& in) { return step(held, in[0], in[1]); }, options);
+    Compiled given =
+        compile([&](const std::vector<Tensor>& in) { return step(in[2], in[0], in[1]); }, options);
+    for (int call = 0; call < 2; ++call) {
+      const std::vector<Tensor> want = step(eager, at, fresh), got = inside({at, fresh}),
+                                also = given({at, fresh, input});
+      for (size_t i = 0; i < want.size(); ++i) {
+        EXPECT_EQ(values(got[i]), values(want[i])) << "result " << i;
+        EXPECT_EQ(values(also[i]), values(want[i])) << "result " << i;
       }
+      EXPECT_EQ(values(held), values(eager));
+      EXPECT_EQ(values(input), values(eager));
     }
+  }
+}
+
+TEST(InPlace, InACompiledCallableAChangeOfRowsKeepsItsPlaceAmongFusedOps) {
+  const Tensor x = counting({4, 2}), at = list({1, 0, 1}), fresh = counting({3, 2}) + 10;
+  for (const ByIndex& change : std::vector<ByIndex>{
+           [](const Tensor&x, const Tensor&i, const Tensor&s) { index_copy_into(x, 0, i, s); },
+           [](const Tensor&x, const Tensor&i, const Tensor&s) { index_add_into(x, i, s); },
+           [](const Tensor&x, const Tensor&i, const Tensor&s) {
+             scatter_into(x, 0, expand(unsqueeze(i, 1), {3, 2}), s);
+           },
+           [](const Tensor&x, const Tensor&i, const Tensor&s) {
+             masked_scatter_into(slice(x, 0, 0, 3), unsqueeze(greater(i, 0), 1), s);
+           },
+           [](const Tensor&x, const Tensor&i, const Tensor&) {
+             masked_fill_into(slice(x, 0, 0, 3), unsqueeze(greater(i, 0), 1), -1);
+           }})
+    expect_change_in_its_place(change, x, at, fresh);
+}
+
+TEST(InPlace, InACompiledCallableAnIndexOfTheTargetsShapeIsNotTakenForItsValues) {
+  const Tensor x = counting({3}), at = list({1, 0, 1}), fresh = counting({3}) + 10;
+  for (const ByIndex& change : std::vector<ByIndex>{
+           [](const Tensor&x, const Tensor&i, const Tensor&s) { index_copy_into(x, 0, i, s); },
+           [](const Tensor&x, const Tensor&i, const Tensor&s) { index_add_into(x, i, s); },
+           [](const Tensor&x, const Tensor&i, const Tensor&s) { scatter_into(x, 0, i, s); },
+           [](const Tensor&x, const Tensor&i, const Tensor&s) { masked_scatter_into(x, greater(i, 0), s); },
+           [](const Tensor&x, const Tensor&i, const Tensor&) { masked_fill_into(x, greater(i, 0), -1); }})
+    expect_change_in_its_place(change, x, at, fresh);
 }
 
 TEST(IndexCopy, GivesTheGradientToTheSliceThatWins) {
