@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "tandem/core/error.h"
@@ -15,6 +16,7 @@
 #include "tandem/data/svhn.h"
 #include "tandem/io/csv.h"
 #include "tandem/io/image.h"
+#include "tandem/io/json.h"
 #include "tandem/io/mat.h"
 #include "tandem/io/npy.h"
 #include "tandem/io/safetensors.h"
@@ -182,6 +184,21 @@ TEST(FuzzReaders, SafetensorsFilesLoadOrAreRefused) {
     const io::SafetensorsFile file = io::load_safetensors(path);
     io::weights_sha256(file.tensors);  // touches every byte
   });
+}
+
+TEST(FuzzReaders, JsonTextsGiveTheValuesOfTheLibrarysOwnParserOrAreRefused) {
+  TempFolder folder;
+  const std::string path = folder / "x.json";
+  fuzz(
+      path,
+      R"({"model":"mlp","sizes":[1,-2,3.5e2,{"a":null,"b":[true,false,[]]}],"n":18446744073709551615,"é":"\u00e9\n"})",
+      [&] {
+        const std::string text = testing::read_text(path), where = "read '" + path + "': ";
+        const auto value = io::parse_json<nlohmann::json>(where, text);
+        const auto ordered = io::parse_json<nlohmann::ordered_json>(where, text);
+        EXPECT_EQ(value, nlohmann::json::parse(text));
+        EXPECT_EQ(ordered, nlohmann::ordered_json::parse(text));
+      });
 }
 
 std::string image_file(const char* name) {

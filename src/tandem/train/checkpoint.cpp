@@ -194,6 +194,8 @@ std::optional<FoundCheckpoint> newest_checkpoint(const std::string& folder,
   for (const std::string& path : paths) {
     try {
       return FoundCheckpoint{load_checkpoint(path), path};
+    } catch (const OutOfMemory&) {  // not the checkpoint's fault: an older one would be taken in its place
+      throw;
     } catch (const Error& error) {
       warnings.push_back(error.what());
     }

@@ -232,7 +232,7 @@ TEST(Record, A_folder_without_a_study_is_refused) {
   write_text(folder / "provenance.json", "no");
   EXPECT_NE(message_of<Error>([&] { load_results(folder.path()); }).find("provenance.json"),
             std::string::npos);
-  EXPECT_NE(message_of<Error>([&] { append_run(folder / "nowhere", full_run()); }).find("cannot open it"),
+  EXPECT_NE(message_of<Error>([&] { append_run(folder / "nowhere", full_run()); }).find("cannot open the file"),
             std::string::npos);
 }
 
