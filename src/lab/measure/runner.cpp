@@ -34,21 +34,6 @@ std::string short_text(const Json& value) {
   return io::one_line(value.dump(-1, ' ', false, Json::error_handler_t::replace), 120);
 }
 
-/// One study at a time writes to a folder. The lock goes with the process, however it ends.
-class FolderLock {
- public:
-  explicit FolderLock(const std::string& folder) {
-    file_ = open_file("run", folder + "/.lock", O_RDWR | O_CREAT);
-    TD_CHECK(
-        ::flock(file_.fd(), LOCK_EX | LOCK_NB) == 0, "run: the folder '", folder,
-        "' must belong to one study at a time; got one that another 'tandem lab run' is writing to. Wait "
-        "for it, or choose another --out.");
-  }
-
- private:
-  Descriptor file_;
-};
-
 /// study.json: written at the start, and compared where the folder has one.
 void settle_record(const Plan& plan, const RunnerOptions& options) {
   const std::string path = options.folder + "/study.json";
@@ -137,7 +122,7 @@ StudyOutcome run_study(const Plan& plan, const RunnerOptions& options, Progress&
            absent == plan.missing.end() ? "" : ": " + absent->what + ": " + absent->why,
            ". See 'tandem lab list' for what is installed.");
   fs::create_directories(options.folder);
-  const FolderLock lock(options.folder);
+  const io::FolderLock lock("run", options.folder, "study");
   settle_record(plan, options);
   if (options.on_start && !fs::exists(options.folder + "/provenance.json")) options.on_start(options.folder);
 

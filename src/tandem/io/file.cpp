@@ -200,4 +200,25 @@ void write_atomically(const std::string& path, const std::function<void(OutputFi
     throw file_error("save", path, "cannot write its folder to the disk", errno);
 }
 
+FolderLock::FolderLock(const char* what, const std::string& folder, const char* owner)
+    : what_(what), folder_(folder), file_(open_file(what, folder + "/.lock", O_RDWR | O_CREAT)) {
+  while (::flock(file_.fd(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    TD_CHECK(errno != EWOULDBLOCK, what, ": the folder '", one_line(folder), "' must belong to one ", owner,
+             " at a time; got one that another ", owner,
+             " is writing to. Wait for its end, or choose another --out.");
+    break;  // a file system without locks
+  }
+}
+
+void FolderLock::check() const {
+  struct stat mine {
+  }, there{};
+  const bool same = ::fstat(file_.fd(), &mine) == 0 && ::stat((folder_ + "/.lock").c_str(), &there) == 0 &&
+                    mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+  TD_CHECK(same, what_, ": the folder '", one_line(folder_),
+           "' must stay where it is while it is written to; got one that was removed, moved or replaced. "
+           "Begin again.");
+}
+
 }  // namespace tandem::io

@@ -64,4 +64,20 @@ class OutputFile {
 void write_atomically(const std::string& path, const std::function<void(OutputFile&)>& writer,
                       Sync sync = Sync::yes);
 
+/// Keeps a folder for one owner, by a lock on its file `.lock` (made where it is missing, and left there: it is empty).
+/// The lock goes with this object or with the process, however that ends. On a file system that has no locks nobody is
+/// kept away.
+class FolderLock {
+ public:
+  /// Throws Error where another has it. `what` begins messages, `owner` is what the folder belongs to: "run".
+  FolderLock(const char* what, const std::string& folder, const char* owner);
+
+  /// Throws Error where the folder is no longer the one that was locked: removed, moved away or replaced.
+  void check() const;
+
+ private:
+  std::string what_, folder_;
+  Descriptor file_;
+};
+
 }  // namespace tandem::io
