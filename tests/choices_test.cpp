@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -75,6 +78,17 @@ TEST_F(Choices, TheFastestIsKeptAndNotTimedAgain) {
   set_convolution_choice({.mode = ChoiceMode::profile, .keep = false});
   choose_by_time("test four", others, [](size_t) { return 1.; });
   EXPECT_EQ(lines().size(), 3u);
+}
+
+TEST_F(Choices, APipeOrADeviceInThePlaceOfTheTableIsLeftAlone) {
+  const std::string path = folder_ / "algorithms.tsv";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  set_convolution_choice({.mode = ChoiceMode::profile});  // reads the table anew
+  EXPECT_EQ(choose_by_time("test pipe", {"x", "y"}, [](size_t i) { return i == 0 ? 9. : 1.; }), 1u);
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink("/dev/full", path);
+  set_convolution_choice({.mode = ChoiceMode::profile});
+  EXPECT_EQ(choose_by_time("test device", {"x", "y"}, [](size_t i) { return i == 0 ? 9. : 1.; }), 1u);
 }
 
 /// What the table calls something that was timed: with this library's version behind it.
