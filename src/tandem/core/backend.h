@@ -58,6 +58,9 @@ class Backend {
   virtual ~Backend() = default;
   virtual int device_count() const = 0;
   virtual std::string describe(Device device) const = 0;  ///< one line for `tandem info`
+  /// Which of several roundings this backend computes with, by the processor or by what the environment says: all, besides
+  /// the inputs and the choices of algorithms (choices.h), that bits depend on. A run is resumed only under the same.
+  virtual std::string arithmetic() const = 0;
 
   /// At least `bytes` bytes (0 allowed), 64-byte aligned. Throws Error when memory runs out.
   virtual void* allocate(Device device, size_t bytes) = 0;

@@ -1,8 +1,12 @@
 // Stacking samples, and subsets.
 #include "tandem/data/dataset.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
+
+#include "tandem/core/rng.h"
+#include "tandem/io/sha256.h"
 
 namespace tandem::data {
 
@@ -108,6 +112,46 @@ DatasetPtr first(DatasetPtr base, int64_t n) {
   std::vector<int64_t> indices(static_cast<size_t>(n));
   std::iota(indices.begin(), indices.end(), int64_t{0});
   return std::make_shared<Subset>(std::move(base), std::move(indices));
+}
+
+namespace {
+
+/// Types, shapes and values of a sample. One that cannot be read is no reason to stop here: the run may never ask for it.
+std::string sum_of_sample(const Dataset& set, int64_t i, int64_t& bytes) {
+  io::Sha256 sum;
+  const auto add = [&](const std::string& text) { sum.update(text.data(), text.size()); };
+  try {
+    for (const Tensor& field : set.get_at(i, 0)) {
+      const std::vector<std::byte> values = host_bytes(field);
+      add(cat(field.dtype(), " ", field.shape(), "\n"));
+      sum.update(values.data(), values.size());
+      bytes += static_cast<int64_t>(values.size());
+    }
+  } catch (const Error&) {
+    add("cannot be read\n");
+  }
+  return sum.hex();
+}
+
+}  // namespace
+
+std::string fingerprint(const Dataset& set) {
+  constexpr int64_t kBytes = int64_t{4} << 20, kLeast = 64, kMost = 1024;
+  const GeneratorState random = generator_state();
+  struct Restore {
+    const GeneratorState& state;
+    ~Restore() { set_generator_state(state); }
+  } restore{random};
+  const int64_t size = set.size();
+  if (size <= 0) return "";
+  int64_t bytes = 0, again = 0;
+  const std::string first = sum_of_sample(set, 0, bytes);
+  if (sum_of_sample(set, 0, again) != first) return "";
+  const int64_t count = std::min(size, std::clamp(kBytes / std::max<int64_t>(bytes, 1), kLeast, kMost));
+  std::string text = cat(size, " samples\n", first);
+  const int64_t gaps = std::max<int64_t>(count - 1, 1), step = (size - 1) / gaps, rest = (size - 1) % gaps;
+  for (int64_t k = 1; k < count; ++k) text += sum_of_sample(set, k * step + k * rest / gaps, bytes);
+  return io::sha256(text);
 }
 
 }  // namespace tandem::data

@@ -375,7 +375,7 @@ class Plots final : public HistoryFile {
 class TensorBoard final : public Callback {
  public:
   explicit TensorBoard(const TensorBoardOptions& options) : o_(options) {
-    TD_CHECK(options.every >= 1, "tensorboard: every must be at least 1 step; got ", options.every, ".");
+    check_between("tensorboard every", options.every, 1);
   }
   std::string name() const override { return "tensorboard"; }
   void on_start(Training& training) override {
@@ -435,24 +435,23 @@ void check(const ScheduleOptions& o) {
   TD_CHECK(std::find(std::begin(kinds), std::end(kinds), o.kind) != std::end(kinds),
            "schedule: must be constant, step, exponential, cosine, one-cycle or plateau; got '", o.kind,
            "'.");
-  TD_CHECK(o.warm_up >= 0, "warmup: must be at least 0 steps; got ", o.warm_up, ".");
+  check_between("warmup", o.warm_up, 0);
   TD_CHECK(o.warm_up_start >= 0 && o.warm_up_start <= 1, "warmup: must start from a share of 0 to 1; got ",
            o.warm_up_start, ".");
-  TD_CHECK(o.every >= 1, "decay-every: must be at least 1; got ", o.every, ".");
+  check_between("decay-every", o.every, 1);
   TD_CHECK(!o.factor || (*o.factor > 0 && *o.factor <= 1 && (o.kind != "plateau" || *o.factor < 1)),
            "decay-factor: must be above 0 and at most 1 (below 1 for plateau); got ", o.factor.value_or(0),
            ".");
-  TD_CHECK(!o.total || *o.total >= 1, "schedule-length: must be at least 1; got ", o.total.value_or(0), ".");
-  TD_CHECK(std::isfinite(o.least) && o.least >= 0, "least-lr: must be at least 0; got ", o.least, ".");
-  TD_CHECK(o.patience >= 0, "patience: must be at least 0 epochs; got ", o.patience, ".");
+  check_between("schedule-length", o.total, 1);
+  check_number("least-lr", o.least, 0, true);
+  check_between("patience", o.patience, 0);
   monitor_named(o.monitor);
 }
 
 void check(const EarlyStopOptions& o) {
   wants_higher(monitor_named(o.monitor), o.mode);
-  TD_CHECK(o.patience >= 0, "early-stop: must be at least 0 epochs; got ", o.patience, ".");
-  TD_CHECK(std::isfinite(o.min_delta) && o.min_delta >= 0, "min-delta: must be at least 0; got ", o.min_delta,
-           ".");
+  check_between("early-stop", o.patience, 0);
+  check_number("min-delta", o.min_delta, 0, true);
 }
 
 CallbackPtr learning_rate(const ScheduleOptions& options) { return std::make_shared<LearningRate>(options); }

@@ -1,9 +1,14 @@
 // Writing, reading and finding checkpoints. Numbers that must come back to the bit are stored as their bits.
 #include "tandem/train/checkpoint.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "tandem/io/file.h"
@@ -18,8 +23,7 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 constexpr const char* kFormat = "tandem-checkpoint";
-constexpr const char* kVersion = "2";
-constexpr size_t kKept = 2;
+constexpr const char* kVersion = "3";
 const std::string &kPrefix = *new std::string("checkpoint-"), &kSuffix = *new std::string(".safetensors");
 
 std::string state_json(const RunState& state) {
@@ -86,18 +90,86 @@ int64_t step_in_name(const std::string& file) {
   return std::stoll(digits);
 }
 
-/// Leaves the newest checkpoints. What cannot be removed stays: it is in nobody's way.
-void remove_old(const std::string& folder) {
-  const std::vector<std::string> all = list_checkpoints(folder);
-  std::error_code ignored;
-  for (size_t i = kKept; i < all.size(); ++i) fs::remove(all[i], ignored);
-  std::vector<fs::path> half_written;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string file = entry.path().filename().string();
-    if (file.ends_with(".tmp") && step_in_name(file.substr(0, file.size() - 4)) >= 0)
-      half_written.push_back(entry.path());
+/// The names of what is in a folder; none where there is no folder. One that cannot be read must not look empty.
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string());
+  TD_CHECK(!error || error == std::errc::no_such_file_or_directory, "load '", io::one_line(folder),
+           "': cannot list the folder: ", error.message(), ". Check the path and the disk.");
+  return names;
+}
+
+/// Whether files could be used when this process last wrote or read them, and what they looked like then. Reading a
+/// checkpoint to find out takes as long as writing one; a file that looks as it did is not read again.
+using Look = std::array<int64_t, 6>;
+struct Known {
+  Look look;
+  bool usable;
+};
+struct KnownFiles {
+  std::mutex mutex;
+  std::map<std::string, Known> by_path;
+};
+KnownFiles& known_files() {
+  static KnownFiles files;
+  return files;
+}
+
+std::optional<Look> look_of(const std::string& path) {
+  struct stat s {};
+  if (::stat(path.c_str(), &s) != 0) return std::nullopt;
+  return Look{static_cast<int64_t>(s.st_dev),
+              static_cast<int64_t>(s.st_ino),
+              static_cast<int64_t>(s.st_size),
+              static_cast<int64_t>(s.st_mtim.tv_sec),
+              static_cast<int64_t>(s.st_mtim.tv_nsec),
+              static_cast<int64_t>(s.st_ctim.tv_sec) * 1000000000 + static_cast<int64_t>(s.st_ctim.tv_nsec)};
+}
+
+/// `look`: from before the file was read.
+void remember(const std::string& path, const std::optional<Look>& look, bool usable) {
+  std::lock_guard lock(known_files().mutex);
+  if (look)
+    known_files().by_path[path] = {*look, usable};
+  else
+    known_files().by_path.erase(path);
+}
+
+bool is_usable(const std::string& path) {
+  const std::optional<Look> look = look_of(path);
+  if (!look) return false;
+  {
+    std::lock_guard lock(known_files().mutex);
+    const auto at = known_files().by_path.find(path);
+    if (at != known_files().by_path.end() && at->second.look == *look) return at->second.usable;
   }
-  for (const fs::path& path : half_written) fs::remove(path, ignored);
+  try {
+    load_checkpoint(path);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+/// Leaves `saved`, which was just written, and the newest other one that can be used; what is older goes. Damaged files
+/// count for nothing: those that are newer than the two stay where they are, the others go with the rest. What cannot be
+/// removed stays: it is in nobody's way.
+void remove_old(const std::string& folder, const std::string& saved) {
+  std::error_code ignored;
+  bool has_other = false;
+  for (const std::string& path : list_checkpoints(folder)) {
+    if (path == saved) continue;
+    if (!has_other) {
+      has_other = is_usable(path);
+    } else if (fs::remove(path, ignored)) {
+      remember(path, std::nullopt, false);
+    }
+  }
+  for (const std::string& file : files_in(folder))
+    if (file.ends_with(".tmp") && step_in_name(file.substr(0, file.size() - 4)) >= 0)
+      fs::remove(fs::path(folder) / file, ignored);
 }
 
 }  // namespace
@@ -137,11 +209,17 @@ std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpo
                         {"state", state},
                         {"callbacks", callbacks},
                         {"sha256", sum_of(checkpoint.settings, state, callbacks, tensors)}});
-  remove_old(folder);
+  remember(path, look_of(path), true);
+  try {
+    remove_old(folder, path);
+  } catch (const Error&) {  // the checkpoint is written; what is too old goes with the next
+  }
   return path;
 }
 
-Checkpoint load_checkpoint(const std::string& path) {
+namespace {
+
+Checkpoint read_checkpoint(const std::string& path) {
   const io::SafetensorsFile file = io::load_safetensors(path);
   const std::string what = cat("load '", io::one_line(path), "': ");
   const auto entry = [&](const char* key) {
@@ -175,13 +253,25 @@ Checkpoint load_checkpoint(const std::string& path) {
   return checkpoint;
 }
 
+}  // namespace
+
+Checkpoint load_checkpoint(const std::string& path) {
+  const std::optional<Look> look = look_of(path);
+  try {
+    Checkpoint checkpoint = read_checkpoint(path);
+    remember(path, look, true);
+    return checkpoint;
+  } catch (const Error&) {
+    remember(path, look, false);
+    throw;
+  }
+}
+
 std::vector<std::string> list_checkpoints(const std::string& folder) {
   std::vector<std::pair<int64_t, std::string>> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const int64_t step = step_in_name(entry.path().filename().string());
-    if (step >= 0) found.emplace_back(step, entry.path().string());
-  }
+  for (const std::string& file : files_in(folder))
+    if (const int64_t step = step_in_name(file); step >= 0)
+      found.emplace_back(step, (fs::path(folder) / file).string());
   std::sort(found.rbegin(), found.rend());
   std::vector<std::string> paths;
   for (auto& [step, path] : found) paths.push_back(std::move(path));

@@ -54,8 +54,9 @@ struct Checkpoint {
 std::string hex_bits(double value);
 double from_hex_bits(const std::string& text);
 
-/// Writes a checkpoint into the folder of a run and returns its path. Then removes all but the two newest and
-/// what a killed process left half-written. Where writing fails, older checkpoints are as they were.
+/// Writes a checkpoint into the folder of a run and returns its path. Then removes what is older than it and older than
+/// the newest other one that can be used, and what a killed process left half-written: two that can be used stay,
+/// however many of the others are damaged. Where writing fails, older checkpoints are as they were.
 std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpoint);
 
 /// Reads one file. Throws Error where it is torn, damaged, of another version or no checkpoint at all.

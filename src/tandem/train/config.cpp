@@ -33,32 +33,38 @@ void check_data_name(const std::string& data, const std::string& data_dir) {
   throw Error(cat("data: must be one of ", names, "; got '", data, "'. 'tandem datasets' describes them."));
 }
 
-void check_at_least(const char* setting, std::optional<int64_t> value, int64_t least) {
-  TD_CHECK(!value || *value >= least, setting, ": must be at least ", least, "; got ", value.value_or(0),
-           ".");
+void check_between(const char* setting, std::optional<int64_t> value, int64_t least, int64_t most) {
+  if (!value) return;
+  TD_CHECK(*value >= least, setting, ": must be at least ", least, "; got ", *value, ".");
+  TD_CHECK(*value <= most, setting, ": must be at most ", most, "; got ", *value, ".");
+}
+
+void check_number(const char* setting, std::optional<double> value, double least, bool may_be_least,
+                  double most) {
+  if (!value) return;
+  TD_CHECK(*value > least || (may_be_least && *value == least), setting, ": must be a number ",
+           may_be_least ? "of at least " : "above ", least, "; got ", *value, ".");
+  TD_CHECK(*value <= most, setting, ": must be at most ", most, "; got ", *value, ".");
 }
 
 void check(const FitOptions& o) {
   optim::optimizer_info(o.optimizer);
-  check_at_least("batch", o.batch, 1);
-  check_at_least("epochs", o.epochs, 1);
-  check_at_least("steps", o.steps, 1);
-  check_at_least("accumulate", o.accumulate, 1);
-  check_at_least("checkpoint-every", o.checkpoint_every, 0);
+  check_between("batch", o.batch, 1, kMostBatch);
+  check_between("epochs", o.epochs, 1);
+  check_between("steps", o.steps, 1);
+  check_between("accumulate", o.accumulate, 1, kMostBatch);
+  check_between("checkpoint-every", o.checkpoint_every, 0);
   const double lr = starting_lr(o);
-  TD_CHECK(std::isfinite(lr) && lr > 0, "lr: must be a number above 0; got ", lr, ". Try ",
+  TD_CHECK(lr > 0 && lr <= kMostNumber, "lr: must be a number above 0",
+           lr > kMostNumber ? cat(" and at most ", kMostNumber) : "", "; got ", lr, ". Try ",
            optim::optimizer_info(o.optimizer).lr, ".");
   TD_CHECK(!o.momentum || optim::optimizer_info(o.optimizer).momentum, "momentum: ", o.optimizer,
            " takes none; got ", o.momentum.value_or(0), ". Leave it out, or choose --optimizer sgd.");
-  const auto check_number = [](const char* name, std::optional<double> value, bool may_be_0) {
-    TD_CHECK(!value || (std::isfinite(*value) && (*value > 0 || (may_be_0 && *value == 0))), name,
-             ": must be a number ", may_be_0 ? "of at least" : "above", " 0; got ", value.value_or(0), ".");
-  };
   TD_CHECK(!o.momentum || (*o.momentum >= 0 && *o.momentum < 1),
            "momentum: must be at least 0 and below 1; got ", o.momentum.value_or(0), ".");
-  check_number("weight-decay", o.weight_decay, true);
-  check_number("clip-value", o.clip_value, false);
-  check_number("clip-norm", o.clip_norm, false);
+  check_number("weight-decay", o.weight_decay, 0, true);
+  check_number("clip-value", o.clip_value, 0, false);
+  check_number("clip-norm", o.clip_norm, 0, false);
   TD_CHECK(!o.ema || (*o.ema >= 0 && *o.ema < 1), "ema: must be at least 0 and below 1; got ",
            o.ema.value_or(0), ". Try 0.999.");
   TD_CHECK(o.ema || !o.ema_warm_up, "ema-warmup: needs a moving average; got none. Give --ema as well.");
@@ -70,8 +76,8 @@ void check(const TrainConfig& config) {
   zoo::model_info(config.model);
   check_data_name(config.data, config.data_dir);
   check(static_cast<const FitOptions&>(config));
-  check_at_least("limit", config.limit, 1);
-  check_at_least("threads", config.threads, 1);
+  check_between("limit", config.limit, 1);
+  check_between("threads", config.threads, 1, kMostThreads);
   TD_CHECK(is_floating(config.dtype), "dtype: must be f32, f64, bf16 or f16; got ", config.dtype, ".");
 }
 
@@ -148,9 +154,14 @@ std::string settings_json(const FitOptions& o, const SettingsParts& parts) {
   if (o.ema) settings["ema"] = *o.ema;
   if (o.ema_warm_up) settings["ema-warmup"] = true;
   settings["dtype"] = name(parts.dtype);
-  if (const ChoiceMode mode = convolution_choice().mode; mode != ChoiceMode::heuristic)
-    settings["conv"] = name(mode);
+  if (!parts.arithmetic.empty()) settings["arithmetic"] = parts.arithmetic;
+  const ConvolutionChoice conv = convolution_choice();
+  if (conv.mode != ChoiceMode::heuristic) settings["conv"] = name(conv.mode);
+  if (conv.workspace != ConvolutionChoice{}.workspace) settings["conv_workspace"] = conv.workspace;
   settings["seed"] = o.seed;
+  // After the seed, which augmented data depend on: the first that differs is named.
+  if (!parts.train_data.empty()) settings["train_data"] = parts.train_data;
+  if (!parts.test_data.empty()) settings["test_data"] = parts.test_data;
   for (const auto& [key, value] : parts.callbacks) settings[key] = value;
   return settings.dump();
 }
@@ -161,11 +172,15 @@ void check_same_settings(const std::string& saved, const std::string& wanted, co
   const auto compare = [&](const std::string& key) {
     const auto value = [&](const ordered_json& in) { return in.contains(key) ? in[key].dump() : "none"; };
     if (value(before) == value(now)) return;
-    const bool is_samples = key == "train_samples" || key == "test_samples";
+    // What is no flag of the command, and what to do about it.
+    const std::string fix =
+        key.starts_with("train_") || key.starts_with("test_") ? "Give the same data and --limit"
+        : key == "arithmetic"
+            ? "Resume on the same kind of device, with TANDEM_TF32 and TANDEM_ISA as they were"
+        : key == "conv_workspace" ? "Call set_convolution_choice with the workspace as it was"
+                                  : "Give --" + key + " as it was";
     throw Error(cat("resume ", source, ": the run was begun with ", key, " ", value(before), "; got ", key,
-                    " ", value(now), ". ",
-                    is_samples ? "Give the same data and --limit" : "Give --" + key + " as it was",
-                    ", or begin a new run in another --out."));
+                    " ", value(now), ". ", fix, ", or begin a new run in another --out."));
   };
   for (const auto& [key, value] : now.items()) compare(key);
   for (const auto& [key, value] : before.items()) compare(key);

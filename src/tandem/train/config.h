@@ -71,13 +71,24 @@ struct TrainConfig : FitOptions {
   bool augment = false;  ///< the augmentation that is usual for the data, drawn anew each epoch
 };
 
+/// No count of steps, epochs or samples may be larger: sums and products of two settings stay far below 2^63 then, and
+/// a double holds each exactly.
+inline constexpr int64_t kMostCount = 1'000'000'000'000'000;
+inline constexpr int64_t kMostBatch = 1'000'000'000;  ///< samples a batch, batches a step
+inline constexpr int64_t kMostThreads = 4096;         ///< what set_threads takes
+inline constexpr double kMostNumber = 1e30;           ///< of rates and norms: f32 holds it
+
 /// Throws Error for the first setting that cannot be: an unknown name, a batch of 0, a negative rate …
 void check(const FitOptions& options);
 void check(const TrainConfig& config);
 
 /// Parts of check() that other configurations share. An empty name is the default data set.
 void check_data_name(const std::string& data, const std::string& data_dir);
-void check_at_least(const char* setting, std::optional<int64_t> value, int64_t least);
+void check_between(const char* setting, std::optional<int64_t> value, int64_t least,
+                   int64_t most = kMostCount);
+/// A finite number from `least` (which itself is allowed where `may_be_least`) to `most`.
+void check_number(const char* setting, std::optional<double> value, double least, bool may_be_least,
+                  double most = kMostNumber);
 
 /// Throws Error with the reason where this machine does not have the device.
 void check_device(Device device);
@@ -103,7 +114,9 @@ struct SettingsParts {
   std::string model = {}, data = {};  ///< names; empty: none
   bool augment = false;
   int64_t train_samples = 0, test_samples = 0;
+  std::string train_data = {}, test_data = {};  ///< data::fingerprint; empty: none
   DType dtype = DType::f32;
+  std::string arithmetic = {};                                      ///< Backend::arithmetic of the device
   std::vector<std::pair<std::string, std::string>> callbacks = {};  ///< name and Callback::settings
 };
 /// The settings on which a run's bits depend, as JSON text: what a checkpoint holds and a resumed run must repeat.

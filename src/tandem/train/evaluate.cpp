@@ -13,14 +13,15 @@
 namespace tandem {
 
 Metrics evaluate(nn::Module& model, const data::Dataset& dataset, const EvaluateOptions& options) {
-  check_at_least("top_k", options.top_k, 1);
+  check_between("top_k", options.top_k, 1);
+  check_between("batch", options.batch, 1, kMostBatch);
   return Evaluation(model, options.engine, options.loss)(dataset, options.batch, options.top_k);
 }
 
 void check(const EvalConfig& config) {
   check_data_name(config.data, config.data_dir);
-  check_at_least("limit", config.limit, 1);
-  check_at_least("threads", config.threads, 1);
+  check_between("limit", config.limit, 1);
+  check_between("threads", config.threads, 1, kMostThreads);
 }
 
 EvalReport evaluate(const EvalConfig& config) {

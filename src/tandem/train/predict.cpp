@@ -46,15 +46,16 @@ void guess(const Tensor& logits, int64_t top, std::vector<Prediction>& predictio
 }  // namespace
 
 Tensor predict(nn::Module& model, const data::Dataset& dataset, const PredictOptions& options) {
+  check_between("batch", options.batch, 1, kMostBatch);
   return predict_all(model, dataset, options.batch, options.engine);
 }
 
 void check(const PredictConfig& config) {
   check_data_name(config.data, config.data_dir);
-  check_at_least("limit", config.limit, 1);
-  check_at_least("top", config.top, 1);
-  check_at_least("threads", config.threads, 1);
-  for (const int64_t index : config.indices) check_at_least("index", index, 0);
+  check_between("limit", config.limit, 1);
+  check_between("top", config.top, 1);
+  check_between("threads", config.threads, 1, kMostThreads);
+  for (const int64_t index : config.indices) check_between("index", index, 0);
   TD_CHECK(config.files.empty() || (config.data.empty() && config.indices.empty()),
            "predict: takes files, or a data set and an index; got both. Leave one out.");
   TD_CHECK(!config.invert || !config.files.empty(), "invert: is for files; got none.");

@@ -40,17 +40,27 @@ bool make_folder(const std::string& folder) {
 }
 
 std::string folder_to_resume(const FitOptions& options, const std::string& model) {
-  std::string folder = options.out;
-  if (folder.empty()) {
-    int last = 0;
-    while (exists(numbered(model, last + 1))) ++last;
-    TD_CHECK(last > 0, "resume: there is no run of ", model, " in ", quoted(numbered(model, 1)),
-             ". Name its folder with --out, or begin one without --resume.");
-    folder = numbered(model, last);
+  if (!options.out.empty()) return options.out;
+  int last = 0;
+  while (exists(numbered(model, last + 1))) ++last;
+  TD_CHECK(last > 0, "resume: there is no run of ", model, " in ", quoted(numbered(model, 1)),
+           ". Name its folder with --out, or begin one without --resume.");
+  return numbered(model, last);
+}
+
+/// What the folder must hold for a run to begin there, or to go on.
+void check_content(const FitOptions& options, const std::string& folder) {
+  if (!options.resume) {
+    TD_CHECK(list_checkpoints(folder).empty() && !exists(weights_path(folder)), "train: the folder ",
+             quoted(folder), " holds a run already. Go on with it by --resume, or choose another --out.");
+    return;
   }
   TD_CHECK(exists(config_path(folder)), "resume ", quoted(folder),
            ": the folder holds no run. Name the right one with --out, or begin one without --resume.");
-  return folder;
+  TD_CHECK(
+      !exists(weights_path(folder)) || !list_checkpoints(folder).empty(), "resume ", quoted(folder),
+      ": the run must have a checkpoint to go on from; it has its final weights alone. Begin a new run in "
+      "another --out.");
 }
 
 }  // namespace
@@ -60,17 +70,29 @@ std::string weights_path(const std::string& folder) {
 }
 std::string best_path(const std::string& folder) { return (fs::path(folder) / "best.safetensors").string(); }
 
-std::string open_run_folder(const FitOptions& options, const std::string& model) {
-  if (options.resume) return folder_to_resume(options, model);
-  if (options.out.empty()) {
+RunFolder open_run_folder(const FitOptions& options, const std::string& model) {
+  std::string folder = options.out;
+  if (options.resume) {
+    folder = folder_to_resume(options, model);
+  } else if (folder.empty()) {
     int n = 1;
     while (exists(numbered(model, n)) || !make_folder(numbered(model, n))) ++n;
-    return numbered(model, n);
+    folder = numbered(model, n);
+  } else {
+    make_folder(folder);
   }
-  make_folder(options.out);
-  TD_CHECK(list_checkpoints(options.out).empty() && !exists(weights_path(options.out)), "train: the folder ",
-           quoted(options.out), " holds a run already. Go on with it by --resume, or choose another --out.");
-  return options.out;
+  check_content(options,
+                folder);  // before the lock, too: a refused run leaves no lock file in another's folder
+  RunFolder open{folder, io::FolderLock(options.resume ? "resume" : "train", folder, "run")};
+  check_content(options, folder);  // a run may have begun or ended there since
+  return open;
+}
+
+void clear_run_folder(const std::string& folder) {
+  if (!exists(config_path(folder))) return;  // no run has been here: whatever is there is somebody's
+  std::error_code ignored;
+  for (const char* file : {"best.safetensors", "metrics.csv", "metrics.jsonl", "loss.svg", "accuracy.svg"})
+    fs::remove(fs::path(folder) / file, ignored);
 }
 
 void save_config(const std::string& folder, const FitOptions& options, Device device,
@@ -118,7 +140,7 @@ SavedRun load_run(const char* what, const std::string& folder, bool best) {
   } catch (const nlohmann::json::exception&) {
     throw Error(cat("load ", quoted(path),
                     ": must be JSON with model, data and dtype, as 'tandem train' writes it."
-                    " Train again, or mend the file."));
+                    " Train again, or fix the file."));
   }
   TD_CHECK(!best || exists(best_path(folder)), what, " ", quoted(folder),
            ": the run has no best.safetensors. Train with --best, or leave --best out.");

@@ -1,8 +1,9 @@
 // The folder of a run: where it lies, what is in it, and the final weights.
+//   .lock                          locked while a run writes to the folder (io/file.h, FolderLock)
 //   config.json, environment.json  the settings, and the machine and the build; written when the run begins
 //   metrics.csv, metrics.jsonl     a row an epoch
 //   loss.svg, accuracy.svg         the same as plots
-//   checkpoint-<step>.safetensors  the two newest checkpoints
+//   checkpoint-<step>.safetensors  the two newest usable checkpoints
 //   best.safetensors               the weights of the best epoch, where asked for
 //   model.safetensors              the weights, with PyTorch's names and layouts, written when the run ends
 #pragma once
@@ -12,14 +13,25 @@
 #include <string>
 #include <vector>
 
+#include "tandem/io/file.h"
 #include "tandem/nn/module.h"
 #include "tandem/train/config.h"
 
 namespace tandem {
 
+/// A folder that one run writes to, until this goes.
+struct RunFolder {
+  std::string path;
+  io::FolderLock lock;
+};
 /// Chooses (and, for a new run, makes) the folder of a run: `out`, or where that is empty runs/<model> by the rules
-/// of TrainConfig. Throws Error where a new run would write over another, or a resumed one has nothing to go on from.
-std::string open_run_folder(const FitOptions& options, const std::string& model);
+/// of TrainConfig. Throws Error where another run writes to it, a new run would write over another, or a resumed one
+/// has nothing to go on from; the folder is as it was then.
+RunFolder open_run_folder(const FitOptions& options, const std::string& model);
+
+/// Removes what a run that ended before its first checkpoint left, so that all that is in the folder is of the run that
+/// begins there now.
+void clear_run_folder(const std::string& folder);
 
 /// Writes config.json: `settings` (train/config.h) and what else `eval`, `predict` and a reader want to know.
 void save_config(const std::string& folder, const FitOptions& options, Device device,

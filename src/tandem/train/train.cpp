@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "tandem/core/backend.h"
 #include "tandem/core/op.h"
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
@@ -30,6 +31,9 @@ double seconds_since(Clock::time_point start) {
 constexpr size_t kLossesAtOnce = 50;
 constexpr double kSecondsBetweenReads = 0.25;  // when losses are read changes no result
 
+/// How many parts of so many a whole has; the last may be smaller.
+int64_t parts_of(int64_t whole, int64_t part) { return whole / part + (whole % part != 0 ? 1 : 0); }
+
 /// Anomaly mode for a scope.
 class AnomalyScope {
  public:
@@ -51,6 +55,7 @@ struct Parts {
   const data::Dataset& train;
   const data::Dataset* test = nullptr;
   std::string folder = {};                       // empty: nothing is written
+  std::optional<io::FolderLock> lock = {};       // on the folder
   SettingsParts names = {};                      // of the model and the data, where they have names
   std::optional<data::ImageFormat> format = {};  // how inputs were made, for config.json
   std::vector<CallbackPtr> callbacks = {};       // before the options' own
@@ -65,12 +70,11 @@ class Run final : public Training {
   nn::Module& model() override { return parts_.model; }
   optim::Optimizer& optimizer() override { return *optimizer_; }
   const RunState& state() const override { return state_; }
-  int64_t steps_per_epoch() const override {
-    return (loader_.batches() + options_.accumulate - 1) / options_.accumulate;
-  }
+  int64_t steps_per_epoch() const override { return parts_of(loader_.batches(), options_.accumulate); }
   int64_t planned_steps() const override {
-    return options_.epochs || !options_.steps ? options_.epochs.value_or(1) * steps_per_epoch()
-                                              : *options_.steps;
+    if (options_.steps && !options_.epochs) return *options_.steps;
+    const int64_t epochs = options_.epochs.value_or(1), each = steps_per_epoch();
+    return epochs > kMostCount / each ? kMostCount : epochs * each;
   }
   const std::string& folder() const override { return parts_.folder; }
   const data::Dataset& train_set() const override { return parts_.train; }
@@ -172,13 +176,18 @@ Run::Run(const FitOptions& options, Parts parts, const EventSink& sink)
   test_ = std::make_unique<Evaluation>(model, engine_of(options_), options_.loss);
   total_steps_ = planned_steps();
   if (options_.steps) total_steps_ = std::min(total_steps_, *options_.steps);
-  epochs_ = (total_steps_ + steps_per_epoch() - 1) / steps_per_epoch();
+  epochs_ = parts_of(total_steps_, steps_per_epoch());
 
   callbacks_.insert(callbacks_.end(), options_.callbacks.begin(), options_.callbacks.end());
   std::set<std::string> names;
   parts_.names.train_samples = parts_.train.size();
   parts_.names.test_samples = parts_.test ? parts_.test->size() : 0;
   parts_.names.dtype = dtype_of(model);
+  parts_.names.arithmetic = backend(device_).arithmetic();
+  if (!folder().empty()) {
+    parts_.names.train_data = data::fingerprint(parts_.train);
+    if (parts_.test) parts_.names.test_data = data::fingerprint(*parts_.test);
+  }
   for (const CallbackPtr& callback : callbacks_) {
     TD_CHECK(callback, "callbacks: must all be there; got an empty pointer.");
     TD_CHECK(names.insert(callback->name()).second,
@@ -230,6 +239,7 @@ DoneEvent Run::train() {
   const AnomalyScope anomaly(options_.anomaly);
   if (options_.resume) restore();
   if (!folder().empty()) {
+    if (saved_step_ < 0) clear_run_folder(folder());
     save_config(folder(), options_, device_, settings_, parts_.format);
     save_environment(folder(), device_);
   }
@@ -274,7 +284,10 @@ DoneEvent Run::end() {
   ema_.reset();  // the model has the averages now
   each_callback([&](Callback& callback) { callback.on_end(*this); });
   if (weights_replaced_) measure_end();
-  if (!folder().empty()) save_weights(weights_path(folder()), model().state(), settings_);
+  if (!folder().empty()) {
+    parts_.lock->check();
+    save_weights(weights_path(folder()), model().state(), settings_);
+  }
   DoneEvent done = result();
   done.train_loss = last.train_loss;
   done.test_loss = last.test_loss;
@@ -425,11 +438,17 @@ void Run::save() {
   each_callback([&](Callback& callback) {
     checkpoint.callbacks.push_back({callback.name(), callback.state(), callback.tensors()});
   });
+  parts_.lock->check();
   const std::string path = save_checkpoint(folder(), checkpoint);
   saved_step_ = state_.step;
   tell(CheckpointEvent{state_.step, path});
   each_callback([&](Callback& callback) { callback.on_checkpoint(*this, path); });
   resumed_training_ += Clock::now() - begin;  // writing is no training
+}
+
+void take_folder(Parts& parts, RunFolder folder) {
+  parts.folder = std::move(folder.path);
+  parts.lock.emplace(std::move(folder.lock));
 }
 
 }  // namespace
@@ -439,7 +458,7 @@ FitResult fit(nn::Module& model, const data::Dataset& train_set, const FitOption
   check(options);
   TD_CHECK(!options.resume || !options.out.empty(), "fit: resume needs the run's folder. Give it as out.");
   Parts parts{.model = model, .train = train_set, .test = options.validation};
-  if (!options.out.empty()) parts.folder = open_run_folder(options, "");
+  if (!options.out.empty()) take_folder(parts, open_run_folder(options, ""));
   static_cast<FitOptions&>(parts.start.config) = options;
   parts.start.config.device = device_of(model);
   parts.start.config.dtype = dtype_of(model);
@@ -458,7 +477,7 @@ DoneEvent train(const TrainConfig& config, const EventSink& sink) {
     data.train = data.augmented(config.seed);
     if (config.limit) data.train = data::first(data.train, *config.limit);
   }
-  const std::string folder = open_run_folder(config, config.model);
+  RunFolder folder = open_run_folder(config, config.model);
   manual_seed(config.seed);
   const std::unique_ptr<nn::Module> model = zoo::make_model(config.model);
   model->to(config.dtype);
@@ -466,10 +485,10 @@ DoneEvent train(const TrainConfig& config, const EventSink& sink) {
   Parts parts{.model = *model,
               .train = *data.train,
               .test = data.test.get(),
-              .folder = folder,
               .names = {.model = config.model, .data = data.name, .augment = config.augment},
               .format = data.format,
               .callbacks = {csv_log(), jsonl_log(), plots()}};
+  take_folder(parts, std::move(folder));
   parts.start.config = config;
   parts.start.data = data.name;
   parts.start.title = data.info.title;

@@ -35,6 +35,14 @@ class CpuBackend : public Backend {
  public:
   int device_count() const override { return 1; }
   std::string describe(Device) const override { return cat(threads(), " threads, ", g_level, " kernels"); }
+  std::string arithmetic()
+      const override {  // levels sum in other orders, and the lowest has no fused multiply-add
+#ifdef __aarch64__
+    return "cpu neon";
+#else
+    return cat("cpu ", g_level);
+#endif
+  }
   void* allocate(Device, size_t bytes) override { return cpu::allocate(bytes); }
   void free(Device, void* data, size_t bytes) noexcept override { release(data, bytes); }
   MemoryStats memory(Device) const override { return memory_stats(); }

@@ -34,6 +34,7 @@ class CudaBackend final : public Backend {
                dnn / 10000, ".", dnn / 100 % 100, ".", dnn % 100, ", NVRTC ", nvrtc_major, ".", nvrtc_minor,
                ", tf32 ", allow_tf32() ? "on" : "off");
   }
+  std::string arithmetic() const override { return allow_tf32() ? "cuda with tf32" : "cuda without tf32"; }
 
   void* allocate(Device device, size_t bytes) override {
     return device_state(device.index).memory.allocate(bytes);
