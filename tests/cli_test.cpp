@@ -431,6 +431,62 @@ TEST(Command, CtrlCSavesACheckpointAndSaysHowToGoOn) {
   EXPECT_EQ(lines_of(resumed.out).back()["weights_sha256"], lines_of(whole.out).back()["weights_sha256"]);
 }
 
+TEST(Command, EverySignalThatEndsARunSavesACheckpointFirst) {
+  const TempFolder folder;
+  const std::vector<std::string> run = {"train",   "mlp", "--data",   "digits",
+                                        "--limit", "200", "--epochs", "100000",
+                                        "--batch", "20",  "--json",   "--checkpoint-every",
+                                        "0"};
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    const std::string out = folder / std::to_string(signal);
+    tandem::testing::Process process(run + std::vector<std::string>{"--out", out});
+    for (int i = 0; i < 400 && tandem::list_checkpoints(out).empty(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(25));
+    process.send(signal);
+    const ProcessResult stopped = process.wait();
+    EXPECT_EQ(stopped.status, 130) << signal << stopped.err;
+    const ordered_json event = lines_of(stopped.out).back();
+    EXPECT_EQ(event["event"], "interrupted") << signal;
+    const std::string newest = tandem::list_checkpoints(out).at(0);
+    EXPECT_EQ(tandem::load_checkpoint(newest).state.step, event["step"].get<int64_t>()) << signal;
+  }
+}
+
+TEST(Command, TwoRunsInOneFolderAreOneRunAndOneLine) {
+  const TempFolder folder;
+  const std::string out = folder / "run";
+  const std::vector<std::string> run = {"train",    "mlp",    "--data",  "digits", "--limit", "200",
+                                        "--epochs", "100000", "--batch", "20",     "--out",   out};
+  tandem::testing::Process first(run + std::vector<std::string>{"--seed", "7"});
+  for (int i = 0; i < 400 && !std::filesystem::exists(out + "/config.json"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(25));
+  const std::string one_at_a_time = "must belong to one run at a time";
+  const std::string begun = complaint(run + std::vector<std::string>{"--seed", "8"}, 1);
+  if (begun.find("holds a run already") == std::string::npos) expect_contains(begun, one_at_a_time);
+  expect_contains(complaint(run + std::vector<std::string>{"--resume"}, 1), one_at_a_time);
+  for (int i = 0; i < 400 && tandem::list_checkpoints(out).empty(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(25));
+  first.kill();
+  first.wait();
+  EXPECT_EQ(ordered_json::parse(read_text(out + "/config.json"))["seed"], 7);
+  // The lock went with the killed process.
+  expect_contains(complaint(run + std::vector<std::string>{"--resume"}, 1),
+                  "the run was begun with seed 7; got seed 0.");
+  EXPECT_EQ(run_command(run + std::vector<std::string>{"--resume", "--seed", "7", "--steps", "1"}).status, 0);
+}
+
+TEST(Command, AFolderThatCannotBeWrittenIsOneLine) {
+  const TempFolder folder;
+  std::ofstream(folder / "file") << "in the way";
+  const auto to = [&](const std::string& out) { return kSmall + std::vector<std::string>{"--out", out}; };
+  expect_contains(complaint(to(folder / "file"), 1), "cannot make the folder");
+  expect_contains(complaint(to(folder / "file/run"), 1), "cannot make the folder");
+  expect_contains(complaint(to("/proc/run"), 1), "cannot make the folder");
+  expect_contains(complaint(to("/proc/self"), 1), "'/proc/self': ");
+  expect_contains(complaint(to(folder / "full"), 1, {.max_file_bytes = 10}),
+                  "config.json': cannot write: File too large");
+}
+
 TEST(Command, AFullDiskWhileCheckpointingLosesNothing) {
   const TempFolder folder;
   const std::string whole = folder / "whole", out = folder / "run";

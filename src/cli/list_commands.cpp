@@ -26,6 +26,8 @@ void print(const ordered_json& line) { std::printf("%s\n", line.dump().c_str());
 
 namespace {
 
+constexpr int64_t kMostDescribed = 1'000'000;  // samples a batch: the counts of operations stay below 2^63
+
 std::unique_ptr<nn::Module> shapes_of_model(const std::string& name) {
   return nn::shapes_of([&] { return zoo::make_model(name); });
 }
@@ -127,8 +129,7 @@ void add_models(CLI::App& app, Action& action) {
     action = [flags, cmd] {
       if (flags->name.empty() && cmd->count("--batch") > 0)
         throw UsageError("models: --batch belongs to the description of one model. Name the model.");
-      if (flags->batch < 1)
-        throw UsageError(cat("models: the batch must be at least 1; got ", flags->batch, "."));
+      as_usage([&] { check_between("models: the batch", flags->batch, 1, kMostDescribed); });
       if (flags->name.empty()) return list_models(flags->json);
       as_usage([&] { zoo::model_info(flags->name); });  // an unknown name
       describe_model(flags->name, flags->batch, flags->json);

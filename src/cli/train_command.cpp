@@ -18,14 +18,20 @@ namespace {
 
 std::atomic<bool> g_stop{false};
 
-/// The first signal lets the run finish its step and save a checkpoint; the second ends the process at once.
+/// The first signal lets the run finish its step and save a checkpoint; the second ends the process at once. A reader of
+/// our output that goes away stops the run as well, but never at once: it goes together with a terminal that hangs up.
 void stop_on_signals() {
   struct sigaction action {};
-  action.sa_handler = [](int) {
-    if (g_stop.exchange(true)) ::_exit(130);
+  action.sa_handler = [](int number) {
+    if (g_stop.exchange(true) && number != SIGPIPE) ::_exit(130);
   };
   action.sa_flags = SA_RESTART;
-  for (const int number : {SIGINT, SIGTERM}) ::sigaction(number, &action, nullptr);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    struct sigaction before {};
+    ::sigaction(number, nullptr, &before);
+    const bool by_nohup = number == SIGHUP && before.sa_handler == SIG_IGN;
+    if (!by_nohup) ::sigaction(number, &action, nullptr);
+  }
 }
 
 /// "90", "90s", "10m", "1.5h" in seconds.
