@@ -27,10 +27,11 @@ bool Container::contains(const std::string& name) const {
 }
 
 void Container::clone_children_into(Container& empty) const {
+  detail::check_stack("clone");
   std::map<const Module*, ModulePtr> copies;  // a module that is there twice is one module in the clone too
   for (const Child& child : children_) {
     ModulePtr& copy = copies[child.module];
-    if (!copy) copy = child.module->clone();
+    if (!copy) copy = child.module->make_fresh();
     empty.adopt(child.name, copy);
   }
 }

@@ -33,7 +33,7 @@ class Container : public Module {
   }
 
  protected:
-  /// Adds clones of all children to an empty container.
+  /// Adds fresh ones of all children to an empty container.
   void clone_children_into(Container& empty) const;
 };
 

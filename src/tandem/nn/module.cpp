@@ -1,12 +1,13 @@
-// Modules: names, moving, hooks, clones, and loading of state.
+// Modules: names, moving, hooks, clones, and loading of state. The tree itself (children, walking, destruction) is in
+// module_tree.cpp.
 #include "tandem/nn/module.h"
 
 #include <cxxabi.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <map>
-#include <set>
 #include <typeinfo>
 
 #include "tandem/core/rng.h"
@@ -16,28 +17,6 @@
 
 namespace tandem::nn {
 
-Module::Module(Module* parent, const std::string& name) {
-  if (!parent) return;
-  parent->check_new_name(name);
-  parent->children_.push_back({name, this, nullptr});
-  parent_ = parent;
-}
-
-Module::~Module() {
-  if (parent_) std::erase_if(parent_->children_, [this](const Child& row) { return row.module == this; });
-  for (const Child& row : children_)
-    if (row.module->parent_ == this) row.module->parent_ = nullptr;
-}
-
-void Module::check_new_name(const std::string& name) const {
-  TD_CHECK(!name.empty() && name.find('.') == std::string::npos,
-           "module: a name must have at least one character and no dot; got '", name, "'.");
-  const auto has_it = [&](const auto& row) { return row.name == name; };
-  TD_CHECK(std::none_of(children_.begin(), children_.end(), has_it) &&
-               std::none_of(entries_.begin(), entries_.end(), has_it),
-           "module: a name must be used once; got a second '", name, "'.");
-}
-
 Tensor Module::forward(const Tensor&) {
   throw Error(cat("module ", type_name(),
                   ": forward must take one tensor to be called with one; this module takes something else. "
@@ -45,25 +24,62 @@ Tensor Module::forward(const Tensor&) {
 }
 
 Tensor Module::operator()(const Tensor& x) {
+  detail::check_stack("module");
   read_switch(hook_changes_);
-  if (pre_hooks_.empty() && hooks_.empty()) return forward(x);
-  return call({x}, [this](const std::vector<Tensor>& in) { return std::vector<Tensor>{forward(in[0])}; })[0];
+  try {
+    if (pre_hooks_.empty() && hooks_.empty()) return forward(x);
+    return call({x},
+                [this](const std::vector<Tensor>& in) { return std::vector<Tensor>{forward(in[0])}; })[0];
+  } catch (Error& error) {
+    name_layer(error);
+    throw;
+  }
 }
 
 std::vector<Tensor> Module::call(std::vector<Tensor> in,
                                  const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body) {
+  detail::check_stack("module");
   read_switch(hook_changes_);
-  const size_t inputs = in.size();
-  // Copies, since a hook may remove itself.
-  for (const auto& [id, hook] : std::vector(pre_hooks_)) hook(*this, in);
-  TD_CHECK(in.size() == inputs, "module ", type_name(), ": a pre-hook must leave ", inputs,
-           " inputs; it left ", in.size(), ".");
-  std::vector<Tensor> out = body(in);
-  const size_t outputs = out.size();
-  for (const auto& [id, hook] : std::vector(hooks_)) hook(*this, in, out);
-  TD_CHECK(out.size() == outputs, "module ", type_name(), ": a hook must leave ", outputs,
-           " outputs; it left ", out.size(), ".");
-  return out;
+  try {
+    const size_t inputs = in.size();
+    // Copies, since a hook may remove itself.
+    for (const auto& [id, hook] : std::vector(pre_hooks_)) hook(*this, in);
+    TD_CHECK(in.size() == inputs, "module ", type_name(), ": a pre-hook must leave ", inputs,
+             " inputs; it left ", in.size(), ".");
+    std::vector<Tensor> out = body(in);
+    const size_t outputs = out.size();
+    for (const auto& [id, hook] : std::vector(hooks_)) hook(*this, in, out);
+    TD_CHECK(out.size() == outputs, "module ", type_name(), ": a hook must leave ", outputs,
+             " outputs; it left ", out.size(), ".");
+    return out;
+  } catch (Error& error) {
+    name_layer(error);
+    throw;
+  }
+}
+
+void Module::name_layer(Error& error) const {
+  // The Error that this thread is passing up, and what is known of its layer. Holding the exception keeps its address
+  // from being used again.
+  struct Trail {
+    std::exception_ptr error;
+    const Module* at = nullptr;      // the outermost module so far
+    std::string path, type, text{};  // of the innermost one, below `at`; the Error's own words
+  };
+  thread_local Trail trail;
+  if (const std::exception_ptr now = std::current_exception(); now != trail.error) {
+    trail = {now, this, "", type_name(), error.what()};
+    return;
+  }
+  const std::string way = name_of(trail.at);
+  if (way.empty()) return;  // this very module, or one that it only points to
+  constexpr size_t kLongest = 300;
+  trail.path = trail.path.empty() ? way : way + "." + trail.path;
+  if (trail.path.size() > kLongest) trail.path = "…" + trail.path.substr(trail.path.size() - kLongest);
+  trail.at = this;
+  // The object stays what it is, a class derived from Error included; only its text changes.
+  static_cast<std::runtime_error&>(error) =
+      std::runtime_error(cat(trail.path, " (", trail.type, "): ", trail.text));
 }
 
 HookId Module::add_forward_pre_hook(ForwardPreHook hook) {
@@ -108,38 +124,13 @@ void Module::tie(Tensor& member, const Tensor& shared) {
   TD_CHECK(member.defined() && shared.defined() && member.shape() == shared.shape(),
            "tie: both tensors must have one shape; got ", describe(member), " and ", describe(shared), ".");
   const Tensor old = member;
-  for (auto& [name, module] : named_modules())
-    for (Entry& entry : module->entries_)
+  apply([&](Module& module) {
+    for (Entry& entry : module.entries_)
       if (entry.tensor.same(old) && entry.kind == Kind::parameter) member = entry.tensor = shared;
+  });
   TD_CHECK(member.same(shared),
            "tie: the first tensor must be a parameter of this module or of one below it; it is none.");
   member.set_requires_grad();
-}
-
-void Module::adopt(const std::string& name, ModulePtr child) {
-  check_new_name(name);
-  TD_CHECK(child, "module: a child must be a module; got a null pointer for '", name, "'.");
-  for (const auto& [below, module] : child->named_modules())
-    TD_CHECK(module != this, "module: a child must not hold its parent; '", name, "' does.");
-  Module* module = child.get();
-  children_.push_back({name, module, std::move(child)});
-}
-
-void Module::collect(const std::string& prefix, std::vector<Entry>& out) const {
-  for (const Entry& entry : entries_)
-    out.push_back({prefix + entry.name, entry.tensor, entry.kind, entry.saved});
-  for (const Child& child : children_) child.module->collect(prefix + child.name + ".", out);
-}
-
-NamedTensors Module::unique_entries(bool (*wanted)(const Entry&)) const {
-  std::vector<Entry> all;
-  collect("", all);
-  NamedTensors unique;
-  std::set<const TensorImpl*> seen;
-  for (const Entry& entry : all)
-    if (wanted(entry) && seen.insert(entry.tensor.impl()).second)
-      unique.emplace_back(entry.name, entry.tensor);
-  return unique;
 }
 
 NamedTensors Module::named_parameters() const {
@@ -156,9 +147,7 @@ NamedTensors Module::trainable_parameters() const {
 }
 
 std::vector<Tensor> Module::parameters() const {
-  std::vector<Tensor> all;
-  for (auto& [name, tensor] : named_parameters()) all.push_back(tensor);
-  return all;
+  return unique_tensors([](const Entry& entry) { return entry.kind == Kind::parameter; });
 }
 
 std::vector<Tensor> Module::own_parameters() const {
@@ -166,30 +155,6 @@ std::vector<Tensor> Module::own_parameters() const {
   for (const Entry& entry : entries_)
     if (entry.kind == Kind::parameter) all.push_back(entry.tensor);
   return all;
-}
-
-std::vector<std::pair<std::string, Module*>> Module::named_children() {
-  std::vector<std::pair<std::string, Module*>> all;
-  for (const Child& child : children_) all.emplace_back(child.name, child.module);
-  return all;
-}
-
-std::vector<std::pair<std::string, Module*>> Module::named_modules() {
-  std::vector<std::pair<std::string, Module*>> all;
-  std::set<const Module*> seen;
-  const std::function<void(const std::string&, Module*)> visit = [&](const std::string& name,
-                                                                     Module* module) {
-    if (!seen.insert(module).second) return;
-    all.emplace_back(name, module);
-    for (const Child& child : module->children_)
-      visit(name.empty() ? child.name : name + "." + child.name, child.module);
-  };
-  visit("", this);
-  return all;
-}
-
-void Module::apply(const std::function<void(Module&)>& fn) {
-  for (const auto& [name, module] : named_modules()) fn(*module);
 }
 
 std::string Module::type_name() const {
@@ -212,8 +177,7 @@ void Module::set_training(bool on) {
 }
 
 void Module::train(bool on) {
-  set_training(on);
-  for (const Child& child : children_) child.module->train(on);
+  apply([on](Module& module) { module.set_training(on); });
 }
 
 void Module::set_requires_grad(bool on) {
@@ -224,15 +188,9 @@ void Module::zero_grad() {
   for (Tensor& tensor : parameters()) tensor.zero_grad();
 }
 
-std::vector<Tensor> Module::all_tensors() const {
-  std::vector<Tensor> all;
-  for (auto& [name, tensor] : unique_entries([](const Entry&) { return true; })) all.push_back(tensor);
-  return all;
-}
-
 void Module::to(Device device) {
   const NoGrad off;
-  for (Tensor& tensor : all_tensors()) {
+  for (Tensor& tensor : unique_tensors([](const Entry&) { return true; })) {
     if (tensor.device() == device) continue;
     tensor.zero_grad();
     tensor.rebind(tandem::to(tensor.detach(), device));
@@ -242,7 +200,7 @@ void Module::to(Device device) {
 void Module::to(DType dtype) {
   TD_CHECK(is_floating(dtype), "module to: parameters must have a floating type; got ", dtype, ".");
   const NoGrad off;
-  for (Tensor& tensor : all_tensors()) {
+  for (Tensor& tensor : unique_tensors([](const Entry&) { return true; })) {
     if (tensor.dtype() == dtype || !is_floating(tensor.dtype())) continue;
     tensor.zero_grad();
     tensor.rebind(cast(tensor.detach(), dtype));
@@ -286,12 +244,10 @@ LoadReport Module::load_state(const NamedTensors& tensors, const LoadOptions& op
     std::string found;  // the name
     const Tensor* value = nullptr;
   };
-  std::vector<Entry> all;
-  collect("", all);
   std::vector<Target> targets;
   std::map<const TensorImpl*, size_t> rows;
   LoadReport report;
-  for (const Entry& entry : all) {
+  for (const Entry& entry : collect()) {
     if (!entry.saved) continue;
     const auto [row, is_new] = rows.emplace(entry.tensor.impl(), targets.size());
     if (is_new) targets.push_back({entry, "", nullptr});
@@ -307,6 +263,7 @@ LoadReport Module::load_state(const NamedTensors& tensors, const LoadOptions& op
     }
     given.erase(at);
   }
+  for (const std::string& name : ignored_names()) given.erase(name);
   for (const Target& target : targets) {
     const std::string& name = target.entry.name;
     const Tensor& tensor = target.entry.tensor;
@@ -339,6 +296,7 @@ void Module::load_state(const NamedTensors& tensors, const std::string& source, 
 void Module::copy_state_from(const Module& other) { load_state(other.state(), "copy_state_from"); }
 
 ModulePtr Module::make_fresh() const {
+  detail::check_stack("clone");
   TD_CHECK(recipe_, "clone: module ", type_name(),
            " must have been made by nn::make, or hold only such modules. Make it so, or build a second one "
            "and use copy_state_from.");
@@ -349,10 +307,10 @@ ModulePtr Module::clone() const {
   const GeneratorState random = generator_state();  // what a fresh one draws is overwritten
   const ModulePtr copy = make_fresh();
   set_generator_state(random);
-  std::vector<Entry> from, to;
-  collect("", from);
-  copy->collect("", to);
-  const auto modules = const_cast<Module*>(this)->named_modules(), copies = copy->named_modules();
+  std::vector<Entry> from = collect(), to = copy->collect();
+  std::vector<Module*> modules, copies;
+  const_cast<Module*>(this)->apply([&](Module& module) { modules.push_back(&module); });
+  copy->apply([&](Module& module) { copies.push_back(&module); });
   const bool same_structure =
       modules.size() == copies.size() && state().size() == copy->state().size() &&
       std::equal(from.begin(), from.end(), to.begin(), to.end(), [](const Entry& a, const Entry& b) {
@@ -366,7 +324,7 @@ ModulePtr Module::clone() const {
     to[i].tensor.rebind(tandem::clone(from[i].tensor.detach()));
     to[i].tensor.set_requires_grad(from[i].tensor.requires_grad());
   }
-  for (size_t i = 0; i < modules.size(); ++i) copies[i].second->set_training(*modules[i].second->training_ != 0);
+  for (size_t i = 0; i < modules.size(); ++i) copies[i]->set_training(*modules[i]->training_ != 0);
   return copy;
 }
 

@@ -6,13 +6,15 @@
 //     Tensor forward(const Tensor& x) override { return fc(flatten(relu(conv1(x)), 1)); }
 //   };
 // Parameters have dotted names, "conv1.weight", and PyTorch's layouts. The same layers can be owned by a container
-// (nn/containers.h), made by nn::make<nn::Linear>(784, 10).
+// (nn/containers.h), made by nn::make<nn::Linear>(784, 10). Modules may be nested as deep as memory allows: building,
+// walking and destroying them takes time in proportion to their number and no deeper a stack.
 #pragma once
 
 #include <concepts>
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -63,7 +65,8 @@ class Module {
   /// What the module computes. One that takes something else than a tensor leaves this alone and declares its own
   /// forward (after `using Module::forward;`) and operator(), which gives call() its inputs.
   virtual Tensor forward(const Tensor& x);
-  /// forward, with the hooks around it.
+  /// forward, with the hooks around it. An Error from inside a child names it: "features.3 (Conv2d): conv2d: …", by
+  /// its place below the module that was called first.
   Tensor operator()(const Tensor& x);
 
   /// All parameters of this module and its children, a module's own first, then its children's in order of
@@ -109,7 +112,8 @@ class Module {
   NamedTensors state() const;
   /// Overwrites every parameter and buffer by the tensor of its name. A shared tensor may be given under any of its
   /// names, or under several with equal values. Strict: every one must be there with its shape, and nothing else may
-  /// be; nothing is changed where one does not fit. Otherwise what fits is loaded and the rest reported.
+  /// be (but what a layer ignores by name: PyTorch's num_batches_tracked of batch norms); nothing is changed where one
+  /// does not fit. Otherwise what fits is loaded and the rest reported.
   LoadReport load_state(const NamedTensors& tensors, const LoadOptions& options = {});
   void load_state(const NamedTensors& tensors, const std::string& source, const std::string& hint = "");
   /// Takes the values of another module with the same names and shapes, keeping its own type and device.
@@ -137,6 +141,9 @@ class Module {
   /// trained nor counted. Change it by assign(). One that is not `saved` (a table that can be made again) is only
   /// moved.
   Tensor buffer(const std::string& name, Tensor initial, bool saved = true);
+  /// Names a tensor that files of other programs hold for this module and that has no use here: load_state passes it
+  /// over.
+  void ignore(const std::string& name) { ignored_.push_back(name); }
   /// Makes `member`, a parameter of this module or of one below, the same tensor as `shared`:
   ///   tie(decoder.weight, embedding.weight);
   void tie(Tensor& member, const Tensor& shared);
@@ -145,7 +152,8 @@ class Module {
   /// Runs body(inputs) with the hooks around it.
   std::vector<Tensor> call(std::vector<Tensor> in,
                            const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body);
-  /// A module of the same structure, with values of its own.
+  /// A module of the same structure, with values of its own: clone() puts in those of this one. Throws Error where
+  /// modules are nested too deep for the stack.
   virtual ModulePtr make_fresh() const;
 
  private:
@@ -161,16 +169,31 @@ class Module {
     Kind kind;
     bool saved = true;
   };
+  /// Calls visit(module, prefix) for this module and all below it, parents first; prefix is what the names of its
+  /// entries begin with: "" or "features.3.". A module with several names comes once, under the first, unless
+  /// `every_name`.
+  template <class Visit>
+  void walk(const Visit& visit, bool every_name = false) const;
   /// Everything with every name, shared tensors several times.
-  void collect(const std::string& prefix, std::vector<Entry>& out) const;
+  std::vector<Entry> collect() const;
+  std::vector<std::string> ignored_names() const;
   /// Those that `wanted` takes, each tensor once.
   NamedTensors unique_entries(bool (*wanted)(const Entry&)) const;
-  std::vector<Tensor> all_tensors() const;
+  std::vector<Tensor> unique_tensors(bool (*wanted)(const Entry&)) const;
   void check_new_name(const std::string& name) const;
+  void take_child(const std::string& name, Module* module, ModulePtr owner);
+  /// Whether `module` is this one or below it.
+  bool holds(const Module* module) const;
+  /// "features.3" for a module below this one; empty where it is none.
+  std::string name_of(const Module* module) const;
+  /// Called while an Error passes: puts the name of the layer that it came from before its text.
+  void name_layer(Error& error) const;
 
-  Module* parent_ = nullptr;  // of a child that is not owned by a shared_ptr
+  std::vector<Module*> parents_;  // that have this as a child; guarded, since threads may share a child
   std::vector<Child> children_;
   std::vector<Entry> entries_;  // of this module alone
+  std::vector<std::string> ignored_;
+  mutable std::unordered_set<std::string> names_;  // of many children and entries; of a few they are compared
   std::vector<std::pair<HookId, ForwardPreHook>> pre_hooks_;
   std::vector<std::pair<HookId, ForwardHook>> hooks_;
   uint64_t last_hook_ = 0;
@@ -194,6 +217,10 @@ void copy_named(const NamedTensors& to, const NamedTensors& from, const std::str
                 const std::string& hint = "");
 
 namespace detail {
+/// Throws Error where little is left of this thread's stack: a call within a call within … of modules ends so, and not
+/// in a crash.
+void check_stack(const char* what);
+
 template <class A>
 A copy_argument(const A& argument) {
   return argument;

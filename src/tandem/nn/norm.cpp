@@ -72,6 +72,8 @@ BatchNorm::BatchNorm(Module* parent, const std::string& name, const char* kind, 
   if (options.track_running_stats) {
     running_mean = buffer("running_mean", zeros({channels}));
     running_var = buffer("running_var", ones({channels}));
+    ignore(
+        "num_batches_tracked");  // PyTorch's count of batches: its mean over all of them is not offered here
   }
 }
 

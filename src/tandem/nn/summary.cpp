@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
-#include <map>
 #include <set>
 #include <string_view>
 
@@ -70,8 +69,8 @@ class ShapeTracer : public Tracer {
 /// Hooks that go when the scope ends, and the modes that come back.
 class Visit {
  public:
-  explicit Visit(const std::vector<std::pair<std::string, Module*>>& modules) {
-    for (const auto& [name, module] : modules) was_training_.emplace_back(module, module->training());
+  explicit Visit(const std::vector<Module*>& modules) {
+    for (Module* module : modules) was_training_.emplace_back(module, module->training());
   }
   ~Visit() {
     for (const auto& [module, id] : hooks_) module->remove_hook(id);
@@ -132,13 +131,11 @@ Summary summary(Module& model, const std::vector<Tensor>& inputs,
   all.input = inputs.front().shape();
   all.dtype = inputs.front().dtype();
 
-  const auto modules = model.named_modules();
-  std::map<const Module*, size_t> places;
+  std::vector<Module*> modules;  // their names come last: they are long where modules are nested deep
+  model.apply([&](Module& module) { modules.push_back(&module); });
   std::set<const TensorImpl*> seen;
-  for (const auto& [name, module] : modules) {
-    places.emplace(module, all.layers.size());
+  for (const Module* module : modules) {
     LayerSummary& layer = all.layers.emplace_back();
-    layer.name = name;
     layer.type = module->type_name();
     for (const Tensor& tensor : module->own_parameters()) {
       if (!seen.insert(tensor.impl()).second) continue;
@@ -153,8 +150,8 @@ Summary summary(Module& model, const std::vector<Tensor>& inputs,
   Visit visit(modules);
   model.eval();
   std::vector<size_t> under_way = {0};  // places of the modules that are being called, the innermost last
-  for (const auto& [name, module] : modules) {
-    const size_t place = places[module];
+  for (size_t place = 0; place < modules.size(); ++place) {
+    Module* module = modules[place];
     visit.add(module, module->add_forward_pre_hook([&under_way, place](Module&, std::vector<Tensor>&) {
       under_way.push_back(place);
     }));
@@ -183,6 +180,8 @@ Summary summary(Module& model, const std::vector<Tensor>& inputs,
   std::vector<Tensor> shapes;
   for (const Tensor& t : inputs) shapes.push_back(ShapeTracer::without_values(t.meta()));
   call(shapes);
+  const auto named = model.named_modules();
+  for (size_t place = 0; place < named.size(); ++place) all.layers[place].name = named[place].first;
   return all;
 }
 
