@@ -522,5 +522,34 @@ TEST(Optim, WrongSettingsAreRefusedByName) {
   EXPECT_EQ(error_of([] { step_decay(1, 0, 0); }), "step_decay: every must be at least 1; got 0.");
 }
 
+TEST(Optim, TakesOnlyLeavesEachOnce) {
+  Tensor w = ones({2, 3}), v = ones({2, 3});
+  w.set_requires_grad();
+  v.set_requires_grad();
+  const auto refusal = [](const nn::NamedTensors& parameters) {
+    return error_of([&] { Sgd(parameters, {.lr = 0.1}); });
+  };
+  EXPECT_EQ(refusal({{"w", w}, {"v", v}}), "");
+  EXPECT_EQ(
+      refusal({{"w", w}, {"twice", w * 2.0}}),
+      "optimizer: every parameter must be a leaf, which no operation computed; got 'twice', f32 (2, 3) on "
+      "cpu, the "
+      "result of an operation. Give what it was computed from, or detach() it and set_requires_grad().");
+  EXPECT_NE(refusal({{"row", w[0]}}).find("must be a leaf"), std::string::npos);
+  EXPECT_EQ(refusal({{"w", w}, {"none", Tensor()}}),
+            "optimizer: every parameter must be a tensor; got an undefined handle for 'none'. Make it first, "
+            "or leave it "
+            "out.");
+  EXPECT_EQ(refusal({{"w", w}, {"again", w}}),
+            "optimizer: every parameter must be given once; got 'w' and 'again', which are one tensor. Leave "
+            "one out "
+            "(named_parameters() gives each once).");
+  EXPECT_NE(refusal({{"w", w}, {"again", w.detach()}}).find("which are one tensor"), std::string::npos);
+  EXPECT_NE(refusal({{"w", w}, {"w", v}}).find("must have a name of its own; got two of 'w'"),
+            std::string::npos);
+  const NoGrad off;  // what is computed here is a leaf, and may be trained
+  EXPECT_EQ(refusal({{"made", w * 2.0}}), "");
+}
+
 }  // namespace
 }  // namespace tandem::testing

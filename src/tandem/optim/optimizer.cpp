@@ -2,6 +2,8 @@
 #include "tandem/optim/optimizer.h"
 
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "tandem/core/tape.h"
 #include "tandem/ops/pointwise.h"
@@ -24,6 +26,30 @@ void check_lr(const char* what, double lr) {
   TD_CHECK(std::isfinite(lr) && lr >= 0, what, ": the learning rate must be at least 0; got ", lr, ".");
 }
 
+/// Each is a leaf of its own: a step writes into it, and what is computed or there twice would be changed in vain or twice.
+void check_parameters(const nn::NamedTensors& parameters) {
+  TD_CHECK(!parameters.empty(), "optimizer: there must be at least one parameter; got none.");
+  std::set<std::string_view> names;
+  std::map<std::pair<const void*, int64_t>, const std::string*> places;  // storage and offset
+  for (const auto& [name, tensor] : parameters) {
+    TD_CHECK(tensor.defined(), "optimizer: every parameter must be a tensor; got an undefined handle for '",
+             name, "'. Make it first, or leave it out.");
+    TD_CHECK(tensor.is_leaf(),
+             "optimizer: every parameter must be a leaf, which no operation computed; got '", name, "', ",
+             describe(tensor),
+             ", the result of an operation. Give what it was computed from, or detach() it and "
+             "set_requires_grad().");
+    TD_CHECK(names.insert(name).second,
+             "optimizer: every parameter must have a name of its own; got two of '", name,
+             "'. Rename one, or leave it out.");
+    if (!tensor.impl()->storage || tensor.size() == 0) continue;
+    const auto [at, is_new] = places.emplace(
+        std::pair(static_cast<const void*>(tensor.impl()->storage.get()), tensor.meta().offset), &name);
+    TD_CHECK(is_new, "optimizer: every parameter must be given once; got '", *at->second, "' and '", name,
+             "', which are one tensor. Leave one out (named_parameters() gives each once).");
+  }
+}
+
 }  // namespace
 
 std::function<bool(const std::string&)> named(std::string part) {
@@ -33,7 +59,7 @@ std::function<bool(const std::string&)> named(std::string part) {
 Optimizer::Optimizer(nn::NamedTensors parameters, std::vector<Common> groups,
                      const std::function<size_t(const std::string&)>& group_for)
     : parameters_(std::move(parameters)), groups_(std::move(groups)) {
-  TD_CHECK(!parameters_.empty(), "optimizer: there must be at least one parameter; got none.");
+  check_parameters(parameters_);
   const Tensor& first = parameters_.front().second;
   for (const auto& [name, tensor] : parameters_) {
     TD_CHECK(tensor.device() == first.device(), "optimizer: all parameters must be on one device; got ", name,
