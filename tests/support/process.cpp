@@ -31,6 +31,11 @@ Process::Process(const std::vector<std::string>& arguments, const ProcessOptions
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
+  std::vector<char*> environment;
+  for (const std::string& variable : options.environment)
+    environment.push_back(const_cast<char*>(variable.c_str()));
+  for (char** variable = environ; *variable; ++variable) environment.push_back(*variable);
+  environment.push_back(nullptr);
   const std::string out = out_.string(), err = err_.string(), folder = options.folder.string();
   pid_ = ::fork();
   if (pid_ < 0) throw std::runtime_error("cannot fork");
@@ -47,7 +52,7 @@ Process::Process(const std::vector<std::string>& arguments, const ProcessOptions
     ::signal(SIGXFSZ, SIG_IGN);  // so that write() fails instead
     ::setrlimit(RLIMIT_FSIZE, &both);
   }
-  ::execv(program.c_str(), argv.data());
+  ::execve(program.c_str(), argv.data(), environment.data());
   ::_exit(127);
 }
 

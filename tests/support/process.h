@@ -16,8 +16,9 @@ struct ProcessResult {
 };
 
 struct ProcessOptions {
-  std::filesystem::path folder = {};  ///< to run in; empty: this one
-  long max_file_bytes = -1;           ///< writing beyond this fails, as on a full disk; -1: no limit
+  std::filesystem::path folder = {};          ///< to run in; empty: this one
+  long max_file_bytes = -1;                   ///< writing beyond this fails, as on a full disk; -1: no limit
+  std::vector<std::string> environment = {};  ///< "NAME=value", before the variables of this process
 };
 
 /// The command with these arguments, started in the background. Its output goes to files.
