@@ -7,6 +7,7 @@ place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 mkdir -p "$place/repository/src" "$place/repository/cmake" "$place/bin" "$place/later"
 cp "$root/tandem" "$place/repository/"
+cp "$root/cmake/test_jobs.sh" "$place/repository/cmake/"
 touch "$place/repository/CMakeLists.txt" "$place/repository/CMakePresets.json"
 calls=$place/calls
 : >"$calls"
@@ -22,7 +23,7 @@ done
 stand_in bin id 'echo 0'
 stand_in bin g++ ''
 stand_in bin ninja ''
-stand_in bin ctest ''
+stand_in bin ctest 'echo "long tests: ${TANDEM_LONG_TESTS:-no}"'
 # cmake is missing at first; apt-get install brings it. It "builds" a program that prints its arguments.
 stand_in bin apt-get "[[ \" \$* \" == *' install '* ]] || exit 0
 for package; do
@@ -76,9 +77,18 @@ check "a newer source is built" called 'cmake --build'
 check "without configuring again" not_called 'cmake --preset'
 
 : >"$calls"
-tandem test -R conv >/dev/null 2>&1
+out=$(unset TANDEM_LONG_TESTS; tandem test -R conv 2>/dev/null)
 check "the tests are built, all of them" called 'cmake --build .* --target all$'
 check "ctest gets the arguments" called 'ctest .*-R conv$'
+check "two tests run at once where the number of cores is not known" called 'ctest .*--parallel 2 '
+check "long tests are left out" [ "$out" = "long tests: no" ]
+
+: >"$calls"
+stand_in bin nproc 'echo 3'
+out=$(tandem test --long -R "two words" 2>/dev/null)
+check "as many tests run at once as there are cores, as far as there is memory" called 'ctest .*--parallel [23] '
+check "long tests are run where that is asked for" [ "$out" = "long tests: 1" ]
+check "and ctest gets the other arguments alone" called 'no-tests=error -R two words$'
 
 : >"$calls"
 (PATH=$place/bin TANDEM_CUDA=ON TANDEM_CMAKE_ARGS="-DA=1 -DB=2" TANDEM_BUILD_DIR=$place/elsewhere \
