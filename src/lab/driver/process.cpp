@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "lab/driver/guard.h"
 #include "tandem/core/error.h"
 
 namespace tandem::lab {
@@ -104,6 +105,8 @@ Process::Io Process::write_line(const std::string& text, int64_t deadline_ns) {
 
 Process::Io Process::read_line(std::string& line, int64_t deadline_ns) {
   for (;;) {
+    // Also where a line is there already: a process that prints without end must not keep the lab from stopping.
+    if (stop_ && stop_->load()) return Io::stopped;
     const size_t end = pending_.find('\n', searched_);
     if (end != std::string::npos && end <= line_limit_) {
       line = pending_.substr(0, end);
@@ -126,32 +129,47 @@ Process::Io Process::read_line(std::string& line, int64_t deadline_ns) {
   }
 }
 
+/// Takes the driver's end from its guard. False where it has not ended yet.
 bool Process::reap(bool wait) {
-  if (ending_ || pid_ <= 0) return true;
-  int status = 0;
-  pid_t got;
-  while ((got = ::waitpid(pid_, &status, wait ? 0 : WNOHANG)) < 0 && errno == EINTR) {
+  if (ending_) return true;
+  pollfd said{report_, POLLIN, 0};
+  while (::poll(&said, 1, wait ? -1 : 0) < 0 && errno == EINTR) {
   }
-  if (got == 0) return false;
-  Ending ending;
+  GuardMessage message{};
+  const ssize_t got = ::read(report_, &message, sizeof message);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  Ending ending;  // unknown where the guard ended without a word
   ending.ended_by_lab = killed_;
-  if (got == pid_ && WIFEXITED(status)) ending.status = WEXITSTATUS(status);
-  if (got == pid_ && WIFSIGNALED(status)) ending.signal = WTERMSIG(status);
+  if (got == static_cast<ssize_t>(sizeof message) && message.what == GuardMessage::What::ended) {
+    if (WIFEXITED(message.value)) ending.status = WEXITSTATUS(message.value);
+    if (WIFSIGNALED(message.value)) ending.signal = WTERMSIG(message.value);
+  }
   ending.out_of_memory = !killed_ && ending.signal == SIGKILL && out_of_memory_kills() > memory_kills_;
   ending_ = ending;
   return true;
 }
 
-/// Kills the group, and every process that carries this process's mark: some frameworks start workers in groups of
-/// their own, which a signal to the group does not reach.
-void Process::kill_all() {
-  if (pid_ > 0) ::kill(-pid_, SIGKILL);
+/// Tells the guard to end the driver and all that it started, and waits until it has done so.
+void Process::end_all() {
+  close_fd(control_);
+  while (!reap(true)) {
+  }
+  int status = 0;
+  pid_t got;
+  while ((got = ::waitpid(guard_, &status, 0)) < 0 && errno == EINTR) {
+  }
+  if (got == guard_ && !(WIFEXITED(status) && WEXITSTATUS(status) == 0)) kill_marked();
+  close_fd(report_);
+}
+
+/// Where somebody killed the guard: kills every process that carries this process's mark in its environment.
+void Process::kill_marked() {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     const pid_t pid = static_cast<pid_t>(std::strtol(name.c_str(), nullptr, 10));
-    if (pid == ::getpid() || (pid == pid_ && ending_)) continue;
+    if (pid == ::getpid()) continue;
     std::ifstream in(entry.path() / "environ", std::ios::binary);
     for (std::string variable; std::getline(in, variable, '\0');)
       if (variable == mark_) {
@@ -162,7 +180,7 @@ void Process::kill_all() {
 }
 
 const Ending& Process::finish(double grace_s) {
-  if (ending_ && input_ < 0 && output_ < 0 && errors_ < 0) return *ending_;
+  if (control_ < 0) return *ending_;
   close_fd(input_);
   const int64_t deadline = now_ns() + static_cast<int64_t>(grace_s * 1e9);
   while (!reap(false) && now_ns() < deadline) {
@@ -176,8 +194,7 @@ const Ending& Process::finish(double grace_s) {
     note_errors(text.data(), text.size());
   }
   killed_ = !ending_;
-  kill_all();
-  reap(true);
+  end_all();
   std::string text;
   if (errors_ >= 0) read_some(errors_, text, kLastWords * 8);
   note_errors(text.data(), text.size());

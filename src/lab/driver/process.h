@@ -1,6 +1,6 @@
 // One driver's process: started with pipes in a process group of its own, spoken to by lines, and gone at the end
-// whatever happened, with all that it started. Only its own child is waited for, so other children of the program and
-// a handler of SIGCHLD are left alone.
+// whatever happened, with all that it started, also where the lab itself is killed (guard.h). Only the guard, the lab's own
+// child, is waited for, so other children of the program and a handler of SIGCHLD are left alone.
 #pragma once
 
 #include <sys/types.h>
@@ -61,8 +61,8 @@ class Process {
   /// left in `line`); `too_long`: the beginning of the line is left in `line`.
   Io read_line(std::string& line, int64_t deadline_ns);
 
-  /// Closes the process's input and waits until it ends, at most `grace_s`; then kills its whole group and whatever else
-  /// it started. May be called more than once.
+  /// Closes the process's input and waits until it ends, at most `grace_s`; then kills it and all that it started, and waits
+  /// until they are gone. May be called more than once.
   const Ending& finish(double grace_s);
   const std::optional<Ending>& ending() const { return ending_; }
 
@@ -74,10 +74,13 @@ class Process {
   bool read_some(int& fd, std::string& into, size_t limit);
   void note_errors(const char* data, size_t bytes);
   bool reap(bool wait);
-  void kill_all();
+  void end_all();
+  void kill_marked();
 
-  pid_t pid_ = -1;
+  pid_t pid_ = -1, guard_ = -1;  // the driver; the lab's child, whose child it is
   int input_ = -1, output_ = -1, errors_ = -1;
+  int control_ = -1,
+      report_ = -1;  // of the guard: closed, it ends the driver; where it tells the driver's end
   size_t line_limit_;
   const std::atomic<bool>* stop_;
   std::string pending_;  // output that is not yet a line

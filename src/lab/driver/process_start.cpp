@@ -1,8 +1,8 @@
-// How a driver's process begins: its environment, its cores, its pipes, and the few calls between fork and exec.
+// How a driver's process begins: its environment, its cores, its pipes, and its guard.
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -11,7 +11,9 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <utility>
 
+#include "lab/driver/guard.h"
 #include "lab/driver/process.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
@@ -35,6 +37,11 @@ struct Pipe {
     if (::pipe2(fds, O_CLOEXEC) != 0)
       throw resource_error("driver: the lab must be able to open pipes; got '", std::strerror(errno),
                            "'. Close other programs or raise the limit of open files (ulimit -n).");
+    // Above 2, so that the driver's descriptors 0 to 2 can be set whatever the lab was started with.
+    for (int& fd : fds)
+      if (fd < 3)
+        if (const int higher = ::fcntl(fd, F_DUPFD_CLOEXEC, 3); higher >= 0)
+          ::close(std::exchange(fd, higher));
     read = fds[0], write = fds[1];
   }
   ~Pipe() { close_fd(read), close_fd(write); }
@@ -74,31 +81,6 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   for (std::string& text : texts) out.push_back(text.data());
   out.push_back(nullptr);
   return out;
-}
-
-/// The child's side, between fork and exec: system calls alone. Another thread of the lab may hold any lock.
-[[noreturn]] void become(const char* program, char** arguments, char** variables, const cpu_set_t* cpus,
-                         int in, int out, int err, int report, pid_t parent) {
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG,
-          SIGKILL);  // where the lab is killed, its driver must not go on measuring for nobody
-  if (::getppid() != parent) ::_exit(127);
-  struct sigaction usual {};
-  usual.sa_handler = SIG_DFL;
-  for (const int signal : {SIGINT, SIGTERM, SIGPIPE, SIGCHLD, SIGHUP, SIGQUIT})
-    ::sigaction(signal, &usual, nullptr);
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (cpus) ::sched_setaffinity(0, sizeof *cpus, cpus);
-  // The pipes are above 2 unless the lab itself was started with closed streams; dup2 clears close-on-exec.
-  ::dup2(in, 0);
-  ::dup2(out, 1);
-  ::dup2(err, 2);
-  ::execve(program, arguments, variables);
-  const int cause = errno;
-  [[maybe_unused]] const ssize_t n = ::write(report, &cause, sizeof cause);
-  ::_exit(127);
 }
 
 int64_t counter_in(const std::string& path, const std::string& name) {
@@ -170,32 +152,43 @@ Process::Process(const ProcessOptions& options) : line_limit_(options.line_limit
   for (const int cpu : options.cpus)
     if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &cpus);
 
-  Pipe in, out, err, report;
+  Pipe in, out, err, control, report;
   memory_kills_ = out_of_memory_kills();
-  const pid_t parent = ::getpid();
-  pid_ = ::fork();
-  if (pid_ < 0)
-    throw resource_error("driver: the lab must be able to start a process; got '", std::strerror(errno),
+  // The guard begins with all signals blocked: none may run a handler of the lab in it.
+  sigset_t all, old;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &old);
+  guard_ = ::fork();
+  if (guard_ == 0)
+    guard_driver({program.c_str(), arguments.data(), settings.data(), options.cpus.empty() ? nullptr : &cpus,
+                  in.read, out.write, err.write},
+                 control.read, report.write);
+  const int fork_error = errno;
+  ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  if (guard_ < 0)
+    throw resource_error("driver: the lab must be able to start a process; got '", std::strerror(fork_error),
                          "'. Close other programs.");
-  if (pid_ == 0)
-    become(program.c_str(), arguments.data(), settings.data(), options.cpus.empty() ? nullptr : &cpus,
-           in.read, out.write, err.write, report.write, parent);
-  ::setpgid(pid_, pid_);  // both sides do it, so that the group exists whoever comes first
   close_fd(report.write);
-  int cause = 0;
+  GuardMessage message{};
   ssize_t got;
-  while ((got = ::read(report.read, &cause, sizeof cause)) < 0 && errno == EINTR) {
+  while ((got = ::read(report.read, &message, sizeof message)) < 0 && errno == EINTR) {
   }
-  if (got == static_cast<ssize_t>(sizeof cause)) {
-    reap(true);
-    throw resource_error("driver: the command must be a program that runs; got '",
-                         io::one_line(command[0], 300), "': ", std::strerror(cause),
+  if (got != static_cast<ssize_t>(sizeof message) || message.what != GuardMessage::What::started) {
+    close_fd(control.write);
+    while (::waitpid(guard_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    throw resource_error("driver: the command must be a program that runs; got '", io::one_line(command[0], 300),
+                         "': ", got > 0 ? std::strerror(message.value) : "its guard was killed",
                          ". Run 'tandem lab list' to see what is installed.");
   }
+  pid_ = message.value;
+  control_ = std::exchange(control.write, -1);
+  report_ = std::exchange(report.read, -1);
   input_ = std::exchange(in.write, -1);
   output_ = std::exchange(out.read, -1);
   errors_ = std::exchange(err.read, -1);
-  for (const int fd : {input_, output_, errors_}) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+  for (const int fd : {input_, output_, errors_, report_})
+    ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
 }  // namespace tandem::lab

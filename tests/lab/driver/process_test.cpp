@@ -158,6 +158,131 @@ TEST(LabProcess, ADeafProcessAndAllThatItStartedAreGone) {
   EXPECT_TRUE(is_gone(stray));
 }
 
+/// The processes whose command line holds the word.
+std::vector<pid_t> with_word(const std::string& word) {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const pid_t pid = std::atoi(entry.path().filename().c_str());
+    if (pid > 0 && pid != ::getpid() && read_text(entry.path() / "cmdline").find(word) != std::string::npos)
+      found.push_back(pid);
+  }
+  return found;
+}
+
+/// Waits until there are as many; says whether there were.
+bool comes_to(const std::string& word, size_t count, double seconds) {
+  for (const int64_t until = in_s(seconds); now_ns() < until;) {
+    if (with_word(word).size() == count) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
+}
+
+/// A driver of three processes that all but a kill leaves alive: it ignores the end of its input and every signal that can
+/// be ignored, and its workers leave its group, its session and its environment. Each has the word in its command line.
+std::string stubborn(const std::string& word) {
+  const std::string deaf = "trap \"\" HUP INT TERM PIPE; while :; do sleep 0.2; done # " + word;
+  return "trap '' HUP INT TERM PIPE; setsid env -i /bin/sh -c '" + deaf + "' & (setsid env -i /bin/sh -c '" +
+         deaf + "' & ) ; echo ready; while :; do sleep 0.2; done # " + word;
+}
+
+TEST(LabProcess, WorkersWithoutGroupSessionAndEnvironmentAreGoneAtTheEnd) {
+  const std::string word = "stubborn-end-" + std::to_string(::getpid());
+  {
+    Process process(shell(stubborn(word)));
+    std::string line;
+    ASSERT_EQ(process.read_line(line, in_s(20)), Process::Io::done);
+    ASSERT_TRUE(comes_to(word, 3, 20));
+  }
+  EXPECT_EQ(with_word(word).size(), 0u) << "the end waits until all are gone";
+}
+
+/// Not a test by itself: the lab that the next one kills.
+TEST(LabProcessChild, DISABLED_StartsAStubbornDriver) {
+  const char* word = std::getenv("TANDEM_LAB_TEST_WORD");
+  if (!word) return;
+  Process process(shell(stubborn(word)));
+  std::string line;
+  process.read_line(line, in_s(600));
+  process.read_line(line, in_s(600));
+}
+
+TEST(LabProcess, NothingOfADriverOutlivesALabThatIsKilled) {
+  const std::string word = "stubborn-kill-" + std::to_string(::getpid());
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  // The child is not started as a Process: a guard of its own would do the work of the one that is tested.
+  const pid_t lab = ::fork();
+  if (lab == 0) {
+    ::setenv("TANDEM_LAB_TEST_WORD", word.c_str(), 1);
+    ::execl(self.c_str(), self.c_str(), "--gtest_filter=LabProcessChild.*", "--gtest_also_run_disabled_tests",
+            nullptr);
+    ::_exit(127);
+  }
+  ASSERT_GT(lab, 0);
+  const bool begun = comes_to(word, 3, 60);
+  ::kill(lab, SIGKILL);
+  ::waitpid(lab, nullptr, 0);
+  EXPECT_TRUE(begun);
+  const bool gone = comes_to(word, 0, 20);
+  EXPECT_TRUE(gone) << with_word(word).size() << " processes are left";
+  for (const pid_t pid : with_word(word)) ::kill(pid, SIGKILL);
+}
+
+TEST(LabProcess, AStoppedDriverIsGoneAtTheEndToo) {
+  pid_t driver = 0;
+  {
+    Process process(shell("echo ready; kill -STOP $$; sleep 1000"));
+    driver = process.pid();
+    std::string line;
+    ASSERT_EQ(process.read_line(line, in_s(20)), Process::Io::done);
+  }
+  EXPECT_TRUE(is_gone(driver));
+}
+
+TEST(LabProcess, ADriverWhoseGuardIsKilledEndsWithAllThatItStarted) {
+  Process process(shell("sleep 1000 & echo $!; echo $PPID; sleep 1000"));
+  std::string line;
+  ASSERT_EQ(process.read_line(line, in_s(20)), Process::Io::done);
+  const pid_t worker = std::atoi(line.c_str());
+  ASSERT_EQ(process.read_line(line, in_s(20)), Process::Io::done);
+  const pid_t guard = std::atoi(line.c_str());
+  ASSERT_GT(guard, 1);
+  ASSERT_NE(guard, ::getpid());
+  ::kill(guard, SIGKILL);
+  const int64_t begun = now_ns();
+  EXPECT_FALSE(process.finish(20).status);
+  EXPECT_LT(now_ns() - begun, 15'000'000'000) << "it must not wait for a word of a dead guard";
+  EXPECT_TRUE(is_gone(process.pid()));
+  EXPECT_TRUE(is_gone(worker));
+}
+
+TEST(LabProcess, ALabWithClosedStreamsSpeaksToItsDriver) {
+  const pid_t lab = ::fork();
+  if (lab == 0) {
+    ::close(0), ::close(1), ::close(2);
+    Process process(shell("read line; echo \"got $line\""));
+    std::string line;
+    const bool right = process.write_line("x", in_s(20)) == Process::Io::done &&
+                       process.read_line(line, in_s(20)) == Process::Io::done && line == "got x";
+    process.finish(5);
+    ::_exit(right ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(lab, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(LabProcess, LinesWithoutEndDoNotKeepItFromStopping) {
+  std::atomic<bool> stop{false};
+  ProcessOptions options = shell("yes line");
+  options.stop = &stop;
+  Process process(options);
+  std::string line;
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(process.read_line(line, in_s(20)), Process::Io::done);
+  stop = true;
+  EXPECT_EQ(process.read_line(line, in_s(20)), Process::Io::stopped);
+}
+
 TEST(LabProcess, NothingLeaks) {
   { Process process(shell("echo x")); }
   const int before = open_files();
