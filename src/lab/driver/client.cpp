@@ -116,14 +116,17 @@ Json Client::call(Json request, double patience_s, const std::function<void(cons
       fail_closed(name, "");
   }
   try {
-    for (int64_t until = deadline;;) {
-      Json answer = next_answer(name, until);
+    for (;;) {
+      Json answer = next_answer(name, deadline);
       const Answer fields(answer, name);
       if (const int64_t id = fields.integer("id"); id != id_)
         throw Malformed(cat(name, ": the answer must repeat the request's id ", id_, "; got ", id));
       if (answer.contains("progress") && on_progress) {
+        // Progress buys no time: the deadline counts from the request, whatever the driver prints.
+        if (received_ns_ > deadline)
+          fail(Status::hung,
+               cat(name, ": no answer within ", patience_s, " s, only progress; the lab killed the driver"));
         on_progress(answer["progress"]);
-        until = after(patience_s);
         continue;
       }
       if (fields.truth("ok")) return answer;
@@ -257,6 +260,9 @@ Timed Client::run(Region region, int64_t steps, double patience_s) {
 Fitted Client::fit(int64_t epochs, double cap_s, const std::function<void(const FitEpoch&)>& on_epoch) {
   Fitted out;
   const auto progress = [&](const Json& line) {
+    if (static_cast<int64_t>(out.epochs.size()) >= epochs)
+      throw Malformed(
+          cat("fit: there must be one line of progress for each of ", epochs, " epochs; got one more"));
     const Answer fields(line, "progress");
     FitEpoch e;
     e.epoch = fields.integer("epoch");

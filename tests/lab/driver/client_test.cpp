@@ -24,7 +24,8 @@ std::string flat(std::string text) {
 /// A driver that answers its n-th request by the n-th group of lines, then runs `last` (shell).
 class Scripted {
  public:
-  explicit Scripted(const std::vector<std::string>& answers, const std::string& last = "cat >/dev/null") {
+  explicit Scripted(const std::vector<std::string>& answers, const std::string& last = "cat >/dev/null",
+                    double epoch_s = 900) {
     std::string script;
     for (size_t i = 0; i < answers.size(); ++i) {
       write_text(folder_ / std::to_string(i), answers[i] + "\n");
@@ -33,6 +34,7 @@ class Scripted {
     Patience patience;
     patience.hello_s = patience.prepare_s = patience.check_s = 5;
     patience.quit_s = 2;
+    patience.epoch_s = epoch_s;
     client = std::make_unique<Client>(ProcessOptions{.command = {"sh", "-c", script + last}}, patience);
   }
 
@@ -60,6 +62,34 @@ DriverFailure hello_failure(const std::string& answer, const std::string& last =
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+/// A line of progress, as a driver prints it for epoch N of a fit that is its second request.
+const char* kProgress =
+    R"({"id": 2, "progress": {"epoch": 1, "begin": 1, "train_end": 2, "end": 3, "loss": 1.0, "accuracy": 0.5}})";
+
+TEST(LabClient, ProgressBuysNoTimeBeyondTheCap) {
+  // Slow progress without end, and as fast as the pipe takes it; both within the number of epochs.
+  for (const char* pause : {"sleep 0.05", ":"}) {
+    Scripted driver({flat(kHello)},
+                    std::string("read line; while :; do echo '") + kProgress + "'; " + pause + "; done", 0.3);
+    driver.client->hello();
+    const int64_t begun = now_ns();
+    const DriverFailure failure = failure_of([&] { driver.client->fit(1'000'000, 0.7); });
+    const double waited = static_cast<double>(now_ns() - begun) / 1e9;
+    EXPECT_EQ(to_string(failure.status), "hung") << failure.what();
+    EXPECT_TRUE(contains(failure.what(), "no answer within 1 s")) << failure.what();
+    EXPECT_GE(waited, 1.0) << "the cap and the patience for one epoch";
+    EXPECT_LT(waited, 20);
+  }
+}
+
+TEST(LabClient, MoreProgressThanEpochsIsGarbage) {
+  Scripted driver({flat(kHello)}, std::string("read line; while :; do echo '") + kProgress + "'; done");
+  driver.client->hello();
+  const DriverFailure failure = failure_of([&] { driver.client->fit(3, 60); });
+  EXPECT_EQ(to_string(failure.status), "garbage");
+  EXPECT_TRUE(contains(failure.what(), "one line of progress for each of 3 epochs")) << failure.what();
 }
 
 TEST(LabClient, HelloIsRead) {
