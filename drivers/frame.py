@@ -446,7 +446,8 @@ class _Dialogue:
         if cell.phase != "train":
             raise Declined("fit", "fit: must be prepared in phase train; got %s." % cell.phase)
         epochs = _positive(request, "epochs")
-        cap_ns = float(request.get("cap_s") or math.inf) * 1e9
+        cap_s = request.get("cap_s")
+        cap_ns = math.inf if cap_s is None else float(cap_s) * 1e9
         batches = len(cell.train) // cell.batch
         if batches == 0:
             raise ValueError("fit: an epoch must have a whole batch; got %d samples and batch %d." % (
