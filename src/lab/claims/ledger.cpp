@@ -51,12 +51,12 @@ Where read_where(const std::string& file, const std::string& place, const Json& 
   where.track = table.choice("track", where.track, {"equal", "as_shipped"});
   if (table.has("device")) where.device = table.texts("device");
   table.require("device", where.device, {"cpu", "cuda"});
-  if (table.has("batch")) where.batch = table.integers("batch", 1);
+  if (table.has("batch")) where.batch = table.integers("batch", limits::batch);
   if (table.has("precision")) where.precision = table.texts("precision");
   if (table.has("optimizer")) where.optimizer = table.texts("optimizer");
   if (table.has("switches")) where.switches = table.text_map("switches");
   for (const char* key : {"workload", "device", "precision", "optimizer"}) table.texts(key);
-  table.integers("batch", 1);
+  table.integers("batch", limits::batch);
   table.text_map("switches");
   where.any_switches = table.flag("any_switches", where.any_switches);
   table.finish();
@@ -70,7 +70,7 @@ std::vector<Published> read_published(const std::string& file, const std::string
     Table table(file, place + ", published", entry);
     Published number;
     number.what = table.text("what");
-    const std::vector<double> value = table.numbers("value");
+    const std::vector<double> value = table.numbers("value", limits::number);
     if (value.size() != 1) table.refuse("value", "be one number");
     number.value = value[0];
     number.unit = table.text("unit", "");
@@ -82,7 +82,7 @@ std::vector<Published> read_published(const std::string& file, const std::string
 }
 
 std::optional<double> read_bound(Table& table, const std::string& key) {
-  const std::vector<double> value = table.numbers(key);
+  const std::vector<double> value = table.numbers(key, limits::number);
   if (value.size() > 1) table.refuse(key, "be one number");
   return value.empty() ? std::nullopt : std::optional<double>(value[0]);
 }
@@ -122,7 +122,7 @@ void read_across(Table& table, Claim& claim) {
   claim.to = table.any("to");
   for (const auto& [key, value] : {std::pair{"from", claim.from}, {"to", claim.to}}) {
     const bool fits = claim.axis == "switches" ? value.is_object()
-                      : claim.axis == "batch"  ? value.is_number_integer()
+                      : claim.axis == "batch"  ? is_within(value, limits::batch)
                                                : value.is_string();
     if (!fits) table.refuse(key, "be a table of switches, a batch size or a text, as `vary` asks for");
   }
@@ -145,7 +145,7 @@ void read_check(Table& table, Claim& claim) {
     case CheckKind::equal:
       claim.metrics = {table.text("metric")};
       claim.systems = at_least(table, "systems", 2);
-      claim.within = table.number("within", 0, 0);
+      claim.within = table.number("within", 0, {0, 1e6});
       return;
     case CheckKind::level:
       claim.metrics = {table.text("metric")};
@@ -161,7 +161,7 @@ void read_check(Table& table, Claim& claim) {
       claim.axis = table.choice("along", "", {"batch", "input"});
       claim.direction = table.choice("direction", "", {"rises", "falls", "flat"});
       claim.relative = table.text("relative", "");
-      claim.within = table.number("within", claim.direction == "flat" ? 0.05 : 0.0, 0);
+      claim.within = table.number("within", claim.direction == "flat" ? 0.05 : 0.0, {0, 1e6});
       return;
     case CheckKind::not_normal:
       claim.metrics = at_least(table, "metrics", 1);

@@ -83,7 +83,9 @@ RunnerOptions StudyFlags::options(const std::string& name) const {
   if (!(interval >= 0.01 && interval <= 60))
     throw UsageError(cat("interval: must be within 0.01 and 60 seconds; got ", interval, "."));
   if (!device.empty()) as_usage([&] { parse_device(device); });
-  if (runs && *runs < 1) throw UsageError(cat("runs: must be at least 1; got ", *runs, "."));
+  if (runs && (*runs < limits::runs.least || *runs > limits::runs.most))
+    throw UsageError(
+        cat("runs: must be within ", limits::runs.least, " and ", limits::runs.most, "; got ", *runs, "."));
   return options;
 }
 

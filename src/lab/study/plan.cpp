@@ -51,7 +51,8 @@ class Expansion {
     for (const std::string& name : options_.workloads)
       load_workload(name);  // an unknown one is refused at once
     for (const std::string& name : options_.frameworks) systems_of(name, known_);
-    TD_CHECK(!options_.runs || *options_.runs >= 1, "runs: there must be at least 1; got ", *options_.runs,
+    TD_CHECK(!options_.runs || is_within(*options_.runs, limits::runs), "runs: there must be ",
+             limits::runs.least, " to ", limits::runs.most, "; got ", *options_.runs,
              ". With fewer than 6 no paired rank test can decide at 5 %.");
   }
 
@@ -266,6 +267,8 @@ class Expansion {
     TD_CHECK(seen_.insert({system, control, condition}).second, "read '", study_.path, "', part '", part.name,
              "': each cell must be measured in one part alone; got ", system, " with ", condition.text(),
              " twice. Take it out of one part and let a figure of the other show it.");
+    TD_CHECK(plan_.cells.size() < limits::cells, "read '", study_.path, "': a study must have at most ",
+             limits::cells, " cells; got more in part '", part.name, "'. Shorten its lists.");
     plan_.cells.push_back({part.name, system, control, condition, effort(part, workload), optimizer});
   }
 

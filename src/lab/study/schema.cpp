@@ -13,28 +13,26 @@ namespace {
 
 EffortChange read_effort(Table& table) {
   EffortChange change;
-  if (table.has("runs")) change.runs = table.integer("runs", 0, 1);
-  if (table.has("warmup_steps")) change.warmup_steps = table.integer("warmup_steps", 0, 0);
-  if (table.has("timed_steps")) change.timed_steps = table.integer("timed_steps", 0, 1);
-  if (table.has("timed_s")) change.timed_s = table.number("timed_s", 0, 0);
-  if (table.has("least_s")) change.least_s = table.number("least_s", 0, 0);
-  if (table.has("epochs")) change.epochs = table.integer("epochs", 0, 1);
-  if (table.has("cap_s")) change.cap_s = table.number("cap_s", 0, 0);
-  if (table.has("breakdown")) change.breakdown = table.flag("breakdown", false);
+  // Each is asked for, there or not, so that a message about an unknown key can list them.
+  const auto whole = [&](const char* key, Whole range, std::optional<int64_t>& to) {
+    if (const int64_t value = table.integer(key, range.least, range); table.has(key)) to = value;
+  };
+  const auto seconds = [&](const char* key, std::optional<double>& to) {
+    if (const double value = table.number(key, 0, limits::seconds); table.has(key)) to = value;
+  };
+  whole("runs", limits::runs, change.runs);
+  whole("warmup_steps", limits::warmup_steps, change.warmup_steps);
+  whole("timed_steps", limits::timed_steps, change.timed_steps);
+  whole("epochs", limits::epochs, change.epochs);
+  seconds("timed_s", change.timed_s);
+  seconds("least_s", change.least_s);
+  seconds("cap_s", change.cap_s);
+  if (const bool value = table.flag("breakdown", false); table.has("breakdown")) change.breakdown = value;
   return change;
 }
 
-/// Names the keys of read_effort() as known ones, so that a message about an unknown key can list them.
 EffortChange read_effort_table(const std::string& file, const std::string& where, const Json& json) {
   Table table(file, where, json);
-  table.integer("runs", 1, 1);
-  table.integer("warmup_steps", 0, 0);
-  table.integer("timed_steps", 1, 1);
-  table.number("timed_s", 0, 0);
-  table.number("least_s", 0, 0);
-  table.integer("epochs", 1, 1);
-  table.number("cap_s", 0, 0);
-  table.flag("breakdown", false);
   const EffortChange change = read_effort(table);
   table.finish();
   return change;
@@ -61,7 +59,7 @@ Axes read_axes(Table& table) {
   check_devices(table, axes.device);
   axes.precision = table.texts("precision");
   table.require("precision", axes.precision, {"f32", "tf32", "bf16", "f16", "f64"});
-  axes.batch = table.integers("batch", 1);
+  axes.batch = table.integers("batch", limits::batch);
 
   const std::string input_rule = "be a list of sizes of one sample, such as [[3, 32, 32], [3, 224, 224]]";
   const Json inputs = table.any("input");
@@ -69,9 +67,11 @@ Axes read_axes(Table& table) {
   for (const Json& input : inputs) {
     if (!input.is_array() || input.empty()) table.refuse("input", input_rule);
     for (const Json& size : input) {
-      if (!size.is_number_integer() || size.get<int64_t>() < 1) table.refuse("input", input_rule);
+      if (!is_within(size, limits::size))
+        table.refuse("input", cat(input_rule, ", each from ", limits::size.least, " to ", limits::size.most));
     }
     axes.input.push_back(input.get<std::vector<int64_t>>());
+    check_sample(table, "input", axes.input.back());
   }
 
   const std::string optimizer_rule =
@@ -82,6 +82,7 @@ Axes read_axes(Table& table) {
   for (const Json& optimizer : optimizers) {
     const bool named = optimizer.is_object() && optimizer.contains("name") && optimizer["name"].is_string();
     if (!optimizer.is_string() && !named) table.refuse("optimizer", optimizer_rule);
+    if (named) check_optimizer(table, "optimizer", optimizer);
     axes.optimizer.push_back(optimizer);
   }
 

@@ -60,6 +60,12 @@ struct StudyFile {
   std::vector<Missing> missing;  // what the file itself says that it cannot have
 };
 
+/// An optimiser as workloads and studies write it: a name, a learning rate and further numbers, flags or lists of them. Throws
+/// Error, in the name of the table that holds it.
+void check_optimizer(const Table& owner, const std::string& key, const Json& optimizer);
+/// The sizes of a sample, each within its limits already: together they must be, too.
+void check_sample(const Table& owner, const std::string& key, const std::vector<int64_t>& sizes);
+
 /// Throws Error for a file that breaks a rule.
 StudyFile read_study(const std::string& name, const std::string& path);
 

@@ -7,8 +7,19 @@
 #include <vector>
 
 #include "lab/record/record.h"
+#include "lab/study/table.h"
 
 namespace tandem::lab {
+
+/// What the numbers of a study's or a workload's file may be, and the flags that stand for them.
+namespace limits {
+inline constexpr Whole runs{1, 10'000}, warmup_steps{0, 100'000}, timed_steps{1, 1'000'000},
+    epochs{1, 1'000'000}, batch{1, 1 << 20}, size{1, 1 << 16}, classes{1, 1 << 24}, gate_steps{0, 1000};
+inline constexpr Real seconds{0, 7 * 86'400}, accuracy{0, 1}, learning_rate{0, 1e6};
+inline constexpr Real number{-1e15, 1e15};  // what a paper published, and the bounds of a claim
+inline constexpr int64_t sample = 1 << 28;  // numbers of one sample
+inline constexpr size_t cells = 10'000;     // of a study
+}  // namespace limits
 
 /// Where studies/ and drivers/ lie: $TANDEM_LAB_HOME, or the source tree that the program was built from, or
 /// share/tandem beside an installed program. Throws Error where none holds studies/.

@@ -12,12 +12,21 @@ using nlohmann::json;
 
 namespace {
 
-/// A value as messages show it.
+/// A value as messages show it: JSON has no word for what is no finite number.
 std::string shown(const json& value) {
+  if (value.is_number_float() && !std::isfinite(value.get<double>())) return cat(value.get<double>());
   return io::one_line(value.dump(-1, ' ', false, json::error_handler_t::replace), 120);
 }
 
 }  // namespace
+
+bool is_within(const json& value, Whole range) {
+  return value.is_number_integer() && value.get<int64_t>() >= range.least &&
+         value.get<int64_t>() <= range.most;
+}
+bool is_within(const json& value, Real range) {
+  return value.is_number() && value.get<double>() >= range.least && value.get<double>() <= range.most;
+}
 
 std::string listed(const std::vector<std::string>& names, size_t limit) {
   std::string text;
@@ -66,21 +75,17 @@ std::string Table::text(const std::string& key, const std::string& otherwise) {
   return value->get<std::string>();
 }
 
-int64_t Table::integer(const std::string& key, int64_t otherwise, int64_t least) {
+int64_t Table::integer(const std::string& key, int64_t otherwise, Whole range) {
   const json* value = find(key);
   if (value == nullptr) return otherwise;
-  if (!value->is_number_integer() || value->get<int64_t>() < least) {
-    refuse(key, cat("be a whole number of at least ", least));
-  }
+  if (!is_within(*value, range)) refuse(key, cat("be a whole number from ", range.least, " to ", range.most));
   return value->get<int64_t>();
 }
 
-double Table::number(const std::string& key, double otherwise, double least) {
+double Table::number(const std::string& key, double otherwise, Real range) {
   const json* value = find(key);
   if (value == nullptr) return otherwise;
-  if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() < least) {
-    refuse(key, cat("be a number of at least ", least));
-  }
+  if (!is_within(*value, range)) refuse(key, cat("be a number from ", range.least, " to ", range.most));
   return value->get<double>();
 }
 
@@ -109,27 +114,29 @@ std::vector<std::string> Table::texts(const std::string& key) {
   return texts;
 }
 
-std::vector<int64_t> Table::integers(const std::string& key, int64_t least) {
+std::vector<int64_t> Table::integers(const std::string& key, Whole range) {
   const json* value = find(key);
   if (value == nullptr) return {};
-  const std::string rule = cat("be a list of different whole numbers of at least ", least);
+  const std::string rule = cat("be a list of whole numbers from ", range.least, " to ", range.most);
   if (!value->is_array() || value->empty()) refuse(key, rule);
   std::vector<int64_t> integers;
   for (const json& entry : *value) {
-    if (!entry.is_number_integer() || entry.get<int64_t>() < least) refuse(key, rule);
+    if (!is_within(entry, range)) refuse(key, rule);
     integers.push_back(entry.get<int64_t>());
   }
   return integers;
 }
 
-std::vector<double> Table::numbers(const std::string& key) {
+std::vector<double> Table::numbers(const std::string& key, Real range) {
   const json* value = find(key);
   if (value == nullptr) return {};
-  if (value->is_number()) return {value->get<double>()};
-  if (!value->is_array() || value->empty()) refuse(key, "be a number or a list of numbers");
+  const json list = value->is_number() ? json::array({*value}) : *value;
+  const std::string rule =
+      cat("be a number from ", range.least, " to ", range.most, ", or a list of such numbers");
+  if (!list.is_array() || list.empty()) refuse(key, rule);
   std::vector<double> numbers;
-  for (const json& entry : *value) {
-    if (!entry.is_number() || !std::isfinite(entry.get<double>())) refuse(key, "be a list of numbers");
+  for (const json& entry : list) {
+    if (!is_within(entry, range)) refuse(key, rule);
     numbers.push_back(entry.get<double>());
   }
   return numbers;

@@ -11,6 +11,19 @@
 
 namespace tandem::lab {
 
+/// What a number of a file may be, ends included. Every number has both ends: one without an upper end makes a study that
+/// never ends, or overflows on the way.
+struct Whole {
+  int64_t least, most;
+};
+struct Real {
+  double least, most;
+};
+
+/// False for every other type, and for what is no number at all.
+bool is_within(const nlohmann::json& value, Whole range);
+bool is_within(const nlohmann::json& value, Real range);
+
 /// A table that is being read. Each call names a key; finish() refuses the keys that no call named. The table must
 /// outlive the reader.
 class Table {
@@ -22,13 +35,13 @@ class Table {
 
   std::string text(const std::string& key);  // must be there and not empty
   std::string text(const std::string& key, const std::string& otherwise);
-  int64_t integer(const std::string& key, int64_t otherwise, int64_t least);
-  double number(const std::string& key, double otherwise, double least);
+  int64_t integer(const std::string& key, int64_t otherwise, Whole range);
+  double number(const std::string& key, double otherwise, Real range);
   bool flag(const std::string& key, bool otherwise);
   std::vector<std::string> texts(
       const std::string& key);  // absent: empty; a single text counts as a list of one
-  std::vector<int64_t> integers(const std::string& key, int64_t least);
-  std::vector<double> numbers(const std::string& key);
+  std::vector<int64_t> integers(const std::string& key, Whole range);   // absent: empty
+  std::vector<double> numbers(const std::string& key, Real range);      // absent: empty; a single number: one
   std::map<std::string, std::string> text_map(const std::string& key);  // absent: empty
   /// The tables of [[key]]; absent: empty.
   std::vector<nlohmann::json> tables(const std::string& key);

@@ -1,9 +1,10 @@
 // studies/workloads/NAME.toml, read and checked.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "lab/base/toml.h"
-#include "lab/study/study.h"
+#include "lab/study/schema.h"
 #include "lab/study/table.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
@@ -12,23 +13,35 @@ namespace tandem::lab {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-/// An optimiser as workloads and studies write it: a name, a learning rate and further numbers or flags.
 void check_optimizer(const Table& owner, const std::string& key, const Json& optimizer) {
   const std::string rule = "be a table with name and lr, such as { name = \"sgd\", lr = 0.01 }";
   if (!optimizer.is_object() || !optimizer.contains("name") || !optimizer["name"].is_string())
     owner.refuse(key, rule);
+  // What is not finite has no form in JSON, by which drivers are told.
+  const auto is_setting = [](const Json& value) {
+    return value.is_boolean() || (value.is_number() && std::abs(value.get<double>()) <= limits::number.most);
+  };
   for (const auto& [name, value] : optimizer.items()) {
-    if (name != "name" && !value.is_number() && !value.is_boolean() && !value.is_array())
-      owner.refuse(key, rule);
+    const bool is_list = value.is_array() && std::all_of(value.begin(), value.end(), is_setting);
+    if (name != "name" && !is_setting(value) && !is_list)
+      owner.refuse(key, cat("have finite numbers of at most ", limits::number.most,
+                            ", true, false or lists of them beside its name"));
   }
-  if (optimizer.contains("lr") && !(optimizer["lr"].is_number() && optimizer["lr"].get<double>() > 0)) {
-    owner.refuse(key, "have a learning rate lr above 0");
+  if (optimizer.contains("lr") &&
+      !(optimizer["lr"].is_number() && optimizer["lr"].get<double>() > limits::learning_rate.least &&
+        optimizer["lr"].get<double>() <= limits::learning_rate.most)) {
+    owner.refuse(key, cat("have a learning rate lr above 0 and up to ", limits::learning_rate.most));
   }
 }
 
-}  // namespace
+void check_sample(const Table& owner, const std::string& key, const std::vector<int64_t>& sizes) {
+  int64_t numbers = 1;
+  for (const int64_t size : sizes) {
+    if (numbers > limits::sample / size)
+      owner.refuse(key, cat("be sizes of a sample of at most ", limits::sample, " numbers"));
+    numbers *= size;
+  }
+}
 
 Workload load_workload(const std::string& name) {
   const bool plain = !name.empty() && name.find('/') == std::string::npos && name[0] != '.';
@@ -46,11 +59,12 @@ Workload load_workload(const std::string& name) {
   top.text("paper", "");
   workload.model = top.text("model");
   workload.data = top.text("data");
-  workload.input = top.integers("input", 1);
+  workload.input = top.integers("input", limits::size);
   if (workload.input.empty()) top.refuse("input", "be the sizes of one sample, such as [3, 32, 32]");
-  workload.classes = top.integer("classes", 0, 1);
+  check_sample(top, "input", workload.input);
+  workload.classes = top.integer("classes", 0, limits::classes);
   if (workload.classes == 0) top.refuse("classes", "be the number of classes");
-  workload.batch = top.integer("batch", 0, 1);
+  workload.batch = top.integer("batch", 0, limits::batch);
   if (workload.batch == 0) top.refuse("batch", "be the number of samples a step");
   workload.precision = top.choice("precision", "f32", {"f32", "tf32", "bf16", "f16", "f64"});
   check_optimizer(top, "optimizer", top.any("optimizer"));
@@ -60,16 +74,16 @@ Workload load_workload(const std::string& name) {
   top.finish();
 
   Table fit_table(path.string(), "[fit]", fit);
-  fit_table.integer("epochs", 1, 1);
-  for (const double threshold : fit_table.numbers("thresholds")) {
-    if (!(threshold > 0 && threshold <= 1))
-      fit_table.refuse("thresholds", "be accuracies above 0 and up to 1");
+  fit_table.integer("epochs", 1, limits::epochs);
+  for (const double threshold : fit_table.numbers("thresholds", limits::accuracy)) {
+    if (threshold == 0) fit_table.refuse("thresholds", "be accuracies above 0 and up to 1");
   }
-  if (fit_table.number("target", 1, 0) > 1) fit_table.refuse("target", "be an accuracy above 0 and up to 1");
+  if (fit_table.number("target", 1, limits::accuracy) == 0)
+    fit_table.refuse("target", "be an accuracy above 0 and up to 1");
   fit_table.finish();
   Table gate_table(path.string(), "[gate]", gate);
-  gate_table.integer("batch", 1, 1);
-  gate_table.integer("steps", 10, 0);
+  gate_table.integer("batch", 1, limits::batch);
+  gate_table.integer("steps", 10, limits::gate_steps);
   gate_table.choice("weights", "file", {"file", "hash"});
   gate_table.finish();
   return workload;

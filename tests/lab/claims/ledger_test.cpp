@@ -151,5 +151,52 @@ TEST(Ledger, BrokenFilesAreRefusedWithTheClaimAndTheKey) {
   }
 }
 
+TEST(Ledger, EveryNumberIsRefusedWhereItIsNone) {
+  const auto said = [](const std::string& keys) -> std::string {
+    const std::string text =
+        "paper = \"000\"\n[[claim]]\nid = \"000.x\"\nsource = \"s\"\ntext = \"t\"\n" + keys + "\n";
+    try {
+      parse_ledger(parse_toml(text, "one.toml"), "one.toml");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string level = "kind = \"level\"\nmetric = \"fit.accuracy\"\nsystems = [\"tandem:graph\"]\n";
+  const std::string equal =
+      "kind = \"equal\"\nmetric = \"fit.accuracy\"\nsystems = [\"tandem:graph\", \"pytorch:eager\"]\n";
+  const std::string across =
+      "kind = \"across\"\nmetric = \"start_s\"\nsystems = [\"tandem:graph\"]\nvary = \"batch\"\nlow = 1\n";
+  const struct {
+    std::string key, before, after;
+    std::vector<std::string> good, bad;
+  } cases[] = {
+      {"low", level + "low = ", "", {"0", "-1", "0.5"}, {}},
+      {"high", level + "high = ", "", {"0", "-1", "0.5"}, {}},
+      {"within", equal + "within = ", "", {"0", "0.5"}, {"-1"}},
+      {"value", level + "low = 1\npublished = [{ what = \"w\", value = ", " }]", {"0", "-1", "0.5"}, {}},
+      {"batch",
+       level + "low = 1\nwhere = { batch = [",
+       "] }",
+       {"1", "1048576"},
+       {"0", "-1", "1048577", "1.5"}},
+      {"to", across + "from = 1\nto = ", "", {"1"}, {"0", "-1", "1048577", "1.5"}},
+      {"from", across + "to = 1\nfrom = ", "", {"1"}, {"0", "-1", "1048577", "1.5"}},
+  };
+  for (const auto& c : cases) {
+    for (const std::string& value : c.good)
+      EXPECT_EQ(said(c.before + value + c.after), "") << c.key << " = " << value;
+    std::vector<std::string> bad = c.bad;
+    for (const char* value :
+         {"nan", "inf", "-inf", "1e300", "9223372036854775807", "\"8\"", "{ one = 1 }", "true"})
+      bad.push_back(value);
+    for (const std::string& value : bad) {
+      const std::string text = said(c.before + value + c.after);
+      EXPECT_NE(text.find(c.key), std::string::npos) << c.key << " = " << value << " gives '" << text << "'";
+      EXPECT_NE(text.find("; got "), std::string::npos) << text;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem::lab

@@ -1,8 +1,10 @@
 // A study's or workload's file that breaks a rule is refused with the file, the key and the rule.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "lab/study/catalogue.h"
 #include "tests/lab/study/study_file.h"
@@ -103,6 +105,108 @@ TEST(StudySchema, EachBrokenRuleIsNamedWithItsKey) {
   }
 }
 
+/// What each number of a file may be; the values between are accepted too.
+struct NumericKey {
+  std::string name;  // as messages call it
+  std::string before, after;
+  std::vector<std::string> good, bad;
+};
+
+const std::vector<std::string> kNeverANumber = {"nan",    "inf",         "-inf", "1e300",
+                                                "-1e300", "\"8\"",       "true", "false",
+                                                "[[1]]",  "{ one = 1 }", "[]",   "1979-05-27"};
+
+/// All numbers of [effort] and its like, whatever the table that they stand in.
+std::vector<NumericKey> effort_keys(const std::string& before, const std::string& after) {
+  const std::string most = "9223372036854775807", least = "-9223372036854775808";
+  std::vector<NumericKey> keys;
+  const auto whole = [&](const std::string& name, Whole range) {
+    NumericKey key{name, before + name + " = ", after, {}, {most, least, "-1", "2.0", "2.5"}};
+    for (const int64_t good : {range.least, range.most}) key.good.push_back(std::to_string(good));
+    for (const int64_t bad : {range.least - 1, range.most + 1}) key.bad.push_back(std::to_string(bad));
+    keys.push_back(key);
+  };
+  whole("runs", limits::runs);
+  whole("warmup_steps", limits::warmup_steps);
+  whole("timed_steps", limits::timed_steps);
+  whole("epochs", limits::epochs);
+  for (const char* name : {"timed_s", "least_s", "cap_s"})
+    keys.push_back({name,
+                    before + name + " = ",
+                    after,
+                    {"0", "0.0", "0.5", "604800"},
+                    {most, least, "-1", "-1e-300", "604800.5", "604801"}});
+  return keys;
+}
+
+TEST(StudySchema, EveryNumberHasTwoEndsAndIsRefusedBeyondThem) {
+  std::vector<NumericKey> keys;
+  const auto add = [&](const std::vector<NumericKey>& more) {
+    keys.insert(keys.end(), more.begin(), more.end());
+  };
+  // Tables of the whole study stand before the part.
+  const std::string part = kGood.substr(kGood.find("[[part]]")),
+                    top = kGood.substr(0, kGood.find("[[part]]"));
+  add(effort_keys(top + "[effort]\n", "\n" + part));
+  add(effort_keys(top + "[quick]\n", "\n" + part));
+  add(effort_keys(kGood + "effort = { ", " }\n"));
+  add(effort_keys(kGood + "quick = { ", " }\n"));
+  for (const std::string& begin : {std::string(), std::string("quick = { ")}) {
+    const std::string end = begin.empty() ? "\n" : " }\n";
+    keys.push_back({"batch",
+                    kGood + begin + "batch = [",
+                    "]" + end,
+                    {"1", "1048576"},
+                    {"0", "-1", "1048577", "9223372036854775807", "2.5"}});
+    keys.push_back({"input",
+                    kGood + begin + "input = [[1, ",
+                    ", 28]]" + end,
+                    {"1", "65536"},
+                    {"0", "-1", "65537", "9223372036854775807", "2.5"}});
+    keys.push_back({"input", kGood + begin + "input = [[65536, 65536, ", "]]" + end, {}, {"1", "65536"}});
+    keys.push_back({"optimizer",
+                    kGood + begin + "optimizer = [{ name = \"sgd\", lr = ",
+                    " }]" + end,
+                    {"0.01", "1", "1e6"},
+                    {"0", "-1", "1e7", "9223372036854775807"}});
+    keys.push_back({"optimizer",
+                    kGood + begin + "optimizer = [{ name = \"sgd\", lr = 0.1, momentum = ",
+                    " }]" + end,
+                    {"0", "0.9", "true"},
+                    {"9223372036854775807"}});
+  }
+  for (const NumericKey& key : keys) {
+    for (const std::string& value : key.good)
+      EXPECT_EQ(complaint(key.before + value + key.after), "") << key.name << " = " << value;
+    std::vector<std::string> bad = key.bad;
+    for (const std::string& value : kNeverANumber)
+      if (std::find(key.good.begin(), key.good.end(), value) == key.good.end() &&
+          !(key.name == "optimizer" && (value == "[]" || value == "false")))
+        bad.push_back(value);
+    for (const std::string& value : bad) {
+      const std::string text = complaint(key.before + value + key.after);
+      EXPECT_NE(text, "") << key.name << " = " << value << " is accepted";
+      EXPECT_TRUE(text.find(key.name) != std::string::npos || value == "1979-05-27") << value << ": " << text;
+      EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+      EXPECT_NE(text.find("must"), std::string::npos) << text;
+      EXPECT_NE(text.find("; got "), std::string::npos) << text;
+    }
+  }
+}
+
+TEST(StudySchema, ListsThatMultiplyBeyondAllBoundsAreRefused) {
+  std::string batches, precisions = "precision = [\"f32\", \"f64\", \"bf16\", \"f16\"]\n";
+  for (int i = 1; i <= 4000; ++i) batches += std::to_string(i) + ", ";
+  EXPECT_NE(complaint(with("batch = [" + batches + "]\n" + precisions)).find("at most 10000 cells"),
+            std::string::npos);
+  PlanOptions options;
+  options.present = std::vector<std::string>{"cpu"};
+  for (const int64_t runs : {int64_t{0}, int64_t{-1}, int64_t{10'001}, INT64_MAX}) {
+    options.runs = runs;
+    EXPECT_THROW(make_plan("000", options), Error) << runs;
+  }
+}
+
 TEST(StudySchema, AnUnknownStudyIsRefusedWithTheNamesThatThereAre) {
   try {
     make_plan("005");
@@ -175,6 +279,56 @@ optimizer = { name = "sgd", lr = 0.1 }
     const std::string said = complaint(text);
     EXPECT_NE(said.find(key), std::string::npos) << "for the file\n" << text << "it said: " << said;
     EXPECT_NE(said.find("net.toml"), std::string::npos) << said;
+  }
+}
+
+TEST_F(OtherHome, EveryNumberOfAWorkloadHasTwoEndsAndIsRefusedBeyondThem) {
+  const auto file = [](const std::string& key, const std::string& value) {
+    const auto line = [&](const char* name, const char* usual) {
+      return std::string(name) + " = " + (key == name ? value : usual) + "\n";
+    };
+    return "name = \"net\"\ntitle = \"A net\"\nmodel = \"net\"\ndata = \"synthetic\"\n" +
+           line("input", "[4]") + line("classes", "2") + line("batch", "8") +
+           "optimizer = { name = \"sgd\", lr = " + (key == "lr" ? value : "0.1") +
+           ", momentum = " + (key == "momentum" ? value : "0") +
+           " }\n[optimizers]\nadam = { name = \"adam\", lr = " + (key == "adam" ? value : "0.1") +
+           " }\n[fit]\n" + line("epochs", "1") + line("thresholds", "[0.9]") + line("target", "0.9") +
+           "[gate]\nbatch = " + (key == "gate batch" ? value : "4") + "\n" + line("steps", "10");
+  };
+  const std::string most = "9223372036854775807";
+  const struct {
+    const char *key, *named;
+    std::vector<std::string> good, bad;
+  } cases[] = {
+      {"input",
+       "input",
+       {"[1]", "[65536]", "[3, 32, 32]"},
+       {"[0]", "[-1]", "[65537]", "[" + most + "]", "[1.5]", "3", "[65536, 65536]", "[nan]"}},
+      {"classes", "classes", {"1", "16777216"}, {"0", "-1", "16777217", most, "1.5", "[1]"}},
+      {"batch", "batch", {"1", "1048576"}, {"0", "-1", "1048577", most, "1.5", "[1]"}},
+      {"gate batch", "batch", {"1", "1048576"}, {"0", "-1", "1048577", most, "1.5", "[1]"}},
+      {"steps", "steps", {"0", "1000"}, {"-1", "1001", most, "1.5", "[1]"}},
+      {"epochs", "epochs", {"1", "1000000"}, {"0", "-1", "1000001", most, "1.5", "[1]"}},
+      {"thresholds",
+       "thresholds",
+       {"[0.5, 1]", "1", "1e-9"},
+       {"0", "[0]", "-1", "1.5", "[0.5, nan]", most, "[[1]]"}},
+      {"target", "target", {"1", "1e-9"}, {"0", "-1", "1.5", most, "[1]"}},
+      {"lr", "optimizer", {"1e-9", "1000000"}, {"0", "-1", "1e7", most}},
+      {"momentum", "optimizer", {"0", "-1", "0.9"}, {most}},
+      {"adam", "optimizers", {"1e-9", "1000000"}, {"0", "-1", "1e7", most}},
+  };
+  for (const auto& c : cases) {
+    for (const std::string& value : c.good)
+      EXPECT_EQ(complaint(file(c.key, value)), "") << c.key << " = " << value;
+    std::vector<std::string> bad = c.bad;
+    for (const char* value : {"nan", "inf", "-inf", "1e300", "\"8\"", "{ one = 1 }"}) bad.push_back(value);
+    for (const std::string& value : bad) {
+      const std::string said = complaint(file(c.key, value));
+      EXPECT_NE(said.find(c.named), std::string::npos)
+          << c.key << " = " << value << " gives '" << said << "'";
+      EXPECT_NE(said.find("; got "), std::string::npos) << said;
+    }
   }
 }
 
