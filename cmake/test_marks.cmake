@@ -33,11 +33,10 @@ function(read_test_marks file prefix)
   endforeach()
 endfunction()
 
-# share_cores(TEST...): each of these tests gets two cores of its own, where there are enough: the library starts a thread for
-# every core that it may use, and so many tests with so many threads each would wait for one another.
+# share_cores(TEST...): from four cores on each of these tests counts for two of them.
 function(share_cores)
   cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
   if(cores GREATER_EQUAL 4)
-    set_tests_properties(${ARGN} PROPERTIES PROCESSORS 2 PROCESSOR_AFFINITY TRUE)
+    set_tests_properties(${ARGN} PROPERTIES PROCESSORS 2)
   endif()
 endfunction()

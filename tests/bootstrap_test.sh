@@ -105,4 +105,13 @@ check "and keeps stdout empty" [ ! -s "$place/out" ]
 rm "$place/broken"
 check "the build is tried again, though nothing changed since" [ "$(tandem info 2>/dev/null)" = "ran info" ]
 
+# Two commands on cores of their own never share one; a third, where there are no more, runs all the same.
+if (($(nproc) >= 2)) && command -v taskset >/dev/null; then
+  own() { bash "$root/cmake/on_own_cores.sh" $(($(nproc) / 2)) "$place/cores" bash -c 'taskset -cp $$ | sed "s/.*: //"; sleep 1; exit 3'; }
+  for i in 1 2 3; do (own >"$place/own$i" || echo "status $?" >>"$place/own$i") & done
+  wait
+  check "three commands ran, with their own exit status" [ "$(grep -l 'status 3' "$place"/own[123] | wc -l)" = 3 ]
+  check "on three sets of cores" [ "$(sort -u <(head -qn1 "$place"/own[123]) | wc -l)" = 3 ]
+fi
+
 exit $((failures > 0))
