@@ -1,6 +1,7 @@
 // Start-up: the one file that names the backends. Runs when the library is loaded.
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <string>
 
 #include "tandem/backends/cpu/backend.h"
@@ -13,6 +14,10 @@ namespace {
 
 /// Opens libtandem_cuda.so beside this library. Returns the reason where that does not work.
 std::string load_cuda() {
+  // Where no GPU may be seen, CUDA's libraries, which take longer to open than many a program takes to run, stay closed.
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+      visible && (*visible == 0 || *visible == '-'))
+    return std::string("CUDA_VISIBLE_DEVICES is '") + visible + "', which hides every GPU";
   Dl_info here{};
   std::string path = "libtandem_cuda.so";
   if (dladdr(reinterpret_cast<const void*>(&load_cuda), &here) && here.dli_fname) {
