@@ -303,6 +303,34 @@ const NoiseFloor* Analysis::noise_floor(const Condition& condition, const std::s
   return exact ? exact : near;
 }
 
+namespace {
+
+std::string data_names(const std::set<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : " and ") + name;
+  return text.empty() ? "–" : text;
+}
+
+}  // namespace
+
+std::string Analysis::data_text(const Condition& condition) const {
+  const auto found = data.find(condition);
+  return data_names(found == data.end() ? std::set<std::string>{} : found->second);
+}
+
+std::string Analysis::data_text(const Effect& effect) const {
+  std::set<std::string> names;
+  for (const Condition& condition : {effect.first, effect.second})
+    if (const auto found = data.find(condition); found != data.end())
+      names.insert(found->second.begin(), found->second.end());
+  return data_names(names);
+}
+
+bool Analysis::on_real_data(const Condition& condition) const {
+  const auto found = data.find(condition);
+  return found != data.end() && std::all_of(found->second.begin(), found->second.end(), is_real_data);
+}
+
 Analysis analyse(const Results& results, const AnalysisOptions& options) {
   TD_CHECK(options.level > 0 && options.level < 0.5, "analyse: the level must lie between 0 and 0.5; got ",
            options.level, ". Use 0.05.");
@@ -310,6 +338,8 @@ Analysis analyse(const Results& results, const AnalysisOptions& options) {
            "analyse: the share that counts as equal must be positive; got ", options.equivalence,
            ". Use 0.02.");
   Analysis analysis;
+  for (const Run& run : results.runs)
+    if (!run.data.empty()) analysis.data[run.condition].insert(run.data);
   const Sorted sorted = sort_runs(results, analysis.gaps);
   for (const auto& [condition, by_metric] : sorted)
     for (const auto& [name, systems] : by_metric)

@@ -2,7 +2,9 @@
 // switch turned, the noise floor, and verdicts in plain words. The report, the ledger of claims and `advise` all read this and compute nothing themselves.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -79,6 +81,8 @@ struct Gap {
 };
 
 struct Analysis {
+  /// The names of the data that runs of a condition saw; more than one where a folder mixes them.
+  std::map<Condition, std::set<std::string>> data;
   std::vector<Summary> summaries;
   std::vector<Comparison> comparisons;
   std::vector<Effect> effects;  // in metrics that have a better side
@@ -91,6 +95,11 @@ struct Analysis {
   const Comparison* comparison(const Condition& condition, const std::string& metric, const std::string& a,
                                const std::string& b) const;
   const NoiseFloor* noise_floor(const Condition& condition, const std::string& metric) const;
+  /// "mnist", or "mnist and synthetic-mnist"; "–" where no run got so far.
+  std::string data_text(const Condition& condition) const;
+  std::string data_text(const Effect& effect) const;
+  /// Whether every run of the condition that saw data saw real data, and one did.
+  bool on_real_data(const Condition& condition) const;
 };
 
 /// How a metric is read: its name for people, unit, and whether less is better.
@@ -99,6 +108,8 @@ struct Metric {
   std::string label;  // "step time"
   std::string unit;   // "s"
   enum class Better { less, more, neither } better = Better::less;
+  /// It says how well something was learned, or how soon: what means something on real data alone.
+  bool learned = false;
 };
 /// All metrics that the lab knows, in the order in which tables show them (docs/lab/metrics.md).
 const std::vector<Metric>& metrics();

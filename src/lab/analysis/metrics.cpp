@@ -31,12 +31,12 @@ const std::vector<Metric>& metrics() {
       {"fit.first_epoch_s", "first epoch", "s", Better::less},
       {"fit.epoch_s", "later epochs", "s", Better::less},
       {"fit.test_s", "test time", "s", Better::less},
-      {"fit.accuracy", "test accuracy", "", Better::more},
-      {"fit.best_accuracy", "best test accuracy", "", Better::more},
-      {"fit.best_epoch", "epoch of the best accuracy", "", Better::less},
-      {"fit.loss", "training loss", "", Better::less},
-      {"fit.time_to_0.90_s", "time to accuracy 0.90", "s", Better::less},
-      {"fit.energy_to_0.90_j", "energy to accuracy 0.90", "J", Better::less},
+      {"fit.accuracy", "test accuracy", "", Better::more, true},
+      {"fit.best_accuracy", "best test accuracy", "", Better::more, true},
+      {"fit.best_epoch", "epoch of the best accuracy", "", Better::less, true},
+      {"fit.loss", "training loss", "", Better::less, true},
+      {"fit.time_to_0.90_s", "time to accuracy 0.90", "s", Better::less, true},
+      {"fit.energy_to_0.90_j", "energy to accuracy 0.90", "J", Better::less, true},
       {"cpu.percent", "CPU utilisation", "%", Better::neither},
       {"cpu.core_max_percent", "utilisation of the busiest core", "%", Better::neither},
       {"cpu.tree_percent", "processor time", "%", Better::neither},
@@ -70,10 +70,12 @@ Metric metric(const std::string& name) {
   for (const Metric& known : metrics())
     if (known.name == name) return known;
   if (const std::string value = threshold(name, "fit.time_to_", "_s"); !value.empty())
-    return {name, "time to accuracy " + value, "s", Better::less};
+    return {name, "time to accuracy " + value, "s", Better::less, true};
   if (const std::string value = threshold(name, "fit.energy_to_", "_j"); !value.empty())
-    return {name, "energy to accuracy " + value, "J", Better::less};
-  return {name, name, "", Better::neither};
+    return {name, "energy to accuracy " + value, "J", Better::less, true};
+  // What a claim may ask of single epochs.
+  const bool learned = name == "accuracy" || name == "test_accuracy" || name == "loss";
+  return {name, name, "", Better::neither, learned};
 }
 
 }  // namespace tandem::lab

@@ -104,9 +104,10 @@ std::pair<std::vector<double>, std::vector<double>> paired(const Sample& first, 
 
 std::string device_kind(const std::string& device) { return device.substr(0, device.find(':')); }
 
-Evidence::Evidence(const Results& results, const Analysis& analysis) : analysis_(analysis) {
+Evidence::Evidence(const Results& results, const Analysis& analysis, bool only_real) : analysis_(analysis) {
   for (const Run& run : results.runs) {
-    if (run.control.empty()) runs_[run.condition].push_back(&run);
+    if (run.control.empty() && (!only_real || analysis.on_real_data(run.condition)))
+      runs_[run.condition].push_back(&run);
   }
 }
 

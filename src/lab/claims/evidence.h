@@ -28,8 +28,8 @@ std::pair<std::vector<double>, std::vector<double>> paired(const Sample& first, 
 
 class Evidence {
  public:
-  /// Both must outlive it.
-  Evidence(const Results& results, const Analysis& analysis);
+  /// Both must outlive it. `only_real`: of conditions whose runs saw real data alone.
+  Evidence(const Results& results, const Analysis& analysis, bool only_real = false);
 
   const Analysis& analysis() const { return analysis_; }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <set>
 
 #include "lab/claims/checks.h"
 #include "tandem/core/error.h"
@@ -90,7 +91,51 @@ std::string published_text(const Claim& claim) {
   return text;
 }
 
-Judgement judge_one(const Claim& claim, const Evidence& evidence) {
+/// Whether it is about what was learned, and not about time, memory or energy alone.
+bool is_about_learning(const Claim& claim) {
+  return std::any_of(claim.metrics.begin(), claim.metrics.end(),
+                     [](const std::string& name) { return metric(name).learned; });
+}
+
+/// The conditions that a claim may be about, whatever their data.
+std::vector<Condition> conditions_of(const Claim& claim, const Evidence& evidence) {
+  Where where = claim.where;
+  const bool across = claim.kind == CheckKind::across;
+  if (across && claim.axis == "switches") where.any_switches = true;
+  return evidence.conditions(where, across && claim.axis == "device");
+}
+
+/// One finding for each condition that real data did not decide: made-up samples decide nothing.
+std::vector<Finding> made_up(const Claim& claim, const Evidence& evidence) {
+  std::vector<Finding> findings;
+  const Analysis& analysis = evidence.analysis();
+  for (const Condition& condition : conditions_of(claim, evidence)) {
+    if (analysis.on_real_data(condition)) continue;
+    Finding finding{condition.text(), Mark::not_measured, {}, "no run ended well"};
+    for (const Run* run : evidence.runs(condition, ""))
+      if (run->status == Status::ok) finding.mark = Mark::undecided;
+    if (finding.mark == Mark::undecided)
+      finding.reason = analysis.data.contains(condition)
+                           ? "measured on synthetic data (" + analysis.data_text(condition) + ")"
+                           : "the records do not say on which data it was measured";
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+std::string data_of(const Claim& claim, const Evidence& evidence) {
+  std::set<std::string> names;
+  for (const Condition& condition : conditions_of(claim, evidence))
+    names.insert(evidence.analysis().data_text(condition));
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+/// `real`: the same evidence without conditions of made-up samples.
+Judgement judge_one(const Claim& claim, const Evidence& all, const Evidence& real) {
+  const bool about_learning = is_about_learning(claim);
+  const Evidence& evidence = about_learning ? real : all;
   Judgement judgement;
   judgement.id = claim.id;
   judgement.paper = claim.paper;
@@ -100,12 +145,18 @@ Judgement judge_one(const Claim& claim, const Evidence& evidence) {
   Checked checked = check(claim, evidence);
   judgement.figure = checked.figure;
   judgement.findings = std::move(checked.findings);
+  judgement.data = data_of(claim, all);
+  judgement.mark = together(judgement.findings, claim.most);
+  if (about_learning) {
+    const std::vector<Finding> others = made_up(claim, all);
+    if (judgement.mark == Mark::not_measured) judgement.mark = together(others, claim.most);
+    judgement.findings.insert(judgement.findings.end(), others.begin(), others.end());
+  }
   if (judgement.findings.empty()) {
     judgement.reason = claim.later.empty() ? "No run of this study fits the claim's condition."
                                            : "Not yet: " + claim.later + ".";
     return judgement;
   }
-  judgement.mark = together(judgement.findings, claim.most);
   judgement.reason = reason_of(judgement);
   for (const Finding& finding : judgement.findings) {
     if (finding.ours && finding.mark == judgement.mark) {
@@ -173,11 +224,11 @@ std::string bounds_text(const std::optional<double>& low, const std::optional<do
 
 std::vector<Judgement> judge(const Ledger& ledger, const Results& results, const Analysis& analysis) {
   const std::string paper = results.study.is_object() ? results.study.value("paper", "") : "";
-  const Evidence evidence(results, analysis);
+  const Evidence all(results, analysis), real(results, analysis, true);
   std::vector<Judgement> judgements;
   for (const Claim& claim : ledger.claims) {
     if (!paper.empty() && claim.paper != paper) continue;
-    Judgement judgement = judge_one(claim, evidence);
+    Judgement judgement = judge_one(claim, all, real);
     if (paper.empty() && judgement.findings.empty()) continue;
     judgements.push_back(std::move(judgement));
   }
@@ -202,6 +253,7 @@ Json to_json(const Judgement& judgement) {
           {"estimate", estimate_json(judgement.estimate)},
           {"figure", judgement.figure},
           {"reason", judgement.reason},
+          {"data", judgement.data},
           {"findings", findings}};
 }
 

@@ -33,10 +33,12 @@ struct Judgement {
       {};                   // `ours` as numbers: of the one finding, or of the first with this mark
   std::string figure = {};  // what it is: "step.throughput_s, tensorflow:function / pytorch:eager"
   std::vector<Finding> findings = {};
+  std::string data = {};  // the names of the data of the conditions that fit; "" where none does
 };
 
 /// Judges the claims of the paper of the study; of a study without a paper, all claims that have a fitting condition.
-/// Tracks are never mixed: a claim names one, and only conditions of that track are looked at.
+/// Tracks are never mixed: a claim names one, and only conditions of that track are looked at. A claim about what was learned
+/// (accuracy, loss, the time to an accuracy) is decided by runs on real data alone; where there are none, it is undecided.
 std::vector<Judgement> judge(const Ledger& ledger, const Results& results, const Analysis& analysis);
 
 Json to_json(const Judgement& judgement);

@@ -66,12 +66,14 @@ std::string variant_of(const std::string& system) {
   return colon == std::string::npos ? "" : system.substr(colon + 1);
 }
 
-Client Bench::start(const std::string& system) const {
+Client Bench::start(const std::string& system, const std::string& device) const {
   const Launch launch = launcher(framework_of(system));
   if (!launch.absent.empty()) throw DriverFailure(Status::absent, launch.absent, "");
   ProcessOptions options;
   options.command = launch.command;
   options.environment = thread_environment(threads);
+  // A cell on the processor sees no GPU: a framework that opened one would pay for it in time and memory, at every start.
+  if (device == "cpu") options.environment.emplace_back("CUDA_VISIBLE_DEVICES", "");
   options.environment.insert(options.environment.end(), launch.environment.begin(), launch.environment.end());
   options.cpus = first_cpus(threads);
   options.stop = stop;
@@ -124,7 +126,7 @@ Checked Gatekeeper::check(const std::string& system, const Cell& cell, const Wor
   p.data = materials_.samples(workload, p.input, batch * std::max<int64_t>(1, steps)).data;
   if (move.by > 0) p.data = materials_.moved(p.data, move.by, move.seed);
   if (system == bench_.reference && precision == "f64") p.device = "cpu", p.switches.clear();
-  Client client = bench_.start(system);
+  Client client = bench_.start(system, p.device);
   client.hello();
   client.prepare(p);
   Checked out = client.check(steps);

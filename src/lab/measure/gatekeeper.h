@@ -29,8 +29,8 @@ struct Bench {
   const std::atomic<bool>* stop = nullptr;
   std::string reference = "tandem:eager";  // the system that the gate compares with
 
-  /// A fresh process of the driver of a system. Throws DriverFailure(absent) where there is none.
-  Client start(const std::string& system) const;
+  /// A fresh process of the driver of a system, for a cell on that device. Throws DriverFailure(absent) where there is none.
+  Client start(const std::string& system, const std::string& device) const;
 };
 
 /// "pytorch:eager" is the framework pytorch in its variant eager.

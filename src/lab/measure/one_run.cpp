@@ -79,7 +79,7 @@ class Taker {
   void steps(Preparation p) {
     const SampleFiles files = setting_.materials.samples(workload_, input_, turns_ * cell_.condition.batch);
     p.data = files.data;
-    run_.hello["data"] = files.name;
+    run_.data = files.name;
     prepare(p);
     setting_.stage("first step");
     const Timed first = region(Region::latency, 1, Window::first_step, client_.patience().first_step_s).timed;
@@ -124,7 +124,7 @@ class Taker {
   void fit(Preparation p) {
     const SampleFiles files = setting_.materials.whole(workload_, input_);
     p.data = files.data;
-    run_.hello["data"] = files.name;
+    run_.data = files.name;
     prepare(p);
     const int64_t epochs =
         cell_.effort.epochs > 0
@@ -263,7 +263,7 @@ Run take_run(const Cell& cell, const Turn& turn, const RunSetting& setting) {
   try {
     const bool equal = cell.condition.track == "equal";
     Preparation p = preparation_for(cell, workload, setting.bench.threads, run.seed);
-    Client client = setting.bench.start(cell.system);
+    Client client = setting.bench.start(cell.system, cell.condition.device);
     const Hello hello = client.hello();
     run.hello = hello.answer;
     run.metrics["start_s"] = client.start_s();

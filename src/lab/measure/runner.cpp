@@ -13,6 +13,7 @@
 #include "lab/measure/energy.h"
 #include "lab/measure/one_run.h"
 #include "lab/measure/schedule.h"
+#include "lab/own/material.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
 #include "tandem/io/json.h"
@@ -28,6 +29,24 @@ Json effort_json(const Effort& e) {
   return {{"runs", e.runs},       {"warmup_steps", e.warmup_steps}, {"timed_steps", e.timed_steps},
           {"timed_s", e.timed_s}, {"least_s", e.least_s},           {"epochs", e.epochs},
           {"cap_s", e.cap_s},     {"breakdown", e.breakdown}};
+}
+
+std::string sizes_text(const std::vector<int64_t>& sizes) {
+  std::string text;
+  for (const int64_t size : sizes) text += cat(text.empty() ? "" : "x", size);
+  return text;
+}
+
+/// Which samples each workload of the plan gets, by "lenet, 1x28x28".
+std::map<std::string, DataChoice> data_of(const Plan& plan) {
+  std::map<std::string, DataChoice> choices;
+  for (const Cell& cell : plan.cells) {
+    const Workload workload = load_workload(cell.condition.workload);
+    const auto& input = cell.condition.input.empty() ? workload.input : cell.condition.input;
+    const std::string key = cat(workload.name, ", ", sizes_text(input));
+    if (!choices.contains(key)) choices[key] = choose_data(workload.definition, input);
+  }
+  return choices;
 }
 
 std::string short_text(const Json& value) {
@@ -86,6 +105,8 @@ Json study_record(const Plan& plan, const RunnerOptions& options) {
   record["seed"] = options.seed;
   record["threads"] = options.bench.threads;
   record["interval_s"] = options.interval_s;
+  record["data"] = Json::object();
+  for (const auto& [key, choice] : data_of(plan)) record["data"][key] = choice.name;
   record["cells"] = Json::array();
   for (const Cell& cell : plan.cells)
     record["cells"].push_back(
@@ -101,6 +122,8 @@ std::string difference(const Json& there, const Json& wanted) {
   Json a = there, b = wanted;
   if (a.is_object()) a.erase("missing");
   if (b.is_object()) b.erase("missing");
+  // Older studies did not say which data they began with.
+  if (a.is_object() && b.is_object() && !a.contains("data")) b.erase("data");
   if (a == b) return "";
   if (!a.is_object() || !b.is_object()) return "one of them is not an object";
   // Cells are compared as a set first: "48 cells" says more than the first that moved.
@@ -141,17 +164,23 @@ StudyOutcome run_study(const Plan& plan, const RunnerOptions& options, Progress&
         turns.push_back(turn);
     return turns;
   };
-  const auto left_after = [&](int64_t block) {
+  // By cells, not by blocks: both may be many.
+  const auto runs_left = [&] {
     int64_t count = 0;
-    for (int64_t b = block; b < blocks; ++b) count += static_cast<int64_t>(open_turns(b).size());
+    for (const Cell& cell : plan.cells) count += standing.left(cell);
     return count;
   };
 
-  progress.begin(plan, options.folder, blocks, left_after(0));
+  progress.begin(plan, options.folder, blocks, runs_left());
   for (const Run& run : earlier)
     if (const auto at = places.find(cell_key(run.part, run.system, run.control, run.condition));
         at != places.end())
       progress.known(at->second, run);
+
+  for (const auto& [key, choice] : data_of(plan))
+    if (!choice.why.empty())
+      progress.note(cat("data: ", key, " is measured on ", choice.name, ", made-up samples: ", choice.why,
+                        " No accuracy of it is held against a paper's."));
 
   StudyOutcome outcome;
   Materials materials(options.folder);
@@ -167,7 +196,8 @@ StudyOutcome run_study(const Plan& plan, const RunnerOptions& options, Progress&
   bool whole_block = !earlier.empty() && open_turns(0).empty();
   const auto stopped = [&] { return options.bench.stop && options.bench.stop->load(); };
 
-  for (int64_t block = 0; block < blocks && !outcome.stopped; ++block) {
+  for (int64_t block = 0; block < blocks && !outcome.stopped && runs_left() > 0; ++block) {
+    if ((outcome.stopped = stopped())) break;
     const std::vector<Turn> turns = open_turns(block);
     if (turns.empty()) continue;
     if (options.budget_s && whole_block) {
@@ -202,9 +232,8 @@ StudyOutcome run_study(const Plan& plan, const RunnerOptions& options, Progress&
         outcome.failed += run.status != Status::ok;
         forecast.add(turn.cell, since(run_begun));
         double left = 0;
-        for (size_t j = i + 1; j < turns.size(); ++j) left += forecast.of(turns[j].cell);
-        for (int64_t b = block + 1; b < blocks; ++b)
-          for (const Turn& later : open_turns(b)) left += forecast.of(later.cell);
+        for (size_t j = 0; j < plan.cells.size(); ++j)
+          left += static_cast<double>(standing.left(plan.cells[j])) * forecast.of(j);
         if (options.budget_s) left = std::min(left, std::max(0.0, *options.budget_s - since(begun)));
         progress.done(turn.cell, run, left);
         if (const std::string why = standing.given_up(cell); !why.empty()) progress.give_up(turn.cell, why);
@@ -215,7 +244,7 @@ StudyOutcome run_study(const Plan& plan, const RunnerOptions& options, Progress&
     }
     whole_block = true;
   }
-  if (left_after(0) == 0) materials.remove();
+  if (runs_left() == 0) materials.remove();
   progress.end();
   return outcome;
 }

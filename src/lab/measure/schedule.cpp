@@ -1,6 +1,7 @@
 #include "lab/measure/schedule.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "tandem/core/error.h"
 
@@ -58,6 +59,14 @@ void Standing::add(const Run& run) {
 bool Standing::done(const Cell& cell, int64_t block) const {
   const auto at = cells_.find(cell_key(cell));
   return at != cells_.end() && at->second.blocks.count(block) > 0;
+}
+
+int64_t Standing::left(const Cell& cell) const {
+  if (!given_up(cell).empty()) return 0;
+  const auto at = cells_.find(cell_key(cell));
+  if (at == cells_.end()) return cell.effort.runs;
+  const auto& blocks = at->second.blocks;
+  return cell.effort.runs - std::distance(blocks.lower_bound(0), blocks.lower_bound(cell.effort.runs));
 }
 
 std::string Standing::given_up(const Cell& cell) const {

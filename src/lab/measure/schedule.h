@@ -35,6 +35,8 @@ class Standing {
  public:
   void add(const Run& run);
   bool done(const Cell& cell, int64_t block) const;
+  /// How many of the cell's runs are still to be taken; none where it is given up.
+  int64_t left(const Cell& cell) const;
   /// Why no further run of the cell is worth taking, or "": it cannot be had (absent, declined, not the same model), it was
   /// caught out twice, or it failed several times in a row.
   std::string given_up(const Cell& cell) const;

@@ -88,21 +88,15 @@ struct Source {
   bool is_real = false;
 };
 
-Source open_source(const std::string& wanted, const Dims& input, int64_t classes, uint64_t seed,
-                   int64_t train, int64_t test, const std::string& data_dir) {
-  const auto fits = [&](const data::DatasetInfo& info) {
-    return info.sample_shape == input && info.classes <= classes;
-  };
-  const std::vector<data::DatasetStatus> all = data::list_datasets(data_dir);
-  for (const std::string& name : {wanted, "synthetic-" + wanted})
-    for (const data::DatasetStatus& row : all)
-      if (row.info.name == name && fits(row.info) && row.found) {
-        const data::Splits splits = data::open_dataset(name, name == wanted ? data_dir : "");
-        return {splits.train, splits.test, name, splits.where, !name.starts_with("synthetic")};
-      }
+Source open_source(const DataChoice& choice, const Dims& input, int64_t classes, uint64_t seed, int64_t train,
+                   int64_t test, const std::string& data_dir) {
+  const std::vector<std::string> names = data::dataset_names();
+  if (std::find(names.begin(), names.end(), choice.name) != names.end()) {
+    const data::Splits splits = data::open_dataset(choice.name, choice.is_real ? data_dir : "");
+    return {splits.train, splits.test, choice.name, splits.where, choice.is_real};
+  }
   return {std::make_shared<Patterns>(input, classes, seed, false, train),
-          std::make_shared<Patterns>(input, classes, seed, true, std::max<int64_t>(test, 1)),
-          cat("synthetic-", input[0], "x", input[1], "x", input[2])};
+          std::make_shared<Patterns>(input, classes, seed, true, std::max<int64_t>(test, 1)), choice.name};
 }
 
 /// Writes so many samples and returns how many that were. Samples are converted a piece at a time into one tensor.
@@ -139,6 +133,27 @@ void write_weights(const std::string& path, const json& workload, const std::vec
   io::save_safetensors(path, made->state(), {{"model", model}, {"seed", std::to_string(seed)}});
 }
 
+DataChoice choose_data(const json& workload, const std::vector<int64_t>& input, const std::string& data_dir) {
+  const std::string wanted = text_of(workload, "data");
+  const int64_t classes = own::integer_field(workload, "classes", 1, 1 << 24, {}, "workload.classes");
+  const Dims sizes = sizes_of(input);
+  std::string why =
+      cat("Tandem has no data set '", io::one_line(wanted, 80), "'. 'tandem datasets' lists those it has.");
+  std::string name = cat("synthetic-", sizes[0], "x", sizes[1], "x", sizes[2]);
+  for (const data::DatasetStatus& row : data::list_datasets(data_dir)) {
+    const bool fits = row.info.sample_shape == sizes && row.info.classes <= classes;
+    if (row.info.name == wanted && fits && row.found) return {wanted, !wanted.starts_with("synthetic")};
+    if (row.info.name == wanted && !fits)
+      why = cat("the samples of ", wanted, " are ", row.info.sample_shape, " of ", row.info.classes,
+                " classes, and these are ", sizes, " of ", classes, ".");
+    else if (row.info.name == wanted)
+      why = cat("the files of ", wanted, " are not here. ", row.info.how_to_get);
+    if (row.info.name == "synthetic-" + wanted && fits && row.found) name = row.info.name;
+  }
+  // A workload that asks for made-up samples gets what it asks for.
+  return {name, false, wanted.starts_with("synthetic") ? "" : why};
+}
+
 DataFolder write_data(const std::string& folder, const json& workload, const std::vector<int64_t>& input,
                       int64_t train_samples, int64_t test_samples, uint64_t seed,
                       const std::string& data_dir) {
@@ -146,8 +161,8 @@ DataFolder write_data(const std::string& folder, const json& workload, const std
            train_samples, " and ", test_samples, " to test on.");
   const int64_t classes = own::integer_field(workload, "classes", 1, 1 << 24, {}, "workload.classes");
   const Dims sizes = sizes_of(input);
-  const Source source =
-      open_source(text_of(workload, "data"), sizes, classes, seed, train_samples, test_samples, data_dir);
+  const Source source = open_source(choose_data(workload, input, data_dir), sizes, classes, seed,
+                                    train_samples, test_samples, data_dir);
   std::filesystem::create_directories(folder);
   DataFolder out{source.name, source.where, source.is_real, 0, 0, json::object()};
   const auto write = [&](const char* part, const data::Dataset& set, int64_t samples) {

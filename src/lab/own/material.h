@@ -13,6 +13,19 @@ namespace tandem::lab {
 void write_weights(const std::string& path, const nlohmann::json& workload, const std::vector<int64_t>& input,
                    uint64_t seed);
 
+/// Which samples a workload gets.
+struct DataChoice {
+  std::string name;  // "mnist", "synthetic-mnist", "synthetic-3x80x80"
+  bool is_real = false;
+  /// Where it is not the data that the workload names: what is missing, and how to get it. "" otherwise.
+  std::string why = {};
+};
+
+/// The workload's data set where its files are found (in data_dir, or empty: in the usual places) and its samples have the
+/// sizes of `input`; else made-up samples of these sizes. Reads no file.
+DataChoice choose_data(const nlohmann::json& workload, const std::vector<int64_t>& input,
+                       const std::string& data_dir = "");
+
 /// What write_data wrote.
 struct DataFolder {
   std::string name;   // of the data: "mnist", "synthetic-mnist", "synthetic-3x80x80"
@@ -23,9 +36,8 @@ struct DataFolder {
 };
 
 /// Writes train_x.npy, train_y.npy, test_x.npy and test_y.npy into `folder`: x f32 (N, C, H, W), normalised as `tandem
-/// train` does, y i64 (N,). Takes the workload's data set where its files are found (in data_dir, or empty: in the usual
-/// places) and its samples have the sizes of `input`, else patterns of these sizes that can be learned, made from the
-/// seed. So many samples at most, drawn from the set with the seed; 0 test samples: none is written.
+/// train` does, y i64 (N,). Takes what choose_data chooses: the workload's data set, or made-up samples that can be learned, from
+/// the seed. So many samples at most, drawn from the set with the seed; 0 test samples: none is written.
 DataFolder write_data(const std::string& folder, const nlohmann::json& workload,
                       const std::vector<int64_t>& input, int64_t train_samples, int64_t test_samples,
                       uint64_t seed, const std::string& data_dir = "");

@@ -234,6 +234,8 @@ Status parse_status(const std::string& text) {
                   "'. Mend the record or remove its line."));
 }
 
+bool is_real_data(const std::string& name) { return !name.empty() && !name.starts_with("synthetic"); }
+
 Json to_json(const Run& run) {
   Json json = {{"part", run.part},
                {"system", run.system},
@@ -243,6 +245,7 @@ Json to_json(const Run& run) {
                {"seed", run.seed},
                {"status", to_string(run.status)}};
   if (!run.control.empty()) json["control"] = run.control;
+  if (!run.data.empty()) json["data"] = run.data;
   if (!run.started.empty()) json["started"] = run.started;
   if (!run.why.empty()) json["why"] = run.why;
   if (!run.last_words.empty()) json["last_words"] = run.last_words;
@@ -300,6 +303,11 @@ Run run_from_json(const Json& json) {
   members.take("breakdown", run.breakdown);
   members.take("gate", run.gate);
   members.take("hello", run.hello);
+  members.take("data", run.data);
+  // Where older records have it.
+  if (const Json* data = run.hello.is_object() ? member(run.hello, "data") : nullptr;
+      run.data.empty() && data && data->is_string())
+    run.data = data->get<std::string>();
   return run;
 }
 

@@ -68,6 +68,7 @@ struct Run {
   int64_t block = 0;  // runs of one block are a pair: taken close together in random order
   int64_t order = 0;  // place within the block
   uint64_t seed = 0;
+  std::string data;     // the samples that it saw: "mnist", "synthetic-mnist"; "" where it did not get so far
   std::string started;  // UTC, ISO 8601
   Status status = Status::ok;
   std::string why;         // one line, where status is not ok
@@ -87,6 +88,10 @@ struct Run {
   Json gate;       // what the gate compared: {"passed": true, "worst": {...}}
   Json hello;      // versions
 };
+
+/// Whether samples of that name are real ones, and not made up where a data set's files were not there. What is not known
+/// is not real.
+bool is_real_data(const std::string& name);
 
 Json to_json(const Run& run);
 Run run_from_json(const Json& json);

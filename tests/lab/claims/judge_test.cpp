@@ -181,6 +181,87 @@ TEST(JudgeLevel, TheMediansIntervalDecides) {
   EXPECT_EQ(judged(one_claim(keys + "low = 0.97\nhigh = 0.99"), once).mark, Mark::undecided);
 }
 
+/// Claims about what was learned, one of each kind that the ledger has; all of them hold for `learned()`.
+std::vector<Ledger> claims_about_learning() {
+  const std::string a = "\"" + kA + "\"", b = "\"" + kB + "\"", both = "[" + a + ", " + b + "]";
+  return {
+      one_claim("kind = \"level\"\nmetric = \"fit.accuracy\"\nsystems = " + both + "\nlow = 0.5"),
+      one_claim("kind = \"level\"\nmetric = \"fit.best_accuracy\"\nsystems = [" + a + "]\nlow = 0.5"),
+      one_claim("kind = \"level\"\nmetric = \"fit.loss\"\nsystems = [" + a + "]\nhigh = 1"),
+      one_claim("kind = \"order\"\nmetric = \"fit.accuracy\"\nless = " + a + "\nmore = " + b),
+      one_claim("kind = \"order\"\nmetric = \"fit.time_to_0.80_s\"\nless = " + a + "\nmore = " + b),
+      one_claim("kind = \"ratio\"\nmetric = \"fit.energy_to_0.80_j\"\nof = " + b + "\nto = " + a +
+                "\nlow = 1.1"),
+      one_claim("kind = \"extreme\"\nmetric = \"fit.accuracy\"\nsystem = " + b + "\namong = " + both +
+                "\nend = \"highest\""),
+      one_claim("kind = \"equal\"\nmetric = \"fit.best_accuracy\"\nsystems = " + both + "\nwithin = 0.9"),
+      one_claim("kind = \"correlation\"\nx = \"epoch\"\ny = \"test_accuracy\"\nlow = 0.5"),
+  };
+}
+
+MadeUp learned(const std::string& data) {
+  MadeUp made("000", data);
+  const Condition fit = condition_of("lenet", "fit");
+  made.add(fit, kA, "fit.accuracy", 0.7).add(fit, kB, "fit.accuracy", 0.9);
+  made.add(fit, kA, "fit.best_accuracy", 0.7).add(fit, kB, "fit.best_accuracy", 0.9);
+  made.add(fit, kA, "fit.loss", 0.3).add(fit, kB, "fit.loss", 0.1);
+  made.add(fit, kA, "fit.time_to_0.80_s", 10).add(fit, kB, "fit.time_to_0.80_s", 15);
+  made.add(fit, kA, "fit.energy_to_0.80_j", 10).add(fit, kB, "fit.energy_to_0.80_j", 15);
+  made.add(fit, kA, "fit.epoch_s", 10).add(fit, kB, "fit.epoch_s", 15);
+  for (int64_t block = 0; block < 10; ++block)
+    for (int64_t epoch = 1; epoch <= 6; ++epoch)
+      made.run_of(fit, kA, block)
+          .epochs.push_back({epoch, 2.0, 0.1, 0.5, 0.5, 0.4, 0.5 + 0.04 * static_cast<double>(epoch)});
+  return made;
+}
+
+TEST(JudgeOnSyntheticData, WhatWasLearnedThereDecidesNothing) {
+  for (const Ledger& ledger : claims_about_learning()) {
+    const std::string kind = to_string(ledger.claims[0].kind) + " of " + ledger.claims[0].metrics.back();
+    const Judgement real = judged(ledger, learned("mnist"));
+    EXPECT_EQ(real.mark, Mark::holds) << kind << ": " << real.reason;
+    EXPECT_EQ(real.data, "mnist");
+    const Judgement synthetic = judged(ledger, learned("synthetic-mnist"));
+    EXPECT_EQ(synthetic.mark, Mark::undecided) << kind;
+    EXPECT_NE(synthetic.reason.find("measured on synthetic data (synthetic-mnist)"), std::string::npos)
+        << synthetic.reason;
+    EXPECT_EQ(synthetic.data, "synthetic-mnist");
+    EXPECT_EQ(synthetic.ours, "") << "no number of ours stands beside the paper's";
+    const Judgement unknown = judged(ledger, learned(""));
+    EXPECT_EQ(unknown.mark, Mark::undecided) << kind;
+    EXPECT_NE(unknown.reason.find("do not say on which data"), std::string::npos) << unknown.reason;
+  }
+}
+
+TEST(JudgeOnSyntheticData, TimesAreJudgedAsEver) {
+  const Ledger ledger =
+      one_claim("kind = \"order\"\nmetric = \"fit.epoch_s\"\nless = \"" + kA + "\"\nmore = \"" + kB + "\"");
+  EXPECT_EQ(judged(ledger, learned("synthetic-mnist")).mark, Mark::holds);
+  EXPECT_EQ(judged(ledger, learned("synthetic-mnist")).data, "synthetic-mnist");
+}
+
+TEST(JudgeOnSyntheticData, RealDataDecidesBesideIt) {
+  const Ledger ledger =
+      one_claim("kind = \"level\"\nmetric = \"fit.accuracy\"\nsystems = [\"" + kA + "\"]\nlow = 0.5");
+  for (const double accuracy : {0.9, 0.1}) {
+    MadeUp made("000", "mnist");
+    made.add(condition_of("lenet", "fit"), kA, "fit.accuracy", accuracy);
+    for (int64_t block = 0; block < 10; ++block) {
+      lab::Run& run = made.run_of(condition_of("cifar10_cnn", "fit"), kA, block);
+      run.metrics["fit.accuracy"] = accuracy > 0.5 ? 0.1 : 0.9;  // the other way round
+      run.data = "synthetic-cifar10";
+    }
+    const Judgement judgement = judged(ledger, made);
+    EXPECT_EQ(judgement.mark, accuracy > 0.5 ? Mark::holds : Mark::no_longer) << judgement.reason;
+    EXPECT_EQ(judgement.findings.size(), 2u);
+    EXPECT_EQ(judgement.data, "mnist, synthetic-cifar10");
+  }
+  // A condition whose runs saw both is not one of real data.
+  MadeUp mixed = learned("mnist");
+  mixed.run_of(condition_of("lenet", "fit"), kA, 3).data = "synthetic-mnist";
+  EXPECT_EQ(judged(ledger, mixed).mark, Mark::undecided);
+}
+
 TEST(JudgeLevel, RemovedNodesComeFromTheBreakdown) {
   MadeUp made;
   lab::Run& run = made.run_of(kTrain, kB, 0);

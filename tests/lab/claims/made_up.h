@@ -32,7 +32,10 @@ inline double wobble(int64_t block, uint32_t salt) {
 
 class MadeUp {
  public:
-  explicit MadeUp(const std::string& paper = "000") { results_.study = {{"paper", paper}, {"name", paper}}; }
+  /// `data`: what the runs saw.
+  explicit MadeUp(const std::string& paper = "000", std::string data = "mnist") : data_(std::move(data)) {
+    results_.study = {{"paper", paper}, {"name", paper}};
+  }
 
   /// `runs` runs of a system with one metric: value(block).
   MadeUp& add(const Condition& condition, const std::string& system, const std::string& metric,
@@ -64,6 +67,7 @@ class MadeUp {
     run.control = control;
     run.condition = condition;
     run.block = block;
+    run.data = data_;
     results_.runs.push_back(run);
     return results_.runs.back();
   }
@@ -73,6 +77,7 @@ class MadeUp {
 
  private:
   Results results_;
+  std::string data_;
 };
 
 }  // namespace tandem::lab

@@ -82,6 +82,43 @@ TEST(Material, ADataSetWhoseFilesAreThereIsTaken) {
   EXPECT_EQ(write_data(folder / "b", workload, {1, 32, 32}, 4, 0, 1).name, "synthetic-1x32x32");
 }
 
+TEST(Material, AChoiceOfMadeUpSamplesSaysWhatIsMissingAndHowToGetIt) {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder / "none");
+  const auto choose = [&](const char* data, std::vector<int64_t> input) {
+    json workload = definition_of("lenet");
+    workload["data"] = data;
+    return choose_data(workload, input, folder / "none");
+  };
+  const DataChoice absent = choose("mnist", {1, 28, 28});
+  EXPECT_EQ(absent.name, "synthetic-mnist");
+  EXPECT_FALSE(absent.is_real);
+  EXPECT_NE(absent.why.find("the files of mnist are not here"), std::string::npos) << absent.why;
+  EXPECT_NE(absent.why.find(data::dataset_info("mnist").how_to_get), std::string::npos) << absent.why;
+  EXPECT_EQ(absent.why.find('\n'), std::string::npos);
+  const DataChoice larger = choose("mnist", {3, 40, 48});
+  EXPECT_EQ(larger.name, "synthetic-3x40x48");
+  EXPECT_NE(larger.why.find("the samples of mnist are (1, 28, 28) of 10 classes, and these are (3, 40, 48)"),
+            std::string::npos)
+      << larger.why;
+  EXPECT_NE(choose("imagenet", {3, 40, 48}).why.find("no data set 'imagenet'"), std::string::npos);
+  EXPECT_EQ(choose("synthetic", {3, 40, 48}).why, "") << "it is what the workload asks for";
+  EXPECT_EQ(choose("synthetic-mnist", {1, 28, 28}).why, "");
+  const DataChoice digits = choose_data({{"data", "digits"}, {"classes", 10}}, {1, 28, 28});
+  EXPECT_TRUE(digits.is_real);
+  EXPECT_EQ(digits.why, "");
+  // What is chosen is what is written.
+  for (const auto& [data, input] : {std::pair<const char*, std::vector<int64_t>>{"mnist", {1, 28, 28}},
+                                    {"mnist", {3, 40, 48}},
+                                    {"synthetic", {1, 28, 28}}}) {
+    json workload = definition_of("lenet");
+    workload["data"] = data;
+    const DataFolder written = write_data(folder / "w", workload, input, 4, 0, 1, folder / "none");
+    EXPECT_EQ(written.name, choose(data, input).name);
+    EXPECT_EQ(written.is_real, choose(data, input).is_real);
+  }
+}
+
 TEST(Material, TheGatesReferenceIsTheCheckInF64) {
   const SmallCell cell("lenet", {1, 28, 28}, 24, 0);
   json request = cell.prepare("graph");

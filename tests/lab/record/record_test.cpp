@@ -257,5 +257,23 @@ TEST(Record, Reading_is_linear_in_the_number_of_runs) {
   EXPECT_LT(seconds(4000), 40 * small + 0.1);
 }
 
+TEST(RunRecord, NamesItsDataAlsoWhereOlderRecordsHaveIt) {
+  lab::Run run;
+  run.part = "a", run.system = "tandem:graph", run.condition.workload = "lenet",
+  run.condition.phase = "train";
+  EXPECT_FALSE(to_json(run).contains("data"));
+  run.data = "synthetic-mnist";
+  EXPECT_EQ(to_json(run)["data"], "synthetic-mnist");
+  EXPECT_EQ(run_from_json(to_json(run)).data, "synthetic-mnist");
+  Json older = to_json(run);
+  older.erase("data");
+  older["hello"] = {{"data", "mnist"}};
+  EXPECT_EQ(run_from_json(older).data, "mnist");
+  EXPECT_TRUE(is_real_data("mnist"));
+  EXPECT_FALSE(is_real_data("synthetic-mnist"));
+  EXPECT_FALSE(is_real_data("synthetic-3x80x80"));
+  EXPECT_FALSE(is_real_data("")) << "what is not known is not real";
+}
+
 }  // namespace
 }  // namespace tandem::lab
