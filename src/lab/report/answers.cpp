@@ -172,13 +172,14 @@ std::vector<std::string> answers(const ReportData& data, const Json& part) {
 }
 
 Grid comparison_grid(const ReportData& data, const Json& part) {
-  Grid grid({"condition", "metric", "first", "second", "second / first", "95 % interval", "Cliff's delta",
-             "p (Holm)", "runs", "better"},
-            {4, 5, 6, 7, 8});
+  Grid grid({"condition", "data", "metric", "first", "second", "second / first", "95 % interval",
+             "Cliff's delta", "p (Holm)", "runs", "better"},
+            {5, 6, 7, 8, 9});
   const auto conditions = data.conditions(text_at(part, "name"));
   const auto groups = distinctions(conditions);
-  const auto add = [&](const std::string& group, const Comparison& c) {
+  const auto add = [&](const std::string& group, const std::string& samples, const Comparison& c) {
     grid.add({{group.empty() ? "–" : group},
+              {samples},
               {metric(c.metric).label},
               {c.first},
               {c.second},
@@ -192,19 +193,47 @@ Grid comparison_grid(const ReportData& data, const Json& part) {
   for (const std::string& name : metrics_of(part)) {
     for (size_t i = 0; i < conditions.size(); ++i)
       for (const Comparison& c : data.analysis.comparisons)
-        if (c.metric == name && c.condition == conditions[i]) add(groups[i], c);
+        if (c.metric == name && c.condition == conditions[i])
+          add(groups[i], data.analysis.data_text(c.condition), c);
     for (const Effect* effect : effects_of(data, part, name))
-      add(effect->comparison.condition.text(), effect->comparison);
+      add(effect->comparison.condition.text(), data.analysis.data_text(*effect), effect->comparison);
   }
   return grid;
 }
 
+std::vector<std::string> data_warnings(const ReportData& data) {
+  std::map<std::string, std::set<std::string>> made_up;  // by workload
+  for (const auto& [condition, names] : data.analysis.data)
+    for (const std::string& name : names)
+      if (!is_real_data(name)) made_up[condition.workload].insert(name);
+  std::vector<std::string> sentences;
+  for (const auto& [workload, names] : made_up) {
+    std::string text;
+    for (const std::string& name : names) text += (text.empty() ? "" : " and ") + name;
+    sentences.push_back(
+        workload + " was measured on " + text +
+        ", made-up samples: its times stand, and its accuracies say nothing about real data.");
+  }
+  return sentences;
+}
+
+std::string data_sentence(const ReportData& data, const std::string& part) {
+  std::set<std::string> names;
+  for (const Run& run : data.results.runs)
+    if (run.part == part && !run.data.empty()) names.insert(run.data);
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "Data: " : ", ") + name;
+  return text.empty() ? "" : text + ".";
+}
+
 Grid noise_grid(const ReportData& data) {
-  Grid grid({"condition", "metric", "system against itself", "ratio", "95 % interval", "noise floor", "runs"},
-            {3, 4, 5, 6});
+  Grid grid({"condition", "data", "metric", "system against itself", "ratio", "95 % interval", "noise floor",
+             "runs"},
+            {4, 5, 6, 7});
   for (const NoiseFloor& n : data.analysis.noise)
     if (metric(n.metric).better != Metric::Better::neither)
       grid.add({{n.condition.text()},
+                {data.analysis.data_text(n.condition)},
                 {metric(n.metric).label},
                 {n.system},
                 {number_text(n.ratio.value), n.ratio.value},
@@ -215,9 +244,10 @@ Grid noise_grid(const ReportData& data) {
 }
 
 Grid gap_grid(const ReportData& data) {
-  Grid grid({"condition", "system", "what happened", "why", "runs"}, {4});
+  Grid grid({"condition", "data", "system", "what happened", "why", "runs"}, {5});
   for (const Gap& gap : data.analysis.gaps)
     grid.add({{gap.condition.text()},
+              {data.analysis.data_text(gap.condition)},
               {gap.system},
               {to_string(gap.status), {}, "bad"},
               {gap.why},
@@ -250,13 +280,14 @@ Grid missing_grid(const Results& results) {
 Grid summary_grid(const ReportData& data, const Json& part) {
   const std::string name = main_metric(data, part);
   const Metric m = metric(name);
-  Grid grid({"condition", "system", m.label, "95 % interval", "runs"}, {2, 3, 4});
+  Grid grid({"condition", "data", "system", m.label, "95 % interval", "runs"}, {3, 4, 5});
   if (name.empty()) return grid;
   const auto conditions = data.conditions(text_at(part, "name"));
   const auto groups = distinctions(conditions);
   for (size_t i = 0; i < conditions.size(); ++i)
     for (const Summary* s : ranking(data, conditions[i], m))
       grid.add({{groups[i].empty() ? conditions[i].text() : groups[i]},
+                {data.analysis.data_text(conditions[i])},
                 {s->system},
                 {with_unit(s->median.value, m), s->median.value},
                 {with_unit(s->median.low, m) + " to " + with_unit(s->median.high, m), s->median.low},

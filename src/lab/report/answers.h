@@ -20,6 +20,10 @@ std::vector<std::string> answers(const ReportData& data, const Json& part);
 
 /// Every comparison of a part in the metrics of its figures.
 Grid comparison_grid(const ReportData& data, const Json& part);
+/// One sentence for each workload that made-up samples stood in for its data.
+std::vector<std::string> data_warnings(const ReportData& data);
+/// "Data: mnist." of a part; "" where no run of it saw any.
+std::string data_sentence(const ReportData& data, const std::string& part);
 Grid noise_grid(const ReportData& data);
 Grid gap_grid(const ReportData& data);
 /// Where the monitors' numbers come from, and the reason for those that this machine does not offer.

@@ -24,13 +24,14 @@ const char* mark_class(Mark mark) {
 
 /// Those that this study could test, or the others.
 Grid claims_grid(const std::vector<Judgement>& judgements, bool measured) {
-  Grid grid({"claim", "source", "what was said", "published", "ours", "verdict", "why"});
+  Grid grid({"claim", "source", "what was said", "published", "data", "ours", "verdict", "why"});
   for (const Judgement& j : judgements)
     if ((j.mark != Mark::not_measured) == measured)
       grid.add({{j.id},
                 {j.paper + ", " + j.source},
                 {j.text},
                 {j.published},
+                {j.data},
                 {j.ours},
                 {to_string(j.mark), {}, mark_class(j.mark)},
                 {j.reason}});

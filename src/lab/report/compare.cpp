@@ -21,6 +21,15 @@ std::map<Key, std::vector<Run>> measured(const Results& results) {
   return runs;
 }
 
+std::string data_of(const std::vector<Run>& runs) {
+  std::set<std::string> names;
+  for (const Run& run : runs)
+    if (!run.data.empty()) names.insert(run.data);
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : " and ") + name;
+  return text.empty() ? "–" : text;
+}
+
 /// Every field of a JSON object by its path, as text.
 void flatten(const Json& json, const std::string& prefix, std::map<std::string, std::string>& fields) {
   if (json.is_object()) {
@@ -55,8 +64,9 @@ std::vector<std::string> provenance_differences(const Json& a, const Json& b) {
 }
 
 Grid change_grid(const FolderComparison& all) {
-  Grid grid({"system", "condition", "metric", "B / A", "95 % interval", "p (Holm)", "runs", "verdict"},
-            {3, 4, 5, 6});
+  Grid grid(
+      {"system", "condition", "data", "metric", "B / A", "95 % interval", "p (Holm)", "runs", "verdict"},
+      {4, 5, 6, 7});
   for (const Change& change : all.changes) {
     const Comparison& c = change.comparison;
     GridCell verdict{"undecided", {}, "unsure"};
@@ -65,6 +75,7 @@ Grid change_grid(const FolderComparison& all) {
     if (c.verdict == Verdict::equivalent) verdict = {"equal", {}, ""};
     grid.add({{change.system},
               {c.condition.text()},
+              {change.data},
               {metric(c.metric).label},
               {number_text(c.ratio.value) + "×", c.ratio.value},
               {number_text(c.ratio.low) + " to " + number_text(c.ratio.high), c.ratio.low},
@@ -97,8 +108,10 @@ FolderComparison compare_folders(const std::string& a, const std::string& b) {
       run.block += int64_t{1} << 40;  // blocks of another folder are other blocks: nothing is paired
       both.runs.push_back(std::move(run));
     }
+    const std::string here = data_of(runs), there = data_of(other->second);
+    const std::string data = here == there ? here : here + " in A, " + there + " in B";
     for (const Comparison& c : analyse(both).comparisons)
-      if (metric(c.metric).better != Metric::Better::neither) all.changes.push_back({key.first, c});
+      if (metric(c.metric).better != Metric::Better::neither) all.changes.push_back({key.first, c, data});
   }
   for (const auto& [key, runs] : runs_b)
     if (!runs_a.contains(key)) all.only_b.push_back(key.first + ", " + key.second.text());
@@ -106,12 +119,12 @@ FolderComparison compare_folders(const std::string& a, const std::string& b) {
 }
 
 std::string comparison_text(const FolderComparison& all) {
-  std::string text = "A = " + all.a + "\nB = " + all.b + "\n";
+  std::string text = "A = " + terminal_text(all.a) + "\nB = " + terminal_text(all.b) + "\n";
   const Grid grid = change_grid(all);
   text += grid.empty() ? "No system has runs under the same condition in both.\n" : grid.text();
-  for (const std::string& name : all.only_a) text += "only in A: " + name + "\n";
-  for (const std::string& name : all.only_b) text += "only in B: " + name + "\n";
-  for (const std::string& difference : all.provenance) text += "differs: " + difference + "\n";
+  for (const std::string& name : all.only_a) text += "only in A: " + terminal_text(name) + "\n";
+  for (const std::string& name : all.only_b) text += "only in B: " + terminal_text(name) + "\n";
+  for (const std::string& difference : all.provenance) text += "differs: " + terminal_text(difference) + "\n";
   return text;
 }
 

@@ -13,6 +13,7 @@ namespace tandem::lab {
 struct Change {
   std::string system;
   Comparison comparison;
+  std::string data;  // "mnist"; "synthetic-mnist in A, mnist in B"
 };
 
 struct FolderComparison {

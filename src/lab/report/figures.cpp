@@ -254,8 +254,8 @@ std::string table_figure(const ReportData& data, const Json& part, const Json& f
   const auto names = texts_at(figure, "metrics");
   const auto conditions = data.conditions(text_at(part, "name"));
   const auto groups = distinctions(conditions);
-  std::vector<std::string> header = {"condition", "system", "runs"};
-  std::vector<size_t> numbers = {2};
+  std::vector<std::string> header = {"condition", "data", "system", "runs"};
+  std::vector<size_t> numbers = {3};
   std::vector<Metric> shown;
   for (const std::string& name : names) {
     const bool any = std::any_of(data.analysis.summaries.begin(), data.analysis.summaries.end(),
@@ -268,13 +268,16 @@ std::string table_figure(const ReportData& data, const Json& part, const Json& f
   Grid grid(header, numbers);
   for (size_t i = 0; i < conditions.size(); ++i)
     for (const auto& [system, place] : data.places) {
-      std::vector<GridCell> row = {{groups[i].empty() ? conditions[i].text() : groups[i]}, {system}, {"0"}};
+      std::vector<GridCell> row = {{groups[i].empty() ? conditions[i].text() : groups[i]},
+                                   {data.analysis.data_text(conditions[i])},
+                                   {system},
+                                   {"0"}};
       bool any = false;
       for (const Metric& m : shown) {
         const Summary* s = data.analysis.summary(conditions[i], m.name, system);
         if (s) {
           any = true;
-          row[2] = {std::to_string(s->values.size()), static_cast<double>(s->values.size())};
+          row[3] = {std::to_string(s->values.size()), static_cast<double>(s->values.size())};
           row.push_back({with_unit(s->median.value, m), s->median.value});
         } else {
           row.push_back({"unavailable", std::nullopt, "absent"});

@@ -1,10 +1,13 @@
 #include "lab/report/grid.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 
 #include "lab/report/svg.h"
+#include "tandem/io/file.h"
 
 namespace tandem::lab {
 
@@ -51,30 +54,47 @@ std::string Grid::html() const {
   return page + "</tbody></table></div>\n";
 }
 
-namespace {
-
-/// A cell's text on one line of Markdown.
-std::string markdown_cell(std::string text) {
+std::string markdown_text(const std::string& text) {
+  const auto is_word = [&](size_t i) {
+    return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) || (text[i] & 0x80));
+  };
+  const size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  const size_t digits = std::min(text.find_first_not_of("0123456789", begin), text.size());
   std::string safe;
-  for (const char c : text) {
-    if (c == '|' || c == '<' || c == '`' || c == '*') safe += '\\';
-    safe += c == '\n' || c == '\r' ? ' ' : c;
+  for (size_t i = begin; i < text.size(); ++i) {
+    const char c = text[i];
+    // At the beginning of a line these make headings, lists, quotes, rules and numbered lists.
+    const bool begins = (i == begin && std::strchr("#>+-=~:", c)) ||
+                        (i == digits && digits > begin && (c == '.' || c == ')'));
+    if (c == '<')
+      safe += "&lt;";
+    else if (c == '>')
+      safe += "&gt;";
+    else if (c == '&')
+      safe += "&amp;";
+    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      safe += ' ';
+    else if (begins || std::strchr("\\`*[]|~$", c) ||
+             (c == '_' && !(i > begin && is_word(i - 1) && is_word(i + 1))))
+      (safe += '\\') += c;
+    else
+      safe += c;
   }
   return safe;
 }
 
-}  // namespace
+std::string terminal_text(const std::string& text) { return io::one_line(text, text.size()); }
 
 std::string Grid::markdown() const {
   std::string page = "|", rule = "|";
   for (size_t i = 0; i < header_.size(); ++i) {
-    page += " " + markdown_cell(header_[i]) + " |";
+    page += " " + markdown_text(header_[i]) + " |";
     rule += is_number(i) ? "---:|" : "---|";
   }
   page += "\n" + rule + "\n";
   for (const auto& row : rows_) {
     page += "|";
-    for (const GridCell& cell : row) page += " " + markdown_cell(cell.text) + " |";
+    for (const GridCell& cell : row) page += " " + markdown_text(cell.text) + " |";
     page += "\n";
   }
   return page;
@@ -82,15 +102,17 @@ std::string Grid::markdown() const {
 
 std::string Grid::text() const {
   std::vector<size_t> widths;
-  for (const std::string& name : header_) widths.push_back(text_width(name));
+  for (const std::string& name : header_) widths.push_back(text_width(terminal_text(name)));
   for (const auto& row : rows_)
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], text_width(row[i].text));
+    for (size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], text_width(terminal_text(row[i].text)));
   std::string page;
   const auto put = [&](const auto& texts) {
     std::string line;
     for (size_t i = 0; i < header_.size(); ++i) {
-      const std::string space(widths[i] - text_width(texts(i)), ' ');
-      line += "  " + (is_number(i) ? space + texts(i) : texts(i) + space);
+      const std::string text = terminal_text(texts(i));
+      const std::string space(widths[i] - text_width(text), ' ');
+      line += "  " + (is_number(i) ? space + text : text + space);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     page += line + "\n";

@@ -33,6 +33,11 @@ class Grid {
   std::vector<std::vector<GridCell>> rows_;
 };
 
+/// Text as it must stand in Markdown, on one line: nothing in it is markup or HTML.
+std::string markdown_text(const std::string& text);
+/// Text as it must stand on a terminal, on one line: without control characters, which could move the cursor or worse.
+std::string terminal_text(const std::string& text);
+
 /// Columns that a text takes on a terminal: characters, not bytes.
 size_t text_width(const std::string& text);
 

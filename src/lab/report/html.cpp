@@ -1,7 +1,6 @@
 // The page of a study: answers first, then figures and tables part by part, the papers' claims, what could not be
 // measured, and how all of it was done.
 #include <algorithm>
-#include <set>
 
 #include "lab/report/answers.h"
 #include "lab/report/claims_view.h"
@@ -53,7 +52,8 @@ std::string head(const ReportData& data, const std::vector<Json>& parts) {
   html += "<div class=\"answers\">" +
           (found.empty() ? paragraph("No two systems have runs that can be compared yet.") : found) +
           "</div>\n";
-  const auto warnings = warnings_of(data.results.provenance);
+  auto warnings = data_warnings(data);
+  for (const std::string& warning : warnings_of(data.results.provenance)) warnings.push_back(warning);
   if (!warnings.empty())
     html +=
         "<div class=\"warning\"><strong>Read the figures with care:</strong>" + list(warnings) + "</div>\n";
@@ -68,16 +68,6 @@ std::string navigation(const std::vector<Json>& parts) {
   for (const char* name : {"claims", "gaps", "method", "provenance"})
     html += std::string("<a href=\"#") + name + "\">" + name + "</a>";
   return html + "</nav>\n";
-}
-
-/// Which samples the runs of a part saw: real ones by the name of their set, or synthetic ones of its shapes.
-std::string data_sentence(const ReportData& data, const std::string& part) {
-  std::set<std::string> names;
-  for (const Run& run : data.results.runs)
-    if (run.part == part && !text_at(run.hello, "data").empty()) names.insert(text_at(run.hello, "data"));
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "Data: " : ", ") + name;
-  return text.empty() ? "" : text + ".";
 }
 
 std::string part_section(const ReportData& data, const Json& part) {

@@ -13,14 +13,17 @@ namespace tandem::lab {
 std::string markdown_report(const Results& results, const Analysis& analysis,
                             const std::vector<Judgement>& judgements) {
   const ReportData data(results, analysis);
-  std::string page =
-      "# " + text_at(results.study, "title") + "\n\n" + text_at(results.study, "question") + "\n";
-  for (const std::string& warning : warnings_of(results.provenance))
-    page += "\n> Read with care: " + warning + "\n";
+  std::string page = "# " + markdown_text(text_at(results.study, "title")) + "\n\n" +
+                     markdown_text(text_at(results.study, "question")) + "\n";
+  auto warnings = data_warnings(data);
+  for (const std::string& warning : warnings_of(results.provenance)) warnings.push_back(warning);
+  for (const std::string& warning : warnings) page += "\n> Read with care: " + markdown_text(warning) + "\n";
   for (const Json& part : parts_of(results)) {
-    page += "\n## " + text_at(part, "title") +
+    page += "\n## " + markdown_text(text_at(part, "title")) +
             (text_at(part, "track") == "as_shipped" ? " (as shipped)" : "") + "\n\n";
-    for (const std::string& sentence : answers(data, part)) page += "- " + sentence + "\n";
+    if (const std::string seen = data_sentence(data, text_at(part, "name")); !seen.empty())
+      page += markdown_text(seen) + "\n\n";
+    for (const std::string& sentence : answers(data, part)) page += "- " + markdown_text(sentence) + "\n";
     const Grid summary = summary_grid(data, part), comparisons = comparison_grid(data, part);
     if (!summary.empty()) page += "\n" + summary.markdown();
     if (!comparisons.empty()) page += "\n" + comparisons.markdown();
@@ -39,13 +42,14 @@ std::string terminal_report(const Results& results, const Analysis& analysis) {
   for (const Json& part : parts_of(results)) {
     const Grid summary = summary_grid(data, part);
     if (summary.empty()) continue;
-    page += text_at(part, "title") + (text_at(part, "track") == "as_shipped" ? " (as shipped)" : "") + "\n" +
-            summary.text();
-    for (const std::string& sentence : answers(data, part)) page += "  - " + sentence + "\n";
+    page += terminal_text(text_at(part, "title")) +
+            (text_at(part, "track") == "as_shipped" ? " (as shipped)" : "") + "\n" + summary.text();
+    for (const std::string& sentence : answers(data, part)) page += "  - " + terminal_text(sentence) + "\n";
     page += "\n";
   }
   const Grid gaps = gap_grid(data);
   if (!gaps.empty()) page += "Not measured\n" + gaps.text();
+  for (const std::string& warning : data_warnings(data)) page += terminal_text(warning) + "\n";
   return page;
 }
 

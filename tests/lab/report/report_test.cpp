@@ -5,10 +5,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <set>
 #include <sstream>
 
 #include "lab/report/compare.h"
 #include "lab/report/csv.h"
+#include "lab/report/grid.h"
 #include "lab/report/report.h"
 #include "tandem/core/error.h"
 #include "tests/lab/report/sample_results.h"
@@ -207,6 +210,165 @@ TEST_F(Report, InMarkdownHasTheSameTables) {
   EXPECT_NE(text.find("## Learning"), std::string::npos);
   EXPECT_NE(text.find("| pytorch:eager |"), std::string::npos);
   EXPECT_NE(text.find("## Noise floor"), std::string::npos);
+}
+
+/// The tables of a Markdown text, each with its heading above it.
+std::vector<std::string> tables_of(const std::string& markdown) {
+  std::vector<std::string> tables;
+  std::istringstream lines(markdown);
+  std::string heading;
+  bool inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("#")) heading = line;
+    if (line.starts_with("|") && !inside) tables.push_back(heading + "\n");
+    inside = line.starts_with("|");
+    if (inside) tables.back() += line + "\n";
+  }
+  return tables;
+}
+
+TEST_F(Report, EveryTableThatShowsAWorkloadNamesItsData) {
+  const std::vector<Judgement> claims = {{"000-1",
+                                          "000",
+                                          "Table 4",
+                                          "A claim",
+                                          "p = 1e-9",
+                                          "1.2×",
+                                          Mark::undecided,
+                                          "because",
+                                          {},
+                                          "",
+                                          {},
+                                          "synthetic-mnist"}};
+  const std::string markdown = markdown_report(results, analysis, claims);
+  size_t named = 0;
+  for (const std::string& table : tables_of(markdown)) {
+    if (table.starts_with("## The machine") || table.starts_with("## What is not here")) continue;
+    EXPECT_NE(table.find("| data |"), std::string::npos) << table;
+    EXPECT_NE(table.find("| synthetic-mnist |"), std::string::npos) << table;
+    ++named;
+  }
+  EXPECT_GE(named, 6u) << "of two parts, claims, noise and gaps";
+  EXPECT_NE(markdown.find("> Read with care: lenet was measured on synthetic-mnist, made-up samples"),
+            std::string::npos);
+  EXPECT_NE(terminal_report(results, analysis).find("lenet was measured on synthetic-mnist"),
+            std::string::npos);
+  EXPECT_NE(html.find("lenet was measured on synthetic-mnist"), std::string::npos);
+  for (size_t at = html.find("<thead>"); at != std::string::npos; at = html.find("<thead>", at + 1)) {
+    const std::string head = html.substr(at, html.find("</thead>", at) - at);
+    const bool shows_workloads =
+        head.find(">condition<") != std::string::npos || head.find(">claim<") != std::string::npos;
+    EXPECT_EQ(shows_workloads, head.find(">data<") != std::string::npos) << head;
+  }
+  for (const std::string& csv : {runs_csv(results), summaries_csv(analysis), comparisons_csv(analysis)}) {
+    EXPECT_NE(csv.substr(0, csv.find('\n')).find(",data,"), std::string::npos);
+    EXPECT_EQ(count(csv, ",synthetic-mnist,") + 1, count(csv, "\r\n")) << "one a row";
+  }
+}
+
+TEST_F(Report, RealDataIsNamedWithoutAWarning) {
+  Results real = results;
+  for (lab::Run& run : real.runs) run.data = "mnist";
+  const Analysis found = analyse(real);
+  const std::string markdown = markdown_report(real, found, {});
+  EXPECT_EQ(markdown.find("made-up"), std::string::npos);
+  EXPECT_NE(markdown.find("Data: mnist."), std::string::npos);
+  EXPECT_NE(markdown.find("| mnist |"), std::string::npos);
+}
+
+/// Every text of a study and its runs with this at its end, but for the words that mean something to the report.
+Results poisoned(const std::string& poison) {
+  Results results = testing::sample_results();
+  const std::function<void(Json&, const std::string&)> spoil = [&](Json& json, const std::string& key) {
+    static const std::set<std::string> kept = {"kind", "track", "phase", "x"};
+    if (json.is_string() && !kept.contains(key)) json = json.get<std::string>() + poison;
+    if (json.is_object())
+      for (auto& [name, value] : json.items()) spoil(value, name);
+    if (json.is_array())
+      for (Json& value : json) spoil(value, key);
+  };
+  spoil(results.study, "");
+  spoil(results.provenance, "");
+  for (lab::Run& run : results.runs) {
+    for (std::string* text :
+         {&run.part, &run.system, &run.why, &run.last_words, &run.data, &run.started, &run.condition.workload,
+          &run.condition.device, &run.condition.precision, &run.condition.optimizer})
+      *text += poison;
+    run.condition.switches["switch" + poison] = "value" + poison;
+    run.metrics["metric" + poison] = 1;
+    run.unavailable = {{"gpu.percent" + poison, "reason" + poison}};
+    run.sources = {{"cpu.percent" + poison, "source" + poison}};
+    for (Trace& trace : run.traces) trace.metric += poison;
+  }
+  return results;
+}
+
+TEST(ReportOfPoison, NoTextOfAStudyOrADriverIsMarkupInAnyFormat) {
+  const std::string poison =
+      "\n# heading\n\n<script>alert(1)</script><img src=x onerror=alert(2)>\n- [a](javascript:b) "
+      "![i](http://x) `c` "
+      "*d* _e_ **f** ~~g~~ $h$ &lt; \\| j | k \\ \"l\" 'm'\x1b[31m\r\t=2+2";
+  const Results results = poisoned(poison);
+  const Analysis analysis = analyse(results);
+  Judgement claim{"1" + poison, "000" + poison, "s" + poison, "t" + poison,
+                  "p" + poison, "o" + poison,   Mark::holds,  "r" + poison};
+  claim.data = "d" + poison;
+
+  const std::string html = html_report(results, analysis, {claim});
+  EXPECT_EQ(first_fault(html), "");
+  EXPECT_EQ(html.find("<script>alert"), std::string::npos);
+  EXPECT_EQ(html.find("<img"), std::string::npos);
+  EXPECT_EQ(html.find('\x1b'), std::string::npos);
+
+  const std::string markdown = markdown_report(results, analysis, {claim});
+  EXPECT_EQ(markdown.find('<'), std::string::npos) << "no HTML at all";
+  EXPECT_EQ(markdown.find('\x1b'), std::string::npos);
+  size_t headings = 0;
+  std::istringstream lines(markdown);
+  for (std::string line; std::getline(lines, line);) {
+    headings += line.starts_with("#");
+    size_t columns = 0;
+    bool is_escaped = false;
+    for (const char c : line) {
+      if (!is_escaped && std::string("[]`*~$").find(c) != std::string::npos) ADD_FAILURE() << line;
+      columns += !is_escaped && c == '|';
+      is_escaped = !is_escaped && c == '\\';
+    }
+    EXPECT_EQ(line.starts_with("|"), columns > 0) << line;
+    EXPECT_EQ(line.find("heading") == 0 || line.starts_with("- \\["), false) << line;
+  }
+  EXPECT_EQ(headings, count(markdown, "\n## ") + 1);
+  EXPECT_EQ(count(markdown, "\n## "), 7u) << "two parts, claims, noise, gaps, what is not here, the machine";
+
+  const std::string text = terminal_report(results, analysis);
+  for (const char c : text) EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= 0x20);
+
+  for (const std::string& csv : {runs_csv(results), summaries_csv(analysis), comparisons_csv(analysis)}) {
+    // Read as RFC 4180 says: every row has as many fields as the first.
+    std::vector<size_t> fields = {1};
+    bool quoted = false;
+    for (size_t i = 0; i < csv.size(); ++i) {
+      if (csv[i] == '"') quoted = !quoted;
+      if (quoted) continue;
+      if (csv[i] == ',') ++fields.back();
+      if (csv[i] == '\n') fields.push_back(1);
+    }
+    EXPECT_FALSE(quoted);
+    fields.pop_back();
+    for (const size_t each : fields) ASSERT_EQ(each, fields[0]);
+  }
+}
+
+TEST(MarkdownText, IsReadAsItWasWritten) {
+  EXPECT_EQ(markdown_text("step.latency_s of mnist_cnn: 1.5×"), "step.latency_s of mnist_cnn: 1.5×");
+  EXPECT_EQ(markdown_text("_emphasis_"), "\\_emphasis\\_");
+  EXPECT_EQ(markdown_text("a <b> & c"), "a &lt;b&gt; &amp; c");
+  EXPECT_EQ(markdown_text("  # no heading"), "\\# no heading");
+  EXPECT_EQ(markdown_text("1. no list"), "1\\. no list");
+  EXPECT_EQ(markdown_text("- no list - here"), "\\- no list - here");
+  EXPECT_EQ(markdown_text("a\nb|c\\|d"), "a b\\|c\\\\\\|d");
+  EXPECT_EQ(markdown_text(""), "");
+  EXPECT_EQ(markdown_text(" \n "), "");
 }
 
 TEST_F(Report, TablesForProgramsHaveOneRowEach) {

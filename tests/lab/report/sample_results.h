@@ -35,7 +35,7 @@ inline Run sample_run(const std::string& part, const std::string& system, const 
                  {"samples_per_s", static_cast<double>(condition.batch) / (step_s * wobble)},
                  {"cpu.percent", 80 + static_cast<double>(block % 3)},
                  {"rss.peak_mib", 300 + step_s * 10000}};
-  run.hello = {{"data", "synthetic-mnist"}};
+  run.data = "synthetic-mnist";
   run.unavailable = {{"gpu.percent", "libnvidia-ml.so.1 is not there"}};
   run.traces = {{"cpu.percent", "%", "/proc/stat", {0, 0.1, 0.2}, {70, 90, NAN}}};
   return run;
