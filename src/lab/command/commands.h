@@ -33,7 +33,8 @@ double parse_duration(const std::string& text);
 int64_t usable_cores();
 /// Starts drivers as drivers.toml says.
 Launcher catalogue_launcher();
-/// Ctrl-C and SIGTERM turn the flag true; the second one ends the program at once.
+/// Ctrl-C, SIGTERM and SIGHUP turn the flag true; the second one ends the program at once, with status 130, and the guards
+/// of its drivers end those.
 const std::atomic<bool>* stop_on_signals();
 /// Rows in aligned columns on stdout, two spaces between.
 void print_rows(const std::vector<std::vector<std::string>>& rows);

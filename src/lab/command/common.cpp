@@ -10,6 +10,7 @@
 #include "lab/command/commands.h"
 #include "lab/study/study.h"
 #include "tandem/core/error.h"
+#include "tandem/io/file.h"
 
 namespace tandem::lab {
 namespace {
@@ -56,8 +57,12 @@ const std::atomic<bool>* stop_on_signals() {
     if (g_stop.exchange(true)) ::_exit(130);
   };
   sigemptyset(&action.sa_mask);
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    ::sigaction(signal, nullptr, &before);
+    // What the caller ignores (nohup) stays ignored.
+    if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
+  }
   return &g_stop;
 }
 
@@ -71,7 +76,8 @@ void print_rows(const std::vector<std::vector<std::string>>& rows) {
   for (const auto& row : rows) {
     std::string line = "  ";
     for (size_t i = 0; i < row.size(); ++i)
-      line += row[i] + (i + 1 < row.size() ? std::string(widths[i] - columns(row[i]) + 2, ' ') : "");
+      line += io::one_line(row[i], row[i].size()) +
+              (i + 1 < row.size() ? std::string(widths[i] - columns(row[i]) + 2, ' ') : "");
     line.erase(line.find_last_not_of(' ') + 1);
     std::printf("%s\n", line.c_str());
   }

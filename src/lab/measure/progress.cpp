@@ -32,6 +32,9 @@ std::string padded(std::string text, size_t width) {
   return text.substr(0, bytes) + "…";
 }
 
+/// On one line, without what would move the cursor: names come from a study's file, reasons from a driver.
+std::string shown(const std::string& text) { return io::one_line(text, text.size()); }
+
 struct Row {
   std::string system, condition, metric;
   int64_t runs = 0, wanted = 0;
@@ -46,8 +49,8 @@ class TextProgress : public Progress {
 
   void begin(const Plan& plan, const std::string& folder, int64_t blocks, int64_t runs_left) override {
     for (const Cell& cell : plan.cells)
-      rows_.push_back({cell.system + (cell.control.empty() ? "" : " (" + cell.control + ")"),
-                       cell.condition.text(),
+      rows_.push_back({shown(cell.system + (cell.control.empty() ? "" : " (" + cell.control + ")")),
+                       shown(cell.condition.text()),
                        headline_metric(cell.condition.phase),
                        0,
                        cell.effort.runs,
@@ -66,7 +69,7 @@ class TextProgress : public Progress {
     draw(false);
   }
   void stage(const std::string& text) override {
-    rows_[current_].status = text;
+    rows_[current_].status = shown(text);
     draw(false);
   }
   void done(size_t cell, const Run& run, double left_s) override {
@@ -103,7 +106,10 @@ class TextProgress : public Progress {
     if (const auto at = run.metrics.find(row.metric); run.status == Status::ok && at != run.metrics.end())
       row.values.push_back(at->second);
   }
-  void say(const std::string& text) { std::fprintf(stream_, "%s\n", text.c_str()), std::fflush(stream_); }
+  void say(const std::string& text) {
+    std::fprintf(stream_, "%s\n", shown(text).c_str());
+    std::fflush(stream_);
+  }
   void clear() {
     if (drawn_ > 0) std::fprintf(stream_, "\033[%zuA\033[J", drawn_);
     drawn_ = 0;

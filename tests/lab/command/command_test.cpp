@@ -1,9 +1,11 @@
 // The command `tandem lab` as a user types it: what it lists, what wrong usage gets, and a whole small study.
 // ctest: timeout=600
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -98,6 +100,92 @@ TEST_F(Lab, RunsASmallStudyGoesOnAndReports) {
   const Said compared = lab("compare study study");
   EXPECT_EQ(compared.status, 0) << compared.err;
   EXPECT_NE(compared.out.find("step time"), std::string::npos);
+}
+
+/// The processes that a lab of this number has started, and all that they started: the lab marks them.
+std::vector<int> children_of(pid_t lab) {
+  std::vector<int> found;
+  const std::string mark = "TANDEM_LAB_PROCESS=" + std::to_string(lab) + "-";
+  for (const auto& entry : fs::directory_iterator("/proc"))
+    if (const int pid = std::atoi(entry.path().filename().c_str());
+        pid > 0 && read(entry.path() / "environ").find(mark) != std::string::npos)
+      found.push_back(pid);
+  return found;
+}
+
+template <class F>
+bool comes_true(double seconds, F&& condition) {
+  for (double waited = 0; waited < seconds; waited += 0.05) {
+    if (condition()) return true;
+    ::usleep(50'000);
+  }
+  return condition();
+}
+
+TEST_F(Lab, ASignalEndsTheRunKeepsTheRecordsAndLeavesNoProcess) {
+  std::ofstream(folder_ / "long.toml")
+      << "name = \"long\"\ntitle = \"Long\"\nframeworks = [\"tandem:eager\"]\n"
+         "workloads = [\"lenet\"]\ndevice = [\"cpu\"]\n[effort]\nruns = 5000\n"
+         "timed_steps = 5\ntimed_s = 0.1\n[[part]]\nname = \"a\"\ntitle = \"A\"\n"
+         "phase = \"train\"\n";
+  size_t records = 0;
+  for (const int signal : {SIGHUP, SIGTERM, SIGINT, SIGKILL}) {
+    const std::string err = (folder_ / "err").string(), program = std::string(TANDEM_BIN_DIR) + "/tandem";
+    const pid_t lab = ::fork();
+    if (lab == 0) {
+      ::setpgid(0, 0);
+      if (::chdir(folder_.c_str()) != 0 || !std::freopen(err.c_str(), "w", stderr) ||
+          !std::freopen("/dev/null", "r", stdin))
+        ::_exit(126);
+      ::execl(program.c_str(), "tandem", "lab", "run", "long.toml", "--threads", "1", "--out", "study",
+              nullptr);
+      ::_exit(127);
+    }
+    const auto count = [&] {
+      const std::string text = read(folder_ / "study" / "runs.jsonl");
+      return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+    };
+    EXPECT_TRUE(comes_true(120, [&] { return count() > records && !children_of(lab).empty(); })) << read(err);
+    const std::string before = read(folder_ / "study" / "runs.jsonl");
+    ::kill(lab, signal);
+    int status = -1;
+    ::waitpid(lab, &status, 0);
+    const std::string said = read(err);
+    if (signal == SIGKILL) {
+      EXPECT_TRUE(WIFSIGNALED(status));
+    } else {
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << signal << ": status " << status << "\n"
+                                                                   << said;
+      EXPECT_NE(said.find("Go on with: tandem lab run long.toml --threads 1 --out study"), std::string::npos)
+          << said;
+    }
+    EXPECT_TRUE(comes_true(20, [&] { return children_of(lab).empty(); })) << "after signal " << signal;
+    EXPECT_EQ(read(folder_ / "study" / "runs.jsonl").substr(0, before.size()), before);
+    records = count();
+  }
+}
+
+TEST_F(Lab, AStudyWithMoreRunsThanThereIsTimeForIsRefusedAtOnce) {
+  std::ofstream(folder_ / "huge.toml")
+      << "name = \"huge\"\ntitle = \"Huge\"\nframeworks = [\"tandem:eager\"]\n"
+         "workloads = [\"lenet\"]\n[effort]\nruns = 9223372036854775807\n"
+         "[[part]]\nname = \"a\"\ntitle = \"A\"\nphase = \"train\"\n";
+  for (const char* words : {"run huge.toml", "run 000 --runs 9223372036854775807", "run 000 --runs 10001",
+                            "advise lenet --runs 9223372036854775807"}) {
+    const Said said = lab(words);
+    EXPECT_EQ(said.status, 2) << words << ": " << said.err;
+    EXPECT_NE(said.err.find("runs"), std::string::npos) << said.err;
+    EXPECT_NE(said.err.find("10000"), std::string::npos) << said.err;
+  }
+}
+
+TEST_F(Lab, WhereNoGpuMayBeSeenCudaStaysClosed) {
+  const std::string out = (folder_ / "out").string();
+  const std::string command =
+      std::string("CUDA_VISIBLE_DEVICES= '") + TANDEM_BIN_DIR + "/tandem' info >'" + out + "' 2>&1";
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  EXPECT_NE(read(out).find("CUDA_VISIBLE_DEVICES is '', which hides every GPU"), std::string::npos)
+      << read(out);
 }
 
 }  // namespace
