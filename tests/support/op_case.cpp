@@ -7,7 +7,6 @@
 #include "tandem/core/op.h"
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
-#include "tandem/core/trace.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
@@ -159,46 +158,28 @@ std::vector<Tensor> gradients_of(const OpCase& op_case, const Tensor& y, std::sp
   return gradients;
 }
 
-namespace {
-/// Answers every op with traced tensors of the right form and notes its name.
-class NamingTracer : public Tracer {
- public:
-  std::vector<std::string> names;
-
-  Tensors append(const OpDef& op, std::span<const Tensor>, const Attrs&, std::span<const Meta> out) override {
-    names.push_back(op.name);
-    Tensors results;
-    for (const Meta& meta : out) {
-      Ref<TensorImpl> impl = make_ref<TensorImpl>();
-      impl->meta = meta;
-      impl->trace_id = next_id_++;
-      impl->trace_serial = ~uint64_t{0};
-      results.push_back(Tensor(std::move(impl)));
-    }
-    return results;
-  }
-
- private:
-  int64_t next_id_ = 0;
-};
-}  // namespace
-
-std::vector<std::string> ops_called(const OpCase& op_case) {
-  const std::vector<Tensor> in = case_tensors(op_case, op_case.floating ? DType::f32 : op_case.dtypes[0]);
-  NamingTracer tracer;
+std::vector<AppliedOp> ops_applied(const OpCase& op_case, std::span<const Tensor> in) {
+  RecordingTracer tracer;
   const GeneratorState before = generator_state();
   {
     const TraceScope scope(&tracer);
     if (op_case.data_dependent) {  // apply() refuses the op, by its name
-      const std::string refusal = error_of([&] { run_case(op_case, in); });
-      const std::string op = refusal.substr(0, refusal.find(':'));
-      if (find_op(op)) tracer.names.push_back(op);
+      const std::string name = data_dependent_op(error_of([&] { run_case(op_case, in); }));
+      if (!name.empty()) tracer.applied.push_back({find_op(name), {in.begin(), in.end()}, {}, {}});
     } else {
       run_case(op_case, in);
     }
   }
   set_generator_state(before);
-  return tracer.names;
+  return tracer.applied;
+}
+
+std::vector<std::string> ops_called(const OpCase& op_case) {
+  std::vector<std::string> names;
+  const DType dtype = op_case.floating ? DType::f32 : op_case.dtypes[0];
+  for (const AppliedOp& applied : ops_applied(op_case, case_tensors(op_case, dtype)))
+    names.push_back(applied.op->name);
+  return names;
 }
 
 }  // namespace tandem::testing

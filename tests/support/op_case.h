@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "tandem/core/tensor.h"
+#include "tests/support/recording_tracer.h"
 #include "tests/support/values.h"
 
 namespace tandem::testing {
@@ -124,7 +125,9 @@ void check_graph(const OpCase& op_case);
 void check_noncontiguous(const OpCase& op_case);
 void check_device(const OpCase& op_case, Device device);
 
-/// Names of the ops that the call passes to apply(), in order.
+/// What the call passes to apply() for these inputs, in order. Nothing is computed.
+std::vector<AppliedOp> ops_applied(const OpCase& op_case, std::span<const Tensor> in);
+/// The names of these ops.
 std::vector<std::string> ops_called(const OpCase& op_case);
 
 }  // namespace tandem::testing

@@ -1,0 +1,370 @@
+// Both engines run a program; a program on which they differ is shrunk and printed. See fuzz_program.h.
+#include <algorithm>
+#include <chrono>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+
+#include "tandem/core/tape.h"
+#include "tandem/core/trace.h"
+#include "tandem/ops/shape.h"
+#include "tests/support/fuzz_run.h"
+
+namespace tandem::testing {
+
+namespace {
+
+using Named = std::vector<std::pair<std::string, Tensor>>;
+
+/// What tensors hold, to put back after a call that was refused halfway.
+class Snapshot {
+ public:
+  explicit Snapshot(const Named& tensors) {
+    const NoGrad off;
+    for (const auto& [name, t] : tensors)
+      saved_.push_back({t, clone(t), t.grad(), t.grad().defined() ? clone(t.grad()) : Tensor()});
+  }
+  void restore() {
+    const NoGrad off;
+    for (Saved& s : saved_) {
+      assign(s.tensor, s.value);
+      s.tensor.zero_grad();
+      if (!s.grad.defined()) continue;
+      assign(s.grad, s.grad_value);
+      s.tensor.set_grad(s.grad);
+    }
+  }
+
+ private:
+  struct Saved {
+    Tensor tensor, value, grad, grad_value;
+  };
+  std::vector<Saved> saved_;
+};
+
+struct Outcome {
+  std::vector<Tensor> results;
+  std::string refused;
+};
+
+/// Calls f from where the side's random stream stands.
+Outcome attempt(FuzzSide& side, const std::function<std::vector<Tensor>()>& f) {
+  Outcome outcome;
+  set_generator_state(side.random);
+  const GradMode mode(side.grad);
+  try {
+    outcome.results = f();
+  } catch (const Error& error) {
+    outcome.refused = error.what();
+  }
+  side.random = generator_state();
+  return outcome;
+}
+
+/// A refusal without the counts of assigns, which are the engine's own.
+std::string without_versions(std::string text) {
+  if (const size_t at = text.find(" (version "); at != std::string::npos)
+    text.erase(at, text.find(')', at) + 1 - at);
+  return text;
+}
+
+bool is_documented_for_graphs(const std::string& text) {
+  return text.find("compiled callable") != std::string::npos || text.rfind("compile: ", 0) == 0;
+}
+
+/// What the program is refused for by shapes and types alone, computing nothing.
+std::string refusal_of_shapes(const FuzzProgram& program, FuzzSide& side, const std::vector<Tensor>& inputs) {
+  RecordingTracer tracer;
+  FuzzNotes notes;
+  return attempt(side,
+                 [&] {
+                   const TraceScope scope(&tracer);
+                   return run_program(program, inputs, side, notes);
+                 })
+      .refused;
+}
+
+std::string op_of(const std::string& text) { return text.substr(0, text.find(':')); }
+
+std::string compare(const Named& got, const Named& want, const std::string& what) {
+  for (size_t i = 0; i < want.size(); ++i) {
+    const auto& [name, x] = want[i];
+    const Tensor& y = got[i].second;
+    if (const auto same = same_bits(y, x); !same) return cat(what, " value: ", name, ": ", same.message());
+    if (x.grad().defined() != y.grad().defined())
+      return cat(what, " gradient: ", name, " has ", y.grad().defined() ? "one" : "none", " after the graph and ",
+                 x.grad().defined() ? "one" : "none", " eagerly");
+    if (!x.grad().defined()) continue;
+    if (const auto same = same_bits(y.grad(), x.grad()); !same)
+      return cat(what, " gradient: ", name, ": ", same.message());
+  }
+  return "";
+}
+
+std::string compare_results(const std::vector<Tensor>& got, const std::vector<Tensor>& want, const char* what) {
+  if (got.size() != want.size()) return cat(what, ": ", got.size(), " of them, not ", want.size());
+  for (size_t i = 0; i < want.size(); ++i)
+    if (const auto same = same_bits(got[i], want[i]); !same) return cat(what, ": ", i, ": ", same.message());
+  return "";
+}
+
+Named named(const std::vector<Tensor>& inputs) {
+  Named list;
+  for (size_t i = 0; i < inputs.size(); ++i) list.emplace_back(cat("x", i), inputs[i]);
+  return list;
+}
+
+Named joined(Named a, const Named& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+bool shares_inputs(const FuzzProgram& program, uint32_t call) {
+  return std::any_of(program.events.begin(), program.events.end(), [&](const FuzzEvent& event) {
+    return event.before_call == call &&
+           (event.kind == FuzzEvent::alias_inputs || event.kind == FuzzEvent::pass_state);
+  });
+}
+
+/// Both engines over all calls. What differs begins with the kind of difference and a colon.
+std::string first_difference(const FuzzProgram& program, uint32_t& call) {
+  FuzzSide eager(program), graph(program);
+  CompileOptions options;
+  options.passes = program.passes;
+  FuzzNotes graph_notes;
+  Compiled compiled = compile(
+      [&](const std::vector<Tensor>& in) { return run_program(program, in, graph, graph_notes); }, options);
+  Outcome want, got;  // kept over the next call, which must not change them
+  for (call = 0; call < program.calls; ++call) {
+    eager.happen(program, call);
+    graph.happen(program, call);
+    const std::vector<Tensor> eager_in = eager.inputs(program, call), graph_in = graph.inputs(program, call);
+    Snapshot eager_before(joined(eager.captured(), named(eager_in)));
+    Snapshot graph_before(joined(graph.captured(), named(graph_in)));
+    const GeneratorState random = eager.random;
+    const Outcome last_want = std::move(want), last_got = std::move(got);
+    FuzzNotes notes;
+    want = attempt(eager, [&] { return run_program(program, eager_in, eager, notes); });
+    got = attempt(graph, [&] { return compiled(graph_in); });
+    if (!want.refused.empty() || !got.refused.empty()) {
+      eager_before.restore();
+      for (const auto& [name, t] : graph.captured())
+        if (t.grad().defined() && t.grad().is_traced())
+          return cat("left over: ", name, " holds a traced gradient after a refusal: ", got.refused);
+      graph_before.restore();
+      eager.random = graph.random = random;
+      want.results.clear();
+      got.results.clear();
+      if (without_versions(want.refused) == without_versions(got.refused)) continue;
+      const bool may_refuse = notes.only_eagerly || shares_inputs(program, call) || !want.refused.empty();
+      if (may_refuse && is_documented_for_graphs(got.refused)) continue;
+      // What shapes forbid is refused while tracing, before anything runs; eagerly something before it may be.
+      if (!want.refused.empty() && !got.refused.empty()) {
+        const std::string by_shapes = refusal_of_shapes(program, eager, eager_in);
+        eager_before.restore();
+        eager.random = random;
+        if (without_versions(by_shapes) == without_versions(got.refused)) continue;
+      }
+      return cat(got.refused.empty()    ? "refused only eagerly, "
+                 : want.refused.empty() ? "refused only compiled, "
+                                        : "refused otherwise, ",
+                 op_of(want.refused), op_of(got.refused), ": eager: '", want.refused, "', compiled: '",
+                 got.refused, "'");
+    }
+    if (std::string text = compare_results(got.results, want.results, "result"); !text.empty()) return text;
+    if (std::string text = compare(graph.captured(), eager.captured(), "captured"); !text.empty()) return text;
+    if (std::string text = compare(named(graph_in), named(eager_in), "input"); !text.empty()) return text;
+    for (Tensor& t : want.results) t = t.detach();  // a captured tensor itself may be rebound: its memory stays
+    if (eager.random.offset != graph.random.offset || eager.random.seed != graph.random.seed)
+      return cat("random stream: at ", graph.random.offset, ", not at ", eager.random.offset);
+    if (std::string text = compare_results(last_got.results, last_want.results, "result of the call before");
+        !text.empty())
+      return text;
+  }
+  return "";
+}
+
+const char* name_of(FuzzEvent::Kind kind) {
+  static constexpr const char* kNames[] = {
+      "assign to",     "assign to a part of", "rebind",     "rebind, to another type,", "toggle requires_grad of",
+      "toggle grad mode", "toggle training", "freeze or unfreeze the net", "add a hook to the net",
+      "zero gradients", "set the gradient of", "other input shapes", "toggle requires_grad of x0",
+      "pass the first input twice", "pass captured state as x0"};
+  static_assert(std::size(kNames) == FuzzEvent::kKinds);
+  return kNames[kind];
+}
+
+std::string kind_of(const std::string& difference) {
+  const size_t start = difference.find(": ") + 2;
+  return difference.substr(start, difference.find(':', start) - start);
+}
+
+/// Removes and simplifies as long as the program fails in the same way.
+class Shrinker {
+ public:
+  Shrinker(const FuzzProgram& program, const FuzzCheck& check)
+      : best_(program), check_(check), kind_(kind_of(check(program))) {}
+
+  FuzzProgram run() {
+    for (bool again = true; again && !over();) {
+      again = false;
+      again |= drop(&FuzzProgram::steps);
+      again |= drop(&FuzzProgram::events);
+      again |= drop(&FuzzProgram::passes);
+      again |= drop(&FuzzProgram::outputs);
+      again |= simplify();
+    }
+    return best_;
+  }
+
+ private:
+  bool over() const {
+    return attempts_ > 1500 || std::chrono::steady_clock::now() - start_ > std::chrono::seconds(15);
+  }
+  bool fails(const FuzzProgram& program) {
+    ++attempts_;
+    const std::string text = check_(program);
+    return !text.empty() && kind_of(text) == kind_;
+  }
+  /// One change, kept where the program still fails.
+  bool change(const std::function<void(FuzzProgram&)>& edit) {
+    if (over()) return false;
+    FuzzProgram candidate = best_;
+    edit(candidate);
+    if (!fails(candidate)) return false;
+    best_ = std::move(candidate);
+    return true;
+  }
+  template <class T>
+  bool drop(std::vector<T> FuzzProgram::*list) {
+    bool any = false;
+    for (size_t size = std::max<size_t>(1, (best_.*list).size() / 2); size >= 1; size /= 2)
+      for (size_t at = 0; at < (best_.*list).size();) {
+        const bool gone = change([&](FuzzProgram& p) {
+          auto& items = p.*list;
+          const size_t end = std::min(at + size, items.size());
+          items.erase(items.begin() + static_cast<int64_t>(at), items.begin() + static_cast<int64_t>(end));
+        });
+        any |= gone;
+        if (!gone) at += size;
+      }
+    return any;
+  }
+  bool simplify() {
+    bool any = false;
+    while (best_.calls > 1 && change([](FuzzProgram& p) { --p.calls; })) any = true;
+    if (best_.has_net) any |= change([](FuzzProgram& p) { p.has_net = false; });
+    if (best_.has_view) any |= change([](FuzzProgram& p) { p.has_view = false; });
+    for (auto list : {&FuzzProgram::inputs, &FuzzProgram::state})
+      for (size_t i = 0; i < (best_.*list).size(); ++i) {
+        const auto set = [&](auto FuzzForm::*field, const auto& value) {
+          if ((best_.*list)[i].*field == value) return;
+          any |= change([&](FuzzProgram& p) { (p.*list)[i].*field = value; });
+        };
+        set(&FuzzForm::leaf, false);
+        set(&FuzzForm::strided, false);
+        if (!(best_.*list)[i].leaf || !is_floating((best_.*list)[i].dtype)) set(&FuzzForm::dtype, DType::f32);
+        if (size_of((best_.*list)[i].shape) > 3) set(&FuzzForm::shape, Dims{3});
+      }
+    for (auto list : {&FuzzProgram::steps, &FuzzProgram::outputs})
+      for (size_t i = 0; i < (best_.*list).size(); ++i)
+        for (size_t k = 0; k < FuzzStep{}.choice.size(); ++k)
+          if ((best_.*list)[i].choice[k] != 0)
+            any |= change([&](FuzzProgram& p) { (p.*list)[i].choice[k] = 0; });
+    return any;
+  }
+
+  FuzzProgram best_;
+  const FuzzCheck& check_;
+  std::string kind_;
+  int attempts_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+volatile std::sig_atomic_t g_running = -1;
+
+/// A crash cannot be shrunk, but it can be named.
+void name_the_program(int signal) {
+  char text[] = "\nfuzzer: crashed in program            \n";
+  char* digit = text + sizeof(text) - 3;
+  for (long n = g_running; n >= 0; n = n >= 10 ? n / 10 : -1) *digit-- = static_cast<char>('0' + n % 10);
+  [[maybe_unused]] const auto written = write(2, text, sizeof(text) - 1);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+}  // namespace
+
+std::string difference(const FuzzProgram& program) {
+  uint32_t call = 0;
+  std::string text;
+  try {
+    text = first_difference(program, call);
+  } catch (const std::exception& error) {
+    text = cat("exception: ", error.what());
+  }
+  return text.empty() ? text : cat("call ", call, ": ", text);
+}
+
+FuzzProgram shrink(const FuzzProgram& program, const FuzzCheck& check) { return Shrinker(program, check).run(); }
+
+std::string listing(const FuzzProgram& program) {
+  std::string text;
+  const auto form = [&](const std::string& name, const FuzzForm& f, bool other) {
+    text += cat("  ", name, ": ", f.dtype, " ", f.shape, f.strided ? " transposed" : "",
+                f.leaf ? " requires_grad" : "");
+    text += other ? cat(", other shape ", f.other_shape, "\n") : "\n";
+  };
+  const bool others = std::any_of(program.events.begin(), program.events.end(), [](const FuzzEvent& event) {
+    return event.kind == FuzzEvent::other_shapes;
+  });
+  for (size_t i = 0; i < program.inputs.size(); ++i) form(cat("input x", i), program.inputs[i], others);
+  for (size_t i = 0; i < program.state.size(); ++i) form(cat("captured w", i), program.state[i], false);
+  if (program.has_view)
+    text += cat("  captured w", program.state.size(), ": slice(transpose(w0, 0, -1), 0, 1, …)\n");
+  FuzzSide side(program);
+  for (uint32_t call = 0; call < program.calls; ++call) {  // the steps as the last call takes them
+    side.happen(program, call);
+    FuzzNotes notes;
+    notes.log = call + 1 == program.calls ? &text : nullptr;
+    const Outcome outcome =
+        attempt(side, [&] { return run_program(program, side.inputs(program, call), side, notes); });
+    if (!outcome.refused.empty()) text += cat("  call ", call, " is refused: ", outcome.refused, "\n");
+  }
+  for (const FuzzEvent& event : program.events) {
+    if (event.before_call >= program.calls) continue;
+    const bool of_state = event.kind <= FuzzEvent::toggle_requires_grad || event.kind == FuzzEvent::set_gradient;
+    text += cat("  before call ", event.before_call, ": ", name_of(event.kind),
+                of_state ? cat(" w", event.choice % program.state.size()) : "", "\n");
+  }
+  text += cat("  ", program.calls, " calls; passes:");
+  for (const std::string& pass : program.passes) text += " " + pass;
+  return text + "\n";
+}
+
+int64_t number_from_environment(const char* name, int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::atoll(text) : otherwise;
+}
+
+void fuzz_graphs(int64_t first, int64_t stride, int64_t count, Device device) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT}) std::signal(signal, name_the_program);
+#endif
+  const int64_t most = number_from_environment("TANDEM_FUZZ_FAILURES", 3);
+  int64_t failures = 0;
+  for (int64_t seed = first; seed < count && failures < most; seed += stride) {
+    g_running = static_cast<std::sig_atomic_t>(seed);
+    const FuzzProgram program = draw_program(static_cast<uint64_t>(seed), device);
+    if (difference(program).empty()) continue;
+    ++failures;
+    const FuzzProgram small = shrink(program, difference);
+    ADD_FAILURE() << "program " << seed << ", shrunk from " << program.steps.size() << " steps to "
+                  << small.steps.size() << ": " << difference(small) << "\n"
+                  << listing(small) << "To repeat: TANDEM_FUZZ_SEED=" << seed << "\n";
+  }
+}
+
+}  // namespace tandem::testing
