@@ -79,7 +79,8 @@ TEST(FuzzPrograms, DrawEveryOpThatWritesInPlaceOnMemoryThatOthersShare) {
 TEST(FuzzPrograms, ShrinkToTheStepsAndEventsThatAFailureNeeds) {
   const FuzzCheck check = [](const FuzzProgram& program) -> std::string {
     const std::string text = listing(program);
-    const bool fails = text.find("matmul(") != std::string::npos && text.find("  assign(") != std::string::npos &&
+    const bool fails = text.find("matmul(") != std::string::npos &&
+                       text.find("  assign(") != std::string::npos &&
                        text.find("rebind w") != std::string::npos;
     return fails ? "call 0: all three: found" : "";
   };

@@ -72,8 +72,8 @@ void run_in_place(FuzzRun& run, const InPlace& call) {
   std::vector<Tensor> in{target_of(run, call.target, types_of(*call.op_case))};
   // apply() itself, unlike the public function, must not be given what shares the target's memory.
   for (const CaseInput& other : call.others)
-    in.push_back(clone(
-        run.fitted(run.pick(), other, in[0].dtype(), call.op_case->int_low, call.op_case->int_high)));
+    in.push_back(
+        clone(run.fitted(run.pick(), other, in[0].dtype(), call.op_case->int_low, call.op_case->int_high)));
   run.say(call.op->name);
   apply(*call.op, in, call.attrs);
 }
@@ -96,7 +96,8 @@ void add_case_recipes(std::vector<FuzzRecipe>& recipes) {
   const size_t first = recipes.size();
   for (const OpCase& op_case : all_cases()) {
     if (elements_of(op_case) > 700) continue;
-    const std::vector<Tensor> in = case_tensors(op_case, types_of(op_case).empty() ? DType::f32 : types_of(op_case)[0]);
+    const std::vector<Tensor> in =
+        case_tensors(op_case, types_of(op_case).empty() ? DType::f32 : types_of(op_case)[0]);
     const std::vector<AppliedOp> applied = ops_applied(op_case, in);
     bool makes_tensors = false;
     for (const AppliedOp& call : applied) {
@@ -115,9 +116,8 @@ void add_case_recipes(std::vector<FuzzRecipe>& recipes) {
       }
       if (found.others.size() + 1 == call.in.size()) in_place.push_back(found);
     }
-    recipes.push_back({op_case.name, 0, [&op_case, makes_tensors](FuzzRun& run) {
-                         run_recipe(run, op_case, makes_tensors);
-                       }});
+    recipes.push_back({op_case.name, 0,
+                       [&op_case, makes_tensors](FuzzRun& run) { run_recipe(run, op_case, makes_tensors); }});
   }
   for (const auto& [name, list] : by_op)
     for (const size_t recipe : list)

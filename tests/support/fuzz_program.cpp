@@ -17,8 +17,8 @@ constexpr DType kTypes[] = {DType::f32, DType::f32, DType::f32, DType::f64, DTyp
                             DType::f16, DType::i64, DType::i32, DType::u8,  DType::boolean};
 
 Dims some_shape(Random& random, bool is_large) {
-  static const Dims kSmall[] = {{},     {3},    {2, 3}, {4, 3}, {1, 3}, {2, 4, 3}, {2, 1, 3},
-                                {1},    {5, 2}, {0, 3}, {3, 3}, {5, 4}, {6, 4},    {7, 3}};
+  static const Dims kSmall[] = {{},  {3},    {2, 3}, {4, 3}, {1, 3}, {2, 4, 3}, {2, 1, 3},
+                                {1}, {5, 2}, {0, 3}, {3, 3}, {5, 4}, {6, 4},    {7, 3}};
   static const Dims kLarge[] = {{40, 130}, {130}, {2, 2049}, {1, 130}, {4097}};
   return is_large ? kLarge[random.below(std::size(kLarge))] : kSmall[random.below(std::size(kSmall))];
 }
@@ -56,9 +56,9 @@ Tensor filled(const FuzzProgram& program, const FuzzForm& form, const Dims& shap
   Dims stored = shape;
   const bool turned = form.strided && stored.rank() >= 2;
   if (turned) std::swap(stored[0], stored[stored.rank() - 1]);
-  const Tensor x = to_tensor(
-      hash_array(stored, static_cast<uint32_t>(program.seed * 7) + salt, is_signed ? -2 : 0, 3), form.dtype,
-      program.device);
+  const Tensor x =
+      to_tensor(hash_array(stored, static_cast<uint32_t>(program.seed * 7) + salt, is_signed ? -2 : 0, 3),
+                form.dtype, program.device);
   return turned ? transpose(x, 0, -1).detach() : x;
 }
 
@@ -116,15 +116,16 @@ FuzzProgram draw_program(uint64_t seed, Device device) {
   return program;
 }
 
-FuzzSide::FuzzSide(const FuzzProgram& program) : random{program.seed, 0} {
+FuzzSide::FuzzSide(const FuzzProgram& program)
+    : inner(compile([](const std::vector<Tensor>& in) { return std::vector<Tensor>{tanh(in[0]) * in[0]}; })),
+      random{program.seed, 0} {
   for (size_t i = 0; i < program.state.size(); ++i) {
     const FuzzForm& form = program.state[i];
     Tensor x = filled(program, form, form.shape, static_cast<uint32_t>(50 + i));
     if (form.leaf) x.set_requires_grad();
     state.push_back(x);
   }
-  if (program.has_view)
-    state.push_back(slice(transpose(state[0].detach(), 0, -1), 0, 1, 1000).detach());
+  if (program.has_view) state.push_back(slice(transpose(state[0].detach(), 0, -1), 0, 1, 1000).detach());
   if (!program.has_net) return;
   net = std::make_unique<FuzzNet>();
   if (!program.device.is_cpu()) net->to(program.device);
@@ -136,8 +137,8 @@ std::vector<Tensor> FuzzSide::inputs(const FuzzProgram& program, uint32_t call) 
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < program.inputs.size(); ++i) {
     const FuzzForm& form = program.inputs[i];
-    tensors.push_back(filled(program, form, other ? form.other_shape : form.shape,
-                             static_cast<uint32_t>(i + 100 * call)));
+    tensors.push_back(
+        filled(program, form, other ? form.other_shape : form.shape, static_cast<uint32_t>(i + 100 * call)));
     if (is_floating(form.dtype)) tensors.back().set_requires_grad(form.leaf != (toggled && i == 0));
   }
   for (const FuzzEvent& event : program.events) {
@@ -163,11 +164,12 @@ void FuzzSide::happen(const FuzzProgram& program, uint32_t call) {
       case FuzzEvent::assign_view:
         if (w.rank() > 0 && w.size() > 0) assign(slice(w, -1, 0, 1), slice(fresh(), -1, 0, 1));
         break;
-      case FuzzEvent::rebind:
-        w.rebind(fresh());
+      case FuzzEvent::rebind:  // as a module's move to another device and back does it
+        w.rebind(to(to(fresh(), Device{}), program.device));
         break;
       case FuzzEvent::rebind_type:
-        if (is_floating(w.dtype())) w.rebind(cast(fresh(), w.dtype() == DType::f64 ? DType::f32 : DType::f64));
+        if (is_floating(w.dtype()))
+          w.rebind(cast(fresh(), w.dtype() == DType::f64 ? DType::f32 : DType::f64));
         break;
       case FuzzEvent::toggle_requires_grad:
         if (is_floating(w.dtype())) w.set_requires_grad(!w.requires_grad());
@@ -183,9 +185,8 @@ void FuzzSide::happen(const FuzzProgram& program, uint32_t call) {
         break;
       case FuzzEvent::add_hook:
         if (net)
-          net->norm.add_forward_hook([](nn::Module&, const std::vector<Tensor>&, std::vector<Tensor>& out) {
-            out[0] = out[0] * 2;
-          });
+          net->norm.add_forward_hook(
+              [](nn::Module&, const std::vector<Tensor>&, std::vector<Tensor>& out) { out[0] = out[0] * 2; });
         break;
       case FuzzEvent::zero_gradients:
         for (auto& [name, t] : captured()) t.zero_grad();

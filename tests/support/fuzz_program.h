@@ -93,14 +93,15 @@ struct FuzzSide {
 
   std::vector<Tensor> state;
   std::unique_ptr<FuzzNet> net;
+  mutable Compiled inner;  ///< a compiled callable that the program calls
   GeneratorState random;
   bool grad = true;
 };
 
 /// What one run tells beside its results.
 struct FuzzNotes {
-  std::string* log = nullptr;   ///< gets one line for each step, where set
-  bool only_eagerly = false;    ///< it did what a compiled callable refuses, as documented
+  std::string* log = nullptr;  ///< gets one line for each step, where set
+  bool only_eagerly = false;   ///< it did what a compiled callable refuses, as documented
 };
 
 /// The program itself.

@@ -58,12 +58,19 @@ void unary(FuzzRun& run) {
 
 void binary(FuzzRun& run) {
   using Function = Tensor (*)(const Operand&, const Operand&);
-  static constexpr std::pair<const char*, Function> kArithmetic[] = {{"add", add}, {"sub", sub}, {"mul", mul}};
-  static constexpr std::pair<const char*, Function> kEvery[] = {
-      {"maximum", maximum},         {"minimum", minimum},       {"equal", equal},
-      {"less", less},               {"greater", greater},       {"not_equal", not_equal},
-      {"logical_and", logical_and}, {"less_equal", less_equal}, {"logical_xor", logical_xor},
-      {"remainder", remainder},     {"div", div}};
+  static constexpr std::pair<const char*, Function> kArithmetic[] = {
+      {"add", add}, {"sub", sub}, {"mul", mul}};
+  static constexpr std::pair<const char*, Function> kEvery[] = {{"maximum", maximum},
+                                                                {"minimum", minimum},
+                                                                {"equal", equal},
+                                                                {"less", less},
+                                                                {"greater", greater},
+                                                                {"not_equal", not_equal},
+                                                                {"logical_and", logical_and},
+                                                                {"less_equal", less_equal},
+                                                                {"logical_xor", logical_xor},
+                                                                {"remainder", remainder},
+                                                                {"div", div}};
   const Tensor x = run.pick_number();
   const int64_t way = run.below(10);
   const auto& [name, f] = kArithmetic[run.below(3)];
@@ -104,7 +111,8 @@ void view(FuzzRun& run) {
       for (int i = 0; i < shape.rank(); ++i)
         if (shape[i] == 1) shape[i] = 1 + run.below(4);
       shape.insert(0, 1 + run.below(3));
-      return size_of(shape) <= FuzzRun::kMostElements ? run.add("expand", expand(x, shape)) : run.say("nothing");
+      return size_of(shape) <= FuzzRun::kMostElements ? run.add("expand", expand(x, shape))
+                                                      : run.say("nothing");
     }
     case 5:
       return run.add("reshape", reshape(x, {-1}));
@@ -343,6 +351,10 @@ void add_plain_recipes(std::vector<FuzzRecipe>& recipes) {
   recipes.push_back({"overwrite", 5, overwrite});
   recipes.push_back({"overwrite_within", 3, overwrite_within});
   recipes.push_back({"add_rows", 2, add_rows});
+  recipes.push_back({"nested", 0.3, [](FuzzRun& run) {
+                       const Tensor x = run.pick_floating();
+                       run.add("compiled tanh(x) * x of ", run.side.inner({x})[0]);
+                     }});
   recipes.push_back({"only_eagerly", 0.1, only_eagerly});
   recipes.push_back({"module", 8, module, false, true});
 }

@@ -44,6 +44,13 @@ void FuzzRun::start(const std::vector<Tensor>& inputs) {
     if (is_floating(value.tensor.dtype())) leaves.push_back(value.tensor);
   if (side.net)
     for (const Tensor& parameter : side.net->parameters()) leaves.push_back(parameter);
+  // Recipes ask for types and flags. A trace follows changes of these for tensors that an op takes: each is taken once.
+  const bool changes = std::any_of(program.events.begin(), program.events.end(), [](const FuzzEvent& event) {
+    return event.kind == FuzzEvent::rebind_type || event.kind == FuzzEvent::toggle_requires_grad ||
+           event.kind == FuzzEvent::freeze_net;
+  });
+  if (!changes) return;
+  for (const auto& [name, tensor] : side.captured()) unsqueeze(tensor, 0);
 }
 
 void FuzzRun::step(const FuzzStep& step) {
@@ -53,7 +60,13 @@ void FuzzRun::step(const FuzzStep& step) {
   const bool off = step.choice.back() % 16 == 15;  // one in sixteen without gradients
   const GradMode mode(grad_enabled() && !off);
   if (notes.log && off) *notes.log += "  NoGrad:";
-  fuzz_recipes()[step.recipe].run(*this);
+  const FuzzRecipe& recipe = fuzz_recipes()[step.recipe];
+  try {
+    recipe.run(*this);
+  } catch (const Error&) {
+    if (notes.log) *notes.log += cat("  ", recipe.name, "(", used_, ") refuses\n");
+    throw;
+  }
 }
 
 std::vector<Tensor> FuzzRun::outputs() {
@@ -122,7 +135,7 @@ Dims FuzzRun::some_axes(const Tensor& x) {
 }
 
 DType FuzzRun::some_type() {
-  static constexpr DType kTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i64,
+  static constexpr DType kTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16,    DType::i64,
                                      DType::i32, DType::u8,  DType::f32,  DType::boolean};
   return kTypes[below(std::size(kTypes))];
 }
@@ -135,17 +148,16 @@ Tensor FuzzRun::fitted(const Tensor& x, const CaseInput& form, DType dtype, int6
   Tensor y = x;
   if (!(y.shape() == form.shape)) {
     y = y.size() == 0 && n > 0 ? full({n}, 0.5, y.dtype(), y.device()) : reshape(y, {-1});
-    if (y.size() < n)
-      y = reshape(expand(unsqueeze(y, 0), {(n + y.size() - 1) / y.size(), y.size()}), {-1});
+    if (y.size() < n) y = reshape(expand(unsqueeze(y, 0), {(n + y.size() - 1) / y.size(), y.size()}), {-1});
     const Dim spare = y.size() - n, start = bits / 256 % (spare + 1);
     if (spare > 0) y = slice(y, 0, start, start + n);
     y = reshape(y, form.shape);
   }
   const bool is_real = form.kind == CaseInput::real;
-  const DType type = is_real                              ? dtype
-                     : form.kind == CaseInput::index64    ? DType::i64
-                     : form.kind == CaseInput::index32    ? DType::i32
-                                                          : DType::boolean;
+  const DType type = is_real                           ? dtype
+                     : form.kind == CaseInput::index64 ? DType::i64
+                     : form.kind == CaseInput::index32 ? DType::i32
+                                                       : DType::boolean;
   if (type == DType::boolean) {
     if (y.dtype() != type) y = greater(y, 0);
   } else if (is_floating(type)) {
