@@ -355,7 +355,7 @@ void add_plain_recipes(std::vector<FuzzRecipe>& recipes) {
                        const Tensor x = run.pick_floating();
                        run.add("compiled tanh(x) * x of ", run.side.inner({x})[0]);
                      }});
-  recipes.push_back({"only_eagerly", 0.1, only_eagerly});
+  recipes.push_back({"only_eagerly", 0.25, only_eagerly});
   recipes.push_back({"module", 8, module, false, true});
 }
 

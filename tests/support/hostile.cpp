@@ -2,6 +2,7 @@
 #include "tests/support/hostile.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,8 +16,10 @@
 #include "tests/support/recording_tracer.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-// A request that cannot be served must reach the library, which refuses it.
-extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+// A request that cannot be served must reach the library, which refuses it; and this machine has other things to do.
+extern "C" const char* __asan_default_options() {
+  return "allocator_may_return_null=1:soft_rss_limit_mb=3000";
+}
 #endif
 
 namespace tandem::testing {
@@ -131,6 +134,8 @@ void expect_survives(const std::string& name, const std::function<void(Random&)>
     const pid_t child = fork();
     if (child == 0) {
       alarm(20);
+      const rlimit memory{rlim_t{4} << 30, rlim_t{4} << 30};  // the machine has other things to do
+      setrlimit(RLIMIT_DATA, &memory);
       loop();
       _exit(shared().wrong[0] ? 3 : 0);
     }
