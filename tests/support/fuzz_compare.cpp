@@ -132,11 +132,10 @@ bool shares_inputs(const FuzzProgram& program, uint32_t call) {
 /// Both engines over all calls. What differs begins with the kind of difference and a colon.
 std::string first_difference(const FuzzProgram& program, uint32_t& call) {
   FuzzSide eager(program), graph(program);
-  CompileOptions options;
-  options.passes = program.passes;
   FuzzNotes graph_notes;
   Compiled compiled = compile(
-      [&](const std::vector<Tensor>& in) { return run_program(program, in, graph, graph_notes); }, options);
+      [&](const std::vector<Tensor>& in) { return run_program(program, in, graph, graph_notes); },
+      with_stages(program.passes));
   Outcome want, got;  // kept over the next call, which must not change them
   for (call = 0; call < program.calls; ++call) {
     eager.happen(program, call);

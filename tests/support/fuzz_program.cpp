@@ -110,7 +110,7 @@ FuzzProgram draw_program(uint64_t seed, Device device) {
       program.events.push_back(event);
     }
   }
-  program.passes = CompileOptions{}.passes;
+  program.passes = all_stages();
   if (random.chance(0.3))
     std::erase_if(program.passes, [&](const std::string&) { return random.chance(0.5); });
   return program;

@@ -84,7 +84,7 @@ void hostile_call(const std::string& what, const std::function<std::vector<Tenso
   note(s.call, what);
   RecordingTracer tracer(true);
   tracer.before = [](const OpDef& op, std::span<const Tensor>, std::span<const Meta> out) {
-    if (op.view) return;
+    if (op.is_view()) return;
     for (const Meta& meta : out) {
       const double bytes =
           static_cast<double>(size_of(meta.shape)) * static_cast<double>(bytes_of(meta.dtype));

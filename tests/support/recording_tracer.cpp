@@ -25,7 +25,7 @@ Tensors RecordingTracer::append(const OpDef& op, std::span<const Tensor> in, con
   return results;
 }
 
-bool writes_in_place(const OpDef& op) { return op.changes_input; }
+bool writes_in_place(const OpDef& op) { return op.changes_memory(); }
 
 std::string data_dependent_op(const std::string& text) {
   if (text.find("must not depend on the data inside a compiled callable") == std::string::npos) return "";

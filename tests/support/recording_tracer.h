@@ -28,8 +28,6 @@ class RecordingTracer : public Tracer {
   bool share_memory(const Tensor& a, const Tensor& b) const override {
     return runs_ ? a.impl()->storage == b.impl()->storage : a.same(b);
   }
-  void depends_on(const std::shared_ptr<const bool>&) override {}
-  void zeroes_gradient(const Tensor&) override {}
 
  private:
   bool runs_;
