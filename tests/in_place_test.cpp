@@ -266,6 +266,14 @@ TEST(Assign, ToANewTensorIsAllowedAndNeverReachesTheOld) {
   }
 }
 
+TEST(Assign, ToRoundedIntegersLeavesThemAsTheyWere) {
+  for (Tensor (*rounded)(const Tensor&) : {floor, ceil, round, trunc}) {
+    const Tensor x = arange(3), y = rounded(x);
+    assign(y, full({}, 9, DType::i64));
+    EXPECT_EQ(values(x), Numbers({0, 1, 2}));
+  }
+}
+
 TEST(Assign, ToACopyThatBecameAParameterABufferOrALeafIsAllowed) {
   const Tensor x = counting({3, 4});
   Tensor leaf = contiguous(transpose(x)).set_requires_grad();

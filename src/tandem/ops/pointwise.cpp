@@ -403,9 +403,9 @@ Tensor real_unary(const OpDef& op, const Tensor& x) {
   return unary(op, x);
 }
 
-/// x itself where its values are whole already.
+/// A copy where the values are whole already.
 Tensor rounding(const OpDef& op, const Tensor& x) {
-  return x.defined() && is_integer(x.dtype()) ? x : unary(op, x);
+  return x.defined() && is_integer(x.dtype()) ? clone(x) : unary(op, x);
 }
 
 /// A parameter of a function of x, as a 0-d tensor.

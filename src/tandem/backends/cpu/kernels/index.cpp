@@ -3,6 +3,7 @@
 #include "tandem/ops/index.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "tandem/backends/cpu/kernels/iterate.h"
@@ -62,8 +63,16 @@ struct Places {
   /// Calls each(element of the index, offset in the large tensor), along the axis in order.
   template <class F>
   void walk(int64_t task, F&& each) const {
+    if (large.strides[last] == 1)
+      walk_by(std::integral_constant<int64_t, 1>(), task, each);
+    else
+      walk_by(large.strides[last], task, each);
+  }
+  /// unit: the stride of the last axis.
+  template <class Unit, class F>
+  void walk_by(Unit unit, int64_t task, F&& each) const {
     const Indices at(index);
-    const int64_t step = large.strides[axis], unit = large.strides[last], width = index.shape[last];
+    const int64_t step = large.strides[axis], width = index.shape[last];
     if (axis == last) {
       for (int64_t r = task * grain(); r < lines && r < (task + 1) * grain(); ++r) {
         const int64_t base = offset(r, last);
