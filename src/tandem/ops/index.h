@@ -68,9 +68,10 @@ class Subscript {
   Slice part;
   Tensor indices;
 };
-/// x[a, b, …] as PyTorch does it: index(x, {Slice{1, 5}, ellipsis, -1}) is a view; with a tensor it is a copy. Tensors of integers (negative ones
-/// count from the end) are broadcast against each other and stand where the first one stood if they are neighbours,
-/// else in front; one without axes is a number. A bool tensor selects where it is true: the size of the result depends on the data.
+/// x[a, b, …] as PyTorch does it: index(x, {Slice{1, 5}, ellipsis, -1}) is a view; with a tensor it is a copy. Tensors of
+/// integers (negative ones count from the end) are broadcast against each other and stand where the first one stood if
+/// they are neighbours, else in front; one without axes is a number. A bool tensor selects where it is true: the size of
+/// the result depends on the data.
 Tensor index(const Tensor& x, const std::vector<Subscript>& subscripts);
 /// x with values (broadcast) put at the places that index() would read, or added to them.
 Tensor index_put(const Tensor& x, const std::vector<Subscript>& subscripts, const Operand& values,
