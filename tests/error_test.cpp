@@ -13,6 +13,7 @@
 #include "tandem/core/threads.h"
 #include "tandem/io/file.h"
 #include "tandem/ops/pointwise.h"
+#include "tandem/ops/random.h"
 #include "tests/support/op_case.h"
 
 namespace tandem::testing {
@@ -69,8 +70,9 @@ TEST(Errors, HaveAKindThatSaysWhoseMatterTheyAre) {
   EXPECT_EQ(kind_thrown_by([] { io::read_file("read", "/no/such/file"); }), ErrorKind::resource);
   EXPECT_EQ(kind_thrown_by([] { empty({Dim{1} << 60}, DType::f32); }), ErrorKind::resource);
   EXPECT_EQ(kind_thrown_by([] { throw std::bad_alloc(); }), ErrorKind::resource);
-  if (!find_backend(DeviceKind::cuda))
+  if (!find_backend(DeviceKind::cuda)) {
     EXPECT_EQ(kind_thrown_by([] { backend(DeviceKind::cuda); }), ErrorKind::device);
+  }
   EXPECT_EQ(kind_thrown_by([] { TD_ASSERT(1 == 2, "arithmetic"); }), ErrorKind::internal);
   EXPECT_EQ(kind_thrown_by([] { throw std::out_of_range("at"); }), ErrorKind::internal);
 }
