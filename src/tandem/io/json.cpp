@@ -113,27 +113,25 @@ class Builder {
   Json* member_ = nullptr;
 };
 
+template <class Json>
+bool build(std::string_view text, Json& value, std::string& why) {
+  Builder<Json> builder;
+  const bool is_read = Json::sax_parse(text.begin(), text.end(), &builder);
+  if (is_read)
+    value = std::move(builder.root);
+  else
+    why = builder.why;
+  return is_read;
+}
+
 }  // namespace
 
-template <class Json>
-Json try_parse_json(std::string_view text, std::string& why) {
-  Builder<Json> builder;
-  if (Json::sax_parse(text.begin(), text.end(), &builder)) return std::move(builder.root);
-  why = builder.why;
-  return Json(Json::value_t::discarded);
+bool read_json(std::string_view text, nlohmann::json& value, std::string& why) {
+  return build(text, value, why);
 }
 
-template <class Json>
-Json parse_json(const std::string& where, std::string_view text, const std::string& what_to_do) {
-  std::string why;
-  Json value = try_parse_json<Json>(text, why);
-  if (value.is_discarded()) throw Error(cat(where, why, ".", what_to_do.empty() ? "" : " ", what_to_do));
-  return value;
+bool read_json(std::string_view text, nlohmann::ordered_json& value, std::string& why) {
+  return build(text, value, why);
 }
-
-template nlohmann::json try_parse_json(std::string_view, std::string&);
-template nlohmann::ordered_json try_parse_json(std::string_view, std::string&);
-template nlohmann::json parse_json(const std::string&, std::string_view, const std::string&);
-template nlohmann::ordered_json parse_json(const std::string&, std::string_view, const std::string&);
 
 }  // namespace tandem::io

@@ -6,18 +6,34 @@
 #include <string>
 #include <string_view>
 
+#include "tandem/core/error.h"
+
 namespace tandem::io {
 
 inline constexpr int kMaxJsonDepth = 100;
 
-/// The value that the text holds, or a discarded one (is_discarded()) with `why` set: "must be JSON in UTF-8; it breaks at
-/// byte 12". Refused besides: more than kMaxJsonDepth levels of lists and objects, a key twice in one object, a whole
-/// number that does not fit 64 bits, another number beyond f64's range. Json is nlohmann::json or ordered_json.
-template <class Json>
-Json try_parse_json(std::string_view text, std::string& why);
+/// Reads the text into `value`, or returns false with `why` set: "must be JSON in UTF-8; it breaks at byte 12". Refused
+/// besides: more than kMaxJsonDepth levels of lists and objects, a key twice in one object, a whole number that does not
+/// fit 64 bits, another number beyond f64's range.
+bool read_json(std::string_view text, nlohmann::json& value, std::string& why);
+bool read_json(std::string_view text, nlohmann::ordered_json& value, std::string& why);
 
-/// The same, or an Error: where, the rule, `what_to_do`.
+/// The value, or a discarded one (is_discarded()) with `why` set. Json is nlohmann::json or ordered_json.
 template <class Json>
-Json parse_json(const std::string& where, std::string_view text, const std::string& what_to_do = "");
+Json try_parse_json(std::string_view text, std::string& why) {
+  Json value;
+  if (!read_json(text, value, why)) return Json(Json::value_t::discarded);
+  return value;
+}
+
+/// The value, or an Error: where, the rule, `what_to_do`.
+template <class Json>
+Json parse_json(const std::string& where, std::string_view text, const std::string& what_to_do = "") {
+  Json value;
+  std::string why;
+  if (!read_json(text, value, why))
+    throw Error(cat(where, why, ".", what_to_do.empty() ? "" : " ", what_to_do));
+  return value;
+}
 
 }  // namespace tandem::io
