@@ -232,8 +232,9 @@ TEST(Record, A_folder_without_a_study_is_refused) {
   write_text(folder / "provenance.json", "no");
   EXPECT_NE(message_of<Error>([&] { load_results(folder.path()); }).find("provenance.json"),
             std::string::npos);
-  EXPECT_NE(message_of<Error>([&] { append_run(folder / "nowhere", full_run()); }).find("cannot open the file"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of<Error>([&] { append_run(folder / "nowhere", full_run()); }).find("cannot open the file"),
+      std::string::npos);
 }
 
 // Ten times as many lines may take about ten times as long; a quadratic reader takes a hundred times.
