@@ -59,8 +59,6 @@ const std::map<std::string, const char*> kNotForUsers = {
     {"tandem::open_data", "called by train and the command"},
     {"tandem::make_optimizer", "called by fit; optim::make_optimizer is for users"},
     {"tandem::save_environment", "called by fit"},
-    {"tandem::nn::check_stack", "called by modules"},
-    {"tandem::nn::detail::check_stack", "called by modules"},
     {"tandem::data::locate_image_folder", "a row of the table of data sets"},
     {"tandem::data::open_image_folder", "a row of the table of data sets"},
     {"tandem::data::read_idx_images", "behind open_dataset"},

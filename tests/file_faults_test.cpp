@@ -1,6 +1,6 @@
 // Every file call of a run is made to fail, and every one that changes the disk is where the run is killed: each time
 // the run ends with one line, what it had reported is there, and resuming it gives the bits of a run never stopped.
-// ctest: timeout=300
+// ctest: timeout=600
 #include <gtest/gtest.h>
 
 #include <signal.h>

@@ -529,7 +529,7 @@ TEST(Optim, TakesOnlyLeavesEachOnce) {
   const auto refusal = [](const nn::NamedTensors& parameters) {
     return error_of([&] { Sgd(parameters, {.lr = 0.1}); });
   };
-  EXPECT_EQ(refusal({{"w", w}, {"v", v}}), "");
+  EXPECT_NO_THROW(Sgd({{"w", w}, {"v", v}}, {.lr = 0.1}));
   EXPECT_EQ(
       refusal({{"w", w}, {"twice", w * 2.0}}),
       "optimizer: every parameter must be a leaf, which no operation computed; got 'twice', f32 (2, 3) on "
@@ -548,7 +548,7 @@ TEST(Optim, TakesOnlyLeavesEachOnce) {
   EXPECT_NE(refusal({{"w", w}, {"w", v}}).find("must have a name of its own; got two of 'w'"),
             std::string::npos);
   const NoGrad off;  // what is computed here is a leaf, and may be trained
-  EXPECT_EQ(refusal({{"made", w * 2.0}}), "");
+  EXPECT_NO_THROW(Sgd({{"made", w * 2.0}}, {.lr = 0.1}));
 }
 
 }  // namespace

@@ -129,7 +129,9 @@ void add_models(CLI::App& app, Action& action) {
     action = [flags, cmd] {
       if (flags->name.empty() && cmd->count("--batch") > 0)
         throw UsageError("models: --batch belongs to the description of one model. Name the model.");
-      as_usage([&] { check_between("models: the batch", flags->batch, 1, kMostDescribed); });
+      if (flags->batch < 1 || flags->batch > kMostDescribed)
+        throw UsageError(cat("models: the batch must be at ", flags->batch < 1 ? "least " : "most ",
+                             flags->batch < 1 ? 1 : kMostDescribed, "; got ", flags->batch, "."));
       if (flags->name.empty()) return list_models(flags->json);
       as_usage([&] { zoo::model_info(flags->name); });  // an unknown name
       describe_model(flags->name, flags->batch, flags->json);

@@ -375,7 +375,7 @@ class Plots final : public HistoryFile {
 class TensorBoard final : public Callback {
  public:
   explicit TensorBoard(const TensorBoardOptions& options) : o_(options) {
-    check_between("tensorboard every", options.every, 1);
+    check_between("tensorboard: every", options.every, 1, kMostCount, " steps");
   }
   std::string name() const override { return "tensorboard"; }
   void on_start(Training& training) override {
@@ -435,7 +435,7 @@ void check(const ScheduleOptions& o) {
   TD_CHECK(std::find(std::begin(kinds), std::end(kinds), o.kind) != std::end(kinds),
            "schedule: must be constant, step, exponential, cosine, one-cycle or plateau; got '", o.kind,
            "'.");
-  check_between("warmup", o.warm_up, 0);
+  check_between("warmup", o.warm_up, 0, kMostCount, " steps");
   TD_CHECK(o.warm_up_start >= 0 && o.warm_up_start <= 1, "warmup: must start from a share of 0 to 1; got ",
            o.warm_up_start, ".");
   check_between("decay-every", o.every, 1);
@@ -444,13 +444,13 @@ void check(const ScheduleOptions& o) {
            ".");
   check_between("schedule-length", o.total, 1);
   check_number("least-lr", o.least, 0, true);
-  check_between("patience", o.patience, 0);
+  check_between("patience", o.patience, 0, kMostCount, " epochs");
   monitor_named(o.monitor);
 }
 
 void check(const EarlyStopOptions& o) {
   wants_higher(monitor_named(o.monitor), o.mode);
-  check_between("early-stop", o.patience, 0);
+  check_between("early-stop", o.patience, 0, kMostCount, " epochs");
   check_number("min-delta", o.min_delta, 0, true);
 }
 

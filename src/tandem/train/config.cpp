@@ -33,10 +33,11 @@ void check_data_name(const std::string& data, const std::string& data_dir) {
   throw Error(cat("data: must be one of ", names, "; got '", data, "'. 'tandem datasets' describes them."));
 }
 
-void check_between(const char* setting, std::optional<int64_t> value, int64_t least, int64_t most) {
+void check_between(const char* setting, std::optional<int64_t> value, int64_t least, int64_t most,
+                   const char* unit) {
   if (!value) return;
-  TD_CHECK(*value >= least, setting, ": must be at least ", least, "; got ", *value, ".");
-  TD_CHECK(*value <= most, setting, ": must be at most ", most, "; got ", *value, ".");
+  TD_CHECK(*value >= least, setting, ": must be at least ", least, unit, "; got ", *value, ".");
+  TD_CHECK(*value <= most, setting, ": must be at most ", most, unit, "; got ", *value, ".");
 }
 
 void check_number(const char* setting, std::optional<double> value, double least, bool may_be_least,
@@ -159,7 +160,6 @@ std::string settings_json(const FitOptions& o, const SettingsParts& parts) {
   if (conv.mode != ChoiceMode::heuristic) settings["conv"] = name(conv.mode);
   if (conv.workspace != ConvolutionChoice{}.workspace) settings["conv_workspace"] = conv.workspace;
   settings["seed"] = o.seed;
-  // After the seed, which augmented data depend on: the first that differs is named.
   if (!parts.train_data.empty()) settings["train_data"] = parts.train_data;
   if (!parts.test_data.empty()) settings["test_data"] = parts.test_data;
   for (const auto& [key, value] : parts.callbacks) settings[key] = value;
@@ -182,8 +182,12 @@ void check_same_settings(const std::string& saved, const std::string& wanted, co
     throw Error(cat("resume ", source, ": the run was begun with ", key, " ", value(before), "; got ", key,
                     " ", value(now), ". ", fix, ", or begin a new run in another --out."));
   };
-  for (const auto& [key, value] : now.items()) compare(key);
-  for (const auto& [key, value] : before.items()) compare(key);
+  // Fingerprints last: they depend on settings (--augment, --seed), which say more.
+  const auto is_data = [](const std::string& key) { return key == "train_data" || key == "test_data"; };
+  for (const bool data : {false, true})
+    for (const ordered_json* side : {&now, &before})
+      for (const auto& [key, value] : side->items())
+        if (is_data(key) == data) compare(key);
 }
 
 }  // namespace tandem

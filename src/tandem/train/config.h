@@ -85,7 +85,7 @@ void check(const TrainConfig& config);
 /// Parts of check() that other configurations share. An empty name is the default data set.
 void check_data_name(const std::string& data, const std::string& data_dir);
 void check_between(const char* setting, std::optional<int64_t> value, int64_t least,
-                   int64_t most = kMostCount);
+                   int64_t most = kMostCount, const char* unit = "");
 /// A finite number from `least` (which itself is allowed where `may_be_least`) to `most`.
 void check_number(const char* setting, std::optional<double> value, double least, bool may_be_least,
                   double most = kMostNumber);
