@@ -114,6 +114,32 @@ void add_array_errors(std::vector<ErrorCase>& errors) {
   errors.push_back({"expand/rank", [] { expand(of({2, 3}), {3}); }, {"expand: ", "(2, 3)", "(3,)"}});
   errors.push_back({"slice/axis", [] { slice(of({2, 3}), 2, 0, 1); }, {"slice: ", "2"}});
   errors.push_back({"slice/step", [] { slice(of({2, 3}), 0, 0, 1, 0); }, {"slice: ", "step", "0"}});
+  errors.push_back({"slice_into_zeros/size",
+                    [] {
+                      slice_into_zeros(of({1000, 1}), 1, 0, 1, 0);
+                    },
+                    {"slice_into_zeros: ", "within the size", "size 0"}});
+  errors.push_back({"slice_into_zeros/start",
+                    [] {
+                      slice_into_zeros(of({2, 3}), 1, INT64_MAX, 1, 9);
+                    },
+                    {"slice_into_zeros: ", "start 9223372036854775807"}});
+  errors.push_back({"slice_into_zeros/step",
+                    [] {
+                      slice_into_zeros(of({2, 3}), 1, 0, INT64_MAX, 9);
+                    },
+                    {"slice_into_zeros: ", "step 9223372036854775807"}});
+  errors.push_back({"expand/negative", [] { expand(of({1}), {-5}); }, {"shape: ", "negative", "(-5,)"}});
+  errors.push_back({"expand/overflow",
+                    [] {
+                      expand(of({1}), {int64_t{1} << 40, int64_t{1} << 40});
+                    },
+                    {"shape: ", "63 bits", "1099511627776"}});
+  errors.push_back({"zeros/an empty shape that overflows",
+                    [] {
+                      zeros({0, int64_t{1} << 40, int64_t{1} << 40});
+                    },
+                    {"shape: ", "63 bits", "1099511627776"}});
   errors.push_back({"select/index", [] { select(of({2, 3}), 0, 2); }, {"select: ", "2", "(2, 3)"}});
   errors.push_back({"squeeze/size", [] { squeeze(of({2, 3}), 0); }, {"squeeze: ", "(2, 3)"}});
   errors.push_back({"concat/shapes",
