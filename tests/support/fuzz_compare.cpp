@@ -301,7 +301,7 @@ class Shrinker {
 volatile std::sig_atomic_t g_running = -1;
 
 /// A crash cannot be shrunk, but it can be named.
-void name_the_program(int signal) {
+[[maybe_unused]] void name_the_program(int signal) {
   char text[] = "\nfuzzer: crashed in program            \n";
   char* digit = text + sizeof(text) - 3;
   for (long n = g_running; n >= 0; n = n >= 10 ? n / 10 : -1) *digit-- = static_cast<char>('0' + n % 10);
