@@ -25,7 +25,10 @@ Dims reduced_shape(const Dims& shape, const Dims& axes, bool keep) {
 void infer_sum(InferArgs& a) {
   const auto& r = a.attributes<ReduceAttrs>();
   const DType dtype = a.in[0].dtype();
-  a.add(reduced_shape(a.in[0].shape(), r.axes, r.keep), is_floating(dtype) ? dtype : DType::i64);
+  const bool widens = r.wide && bytes_of(dtype) == 2;
+  a.add(reduced_shape(a.in[0].shape(), r.axes, r.keep), !is_floating(dtype) ? DType::i64
+                                                        : widens            ? DType::f32
+                                                                            : dtype);
 }
 
 template <char which>
@@ -46,11 +49,17 @@ Tensor stretched(const Tensor& t, const GradArgs& a) {
   return expand(reshape(t, reduced_shape(shape, r.axes, true)), shape);
 }
 
+/// The sum, of bf16 and f16 in f32.
+Tensor wide_sum(const Tensor& x, const Dims& axes, bool keep) {
+  return apply1(op_sum(), {x}, ReduceAttrs{axes, keep, is_floating(x.dtype()) && bytes_of(x.dtype()) == 2});
+}
+
 /// Equal winners share the gradient.
 Tensors grad_extreme(const GradArgs& a) {
   const auto& r = a.attributes.as<ReduceAttrs>();
   const Tensor winners = cast(equal(a.in[0], stretched(a.out[0], a)), a.in_meta[0].dtype);
-  return {winners * stretched(a.grad[0] / sum(winners, r.axes, r.keep), a)};
+  const Tensor share = wide_sum(winners, r.axes, r.keep);  // 16 bits may not hold the number of winners
+  return {winners * stretched(cast(cast(a.grad[0], share.dtype()) / share, winners.dtype()), a)};
 }
 
 /// For each element the product of the others: of those before it times those after it.
@@ -114,7 +123,8 @@ Dim reduced_count(const Dims& shape, const Dims& axes) {
 
 OpDef& op_sum() {
   static OpDef& op = define_reduction(
-      "sum", infer_sum, [](const GradArgs& a) { return Tensors{stretched(a.grad[0], a)}; }, 0, 0);
+      "sum", infer_sum,
+      [](const GradArgs& a) { return Tensors{cast(stretched(a.grad[0], a), a.in_meta[0].dtype)}; }, 0, 0);
   return op;
 }
 OpDef& op_max() {
@@ -142,9 +152,9 @@ Tensor min(const Tensor& x, const Dims& axes, bool keep) { return reduce(op_min(
 Tensor mean(const Tensor& x, const Dims& axes, bool keep) {
   TD_CHECK(x.defined() && is_floating(x.dtype()),
            "mean: the element type must be f64, f32, bf16 or f16; got ", describe(x), ". cast() it first.");
-  const Tensor total = sum(x, axes, keep);
+  const Tensor total = wide_sum(x, reduced_axes("mean", axes, x.rank()), keep);
   const double count = total.size() ? static_cast<double>(x.size()) / static_cast<double>(total.size()) : 1.0;
-  return total / count;
+  return cast(total / count, x.dtype());
 }
 
 Tensor argmax(const Tensor& x, int64_t axis, bool keep) {

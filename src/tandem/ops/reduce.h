@@ -7,7 +7,8 @@
 namespace tandem {
 
 Tensor sum(const Tensor& x, const Dims& axes = {}, bool keep_axes = false);
-Tensor mean(const Tensor& x, const Dims& axes = {}, bool keep_axes = false);  ///< floating types only
+/// Floating types only. Of bf16 and f16 only the result is rounded, so that the sum and the count may exceed their range.
+Tensor mean(const Tensor& x, const Dims& axes = {}, bool keep_axes = false);
 Tensor max(const Tensor& x, const Dims& axes = {},
            bool keep_axes = false);  ///< NaN wins; ties share the gradient
 Tensor min(const Tensor& x, const Dims& axes = {}, bool keep_axes = false);
@@ -31,16 +32,18 @@ Tensor all(const Tensor& x, const Dims& axes = {}, bool keep_axes = false);
 Tensor count_nonzero(const Tensor& x, const Dims& axes = {}, bool keep_axes = false);  ///< i64
 
 /// axes: the reduced axes, ascending, non-negative. Ops sum, max, min keep reduced axes out of the output
-/// shape unless keep is set. argmax has one axis.
+/// shape unless keep is set. argmax has one axis. wide: sums of bf16 and f16 stay in f32, in which they are taken.
 struct ReduceAttrs {
   Dims axes;
   bool keep = false;
+  bool wide = false;
   template <class Visit>
   static auto fields(Visit visit) {
-    return visit(field("axes", &ReduceAttrs::axes), field("keep", &ReduceAttrs::keep));
+    return visit(field("axes", &ReduceAttrs::axes), field("keep", &ReduceAttrs::keep),
+                 field("wide", &ReduceAttrs::wide));
   }
 };
-OpDef& op_sum();  // takes_strided; out dtype: x's for floats, i64 for integers and bool
+OpDef& op_sum();  // takes_strided; out dtype: x's for floats (f32 where wide), i64 for integers and bool
 OpDef& op_max();  // takes_strided; any dtype; an empty reduction is refused
 OpDef& op_min();
 OpDef& op_argmax();  // takes_strided; out i64

@@ -19,11 +19,12 @@ constexpr int kThreads = 256;
 
 // Each reduction: the value of one element, how two values join, and what is written.
 template <class T>
+inline constexpr bool kFloating = std::is_floating_point_v<typename ComputeType<T>::type>;
+template <class T, class Written = std::conditional_t<kFloating<T>, T, int64_t>>
 struct Sum {
-  static constexpr bool kFloating = std::is_floating_point_v<typename ComputeType<T>::type>;
   using In = T;
-  using Value = std::conditional_t<kFloating, typename ComputeType<T>::type, long long>;
-  using Out = std::conditional_t<kFloating, T, int64_t>;
+  using Value = std::conditional_t<kFloating<T>, typename ComputeType<T>::type, long long>;
+  using Out = Written;
   __device__ static Value none() { return Value(0); }
   __device__ static Value one(T x, uint32_t) {
     return static_cast<Value>(static_cast<typename ComputeType<T>::type>(x));
@@ -320,6 +321,18 @@ void reduce_any(const KernelArgs& args) {
     run_reduce<R<std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>>(args);
   });
 }
+template <class T>
+using PlainSum = Sum<T>;
+/// Sums of 16-bit types may come out in f32, in which they are taken.
+void reduce_sum(const KernelArgs& args) {
+  const DType in = args.in[0].dtype;
+  if (args.out[0].dtype != DType::f32 || in == DType::f32)
+    reduce_any<PlainSum>(args);
+  else if (in == DType::bf16)
+    run_reduce<Sum<BFloat16, float>>(args);
+  else
+    run_reduce<Sum<Float16, float>>(args);
+}
 void reduce_product(const KernelArgs& args) {
   if (args.in[0].dtype == DType::i64)
     run_reduce<Product<int64_t>>(args);
@@ -335,7 +348,7 @@ using Smallest = BestValue<T, false>;
 
 void register_reduce_kernels() {
   constexpr int kCuda = static_cast<int>(DeviceKind::cuda);
-  op_sum().kernels[kCuda] = &reduce_any<Sum>;
+  op_sum().kernels[kCuda] = &reduce_sum;
   op_max().kernels[kCuda] = &reduce_any<Largest>;
   op_min().kernels[kCuda] = &reduce_any<Smallest>;
   op_argmax().kernels[kCuda] = &reduce_any<BestPlace>;

@@ -74,9 +74,8 @@ struct SumTypes<Float16> {
   using Out = Float16;
 };
 
-template <class T>
-typename SumTypes<T>::Out finish(typename SumTypes<T>::Total total) {
-  using Out = typename SumTypes<T>::Out;
+template <class T, class Out = typename SumTypes<T>::Out>
+Out finish(typename SumTypes<T>::Total total) {
   if constexpr (std::is_class_v<Out>)
     return Out(static_cast<float>(total));
   else
@@ -115,13 +114,13 @@ void sum_strip(const T* x, int64_t row_stride, int64_t rows, int columns, Lane* 
 }
 
 /// Where the elements of a sequence lie a row apart and those of neighbouring outputs beside each other.
-template <class T>
+template <class T, class Out>
 void sum_columns(const KernelArgs& args, const Split& s) {
   using Lane = typename SumTypes<T>::Lane;
   const int64_t width = s.kept.shape[s.kept.rank - 1], strips = (width + kStrip - 1) / kStrip;
   const int64_t blocks = (s.length + kSumBlock - 1) / kSumBlock, row_stride = s.reduced.strides[0];
   const T* x = static_cast<const T*>(args.in[0].data);
-  auto* out = args.out[0].as<typename SumTypes<T>::Out>();
+  auto* out = args.out[0].as<Out>();
   Lane* partial = blocks == 1 ? nullptr
                               : static_cast<Lane*>(args.workspace(static_cast<size_t>(s.outputs * blocks) *
                                                                   sizeof(Lane)));  // (block, output)
@@ -138,7 +137,7 @@ void sum_columns(const KernelArgs& args, const Split& s) {
         if (partial)
           partial[block * s.outputs + first + c] = sums[c];
         else
-          out[first + c] = finish<T>(sums[c]);
+          out[first + c] = finish<T, Out>(sums[c]);
       }
     }
   });
@@ -147,17 +146,17 @@ void sum_columns(const KernelArgs& args, const Split& s) {
     for (int64_t o = begin; o < end; ++o) {
       typename SumTypes<T>::Total total = 0;
       for (int64_t b = 0; b < blocks; ++b) total += partial[b * s.outputs + o];
-      out[o] = finish<T>(total);
+      out[o] = finish<T, Out>(total);
     }
   });
 }
 
 /// read(sequence, begin, n, buffer) gives n elements of a sequence as T.
-template <class T, class Read>
+template <class T, class Out, class Read>
 void sum_blocks(const KernelArgs& args, const Split& s, Read&& read) {
   using Types = SumTypes<T>;
   using Lane = typename Types::Lane;
-  auto* out = args.out[0].as<typename Types::Out>();
+  auto* out = args.out[0].as<Out>();
   // One task for each (output, block); the blocks of an output are added afterwards in their order.
   const int64_t blocks = (s.length + kSumBlock - 1) / kSumBlock;
   const auto block_of = [&](int64_t o, int64_t b) {
@@ -177,7 +176,7 @@ void sum_blocks(const KernelArgs& args, const Split& s, Read&& read) {
     for (int64_t o = 0; o < s.outputs; ++o) {
       typename Types::Total total = 0;
       for (int64_t b = 0; b < blocks; ++b) total += partial[o * blocks + b];
-      out[o] = finish<T>(total);
+      out[o] = finish<T, Out>(total);
     }
     return;
   }
@@ -186,7 +185,7 @@ void sum_blocks(const KernelArgs& args, const Split& s, Read&& read) {
     for (int64_t o = begin; o < end; ++o) {
       typename Types::Total total = 0;
       for (int64_t b = 0; b < blocks; ++b) total += block_of(o, b);
-      out[o] = finish<T>(total);
+      out[o] = finish<T, Out>(total);
     }
   });
 }
@@ -209,14 +208,14 @@ const int64_t* widened_run(DType dtype, const Walk& sequence, int64_t begin, int
   return buffer;
 }
 
-template <class T>
+template <class T, class Out = typename SumTypes<T>::Out>
 void sum_typed(const KernelArgs& args, const Split& s) {
   const int last = s.kept.rank - 1;
   if (s.length > 0 && s.reduced.rank == 1 && last >= 0 && s.kept.strides[last] == 1 &&
       s.kept.shape[last] >= 4)
-    sum_columns<T>(args, s);
+    sum_columns<T, Out>(args, s);
   else
-    sum_blocks<T>(args, s, run_as<T>);
+    sum_blocks<T, Out>(args, s, run_as<T>);
 }
 
 void sum(const KernelArgs& args) {
@@ -224,13 +223,19 @@ void sum(const KernelArgs& args) {
   const DType dtype = args.in[0].dtype;
   if (s.outputs == 0) return;
   if (is_floating(dtype))
-    visit_floating(dtype, [&](auto zero) { sum_typed<decltype(zero)>(args, s); });
+    visit_floating(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      if constexpr (std::is_class_v<T>)
+        if (args.out[0].dtype == DType::f32) return sum_typed<T, float>(args, s);
+      sum_typed<T>(args, s);
+    });
   else if (dtype == DType::i64 || dtype == DType::u64)
     sum_typed<int64_t>(args, s);
   else
-    sum_blocks<int64_t>(args, s, [dtype](const Walk& sequence, int64_t begin, int64_t n, int64_t* buffer) {
-      return widened_run(dtype, sequence, begin, n, buffer);
-    });
+    sum_blocks<int64_t, int64_t>(args, s,
+                                 [dtype](const Walk& sequence, int64_t begin, int64_t n, int64_t* buffer) {
+                                   return widened_run(dtype, sequence, begin, n, buffer);
+                                 });
 }
 
 /// Calls visit(output, index in the sequence, elements, count) for every piece of every output's sequence in order,
