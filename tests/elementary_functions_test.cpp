@@ -192,6 +192,8 @@ void check_special_values() {
        [](T x) { return std::atan(x); }},
       {"sin", [](T x) { return static_cast<T>(sin_(static_cast<double>(x))); },
        [](T x) { return std::sin(x); }},
+      {"cos", [](T x) { return static_cast<T>(cos_(static_cast<double>(x))); },
+       [](T x) { return std::cos(x); }},
       {"tan", [](T x) { return static_cast<T>(tan_(static_cast<double>(x))); },
        [](T x) { return std::tan(x); }},
       {"sinh", [](T x) { return static_cast<T>(sinh_(static_cast<double>(x))); },
@@ -209,13 +211,13 @@ void check_special_values() {
       {"ceil", [](T x) { return Ceil{}(x); }, [](T x) { return std::ceil(x); }},
       {"floor", [](T x) { return floor_(x); }, [](T x) { return std::floor(x); }},
   };
+  constexpr T most = std::numeric_limits<T>::max(), least = std::numeric_limits<T>::min();
   for (const auto& f : functions) {
     for (const T x : {zero, -zero, inf, -inf, nan, tiny, -tiny})
       EXPECT_PRED2(same<T>, f.f(x), f.reference(x)) << f.name << " of " << x;
-    for (const T x : {one, -one, T(2), T(-2), T(0.5), T(-0.5), T(1.5), T(2.5), T(-2.5), T(1e30), T(-1e30)})
-      if (std::abs(x) < T(1e9) || (std::string(f.name) != "sin" && std::string(f.name) != "tan")) {
-        EXPECT_LE(ulps(f.f(x), static_cast<long double>(f.reference(x))), 3) << f.name << " of " << x;
-      }
+    for (const T x : {one, -one, T(2), T(-2), T(0.5), T(-0.5), T(1.5), T(2.5), T(-2.5), T(1e30), T(-1e30),
+                      most, -most, least, -least, T(0x1p30), T(-0x1p31), T(1e22)})
+      EXPECT_LE(ulps(f.f(x), static_cast<long double>(f.reference(x))), 3) << f.name << " of " << x;
   }
   // Two arguments
   const T values[] = {zero, -zero, one,    -one,    inf,    -inf,    nan,
@@ -232,6 +234,79 @@ void check_special_values() {
       EXPECT_LE(ulps(power, static_cast<long double>(want)), sizeof(T) == 4 ? 1 : 2)
           << "pow of " << a << ", " << b;
     }
+}
+
+/// Functions without a counterpart in the C library, and slopes, at the ends of the range: their limits.
+template <class T>
+void check_limits() {
+  constexpr T inf = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN(),
+              most = std::numeric_limits<T>::max(), least = std::numeric_limits<T>::min(),
+              tiny = std::numeric_limits<T>::denorm_min();
+  const struct {
+    const char* name;
+    T (*f)(T);
+    T down, zero, up;  // at -infinity, 0 and infinity; up = infinity: the function is x itself far up
+  } rows[] = {
+      {"sigmoid", [](T x) { return sigmoid_(x); }, 0, T(0.5), 1},
+      {"softplus", [](T x) { return softplus_(x); }, 0, T(0.69314718055994530942), inf},
+      {"gelu", [](T x) { return gelu_(x); }, 0, 0, inf},
+      {"gelu_tanh", [](T x) { return gelu_tanh_(x); }, 0, 0, inf},
+      {"silu", [](T x) { return silu_(x); }, 0, 0, inf},
+      {"relu", [](T x) { return Relu{}(x); }, 0, 0, inf},
+      {"elu", [](T x) { return Elu{}(x, T(1)); }, -1, 0, inf},
+      {"gelu_gradient", [](T x) { return GeluGradient{}(T(1), x); }, 0, T(0.5), 1},
+      {"gelu_tanh_gradient", [](T x) { return GeluTanhGradient{}(T(1), x); }, 0, T(0.5), 1},
+      {"silu_gradient", [](T x) { return SiluGradient{}(T(1), x); }, 0, T(0.5), 1},
+      {"elu_gradient", [](T x) { return EluGradient{}(T(1), x, T(1)); }, 0, 1, 1},
+      {"relu_gradient", [](T x) { return ReluGradient{}(T(1), x); }, 0, 0, 1},
+      {"hardtanh", [](T x) { return Clamp{}(x, T(-1), T(1)); }, -1, 0, 1},
+  };
+  for (const auto& row : rows) {
+    for (const T x : {-inf, -most, T(-1e30), T(-1e5)})
+      EXPECT_EQ(row.f(x), row.down) << row.name << " of " << x;
+    for (const T x : {inf, most, T(1e30), T(1e5)})
+      EXPECT_EQ(row.f(x), row.up == inf ? x : row.up) << row.name << " of " << x;
+    for (const T x : {T(0), T(-0.), tiny, -tiny, least, -least}) {
+      const T y = row.f(x);
+      const bool steps = std::string(row.name) == "relu_gradient";
+      EXPECT_NEAR(y, steps && x > 0 ? 1 : row.zero, 1e-6) << row.name << " of " << x;
+    }
+    EXPECT_TRUE(std::isnan(row.f(nan)) || std::string(row.name) == "relu_gradient") << row.name;
+  }
+}
+TEST(ElementaryFunctions, GoToTheirLimitsAtTheEndsOfF32) { check_limits<float>(); }
+TEST(ElementaryFunctions, GoToTheirLimitsAtTheEndsOfF64) { check_limits<double>(); }
+
+TEST(ElementaryFunctions, OfAnglesOfAnySizeAreRight) {
+  const struct {
+    const char* name;
+    double (*f)(double);
+    double (*near)(double);
+    long double (*reference)(long double);
+    double most;
+  } rows[] = {{"sin", sin_, near_sin, std::sin, 2},
+              {"cos", cos_, near_cos, std::cos, 2},
+              {"tan", tan_, near_tan, std::tan, 4}};
+  for (const auto& row : rows) {
+    for (uint32_t i = 0; i < 20'000; ++i) {
+      const uint64_t fraction = (uint64_t{hash32(i, 1)} << 20) ^ hash32(i, 2);
+      const double far = double_from_bits((uint64_t{1053} + hash32(i, 3) % 994) << 52 |
+                                          (fraction & ((uint64_t{1} << 52) - 1)));
+      for (const double x : {far, -far}) {
+        ASSERT_LE(ulps(row.f(x), row.reference(static_cast<long double>(x))), row.most)
+            << row.name << " of " << x;
+        const float single = static_cast<float>(std::fmod(far, 3e38)) * (x < 0 ? -1.f : 1.f);
+        ASSERT_LE(ulps(static_cast<float>(row.f(single)), row.reference(static_cast<long double>(single))),
+                  0.51)
+            << row.name << " of " << single;
+      }
+      const double near = hash_value(i, 4, -0x1p30, 0x1p30);
+      ASSERT_EQ(row.f(near), row.near(near)) << row.name << " of " << near;
+    }
+    // The double that comes closest to a multiple of pi/2.
+    const double close = 6381956970095103. * 0x1p797;
+    EXPECT_LE(ulps(row.f(close), row.reference(static_cast<long double>(close))), row.most) << row.name;
+  }
 }
 
 TEST(ElementaryFunctions, OfSpecialValuesAreTheCLibrarysInF32) { check_special_values<float>(); }

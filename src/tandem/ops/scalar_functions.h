@@ -346,18 +346,88 @@ TD_FN double tanh_(double x) {
   return copy_sign(a < 0.625 ? a + a * z * (p / q) : 1. - 2. / (e + 1.), x);
 }
 
-/// sin and cos by reduction by pi/2 in parts, then two polynomials. Defined for |x| below 2^30, NaN beyond.
-struct SinCos {
-  double sin, cos;
+/// x = (a whole number of quarter turns, of which only the last two bits matter) · pi/2 + rest, |rest| <= pi/4.
+struct QuarterTurns {
+  double rest;
+  unsigned count;
 };
-TD_FN SinCos sin_cos_both(double x) {
+/// |x| below 2^30: pi/2 is taken off in parts. Branch-free, so that loops over it vectorise.
+constexpr double kFarAngle = 1073741824.;
+TD_FN QuarterTurns near_turns(double x) {
   const double shifted = x * 0.6366197723675814 + 6755399441055744.;
   const double k = shifted - 6755399441055744.;
   double r = x - k * 1.570796251296997;  // parts of 23 bits: exact products for k below 2^30
   r = r - k * 7.549789415861596e-08;
   r = r - k * 5.390302858158119e-15;
-  const unsigned quadrant = static_cast<unsigned>(double_bits(shifted));
-  const double z = r * r;
+  return {r, static_cast<unsigned>(double_bits(shifted))};
+}
+
+TD_FN double upper_half(double x) { return double_from_bits(double_bits(x) & 0xfffffffff8000000ull); }
+/// The upper 64 bits of a product.
+TD_FN unsigned long long multiply_high(unsigned long long a, unsigned long long b) {
+  const unsigned long long a1 = a >> 32, a0 = a & 0xffffffffu, b1 = b >> 32, b0 = b & 0xffffffffu;
+  const unsigned long long middle = a1 * b0 + (a0 * b0 >> 32), other = a0 * b1 + (middle & 0xffffffffu);
+  return a1 * b1 + (middle >> 32) + (other >> 32);
+}
+/// |x| from 2^30 on (Payne and Hanek's way): x = m · 2^e, and of 2/pi only the 192 bits count whose products with m are
+/// neither multiples of four turns nor too small to matter. NaN for an infinity.
+TD_HD QuarterTurns far_turns(double x) {
+  static constexpr unsigned long long two_over_pi[20] = {0,  // for windows that begin before the first bit
+                                                         0xa2f9836e4e441529ull,
+                                                         0xfc2757d1f534ddc0ull,
+                                                         0xdb6295993c439041ull,
+                                                         0xfe5163abdebbc561ull,
+                                                         0xb7246e3a424dd2e0ull,
+                                                         0x06492eea09d1921cull,
+                                                         0xfe1deb1cb129a73eull,
+                                                         0xe88235f52ebb4484ull,
+                                                         0xe99c7026b45f7e41ull,
+                                                         0x3991d639835339f4ull,
+                                                         0x9c845f8bbdf9283bull,
+                                                         0x1ff897ffde05980full,
+                                                         0xef2f118b5a0a6d1full,
+                                                         0x6d367ecf27cb09b7ull,
+                                                         0x4f463f669e5fea2dull,
+                                                         0x7527bac7ebe5f17bull,
+                                                         0x3d0739f78a5292eaull,
+                                                         0x6bfb5fb11f8d5d08ull,
+                                                         0x56033046fc7b6babull};
+  const unsigned long long bits = double_bits(x);
+  const int exponent = static_cast<int>(bits >> 52 & 0x7ffu);
+  if (exponent == 0x7ff) return {double_from_bits(0x7ff8000000000000ull), 0};
+  const unsigned long long m = (bits & 0x000fffffffffffffull) | 0x0010000000000000ull;
+  const int first = exponent - 1075 - 2 + 64, word = first >> 6, shift = first & 63;
+  unsigned long long window[3];
+  for (int i = 0; i < 3; ++i)
+    window[i] = two_over_pi[word + i] << shift | (shift ? two_over_pi[word + i + 1] >> (64 - shift) : 0);
+  const unsigned long long low = m * window[2], middle = m * window[1] + multiply_high(m, window[2]);
+  const unsigned long long carry = middle < m * window[1];
+  const unsigned long long high = m * window[0] + multiply_high(m, window[1]) + carry;
+  // Two bits of quarter turns, then the fraction of one; above a half it counts from the next.
+  unsigned long long upper = high << 2 | middle >> 62, lower = middle << 2 | low >> 62;
+  const bool over = upper >> 63;
+  unsigned count = static_cast<unsigned>(high >> 62) + over;
+  if (over) {
+    upper = ~upper;
+    lower = ~lower;
+  }
+  // (head + tail) · pi/2, both factors in two parts.
+  const double head = static_cast<double>(upper >> 11) * 0x1p-53;
+  const double tail = static_cast<double>(upper & 0x7ffu) * 0x1p-64 + static_cast<double>(lower) * 0x1p-128;
+  const double half_pi = 1.5707963267948966, product = head * half_pi;
+  const double h1 = upper_half(head), h2 = head - h1, p1 = upper_half(half_pi), p2 = half_pi - p1;
+  const double lost = ((h1 * p1 - product) + h1 * p2 + h2 * p1) + h2 * p2;
+  const double rest = product + (lost + (head * 6.123233995736766e-17 + tail * half_pi));
+  const bool turns_back = bits >> 63;
+  return {over != turns_back ? -rest : rest, turns_back ? 0u - count : count};
+}
+
+/// sin and cos of an angle: two polynomials.
+struct SinCos {
+  double sin, cos;
+};
+TD_FN SinCos sin_cos_of(QuarterTurns turns) {
+  const double r = turns.rest, z = r * r;
   double s = 1.58962301576546568060e-10;
   s = s * z + -2.50507477628578072866e-8;
   s = s * z + 2.75573136213857245213e-6;
@@ -372,17 +442,23 @@ TD_FN SinCos sin_cos_both(double x) {
   c = c * z + -1.38888888888730564116e-3;
   c = c * z + 4.16666666666665929218e-2;
   c = 1. - 0.5 * z + c * z * z;
-  const double nan = double_from_bits(0x7ff8000000000000ull);
-  const bool defined = abs_(x) < 1073741824., odd = (quadrant & 1u) != 0;
+  const bool odd = (turns.count & 1u) != 0;
   const double sine = odd ? c : s, cosine = odd ? s : c;
-  return {defined ? ((quadrant & 2u) ? -sine : sine) : nan,
-          defined ? (((quadrant + 1u) & 2u) ? -cosine : cosine) : nan};
+  return {(turns.count & 2u) ? -sine : sine, ((turns.count + 1u) & 2u) ? -cosine : cosine};
 }
-TD_FN double sin_(double x) { return x == 0. ? x : sin_cos_both(x).sin; }
-TD_FN double cos_(double x) { return sin_cos_both(x).cos; }
-TD_FN double tan_(double x) {
-  const auto both = sin_cos_both(x);
+// near_…: for |x| below kFarAngle (and NaN, infinities); the others for every x, with the same bits.
+TD_FN double near_sin(double x) { return x == 0. ? x : sin_cos_of(near_turns(x)).sin; }
+TD_FN double near_cos(double x) { return sin_cos_of(near_turns(x)).cos; }
+TD_FN double near_tan(double x) {
+  const auto both = sin_cos_of(near_turns(x));
   return x == 0. ? x : both.sin / both.cos;
+}
+TD_FN double sin_(double x) { return abs_(x) >= kFarAngle ? sin_cos_of(far_turns(x)).sin : near_sin(x); }
+TD_FN double cos_(double x) { return abs_(x) >= kFarAngle ? sin_cos_of(far_turns(x)).cos : near_cos(x); }
+TD_FN double tan_(double x) {
+  if (abs_(x) < kFarAngle || x != x) return near_tan(x);
+  const auto both = sin_cos_of(far_turns(x));
+  return both.sin / both.cos;
 }
 
 /// atan of a quotient n / d, both positive: beyond tan(pi/8) by the difference to pi/4, beyond tan(3pi/8) by that to pi/2.
@@ -599,22 +675,39 @@ TD_FN float magnitude_to(float x, float most) {  // |x|, or `most` where that is
   const unsigned bits = float_bits(x) & 0x7fffffffu, top = float_bits(most);
   return float_from_bits(bits < top ? bits : top);
 }
+/// Φ(-|x|); 0 from |x| = 8 on, where it is below 1e-15.
+TD_FN float normal_tail_of(float magnitude) { return magnitude < 8.f ? normal_tail(magnitude) : 0.f; }
 TD_FN float normal_cdf(float x) {
-  const float tail = normal_tail(magnitude_to(x, 8.f));
+  const float tail = normal_tail_of(magnitude_to(x, 8.f));
   const float y = x < 0.f ? tail : 1.f - tail;
   return x != x ? x : y;
 }
-/// x · Φ(x) = max(x, 0) - |x| · Φ(-|x|); max(x, 0) as the mean of x and |x|, which keeps a NaN.
+/// x · Φ(x) = max(x, 0) - |x| · Φ(-|x|), where a NaN stays.
 TD_FN float gelu_(float x) {
   const float a = magnitude_to(x, 8.f);
-  return fma_(-a, normal_tail(a), fma_(abs_(x), 0.5f, x * 0.5f));
+  return fma_(-a, normal_tail_of(a), x < 0.f ? 0.f : x);
 }
 TD_FN double normal_cdf(double x) { return 0.5 * erfc_(x * -0.70710678118654752440); }
-TD_FN double gelu_(double x) { return x * normal_cdf(x); }
+/// x, or ±1000 beyond: where a gate of x has become 0 or 1 for good, so that its product with x (or x²) is the limit and
+/// not infinity times 0.
+template <class T>
+TD_FN T from_below(T x) {
+  return x < T(-1000) ? T(-1000) : x;
+}
+template <class T>
+TD_FN T from_both_sides(T x) {
+  return x > T(1000) ? T(1000) : from_below(x);
+}
+TD_FN double gelu_(double x) { return from_below(x) * normal_cdf(x); }
 /// Its density.
 template <class T>
 TD_FN T normal_density(T x) {
   return exp_(x * x * T(-0.5)) * T(0.39894228040143267794);
+}
+template <class T>
+TD_FN T gelu_slope(T any) {
+  const T x = from_both_sides(any);
+  return normal_cdf(x) + x * normal_density(x);
 }
 
 TD_FN float sigmoid_(float x) {
@@ -622,8 +715,8 @@ TD_FN float sigmoid_(float x) {
   return x != x ? x : y;
 }
 TD_FN double sigmoid_(double x) { return 1. / (1. + exp_(-x)); }
-TD_FN float silu_(float x) { return x / (1.f + exp_for_sum(-x)); }
-TD_FN double silu_(double x) { return x / (1. + exp_(-x)); }
+TD_FN float silu_(float x) { return from_below(x) / (1.f + exp_for_sum(-x)); }
+TD_FN double silu_(double x) { return from_below(x) / (1. + exp_(-x)); }
 template <class T>
 TD_FN T softplus_(T x) {
   return (x > T(0) ? x : T(0)) + log1p_(exp_(-abs_(x)));
@@ -634,13 +727,17 @@ TD_FN T gelu_tanh_gate(T x) {
   return sigmoid_(x * (T(1.5957691216057308) + T(0.07135481627260025) * (x * x)));
 }
 template <class T>
-TD_FN T gelu_tanh_slope(T x) {
-  const T s = gelu_tanh_gate(x);
+TD_FN T gelu_tanh_(T x) {
+  return from_below(x) * gelu_tanh_gate(x);
+}
+template <class T>
+TD_FN T gelu_tanh_slope(T any) {
+  const T x = from_both_sides(any), s = gelu_tanh_gate(x);
   return s + x * (s * (T(1) - s)) * (T(1.5957691216057308) + T(0.21406444881780076) * (x * x));
 }
 template <class T>
-TD_FN T silu_slope(T x) {
-  const T s = sigmoid_(x);
+TD_FN T silu_slope(T any) {
+  const T x = from_both_sides(any), s = sigmoid_(x);
   return s * (T(1) + x * (T(1) - s));
 }
 
@@ -667,7 +764,6 @@ TD_FN float pow_(float x, float y) {
   const double wide_x = static_cast<double>(x), wide_y = static_cast<double>(y);
   return static_cast<float>(pow_signed(wide_x, wide_y, exp_(wide_y * log_(abs_(wide_x)))));
 }
-TD_FN double upper_half(double x) { return double_from_bits(double_bits(x) & 0xfffffffff8000000ull); }
 /// In f64 log x and its product with y are carried in two parts: the rounding error of y·log x counts by its size.
 TD_FN double pow_(double x, double y) {
   const auto l = log_parts(abs_(x));
@@ -771,8 +867,19 @@ TD_FN NormalPair normal_pair(unsigned bits0, unsigned bits1) {
   const float v = static_cast<float>(bits1 >> 8) * 5.9604644775390625e-8f;
   const float r = sqrt_(-2.f * log_(u));
   const float angle = 6.2831853071795865f * v;
-  const auto both = sin_cos_both(static_cast<double>(angle));
+  const auto both = sin_cos_of(near_turns(static_cast<double>(angle)));
   return {r * static_cast<float>(both.cos), r * static_cast<float>(both.sin)};
+}
+
+struct NormalPairDouble {
+  double first, second;
+};
+TD_FN NormalPairDouble normal_pair(unsigned long long bits0, unsigned long long bits1) {
+  const double u = (static_cast<double>(bits0 >> 11) + 1.) * 0x1p-53;  // (0, 1]
+  const double v = static_cast<double>(bits1 >> 11) * 0x1p-53;
+  const double r = sqrt_(-2. * log_(u));
+  const auto both = sin_cos_of(near_turns(6.2831853071795865 * v));
+  return {r * both.cos, r * both.sin};
 }
 
 // ---- functors
@@ -858,6 +965,9 @@ TD_UNARY(Rsqrt, T(1) / sqrt_(x))
 TD_UNARY(Sin, sin_(x))
 TD_UNARY(Cos, cos_(x))
 TD_UNARY(Tan, tan_(x))
+TD_UNARY(NearSin, near_sin(x))
+TD_UNARY(NearCos, near_cos(x))
+TD_UNARY(NearTan, near_tan(x))
 TD_UNARY(Asin, asin_(x))
 TD_UNARY(Acos, acos_(x))
 TD_UNARY(Atan, atan_(x))
@@ -874,7 +984,7 @@ TD_UNARY(Erf, erf_(x))
 TD_UNARY(Sigmoid, sigmoid_(x))
 TD_UNARY(Relu, x > T(0) || x != x ? x : T(0))
 TD_UNARY(Gelu, gelu_(x))
-TD_UNARY(GeluTanh, x* gelu_tanh_gate(x))
+TD_UNARY(GeluTanh, gelu_tanh_(x))
 TD_UNARY(Silu, silu_(x))
 TD_UNARY(Softplus, softplus_(x))
 /// b is the slope of negative a.
@@ -882,7 +992,7 @@ TD_BINARY(LeakyRelu, a > T(0) ? a : a * b)
 /// b is alpha.
 TD_BINARY(Elu, a > T(0) ? a : b * expm1_(a))
 // Gradients in one pass: a is the gradient that arrives, b the input, c the parameter.
-TD_BINARY(GeluGradient, a*(normal_cdf(b) + b * normal_density(b)))
+TD_BINARY(GeluGradient, a* gelu_slope(b))
 TD_BINARY(GeluTanhGradient, a* gelu_tanh_slope(b))
 TD_BINARY(SiluGradient, a* silu_slope(b))
 TD_TERNARY(LeakyReluGradient, b > T(0) ? a : a * c)
@@ -891,8 +1001,8 @@ TD_TERNARY(EluGradient, b > T(0) ? a : a * c * exp_(b))
 TD_TERNARY(Clamp, Minimum{}(Maximum{}(a, b), c))
 /// From a to b by the weight c, exact at both ends.
 TD_TERNARY(Lerp, c < T(0.5) ? a + c * (b - a) : b - (b - a) * (T(1) - c))
-/// g where the relu's output is positive, else 0.
-TD_BINARY(ReluGradient, b > T(0) ? a : T(0))
+/// g, but 0 where the relu's output is 0 (a NaN lets it pass).
+TD_BINARY(ReluGradient, b <= T(0) ? T(0) : a)
 
 /// condition ? a : b; the caller loads the condition as bool.
 struct Where {
@@ -932,6 +1042,24 @@ template <class F>
 inline constexpr bool kWide = false;
 template <class F>
 inline constexpr bool kWide<Wide<F>> = true;
+
+/// Functors that branch for arguments from kFarAngle on, and the branch-free one that serves all the others: a loop on
+/// the CPU looks at its arguments first.
+template <class F>
+struct NearOnly {
+  using type = F;
+  static constexpr bool kDiffers = false;
+};
+#define TD_NEAR_ONLY(F, Near) \
+  template <> \
+  struct NearOnly<Wide<F>> { \
+    using type = Wide<Near>; \
+    static constexpr bool kDiffers = true; \
+  };
+TD_NEAR_ONLY(Sin, NearSin)
+TD_NEAR_ONLY(Cos, NearCos)
+TD_NEAR_ONLY(Tan, NearTan)
+#undef TD_NEAR_ONLY
 
 // ---- storage and compute types
 

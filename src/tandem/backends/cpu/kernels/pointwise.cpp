@@ -35,6 +35,11 @@ struct Loop1 {
     Out* out = static_cast<Out*>(out_memory);
     const int64_t count = step[0] ? n : 1;
     int64_t done = 0;
+    if constexpr (NearOnly<F>::kDiffers) {  // seldom: an argument that is far away needs a branch
+      int64_t far = 0;
+      for (int64_t i = 0; i < count; ++i) far += abs_(x[i]) >= kFarAngle;
+      if (far == 0) return Loop1<typename NearOnly<F>::type, T>::run(in, step, out_memory, n);
+    }
     if constexpr (two_chains) {
       const int64_t half = count / 32 * 16;
       TD_EACH(i, half) {
