@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <thread>
 
 #include "tandem/graph/compile.h"
 #include "tandem/nn/dropout.h"
@@ -70,6 +71,104 @@ TEST(Distributions, UniformNormalAndExponential) {
   check_moments(waits, 0.25, 1 / 16., 9 / 256.);
   EXPECT_LT(distance(waits, [](double x) { return -std::expm1(-4 * x); }), 2.7);
   EXPECT_GE(*std::min_element(waits.begin(), waits.end()), 0);
+}
+
+TEST(Distributions, UniformNeverReachesItsUpperBound) {
+  manual_seed(11);
+  const struct {
+    double low, high;
+  } ranges[] = {{0, 1}, {-1, 1}, {1000, 1001}, {-0.5, -0.25}, {0.1, 0.7}, {-3, 0}, {0, 1e-7}, {2, 2.001}};
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64})
+    for (const auto& range : ranges) {
+      const auto draw = [&](const std::vector<Tensor>&) {
+        return std::vector<Tensor>{uniform({200000}, range.low, range.high, dtype)};
+      };
+      const GeneratorState here = generator_state();
+      const Tensor x = draw({})[0];
+      set_generator_state(here);
+      Compiled compiled = compile(draw);
+      EXPECT_TRUE(same_bits(compiled({})[0], x)) << dtype;
+      const std::vector<double> values = drawn(x);
+      EXPECT_LT(*std::max_element(values.begin(), values.end()), range.high)
+          << dtype << " below " << range.high;
+      EXPECT_GE(*std::min_element(values.begin(), values.end()), range.low) << dtype << " from " << range.low;
+    }
+  EXPECT_EQ(drawn(uniform({3}, 2, 2)), std::vector<double>({2, 2, 2}));
+}
+
+TEST(Distributions, TheLargestWordGivesTheLastNumberBelowTheBound) {
+  for (const auto& [dtype, last] : {std::pair{DType::f16, 1 - 0x1p-11},
+                                    {DType::bf16, 1 - 0x1p-8},
+                                    {DType::f32, 1 - 0x1p-24},
+                                    {DType::f64, 1 - 0x1p-53}}) {
+    const UniformDraw draw = uniform_draw(0, 1, dtype);
+    EXPECT_EQ(draw.last, last) << dtype;
+    EXPECT_EQ(draw.kept(1.f), static_cast<float>(last)) << dtype;
+  }
+  EXPECT_EQ(uniform_draw(-1, 0, DType::f32).last,
+            -static_cast<double>(std::numeric_limits<float>::denorm_min()));
+  EXPECT_EQ(uniform_draw(0.1, 1, DType::f16).first, 0.10003662109375);  // 0.1 itself rounds down
+}
+
+TEST(Distributions, OfF64CarryFiftyThreeBits) {
+  manual_seed(12);
+  int64_t finer = 0;
+  for (const double u : drawn(uniform({1000}, 0, 1, DType::f64)))
+    finer += std::ldexp(u, 24) != std::floor(std::ldexp(u, 24));
+  EXPECT_GT(finer, 990);
+  const std::vector<double> flat = drawn(uniform({kDraws}, 0, 1, DType::f64));
+  check_moments(flat, 0.5, 1. / 12, 1. / 80);
+  const std::vector<double> bell = drawn(normal({kDraws}, 2, 0.5, DType::f64));
+  check_moments(bell, 2, 0.25, 3 * 0.0625);
+  EXPECT_LT(distance(bell, [](double x) { return 0.5 * std::erfc(-(x - 2) / 0.5 / std::sqrt(2.)); }), 2.7);
+  const std::vector<double> waits = drawn(exponential({kDraws}, 4, DType::f64));
+  check_moments(waits, 0.25, 1 / 16., 9 / 256.);
+  for (const DType dtype : {DType::f32, DType::f64})  // an exponential number is never -0
+    EXPECT_FALSE(std::signbit(exponential({1}, 1, dtype).item<double>()));
+}
+
+TEST(Distributions, BernoulliFiresAsOftenAsItsProbabilitySaysHoweverSmall) {
+  // In integers: of all 64-bit words the part p lies below the limit.
+  for (const double p : {0.5, 0.3, 1e-3, 1e-9, 0x1p-40, 3e-17}) {
+    const ChanceDraw chance(p);
+    const double limit = static_cast<double>(uint64_t{chance.upper} << 32 | chance.lower);
+    EXPECT_NEAR(limit * 0x1p-64 / p, 1, 0x1p-52 + 0x1p-64 / p) << p;
+    EXPECT_TRUE(chance.upper == 0 || chance.fires(chance.upper - 1));
+    EXPECT_FALSE(chance.fires(chance.upper, chance.lower));
+    EXPECT_TRUE(chance.lower == 0 || chance.fires(chance.upper, chance.lower - 1));
+    EXPECT_FALSE(chance.fires(chance.upper + 1, 0));
+  }
+  EXPECT_TRUE(ChanceDraw(1).fires(0xffffffffu, 0xffffffffu));
+  EXPECT_FALSE(ChanceDraw(0).fires(0, 0));
+  // And drawn: 2^25 words at 2^-22 (8 expected; with 24 bits, and p rounded up to them, it would be no different) and at
+  // 1e-9, where 24 bits fire twice and 64 bits hardly ever.
+  manual_seed(13);
+  double rare = 0, rarer = 0;
+  for (int i = 0; i < 8; ++i) {
+    rare += sum(bernoulli({1 << 22}, 0x1p-22)).item<double>();
+    rarer += sum(bernoulli({1 << 22}, 1e-9)).item<double>();
+  }
+  EXPECT_GE(rare, 1);
+  EXPECT_LE(rare, 25);
+  EXPECT_EQ(rarer, 0);
+}
+
+TEST(Streams, OfThreadsThatWereNotSeededDiffer) {
+  std::vector<std::vector<float>> draws(5);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] {
+      draws[i] = uniform({8}).to_vector<float>();
+      manual_seed(5);
+      if (i == 3) draws[4] = uniform({8}).to_vector<float>();
+    });
+  for (std::thread& t : threads) t.join();
+  std::set<std::vector<float>> different(draws.begin(), draws.end());
+  EXPECT_EQ(different.size(), 5u);
+  manual_seed(5);
+  EXPECT_EQ(uniform({8}).to_vector<float>(), draws[4]);  // seeded, a thread has the numbers of any other
+  manual_seed(0);
+  EXPECT_EQ(different.count(uniform({8}).to_vector<float>()), 0u);
 }
 
 TEST(Distributions, RandintIsEvenAndKeepsItsBounds) {

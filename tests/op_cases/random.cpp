@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "tandem/ops/pointwise.h"
 #include "tests/op_cases/reference.h"
 
 namespace tandem::testing {
@@ -35,6 +36,16 @@ uint64_t wide_word(int64_t i) {
 }
 
 double uniform_word(int64_t i) { return static_cast<double>(random_word(i) >> 8) * 0x1p-24; }
+/// The same with 53 bits, as f64 draws.
+double wide_uniform(int64_t i) { return static_cast<double>(wide_word(i) >> 11) * 0x1p-53; }
+
+/// A distribution drawn in f32 and in f64, each cast to the type of the case.
+template <class Draw>
+CaseCall drawn_in(DType dtype, Draw draw) {
+  return [=](std::span<const Tensor> in) {
+    return cast(draw(in[0].shape(), dtype, in[0].device()), in[0].dtype());
+  };
+}
 
 Array made(const Dims& shape, const std::function<double(int64_t)>& f) {
   Array out(shape);
@@ -80,25 +91,38 @@ void add_random_cases(std::vector<OpCase>& cases) {
 
   OpCase flat = maker(
       "uniform", [](In in) { return uniform(in[0].shape(), -2, 3, in[0].dtype(), in[0].device()); },
-      [](int64_t i) { return -2 + 5 * uniform_word(i); });
-  flat.tolerance64 = 1e-6;  // drawn in f32 whatever the dtype
+      [](int64_t i) { return -2 + 5 * wide_uniform(i); });
   cases.push_back(flat);
   cases.push_back(with_shapes(flat, "uniform/empty", {{0, 3}}));
   cases.push_back(with_shapes(flat, "uniform/large", {{3, 30011}}));
 
-  OpCase bell = maker(
-      "normal", [](In in) { return normal(in[0].shape(), 1, 2, in[0].dtype(), in[0].device()); },
-      [](int64_t i) {
-        const int64_t pair = i / 2 * 2;
-        const double u = (static_cast<double>(random_word(pair) >> 8) + 1) * 0x1p-24;
-        const double angle = 2 * M_PI * uniform_word(pair + 1);
-        return 1 + 2 * std::sqrt(-2 * std::log(u)) * (i % 2 ? std::sin(angle) : std::cos(angle));
-      });
+  OpCase narrow = maker(  // u = 1 - 2^-24 would round up to the upper bound in f16 and bf16
+      "uniform/narrow", [](In in) { return uniform(in[0].shape(), 0.5, 1, in[0].dtype(), in[0].device()); },
+      [](int64_t i) { return 0.5 + 0.5 * wide_uniform(i); });
+  cases.push_back(with_shapes(narrow, "uniform/narrow", {{3, 30011}}));
+
+  const auto bell_of = [](double u, double turn, int64_t i) {
+    return 1 +
+           2 * std::sqrt(-2 * std::log(u)) * (i % 2 ? std::sin(2 * M_PI * turn) : std::cos(2 * M_PI * turn));
+  };
+  const auto draw_bell = [](const Dims& shape, DType dtype, Device device) {
+    return normal(shape, 1, 2, dtype, device);
+  };
+  OpCase bell = maker("normal", drawn_in(DType::f32, draw_bell), [=](int64_t i) {
+    const int64_t pair = i / 2 * 2;
+    return bell_of((static_cast<double>(random_word(pair) >> 8) + 1) * 0x1p-24, uniform_word(pair + 1), i);
+  });
   bell.tolerance = 4e-6;
   bell.tolerance64 = 4e-6;
   cases.push_back(bell);
   cases.push_back(with_shapes(bell, "normal/empty", {{0}}));
   cases.push_back(with_shapes(bell, "normal/large", {{3, 30011}}));
+  OpCase wide_bell = maker("normal/f64", drawn_in(DType::f64, draw_bell), [=](int64_t i) {
+    const int64_t pair = i / 2 * 2;
+    return bell_of(wide_uniform(pair) + 0x1p-53, wide_uniform(pair + 1), i);
+  });
+  cases.push_back(wide_bell);
+  cases.push_back(with_shapes(wide_bell, "normal/f64_large", {{3, 30011}}));
 
   OpCase coin = maker(
       "bernoulli", [](In in) { return bernoulli(in[0].shape(), 0.25, in[0].dtype(), in[0].device()); },
@@ -108,11 +132,26 @@ void add_random_cases(std::vector<OpCase>& cases) {
   cases.push_back(coin);
   cases.push_back(with_shapes(coin, "bernoulli/empty", {{0, 2}}));
 
-  OpCase waiting = maker(
-      "exponential", [](In in) { return exponential(in[0].shape(), 2, in[0].dtype(), in[0].device()); },
-      [](int64_t i) { return -std::log1p(-uniform_word(i)) / 2; });
-  waiting.tolerance64 = 2e-6;  // drawn in f32 whatever the dtype
+  // The upper half of element 9's 64 bits is that of the limit: the lower halves decide, once so and once so.
+  for (const double below : {0.5, 0.25}) {
+    const double p = (0x08c22488 + below) * 0x1p-32;
+    coin.call = [p](In in) { return bernoulli(in[0].shape(), p, in[0].dtype(), in[0].device()); };
+    coin.reference = [p](std::span<const Array> in) {
+      return made(in[0].shape,
+                  [p](int64_t i) { return wide_word(i) < static_cast<uint64_t>(p * 0x1p64) ? 1. : 0.; });
+    };
+    cases.push_back(with_shapes(coin, below == 0.5 ? "bernoulli/undecided" : "bernoulli/decided", {{90000}}));
+  }
+
+  const auto draw_waiting = [](const Dims& shape, DType dtype, Device device) {
+    return exponential(shape, 2, dtype, device);
+  };
+  OpCase waiting = maker("exponential", drawn_in(DType::f32, draw_waiting),
+                         [](int64_t i) { return -std::log1p(-uniform_word(i)) / 2; });
+  waiting.tolerance64 = 2e-6;
   cases.push_back(waiting);
+  cases.push_back(maker("exponential/f64", drawn_in(DType::f64, draw_waiting),
+                        [](int64_t i) { return -std::log1p(-wide_uniform(i)) / 2; }));
   cases.push_back(with_shapes(waiting, "exponential/empty", {{0, 3}}));
 
   OpCase dice = maker(
@@ -166,7 +205,7 @@ void add_random_cases(std::vector<OpCase>& cases) {
     for (int64_t row = 0; row < 3; ++row) {
       std::vector<std::pair<double, double>> keys;
       for (int64_t j = 0; j < 5; ++j)
-        keys.emplace_back(-std::log1p(-uniform_word(row * 5 + j)) / in[0][row * 5 + j],
+        keys.emplace_back(-std::log1p(-wide_uniform(row * 5 + j)) / in[0][row * 5 + j],
                           static_cast<double>(j));
       std::sort(keys.begin(), keys.end());
       for (size_t k = 0; k < 4; ++k) order.push_back(keys[k].second);
@@ -221,6 +260,15 @@ void add_random_errors(std::vector<ErrorCase>& errors) {
   errors.push_back({"exponential/type", [] { exponential({2}, 1, DType::i32); }, {"exponential: ", "i32"}});
   errors.push_back({"randint/range", [] { randint(3, 3, {2}); }, {"randint: ", "3 and 3"}});
   errors.push_back({"randint/bool", [] { randint(0, 2, {2}, DType::boolean); }, {"randint: ", "bernoulli"}});
+  errors.push_back(
+      {"randint/narrow", [] { randint(0, 300, {2}, DType::u8); }, {"randint: ", "0 to 299", "u8"}});
+  errors.push_back(
+      {"randint/halves", [] { randint(0, 2050, {2}, DType::f16); }, {"randint: ", "0 to 2049", "f16"}});
+  errors.push_back({"uniform/order", [] { uniform({2}, 1, 0); }, {"uniform: ", "1 and 0"}});
+  errors.push_back({"uniform/range", [] { uniform({2}, 0, 1e5, DType::f16); }, {"uniform: ", "f16"}});
+  errors.push_back({"uniform/distance", [] { uniform({2}, -3e38, 3e38); }, {"uniform: ", "distance"}});
+  errors.push_back(
+      {"uniform/nothing", [] { uniform({2}, 1.0001, 1.0002, DType::f16); }, {"uniform: ", "f16", "1.0001"}});
   errors.push_back({"randint/size", [] { randint(0, 2, {-2}); }, {"-2"}});
   errors.push_back({"randperm/size", [] { randperm(-1); }, {"randperm: ", "-1"}});
   errors.push_back({"multinomial/count", [=] { multinomial(of({3}), 4); }, {"multinomial: ", "4 of 3"}});

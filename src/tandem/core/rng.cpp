@@ -1,12 +1,26 @@
 #include "tandem/core/rng.h"
 
+#include <unistd.h>
+
+#include <atomic>
+
 #include "tandem/core/trace.h"
 
 namespace tandem {
 
 namespace {
-thread_local GeneratorState t_state;
+
+/// Where a thread begins that was never seeded.
+GeneratorState first_state() {
+  static std::atomic<uint64_t> threads{0};
+  if (gettid() == getpid()) return {};
+  const PhiloxBlock key = philox(0x7468726561647321, threads++);
+  return {uint64_t{key.x[1]} << 32 | key.x[0], 0};
 }
+
+thread_local GeneratorState t_state = first_state();
+
+}  // namespace
 
 GeneratorState generator_state() {
   refuse_while_tracing("generator_state", "what is read there would be the same at every later call",

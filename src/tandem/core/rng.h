@@ -39,7 +39,8 @@ TD_HD float uniform_from_bits(unsigned bits) {
 constexpr uint64_t philox_blocks(int64_t n) { return (static_cast<uint64_t>(n) + 3) / 4; }
 
 /// The stream that random ops of this thread draw from: a seed and a position. The whole state is these two
-/// numbers.
+/// numbers. The main thread begins with seed 0. Every other thread begins with a seed of its own, by the order in which
+/// the threads first ask; manual_seed in the thread makes its numbers independent of that order.
 struct GeneratorState {
   uint64_t seed = 0;
   uint64_t offset = 0;

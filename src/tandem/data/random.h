@@ -31,7 +31,11 @@ class SampleRandom {
     const uint64_t high = word(), bits = high << 32 | word();
     return static_cast<double>(bits >> 11) * 0x1p-53;
   }
-  double between(double low, double high) { return low + (high - low) * uniform(); }
+  /// [low, high): where the sum rounds up to high, the number before it.
+  double between(double low, double high) {
+    const double x = low + (high - low) * uniform();
+    return x < high || high <= low ? x : std::nextafter(high, low);
+  }
   /// 0 … n-1; n must be at least 1.
   int64_t below(int64_t n) {
     const uint64_t high = word(), bits = high << 32 | word();

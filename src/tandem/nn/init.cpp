@@ -31,6 +31,9 @@ Tensor overwrite(const Tensor& tensor, const std::vector<double>& values) {
   return overwrite(tensor, from_vector(values, tensor.shape()));
 }
 
+/// In which draws for a tensor are made, so that it gets all their bits and their bounds hold in it.
+DType drawn_in(const Tensor& tensor) { return is_floating(tensor.dtype()) ? tensor.dtype() : DType::f32; }
+
 void check_matrix(const char* what, const Tensor& tensor) {
   TD_CHECK(tensor.rank() == 2, what, ": the tensor must be a matrix; got ", describe(tensor), ".");
 }
@@ -72,11 +75,12 @@ double inverse_normal_cdf(double p, double low, double high) {
 }  // namespace
 
 Tensor uniform_(const Tensor& tensor, double low, double high) {
-  return overwrite(tensor, uniform(tensor.shape(), low, high));
+  return overwrite(tensor, uniform(tensor.shape(), low, high, drawn_in(tensor)));
 }
 
 Tensor normal_(const Tensor& tensor, double mean, double deviation) {
-  return overwrite(tensor, normal(tensor.shape(), mean, deviation_of("normal_", deviation)));
+  return overwrite(tensor,
+                   normal(tensor.shape(), mean, deviation_of("normal_", deviation), drawn_in(tensor)));
 }
 
 Tensor constant_(const Tensor& tensor, double value) {

@@ -1,11 +1,14 @@
 #include "tandem/ops/random.h"
 
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "tandem/core/tape.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
+#include "tandem/ops/scalar_functions.h"
 #include "tandem/ops/shape.h"
 
 namespace tandem {
@@ -41,6 +44,57 @@ Tensor random(OpDef& op, const Dims& shape, double a, double b, DType dtype, Dev
   TD_CHECK(is_floating(dtype), op.name, ": the element type must be floating; got ", dtype,
            ". cast() the result instead.");
   return apply1(op, {}, RandomAttrs{shape, a, b, dtype, static_cast<uint8_t>(device.kind), device.index});
+}
+
+double largest(DType dtype) {
+  return dtype == DType::f64    ? std::numeric_limits<double>::max()
+         : dtype == DType::f16  ? 65504.0
+         : dtype == DType::bf16 ? 0x1.FEp127
+                                : static_cast<double>(std::numeric_limits<float>::max());
+}
+
+/// The next number of a type, upwards or downwards.
+double neighbour(double x, bool up) { return std::nextafter(x, up ? HUGE_VAL : -HUGE_VAL); }
+float neighbour(float x, bool up) { return std::nextafter(x, up ? HUGE_VALF : -HUGE_VALF); }
+template <class Half>
+Half neighbour(Half x, bool up) {
+  const bool negative = x.bits >> 15;
+  if ((x.bits & 0x7fffu) == 0)
+    x.bits = up ? 0x0001u : 0x8001u;
+  else
+    x.bits = static_cast<unsigned short>(negative == up ? x.bits - 1 : x.bits + 1);
+  return x;
+}
+/// The first number of T from `bound` on, or the last one below it.
+template <class T>
+double next_within(double bound, bool from_bound_on) {
+  using C = typename ComputeType<T>::type;
+  const auto value = [](T x) { return static_cast<double>(static_cast<C>(x)); };
+  T x = T(static_cast<C>(bound));
+  if (from_bound_on) {
+    while (value(neighbour(x, false)) >= bound) x = neighbour(x, false);
+    while (value(x) < bound) x = neighbour(x, true);
+  } else {
+    while (value(neighbour(x, true)) < bound) x = neighbour(x, true);
+    while (value(x) >= bound) x = neighbour(x, false);
+  }
+  return value(x);
+}
+
+/// Whether a floating or integer type holds every whole number from low to high.
+bool holds(DType dtype, int64_t low, int64_t high) {
+  if (is_floating(dtype)) {
+    const int digits = dtype == DType::f64 ? 53 : dtype == DType::f32 ? 24 : dtype == DType::f16 ? 11 : 8;
+    const int64_t most = int64_t{1} << digits;
+    return low >= -most && high <= most;
+  }
+  return visit_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      return std::in_range<T>(low) && std::in_range<T>(high);
+    else
+      return false;
+  });
 }
 
 /// Masks whole channels: what stands before the last `axes` axes.
@@ -125,9 +179,12 @@ Tensor full_number(double value, int64_t integer, DType dtype, Device device) {
 }
 
 Tensor full(const Dims& shape, double value, DType dtype, Device device) {
+  const int64_t integer = visit_dtype(dtype, [&](auto zero) -> int64_t {
+    using T = decltype(zero);
+    return is_floating(dtype) ? 0 : static_cast<int64_t>(CastTo<T, double>::apply(value));
+  });
   return apply1(op_full(), {},
-                FullAttrs{shape, value, is_floating(dtype) ? 0 : static_cast<int64_t>(value), dtype,
-                          static_cast<uint8_t>(device.kind), device.index});
+                FullAttrs{shape, value, integer, dtype, static_cast<uint8_t>(device.kind), device.index});
 }
 Tensor zeros_like(const Tensor& x) { return full(x.shape(), 0, x.dtype(), x.device()); }
 Tensor ones_like(const Tensor& x) { return full(x.shape(), 1, x.dtype(), x.device()); }
@@ -138,7 +195,26 @@ Tensor arange(int64_t n, DType dtype, Device device) {
                 FullAttrs{Dims{n}, 0, 0, dtype, static_cast<uint8_t>(device.kind), device.index});
 }
 
+UniformDraw uniform_draw(double low, double high, DType dtype) {
+  return visit_floating(dtype, [&](auto zero) -> UniformDraw {
+    using T = decltype(zero);
+    using C = typename ComputeType<T>::type;
+    const UniformDraw draw{static_cast<C>(low), static_cast<C>(high) - static_cast<C>(low), low, high};
+    if (low == high) return {draw.low, 0, CastTo<C, T>::apply(T(static_cast<C>(low))), HUGE_VAL};
+    return {draw.low, draw.range, next_within<T>(low, true), next_within<T>(high, false)};
+  });
+}
+
 Tensor uniform(const Dims& shape, double low, double high, DType dtype, Device device) {
+  TD_CHECK(is_floating(dtype), "uniform: the element type must be floating; got ", dtype,
+           ". cast() the result instead.");
+  const double most = largest(dtype);
+  TD_CHECK(low <= high && low >= -most && high <= most && high - low <= most,
+           "uniform: low must not be above high, and both and their distance must be within ", dtype,
+           "'s range; got ", low, " and ", high, ".");
+  const UniformDraw draw = uniform_draw(low, high, dtype);
+  TD_CHECK(draw.first <= draw.last, "uniform: ", dtype, " must have a number in low <= x < high; got ", low,
+           " and ", high, ". Draw in a wider type and cast() the result.");
   return random(op_uniform(), shape, low, high, dtype, device);
 }
 Tensor normal(const Dims& shape, double mean, double deviation, DType dtype, Device device) {
@@ -157,6 +233,8 @@ Tensor exponential(const Dims& shape, double rate, DType dtype, Device device) {
 Tensor randint(int64_t low, int64_t high, const Dims& shape, DType dtype, Device device) {
   TD_CHECK(low < high, "randint: low must be below high; got ", low, " and ", high, ".");
   TD_CHECK(dtype != DType::boolean, "randint: the element type must be a number; got bool. Use bernoulli().");
+  TD_CHECK(holds(dtype, low, high - 1), "randint: the type must hold every number from low to high - 1; got ",
+           low, " to ", high - 1, " for ", dtype, ".");
   const Tensor draws = apply1(
       op_randint(), {}, RandintAttrs{shape, low, high, static_cast<uint8_t>(device.kind), device.index});
   return dtype == DType::i64 ? draws : cast(draws, dtype);

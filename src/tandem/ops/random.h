@@ -6,6 +6,7 @@
 
 namespace tandem {
 
+/// The value becomes what cast() makes of it: for integers truncated, and beyond the range its nearest end.
 Tensor full(const Dims& shape, double value, DType dtype = DType::f32, Device device = {});
 inline Tensor zeros(const Dims& shape, DType dtype = DType::f32, Device device = {}) {
   return full(shape, 0, dtype, device);
@@ -17,17 +18,17 @@ Tensor zeros_like(const Tensor& x);
 Tensor ones_like(const Tensor& x);
 /// 0, 1 … n-1
 Tensor arange(int64_t n, DType dtype = DType::i64, Device device = {});
-/// Uniform in [low, high); the same numbers on every device.
+/// Uniform in [low, high), never high itself, in no type; the same numbers on every device. 24 random bits, in f64 53.
 Tensor uniform(const Dims& shape, double low = 0, double high = 1, DType dtype = DType::f32,
                Device device = {});
-/// Normal (Box-Muller).
+/// Normal (Box-Muller) from 24 random bits, in f64 from 53.
 Tensor normal(const Dims& shape, double mean = 0, double deviation = 1, DType dtype = DType::f32,
               Device device = {});
-/// 1 with probability p, else 0.
+/// 1 with probability p, exact to 2^-64, else 0.
 Tensor bernoulli(const Dims& shape, double p, DType dtype = DType::f32, Device device = {});
 /// Exponential with the given rate: density rate · exp(-rate · x).
 Tensor exponential(const Dims& shape, double rate = 1, DType dtype = DType::f32, Device device = {});
-/// Integers, evenly from low … high - 1.
+/// Integers, evenly from low … high - 1, all of which the type must hold.
 Tensor randint(int64_t low, int64_t high, const Dims& shape, DType dtype = DType::i64, Device device = {});
 /// 0 … n-1 in random order, i64: the order of 64-bit random keys.
 Tensor randperm(int64_t n, Device device = {});
@@ -98,6 +99,49 @@ TD_HD uint64_t random_word64(uint64_t seed, uint64_t offset, int64_t i) {
   return static_cast<uint64_t>(philox(seed, block).x[k]) << 32 |
          philox(seed ^ 0x6A09E667F3BCC908ull, block).x[k];
 }
+/// The same for the four elements of a block, the two words of each kept apart.
+struct WordPairs {
+  PhiloxBlock upper, lower;
+  TD_HD uint64_t operator[](int k) const { return static_cast<uint64_t>(upper.x[k]) << 32 | lower.x[k]; }
+};
+TD_HD PhiloxBlock lower_words(uint64_t seed, uint64_t block) {
+  return philox(seed ^ 0x6A09E667F3BCC908ull, block);
+}
+/// [0, 1) with 53 random bits.
+TD_HD double uniform_from_word64(uint64_t word) { return static_cast<double>(word >> 11) * 0x1p-53; }
+
+/// low + u · (high - low), kept within the numbers of the element type that lie in low <= x < high. `made` has been
+/// rounded to that type.
+struct UniformDraw {
+  double low = 0, range = 1, first = 0, last = 1;
+  template <class C>
+  TD_HD C raw(C u) const {
+    return static_cast<C>(low) + u * static_cast<C>(range);
+  }
+  template <class C>
+  TD_HD C kept(C made) const {
+    made = made < static_cast<C>(first) ? static_cast<C>(first) : made;
+    return made > static_cast<C>(last) ? static_cast<C>(last) : made;
+  }
+};
+UniformDraw uniform_draw(double low, double high, DType dtype);
+
+/// A chance p as a limit of 64 random bits, of which the lower half is drawn only where the upper one does not decide.
+struct ChanceDraw {
+  uint32_t upper = 0, lower = 0;
+  bool always = false;
+  explicit ChanceDraw(double p) : always(p >= 1) {
+    const uint64_t limit = always ? 0 : static_cast<uint64_t>(p * 0x1p64);
+    upper = static_cast<uint32_t>(limit >> 32);
+    lower = static_cast<uint32_t>(limit);
+  }
+  TD_HD bool undecided(uint32_t word) const { return word == upper; }
+  TD_HD bool fires(uint32_t word) const { return always || word < upper; }
+  TD_HD bool fires(uint32_t word, uint32_t lower_word) const {
+    return fires(word) || (word == upper && lower_word < lower);
+  }
+};
+
 /// The upper half of a · b: evenly 0 … b-1 for random a (b = 0: a itself).
 TD_HD uint64_t scaled_word(uint64_t a, uint64_t b) {
   if (b == 0) return a;
@@ -115,13 +159,13 @@ TD_HD uint64_t ordered_key(double x) {
 OpDef& op_full();
 OpDef& op_arange();
 OpDef&
-op_uniform();  // random. Element i takes word i % 4 of block offset + i / 4: low + u · (high - low) in f32
+op_uniform();  // random. Element i takes word i % 4 of block offset + i / 4 (f64: random_word64): UniformDraw
 OpDef&
 op_normal();  // random. Words (0,1) and (2,3) of a block make two pairs: see scalar_functions.h normal_pair
 OpDef& op_exponential();   // random. -log(1 - u) / rate; RandomAttrs, a = rate
 OpDef& op_randint();       // random. out i64: low + scaled_word(random_word64, high - low)
 OpDef& op_random_order();  // in keys (rows, n) f64 or i64; out i64: the stable order of each row
 OpDef& op_multinomial();   // random. in weights (rows, n) f64; out (rows, count) i64, with replacement
-OpDef& op_bernoulli();     // random. 1 where uniform < p (p as f32)
+OpDef& op_bernoulli();     // random. 1 where random_word64 < p · 2^64: ChanceDraw
 
 }  // namespace tandem

@@ -82,7 +82,9 @@ Tensor gumbel_softmax(const Tensor& x, const GumbelSoftmaxOptions& options) {
   TD_CHECK(options.tau > 0, "gumbel_softmax: tau must be above 0; got ", options.tau, ".");
   const int axis = normal_axis("gumbel_softmax", options.axis, x.rank());
   // -log(-log(u)), u kept from 0 (it is below 1) so that the noise is finite.
-  const Tensor u = maximum(uniform(x.shape(), 0, 1, DType::f32, x.device()), 0x1p-25);
+  const bool wide = x.dtype() == DType::f64;
+  const Tensor u =
+      maximum(uniform(x.shape(), 0, 1, wide ? DType::f64 : DType::f32, x.device()), wide ? 0x1p-54 : 0x1p-25);
   const Tensor noise = cast(neg(log(neg(log(u)))), x.dtype());
   const Tensor soft = softmax((x + noise) / options.tau, axis);
   if (!options.hard || soft.size() == 0) return soft;

@@ -30,35 +30,77 @@ __global__ void __launch_bounds__(kThreads) arange_kernel(int64_t size, T* out) 
 
 enum class Draw { uniform, normal, bernoulli, exponential };
 
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    random_kernel(int64_t size, const Draw draw, const RngPosition rng, const float a, const float b,
-                  T* out) {
-  const int64_t block = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (4 * block >= size) return;
-  const uint64_t seed = rng.base ? rng.base[0] : rng.seed;
-  const uint64_t offset = rng.base ? rng.base[1] + rng.offset : rng.offset;
-  const PhiloxBlock words = philox(seed, offset + static_cast<uint64_t>(block));
-  float value[4];
+/// What a draw needs besides its words.
+struct DrawAttrs {
+  UniformDraw range;
+  ChanceDraw chance;
+  double a, b;
+};
+
+__device__ float unit(const PhiloxBlock& words, int k) { return uniform_from_bits(words.x[k]); }
+__device__ double unit(const WordPairs& words, int k) { return uniform_from_word64(words[k]); }
+__device__ NormalPair normals(const PhiloxBlock& words, int k) {
+  return normal_pair(words.x[k], words.x[k + 1]);
+}
+__device__ NormalPairDouble normals(const WordPairs& words, int k) {
+  return normal_pair(static_cast<unsigned long long>(words[k]),
+                     static_cast<unsigned long long>(words[k + 1]));
+}
+
+/// Four values of every kind but bernoulli.
+template <class C, class Words>
+__device__ void draw_four(const Draw draw, const Words& words, const DrawAttrs& attrs, C* value) {
   if (draw == Draw::normal) {
-    const NormalPair first = normal_pair(words.x[0], words.x[1]),
-                     second = normal_pair(words.x[2], words.x[3]);
-    value[0] = a + b * first.first;
-    value[1] = a + b * first.second;
-    value[2] = a + b * second.first;
-    value[3] = a + b * second.second;
-  } else {
+    const C mean = static_cast<C>(attrs.a), deviation = static_cast<C>(attrs.b);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const float u = uniform_from_bits(words.x[j]);
-      value[j] = draw == Draw::uniform     ? a + u * (b - a)
-                 : draw == Draw::bernoulli ? (u < a ? 1.f : 0.f)
-                                           : -log_(1.f - u) / a;
+    for (int j = 0; j < 4; j += 2) {
+      const auto pair = normals(words, j);
+      value[j] = mean + deviation * pair.first;
+      value[j + 1] = mean + deviation * pair.second;
     }
+    return;
   }
 #pragma unroll
-  for (int j = 0; j < 4; ++j)
-    if (4 * block + j < size) out[4 * block + j] = CastTo<T, float>::apply(value[j]);
+  for (int j = 0; j < 4; ++j) {
+    const C u = unit(words, j);
+    value[j] = draw == Draw::uniform ? attrs.range.raw(u) : (C(0) - log_(C(1) - u)) / static_cast<C>(attrs.a);
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    random_kernel(int64_t size, const Draw draw, const RngPosition rng, const DrawAttrs attrs, T* out) {
+  using C = typename ComputeType<T>::type;
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (4 * thread >= size) return;
+  const uint64_t seed = rng.base ? rng.base[0] : rng.seed;
+  const uint64_t block = (rng.base ? rng.base[1] + rng.offset : rng.offset) + static_cast<uint64_t>(thread);
+  const PhiloxBlock words = philox(seed, block);
+  C value[4];
+  if (draw == Draw::bernoulli) {
+    bool undecided = false;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      value[j] = attrs.chance.fires(words.x[j]) ? C(1) : C(0);
+      undecided = undecided || attrs.chance.undecided(words.x[j]);
+    }
+    if (undecided) {
+      const PhiloxBlock lower = lower_words(seed, block);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) value[j] = attrs.chance.fires(words.x[j], lower.x[j]) ? C(1) : C(0);
+    }
+  } else if constexpr (sizeof(T) == 8) {
+    draw_four(draw, WordPairs{words, lower_words(seed, block)}, attrs, value);
+  } else {
+    draw_four(draw, words, attrs, value);
+  }
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    if (4 * thread + j >= size) break;
+    T made = static_cast<T>(value[j]);
+    if (draw == Draw::uniform) made = static_cast<T>(attrs.range.kept(static_cast<C>(made)));
+    out[4 * thread + j] = made;
+  }
 }
 
 void full_any(const KernelArgs& args) {
@@ -113,10 +155,12 @@ void random_any(const KernelArgs& args) {
   const RandomAttrs& a = args.attributes<RandomAttrs>();
   const int64_t size = out.size();
   if (size == 0) return;
+  DrawAttrs attrs{{}, ChanceDraw(kDraw == Draw::bernoulli ? a.a : 0.), a.a, a.b};
+  if (kDraw == Draw::uniform) attrs.range = uniform_draw(a.a, a.b, a.dtype);
   visit_floating(out.dtype, [&](auto zero) {
     using T = decltype(zero);
-    random_kernel<T><<<blocks_for((size + 3) / 4), kThreads, 0, stream_of(args)>>>(
-        size, kDraw, args.rng, static_cast<float>(a.a), static_cast<float>(a.b), out.as<T>());
+    random_kernel<T><<<blocks_for((size + 3) / 4), kThreads, 0, stream_of(args)>>>(size, kDraw, args.rng,
+                                                                                   attrs, out.as<T>());
   });
   launched("random_kernel");
 }

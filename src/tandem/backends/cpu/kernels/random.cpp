@@ -45,40 +45,78 @@ void arange(const KernelArgs& args) {
   });
 }
 
-/// Calls make(words of a block, four floats out) for each block of four elements.
-template <class F>
-void fill_random(const KernelArgs& args, F&& make) {
+/// Where an op's share of the stream begins.
+struct Stream {
+  uint64_t seed, offset;
+  explicit Stream(const RngPosition& rng)
+      : seed(rng.base ? rng.base[0] : rng.seed), offset(rng.offset + (rng.base ? rng.base[1] : 0)) {}
+};
+
+/// Calls make(number of a block, four values out) for each block of four elements; `keep` sees each as it was rounded.
+template <class C, class T, class Make, class Keep>
+void fill_blocks(const Buffer& out, Make&& make, Keep&& keep) {
+  T* data = out.as<T>();
+  parallel_ranges(out.size(), kGrain, [&](int64_t begin, int64_t end) {  // kGrain is a multiple of 4
+    for (int64_t i = begin; i < end; i += 4) {
+      C four[4];
+      make(static_cast<uint64_t>(i / 4), four);
+      for (int64_t k = 0; k < 4 && i + k < end; ++k)
+        data[i + k] = static_cast<T>(keep(static_cast<C>(static_cast<T>(four[k]))));
+    }
+  });
+}
+
+/// make(words of a block, four out): f64 from 64-bit words, the other types in f32 from 32-bit words.
+template <class Make, class Keep>
+void fill_random(const KernelArgs& args, Make&& make, Keep&& keep) {
   const Buffer& out = args.out[0];
-  const uint64_t seed = args.rng.base ? args.rng.base[0] : args.rng.seed;
-  const uint64_t offset = args.rng.offset + (args.rng.base ? args.rng.base[1] : 0);
-  const int64_t n = out.size();
+  const Stream stream(args.rng);
   visit_floating(out.dtype, [&](auto zero) {
     using T = decltype(zero);
-    T* data = out.as<T>();
-    parallel_ranges(n, kGrain, [&](int64_t begin, int64_t end) {  // kGrain is a multiple of 4
-      for (int64_t i = begin; i < end; i += 4) {
-        float four[4];
-        make(philox(seed, offset + static_cast<uint64_t>(i / 4)), four);
-        for (int64_t k = 0; k < 4 && i + k < end; ++k) data[i + k] = static_cast<T>(four[k]);
-      }
-    });
+    if constexpr (std::is_same_v<T, double>)
+      fill_blocks<double, double>(
+          out,
+          [&](uint64_t i, double* four) {
+            const uint64_t block = stream.offset + i;
+            make(WordPairs{philox(stream.seed, block), lower_words(stream.seed, block)}, four);
+          },
+          keep);
+    else
+      fill_blocks<float, T>(
+          out, [&](uint64_t i, float* four) { make(philox(stream.seed, stream.offset + i), four); }, keep);
   });
+}
+template <class Make>
+void fill_random(const KernelArgs& args, Make&& make) {
+  fill_random(args, make, [](auto x) { return x; });
+}
+
+float unit(const PhiloxBlock& words, int k) { return uniform_from_bits(words.x[k]); }
+double unit(const WordPairs& words, int k) { return uniform_from_word64(words[k]); }
+NormalPair normals(const PhiloxBlock& words, int k) { return normal_pair(words.x[k], words.x[k + 1]); }
+NormalPairDouble normals(const WordPairs& words, int k) {
+  return normal_pair(static_cast<unsigned long long>(words[k]),
+                     static_cast<unsigned long long>(words[k + 1]));
 }
 
 void uniform(const KernelArgs& args) {
   const auto& a = args.attributes<RandomAttrs>();
-  const float low = static_cast<float>(a.a), range = static_cast<float>(a.b) - static_cast<float>(a.a);
-  fill_random(args, [=](const PhiloxBlock& block, float* four) {
-    for (int k = 0; k < 4; ++k) four[k] = low + uniform_from_bits(block.x[k]) * range;
-  });
+  const UniformDraw draw = uniform_draw(a.a, a.b, a.dtype);
+  fill_random(
+      args,
+      [=](const auto& words, auto* four) {
+        for (int k = 0; k < 4; ++k) four[k] = draw.raw(unit(words, k));
+      },
+      [=](auto x) { return draw.kept(x); });
 }
 
 void normal(const KernelArgs& args) {
   const auto& a = args.attributes<RandomAttrs>();
-  const float mean = static_cast<float>(a.a), deviation = static_cast<float>(a.b);
-  fill_random(args, [=](const PhiloxBlock& block, float* four) {
+  fill_random(args, [=](const auto& words, auto* four) {
+    using C = std::remove_reference_t<decltype(*four)>;
+    const C mean = static_cast<C>(a.a), deviation = static_cast<C>(a.b);
     for (int k = 0; k < 4; k += 2) {
-      const NormalPair pair = normal_pair(block.x[k], block.x[k + 1]);
+      const auto pair = normals(words, k);
       four[k] = mean + deviation * pair.first;
       four[k + 1] = mean + deviation * pair.second;
     }
@@ -86,24 +124,39 @@ void normal(const KernelArgs& args) {
 }
 
 void bernoulli(const KernelArgs& args) {
-  const float p = static_cast<float>(args.attributes<RandomAttrs>().a);
-  fill_random(args, [=](const PhiloxBlock& block, float* four) {
-    for (int k = 0; k < 4; ++k) four[k] = uniform_from_bits(block.x[k]) < p ? 1.f : 0.f;
+  const ChanceDraw chance(args.attributes<RandomAttrs>().a);
+  const Stream stream(args.rng);
+  visit_floating(args.out[0].dtype, [&](auto zero) {
+    fill_blocks<float, decltype(zero)>(
+        args.out[0],
+        [&](uint64_t i, float* four) {
+          const uint64_t block = stream.offset + i;
+          const PhiloxBlock words = philox(stream.seed, block);
+          bool undecided = false;
+          for (int k = 0; k < 4; ++k) {
+            four[k] = chance.fires(words.x[k]) ? 1.f : 0.f;
+            undecided |= chance.undecided(words.x[k]);
+          }
+          if (!undecided) [[likely]]
+            return;
+          const PhiloxBlock lower = lower_words(stream.seed, block);
+          for (int k = 0; k < 4; ++k) four[k] = chance.fires(words.x[k], lower.x[k]) ? 1.f : 0.f;
+        },
+        [](float x) { return x; });
   });
 }
 
 void exponential(const KernelArgs& args) {
-  const float rate = static_cast<float>(args.attributes<RandomAttrs>().a);
-  fill_random(args, [=](const PhiloxBlock& block, float* four) {
-    for (int k = 0; k < 4; ++k) four[k] = -log_(1.f - uniform_from_bits(block.x[k])) / rate;
+  const double rate = args.attributes<RandomAttrs>().a;
+  fill_random(args, [=](const auto& words, auto* four) {
+    using C = std::remove_reference_t<decltype(*four)>;
+    for (int k = 0; k < 4; ++k) four[k] = (C(0) - log_(C(1) - unit(words, k))) / static_cast<C>(rate);
   });
 }
 
 /// 64 random bits for each element.
-struct Words {
-  uint64_t seed, offset;
-  explicit Words(const RngPosition& rng)
-      : seed(rng.base ? rng.base[0] : rng.seed), offset(rng.offset + (rng.base ? rng.base[1] : 0)) {}
+struct Words : Stream {
+  using Stream::Stream;
   uint64_t operator[](int64_t i) const { return random_word64(seed, offset, i); }
 };
 
