@@ -80,6 +80,62 @@ TEST(Promotion, OfATensorAndANumberIsPyTorchs) {
   }
 }
 
+TEST(Promotion, AnOperatorGivesOneTypeWithTheNumberOnEitherSide) {
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const DType dtype = static_cast<DType>(i);
+    const Tensor x = full({2}, 1, dtype);
+    const auto check = [&](auto number) {
+      EXPECT_EQ((number / x).dtype(), (x / number).dtype()) << dtype;
+      if (dtype == DType::boolean && std::is_same_v<decltype(number), bool>)
+        return;  // no arithmetic of bools
+      EXPECT_EQ((number + x).dtype(), (x + number).dtype()) << dtype;
+      EXPECT_EQ((number - x).dtype(), (x - number).dtype()) << dtype;
+      EXPECT_EQ((number * x).dtype(), (x * number).dtype()) << dtype;
+    };
+    check(2);
+    check(2u);
+    check(int64_t{2});
+    check(size_t{2});
+    check(short{2});
+    check(2.5);
+    check(2.5f);
+    check(true);
+  }
+  const Tensor i = from_vector<int64_t>({3, 9007199254740993}, {2});
+  EXPECT_EQ((2 * i).to_vector<int64_t>(), (std::vector<int64_t>{6, 18014398509481986}));
+  EXPECT_EQ((1 - i).to_vector<int64_t>(), (std::vector<int64_t>{-2, -9007199254740992}));
+  EXPECT_EQ((1 + full({1}, 3, DType::u8)).dtype(), DType::u8);
+  EXPECT_EQ((2 / i).dtype(), DType::f32);
+  EXPECT_EQ((2.0 * i).dtype(), DType::f32);
+  for (Tensor (*f)(const Operand&, const Operand&) : {add,
+                                                      sub,
+                                                      mul,
+                                                      div,
+                                                      pow,
+                                                      remainder,
+                                                      fmod,
+                                                      floor_divide,
+                                                      maximum,
+                                                      minimum,
+                                                      equal,
+                                                      not_equal,
+                                                      less,
+                                                      less_equal,
+                                                      greater,
+                                                      greater_equal,
+                                                      logical_and,
+                                                      logical_or,
+                                                      logical_xor,
+                                                      bitwise_and,
+                                                      bitwise_or,
+                                                      bitwise_xor,
+                                                      bitwise_left_shift,
+                                                      bitwise_right_shift,
+                                                      atan2,
+                                                      hypot})
+    EXPECT_EQ(f(2, i).dtype(), f(i, 2).dtype());
+}
+
 TEST(Promotion, NumbersKeepTheirValueInTheTensorsType) {
   EXPECT_EQ(add(ones({1}, DType::i64), int64_t{9007199254740993}).item<int64_t>(), 9007199254740994);
   EXPECT_EQ(add(ones({1}, DType::u8), 255).item<int>(), 0);  // wraps

@@ -24,5 +24,9 @@ Tensor apart_from(const Tensor& x, const Tensor& y);
 
 /// A 0-d constant: the number as it is written, exact for integers too.
 Tensor full_number(double value, int64_t integer, DType dtype, Device device);
+/// An operand as a tensor of a type, for the public function `op`. Tensors and floating numbers become what cast() makes of
+/// them (to integers: truncated, beyond the range its nearest end, NaN 0); a whole number must fit.
+class Operand;
+Tensor as_tensor(const char* op, const Operand& operand, DType dtype, Device device);
 
 }  // namespace tandem

@@ -292,6 +292,16 @@ constexpr Rule rule_clamp{
                      a.needs[2] ? gate(logical_or(greater(x, high), less(high, low))) : Tensor()};
     },
     7};
+/// Nothing passes at the corners; a NaN does, as it goes through.
+constexpr Rule rule_hardtanh{
+    [](const GradArgs& a) {
+      const Tensor &x = a.in[0], &low = a.in[1], &high = a.in[2], &g = a.grad[0];
+      return Tensors{
+          a.needs[0] ? where(logical_or(less_equal(x, low), greater_equal(x, high)), 0, g) : Tensor(),
+          a.needs[1] ? where(less_equal(x, low), g, 0) : Tensor(),
+          a.needs[2] ? where(greater_equal(x, high), g, 0) : Tensor()};
+    },
+    7};
 constexpr Rule rule_lerp{[](const GradArgs& a) {
                            const Tensor &from = a.in[0], &to = a.in[1], &weight = a.in[2], &g = a.grad[0];
                            return Tensors{a.needs[0] ? g * (1.0 - weight) : Tensor(),
@@ -367,6 +377,31 @@ DType result_type(const Operand& a, const Operand& b) {
   return number > info(dtype).kind ? default_type(number) : dtype;
 }
 
+/// Refuses a whole number beyond what the integers that it meets can hold: cut off it would be another number.
+void check_fits(const char* op, const Operand& operand, DType dtype) {
+  if (!is_integer(dtype) || operand.number_kind() != DTypeClass::integer) return;
+  const bool is_signed = dtype <= DType::i64;
+  const int bits = 8 * static_cast<int>(bytes_of(dtype)) - (is_signed ? 1 : 0);
+  const double least = is_signed ? -std::exp2(bits) : 0;
+  const bool is_low_enough = bits == 64   ? true
+                             : bits == 63 ? operand.number() < 0x1p63 || operand.integer() >= 0
+                                          : operand.number() < std::exp2(bits);
+  TD_CHECK(operand.number() >= least && is_low_enough, op,
+           ": a number must fit the integers that it meets; got ", operand.number(), " for ", dtype,
+           ". cast() the tensor to a wider type first.");
+}
+
+}  // namespace
+
+Tensor as_tensor(const char* op, const Operand& operand, DType dtype, Device device) {
+  if (const Tensor* t = operand.tensor()) return t->dtype() == dtype ? *t : cast(*t, dtype);
+  if (operand.number_kind() == DTypeClass::floating) return full({}, operand.number(), dtype, device);
+  check_fits(op, operand, dtype);
+  return full_number(operand.number(), operand.integer(), dtype, device);
+}
+
+namespace {
+
 Tensor relu_gradient(const Tensor& g, const Tensor& out) { return apply1(*g_ops.relu_gradient, {g, out}); }
 Tensor gelu_gradient(const Tensor& g, const Tensor& x) { return apply1(*g_ops.gelu_gradient, {g, x}); }
 Tensor gelu_tanh_gradient(const Tensor& g, const Tensor& x) {
@@ -380,18 +415,13 @@ Tensor elu_gradient(const Tensor& g, const Tensor& x, const Tensor& alpha) {
   return apply1(*g_ops.elu_gradient, {g, x, alpha});
 }
 
-Tensor as_tensor(const Operand& operand, DType dtype, Device device) {
-  if (const Tensor* t = operand.tensor()) return t->dtype() == dtype ? *t : cast(*t, dtype);
-  return full_number(operand.number(), operand.integer(), dtype, device);
-}
-
 Tensor binary(const OpDef& op, const Operand& a, const Operand& b, bool real = false) {
   if (a.tensor()) TD_CHECK(a.tensor()->defined(), op.name, ": a must be a tensor; got an undefined handle.");
   if (b.tensor()) TD_CHECK(b.tensor()->defined(), op.name, ": b must be a tensor; got an undefined handle.");
   DType dtype = result_type(a, b);
   if (real && !is_floating(dtype)) dtype = DType::f32;
   const Device device = a.tensor() ? a.tensor()->device() : b.tensor()->device();
-  const Tensor in[2] = {as_tensor(a, dtype, device), as_tensor(b, dtype, device)};
+  const Tensor in[2] = {as_tensor(op.name, a, dtype, device), as_tensor(op.name, b, dtype, device)};
   return std::move(apply(op, in)[0]);
 }
 
@@ -553,10 +583,21 @@ Tensor celu(const Tensor& x, double alpha) {
 }
 Tensor hardtanh(const Tensor& x, double low, double high) {
   TD_CHECK(low <= high, "hardtanh: low must not be above high; got ", low, " and ", high, ".");
-  return clamp(x, low, high);
+  TD_CHECK(x.defined(), "hardtanh: x must be a tensor; got an undefined handle.");
+  const DType dtype = promote(result_type(x, low), result_type(x, high));
+  return apply1(*g_ops.hardtanh,
+                {as_tensor("hardtanh", x, dtype, x.device()), full_number(low, 0, dtype, x.device()),
+                 full_number(high, 0, dtype, x.device())});
 }
-Tensor relu6(const Tensor& x) { return clamp(x, 0, 6); }
-Tensor hardsigmoid(const Tensor& x) { return clamp(x + 3, 0, 6) / 6; }
+/// Between whole numbers, so that integers stay integers.
+Tensor hard_between(const char* op, const Tensor& x, int low, int high) {
+  TD_CHECK(x.defined(), op, ": x must be a tensor; got an undefined handle.");
+  const DType dtype = result_type(x, low);
+  return apply1(*g_ops.hardtanh, {as_tensor(op, x, dtype, x.device()), as_tensor(op, low, dtype, x.device()),
+                                  as_tensor(op, high, dtype, x.device())});
+}
+Tensor relu6(const Tensor& x) { return hard_between("relu6", x, 0, 6); }
+Tensor hardsigmoid(const Tensor& x) { return hard_between("hardsigmoid", x + 3, 0, 6) / 6; }
 Tensor hardswish(const Tensor& x) { return x * hardsigmoid(x); }
 Tensor threshold(const Tensor& x, double limit, double value) {
   return where(less_equal(x, limit), value, x);  // a NaN stays
@@ -572,29 +613,33 @@ Tensor glu(const Tensor& x, int64_t axis) {
 
 Tensor clamp(const Tensor& x, const std::optional<Operand>& low, const std::optional<Operand>& high) {
   TD_CHECK(low || high, "clamp: a lower or an upper bound must be given; got neither.");
-  if (!high) return maximum(x, *low);
-  if (!low) return minimum(x, *high);
-  for (const Operand* t : {&*low, &*high})
-    TD_CHECK(!t->tensor() || t->tensor()->defined(),
+  for (const std::optional<Operand>* t : {&low, &high})
+    TD_CHECK(!*t || !(*t)->tensor() || (*t)->tensor()->defined(),
              "clamp: a bound must be a number or a tensor; got an undefined handle.");
   TD_CHECK(x.defined(), "clamp: x must be a tensor; got an undefined handle.");
-  const DType dtype = promote(result_type(x, *low), result_type(x, *high));
-  return apply1(*g_ops.clamp, {as_tensor(x, dtype, x.device()), as_tensor(*low, dtype, x.device()),
-                               as_tensor(*high, dtype, x.device())});
+  const DType dtype =
+      low && high ? promote(result_type(x, *low), result_type(x, *high)) : result_type(x, low ? *low : *high);
+  if (!is_floating(dtype) && !high) return maximum(x, *low);
+  if (!is_floating(dtype) && !low) return minimum(x, *high);
+  const Operand bottom = low ? *low : Operand(-HUGE_VAL), top = high ? *high : Operand(HUGE_VAL);
+  return apply1(*g_ops.clamp,
+                {as_tensor("clamp", x, dtype, x.device()), as_tensor("clamp", bottom, dtype, x.device()),
+                 as_tensor("clamp", top, dtype, x.device())});
 }
 
 Tensor lerp(const Tensor& a, const Tensor& b, const Operand& weight) {
   TD_CHECK(a.defined() && b.defined() && (!weight.tensor() || weight.tensor()->defined()),
            "lerp: a and b must be tensors; got an undefined handle.");
   const DType dtype = result_type(a, b);
-  return apply1(*g_ops.lerp, {as_tensor(a, dtype, a.device()), as_tensor(b, dtype, a.device()),
-                              as_tensor(weight, dtype, a.device())});
+  return apply1(*g_ops.lerp,
+                {as_tensor("lerp", a, dtype, a.device()), as_tensor("lerp", b, dtype, a.device()),
+                 as_tensor("lerp", weight, dtype, a.device())});
 }
 
 Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
   const DType dtype = result_type(a, b);
-  const Tensor in[3] = {condition, as_tensor(a, dtype, condition.device()),
-                        as_tensor(b, dtype, condition.device())};
+  const Tensor in[3] = {condition, as_tensor("where", a, dtype, condition.device()),
+                        as_tensor("where", b, dtype, condition.device())};
   return apply(*g_ops.where, in)[0];
 }
 

@@ -3,24 +3,34 @@
 // never changes the type of a floating tensor.
 #pragma once
 
+#include <concepts>
 #include <optional>
+#include <type_traits>
 
 #include "tandem/core/op.h"
 
 namespace tandem {
 
-/// A tensor, or a plain number that takes the type of what it meets.
+/// A number as C++ writes it: of any arithmetic type, on either side of an operator.
+template <class N>
+concept PlainNumber = std::is_arithmetic_v<N>;
+
+/// A tensor, or a plain number that takes the type of what it meets. A whole number that meets integers must fit their
+/// type.
 class Operand {
  public:
   Operand(const Tensor& tensor) : tensor_(&tensor) {}
-  Operand(double value) : value_(value), kind_(DTypeClass::floating) {}
-  Operand(float value) : Operand(static_cast<double>(value)) {}
-  Operand(int value) : Operand(static_cast<int64_t>(value)) {}
-  Operand(int64_t value) : value_(static_cast<double>(value)), integer_(value), kind_(DTypeClass::integer) {}
-  Operand(bool value) : value_(value), integer_(value), kind_(DTypeClass::boolean) {}
+  template <PlainNumber N>
+  Operand(N value) : value_(static_cast<double>(value)) {
+    if constexpr (!std::is_floating_point_v<N>) {
+      integer_ = static_cast<int64_t>(value);
+      kind_ = std::is_same_v<N, bool> ? DTypeClass::boolean : DTypeClass::integer;
+    }
+  }
   const Tensor* tensor() const { return tensor_; }
   DTypeClass number_kind() const { return kind_; }
   double number() const { return value_; }
+  /// A whole number; from 2^63 on its bits, as number() then tells.
   int64_t integer() const { return integer_; }
 
  private:
@@ -42,7 +52,8 @@ Tensor fmod(const Operand& a, const Operand& b);          ///< with the sign of 
 Tensor floor_divide(const Operand& a, const Operand& b);  ///< rounds down; integers stay integers
 Tensor maximum(const Operand& a, const Operand& b);       ///< NaN wins
 Tensor minimum(const Operand& a, const Operand& b);       ///< NaN wins
-/// x within [low, high]; one of the two may be left out ({}). A NaN wins. high wins where low is above it.
+/// x within [low, high]; one of the two may be left out ({}). A NaN wins. high wins where low is above it. The gradient
+/// passes at the bounds themselves.
 Tensor clamp(const Tensor& x, const std::optional<Operand>& low, const std::optional<Operand>& high);
 Tensor lerp(const Tensor& a, const Tensor& b, const Operand& weight);  ///< a + weight · (b - a)
 // Bits of integers; and, or, xor and not of bool are the logical ones. A shift by less than 0, or by the width or more,
@@ -87,7 +98,7 @@ Tensor log(const Tensor& x);
 Tensor log2(const Tensor& x);
 Tensor log10(const Tensor& x);
 Tensor log1p(const Tensor& x);  ///< log(1 + x), exact near 0
-Tensor sin(const Tensor& x);    ///< sin, cos and tan: NaN from |x| = 2^30 on
+Tensor sin(const Tensor& x);
 Tensor cos(const Tensor& x);
 Tensor tan(const Tensor& x);
 Tensor asin(const Tensor& x);
@@ -121,6 +132,7 @@ Tensor celu(const Tensor& x, double alpha = 1.0);
 Tensor softplus(const Tensor& x, double beta = 1.0, double threshold = 20.0);
 Tensor softsign(const Tensor& x);    ///< x / (1 + |x|)
 Tensor logsigmoid(const Tensor& x);  ///< log(sigmoid(x)) without underflow
+/// clamp(x, low, high), whose gradient is 0 at the two corners (relu6, hardsigmoid and hardswish likewise).
 Tensor hardtanh(const Tensor& x, double low = -1.0, double high = 1.0);
 Tensor hardsigmoid(const Tensor& x);                            ///< clamp(x / 6 + 1/2, 0, 1)
 Tensor hardswish(const Tensor& x);                              ///< x · hardsigmoid(x)
@@ -136,10 +148,22 @@ inline Tensor operator+(const Tensor& a, const Operand& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Operand& b) { return sub(a, b); }
 inline Tensor operator*(const Tensor& a, const Operand& b) { return mul(a, b); }
 inline Tensor operator/(const Tensor& a, const Operand& b) { return div(a, b); }
-inline Tensor operator+(double a, const Tensor& b) { return add(a, b); }
-inline Tensor operator-(double a, const Tensor& b) { return sub(a, b); }
-inline Tensor operator*(double a, const Tensor& b) { return mul(a, b); }
-inline Tensor operator/(double a, const Tensor& b) { return div(a, b); }
+template <PlainNumber N>
+Tensor operator+(N a, const Tensor& b) {
+  return add(a, b);
+}
+template <PlainNumber N>
+Tensor operator-(N a, const Tensor& b) {
+  return sub(a, b);
+}
+template <PlainNumber N>
+Tensor operator*(N a, const Tensor& b) {
+  return mul(a, b);
+}
+template <PlainNumber N>
+Tensor operator/(N a, const Tensor& b) {
+  return div(a, b);
+}
 inline Tensor operator-(const Tensor& x) { return neg(x); }
 
 /// The pointwise ops are the rows of TD_POINTWISE_OPS in scalar_functions.h (find_op("add") …); cast is

@@ -1216,6 +1216,7 @@ TD_CAST_TO_INTEGER(unsigned long, false)
   X(leaky_relu_gradient, LeakyReluGradient, 3, floating) \
   X(elu_gradient, EluGradient, 3, floating) \
   X(clamp, Clamp, 3, number) \
+  X(hardtanh, Clamp, 3, number) \
   X(lerp, Lerp, 3, floating) \
   X(where, Where, 3, every)
 
