@@ -184,6 +184,45 @@ TEST_F(Cuda, PointwiseOpsGiveTheBitsOfTheCpu) {
   }
 }
 
+TEST_F(Cuda, PointwiseOpsOfExtremeArgumentsGiveTheBitsOfTheCpu) {
+  const double inf = HUGE_VAL;
+  const Tensor all = from_vector<double>({0.,
+                                          -0.,
+                                          inf,
+                                          -inf,
+                                          NAN,
+                                          5e-324,
+                                          -5e-324,
+                                          1.7976931348623157e308,
+                                          -1.7976931348623157e308,
+                                          3.4e38,
+                                          -3.4e38,
+                                          65504.,
+                                          -65504.,
+                                          1e-45,
+                                          1073741823.,
+                                          1073741824.,
+                                          -1073741825.,
+                                          1e22,
+                                          -1e30,
+                                          8.,
+                                          -8.,
+                                          1000.,
+                                          -1001.},
+                                         {23});
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
+    for (Tensor (*f)(const Tensor&) : {sin, cos, tan, gelu, gelu_tanh, silu, sigmoid, tanh, exp, expm1, log1p,
+                                       erf, erfc, relu6, hardsigmoid, hardswish}) {
+      const Tensor x = cast(all, dtype);
+      expect_same(f(x), f(to(x, kGpu)), cat("extremes of ", dtype));
+      const auto slope = [&](Device device) {
+        const Tensor leaf = to(x, device).set_requires_grad();
+        return grad(sum(f(leaf)), std::vector<Tensor>{leaf})[0];
+      };
+      expect_same(slope(kCpu), slope(kGpu), cat("slopes at extremes of ", dtype));
+    }
+}
+
 TEST_F(Cuda, CastsGiveTheBitsOfTheCpu) {
   for (int from = 0; from < kDTypeCount; ++from)
     for (int to_type = 0; to_type < kDTypeCount; ++to_type) {
@@ -196,10 +235,13 @@ TEST_F(Cuda, CastsGiveTheBitsOfTheCpu) {
 TEST_F(Cuda, RandomNumbersAreThoseOfTheCpu) {
   const auto draw = [](Device device, DType dtype) {
     manual_seed(77);
-    return std::vector<Tensor>{uniform({1001}, -2, 5, dtype, device), normal({333}, 1, 2, dtype, device),
-                               bernoulli({55}, 0.3, dtype, device), uniform({3}, 0, 1, dtype, device)};
+    return std::vector<Tensor>{
+        uniform({1001}, -2, 5, dtype, device),        normal({333}, 1, 2, dtype, device),
+        bernoulli({55}, 0.3, dtype, device),          uniform({3}, 0, 1, dtype, device),
+        uniform({100003}, 1000, 1001, dtype, device), exponential({1001}, 3, dtype, device),
+        bernoulli({99991}, 1e-3, dtype, device)};
   };
-  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     const auto here = draw(kCpu, dtype), there = draw(kGpu, dtype);
     for (size_t i = 0; i < here.size(); ++i) expect_same(here[i], there[i], cat("draw ", i, " of ", dtype));
   }
@@ -212,7 +254,7 @@ TEST_F(Cuda, AnIndexOutOfRangeIsAnErrorAtTheNextSynchronisation) {
       (void)host_bytes(result);
       ADD_FAILURE() << op << " let " << value << " pass";
     } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find(op + ": every index"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(op + ": every "), std::string::npos) << error.what();
       EXPECT_NE(std::string(error.what()).find("got " + value), std::string::npos) << error.what();
     }
     EXPECT_NO_THROW(gpu().synchronize(kGpu));  // said once
@@ -230,6 +272,11 @@ TEST_F(Cuda, AnIndexOutOfRangeIsAnErrorAtTheNextSynchronisation) {
   expect_error(tandem::index(table, {1, index(-4)}), "index", "-4");
   expect_error(index_put(x, {index(12)}, 1), "index_put", "12");
   expect_error(scatter(x, 0, index(12), 1), "scatter", "12");
+  const Tensor logits = reshape(x, {3, 4});
+  expect_error(cross_entropy(logits, index(4)), "cross_entropy", "4");
+  expect_error(nll_loss(logits, index(-1)), "nll_loss", "-1");
+  expect_error(multi_margin_loss(logits, index(-100)), "multi_margin_loss", "-100");
+  EXPECT_NO_THROW((void)cross_entropy(logits, index(-100)).item<float>());
   EXPECT_EQ(gather(x, 0, index(11)).to_vector<float>(), std::vector<float>({0, 11, 3}));
 }
 

@@ -296,8 +296,22 @@ void add_network_errors(std::vector<ErrorCase>& errors) {
                       cross_entropy(of({3, 4}), of({3}));
                     },
                     {"cross_entropy: ", "f32"}});
-  errors.push_back({"cross_entropy/target", [] { cross_entropy(of({2, 4}), indices({1, 4}, {2})); }, {"4"}});
+  errors.push_back({"cross_entropy/target",
+                    [] {
+                      cross_entropy(of({2, 4}), indices({1, 4}, {2}));
+                    },
+                    {"cross_entropy: ", "4 classes", "got 4"}});
+  errors.push_back({"cross_entropy/ignored_probabilities",
+                    [] {
+                      cross_entropy(of({2, 4}), of({2, 4}), {.ignore_index = 1});
+                    },
+                    {"cross_entropy: ", "ignore_index", "got 1"}});
   errors.push_back({"mse_loss/shapes", [] { mse_loss(of({3, 4}), of({2})); }, {"(3, 4)", "(2,)"}});
+  errors.push_back({"mse_loss/column",
+                    [] {
+                      mse_loss(of({4, 1}), of({4}));
+                    },
+                    {"mse_loss: ", "(4, 1)", "(4,)"}});
 }
 
 }  // namespace tandem::testing

@@ -14,7 +14,7 @@ class EpochCounts {
 
   LossFunction counting_loss() const {
     return [loss_sum = loss_, right_sum = right_](const Tensor& out, const Tensor& y) {
-      const Tensor loss = cross_entropy(out, y);
+      const Tensor loss = cross_entropy(out, y, {.ignore_index = {}});
       const NoGrad off;
       assign(loss_sum, loss_sum + cast(loss.detach(), DType::f64));
       assign(right_sum, right_sum + cast(sum(equal(argmax(out.detach(), 1), y)), DType::f64));
@@ -39,7 +39,7 @@ Json PreparedCell::evaluate() {
     evaluation_ = [forward = forward_](const std::vector<Tensor>& in) {
       const NoGrad off;
       const Tensor logits = forward({in[0]})[0];
-      return std::vector<Tensor>{cross_entropy(logits, in[1]), argmax(logits, 1)};
+      return std::vector<Tensor>{cross_entropy(logits, in[1], {.ignore_index = {}}), argmax(logits, 1)};
     };
   model_->eval();
   const NoGrad off;

@@ -142,7 +142,8 @@ Json PreparedCell::first_gradients(const SampleBatch& batch) {
   const TensorFunction function = [&](const std::vector<Tensor>& in) {
     const DType dtype = request_.dtype();
     const Tensor out = (*model_)(in[0].dtype() == dtype ? in[0] : cast(in[0], dtype));
-    const Tensor loss = cross_entropy(bytes_of(dtype) == 2 ? cast(out, DType::f32) : out, in[1]);
+    const Tensor loss =
+        cross_entropy(bytes_of(dtype) == 2 ? cast(out, DType::f32) : out, in[1], {.ignore_index = {}});
     std::vector<Tensor> wanted;
     for (const auto& [name, parameter] : named) wanted.push_back(parameter);
     std::vector<Tensor> results = grad(scale == 1 ? loss : loss * scale, wanted);

@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "tandem/core/tape.h"
+#include "tandem/core/trace.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
@@ -305,15 +306,24 @@ const char* name_of(IndexUse use) {
                                            "index_copy",
                                            "index_copy_into",
                                            "masked_scatter",
-                                           "masked_scatter_into"};
+                                           "masked_scatter_into",
+                                           "cross_entropy",
+                                           "nll_loss",
+                                           "multi_margin_loss"};
   return kNames[static_cast<int>(use)];
 }
 
-std::string bad_index(IndexUse use, int64_t low, int64_t limit, int64_t index) {
+std::string index_fault(IndexUse use, int64_t low, int64_t limit, int64_t got, const std::string& where) {
   if (use == IndexUse::masked_scatter || use == IndexUse::masked_scatter_into)
     return cat(name_of(use), ": source must have an element for every true one of the mask; got ", limit,
-               " elements and a true one number ", index + 1);
-  return cat(name_of(use), ": every index must lie in ", low, "..", limit - 1, "; got ", index);
+               " elements and a true one number ", got + 1, where, ".");
+  const bool ignores = use == IndexUse::cross_entropy || use == IndexUse::nll_loss;
+  if (!ignores && use != IndexUse::multi_margin_loss)
+    return cat(name_of(use), ": every index must lie in ", low, "..", limit - 1, "; got ", got, where, ".");
+  return cat(name_of(use), ": every label must name one of the ", limit, " classes, 0..", limit - 1,
+             ignores ? ", or be the ignore_index" : "", "; got ", got, where,
+             ". Correct the label, or give the model an output for it",
+             ignores ? ", or set ignore_index to it." : ".");
 }
 std::ostream& operator<<(std::ostream& out, IndexUse use) { return out << name_of(use); }
 
@@ -390,11 +400,11 @@ OpDef& op_nonzero() {
   return op;
 }
 
+Tensor gather_as(const Tensor& x, int64_t axis, const Tensor& index, IndexUse use) {
+  return apply1(op_gather(), {x, index}, IndexAttrs{normal_axis(name_of(use), axis, x.rank()), kNoSkip, use});
+}
 Tensor gather(const Tensor& x, int64_t axis, const Tensor& index) {
-  return part_of(x,
-                 apply1(op_gather(), {x, index},
-                        IndexAttrs{normal_axis("gather", axis, x.rank()), kNoSkip, IndexUse::gather}),
-                 kByGather);
+  return part_of(x, gather_as(x, axis, index, IndexUse::gather), kByGather);
 }
 
 Tensor take_along(const Tensor& x, const Tensor& index, int64_t wanted_axis) {

@@ -163,11 +163,14 @@ enum class IndexUse : uint8_t {
   index_copy,
   index_copy_into,
   masked_scatter,
-  masked_scatter_into
+  masked_scatter_into,
+  cross_entropy,
+  nll_loss,
+  multi_margin_loss
 };
 const char* name_of(IndexUse use);
-/// "gather: every index must lie in 0..4; got 7": without the end of the sentence, which says where.
-std::string bad_index(IndexUse use, int64_t low, int64_t limit, int64_t index);
+/// The message about an index `got` that is not in low … limit - 1; `where` says at which place, or on which device.
+std::string index_fault(IndexUse use, int64_t low, int64_t limit, int64_t got, const std::string& where);
 std::ostream& operator<<(std::ostream& out, IndexUse use);
 
 /// No index is skipped.
@@ -227,6 +230,8 @@ struct SearchAttrs {
     return visit(field("right", &SearchAttrs::right));
   }
 };
+/// gather() on behalf of another public function.
+Tensor gather_as(const Tensor& x, int64_t axis, const Tensor& index, IndexUse use);
 OpDef& op_gather();             // in x, index; IndexAttrs
 OpDef& op_scatter_add_zeros();  // in source, index (same shape); ScatterAttrs
 OpDef& op_index_select();       // in x, index (one axis); IndexAttrs

@@ -1,6 +1,7 @@
 #include "tandem/ops/loss.h"
 
 #include <cmath>
+#include <utility>
 
 #include "tandem/ops/index.h"
 #include "tandem/ops/pointwise.h"
@@ -31,13 +32,29 @@ Tensor widened_target(const char* op, const Tensor& target, DType like) {
                                      : cast(target, like == DType::f64 ? DType::f64 : DType::f32);
 }
 
+void check_equal_shapes(const char* op, const Tensor& a, const Tensor& b) {
+  TD_CHECK(a.shape() == b.shape(), op, ": the shapes must be equal, since nothing broadcasts in a loss; got ",
+           a.shape(), " and ", b.shape(), ". reshape() one of them, or expand() it where that is meant.");
+}
+
+/// Losses times the weights that a caller gave, if any.
+Tensor weighed(const char* op, const char* what, const Tensor& losses, const Tensor& weight) {
+  if (!weight.defined()) return losses;
+  TD_CHECK(broadcast_shapes(op, losses.shape(), weight.shape()) == losses.shape(), op, ": the ", what,
+           " must broadcast to the losses' shape; got ", weight.shape(), " for ", losses.shape(), ".");
+  return losses * cast(weight, losses.dtype());
+}
+
 /// Two inputs that go together element by element, and what was asked for, back in the first one's type.
 template <class F>
 Tensor elementwise(const char* op, const Tensor& x, const Tensor& target, Reduction reduction, F&& loss) {
   const Tensor wide = widened(op, "the first input", x), t = widened_target(op, target, x.dtype());
-  if (!(wide.shape() == t.shape())) broadcast_shapes(op, wide.shape(), t.shape());  // refuses by our name
+  check_equal_shapes(op, x, target);
   return cast(reduced(loss(wide, t), reduction), x.dtype());
 }
+
+/// max(0, x) of a margin, whose gradient passes at 0 (relu's does not).
+Tensor at_least_0(const Tensor& x) { return clamp(x, 0, {}); }
 
 /// log(1 + exp(x)) without overflow; every branch is smooth at 0, so derivatives of any order are right there.
 Tensor log_one_plus_exp(const Tensor& x) {
@@ -46,14 +63,16 @@ Tensor log_one_plus_exp(const Tensor& x) {
 }
 
 struct ClassTarget {
+  IndexUse use;      // the loss, for messages
   Tensor index;      // (N, 1, …): i64 or i32, every one a class
   Tensor valid;      // bool (N, …); undefined where all are
   Tensor losses_of;  // the target as given, (N, …)
 };
 
 /// Checks x (N, C, …) and target (N, …).
-ClassTarget class_target(const char* op, const Tensor& x, const Tensor& target,
+ClassTarget class_target(IndexUse use, const Tensor& x, const Tensor& target,
                          std::optional<int64_t> ignored) {
+  const char* op = name_of(use);
   TD_CHECK(x.defined() && target.defined(), op, ": both inputs must be tensors; got an undefined handle.");
   Dims rest = x.shape();
   if (rest.rank() >= 1) rest.erase(rest.rank() == 1 ? 0 : 1);
@@ -62,7 +81,9 @@ ClassTarget class_target(const char* op, const Tensor& x, const Tensor& target,
            ".");
   TD_CHECK(target.dtype() == DType::i64 || target.dtype() == DType::i32, op,
            ": the target must be i64 or i32; got ", describe(target), ". cast() it first.");
+  if (target.dtype() == DType::i32 && ignored && !std::in_range<int32_t>(*ignored)) ignored = {};
   ClassTarget t;
+  t.use = use;
   t.losses_of = target;
   if (ignored) t.valid = not_equal(target, *ignored);
   t.index = unsqueeze(ignored ? where(t.valid, target, 0) : target, x.rank() == 1 ? 0 : 1);
@@ -87,7 +108,8 @@ Tensor beside_classes(const Tensor& weight, const Tensor& x) {
 Tensor target_weights(const ClassTarget& t, const Tensor& weight, DType dtype) {
   Tensor w;
   if (weight.defined())
-    w = reshape(gather(cast(weight, dtype), 0, reshape(t.index, {t.index.size()})), t.losses_of.shape());
+    w = reshape(gather_as(cast(weight, dtype), 0, reshape(t.index, {t.index.size()}), t.use),
+                t.losses_of.shape());
   if (!t.valid.defined()) return w;
   return w.defined() ? where(t.valid, w, 0) : cast(t.valid, dtype);
 }
@@ -100,7 +122,7 @@ Tensor reduced_by(const Tensor& losses, const Tensor& weights, Reduction reducti
 
 Tensor nll_of(const Tensor& logs, const ClassTarget& t, const Tensor& weights, Reduction reduction) {
   const int axis = logs.rank() == 1 ? 0 : 1;
-  const Tensor picked = gather(logs, axis, t.index);
+  const Tensor picked = gather_as(logs, axis, t.index, t.use);
   if (!weights.defined() && reduction == Reduction::mean) return neg(mean(picked));
   const Tensor losses = neg(squeeze(picked, axis));
   if (!weights.defined()) return reduced(losses, reduction);
@@ -110,7 +132,7 @@ Tensor nll_of(const Tensor& logs, const ClassTarget& t, const Tensor& weights, R
 }  // namespace
 
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target, const NllLossOptions& options) {
-  const ClassTarget t = class_target("nll_loss", log_probabilities, target, options.ignore_index);
+  const ClassTarget t = class_target(IndexUse::nll_loss, log_probabilities, target, options.ignore_index);
   const Tensor logs = widened("nll_loss", "the input", log_probabilities);
   check_class_weight("nll_loss", options.weight, logs.size(logs.rank() == 1 ? 0 : 1));
   return cast(nll_of(logs, t, target_weights(t, options.weight, logs.dtype()), options.reduction),
@@ -127,7 +149,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
   const bool is_probabilities = is_floating(target.dtype()) && logits.shape() == target.shape();
   if (is_probabilities) {
     TD_CHECK(logits.rank() >= 1, op, ": logits must have an axis of classes; got ", describe(logits), ".");
-    TD_CHECK(!options.ignore_index, op, ": ignore_index goes with class indices; got probabilities ",
+    TD_CHECK(!options.ignore_index || *options.ignore_index < 0, op,
+             ": ignore_index goes with class indices; got ", *options.ignore_index, " and probabilities ",
              describe(target), ".");
     const Tensor wide = widened(op, "the logits", logits);
     const Dim classes = wide.size(axis);
@@ -137,7 +160,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
     if (options.weight.defined()) t = t * beside_classes(cast(options.weight, wide.dtype()), wide);
     return cast(reduced(neg(sum(log_softmax(wide, axis) * t, {axis})), options.reduction), logits.dtype());
   }
-  const ClassTarget t = class_target(op, logits, target, options.ignore_index);
+  const ClassTarget t = class_target(IndexUse::cross_entropy, logits, target, options.ignore_index);
   check_class_weight(op, options.weight, logits.size(axis));
   const bool is_plain = !options.weight.defined() && !options.ignore_index && smoothing == 0;
   const Tensor wide = is_plain ? logits : widened(op, "the logits", logits);
@@ -161,11 +184,11 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
   TD_CHECK(x.defined() && x.rank() == 2, op, ": x must be (N, classes); got ",
            x.defined() ? describe(x) : "an undefined handle", ".");
   TD_CHECK(options.p == 1 || options.p == 2, op, ": p must be 1 or 2; got ", options.p, ".");
-  const ClassTarget t = class_target(op, x, target, {});
+  const ClassTarget t = class_target(IndexUse::multi_margin_loss, x, target, {});
   const Tensor wide = widened(op, "x", x);
   const Dim classes = x.size(1);
   check_class_weight(op, options.weight, classes);
-  Tensor over = relu(wide - gather(wide, 1, t.index) + options.margin);
+  Tensor over = relu(wide - gather_as(wide, 1, t.index, t.use) + options.margin);
   if (options.p == 2) over = over * over;
   if (options.weight.defined()) over = over * unsqueeze(target_weights(t, options.weight, wide.dtype()), 1);
   const Tensor others = where(equal(one_hot(target, classes), 1), 0, over);
@@ -178,22 +201,23 @@ Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target,
       "binary_cross_entropy", probability, target, options.reduction, [&](const Tensor& p, const Tensor& t) {
         // Kept from 0 by less than exp(-100), so that the gradient there is 0 and not 0 / 0.
         const auto log_of = [](const Tensor& v) { return maximum(log(maximum(v, 3e-44)), -100.0); };
-        const Tensor losses = neg(t * log_of(p) + (1.0 - t) * log_of(1.0 - p));
-        return options.weight.defined() ? losses * options.weight : losses;
+        return weighed("binary_cross_entropy", "weight", neg(t * log_of(p) + (1.0 - t) * log_of(1.0 - p)),
+                       options.weight);
       });
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
                                         const BinaryCrossEntropyWithLogitsOptions& options) {
-  return elementwise("binary_cross_entropy_with_logits", logits, target, options.reduction,
-                     [&](const Tensor& x, const Tensor& t) {
-                       // (1 - t) x + (1 + (pos_weight - 1) t) log(1 + exp(-x))
-                       Tensor lost = log_one_plus_exp(neg(x));
-                       if (options.pos_weight.defined())
-                         lost = lost * ((cast(options.pos_weight, x.dtype()) - 1.0) * t + 1.0);
-                       const Tensor losses = (1.0 - t) * x + lost;
-                       return options.weight.defined() ? losses * cast(options.weight, x.dtype()) : losses;
-                     });
+  return elementwise(
+      "binary_cross_entropy_with_logits", logits, target, options.reduction,
+      [&](const Tensor& x, const Tensor& t) {
+        // (1 - t) x + (1 + (pos_weight - 1) t) log(1 + exp(-x))
+        Tensor lost = log_one_plus_exp(neg(x));
+        constexpr const char* op = "binary_cross_entropy_with_logits";
+        if (options.pos_weight.defined())
+          lost = lost * (weighed(op, "pos_weight", t, cast(options.pos_weight, x.dtype()) - 1.0) + 1.0);
+        return weighed(op, "weight", (1.0 - t) * x + lost, options.weight);
+      });
 }
 
 Tensor hinge_loss(const Tensor& x, const Tensor& target, double margin, Reduction reduction) {
@@ -203,7 +227,7 @@ Tensor hinge_loss(const Tensor& x, const Tensor& target, double margin, Reductio
 
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin, Reduction reduction) {
   return elementwise("hinge_embedding_loss", x, target, reduction, [&](const Tensor& a, const Tensor& t) {
-    return where(not_equal(t, 1), relu(margin - a), 0) + where(not_equal(t, -1), a, 0);
+    return where(not_equal(t, 1), at_least_0(margin - a), 0) + where(not_equal(t, -1), a, 0);
   });
 }
 
@@ -296,16 +320,17 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
            " and ", describe(target), ".");
   constexpr double kEps = 1e-12;
   const Tensor cosine = sum(x * y, {-1}) * rsqrt((sum(x * x, {-1}) + kEps) * (sum(y * y, {-1}) + kEps));
-  const Tensor losses = where(equal(t, 1), 1.0 - cosine, 0) + where(equal(t, -1), relu(cosine - margin), 0);
+  const Tensor losses =
+      where(equal(t, 1), 1.0 - cosine, 0) + where(equal(t, -1), at_least_0(cosine - margin), 0);
   return cast(reduced(losses, reduction), a.dtype());
 }
 
 Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target, double margin,
                            Reduction reduction) {
   const Tensor x = widened("margin_ranking_loss", "a", a), y = widened("margin_ranking_loss", "b", b);
-  broadcast_shapes("margin_ranking_loss", x.shape(), y.shape());
+  check_equal_shapes("margin_ranking_loss", a, b);
   return cast(elementwise("margin_ranking_loss", x - y, target, reduction,
-                          [&](const Tensor& d, const Tensor& t) { return relu(margin - d * t); }),
+                          [&](const Tensor& d, const Tensor& t) { return at_least_0(margin - d * t); }),
               a.dtype());
 }
 
@@ -315,10 +340,11 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
   const Tensor a = widened(op, "the anchor", anchor), p = widened(op, "the positive", positive),
                n = widened(op, "the negative", negative);
   TD_CHECK(a.rank() >= 1, op, ": the inputs must have an axis; got ", a.shape(), ".");
-  broadcast_shapes(op, broadcast_shapes(op, a.shape(), p.shape()), n.shape());
+  check_equal_shapes(op, a, p);
+  check_equal_shapes(op, a, n);
   Tensor away = pairwise_distance(a, n, options.p, options.eps);
   if (options.swap) away = minimum(away, pairwise_distance(p, n, options.p, options.eps));
-  return cast(reduced(relu(pairwise_distance(a, p, options.p, options.eps) - away + options.margin),
+  return cast(reduced(at_least_0(pairwise_distance(a, p, options.p, options.eps) - away + options.margin),
                       options.reduction),
               anchor.dtype());
 }

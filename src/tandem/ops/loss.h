@@ -1,5 +1,6 @@
 // Losses, written with the other ops; names, defaults and meaning as in PyTorch. `reduction` says what becomes of the
-// losses of the elements: their mean, their sum, or each on its own. Losses of bf16 and f16 are computed in f32.
+// losses of the elements: their mean, their sum, or each on its own. Losses of bf16 and f16 are computed in f32. What a loss
+// compares element by element must have equal shapes: nothing broadcasts, but weights to the losses.
 #pragma once
 
 #include <optional>
@@ -13,8 +14,10 @@ enum class Reduction : uint8_t { mean, sum, none };
 // ---- classes
 
 struct NllLossOptions {
-  Tensor weight = {};                        ///< (C): of each class; a mean divides by the weights
-  std::optional<int64_t> ignore_index = {};  ///< targets of this value count for nothing
+  Tensor weight = {};  ///< (C): of each class; a mean divides by the weights
+  /// Targets of this value count for nothing: a mean goes over the others, and is NaN where there are none. {}: none is
+  /// ignored, which saves two small passes.
+  std::optional<int64_t> ignore_index = -100;
   Reduction reduction = Reduction::mean;
 };
 /// -log_probabilities[target]: (N, C, …) and target (N, …), or (C) and (), of i64 or i32.
@@ -22,8 +25,8 @@ Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target, const Nll
 
 struct CrossEntropyOptions {
   Tensor weight = {};
-  std::optional<int64_t> ignore_index = {};  ///< not with probabilities as target
-  double label_smoothing = 0;                ///< share of the target that is spread evenly over the classes
+  std::optional<int64_t> ignore_index = -100;  ///< as for nll_loss; targets that are probabilities have none
+  double label_smoothing = 0;                  ///< share of the target that is spread evenly over the classes
   Reduction reduction = Reduction::mean;
 };
 /// nll_loss(log_softmax(logits), target), the classes on axis 1 (axis 0 of rank 1). The target may also hold
@@ -42,15 +45,15 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
 // ---- two classes
 
 struct BinaryCrossEntropyOptions {
-  Tensor weight = {};  ///< of each element, broadcast
+  Tensor weight = {};  ///< of each element, broadcast to the losses
   Reduction reduction = Reduction::mean;
 };
 /// -(t log p + (1 - t) log(1 - p)); the logarithms are kept at -100 or above.
 Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target,
                             const BinaryCrossEntropyOptions& options = {});
 struct BinaryCrossEntropyWithLogitsOptions {
-  Tensor weight = {};      ///< of each element, broadcast
-  Tensor pos_weight = {};  ///< of the positive part, broadcast
+  Tensor weight = {};      ///< of each element, broadcast to the losses
+  Tensor pos_weight = {};  ///< of the positive part, broadcast to the losses
   Reduction reduction = Reduction::mean;
 };
 /// The same of sigmoid(logits), without overflow.

@@ -23,7 +23,7 @@ bool is_16_bit(DType dtype) { return bytes_of(dtype) == 2; }
 /// The loss is computed in f32 at least.
 Tensor loss_of(const LossFunction& own, const Tensor& out, const Tensor& y) {
   const Tensor wide = is_16_bit(out.dtype()) ? cast(out, DType::f32) : out;
-  const Tensor loss = own ? own(wide, y) : cross_entropy(wide, y);
+  const Tensor loss = own ? own(wide, y) : cross_entropy(wide, y, {.ignore_index = {}});
   TD_CHECK(loss.rank() == 0 && is_floating(loss.dtype()),
            "loss: must be one number, 0-d, of a floating type; got ", loss.dtype(), " ", loss.shape(),
            ". Take its mean().");

@@ -96,7 +96,7 @@ void DeviceState::raise_index_fault() {
   const auto use = static_cast<IndexUse>(seen->op);
   const long long bad = seen->index, low = seen->low, limit = seen->limit;
   seen->op = 0;
-  throw Error(cat(bad_index(use, low, limit, bad), " on cuda:", index, "."));
+  throw Error(index_fault(use, low, limit, bad, cat(" on cuda:", index)));
 }
 
 int visible_devices() {
