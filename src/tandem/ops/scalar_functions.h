@@ -776,6 +776,15 @@ TD_FN double pow_(double x, double y) {
   const double lost = abs_(product) < 1000. ? rest : 0.;
   return pow_signed(x, y, exp_(product) * (1. + lost));
 }
+/// x within [low, high]; a NaN anywhere wins. One choice a line: of two conditions joined compilers make a branch.
+template <class T>
+TD_FN T clamp_(T x, T low, T high) {
+  T y = x > low ? x : low;
+  y = x != x ? x : y;
+  T z = y < high ? y : high;
+  z = y != y ? y : z;
+  return z;
+}
 /// Whole powers; a negative power of an integer is 0 but for ±1.
 template <class T>
 TD_FN T pow_(T x, T y) {
@@ -997,8 +1006,8 @@ TD_BINARY(GeluTanhGradient, a* gelu_tanh_slope(b))
 TD_BINARY(SiluGradient, a* silu_slope(b))
 TD_TERNARY(LeakyReluGradient, b > T(0) ? a : a * c)
 TD_TERNARY(EluGradient, b > T(0) ? a : a * c * exp_(b))
-/// a within [b, c]; a NaN anywhere wins.
-TD_TERNARY(Clamp, Minimum{}(Maximum{}(a, b), c))
+/// a within [b, c].
+TD_TERNARY(Clamp, clamp_(a, b, c))
 /// From a to b by the weight c, exact at both ends.
 TD_TERNARY(Lerp, c < T(0.5) ? a + c * (b - a) : b - (b - a) * (T(1) - c))
 /// g, but 0 where the relu's output is 0 (a NaN lets it pass).
