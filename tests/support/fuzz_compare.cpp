@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <functional>
 
+#include "tandem/core/backend.h"
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
 #include "tandem/ops/shape.h"
@@ -50,14 +51,20 @@ struct Outcome {
 };
 
 /// Calls f from where the side's random stream stands.
-Outcome attempt(FuzzSide& side, const std::function<std::vector<Tensor>()>& f) {
+Outcome attempt(const FuzzProgram& program, FuzzSide& side, const std::function<std::vector<Tensor>()>& f) {
   Outcome outcome;
   set_generator_state(side.random);
   const GradMode mode(side.grad);
   try {
     outcome.results = f();
+    backend(program.device).synchronize(program.device);  // where a GPU tells of a bad index
   } catch (const Error& error) {
     outcome.refused = error.what();
+    outcome.results.clear();
+    try {  // another one behind it belongs to this call, too
+      backend(program.device).synchronize(program.device);
+    } catch (const Error&) {
+    }
   }
   side.random = generator_state();
   return outcome;
@@ -78,7 +85,7 @@ bool is_documented_for_graphs(const std::string& text) {
 std::string refusal_of_shapes(const FuzzProgram& program, FuzzSide& side, const std::vector<Tensor>& inputs) {
   RecordingTracer tracer;
   FuzzNotes notes;
-  return attempt(side,
+  return attempt(program, side,
                  [&] {
                    const TraceScope scope(&tracer);
                    return run_program(program, inputs, side, notes);
@@ -133,9 +140,9 @@ bool shares_inputs(const FuzzProgram& program, uint32_t call) {
 std::string first_difference(const FuzzProgram& program, uint32_t& call) {
   FuzzSide eager(program), graph(program);
   FuzzNotes graph_notes;
-  Compiled compiled = compile(
-      [&](const std::vector<Tensor>& in) { return run_program(program, in, graph, graph_notes); },
-      with_stages(program.passes));
+  Compiled compiled =
+      compile([&](const std::vector<Tensor>& in) { return run_program(program, in, graph, graph_notes); },
+              with_stages(program.passes));
   Outcome want, got;  // kept over the next call, which must not change them
   for (call = 0; call < program.calls; ++call) {
     eager.happen(program, call);
@@ -146,8 +153,8 @@ std::string first_difference(const FuzzProgram& program, uint32_t& call) {
     const GeneratorState random = eager.random;
     const Outcome last_want = std::move(want), last_got = std::move(got);
     FuzzNotes notes;
-    want = attempt(eager, [&] { return run_program(program, eager_in, eager, notes); });
-    got = attempt(graph, [&] { return compiled(graph_in); });
+    want = attempt(program, eager, [&] { return run_program(program, eager_in, eager, notes); });
+    got = attempt(program, graph, [&] { return compiled(graph_in); });
     if (!want.refused.empty() || !got.refused.empty()) {
       eager_before.restore();
       for (const auto& [name, t] : graph.captured())
@@ -347,7 +354,7 @@ std::string listing(const FuzzProgram& program) {
     FuzzNotes notes;
     notes.log = call + 1 == program.calls ? &text : nullptr;
     const Outcome outcome =
-        attempt(side, [&] { return run_program(program, side.inputs(program, call), side, notes); });
+        attempt(program, side, [&] { return run_program(program, side.inputs(program, call), side, notes); });
     if (!outcome.refused.empty()) text += cat("  call ", call, " is refused: ", outcome.refused, "\n");
   }
   for (const FuzzEvent& event : program.events) {

@@ -177,7 +177,8 @@ Process::Process(const ProcessOptions& options) : line_limit_(options.line_limit
     close_fd(control.write);
     while (::waitpid(guard_, nullptr, 0) < 0 && errno == EINTR) {
     }
-    throw resource_error("driver: the command must be a program that runs; got '", io::one_line(command[0], 300),
+    throw resource_error("driver: the command must be a program that runs; got '",
+                         io::one_line(command[0], 300),
                          "': ", got > 0 ? std::strerror(message.value) : "its guard was killed",
                          ". Run 'tandem lab list' to see what is installed.");
   }

@@ -124,12 +124,15 @@ void check_effects(const OpDef& op) {
     if (input >= 0) returned |= 1u << input;
   TD_CHECK(e.writes == 0 || returned == e.writes, "define: op '", op.name,
            "' must return every input that it changes, and no other, as an output (effects.aliases).");
-  TD_CHECK(e.writes == 0 || op.takes_strided, "define: op '", op.name,
-           "' changes an input, so it must take strided ones (takes_strided): a copy would be changed instead.");
+  TD_CHECK(
+      e.writes == 0 || op.takes_strided, "define: op '", op.name,
+      "' changes an input, so it must take strided ones (takes_strided): a copy would be changed instead.");
   TD_CHECK(e.writes == 0 || !op.gradient, "define: op '", op.name,
            "' changes an input, so it has no gradient: set not_differentiable.");
-  TD_CHECK(!op.is_view() || (e.aliases == Effects::view().aliases && e.resources == 0 && op.takes_strided), "define: op '",
-           op.name, "' is a view: it must have one output, which shares input 0, take strided inputs and touch nothing.");
+  TD_CHECK(
+      !op.is_view() || (e.aliases == Effects::view().aliases && e.resources == 0 && op.takes_strided),
+      "define: op '", op.name,
+      "' is a view: it must have one output, which shares input 0, take strided inputs and touch nothing.");
   TD_CHECK(!op.is_pointwise() || (returned == 0 && e.resources == 0), "define: op '", op.name,
            "' is pointwise: it must make a new tensor and touch nothing.");
 }
@@ -221,8 +224,8 @@ uint64_t read_switch(const std::shared_ptr<uint64_t>& value) {
 }
 
 void refuse_while_tracing(const char* what, const char* why, const char* instead) {
-  TD_CHECK(!t_tracer || !t_tracer->replays(), what, ": must not be called inside a compiled callable; ", why, ". ",
-           instead);
+  TD_CHECK(!t_tracer || !t_tracer->replays(), what, ": must not be called inside a compiled callable; ", why,
+           ". ", instead);
 }
 
 Tracer* current_tracer() { return t_tracer; }

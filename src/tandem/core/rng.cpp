@@ -33,7 +33,8 @@ void set_generator_state(GeneratorState state) {
   t_state = state;
 }
 void manual_seed(uint64_t seed) {
-  refuse_while_tracing("manual_seed", "it would act only while the callable is traced", "Seed before the call.");
+  refuse_while_tracing("manual_seed", "it would act only while the callable is traced",
+                       "Seed before the call.");
   t_state = {seed, 0};
 }
 

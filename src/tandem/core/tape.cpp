@@ -304,7 +304,8 @@ void backward(const Tensor& output, const Tensor& seed, const BackwardOptions& o
           describe(leaf), ". Call zero_grad() first, or use grad().");
       total = g_ops.add(held, total);
     }
-    leaf.impl()->grad = without_mark(total).ref();  // in a trace: added to what is there, which set_grad() would replace
+    leaf.impl()->grad =
+        without_mark(total).ref();  // in a trace: added to what is there, which set_grad() would replace
   }
 }
 

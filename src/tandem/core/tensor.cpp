@@ -52,8 +52,9 @@ char* first_element(const TensorImpl& impl) {
 void* Tensor::raw() const {
   TD_CHECK(!is_traced(), "data: a tensor inside a compiled callable has no values yet; got ", describe(*this),
            ". Return it from the callable and read the result.");
-  refuse_while_tracing("data", "what is read there would be the same at every later call",
-                       "Read the values before the call and pass them in, or compute with the tensor itself.");
+  refuse_while_tracing(
+      "data", "what is read there would be the same at every later call",
+      "Read the values before the call and pass them in, or compute with the tensor itself.");
   return first_element(*impl_);
 }
 
@@ -80,7 +81,8 @@ Tensor& Tensor::set_requires_grad(bool value) {
   TD_CHECK(!value || is_floating(dtype()), "set_requires_grad: only floating types have gradients; got ",
            describe(*this), ".");
   if (!is_traced())
-    refuse_while_tracing("set_requires_grad", "on a tensor from outside it would act only while the callable is traced",
+    refuse_while_tracing("set_requires_grad",
+                         "on a tensor from outside it would act only while the callable is traced",
                          "Call it before the compiled callable.");
   impl_->requires_grad = value;
   if (value) impl_->copied_by = nullptr;
@@ -103,7 +105,8 @@ void Tensor::zero_grad() {
 void Tensor::backward() const { tandem::backward(*this); }
 
 Tensor Tensor::detach() const {
-  if (Tracer* tracer = current_tracer()) tracer->depends_on(*this, Tracer::Asked::memory);
+  if (Tracer* tracer = current_tracer(); tracer && !is_traced())
+    if (Tensor traced = tracer->detached(*this); traced.defined()) return traced;
   auto copy = make_ref<TensorImpl>();
   copy->meta = meta();
   copy->storage = impl_->storage;

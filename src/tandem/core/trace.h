@@ -28,10 +28,13 @@ class Tracer {
   /// How often ops of this trace have changed the memory of a tensor so far.
   virtual uint32_t changes_of(const Tensor&) const { return 0; }
   /// The code asked for something of a tensor made outside: a replay asks whether it still stands as it did.
-  enum class Asked { requires_grad, gradient, memory };
+  enum class Asked { requires_grad, gradient };
   virtual void depends_on(const Tensor&, Asked) {}
   /// The same for a switch: a module's train/eval mode, the number of changes to its hooks.
   virtual void depends_on(const std::shared_ptr<const uint64_t>&) {}
+  /// The code detached a tensor made outside: a traced tensor over its memory, whatever memory it has at each call.
+  /// Undefined where a plain one will do.
+  virtual Tensor detached(const Tensor&) { return {}; }
   /// The code dropped the gradient of a tensor: each replay does the same.
   virtual void zeroes_gradient(const Tensor&) {}
   /// The code made `grad` the gradient of a tensor: the tensor to hold instead until the trace ends.

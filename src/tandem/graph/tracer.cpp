@@ -102,6 +102,11 @@ class GraphTracer : public Tracer {
   void depends_on(const std::shared_ptr<const uint64_t>& place) override {
     if (switches_.insert(place.get()).second) trace_.depends_on.switches.push_back({place, *place});
   }
+  Tensor detached(const Tensor& tensor) override {
+    Tensor traced = wrap(id_of(tensor));
+    traced.impl()->copied_by = tensor.impl()->copied_by;
+    return traced;
+  }
   void zeroes_gradient(const Tensor& tensor) override {
     touched_.emplace(tensor.impl(), Touched{tensor.ref(), !holds_ours(*tensor.impl())});
   }

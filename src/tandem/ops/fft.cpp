@@ -332,7 +332,8 @@ Tensor mel_filter_bank(int64_t frequencies, MelOptions o, DType dtype, Device de
     return mel < knee ? mel * 200 / 3 : 1000 * std::exp((mel - knee) / step);
   };
   const Tensor on_host = empty({frequencies, o.bands}, DType::f64);
-  double* bank = on_host.data<double>();
+  auto* bank =
+      static_cast<double*>(on_host.impl()->storage->data());  // in a compiled callable, too: a constant
   std::vector<double> edges;
   const double from = to_mel(o.low), upto = to_mel(top);
   for (int64_t i = 0; i < o.bands + 2; ++i)

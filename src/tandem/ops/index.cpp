@@ -223,7 +223,7 @@ OpDef define_change(const char* name, void (*infer)(InferArgs&)) {
   d.not_differentiable = "a change in place cannot be differentiated";
   d.effects = Effects::update();
   d.effects.refuses = true;  // an index out of range
-  d.takes_strided = true;  // the target must not be copied
+  d.takes_strided = true;    // the target must not be copied
   return d;
 }
 

@@ -292,7 +292,8 @@ TEST(Runner, AStudyGoesOnOnlyAsItBegan) {
   fewer.cells.pop_back();
   EXPECT_NE(message(fewer, options_in(folder.path())).find("5 cells"), std::string::npos);
   write_text(folder / "study.json", "{");
-  EXPECT_NE(message(small_plan(1), options_in(folder.path())).find("not JSON"), std::string::npos);
+  EXPECT_NE(message(small_plan(1), options_in(folder.path())).find("holds another: the file "),
+            std::string::npos);
 }
 
 TEST(Runner, ABrokenDriverCostsItsCellAndNotTheStudy) {

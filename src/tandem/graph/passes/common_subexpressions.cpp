@@ -40,8 +40,9 @@ bool same_computation(const Node& a, const Node& b) {
 
 void common_subexpressions(Graph& graph) {
   const std::vector<bool> changed = graph.changed_bases();
-  std::vector<bool> returned = graph.returned_bases();  // two results of the callable have memory of their own each
-  std::unordered_multimap<size_t, int> seen;            // hash -> node
+  std::vector<bool> returned =
+      graph.returned_bases();                 // two results of the callable have memory of their own each
+  std::unordered_multimap<size_t, int> seen;  // hash -> node
   for (int n = graph.first(), after = kNone; n != kNone; n = after) {
     after = graph.next(n);
     const Node& node = graph.node(n);
@@ -54,7 +55,8 @@ void common_subexpressions(Graph& graph) {
       const Node& earlier = graph.node(row.second);
       if (!same_computation(earlier, node)) return false;
       for (size_t i = 0; i < node.out.size() && !node.is_view(); ++i)
-        if (returned[static_cast<size_t>(node.out[i])] && returned[static_cast<size_t>(earlier.out[i])]) return false;
+        if (returned[static_cast<size_t>(node.out[i])] && returned[static_cast<size_t>(earlier.out[i])])
+          return false;
       return true;
     });
     if (same == end) {

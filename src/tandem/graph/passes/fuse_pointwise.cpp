@@ -333,7 +333,7 @@ void fuse_pointwise(Graph& graph) {
     if (!group || group->members.size() == 1 || group->members.back() != n) continue;
     Node fused = build(graph, grouping, *group);
     for (int m : group->members) graph.erase(m);
-    graph.insert(after, std::move(fused));
+    if (!fused.out.empty()) graph.insert(after, std::move(fused));  // else nobody needs it
   }
   join_launches(graph);
 }
