@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <functional>
 #include <new>
 
@@ -37,7 +38,8 @@ std::vector<const ErrorCase*> pointers() {
 INSTANTIATE_TEST_SUITE_P(All, Refusals, ::testing::ValuesIn(pointers()),
                          [](const ::testing::TestParamInfo<const ErrorCase*>& info) {
                            std::string name = info.param->name;
-                           std::replace(name.begin(), name.end(), '/', '_');
+                           std::replace_if(
+                               name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
                            return name;
                          });
 

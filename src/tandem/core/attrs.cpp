@@ -4,6 +4,8 @@
 #include <ostream>
 #include <set>
 
+#include "tandem/core/mutex.h"
+
 namespace tandem {
 
 namespace {
@@ -19,7 +21,7 @@ namespace {
 /// The one copy of a value. Never freed: attributes of static objects may outlive every other object.
 template <class T>
 const T* shared_copy(const T& value) {
-  static std::mutex& mutex = *new std::mutex;
+  static Mutex& mutex = *new Mutex(LockOrder::plans);
   static std::set<T>& copies = *new std::set<T>;
   if (value.empty()) return nullptr;
   std::lock_guard lock(mutex);

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "tandem/core/file.h"
+#include "tandem/core/mutex.h"
 
 namespace tandem::io {
 
@@ -21,7 +22,10 @@ constexpr Named kNames[] = {{"bytes", &ReadingLimits::bytes},
                             {"free_bytes", &ReadingLimits::free_bytes},
                             {"header_bytes", &ReadingLimits::header_bytes}};
 
-std::mutex g_mutex;
+Mutex& limits_mutex() {
+  static Mutex& mutex = *new Mutex(LockOrder::data);
+  return mutex;
+}
 bool g_is_set = false;
 ReadingLimits g_limits;
 
@@ -50,7 +54,7 @@ ReadingLimits parse_reading_limits(const std::string& text) {
 }
 
 ReadingLimits reading_limits() {
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(limits_mutex());
   if (!g_is_set) {
     const char* text = std::getenv("TANDEM_READING_LIMITS");
     g_limits = parse_reading_limits(text ? text : "");
@@ -63,7 +67,7 @@ void set_reading_limits(const ReadingLimits& limits) {
   for (const Named& one : kNames)
     TD_CHECK(limits.*one.value >= 1, "set_reading_limits: ", one.name, " must be at least 1; got ",
              limits.*one.value, ".");
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(limits_mutex());
   g_limits = limits;
   g_is_set = true;
 }

@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <mutex>
 
+#include "tandem/core/mutex.h"
+
 namespace tandem::nn {
 namespace {
 
 /// Guards every parents_: a module may be a child of two that are built or destroyed in two threads.
-std::mutex& parents_mutex() {
-  static std::mutex& mutex = *new std::mutex;  // never destroyed: modules may be static objects
+Mutex& parents_mutex() {
+  static Mutex& mutex = *new Mutex(LockOrder::data);  // never destroyed: modules may be static objects
   return mutex;
 }
 

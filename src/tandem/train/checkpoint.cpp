@@ -11,6 +11,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "tandem/core/mutex.h"
 #include "tandem/io/file.h"
 #include "tandem/io/json.h"
 #include "tandem/io/safetensors.h"
@@ -109,11 +110,11 @@ struct Known {
   bool usable;
 };
 struct KnownFiles {
-  std::mutex mutex;
+  Mutex mutex{LockOrder::data};
   std::map<std::string, Known> by_path;
 };
 KnownFiles& known_files() {
-  static KnownFiles files;
+  static KnownFiles& files = *new KnownFiles;
   return files;
 }
 
