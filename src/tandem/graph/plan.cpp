@@ -1,5 +1,6 @@
 #include "tandem/graph/plan.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -8,6 +9,16 @@ namespace tandem::graph {
 namespace {
 constexpr size_t kAlignment =
     256;  // a multiple of every backend's alignment, so both engines' buffers are alike
+
+constexpr size_t kMostToSort = 2000;  // models of the zoo have hundreds
+
+/// From the first to the last node that touches a base, by their places in the order, both included.
+struct Life {
+  int base = 0;
+  int from = 0, to = 0;
+  size_t bytes = 0;
+  size_t offset = 0;
+};
 
 /// The free parts of an arena that grows where none is large enough. Hands out the smallest that fits; parts that are
 /// given back grow together again.
@@ -65,6 +76,44 @@ class FreeParts {
   std::set<std::pair<size_t, size_t>> by_size_;  // (bytes, place)
   size_t end_ = 0;
 };
+
+/// The largest first, each at the lowest place that is free for all of its life. The tightest of the two, at a cost that
+/// grows with the square of their number. Returns the bytes of the arena.
+size_t place_largest_first(std::vector<Life>& lives) {
+  std::stable_sort(lives.begin(), lives.end(),
+                   [](const Life& a, const Life& b) { return a.bytes > b.bytes; });
+  size_t end = 0;
+  std::vector<std::pair<size_t, size_t>> taken;
+  for (size_t i = 0; i < lives.size(); ++i) {
+    Life& life = lives[i];
+    taken.clear();
+    for (size_t j = 0; j < i; ++j)
+      if (lives[j].from <= life.to && life.from <= lives[j].to)
+        taken.emplace_back(lives[j].offset, lives[j].offset + lives[j].bytes);
+    std::sort(taken.begin(), taken.end());
+    for (const auto& [begin, until] : taken) {
+      if (life.offset + life.bytes <= begin) break;
+      life.offset = std::max(life.offset, until);
+    }
+    end = std::max(end, life.offset + life.bytes);
+  }
+  return end;
+}
+
+/// In the order in which they begin, each in the smallest free part that fits.
+size_t place_in_order(std::vector<Life>& lives) {
+  FreeParts parts;
+  std::multimap<int, const Life*> ends;  // what is alive, by its end
+  for (Life& life : lives) {
+    while (!ends.empty() && ends.begin()->first < life.from) {
+      parts.give_back(ends.begin()->second->offset, ends.begin()->second->bytes);
+      ends.erase(ends.begin());
+    }
+    life.offset = parts.take(life.bytes);
+    ends.emplace(life.to, &life);
+  }
+  return parts.end();
+}
 }  // namespace
 
 size_t bytes_of_base(const Graph& graph, int base) {
@@ -83,40 +132,37 @@ MemoryPlan plan_memory(const Graph& graph, bool share) {
   for (const Node& node : graph.constants())
     for (int v : node.out) apart[static_cast<size_t>(graph.base_of(v))] = true;
 
-  const auto each_base = [&](const Node& node, auto f) {
+  std::vector<Life> lives;
+  std::vector<int> life_of(values, kNone);  // by base
+  int place = 0;
+  for (int n = graph.first(); n != kNone; n = graph.next(n), ++place) {
+    const Node& node = graph.node(n);
+    if (node.is_view()) continue;
     const auto touch = [&](int v) {
       const int base = graph.base_of(v);
-      if (!graph.is_external(v) && !apart[static_cast<size_t>(base)]) f(base);
+      if (graph.is_external(v) || apart[static_cast<size_t>(base)]) return;
+      int& life = life_of[static_cast<size_t>(base)];
+      if (life == kNone) {
+        life = static_cast<int>(lives.size());
+        const size_t bytes = (bytes_of_base(graph, base) + kAlignment - 1) / kAlignment * kAlignment;
+        lives.push_back({base, place, place, std::max(bytes, kAlignment)});
+      }
+      lives[static_cast<size_t>(life)].to = place;
     };
     for (int v : node.in) touch(v);
     for (int v : node.out) touch(v);
-  };
-  const auto bytes_of_life = [&](int base) {
-    const size_t bytes = (bytes_of_base(graph, base) + kAlignment - 1) / kAlignment * kAlignment;
-    return std::max(bytes, kAlignment);
-  };
-  std::vector<int> last(values, kNone);  // by base: the last node that touches it
-  for (int n = graph.first(); n != kNone; n = graph.next(n))
-    if (!graph.node(n).is_view())
-      each_base(graph.node(n), [&](int base) { last[static_cast<size_t>(base)] = n; });
-  FreeParts parts;
-  for (int n = graph.first(); n != kNone; n = graph.next(n)) {
-    if (graph.node(n).is_view()) continue;
-    each_base(graph.node(n), [&](int base) {
-      int64_t& offset = plan.offset[static_cast<size_t>(base)];
-      if (offset >= 0) return;
-      offset = static_cast<int64_t>(parts.take(bytes_of_life(base)));
-      plan.values_bytes += bytes_of_life(base);
-    });
-    if (!share) continue;
-    each_base(graph.node(n), [&](int base) {
-      int& until = last[static_cast<size_t>(base)];
-      if (until != n) return;
-      parts.give_back(static_cast<size_t>(plan.offset[static_cast<size_t>(base)]), bytes_of_life(base));
-      until = kNone;
-    });
   }
-  plan.arena_bytes = parts.end();
+  for (Life& life : lives) {
+    life.offset = plan.values_bytes;
+    plan.values_bytes += life.bytes;
+  }
+  plan.arena_bytes = plan.values_bytes;
+  if (share) {
+    for (Life& life : lives) life.offset = 0;
+    plan.arena_bytes = lives.size() <= kMostToSort ? place_largest_first(lives) : place_in_order(lives);
+  }
+  for (const Life& life : lives)
+    plan.offset[static_cast<size_t>(life.base)] = static_cast<int64_t>(life.offset);
   return plan;
 }
 
