@@ -134,7 +134,7 @@ TEST(Halves, NoFunctionLosesItsResultToAnIntermediateOfSixteenBits) {
 
 // ---- numbers that become elements
 
-TEST(Numbers, BecomeElementsAsCastMakesThem) {
+TEST(NumbersAsElements, BecomeElementsAsCastMakesThem) {
   const double inf = HUGE_VAL;
   for (int i = 0; i < kDTypeCount; ++i) {
     const DType dtype = static_cast<DType>(i);
@@ -153,7 +153,7 @@ TEST(Numbers, BecomeElementsAsCastMakesThem) {
             INT32_MAX);
 }
 
-TEST(Numbers, AFloatingValueLeavesTheOtherElementsOfAMaskedFillAsTheyAre) {
+TEST(NumbersAsElements, AFloatingValueLeavesTheOtherElementsOfAMaskedFillAsTheyAre) {
   const Tensor ids = from_vector<int64_t>({9007199254740993, 16777217, 3}, {3});
   const Tensor mask = from_vector<bool>({false, false, true}, {3});
   EXPECT_EQ(masked_fill(ids, mask, -1.5).to_vector<int64_t>(),
@@ -162,7 +162,7 @@ TEST(Numbers, AFloatingValueLeavesTheOtherElementsOfAMaskedFillAsTheyAre) {
             (std::vector<int64_t>{9007199254740993, 16777217, -1}));
 }
 
-TEST(Numbers, AWholeNumberThatIntegersCannotHoldIsRefused) {
+TEST(NumbersAsElements, AWholeNumberThatIntegersCannotHoldIsRefused) {
   const Tensor bytes = full({2}, 255, DType::u8), wide = ones({2}, DType::i64);
   using Binary = Tensor (*)(const Operand&, const Operand&);
   for (const Binary f :

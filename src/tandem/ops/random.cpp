@@ -154,6 +154,7 @@ OpDef& op_random_order() {
     d.name = "random_order";  // on the CPU perhaps with the weights that multinomial wants checked
     d.infer = [](InferArgs& args) { args.add(args.in[0].shape(), DType::i64); };
     d.not_differentiable = "an order is whole numbers";
+    d.effects.refuses = true;  // those weights
     return define(d);
   }();
   return op;

@@ -222,9 +222,12 @@ void multinomial(const KernelArgs& args) {
   const int64_t rows = weights.shape[0], n = weights.shape[1],
                 count = args.attributes<MultinomialAttrs>().count;
   const Words words(args.rng);
+  std::vector<double> totals;  // one after the other, so that the first bad row is named
+  for (int64_t row = 0; row < rows; ++row)
+    totals.push_back(checked_sum(weights.as<double>() + row * n, n, row));
   parallel_for(rows, [&](int64_t row) {
     const double* w = weights.as<double>() + row * n;
-    const double total = checked_sum(w, n, row);
+    const double total = totals[static_cast<size_t>(row)];
     std::vector<double> upto(static_cast<size_t>(n));
     std::partial_sum(w, w + n, upto.begin());
     int64_t last = n - 1;
