@@ -132,19 +132,20 @@ Node Graph::erase(int n) {
   return taken;
 }
 
-/// Views of a value whose base changed lie in the new one.
-void Graph::rebase(int v) {
-  std::vector<int> open{v};
-  while (!open.empty()) {
-    const int moved = open.back();
-    open.pop_back();
-    for (const Use& use : uses_of(moved)) {
-      if (use.node == kNone || !node(use.node).is_view() || use.operand != 0) continue;
-      const int view = node(use.node).out[0];
-      if (base_of(view) == base_of(moved)) continue;
-      at_value(view).base = base_of(moved);
-      open.push_back(view);
-    }
+/// Views among these uses, and views of them, lie in another base now.
+void Graph::rebase(const std::vector<Use>& uses, int base) {
+  std::vector<int> views;
+  const auto add = [&](const std::vector<Use>& list) {
+    for (const Use& use : list)
+      if (use.node != kNone && use.operand == 0 && node(use.node).is_view())
+        views.push_back(node(use.node).out[0]);
+  };
+  add(uses);
+  while (!views.empty()) {
+    const int view = views.back();
+    views.pop_back();
+    at_value(view).base = base;
+    add(uses_of(view));
   }
 }
 
@@ -156,7 +157,7 @@ void Graph::replace(int from, int by) {
                        : at(use.node).in[static_cast<size_t>(use.operand)]) = by;
     add_use(by, use);
   }
-  if (base_of(from) != base_of(by)) rebase(by);
+  if (base_of(from) != base_of(by)) rebase(uses, base_of(by));
 }
 
 void Graph::fold(int n) { constants_.push_back(erase(n)); }

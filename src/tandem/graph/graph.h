@@ -143,7 +143,7 @@ class Graph {
   void remove_use(int v, int place);
   void set_place(const Use& use, int place);
   void derive_bases(const Node& node);
-  void rebase(int v);
+  void rebase(const std::vector<Use>& uses, int base);
 
   std::vector<Value> values_;
   std::vector<Node> nodes_;

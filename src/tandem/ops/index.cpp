@@ -227,22 +227,14 @@ OpDef define_change(const char* name, void (*infer)(InferArgs&)) {
   return d;
 }
 
-/// A number, or a tensor without axes, as one of x's type. Integers saturate.
+/// A number, or a tensor without axes, as one of x's type.
 Tensor value_for(const char* op, const Tensor& x, const Operand& value) {
   if (value.tensor()) {
     TD_CHECK(value.tensor()->rank() == 0, op, ": the value must be a number or a tensor without axes; got ",
              describe(*value.tensor()), ".");
     return cast(*value.tensor(), x.dtype());
   }
-  if (is_floating(x.dtype())) return full_number(value.number(), 0, x.dtype(), x.device());
-  int64_t integer = value.integer();
-  if (value.number_kind() == DTypeClass::floating) {
-    TD_CHECK(std::abs(value.number()) < 0x1p63 && value.number() == std::trunc(value.number()), op,
-             ": the value must be whole for a tensor of integers; got ", value.number(), " for ", describe(x),
-             ".");
-    integer = static_cast<int64_t>(value.number());
-  }
-  return cast(full_number(value.number(), integer, DType::i64, x.device()), x.dtype());
+  return as_tensor(op, value, x.dtype(), x.device());
 }
 
 void check_mask(const char* op, const Tensor& mask, const Tensor& x) {
