@@ -268,6 +268,43 @@ TEST(Refused, TheGradientOfAnInputFromOutside) {
   EXPECT_NE(error_of([&] { f({leaf({2}, 1)}); }).find("grad: "), std::string::npos);
 }
 
+TEST(Refused, ALeafThatComesInUnderTwoNames) {
+  Tensor w = leaf({3}, 1);
+  const auto both = [&](const List& in) { return grad(sum(square(in[0])), List{in[0], w}, {}, {}, true); };
+  Compiled f = compile(both);
+  f({leaf({3}, 2)});
+  EXPECT_NE(error_of([&] { f({w}); }).find("captured by the callable, too"), std::string::npos);
+  Compiled g = compile([](const List& in) { return grad(sum(in[0] * in[1]), in); });
+  EXPECT_NE(error_of([&] { g({w, w}); }).find("must be one input"), std::string::npos);
+}
+
+TEST(Refused, ValuesThatEagerlyAreRefusedEvenWhereNobodyUsesTheResult) {
+  const Tensor state = zeros({2});
+  const auto body = [&](const List& in) {
+    assign(state, in[0] * 2);
+    gather(in[0], 0, in[1]);
+    assign(state, in[0] * 3);
+    return List{};
+  };
+  const List in = {ones({2}), from_vector<int64_t>({0, 5}, {2})};
+  EXPECT_NE(refusal_of_both(body, in).find("gather: every index must lie in 0..1; got 5"), std::string::npos);
+  EXPECT_EQ(to_array(state).values, (std::vector<double>{2, 2})) << "what came before it was done";
+}
+
+TEST(Gradients, ThatAreAddedBeforeTheyAreDroppedNeedALeafWithoutOne) {
+  Tensor w = leaf({3}, 1);
+  Compiled f = compile([&](const List& in) {
+    backward(sum(w * in[0]));
+    const Tensor first = w.grad();
+    w.zero_grad();
+    backward(sum(w * 2));
+    return List{first};
+  });
+  EXPECT_TRUE(same_bits(f({ones({3})})[0], ones({3})));
+  EXPECT_NE(error_of([&] { f({ones({3})}); }).find("must not hold a gradient from outside"),
+            std::string::npos);
+}
+
 TEST(Moved, ACompiledThatWasMovedFromSaysSo) {
   Compiled f = compile([](const List& in) { return in; });
   Compiled g = std::move(f);

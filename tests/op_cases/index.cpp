@@ -771,7 +771,6 @@ void add_index_errors(std::vector<ErrorCase>& errors) {
   refused("scatter_into/source", [=] { scatter_into(of({2}), 0, two, of({1})); }, {"(1,)", "(2,)"});
   refused("scatter_into/dtype", [=] { scatter_into(of({2}), 0, two, of({2}, DType::i32)); }, {"f32", "i32"});
   refused("scatter_into/index", [=] { scatter_into(of({2}), 0, of({2}), of({2})); }, {"f32", "i64"});
-  refused("scatter_into/number", [=] { scatter_into(of({2}, DType::i32), 0, two, 0.5); }, {"0.5", "i32"});
   refused("scatter_into/expanded", [=] { scatter_into(expand(of({1}), {2}), 0, two, 1); },
           {"must not share memory"});
   refused("scatter_into/gradient", [=] { scatter_into(of({2}).set_requires_grad(), 0, two, 1); }, {"NoGrad"});
@@ -813,7 +812,6 @@ void add_index_errors(std::vector<ErrorCase>& errors) {
   refused("masked_fill_into/shape", [=] { masked_fill_into(of({1}), all, 1); }, {"(3,)", "(1,)"});
   refused("masked_fill_into/expanded", [=] { masked_fill_into(expand(of({1}), {3}), all, 1); },
           {"must not share memory"});
-  refused("masked_fill/whole", [=] { masked_fill(of({3}, DType::i64), all, 2.5); }, {"2.5", "i64"});
   refused("embedding/range", [=] { embedding(of({4, 3}), bad); }, {"7", "element 1"});
   refused("embedding/rank", [=] { embedding(of({4}), bad); }, {"(4,)"});
   refused("embedding/padding",

@@ -145,7 +145,10 @@ class Walk {
 
   /// Makes gradients of these tensors known under their target even where they are not leaves.
   void watch(std::span<const Tensor> tensors) {
-    for (const Tensor& t : tensors) watched_.emplace(target_of(t), t);
+    for (const Tensor& t : tensors) {
+      if (Tracer* tracer = current_tracer()) tracer->depends_on(t, Tracer::Asked::requires_grad);
+      watched_.emplace(target_of(t), t);
+    }
   }
 
   void run() {
