@@ -126,7 +126,11 @@ double growth(int nodes, const std::function<void(int)>& work) {
   return cpu_seconds([&] { work(4 * nodes); }) / cpu_seconds([&] { work(nodes); });
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kNodes = 400;
+#else
 constexpr int kNodes = 4000;
+#endif
 
 TEST(CompileTime, GrowsWithTheNumberOfNodes) {
   const Tensor x = full({2, 2}, 0.5);
