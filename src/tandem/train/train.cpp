@@ -31,7 +31,7 @@ double seconds_since(Clock::time_point start) {
 constexpr size_t kLossesAtOnce = 50;
 constexpr double kSecondsBetweenReads = 0.25;  // when losses are read changes no result
 
-/// How many parts of so many a whole has; the last may be smaller.
+/// How many parts of the given size a whole has; the last may be smaller.
 int64_t parts_of(int64_t whole, int64_t part) { return whole / part + (whole % part != 0 ? 1 : 0); }
 
 /// Anomaly mode for a scope.
