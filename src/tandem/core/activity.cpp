@@ -18,6 +18,7 @@ Watch& state() {
   static Watch& all = *new Watch;  // kernels may run until the process has ended
   return all;
 }
+[[maybe_unused]] const auto& g_made_at_start = state();  // in no fork's way
 constinit thread_local int t_depth = 0;
 constinit thread_local bool t_watches = false;
 

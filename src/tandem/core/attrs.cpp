@@ -32,6 +32,13 @@ const T& or_empty(const T* value) {
   static const T& empty = *new T;
   return value ? *value : empty;
 }
+[[maybe_unused]] const bool g_made_at_start = [] {  // in no fork's way
+  shared_copy(std::string());
+  shared_copy(std::vector<int64_t>());
+  or_empty<std::string>(nullptr);
+  or_empty<std::vector<int64_t>>(nullptr);
+  return true;
+}();
 std::string print_list(const std::vector<int64_t>& values) {
   std::string text;
   for (int64_t value : values) text += cat(text.empty() ? "" : ", ", value);

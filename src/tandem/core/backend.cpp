@@ -19,6 +19,7 @@ Mutex& mutex() {
   static Mutex& one = *new Mutex(LockOrder::backend);
   return one;
 }
+[[maybe_unused]] const auto& g_made_at_start = mutex();  // in no fork's way
 // Made on first use: the start-up file may run before this one's statics would be made.
 Slot& slot(DeviceKind kind) {
   static Slot* slots = new Slot[kDeviceKinds];

@@ -43,6 +43,7 @@ Table& table() {
   static Table& all = *new Table;  // threads may ask until the process has ended
   return all;
 }
+[[maybe_unused]] const auto& g_made_at_start = table();  // in no fork's way
 
 fs::path table_file() {
   if (const char* folder = std::getenv("TANDEM_CACHE"); folder && *folder)

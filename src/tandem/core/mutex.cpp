@@ -37,6 +37,7 @@ constexpr size_t kOrders = static_cast<size_t>(LockOrder::count) + 1;
 constinit std::array<std::atomic<Slot*>, kOrders> g_slots{};
 constinit std::array<Slot*, kOrders> g_unused{};
 constinit Slot g_unused_lock{};  // the last that fork() takes
+constinit std::atomic<uint64_t> g_slots_made{0};  // changed under g_unused_lock
 
 constinit std::atomic<uint32_t> g_threads{0};
 constinit thread_local uint32_t t_number = 0;
@@ -63,14 +64,21 @@ void each_slot(F&& f) {
     for (Slot* slot = g_slots[order].load(std::memory_order_acquire); slot; slot = slot->next) f(*slot);
 }
 
+void after_fork();
+
 void before_fork() {
   const uint32_t me = my_number();
-  each_slot([&](Slot& slot) {
-    if (slot.word.load(std::memory_order_relaxed) >> 1 == me) return;  // held by the caller of fork() itself
-    slot.lock(me);
-    slot.taken_for_fork = true;
-  });
-  g_unused_lock.lock(me);
+  for (;;) {
+    const uint64_t made = g_slots_made.load(std::memory_order_acquire);
+    each_slot([&](Slot& slot) {
+      if (slot.word.load(std::memory_order_relaxed) >> 1 == me) return;  // held by the caller of fork() itself
+      slot.lock(me);
+      slot.taken_for_fork = true;
+    });
+    g_unused_lock.lock(me);
+    if (g_slots_made.load(std::memory_order_relaxed) == made) return;
+    after_fork();  // another lock was made meanwhile: all again, as it has its place in the order
+  }
 }
 
 void after_fork() {
@@ -103,9 +111,11 @@ Slot* make_slot(LockOrder order) {
   if (slot) return slot;
   slot = new Slot;
   slot->order = order;
+  g_unused_lock.lock(my_number());
   slot->next = g_slots[at].load(std::memory_order_relaxed);
-  while (!g_slots[at].compare_exchange_weak(slot->next, slot, std::memory_order_release)) {
-  }
+  g_slots[at].store(slot, std::memory_order_release);
+  g_slots_made.fetch_add(1, std::memory_order_release);
+  g_unused_lock.unlock();
   return slot;
 }
 

@@ -26,6 +26,7 @@ Mutex& limits_mutex() {
   static Mutex& mutex = *new Mutex(LockOrder::data);
   return mutex;
 }
+[[maybe_unused]] const auto& g_made_at_start = limits_mutex();  // in no fork's way
 bool g_is_set = false;
 ReadingLimits g_limits;
 

@@ -17,6 +17,7 @@ Mutex& parents_mutex() {
   static Mutex& mutex = *new Mutex(LockOrder::data);  // never destroyed: modules may be static objects
   return mutex;
 }
+[[maybe_unused]] const auto& g_made_at_start = parents_mutex();  // in no fork's way
 
 /// From the back: members go in the reverse order of their coming.
 template <class T, class Wanted>

@@ -189,6 +189,7 @@ Pool& pool() {
   static Pool& shared = *new Pool;
   return shared;
 }
+[[maybe_unused]] const auto& g_made_at_start = pool();  // in no fork's way
 
 struct ThreadCache {
   std::vector<void*> blocks[kSmallClasses];

@@ -81,6 +81,7 @@ ChoiceCache<std::tuple<ConvOp, DType, ConvShape>, std::optional<Algorithm>>& pro
   static auto& cache = *new ChoiceCache<std::tuple<ConvOp, DType, ConvShape>, std::optional<Algorithm>>;
   return cache;
 }
+[[maybe_unused]] const auto& g_made_at_start = profiled();  // in no fork's way
 
 /// The fastest by the table of choices, or found by running each.
 template <class Run>

@@ -233,12 +233,16 @@ struct Plan {
   }
 };
 
+// Made at start-up: a thread inside a first use while another forks would leave the child waiting for ever.
+Mutex& g_plans_mutex = *new Mutex(LockOrder::plans);
+template <class T>
+auto& g_plans = *new std::map<int64_t, std::shared_ptr<const Plan<T>>>;
+
 /// Plans are kept; when there are many, all are dropped.
 template <class T>
 std::shared_ptr<const Plan<T>> plan_of(int64_t n) {
-  static Mutex& mutex = *new Mutex(LockOrder::plans);
-  static auto& plans = *new std::map<int64_t, std::shared_ptr<const Plan<T>>>;
-  const std::lock_guard lock(mutex);
+  auto& plans = g_plans<T>;
+  const std::lock_guard lock(g_plans_mutex);
   auto& plan = plans[n];
   if (!plan) {
     plan = std::make_shared<const Plan<T>>(n);
