@@ -23,7 +23,9 @@ using graph::Graph;
 using graph::kNone;
 using List = std::vector<Tensor>;
 
-graph::Trace traced(const TensorFunction& body, const List& in) { return graph::trace(body, in); }
+graph::Graph traced(const TensorFunction& body, const List& in) {
+  return std::move(graph::trace(body, in)->graph);
+}
 
 std::vector<std::string> ops_of(const Graph& g) {
   std::vector<std::string> names;
@@ -41,13 +43,13 @@ std::string what_verify_says(const Graph& g) {
 }
 
 TEST(GraphStructure, KnowsWhoUsesAValueAndWhoMadeIt) {
-  graph::Trace t = traced(
+  Graph t = traced(
       [](const List& in) {
         const Tensor a = in[0] + 1;
         return List{a * a, a};
       },
       {zeros({2})});
-  const Graph& g = t.graph;
+  const Graph& g = t;
   EXPECT_EQ(ops_of(g), (std::vector<std::string>{"full", "add", "mul"}));
   const int a = g.outputs()[1];
   EXPECT_EQ(g.uses_of(a).size(), 3u) << "twice by mul, once as a result";
@@ -56,13 +58,13 @@ TEST(GraphStructure, KnowsWhoUsesAValueAndWhoMadeIt) {
 }
 
 TEST(GraphStructure, AReplacedValueLeavesItsUsesAndViewsToTheOther) {
-  graph::Trace t = traced(
+  Graph t = traced(
       [](const List& in) {
         const Tensor a = in[0] + 1, b = in[0] + 1, view = transpose(b);
         return List{a, exp(view), b};
       },
       {zeros({2, 2})});
-  Graph& g = t.graph;
+  Graph& g = t;
   const int a = g.outputs()[0], b = g.outputs()[2];
   const int twin = g.value(b).maker;
   g.erase(twin);
@@ -80,24 +82,24 @@ TEST(GraphStructure, VerifyFindsWhatAWrongPassWouldDo) {
     return List{before, state + 1};
   };
   {
-    graph::Trace t = traced(body, {zeros({3})});
-    Graph& g = t.graph;
+    Graph t = traced(body, {zeros({3})});
+    Graph& g = t;
     int mul = g.first();
     while (g.node(mul).what() != "mul") mul = g.next(mul);
     g.append(g.erase(mul));  // behind the assign
     EXPECT_NE(what_verify_says(g).find("changed less or more often"), std::string::npos);
   }
   {
-    graph::Trace t = traced(body, {zeros({3})});
-    Graph& g = t.graph;
+    Graph t = traced(body, {zeros({3})});
+    Graph& g = t;
     int assigns = g.first();
     while (g.node(assigns).what() != "assign") assigns = g.next(assigns);
     g.erase(assigns);
     EXPECT_NE(what_verify_says(g).find("changed less or more often"), std::string::npos);
   }
   {
-    graph::Trace t = traced([](const List& in) { return List{exp(in[0] * in[0])}; }, {zeros({3})});
-    Graph& g = t.graph;
+    Graph t = traced([](const List& in) { return List{exp(in[0] * in[0])}; }, {zeros({3})});
+    Graph& g = t;
     graph::Node mul = g.erase(g.first());
     EXPECT_NE(what_verify_says(g).find("before it is made"), std::string::npos);
     g.append(std::move(mul));

@@ -6,10 +6,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <functional>
+#include <iostream>
 
 #include "tandem/core/backend.h"
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 #include "tests/support/fuzz_run.h"
 
@@ -136,6 +139,21 @@ bool shares_inputs(const FuzzProgram& program, uint32_t call) {
   });
 }
 
+/// Gradients of what a call returned: of the mean of each result, for all that the call could depend on.
+std::vector<Tensor> gradients_of(const std::vector<Tensor>& results, const Named& outside) {
+  Tensor total;
+  for (const Tensor& r : results) {
+    if (!r.requires_grad()) continue;
+    const Tensor part = cast(mean(r), DType::f32);
+    total = total.defined() ? total + part : part;
+  }
+  std::vector<Tensor> wanted;
+  for (const auto& [name, t] : outside)
+    if (t.requires_grad()) wanted.push_back(t);
+  if (!total.defined() || wanted.empty()) return {};
+  return grad(total, wanted, {}, {}, true);
+}
+
 /// Both engines over all calls. What differs begins with the kind of difference and a colon.
 std::string first_difference(const FuzzProgram& program, uint32_t& call) {
   FuzzSide eager(program), graph(program);
@@ -185,9 +203,33 @@ std::string first_difference(const FuzzProgram& program, uint32_t& call) {
     if (std::string text = compare_results(got.results, want.results, "result"); !text.empty()) return text;
     if (std::string text = compare(graph.captured(), eager.captured(), "captured"); !text.empty())
       return text;
+    for (size_t i = 0; i < want.results.size(); ++i)
+      if (want.results[i].requires_grad() != got.results[i].requires_grad())
+        return cat("tape: result ", i, " requires a gradient only ",
+                   want.results[i].requires_grad() ? "eagerly" : "compiled");
+    {
+      const GeneratorState eager_random = eager.random, graph_random = graph.random;
+      const Outcome want_grads = attempt(program, eager, [&] {
+        return gradients_of(want.results, joined(eager.captured(), named(eager_in)));
+      });
+      const Outcome got_grads = attempt(program, graph, [&] {
+        return gradients_of(got.results, joined(graph.captured(), named(graph_in)));
+      });
+      eager.random = eager_random;
+      graph.random = graph_random;
+      if (want_grads.refused.empty() != got_grads.refused.empty())
+        return cat("gradients of the results are refused only ",
+                   want_grads.refused.empty() ? "compiled" : "eagerly", ": ", want_grads.refused,
+                   got_grads.refused);
+      if (std::string text =
+              compare_results(got_grads.results, want_grads.results, "gradient through the call");
+          !text.empty())
+        return text;
+    }
     if (std::string text = compare(named(graph_in), named(eager_in), "input"); !text.empty()) return text;
-    for (Tensor& t : want.results)
-      t = t.detach();  // a captured tensor itself may be rebound: its memory stays
+    for (Outcome* outcome : {&want, &got})
+      for (Tensor& t : outcome->results)
+        t = t.detach();  // a captured tensor itself may be rebound: its memory stays
     if (eager.random.offset != graph.random.offset || eager.random.seed != graph.random.seed)
       return cat("random stream: at ", graph.random.offset, ", not at ", eager.random.offset);
     if (std::string text = compare_results(last_got.results, last_want.results, "result of the call before");
@@ -379,8 +421,15 @@ void fuzz_graphs(int64_t first, int64_t stride, int64_t count, Device device) {
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT}) std::signal(signal, name_the_program);
 #endif
   const int64_t most = number_from_environment("TANDEM_FUZZ_FAILURES", 3);
+  const int64_t only = number_from_environment("TANDEM_FUZZ_SEED", -1);
+  const int64_t begin = only >= 0 ? only : first + number_from_environment("TANDEM_FUZZ_FIRST", 0);
+  if (only >= 0) {
+    if (only % stride != first) GTEST_SKIP() << "one program only";
+    std::cout << "program " << only << "\n" << listing(draw_program(static_cast<uint64_t>(only), device));
+  }
+  const int64_t end = only >= 0 ? only + 1 : begin - first + count;
   int64_t failures = 0;
-  for (int64_t seed = first; seed < count && failures < most; seed += stride) {
+  for (int64_t seed = begin; seed < end && failures < most; seed += stride) {
     g_running = static_cast<std::sig_atomic_t>(seed);
     const FuzzProgram program = draw_program(static_cast<uint64_t>(seed), device);
     const std::string found = difference(program);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tandem/core/tape.h"
+#include "tandem/graph/checkpoint.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/matmul.h"
@@ -240,6 +241,23 @@ void module(FuzzRun& run) {
   run.add("net", (*run.side.net)(run.fitted(run.pick(), {{rows, 3}, -2, 2}, DType::f32)));
 }
 
+/// A part that is run again where its gradient is asked for: it draws random numbers, reads captured values and, now and
+/// then, changes one.
+void repeated(FuzzRun& run) {
+  const Tensor x = run.pick_floating(), other = run.pick_floating(), target = run.pick_outer();
+  const bool changes = run.chance(0.3) && is_floating(target.dtype()) && !overlaps_itself(target);
+  run.add("checkpoint", checkpoint(
+                            [=](const Tensor& t) {
+                              const Tensor h = dropout(tanh(t) * t, 0.25) + mean(cast(other, t.dtype()));
+                              if (changes) {
+                                const NoGrad off;
+                                assign(target, target * 0.5);
+                              }
+                              return h * h;
+                            },
+                            x));
+}
+
 /// A scalar made of several values, and of a leaf that wants a gradient; undefined where none does.
 Tensor loss_of(FuzzRun& run) {
   Tensor total;
@@ -364,6 +382,7 @@ void add_gradient_recipes(std::vector<FuzzRecipe>& recipes) {
   recipes.push_back({"backwards", 3, backwards, true});
   recipes.push_back({"update", 4, update, true});
   recipes.push_back({"new_leaf", 1, new_leaf, true});
+  recipes.push_back({"repeated", 1, repeated, true});
 }
 
 }  // namespace tandem::testing

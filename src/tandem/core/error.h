@@ -58,12 +58,28 @@ inline ErrorKind kind_of(const std::exception& error) {
   return dynamic_cast<const std::bad_alloc*>(&error) ? ErrorKind::resource : ErrorKind::internal;
 }
 
-/// Joins its arguments into one string with operator<<.
+namespace detail {
 template <class... Parts>
-std::string cat(const Parts&... parts) {
+[[gnu::noinline]] std::string join(const Parts&... parts) {
   std::ostringstream out;
   (void)(out << ... << parts);
   return out.str();
+}
+/// Texts of every length are one type, so that there are fewer joins.
+template <class T>
+const T& as_part(const T& part) {
+  return part;
+}
+template <size_t n>
+const char* as_part(const char (&text)[n]) {
+  return text;
+}
+}  // namespace detail
+
+/// Joins its arguments into one string with operator<<.
+template <class... Parts>
+std::string cat(const Parts&... parts) {
+  return detail::join(detail::as_part(parts)...);
 }
 
 /// throw resource_error("save '", path, "': no space is left. …");

@@ -45,6 +45,7 @@ struct KernelArgs {
   int n_in = 0;
   int n_out = 0;
   const void* attrs = nullptr;
+  const void* context = nullptr;  // OpDef::context
   RngPosition rng;
   void* stream = nullptr;                                 // the backend's own (cudaStream_t); null on CPU
   void* (*scratch)(void* owner, size_t bytes) = nullptr;  // see workspace()

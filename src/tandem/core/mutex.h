@@ -26,6 +26,7 @@ enum class LockOrder : uint8_t {
   devices,
   staging,
   activity,
+  ops,     // the list of ops
   plans,   // of the CPU's FFT
   memory,  // the allocators
   count,

@@ -2,9 +2,11 @@
 
 #include <cmath>
 #include <deque>
+#include <mutex>
 
 #include "tandem/core/activity.h"
 #include "tandem/core/backend.h"
+#include "tandem/core/mutex.h"
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
@@ -17,12 +19,18 @@ std::deque<OpDef>& storage_of_ops() {
   static std::deque<OpDef>& ops = *new std::deque<OpDef>;  // threads may compute until the process has ended
   return ops;
 }
-std::vector<OpDef*>& list_of_ops() {
-  static std::vector<OpDef*>& ops = *new std::vector<OpDef*>;
-  return ops;
+Mutex& lock_of_ops() {
+  static Mutex& lock = *new Mutex(LockOrder::ops);
+  return lock;
+}
+/// A text that stays.
+const char* keep_text(const char* text) {
+  static std::deque<std::string>& texts = *new std::deque<std::string>;
+  return text ? texts.emplace_back(text).c_str() : nullptr;
 }
 
 thread_local Tracer* t_tracer = nullptr;
+thread_local Observer* t_observer = nullptr;
 thread_local bool t_anomaly = false;
 
 Tensor make_tensor(const Meta& meta, Ref<Storage>&& storage) {
@@ -100,6 +108,7 @@ Tensors run_eagerly(const OpDef& op, std::span<const Tensor> in, const Attrs& at
   args.n_in = static_cast<int>(in_buffers.size());
   args.n_out = static_cast<int>(out_buffers.size());
   args.attrs = attrs.data();
+  args.context = op.context.get();
   if (op.is_random()) args.rng = take_random(philox_blocks(size_of(inferred.out[0].shape)));
   backend.prepare(device, args);
   if (device.is_cpu())
@@ -145,23 +154,60 @@ OpDef& define(OpDef op) {
   TD_CHECK(op.infer, "define: op '", op.name, "' must have an infer function; got none.");
   TD_CHECK(op.gradient || op.not_differentiable, "define: op '", op.name,
            "' must have a gradient rule or say why not (not_differentiable); got neither.");
-  TD_CHECK(!find_op(op.name), "define: the name of an op must be new; got '", op.name, "' again.");
   check_effects(op);
-  OpDef& stored = storage_of_ops().emplace_back(op);
-  list_of_ops().push_back(&stored);
-  return stored;
+  std::lock_guard lock(lock_of_ops());
+  for (const OpDef& other : storage_of_ops())
+    TD_CHECK(std::string_view(op.name) != other.name, "define: the name of an op must be new; got '", op.name,
+             "' again.");
+  op.name = keep_text(op.name);
+  op.not_differentiable = keep_text(op.not_differentiable);
+  op.data_dependent = keep_text(op.data_dependent);
+  return storage_of_ops().emplace_back(std::move(op));
 }
 
-const std::vector<OpDef*>& all_ops() { return list_of_ops(); }
+OpDef& define(RuntimeOp op) {
+  TD_CHECK(op.infer, "define: op '", op.name, "' must have an infer function; got none.");
+  const auto kept = std::make_shared<RuntimeOp>(std::move(op));
+  OpDef d;
+  d.name = kept->name.c_str();
+  d.context = kept;
+  d.infer = [](InferArgs& args) { static_cast<const RuntimeOp*>(args.context)->infer(args); };
+  if (kept->gradient)
+    d.gradient = [](const GradArgs& args) {
+      return static_cast<const RuntimeOp*>(args.context)->gradient(args);
+    };
+  else
+    d.not_differentiable = "it was made at run time, without a gradient";
+  d.saves_inputs = kept->saves_inputs;
+  d.saves_outputs = kept->saves_outputs;
+  d.effects = kept->effects;
+  d.takes_strided = kept->takes_strided;
+  d.waits = kept->waits;
+  static constexpr auto kCall = []<int kind>(const KernelArgs& args) {
+    static_cast<const RuntimeOp*>(args.context)->kernels[kind](args);
+  };
+  static_assert(kDeviceKinds == 2);
+  if (kept->kernels[0]) d.kernels[0] = [](const KernelArgs& args) { kCall.operator()<0>(args); };
+  if (kept->kernels[1]) d.kernels[1] = [](const KernelArgs& args) { kCall.operator()<1>(args); };
+  return define(std::move(d));
+}
+
+std::vector<OpDef*> all_ops() {
+  std::lock_guard lock(lock_of_ops());
+  std::vector<OpDef*> list;
+  for (OpDef& op : storage_of_ops()) list.push_back(&op);
+  return list;
+}
 
 OpDef* find_op(std::string_view name) {
-  for (OpDef* op : list_of_ops())
-    if (name == op->name) return op;
+  std::lock_guard lock(lock_of_ops());
+  for (OpDef& op : storage_of_ops())
+    if (name == op.name) return &op;
   return nullptr;
 }
 
 Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
-  InferArgs inferred{in, attrs.data(), {}, {}};
+  InferArgs inferred{in, attrs.data(), {}, op.context.get(), {}};
   Tensors contiguous_in;
   for (size_t i = 0; i < in.size(); ++i) {
     TD_CHECK(in[i].defined(), op.name, ": input ", i, " must be a tensor; got an undefined handle.");
@@ -190,8 +236,12 @@ Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
     return false;
   }();
   if (op.changes_memory()) check_in_place(op.name, in);
+  if (t_observer) [[unlikely]]
+    t_observer->before(op, in);
   Tensors out =
       t_tracer ? t_tracer->append(op, in, attrs, inferred.out) : run_eagerly(op, in, attrs, inferred);
+  if (t_observer) [[unlikely]]
+    t_observer->after(out);
   if (op.is_view()) out[0].impl()->copied_by = in[0].impl()->copied_by;
   if (wants_grad && op.gradient) record(op, in, attrs, {out.data(), out.size()});
   return out;
@@ -220,6 +270,7 @@ void refuse_tracing(const char* function, const char* instead) {
 
 uint64_t read_switch(const std::shared_ptr<uint64_t>& value) {
   if (t_tracer) t_tracer->depends_on(value);
+  if (t_observer) t_observer->asks(value);
   return *value;
 }
 
@@ -231,6 +282,18 @@ void refuse_while_tracing(const char* what, const char* why, const char* instead
 Tracer* current_tracer() { return t_tracer; }
 TraceScope::TraceScope(Tracer* tracer) : previous_(t_tracer) { t_tracer = tracer; }
 TraceScope::~TraceScope() { t_tracer = previous_; }
+
+namespace {
+thread_local std::shared_ptr<const std::string> t_layer;
+}
+const std::shared_ptr<const std::string>& current_layer() { return t_layer; }
+LayerScope::LayerScope(std::shared_ptr<const std::string> layer)
+    : previous_(std::exchange(t_layer, std::move(layer))) {}
+LayerScope::~LayerScope() { t_layer = std::move(previous_); }
+
+Observer* current_observer() { return t_observer; }
+ObserverScope::ObserverScope(Observer* observer) : previous_(t_observer) { t_observer = observer; }
+ObserverScope::~ObserverScope() { t_observer = previous_; }
 
 bool anomaly_mode() { return t_anomaly; }
 void set_anomaly_mode(bool on) {

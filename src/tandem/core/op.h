@@ -2,7 +2,10 @@
 #pragma once
 
 #include <array>
+#include <functional>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tandem/core/attrs.h"
@@ -19,6 +22,7 @@ struct InferArgs {
   std::span<const Tensor> in;
   const void* attrs;
   SmallVector<Meta, 2> out;
+  const void* context = nullptr;  // OpDef::context
 
   template <class A>
   const A& attributes() const {
@@ -44,6 +48,7 @@ struct GradArgs {
   std::span<const Tensor> grad;          // one an output; undefined where none arrived
   std::span<const Description> in_meta;  // of every input
   std::span<const bool> needs;           // which inputs want a gradient
+  const void* context = nullptr;         // OpDef::context
 };
 using GradRule = Tensors (*)(const GradArgs&);
 
@@ -75,8 +80,9 @@ struct Effects {
       false;  // may throw by the values of its inputs (an index out of range): never dropped, and what was
               // changed in place before it stays before it
 
-  constexpr bool reads_input(size_t i) const { return (reads >> i) & 1; }
-  constexpr bool writes_input(size_t i) const { return (writes >> i) & 1; }
+  // Of more than 32 inputs the later ones are read and not written.
+  constexpr bool reads_input(size_t i) const { return i >= 32 || ((reads >> i) & 1); }
+  constexpr bool writes_input(size_t i) const { return i < 32 && ((writes >> i) & 1); }
   constexpr int alias_of(size_t output) const { return output < aliases.size() ? aliases[output] : -1; }
   constexpr bool touches(Resource r) const { return (resources & static_cast<uint8_t>(r)) != 0; }
   /// Must run at each call, in order with others of its kind, whoever reads its results.
@@ -91,7 +97,7 @@ struct Effects {
 };
 
 /// The version of this header. An op that was compiled against another one is refused when it is defined.
-inline constexpr int kOpVersion = 3;
+inline constexpr int kOpVersion = 4;
 
 struct OpDef {
   int version = kOpVersion;
@@ -116,6 +122,8 @@ struct OpDef {
   bool takes_strided = false;  // kernels read any strides; otherwise apply hands over contiguous copies
   bool waits = false;  // on a GPU its kernel reads back a status: graphs that hold it are not recorded
   Cost cost = Cost::expensive;
+  /// Whatever infer, gradient and kernels want to find again as `context` in what they are called with.
+  std::shared_ptr<const void> context = nullptr;
 
   // Kernels, one row a backend. Filled at start-up by the backends.
   std::array<KernelFn, kDeviceKinds> kernels{};
@@ -124,6 +132,8 @@ struct OpDef {
   // Pointwise, on CPU: the loop for these types of the (last) input and the output.
   TileFn (*tile)(DType in, DType out) = nullptr;
 
+  bool saves_input(size_t i) const { return i < 32 && ((saves_inputs >> i) & 1); }
+  bool saves_output(size_t i) const { return i < 32 && ((saves_outputs >> i) & 1); }
   bool is_pointwise() const { return functor != nullptr; }
   bool is_view() const { return effects.aliases[0] >= 0 && effects.writes == 0; }
   bool is_random() const { return effects.touches(Resource::generator); }
@@ -143,10 +153,24 @@ void check_in_place(const char* op, std::span<const Tensor> in);
 void refuse_tracing(const char* function, const char* instead);
 
 /// Every op defined so far, by name, in order of definition. define() returns the record that kernels are put
-/// into. Users of the library define ops of their own the same way: see examples/custom_op.
+/// into; it copies the texts. Users of the library define ops of their own the same way, at any time, from any thread: see
+/// examples/custom_op.
 OpDef& define(OpDef op);
-const std::vector<OpDef*>& all_ops();
+std::vector<OpDef*> all_ops();
 OpDef* find_op(std::string_view name);
+
+/// An op made of closures, for those who have no functions to point to: an interpreter, a reader of files.
+struct RuntimeOp {
+  std::string name;
+  std::function<void(InferArgs&)> infer;
+  std::function<Tensors(const GradArgs&)> gradient = {};  // none: not differentiable
+  uint32_t saves_inputs = 0, saves_outputs = 0;           // as in OpDef
+  Effects effects = {};
+  bool takes_strided = false;
+  bool waits = false;
+  std::array<std::function<void(const KernelArgs&)>, kDeviceKinds> kernels = {};
+};
+OpDef& define(RuntimeOp op);
 
 /// While anomaly mode is on (this thread), an op whose floating output holds a NaN or infinity that its
 /// inputs did not hold is refused with an Error that names it.

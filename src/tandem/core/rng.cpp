@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "tandem/core/region.h"
 #include "tandem/core/trace.h"
 
 namespace tandem {
@@ -37,6 +38,22 @@ void manual_seed(uint64_t seed) {
                        "Seed before the call.");
   t_state = {seed, 0};
 }
+
+namespace {
+void go_to(GeneratorState place) {
+  if (Tracer* tracer = current_tracer())
+    tracer->set_random_place(place.offset);
+  else
+    t_state = place;
+}
+}  // namespace
+
+GeneratorState random_place() {
+  const Tracer* tracer = current_tracer();
+  return tracer ? GeneratorState{0, tracer->random_place()} : t_state;
+}
+RandomReplay::RandomReplay(GeneratorState place) : after_(random_place()) { go_to(place); }
+RandomReplay::~RandomReplay() { go_to(after_); }
 
 RngPosition take_random(uint64_t blocks) {
   const RngPosition position{t_state.seed, t_state.offset, nullptr};

@@ -1,9 +1,13 @@
 #include "tandem/core/tape.h"
 
+#include <algorithm>
+#include <atomic>
 #include <map>
 #include <queue>
 #include <unordered_map>
+#include <unordered_set>
 
+#include "tandem/core/region.h"
 #include "tandem/core/trace.h"
 
 namespace tandem {
@@ -12,6 +16,8 @@ namespace {
 
 thread_local bool t_grad_enabled = true;
 thread_local uint64_t t_sequence = 0;
+thread_local uint64_t t_region = 0, t_repeated = 0;
+std::atomic<uint64_t> g_region{0};
 TapeOps g_ops;
 
 /// What died on this thread while something else was being destroyed.
@@ -42,25 +48,32 @@ void destroy_in_turn(T* object, std::vector<T*> Dying::*list) {
   t_dying = nullptr;
 }
 
-/// How often the memory of a tensor was changed: so far, or, in a trace, by then.
-uint32_t version_of(const Tensor& t) {
-  const uint32_t outside = t.impl()->storage ? t.impl()->storage->version() : 0;
-  return current_tracer() ? outside + current_tracer()->changes_of(t) : outside;
-}
-
-Tensor unpack(const TapeNode& node, const TapeNode::Saved& saved, const char* what, size_t index) {
-  if (!saved.value) return {};
-  const Tensor value(saved.value);
-  TD_CHECK(version_of(value) == saved.version, node.op->name, ": ", what, " ", index,
-           " is needed for the gradient but was changed in place (by assign() or the like) after the "
-           "operation. Change "
-           "it after backward(), or change a clone().");
-  return value;
-}
-
-TapeNode::Saved save(const Tensor& t) { return {t.ref(), version_of(t)}; }
-
 }  // namespace
+
+uint32_t version_of(const Tensor& t) {
+  if (const Tracer* tracer = current_tracer(); tracer && tracer->replays()) return tracer->changes_of(t);
+  const TensorImpl& impl = *t.impl();
+  return impl.earlier_changes + (impl.storage ? impl.storage->version() : 0);
+}
+
+namespace {
+bool is_stale(const TapeNode::Saved& saved) {
+  return saved.value && version_of(Tensor(saved.value)) != saved.version;
+}
+std::string stale_text(const char* function, const std::string& what) {
+  return cat(
+      function, ": ", what,
+      " is needed for the gradient but was changed in place (by assign() or the like) after the operation. "
+      "Change it after backward(), or change a clone().");
+}
+}  // namespace
+
+TapeNode::Saved save_for_gradient(const Tensor& t) { return {t.ref(), version_of(t)}; }
+
+Tensor unpack_saved(const TapeNode::Saved& saved, const char* function, const std::string& what) {
+  if (is_stale(saved)) throw Error(stale_text(function, what));
+  return saved.value ? Tensor(saved.value) : Tensor();
+}
 
 void set_tape_ops(const TapeOps& ops) { g_ops = ops; }
 
@@ -71,34 +84,105 @@ GradMode::~GradMode() { t_grad_enabled = previous_; }
 void destroy(TensorImpl* object) { destroy_in_turn(object, &Dying::tensors); }
 void destroy(TapeNode* object) { destroy_in_turn(object, &Dying::nodes); }
 
-void record(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs, std::span<Tensor> out) {
+TapeNode::Edge edge_of(const Tensor& tensor) {
+  TapeNode::Edge edge;
+  const TensorImpl& impl = *tensor.impl();
+  if (!impl.requires_grad) return edge;
+  if (impl.node)
+    edge.node = impl.node;
+  else
+    edge.leaf = tensor.ref();
+  edge.output = impl.node_output;
+  return edge;
+}
+
+Region::Region(bool again) : id_(++g_region), previous_(t_region), previous_repeated_(t_repeated) {
+  t_region = id_;
+  if (again) t_repeated = id_;
+}
+Region::~Region() {
+  t_region = previous_;
+  t_repeated = previous_repeated_;
+}
+uint64_t Region::repeated() { return t_repeated; }
+
+namespace {
+Ref<TapeNode> new_node() {
   auto node = make_ref<TapeNode>();
-  node->op = &op;
-  node->attrs = attrs;
   node->sequence = ++t_sequence;
   node->trace = current_tracer() ? current_tracer()->serial() : 0;
+  node->region = t_region;
+  return node;
+}
+/// Makes `t` output number i of a node.
+void attach(const Tensor& t, const Ref<TapeNode>& node, size_t i) {
+  t.impl()->requires_grad = true;
+  t.impl()->node = node;
+  t.impl()->node_output = static_cast<uint32_t>(i);
+}
+}  // namespace
+
+void record(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs, std::span<Tensor> out) {
+  Ref<TapeNode> node = new_node();
+  node->op = &op;
+  node->attrs = attrs;
   for (size_t i = 0; i < in.size(); ++i) {
-    TapeNode::Edge edge;
-    if (in[i].impl()->requires_grad) {
-      if (in[i].impl()->node)
-        edge.node = in[i].impl()->node;
-      else
-        edge.leaf = in[i].ref();
-      edge.output = in[i].impl()->node_output;
-    }
-    node->edges.push_back(std::move(edge));
+    node->edges.push_back(edge_of(in[i]));
     const Meta& meta = in[i].meta();
     node->in_meta.push_back({meta.shape, meta.dtype, meta.device});
-    node->saved_in.push_back((op.saves_inputs >> i) & 1 ? save(in[i]) : TapeNode::Saved{});
+    node->saved_in.push_back(op.saves_input(i) ? save_for_gradient(in[i]) : TapeNode::Saved{});
   }
   for (size_t i = 0; i < out.size(); ++i) {
     // A saved output is kept without its node (which would be a cycle); the walk puts the node back.
-    node->saved_out.push_back((op.saves_outputs >> i) & 1 ? save(out[i].detach()) : TapeNode::Saved{});
-    if (!is_floating(out[i].dtype())) continue;
-    out[i].impl()->requires_grad = true;
-    out[i].impl()->node = node;
-    out[i].impl()->node_output = static_cast<uint32_t>(i);
+    node->saved_out.push_back(op.saves_output(i) ? save_for_gradient(out[i].detach()) : TapeNode::Saved{});
+    if (is_floating(out[i].dtype())) attach(out[i], node, i);
   }
+}
+
+Ref<TapeNode> record(std::string name, std::vector<TapeNode::Edge> edges, std::span<Tensor> out,
+                     TapeNode::Rule rule) {
+  Ref<TapeNode> node = new_node();
+  node->extra = std::make_unique<TapeNode::Extra>();
+  node->extra->name = std::move(name);
+  node->extra->rule = std::move(rule);
+  for (TapeNode::Edge& edge : edges) node->edges.push_back(std::move(edge));
+  node->saved_out.resize(out.size());
+  for (size_t i = 0; i < out.size(); ++i)
+    if (is_floating(out[i].dtype())) attach(out[i], node, i);
+  return node;
+}
+
+void GradientHookHandle::remove() {
+  const auto hooks = hooks_.lock();
+  hooks_.reset();
+  if (!hooks) return;
+  refuse_while_tracing("GradientHookHandle::remove", "it would act only while the callable is traced",
+                       "Remove the hook before the call.");
+  std::erase_if(hooks->list, [&](const auto& row) { return row.first == id_; });
+  ++hooks->changes;
+}
+
+GradientHookHandle on_gradient(const Tensor& tensor, GradientHook hook) {
+  TD_CHECK(hook, "on_gradient: the hook must not be empty.");
+  TD_CHECK(tensor.defined() && tensor.requires_grad(),
+           "on_gradient: the tensor must be one that gradients reach; got ", describe(tensor),
+           ", which requires none. Call set_requires_grad() on it first, or hook what is computed from such "
+           "a tensor.");
+  TensorImpl& impl = *tensor.impl();
+  std::shared_ptr<GradientHooks>* place = &impl.hooks;
+  if (impl.node) {
+    if (!impl.node->extra) impl.node->extra = std::make_unique<TapeNode::Extra>();
+    auto& all = impl.node->extra->hooks;
+    if (all.size() <= impl.node_output) all.resize(impl.node_output + 1);
+    place = &all[impl.node_output];
+  } else {
+    refuse_while_tracing("on_gradient", "on a leaf it would act only while the callable is traced",
+                         "Add the hook before the call, or hook what is computed inside.");
+  }
+  if (!*place) *place = std::make_shared<GradientHooks>();
+  const uint64_t id = ++(*place)->changes;
+  (*place)->list.emplace_back(id, std::move(hook));
+  return {*place, id};
 }
 
 namespace {
@@ -116,10 +200,35 @@ Target target_of(const TapeNode::Edge& edge) {
   return edge.node ? Target{edge.node.get(), edge.output} : Target{edge.leaf.get(), 0};
 }
 
+/// What the hooks make of a gradient.
+Tensor hooked(const std::shared_ptr<GradientHooks>& hooks, Tensor gradient) {
+  if (!hooks) return gradient;
+  const auto list = hooks->list;  // a hook may remove itself
+  for (const auto& [id, hook] : list) {
+    const Tensor other = hook(gradient);
+    if (!other.defined()) continue;
+    TD_CHECK(
+        other.shape() == gradient.shape() && other.dtype() == gradient.dtype() &&
+            other.device() == gradient.device(),
+        "on_gradient: a hook must return a gradient like the one that it got, or an undefined tensor; got ",
+        describe(other), " for ", describe(gradient), ".");
+    gradient = other;
+  }
+  return gradient;
+}
+
 /// One backward walk.
 class Walk {
  public:
-  Walk(const Tensor& output, const Tensor& seed, const BackwardOptions& options) : options_(options) {
+  explicit Walk(const BackwardOptions& options) : options_(options) {}
+
+  /// Gradients that arrive at these stay there, each by itself.
+  void end_at(std::span<const TapeNode::Edge> ends) {
+    for (size_t i = 0; i < ends.size(); ++i) ends_.emplace(target_of(ends[i]), i);
+  }
+
+  /// Begins at an output. All must be given before run().
+  void start(const Tensor& output, const Tensor& seed) {
     TD_CHECK(output.defined() && output.impl()->requires_grad,
              "backward: the output must depend on a tensor that requires a gradient; got ", describe(output),
              ". Call set_requires_grad() on a leaf, and check that NoGrad is not in force.");
@@ -134,13 +243,16 @@ class Walk {
                  start.device() == output.device(),
              "backward: the seed must match the output; got ", describe(start), " for ", describe(output),
              ".");
-    if (output.impl()->node) {
-      root_ = output.impl()->node;
-      collect();
-    } else {
-      leaves_[output.impl()] = output.ref();
+    const Target target = target_of(output);
+    if (const auto end = ends_.find(target); end != ends_.end()) {
+      ended_.push_back({end->second, start});
+      return;
     }
-    deliver(target_of(output), start);
+    if (output.impl()->node)
+      roots_.push_back(output.impl()->node);
+    else
+      leaves_[output.impl()] = output.ref();
+    deliver(target, start);
   }
 
   /// Makes gradients of these tensors known under their target even where they are not leaves.
@@ -152,12 +264,15 @@ class Walk {
   }
 
   void run() {
+    collect();
     GradMode mode(options_.create_graph);
-    if (!root_) {
-      for (auto& [impl, leaf] : leaves_) ready(Target{impl, 0}, Tensor(leaf));
-      return;
-    }
-    queue_.push(root_.get());
+    for (const auto& [impl, leaf] : leaves_)
+      if (!pending_.count(impl)) ready(Target{impl, 0}, Tensor(leaf));  // an output itself
+    for (const Ref<TapeNode>& root : roots_)
+      if (pending_[root.get()] == 0) {
+        pending_[root.get()] = -1;  // once
+        queue_.push(root.get());
+      }
     while (!queue_.empty()) {
       TapeNode* node = queue_.top();
       queue_.pop();
@@ -171,33 +286,40 @@ class Walk {
   }
   /// Leaves that got a gradient, in the order in which the gradients were complete.
   const std::vector<Tensor>& reached() const { return reached_; }
+  /// What arrived at the ends, in order.
+  std::vector<TapeNode::Delivery>& ended() { return ended_; }
 
  private:
   struct Later {
     bool operator()(const TapeNode* a, const TapeNode* b) const { return a->sequence < b->sequence; }
   };
 
-  /// Counts, for every node and leaf reachable from the root, the edges that lead to it.
+  bool is_end(const TapeNode::Edge& edge) const { return !ends_.empty() && ends_.count(target_of(edge)); }
+
+  /// Counts, for every node and leaf reachable from the roots, the edges that lead to it.
   void collect() {
     const uint64_t trace = current_tracer() ? current_tracer()->serial() : 0;
-    std::vector<TapeNode*> stack{root_.get()};
-    pending_[root_.get()] = 0;
+    std::vector<TapeNode*> stack;
+    for (const Ref<TapeNode>& root : roots_)
+      if (pending_.try_emplace(root.get(), 0).second) stack.push_back(root.get());
     while (!stack.empty()) {
       TapeNode* node = stack.back();
       stack.pop_back();
       TD_CHECK(node->trace == trace,
                "backward: what is differentiated must be computed inside the compiled callable, too; got the "
                "result of ",
-               node->op->name,
+               node->name(),
                " from outside. Move that operation into the callable, or detach() its "
                "result.");
       for (const auto& edge : node->edges) {
+        if (!edge.needed() || is_end(edge)) continue;
         if (edge.leaf) {
           leaves_[edge.leaf.get()] = edge.leaf;
           ++pending_[edge.leaf.get()];
-        } else if (edge.node) {
-          if (++pending_[edge.node.get()] == 1 && edge.node.get() != root_.get())
-            stack.push_back(edge.node.get());
+        } else {
+          const auto [at, fresh] = pending_.try_emplace(edge.node.get(), 0);
+          ++at->second;
+          if (fresh) stack.push_back(edge.node.get());
         }
       }
     }
@@ -208,11 +330,15 @@ class Walk {
     if (!fresh) at->second = g_ops.add(at->second, gradient);
   }
 
+  /// The gradient of a leaf, or of what was asked for, is complete.
   void ready(const Target& at, const Tensor& tensor) {
     const auto found = gradients_.find(at);
     if (found == gradients_.end()) return;
-    const Tensor gradient = found->second;
+    const Tensor gradient = hooked(tensor.impl()->hooks, found->second);
     gradients_.erase(found);
+    keep(at, tensor, gradient);
+  }
+  void keep(const Target& at, const Tensor& tensor, const Tensor& gradient) {
     kept_[at] = gradient;
     reached_.push_back(tensor);
     if (options_.on_grad_ready) options_.on_grad_ready(tensor, gradient);
@@ -227,18 +353,14 @@ class Walk {
       grads.push_back(found == gradients_.end() ? Tensor() : found->second);
       if (found == gradients_.end()) continue;
       any = true;
-      if (const auto watched = watched_.find(at); watched != watched_.end()) {
-        ready(at, watched->second);
-      } else {
-        gradients_.erase(found);
-      }
+      gradients_.erase(found);
+      if (node.extra && i < node.extra->hooks.size()) grads[i] = hooked(node.extra->hooks[i], grads[i]);
+      if (const auto watched = watched_.find(at); watched != watched_.end())
+        keep(at, watched->second, grads[i]);
     }
-    Tensors results;
-    if (any) results = run_rule(node, grads);
-    for (size_t i = 0; i < node.edges.size(); ++i) {
-      const auto& edge = node.edges[i];
-      if (!edge.needed()) continue;
-      if (any && results[i].defined()) deliver(target_of(edge), checked(node, i, results[i]));
+    if (any) run_rule(node, grads);
+    for (const auto& edge : node.edges) {
+      if (!edge.needed() || is_end(edge)) continue;
       const void* owner = edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.get();
       if (--pending_[owner] != 0) continue;
       if (edge.node)
@@ -248,7 +370,22 @@ class Walk {
     }
   }
 
-  Tensors run_rule(TapeNode& node, const Tensors& grads) {
+  /// Sends a gradient along an edge.
+  void send(const TapeNode::Edge& edge, const Tensor& gradient) {
+    const Target to = target_of(edge);
+    if (const auto end = ends_.find(to); end != ends_.end())
+      ended_.push_back({end->second, gradient});
+    else
+      deliver(to, gradient);
+  }
+
+  void run_rule(TapeNode& node, const Tensors& grads) {
+    if (!node.op) {
+      for (const TapeNode::Delivery& delivery : node.extra->rule(grads))
+        if (const TapeNode::Edge& edge = node.edges[delivery.edge]; edge.needed())
+          send(edge, delivery.gradient);
+      return;
+    }
     Tensors in, out;
     SmallVector<bool, 4> needs;
     for (size_t i = 0; i < node.edges.size(); ++i) {
@@ -259,18 +396,28 @@ class Walk {
       Tensor t = unpack(node, node.saved_out[i], "output", i);
       if (t.defined() && options_.create_graph && is_floating(t.dtype())) {
         t = t.detach();
-        t.impl()->requires_grad = true;
-        t.impl()->node = Ref<TapeNode>(&node);
-        t.impl()->node_output = static_cast<uint32_t>(i);
+        attach(t, Ref<TapeNode>(&node), i);
       }
       out.push_back(std::move(t));
     }
-    const GradArgs args{
-        node.attrs, in, out, grads, {node.in_meta.data(), node.in_meta.size()}, {needs.data(), needs.size()}};
-    Tensors results = node.op->gradient(args);
+    const GradArgs args{node.attrs,
+                        in,
+                        out,
+                        grads,
+                        {node.in_meta.data(), node.in_meta.size()},
+                        {needs.data(), needs.size()},
+                        node.op->context.get()};
+    const Tensors results = node.op->gradient(args);
     TD_ASSERT(results.size() == node.edges.size(), "the gradient rule of ", node.op->name, " returned ",
               results.size(), " gradients for ", node.edges.size(), " inputs");
-    return results;
+    for (size_t i = 0; i < results.size(); ++i)
+      if (needs[i] && results[i].defined()) send(node.edges[i], checked(node, i, results[i]));
+  }
+
+  static Tensor unpack(const TapeNode& node, const TapeNode::Saved& saved, const char* what, size_t index) {
+    if (is_stale(saved)) [[unlikely]]
+      unpack_saved(saved, node.name(), cat(what, " ", index));  // throws
+    return saved.value ? Tensor(saved.value) : Tensor();
   }
 
   /// Every gradient that a rule returns must fit its input; axes that were broadcast are summed here, for all rules.
@@ -283,19 +430,39 @@ class Walk {
   }
 
   const BackwardOptions& options_;
-  Ref<TapeNode> root_;
+  std::vector<Ref<TapeNode>> roots_;
   std::unordered_map<const void*, int64_t> pending_;
   std::unordered_map<TensorImpl*, Ref<TensorImpl>> leaves_;
   std::map<Target, Tensor> watched_;
   std::map<Target, Tensor> gradients_, kept_;
+  std::map<Target, size_t> ends_;
   std::vector<Tensor> reached_;
+  std::vector<TapeNode::Delivery> ended_;
   std::priority_queue<TapeNode*, std::vector<TapeNode*>, Later> queue_;
 };
+
+/// Calls visit(node) once for each node that the outputs depend on and that is `inside`.
+template <class Inside, class Visit>
+void for_each_node(std::span<const Tensor> outputs, Inside inside, Visit visit) {
+  std::unordered_set<const TapeNode*> seen;
+  std::vector<const TapeNode*> stack;
+  const auto push = [&](const TapeNode* node) {
+    if (node && inside(*node) && seen.insert(node).second) stack.push_back(node);
+  };
+  for (const Tensor& t : outputs) push(t.impl()->node.get());
+  while (!stack.empty()) {
+    const TapeNode* node = stack.back();
+    stack.pop_back();
+    visit(*node);
+    for (const auto& edge : node->edges) push(edge.node.get());
+  }
+}
 
 }  // namespace
 
 void backward(const Tensor& output, const Tensor& seed, const BackwardOptions& options) {
-  Walk walk(output, seed, options);
+  Walk walk(options);
+  walk.start(output, seed);
   walk.run();
   GradMode mode(options.create_graph);
   for (Tensor leaf : walk.reached()) {
@@ -314,7 +481,8 @@ void backward(const Tensor& output, const Tensor& seed, const BackwardOptions& o
 
 std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, const Tensor& seed,
                          const BackwardOptions& options, bool allow_unused) {
-  Walk walk(output, seed, options);
+  Walk walk(options);
+  walk.start(output, seed);
   walk.watch(inputs);
   walk.run();
   std::vector<Tensor> result;
@@ -328,6 +496,62 @@ std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, c
     result.push_back(without_mark(g));
   }
   return result;
+}
+
+Outputs outputs_of(std::span<const Tensor> tensors, const std::function<bool(const TapeNode&)>& inside) {
+  Outputs outputs;
+  std::map<Target, int> seen;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TapeNode* node = tensors[i].impl()->node.get();
+    if (!node || !inside(*node)) {
+      outputs.slot.push_back(-1);
+      continue;
+    }
+    const auto [at, fresh] = seen.emplace(target_of(tensors[i]), static_cast<int>(outputs.first.size()));
+    if (fresh) outputs.first.push_back(i);
+    outputs.slot.push_back(at->second);
+  }
+  return outputs;
+}
+
+std::vector<TapeNode::Edge> edges_out_of(std::span<const Tensor> outputs,
+                                         const std::function<bool(const TapeNode&)>& inside) {
+  std::vector<TapeNode::Edge> out;
+  std::map<Target, bool> seen;
+  for_each_node(outputs, inside, [&](const TapeNode& node) {
+    for (const auto& edge : node.edges)
+      if (edge.needed() && !(edge.node && inside(*edge.node)) && seen.emplace(target_of(edge), true).second)
+        out.push_back(edge);
+  });
+  return out;
+}
+
+std::vector<TapeNode::Delivery> gradients_at(std::span<const TapeNode::Edge> ends,
+                                             std::span<const Tensor> outputs, std::span<const Tensor> seeds,
+                                             bool create_graph) {
+  const BackwardOptions options{.create_graph = create_graph};
+  Walk walk(options);
+  walk.end_at(ends);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (seeds[i].defined()) walk.start(outputs[i], seeds[i]);
+  walk.run();
+  return std::move(walk.ended());
+}
+
+std::string why_stale(std::span<const Tensor> outputs) {
+  std::string why;
+  const uint64_t trace = current_tracer() ? current_tracer()->serial() : 0;
+  const auto look = [&](const TapeNode& node, const auto& list, const char* what) {
+    for (size_t i = 0; i < list.size() && why.empty(); ++i)
+      if (is_stale(list[i])) why = stale_text(node.name(), cat(what, " ", i));
+  };
+  for_each_node(
+      outputs, [&](const TapeNode& node) { return why.empty() && node.trace == trace; },
+      [&](const TapeNode& node) {
+        look(node, node.saved_in, "input");
+        look(node, node.saved_out, "output");
+      });
+  return why;
 }
 
 }  // namespace tandem

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tandem/core/op.h"
@@ -48,6 +50,30 @@ void backward(const Tensor& output, const Tensor& seed = {}, const BackwardOptio
 std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, const Tensor& seed = {},
                          const BackwardOptions& options = {}, bool allow_unused = false);
 
+/// Sees the gradient of a tensor, and may return another one to take its place (or an undefined one to leave it).
+using GradientHook = std::function<Tensor(const Tensor& gradient)>;
+/// The hooks of one tensor, in the order in which they were added.
+struct GradientHooks {
+  std::vector<std::pair<uint64_t, GradientHook>> list;
+  uint64_t changes =
+      0;  // hooks added and removed so far: the last one's name, and part of a trace's signature
+};
+/// Names a hook, to take it away again. It may outlive the tensor.
+class GradientHookHandle {
+ public:
+  GradientHookHandle() = default;
+  GradientHookHandle(std::weak_ptr<GradientHooks> hooks, uint64_t id) : hooks_(std::move(hooks)), id_(id) {}
+  void remove();
+
+ private:
+  std::weak_ptr<GradientHooks> hooks_;
+  uint64_t id_ = 0;
+};
+/// Calls `hook` in every backward pass that reaches the tensor, once, when its gradient is complete: before it is added to
+/// a leaf's grad, given to the caller of grad(), or passed on. What the hook computes is part of a compiled callable; a
+/// callable is traced again where hooks of a leaf have changed.
+GradientHookHandle on_gradient(const Tensor& tensor, GradientHook hook);
+
 /// One recorded operation.
 class TapeNode : public RefCounted {
  public:
@@ -61,14 +87,32 @@ class TapeNode : public RefCounted {
     uint32_t output = 0;
     bool needed() const { return node || leaf; }
   };
-  const OpDef* op = nullptr;
+  /// A gradient on its way along edge number `edge`.
+  struct Delivery {
+    size_t edge;
+    Tensor gradient;
+  };
+  /// Takes one gradient an output, undefined where none arrived. An edge may get several gradients: they are added in order.
+  using Rule = std::function<std::vector<Delivery>(std::span<const Tensor> grads)>;
+  /// What few nodes have.
+  struct Extra {
+    std::string name;  // of a function with a rule of its own, in place of an op
+    Rule rule;
+    std::vector<std::shared_ptr<GradientHooks>> hooks;  // by output
+  };
+
+  const OpDef* op = nullptr;  // null: extra->rule
   Attrs attrs;
   uint64_t sequence = 0;  // order of recording on this thread; the walk goes from high to low
   uint64_t trace = 0;     // Tracer::serial() of the trace that it was recorded in; 0: none
+  uint64_t region = 0;    // Region::id() of the innermost region that it was recorded in; 0: none
   SmallVector<Edge, 2> edges;
   SmallVector<Description, 2> in_meta;
   SmallVector<Saved, 2> saved_in;
   SmallVector<Saved, 1> saved_out;  // one an output
+  std::unique_ptr<Extra> extra;
+
+  const char* name() const { return op ? op->name : extra->name.c_str(); }
 };
 
 /// The operations that the walk itself uses. Set at start-up by ops/, which core does not see.
@@ -81,5 +125,4 @@ void set_tape_ops(const TapeOps& ops);
 
 /// Called by apply(): records `op` and marks `out` as its results.
 void record(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs, std::span<Tensor> out);
-
 }  // namespace tandem

@@ -123,8 +123,11 @@ void Tensor::rebind(const Tensor& value) {
            "rebind: only concrete leaves can be rebound; got ", describe(*this), ".");
   TD_CHECK(value.shape() == shape(), "rebind: the shapes must be equal; got ", value.shape(), " for ",
            shape(), ".");
+  const Ref<Storage>& storage = value.impl()->storage;
+  if (!(storage == impl_->storage))  // a change, for whoever compares versions
+    impl_->earlier_changes += impl_->storage->version() + 1 - storage->version();
   impl_->meta = value.meta();
-  impl_->storage = value.impl()->storage;
+  impl_->storage = storage;
   impl_->copied_by = nullptr;
   impl_->grad.reset();
 }

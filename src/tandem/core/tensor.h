@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ namespace tandem {
 
 class Tensor;
 class TapeNode;
+struct GradientHooks;
 struct TensorImpl;
 
 /// Tensors and the nodes of a tape hold each other in chains as long as the tape. Whatever dies while one of them is
@@ -77,9 +79,11 @@ struct TensorImpl : RefCounted {
   int64_t trace_id = -1;      // value number in the trace `trace_serial`, where traced
   uint64_t trace_serial = 0;  // which trace; 0 = none
   bool requires_grad = false;
-  uint32_t node_output = 0;  // which output of `node` this is
-  Ref<TapeNode> node;        // null for leaves
-  Ref<TensorImpl> grad;      // leaves only
+  uint32_t earlier_changes = 0;          // of memory that it had before rebind(): see version_of
+  uint32_t node_output = 0;              // which output of `node` this is
+  Ref<TapeNode> node;                    // null for leaves
+  Ref<TensorImpl> grad;                  // leaves only
+  std::shared_ptr<GradientHooks> hooks;  // leaves only; those of results are in their node
   const CopyMark* copied_by = nullptr;
 };
 

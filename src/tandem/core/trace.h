@@ -37,8 +37,48 @@ class Tracer {
   virtual Tensor detached(const Tensor&) { return {}; }
   /// The code dropped the gradient of a tensor: each replay does the same.
   virtual void zeroes_gradient(const Tensor&) {}
+  /// Names the memory of a tensor, one from outside included.
+  virtual uint64_t memory_of(const Tensor&) { return 0; }
+  /// Where in this trace's part of the random stream the next numbers come from; and elsewhere.
+  virtual uint64_t random_place() const { return 0; }
+  virtual void set_random_place(uint64_t) {}
   /// The code made `grad` the gradient of a tensor: the tensor to hold instead until the trace ends.
   virtual Tensor sets_gradient(const Tensor& /*tensor*/, const Tensor& grad) { return grad; }
+};
+
+/// Sees what a piece of code reads and changes: every operation of this thread before it runs or is traced, and after.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void before(const OpDef& op, std::span<const Tensor> in) = 0;
+  virtual void after(std::span<const Tensor> out) = 0;
+  virtual void asks(const std::shared_ptr<const uint64_t>& place) = 0;  // read_switch()
+};
+/// The observer of this thread, or null.
+Observer* current_observer();
+/// Installs one for a scope (null: none). Whoever wants the one before to see things, too, tells it.
+class ObserverScope {
+ public:
+  explicit ObserverScope(Observer* observer);
+  ~ObserverScope();
+  ObserverScope(const ObserverScope&) = delete;
+  ObserverScope& operator=(const ObserverScope&) = delete;
+
+ private:
+  Observer* previous_;
+};
+
+/// The layer whose code this thread traces, "features.3 (Conv2d)": errors of a replay begin with it. Null: none.
+const std::shared_ptr<const std::string>& current_layer();
+class LayerScope {
+ public:
+  explicit LayerScope(std::shared_ptr<const std::string> layer);
+  ~LayerScope();
+  LayerScope(const LayerScope&) = delete;
+  LayerScope& operator=(const LayerScope&) = delete;
+
+ private:
+  std::shared_ptr<const std::string> previous_;
 };
 
 /// Reads a switch that belongs to the signature of whatever is being traced.

@@ -2,138 +2,21 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <list>
 #include <map>
 #include <mutex>
+#include <unordered_set>
 
-#include "tandem/core/choice_cache.h"
 #include "tandem/core/mutex.h"
-#include "tandem/core/tape.h"
-#include "tandem/graph/executor.h"
-#include "tandem/graph/tracer.h"
+#include "tandem/core/region.h"
+#include "tandem/graph/entry.h"
 
 namespace tandem {
 
 namespace {
 
+using graph::Backward;
+using graph::Entry;
 using graph::Graph;
-
-/// What a trace depends on besides graph::Dependencies.
-struct Signature {
-  struct Input {
-    Meta meta;
-    bool requires_grad = false;
-  };
-  std::vector<Input> inputs;
-  bool grad = grad_enabled(), anomaly = anomaly_mode();
-  uint64_t choices = choice_epoch();  // a recording holds the algorithms of its time
-
-  explicit Signature(const std::vector<Tensor>& tensors) {
-    for (const Tensor& t : tensors) inputs.push_back({t.meta(), t.impl()->requires_grad});
-  }
-  bool matches(const std::vector<Tensor>& tensors) const {
-    if (tensors.size() != inputs.size() || grad != grad_enabled() || anomaly != anomaly_mode()) return false;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const Meta &a = inputs[i].meta, &b = tensors[i].meta();
-      const bool same = a.shape == b.shape && a.strides == b.strides && a.dtype == b.dtype &&
-                        a.device == b.device && inputs[i].requires_grad == tensors[i].impl()->requires_grad;
-      if (!same) return false;
-    }
-    return true;
-  }
-};
-
-std::string describe_signature(const std::vector<Tensor>& inputs) {
-  std::string text;
-  for (const Tensor& t : inputs) {
-    text += cat(text.empty() ? "" : ", ", t.dtype(), " ", t.shape(), " ", t.device());
-    if (!t.is_contiguous()) text += cat(" strides ", t.strides());
-    if (t.requires_grad()) text += " requires_grad";
-  }
-  return text + (grad_enabled() ? "; grad" : "; no grad") + (anomaly_mode() ? "; anomaly" : "");
-}
-
-struct Counts {
-  int total = 0, expensive = 0, cheap = 0, no_op = 0;
-};
-Counts count(const Graph& g) {
-  Counts c;
-  const auto add = [&](const OpDef& op) {
-    (op.cost == Cost::expensive ? c.expensive : op.cost == Cost::cheap ? c.cheap : c.no_op) += 1;
-  };
-  for (int n = g.first(); n != graph::kNone; n = g.next(n)) {
-    const graph::Node& node = g.node(n);
-    ++c.total;
-    if (node.is_fused())
-      ++c.cheap;
-    else
-      add(*node.op);
-  }
-  return c;
-}
-
-/// One traced signature.
-struct Entry {
-  explicit Entry(const std::vector<Tensor>& inputs) : signature(inputs) {}
-  Signature signature;
-  graph::Dependencies depends_on;
-  std::vector<graph::LeafGradient> gradients;
-  std::vector<const CopyMark*> marks;  // of the results
-  std::unique_ptr<graph::Executor> executor;
-  GraphReport report;
-};
-
-/// Runs one stage and reports what it did.
-template <class Stage>
-void run_stage(const std::string& name, const Graph& g, GraphReport& report, Stage stage) {
-  const Counts before = count(g);
-  const auto start = std::chrono::steady_clock::now();
-  stage();
-  PassReport pass;
-  pass.milliseconds =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  const Counts after = count(g);
-  pass.pass = name;
-  pass.nodes_before = before.total;
-  pass.nodes_after = after.total;
-  pass.removed_expensive = before.expensive - after.expensive;
-  pass.removed_cheap = before.cheap - after.cheap;
-  pass.removed_no_op = before.no_op - after.no_op;
-  report.passes.push_back(pass);
-}
-
-std::unique_ptr<Entry> build(const TensorFunction& function, const CompileOptions& options,
-                             const std::vector<Tensor>& inputs) {
-  auto entry = std::make_unique<Entry>(inputs);
-  graph::Trace traced = graph::trace(function, inputs);
-  Graph& g = traced.graph;
-  GraphReport& report = entry->report;
-  report.signature = describe_signature(inputs);
-  report.inputs = g.inputs;
-  report.captured = g.captured;
-  report.outputs = static_cast<int>(traced.results);
-  if (options.verify) g.verify("tracing");
-  for (const std::string& name : options.passes) {
-    const graph::Pass pass = graph::find_pass(name);
-    // A fused chain would hide which op made a NaN.
-    if (anomaly_mode() && name == "fuse_pointwise") continue;
-    run_stage(name, g, report, [&] { pass(g); });
-    if (options.verify) g.verify(name.c_str());
-  }
-  graph::MemoryPlan plan;
-  if (options.plan_memory)
-    run_stage("plan_memory", g, report, [&] { plan = graph::plan_memory(g, true); });
-  else
-    plan = graph::plan_memory(g, false);
-  report.values_bytes = plan.values_bytes;
-  report.arena_bytes = plan.arena_bytes;
-  entry->depends_on = std::move(traced.depends_on);
-  entry->gradients = std::move(traced.gradients);
-  entry->marks = std::move(traced.marks);
-  entry->executor = graph::Executor::make(std::move(g), std::move(plan), anomaly_mode());
-  return entry;
-}
 
 /// Memory that is changed must not come in twice under different names: the trace could not see that it is one.
 void check_aliases(const Entry& entry, const std::vector<Tensor>& inputs) {
@@ -166,54 +49,189 @@ void check_leaves(const Entry& entry, const std::vector<Tensor>& inputs) {
       TD_CHECK(inputs[i].impl() != capture.tensor.get(), "compile: input ", i,
                " requires a gradient and is captured by the callable, too. Use it by one of the two ways.");
   }
-}
-
-/// As part of a larger trace: like a call of its own, the results have no tape, and gradients end at the inputs.
-std::vector<Tensor> inlined(const TensorFunction& function, std::vector<Tensor> inputs) {
-  for (Tensor& t : inputs)
-    if (t.defined() && !t.is_leaf()) {
-      const bool wanted = t.impl()->requires_grad;
-      t = t.detach();
-      t.impl()->requires_grad = wanted;
-    }
-  std::vector<Tensor> results = function(inputs);
-  for (Tensor& t : results)
-    if (t.defined() && !t.is_leaf()) t = t.detach();
-  return results;
+  for (const auto& gradient : entry.gradients)
+    TD_CHECK(
+        gradient.output < 0 || gradient.input < 0 || inputs[static_cast<size_t>(gradient.input)].is_leaf(),
+        "backward: inside a compiled callable gradients must end at leaves; they reach input ",
+        gradient.input,
+        ", which is the result of an operation outside. Move that operation into the callable, detach() the "
+        "input, or "
+        "call backward() on the results.");
 }
 
 }  // namespace
 
-struct Compiled::State {
+struct CompiledState {
   TensorFunction function;
   CompileOptions options;
   Mutex mutex{LockOrder::turn, "compiled callable"};   // one call at a time: the arena is shared
-  std::list<std::unique_ptr<Entry>> entries;           // most recently used first
+  std::atomic<bool> has_owner{true};                   // else what the function refers to may be gone
+  std::list<std::shared_ptr<Entry>> entries;           // most recently used first
   std::map<std::pair<int, int>, graph::Arena> arenas;  // by device
+
+  graph::Arena& arena_of(const graph::Executor& executor) {
+    const Device device = executor.graph().device;
+    return arenas[{static_cast<int>(device.kind), device.index}];
+  }
+  Entry& entry_for(const std::vector<Tensor>& inputs);
+  Backward& backward_for(Entry& entry, std::span<const Tensor> grads);
 };
 
-Compiled::Compiled(TensorFunction function, CompileOptions options) : state_(std::make_unique<State>()) {
+namespace {
+
+/// What one call keeps for the backward pass of its results.
+struct Kept {
+  std::shared_ptr<CompiledState> state;
+  std::shared_ptr<Entry> entry;
+  std::vector<Tensor> inputs;
+  std::vector<TapeNode::Saved> values;               // Entry::kept
+  std::vector<uint32_t> inputs_seen, captures_seen;  // their versions when the call ended
+  std::vector<TapeNode::Edge> ends;
+  GeneratorState random;
+
+  void check(bool holds, const char* what, size_t i) const {
+    TD_CHECK(holds, "compile: ", what, " ", i,
+             " of the callable is needed for the gradient but was changed in place (by assign() or the like) "
+             "after the "
+             "call. Change it after backward(), or change a clone().");
+  }
+  void check_input(size_t i) const { check(version_of(inputs[i]) == inputs_seen[i], "input", i); }
+  void check_capture(size_t i) const {
+    const graph::Capture& capture = entry->depends_on.captures[i];
+    check(capture.memory_holds() && capture.storage->version() == captures_seen[i], "captured tensor", i);
+  }
+
+  std::vector<TapeNode::Delivery> operator()(std::span<const Tensor> grads) const {
+    if (grad_enabled()) return run_again(grads);  // the gradient is to be recorded
+    std::unique_lock lock(state->mutex);
+    const Backward& backward = state->backward_for(*entry, grads);
+    if (!backward.executor) {
+      lock.unlock();
+      return run_again(grads);
+    }
+    for (size_t i : backward.captures) check_capture(i);
+    std::vector<Tensor> in;
+    for (const Tensor& grad : grads)
+      if (grad.defined()) in.push_back(grad);
+    for (size_t i : backward.kept)
+      in.push_back(unpack_saved(values[i], "compile", "a value of the callable"));
+    const std::vector<Tensor> out = backward.executor->run(in, state->arena_of(*backward.executor), random);
+    std::vector<TapeNode::Delivery> deliveries;
+    for (size_t i = 0; i < out.size(); ++i) deliveries.push_back({backward.ends[i], out[i]});
+    return deliveries;
+  }
+
+ private:
+  /// By calling the function again, eagerly.
+  std::vector<TapeNode::Delivery> run_again(std::span<const Tensor> grads) const {
+    const graph::Executor& executor = *entry->executor;
+    bool changes = !executor.changed_memory().empty() || !entry->gradients.empty();
+    for (bool changed : executor.changes_input()) changes = changes || changed;
+    TD_CHECK(!changes,
+             "compile: gradients that are recorded themselves (create_graph) run the callable again, so it "
+             "must neither "
+             "change tensors in place nor call backward(). Compile the whole computation instead.");
+    TD_CHECK(state->has_owner,
+             "compile: gradients that are recorded themselves (create_graph) run the callable again, so its "
+             "Compiled must "
+             "still be there. Keep it until after backward().");
+    for (size_t i = 0; i < inputs.size(); ++i) check_input(i);
+    for (size_t i = 0; i < captures_seen.size(); ++i) check_capture(i);
+    TD_CHECK(entry->depends_on.hold(),
+             "compile: what the callable depends on (train/eval mode, requires_grad, hooks) must not change "
+             "between the "
+             "call and a backward pass that is recorded. Change it after backward().");
+    const bool create_graph = grad_enabled();
+    const RandomReplay replay(random);
+    const GradMode on(true);
+    const std::vector<Tensor> results = state->function(inputs);
+    std::vector<Tensor> outputs(entry->outputs);
+    for (size_t i = 0; i < entry->results.size(); ++i)
+      if (const int slot = entry->results[i].slot; slot >= 0)
+        outputs[static_cast<size_t>(slot)] = results.at(i);
+    return gradients_at(ends, outputs, grads, create_graph);
+  }
+};
+
+/// Makes `outputs` results of the callable on the tape, as after a plain call of it.
+void put_on_tape(const std::shared_ptr<CompiledState>& state, const std::shared_ptr<Entry>& entry,
+                 const std::vector<Tensor>& inputs, const std::vector<Tensor>& results,
+                 std::span<Tensor> outputs, std::span<const Tensor> values, GeneratorState random) {
+  if (!entry->trace) {
+    record("compile", {}, outputs, [entry](std::span<const Tensor>) -> std::vector<TapeNode::Delivery> {
+      throw Error(entry->stale);
+    });
+    return;
+  }
+  Kept kept{state, entry, inputs, {}, {}, {}, {}, random};
+  for (const graph::End& end : entry->ends)
+    kept.ends.push_back(end.input >= 0    ? edge_of(inputs[static_cast<size_t>(end.input)])
+                        : end.result >= 0 ? edge_of(results[static_cast<size_t>(end.result)])
+                                          : end.edge);
+  for (const Tensor& value : values) kept.values.push_back(save_for_gradient(value));
+  for (const Tensor& input : inputs) kept.inputs_seen.push_back(version_of(input));
+  for (const graph::Capture& capture : entry->depends_on.captures)
+    kept.captures_seen.push_back(capture.storage->version());
+  std::vector<TapeNode::Edge> edges = kept.ends;
+  record("compile", std::move(edges), outputs, std::move(kept));
+}
+
+}  // namespace
+
+Backward& CompiledState::backward_for(Entry& entry, std::span<const Tensor> grads) {
+  for (Backward& known : entry.backwards)
+    if (known.fits(grads)) return known;
+  if (entry.backwards.size() >= options.cache_size) entry.backwards.pop_back();
+  Backward made;
+  std::vector<const Meta*> arriving;
+  for (const Tensor& grad : grads)
+    made.arriving.push_back(grad.defined() ? std::optional(grad.meta()) : std::nullopt);
+  for (const auto& meta : made.arriving) arriving.push_back(meta ? &*meta : nullptr);
+  graph::BackwardGraph backward = graph::differentiate(*entry.trace, arriving);
+  made.ends = std::move(backward.ends);
+  made.depends_on = std::move(backward.depends_on);
+  bool all_kept = true;
+  for (int v : backward.kept) {
+    const auto at = std::find(entry.kept.begin(), entry.kept.end(), v);
+    all_kept = all_kept && at != entry.kept.end();
+    made.kept.push_back(static_cast<size_t>(at - entry.kept.begin()));
+  }
+  if (all_kept) {
+    GraphReport report;
+    made.executor = graph::make_executor(std::move(backward.graph), options, report);
+    const Graph& g = made.executor->graph();
+    std::unordered_set<const Storage*> read;
+    for (int v = 0; v < g.value_count(); ++v) read.insert(g.value(v).storage.get());
+    for (size_t i = 0; i < entry.depends_on.captures.size(); ++i)
+      if (read.count(entry.depends_on.captures[i].storage.get())) made.captures.push_back(i);
+  }
+  return entry.backwards.emplace_front(std::move(made));
+}
+
+Compiled::Compiled(TensorFunction function, CompileOptions options)
+    : state_(std::make_shared<CompiledState>()) {
   TD_CHECK(function, "compile: the callable must not be empty.");
   TD_CHECK(options.cache_size >= 1, "compile: cache_size must be at least 1; got ", options.cache_size, ".");
   state_->function = std::move(function);
   state_->options = std::move(options);
 }
 Compiled::Compiled(Compiled&&) noexcept = default;
-Compiled& Compiled::operator=(Compiled&&) noexcept = default;
-Compiled::~Compiled() = default;
+Compiled& Compiled::operator=(Compiled&& other) noexcept {
+  if (this == &other) return *this;
+  if (state_) state_->has_owner = false;
+  state_ = std::move(other.state_);
+  return *this;
+}
+Compiled::~Compiled() {
+  if (state_) state_->has_owner = false;
+}
 
-Compiled::State& Compiled::state() const {
+CompiledState& Compiled::state() const {
   TD_CHECK(state_, "compile: this Compiled was moved from and is empty. Call the one that it was moved to.");
   return *state_;
 }
 
-std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
-  State& state = this->state();
-  if (current_tracer()) return inlined(state.function, inputs);
-  std::lock_guard lock(state.mutex);
-  for (const Tensor& t : inputs)
-    TD_CHECK(t.defined(), "compile: every input must be a tensor; got an undefined handle.");
-  auto& entries = state.entries;
+Entry& CompiledState::entry_for(const std::vector<Tensor>& inputs) {
   auto found = entries.end();
   for (auto at = entries.begin(); at != entries.end();) {
     if ((*at)->signature.choices != choice_epoch()) {  // never again
@@ -230,12 +248,22 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
     ++at;
   }
   if (found == entries.end()) {
-    entries.push_front(build(state.function, state.options, inputs));
-    if (entries.size() > state.options.cache_size) entries.pop_back();
+    entries.push_front(graph::make_entry(function, options, inputs));
+    if (entries.size() > options.cache_size) entries.pop_back();
   } else if (found != entries.begin()) {
     entries.splice(entries.begin(), entries, found);
   }
-  Entry& entry = *entries.front();
+  return *entries.front();
+}
+
+std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
+  CompiledState& state = this->state();
+  for (const Tensor& t : inputs)
+    TD_CHECK(t.defined(), "compile: every input must be a tensor; got an undefined handle.");
+  // As part of a larger trace; and where somebody looks at each operation.
+  if (current_tracer() || current_observer()) return state.function(inputs);
+  std::lock_guard lock(state.mutex);
+  Entry& entry = state.entry_for(inputs);
   check_aliases(entry, inputs);
   check_leaves(entry, inputs);
   const auto leaf_of = [&](const graph::LeafGradient& gradient) {
@@ -249,18 +277,35 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
              "got one on ",
              describe(leaf), ". Call zero_grad() first, or use grad().");
   }
-  const Device device = entry.executor->graph().device;
-  std::vector<Tensor> results =
-      entry.executor->run(inputs, state.arenas[{static_cast<int>(device.kind), device.index}]);
+  const RngPosition random = take_random(entry.executor->graph().random_blocks);
+  const GeneratorState place{random.seed, random.offset};
+  std::vector<Tensor> all = entry.executor->run(inputs, state.arena_of(*entry.executor), place);
   for (const auto& gradient : entry.gradients)
-    if (gradient.output >= 0) leaf_of(gradient).set_grad(results[static_cast<size_t>(gradient.output)]);
-  results.resize(entry.marks.size());
-  for (size_t i = 0; i < results.size(); ++i) results[i].impl()->copied_by = entry.marks[i];
+    if (gradient.output >= 0) leaf_of(gradient).set_grad(all[static_cast<size_t>(gradient.output)]);
+
+  std::vector<Tensor> outputs(entry.outputs), results;
+  for (size_t i = 0; i < entry.results.size(); ++i) {
+    const Entry::Result& result = entry.results[i];
+    all[i].impl()->copied_by = result.mark;
+    all[i].impl()->requires_grad = result.is_leaf;
+    if (result.input >= 0)
+      results.push_back(inputs[static_cast<size_t>(result.input)]);
+    else if (result.tensor)
+      results.push_back(Tensor(result.tensor));
+    else if (result.slot >= 0 && outputs[static_cast<size_t>(result.slot)].defined())
+      results.push_back(outputs[static_cast<size_t>(result.slot)]);
+    else
+      results.push_back(all[i]);
+    if (result.slot >= 0) outputs[static_cast<size_t>(result.slot)] = results.back();
+  }
+  if (!outputs.empty())
+    put_on_tape(state_, state.entries.front(), inputs, results, outputs,
+                std::span(all).last(entry.kept.size()), place);
   return results;
 }
 
 std::vector<GraphReport> Compiled::reports() const {
-  State& state = this->state();
+  CompiledState& state = this->state();
   std::lock_guard lock(state.mutex);
   std::vector<GraphReport> out;
   for (auto at = state.entries.rbegin(); at != state.entries.rend(); ++at) {
@@ -269,60 +314,6 @@ std::vector<GraphReport> Compiled::reports() const {
     out.back().graph = (*at)->executor->view();
   }
   return out;
-}
-
-int GraphView::count(const std::string& op) const {
-  int found = 0;
-  for (const Node& node : nodes) {
-    found += node.op == op;
-    for (const auto& chain : node.fused)
-      found += static_cast<int>(std::count(chain.begin(), chain.end(), op));
-  }
-  return found;
-}
-
-std::string GraphView::describe(const Node& node) const {
-  const auto list = [&](const std::vector<int>& numbers) {
-    std::string text;
-    for (int v : numbers) {
-      const Value& value = values[static_cast<size_t>(v)];
-      text += cat(text.empty() ? "" : ", ", "%", v, " ", value.dtype, " ", value.shape);
-    }
-    return text;
-  };
-  std::string what = node.op, attributes;
-  for (const Attribute& a : node.attributes)
-    attributes += cat(attributes.empty() ? "" : ", ", a.name, "=", a.value.print());
-  if (!attributes.empty()) what += "[" + attributes + "]";
-  if (node.op.empty()) {
-    std::string chains;
-    for (const auto& chain : node.fused) {
-      if (!chains.empty()) chains += " | ";
-      for (size_t i = 0; i < chain.size(); ++i) chains += cat(i ? " " : "", chain[i]);
-      if (chain.empty()) chains += "move";
-    }
-    what = "fused{" + chains + "}";
-  }
-  return cat(list(node.out), " = ", what, "(", list(node.in), ")", node.algorithm.empty() ? "" : "; ",
-             node.algorithm);
-}
-
-std::vector<std::string> all_stages() {
-  std::vector<std::string> names = all_passes();
-  names.push_back("plan_memory");
-  return names;
-}
-
-CompileOptions with_stages(const std::vector<std::string>& names) {
-  CompileOptions options;
-  options.passes.clear();
-  options.plan_memory = false;
-  for (const std::string& name : names)
-    if (name == "plan_memory")
-      options.plan_memory = true;
-    else
-      options.passes.push_back(name);
-  return options;
 }
 
 namespace {

@@ -67,7 +67,8 @@ struct GraphView {
   };
   std::vector<Value> values;
   std::vector<Node> nodes;
-  std::vector<int> results;  // values that are returned, gradients left on leaves last
+  std::vector<int>
+      results;  // values that are returned; then gradients left on leaves, and what is kept for the backward pass
 
   /// How many nodes run this op, fused or alone.
   int count(const std::string& op) const;
@@ -81,10 +82,13 @@ struct GraphReport {
   std::vector<PassReport> passes;
   GraphView graph;  // after the passes
   int inputs = 0, captured = 0, outputs = 0;
+  int kept = 0;             // values that each call keeps for its backward pass
   size_t values_bytes = 0;  // if every value had memory of its own
   size_t arena_bytes = 0;   // as planned
   std::string executor;     // "cpu: 12 kernels in order" …
 };
+
+struct CompiledState;
 
 class Compiled {
  public:
@@ -93,16 +97,19 @@ class Compiled {
   Compiled& operator=(Compiled&&) noexcept;
   ~Compiled();
 
-  /// Replays, tracing first where the signature is new. Results have no tape. They are fresh tensors, or, where the
-  /// callable returns an input, a captured tensor or a view of one, share its memory as they would eagerly.
+  /// Replays, tracing first where the signature is new. Results are fresh tensors, or, where the callable returns an
+  /// input, a captured tensor or a view of one, share its memory as they would eagerly. They are on the tape as they would
+  /// be after the plain call, with gradients of the same bits: while gradients are recorded, a call keeps what its
+  /// backward pass needs. Under NoGrad, and where the callable detaches its results or changes what their gradient needs (a
+  /// training step), it keeps nothing; backward() of the latter is refused, as eagerly. Gradients of such gradients
+  /// (create_graph) run the callable again, eagerly, and have those of the plain call but for rounding.
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs);
   /// One report for each signature traced so far.
   std::vector<GraphReport> reports() const;
 
  private:
-  struct State;
-  State& state() const;
-  std::unique_ptr<State> state_;
+  CompiledState& state() const;
+  std::shared_ptr<CompiledState> state_;  // its results' backward passes hold it, too
 };
 
 Compiled compile(TensorFunction function, CompileOptions options = {});

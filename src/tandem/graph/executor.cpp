@@ -1,7 +1,6 @@
 #include "tandem/graph/executor.h"
 
 #include "tandem/core/activity.h"
-#include "tandem/core/rng.h"
 #include "tandem/graph/call.h"
 
 namespace tandem::graph {
@@ -94,6 +93,7 @@ Executor::Call Executor::make_call(const Node& node) {
   call.args.n_in = static_cast<int>(call.in.size());
   call.args.n_out = static_cast<int>(call.out.size());
   call.args.attrs = node.attrs.data();
+  if (node.op) call.args.context = node.op->context.get();
   if (node.is_fused()) {
     call.fused = backend_.compile_fused(graph_.device, node.programs);
   } else {
@@ -147,11 +147,16 @@ void Executor::run_constants() {
 void Executor::launch(Call& call) {
   backend_.prepare(graph_.device, call.args);
   const auto run = [&] { call.fused ? call.fused->run(call.args) : call.kernel(call.args); };
-  if (graph_.device.is_cpu())
-    run_noted(call.fused ? "fused chain" : call.node->op->name, run);
-  else
-    run();
-  if (check_anomalies_) check_finite(call);
+  try {
+    if (graph_.device.is_cpu())
+      run_noted(call.fused ? "fused chain" : call.node->op->name, run);
+    else
+      run();
+    if (check_anomalies_) check_finite(call);
+  } catch (Error& error) {
+    if (call.node->layer) error.prepend(*call.node->layer + ": ");
+    throw;
+  }
 }
 
 void Executor::check_finite(const Call& call) {
@@ -166,24 +171,24 @@ void Executor::check_finite(const Call& call) {
     }
     return tensors;
   };
-  static const OpDef fused{.name = "a fused chain"};
+  static const OpDef& fused =
+      *new OpDef{.name = "a fused chain"};  // threads may use it until the process has ended
   check_anomaly(call.node->op ? *call.node->op : fused, wrap(call.node->in, call.in),
                 wrap(call.node->out, call.out));
 }
 
-void Executor::set_random_base() {
+void Executor::set_random_base(GeneratorState random) {
   if (!graph_.random_blocks) return;
-  const RngPosition position = take_random(graph_.random_blocks);
-  random_host_[0] = position.seed;
-  random_host_[1] = position.offset;
+  random_host_[0] = random.seed;
+  random_host_[1] = random.offset;
   backend_.copy_from_host(graph_.device, random_device_->data(), random_host_, sizeof(random_host_));
 }
 
-std::vector<Tensor> Executor::run(const std::vector<Tensor>& inputs, Arena& arena) {
+std::vector<Tensor> Executor::run(const std::vector<Tensor>& inputs, Arena& arena, GeneratorState random) {
   arena.reserve(graph_.device, plan_.arena_bytes);
   if (place(inputs, arena))
     for (Call& call : calls_) set_pointers(call);
-  set_random_base();
+  set_random_base(random);
   // Before the calls: whatever stops half-way has changed them, too. A tape outside notices by the version.
   for (const Ref<Storage>& storage : changed_memory_) storage->bump_version();
   for (size_t i = 0; i < inputs.size(); ++i)

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tandem/core/backend.h"
+#include "tandem/core/rng.h"
 #include "tandem/graph/plan.h"
 
 namespace tandem::graph {
@@ -24,7 +25,8 @@ class Executor {
   virtual ~Executor();
 
   /// One run. The results are fresh tensors (or views of inputs and captured tensors, where the callable made such).
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs, Arena& arena);
+  /// Random numbers come from `random` on: graph().random_blocks of them.
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs, Arena& arena, GeneratorState random);
 
   /// What there is to see of it, with the algorithm of each kernel that has several.
   GraphView view() const;
@@ -53,7 +55,7 @@ class Executor {
   void set_pointers(Call& call);
   void launch(Call& call);
   void check_finite(const Call& call);
-  void set_random_base();
+  void set_random_base(GeneratorState random);
   Ref<Storage> new_memory(int base);
   void put(int base, const Ref<Storage>& storage);
   void put_arena(const Arena& arena);

@@ -160,6 +160,12 @@ void Graph::replace(int from, int by) {
   if (base_of(from) != base_of(by)) rebase(uses, base_of(by));
 }
 
+void Graph::cut(int nodes, int values) {
+  while (last_ != kNone && last_ >= nodes) erase(last_);
+  nodes_.resize(static_cast<size_t>(nodes));
+  values_.resize(static_cast<size_t>(values));
+}
+
 void Graph::fold(int n) { constants_.push_back(erase(n)); }
 
 void Graph::verify(const char* after) const {

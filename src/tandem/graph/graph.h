@@ -42,11 +42,12 @@ struct Node {
   const OpDef* op = nullptr;  // null: fused
   Attrs attrs;
   SmallVector<int, 4> in, out;
-  SmallVector<uint32_t, 4> versions;   // how often the base of each input had been changed when it was read
-  uint64_t random_offset = 0;          // blocks into this call's part of the random stream
-  uint64_t order = 0;                  // ordered effects: the place among them
-  std::vector<FusedProgram> programs;  // fused: run as one; inputs and outputs one after the other
-  int fused_nodes = 0;                 // how many ops they stand for
+  SmallVector<uint32_t, 4> versions;  // how often the base of each input had been changed when it was read
+  uint64_t random_offset = 0;         // blocks into this call's part of the random stream
+  uint64_t repeated = 0;              // Region::repeated(): merged only with nodes of the same
+  uint64_t order = 0;                 // ordered effects: the place among them
+  std::shared_ptr<const std::string> layer;  // current_layer() while it was traced
+  std::vector<FusedProgram> programs;        // fused: run as one; inputs and outputs one after the other
 
   bool is_fused() const { return op == nullptr; }
   bool is_view() const { return op && op->is_view(); }
@@ -130,6 +131,9 @@ class Graph {
   void replace(int from, int by);
   /// Takes a node out of the order and has it run once, when the graph is built.
   void fold(int n);
+  /// Takes everything out that was appended since the graph had so many nodes (numbers given out) and values.
+  void cut(int nodes, int values);
+  int numbers_given() const { return static_cast<int>(nodes_.size()); }
 
   /// Throws (an internal Error) where the graph is not whole: a value used before it is made or made twice, uses and
   /// bases that do not follow from the nodes, a read that sees another version of its memory than when traced, an ordered
@@ -153,8 +157,13 @@ class Graph {
   int first_ = kNone, last_ = kNone, live_nodes_ = 0;
 };
 
-/// A pass, by name (passes.cpp). Throws Error for a name that is none.
-using Pass = void (*)(Graph&);
-Pass find_pass(const std::string& name);
+/// A pass (passes.cpp).
+struct Pass {
+  const char* name;
+  void (*run)(Graph&);
+  bool hides_ops = false;  // puts several ops into one kernel: left out in anomaly mode, which names the op
+};
+/// By name. Throws Error for a name that is none.
+const Pass& find_pass(const std::string& name);
 
 }  // namespace tandem::graph

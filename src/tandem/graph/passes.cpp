@@ -12,20 +12,16 @@ void fold_constants(Graph&);         // runs what depends on nothing, once
 void fuse_pointwise(Graph&);         // turns chains of pointwise ops (and their assigns) into one kernel
 
 namespace {
-struct Row {
-  const char* name;
-  Pass run;
-};
-constexpr Row kPasses[] = {{"prune", prune},
-                           {"common_subexpressions", common_subexpressions},
-                           {"fold_constants", fold_constants},
-                           {"fuse_pointwise", fuse_pointwise}};
+constexpr Pass kPasses[] = {{"prune", prune},
+                            {"common_subexpressions", common_subexpressions},
+                            {"fold_constants", fold_constants},
+                            {"fuse_pointwise", fuse_pointwise, true}};
 }  // namespace
 
-Pass find_pass(const std::string& name) {
+const Pass& find_pass(const std::string& name) {
   std::string names;
-  for (const Row& row : kPasses) {
-    if (name == row.name) return row.run;
+  for (const Pass& row : kPasses) {
+    if (name == row.name) return row;
     names += cat(names.empty() ? "" : ", ", row.name);
   }
   throw Error(cat("compile: a pass must be one of ", names, "; got '", name, "'."));
@@ -35,7 +31,7 @@ Pass find_pass(const std::string& name) {
 
 std::vector<std::string> all_passes() {
   std::vector<std::string> names;
-  for (const graph::Row& row : graph::kPasses) names.push_back(row.name);
+  for (const graph::Pass& row : graph::kPasses) names.push_back(row.name);
   return names;
 }
 

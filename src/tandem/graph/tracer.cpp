@@ -5,9 +5,15 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "tandem/core/rng.h"
+#include "tandem/core/region.h"
 
 namespace tandem::graph {
+
+HooksSeen::HooksSeen(const TensorImpl& tensor)
+    : hooks(tensor.hooks), changes(tensor.hooks ? tensor.hooks->changes : 0) {}
+bool HooksSeen::hold(const TensorImpl& tensor) const {
+  return tensor.hooks == hooks && (!hooks || hooks->changes == changes);
+}
 
 bool Capture::memory_holds() const {
   const Meta& now = tensor->meta;
@@ -36,11 +42,15 @@ class GraphTracer : public Tracer {
  public:
   explicit GraphTracer(Trace& trace) : trace_(trace), graph_(trace.graph), serial_(++g_serial) {}
 
-  Tensor placeholder(const Tensor& like, int index) {
-    Meta meta = like.meta();
+  /// A value that comes in.
+  Tensor add_input(Meta meta, int index) {
     meta.offset = 0;
-    Tensor t = wrap(graph_.add_input(meta, index));
+    return wrap(graph_.add_input(meta, index));
+  }
+  Tensor placeholder(const Tensor& like, int index) {
+    Tensor t = add_input(like.meta(), index);
     t.impl()->requires_grad = like.impl()->requires_grad;
+    t.impl()->hooks = like.impl()->hooks;
     t.impl()->copied_by = like.impl()->copied_by;
     placeholders_.push_back(t);
     return t;
@@ -57,9 +67,12 @@ class GraphTracer : public Tracer {
              graph_.device, "; got a result on ", out[0].device, ". Make or move the tensor outside of it.");
     for (int v : node.in) node.versions.push_back(changes_[graph_.base_of(v)]);
     if (op.is_random()) {
-      node.random_offset = graph_.random_blocks;
-      graph_.random_blocks += philox_blocks(size_of(out[0].shape));
+      node.random_offset = random_place_;
+      random_place_ += philox_blocks(size_of(out[0].shape));
+      graph_.random_blocks = std::max(graph_.random_blocks, random_place_);
     }
+    node.repeated = Region::repeated();
+    node.layer = current_layer();
     if (op.effects.is_ordered()) node.order = ++ordered_;
     Tensors results;
     for (const Meta& meta : out) {
@@ -84,6 +97,12 @@ class GraphTracer : public Tracer {
     const auto found = changes_.find(base_of(tensor));
     return found == changes_.end() ? 0 : found->second;
   }
+
+  uint64_t memory_of(const Tensor& tensor) override {
+    return static_cast<uint64_t>(graph_.base_of(id_of(tensor)));
+  }
+  uint64_t random_place() const override { return random_place_; }
+  void set_random_place(uint64_t place) override { random_place_ = place; }
 
   void depends_on(const Tensor& tensor, Asked asked) override {
     if (!tensor.defined()) return;  // refused by whoever asked
@@ -137,6 +156,38 @@ class GraphTracer : public Tracer {
     return at->second;
   }
 
+  /// The trace as it stands, to go back to.
+  struct Mark {
+    int nodes, values;
+    uint64_t random_blocks, random_place, ordered;
+    std::unordered_map<int, uint32_t> changes;
+    Dependencies depends_on;
+  };
+  /// From here on the trace has dependencies of its own.
+  Mark mark() {
+    return {graph_.numbers_given(),
+            graph_.value_count(),
+            graph_.random_blocks,
+            random_place_,
+            ordered_,
+            changes_,
+            std::exchange(trace_.depends_on, {})};
+  }
+  /// Goes back to a mark, and gives the dependencies noted since.
+  Dependencies rewind(Mark mark) {
+    graph_.cut(mark.nodes, mark.values);
+    graph_.random_blocks = mark.random_blocks;
+    random_place_ = mark.random_place;
+    ordered_ = mark.ordered;
+    changes_ = std::move(mark.changes);
+    const auto is_gone = [&](const auto& row) { return row.second >= mark.values; };
+    graph_.captured -= static_cast<int>(std::erase_if(captured_, is_gone));
+    std::erase_if(bases_, is_gone);
+    for (const Capture& capture : trace_.depends_on.captures) noted_.erase(capture.tensor.get());
+    for (const Switch& each : trace_.depends_on.switches) switches_.erase(each.place.get());
+    return std::exchange(trace_.depends_on, std::move(mark.depends_on));
+  }
+
   /// Turns gradients left on leaves into outputs, and notes which were zeroed.
   void take_gradients() {
     for (size_t i = 0; i < placeholders_.size(); ++i)
@@ -172,7 +223,7 @@ class GraphTracer : public Tracer {
   void note_capture(const Tensor& t) {
     if (noted_.insert(t.impl()).second)
       trace_.depends_on.captures.push_back(
-          {t.ref(), t.impl()->storage, t.impl()->meta, t.impl()->requires_grad});
+          {t.ref(), t.impl()->storage, t.impl()->meta, t.impl()->requires_grad, HooksSeen(*t.impl())});
   }
   bool is_placeholder(const TensorImpl* impl) const {
     return std::any_of(placeholders_.begin(), placeholders_.end(),
@@ -194,7 +245,7 @@ class GraphTracer : public Tracer {
   Trace& trace_;
   Graph& graph_;
   uint64_t serial_;
-  uint64_t ordered_ = 0;
+  uint64_t ordered_ = 0, random_place_ = 0;
   std::unordered_map<TensorImpl*, int> captured_;
   std::unordered_map<Storage*, int> bases_;
   std::unordered_map<int, uint32_t> changes_;  // by base: how often it was changed in place so far
@@ -210,33 +261,169 @@ class GraphTracer : public Tracer {
 
 }  // namespace
 
-Trace trace(const TensorFunction& function, const std::vector<Tensor>& inputs) {
-  Trace result;
-  GraphTracer tracer(result);
-  if (!inputs.empty()) result.graph.device = inputs[0].device();
-  result.graph.inputs = static_cast<int>(inputs.size());
+std::unique_ptr<Trace> trace(const TensorFunction& function, const std::vector<Tensor>& inputs) {
+  auto result = std::make_unique<Trace>();
+  auto own = std::make_shared<GraphTracer>(*result);
+  GraphTracer& tracer = *own;
+  result->tracer = own;
+  Graph& graph = result->graph;
+  if (!inputs.empty()) graph.device = inputs[0].device();
+  graph.inputs = static_cast<int>(inputs.size());
   std::vector<Tensor> placeholders;
   for (size_t i = 0; i < inputs.size(); ++i) {
     TD_CHECK(inputs[i].device() == inputs[0].device(), "compile: all inputs must be on one device; got ",
              describe(inputs[0]), " and ", describe(inputs[i]), ".");
     placeholders.push_back(tracer.placeholder(inputs[i], static_cast<int>(i)));
   }
-  std::vector<Tensor> results;
+  const auto input_of = [&](const TensorImpl* impl) {
+    for (size_t i = 0; i < placeholders.size(); ++i)
+      if (placeholders[i].impl() == impl) return static_cast<int>(i);
+    return -1;
+  };
   try {
     TraceScope scope(&tracer);
-    results = function(placeholders);
-    for (const Tensor& t : results) {
+    result->results = function(placeholders);
+    for (const Tensor& t : result->results) {
       TD_CHECK(t.defined(), "compile: every result must be a tensor; got an undefined handle.");
-      result.graph.add_output(tracer.id_of(t));
-      result.marks.push_back(t.impl()->copied_by);
+      graph.add_output(tracer.id_of(t));
+      result->returned_input.push_back(input_of(t.impl()));
     }
-    result.results = results.size();
+    const auto inside = [&](const TapeNode& node) { return node.trace == tracer.serial(); };
+    result->outputs = outputs_of(result->results, inside);
+    if (!result->outputs.first.empty()) {
+      for (const TapeNode::Edge& edge : edges_out_of(result->results, inside)) {
+        End end{edge, -1, -1};
+        if (edge.leaf && edge.leaf->trace_serial) {
+          end.input = input_of(edge.leaf.get());
+          for (size_t i = 0; i < result->results.size() && end.result < 0; ++i)
+            if (result->results[i].impl() == edge.leaf.get()) end.result = static_cast<int>(i);
+          if (end.input < 0 && end.result < 0) continue;  // made and used inside
+        }
+        result->ends.push_back(std::move(end));
+      }
+      result->stale = why_stale(result->results);
+    }
     tracer.take_gradients();
   } catch (...) {
     tracer.drop_gradients();
     throw;
   }
   return result;
+}
+
+namespace {
+
+/// Takes the nodes from `first_node` on out of a graph, as one of their own.
+class Extraction {
+ public:
+  Extraction(const Graph& from, int first_node, int first_value)
+      : from_(from), first_node_(first_node), first_value_(first_value) {
+    to_.graph.device = from.device;
+    changes_.assign(static_cast<size_t>(first_value), 0);
+    for (int n = from.first(); n != kNone && n < first_node; n = from.next(n))
+      from.writes_of(from.node(n), [&](int v) {
+        if (from.is_changed_in_place(v)) ++changes_[static_cast<size_t>(from.base_of(v))];
+      });
+  }
+
+  void add_input(int v) {
+    places_[v] = to_.graph.add_input(from_.meta(v), to_.graph.inputs);
+    ++to_.graph.inputs;
+  }
+
+  void copy_nodes() {
+    for (int n = first_node_; n < from_.numbers_given(); ++n) copy(from_.node(n));
+  }
+  void add_output(int v, size_t end) {
+    to_.graph.add_output(place_of(v));
+    to_.ends.push_back(end);
+  }
+  BackwardGraph take() { return std::move(to_); }
+
+ private:
+  /// The value in the new graph: made there, of captured memory, or kept by the forward graph.
+  int place_of(int v) {
+    const auto [at, fresh] = places_.try_emplace(v, kNone);
+    if (!fresh) return at->second;
+    const Value& value = from_.value(v);
+    const Value& base = from_.value(value.base);
+    Graph& graph = to_.graph;
+    if (base.source == Source::captured) {
+      const auto [memory, first] = memories_.try_emplace(value.base, kNone);
+      if (first) memory->second = graph.add_captured_memory(base.storage, from_.device);
+      ++graph.captured;
+      return places_[v] = graph.add_captured_view(value.meta, memory->second);
+    }
+    TD_ASSERT(v < first_value_, "value ", v, " of the backward pass is used before it is made");
+    Meta meta = value.meta;
+    meta.offset = 0;
+    to_.kept.push_back(v);
+    return places_[v] = graph.add_input(meta, graph.inputs++);
+  }
+
+  void copy(const Node& node) {
+    Node copy;
+    copy.op = node.op;
+    copy.attrs = node.attrs;
+    copy.order = node.order;
+    copy.repeated = node.repeated;
+    copy.layer = node.layer;
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      const int base = from_.base_of(node.in[i]);
+      const uint32_t before = base < first_value_ ? changes_[static_cast<size_t>(base)] : 0;
+      copy.in.push_back(place_of(node.in[i]));
+      copy.versions.push_back(node.versions[i] - before);
+    }
+    if (node.op->is_random()) {
+      copy.random_offset = node.random_offset;
+      to_.graph.random_blocks =
+          std::max(to_.graph.random_blocks,
+                   node.random_offset + philox_blocks(size_of(from_.meta(node.out[0]).shape)));
+    }
+    for (int v : node.out) {
+      places_[v] = to_.graph.add_value(from_.meta(v), Source::computed);
+      copy.out.push_back(places_[v]);
+    }
+    to_.graph.append(std::move(copy));
+  }
+
+  const Graph& from_;
+  int first_node_, first_value_;
+  BackwardGraph to_;
+  std::vector<uint32_t> changes_;  // by base: how often it was changed before the first node
+  std::unordered_map<int, int> places_, memories_;
+};
+
+}  // namespace
+
+BackwardGraph differentiate(Trace& trace, const std::vector<const Meta*>& arriving) {
+  GraphTracer& tracer = static_cast<GraphTracer&>(*trace.tracer);
+  const TraceScope scope(&tracer);
+  const GraphTracer::Mark mark = tracer.mark();
+  try {
+    std::vector<Tensor> outputs, seeds;
+    for (size_t k = 0; k < arriving.size(); ++k) {
+      outputs.push_back(trace.results[trace.outputs.first[k]]);
+      seeds.push_back(arriving[k] ? tracer.add_input(*arriving[k], -1) : Tensor());
+    }
+    std::vector<TapeNode::Edge> ends;
+    for (const End& end : trace.ends) ends.push_back(end.edge);
+    const std::vector<TapeNode::Delivery> gradients = gradients_at(ends, outputs, seeds, false);
+    TD_CHECK(trace.graph.random_blocks == mark.random_blocks,
+             "compile: a gradient rule that draws random numbers cannot be used on the results of a compiled "
+             "callable. Take the gradient inside the callable.");
+    Extraction extraction(trace.graph, mark.nodes, mark.values);
+    for (const Tensor& seed : seeds)
+      if (seed.defined()) extraction.add_input(static_cast<int>(seed.impl()->trace_id));
+    extraction.copy_nodes();
+    for (const TapeNode::Delivery& g : gradients) extraction.add_output(tracer.id_of(g.gradient), g.edge);
+    BackwardGraph result = extraction.take();
+    result.depends_on = tracer.rewind(mark);
+    return result;
+  } catch (...) {
+    tracer.rewind(mark);
+    throw;
+  }
 }
 
 }  // namespace tandem::graph

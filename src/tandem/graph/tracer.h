@@ -4,19 +4,28 @@
 #include <functional>
 #include <vector>
 
+#include "tandem/core/region.h"
 #include "tandem/core/trace.h"
 #include "tandem/graph/graph.h"
 
 namespace tandem::graph {
 
+/// The hooks that a leaf had.
+struct HooksSeen {
+  explicit HooksSeen(const TensorImpl& tensor);
+  std::shared_ptr<GradientHooks> hooks;
+  uint64_t changes;
+  bool hold(const TensorImpl& tensor) const;
+};
 /// A tensor from outside that the callable used, as it stood while tracing.
 struct Capture {
   Ref<TensorImpl> tensor;
   Ref<Storage> storage;
   Meta meta;
   bool requires_grad = false;
+  HooksSeen hooks;
   bool memory_holds() const;  // false: rebound since
-  bool holds() const { return tensor->requires_grad == requires_grad; }
+  bool holds() const { return tensor->requires_grad == requires_grad && hooks.hold(*tensor); }
 };
 /// A switch that it asked for.
 struct Switch {
@@ -47,14 +56,35 @@ struct Dependencies {
   bool hold() const;
 };
 
+/// Where the gradient of a result leaves the callable: at an edge of the tape outside, at input number `input`, or at a leaf
+/// that the callable made and returns as result number `result`.
+struct End {
+  TapeNode::Edge edge;
+  int input = -1, result = -1;
+};
+
 struct Trace {
   Graph graph;
   Dependencies depends_on;
   std::vector<LeafGradient> gradients;
-  size_t results = 0;                  // the first outputs of the graph are the callable's results
-  std::vector<const CopyMark*> marks;  // of the results
+  /// What the callable returned, with its tape. The first outputs of the graph are these.
+  std::vector<Tensor> results;
+  std::vector<int> returned_input;  // by result: the input that it is, -1: none
+  Outputs outputs;                  // those of the results that gradients can arrive at
+  std::vector<End> ends;            // and where they leave
+  std::string stale;  // why they cannot, since values that they need are changed later; empty: they can
+  std::shared_ptr<Tracer> tracer;  // for differentiate()
 };
 
-Trace trace(const TensorFunction& function, const std::vector<Tensor>& inputs);
+std::unique_ptr<Trace> trace(const TensorFunction& function, const std::vector<Tensor>& inputs);
+
+/// The backward pass of a traced callable, for gradients of these layouts (null where none arrives) at its outputs.
+struct BackwardGraph {
+  Graph graph;               // inputs: the gradients that arrive, then the kept values
+  std::vector<int> kept;     // values of the trace, in the order of those inputs
+  std::vector<size_t> ends;  // by output of the graph: the end that this gradient goes to
+  Dependencies depends_on;   // of the gradient rules
+};
+BackwardGraph differentiate(Trace& trace, const std::vector<const Meta*>& arriving);
 
 }  // namespace tandem::graph

@@ -5,6 +5,8 @@
 #include <map>
 #include <typeinfo>
 
+#include "tandem/ops/shape.h"
+
 namespace tandem::nn {
 
 Module& Container::operator[](int64_t index) const {
@@ -90,6 +92,48 @@ ModulePtr ModuleDict::make_fresh() const {
   if (typeid(*this) != typeid(ModuleDict)) return Module::make_fresh();
   const auto copy = std::make_shared<ModuleDict>();
   clone_children_into(*copy);
+  return copy;
+}
+
+RuntimeModule::RuntimeModule(std::string type, Forward forward)
+    : type_(std::move(type)), forward_(std::move(forward)) {
+  TD_CHECK(!type_.empty() && forward_, "RuntimeModule: must have a name for its type and a function; got ",
+           type_.empty() ? "no name." : "no function.");
+}
+
+Tensor RuntimeModule::tensor(const std::string& name) const {
+  std::string names;
+  for (const Entry& entry : entries_) {
+    if (entry.name == name) return entry.tensor;
+    names += (names.empty() ? "" : ", ") + entry.name;
+  }
+  throw Error(
+      cat("module ", type_, ": the name must be one of its own tensors (", names, "); got '", name, "'."));
+}
+
+Tensor RuntimeModule::forward(const Tensor& x) {
+  std::vector<Tensor> out = forward_(*this, {x});
+  TD_CHECK(out.size() == 1, "module ", type_,
+           ": must give one result where it is called with one tensor; got ", out.size(),
+           ". Call it with a list.");
+  return out[0];
+}
+
+std::vector<Tensor> RuntimeModule::operator()(const std::vector<Tensor>& in) {
+  return call(in, [this](const std::vector<Tensor>& all) { return forward_(*this, all); });
+}
+
+ModulePtr RuntimeModule::make_fresh() const {
+  if (typeid(*this) != typeid(RuntimeModule)) return Module::make_fresh();
+  const auto copy = std::make_shared<RuntimeModule>(type_, forward_);
+  clone_children_into(*copy);
+  for (const Entry& entry : entries_) {
+    const Tensor like = tandem::clone(entry.tensor.detach());
+    if (entry.kind == Kind::parameter)
+      copy->add_parameter(entry.name, like);
+    else
+      copy->add_buffer(entry.name, like, entry.saved);
+  }
   return copy;
 }
 

@@ -1,6 +1,6 @@
 // Modules that own other modules:
 //   nn::Sequential net{nn::make<nn::Linear>(784, 128), nn::make<nn::ReLU>(), nn::make<nn::Linear>(128, 10)};
-// Children have PyTorch's names: "0", "1" … or those they were given. Any of the three can be a member of another
+// Children have PyTorch's names: "0", "1" … or those they were given. Each of the first three can be a member of another
 // module too: nn::Sequential features{this, "features", {…}}.
 #pragma once
 
@@ -77,6 +77,41 @@ class ModuleDict : public Container {
 
  protected:
   ModulePtr make_fresh() const override;
+};
+
+/// A module put together at run time, without a class of its own: by an interpreter, or from a description.
+///   auto scale = std::make_shared<nn::RuntimeModule>("Scale", [](nn::RuntimeModule& self, const std::vector<Tensor>& in) {
+///     return std::vector<Tensor>{in[0] * self.tensor("factor")};
+///   });
+///   scale->add_parameter("factor", ones({3}));
+/// It is trained, saved, moved, hooked and cloned like any other; clones share the function.
+class RuntimeModule : public Container {
+ public:
+  using Forward = std::function<std::vector<Tensor>(RuntimeModule& self, const std::vector<Tensor>& in)>;
+  /// `type` is what type_name() says.
+  RuntimeModule(std::string type, Forward forward);
+
+  Tensor add_parameter(const std::string& name, Tensor initial) {
+    return parameter(name, std::move(initial));
+  }
+  Tensor add_buffer(const std::string& name, Tensor initial, bool saved = true) {
+    return buffer(name, std::move(initial), saved);
+  }
+  void add_child(const std::string& name, ModulePtr child) { adopt(name, std::move(child)); }
+  /// A parameter or buffer of this module alone; children are self["name"] or self.at<Linear>("name").
+  Tensor tensor(const std::string& name) const;
+
+  std::string type_name() const override { return type_; }
+  Tensor forward(const Tensor& x) override;
+  using Module::operator();
+  std::vector<Tensor> operator()(const std::vector<Tensor>& in);
+
+ protected:
+  ModulePtr make_fresh() const override;
+
+ private:
+  std::string type_;
+  Forward forward_;
 };
 
 }  // namespace tandem::nn

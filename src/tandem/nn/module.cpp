@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <map>
+#include <optional>
 #include <typeinfo>
 
 #include "tandem/core/rng.h"
@@ -23,9 +24,44 @@ Tensor Module::forward(const Tensor&) {
                   "Call its own forward, or its parts."));
 }
 
+namespace {
+/// As much of a long name as helps.
+std::string shortened(std::string path) {
+  constexpr size_t kLongest = 300;
+  return path.size() <= kLongest ? path : "…" + path.substr(path.size() - kLongest);
+}
+}  // namespace
+
+/// While tracing, names the layer whose code runs: the graph keeps that for the errors of its replays.
+struct Module::TracedLayer {
+  explicit TracedLayer(const Module& of) : module(of) {
+    if (!current_tracer()) return;
+    outer = std::exchange(innermost, this);
+    if (outer) {
+      const std::string name = outer->module.name_of(&module);
+      path = shortened(outer->path.empty() || name.empty() ? name : outer->path + "." + name);
+    }
+    scope.emplace(path.empty() ? nullptr
+                               : std::make_shared<const std::string>(cat(path, " (", of.type_name(), ")")));
+  }
+  ~TracedLayer() {
+    if (scope) innermost = outer;
+  }
+  TracedLayer(const TracedLayer&) = delete;
+  TracedLayer& operator=(const TracedLayer&) = delete;
+
+  static thread_local TracedLayer* innermost;
+  const Module& module;
+  TracedLayer* outer = nullptr;
+  std::string path;
+  std::optional<LayerScope> scope;
+};
+thread_local Module::TracedLayer* Module::TracedLayer::innermost = nullptr;
+
 Tensor Module::operator()(const Tensor& x) {
   detail::check_stack("module");
   read_switch(hook_changes_);
+  const TracedLayer layer(*this);
   try {
     if (pre_hooks_.empty() && hooks_.empty()) return forward(x);
     return call({x},
@@ -40,6 +76,7 @@ std::vector<Tensor> Module::call(std::vector<Tensor> in,
                                  const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body) {
   detail::check_stack("module");
   read_switch(hook_changes_);
+  const TracedLayer layer(*this);
   try {
     const size_t inputs = in.size();
     // Copies, since a hook may remove itself.
@@ -73,9 +110,7 @@ void Module::name_layer(Error& error) const {
   }
   const std::string way = name_of(trail.at);
   if (way.empty()) return;  // this very module, or one that it only points to
-  constexpr size_t kLongest = 300;
-  trail.path = trail.path.empty() ? way : way + "." + trail.path;
-  if (trail.path.size() > kLongest) trail.path = "…" + trail.path.substr(trail.path.size() - kLongest);
+  trail.path = shortened(trail.path.empty() ? way : way + "." + trail.path);
   trail.at = this;
   // The object stays what it is, a class derived from Error included; only its text changes.
   static_cast<std::runtime_error&>(error) =

@@ -86,7 +86,7 @@ class Module {
   /// Calls fn for this module and all below it, parents first.
   void apply(const std::function<void(Module&)>& fn);
   /// "Conv2d": the class, without its namespace.
-  std::string type_name() const;
+  virtual std::string type_name() const;
 
   /// Training (the default) or evaluation, for this module and its children. Dropout asks for it.
   void train(bool on = true);
@@ -188,6 +188,7 @@ class Module {
   std::string name_of(const Module* module) const;
   /// Called while an Error passes: puts the name of the layer that it came from before its text.
   void name_layer(Error& error) const;
+  struct TracedLayer;
 
   std::vector<Module*> parents_;  // that have this as a child; guarded, since threads may share a child
   std::vector<Child> children_;
@@ -203,6 +204,7 @@ class Module {
   std::shared_ptr<uint64_t> hook_changes_ = std::make_shared<uint64_t>(0);  // counts hooks added and removed
 
   friend class Container;
+  friend class RuntimeModule;
 };
 
 /// How many elements the parameters have; shared ones count once.

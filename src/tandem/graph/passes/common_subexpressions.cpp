@@ -1,5 +1,6 @@
 // common_subexpressions: the same op with the same attributes on the same values, read at the same version of their
-// memory, is computed once. What draws random numbers, acts on the outside or is changed in place later stays apart.
+// memory, is computed once. What is computed again on purpose (a checkpoint), draws random numbers, acts on the outside
+// or is changed in place later stays apart.
 #include <algorithm>
 #include <unordered_map>
 
@@ -31,7 +32,8 @@ size_t hash_node(const Node& node) {
 }
 
 bool same_computation(const Node& a, const Node& b) {
-  if (a.op != b.op || a.in.size() != b.in.size() || !(a.attrs == b.attrs)) return false;
+  if (a.op != b.op || a.repeated != b.repeated || a.in.size() != b.in.size() || !(a.attrs == b.attrs))
+    return false;
   const auto x = operands(a), y = operands(b);
   return std::equal(x.begin(), x.end(), y.begin());
 }

@@ -225,7 +225,6 @@ bool is_needed(const Graph& graph, const Grouping& grouping, const Group& group,
 /// The group as one node: a program, its inputs, and those of its results that somebody else needs.
 Node build(const Graph& graph, const Grouping& grouping, const Group& group) {
   Node fused;
-  fused.fused_nodes = static_cast<int>(group.members.size());
   FusedProgram program;
   program.shape = group.shape;
   std::vector<std::pair<int, int>> registers;  // value -> register
@@ -318,7 +317,6 @@ void join_launches(Graph& graph) {
     for (uint32_t version : later.versions) joined.versions.push_back(version);
     for (int v : later.out) joined.out.push_back(v);
     for (auto& p : later.programs) joined.programs.push_back(std::move(p));
-    joined.fused_nodes += later.fused_nodes;
     graph.insert(after, std::move(joined));
   }
 }

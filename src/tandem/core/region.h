@@ -1,0 +1,71 @@
+// Differentiating a piece of code apart from what is around it: what compiled callables, checkpoints and functions with
+// rules of their own are made of. For the library itself.
+#pragma once
+
+#include "tandem/core/rng.h"
+#include "tandem/core/tape.h"
+
+namespace tandem {
+
+/// How often the memory of a tensor was changed so far; in a trace: by the trace.
+uint32_t version_of(const Tensor& tensor);
+/// A tensor and the version it has now; and back, or an Error that names the function and `what` ("input 0").
+TapeNode::Saved save_for_gradient(const Tensor& tensor);
+Tensor unpack_saved(const TapeNode::Saved& saved, const char* function, const std::string& what);
+
+/// Operations recorded in this scope belong together. Where `again`, they repeat what an earlier scope did, and a graph
+/// must not take them for the same (it would keep the values that were to be computed again).
+class Region {
+ public:
+  explicit Region(bool again = false);
+  ~Region();
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+  uint64_t id() const { return id_; }
+  /// The id of the innermost scope around that repeats; 0: none.
+  static uint64_t repeated();
+
+ private:
+  uint64_t id_, previous_, previous_repeated_;
+};
+
+/// Where the gradient of a tensor goes.
+TapeNode::Edge edge_of(const Tensor& tensor);
+/// Those among some tensors that nodes `inside` made: a tensor that is there twice has one gradient.
+struct Outputs {
+  std::vector<size_t> first;  // by output: the tensor that it is
+  std::vector<int> slot;      // by tensor: the output that it is; -1: none
+};
+Outputs outputs_of(std::span<const Tensor> tensors, const std::function<bool(const TapeNode&)>& inside);
+/// Where gradients of `outputs` leave the nodes that are `inside`: each once, by first sight.
+std::vector<TapeNode::Edge> edges_out_of(std::span<const Tensor> outputs,
+                                         const std::function<bool(const TapeNode&)>& inside);
+/// Gradients of the outputs (one seed each, undefined where none arrived) on their way out at `ends`: one entry for each
+/// use, in the order in which a walk through everything would add them up, so that whoever adds them so gets its bits.
+/// Neither leaves nor hooks of the ends are touched.
+std::vector<TapeNode::Delivery> gradients_at(std::span<const TapeNode::Edge> ends,
+                                             std::span<const Tensor> outputs, std::span<const Tensor> seeds,
+                                             bool create_graph);
+/// The message of the Error that differentiating the outputs would give by now, since a value that some rule needs was
+/// changed in place; empty: none.
+std::string why_stale(std::span<const Tensor> outputs);
+
+/// Records a function with a rule of its own, and marks `out`, which nothing has made yet, as its results.
+Ref<TapeNode> record(std::string name, std::vector<TapeNode::Edge> edges, std::span<Tensor> out,
+                     TapeNode::Rule rule);
+
+/// Where the next numbers of this thread, or of what it traces, come from; a scope in which they come from an earlier such
+/// place again, without moving the stream: for code that is run twice.
+GeneratorState random_place();
+class RandomReplay {
+ public:
+  explicit RandomReplay(GeneratorState place);
+  ~RandomReplay();
+  RandomReplay(const RandomReplay&) = delete;
+  RandomReplay& operator=(const RandomReplay&) = delete;
+
+ private:
+  GeneratorState after_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,158 @@
+#include "tandem/graph/checkpoint.h"
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "tandem/core/region.h"
+#include "tandem/core/trace.h"
+#include "tandem/ops/shape.h"
+
+namespace tandem {
+
+namespace {
+
+/// What a piece of code reads and changes of the world around it.
+class Surroundings final : public Observer {
+  struct Change {
+    Tensor target, value;  // what it held before
+  };
+
+ public:
+  void before(const OpDef& op, std::span<const Tensor> in) override {
+    if (outer_) outer_->before(op, in);
+    for (size_t i = 0; i < in.size(); ++i) {
+      const uint64_t memory = memory_of(in[i]);
+      if (made_.count(memory)) continue;
+      seen_.try_emplace(memory, Seen{in[i].detach(), 0});
+      if (!op.effects.writes_input(i)) continue;
+      const ObserverScope unseen(nullptr);
+      const NoGrad off;
+      changed_.push_back({in[i].detach(), clone(in[i])});
+    }
+  }
+  void after(std::span<const Tensor> out) override {
+    if (outer_) outer_->after(out);
+    for (const Tensor& t : out)
+      if (const uint64_t memory = memory_of(t); !seen_.count(memory)) made_.insert(memory);
+  }
+  void asks(const std::shared_ptr<const uint64_t>& place) override {
+    if (outer_) outer_->asks(place);
+    switches_.emplace(place, *place);
+  }
+
+  /// Everything as it is now is as it must be before the code runs again.
+  void hold() {
+    for (auto& [memory, seen] : seen_) seen.version = version_of(seen.tensor);
+  }
+  void check() const {
+    for (const auto& [memory, seen] : seen_)
+      TD_CHECK(version_of(seen.tensor) == seen.version,
+               "checkpoint: a tensor that the function uses must not be changed in place before its backward "
+               "pass; got "
+               "one that was: ",
+               describe(seen.tensor), ". Change it after backward(), or keep this part out of checkpoint().");
+    for (const auto& [place, value] : switches_)
+      TD_CHECK(*place == value,
+               "checkpoint: modules that the function calls must be in the same mode (train or eval), with "
+               "the same "
+               "hooks, in its backward pass. Switch after backward().");
+  }
+  /// Puts back what the code changed, runs it, and leaves everything as it is now where that fails.
+  template <class F>
+  auto run_again(F run) {
+    std::vector<Change> now;
+    {
+      const NoGrad off;
+      for (const Change& change : changed_) now.push_back({change.target, clone(change.target)});
+      put(changed_.rbegin(), changed_.rend());
+    }
+    try {
+      auto result = run();
+      hold();
+      return result;
+    } catch (...) {
+      const NoGrad off;
+      put(now.begin(), now.end());
+      hold();
+      throw;
+    }
+  }
+
+ private:
+  static uint64_t memory_of(const Tensor& t) {
+    if (Tracer* tracer = current_tracer()) return tracer->memory_of(t);
+    return reinterpret_cast<uint64_t>(t.impl()->storage.get());
+  }
+
+  template <class At>
+  static void put(At at, At end) {
+    for (; at != end; ++at) assign(at->target, at->value);
+  }
+
+  struct Seen {
+    Tensor tensor;
+    uint32_t version;
+  };
+  Observer* outer_ = current_observer();
+  std::unordered_set<uint64_t> made_;
+  std::unordered_map<uint64_t, Seen> seen_;
+  std::vector<Change> changed_;
+  std::unordered_map<std::shared_ptr<const uint64_t>, uint64_t> switches_;
+};
+
+}  // namespace
+
+std::vector<Tensor> checkpoint(const TensorFunction& function, const std::vector<Tensor>& inputs) {
+  TD_CHECK(function, "checkpoint: the function must not be empty.");
+  if (!grad_enabled()) return function(inputs);
+  const GeneratorState place = random_place();
+  auto around = std::make_shared<Surroundings>();
+  std::vector<Tensor> results;
+  Outputs outputs;
+  std::vector<TapeNode::Edge> ends;
+  {
+    const ObserverScope watch(around.get());
+    const Region region;
+    results = function(inputs);
+    for (const Tensor& t : results)
+      TD_CHECK(t.defined(), "checkpoint: every result must be a tensor; got an undefined handle.");
+    const auto inside = [id = region.id()](const TapeNode& node) { return node.region == id; };
+    outputs = outputs_of(results, inside);
+    ends = edges_out_of(results, inside);
+  }
+  if (ends.empty()) return results;
+  around->hold();
+  std::vector<Tensor> out;
+  for (size_t i : outputs.first) out.push_back(results[i].detach());
+  record("checkpoint", ends, out,
+         [function, inputs, around, place, ends, first = outputs.first](std::span<const Tensor> grads) {
+           around->check();
+           const bool create_graph = grad_enabled();
+           const RandomReplay replay(place);
+           const Region region(true);
+           const GradMode on(true);
+           const std::vector<Tensor> again = around->run_again([&] { return function(inputs); });
+           std::vector<Tensor> outputs;
+           for (size_t k = 0; k < first.size(); ++k) {
+             TD_CHECK(first[k] < again.size() && again[first[k]].defined() &&
+                          (!grads[k].defined() || again[first[k]].shape() == grads[k].shape()),
+                      "checkpoint: the function must give the same results when it is run again; got others. "
+                      "Keep what "
+                      "depends on anything but tensors, modules and random operations out of it.");
+             outputs.push_back(again[first[k]]);
+           }
+           return gradients_at(ends, outputs, grads, create_graph);
+         });
+  for (size_t i = 0; i < results.size(); ++i)
+    if (outputs.slot[i] >= 0) results[i] = out[static_cast<size_t>(outputs.slot[i])];
+  return results;
+}
+
+Tensor checkpoint(const std::function<Tensor(const Tensor&)>& function, const Tensor& input) {
+  TD_CHECK(function, "checkpoint: the function must not be empty.");
+  return checkpoint(
+      [function](const std::vector<Tensor>& in) { return std::vector<Tensor>{function(in[0])}; },
+      std::vector<Tensor>{input})[0];
+}
+
+}  // namespace tandem

@@ -1,0 +1,124 @@
+#include "tandem/graph/entry.h"
+
+#include <chrono>
+
+#include "tandem/core/tape.h"
+
+namespace tandem::graph {
+
+namespace {
+
+std::string describe_signature(const std::vector<Tensor>& inputs) {
+  std::string text;
+  for (const Tensor& t : inputs) {
+    text += cat(text.empty() ? "" : ", ", t.dtype(), " ", t.shape(), " ", t.device());
+    if (!t.is_contiguous()) text += cat(" strides ", t.strides());
+    if (t.requires_grad()) text += " requires_grad";
+  }
+  return text + (grad_enabled() ? "; grad" : "; no grad") + (anomaly_mode() ? "; anomaly" : "");
+}
+
+struct Counts {
+  int total = 0, expensive = 0, cheap = 0, no_op = 0;
+};
+Counts count(const Graph& g) {
+  Counts c;
+  const auto add = [&](const OpDef& op) {
+    (op.cost == Cost::expensive ? c.expensive : op.cost == Cost::cheap ? c.cheap : c.no_op) += 1;
+  };
+  for (int n = g.first(); n != kNone; n = g.next(n)) {
+    const Node& node = g.node(n);
+    ++c.total;
+    if (node.is_fused())
+      ++c.cheap;
+    else
+      add(*node.op);
+  }
+  return c;
+}
+
+/// Runs one stage and reports what it did.
+template <class Stage>
+void run_stage(const std::string& name, const Graph& g, GraphReport& report, Stage stage) {
+  const Counts before = count(g);
+  const auto start = std::chrono::steady_clock::now();
+  stage();
+  PassReport pass;
+  pass.milliseconds =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  const Counts after = count(g);
+  pass.pass = name;
+  pass.nodes_before = before.total;
+  pass.nodes_after = after.total;
+  pass.removed_expensive = before.expensive - after.expensive;
+  pass.removed_cheap = before.cheap - after.cheap;
+  pass.removed_no_op = before.no_op - after.no_op;
+  report.passes.push_back(pass);
+}
+
+}  // namespace
+
+std::unique_ptr<Executor> make_executor(Graph g, const CompileOptions& options, GraphReport& report) {
+  if (options.verify) g.verify("tracing");
+  for (const std::string& name : options.passes) {
+    const Pass& pass = find_pass(name);
+    if (anomaly_mode() && pass.hides_ops) continue;
+    run_stage(name, g, report, [&] { pass.run(g); });
+    if (options.verify) g.verify(name.c_str());
+  }
+  MemoryPlan plan;
+  if (options.plan_memory)
+    run_stage("plan_memory", g, report, [&] { plan = plan_memory(g, true); });
+  else
+    plan = plan_memory(g, false);
+  report.values_bytes = plan.values_bytes;
+  report.arena_bytes = plan.arena_bytes;
+  return Executor::make(std::move(g), std::move(plan), anomaly_mode());
+}
+
+std::shared_ptr<Entry> make_entry(const TensorFunction& function, const CompileOptions& options,
+                                  const std::vector<Tensor>& inputs) {
+  auto entry = std::make_shared<Entry>(inputs);
+  std::unique_ptr<Trace> traced = trace(function, inputs);
+  for (size_t i = 0; i < traced->results.size(); ++i) {
+    const Tensor& result = traced->results[i];
+    entry->results.push_back({result.impl()->copied_by, traced->returned_input[i],
+                              result.is_traced() ? Ref<TensorImpl>() : result.ref(), traced->outputs.slot[i],
+                              result.is_leaf() && result.impl()->requires_grad});
+  }
+  GraphReport& report = entry->report;
+  report.signature = describe_signature(inputs);
+  report.inputs = traced->graph.inputs;
+  report.captured = traced->graph.captured;
+  report.outputs = static_cast<int>(traced->results.size());
+  entry->stale = traced->stale;
+  entry->outputs = traced->outputs.first.size();
+  Graph forward;
+  if (entry->outputs && entry->stale.empty()) {
+    forward = traced->graph;
+    std::vector<Meta> layouts;  // any will do to learn which values are needed
+    for (size_t i : traced->outputs.first) {
+      const Meta& meta = traced->results[i].meta();
+      layouts.push_back(contiguous_meta(meta.shape, meta.dtype, meta.device));
+    }
+    std::vector<const Meta*> arriving;
+    for (const Meta& meta : layouts) arriving.push_back(&meta);
+    try {
+      entry->kept = differentiate(*traced, arriving).kept;
+    } catch (const Error& error) {
+      entry->stale = error.what();
+    }
+    for (int v : entry->kept) forward.add_output(v);
+    report.kept = static_cast<int>(entry->kept.size());
+  } else {
+    forward = std::move(traced->graph);
+  }
+  entry->depends_on = std::move(traced->depends_on);
+  entry->gradients = std::move(traced->gradients);
+  entry->ends = traced->ends;
+  entry->executor = make_executor(std::move(forward), options, report);
+  if (entry->outputs && entry->stale.empty()) entry->trace = std::move(traced);
+  return entry;
+}
+
+}  // namespace tandem::graph

@@ -1,0 +1,95 @@
+// One traced signature of a compiled callable, ready to run, and the backward passes of its results.
+#pragma once
+
+#include <list>
+#include <optional>
+
+#include "tandem/core/choice_cache.h"
+#include "tandem/graph/executor.h"
+#include "tandem/graph/tracer.h"
+
+namespace tandem::graph {
+
+/// What a trace depends on besides Dependencies.
+struct Signature {
+  struct Input {
+    Meta meta;
+    bool requires_grad = false;
+    HooksSeen hooks;
+  };
+  std::vector<Input> inputs;
+  bool grad = grad_enabled(), anomaly = anomaly_mode();
+  uint64_t choices = choice_epoch();  // a recording holds the algorithms of its time
+
+  explicit Signature(const std::vector<Tensor>& tensors) {
+    for (const Tensor& t : tensors)
+      inputs.push_back({t.meta(), t.impl()->requires_grad, HooksSeen(*t.impl())});
+  }
+  bool matches(const std::vector<Tensor>& tensors) const {
+    if (tensors.size() != inputs.size() || grad != grad_enabled() || anomaly != anomaly_mode()) return false;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Meta &a = inputs[i].meta, &b = tensors[i].meta();
+      const bool same = a.shape == b.shape && a.strides == b.strides && a.dtype == b.dtype &&
+                        a.device == b.device && inputs[i].requires_grad == tensors[i].impl()->requires_grad &&
+                        inputs[i].hooks.hold(*tensors[i].impl());
+      if (!same) return false;
+    }
+    return true;
+  }
+};
+
+/// The backward pass of a signature, for gradients of one layout.
+struct Backward {
+  std::vector<std::optional<Meta>> arriving;  // by output of the tape node
+  bool anomaly = anomaly_mode();
+  uint64_t choices = choice_epoch();
+  std::vector<size_t> kept;            // inputs of the executor, behind the gradients: which of Entry::kept
+  std::vector<size_t> ends;            // by result of the executor
+  Dependencies depends_on;             // of the gradient rules
+  std::vector<size_t> captures;        // that it reads, of Dependencies::captures
+  std::unique_ptr<Executor> executor;  // null: needs a value that was not kept
+
+  bool fits(std::span<const Tensor> grads) const {
+    if (anomaly != anomaly_mode() || choices != choice_epoch()) return false;
+    if (!depends_on.memory_holds() || !depends_on.hold()) return false;
+    for (size_t k = 0; k < arriving.size(); ++k) {
+      if (arriving[k].has_value() != grads[k].defined()) return false;
+      if (arriving[k] && arriving[k]->strides != grads[k].strides()) return false;
+    }
+    return true;
+  }
+};
+
+/// One traced signature.
+struct Entry {
+  explicit Entry(const std::vector<Tensor>& inputs) : signature(inputs) {}
+  Signature signature;
+  Dependencies depends_on;
+  std::vector<LeafGradient> gradients;
+  std::unique_ptr<Executor> executor;
+  GraphReport report;
+
+  struct Result {
+    const CopyMark* mark = nullptr;
+    int input = -1;          // the input that it is
+    Ref<TensorImpl> tensor;  // the captured tensor that it is
+    int slot = -1;           // the output of the tape node that it is
+    bool is_leaf = false;    // that wants a gradient, made inside
+  };
+  std::vector<Result> results;
+  // Gradients of the results. Without a trace there are none: `stale` says why, where they are asked for.
+  std::string stale;
+  std::vector<End> ends;
+  size_t outputs = 0;             // of the tape node
+  std::unique_ptr<Trace> trace;   // to differentiate
+  std::vector<int> kept;          // values that the executor returns behind everything else
+  std::list<Backward> backwards;  // guarded by the lock of the Compiled
+};
+
+/// Runs the passes, plans, and makes what runs the graph.
+std::unique_ptr<Executor> make_executor(Graph g, const CompileOptions& options, GraphReport& report);
+
+std::shared_ptr<Entry> make_entry(const TensorFunction& function, const CompileOptions& options,
+                                  const std::vector<Tensor>& inputs);
+
+}  // namespace tandem::graph
