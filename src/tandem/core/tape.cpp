@@ -89,7 +89,7 @@ void record(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs, std
     node->edges.push_back(std::move(edge));
     const Meta& meta = in[i].meta();
     node->in_meta.push_back({meta.shape, meta.dtype, meta.device});
-    node->saved_in.push_back((op.saves_inputs >> i) & 1 ? save(in[i]) : TapeNode::Saved{});
+    node->saved_in.push_back(i < 32 && (op.saves_inputs >> i) & 1 ? save(in[i]) : TapeNode::Saved{});
   }
   for (size_t i = 0; i < out.size(); ++i) {
     // A saved output is kept without its node (which would be a cycle); the walk puts the node back.
