@@ -588,7 +588,7 @@ TEST(AtRunTime, AModuleMadeOfAFunctionIsTrainedSavedHookedAndCloned) {
 TEST(AtRunTime, AnOpMadeOfClosuresRunsInBothEngines) {
   for (const double factor : {2.0, 3.0}) {
     const std::string name = cat("times_", factor);  // its text does not outlive this turn
-    RuntimeOp op{.name = name, .infer = [](InferArgs& a) { a.add(a.in[0].shape(), DType::f64); }};
+    RuntimeOp op{.name = name, .inputs = 1, .infer = [](InferArgs& a) { a.add(a.in[0].shape(), DType::f64); }};
     op.gradient = [factor](const GradArgs& a) { return Tensors{a.grad[0] * factor}; };
     op.kernels[0] = [factor](const KernelArgs& args) {
       for (int64_t i = 0; i < args.out[0].size(); ++i)

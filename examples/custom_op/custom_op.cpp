@@ -49,7 +49,9 @@ const OpDef& op_soft_threshold() {
   static const OpDef& op = [&]() -> OpDef& {
     OpDef d;
     d.name = "soft_threshold";
-    d.infer = [](InferArgs& a) {
+    d.inputs = 1;
+    d.infer = [](InferArgs& a) {  // refuses what the kernels and the gradient rule cannot work with
+      a.attributes<Threshold>();
       TD_CHECK(a.in[0].dtype() == DType::f32, "soft_threshold: x must be f32; got ", describe(a.in[0]),
                ". cast() it first.");
       a.add(a.in[0].shape(), DType::f32);

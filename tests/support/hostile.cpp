@@ -78,7 +78,7 @@ void note(char (&field)[2000], const std::string& text) {
 int64_t hostile_integer(Random& random) { return kInts[random.below(std::size(kInts))]; }
 double hostile_number(Random& random) { return kNumbers[random.below(std::size(kNumbers))]; }
 
-void hostile_call(const std::string& what, const std::function<std::vector<Tensor>()>& call, bool directly) {
+void hostile_call(const std::string& what, const std::function<std::vector<Tensor>()>& call) {
   Shared& s = shared();
   ++s.calls;
   note(s.call, what);
@@ -102,9 +102,6 @@ void hostile_call(const std::string& what, const std::function<std::vector<Tenso
   } catch (const Error& error) {
     ++s.refused;
     if (!std::strstr(error.what(), ": ")) note(s.wrong, cat("a refusal without a name: ", error.what()));
-  } catch (const InternalError& error) {
-    if (!directly) note(s.wrong, error.what());
-    ++s.refused;
   } catch (const std::exception& error) {
     note(s.wrong, cat("another exception: ", error.what()));
   } catch (const TooLarge&) {
@@ -138,7 +135,11 @@ void expect_survives(const std::string& name, const std::function<void(Random&)>
       const rlimit memory{rlim_t{4} << 30, rlim_t{4} << 30};         // the machine has other things to do
       setrlimit(RLIMIT_DATA, &memory);
 #endif
-      loop();
+      try {
+        loop();
+      } catch (const std::exception& error) {
+        note(shared().wrong, cat("outside of a call: ", error.what()));
+      }
       _exit(shared().wrong[0] ? 3 : 0);
     }
     int status = 0;

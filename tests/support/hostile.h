@@ -18,10 +18,8 @@ namespace tandem::testing {
 int64_t hostile_integer(Random& random);
 double hostile_number(Random& random);
 
-/// One call. Its results are read whole. Inference of an op that only the library calls may state its rule as a bug:
-/// InternalError is allowed where `directly` is set.
-void hostile_call(const std::string& what, const std::function<std::vector<Tensor>()>& call,
-                  bool directly = false);
+/// One call. Its results are read whole.
+void hostile_call(const std::string& what, const std::function<std::vector<Tensor>()>& call);
 /// Ends the subject that runs, for this reason.
 void hostile_failure(const std::string& what);
 

@@ -190,6 +190,15 @@ void write(const FieldInfo& field, std::byte* at, const AttrValue& value) {
 
 }  // namespace
 
+bool same_fields(const AttrType& a, const AttrType& b) {
+  bool same = a.count == b.count;
+  for (size_t i = 0; same && i < a.count; ++i) {
+    const FieldInfo &x = a.fields[i], &y = b.fields[i];
+    same = std::strcmp(x.name, y.name) == 0 && x.offset == y.offset && x.bytes == y.bytes && x.type == y.type;
+  }
+  return same;
+}
+
 /// Floats compare by bits: equal attributes must mean the same computation (0.0 is not -0.0). Texts and lists that are
 /// equal are one object.
 bool equal_fields(const AttrType& type, const std::byte* a, const std::byte* b) {

@@ -147,6 +147,9 @@ const AttrType* attr_type() {
   return &type;
 }
 
+/// Whether both name the same fields at the same places. Each shared object that hides its symbols has its own AttrType of
+/// a struct.
+bool same_fields(const AttrType& a, const AttrType& b);
 bool equal_fields(const AttrType& type, const std::byte* a, const std::byte* b);
 size_t hash_fields(const AttrType& type, const std::byte* a);
 }  // namespace detail
@@ -172,6 +175,12 @@ class Attrs {
   template <class T>
   const T& as() const {
     return *reinterpret_cast<const T*>(bytes_);
+  }
+  /// Whether the struct is a T, so that as<T>() may be called.
+  template <class T>
+  bool holds() const {
+    const detail::AttrType* wanted = detail::attr_type<T>();
+    return type_ == wanted || (type_ && detail::same_fields(*type_, *wanted));
   }
   const void* data() const { return bytes_; }
   bool empty() const { return type_ == nullptr; }

@@ -147,6 +147,27 @@ void check_effects(const OpDef& op) {
 }
 }  // namespace
 
+void InferArgs::refuse_attributes(const char* op, const Attrs& given, const detail::AttrType& wanted) {
+  std::string names;
+  for (size_t i = 0; i < wanted.count; ++i) names += cat(i ? ", " : "", wanted.fields[i].name);
+  throw Error(cat(op, ": the attributes must be those of this op (", names, "); got ",
+                  given.empty() ? "none" : given.print(), ". Fill in the op's own struct of attributes."));
+}
+
+namespace {
+void refuse_count(const OpDef& op, size_t got) {
+  const auto [least, most] = std::pair(op.inputs.least, op.inputs.most);
+  const bool one = most == 1;
+  throw Error(
+      cat(op.name, ": there must be ", least,
+          least == most              ? ""
+          : most == InputCount::kAny ? " or more"
+                                     : cat(" to ", most),
+          one ? " input" : " inputs", "; got ", got, ". ",
+          static_cast<int64_t>(got) < least ? "Add those that are missing." : "Leave out those beyond."));
+}
+}  // namespace
+
 OpDef& define(OpDef op) {
   TD_CHECK(op.version == kOpVersion,
            "define: an op must be compiled against this library's tandem/core/op.h, version ", kOpVersion,
@@ -170,6 +191,7 @@ OpDef& define(RuntimeOp op) {
   const auto kept = std::make_shared<RuntimeOp>(std::move(op));
   OpDef d;
   d.name = kept->name.c_str();
+  d.inputs = kept->inputs;
   d.context = kept;
   d.infer = [](InferArgs& args) { static_cast<const RuntimeOp*>(args.context)->infer(args); };
   if (kept->gradient)
@@ -207,7 +229,10 @@ OpDef* find_op(std::string_view name) {
 }
 
 Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
-  InferArgs inferred{in, attrs.data(), {}, op.context.get(), {}};
+  if (static_cast<int64_t>(in.size()) < op.inputs.least || static_cast<int64_t>(in.size()) > op.inputs.most)
+      [[unlikely]]
+    refuse_count(op, in.size());
+  InferArgs inferred{op.name, in, attrs, {}, op.context.get(), {}};
   Tensors contiguous_in;
   for (size_t i = 0; i < in.size(); ++i) {
     TD_CHECK(in[i].defined(), op.name, ": input ", i, " must be a tensor; got an undefined handle.");

@@ -17,20 +17,38 @@ namespace tandem {
 
 using Tensors = SmallVector<Tensor, 4>;
 
-/// What inference sees and produces. It checks the inputs (throwing Error) and describes each output.
+/// What inference sees and produces. It checks the attributes and the inputs (throwing Error) and describes each output.
+/// Whoever calls apply() may pass anything: kernels and gradient rules rely on what inference let through.
 struct InferArgs {
-  std::span<const Tensor> in;
-  const void* attrs;
+  const char* op;              // its name, for messages
+  std::span<const Tensor> in;  // as many as OpDef::inputs allows; all defined and on one device
+  const Attrs& given;
   SmallVector<Meta, 2> out;
   const void* context = nullptr;  // OpDef::context
 
+  /// The attributes; refused where they are of another kind than A.
   template <class A>
   const A& attributes() const {
-    return *static_cast<const A*>(attrs);
+    if (!given.holds<A>()) [[unlikely]]
+      refuse_attributes(op, given, *detail::attr_type<A>());
+    return given.as<A>();
   }
   /// Adds a fresh row-major output on the device of the inputs.
   void add(const Dims& shape, DType dtype) { set_contiguous(out.emplace_back(), shape, dtype, device); }
   Device device;  // common to all inputs (ops without inputs set it from their attributes before add)
+
+ private:
+  [[noreturn]] static void refuse_attributes(const char* op, const Attrs& given,
+                                             const detail::AttrType& wanted);
+};
+
+/// How many inputs an op takes: 2, or {1, 3} for one to three. By default any number, which inference must then check.
+struct InputCount {
+  static constexpr int kAny = 1 << 30;
+  int least = 0, most = kAny;
+  constexpr InputCount() = default;
+  constexpr InputCount(int exactly) : least(exactly), most(exactly) {}
+  constexpr InputCount(int from, int upto) : least(from), most(upto) {}
 };
 
 /// What a tensor is, without its memory.
@@ -102,12 +120,13 @@ inline constexpr int kOpVersion = 4;
 struct OpDef {
   int version = kOpVersion;
   const char* name = "";
+  InputCount inputs = {};  // apply() refuses other numbers of inputs
   void (*infer)(InferArgs&) = nullptr;
 
   // Gradient: a rule, or the reason why there is none.
   GradRule gradient = nullptr;
   const char* not_differentiable = nullptr;
-  uint32_t saves_inputs = 0;   // bit i: the rule reads in[i]
+  uint32_t saves_inputs = 0;   // bit i: the rule reads in[i], of the first 32
   uint32_t saves_outputs = 0;  // bit i: the rule reads out[i]
 
   // Properties that the engines and passes ask for.
@@ -162,6 +181,7 @@ OpDef* find_op(std::string_view name);
 /// An op made of closures, for those who have no functions to point to: an interpreter, a reader of files.
 struct RuntimeOp {
   std::string name;
+  InputCount inputs = {};
   std::function<void(InferArgs&)> infer;
   std::function<Tensors(const GradArgs&)> gradient = {};  // none: not differentiable
   uint32_t saves_inputs = 0, saves_outputs = 0;           // as in OpDef

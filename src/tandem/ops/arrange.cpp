@@ -34,14 +34,19 @@ OpDef& op_unfold_axis() {
   static OpDef& op = [&]() -> OpDef& {
     OpDef d;
     d.name = "unfold_axis";
+    d.inputs = 1;
     d.infer = [](InferArgs& a) {
       const auto& w = a.attributes<WindowAttrs>();
-      const int axis = static_cast<int>(w.axis);
       Meta m = a.in[0].meta();
+      const int axis = checked_axis(a.op, w.axis, m.shape.rank());
+      TD_CHECK(w.size >= 0 && w.size <= m.shape[axis] && w.step >= 1,
+               "unfold_axis: the size must fit the axis and the step be at least 1; got size ", w.size,
+               " and step ", w.step, " for axis ", axis, " of ", m.shape, ".");
+      const Dim windows = (m.shape[axis] - w.size) / w.step + 1;
       m.shape.push_back(w.size);
       m.strides.push_back(m.strides[axis]);
-      m.shape[axis] = (m.shape[axis] - w.size) / w.step + 1;
-      m.strides[axis] *= w.step;
+      m.shape[axis] = windows;
+      if (windows > 1) m.strides[axis] *= w.step;  // else the step, which may be any number, leads nowhere
       size_of(m.shape);
       a.out.push_back(m);
     };
@@ -201,9 +206,6 @@ std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& tensors) {
 
 Tensor unfold_axis(const Tensor& x, int64_t wanted_axis, int64_t size, int64_t step) {
   const int axis = normal_axis("unfold_axis", wanted_axis, x.rank());
-  TD_CHECK(size >= 0 && size <= x.shape()[axis] && step >= 1,
-           "unfold_axis: the size must fit the axis and the step be at least 1; got size ", size,
-           " and step ", step, " for axis ", axis, " of ", x.shape(), ".");
   step = std::min(step, std::max<int64_t>(x.shape()[axis], 1));  // a longer one reaches no further
   return apply1(op_unfold_axis(), {x}, WindowAttrs{axis, size, step});
 }

@@ -1,5 +1,6 @@
 #include "tandem/ops/conv.h"
 
+#include "tandem/ops/define.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
@@ -10,6 +11,13 @@ namespace {
 
 /// The name of the public function by the rank of its operands.
 const char* name_of(int rank) { return rank == 3 ? "conv1d" : rank == 5 ? "conv3d" : "conv2d"; }
+
+/// The spatial sizes of a shape, 1 where there is no axis.
+Axes3 spatial(const Dims& shape) {
+  Axes3 out{{1, 1, 1}};
+  for (int i = 2; i < shape.rank(); ++i) out[i + 3 - shape.rank()] = shape[i];
+  return out;
+}
 
 WindowAxis window(const ConvAttrs& c, int axis, Dim kernel) {
   return {kernel, c.stride[axis], c.padding[axis], c.dilation[axis]};
@@ -30,12 +38,18 @@ void check_ranks(const char* op, int axes, const Dims& x, const Dims& w, const c
            ". unsqueeze() an axis that is missing.");
 }
 
-void check_numbers(const char* op, const ConvAttrs& c, int axes, const Dims& w) {
-  for (int axis = 3 - axes; axis < 3; ++axis)
-    TD_CHECK(window(c, axis, 1).sound() && c.groups >= 1 && c.groups < (int64_t{1} << 28), op,
-             ": stride, dilation and groups must be at least 1, padding at least 0, and all below 2^28; got "
-             "(axes depth, height, width) ",
+void check_numbers(const char* op, const ConvAttrs& c, int axes) {
+  for (int axis = 0; axis < 3; ++axis)
+    TD_CHECK(window(c, axis, 1).sound() && c.groups >= 1 && c.groups < (int64_t{1} << 28) &&
+                 (axis >= 3 - axes || c.padding[axis] == 0),
+             op,
+             ": stride, dilation and groups must be at least 1, padding at least 0 (0 on axes that are not "
+             "there), and all below 2^28; got (axes depth, height, width) ",
              Attrs(c).print(), ".");
+}
+
+void check_numbers(const char* op, const ConvAttrs& c, int axes, const Dims& w) {
+  check_numbers(op, c, axes);
   for (int axis = 2; axis < axes + 2; ++axis)
     TD_CHECK(w[axis] >= 1 && w[axis] < (int64_t{1} << 28), op,
              ": the kernel must have at least one element on each axis; got weight ", w, ".");
@@ -47,11 +61,37 @@ void check_bias(const char* op, const Tensor& bias, Dim channels, const Dims& w)
            ".");
 }
 
+/// How many spatial axes an image and what stands beside it have.
+int checked_axes(const char* op, const Dims& x, const Dims& other) {
+  TD_CHECK(x.rank() >= 3 && x.rank() <= 5 && other.rank() == x.rank(), op,
+           ": both inputs must have 3 to 5 axes, as many as each other; got ", x, " and ", other,
+           ". unsqueeze() an axis that is missing.");
+  return x.rank() - 2;
+}
+
+/// The gradients' view of a convolution: y (n, o, …) of an image of these sizes with kernels of those. y may hold fewer
+/// places than there are, where a transposed convolution has output padding.
+void check_gradient(const InferArgs& args, const ConvAttrs& c, int axes, const Dims& y, const Axes3& image,
+                    const Axes3& kernel) {
+  check_types(args.op, args.in);
+  check_numbers(args.op, c, axes);
+  for (int i = 0; i < axes; ++i) {
+    const int axis = 3 - axes + i;
+    const WindowAxis along = window(c, axis, kernel[axis]);
+    TD_CHECK(along.sound(), args.op, ": the kernel must have 1 to 2^28 - 1 elements on each axis; got ",
+             along.kernel, " on axis ", 2 + i, ".");
+    TD_CHECK(image[axis] >= 0 && image[axis] < (int64_t{1} << 60) && y[2 + i] >= 0 &&
+                 (y[2 + i] == 0 || (along.fits(image[axis]) && y[2 + i] <= along.outputs(image[axis]))),
+             args.op, ": the windows must fit into the padded image; got size ", image[axis], " and kernel ",
+             along.kernel, " for the gradient ", y, " on axis ", 2 + i, ", and ", args.given.print(), ".");
+  }
+}
+
 void infer_conv(InferArgs& args) {
   const auto& c = args.attributes<ConvAttrs>();
   const Dims &x = args.in[0].shape(), &w = args.in[1].shape();
   const char* op = name_of(x.rank());
-  const int axes = x.rank() - 2;
+  const int axes = checked_axes(args.op, x, w);
   check_types(op, args.in);
   check_numbers(op, c, axes, w);
   TD_CHECK(x[1] == times_capped(w[1], c.groups) && w[0] % c.groups == 0, op,
@@ -73,7 +113,12 @@ void infer_conv(InferArgs& args) {
 void infer_input_gradient(InferArgs& args) {
   const auto& c = args.attributes<ConvAttrs>();
   const Dims &g = args.in[0].shape(), &w = args.in[1].shape();
-  TD_ASSERT(g.rank() == w.rank() && g[1] == w[0], "conv_input_gradient of ", g, " and ", w);
+  const int axes = checked_axes(args.op, g, w);
+  check_gradient(args, c, axes, g, c.size, spatial(w));
+  TD_CHECK(
+      g[1] == w[0] && w[0] % c.groups == 0, args.op,
+      ": the channels of the gradient must equal weight's first size, and groups divide them; got gradient ",
+      g, ", weight ", w, " and groups ", c.groups, ".");
   Dims out{g[0], times_capped(w[1], c.groups)};
   for (int axis = 5 - g.rank(); axis < 3; ++axis) out.push_back(c.size[axis]);
   args.add(out, args.in[0].dtype());
@@ -82,17 +127,14 @@ void infer_input_gradient(InferArgs& args) {
 void infer_weight_gradient(InferArgs& args) {
   const auto& c = args.attributes<ConvAttrs>();
   const Dims &g = args.in[0].shape(), &x = args.in[1].shape();
-  TD_ASSERT(g.rank() == x.rank() && g[0] == x[0], "conv_weight_gradient of ", g, " and ", x);
+  const int axes = checked_axes(args.op, g, x);
+  check_gradient(args, c, axes, g, spatial(x), c.kernel);
+  TD_CHECK(g[0] == x[0] && g[1] % c.groups == 0 && x[1] % c.groups == 0, args.op,
+           ": gradient and x must have one batch size, and groups divide the channels of both; got gradient ",
+           g, ", x ", x, " and groups ", c.groups, ".");
   Dims out{g[1], x[1] / c.groups};
   for (int axis = 5 - g.rank(); axis < 3; ++axis) out.push_back(c.kernel[axis]);
   args.add(out, args.in[0].dtype());
-}
-
-/// The spatial sizes of a shape, 1 where there is no axis.
-Axes3 spatial(const Dims& shape) {
-  Axes3 out{{1, 1, 1}};
-  for (int i = 2; i < shape.rank(); ++i) out[i + 3 - shape.rank()] = shape[i];
-  return out;
 }
 
 /// `wanted` is what the transposed convolution read: less than the whole where its output padding is large.
@@ -135,9 +177,10 @@ Tensors grad_weight_gradient(const GradArgs& a) {  // in g, x
           a.needs[1] ? input_gradient(a.in[0], a.grad[0], c, spatial(a.in_meta[1].shape)) : Tensor()};
 }
 
-OpDef& define_conv(const char* name, void (*infer)(InferArgs&), GradRule gradient) {
+OpDef& define_conv(const char* name, InputCount inputs, void (*infer)(InferArgs&), GradRule gradient) {
   OpDef d;
   d.name = name;
+  d.inputs = inputs;
   d.infer = infer;
   d.gradient = gradient;
   d.saves_inputs = 3;
@@ -204,15 +247,15 @@ Tensor conv_transpose(int axes, const Tensor& x, const Tensor& weight, const Ten
 }  // namespace
 
 OpDef& op_conv() {
-  static OpDef& op = define_conv("conv", infer_conv, grad_conv);
+  static OpDef& op = define_conv("conv", {2, 3}, infer_conv, grad_conv);
   return op;
 }
 OpDef& op_conv_input_gradient() {
-  static OpDef& op = define_conv("conv_input_gradient", infer_input_gradient, grad_input_gradient);
+  static OpDef& op = define_conv("conv_input_gradient", 2, infer_input_gradient, grad_input_gradient);
   return op;
 }
 OpDef& op_conv_weight_gradient() {
-  static OpDef& op = define_conv("conv_weight_gradient", infer_weight_gradient, grad_weight_gradient);
+  static OpDef& op = define_conv("conv_weight_gradient", 2, infer_weight_gradient, grad_weight_gradient);
   return op;
 }
 

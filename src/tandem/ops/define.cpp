@@ -21,16 +21,40 @@
 
 namespace tandem {
 
-OpDef& define_op(const char* name, void (*infer)(InferArgs&), GradRule gradient, uint32_t saves_in,
-                 uint32_t saves_out, Cost cost) {
+OpDef& define_op(const char* name, InputCount inputs, void (*infer)(InferArgs&), GradRule gradient,
+                 uint32_t saves_in, uint32_t saves_out, Cost cost) {
   OpDef d;
   d.name = name;
+  d.inputs = inputs;
   d.infer = infer;
   d.gradient = gradient;
   d.saves_inputs = saves_in;
   d.saves_outputs = saves_out;
   d.cost = cost;
   return define(d);
+}
+
+int checked_axis(const char* op, int64_t axis, int rank) {
+  TD_CHECK(axis >= 0 && axis < rank, op, ": the axis of the op must lie in 0..", rank - 1, "; got ", axis,
+           " for a tensor of ", rank, " axes. Count from the first axis, 0.");
+  return static_cast<int>(axis);
+}
+
+Device checked_device(const char* op, uint8_t kind, uint8_t index) {
+  TD_CHECK(kind < kDeviceKinds, op, ": the kind of the device must lie in 0..", kDeviceKinds - 1, "; got ",
+           int{kind}, ".");
+  return {static_cast<DeviceKind>(kind), index};
+}
+
+void check_floating(const char* op, const Tensor& x) {
+  TD_CHECK(x.defined() && is_floating(x.dtype()), op,
+           ": the element type must be f64, f32, bf16 or f16; got ",
+           x.defined() ? describe(x) : "an undefined handle", ". cast() it first.");
+}
+
+void check_like(const char* op, const char* what, const Tensor& x, const Tensor& like) {
+  TD_CHECK(x.shape() == like.shape() && x.dtype() == like.dtype(), op, ": ", what, " must be ",
+           describe(like), "; got ", describe(x), ". reshape() or cast() it.");
 }
 
 bool share_memory(const Tensor& a, const Tensor& b) {

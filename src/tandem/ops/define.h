@@ -12,8 +12,21 @@ void define_pointwise_ops();
 void define_shape_ops();
 
 /// The usual record. saves_in and saves_out: bit i says that the gradient rule reads that input, that output.
-OpDef& define_op(const char* name, void (*infer)(InferArgs&), GradRule gradient, uint32_t saves_in,
-                 uint32_t saves_out, Cost cost = Cost::expensive);
+OpDef& define_op(const char* name, InputCount inputs, void (*infer)(InferArgs&), GradRule gradient,
+                 uint32_t saves_in, uint32_t saves_out, Cost cost = Cost::expensive);
+
+// ---- what inference refuses, with a message of `op`
+
+/// The axis of an op's attributes, which count from 0.
+int checked_axis(const char* op, int64_t axis, int rank);
+/// The device of an op's attributes.
+Device checked_device(const char* op, uint8_t kind, uint8_t index);
+/// f64, f32, bf16 or f16.
+void check_floating(const char* op, const Tensor& x);
+/// Same shape and type. `what` names the tensor.
+void check_like(const char* op, const char* what, const Tensor& x, const Tensor& like);
+/// One of the spatial sizes of an image, or their product: at least 1 and below 2^31.
+constexpr bool is_image_size(int64_t size) { return size >= 1 && size < (int64_t{1} << 31); }
 
 /// Whether two tensors may share memory, in either engine.
 bool share_memory(const Tensor& a, const Tensor& b);

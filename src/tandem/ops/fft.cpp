@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/ops/define.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
@@ -46,6 +47,7 @@ Tensors grad_irfft(const GradArgs& a) {
 OpDef& define_fft(const char* name, void (*infer)(InferArgs&), GradRule gradient) {
   OpDef d;
   d.name = name;
+  d.inputs = 1;
   d.infer = infer;
   d.gradient = gradient;
   return define(d);
@@ -66,6 +68,29 @@ void check_complex(const char* op, const Tensor& x, int axes = 1) {
   TD_CHECK(x.rank() >= axes + 1 && x.shape().back() == 2, op,
            ": a complex tensor has a last axis of 2 (re, im) and ", axes, " before it; got shape ", x.shape(),
            ". complex(x, zeros_like(x)) makes one of a real tensor.");
+}
+
+/// The attributes of a transform whose input has `size` values along its axis; `wanted` gives that number of n.
+const FftAttrs& checked_transform(const InferArgs& a, Dim size, int64_t (*wanted)(int64_t n)) {
+  const auto& f = a.attributes<FftAttrs>();
+  TD_CHECK(f.n >= 1 && wanted(f.n) == size, a.op, ": n must be the size of the transform; got ", f.n, " for ",
+           describe(a.in[0]), ".");
+  return f;
+}
+
+/// The attributes of frames, which must lie in the padded signal.
+const FrameAttrs& checked_frames(const InferArgs& a) {
+  const auto& f = a.attributes<FrameAttrs>();
+  check_type(a.op, a.in[0]);
+  TD_CHECK(
+      f.size >= 1 && f.hop >= 1 && f.frames >= 1 && f.pad >= 0 && (f.pad == 0 || f.pad < f.time) &&
+          plus_capped(times_capped(f.frames - 1, f.hop), f.size) <=
+              plus_capped(f.time, times_capped(2, f.pad)),
+      a.op,
+      ": size, hop and frames must be at least 1, the pad shorter than the signal, and the frames within "
+      "it; got ",
+      a.given.print(), ".");
+  return f;
 }
 
 /// Cuts an axis or fills it up with zeros.
@@ -112,14 +137,23 @@ Tensor shifted(const char* op, const Tensor& x, int64_t wanted, bool back) {
 
 OpDef& op_fft() {
   static OpDef& op = define_fft(
-      "fft", [](InferArgs& a) { a.add(a.in[0].shape(), a.in[0].dtype()); }, grad_fft);
+      "fft",
+      [](InferArgs& a) {
+        check_complex(a.op, a.in[0]);
+        checked_transform(a, a.in[0].size(-2), [](int64_t n) { return n; });
+        a.add(a.in[0].shape(), a.in[0].dtype());
+      },
+      grad_fft);
   return op;
 }
 OpDef& op_rfft() {
   static OpDef& op = define_fft(
       "rfft",
       [](InferArgs& a) {
-        Dims shape = with_last(a.in[0].shape(), a.attributes<FftAttrs>().n / 2 + 1);
+        check_type(a.op, a.in[0]);
+        TD_CHECK(a.in[0].rank() >= 1, "rfft: the input must have an axis; got ", describe(a.in[0]), ".");
+        const auto& f = checked_transform(a, a.in[0].size(-1), [](int64_t n) { return n; });
+        Dims shape = with_last(a.in[0].shape(), f.n / 2 + 1);
         shape.push_back(2);
         a.add(shape, a.in[0].dtype());
       },
@@ -130,9 +164,11 @@ OpDef& op_irfft() {
   static OpDef& op = define_fft(
       "irfft",
       [](InferArgs& a) {
+        check_complex(a.op, a.in[0]);
+        const auto& f = checked_transform(a, a.in[0].size(-2), [](int64_t n) { return n / 2 + 1; });
         Dims shape = a.in[0].shape();
         shape.erase(shape.rank() - 1);
-        a.add(with_last(shape, a.attributes<FftAttrs>().n), a.in[0].dtype());
+        a.add(with_last(shape, f.n), a.in[0].dtype());
       },
       grad_irfft);
   return op;
@@ -141,7 +177,9 @@ OpDef& op_frames() {
   static OpDef& op = define_fft(
       "frames",
       [](InferArgs& a) {
-        const auto& f = a.attributes<FrameAttrs>();
+        const auto& f = checked_frames(a);
+        TD_CHECK(a.in[0].rank() >= 1 && a.in[0].shape().back() == f.time,
+                 "frames: the signal must have `time` values; got ", describe(a.in[0]), " for ", f.time, ".");
         Dims shape = with_last(a.in[0].shape(), f.frames);
         shape.push_back(f.size);
         a.add(shape, a.in[0].dtype());
@@ -155,9 +193,13 @@ OpDef& op_overlap_add() {
   static OpDef& op = define_fft(
       "overlap_add",
       [](InferArgs& a) {
+        const auto& f = checked_frames(a);
+        TD_CHECK(a.in[0].rank() >= 2 && a.in[0].size(-2) == f.frames && a.in[0].size(-1) == f.size,
+                 "overlap_add: the input must be (…, frames, size); got ", describe(a.in[0]), " for ",
+                 a.given.print(), ".");
         Dims shape = a.in[0].shape();
         shape.erase(shape.rank() - 1);
-        a.add(with_last(shape, a.attributes<FrameAttrs>().time), a.in[0].dtype());
+        a.add(with_last(shape, f.time), a.in[0].dtype());
       },
       [](const GradArgs& a) {
         return Tensors{apply1(op_frames(), {a.grad[0]}, a.attributes.as<FrameAttrs>())};

@@ -35,6 +35,7 @@ void infer_gather(InferArgs& a) {
   const auto& s = a.attributes<IndexAttrs>();
   const Dims &x = a.in[0].shape(), &index = a.in[1].shape();
   check_index(name_of(s.use), a.in[1]);
+  checked_axis(name_of(s.use), s.axis, x.rank());
   bool fits = x.rank() == index.rank();
   for (int i = 0; fits && i < x.rank(); ++i) fits = i == s.axis || index[i] <= x[i];
   TD_CHECK(fits, name_of(s.use), ": the index must have x's rank and must not exceed its sizes off axis ",
@@ -44,6 +45,7 @@ void infer_gather(InferArgs& a) {
 
 /// The index of a scatter into `shape`: the same rank, no larger off the axis.
 void check_scatter(const char* op, const Dims& index, const ScatterAttrs& s) {
+  checked_axis(op, s.axis, s.shape.rank());
   bool fits = index.rank() == s.shape.rank();
   for (int i = 0; fits && i < index.rank(); ++i) fits = i == s.axis || index[i] <= s.shape[i];
   TD_CHECK(fits, op, ": the index must have the output's rank and must not exceed its sizes off axis ",
@@ -79,7 +81,7 @@ void infer_index_select(InferArgs& a) {
   const auto& s = a.attributes<IndexAttrs>();
   check_list(name_of(s.use), a.in[1]);
   Dims shape = a.in[0].shape();
-  shape[static_cast<int>(s.axis)] = a.in[1].size();
+  shape[checked_axis(name_of(s.use), s.axis, shape.rank())] = a.in[1].size();
   size_of(shape);
   a.add(shape, a.in[0].dtype());
 }
@@ -90,7 +92,7 @@ void infer_index_add(InferArgs& a) {
   check_list(op, a.in[1]);
   check_number(op, a.in[0]);
   Dims want = s.shape;
-  want[static_cast<int>(s.axis)] = a.in[1].size();
+  want[checked_axis(op, s.axis, want.rank())] = a.in[1].size();
   TD_CHECK(a.in[0].shape() == want, op, ": source must have the output's sizes off axis ", s.axis,
            " and one slice an index; got source ", a.in[0].shape(), ", index ", a.in[1].shape(),
            " and output ", s.shape, ".");
@@ -98,8 +100,21 @@ void infer_index_add(InferArgs& a) {
   a.add(s.shape, a.in[0].dtype());
 }
 
+/// What writes into a target reads its index and source in order while it does.
+void check_read(const char* op, const Tensor& target, const Tensor& read, bool may_be_strided = false) {
+  TD_CHECK(may_be_strided || read.is_contiguous(), op, ": the op takes a row-major index and source; got ",
+           describe(read), ", a view with other strides. clone() it first.");
+  TD_CHECK(!share_memory(target, read), op, ": index and source must not lie in the target's memory; got ",
+           describe(read), ". clone() it first.");
+}
+
 void infer_index_add_into(InferArgs& a) {
   const Tensor &target = a.in[0], &index = a.in[1], &source = a.in[2];
+  const auto& s = a.attributes<ScatterAttrs>();
+  name_of(s.use);  // refuses what is none
+  TD_CHECK(s.axis == 0 && s.shape == target.shape() && target.rank() >= 1,
+           "index_add_into: the op must be given the target's shape, with rows, and axis 0; got ", s.shape,
+           " and axis ", s.axis, " for ", describe(target), ".");
   check_list("index_add_into", index);
   check_number("index_add_into", source);
   check_same_type("index_add_into", target, source);
@@ -110,18 +125,24 @@ void infer_index_add_into(InferArgs& a) {
            source.shape(), ", index ", index.shape(), " and target ", target.shape(), ".");
   TD_CHECK(target.is_contiguous(), "index_add_into: the target must be row-major; got ", describe(target),
            ", a view with other strides. Use index_add().");
+  check_read("index_add_into", target, index);
+  check_read("index_add_into", target, source);
   a.out.push_back(target.meta());
 }
 
 void infer_scatter_into(InferArgs& a) {
   const auto& s = a.attributes<ScatterAttrs>();
   const Tensor &target = a.in[0], &index = a.in[1], &source = a.in[2];
+  name_of(s.use);  // refuses what is none
   check_index("scatter_into", index);
   check_scatter("scatter_into", index.shape(), s);
   check_same_type("scatter_into", target, source);
-  TD_ASSERT(s.shape == target.shape() && source.shape() == index.shape() && index.is_contiguous() &&
-                source.is_contiguous(),
-            "scatter_into: index and source of one shape");
+  TD_CHECK(s.shape == target.shape() && source.shape() == index.shape(),
+           "scatter_into: the op takes a source of the index's shape, and the target's shape; got source ",
+           source.shape(), ", index ", index.shape(), " and shape ", s.shape, " for target ", target.shape(),
+           ".");
+  check_read("scatter_into", target, index);
+  check_read("scatter_into", target, source);
   a.out.push_back(target.meta());
 }
 
@@ -135,17 +156,26 @@ void check_slices(const char* op, const Tensor& index, const Tensor& source, Dim
 
 void infer_index_copy_into(InferArgs& a) {
   const auto& s = a.attributes<ScatterAttrs>();
-  check_slices("index_copy_into", a.in[1], a.in[2], a.in[0].shape(), static_cast<int>(s.axis));
+  name_of(s.use);  // refuses what is none
+  const int axis = checked_axis("index_copy_into", s.axis, a.in[0].rank());
+  check_slices("index_copy_into", a.in[1], a.in[2], a.in[0].shape(), axis);
+  TD_CHECK(s.shape == a.in[0].shape(), "index_copy_into: the op must be given the target's shape; got ",
+           s.shape, " for ", describe(a.in[0]), ".");
   check_same_type("index_copy_into", a.in[0], a.in[2]);
+  check_read("index_copy_into", a.in[0], a.in[1]);
+  check_read("index_copy_into", a.in[0], a.in[2], true);
   a.out.push_back(a.in[0].meta());
 }
 
 void infer_ravel(InferArgs& a) {
   const auto& s = a.attributes<RavelAttrs>();
-  TD_ASSERT(static_cast<int>(a.in.size()) == s.sizes.rank(), "ravel_index: one index a size");
+  TD_CHECK(static_cast<int>(a.in.size()) == s.sizes.rank(),
+           "ravel_index: there must be one index for each size; got ", a.in.size(), " for ", s.sizes, ".");
+  size_of(s.sizes);  // places are counted in 63 bits
   for (const Tensor& index : a.in) {
     check_index(name_of(s.use), index);
-    TD_ASSERT(index.shape() == a.in[0].shape(), "ravel_index: equal shapes");
+    TD_CHECK(index.shape() == a.in[0].shape(), "ravel_index: all indices must have one shape; got ",
+             a.in[0].shape(), " and ", index.shape(), ". expand() one of them.");
   }
   a.add(a.in[0].shape(), DType::i64);
 }
@@ -179,9 +209,10 @@ Tensors grad_index_add(const GradArgs& a) {
   return {g, Tensor()};
 }
 
-OpDef define_indexing(const char* name, void (*infer)(InferArgs&), GradRule gradient) {
+OpDef define_indexing(const char* name, InputCount inputs, void (*infer)(InferArgs&), GradRule gradient) {
   OpDef d;
   d.name = name;
+  d.inputs = inputs;
   d.infer = infer;
   d.gradient = gradient;
   if (gradient)
@@ -219,7 +250,7 @@ Tensor unshared(const Tensor& target, const Tensor& t) { return share_memory(tar
 
 /// A record of an op that changes its target.
 OpDef define_change(const char* name, void (*infer)(InferArgs&)) {
-  OpDef d = define_indexing(name, infer, nullptr);
+  OpDef d = define_indexing(name, 3, infer, nullptr);
   d.not_differentiable = "a change in place cannot be differentiated";
   d.effects = Effects::update();
   d.effects.refuses = true;  // an index out of range
@@ -302,7 +333,9 @@ const char* name_of(IndexUse use) {
                                            "cross_entropy",
                                            "nll_loss",
                                            "multi_margin_loss"};
-  return kNames[static_cast<int>(use)];
+  TD_CHECK(static_cast<size_t>(use) < std::size(kNames), "index: the use must lie in 0..",
+           std::size(kNames) - 1, "; got ", static_cast<int>(use), ".");
+  return kNames[static_cast<size_t>(use)];
 }
 
 std::string index_fault(IndexUse use, int64_t low, int64_t limit, int64_t got, const std::string& where) {
@@ -320,7 +353,7 @@ std::string index_fault(IndexUse use, int64_t low, int64_t limit, int64_t got, c
 std::ostream& operator<<(std::ostream& out, IndexUse use) { return out << name_of(use); }
 
 OpDef& op_gather() {
-  static OpDef& op = define(define_indexing("gather", infer_gather, [](const GradArgs& a) {
+  static OpDef& op = define(define_indexing("gather", 2, infer_gather, [](const GradArgs& a) {
     return Tensors{
         scatter_add_zeros(a.grad[0], a.attributes.as<IndexAttrs>().axis, a.in[1], a.in_meta[0].shape),
         Tensor()};
@@ -329,14 +362,14 @@ OpDef& op_gather() {
 }
 
 OpDef& op_scatter_add_zeros() {
-  static OpDef& op = define(define_indexing("scatter_add_zeros", infer_scatter, [](const GradArgs& a) {
+  static OpDef& op = define(define_indexing("scatter_add_zeros", 2, infer_scatter, [](const GradArgs& a) {
     return Tensors{gather(a.grad[0], a.attributes.as<ScatterAttrs>().axis, a.in[1]), Tensor()};
   }));
   return op;
 }
 
 OpDef& op_index_select() {
-  static OpDef& op = define(define_indexing("index_select", infer_index_select, [](const GradArgs& a) {
+  static OpDef& op = define(define_indexing("index_select", 2, infer_index_select, [](const GradArgs& a) {
     const auto& s = a.attributes.as<IndexAttrs>();
     return Tensors{index_add_zeros(a.grad[0], s.axis, a.in[1], a.in_meta[0].shape, s.use, s.skip), Tensor()};
   }));
@@ -344,7 +377,7 @@ OpDef& op_index_select() {
 }
 
 OpDef& op_index_add_zeros() {
-  static OpDef& op = define(define_indexing("index_add_zeros", infer_index_add, grad_index_add));
+  static OpDef& op = define(define_indexing("index_add_zeros", 2, infer_index_add, grad_index_add));
   return op;
 }
 
@@ -364,24 +397,24 @@ OpDef& op_index_copy_into() {
 }
 
 OpDef& op_last_writer() {
-  static OpDef& op = define(define_indexing("last_writer", infer_last_writer, nullptr));
+  static OpDef& op = define(define_indexing("last_writer", 1, infer_last_writer, nullptr));
   return op;
 }
 
 OpDef& op_ravel_index() {
-  static OpDef& op = define(define_indexing("ravel_index", infer_ravel, nullptr));
+  static OpDef& op = define(define_indexing("ravel_index", {1, kMaxRank}, infer_ravel, nullptr));
   return op;
 }
 
 OpDef& op_one_hot() {
-  static OpDef& op = define(define_indexing("one_hot", infer_one_hot, nullptr));
+  static OpDef& op = define(define_indexing("one_hot", 1, infer_one_hot, nullptr));
   return op;
 }
 
 OpDef& op_nonzero() {
   static OpDef& op = [&]() -> OpDef& {
     OpDef d = define_indexing(
-        "nonzero",
+        "nonzero", 1,
         [](InferArgs& a) {
           a.add({0, a.in[0].rank()}, DType::i64);
         },

@@ -49,8 +49,24 @@ void check_square(const char* op, const Tensor& a) {
   TD_CHECK(a.size(-1) == a.size(-2), op, ": the matrix must be square; got shape ", a.shape(), ".");
 }
 
-void infer_same(InferArgs& args) { args.add(args.in[0].shape(), args.in[0].dtype()); }
-void infer_right(InferArgs& args) { args.add(args.in[1].shape(), args.in[1].dtype()); }
+void infer_same(InferArgs& args) {
+  check_square(args.op, args.in[0]);
+  args.add(args.in[0].shape(), args.in[0].dtype());
+}
+/// a (…, n, n) and b (…, n, k).
+void infer_solve(InferArgs& args) {
+  const Tensor &a = args.in[0], &b = args.in[1];
+  check_square(args.op, a);
+  bool fits = a.rank() == b.rank() && a.dtype() == b.dtype();
+  for (int i = 0; fits && i < a.rank() - 1; ++i) fits = a.shape()[i] == b.shape()[i];
+  TD_CHECK(fits, args.op, ": b must have a's type and its sizes on all axes but the last; got a ",
+           describe(a), " and b ", describe(b), ". expand() or cast() one of them.");
+  args.add(b.shape(), b.dtype());
+}
+void infer_triangular_solve(InferArgs& args) {
+  args.attributes<TriangularSolveAttrs>();
+  infer_solve(args);
+}
 
 // ---- gradient rules
 
@@ -157,18 +173,20 @@ Tensors grad_eigh(const GradArgs& a) {
 
 struct Rule {
   const char* name;
+  InputCount inputs;
   void (*infer)(InferArgs&);
   GradRule gradient;
-  uint32_t inputs, outputs;
+  uint32_t saves_inputs, saves_outputs;
 };
 
 OpDef& define_linalg(const Rule& rule) {
   OpDef d;
   d.name = rule.name;
+  d.inputs = rule.inputs;
   d.infer = rule.infer;
   d.gradient = rule.gradient;
-  d.saves_inputs = rule.inputs;
-  d.saves_outputs = rule.outputs;
+  d.saves_inputs = rule.saves_inputs;
+  d.saves_outputs = rule.saves_outputs;
   d.effects.refuses = true;  // a matrix that is singular, or not positive definite
   d.waits = true;
   return define(d);
@@ -224,29 +242,35 @@ void check_converged(const char* op, std::span<const int> status) {
 }
 
 OpDef& op_cholesky() {
-  static OpDef& op = define_linalg({"cholesky", infer_same, grad_cholesky, 0, 1});
+  static OpDef& op = define_linalg({"cholesky", 1, infer_same, grad_cholesky, 0, 1});
   return op;
 }
 OpDef& op_solve() {
-  static OpDef& op = define_linalg({"solve", infer_right, grad_solve, 1, 1});
+  static OpDef& op = define_linalg({"solve", 2, infer_solve, grad_solve, 1, 1});
   return op;
 }
 OpDef& op_triangular_solve() {
-  static OpDef& op = define_linalg({"triangular_solve", infer_right, grad_triangular_solve, 1, 1});
+  static OpDef& op =
+      define_linalg({"triangular_solve", 2, infer_triangular_solve, grad_triangular_solve, 1, 1});
   return op;
 }
 OpDef& op_inverse() {
-  static OpDef& op = define_linalg({"inverse", infer_same, grad_inverse, 0, 1});
+  static OpDef& op = define_linalg({"inverse", 1, infer_same, grad_inverse, 0, 1});
   return op;
 }
 OpDef& op_det() {
-  static OpDef& op = define_linalg(
-      {"det", [](InferArgs& a) { a.add(leading(a.in[0].shape(), 2), a.in[0].dtype()); }, grad_det, 1, 1});
+  static OpDef& op = define_linalg({"det", 1,
+                                    [](InferArgs& a) {
+                                      check_square(a.op, a.in[0]);
+                                      a.add(leading(a.in[0].shape(), 2), a.in[0].dtype());
+                                    },
+                                    grad_det, 1, 1});
   return op;
 }
 OpDef& op_slogdet() {
-  static OpDef& op = define_linalg({"slogdet",
+  static OpDef& op = define_linalg({"slogdet", 1,
                                     [](InferArgs& a) {
+                                      check_square(a.op, a.in[0]);
                                       a.add(leading(a.in[0].shape(), 2), a.in[0].dtype());
                                       a.add(leading(a.in[0].shape(), 2), a.in[0].dtype());
                                     },
@@ -254,8 +278,9 @@ OpDef& op_slogdet() {
   return op;
 }
 OpDef& op_qr() {
-  static OpDef& op = define_linalg({"qr",
+  static OpDef& op = define_linalg({"qr", 1,
                                     [](InferArgs& a) {
+                                      check_matrix(a.op, a.in[0]);
                                       Dims q = a.in[0].shape(), r = q;
                                       const int rank = q.rank();
                                       q[rank - 1] = r[rank - 2] = std::min(q[rank - 2], q[rank - 1]);
@@ -266,8 +291,9 @@ OpDef& op_qr() {
   return op;
 }
 OpDef& op_svd() {
-  static OpDef& op = define_linalg({"svd",
+  static OpDef& op = define_linalg({"svd", 1,
                                     [](InferArgs& a) {
+                                      check_matrix(a.op, a.in[0]);
                                       Dims u = a.in[0].shape(), vh = u, s = leading(u, 1);
                                       const int rank = u.rank();
                                       const Dim k = std::min(u[rank - 2], u[rank - 1]);
@@ -280,8 +306,9 @@ OpDef& op_svd() {
   return op;
 }
 OpDef& op_eigh() {
-  static OpDef& op = define_linalg({"eigh",
+  static OpDef& op = define_linalg({"eigh", 1,
                                     [](InferArgs& a) {
+                                      check_square(a.op, a.in[0]);
                                       a.add(leading(a.in[0].shape(), 1), a.in[0].dtype());
                                       a.add(a.in[0].shape(), a.in[0].dtype());
                                     },
@@ -290,7 +317,6 @@ OpDef& op_eigh() {
 }
 
 Tensor cholesky(const Tensor& a, bool upper) {
-  check_square("cholesky", a);
   const Tensor l = apply1(op_cholesky(), {a});
   return upper ? transpose(l) : l;
 }
@@ -311,31 +337,21 @@ Tensor triangular_solve(const Tensor& a, const Tensor& b, TriangularSolveOptions
   return p.vector ? squeeze(x, options.left ? -1 : -2) : x;
 }
 
-Tensor inverse(const Tensor& a) {
-  check_square("inverse", a);
-  return apply1(op_inverse(), {a});
-}
-Tensor det(const Tensor& a) {
-  check_square("det", a);
-  return apply1(op_det(), {a});
-}
+Tensor inverse(const Tensor& a) { return apply1(op_inverse(), {a}); }
+Tensor det(const Tensor& a) { return apply1(op_det(), {a}); }
 SlogDet slogdet(const Tensor& a) {
-  check_square("slogdet", a);
   const Tensors out = apply(op_slogdet(), {&a, 1});
   return {out[0], out[1]};
 }
 Qr qr(const Tensor& a) {
-  check_matrix("qr", a);
   const Tensors out = apply(op_qr(), {&a, 1});
   return {out[0], out[1]};
 }
 Svd svd(const Tensor& a) {
-  check_matrix("svd", a);
   const Tensors out = apply(op_svd(), {&a, 1});
   return {out[0], out[1], out[2]};
 }
 Eigh eigh(const Tensor& a) {
-  check_square("eigh", a);
   const Tensors out = apply(op_eigh(), {&a, 1});
   return {out[0], out[1]};
 }

@@ -13,7 +13,14 @@ namespace {
 void infer_matmul(InferArgs& args) {
   const Dims &a = args.in[0].shape(), &b = args.in[1].shape();
   const int r = a.rank();
-  TD_ASSERT((r == 2 || r == 3) && b.rank() == r, "matmul of ranks ", r, " and ", b.rank());
+  TD_CHECK((r == 2 || r == 3) && b.rank() == r,
+           "matmul: the op takes two matrices, or two batches of matrices; got a ", a, " and b ", b,
+           ". reshape() them.");
+  TD_CHECK(
+      a[r - 1] == b[r - 2] && (r == 2 || a[0] == b[0]),
+      "matmul: the last size of a must equal the second-to-last size of b, and the batches must be equal; "
+      "got a ",
+      a, " and b ", b, ". transpose() or expand() one of them.");
   TD_CHECK(args.in[0].dtype() == args.in[1].dtype() && args.in[0].dtype() != DType::boolean,
            "matmul: both types must be equal and not bool; got ", args.in[0].dtype(), " and ",
            args.in[1].dtype(), ". cast() one of them.");
@@ -29,7 +36,8 @@ Tensors grad_matmul(const GradArgs& a) {
 
 void infer_linear(InferArgs& args) {
   const Dims &x = args.in[0].shape(), &w = args.in[1].shape();
-  TD_CHECK(w.rank() == 2 && x.back() == w[1],
+  TD_CHECK(x.rank() == 2, "linear: the op takes x as a matrix (rows, in); got x ", x, ". reshape() it.");
+  TD_CHECK(w.rank() == 2 && x[1] == w[1],
            "linear: the last size of x must equal the second size of weight (out, in); got x ", x,
            " and weight ", w, ".");
   if (args.in.size() > 2)
@@ -56,6 +64,7 @@ OpDef& op_matmul() {
   static OpDef& op = [&]() -> OpDef& {
     OpDef d;
     d.name = "matmul";
+    d.inputs = 2;
     d.infer = infer_matmul;
     d.gradient = grad_matmul;
     d.saves_inputs = 3;
@@ -69,6 +78,7 @@ OpDef& op_linear() {
   static OpDef& op = [&]() -> OpDef& {
     OpDef d;
     d.name = "linear";
+    d.inputs = {2, 3};
     d.infer = infer_linear;
     d.gradient = grad_linear;
     d.saves_inputs = 3;

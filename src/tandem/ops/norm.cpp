@@ -13,21 +13,66 @@ namespace tandem {
 
 namespace {
 
+/// Whether x's axes, in order, make up samples, groups · channels and inner. What has elements may be seen otherwise, too.
+bool fits_view(const NormAttrs& n, const Dims& shape) {
+  const Dim size = size_of(shape);
+  if (size > 0) return size_of({n.samples, n.groups, n.channels, n.inner}) == size;
+  const auto product = [&](int from, int upto) {
+    Dim total = 1;
+    for (int i = from; i < upto; ++i) total *= shape[i];
+    return total;
+  };
+  for (int i = 0; i <= shape.rank(); ++i)
+    for (int j = i; j <= shape.rank(); ++j)
+      if (n.samples == product(0, i) && times_capped(n.groups, n.channels) == product(i, j) &&
+          n.inner == product(j, shape.rank()))
+        return true;
+  return false;
+}
+
+DType type_of_statistics(const Tensor& x) { return x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+
+/// The attributes, which must describe x; what stands from in[first] on are its weight and bias.
+const NormAttrs& checked_attributes(const InferArgs& a, const Tensor& x, bool over_batch, size_t first,
+                                    bool takes_bias) {
+  const auto& n = a.attributes<NormAttrs>();
+  check_floating(a.op, x);
+  TD_CHECK(n.samples >= 0 && n.groups >= 0 && n.channels >= 0 && n.inner >= 0 && fits_view(n, x.shape()) &&
+               (!over_batch || n.groups == 1),
+           a.op, ": x must be (samples, groups · channels, inner)", over_batch ? " with one group" : "",
+           "; got ", a.given.print(), " for x ", x.shape(), ".");
+  TD_CHECK(n.eps >= 0, a.op, ": eps must be at least 0; got ", n.eps, ".");
+  const size_t wanted = first + n.has_weight + (takes_bias && n.has_bias);
+  TD_CHECK(a.in.size() == wanted, a.op, ": there must be ", wanted,
+           " inputs, by has_weight and has_bias; got ", a.in.size(), ".");
+  for (size_t i = first; i < wanted; ++i)
+    TD_CHECK(a.in[i].shape() == Dims{n.groups * n.channels} && a.in[i].dtype() == x.dtype(), a.op,
+             ": weight and bias must have one element for each channel, of x's type; got ", describe(a.in[i]),
+             " for ", n.groups * n.channels, " channels of ", x.dtype(), ". reshape() or cast() it.");
+  return n;
+}
+
 template <bool over_batch>
 void infer_norm(InferArgs& a) {
   const Tensor& x = a.in[0];
-  const Dims rows{a.attributes<NormAttrs>().rows(over_batch)};
-  const DType statistics = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const Dims rows{checked_attributes(a, x, over_batch, 1, true).rows(over_batch)};
   a.add(x.shape(), x.dtype());
-  a.add(rows, statistics);
-  a.add(rows, statistics);
+  a.add(rows, type_of_statistics(x));
+  a.add(rows, type_of_statistics(x));
 }
 
-void infer_gradient(InferArgs& a) {
-  const auto& n = a.attributes<NormAttrs>();
-  a.add(a.in[1].shape(), a.in[1].dtype());
+template <bool over_batch>
+void infer_gradient(InferArgs& a) {  // in g, x, mean, variance and perhaps weight
+  const Tensor& x = a.in[1];
+  const auto& n = checked_attributes(a, x, over_batch, 4, false);
+  check_like(a.op, "the gradient", a.in[0], x);
+  for (const Tensor& t : a.in.subspan(2, 2))
+    TD_CHECK(t.shape() == Dims{n.rows(over_batch)} && t.dtype() == type_of_statistics(x), a.op,
+             ": mean and variance must be those that the forward op gave, ", type_of_statistics(x), " (",
+             n.rows(over_batch), ",); got ", describe(t), ".");
+  a.add(x.shape(), x.dtype());
   for (const bool has : {n.has_weight, n.has_bias})
-    if (has) a.add({n.groups * n.channels}, a.in[1].dtype());
+    if (has) a.add({n.groups * n.channels}, x.dtype());
 }
 
 Tensors grad_norm(const OpDef& gradient, const GradArgs& a) {
@@ -87,12 +132,6 @@ Tensors second_norm(const GradArgs& a) {
 }
 
 // ---- checks
-
-void check_floating(const char* op, const Tensor& x) {
-  TD_CHECK(x.defined() && is_floating(x.dtype()), op,
-           ": the element type must be f64, f32, bf16 or f16; got ",
-           x.defined() ? describe(x) : "an undefined handle", ". cast() it first.");
-}
 
 void check_channels(const char* op, const Tensor& x) {
   check_floating(op, x);
@@ -156,32 +195,34 @@ Tensor widened(const Tensor& x) { return bytes_of(x.dtype()) == 2 ? cast(x, DTyp
 
 OpDef& op_layer_norm() {
   static OpDef& op = define_op(
-      "layer_norm", infer_norm<false>,
+      "layer_norm", {1, 3}, infer_norm<false>,
       [](const GradArgs& a) { return grad_norm(op_layer_norm_gradient(), a); }, 3, 6);
   return op;
 }
 OpDef& op_group_norm() {
   static OpDef& op = define_op(
-      "group_norm", infer_norm<false>,
+      "group_norm", {1, 3}, infer_norm<false>,
       [](const GradArgs& a) { return grad_norm(op_group_norm_gradient(), a); }, 3, 6);
   return op;
 }
 OpDef& op_batch_norm() {
   static OpDef& op = define_op(
-      "batch_norm", infer_norm<true>,
+      "batch_norm", {1, 3}, infer_norm<true>,
       [](const GradArgs& a) { return grad_norm(op_batch_norm_gradient(), a); }, 3, 6);
   return op;
 }
 OpDef& op_layer_norm_gradient() {
-  static OpDef& op = define_op("layer_norm_gradient", infer_gradient, second_norm<false>, 19, 0);
+  static OpDef& op =
+      define_op("layer_norm_gradient", {4, 5}, infer_gradient<false>, second_norm<false>, 19, 0);
   return op;
 }
 OpDef& op_group_norm_gradient() {
-  static OpDef& op = define_op("group_norm_gradient", infer_gradient, second_norm<false>, 19, 0);
+  static OpDef& op =
+      define_op("group_norm_gradient", {4, 5}, infer_gradient<false>, second_norm<false>, 19, 0);
   return op;
 }
 OpDef& op_batch_norm_gradient() {
-  static OpDef& op = define_op("batch_norm_gradient", infer_gradient, second_norm<true>, 19, 0);
+  static OpDef& op = define_op("batch_norm_gradient", {4, 5}, infer_gradient<true>, second_norm<true>, 19, 0);
   return op;
 }
 

@@ -56,25 +56,62 @@ Axes3 spatial(const Dims& shape) {
   return out;
 }
 
+/// Windows that lead from images of one size to pooled ones of another, on all three axes.
+void check_windows(const InferArgs& args, const PoolAttrs& p, const Axes3& images, const Axes3& pooled) {
+  int64_t volume = 1;
+  for (int i = 0; i < 3; ++i) {
+    const WindowAxis along{p.kernel[i], p.stride[i], p.padding[i], p.dilation[i]};
+    volume = times_capped(volume, images[i]);
+    TD_CHECK(is_image_size(images[i]) && is_image_size(pooled[i]) && is_image_size(volume), args.op,
+             ": each size must be at least 1, and an image have under 2^31 elements; got images of ", images,
+             " (depth, height, width) pooled to ", pooled, ".");
+    if (along.kernel == 0 && along.stride >= 1 && along.padding == 0 && along.dilation == 1)
+      continue;  // adaptive
+    TD_CHECK(along.sound() && 2 * along.padding <= along.kernel && along.fits(images[i]) &&
+                 (along.padding == 0 || along.dilation <= images[i]) &&
+                 (along.outputs(images[i]) == pooled[i] || along.outputs(images[i], true) == pooled[i]),
+             args.op,
+             ": windows must fit into the image, padded by at most half of one, and give the size; got ",
+             args.given.print(), " for images of ", images, " pooled to ", pooled, ".");
+  }
+}
+
 void infer_pool(InferArgs& args) {
   const auto& p = args.attributes<PoolAttrs>();
   const Dims& x = args.in[0].shape();
+  check_images(args.op, args.in[0]);
   const Dims out = with_spatial(x, p.size);
+  TD_CHECK(spatial(out) == p.size, args.op, ": an axis that is not there has size 1; got ",
+           args.given.print(), " for x ", x, ".");
+  check_windows(args, p, spatial(x), p.size);
   args.add(out, args.in[0].dtype());
   args.add(out, DType::i32);
+}
+
+void check_places(const InferArgs& args, bool fits) {
+  TD_CHECK(fits && args.in[1].dtype() == DType::i32, args.op,
+           ": the places must be those that max_pool gave, i32 for each pooled element; got ",
+           describe(args.in[1]), " for ", describe(args.in[0]), ".");
 }
 
 void infer_scatter(InferArgs& args) {
   const auto& p = args.attributes<PoolAttrs>();
   const Dims& g = args.in[0].shape();
-  TD_ASSERT(g == args.in[1].shape() && args.in[1].dtype() == DType::i32, "max_pool_scatter of ", g);
-  args.add(with_spatial(g, p.size), args.in[0].dtype());
+  check_images(args.op, args.in[0]);
+  check_places(args, g == args.in[1].shape());
+  const Dims out = with_spatial(g, p.size);
+  TD_CHECK(spatial(out) == p.size, args.op, ": an axis that is not there has size 1; got ",
+           args.given.print(), " for ", g, ".");
+  check_windows(args, p, p.size, spatial(g));
+  args.add(out, args.in[0].dtype());
 }
 
 void infer_gather(InferArgs& args) {
-  TD_ASSERT(args.in[0].rank() == args.in[1].rank() && args.in[1].dtype() == DType::i32, "max_pool_gather of ",
-            args.in[0].shape());
-  args.add(args.in[1].shape(), args.in[0].dtype());
+  const Dims &x = args.in[0].shape(), &places = args.in[1].shape();
+  check_images(args.op, args.in[0]);
+  check_places(args, x.rank() == places.rank() && x[0] == places[0] && x[1] == places[1]);
+  check_windows(args, args.attributes<PoolAttrs>(), spatial(x), spatial(places));
+  args.add(places, args.in[0].dtype());
 }
 
 Tensor scatter(const Tensor& g, const Tensor& places, PoolAttrs p, const Dims& x) {
@@ -155,7 +192,7 @@ std::pair<Tensor, Tensor> with_indices(const Tensors& pooled) {
 
 OpDef& op_max_pool() {
   static OpDef& op = define_op(
-      "max_pool", infer_pool,
+      "max_pool", 1, infer_pool,
       [](const GradArgs& a) {
         return Tensors{scatter(a.grad[0], a.out[1], a.attributes.as<PoolAttrs>(), a.in_meta[0].shape)};
       },
@@ -164,7 +201,7 @@ OpDef& op_max_pool() {
 }
 OpDef& op_max_pool_scatter() {
   static OpDef& op = define_op(
-      "max_pool_scatter", infer_scatter,
+      "max_pool_scatter", 2, infer_scatter,
       [](const GradArgs& a) {
         return Tensors{gather_at(a.grad[0], a.in[1], a.attributes.as<PoolAttrs>()), Tensor()};
       },
@@ -173,7 +210,7 @@ OpDef& op_max_pool_scatter() {
 }
 OpDef& op_max_pool_gather() {
   static OpDef& op = define_op(
-      "max_pool_gather", infer_gather,
+      "max_pool_gather", 2, infer_gather,
       [](const GradArgs& a) {
         return Tensors{scatter(a.grad[0], a.in[1], a.attributes.as<PoolAttrs>(), a.in_meta[0].shape),
                        Tensor()};

@@ -54,6 +54,7 @@ std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, cons
 /// Op max_pool: in x of rank 3 to 5; out values and, as i32, the winner's place within its plane (or volume).
 /// max_pool_scatter: in g (N, C, …'), places; out (N, C, size…), sums where windows overlap.
 /// max_pool_gather: in x (N, C, …), places (N, C, …'); out x at the places.
+/// A place outside of its plane writes nothing and reads as zero.
 /// `size` is the pooled one in max_pool, 0 in the gather. kernel 0: adaptive. Axes that are not there have
 /// size 1.
 struct PoolAttrs {

@@ -18,21 +18,50 @@ namespace {
 template <class A>
 void infer_made(InferArgs& args) {
   const auto& a = args.template attributes<A>();
-  args.device = {static_cast<DeviceKind>(a.device_kind), a.device_index};
+  args.device = checked_device(args.op, a.device_kind, a.device_index);
   size_of(a.shape);  // refuses negative and overflowing sizes
   args.add(a.shape, a.dtype);
 }
 
-void infer_random(InferArgs& args) {
-  TD_CHECK(is_floating(args.attributes<RandomAttrs>().dtype),
-           "random: the element type must be floating; got ", args.attributes<RandomAttrs>().dtype,
+const RandomAttrs& infer_random(InferArgs& args) {
+  const auto& a = args.attributes<RandomAttrs>();
+  TD_CHECK(is_floating(a.dtype), args.op, ": the element type must be floating; got ", a.dtype,
            ". cast() the result instead.");
   infer_made<RandomAttrs>(args);
+  return a;
+}
+
+double largest(DType dtype) {
+  return dtype == DType::f64    ? std::numeric_limits<double>::max()
+         : dtype == DType::f16  ? 65504.0
+         : dtype == DType::bf16 ? 0x1.FEp127
+                                : static_cast<double>(std::numeric_limits<float>::max());
+}
+
+void infer_uniform(InferArgs& args) {
+  const auto& [shape, low, high, dtype, kind, index] = infer_random(args);
+  const double most = largest(dtype);
+  TD_CHECK(low <= high && low >= -most && high <= most && high - low <= most,
+           "uniform: low must not be above high, and both and their distance must be within ", dtype,
+           "'s range; got ", low, " and ", high, ".");
+  const UniformDraw draw = uniform_draw(low, high, dtype);
+  TD_CHECK(draw.first <= draw.last, "uniform: ", dtype, " must have a number in low <= x < high; got ", low,
+           " and ", high, ". Draw in a wider type and cast() the result.");
+}
+void infer_normal(InferArgs& args) { infer_random(args); }
+void infer_bernoulli(InferArgs& args) {
+  const double p = infer_random(args).a;
+  TD_CHECK(p >= 0 && p <= 1, "bernoulli: the probability must lie in 0..1; got ", p, ".");
+}
+void infer_exponential(InferArgs& args) {
+  const double rate = infer_random(args).a;
+  TD_CHECK(rate > 0, "exponential: the rate must be above 0; got ", rate, ".");
 }
 
 OpDef& define_maker(const char* name, void (*infer)(InferArgs&), bool random) {
   OpDef d;
   d.name = name;
+  d.inputs = 0;
   d.infer = infer;
   d.not_differentiable = "it has no inputs";
   if (random) d.effects = Effects::random();
@@ -41,16 +70,7 @@ OpDef& define_maker(const char* name, void (*infer)(InferArgs&), bool random) {
 }
 
 Tensor random(OpDef& op, const Dims& shape, double a, double b, DType dtype, Device device) {
-  TD_CHECK(is_floating(dtype), op.name, ": the element type must be floating; got ", dtype,
-           ". cast() the result instead.");
   return apply1(op, {}, RandomAttrs{shape, a, b, dtype, static_cast<uint8_t>(device.kind), device.index});
-}
-
-double largest(DType dtype) {
-  return dtype == DType::f64    ? std::numeric_limits<double>::max()
-         : dtype == DType::f16  ? 65504.0
-         : dtype == DType::bf16 ? 0x1.FEp127
-                                : static_cast<double>(std::numeric_limits<float>::max());
 }
 
 /// The next number of a type, upwards or downwards.
@@ -120,20 +140,20 @@ OpDef& op_arange() {
   return op;
 }
 OpDef& op_uniform() {
-  static OpDef& op = define_maker("uniform", infer_random, true);
+  static OpDef& op = define_maker("uniform", infer_uniform, true);
   return op;
 }
 OpDef& op_normal() {
-  static OpDef& op = define_maker("normal", infer_random, true);
+  static OpDef& op = define_maker("normal", infer_normal, true);
   return op;
 }
 OpDef& op_bernoulli() {
-  static OpDef& op = define_maker("bernoulli", infer_random, true);
+  static OpDef& op = define_maker("bernoulli", infer_bernoulli, true);
   return op;
 }
 
 OpDef& op_exponential() {
-  static OpDef& op = define_maker("exponential", infer_random, true);
+  static OpDef& op = define_maker("exponential", infer_exponential, true);
   return op;
 }
 OpDef& op_randint() {
@@ -141,7 +161,9 @@ OpDef& op_randint() {
       "randint",
       [](InferArgs& args) {
         const auto& a = args.attributes<RandintAttrs>();
-        args.device = {static_cast<DeviceKind>(a.device_kind), a.device_index};
+        args.device = checked_device(args.op, a.device_kind, a.device_index);
+        TD_CHECK(a.low < a.high || (a.low == 0 && a.high == 0), "randint: low must be below high; got ",
+                 a.low, " and ", a.high, ".");
         size_of(a.shape);
         args.add(a.shape, DType::i64);
       },
@@ -152,7 +174,19 @@ OpDef& op_random_order() {
   static OpDef& op = [&]() -> OpDef& {
     OpDef d;
     d.name = "random_order";  // on the CPU perhaps with the weights that multinomial wants checked
-    d.infer = [](InferArgs& args) { args.add(args.in[0].shape(), DType::i64); };
+    d.inputs = {1, 2};
+    d.infer = [](InferArgs& args) {
+      const Tensor& keys = args.in[0];
+      TD_CHECK(keys.rank() == 2 && (keys.dtype() == DType::i64 || keys.dtype() == DType::f64),
+               "random_order: the keys must be (rows, n) of i64 or f64; got ", describe(keys), ".");
+      if (args.in.size() == 2) {
+        TD_CHECK(args.in[1].shape() == keys.shape() && args.in[1].dtype() == DType::f64,
+                 "random_order: the weights must have the keys' shape, in f64; got ", describe(args.in[1]),
+                 " for ", describe(keys), ".");
+        args.attributes<MultinomialAttrs>();
+      }
+      args.add(keys.shape(), DType::i64);
+    };
     d.not_differentiable = "an order is whole numbers";
     d.effects.refuses = true;  // those weights
     return define(d);
@@ -163,8 +197,15 @@ OpDef& op_multinomial() {
   static OpDef& op = [&]() -> OpDef& {
     OpDef d;
     d.name = "multinomial";
+    d.inputs = 1;
     d.infer = [](InferArgs& args) {
-      args.add({args.in[0].shape()[0], args.attributes<MultinomialAttrs>().count}, DType::i64);
+      const Tensor& weights = args.in[0];
+      const int64_t count = args.attributes<MultinomialAttrs>().count;
+      TD_CHECK(weights.rank() == 2 && weights.dtype() == DType::f64 && weights.shape()[1] >= 1,
+               "multinomial: the weights must be (rows, n) of f64, n at least 1; got ", describe(weights),
+               ".");
+      TD_CHECK(count >= 1, "multinomial: the count must be at least 1; got ", count, ".");
+      args.add({weights.shape()[0], count}, DType::i64);
     };
     d.not_differentiable = "its results are indices";
     d.effects = Effects::random();
@@ -207,27 +248,16 @@ UniformDraw uniform_draw(double low, double high, DType dtype) {
 }
 
 Tensor uniform(const Dims& shape, double low, double high, DType dtype, Device device) {
-  TD_CHECK(is_floating(dtype), "uniform: the element type must be floating; got ", dtype,
-           ". cast() the result instead.");
-  const double most = largest(dtype);
-  TD_CHECK(low <= high && low >= -most && high <= most && high - low <= most,
-           "uniform: low must not be above high, and both and their distance must be within ", dtype,
-           "'s range; got ", low, " and ", high, ".");
-  const UniformDraw draw = uniform_draw(low, high, dtype);
-  TD_CHECK(draw.first <= draw.last, "uniform: ", dtype, " must have a number in low <= x < high; got ", low,
-           " and ", high, ". Draw in a wider type and cast() the result.");
   return random(op_uniform(), shape, low, high, dtype, device);
 }
 Tensor normal(const Dims& shape, double mean, double deviation, DType dtype, Device device) {
   return random(op_normal(), shape, mean, deviation, dtype, device);
 }
 Tensor bernoulli(const Dims& shape, double p, DType dtype, Device device) {
-  TD_CHECK(p >= 0 && p <= 1, "bernoulli: the probability must lie in 0..1; got ", p, ".");
   return random(op_bernoulli(), shape, p, 0, dtype, device);
 }
 
 Tensor exponential(const Dims& shape, double rate, DType dtype, Device device) {
-  TD_CHECK(rate > 0, "exponential: the rate must be above 0; got ", rate, ".");
   return random(op_exponential(), shape, rate, 0, dtype, device);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/ops/define.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/scan.h"
 #include "tandem/ops/shape.h"
@@ -22,8 +23,26 @@ Dims reduced_shape(const Dims& shape, const Dims& axes, bool keep) {
   return out;
 }
 
-void infer_sum(InferArgs& a) {
+/// The attributes, with axes that the kernels can walk over.
+const ReduceAttrs& checked_attributes(const InferArgs& a) {
   const auto& r = a.attributes<ReduceAttrs>();
+  for (int i = 0; i < r.axes.rank(); ++i)
+    TD_CHECK(r.axes[i] >= 0 && r.axes[i] < a.in[0].rank() && (i == 0 || r.axes[i - 1] < r.axes[i]), a.op,
+             ": the axes of the op must lie in 0..", a.in[0].rank() - 1, " and increase; got ", r.axes,
+             " for ", a.in[0].shape(), ". Count from the first axis, 0, and name each once.");
+  return r;
+}
+
+void infer_prod(InferArgs& a) {
+  const auto& r = checked_attributes(a);
+  const DType dtype = a.in[0].dtype();
+  TD_CHECK(is_floating(dtype) || dtype == DType::i64, a.op,
+           ": the element type must be floating or i64; got ", dtype, ". cast() it to i64 first.");
+  a.add(reduced_shape(a.in[0].shape(), r.axes, r.keep), dtype);
+}
+
+void infer_sum(InferArgs& a) {
+  const auto& r = checked_attributes(a);
   const DType dtype = a.in[0].dtype();
   const bool widens = r.wide && bytes_of(dtype) == 2;
   a.add(reduced_shape(a.in[0].shape(), r.axes, r.keep), !is_floating(dtype) ? DType::i64
@@ -31,15 +50,14 @@ void infer_sum(InferArgs& a) {
                                                                             : dtype);
 }
 
-template <char which>
+template <bool is_index>
 void infer_extreme(InferArgs& a) {
-  constexpr const char* op = which == 'M' ? "max" : which == 'm' ? "min" : "argmax";
-  const auto& r = a.attributes<ReduceAttrs>();
+  const auto& r = checked_attributes(a);
   for (Dim axis : r.axes)
-    TD_CHECK(a.in[0].shape()[static_cast<int>(axis)] > 0, op,
+    TD_CHECK(a.in[0].shape()[static_cast<int>(axis)] > 0, a.op,
              ": there is no largest or smallest of no elements; got ", a.in[0].shape(), " over axes ", r.axes,
              ".");
-  a.add(reduced_shape(a.in[0].shape(), r.axes, r.keep), which == 'a' ? DType::i64 : a.in[0].dtype());
+  a.add(reduced_shape(a.in[0].shape(), r.axes, r.keep), is_index ? DType::i64 : a.in[0].dtype());
 }
 
 /// A reduced tensor with its axes put back and stretched to the input's shape.
@@ -85,6 +103,7 @@ OpDef& define_reduction(const char* name, void (*infer)(InferArgs&), GradRule gr
                         uint32_t saves_out, const char* why_not = nullptr) {
   OpDef d;
   d.name = name;
+  d.inputs = 1;
   d.infer = infer;
   d.gradient = gradient;
   d.not_differentiable = why_not;
@@ -128,20 +147,20 @@ OpDef& op_sum() {
   return op;
 }
 OpDef& op_max() {
-  static OpDef& op = define_reduction("max", infer_extreme<'M'>, grad_extreme, 1, 1);
+  static OpDef& op = define_reduction("max", infer_extreme<false>, grad_extreme, 1, 1);
   return op;
 }
 OpDef& op_min() {
-  static OpDef& op = define_reduction("min", infer_extreme<'m'>, grad_extreme, 1, 1);
+  static OpDef& op = define_reduction("min", infer_extreme<false>, grad_extreme, 1, 1);
   return op;
 }
 OpDef& op_argmax() {
-  static OpDef& op = define_reduction("argmax", infer_extreme<'a'>, nullptr, 0, 0, "its result is an index");
+  static OpDef& op = define_reduction("argmax", infer_extreme<true>, nullptr, 0, 0, "its result is an index");
   return op;
 }
 
 OpDef& op_prod() {
-  static OpDef& op = define_reduction("prod", infer_sum, grad_prod, 1, 0);
+  static OpDef& op = define_reduction("prod", infer_prod, grad_prod, 1, 0);
   return op;
 }
 
@@ -176,12 +195,6 @@ Tensor prod(const Tensor& x, const Dims& axes, bool keep) {
 }
 
 namespace {
-
-void check_floating(const char* op, const Tensor& x) {
-  TD_CHECK(x.defined() && is_floating(x.dtype()), op,
-           ": the element type must be f64, f32, bf16 or f16; got ",
-           x.defined() ? describe(x) : "an undefined handle", ". cast() it first.");
-}
 
 /// Steps in between are taken in f32 where x has 16 bits.
 Tensor widened(const Tensor& x) { return bytes_of(x.dtype()) == 2 ? cast(x, DType::f32) : x; }

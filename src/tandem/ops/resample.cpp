@@ -15,9 +15,44 @@ Dims with_spatial(const Dims& like, const Axes3& size) {
   return out;
 }
 
-// The public functions have checked their input, with messages of their own.
+/// One axis of the map, between its two sizes.
+void check_axis(const InferArgs& args, const ResampleAttrs& r, int i, Dim in, Dim out) {
+  const ResampleAxis axis = r.axis(i, in, out);
+  TD_CHECK(is_image_size(in) && is_image_size(out), args.op,
+           ": each size must be at least 1 and below 2^31 (1 on axes that are not there); got ", in, " and ",
+           out, " for ", args.given.print(), ".");
+  if (axis.kind == Resample::average) {
+    const WindowAxis along{r.kernel[i], r.stride[i], r.padding[i], 1};
+    TD_CHECK(along.sound() && 2 * along.padding <= along.kernel && along.fits(in) &&
+                 (along.outputs(in) == out || along.outputs(in, true) == out),
+             args.op,
+             ": windows must fit into the image, padded by at most half of one, and give the size; got ",
+             args.given.print(), " for ", in, " and ", out, " elements.");
+  }
+  TD_CHECK(axis.scale == 0 || (axis.scale > 0 &&
+                               std::floor(static_cast<double>(in) * axis.scale) == static_cast<double>(out)),
+           args.op, ": a scale must be 0, or lead from one size to the other; got ", axis.scale, " for ", in,
+           " to ", out, ".");
+}
+
+/// Forward x has the sizes before the map, `size` is what comes out of it; the adjoint goes back.
+template <bool is_adjoint>
 void infer_resample(InferArgs& args) {
-  args.add(with_spatial(args.in[0].shape(), args.attributes<ResampleAttrs>().size), args.in[0].dtype());
+  const auto& r = args.attributes<ResampleAttrs>();
+  const Dims& x = args.in[0].shape();
+  check_images(args.op, args.in[0]);
+  TD_CHECK(r.kind >= 0 && r.kind <= static_cast<int64_t>(Resample::cubic), args.op,
+           ": the kind must lie in 0..", static_cast<int64_t>(Resample::cubic), "; got ", r.kind, ".");
+  TD_CHECK(r.divisor >= 0 && std::isfinite(r.divisor), args.op,
+           ": the divisor must be positive, or 0 for the size of the window; got ", r.divisor, ".");
+  for (int i = 0; i < 3; ++i) {
+    const int at = x.rank() - 3 + i;  // its axis, where it has one
+    const Dim here = at < 2 ? 1 : x[at], there = r.size[i];
+    check_axis(args, r, i, is_adjoint ? there : here, is_adjoint ? here : there);
+    TD_CHECK(at >= 2 || there == 1, args.op, ": an axis that is not there has size 1; got ",
+             args.given.print(), " for x ", x, ".");
+  }
+  args.add(with_spatial(x, r.size), args.in[0].dtype());
 }
 
 Tensors transposed(const GradArgs& a, OpDef& op) {
@@ -28,10 +63,11 @@ Tensors transposed(const GradArgs& a, OpDef& op) {
   return {apply1(op, {a.grad[0]}, attrs)};
 }
 
-OpDef& define_resample(const char* name, GradRule gradient) {
+OpDef& define_resample(const char* name, void (*infer)(InferArgs&), GradRule gradient) {
   OpDef d;
   d.name = name;
-  d.infer = infer_resample;
+  d.inputs = 1;
+  d.infer = infer;
   d.gradient = gradient;
   return define(d);
 }
@@ -59,14 +95,23 @@ void check_shuffle(const char* op, const Tensor& x, int64_t factor) {
 
 }  // namespace
 
+void check_images(const char* op, const Tensor& x) {
+  check_floating(op, x);
+  TD_CHECK(x.rank() >= 3 && x.rank() <= 5, op, ": x must be (N, C, …) with one to three spatial axes; got ",
+           x.shape(), ". unsqueeze() an axis that is missing.");
+  for (int i = 2; i < x.rank(); ++i)
+    TD_CHECK(is_image_size(x.shape()[i]), op,
+             ": each spatial axis must have at least one element and under 2^31; got x ", x.shape(), ".");
+}
+
 OpDef& op_resample() {
-  static OpDef& op =
-      define_resample("resample", [](const GradArgs& a) { return transposed(a, op_resample_adjoint()); });
+  static OpDef& op = define_resample("resample", infer_resample<false>,
+                                     [](const GradArgs& a) { return transposed(a, op_resample_adjoint()); });
   return op;
 }
 OpDef& op_resample_adjoint() {
-  static OpDef& op =
-      define_resample("resample_adjoint", [](const GradArgs& a) { return transposed(a, op_resample()); });
+  static OpDef& op = define_resample("resample_adjoint", infer_resample<true>,
+                                     [](const GradArgs& a) { return transposed(a, op_resample()); });
   return op;
 }
 

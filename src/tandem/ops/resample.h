@@ -61,6 +61,9 @@ struct ResampleAttrs {
             scales[i]};
   }
 };
+/// What the ops on images take: floating, (N, C, …) with one to three spatial axes, each of at least one element and under
+/// 2^31.
+void check_images(const char* op, const Tensor& x);
 OpDef& op_resample();
 OpDef& op_resample_adjoint();
 

@@ -10,9 +10,22 @@ namespace tandem {
 
 namespace {
 
-void infer_scan(InferArgs& a) { a.add(a.in[0].shape(), a.in[0].dtype()); }
+void infer_scan(InferArgs& a) {
+  const DType dtype = a.in[0].dtype();
+  TD_CHECK(is_floating(dtype) || dtype == DType::i64, a.op,
+           ": the element type must be floating or i64; got ", dtype, ". cast() it to i64 first.");
+  checked_axis(a.op, a.attributes<ScanAttrs>().axis, a.in[0].rank());
+  a.add(a.in[0].shape(), dtype);
+}
+void infer_linear_scan(InferArgs& a) {
+  TD_CHECK(a.in[0].shape() == a.in[1].shape() && a.in[0].dtype() == a.in[1].dtype() &&
+               is_floating(a.in[0].dtype()),
+           "linear_scan: a and b must have one shape and one floating type; got ", describe(a.in[0]), " and ",
+           describe(a.in[1]), ". expand() or cast() one of them.");
+  infer_scan(a);
+}
 void infer_extreme(InferArgs& a) {
-  a.add(a.in[0].shape(), a.in[0].dtype());
+  infer_scan(a);
   a.add(a.in[0].shape(), DType::i64);
 }
 
@@ -56,23 +69,23 @@ RunningExtreme extreme(const OpDef& op, const Tensor& x, int64_t axis) {
 }  // namespace
 
 OpDef& op_cumsum() {
-  static OpDef& op = define_op("cumsum", infer_scan, grad_cumsum, 0, 0, Cost::cheap);
+  static OpDef& op = define_op("cumsum", 1, infer_scan, grad_cumsum, 0, 0, Cost::cheap);
   return op;
 }
 OpDef& op_cumprod() {
-  static OpDef& op = define_op("cumprod", infer_scan, grad_cumprod, 1, 1, Cost::cheap);
+  static OpDef& op = define_op("cumprod", 1, infer_scan, grad_cumprod, 1, 1, Cost::cheap);
   return op;
 }
 OpDef& op_linear_scan() {
-  static OpDef& op = define_op("linear_scan", infer_scan, grad_linear_scan, 1, 1, Cost::cheap);
+  static OpDef& op = define_op("linear_scan", 2, infer_linear_scan, grad_linear_scan, 1, 1, Cost::cheap);
   return op;
 }
 OpDef& op_cummax() {
-  static OpDef& op = define_op("cummax", infer_extreme, grad_extreme, 0, 2, Cost::cheap);
+  static OpDef& op = define_op("cummax", 1, infer_extreme, grad_extreme, 0, 2, Cost::cheap);
   return op;
 }
 OpDef& op_cummin() {
-  static OpDef& op = define_op("cummin", infer_extreme, grad_extreme, 0, 2, Cost::cheap);
+  static OpDef& op = define_op("cummin", 1, infer_extreme, grad_extreme, 0, 2, Cost::cheap);
   return op;
 }
 
@@ -96,9 +109,6 @@ Tensor cumprod(const Tensor& x, int64_t axis, bool reverse) {
 }
 Tensor linear_scan(const Tensor& a, const Tensor& b, int64_t axis, bool reverse) {
   const ScanAttrs attrs{axis_of("linear_scan", a, axis), reverse};
-  TD_CHECK(b.defined() && a.shape() == b.shape() && a.dtype() == b.dtype() && is_floating(a.dtype()),
-           "linear_scan: a and b must have one shape and one floating type; got ", describe(a), " and ",
-           b.defined() ? describe(b) : "an undefined handle", ". expand() or cast() one of them.");
   return apply1(op_linear_scan(), {a, b}, attrs);
 }
 RunningExtreme cummax(const Tensor& x, int64_t axis) { return extreme(op_cummax(), x, axis); }

@@ -50,7 +50,11 @@ void infer_reshape(InferArgs& a) {
   Meta m = a.in[0].meta();
   const Dims& shape = a.attributes<ShapeAttrs>().shape;
   Dims strides;
-  TD_ASSERT(view_strides(m, shape, strides), "reshape of ", m.shape, " to ", shape, " is no view");
+  TD_CHECK(size_of(shape) == size_of(m.shape), "reshape: the number of elements must stay; got ", m.shape,
+           " (", size_of(m.shape), ") to ", shape, " (", size_of(shape), ").");
+  TD_CHECK(view_strides(m, shape, strides),
+           "reshape: the elements must lie so that strides can describe the new shape; got ", m.shape,
+           " with strides ", m.strides, " to ", shape, ". contiguous() it first.");
   m.shape = shape;
   m.strides = strides;
   a.out.push_back(m);
@@ -59,10 +63,15 @@ void infer_reshape(InferArgs& a) {
 void infer_permute(InferArgs& a) {
   Meta m = a.in[0].meta();
   const Dims& axes = a.attributes<PermuteAttrs>().axes;
+  TD_CHECK(axes.rank() == m.shape.rank(), "permute: one axis of the input is needed for each axis; got ",
+           axes, " for shape ", m.shape, ".");
+  unsigned seen = 0;
   for (int i = 0; i < axes.rank(); ++i) {
+    seen |= 1u << checked_axis("permute", axes[i], axes.rank());
     m.shape[i] = a.in[0].shape()[static_cast<int>(axes[i])];
     m.strides[i] = a.in[0].strides()[static_cast<int>(axes[i])];
   }
+  TD_CHECK(seen == (1u << axes.rank()) - 1, "permute: each axis must appear once; got ", axes, ".");
   a.out.push_back(m);
 }
 
@@ -84,14 +93,14 @@ void infer_expand(InferArgs& a) {
 void infer_slice(InferArgs& a) {
   Meta m = a.in[0].meta();
   const auto& s = a.attributes<SliceAttrs>();
-  const int axis = static_cast<int>(s.axis);
+  const int axis = checked_axis(a.op, s.axis, m.shape.rank());
   TD_CHECK(s.start >= 0 && s.start <= s.stop && s.stop <= m.shape[axis] && s.step >= 1,
            "slice: start and stop must lie within the axis and the step be at least 1; got ", s.start, " to ",
            s.stop, " by ", s.step, " for axis ", axis, " of ", m.shape, ".");
   const Dim count = s.stop > s.start ? (s.stop - s.start - 1) / s.step + 1 : 0;
   m.offset += count ? s.start * m.strides[axis] : 0;
   m.shape[axis] = count;
-  m.strides[axis] = times_capped(m.strides[axis], s.step);
+  if (count > 1) m.strides[axis] *= s.step;  // else the step, which may be any number, leads nowhere
   a.out.push_back(m);
 }
 
@@ -103,17 +112,18 @@ Dim end_of(const SliceAttrs& s, Dim count) {
 void infer_slice_into_zeros(InferArgs& a) {
   Dims shape = a.in[0].shape();
   const auto& s = a.attributes<SliceAttrs>();
-  const int axis = static_cast<int>(s.axis);
-  TD_CHECK(s.start >= 0 && s.step >= 1 && s.size >= 0 && end_of(s, shape[axis]) <= s.size,
-           "slice_into_zeros: the places must lie within the size; got start ", s.start, ", step ", s.step,
-           " and ", shape[axis], " elements for size ", s.size, ".");
+  const int axis = checked_axis(a.op, s.axis, shape.rank());
+  TD_CHECK(s.start >= 0 && s.step >= 1 && s.step <= std::max<int64_t>(s.size, 1) && s.size >= 0 &&
+               end_of(s, shape[axis]) <= s.size,
+           "slice_into_zeros: the places and the step must lie within the size; got start ", s.start,
+           ", step ", s.step, " and ", shape[axis], " elements for size ", s.size, ".");
   shape[axis] = s.size;
   a.add(shape, a.in[0].dtype());
 }
 
 void infer_concat(InferArgs& a) {
-  const int axis = static_cast<int>(a.attributes<AxisAttrs>().axis);
   Dims shape = a.in[0].shape();
+  const int axis = checked_axis(a.op, a.attributes<AxisAttrs>().axis, shape.rank());
   for (size_t i = 1; i < a.in.size(); ++i) {
     Dims other = a.in[i].shape();
     TD_CHECK(a.in[i].dtype() == a.in[0].dtype(), "concat: all types must be equal; got ", a.in[0].dtype(),
@@ -176,6 +186,7 @@ void move_kernel(const KernelArgs& args) {
 OpDef& define_view(const char* name, void (*infer)(InferArgs&), GradRule gradient) {
   OpDef d;
   d.name = name;
+  d.inputs = 1;
   d.infer = infer;
   d.gradient = gradient;
   d.effects = Effects::view();
@@ -204,8 +215,12 @@ void define_shape_ops() {
   });
   OpDef move;
   move.name = "to";
+  move.inputs = 1;
   move.infer = [](InferArgs& a) {
-    a.device = a.attributes<MoveAttrs>().target();
+    const auto& m = a.attributes<MoveAttrs>();
+    TD_CHECK(m.source() == a.device, "to: the source must be the device of x; got kind ", int{m.from_kind},
+             ", index ", int{m.from_index}, " for ", describe(a.in[0]), ".");
+    a.device = checked_device(a.op, m.to_kind, m.to_index);
     a.add(a.in[0].shape(), a.in[0].dtype());
   };
   move.gradient = [](const GradArgs& a) { return Tensors{to(a.grad[0], a.in_meta[0].device)}; };
@@ -221,6 +236,7 @@ OpDef& op_copy() {
   static OpDef& op = [&]() -> OpDef& {
     OpDef d;
     d.name = "copy";
+    d.inputs = 1;
     d.infer = [](InferArgs& a) { a.add(a.in[0].shape(), a.in[0].dtype()); };
     d.gradient = [](const GradArgs& a) { return Tensors{a.grad[0]}; };
     d.takes_strided = true;
@@ -234,11 +250,17 @@ OpDef& op_assign() {
   static OpDef& op = [&]() -> OpDef& {
     OpDef d;
     d.name = "assign";
+    d.inputs = 2;
     d.infer = [](InferArgs& a) {
-      TD_CHECK(a.in[0].shape() == a.in[1].shape() && a.in[0].dtype() == a.in[1].dtype(),
+      const Meta &target = a.in[0].meta(), &source = a.in[1].meta();
+      TD_CHECK(target.shape == source.shape && target.dtype == source.dtype,
                "assign: source and target must match; got ", describe(a.in[1]), " for ", describe(a.in[0]),
                ".");
-      a.out.push_back(a.in[0].meta());
+      TD_CHECK((target.offset == source.offset && target.strides == source.strides) ||
+                   !share_memory(a.in[0], a.in[1]),
+               "assign: the op must not be given a source that lies otherwise in the target's memory; got ",
+               describe(a.in[1]), ". clone() it first.");
+      a.out.push_back(target);
     };
     d.not_differentiable = "a change in place cannot be differentiated";
     d.effects = Effects::overwrite();
@@ -254,6 +276,7 @@ OpDef& op_concat() {
   static OpDef& op = [&]() -> OpDef& {
     OpDef d;
     d.name = "concat";
+    d.inputs = {1, InputCount::kAny};
     d.infer = infer_concat;
     d.gradient = grad_concat;
     d.takes_strided = true;
@@ -267,6 +290,7 @@ OpDef& op_slice_into_zeros() {
   static OpDef& op = [&]() -> OpDef& {
     OpDef d;
     d.name = "slice_into_zeros";
+    d.inputs = 1;
     d.infer = infer_slice_into_zeros;
     d.gradient = [](const GradArgs& a) {
       const auto& s = a.attributes.as<SliceAttrs>();
@@ -326,15 +350,8 @@ Tensor flatten(const Tensor& x, int64_t first, int64_t last) {
 }
 
 Tensor permute(const Tensor& x, const Dims& wanted) {
-  TD_CHECK(wanted.rank() == x.rank(), "permute: one axis of the input is needed for each axis; got ", wanted,
-           " for shape ", x.shape(), ".");
   Dims axes = wanted;
-  unsigned seen = 0;
-  for (int i = 0; i < axes.rank(); ++i) {
-    axes[i] = normal_axis("permute", wanted[i], x.rank());
-    TD_CHECK(!(seen >> axes[i] & 1), "permute: each axis must appear once; got ", wanted, ".");
-    seen |= 1u << axes[i];
-  }
+  for (int i = 0; i < axes.rank(); ++i) axes[i] = normal_axis("permute", wanted[i], x.rank());
   return apply1(*g_views.permute, {x}, PermuteAttrs{axes});
 }
 

@@ -11,10 +11,9 @@ namespace tandem {
 
 namespace {
 
-template <bool is_log>
 void infer_softmax(InferArgs& a) {
-  TD_CHECK(is_floating(a.in[0].dtype()), is_log ? "log_softmax" : "softmax",
-           ": the element type must be f64, f32, bf16 or f16; got ", a.in[0].dtype(), ". cast() it first.");
+  check_floating(a.op, a.in[0]);
+  checked_axis(a.op, a.attributes<AxisAttrs>().axis, a.in[0].rank());
   a.add(a.in[0].shape(), a.in[0].dtype());
 }
 
@@ -26,7 +25,10 @@ Tensors grad_log_softmax(const GradArgs& a) {
   return {apply1(op_log_softmax_gradient(), {a.grad[0], a.out[0]}, a.attributes)};
 }
 
-void infer_gradient(InferArgs& a) { a.add(a.in[0].shape(), a.in[0].dtype()); }
+void infer_gradient(InferArgs& a) {
+  check_like(a.op, "the output of the forward op", a.in[1], a.in[0]);
+  infer_softmax(a);
+}
 
 Tensors second_softmax(const GradArgs& a) {
   const Dims axis{a.attributes.as<AxisAttrs>().axis};
@@ -43,20 +45,21 @@ Tensors second_log_softmax(const GradArgs& a) {
 }  // namespace
 
 OpDef& op_softmax() {
-  static OpDef& op = define_op("softmax", infer_softmax<false>, grad_softmax, 0, 1, Cost::cheap);
+  static OpDef& op = define_op("softmax", 1, infer_softmax, grad_softmax, 0, 1, Cost::cheap);
   return op;
 }
 OpDef& op_log_softmax() {
-  static OpDef& op = define_op("log_softmax", infer_softmax<true>, grad_log_softmax, 0, 1, Cost::cheap);
+  static OpDef& op = define_op("log_softmax", 1, infer_softmax, grad_log_softmax, 0, 1, Cost::cheap);
   return op;
 }
 
 OpDef& op_softmax_gradient() {
-  static OpDef& op = define_op("softmax_gradient", infer_gradient, second_softmax, 3, 0, Cost::cheap);
+  static OpDef& op = define_op("softmax_gradient", 2, infer_gradient, second_softmax, 3, 0, Cost::cheap);
   return op;
 }
 OpDef& op_log_softmax_gradient() {
-  static OpDef& op = define_op("log_softmax_gradient", infer_gradient, second_log_softmax, 3, 0, Cost::cheap);
+  static OpDef& op =
+      define_op("log_softmax_gradient", 2, infer_gradient, second_log_softmax, 3, 0, Cost::cheap);
   return op;
 }
 
@@ -69,16 +72,12 @@ Tensor log_softmax(const Tensor& x, int64_t axis) {
   return apply1(op_log_softmax(), {x}, AxisAttrs{normal_axis("log_softmax", axis, x.rank())});
 }
 Tensor softmin(const Tensor& x, int64_t axis) {
-  TD_CHECK(x.defined() && is_floating(x.dtype()),
-           "softmin: the element type must be f64, f32, bf16 or f16; got ",
-           x.defined() ? describe(x) : "an undefined handle", ". cast() it first.");
+  check_floating("softmin", x);
   return softmax(neg(x), axis);
 }
 
 Tensor gumbel_softmax(const Tensor& x, const GumbelSoftmaxOptions& options) {
-  TD_CHECK(x.defined() && is_floating(x.dtype()),
-           "gumbel_softmax: the element type must be f64, f32, bf16 or f16; got ",
-           x.defined() ? describe(x) : "an undefined handle", ". cast() it first.");
+  check_floating("gumbel_softmax", x);
   TD_CHECK(options.tau > 0, "gumbel_softmax: tau must be above 0; got ", options.tau, ".");
   const int axis = normal_axis("gumbel_softmax", options.axis, x.rank());
   // -log(-log(u)), u kept from 0 (it is below 1) so that the noise is finite.

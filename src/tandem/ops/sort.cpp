@@ -12,12 +12,16 @@ namespace {
 void infer_argsort(InferArgs& a) {
   const auto& s = a.attributes<SortAttrs>();
   Dims shape = a.in[0].shape();
-  shape[static_cast<int>(s.axis)] = s.count;
+  const int axis = checked_axis(a.op, s.axis, shape.rank());
+  TD_CHECK(s.count >= 0 && s.count <= shape[axis], a.op, ": the count must lie in 0..", shape[axis], "; got ",
+           s.count, " for axis ", axis, " of ", shape, ".");
+  shape[axis] = s.count;
   a.add(shape, DType::i64);
 }
 
 void infer_searchsorted(InferArgs& a) {
   const Tensor &sequence = a.in[0], &values = a.in[1];
+  a.attributes<SearchAttrs>();
   TD_CHECK(sequence.dtype() == values.dtype(), "searchsorted: sequence and values must have one type; got ",
            sequence.dtype(), " and ", values.dtype(), ". cast() one of them.");
   bool fits = sequence.rank() == 1 || (sequence.rank() > 1 && sequence.rank() == values.rank());
@@ -29,9 +33,10 @@ void infer_searchsorted(InferArgs& a) {
   a.add(values.shape(), DType::i64);
 }
 
-OpDef define_order(const char* name, void (*infer)(InferArgs&), Cost cost) {
+OpDef define_order(const char* name, InputCount inputs, void (*infer)(InferArgs&), Cost cost) {
   OpDef d;
   d.name = name;
+  d.inputs = inputs;
   d.infer = infer;
   d.not_differentiable = "its result is made of integers";
   d.cost = cost;
@@ -46,12 +51,12 @@ Tensor in_order(const Tensor& x, int64_t axis, const Tensor& indices) {
 }  // namespace
 
 OpDef& op_argsort() {
-  static OpDef& op = define(define_order("argsort", infer_argsort, Cost::expensive));
+  static OpDef& op = define(define_order("argsort", 1, infer_argsort, Cost::expensive));
   return op;
 }
 
 OpDef& op_searchsorted() {
-  static OpDef& op = define(define_order("searchsorted", infer_searchsorted, Cost::cheap));
+  static OpDef& op = define(define_order("searchsorted", 2, infer_searchsorted, Cost::cheap));
   return op;
 }
 

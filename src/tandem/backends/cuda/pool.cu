@@ -133,7 +133,8 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= size) return;
   const int64_t image = s.by_pooled.divide(i);
-  out[i] = x[image * s.large + positions[i]];
+  const int place = positions[i];  // one outside of the image reads as zero
+  out[i] = place >= 0 && place < s.large ? x[image * s.large + place] : static_cast<T>(0.f);
 }
 
 /// Sizes are at least 1 where anything runs.

@@ -24,7 +24,9 @@ struct ConvShape {
   int64_t taps() const { return group_in() * kh * kw; }  // products that one output sums
   int64_t reach_h() const { return (kh - 1) * dilation_h; }
   int64_t reach_w() const { return (kw - 1) * dilation_w; }
-  bool empty() const { return n * c * h * w * o * oh * ow * kh * kw == 0; }
+  bool empty() const {  // a product of all would not fit 63 bits
+    return n == 0 || c == 0 || h == 0 || w == 0 || o == 0 || oh == 0 || ow == 0 || kh == 0 || kw == 0;
+  }
   friend auto operator<=>(const ConvShape&, const ConvShape&) = default;
 };
 

@@ -167,6 +167,9 @@ void max_pool(const KernelArgs& args) {
   });
 }
 
+/// Places come from max_pool, or from anybody who calls the ops: one outside of the plane reads as zero and writes nothing.
+bool is_inside(int32_t place, int64_t plane) { return place >= 0 && place < plane; }
+
 /// Where windows overlap, sums run in the order of the windows. 16-bit types sum in float and round once, so
 /// they go through a plane of float.
 void max_pool_scatter(const KernelArgs& args) {
@@ -187,12 +190,15 @@ void max_pool_scatter(const KernelArgs& args) {
       std::memset(static_cast<void*>(to), 0, static_cast<size_t>(plane) * sizeof(S));
       if (std::is_same_v<S, T> || !overlap) {
         for (int64_t j = 0; j < pooled; ++j)
-          to[position[j]] = static_cast<S>(static_cast<T>(to[position[j]]) + static_cast<T>(from[j]));
+          if (is_inside(position[j], plane)) [[likely]]
+            to[position[j]] = static_cast<S>(static_cast<T>(to[position[j]]) + static_cast<T>(from[j]));
         return;
       }
       T* sums = scratch_of<T>(ScratchSlot::conv_tile, plane);
       for (int64_t j = 0; j < plane; ++j) sums[j] = T(0);
-      for (int64_t j = 0; j < pooled; ++j) sums[position[j]] += static_cast<T>(from[j]);
+      for (int64_t j = 0; j < pooled; ++j)
+        if (is_inside(position[j], plane)) [[likely]]
+          sums[position[j]] += static_cast<T>(from[j]);
       convert(to, sums, plane);
     });
   });
@@ -208,7 +214,7 @@ void max_pool_gather(const KernelArgs& args) {
       const S* from = x.as<const S>() + i * plane;
       const int32_t* position = args.in[1].as<const int32_t>() + i * pooled;
       S* to = y.as<S>() + i * pooled;
-      for (int64_t j = 0; j < pooled; ++j) to[j] = from[position[j]];
+      for (int64_t j = 0; j < pooled; ++j) to[j] = is_inside(position[j], plane) ? from[position[j]] : S();
     });
   });
 }
