@@ -255,7 +255,7 @@ TEST(GradientsThrough, ACompiledCallableThatIsGone) {
   EXPECT_TRUE(same_bits(grad(sum(y), List{x})[0], exp(x.detach())));
   EXPECT_NE(error_of([&] {
               grad(sum(y), List{x}, {}, {.create_graph = true});
-            }).find("Compiled must still be there"),
+            }).find("its Compiled must still be there"),
             std::string::npos);
 }
 
@@ -399,6 +399,21 @@ TEST(Checkpoint, ThatFailsInItsSecondRunLeavesStateAsItWas) {
   EXPECT_TRUE(same_bits(world.mean, mean));
   fail = false;
   backward(sum(y));
+  EXPECT_TRUE(same_bits(world.mean, mean));
+}
+
+TEST(Checkpoint, InACompiledCallableTakesTheGradientTwice) {
+  World world;
+  Compiled f = compile([&](const List& in) {
+    return checkpoint(
+        [&](const List& t) {
+          return List{batch_norm(t[0], world.mean, world.variance, {}, world.b, {.training = true})};
+        },
+        in);
+  });
+  const Tensor y = sum(exp(f({world.x})[0]));
+  const Tensor mean = clone(world.mean), once = grad(y, List{world.x})[0];
+  EXPECT_TRUE(same_bits(grad(y, List{world.x})[0], once));
   EXPECT_TRUE(same_bits(world.mean, mean));
 }
 
@@ -588,7 +603,8 @@ TEST(AtRunTime, AModuleMadeOfAFunctionIsTrainedSavedHookedAndCloned) {
 TEST(AtRunTime, AnOpMadeOfClosuresRunsInBothEngines) {
   for (const double factor : {2.0, 3.0}) {
     const std::string name = cat("times_", factor);  // its text does not outlive this turn
-    RuntimeOp op{.name = name, .inputs = 1, .infer = [](InferArgs& a) { a.add(a.in[0].shape(), DType::f64); }};
+    RuntimeOp op{
+        .name = name, .inputs = 1, .infer = [](InferArgs& a) { a.add(a.in[0].shape(), DType::f64); }};
     op.gradient = [factor](const GradArgs& a) { return Tensors{a.grad[0] * factor}; };
     op.kernels[0] = [factor](const KernelArgs& args) {
       for (int64_t i = 0; i < args.out[0].size(); ++i)

@@ -35,6 +35,7 @@ const std::map<std::string, const char*> kNotForUsers = {
     {"tandem::record", "called by apply"},
     {"tandem::check_anomaly", "called by apply"},
     {"tandem::check_in_place", "called by apply"},
+    {"tandem::check_images", "called by inference"},
     {"tandem::check_target", "called by apply"},
     {"tandem::without_mark", "called by functions made of others"},
     {"tandem::has_overlap", "describes memory for apply"},

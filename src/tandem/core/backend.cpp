@@ -27,23 +27,38 @@ Slot& slot(DeviceKind kind) {
 }
 }  // namespace
 
-Backend* find_backend(DeviceKind kind) {
-  auto& place = g_backends[static_cast<int>(kind)];
-  if (Backend* found = place.load(std::memory_order_acquire)) return found;
+namespace {
+Backend* opened(DeviceKind kind) {
+  return g_backends[static_cast<int>(kind)].load(std::memory_order_acquire);
+}
+
+[[gnu::noinline]] Backend* open(DeviceKind kind) {
   std::lock_guard lock(mutex());
   Slot& s = slot(kind);
   if (s.loader && !s.tried) {
     s.tried = true;
     s.reason = s.loader();
   }
-  return place.load(std::memory_order_acquire);
+  return opened(kind);
 }
-
-Backend& backend(DeviceKind kind) {
-  if (Backend* found = find_backend(kind)) return *found;
+[[noreturn, gnu::noinline]] void refuse(DeviceKind kind) {
   std::lock_guard lock(mutex());
   throw device_error("device: ", name(kind), " is not available here: ", slot(kind).reason,
                      ". Use --device cpu, or fix that.");
+}
+}  // namespace
+
+// Asked several times by each operation.
+Backend* find_backend(DeviceKind kind) {
+  Backend* found = opened(kind);
+  return found ? found : open(kind);
+}
+
+Backend& backend(DeviceKind kind) {
+  if (Backend* found = opened(kind)) [[likely]]
+    return *found;
+  if (Backend* found = open(kind)) return *found;
+  refuse(kind);
 }
 
 void register_backend(DeviceKind kind, std::unique_ptr<Backend> implementation) {

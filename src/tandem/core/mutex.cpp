@@ -36,7 +36,7 @@ using Slot = Mutex::Slot;
 constexpr size_t kOrders = static_cast<size_t>(LockOrder::count) + 1;
 constinit std::array<std::atomic<Slot*>, kOrders> g_slots{};
 constinit std::array<Slot*, kOrders> g_unused{};
-constinit Slot g_unused_lock{};  // the last that fork() takes
+constinit Slot g_unused_lock{};                   // the last that fork() takes
 constinit std::atomic<uint64_t> g_slots_made{0};  // changed under g_unused_lock
 
 constinit std::atomic<uint32_t> g_threads{0};
@@ -71,7 +71,8 @@ void before_fork() {
   for (;;) {
     const uint64_t made = g_slots_made.load(std::memory_order_acquire);
     each_slot([&](Slot& slot) {
-      if (slot.word.load(std::memory_order_relaxed) >> 1 == me) return;  // held by the caller of fork() itself
+      if (slot.word.load(std::memory_order_relaxed) >> 1 == me)
+        return;  // held by the caller of fork() itself
       slot.lock(me);
       slot.taken_for_fork = true;
     });

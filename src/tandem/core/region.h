@@ -46,10 +46,6 @@ std::vector<TapeNode::Edge> edges_out_of(std::span<const Tensor> outputs,
 std::vector<TapeNode::Delivery> gradients_at(std::span<const TapeNode::Edge> ends,
                                              std::span<const Tensor> outputs, std::span<const Tensor> seeds,
                                              bool create_graph);
-/// The message of the Error that differentiating the outputs would give by now, since a value that some rule needs was
-/// changed in place; empty: none.
-std::string why_stale(std::span<const Tensor> outputs);
-
 /// Records a function with a rule of its own, and marks `out`, which nothing has made yet, as its results.
 Ref<TapeNode> record(std::string name, std::vector<TapeNode::Edge> edges, std::span<Tensor> out,
                      TapeNode::Rule rule);

@@ -60,18 +60,18 @@ namespace {
 bool is_stale(const TapeNode::Saved& saved) {
   return saved.value && version_of(Tensor(saved.value)) != saved.version;
 }
-std::string stale_text(const char* function, const std::string& what) {
-  return cat(
+[[noreturn]] void refuse_stale(const char* function, const std::string& what) {
+  throw Error(cat(
       function, ": ", what,
       " is needed for the gradient but was changed in place (by assign() or the like) after the operation. "
-      "Change it after backward(), or change a clone().");
+      "Change it after backward(), or change a clone()."));
 }
 }  // namespace
 
 TapeNode::Saved save_for_gradient(const Tensor& t) { return {t.ref(), version_of(t)}; }
 
 Tensor unpack_saved(const TapeNode::Saved& saved, const char* function, const std::string& what) {
-  if (is_stale(saved)) throw Error(stale_text(function, what));
+  if (is_stale(saved)) refuse_stale(function, what);
   return saved.value ? Tensor(saved.value) : Tensor();
 }
 
@@ -81,7 +81,12 @@ bool grad_enabled() { return t_grad_enabled; }
 GradMode::GradMode(bool enabled) : previous_(t_grad_enabled) { t_grad_enabled = enabled; }
 GradMode::~GradMode() { t_grad_enabled = previous_; }
 
-void destroy(TensorImpl* object) { destroy_in_turn(object, &Dying::tensors); }
+void destroy(TensorImpl* object) {
+  if (!object->node && !object->grad && !object->hooks)  // nothing hangs on it
+    delete object;
+  else
+    destroy_in_turn(object, &Dying::tensors);
+}
 void destroy(TapeNode* object) { destroy_in_turn(object, &Dying::nodes); }
 
 TapeNode::Edge edge_of(const Tensor& tensor) {
@@ -110,7 +115,7 @@ namespace {
 Ref<TapeNode> new_node() {
   auto node = make_ref<TapeNode>();
   node->sequence = ++t_sequence;
-  node->trace = current_tracer() ? current_tracer()->serial() : 0;
+  if (const Tracer* tracer = current_tracer()) node->trace = tracer->serial();
   node->region = t_region;
   return node;
 }
@@ -416,7 +421,7 @@ class Walk {
 
   static Tensor unpack(const TapeNode& node, const TapeNode::Saved& saved, const char* what, size_t index) {
     if (is_stale(saved)) [[unlikely]]
-      unpack_saved(saved, node.name(), cat(what, " ", index));  // throws
+      refuse_stale(node.name(), cat(what, " ", index));
     return saved.value ? Tensor(saved.value) : Tensor();
   }
 
@@ -536,22 +541,6 @@ std::vector<TapeNode::Delivery> gradients_at(std::span<const TapeNode::Edge> end
     if (seeds[i].defined()) walk.start(outputs[i], seeds[i]);
   walk.run();
   return std::move(walk.ended());
-}
-
-std::string why_stale(std::span<const Tensor> outputs) {
-  std::string why;
-  const uint64_t trace = current_tracer() ? current_tracer()->serial() : 0;
-  const auto look = [&](const TapeNode& node, const auto& list, const char* what) {
-    for (size_t i = 0; i < list.size() && why.empty(); ++i)
-      if (is_stale(list[i])) why = stale_text(node.name(), cat(what, " ", i));
-  };
-  for_each_node(
-      outputs, [&](const TapeNode& node) { return why.empty() && node.trace == trace; },
-      [&](const TapeNode& node) {
-        look(node, node.saved_in, "input");
-        look(node, node.saved_out, "output");
-      });
-  return why;
 }
 
 }  // namespace tandem

@@ -42,6 +42,8 @@ class Tracer {
   /// Where in this trace's part of the random stream the next numbers come from; and elsewhere.
   virtual uint64_t random_place() const { return 0; }
   virtual void set_random_place(uint64_t) {}
+  /// Calls `undo` where the trace goes back to a point before this one.
+  virtual void on_rewind(std::function<void()> /*undo*/) {}
   /// The code made `grad` the gradient of a tensor: the tensor to hold instead until the trace ends.
   virtual Tensor sets_gradient(const Tensor& /*tensor*/, const Tensor& grad) { return grad; }
 };

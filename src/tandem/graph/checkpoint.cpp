@@ -12,7 +12,7 @@ namespace tandem {
 namespace {
 
 /// What a piece of code reads and changes of the world around it.
-class Surroundings final : public Observer {
+class Surroundings final : public Observer, public std::enable_shared_from_this<Surroundings> {
   struct Change {
     Tensor target, value;  // what it held before
   };
@@ -42,6 +42,8 @@ class Surroundings final : public Observer {
 
   /// Everything as it is now is as it must be before the code runs again.
   void hold() {
+    if (Tracer* tracer = current_tracer())
+      tracer->on_rewind([self = shared_from_this(), before = seen_] { self->seen_ = before; });
     for (auto& [memory, seen] : seen_) seen.version = version_of(seen.tensor);
   }
   void check() const {
@@ -122,16 +124,25 @@ std::vector<Tensor> checkpoint(const TensorFunction& function, const std::vector
   }
   if (ends.empty()) return results;
   around->hold();
+  // Leaves that the function makes and returns are others in the second run.
+  std::vector<std::pair<size_t, size_t>> own_leaves;  // end, result
+  for (size_t k = 0; k < ends.size(); ++k)
+    for (size_t i = 0; i < results.size(); ++i)
+      if (ends[k].leaf && ends[k].leaf == results[i].ref()) own_leaves.emplace_back(k, i);
   std::vector<Tensor> out;
   for (size_t i : outputs.first) out.push_back(results[i].detach());
   record("checkpoint", ends, out,
-         [function, inputs, around, place, ends, first = outputs.first](std::span<const Tensor> grads) {
+         [function, inputs, around, place, ends, own_leaves,
+          first = outputs.first](std::span<const Tensor> grads) {
            around->check();
            const bool create_graph = grad_enabled();
            const RandomReplay replay(place);
            const Region region(true);
            const GradMode on(true);
            const std::vector<Tensor> again = around->run_again([&] { return function(inputs); });
+           std::vector<TapeNode::Edge> now = ends;
+           for (const auto& [end, result] : own_leaves)
+             if (result < again.size()) now[end] = edge_of(again[result]);
            std::vector<Tensor> outputs;
            for (size_t k = 0; k < first.size(); ++k) {
              TD_CHECK(first[k] < again.size() && again[first[k]].defined() &&
@@ -141,7 +152,7 @@ std::vector<Tensor> checkpoint(const TensorFunction& function, const std::vector
                       "depends on anything but tensors, modules and random operations out of it.");
              outputs.push_back(again[first[k]]);
            }
-           return gradients_at(ends, outputs, grads, create_graph);
+           return gradients_at(now, outputs, grads, create_graph);
          });
   for (size_t i = 0; i < results.size(); ++i)
     if (outputs.slot[i] >= 0) results[i] = out[static_cast<size_t>(outputs.slot[i])];

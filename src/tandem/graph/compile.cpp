@@ -45,9 +45,13 @@ void check_leaves(const Entry& entry, const std::vector<Tensor>& inputs) {
       TD_CHECK(!inputs[i].same(inputs[j]),
                "compile: a tensor that requires a gradient must be one input; got it as inputs ", j, " and ",
                i, ". Pass it once.");
-    for (const auto& capture : entry.depends_on.captures)
-      TD_CHECK(inputs[i].impl() != capture.tensor.get(), "compile: input ", i,
+    const auto check = [&](const Ref<TensorImpl>& captured) {
+      TD_CHECK(inputs[i].impl() != captured.get(), "compile: input ", i,
                " requires a gradient and is captured by the callable, too. Use it by one of the two ways.");
+    };
+    for (const auto& capture : entry.depends_on.captures) check(capture.tensor);
+    for (const auto& gradient : entry.depends_on.gradients) check(gradient.tensor);
+    for (const auto& gradient : entry.gradients) check(gradient.leaf);
   }
   for (const auto& gradient : entry.gradients)
     TD_CHECK(
@@ -84,8 +88,9 @@ struct Kept {
   std::shared_ptr<CompiledState> state;
   std::shared_ptr<Entry> entry;
   std::vector<Tensor> inputs;
-  std::vector<TapeNode::Saved> values;               // Entry::kept
-  std::vector<uint32_t> inputs_seen, captures_seen;  // their versions when the call ended
+  std::vector<TapeNode::Saved> values;  // Entry::kept
+  std::vector<uint32_t> inputs_seen;    // their versions when the call ended
+  mutable std::vector<uint32_t> captures_seen;
   std::vector<TapeNode::Edge> ends;
   GeneratorState random;
 
@@ -116,6 +121,8 @@ struct Kept {
     for (size_t i : backward.kept)
       in.push_back(unpack_saved(values[i], "compile", "a value of the callable"));
     const std::vector<Tensor> out = backward.executor->run(in, state->arena_of(*backward.executor), random);
+    for (size_t i : backward.captures)  // a checkpoint inside puts state back and changes it again
+      captures_seen[i] = entry->depends_on.captures[i].storage->version();
     std::vector<TapeNode::Delivery> deliveries;
     for (size_t i = 0; i < out.size(); ++i) deliveries.push_back({backward.ends[i], out[i]});
     return deliveries;
@@ -127,29 +134,33 @@ struct Kept {
     const graph::Executor& executor = *entry->executor;
     bool changes = !executor.changed_memory().empty() || !entry->gradients.empty();
     for (bool changed : executor.changes_input()) changes = changes || changed;
-    TD_CHECK(!changes,
-             "compile: gradients that are recorded themselves (create_graph) run the callable again, so it "
-             "must neither "
-             "change tensors in place nor call backward(). Compile the whole computation instead.");
-    TD_CHECK(state->has_owner,
-             "compile: gradients that are recorded themselves (create_graph) run the callable again, so its "
-             "Compiled must "
-             "still be there. Keep it until after backward().");
+    const char* const kWhy =
+        "compile: this gradient runs the callable again (it is recorded itself, by create_graph, or needs "
+        "what "
+        "a call does not keep), so ";
+    TD_CHECK(!changes, kWhy,
+             "the callable must neither change tensors in place nor call backward(). Compile the whole "
+             "computation instead.");
+    TD_CHECK(state->has_owner, kWhy, "its Compiled must still be there. Keep it until after backward().");
     for (size_t i = 0; i < inputs.size(); ++i) check_input(i);
     for (size_t i = 0; i < captures_seen.size(); ++i) check_capture(i);
-    TD_CHECK(entry->depends_on.hold(),
-             "compile: what the callable depends on (train/eval mode, requires_grad, hooks) must not change "
-             "between the "
-             "call and a backward pass that is recorded. Change it after backward().");
+    TD_CHECK(
+        entry->depends_on.hold(), kWhy,
+        "what the callable depends on (train/eval mode, requires_grad, hooks) must not have changed since "
+        "the call. Change it after backward().");
     const bool create_graph = grad_enabled();
     const RandomReplay replay(random);
     const GradMode on(true);
     const std::vector<Tensor> results = state->function(inputs);
+    std::vector<TapeNode::Edge> now = ends;  // leaves that the callable made are others
+    for (size_t k = 0; k < now.size(); ++k)
+      if (const int result = entry->ends[k].result; result >= 0 && entry->ends[k].input < 0)
+        now[k] = edge_of(results.at(static_cast<size_t>(result)));
     std::vector<Tensor> outputs(entry->outputs);
     for (size_t i = 0; i < entry->results.size(); ++i)
       if (const int slot = entry->results[i].slot; slot >= 0)
         outputs[static_cast<size_t>(slot)] = results.at(i);
-    return gradients_at(ends, outputs, grads, create_graph);
+    return gradients_at(now, outputs, grads, create_graph);
   }
 };
 
@@ -199,6 +210,10 @@ Backward& CompiledState::backward_for(Entry& entry, std::span<const Tensor> grad
   if (all_kept) {
     GraphReport report;
     made.executor = graph::make_executor(std::move(backward.graph), options, report);
+    const std::vector<bool>& changed = made.executor->changes_input();
+    if (std::find(changed.begin(), changed.end(), true) != changed.end()) made.executor.reset();
+  }
+  if (made.executor) {
     const Graph& g = made.executor->graph();
     std::unordered_set<const Storage*> read;
     for (int v = 0; v < g.value_count(); ++v) read.insert(g.value(v).storage.get());

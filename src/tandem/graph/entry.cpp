@@ -91,11 +91,8 @@ std::shared_ptr<Entry> make_entry(const TensorFunction& function, const CompileO
   report.inputs = traced->graph.inputs;
   report.captured = traced->graph.captured;
   report.outputs = static_cast<int>(traced->results.size());
-  entry->stale = traced->stale;
   entry->outputs = traced->outputs.first.size();
-  Graph forward;
-  if (entry->outputs && entry->stale.empty()) {
-    forward = traced->graph;
+  if (entry->outputs) {
     std::vector<Meta> layouts;  // any will do to learn which values are needed
     for (size_t i : traced->outputs.first) {
       const Meta& meta = traced->results[i].meta();
@@ -108,16 +105,16 @@ std::shared_ptr<Entry> make_entry(const TensorFunction& function, const CompileO
     } catch (const Error& error) {
       entry->stale = error.what();
     }
-    for (int v : entry->kept) forward.add_output(v);
     report.kept = static_cast<int>(entry->kept.size());
-  } else {
-    forward = std::move(traced->graph);
   }
+  const bool differentiable = entry->outputs && entry->stale.empty();
+  Graph forward = differentiable ? traced->graph : std::move(traced->graph);
+  for (int v : entry->kept) forward.add_output(v);
   entry->depends_on = std::move(traced->depends_on);
   entry->gradients = std::move(traced->gradients);
   entry->ends = traced->ends;
   entry->executor = make_executor(std::move(forward), options, report);
-  if (entry->outputs && entry->stale.empty()) entry->trace = std::move(traced);
+  if (differentiable) entry->trace = std::move(traced);
   return entry;
 }
 

@@ -103,6 +103,7 @@ class GraphTracer : public Tracer {
   }
   uint64_t random_place() const override { return random_place_; }
   void set_random_place(uint64_t place) override { random_place_ = place; }
+  void on_rewind(std::function<void()> undo) override { undo_.push_back(std::move(undo)); }
 
   void depends_on(const Tensor& tensor, Asked asked) override {
     if (!tensor.defined()) return;  // refused by whoever asked
@@ -165,6 +166,7 @@ class GraphTracer : public Tracer {
   };
   /// From here on the trace has dependencies of its own.
   Mark mark() {
+    undo_.clear();
     return {graph_.numbers_given(),
             graph_.value_count(),
             graph_.random_blocks,
@@ -175,6 +177,7 @@ class GraphTracer : public Tracer {
   }
   /// Goes back to a mark, and gives the dependencies noted since.
   Dependencies rewind(Mark mark) {
+    for (; !undo_.empty(); undo_.pop_back()) undo_.back()();
     graph_.cut(mark.nodes, mark.values);
     graph_.random_blocks = mark.random_blocks;
     random_place_ = mark.random_place;
@@ -257,6 +260,7 @@ class GraphTracer : public Tracer {
   std::unordered_map<TensorImpl*, Touched> touched_;
   std::unordered_set<const TensorImpl*> taken_, noted_, asked_gradients_;
   std::unordered_set<const uint64_t*> switches_;
+  std::vector<std::function<void()>> undo_;  // since the last mark
 };
 
 }  // namespace
@@ -301,7 +305,6 @@ std::unique_ptr<Trace> trace(const TensorFunction& function, const std::vector<T
         }
         result->ends.push_back(std::move(end));
       }
-      result->stale = why_stale(result->results);
     }
     tracer.take_gradients();
   } catch (...) {

@@ -72,8 +72,7 @@ struct Trace {
   std::vector<int> returned_input;  // by result: the input that it is, -1: none
   Outputs outputs;                  // those of the results that gradients can arrive at
   std::vector<End> ends;            // and where they leave
-  std::string stale;  // why they cannot, since values that they need are changed later; empty: they can
-  std::shared_ptr<Tracer> tracer;  // for differentiate()
+  std::shared_ptr<Tracer> tracer;   // for differentiate()
 };
 
 std::unique_ptr<Trace> trace(const TensorFunction& function, const std::vector<Tensor>& inputs);
