@@ -48,17 +48,13 @@ void destroy_in_turn(T* object, std::vector<T*> Dying::*list) {
   t_dying = nullptr;
 }
 
-}  // namespace
-
-uint32_t version_of(const Tensor& t) {
-  if (const Tracer* tracer = current_tracer(); tracer && tracer->replays()) return tracer->changes_of(t);
+uint32_t version_in(const Tracer* tracer, const Tensor& t) {
+  if (tracer && tracer->replays()) return tracer->changes_of(t);
   const TensorImpl& impl = *t.impl();
   return impl.earlier_changes + (impl.storage ? impl.storage->version() : 0);
 }
-
-namespace {
-bool is_stale(const TapeNode::Saved& saved) {
-  return saved.value && version_of(Tensor(saved.value)) != saved.version;
+bool is_stale(const Tracer* tracer, const TapeNode::Saved& saved) {
+  return saved.value && version_in(tracer, Tensor(saved.value)) != saved.version;
 }
 [[noreturn]] void refuse_stale(const char* function, const std::string& what) {
   throw Error(cat(
@@ -68,10 +64,12 @@ bool is_stale(const TapeNode::Saved& saved) {
 }
 }  // namespace
 
+uint32_t version_of(const Tensor& t) { return version_in(current_tracer(), t); }
+
 TapeNode::Saved save_for_gradient(const Tensor& t) { return {t.ref(), version_of(t)}; }
 
 Tensor unpack_saved(const TapeNode::Saved& saved, const char* function, const std::string& what) {
-  if (is_stale(saved)) refuse_stale(function, what);
+  if (is_stale(current_tracer(), saved)) refuse_stale(function, what);
   return saved.value ? Tensor(saved.value) : Tensor();
 }
 
@@ -112,10 +110,10 @@ Region::~Region() {
 uint64_t Region::repeated() { return t_repeated; }
 
 namespace {
-Ref<TapeNode> new_node() {
+Ref<TapeNode> new_node(const Tracer* tracer) {
   auto node = make_ref<TapeNode>();
   node->sequence = ++t_sequence;
-  if (const Tracer* tracer = current_tracer()) node->trace = tracer->serial();
+  if (tracer) node->trace = tracer->serial();
   node->region = t_region;
   return node;
 }
@@ -128,25 +126,27 @@ void attach(const Tensor& t, const Ref<TapeNode>& node, size_t i) {
 }  // namespace
 
 void record(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs, std::span<Tensor> out) {
-  Ref<TapeNode> node = new_node();
+  const Tracer* const tracer = current_tracer();
+  const auto save = [tracer](const Tensor& t) { return TapeNode::Saved{t.ref(), version_in(tracer, t)}; };
+  Ref<TapeNode> node = new_node(tracer);
   node->op = &op;
   node->attrs = attrs;
   for (size_t i = 0; i < in.size(); ++i) {
     node->edges.push_back(edge_of(in[i]));
     const Meta& meta = in[i].meta();
     node->in_meta.push_back({meta.shape, meta.dtype, meta.device});
-    node->saved_in.push_back(op.saves_input(i) ? save_for_gradient(in[i]) : TapeNode::Saved{});
+    node->saved_in.push_back(op.saves_input(i) ? save(in[i]) : TapeNode::Saved{});
   }
   for (size_t i = 0; i < out.size(); ++i) {
     // A saved output is kept without its node (which would be a cycle); the walk puts the node back.
-    node->saved_out.push_back(op.saves_output(i) ? save_for_gradient(out[i].detach()) : TapeNode::Saved{});
+    node->saved_out.push_back(op.saves_output(i) ? save(out[i].detach()) : TapeNode::Saved{});
     if (is_floating(out[i].dtype())) attach(out[i], node, i);
   }
 }
 
 Ref<TapeNode> record(std::string name, std::vector<TapeNode::Edge> edges, std::span<Tensor> out,
                      TapeNode::Rule rule) {
-  Ref<TapeNode> node = new_node();
+  Ref<TapeNode> node = new_node(current_tracer());
   node->extra = std::make_unique<TapeNode::Extra>();
   node->extra->name = std::move(name);
   node->extra->rule = std::move(rule);
@@ -256,7 +256,7 @@ class Walk {
     if (output.impl()->node)
       roots_.push_back(output.impl()->node);
     else
-      leaves_[output.impl()] = output.ref();
+      leaf_roots_.push_back(output.ref());
     deliver(target, start);
   }
 
@@ -271,8 +271,8 @@ class Walk {
   void run() {
     collect();
     GradMode mode(options_.create_graph);
-    for (const auto& [impl, leaf] : leaves_)
-      if (!pending_.count(impl)) ready(Target{impl, 0}, Tensor(leaf));  // an output itself
+    for (const Ref<TensorImpl>& leaf : leaf_roots_)  // an output itself
+      if (!pending_.count(leaf.get())) ready(Target{leaf.get(), 0}, Tensor(leaf));
     for (const Ref<TapeNode>& root : roots_)
       if (pending_[root.get()] == 0) {
         pending_[root.get()] = -1;  // once
@@ -319,7 +319,6 @@ class Walk {
       for (const auto& edge : node->edges) {
         if (!edge.needed() || is_end(edge)) continue;
         if (edge.leaf) {
-          leaves_[edge.leaf.get()] = edge.leaf;
           ++pending_[edge.leaf.get()];
         } else {
           const auto [at, fresh] = pending_.try_emplace(edge.node.get(), 0);
@@ -419,8 +418,8 @@ class Walk {
       if (needs[i] && results[i].defined()) send(node.edges[i], checked(node, i, results[i]));
   }
 
-  static Tensor unpack(const TapeNode& node, const TapeNode::Saved& saved, const char* what, size_t index) {
-    if (is_stale(saved)) [[unlikely]]
+  Tensor unpack(const TapeNode& node, const TapeNode::Saved& saved, const char* what, size_t index) {
+    if (is_stale(tracer_, saved)) [[unlikely]]
       refuse_stale(node.name(), cat(what, " ", index));
     return saved.value ? Tensor(saved.value) : Tensor();
   }
@@ -435,9 +434,10 @@ class Walk {
   }
 
   const BackwardOptions& options_;
+  const Tracer* tracer_ = current_tracer();
   std::vector<Ref<TapeNode>> roots_;
+  std::vector<Ref<TensorImpl>> leaf_roots_;
   std::unordered_map<const void*, int64_t> pending_;
-  std::unordered_map<TensorImpl*, Ref<TensorImpl>> leaves_;
   std::map<Target, Tensor> watched_;
   std::map<Target, Tensor> gradients_, kept_;
   std::map<Target, size_t> ends_;
