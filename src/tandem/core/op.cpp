@@ -1,5 +1,6 @@
 #include "tandem/core/op.h"
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <mutex>
@@ -255,11 +256,10 @@ Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
     if (!contiguous_in.empty()) inferred.in = in = contiguous_in;
   }
   op.infer(inferred);
-  const bool wants_grad = grad_enabled() && [&] {
-    for (const Tensor& t : in)
-      if (t.impl()->requires_grad) return true;  // a tracer notes it when it takes the tensor in
-    return false;
-  }();
+  const auto wants_one = [](const Tensor& t) {
+    return t.impl()->requires_grad;  // a tracer notes it when it takes the tensor in
+  };
+  const bool wants_grad = std::any_of(in.begin(), in.end(), wants_one) && grad_enabled();
   if (op.changes_memory()) check_in_place(op.name, in);
   if (t_observer) [[unlikely]]
     t_observer->before(op, in);

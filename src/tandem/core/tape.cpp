@@ -26,6 +26,7 @@ struct Dying {
   std::vector<TapeNode*> nodes;
 };
 constinit thread_local Dying* t_dying = nullptr;
+constinit thread_local int t_depth = 0;  // of plain tensors within each other
 
 template <class T>
 void destroy_in_turn(T* object, std::vector<T*> Dying::*list) {
@@ -80,10 +81,16 @@ GradMode::GradMode(bool enabled) : previous_(t_grad_enabled) { t_grad_enabled = 
 GradMode::~GradMode() { t_grad_enabled = previous_; }
 
 void destroy(TensorImpl* object) {
-  if (!object->node && !object->grad && !object->hooks)  // nothing hangs on it
+  constexpr int kDeepest = 32;
+  int& depth = t_depth;
+  const bool is_plain = !object->node && !object->grad && !object->hooks;
+  if (is_plain && depth < kDeepest) {  // nothing hangs on it but what memory from outside may refer to
+    ++depth;
     delete object;
-  else
+    --depth;
+  } else {
     destroy_in_turn(object, &Dying::tensors);
+  }
 }
 void destroy(TapeNode* object) { destroy_in_turn(object, &Dying::nodes); }
 
