@@ -3,6 +3,7 @@
 // ctest: asan
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 
 #include "tandem/core/function.h"
@@ -279,6 +280,49 @@ TEST(GradientsThrough, ManyLayoutsOfTheGradientThatArrives) {
   }
 }
 
+TEST(GradientsThrough, AResultThatAnotherOneIsComputedFromIsRefusedWhereItsGradientIsNotWhole) {
+  for (const Wrap& wrap : {Wrap(compiled), Wrap(checkpointed)}) {
+    Tensor x = leaf({3}, 1);
+    const TensorFunction f = wrap([](const List& in) {
+      const Tensor a = exp(in[0]);
+      return List{a, a * a};
+    });
+    const List out = f({x});
+    const auto refused = [](const std::string& text) {
+      return text.find("where another result is computed from it inside") != std::string::npos;
+    };
+    EXPECT_TRUE(refused(error_of([&] { grad(sum(out[1]), List{out[0]}, {}, {}, true); })));
+    EXPECT_TRUE(same_bits(grad(sum(out[0]), List{out[0]})[0], ones({3})));
+    EXPECT_TRUE(grad(sum(out[0] + out[1]), List{x})[0].defined());
+    on_gradient(out[0], [](const Tensor& g) { return g * 2; });
+    EXPECT_TRUE(refused(error_of([&] { grad(sum(out[0] + out[1]), List{x}); })));
+  }
+}
+
+TEST(Compile, WithGradientsCostsTimeInProportionToItsNodes) {
+  const auto seconds = [](int n) {
+    Tensor x = leaf({3}, 1);
+    Compiled f = compile([n](const List& in) {
+      Tensor y = in[0];
+      for (int i = 0; i < n; ++i) y = sin(y * 1.0001);
+      return List{y};
+    });
+    const auto start = std::chrono::steady_clock::now();
+    f({x});
+    EXPECT_LE(f.reports()[0].kept, 2 * n + 2);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  seconds(1000);
+  EXPECT_LT(seconds(8000), 40 * std::max(seconds(1000), 0.004));  // quadratic: 64 and more
+}
+
+TEST(Kept, ConstantsAreMadeAgain) {
+  Tensor x = leaf({3}, 1);
+  Compiled f = compile([](const List& in) { return List{exp(in[0] * 2.0 * 3.0 * 4.0)}; });
+  f({x});
+  EXPECT_EQ(f.reports()[0].kept, 1);  // exp's result
+}
+
 TEST(Kept, NothingUnderNoGradNorByATrainingStepNorWhereResultsAreDetached) {
   Tensor w = leaf({4, 4}, 1);
   const Tensor x = values({2, 4}, 2);
@@ -350,6 +394,51 @@ TEST(Refused, ACheckpointWhoseSurroundingsHaveChanged) {
   net.train();
   backward(call());
   EXPECT_TRUE(x.grad().defined());
+}
+
+TEST(Refused, ACheckpointWhoseTensorsAreReboundFrozenOrHaveTheirGradientsChangedInside) {
+  Tensor x = leaf({3}, 1), w = leaf({3}, 2);
+  const auto call = [&] { return sum(checkpoint([&](const Tensor& t) { return exp(t * w); }, x)); };
+  const auto refuses = [&](const Tensor& y) {
+    return error_of([&] { backward(y); }).find("checkpoint: a tensor that the function uses") !=
+           std::string::npos;
+  };
+  Tensor y = call();
+  w.set_requires_grad(false);
+  EXPECT_TRUE(refuses(y));
+  w.set_requires_grad(true);
+  y = call();
+  w.rebind(values({3}, 4));
+  EXPECT_TRUE(refuses(y));
+  const auto inside = [&](const std::function<void()>& act) {
+    return error_of([&] {
+      checkpoint(
+          [&](const Tensor& t) {
+            act();
+            return t * w;
+          },
+          x);
+    });
+  };
+  EXPECT_NE(inside([&] { backward(sum(w * 2)); }).find("inside checkpoint()"), std::string::npos);
+  EXPECT_NE(inside([&] { w.zero_grad(); }).find("inside checkpoint()"), std::string::npos);
+  EXPECT_NE(inside([&] { w.set_grad(ones({3})); }).find("inside checkpoint()"), std::string::npos);
+}
+
+TEST(Checkpoint, RandomNumbersOfAHookInsideMoveTheStreamAsEagerly) {
+  std::vector<Seen> seen;
+  for (const Wrap& wrap : {Wrap(plain), Wrap(checkpointed)}) {
+    manual_seed(5);
+    Tensor x = leaf({3}, 1);
+    const Tensor y = wrap([](const List& in) {
+      const Tensor h = dropout(in[0] * 2, 0.5);
+      on_gradient(h, [](const Tensor& g) { return g + uniform({3}); });
+      return List{h * 3};
+    })({x})[0];
+    seen.push_back(
+        {{grad(sum(y), List{x})[0], grad(sum(y), List{x})[0], uniform({2})}, generator_state().offset});
+  }
+  expect_same(seen[1], seen[0], "hook with noise");
 }
 
 TEST(Refused, BackwardInsideACompiledCallableThatReachesAResultFromOutside) {

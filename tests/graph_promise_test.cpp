@@ -6,6 +6,7 @@
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/graph/compile.h"
+#include "tandem/nn/containers.h"
 #include "tandem/nn/layers.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/matmul.h"
@@ -302,6 +303,82 @@ TEST(Gradients, ThatAreAddedBeforeTheyAreDroppedNeedALeafWithoutOne) {
   });
   EXPECT_TRUE(same_bits(f({ones({3})})[0], ones({3})));
   EXPECT_NE(error_of([&] { f({ones({3})}); }).find("must not hold a gradient from outside"),
+            std::string::npos);
+}
+
+TEST(Refused, ATensorOfHostValuesMadeInsideIsNotChangedInPlaceAndEachCallReturnsItsOwn) {
+  Compiled adds = compile([](const List& in) {
+    const NoGrad off;
+    const Tensor sum = from_vector<float>({0, 0, 0}, {3});
+    assign(sum, sum + in[0]);
+    return List{sum * 1};
+  });
+  EXPECT_NE(error_of([&] { adds({values({3}, 1)}); }).find("is made once, while tracing"), std::string::npos);
+  Compiled gives = compile([](const List&) { return List{from_vector<float>({1, 2, 3}, {3})}; });
+  const Tensor first = gives({})[0];
+  assign(first, zeros({3}));
+  EXPECT_TRUE(same_bits(gives({})[0], from_vector<float>({1, 2, 3}, {3})));
+}
+
+TEST(Refused, SetRequiresGradOfAnInput) {
+  EXPECT_NE(error_of([] {
+              compile([](const List& in) {
+                Tensor t = in[0];
+                t.set_requires_grad();
+                return List{t * 2};
+              })({values({3}, 1)});
+            }).find("set_requires_grad"),
+            std::string::npos);
+}
+
+TEST(Refused, ACompiledThatIsUsedFromWithinItsOwnCall) {
+  Compiled* self = nullptr;
+  Compiled f = compile([&](const List& in) {
+    self->reports();
+    return List{in[0] * 1};
+  });
+  self = &f;
+  EXPECT_NE(error_of([&] { f({values({3}, 1)}); }).find("from within its own call"), std::string::npos);
+}
+
+TEST(Refused, HooksAndGradientsThatWereCarriedOut) {
+  Tensor inner, x = leaf({3}, 1);
+  Compiled f = compile([&](const List& in) {
+    inner = in[0] * 2;
+    return List{inner * 3};
+  });
+  f({x});
+  EXPECT_NE(error_of([&] { on_gradient(inner, [](const Tensor& g) { return g; }); }).find("outside of it"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { x.set_grad(inner.detach()); }).find("outside of it"), std::string::npos);
+}
+
+TEST(Signature, AnInputThatIsACopyIsAnotherSignature) {
+  Compiled f = compile([](const List& in) { return List{reshape(in[0], {3, 2})}; });
+  const Tensor plain = values({6}, 1), copy = reshape(transpose(values({2, 3}, 2), 0, 1), {6});
+  assign(f({plain})[0], zeros({3, 2}));
+  EXPECT_NE(error_of([&] { assign(f({copy})[0], zeros({3, 2})); }), "");
+  assign(f({plain})[0], zeros({3, 2}));
+}
+
+TEST(Signature, AContainerThatGrowsIsTracedAgain) {
+  nn::Sequential net{nn::make<nn::Linear>(3, 3)};
+  Compiled f = compile([&](const List& in) { return List{net(in[0])}; });
+  const Tensor x = values({2, 3}, 1);
+  expect_same(f({x}), {net(x)});
+  net.add(nn::make<nn::Linear>(3, 4));
+  expect_same(f({x}), {net(x)});
+}
+
+TEST(Effects, OfMemoryThatIsNotThereAndInferencesWithoutOutputsAreRefused) {
+  RuntimeOp view{.name = "view_of_nothing", .infer = [](InferArgs& a) { a.add({2}, DType::f32); }};
+  view.effects = Effects::view();
+  view.takes_strided = true;
+  const OpDef& op = define(view);
+  EXPECT_NE(error_of([&] { tandem::apply(op, List{}, {}); }).find("whose memory it shares"),
+            std::string::npos);
+  const OpDef& none = define(RuntimeOp{.name = "gives_nothing", .infer = [](InferArgs&) {}});
+  EXPECT_NE(error_of([&] { tandem::apply(none, List{ones({2})}, {}); }).find("at least one output"),
             std::string::npos);
 }
 

@@ -153,7 +153,13 @@ Mutex::~Mutex() {
   g_unused_lock.unlock();
 }
 
-void Mutex::lock() { slot_->lock(my_number()); }
+void Mutex::lock() {
+  const uint32_t me = my_number();
+  if (slot_->word.load(std::memory_order_relaxed) >> 1 == me) [[unlikely]]
+    throw Error(cat(slot_->what,
+                    ": must not be used from within its own call, which holds it. Use another one there."));
+  slot_->lock(me);
+}
 bool Mutex::try_lock() { return slot_->try_lock(my_number()); }
 void Mutex::unlock() { slot_->unlock(); }
 

@@ -130,8 +130,11 @@ namespace {
 void check_effects(const OpDef& op) {
   const Effects& e = op.effects;
   uint32_t returned = 0;  // inputs that some output shares its memory with
-  for (int8_t input : e.aliases)
+  for (int8_t input : e.aliases) {
+    TD_CHECK(input < 32, "define: op '", op.name, "' may share the memory of the first 32 inputs; got ",
+             int{input}, " (effects.aliases).");
     if (input >= 0) returned |= 1u << input;
+  }
   TD_CHECK(e.writes == 0 || returned == e.writes, "define: op '", op.name,
            "' must return every input that it changes, and no other, as an output (effects.aliases).");
   TD_CHECK(
@@ -174,6 +177,7 @@ OpDef& define(OpDef op) {
            "define: an op must be compiled against this library's tandem/core/op.h, version ", kOpVersion,
            "; got version ", op.version, ". Compile it again.");
   TD_CHECK(op.infer, "define: op '", op.name, "' must have an infer function; got none.");
+  TD_CHECK(*op.name, "define: an op must have a name; got none.");
   TD_CHECK(op.gradient || op.not_differentiable, "define: op '", op.name,
            "' must have a gradient rule or say why not (not_differentiable); got neither.");
   check_effects(op);
@@ -260,6 +264,12 @@ Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
     return t.impl()->requires_grad;  // a tracer notes it when it takes the tensor in
   };
   const bool wants_grad = std::any_of(in.begin(), in.end(), wants_one) && grad_enabled();
+  TD_CHECK(!inferred.out.empty(), op.name,
+           ": inference must describe at least one output; got none. Call add().");
+  if (op.is_view() || op.changes_memory())
+    for (int input : op.effects.aliases)
+      TD_CHECK(input < static_cast<int>(in.size()), op.name, ": must be given input ", input,
+               ", whose memory it shares; got ", in.size(), " inputs.");
   if (op.changes_memory()) check_in_place(op.name, in);
   if (t_observer) [[unlikely]]
     t_observer->before(op, in);

@@ -35,6 +35,7 @@ TapeNode::Edge edge_of(const Tensor& tensor);
 struct Outputs {
   std::vector<size_t> first;  // by output: the tensor that it is
   std::vector<int> slot;      // by tensor: the output that it is; -1: none
+  std::vector<bool> within;   // by output: whether another one is computed from it
 };
 Outputs outputs_of(std::span<const Tensor> tensors, const std::function<bool(const TapeNode&)>& inside);
 /// Where gradients of `outputs` leave the nodes that are `inside`: each once, by first sight.

@@ -181,6 +181,9 @@ GradientHookHandle on_gradient(const Tensor& tensor, GradientHook hook) {
            ", which requires none. Call set_requires_grad() on it first, or hook what is computed from such "
            "a tensor.");
   TensorImpl& impl = *tensor.impl();
+  TD_CHECK(!impl.trace_serial || (current_tracer() && current_tracer()->serial() == impl.trace_serial),
+           "on_gradient: got a tensor of a compiled callable outside of it: ", describe(tensor),
+           ". Add the hook inside the callable, or to its result.");
   std::shared_ptr<GradientHooks>* place = &impl.hooks;
   if (impl.node) {
     if (!impl.node->extra) impl.node->extra = std::make_unique<TapeNode::Extra>();
@@ -355,6 +358,16 @@ class Walk {
     if (options_.on_grad_ready) options_.on_grad_ready(tensor, gradient);
   }
 
+  /// Where another output is computed from output i inside of the node, the whole gradient of i is not seen out here.
+  static void check_whole(const TapeNode& node, size_t i, const Tensors& grads) {
+    if (i >= node.extra->within.size() || !node.extra->within[i]) return;
+    for (size_t j = 0; j < grads.size(); ++j)
+      TD_CHECK(
+          j == i || !grads[j].defined(), node.name(), ": the gradient of result ", i,
+          " cannot be asked for, nor hooked, where another result is computed from it inside. Ask for it "
+          "inside, or compute the other one outside.");
+  }
+
   void visit(TapeNode& node) {
     Tensors grads;
     bool any = false;
@@ -365,7 +378,13 @@ class Walk {
       if (found == gradients_.end()) continue;
       any = true;
       gradients_.erase(found);
-      if (node.extra && i < node.extra->hooks.size()) grads[i] = hooked(node.extra->hooks[i], grads[i]);
+    }
+    for (size_t i = 0; i < grads.size(); ++i) {
+      const Target at{&node, static_cast<uint32_t>(i)};
+      const bool has_hooks = node.extra && i < node.extra->hooks.size() && node.extra->hooks[i];
+      if (node.extra && (has_hooks || watched_.count(at))) check_whole(node, i, grads);
+      if (!grads[i].defined()) continue;
+      if (has_hooks) grads[i] = hooked(node.extra->hooks[i], grads[i]);
       if (const auto watched = watched_.find(at); watched != watched_.end())
         keep(at, watched->second, grads[i]);
     }
@@ -419,8 +438,9 @@ class Walk {
                         {needs.data(), needs.size()},
                         node.op->context.get()};
     const Tensors results = node.op->gradient(args);
-    TD_ASSERT(results.size() == node.edges.size(), "the gradient rule of ", node.op->name, " returned ",
-              results.size(), " gradients for ", node.edges.size(), " inputs");
+    TD_CHECK(results.size() == node.edges.size(), node.op->name,
+             ": the gradient rule must give one tensor an input; got ", results.size(), " for ",
+             node.edges.size(), " inputs. Give an undefined one where there is none.");
     for (size_t i = 0; i < results.size(); ++i)
       if (needs[i] && results[i].defined()) send(node.edges[i], checked(node, i, results[i]));
   }
@@ -435,8 +455,9 @@ class Walk {
   Tensor checked(const TapeNode& node, size_t i, Tensor g) {
     const Description& want = node.in_meta[i];
     if (g.shape() != want.shape) g = g_ops.sum_to(g, want.shape);
-    TD_ASSERT(g.dtype() == want.dtype && g.device() == want.device, "the gradient rule of ", node.op->name,
-              " returned ", describe(g), " for input ", i, " of type ", want.dtype, " on ", want.device);
+    TD_CHECK(g.dtype() == want.dtype && g.device() == want.device, node.op->name,
+             ": the gradient rule must give a gradient like input ", i, ", ", want.dtype, " on ", want.device,
+             "; got ", describe(g), ".");
     return g;
   }
 
@@ -486,6 +507,10 @@ void backward(const Tensor& output, const Tensor& seed, const BackwardOptions& o
           describe(leaf), ". Call zero_grad() first, or use grad().");
       total = g_ops.add(held, total);
     }
+    TD_CHECK(
+        !current_observer(),
+        "backward: must not be called inside checkpoint(), which runs its function twice. Use grad() there, "
+        "or do it outside.");
     leaf.impl()->grad =
         without_mark(total).ref();  // in a trace: added to what is there, which set_grad() would replace
   }
@@ -523,6 +548,13 @@ Outputs outputs_of(std::span<const Tensor> tensors, const std::function<bool(con
     if (fresh) outputs.first.push_back(i);
     outputs.slot.push_back(at->second);
   }
+  outputs.within.assign(outputs.first.size(), false);
+  for_each_node(tensors, inside, [&](const TapeNode& node) {
+    for (const auto& edge : node.edges)
+      if (edge.node)
+        if (const auto at = seen.find(target_of(edge)); at != seen.end())
+          outputs.within[static_cast<size_t>(at->second)] = true;
+  });
   return outputs;
 }
 

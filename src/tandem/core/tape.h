@@ -99,6 +99,7 @@ class TapeNode : public RefCounted {
     std::string name;  // of a function with a rule of its own, in place of an op
     Rule rule;
     std::vector<std::shared_ptr<GradientHooks>> hooks;  // by output
+    std::vector<bool> within;  // by output: another one is computed from it inside, unseen from outside
   };
 
   const OpDef* op = nullptr;  // null: extra->rule

@@ -80,24 +80,41 @@ Tensor& Tensor::set_requires_grad(bool value) {
            "detach() it first.");
   TD_CHECK(!value || is_floating(dtype()), "set_requires_grad: only floating types have gradients; got ",
            describe(*this), ".");
-  if (!is_traced())
-    refuse_while_tracing("set_requires_grad",
-                         "on a tensor from outside it would act only while the callable is traced",
-                         "Call it before the compiled callable.");
+  const Tracer* tracer = current_tracer();
+  if (!is_traced() || (tracer && tracer->is_input(*this)))
+    refuse_while_tracing(
+        "set_requires_grad",
+        "on an input or a tensor from outside it would act only while the callable is traced",
+        "Call it before the compiled callable.");
   impl_->requires_grad = value;
   if (value) impl_->copied_by = nullptr;
   return *this;
 }
+
+namespace {
+/// What changes gradients would do it again in the second run.
+void refuse_in_checkpoint(const char* what) {
+  TD_CHECK(
+      !current_observer(), what,
+      ": gradients of tensors must not be changed inside checkpoint(), which runs its function twice. Use "
+      "grad() there, or do it outside.");
+}
+}  // namespace
 
 void Tensor::set_grad(const Tensor& grad) {
   if (!grad.defined()) return zero_grad();
   TD_CHECK(grad.shape() == shape() && grad.dtype() == dtype() && grad.device() == device(),
            "set_grad: a gradient must match its tensor; got ", describe(grad), " for ", describe(*this), ".");
   Tracer* tracer = current_tracer();
+  TD_CHECK(tracer || !grad.is_traced(),
+           "set_grad: got a tensor of a compiled callable outside of it: ", describe(grad),
+           ". Return it from the callable and use the result.");
+  refuse_in_checkpoint("set_grad");
   impl_->grad = tracer ? tracer->sets_gradient(*this, grad).ref() : grad.ref();
 }
 
 void Tensor::zero_grad() {
+  refuse_in_checkpoint("zero_grad");
   if (Tracer* tracer = current_tracer()) tracer->zeroes_gradient(*this);
   content().grad.reset();
 }
@@ -165,6 +182,7 @@ Tensor empty(const Dims& shape, DType dtype, Device device) {
 Tensor from_host(const void* values, const Dims& shape, DType dtype, Device device) {
   Tensor out = empty(shape, dtype, device);
   backend(device).copy_from_host(device, out.impl()->storage->data(), values, out.impl()->storage->bytes());
+  if (Tracer* tracer = current_tracer()) tracer->made_on_host(out);
   return out;
 }
 

@@ -42,6 +42,10 @@ class Tracer {
   /// Where in this trace's part of the random stream the next numbers come from; and elsewhere.
   virtual uint64_t random_place() const { return 0; }
   virtual void set_random_place(uint64_t) {}
+  /// Whether a tensor is an input of what is traced.
+  virtual bool is_input(const Tensor&) const { return false; }
+  /// The code made a tensor of host values: it will be the same one at every replay.
+  virtual void made_on_host(const Tensor&) {}
   /// Calls `undo` where the trace goes back to a point before this one.
   virtual void on_rewind(std::function<void()> /*undo*/) {}
   /// The code made `grad` the gradient of a tensor: the tensor to hold instead until the trace ends.

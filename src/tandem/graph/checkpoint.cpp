@@ -18,12 +18,21 @@ class Surroundings final : public Observer, public std::enable_shared_from_this<
   };
 
  public:
+  uint64_t region = 0;  // Region::id() of the code
+
   void before(const OpDef& op, std::span<const Tensor> in) override {
     if (outer_) outer_->before(op, in);
     for (size_t i = 0; i < in.size(); ++i) {
       const uint64_t memory = memory_of(in[i]);
       if (made_.count(memory)) continue;
-      seen_.try_emplace(memory, Seen{in[i].detach(), 0});
+      // A view that the code makes would keep the values of this run: its memory is enough.
+      const TensorImpl& impl = *in[i].impl();
+      const bool is_own = impl.node && impl.node->region == region;
+      const bool fresh = outside_.insert(memory).second;
+      if (!is_own)
+        seen_.try_emplace(&impl, Seen{in[i], impl.requires_grad, 0});
+      else if (fresh)
+        seen_.try_emplace(&impl, Seen{in[i].detach(), false, 0});
       if (!op.effects.writes_input(i)) continue;
       const ObserverScope unseen(nullptr);
       const NoGrad off;
@@ -33,7 +42,7 @@ class Surroundings final : public Observer, public std::enable_shared_from_this<
   void after(std::span<const Tensor> out) override {
     if (outer_) outer_->after(out);
     for (const Tensor& t : out)
-      if (const uint64_t memory = memory_of(t); !seen_.count(memory)) made_.insert(memory);
+      if (const uint64_t memory = memory_of(t); !outside_.count(memory)) made_.insert(memory);
   }
   void asks(const std::shared_ptr<const uint64_t>& place) override {
     if (outer_) outer_->asks(place);
@@ -44,15 +53,17 @@ class Surroundings final : public Observer, public std::enable_shared_from_this<
   void hold() {
     if (Tracer* tracer = current_tracer())
       tracer->on_rewind([self = shared_from_this(), before = seen_] { self->seen_ = before; });
-    for (auto& [memory, seen] : seen_) seen.version = version_of(seen.tensor);
+    for (auto& [impl, seen] : seen_) seen.version = version_of(seen.tensor);
   }
   void check() const {
-    for (const auto& [memory, seen] : seen_)
-      TD_CHECK(version_of(seen.tensor) == seen.version,
-               "checkpoint: a tensor that the function uses must not be changed in place before its backward "
-               "pass; got "
-               "one that was: ",
-               describe(seen.tensor), ". Change it after backward(), or keep this part out of checkpoint().");
+    for (const auto& [impl, seen] : seen_)
+      TD_CHECK(
+          version_of(seen.tensor) == seen.version && seen.tensor.impl()->requires_grad == seen.requires_grad,
+          "checkpoint: a tensor that the function uses must not be changed (in place, by rebind() or by "
+          "set_requires_grad()) before its backward "
+          "pass; got "
+          "one that was: ",
+          describe(seen.tensor), ". Change it after backward(), or keep this part out of checkpoint().");
     for (const auto& [place, value] : switches_)
       TD_CHECK(*place == value,
                "checkpoint: modules that the function calls must be in the same mode (train or eval), with "
@@ -93,11 +104,12 @@ class Surroundings final : public Observer, public std::enable_shared_from_this<
 
   struct Seen {
     Tensor tensor;
+    bool requires_grad;
     uint32_t version;
   };
   Observer* outer_ = current_observer();
-  std::unordered_set<uint64_t> made_;
-  std::unordered_map<uint64_t, Seen> seen_;
+  std::unordered_set<uint64_t> made_, outside_;  // memory
+  std::unordered_map<const TensorImpl*, Seen> seen_;
   std::vector<Change> changed_;
   std::unordered_map<std::shared_ptr<const uint64_t>, uint64_t> switches_;
 };
@@ -115,6 +127,7 @@ std::vector<Tensor> checkpoint(const TensorFunction& function, const std::vector
   {
     const ObserverScope watch(around.get());
     const Region region;
+    around->region = region.id();
     results = function(inputs);
     for (const Tensor& t : results)
       TD_CHECK(t.defined(), "checkpoint: every result must be a tensor; got an undefined handle.");
@@ -136,10 +149,13 @@ std::vector<Tensor> checkpoint(const TensorFunction& function, const std::vector
           first = outputs.first](std::span<const Tensor> grads) {
            around->check();
            const bool create_graph = grad_enabled();
-           const RandomReplay replay(place);
-           const Region region(true);
-           const GradMode on(true);
-           const std::vector<Tensor> again = around->run_again([&] { return function(inputs); });
+           std::vector<Tensor> again;
+           {
+             const RandomReplay replay(place);
+             const Region region(true);
+             const GradMode on(true);
+             again = around->run_again([&] { return function(inputs); });
+           }
            std::vector<TapeNode::Edge> now = ends;
            for (const auto& [end, result] : own_leaves)
              if (result < again.size()) now[end] = edge_of(again[result]);
@@ -153,7 +169,8 @@ std::vector<Tensor> checkpoint(const TensorFunction& function, const std::vector
              outputs.push_back(again[first[k]]);
            }
            return gradients_at(now, outputs, grads, create_graph);
-         });
+         })
+      ->extra->within = outputs.within;
   for (size_t i = 0; i < results.size(); ++i)
     if (outputs.slot[i] >= 0) results[i] = out[static_cast<size_t>(outputs.slot[i])];
   return results;

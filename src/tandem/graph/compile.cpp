@@ -77,6 +77,12 @@ struct CompiledState {
     const Device device = executor.graph().device;
     return arenas[{static_cast<int>(device.kind), device.index}];
   }
+  /// The owner goes. A captured tensor may be a result, which holds this.
+  void leave() {
+    has_owner = false;
+    std::list<std::shared_ptr<Entry>> gone;
+    if (std::unique_lock lock(mutex, std::try_to_lock); lock.owns_lock()) gone.swap(entries);
+  }
   Entry& entry_for(const std::vector<Tensor>& inputs);
   Backward& backward_for(Entry& entry, std::span<const Tensor> grads);
 };
@@ -142,16 +148,23 @@ struct Kept {
              "the callable must neither change tensors in place nor call backward(). Compile the whole "
              "computation instead.");
     TD_CHECK(state->has_owner, kWhy, "its Compiled must still be there. Keep it until after backward().");
-    for (size_t i = 0; i < inputs.size(); ++i) check_input(i);
+    bool as_it_was = entry->depends_on.hold();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      check_input(i);
+      as_it_was = as_it_was && inputs[i].impl()->requires_grad == entry->signature.inputs[i].requires_grad;
+    }
     for (size_t i = 0; i < captures_seen.size(); ++i) check_capture(i);
     TD_CHECK(
-        entry->depends_on.hold(), kWhy,
+        as_it_was, kWhy,
         "what the callable depends on (train/eval mode, requires_grad, hooks) must not have changed since "
         "the call. Change it after backward().");
     const bool create_graph = grad_enabled();
-    const RandomReplay replay(random);
-    const GradMode on(true);
-    const std::vector<Tensor> results = state->function(inputs);
+    std::vector<Tensor> results;
+    {
+      const RandomReplay replay(random);
+      const GradMode on(true);
+      results = state->function(inputs);
+    }
     std::vector<TapeNode::Edge> now = ends;  // leaves that the callable made are others
     for (size_t k = 0; k < now.size(); ++k)
       if (const int result = entry->ends[k].result; result >= 0 && entry->ends[k].input < 0)
@@ -184,7 +197,7 @@ void put_on_tape(const std::shared_ptr<CompiledState>& state, const std::shared_
   for (const graph::Capture& capture : entry->depends_on.captures)
     kept.captures_seen.push_back(capture.storage->version());
   std::vector<TapeNode::Edge> edges = kept.ends;
-  record("compile", std::move(edges), outputs, std::move(kept));
+  record("compile", std::move(edges), outputs, std::move(kept))->extra->within = entry->within;
 }
 
 }  // namespace
@@ -233,12 +246,12 @@ Compiled::Compiled(TensorFunction function, CompileOptions options)
 Compiled::Compiled(Compiled&&) noexcept = default;
 Compiled& Compiled::operator=(Compiled&& other) noexcept {
   if (this == &other) return *this;
-  if (state_) state_->has_owner = false;
+  if (state_) state_->leave();
   state_ = std::move(other.state_);
   return *this;
 }
 Compiled::~Compiled() {
-  if (state_) state_->has_owner = false;
+  if (state_) state_->leave();
 }
 
 CompiledState& Compiled::state() const {

@@ -92,6 +92,7 @@ std::shared_ptr<Entry> make_entry(const TensorFunction& function, const CompileO
   report.captured = traced->graph.captured;
   report.outputs = static_cast<int>(traced->results.size());
   entry->outputs = traced->outputs.first.size();
+  entry->within = traced->outputs.within;
   if (entry->outputs) {
     std::vector<Meta> layouts;  // any will do to learn which values are needed
     for (size_t i : traced->outputs.first) {
@@ -102,7 +103,7 @@ std::shared_ptr<Entry> make_entry(const TensorFunction& function, const CompileO
     for (const Meta& meta : layouts) arriving.push_back(&meta);
     try {
       entry->kept = differentiate(*traced, arriving).kept;
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {  // of a rule or a hook: it belongs to the backward pass
       entry->stale = error.what();
     }
     report.kept = static_cast<int>(entry->kept.size());
@@ -110,6 +111,7 @@ std::shared_ptr<Entry> make_entry(const TensorFunction& function, const CompileO
   const bool differentiable = entry->outputs && entry->stale.empty();
   Graph forward = differentiable ? traced->graph : std::move(traced->graph);
   for (int v : entry->kept) forward.add_output(v);
+  forward.kept = static_cast<int>(entry->kept.size());
   entry->depends_on = std::move(traced->depends_on);
   entry->gradients = std::move(traced->gradients);
   entry->ends = traced->ends;

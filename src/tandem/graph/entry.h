@@ -15,6 +15,7 @@ struct Signature {
   struct Input {
     Meta meta;
     bool requires_grad = false;
+    const CopyMark* mark = nullptr;
     HooksSeen hooks;
   };
   std::vector<Input> inputs;
@@ -23,7 +24,7 @@ struct Signature {
 
   explicit Signature(const std::vector<Tensor>& tensors) {
     for (const Tensor& t : tensors)
-      inputs.push_back({t.meta(), t.impl()->requires_grad, HooksSeen(*t.impl())});
+      inputs.push_back({t.meta(), t.impl()->requires_grad, t.impl()->copied_by, HooksSeen(*t.impl())});
   }
   bool matches(const std::vector<Tensor>& tensors) const {
     if (tensors.size() != inputs.size() || grad != grad_enabled() || anomaly != anomaly_mode()) return false;
@@ -31,6 +32,7 @@ struct Signature {
       const Meta &a = inputs[i].meta, &b = tensors[i].meta();
       const bool same = a.shape == b.shape && a.strides == b.strides && a.dtype == b.dtype &&
                         a.device == b.device && inputs[i].requires_grad == tensors[i].impl()->requires_grad &&
+                        inputs[i].mark == tensors[i].impl()->copied_by &&
                         inputs[i].hooks.hold(*tensors[i].impl());
       if (!same) return false;
     }
@@ -80,6 +82,7 @@ struct Entry {
   // Gradients of the results. Without a trace there are none: `stale` says why, where they are asked for.
   std::string stale;
   std::vector<End> ends;
+  std::vector<bool> within;       // Outputs::within
   size_t outputs = 0;             // of the tape node
   std::unique_ptr<Trace> trace;   // to differentiate
   std::vector<int> kept;          // values that the executor returns behind everything else

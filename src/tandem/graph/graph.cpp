@@ -34,9 +34,10 @@ std::vector<bool> Graph::changed_bases() const {
   return changed;
 }
 
-std::vector<bool> Graph::returned_bases() const {
+std::vector<bool> Graph::returned_bases(bool with_kept) const {
   std::vector<bool> returned(values_.size(), false);
-  for (int v : outputs_) returned[static_cast<size_t>(base_of(v))] = true;
+  const size_t count = outputs_.size() - (with_kept ? 0 : static_cast<size_t>(kept));
+  for (size_t i = 0; i < count; ++i) returned[static_cast<size_t>(base_of(outputs_[i]))] = true;
   return returned;
 }
 

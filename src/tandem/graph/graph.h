@@ -68,6 +68,7 @@ class Graph {
   int inputs = 0;
   int captured = 0;
   uint64_t random_blocks = 0;
+  int kept = 0;  // of the outputs, the last so many are kept for a backward pass: they may share memory
   Device device;
 
   // --- values and nodes, by number. Numbers stay; an erased node's is not given out again.
@@ -110,8 +111,8 @@ class Graph {
   bool changes_memory(const Node& node) const;
   /// By base: whether some node changes it in place.
   std::vector<bool> changed_bases() const;
-  /// By base: whether the graph returns it, or a view of it.
-  std::vector<bool> returned_bases() const;
+  /// By base: whether the graph returns it, or a view of it; with what is kept, or without.
+  std::vector<bool> returned_bases(bool with_kept = true) const;
 
   // --- building and changing. Costs are those of the nodes and uses touched.
   int add_value(const Meta& meta, Source source);

@@ -61,6 +61,13 @@ class GraphTracer : public Tracer {
     Node node;
     node.op = &op;
     node.attrs = attrs;
+    if (op.changes_memory())
+      for (size_t i = 0; i < in.size(); ++i)
+        TD_CHECK(
+            !op.effects.writes_input(i) || !is_made_inside(in[i]), op.name,
+            ": a tensor made of host values inside a compiled callable is made once, while tracing, so it "
+            "must not be changed in place; got ",
+            describe(in[i]), ". Change a clone() of it, or make it outside.");
     for (const Tensor& t : in) node.in.push_back(id_of(t));
     if (in.empty() && graph_.value_count() == 0) graph_.device = out[0].device;
     TD_CHECK(out[0].device == graph_.device, op.name, ": a compiled callable runs on one device, ",
@@ -104,6 +111,12 @@ class GraphTracer : public Tracer {
   uint64_t random_place() const override { return random_place_; }
   void set_random_place(uint64_t place) override { random_place_ = place; }
   void on_rewind(std::function<void()> undo) override { undo_.push_back(std::move(undo)); }
+  bool is_input(const Tensor& tensor) const override { return is_placeholder(tensor.impl()); }
+  void made_on_host(const Tensor& tensor) override { made_inside_.push_back(tensor.impl()->storage); }
+  bool is_made_inside(const Tensor& tensor) const {
+    return !tensor.is_traced() &&
+           std::find(made_inside_.begin(), made_inside_.end(), tensor.impl()->storage) != made_inside_.end();
+  }
 
   void depends_on(const Tensor& tensor, Asked asked) override {
     if (!tensor.defined()) return;  // refused by whoever asked
@@ -261,6 +274,7 @@ class GraphTracer : public Tracer {
   std::unordered_set<const TensorImpl*> taken_, noted_, asked_gradients_;
   std::unordered_set<const uint64_t*> switches_;
   std::vector<std::function<void()>> undo_;  // since the last mark
+  std::vector<Ref<Storage>> made_inside_;    // of host values, while tracing
 };
 
 }  // namespace
@@ -287,8 +301,9 @@ std::unique_ptr<Trace> trace(const TensorFunction& function, const std::vector<T
   try {
     TraceScope scope(&tracer);
     result->results = function(placeholders);
-    for (const Tensor& t : result->results) {
+    for (Tensor& t : result->results) {
       TD_CHECK(t.defined(), "compile: every result must be a tensor; got an undefined handle.");
+      if (tracer.is_made_inside(t)) t = apply(*find_op("copy"), {&t, 1})[0];  // each call gives its own
       graph.add_output(tracer.id_of(t));
       result->returned_input.push_back(input_of(t.impl()));
     }
@@ -358,10 +373,19 @@ class Extraction {
       return places_[v] = graph.add_captured_view(value.meta, memory->second);
     }
     TD_ASSERT(v < first_value_, "value ", v, " of the backward pass is used before it is made");
+    if (const int maker = value.maker; maker != kNone && is_constant(from_.node(maker), v)) {
+      copy(from_.node(maker));  // cheaper to make again than to keep
+      return places_[v];
+    }
     Meta meta = value.meta;
     meta.offset = 0;
     to_.kept.push_back(v);
     return places_[v] = graph.add_input(meta, graph.inputs++);
+  }
+
+  bool is_constant(const Node& node, int v) const {
+    return node.in.empty() && node.effects().resources == 0 && from_.base_of(v) == v &&
+           changes_[static_cast<size_t>(v)] == 0;
   }
 
   void copy(const Node& node) {

@@ -60,7 +60,7 @@ thread_local Module::TracedLayer* Module::TracedLayer::innermost = nullptr;
 
 Tensor Module::operator()(const Tensor& x) {
   detail::check_stack("module");
-  read_switch(hook_changes_);
+  read_switch(changes_);
   const TracedLayer layer(*this);
   try {
     if (pre_hooks_.empty() && hooks_.empty()) return forward(x);
@@ -75,7 +75,7 @@ Tensor Module::operator()(const Tensor& x) {
 std::vector<Tensor> Module::call(std::vector<Tensor> in,
                                  const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body) {
   detail::check_stack("module");
-  read_switch(hook_changes_);
+  read_switch(changes_);
   const TracedLayer layer(*this);
   try {
     const size_t inputs = in.size();
@@ -119,13 +119,13 @@ void Module::name_layer(Error& error) const {
 
 HookId Module::add_forward_pre_hook(ForwardPreHook hook) {
   TD_CHECK(hook, "add_forward_pre_hook: the hook must be a function; got none.");
-  ++*hook_changes_;
+  ++*changes_;
   return pre_hooks_.emplace_back(HookId{++last_hook_}, std::move(hook)).first;
 }
 
 HookId Module::add_forward_hook(ForwardHook hook) {
   TD_CHECK(hook, "add_forward_hook: the hook must be a function; got none.");
-  ++*hook_changes_;
+  ++*changes_;
   return hooks_.emplace_back(HookId{++last_hook_}, std::move(hook)).first;
 }
 
@@ -134,7 +134,7 @@ void Module::remove_hook(HookId id) {
   TD_CHECK(std::erase_if(pre_hooks_, has_id) + std::erase_if(hooks_, has_id) == 1, "remove_hook: module ",
            type_name(), " must have the hook; got number ", static_cast<uint64_t>(id),
            ", which it does not have (any more).");
-  ++*hook_changes_;
+  ++*changes_;
 }
 
 Tensor Module::parameter(const std::string& name, Tensor initial) {

@@ -201,7 +201,8 @@ class Module {
   std::function<ModulePtr()> recipe_;
   // Shared, so that a compiled step can ask later whether they still stand as they did while tracing.
   std::shared_ptr<uint64_t> training_ = std::make_shared<uint64_t>(1);
-  std::shared_ptr<uint64_t> hook_changes_ = std::make_shared<uint64_t>(0);  // counts hooks added and removed
+  std::shared_ptr<uint64_t> changes_ =
+      std::make_shared<uint64_t>(0);  // counts hooks added and removed, and children
 
   friend class Container;
   friend class RuntimeModule;

@@ -93,6 +93,7 @@ void Module::check_new_name(const std::string& name) const {
 void Module::take_child(const std::string& name, Module* module, ModulePtr owner) {
   check_new_name(name);
   children_.push_back({name, module, std::move(owner)});
+  ++*changes_;
   std::lock_guard lock(parents_mutex());
   module->parents_.push_back(this);
 }

@@ -43,7 +43,7 @@ bool same_computation(const Node& a, const Node& b) {
 void common_subexpressions(Graph& graph) {
   const std::vector<bool> changed = graph.changed_bases();
   std::vector<bool> returned =
-      graph.returned_bases();                 // two results of the callable have memory of their own each
+      graph.returned_bases(false);            // two results of the callable have memory of their own each
   std::unordered_multimap<size_t, int> seen;  // hash -> node
   for (int n = graph.first(), after = kNone; n != kNone; n = after) {
     after = graph.next(n);
