@@ -563,7 +563,7 @@ TEST(Custom, WhatARuleGetsWrongIsNamed) {
     return error_of([&] { backward(sum(f({x})[0])); });
   };
   EXPECT_EQ(message([](const FunctionContext&, const List&) { return List{}; }),
-            "mine: the gradient must give one tensor an input; got 0 for 1 inputs. Give an undefined one "
+            "mine: the gradient must give one tensor per input; got 0 for 1 inputs. Give an undefined one "
             "where there is "
             "none.");
   EXPECT_EQ(message([](const FunctionContext&, const List&) { return List{ones({2})}; }),

@@ -9,10 +9,9 @@ Tensor FunctionContext::saved(size_t i) const {
            kept_.size(), ".");
   Tensor t = unpack_saved(kept_[i].saved, name_.c_str(), cat("saved tensor ", i));
   if (kept_[i].output < 0 || !is_floating(t.dtype()) || !grad_enabled()) return t;
-  t = t.detach();  // a result: its own gradient goes on through this call
-  t.impl()->requires_grad = true;
-  t.impl()->node = Ref<TapeNode>(node_);
-  t.impl()->node_output = static_cast<uint32_t>(kept_[i].output);
+  t = t.detach();
+  attach(t, Ref<TapeNode>(node_),
+         static_cast<size_t>(kept_[i].output));  // its gradient goes on through this call
   return t;
 }
 
@@ -62,7 +61,7 @@ std::vector<Tensor> CustomFunction::operator()(const std::vector<Tensor>& in) co
       name_, std::move(edges), out, [context, gradient = gradient_, like](std::span<const Tensor> grads) {
         const std::vector<Tensor> result = gradient(*context, {grads.begin(), grads.end()});
         TD_CHECK(result.size() == like.size(), context->name_,
-                 ": the gradient must give one tensor an input; got ", result.size(), " for ", like.size(),
+                 ": the gradient must give one tensor per input; got ", result.size(), " for ", like.size(),
                  " inputs. Give an undefined one where there is none.");
         std::vector<TapeNode::Delivery> deliveries;
         for (size_t i = 0; i < result.size(); ++i) {

@@ -1,4 +1,4 @@
-// Functions with a gradient of one's own, made of operations alone: no kernel, no record. Both engines take them.
+// Functions with a gradient of your own, made of operations alone: no kernel, no record. Both engines take them.
 #pragma once
 
 #include <functional>
@@ -36,8 +36,8 @@ class CustomFunction {
  public:
   /// Computes the results. Nothing inside is recorded.
   using Forward = std::function<std::vector<Tensor>(FunctionContext& context, const std::vector<Tensor>& in)>;
-  /// One gradient an input, or an undefined tensor for none; `grads` has one a result, undefined where none arrived. Made of
-  /// operations, it can be differentiated again.
+  /// One gradient per input, or an undefined tensor for none; `grads` has one per result, undefined where none arrived.
+  /// Made of operations, it can be differentiated again.
   using Gradient =
       std::function<std::vector<Tensor>(const FunctionContext& context, const std::vector<Tensor>& grads)>;
 

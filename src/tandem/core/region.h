@@ -29,6 +29,8 @@ class Region {
   uint64_t id_, previous_, previous_repeated_;
 };
 
+/// Makes `tensor` output number `output` of a node.
+void attach(const Tensor& tensor, const Ref<TapeNode>& node, size_t output);
 /// Where the gradient of a tensor goes.
 TapeNode::Edge edge_of(const Tensor& tensor);
 /// Those among some tensors that nodes `inside` made: a tensor that is there twice has one gradient.

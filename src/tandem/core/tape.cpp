@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <queue>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -124,13 +125,13 @@ Ref<TapeNode> new_node(const Tracer* tracer) {
   node->region = t_region;
   return node;
 }
-/// Makes `t` output number i of a node.
-void attach(const Tensor& t, const Ref<TapeNode>& node, size_t i) {
-  t.impl()->requires_grad = true;
-  t.impl()->node = node;
-  t.impl()->node_output = static_cast<uint32_t>(i);
-}
 }  // namespace
+
+void attach(const Tensor& tensor, const Ref<TapeNode>& node, size_t output) {
+  tensor.impl()->requires_grad = true;
+  tensor.impl()->node = node;
+  tensor.impl()->node_output = static_cast<uint32_t>(output);
+}
 
 void record(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs, std::span<Tensor> out) {
   const Tracer* const tracer = current_tracer();
@@ -439,7 +440,7 @@ class Walk {
                         node.op->context.get()};
     const Tensors results = node.op->gradient(args);
     TD_CHECK(results.size() == node.edges.size(), node.op->name,
-             ": the gradient rule must give one tensor an input; got ", results.size(), " for ",
+             ": the gradient rule must give one tensor per input; got ", results.size(), " for ",
              node.edges.size(), " inputs. Give an undefined one where there is none.");
     for (size_t i = 0; i < results.size(); ++i)
       if (needs[i] && results[i].defined()) send(node.edges[i], checked(node, i, results[i]));
@@ -561,10 +562,10 @@ Outputs outputs_of(std::span<const Tensor> tensors, const std::function<bool(con
 std::vector<TapeNode::Edge> edges_out_of(std::span<const Tensor> outputs,
                                          const std::function<bool(const TapeNode&)>& inside) {
   std::vector<TapeNode::Edge> out;
-  std::map<Target, bool> seen;
+  std::set<Target> seen;
   for_each_node(outputs, inside, [&](const TapeNode& node) {
     for (const auto& edge : node.edges)
-      if (edge.needed() && !(edge.node && inside(*edge.node)) && seen.emplace(target_of(edge), true).second)
+      if (edge.needed() && !(edge.node && inside(*edge.node)) && seen.insert(target_of(edge)).second)
         out.push_back(edge);
   });
   return out;

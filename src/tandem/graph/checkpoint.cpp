@@ -29,10 +29,8 @@ class Surroundings final : public Observer, public std::enable_shared_from_this<
       const TensorImpl& impl = *in[i].impl();
       const bool is_own = impl.node && impl.node->region == region;
       const bool fresh = outside_.insert(memory).second;
-      if (!is_own)
-        seen_.try_emplace(&impl, Seen{in[i], impl.requires_grad, 0});
-      else if (fresh)
-        seen_.try_emplace(&impl, Seen{in[i].detach(), false, 0});
+      if (const Tensor held = is_own ? in[i].detach() : in[i]; fresh || !is_own)
+        seen_.try_emplace(held.impl(), Seen{held, held.impl()->requires_grad, 0});
       if (!op.effects.writes_input(i)) continue;
       const ObserverScope unseen(nullptr);
       const NoGrad off;
@@ -60,15 +58,12 @@ class Surroundings final : public Observer, public std::enable_shared_from_this<
       TD_CHECK(
           version_of(seen.tensor) == seen.version && seen.tensor.impl()->requires_grad == seen.requires_grad,
           "checkpoint: a tensor that the function uses must not be changed (in place, by rebind() or by "
-          "set_requires_grad()) before its backward "
-          "pass; got "
-          "one that was: ",
+          "set_requires_grad()) before its backward pass; got one that was: ",
           describe(seen.tensor), ". Change it after backward(), or keep this part out of checkpoint().");
     for (const auto& [place, value] : switches_)
       TD_CHECK(*place == value,
                "checkpoint: modules that the function calls must be in the same mode (train or eval), with "
-               "the same "
-               "hooks, in its backward pass. Switch after backward().");
+               "the same hooks, in its backward pass. Switch after backward().");
   }
   /// Puts back what the code changed, runs it, and leaves everything as it is now where that fails.
   template <class F>
@@ -164,8 +159,7 @@ std::vector<Tensor> checkpoint(const TensorFunction& function, const std::vector
              TD_CHECK(first[k] < again.size() && again[first[k]].defined() &&
                           (!grads[k].defined() || again[first[k]].shape() == grads[k].shape()),
                       "checkpoint: the function must give the same results when it is run again; got others. "
-                      "Keep what "
-                      "depends on anything but tensors, modules and random operations out of it.");
+                      "Keep what depends on anything but tensors, modules and random operations out of it.");
              outputs.push_back(again[first[k]]);
            }
            return gradients_at(now, outputs, grads, create_graph);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "tandem/core/mutex.h"
@@ -59,8 +60,7 @@ void check_leaves(const Entry& entry, const std::vector<Tensor>& inputs) {
         "backward: inside a compiled callable gradients must end at leaves; they reach input ",
         gradient.input,
         ", which is the result of an operation outside. Move that operation into the callable, detach() the "
-        "input, or "
-        "call backward() on the results.");
+        "input, or call backward() on the results.");
 }
 
 }  // namespace
@@ -103,8 +103,7 @@ struct Kept {
   void check(bool holds, const char* what, size_t i) const {
     TD_CHECK(holds, "compile: ", what, " ", i,
              " of the callable is needed for the gradient but was changed in place (by assign() or the like) "
-             "after the "
-             "call. Change it after backward(), or change a clone().");
+             "after the call. Change it after backward(), or change a clone().");
   }
   void check_input(size_t i) const { check(version_of(inputs[i]) == inputs_seen[i], "input", i); }
   void check_capture(size_t i) const {
@@ -142,8 +141,7 @@ struct Kept {
     for (bool changed : executor.changes_input()) changes = changes || changed;
     const char* const kWhy =
         "compile: this gradient runs the callable again (it is recorded itself, by create_graph, or needs "
-        "what "
-        "a call does not keep), so ";
+        "what a call does not keep), so ";
     TD_CHECK(!changes, kWhy,
              "the callable must neither change tensors in place nor call backward(). Compile the whole "
              "computation instead.");
@@ -214,11 +212,13 @@ Backward& CompiledState::backward_for(Entry& entry, std::span<const Tensor> grad
   graph::BackwardGraph backward = graph::differentiate(*entry.trace, arriving);
   made.ends = std::move(backward.ends);
   made.depends_on = std::move(backward.depends_on);
+  std::unordered_map<int, size_t> places;
+  for (size_t i = 0; i < entry.kept.size(); ++i) places.emplace(entry.kept[i], i);
   bool all_kept = true;
   for (int v : backward.kept) {
-    const auto at = std::find(entry.kept.begin(), entry.kept.end(), v);
-    all_kept = all_kept && at != entry.kept.end();
-    made.kept.push_back(static_cast<size_t>(at - entry.kept.begin()));
+    const auto at = places.find(v);
+    all_kept = all_kept && at != places.end();
+    if (all_kept) made.kept.push_back(at->second);
   }
   if (all_kept) {
     GraphReport report;

@@ -112,10 +112,11 @@ class GraphTracer : public Tracer {
   void set_random_place(uint64_t place) override { random_place_ = place; }
   void on_rewind(std::function<void()> undo) override { undo_.push_back(std::move(undo)); }
   bool is_input(const Tensor& tensor) const override { return is_placeholder(tensor.impl()); }
-  void made_on_host(const Tensor& tensor) override { made_inside_.push_back(tensor.impl()->storage); }
+  void made_on_host(const Tensor& tensor) override {
+    made_inside_.emplace(tensor.impl()->storage.get(), tensor.impl()->storage);
+  }
   bool is_made_inside(const Tensor& tensor) const {
-    return !tensor.is_traced() &&
-           std::find(made_inside_.begin(), made_inside_.end(), tensor.impl()->storage) != made_inside_.end();
+    return !tensor.is_traced() && made_inside_.count(tensor.impl()->storage.get());
   }
 
   void depends_on(const Tensor& tensor, Asked asked) override {
@@ -273,8 +274,8 @@ class GraphTracer : public Tracer {
   std::unordered_map<TensorImpl*, Touched> touched_;
   std::unordered_set<const TensorImpl*> taken_, noted_, asked_gradients_;
   std::unordered_set<const uint64_t*> switches_;
-  std::vector<std::function<void()>> undo_;  // since the last mark
-  std::vector<Ref<Storage>> made_inside_;    // of host values, while tracing
+  std::vector<std::function<void()>> undo_;                       // since the last mark
+  std::unordered_map<const Storage*, Ref<Storage>> made_inside_;  // of host values, while tracing
 };
 
 }  // namespace
