@@ -11,6 +11,7 @@
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/graph/compile.h"
+#include "tandem/graph/cond.h"
 #include "tandem/ops/conv.h"
 #include "tandem/ops/fused.h"
 #include "tandem/ops/index.h"
@@ -449,6 +450,40 @@ TEST_F(Cuda, TrainingGivesTheSameBitsTwiceAndInBothEngines) {
     }
     EXPECT_GE(named, 5) << name(mode);
   }
+}
+
+TEST_F(Cuda, ABranchIsChosenByAValueOnTheDeviceWithTheSameBitsInBothEngines) {
+  Tensor w = to(to_tensor(hash_array({3, 3}, 2), DType::f32), kGpu).set_requires_grad();
+  const Tensor state = zeros({3}, DType::f32, kGpu);
+  const TensorFunction step = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const Tensor h = matmul(in[0], w);
+    const Tensor y = cond(
+        greater(sum(in[0]), 0),
+        [&] {
+          const NoGrad off;
+          assign(state, state + 1);
+          const GradMode on(true);
+          return dropout(tanh(h), 0.5) * state;
+        },
+        [&] { return matmul(h, w); });
+    std::vector<Tensor> out = grad(sum(y * y), std::vector<Tensor>{w});
+    out.push_back(y.detach());
+    return out;
+  };
+  Compiled compiled = compile(step);
+  std::vector<std::vector<std::byte>> seen[2];
+  for (int engine = 0; engine < 2; ++engine) {
+    manual_seed(4);
+    assign(state, zeros({3}, DType::f32, kGpu));
+    for (uint32_t call = 0; call < 6; ++call) {
+      const Tensor x =
+          to(to_tensor(hash_array({4, 3}, call, call % 3 ? -2 : 1, call % 3 ? -1 : 2), DType::f32), kGpu);
+      for (const Tensor& t : engine ? compiled({x}) : step({x})) seen[engine].push_back(host_bytes(t));
+      seen[engine].push_back(host_bytes(state));
+    }
+  }
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_EQ(to_array(state).values[0], 2);
 }
 
 TEST_F(Cuda, TrainingFollowsTheCpuWithinTheRoundingOfTf32) {

@@ -48,6 +48,7 @@ ordered_json json_of(const GraphView& graph) {
     line["in"] = node.in;
     line["out"] = node.out;
     if (!node.algorithm.empty()) line["algorithm"] = node.algorithm;
+    for (const GraphView& body : node.bodies) line["bodies"].push_back(json_of(body));
   }
   return {{"values", values}, {"nodes", nodes}, {"results", graph.results}};
 }

@@ -24,6 +24,7 @@
 #include "tandem/data/registry.h"
 #include "tandem/data/transforms.h"
 #include "tandem/graph/checkpoint.h"
+#include "tandem/graph/cond.h"
 #include "tandem/graph/compile.h"
 #include "tandem/io/csv.h"
 #include "tandem/io/dlpack.h"

@@ -4,6 +4,7 @@
 
 #include "tandem/core/tape.h"
 #include "tandem/graph/checkpoint.h"
+#include "tandem/graph/cond.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/matmul.h"
@@ -258,6 +259,24 @@ void repeated(FuzzRun& run) {
                             x));
 }
 
+/// One of two parts of a program, by a value.
+void branches(FuzzRun& run) {
+  if (run.depth() >= 2) return;
+  const Tensor by = run.pick_number(), also = run.pick_floating();
+  const uint32_t first = run.raw(), second = run.chance(0.05) ? first : run.raw();
+  const CaseInput form{{2, 3}, -2, 2}, other{run.chance(0.05) ? Dims{3, 2} : Dims{2, 3}, -2, 2};
+  const DType type = run.chance(0.8) ? DType::f32 : DType::f64;
+  const std::vector<Tensor> results = cond(
+      greater(sum(by), 0),
+      [&](const auto&) {
+        return std::vector{run.apart(first, form, type), also};
+      },
+      [&](const auto&) {
+        return std::vector{run.apart(second, other, type), also * 0.5};
+      });
+  for (const Tensor& result : results) run.add("cond", result);
+}
+
 /// A scalar made of several values, and of a leaf that wants a gradient; undefined where none does.
 Tensor loss_of(FuzzRun& run) {
   Tensor total;
@@ -373,6 +392,7 @@ void add_plain_recipes(std::vector<FuzzRecipe>& recipes) {
                        const Tensor x = run.pick_floating();
                        run.add("compiled tanh(x) * x of ", run.side.inner({x})[0]);
                      }});
+  recipes.push_back({"branches", 2, branches});
   recipes.push_back({"only_eagerly", 0.25, only_eagerly});
   recipes.push_back({"module", 8, module, false, true});
 }

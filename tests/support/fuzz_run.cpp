@@ -173,6 +173,45 @@ Tensor FuzzRun::fitted(const Tensor& x, const CaseInput& form, DType dtype, int6
   return y;
 }
 
+Tensor FuzzRun::apart(uint32_t number, const CaseInput& form, DType dtype) {
+  struct Before {
+    FuzzRun& run;
+    std::vector<Value> values = run.values_;
+    std::vector<Tensor> leaves = run.leaves;
+    const FuzzStep* step = run.step_;
+    size_t next = run.next_;
+    std::string used = run.used_;
+    explicit Before(FuzzRun& r) : run(r) { ++run.depth_; }
+    ~Before() {
+      run.values_ = values;
+      run.leaves = leaves;
+      run.step_ = step;
+      run.next_ = next;
+      run.used_ = used;
+      --run.depth_;
+    }
+  } before(*this);
+  Random random(number);
+  FuzzStep inner;
+  inner.id = step_->id;
+  for (int64_t i = 1 + random.below(3); i > 0; --i, ++inner.id) {
+    static const int64_t plain = [] {
+      std::vector<FuzzRecipe> list;
+      add_plain_recipes(list);
+      add_gradient_recipes(list);
+      return static_cast<int64_t>(list.size());
+    }();
+    const int64_t count = random.chance(0.6) ? plain : static_cast<int64_t>(fuzz_recipes().size());
+    inner.recipe = static_cast<uint32_t>(random.below(count));
+    for (uint32_t& choice : inner.choice) choice = static_cast<uint32_t>(random.next() >> 32);
+    if (fuzz_recipes()[inner.recipe].name == "only_eagerly" && !random.chance(0.02)) continue;
+    step(inner);
+  }
+  step_ = &inner;
+  next_ = inner.choice.size();  // plainest
+  return fitted(values_.back().tensor, form, dtype);
+}
+
 void FuzzRun::add(const std::string& what, const Tensor& result) {
   const bool again = !values_.empty() && values_.back().id == step_->id;  // a step with several results
   const std::string name = again ? values_.back().name + "'" : cat("v", step_->id);

@@ -46,6 +46,10 @@ class FuzzRun {
   Dims some_axes(const Tensor& x);
   DType some_type();
 
+  /// A few steps of their own, by a number, whose values are gone afterwards; gives the last, made to fit.
+  Tensor apart(uint32_t number, const CaseInput& form, DType dtype);
+  int depth() const { return depth_; }  ///< of such steps within each other
+
   /// Takes a result into the values.
   void add(const std::string& what, const Tensor& result);
   /// Says in the log what was done.
@@ -61,6 +65,7 @@ class FuzzRun {
   size_t outer_ = 0;  // how many are inputs and captured
   const FuzzStep* step_ = nullptr;
   size_t next_ = 0;
+  int depth_ = 0;
   std::string used_;  // names of the values that the step picked
 };
 

@@ -29,6 +29,21 @@ class Region {
   uint64_t id_, previous_, previous_repeated_;
 };
 
+/// Code in this scope is a branch or a step of `function`, "cond": part of one node, which acts on the world around it by
+/// what it returns and what it changes in place alone. Neither gradients of tensors nor hooks may be changed in it.
+class BodyScope {
+ public:
+  explicit BodyScope(const char* function);
+  ~BodyScope();
+  BodyScope(const BodyScope&) = delete;
+  BodyScope& operator=(const BodyScope&) = delete;
+  /// Refuses `what` where this thread is in such a scope.
+  static void refuse(const char* what);
+
+ private:
+  const char* outer_;
+};
+
 /// Makes `tensor` output number `output` of a node.
 void attach(const Tensor& tensor, const Ref<TapeNode>& node, size_t output);
 /// Where the gradient of a tensor goes.
@@ -43,6 +58,8 @@ Outputs outputs_of(std::span<const Tensor> tensors, const std::function<bool(con
 /// Where gradients of `outputs` leave the nodes that are `inside`: each once, by first sight.
 std::vector<TapeNode::Edge> edges_out_of(std::span<const Tensor> outputs,
                                          const std::function<bool(const TapeNode&)>& inside);
+/// Whether gradients that go along these two arrive at the same place.
+bool same_end(const TapeNode::Edge& a, const TapeNode::Edge& b);
 /// Gradients of the outputs (one seed each, undefined where none arrived) on their way out at `ends`: one entry for each
 /// use, in the order in which a walk through everything would add them up, so that whoever adds them so gets its bits.
 /// Neither leaves nor hooks of the ends are touched.

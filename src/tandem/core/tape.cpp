@@ -18,6 +18,7 @@ namespace {
 thread_local bool t_grad_enabled = true;
 thread_local uint64_t t_sequence = 0;
 thread_local uint64_t t_region = 0, t_repeated = 0;
+thread_local const char* t_body = nullptr;  // the function whose BodyScope this thread is in
 std::atomic<uint64_t> g_region{0};
 TapeOps g_ops;
 
@@ -117,6 +118,13 @@ Region::~Region() {
 }
 uint64_t Region::repeated() { return t_repeated; }
 
+BodyScope::BodyScope(const char* function) : outer_(std::exchange(t_body, function)) {}
+BodyScope::~BodyScope() { t_body = outer_; }
+void BodyScope::refuse(const char* what) {
+  TD_CHECK(!t_body, what, ": must not be called inside a function that is given to ", t_body,
+           "(), whose only effects are results and changes in place. Use grad() there, or do it outside.");
+}
+
 namespace {
 Ref<TapeNode> new_node(const Tracer* tracer) {
   auto node = make_ref<TapeNode>();
@@ -177,6 +185,7 @@ void GradientHookHandle::remove() {
 
 GradientHookHandle on_gradient(const Tensor& tensor, GradientHook hook) {
   TD_CHECK(hook, "on_gradient: the hook must not be empty.");
+  BodyScope::refuse("on_gradient");
   TD_CHECK(tensor.defined() && tensor.requires_grad(),
            "on_gradient: the tensor must be one that gradients reach; got ", describe(tensor),
            ", which requires none. Call set_requires_grad() on it first, or hook what is computed from such "
@@ -495,6 +504,7 @@ void for_each_node(std::span<const Tensor> outputs, Inside inside, Visit visit) 
 }  // namespace
 
 void backward(const Tensor& output, const Tensor& seed, const BackwardOptions& options) {
+  BodyScope::refuse("backward");
   Walk walk(options);
   walk.start(output, seed);
   walk.run();
@@ -570,6 +580,8 @@ std::vector<TapeNode::Edge> edges_out_of(std::span<const Tensor> outputs,
   });
   return out;
 }
+
+bool same_end(const TapeNode::Edge& a, const TapeNode::Edge& b) { return target_of(a) == target_of(b); }
 
 std::vector<TapeNode::Delivery> gradients_at(std::span<const TapeNode::Edge> ends,
                                              std::span<const Tensor> outputs, std::span<const Tensor> seeds,

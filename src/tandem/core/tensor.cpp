@@ -1,6 +1,7 @@
 #include "tandem/core/tensor.h"
 
 #include "tandem/core/backend.h"
+#include "tandem/core/region.h"
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
 
@@ -81,7 +82,7 @@ Tensor& Tensor::set_requires_grad(bool value) {
   TD_CHECK(!value || is_floating(dtype()), "set_requires_grad: only floating types have gradients; got ",
            describe(*this), ".");
   const Tracer* tracer = current_tracer();
-  if (!is_traced() || (tracer && tracer->is_input(*this)))
+  if (!is_traced() || (tracer && (tracer->is_input(*this) || impl_->trace_serial != tracer->serial())))
     refuse_while_tracing(
         "set_requires_grad",
         "on an input or a tensor from outside it would act only while the callable is traced",
@@ -98,6 +99,7 @@ void refuse_in_checkpoint(const char* what) {
       !current_observer(), what,
       ": gradients of tensors must not be changed inside checkpoint(), which runs its function twice. Use "
       "grad() there, or do it outside.");
+  BodyScope::refuse(what);
 }
 }  // namespace
 
@@ -122,7 +124,7 @@ void Tensor::zero_grad() {
 void Tensor::backward() const { tandem::backward(*this); }
 
 Tensor Tensor::detach() const {
-  if (Tracer* tracer = current_tracer(); tracer && !is_traced())
+  if (Tracer* tracer = current_tracer(); tracer && content().trace_serial != tracer->serial())
     if (Tensor traced = tracer->detached(*this); traced.defined()) return traced;
   auto copy = make_ref<TensorImpl>();
   copy->meta = meta();

@@ -62,15 +62,16 @@ struct GraphView {
     std::string op;                               // empty: fused
     std::vector<std::vector<std::string>> fused;  // the chains that run as one kernel, each by its ops
     std::vector<Attribute> attributes;
-    std::vector<int> in, out;  // values
-    std::string algorithm;     // where its kernel has several
+    std::vector<int> in, out;       // values
+    std::string algorithm;          // where its kernel has several
+    std::vector<GraphView> bodies;  // graphs that hang on it: the branches of a cond
   };
   std::vector<Value> values;
   std::vector<Node> nodes;
   std::vector<int>
       results;  // values that are returned; then gradients left on leaves, and what is kept for the backward pass
 
-  /// How many nodes run this op, fused or alone.
+  /// How many nodes run this op, fused or alone, those of bodies included.
   int count(const std::string& op) const;
   /// "%6 f32 (2, 3) = conv[stride=1](%0 f32 (2, 4)); direct"
   std::string describe(const Node& node) const;

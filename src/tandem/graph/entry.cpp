@@ -56,9 +56,8 @@ void run_stage(const std::string& name, const Graph& g, GraphReport& report, Sta
   report.passes.push_back(pass);
 }
 
-}  // namespace
-
-std::unique_ptr<Executor> make_executor(Graph g, const CompileOptions& options, GraphReport& report) {
+/// The passes, over a graph and the bodies of its nodes.
+void run_passes(Graph& g, const CompileOptions& options, GraphReport& report) {
   if (options.verify) g.verify("tracing");
   for (const std::string& name : options.passes) {
     const Pass& pass = find_pass(name);
@@ -66,6 +65,19 @@ std::unique_ptr<Executor> make_executor(Graph g, const CompileOptions& options, 
     run_stage(name, g, report, [&] { pass.run(g); });
     if (options.verify) g.verify(name.c_str());
   }
+  for (int n = g.first(); n != kNone; n = g.next(n))
+    for (size_t k = 0; g.node(n).bodies && k < g.node(n).bodies->list.size(); ++k) {
+      auto body = std::make_shared<Graph>(*g.node(n).bodies->list[k].graph);
+      GraphReport unused;
+      run_passes(*body, options, unused);
+      g.set_body(n, k, std::move(body));
+    }
+}
+
+}  // namespace
+
+std::unique_ptr<Executor> make_executor(Graph g, const CompileOptions& options, GraphReport& report) {
+  run_passes(g, options, report);
   MemoryPlan plan;
   if (options.plan_memory)
     run_stage("plan_memory", g, report, [&] { plan = plan_memory(g, true); });

@@ -11,7 +11,7 @@ void Arena::reserve(Device device, size_t bytes) {
   storage = make_ref<Storage>(device, bytes);
 }
 
-Executor::Executor(Graph graph, MemoryPlan plan, bool check_anomalies)
+CallList::CallList(Graph graph, MemoryPlan plan, bool check_anomalies)
     : graph_(std::move(graph)),
       plan_(std::move(plan)),
       check_anomalies_(check_anomalies),
@@ -19,33 +19,44 @@ Executor::Executor(Graph graph, MemoryPlan plan, bool check_anomalies)
   const size_t values = static_cast<size_t>(graph_.value_count());
   memory_.assign(values, nullptr);
   own_.resize(values);
-  changes_input_.assign(static_cast<size_t>(graph_.inputs), false);
-  const std::vector<bool> returned = graph_.returned_bases(), changed = graph_.changed_bases();
+  const std::vector<bool> returned = graph_.returned_bases();
   for (int b = 0; b < graph_.value_count(); ++b) {
     const Value& value = graph_.value(b);
     const size_t at = static_cast<size_t>(b);
     if (value.base != b) continue;
-    if (value.source == Source::captured) {
+    if (value.source == Source::captured)
       memory_[at] = static_cast<char*>(value.storage->data());
-      if (changed[at]) changed_memory_.push_back(value.storage);
-    } else if (value.source == Source::input) {
+    else if (value.source == Source::input)
       input_bases_.push_back(b);
-      changes_input_[static_cast<size_t>(value.input)] = changed[at];
-    } else if (returned[at]) {
+    else if (returned[at])
       returned_bases_.push_back(b);
-    } else if (plan_.offset[at] >= 0) {
+    else if (plan_.offset[at] >= 0)
       arena_bases_.push_back(b);
-    }
   }
-  if (graph_.random_blocks) random_device_ = make_ref<Storage>(graph_.device, sizeof(random_host_));
-  run_constants();
-  for (int n = graph_.first(); n != kNone; n = graph_.next(n))
-    if (!graph_.node(n).is_view()) calls_.push_back(make_call(graph_.node(n)));
 }
 
-Executor::~Executor() = default;
+CallList::~CallList() = default;
 
-GraphView Executor::view() const {
+void CallList::make_calls(const void* random, uint64_t random_offset) {
+  random_ = static_cast<const uint64_t*>(random);
+  random_offset_ = random_offset;
+  run_constants();
+  for (int n = graph_.first(); n != kNone; n = graph_.next(n)) {
+    const Node& node = graph_.node(n);
+    if (node.is_view()) continue;
+    calls_.push_back(make_call(node));
+    if (!node.bodies) continue;
+    MemoryPlan::ForBodies& plans = plan_.bodies.at(n);
+    Call& call = calls_.back();
+    call.bodies_offset = plans.offset;
+    for (size_t k = 0; k < node.bodies->list.size(); ++k)
+      call.bodies.push_back(std::make_unique<BodyCalls>(node.bodies->list[k], std::move(plans.plans[k]),
+                                                        check_anomalies_, random,
+                                                        random_offset + node.random_offset));
+  }
+}
+
+GraphView CallList::view() const {
   GraphView view;
   for (int v = 0; v < graph_.value_count(); ++v) {
     const Value& value = graph_.value(v);
@@ -69,6 +80,8 @@ GraphView Executor::view() const {
     }
     seen.in.assign(node.in.begin(), node.in.end());
     seen.out.assign(node.out.begin(), node.out.end());
+    if (node.bodies)
+      for (const auto& body : call->bodies) seen.bodies.push_back(body->view());
     if (node.is_view()) continue;
     const auto algorithm = node.op ? node.op->algorithm[static_cast<size_t>(graph_.device.kind)] : nullptr;
     if (algorithm) seen.algorithm = algorithm(call->args);
@@ -77,7 +90,7 @@ GraphView Executor::view() const {
   return view;
 }
 
-Executor::Call Executor::make_call(const Node& node) {
+CallList::Call CallList::make_call(const Node& node) {
   Call call;
   call.node = &node;
   const auto buffer = [&](int v) {
@@ -94,19 +107,20 @@ Executor::Call Executor::make_call(const Node& node) {
   call.args.n_out = static_cast<int>(call.out.size());
   call.args.attrs = node.attrs.data();
   if (node.op) call.args.context = node.op->context.get();
+  if (node.bodies) return call;
   if (node.is_fused()) {
     call.fused = backend_.compile_fused(graph_.device, node.programs);
   } else {
     call.kernel = node.op->kernels[static_cast<size_t>(graph_.device.kind)];
     TD_CHECK(call.kernel, node.op->name, ": has no kernel for ", graph_.device,
              ". Move its inputs to another device.");
-    if (node.op->is_random() && random_device_)  // empty ones draw nothing
-      call.args.rng = {0, node.random_offset, static_cast<const uint64_t*>(random_device_->data())};
+    if (node.op->is_random() && random_)  // empty ones draw nothing
+      call.args.rng = {0, random_offset_ + node.random_offset, random_};
   }
   return call;
 }
 
-void Executor::set_pointers(Call& call) {
+void CallList::set_pointers(Call& call) {
   const auto set = [&](const SmallVector<int, 4>& values, std::vector<Buffer>& buffers) {
     for (size_t i = 0; i < buffers.size(); ++i) {
       const Meta& m = graph_.meta(values[i]);
@@ -118,22 +132,21 @@ void Executor::set_pointers(Call& call) {
   set(call.node->out, call.out);
 }
 
-Ref<Storage> Executor::new_memory(int base) {
+Ref<Storage> CallList::new_memory(int base) {
   return make_ref<Storage>(graph_.device, bytes_of_base(graph_, base));
 }
 
-void Executor::put(int base, const Ref<Storage>& storage) {
+void CallList::put(int base, const Ref<Storage>& storage) {
   own_[static_cast<size_t>(base)] = storage;
   memory_[static_cast<size_t>(base)] = static_cast<char*>(storage->data());
 }
 
-void Executor::put_arena(const Arena& arena) {
-  for (int b : arena_bases_)
-    memory_[static_cast<size_t>(b)] =
-        static_cast<char*>(arena.storage->data()) + plan_.offset[static_cast<size_t>(b)];
+void CallList::put_arena(char* arena) {
+  arena_ = arena;
+  for (int b : arena_bases_) memory_[static_cast<size_t>(b)] = arena + plan_.offset[static_cast<size_t>(b)];
 }
 
-void Executor::run_constants() {
+void CallList::run_constants() {
   for (const Node& node : graph_.constants()) {
     if (node.is_view()) continue;
     for (int v : node.out) put(graph_.base_of(v), new_memory(graph_.base_of(v)));
@@ -144,7 +157,8 @@ void Executor::run_constants() {
   }
 }
 
-void Executor::launch(Call& call) {
+void CallList::launch(Call& call) {
+  if (call.node->bodies) return run_bodies(call);  // whose errors name their layers themselves
   backend_.prepare(graph_.device, call.args);
   const auto run = [&] { call.fused ? call.fused->run(call.args) : call.kernel(call.args); };
   try {
@@ -159,7 +173,54 @@ void Executor::launch(Call& call) {
   }
 }
 
-void Executor::check_finite(const Call& call) {
+/// The one that the first element of input 0 stands for: the first body where it is true, else the second.
+void CallList::run_bodies(Call& call) {
+  bool condition = false;
+  backend_.copy_to_host(graph_.device, &condition, call.in[0].data, sizeof(condition));
+  call.bodies[condition ? 0 : 1]->run(call.in, call.out, arena_ + call.bodies_offset);
+}
+
+BodyCalls::BodyCalls(const Body& body, MemoryPlan plan, bool check_anomalies, const void* random,
+                     uint64_t random_offset)
+    : CallList(*body.graph, std::move(plan), check_anomalies), in_(body.in), out_(body.out) {
+  std::vector<bool> seen(memory_.size(), false);
+  for (size_t k = 0; k < out_.size(); ++k) {
+    const size_t base = static_cast<size_t>(graph_.base_of(graph_.outputs()[k]));
+    const bool own = graph_.value(static_cast<int>(base)).source == Source::computed && !seen[base];
+    (own ? first_ : copied_).push_back(k);
+    seen[base] = true;
+  }
+  make_calls(random, random_offset);
+}
+
+void BodyCalls::move(int base, void* to) {
+  char*& now = memory_[static_cast<size_t>(base)];
+  moved_ = moved_ || now != to;
+  now = static_cast<char*>(to);
+}
+
+void BodyCalls::run(const std::vector<Buffer>& in, const std::vector<Buffer>& out, char* arena) {
+  const auto buffer_of = [&](size_t result) -> const Buffer& {
+    return out[static_cast<size_t>(out_[result])];
+  };
+  const auto base_of = [&](size_t result) { return graph_.base_of(graph_.outputs()[result]); };
+  for (int b : input_bases_)
+    move(b, in[static_cast<size_t>(in_[static_cast<size_t>(graph_.value(b).input)])].data);
+  for (size_t k : first_) move(base_of(k), buffer_of(k).data);
+  if (arena != arena_) {
+    put_arena(arena);
+    moved_ = true;
+  }
+  if (moved_)
+    for (Call& call : calls_) set_pointers(call);
+  moved_ = false;
+  for (Call& call : calls_) launch(call);
+  for (size_t k : copied_)
+    backend_.copy_within(graph_.device, buffer_of(k).data, memory_[static_cast<size_t>(base_of(k))],
+                         bytes_of_base(graph_, base_of(k)));
+}
+
+void CallList::check_finite(const Call& call) {
   const auto wrap = [&](const SmallVector<int, 4>& values, const std::vector<Buffer>& buffers) {
     std::vector<Tensor> tensors;
     for (size_t i = 0; i < buffers.size(); ++i) {
@@ -175,6 +236,20 @@ void Executor::check_finite(const Call& call) {
       *new OpDef{.name = "a fused chain"};  // threads may use it until the process has ended
   check_anomaly(call.node->op ? *call.node->op : fused, wrap(call.node->in, call.in),
                 wrap(call.node->out, call.out));
+}
+
+Executor::Executor(Graph graph, MemoryPlan plan, bool check_anomalies)
+    : CallList(std::move(graph), std::move(plan), check_anomalies) {
+  changes_input_.assign(static_cast<size_t>(graph_.inputs), false);
+  const std::vector<bool> changed = graph_.changed_bases();
+  for (int b = 0; b < graph_.value_count(); ++b) {
+    const Value& value = graph_.value(b);
+    if (value.base != b || !changed[static_cast<size_t>(b)]) continue;
+    if (value.source == Source::captured) changed_memory_.push_back(value.storage);
+    if (value.source == Source::input) changes_input_[static_cast<size_t>(value.input)] = true;
+  }
+  if (graph_.random_blocks) random_device_ = make_ref<Storage>(graph_.device, sizeof(random_host_));
+  make_calls(random_device_ ? random_device_->data() : nullptr, 0);
 }
 
 void Executor::set_random_base(GeneratorState random) {
@@ -232,7 +307,7 @@ class DirectExecutor final : public Executor {
 
  protected:
   bool place(const std::vector<Tensor>& inputs, Arena& arena) override {
-    put_arena(arena);
+    put_arena(arena.data());
     for (int b : input_bases_)
       memory_[static_cast<size_t>(b)] =
           static_cast<char*>(inputs[static_cast<size_t>(graph_.value(b).input)].raw());

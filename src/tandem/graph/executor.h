@@ -1,6 +1,6 @@
 // Runs a planned graph with the kernels of the eager engine. There are two ways: on a backend that does not record, the
 // calls are made in order over the caller's own memory; on one that records (CUDA), over memory that stays in place, so
-// that the whole list can be recorded once and replayed as one.
+// that the whole list can be recorded once and replayed as one. The bodies of a node are lists of calls that it makes.
 #pragma once
 
 #include <memory>
@@ -16,21 +16,59 @@ namespace tandem::graph {
 struct Arena {
   Ref<Storage> storage;
   void reserve(Device device, size_t bytes);
+  char* data() const { return storage ? static_cast<char*>(storage->data()) : nullptr; }
 };
 
-class Executor {
+/// The calls of a graph in order, over memory that is put in place for each run.
+class CallList {
+ public:
+  virtual ~CallList();
+  CallList(const CallList&) = delete;
+  CallList& operator=(const CallList&) = delete;
+
+  /// What there is to see of it, with the algorithm of each kernel that has several.
+  GraphView view() const;
+  const Graph& graph() const { return graph_; }
+
+ protected:
+  struct Call;  // one node, ready to run
+
+  CallList(Graph graph, MemoryPlan plan, bool check_anomalies);
+  /// Call once memory for it is in place: `random` holds seed and offset of the current run.
+  void make_calls(const void* random, uint64_t random_offset);
+  void run_constants();
+  Call make_call(const Node& node);
+  void set_pointers(Call& call);
+  void launch(Call& call);
+  void run_bodies(Call& call);
+  void check_finite(const Call& call);
+  Ref<Storage> new_memory(int base);
+  void put(int base, const Ref<Storage>& storage);
+  void put_arena(char* arena);
+
+  Graph graph_;
+  MemoryPlan plan_;
+  bool check_anomalies_;
+  Backend& backend_;
+  std::vector<Call> calls_;
+  std::vector<char*> memory_;      // by base: where it lives now
+  std::vector<Ref<Storage>> own_;  // by base: constants, and whatever else this list holds
+  std::vector<int> input_bases_, returned_bases_, arena_bases_;  // returned ones that are computed
+  char* arena_ = nullptr;
+  const uint64_t* random_ = nullptr;
+  uint64_t random_offset_ = 0;
+};
+
+/// Runs whole graphs.
+class Executor : public CallList {
  public:
   /// The one for the graph's device.
   static std::unique_ptr<Executor> make(Graph graph, MemoryPlan plan, bool check_anomalies);
-  virtual ~Executor();
 
   /// One run. The results are fresh tensors (or views of inputs and captured tensors, where the callable made such).
   /// Random numbers come from `random` on: graph().random_blocks of them.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs, Arena& arena, GeneratorState random);
 
-  /// What there is to see of it, with the algorithm of each kernel that has several.
-  GraphView view() const;
-  const Graph& graph() const { return graph_; }
   /// By input: whether a run changes it.
   const std::vector<bool>& changes_input() const { return changes_input_; }
   /// Captured memory that a run changes.
@@ -38,8 +76,6 @@ class Executor {
   virtual std::string describe() const = 0;
 
  protected:
-  struct Call;  // one node, ready to run
-
   Executor(Graph graph, MemoryPlan plan, bool check_anomalies);
   /// Puts inputs, outputs and the arena in their places for this run; true where some address changed.
   virtual bool place(const std::vector<Tensor>& inputs, Arena& arena) = 0;
@@ -50,24 +86,8 @@ class Executor {
   /// After all results are handed over.
   virtual void finish(const std::vector<Tensor>& inputs) = 0;
 
-  void run_constants();
-  Call make_call(const Node& node);
-  void set_pointers(Call& call);
-  void launch(Call& call);
-  void check_finite(const Call& call);
   void set_random_base(GeneratorState random);
-  Ref<Storage> new_memory(int base);
-  void put(int base, const Ref<Storage>& storage);
-  void put_arena(const Arena& arena);
 
-  Graph graph_;
-  MemoryPlan plan_;
-  bool check_anomalies_;
-  Backend& backend_;
-  std::vector<Call> calls_;
-  std::vector<char*> memory_;      // by base: where it lives now
-  std::vector<Ref<Storage>> own_;  // by base: constants, and whatever else this executor holds
-  std::vector<int> input_bases_, returned_bases_, arena_bases_;  // returned ones that are computed
   std::vector<bool> changes_input_;
   std::vector<Ref<Storage>> changed_memory_;
   uint64_t random_host_[2] = {0, 0};  // seed and offset of the current call

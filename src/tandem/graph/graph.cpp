@@ -1,10 +1,13 @@
 #include "tandem/graph/graph.h"
 
+#include <algorithm>
+
 namespace tandem::graph {
 
-const Effects& Node::effects() const {
-  static constexpr Effects kFused{};
-  return op ? op->effects : kFused;
+int Node::alias_of(size_t output) const {
+  if (!bodies) return effects().alias_of(output);
+  const size_t own = out.size() - bodies->changed.size();
+  return output < own ? -1 : bodies->changed[output - own];
 }
 
 std::string Node::what() const {
@@ -63,8 +66,8 @@ int Graph::add_captured_memory(const Ref<Storage>& storage, Device on) {
   return v;
 }
 
-int Graph::add_captured_view(const Meta& meta, int base) {
-  const int v = add_value(meta, Source::captured);
+int Graph::add_outside_view(const Meta& meta, int base) {
+  const int v = add_value(meta, value(base).source);
   at_value(v).base = base;
   return v;
 }
@@ -96,13 +99,45 @@ void Graph::remove_use(int v, int place) {
 void Graph::derive_bases(const Node& node) {
   if (node.is_fused()) return;  // given by the nodes that it stands for
   for (size_t i = 0; i < node.out.size(); ++i) {
-    const int alias = node.effects().alias_of(i);
+    const int alias = node.alias_of(i);
     at_value(node.out[i]).base = alias < 0 ? node.out[i] : base_of(node.in[static_cast<size_t>(alias)]);
   }
 }
 
+namespace {
+/// What a node and its bodies do together.
+std::shared_ptr<const Bodies> with_all_effects(const Node& node, Bodies bodies) {
+  bodies.effects = node.op->effects;
+  bodies.reads.clear();
+  for (size_t i = 0; i < node.in.size(); ++i)
+    bodies.reads.push_back(i < 32 && node.op->effects.reads_input(i));
+  for (const Body& body : bodies.list) {
+    const Graph& graph = *body.graph;
+    const auto reads = [&](int v, uint32_t = 0) {
+      if (const Value& base = graph.value(graph.base_of(v)); base.source == Source::input)
+        bodies.reads[static_cast<size_t>(body.in[static_cast<size_t>(base.input)])] = true;
+    };
+    for (int n = graph.first(); n != kNone; n = graph.next(n)) {
+      const Effects& effects = graph.node(n).effects();
+      bodies.effects.resources |= effects.resources;
+      bodies.effects.refuses = bodies.effects.refuses || effects.refuses;
+      graph.reads_of(graph.node(n), reads);
+    }
+    for (int v : graph.outputs()) reads(v);
+  }
+  return std::make_shared<const Bodies>(std::move(bodies));
+}
+}  // namespace
+
+void Graph::set_body(int n, size_t body, std::shared_ptr<const Graph> graph) {
+  Bodies bodies = *node(n).bodies;
+  bodies.list[body].graph = std::move(graph);
+  at(n).bodies = with_all_effects(node(n), std::move(bodies));
+}
+
 int Graph::insert(int before, Node node) {
   const int n = static_cast<int>(nodes_.size());
+  if (node.bodies) node.bodies = with_all_effects(node, *node.bodies);
   TD_ASSERT(node.versions.size() == node.in.size(), "a node needs a version for each input");
   node.previous_ = before == kNone ? last_ : at(before).previous_;
   node.next_ = before;
@@ -203,7 +238,7 @@ void Graph::verify(const char* after) const {
     for (size_t i = 0; i < node.out.size(); ++i) {
       const size_t v = static_cast<size_t>(node.out[i]);
       require(!made[v] && values_[v].maker == n, node, "an output is made twice");
-      const int alias = node.effects().alias_of(i);
+      const int alias = node.alias_of(i);
       require(node.is_fused() ||
                   values_[v].base == (alias < 0 ? node.out[i] : base_of(node.in[static_cast<size_t>(alias)])),
               node, "the base of an output does not follow from the op's effects");
@@ -212,6 +247,23 @@ void Graph::verify(const char* after) const {
     writes_of(node, [&](int v) {
       if (is_changed_in_place(v)) ++changes[static_cast<size_t>(base_of(v))];
     });
+    for (size_t k = 0; node.bodies && k < node.bodies->list.size(); ++k) {
+      const Body& body = node.bodies->list[k];
+      const Graph& graph = *body.graph;
+      graph.verify(after);
+      require(
+          body.in.size() == static_cast<size_t>(graph.inputs) && body.out.size() == graph.outputs().size(),
+          node, "a body has other inputs or results than its node gives it");
+      const std::vector<bool> changed = graph.changed_bases();
+      for (int b = 0; b < graph.value_count(); ++b) {
+        if (!changed[static_cast<size_t>(b)] || !graph.is_external(b)) continue;
+        const Value& value = graph.value(b);
+        require(value.source == Source::input &&
+                    std::count(node.bodies->changed.begin(), node.bodies->changed.end(),
+                               body.in[static_cast<size_t>(value.input)]),
+                node, "a body changes memory that the node does not say it changes");
+      }
+    }
     if (node.effects().is_ordered()) {
       require(node.order > order, node, "an ordered effect has lost its place");
       order = node.order;

@@ -2,8 +2,10 @@
 // and for what a node changes in place) the value whose memory it shares. Passes change the graph through the functions
 // below; none changes a bit of what it computes.
 //
-// What a node reads, writes and touches follows from the effects of its op (core/op.h) and nothing else: ask reads_of,
-// writes_of and Node::effects. verify() tells whether a graph still computes what was traced, as far as its structure
+// A node may have graphs of its own that hang on it, its bodies: the branches of a cond().
+//
+// What a node reads, writes and touches follows from the effects of its op (core/op.h), or from those of its bodies, and
+// nothing else: ask reads_of, writes_of and Node::effects. verify() tells whether a graph still computes what was traced, as far as its structure
 // shows: each pass is followed by it in the tests and in sanitizer builds.
 #pragma once
 
@@ -38,6 +40,23 @@ struct Value {
   std::vector<Use> uses;
 };
 
+class Graph;
+
+/// A graph that hangs on a node, which runs it. Its input i is the node's input in[i], whole memory with its memory; its
+/// result k becomes the node's output out[k], which the others of the node's bodies may leave as it is.
+struct Body {
+  std::shared_ptr<const Graph> graph;
+  std::vector<int> in, out;
+};
+/// The bodies of one node.
+struct Bodies {
+  std::vector<Body> list;
+  std::vector<int> changed;  // the inputs that the node's last outputs are: those that some body changes
+  // Of the node and all bodies together; Graph::insert() fills them in.
+  Effects effects;
+  std::vector<bool> reads;  // by input
+};
+
 struct Node {
   const OpDef* op = nullptr;  // null: fused
   Attrs attrs;
@@ -48,16 +67,22 @@ struct Node {
   uint64_t order = 0;                 // ordered effects: the place among them
   std::shared_ptr<const std::string> layer;  // current_layer() while it was traced
   std::vector<FusedProgram> programs;        // fused: run as one; inputs and outputs one after the other
+  std::shared_ptr<const Bodies> bodies;      // null: none
 
   bool is_fused() const { return op == nullptr; }
   bool is_view() const { return op && op->is_view(); }
-  /// Of a fused node: reads all its inputs, and what it changes in place shows in the bases of its outputs.
-  const Effects& effects() const;
+  /// Resources and refusals. Of a node with bodies: its own, and all of theirs.
+  const Effects& effects() const { return op ? bodies ? bodies->effects : op->effects : kFusedEffects; }
+  /// Whether it looks at the values of an input.
+  bool reads_input(size_t i) const { return bodies ? bodies->reads[i] : effects().reads_input(i); }
+  /// The input whose memory an output lives in; -1: memory of its own. Of a fused node the bases of its outputs tell.
+  int alias_of(size_t output) const;
   /// The ops in it: its own, or those of its programs.
   std::string what() const;
 
  private:
   friend class Graph;
+  static constexpr Effects kFusedEffects{};
   int previous_ = kNone, next_ = kNone;
   SmallVector<int, 4> places_;  // of each input in its value's list of uses
   bool erased_ = false;
@@ -96,9 +121,8 @@ class Graph {
   /// Calls f(value, version) for each input whose values the node looks at.
   template <class F>
   void reads_of(const Node& node, F f) const {
-    const Effects& effects = node.effects();
     for (size_t i = 0; i < node.in.size(); ++i)
-      if (effects.reads_input(i)) f(node.in[i], node.versions[i]);
+      if (node.reads_input(i)) f(node.in[i], node.versions[i]);
   }
   /// Calls f(value) for each output whose memory the node writes: made by it, or changed in place.
   template <class F>
@@ -118,7 +142,8 @@ class Graph {
   int add_value(const Meta& meta, Source source);
   int add_input(const Meta& meta, int input);
   int add_captured_memory(const Ref<Storage>& storage, Device device);
-  int add_captured_view(const Meta& meta, int base);
+  /// Another look at memory that comes from outside.
+  int add_outside_view(const Meta& meta, int base);
   void add_output(int v);
 
   /// Puts a node before another, or at the end; its outputs must be new values, or (fused nodes) of erased ones. Bases of
@@ -130,6 +155,8 @@ class Graph {
   /// Everybody who used value `from` uses `by` from now on, results of the graph included; views of `from` are views of
   /// `by`.
   void replace(int from, int by);
+  /// Another graph that computes what a body does, by no more effects.
+  void set_body(int n, size_t body, std::shared_ptr<const Graph> graph);
   /// Takes a node out of the order and has it run once, when the graph is built.
   void fold(int n);
   /// Takes everything out that was appended since the graph had so many nodes (numbers given out) and values.

@@ -14,10 +14,11 @@ constexpr size_t kMostToSort = 2000;  // models of the zoo have hundreds
 
 /// From the first to the last node that touches a base, by their places in the order, both included.
 struct Life {
-  int base = 0;
+  int base = 0;  // kNone: the arena of the bodies of `node`
   int from = 0, to = 0;
   size_t bytes = 0;
   size_t offset = 0;
+  int node = kNone;
 };
 
 /// The free parts of an arena that grows where none is large enough. Hands out the smallest that fits; parts that are
@@ -151,6 +152,15 @@ MemoryPlan plan_memory(const Graph& graph, bool share) {
     };
     for (int v : node.in) touch(v);
     for (int v : node.out) touch(v);
+    if (!node.bodies) continue;
+    MemoryPlan::ForBodies& inner = plan.bodies[n];
+    size_t bytes = 0;
+    for (const Body& body : node.bodies->list) {
+      inner.plans.push_back(plan_memory(*body.graph, share));
+      bytes = std::max(bytes, inner.plans.back().arena_bytes);
+    }
+    if (bytes)
+      lives.push_back({kNone, place, place, (bytes + kAlignment - 1) / kAlignment * kAlignment, 0, n});
   }
   for (Life& life : lives) {
     life.offset = plan.values_bytes;
@@ -162,7 +172,10 @@ MemoryPlan plan_memory(const Graph& graph, bool share) {
     plan.arena_bytes = lives.size() <= kMostToSort ? place_largest_first(lives) : place_in_order(lives);
   }
   for (const Life& life : lives)
-    plan.offset[static_cast<size_t>(life.base)] = static_cast<int64_t>(life.offset);
+    if (life.base == kNone)
+      plan.bodies[life.node].offset = life.offset;
+    else
+      plan.offset[static_cast<size_t>(life.base)] = static_cast<int64_t>(life.offset);
   return plan;
 }
 

@@ -1,6 +1,8 @@
 // The memory plan: where in one arena each computed base lives. Two bases share memory only if their lives do not meet.
 #pragma once
 
+#include <unordered_map>
+
 #include "tandem/graph/graph.h"
 
 namespace tandem::graph {
@@ -9,6 +11,12 @@ struct MemoryPlan {
   std::vector<int64_t> offset;  // by base, in bytes; -1: not in the arena
   size_t arena_bytes = 0;
   size_t values_bytes = 0;  // if every base had memory of its own
+  /// What the bodies of a node need while it runs: they do not run at the same time.
+  struct ForBodies {
+    size_t offset = 0;  // in the arena
+    std::vector<MemoryPlan> plans;
+  };
+  std::unordered_map<int, ForBodies> bodies;  // by node
 };
 
 /// `share` off gives every base a place of its own.

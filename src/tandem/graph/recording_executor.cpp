@@ -84,7 +84,7 @@ class RecordingExecutor final : public Executor {
     recording_.reset();
     has_run_ = false;
     bound_arena_ = arena.storage;
-    put_arena(arena);
+    put_arena(arena.data());
     return true;
   }
 

@@ -11,6 +11,7 @@ int GraphView::count(const std::string& op) const {
     found += node.op == op;
     for (const auto& chain : node.fused)
       found += static_cast<int>(std::count(chain.begin(), chain.end(), op));
+    for (const GraphView& body : node.bodies) found += body.count(op);
   }
   return found;
 }
@@ -37,7 +38,13 @@ std::string GraphView::describe(const Node& node) const {
     }
     what = "fused{" + chains + "}";
   }
-  return cat(list(node.out), " = ", what, "(", list(node.in), ")", node.algorithm.empty() ? "" : "; ",
+  std::string bodies;
+  for (const GraphView& body : node.bodies) {
+    std::string lines;
+    for (const Node& inner : body.nodes) lines += cat(lines.empty() ? "" : "; ", body.describe(inner));
+    bodies += cat(" {", lines, "}");
+  }
+  return cat(list(node.out), " = ", what, "(", list(node.in), ")", bodies, node.algorithm.empty() ? "" : "; ",
              node.algorithm);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -41,6 +42,16 @@ std::atomic<uint64_t> g_serial{0};
 class GraphTracer : public Tracer {
  public:
   explicit GraphTracer(Trace& trace) : trace_(trace), graph_(trace.graph), serial_(++g_serial) {}
+  /// Of a body: of a node in the trace `outer`, or (null) of plain code.
+  GraphTracer(Trace& trace, GraphTracer* outer, Device device) : GraphTracer(trace) {
+    is_body_ = true;
+    outer_ = outer;
+    set_device(device);
+  }
+  void set_device(Device device) {
+    graph_.device = device;
+    has_device_ = true;
+  }
 
   /// A value that comes in.
   Tensor add_input(Meta meta, int index) {
@@ -69,7 +80,7 @@ class GraphTracer : public Tracer {
             "must not be changed in place; got ",
             describe(in[i]), ". Change a clone() of it, or make it outside.");
     for (const Tensor& t : in) node.in.push_back(id_of(t));
-    if (in.empty() && graph_.value_count() == 0) graph_.device = out[0].device;
+    if (!has_device_) set_device(out[0].device);
     TD_CHECK(out[0].device == graph_.device, op.name, ": a compiled callable runs on one device, ",
              graph_.device, "; got a result on ", out[0].device, ". Make or move the tensor outside of it.");
     for (int v : node.in) node.versions.push_back(changes_[graph_.base_of(v)]);
@@ -86,10 +97,50 @@ class GraphTracer : public Tracer {
       node.out.push_back(graph_.add_value(meta, Source::computed));
       results.push_back(wrap(node.out.back()));
     }
-    const Node& placed = graph_.node(graph_.append(std::move(node)));
-    graph_.writes_of(placed, [&](int v) {
-      if (graph_.is_changed_in_place(v)) ++changes_[graph_.base_of(v)];
-    });
+    place(std::move(node));
+    return results;
+  }
+
+  /// A node with bodies.
+  std::vector<Tensor> append(const OpDef& op, std::span<const Tensor> in, std::vector<NewBody> bodies,
+                             std::span<const Meta> out, uint64_t random_offset) {
+    Node node;
+    node.op = &op;
+    for (const Tensor& t : in) node.in.push_back(id_of(t));
+    Bodies all;
+    std::unordered_map<int, int> places;  // value -> input of the node
+    std::set<int> changed;
+    node.random_offset = random_offset;
+    for (NewBody& body : bodies) {
+      Body& added = all.list.emplace_back();
+      for (int v : body.operands) {
+        const auto [at, fresh] = places.emplace(v, static_cast<int>(node.in.size()));
+        if (fresh) node.in.push_back(v);
+        added.in.push_back(at->second);
+      }
+      const std::vector<bool> changes = body.graph.changed_bases();
+      for (int b = 0; b < body.graph.value_count(); ++b)
+        if (const Value& value = body.graph.value(b);
+            changes[static_cast<size_t>(b)] && value.source == Source::input)
+          changed.insert(added.in[static_cast<size_t>(value.input)]);
+      graph_.random_blocks = std::max(graph_.random_blocks, random_offset + body.graph.random_blocks);
+      added.out = std::move(body.out);
+      added.graph = std::make_shared<const Graph>(std::move(body.graph));
+    }
+    all.changed.assign(changed.begin(), changed.end());
+    for (int v : node.in) node.versions.push_back(changes_[graph_.base_of(v)]);
+    node.repeated = Region::repeated();
+    node.layer = current_layer();
+    node.order = ++ordered_;  // for those of the bodies that have ordered effects
+    std::vector<Tensor> results;
+    for (const Meta& meta : out) {
+      node.out.push_back(graph_.add_value(meta, Source::computed));
+      results.push_back(wrap(node.out.back()));
+    }
+    for (int i : all.changed)
+      node.out.push_back(graph_.add_value(graph_.meta(node.in[static_cast<size_t>(i)]), Source::computed));
+    node.bodies = std::make_shared<const Bodies>(std::move(all));
+    place(std::move(node));
     return results;
   }
 
@@ -98,11 +149,25 @@ class GraphTracer : public Tracer {
 
   bool share_memory(const Tensor& a, const Tensor& b) const override {
     if (!a.is_traced() && !b.is_traced()) return a.impl()->storage == b.impl()->storage;
-    return base_of(a) == base_of(b) && base_of(a) != kNone;
+    const auto [x, in_x] = home_of(a);
+    const auto [y, in_y] = home_of(b);
+    return x == y && in_x == in_y && x != kNone;
   }
   uint32_t changes_of(const Tensor& tensor) const override {
-    const auto found = changes_.find(base_of(tensor));
-    return found == changes_.end() ? 0 : found->second;
+    if (const int base = base_of(tensor); base != kNone) return changes_of_base(base);
+    if (outer_) return outer_->changes_of(tensor);
+    return is_body_ && tensor.impl()->storage ? tensor.impl()->storage->version() : 0;
+  }
+  /// By base: how often memory from outside of a body was changed so far, by others.
+  std::unordered_map<int, uint32_t> changes_outside() const {
+    std::unordered_map<int, uint32_t> counts;
+    for (int b = 0; b < graph_.value_count(); ++b)
+      if (graph_.base_of(b) == b && graph_.is_external(b)) counts.emplace(b, changes_outside(b));
+    return counts;
+  }
+  /// The node that a body belongs to has been appended (or plain code has run in its place), since they were so many.
+  void settle(const std::unordered_map<int, uint32_t>& before) {
+    for (const auto& [base, count] : before) settled_[base] += changes_outside(base) - count;
   }
 
   uint64_t memory_of(const Tensor& tensor) override {
@@ -111,16 +176,24 @@ class GraphTracer : public Tracer {
   uint64_t random_place() const override { return random_place_; }
   void set_random_place(uint64_t place) override { random_place_ = place; }
   void on_rewind(std::function<void()> undo) override { undo_.push_back(std::move(undo)); }
-  bool is_input(const Tensor& tensor) const override { return is_placeholder(tensor.impl()); }
+  bool is_input(const Tensor& tensor) const override {
+    return is_placeholder(tensor.impl()) || (outer_ && outer_->is_input(tensor));
+  }
   void made_on_host(const Tensor& tensor) override {
+    if (outer_) outer_->made_on_host(tensor);
     made_inside_.emplace(tensor.impl()->storage.get(), tensor.impl()->storage);
   }
   bool is_made_inside(const Tensor& tensor) const {
+    if (outer_ && outer_->is_made_inside(tensor)) return true;
     return !tensor.is_traced() && made_inside_.count(tensor.impl()->storage.get());
   }
 
   void depends_on(const Tensor& tensor, Asked asked) override {
     if (!tensor.defined()) return;  // refused by whoever asked
+    if (is_body_) {
+      if (outer_) outer_->depends_on(tensor, asked);
+      return;
+    }
     TensorImpl* impl = tensor.impl();
     if (asked == Asked::gradient) {
       if (touched_.count(impl) || holds_ours(*impl) || !asked_gradients_.insert(impl).second) return;
@@ -134,9 +207,14 @@ class GraphTracer : public Tracer {
     }
   }
   void depends_on(const std::shared_ptr<const uint64_t>& place) override {
+    if (is_body_) {
+      if (outer_) outer_->depends_on(place);
+      return;
+    }
     if (switches_.insert(place.get()).second) trace_.depends_on.switches.push_back({place, *place});
   }
   Tensor detached(const Tensor& tensor) override {
+    if (tensor.is_traced() && !outer_) return {};  // refused where it is used
     Tensor traced = wrap(id_of(tensor));
     traced.impl()->copied_by = tensor.impl()->copied_by;
     return traced;
@@ -151,21 +229,21 @@ class GraphTracer : public Tracer {
 
   /// The value number of a tensor of this trace, or of a captured one.
   int id_of(const Tensor& t) {
-    if (t.is_traced()) {
-      TD_CHECK(t.impl()->trace_serial == serial_,
+    if (t.is_traced() && t.impl()->trace_serial == serial_) return static_cast<int>(t.impl()->trace_id);
+    if (outer_) return id_from_around(t);
+    if (t.is_traced())
+      TD_CHECK(false,
                "compile: got a tensor of another compiled callable, or of an earlier trace of this one: ",
                describe(t), ". Return it from that callable and pass the result in.");
-      return static_cast<int>(t.impl()->trace_id);
-    }
-    TD_CHECK(t.device() == graph_.device || graph_.value_count() == 0,
-             "compile: a compiled callable runs on one device, ", graph_.device, "; it captured ",
-             describe(t), ". Move the tensor first.");
+    TD_CHECK(t.device() == graph_.device || !has_device_, "compile: a compiled callable runs on one device, ",
+             graph_.device, "; it captured ", describe(t), ". Move the tensor first.");
     const auto [at, fresh] = captured_.emplace(t.impl(), kNone);
     if (!fresh) return at->second;
-    if (graph_.value_count() == 0) graph_.device = t.device();
+    if (!has_device_) set_device(t.device());
+    if (is_body_) trace_.used.push_back(t);
     const auto [base, first] = bases_.emplace(t.impl()->storage.get(), kNone);
     if (first) base->second = graph_.add_captured_memory(t.impl()->storage, t.device());
-    at->second = graph_.add_captured_view(t.meta(), base->second);
+    at->second = graph_.add_outside_view(t.meta(), base->second);
     note_capture(t);
     ++graph_.captured;
     return at->second;
@@ -173,7 +251,8 @@ class GraphTracer : public Tracer {
 
   /// The trace as it stands, to go back to.
   struct Mark {
-    int nodes, values;
+    int nodes, values, inputs;
+    size_t used;
     uint64_t random_blocks, random_place, ordered;
     std::unordered_map<int, uint32_t> changes;
     Dependencies depends_on;
@@ -183,6 +262,8 @@ class GraphTracer : public Tracer {
     undo_.clear();
     return {graph_.numbers_given(),
             graph_.value_count(),
+            graph_.inputs,
+            trace_.used.size(),
             graph_.random_blocks,
             random_place_,
             ordered_,
@@ -193,6 +274,9 @@ class GraphTracer : public Tracer {
   Dependencies rewind(Mark mark) {
     for (; !undo_.empty(); undo_.pop_back()) undo_.back()();
     graph_.cut(mark.nodes, mark.values);
+    graph_.inputs = mark.inputs;
+    if (outer_) trace_.operands.resize(static_cast<size_t>(mark.inputs));
+    trace_.used.resize(mark.used);
     graph_.random_blocks = mark.random_blocks;
     random_place_ = mark.random_place;
     ordered_ = mark.ordered;
@@ -200,6 +284,8 @@ class GraphTracer : public Tracer {
     const auto is_gone = [&](const auto& row) { return row.second >= mark.values; };
     graph_.captured -= static_cast<int>(std::erase_if(captured_, is_gone));
     std::erase_if(bases_, is_gone);
+    std::erase_if(around_, is_gone);
+    std::erase_if(memory_around_, is_gone);
     for (const Capture& capture : trace_.depends_on.captures) noted_.erase(capture.tensor.get());
     for (const Switch& each : trace_.depends_on.switches) switches_.erase(each.place.get());
     return std::exchange(trace_.depends_on, std::move(mark.depends_on));
@@ -222,7 +308,65 @@ class GraphTracer : public Tracer {
     for (const auto& [impl, touched] : touched_) drop(*impl);
   }
 
+  /// A value that add_input() made, which comes in by itself.
+  bool is_bare_input(const Tensor& t) const {
+    return t.impl()->trace_serial == serial_ &&
+           graph_.value(static_cast<int>(t.impl()->trace_id)).source == Source::input &&
+           graph_.value(static_cast<int>(t.impl()->trace_id)).input < 0;
+  }
+
  private:
+  void place(Node node) {
+    const Node& placed = graph_.node(graph_.append(std::move(node)));
+    graph_.writes_of(placed, [&](int v) {
+      if (graph_.is_changed_in_place(v)) ++changes_[graph_.base_of(v)];
+    });
+  }
+  /// The value of a tensor that is used in the trace around, or from outside of that: a view of its memory there.
+  int id_from_around(const Tensor& t) {
+    const int around = outer_->id_of(t);
+    const auto [at, fresh] = around_.emplace(around, kNone);
+    if (!fresh) return at->second;
+    const int memory = outer_->graph_.base_of(around);
+    const auto [base, first] = memory_around_.emplace(memory, kNone);
+    if (first) {
+      base->second = graph_.add_input(outer_->graph_.meta(memory), graph_.inputs++);
+      trace_.operands.push_back(memory);
+    }
+    trace_.used.push_back(t);
+    return at->second = graph_.add_outside_view(outer_->graph_.meta(around), base->second);
+  }
+  static uint32_t count_in(const std::unordered_map<int, uint32_t>& counts, int base) {
+    const auto found = counts.find(base);
+    return found == counts.end() ? 0 : found->second;
+  }
+  /// How often memory from outside of a body was changed by others.
+  uint32_t changes_outside(int base) const {
+    const Value& value = graph_.value(base);
+    if (value.source == Source::captured) return value.storage->version();
+    return outer_ && value.input >= 0
+               ? outer_->changes_of_base(trace_.operands[static_cast<size_t>(value.input)])
+               : 0;
+  }
+  uint32_t changes_of_base(int base) const {
+    uint32_t count = count_in(changes_, base);
+    if (is_body_ && graph_.is_external(base)) count += changes_outside(base) - count_in(settled_, base);
+    return count;
+  }
+  /// The memory of a tensor, and the trace that it belongs to: an outer one, where it comes from there.
+  std::pair<int, const GraphTracer*> home_of(const Tensor& t) const {
+    const int base = base_of(t);
+    if (!outer_) return {base, this};
+    if (base == kNone) return outer_->home_of(t);
+    const Value& value = graph_.value(base);
+    if (value.source != Source::input || value.input < 0) return {base, this};
+    return outer_->home_of_base(trace_.operands[static_cast<size_t>(value.input)]);
+  }
+  std::pair<int, const GraphTracer*> home_of_base(int base) const {
+    const Value& value = graph_.value(base);
+    if (!outer_ || value.source != Source::input || value.input < 0) return {base, this};
+    return outer_->home_of_base(trace_.operands[static_cast<size_t>(value.input)]);
+  }
   void take_gradient(LeafGradient gradient, const Ref<TensorImpl>& leaf) {
     if (taken_.count(leaf.get())) return;
     const auto touched = touched_.find(leaf.get());
@@ -247,7 +391,13 @@ class GraphTracer : public Tracer {
                        [&](const Tensor& t) { return t.impl() == impl; });
   }
   int base_of(const Tensor& t) const {
-    if (t.is_traced()) return graph_.base_of(static_cast<int>(t.impl()->trace_id));
+    if (t.is_traced() && (!is_body_ || t.impl()->trace_serial == serial_))
+      return graph_.base_of(static_cast<int>(t.impl()->trace_id));
+    if (outer_) {
+      const auto found = memory_around_.find(outer_->base_of(t));
+      return found == memory_around_.end() ? kNone : found->second;
+    }
+    if (t.is_traced()) return kNone;
     const auto found = bases_.find(t.impl()->storage.get());
     return found == bases_.end() ? kNone : found->second;
   }
@@ -262,6 +412,11 @@ class GraphTracer : public Tracer {
   Trace& trace_;
   Graph& graph_;
   uint64_t serial_;
+  bool is_body_ = false, has_device_ = false;
+  GraphTracer* outer_ = nullptr;                         // of a body: the trace around
+  std::unordered_map<int, int> around_, memory_around_;  // values and bases of it -> ours
+  std::unordered_map<int, uint32_t>
+      settled_;  // by base: how often the node of this body changed it, as seen from around
   uint64_t ordered_ = 0, random_place_ = 0;
   std::unordered_map<TensorImpl*, int> captured_;
   std::unordered_map<Storage*, int> bases_;
@@ -286,7 +441,7 @@ std::unique_ptr<Trace> trace(const TensorFunction& function, const std::vector<T
   GraphTracer& tracer = *own;
   result->tracer = own;
   Graph& graph = result->graph;
-  if (!inputs.empty()) graph.device = inputs[0].device();
+  if (!inputs.empty()) tracer.set_device(inputs[0].device());
   graph.inputs = static_cast<int>(inputs.size());
   std::vector<Tensor> placeholders;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -332,56 +487,70 @@ std::unique_ptr<Trace> trace(const TensorFunction& function, const std::vector<T
 
 namespace {
 
-/// Takes the nodes from `first_node` on out of a graph, as one of their own.
+/// Takes the nodes that were appended to a trace since a mark out, as a graph of their own.
 class Extraction {
  public:
-  Extraction(const Graph& from, int first_node, int first_value)
-      : from_(from), first_node_(first_node), first_value_(first_value) {
-    to_.graph.device = from.device;
+  Extraction(const Trace& trace, int first_node, int first_value, bool is_body)
+      : from_(trace.graph),
+        operands_(trace.operands),
+        is_body_(is_body),
+        first_node_(first_node),
+        first_value_(first_value) {
+    graph.device = from_.device;
     changes_.assign(static_cast<size_t>(first_value), 0);
-    for (int n = from.first(); n != kNone && n < first_node; n = from.next(n))
-      from.writes_of(from.node(n), [&](int v) {
-        if (from.is_changed_in_place(v)) ++changes_[static_cast<size_t>(from.base_of(v))];
+    for (int n = from_.first(); n != kNone && n < first_node; n = from_.next(n))
+      from_.writes_of(from_.node(n), [&](int v) {
+        if (from_.is_changed_in_place(v)) ++changes_[static_cast<size_t>(from_.base_of(v))];
       });
   }
 
-  void add_input(int v) {
-    places_[v] = to_.graph.add_input(from_.meta(v), to_.graph.inputs);
-    ++to_.graph.inputs;
-  }
+  // The graph, and by input of it: the value of the trace that it is where that is kept, and the memory around where it is
+  // such; kNone elsewhere.
+  Graph graph;
+  std::vector<int> kept, operands;
+
+  /// A value of the trace that comes in by itself.
+  void add_input(int v) { places_[v] = new_input(from_.meta(v), kNone, kNone); }
 
   void copy_nodes() {
     for (int n = first_node_; n < from_.numbers_given(); ++n) copy(from_.node(n));
   }
-  void add_output(int v, size_t end) {
-    to_.graph.add_output(place_of(v));
-    to_.ends.push_back(end);
-  }
-  BackwardGraph take() { return std::move(to_); }
+  void add_output(int v) { graph.add_output(place_of(v)); }
 
  private:
-  /// The value in the new graph: made there, of captured memory, or kept by the forward graph.
+  int new_input(Meta meta, int kept_value, int operand) {
+    meta.offset = 0;
+    kept.push_back(kept_value);
+    operands.push_back(operand);
+    return graph.add_input(meta, graph.inputs++);
+  }
+
+  /// The value in the new graph: made there, of memory from outside, or kept by the forward graph.
   int place_of(int v) {
     const auto [at, fresh] = places_.try_emplace(v, kNone);
     if (!fresh) return at->second;
     const Value& value = from_.value(v);
     const Value& base = from_.value(value.base);
-    Graph& graph = to_.graph;
     if (base.source == Source::captured) {
       const auto [memory, first] = memories_.try_emplace(value.base, kNone);
       if (first) memory->second = graph.add_captured_memory(base.storage, from_.device);
       ++graph.captured;
-      return places_[v] = graph.add_captured_view(value.meta, memory->second);
+      return places_[v] = graph.add_outside_view(value.meta, memory->second);
+    }
+    if (is_body_ && base.source == Source::input) {
+      const auto [memory, first] = memories_.try_emplace(value.base, kNone);
+      if (first) memory->second = new_input(base.meta, kNone, operands_[static_cast<size_t>(base.input)]);
+      return places_[v] = graph.add_outside_view(value.meta, memory->second);
     }
     TD_ASSERT(v < first_value_, "value ", v, " of the backward pass is used before it is made");
     if (const int maker = value.maker; maker != kNone && is_constant(from_.node(maker), v)) {
       copy(from_.node(maker));  // cheaper to make again than to keep
       return places_[v];
     }
-    Meta meta = value.meta;
-    meta.offset = 0;
-    to_.kept.push_back(v);
-    return places_[v] = graph.add_input(meta, graph.inputs++);
+    if (!is_body_) return places_[v] = new_input(value.meta, v, kNone);
+    const auto [memory, first] = memories_.try_emplace(value.base, kNone);  // a node's output is whole memory
+    if (first) memory->second = new_input(base.meta, value.base, kNone);
+    return places_[v] = graph.add_outside_view(value.meta, memory->second);
   }
 
   bool is_constant(const Node& node, int v) const {
@@ -396,62 +565,173 @@ class Extraction {
     copy.order = node.order;
     copy.repeated = node.repeated;
     copy.layer = node.layer;
+    copy.bodies = node.bodies;
+    copy.random_offset = node.random_offset;
     for (size_t i = 0; i < node.in.size(); ++i) {
       const int base = from_.base_of(node.in[i]);
       const uint32_t before = base < first_value_ ? changes_[static_cast<size_t>(base)] : 0;
       copy.in.push_back(place_of(node.in[i]));
       copy.versions.push_back(node.versions[i] - before);
     }
-    if (node.op->is_random()) {
-      copy.random_offset = node.random_offset;
-      to_.graph.random_blocks =
-          std::max(to_.graph.random_blocks,
-                   node.random_offset + philox_blocks(size_of(from_.meta(node.out[0]).shape)));
-    }
+    const auto draws = [&](uint64_t blocks) {
+      graph.random_blocks = std::max(graph.random_blocks, node.random_offset + blocks);
+    };
+    if (node.op->is_random()) draws(philox_blocks(size_of(from_.meta(node.out[0]).shape)));
+    if (node.bodies)
+      for (const Body& body : node.bodies->list) draws(body.graph->random_blocks);
     for (int v : node.out) {
-      places_[v] = to_.graph.add_value(from_.meta(v), Source::computed);
+      places_[v] = graph.add_value(from_.meta(v), Source::computed);
       copy.out.push_back(places_[v]);
     }
-    to_.graph.append(std::move(copy));
+    graph.append(std::move(copy));
   }
 
   const Graph& from_;
+  const std::vector<int>& operands_;  // Trace::operands
+  bool is_body_;
   int first_node_, first_value_;
-  BackwardGraph to_;
   std::vector<uint32_t> changes_;  // by base: how often it was changed before the first node
   std::unordered_map<int, int> places_, memories_;
 };
 
-}  // namespace
-
-BackwardGraph differentiate(Trace& trace, const std::vector<const Meta*>& arriving) {
+/// Continues a trace by the walk back from its outputs, and takes what that appends out of it.
+struct Differentiated {
+  std::unique_ptr<Extraction> extraction;
+  std::vector<size_t> ends;
+  Dependencies depends_on;
+};
+/// `seeds`: by output; called when the trace is continued.
+Differentiated continue_back(Trace& trace, bool is_body, std::span<const TapeNode::Edge> ends,
+                             const std::vector<Tensor>& outputs,
+                             const std::function<std::vector<Tensor>(GraphTracer&)>& make_seeds) {
   GraphTracer& tracer = static_cast<GraphTracer&>(*trace.tracer);
   const TraceScope scope(&tracer);
+  const ObserverScope unseen(nullptr);
   const GraphTracer::Mark mark = tracer.mark();
   try {
-    std::vector<Tensor> outputs, seeds;
-    for (size_t k = 0; k < arriving.size(); ++k) {
-      outputs.push_back(trace.results[trace.outputs.first[k]]);
-      seeds.push_back(arriving[k] ? tracer.add_input(*arriving[k], -1) : Tensor());
-    }
-    std::vector<TapeNode::Edge> ends;
-    for (const End& end : trace.ends) ends.push_back(end.edge);
-    const std::vector<TapeNode::Delivery> gradients = gradients_at(ends, outputs, seeds, false);
+    const std::vector<Tensor> seeds = make_seeds(tracer);
+    std::vector<TapeNode::Delivery> gradients = gradients_at(ends, outputs, seeds, false);
+    static const OpDef& copy = *find_op("copy");
+    for (TapeNode::Delivery& g : gradients)
+      if (is_body) g.gradient = apply(copy, {&g.gradient, 1})[0];  // an output of a node is memory of its own
     TD_CHECK(trace.graph.random_blocks == mark.random_blocks,
              "compile: a gradient rule that draws random numbers cannot be used on the results of a compiled "
              "callable. Take the gradient inside the callable.");
-    Extraction extraction(trace.graph, mark.nodes, mark.values);
+    Differentiated result;
+    result.extraction = std::make_unique<Extraction>(trace, mark.nodes, mark.values, is_body);
     for (const Tensor& seed : seeds)
-      if (seed.defined()) extraction.add_input(static_cast<int>(seed.impl()->trace_id));
-    extraction.copy_nodes();
-    for (const TapeNode::Delivery& g : gradients) extraction.add_output(tracer.id_of(g.gradient), g.edge);
-    BackwardGraph result = extraction.take();
+      if (seed.defined() && tracer.is_bare_input(seed))
+        result.extraction->add_input(static_cast<int>(seed.impl()->trace_id));
+    result.extraction->copy_nodes();
+    for (const TapeNode::Delivery& g : gradients) {
+      result.extraction->add_output(tracer.id_of(g.gradient));
+      result.ends.push_back(g.edge);
+    }
     result.depends_on = tracer.rewind(mark);
     return result;
   } catch (...) {
     tracer.rewind(mark);
     throw;
   }
+}
+
+/// Values that come in by themselves, one for each layout.
+auto new_seeds(const std::vector<const Meta*>& layouts) {
+  return [&layouts](GraphTracer& tracer) {
+    std::vector<Tensor> seeds;
+    for (const Meta* layout : layouts) seeds.push_back(layout ? tracer.add_input(*layout, -1) : Tensor());
+    return seeds;
+  };
+}
+
+}  // namespace
+
+BackwardGraph differentiate(Trace& trace, const std::vector<const Meta*>& arriving) {
+  std::vector<Tensor> outputs;
+  for (size_t i : trace.outputs.first) outputs.push_back(trace.results[i]);
+  std::vector<TapeNode::Edge> ends;
+  for (const End& end : trace.ends) ends.push_back(end.edge);
+  Differentiated back = continue_back(trace, false, ends, outputs, new_seeds(arriving));
+  BackwardGraph result;
+  for (int v : back.extraction->kept)
+    if (v != kNone) result.kept.push_back(v);
+  result.graph = std::move(back.extraction->graph);
+  result.ends = std::move(back.ends);
+  result.depends_on = std::move(back.depends_on);
+  return result;
+}
+
+std::shared_ptr<Trace> trace_body(const std::function<std::vector<Tensor>()>& code, Device device) {
+  auto body = std::make_shared<Trace>();
+  body->tracer = std::make_shared<GraphTracer>(*body, static_cast<GraphTracer*>(current_tracer()), device);
+  continue_body(*body, [&] { body->results = code(); });
+  return body;
+}
+
+void continue_body(Trace& trace, const std::function<void()>& code) {
+  const ObserverScope unseen(nullptr);
+  const TraceScope scope(trace.tracer.get());
+  code();
+}
+
+std::vector<TapeNode::Edge> ends_of_body(const Trace& trace, std::span<const Tensor> results) {
+  const uint64_t serial = trace.tracer->serial();
+  std::vector<TapeNode::Edge> ends =
+      edges_out_of(results, [&](const TapeNode& node) { return node.trace == serial; });
+  std::erase_if(ends, [&](const TapeNode::Edge& edge) {  // leaves made and used inside
+    return edge.leaf && edge.leaf->trace_serial == serial;
+  });
+  return ends;
+}
+
+NewBody::NewBody(const Trace& trace, std::span<const Tensor> results)
+    : graph(trace.graph), operands(trace.operands) {
+  for (const Tensor& t : results) graph.add_output(static_cast<int>(t.impl()->trace_id));
+}
+
+void run_in_place_of(std::span<const std::shared_ptr<Trace>> bodies, const std::function<void()>& run) {
+  const auto tracer_of = [](const std::shared_ptr<Trace>& body) -> GraphTracer& {
+    return static_cast<GraphTracer&>(*body->tracer);
+  };
+  std::vector<std::unordered_map<int, uint32_t>> before;
+  for (const auto& body : bodies) before.push_back(tracer_of(body).changes_outside());
+  run();
+  for (size_t i = 0; i < bodies.size(); ++i) tracer_of(bodies[i]).settle(before[i]);
+}
+
+std::vector<Tensor> append_node(const OpDef& op, std::span<const Tensor> in, std::vector<NewBody> bodies,
+                                std::span<const Meta> out, uint64_t random_offset) {
+  return static_cast<GraphTracer&>(*current_tracer()).append(op, in, std::move(bodies), out, random_offset);
+}
+
+namespace {
+BackwardBody body_of(Differentiated back) {
+  Extraction& e = *back.extraction;
+  return {std::move(e.graph), std::move(e.operands), std::move(e.kept), std::move(back.ends)};
+}
+}  // namespace
+
+BackwardBody differentiate_body(Trace& trace, std::span<const TapeNode::Edge> ends,
+                                std::span<const Tensor> results, std::span<const Tensor> seeds) {
+  std::vector<Tensor> outputs, arriving;
+  for (size_t i = 0; i < results.size(); ++i)
+    if (seeds[i].defined() && results[i].impl()->requires_grad) {
+      outputs.push_back(results[i]);
+      arriving.push_back(seeds[i]);
+    }
+  return body_of(continue_back(trace, true, ends, outputs, [&](GraphTracer&) { return arriving; }));
+}
+
+BackwardBody foresee_backward(Trace& trace, std::span<const TapeNode::Edge> ends,
+                              std::span<const Tensor> results) {
+  std::vector<Tensor> outputs;
+  std::vector<const Meta*> layouts;
+  for (const Tensor& t : results)
+    if (t.impl()->requires_grad) {
+      outputs.push_back(t);
+      layouts.push_back(&t.meta());
+    }
+  return body_of(continue_back(trace, true, ends, outputs, new_seeds(layouts)));
 }
 
 }  // namespace tandem::graph

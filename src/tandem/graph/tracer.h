@@ -73,6 +73,9 @@ struct Trace {
   Outputs outputs;                  // those of the results that gradients can arrive at
   std::vector<End> ends;            // and where they leave
   std::shared_ptr<Tracer> tracer;   // for differentiate()
+  // Of code that becomes a body of a node in the trace around it:
+  std::vector<int> operands;  // by input of the graph: the memory (a base) in the graph around that it is
+  std::vector<Tensor> used;   // the tensors from around that it uses
 };
 
 std::unique_ptr<Trace> trace(const TensorFunction& function, const std::vector<Tensor>& inputs);
@@ -85,5 +88,49 @@ struct BackwardGraph {
   Dependencies depends_on;   // of the gradient rules
 };
 BackwardGraph differentiate(Trace& trace, const std::vector<const Meta*>& arriving);
+
+// --- code that becomes a body of a node: the branches of cond()
+
+/// Traces code in place of which a node of the trace that this thread is in will run its graph, or plain code, where it is
+/// in none. Its results must be fresh tensors.
+std::shared_ptr<Trace> trace_body(const std::function<std::vector<Tensor>()>& code, Device device);
+/// Where gradients of some tensors of a body leave it.
+std::vector<TapeNode::Edge> ends_of_body(const Trace& trace, std::span<const Tensor> results);
+
+/// Calls `run`, in which the trace around gets the node (or the plain code runs): what it changes counts for the tapes of
+/// the bodies as what they changed.
+void run_in_place_of(std::span<const std::shared_ptr<Trace>> bodies, const std::function<void()>& run);
+
+/// One body on its way into the trace around.
+struct NewBody {
+  NewBody() = default;
+  /// All of a traced body, with these of its tensors as results.
+  NewBody(const Trace& trace, std::span<const Tensor> results);
+  Graph graph;
+  std::vector<int> operands;  // by input of the graph: the value of the graph around
+  std::vector<int> out;       // by result of the graph: the output of the node
+};
+/// Appends a node with bodies to the trace that this thread is in. Gives its outputs; what it changes in place comes on top.
+std::vector<Tensor> append_node(const OpDef& op, std::span<const Tensor> in, std::vector<NewBody> bodies,
+                                std::span<const Meta> out, uint64_t random_offset);
+
+/// The backward pass of a traced body, as a body: single gradients on their way out at `ends`.
+struct BackwardBody {
+  Graph graph;
+  std::vector<int>
+      operands;  // by input of the graph: the memory in the graph around that it is; kNone: a kept one
+  std::vector<int>
+      kept;  // by input of the graph: the base of the trace that it is; kNone: memory from around
+  std::vector<size_t> ends;  // by output of the graph: the end that this gradient goes to
+};
+/// For gradients of results of it: tensors from around, undefined where none arrives.
+BackwardBody differentiate_body(Trace& trace, std::span<const TapeNode::Edge> ends,
+                                std::span<const Tensor> results, std::span<const Tensor> seeds);
+/// The same for row-major gradients of all results, to see what it will need: these are inputs, neither from around nor
+/// kept.
+BackwardBody foresee_backward(Trace& trace, std::span<const TapeNode::Edge> ends,
+                              std::span<const Tensor> results);
+/// Continues the trace of a body for good.
+void continue_body(Trace& trace, const std::function<void()>& code);
 
 }  // namespace tandem::graph

@@ -20,7 +20,7 @@ struct Operand {
 SmallVector<Operand, 4> operands(const Node& node) {
   SmallVector<Operand, 4> list;
   for (size_t i = 0; i < node.in.size(); ++i)
-    list.push_back({node.in[i], node.effects().reads_input(i) ? node.versions[i] : 0});
+    list.push_back({node.in[i], node.reads_input(i) ? node.versions[i] : 0});
   if (node.op->commutative) std::sort(list.begin(), list.end());
   return list;
 }
@@ -48,7 +48,8 @@ void common_subexpressions(Graph& graph) {
   for (int n = graph.first(), after = kNone; n != kNone; n = after) {
     after = graph.next(n);
     const Node& node = graph.node(n);
-    bool mergeable = !node.is_fused() && node.effects().resources == 0 && node.effects().writes == 0;
+    bool mergeable =
+        !node.is_fused() && !node.bodies && node.effects().resources == 0 && node.effects().writes == 0;
     for (int v : node.out) mergeable = mergeable && (node.is_view() || !changed[static_cast<size_t>(v)]);
     if (!mergeable) continue;
     const size_t hash = hash_node(node);

@@ -12,7 +12,8 @@ void fold_constants(Graph& graph) {
   for (int n = graph.first(); n != kNone;) {
     const int after = graph.next(n);
     const Node& node = graph.node(n);
-    bool folds = !node.is_fused() && node.effects().resources == 0 && node.effects().writes == 0;
+    bool folds =
+        !node.is_fused() && !node.bodies && node.effects().resources == 0 && node.effects().writes == 0;
     for (int v : node.in) folds = folds && constant[static_cast<size_t>(v)];
     for (int v : node.out) {
       const size_t base = static_cast<size_t>(graph.base_of(v));
