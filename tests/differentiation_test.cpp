@@ -150,7 +150,14 @@ const std::vector<std::pair<const char*, Piece>>& pieces() {
            return List{g * 2, exp(h + w.state)};
          };
        }},
-  };
+      {"views of parts, of which the backward pass makes others", [](World& w) -> TensorFunction {
+         return [&w](const List& in) {
+           const Tensor h = tanh(in[0]), part = slice(h, 1, 2, 5), row = select(h, 0, 3);
+           return List{matmul(part, transpose(part)), row * slice(h, 0, 1, 3),
+                       matmul(slice(in[1], 0, 1, 3), w.w),
+                       matmul(unsqueeze(slice(row, 0, 1, 4), 1), unsqueeze(slice(row, 0, 2, 5), 0))};
+         };
+       }}};
   return all;
 }
 

@@ -196,8 +196,12 @@ std::string first_difference(const FuzzProgram& program, uint32_t& call) {
       // What shapes forbid, and the use of a saved value that was overwritten, is refused while tracing, before anything
       // runs; eagerly the values may forbid something before it.
       if (!want.refused.empty() && !got.refused.empty()) {
-        if (got.refused.find("needed for the gradient but was changed") != std::string::npos) continue;
-        if (got.refused.find("computes the branches again") != std::string::npos) continue;
+        static constexpr const char* kWhileTracing[] = {
+            "needed for the gradient but was changed",
+            "checkpoint: a tensor that the function uses must not be changed", "computes the branches again"};
+        if (std::any_of(std::begin(kWhileTracing), std::end(kWhileTracing),
+                        [&](const char* words) { return got.refused.find(words) != std::string::npos; }))
+          continue;
         const std::string by_shapes = refusal_of_shapes(program, eager, eager_in);
         eager_before.restore();
         eager.random = random;

@@ -303,7 +303,7 @@ void gradients(FuzzRun& run) {
   const Tensor loss = loss_of(run);
   if (!loss.defined()) return;
   BackwardOptions options;
-  options.create_graph = run.chance(0.3);
+  options.create_graph = run.chance(0.3) && !run.called_inner;
   for (const Tensor& g : grad(loss, wanted_of(run), {}, options, true)) run.add("grad of mean", g);
 }
 
@@ -316,7 +316,7 @@ void backwards(FuzzRun& run) {
   else
     for (Tensor leaf : run.leaves) leaf.zero_grad();
   BackwardOptions options;
-  options.create_graph = run.chance(0.15);
+  options.create_graph = run.chance(0.15) && !run.called_inner;
   run.say("backward from mean");
   backward(loss, {}, options);
   for (const Tensor& leaf : run.leaves)
@@ -390,6 +390,7 @@ void add_plain_recipes(std::vector<FuzzRecipe>& recipes) {
   recipes.push_back({"add_rows", 2, add_rows});
   recipes.push_back({"nested", 0.3, [](FuzzRun& run) {
                        const Tensor x = run.pick_floating();
+                       run.called_inner = true;
                        run.add("compiled tanh(x) * x of ", run.side.inner({x})[0]);
                      }});
   recipes.push_back({"branches", 2, branches});

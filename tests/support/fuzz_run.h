@@ -19,6 +19,7 @@ class FuzzRun {
   const FuzzSide& side;
   FuzzNotes& notes;
   std::vector<Tensor> leaves;  ///< what gradients are taken for, where it requires one
+  bool called_inner = false;   ///< a Compiled, of which eager gradients of gradients agree but for rounding
 
   static constexpr int64_t kMostElements = 6000;
 

@@ -85,7 +85,7 @@ struct Entry {
   std::vector<bool> within;       // Outputs::within
   size_t outputs = 0;             // of the tape node
   std::unique_ptr<Trace> trace;   // to differentiate
-  std::vector<int> kept;          // values that the executor returns behind everything else
+  std::vector<int> kept;          // bases that the executor returns behind everything else
   std::list<Backward> backwards;  // guarded by the lock of the Compiled
 };
 

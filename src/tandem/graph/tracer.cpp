@@ -504,7 +504,7 @@ class Extraction {
       });
   }
 
-  // The graph, and by input of it: the value of the trace that it is where that is kept, and the memory around where it is
+  // The graph, and by input of it: the base of the trace that it is where that is kept, and the memory around where it is
   // such; kNone elsewhere.
   Graph graph;
   std::vector<int> kept, operands;
@@ -547,8 +547,8 @@ class Extraction {
       copy(from_.node(maker));  // cheaper to make again than to keep
       return places_[v];
     }
-    if (!is_body_) return places_[v] = new_input(value.meta, v, kNone);
-    const auto [memory, first] = memories_.try_emplace(value.base, kNone);  // a node's output is whole memory
+    // Whole memory, and a view of it: views of v that the new nodes make count from there.
+    const auto [memory, first] = memories_.try_emplace(value.base, kNone);
     if (first) memory->second = new_input(base.meta, value.base, kNone);
     return places_[v] = graph.add_outside_view(value.meta, memory->second);
   }

@@ -83,7 +83,7 @@ std::unique_ptr<Trace> trace(const TensorFunction& function, const std::vector<T
 /// The backward pass of a traced callable, for gradients of these layouts (null where none arrives) at its outputs.
 struct BackwardGraph {
   Graph graph;               // inputs: the gradients that arrive, then the kept values
-  std::vector<int> kept;     // values of the trace, in the order of those inputs
+  std::vector<int> kept;     // bases of the trace, in the order of those inputs
   std::vector<size_t> ends;  // by output of the graph: the end that this gradient goes to
   Dependencies depends_on;   // of the gradient rules
 };
