@@ -13,6 +13,7 @@
 #include "tandem/graph/compile.h"
 #include "tandem/graph/cond.h"
 #include "tandem/ops/conv.h"
+#include "tandem/ops/fft.h"
 #include "tandem/ops/fused.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/loss.h"
@@ -512,6 +513,23 @@ TEST_F(Cuda, DeviceMemoryIsFlatOverManySteps) {
   const MemoryStats after = gpu().memory(kGpu);
   EXPECT_EQ(before.in_use, after.in_use);
   EXPECT_EQ(before.reserved, after.reserved);
+}
+
+TEST_F(Cuda, TransformsOfAPartThatBeginsAnywhereAgreeWithTheCpu) {
+  for (DType dtype : {DType::f32, DType::f64})
+    for (Dim start = 0; start < 4; ++start) {
+      const Tensor x = to_tensor(hash_array({40}, 1), dtype);
+      const auto transforms = [&](Device device) {
+        const Tensor part = slice(to(x, device), 0, start, start + 18);
+        return std::vector<Tensor>{rfft(part), fft(reshape(part, {9, 2}))};
+      };
+      const std::vector<Tensor> want = transforms(kCpu), got = transforms(kGpu);
+      for (size_t i = 0; i < want.size(); ++i) {
+        const auto a = to_array(got[i]).values, b = to_array(want[i]).values;
+        for (size_t k = 0; k < a.size(); ++k)
+          EXPECT_NEAR(a[k], b[k], dtype == DType::f32 ? 1e-5 : 1e-13) << start << ", " << i << ", " << k;
+      }
+    }
 }
 
 TEST_F(Cuda, SumsDoNotDependOnTheLayout) {

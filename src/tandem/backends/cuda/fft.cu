@@ -94,6 +94,23 @@ void run_plan(const KernelArgs& args, cufftType type, int64_t n, int64_t rows, i
   }
 }
 
+/// cuFFT reads whole complex numbers: an input that begins between two of them (part of a tensor) is copied first.
+template <class T>
+struct AlignedInput {
+  explicit AlignedInput(const KernelArgs& args)
+      : args(args),
+        copied(reinterpret_cast<uintptr_t>(args.in[0].data) % (2 * sizeof(T)) ? args.in[0].size() : 0) {}
+  T* in(T* workspace) const {
+    if (!copied) return args.in[0].as<T>();
+    check(cudaMemcpyAsync(workspace, args.in[0].data, static_cast<size_t>(copied) * sizeof(T),
+                          cudaMemcpyDeviceToDevice, stream_of(args)),
+          "cudaMemcpyAsync within the device");
+    return workspace;
+  }
+  const KernelArgs& args;
+  int64_t copied;
+};
+
 void fft(const KernelArgs& args) {
   const auto& a = args.attributes<FftAttrs>();
   if (args.out[0].size() == 0) return;
@@ -102,13 +119,17 @@ void fft(const KernelArgs& args) {
   by_type(args.out[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     constexpr bool kSingle = std::is_same_v<T, float>;
-    run_plan<T>(args, kSingle ? CUFFT_C2C : CUFFT_Z2Z, a.n, rows, 0, a.scale, [&](cufftHandle plan, T*) {
-      if constexpr (kSingle)
-        return cufftExecC2C(plan, args.in[0].as<cufftComplex>(), args.out[0].as<cufftComplex>(), direction);
-      else
-        return cufftExecZ2Z(plan, args.in[0].as<cufftDoubleComplex>(), args.out[0].as<cufftDoubleComplex>(),
-                            direction);
-    });
+    const AlignedInput<T> input(args);
+    run_plan<T>(args, kSingle ? CUFFT_C2C : CUFFT_Z2Z, a.n, rows, input.copied, a.scale,
+                [&](cufftHandle plan, T* workspace) {
+                  T* in = input.in(workspace);
+                  if constexpr (kSingle)
+                    return cufftExecC2C(plan, reinterpret_cast<cufftComplex*>(in),
+                                        args.out[0].as<cufftComplex>(), direction);
+                  else
+                    return cufftExecZ2Z(plan, reinterpret_cast<cufftDoubleComplex*>(in),
+                                        args.out[0].as<cufftDoubleComplex>(), direction);
+                });
   });
 }
 
@@ -119,12 +140,15 @@ void rfft(const KernelArgs& args) {
   by_type(args.out[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     constexpr bool kSingle = std::is_same_v<T, float>;
-    run_plan<T>(args, kSingle ? CUFFT_R2C : CUFFT_D2Z, a.n, rows, 0, a.scale, [&](cufftHandle plan, T*) {
-      if constexpr (kSingle)
-        return cufftExecR2C(plan, args.in[0].as<cufftReal>(), args.out[0].as<cufftComplex>());
-      else
-        return cufftExecD2Z(plan, args.in[0].as<cufftDoubleReal>(), args.out[0].as<cufftDoubleComplex>());
-    });
+    const AlignedInput<T> input(args);
+    run_plan<T>(args, kSingle ? CUFFT_R2C : CUFFT_D2Z, a.n, rows, input.copied, a.scale,
+                [&](cufftHandle plan, T* workspace) {
+                  T* in = input.in(workspace);
+                  if constexpr (kSingle)
+                    return cufftExecR2C(plan, in, args.out[0].as<cufftComplex>());
+                  else
+                    return cufftExecD2Z(plan, in, args.out[0].as<cufftDoubleComplex>());
+                });
   });
 }
 
