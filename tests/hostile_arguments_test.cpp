@@ -213,6 +213,14 @@ std::vector<Place> places_of_shape_ops() {
        [](int64_t n) {
          return uniform({n, 2});
        }},
+      {"rand",
+       [](int64_t n) {
+         return rand({n, 2});
+       }},
+      {"randn",
+       [](int64_t n) {
+         return randn({n, 2});
+       }},
       {"randperm", [](int64_t n) { return randperm(n); }},
       {"randint", [](int64_t n) { return randint(INT64_MIN, n, {2}); }},
       {"meshgrid",

@@ -117,6 +117,12 @@ bool holds(DType dtype, int64_t low, int64_t high) {
   });
 }
 
+void check_can_be_drawn(const char* op, const Tensor& x, const char* instead) {
+  TD_CHECK(x.defined(), op, ": x must be a tensor; got an undefined handle.");
+  TD_CHECK(is_floating(x.dtype()), op, ": the element type of x must be floating; got ", describe(x),
+           ". Use ", instead, "(x.shape()), in f32.");
+}
+
 /// Masks whole channels: what stands before the last `axes` axes.
 Tensor drop_channels(const char* op, const Tensor& x, double p, int axes) {
   TD_CHECK(p >= 0 && p < 1, op, ": the probability must lie in 0 <= p < 1; got ", p, ".");
@@ -252,6 +258,16 @@ Tensor uniform(const Dims& shape, double low, double high, DType dtype, Device d
 }
 Tensor normal(const Dims& shape, double mean, double deviation, DType dtype, Device device) {
   return random(op_normal(), shape, mean, deviation, dtype, device);
+}
+Tensor rand(const Dims& shape, DType dtype, Device device) { return uniform(shape, 0, 1, dtype, device); }
+Tensor randn(const Dims& shape, DType dtype, Device device) { return normal(shape, 0, 1, dtype, device); }
+Tensor rand_like(const Tensor& x) {
+  check_can_be_drawn("rand_like", x, "rand");
+  return rand(x.shape(), x.dtype(), x.device());
+}
+Tensor randn_like(const Tensor& x) {
+  check_can_be_drawn("randn_like", x, "randn");
+  return randn(x.shape(), x.dtype(), x.device());
 }
 Tensor bernoulli(const Dims& shape, double p, DType dtype, Device device) {
   return random(op_bernoulli(), shape, p, 0, dtype, device);
