@@ -99,11 +99,10 @@ TEST(PointwiseGrid, ValuesOfEveryPairOfTypesArePyTorchs) {
     std::string op, a, b, result;
     row >> op >> a >> b >> result;
     SCOPED_TRACE(op + " of " + a + " and " + b);
-    const bool arithmetic =
-        op == "add" || op == "mul" || op == "pow" || op == "remainder" || op == "floor_divide";
+    const bool arithmetic = op == "pow" || op == "remainder" || op == "floor_divide";
     const Tensor x = grid_values(parse_dtype(a), false), y = grid_values(parse_dtype(b), true);
     if (arithmetic && x.dtype() == DType::boolean && y.dtype() == DType::boolean) {
-      // Numbers only: PyTorch adds and multiplies bools, too.
+      // Numbers only: PyTorch has a power of bools.
       EXPECT_NE(error_of([&] { ops.at(op)(x, y); }).find("bool"), std::string::npos);
       continue;
     }
@@ -246,6 +245,30 @@ TEST(PointwiseGrid, RoundingOfIntegersIsTheIdentity) {
   EXPECT_EQ(values_of(isfinite(x)), std::vector<double>({1, 1, 1}));
   EXPECT_EQ(values_of(isnan(x)), std::vector<double>({0, 0, 0}));
   EXPECT_EQ(values_of(isinf(x)), std::vector<double>({0, 0, 0}));
+}
+
+TEST(PointwiseGrid, OperatorsOfBitsAreThoseOfCppForIntegersAndBool) {
+  const Tensor i = to_tensor(Array({3}, {6, -1, 5}), DType::i32),
+               j = to_tensor(Array({3}, {3, 8, 5}), DType::i32);
+  EXPECT_EQ(values_of(i & j), std::vector<double>({2, 8, 5}));
+  EXPECT_EQ(values_of(i | 1), std::vector<double>({7, -1, 5}));
+  EXPECT_EQ(values_of(3 ^ i), std::vector<double>({5, -4, 6}));
+  EXPECT_EQ(values_of(~i), std::vector<double>({-7, 0, -6}));
+  EXPECT_EQ(values_of(!(i - 6)), std::vector<double>({1, 0, 0}));
+  const Tensor p = to_tensor(Array({4}, {0, 0, 1, 1}), DType::boolean),
+               q = to_tensor(Array({4}, {0, 1, 0, 1}), DType::boolean);
+  for (const Tensor& t : {p & q, p | q, p ^ q, ~p, !p, p + q, p * q, p + true, true * p, p & true})
+    EXPECT_EQ(t.dtype(), DType::boolean);
+  EXPECT_EQ(values_of(p & q), std::vector<double>({0, 0, 0, 1}));
+  EXPECT_EQ(values_of(p | q), std::vector<double>({0, 1, 1, 1}));
+  EXPECT_EQ(values_of(p ^ q), std::vector<double>({0, 1, 1, 0}));
+  EXPECT_EQ(values_of(~p), std::vector<double>({1, 1, 0, 0}));
+  EXPECT_EQ(values_of(!p), std::vector<double>({1, 1, 0, 0}));
+  EXPECT_EQ(values_of(p + q), std::vector<double>({0, 1, 1, 1}));
+  EXPECT_EQ(values_of(p * q), std::vector<double>({0, 0, 0, 1}));
+  EXPECT_EQ((p + 1).dtype(), DType::i64);
+  EXPECT_NE(error_of([&] { p - q; }).find("sub: "), std::string::npos);
+  EXPECT_NE(error_of([&] { ones({2}) & 1; }).find("bitwise_and: "), std::string::npos);
 }
 
 TEST(PointwiseGrid, ClampTakesEitherBoundAndMixedTypes) {

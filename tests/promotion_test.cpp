@@ -86,11 +86,11 @@ TEST(Promotion, AnOperatorGivesOneTypeWithTheNumberOnEitherSide) {
     const Tensor x = full({2}, 1, dtype);
     const auto check = [&](auto number) {
       EXPECT_EQ((number / x).dtype(), (x / number).dtype()) << dtype;
-      if (dtype == DType::boolean && std::is_same_v<decltype(number), bool>)
-        return;  // no arithmetic of bools
       EXPECT_EQ((number + x).dtype(), (x + number).dtype()) << dtype;
-      EXPECT_EQ((number - x).dtype(), (x - number).dtype()) << dtype;
       EXPECT_EQ((number * x).dtype(), (x * number).dtype()) << dtype;
+      if (dtype == DType::boolean && std::is_same_v<decltype(number), bool>)
+        return;  // bools have no difference
+      EXPECT_EQ((number - x).dtype(), (x - number).dtype()) << dtype;
     };
     check(2);
     check(2u);

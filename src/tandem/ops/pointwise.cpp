@@ -415,14 +415,16 @@ Tensor elu_gradient(const Tensor& g, const Tensor& x, const Tensor& alpha) {
   return apply1(*g_ops.elu_gradient, {g, x, alpha});
 }
 
-Tensor binary(const OpDef& op, const Operand& a, const Operand& b, bool real = false) {
+/// real: for functions of real numbers. of_bools: what takes the place of op where both operands are bool.
+Tensor binary(const OpDef& op, const Operand& a, const Operand& b, bool real = false,
+              const OpDef* of_bools = nullptr) {
   if (a.tensor()) TD_CHECK(a.tensor()->defined(), op.name, ": a must be a tensor; got an undefined handle.");
   if (b.tensor()) TD_CHECK(b.tensor()->defined(), op.name, ": b must be a tensor; got an undefined handle.");
   DType dtype = result_type(a, b);
   if (real && !is_floating(dtype)) dtype = DType::f32;
   const Device device = a.tensor() ? a.tensor()->device() : b.tensor()->device();
   const Tensor in[2] = {as_tensor(op.name, a, dtype, device), as_tensor(op.name, b, dtype, device)};
-  return std::move(apply(op, in)[0]);
+  return std::move(apply(of_bools && dtype == DType::boolean ? *of_bools : op, in)[0]);
 }
 
 Tensor unary(const OpDef& op, const Tensor& x) { return std::move(apply(op, {&x, 1})[0]); }
@@ -469,9 +471,9 @@ OpDef& op_cast() {
   return op;
 }
 
-Tensor add(const Operand& a, const Operand& b) { return binary(*g_ops.add, a, b); }
+Tensor add(const Operand& a, const Operand& b) { return binary(*g_ops.add, a, b, false, g_ops.logical_or); }
 Tensor sub(const Operand& a, const Operand& b) { return binary(*g_ops.sub, a, b); }
-Tensor mul(const Operand& a, const Operand& b) { return binary(*g_ops.mul, a, b); }
+Tensor mul(const Operand& a, const Operand& b) { return binary(*g_ops.mul, a, b, false, g_ops.logical_and); }
 Tensor div(const Operand& a, const Operand& b) { return binary(*g_ops.div, a, b, true); }
 Tensor pow(const Operand& a, const Operand& b) { return binary(*g_ops.pow, a, b); }
 Tensor maximum(const Operand& a, const Operand& b) { return binary(*g_ops.maximum, a, b); }

@@ -40,7 +40,7 @@ class Operand {
   DTypeClass kind_ = DTypeClass::floating;
 };
 
-// Arithmetic. Division of integers gives f32.
+// Arithmetic. Division of integers gives f32. The sum of two bools is their or, the product their and.
 Tensor add(const Operand& a, const Operand& b);
 Tensor sub(const Operand& a, const Operand& b);
 Tensor mul(const Operand& a, const Operand& b);
@@ -165,6 +165,24 @@ Tensor operator/(N a, const Tensor& b) {
   return div(a, b);
 }
 inline Tensor operator-(const Tensor& x) { return neg(x); }
+// Of integers and bool; ! of any type.
+inline Tensor operator&(const Tensor& a, const Operand& b) { return bitwise_and(a, b); }
+inline Tensor operator|(const Tensor& a, const Operand& b) { return bitwise_or(a, b); }
+inline Tensor operator^(const Tensor& a, const Operand& b) { return bitwise_xor(a, b); }
+template <PlainNumber N>
+Tensor operator&(N a, const Tensor& b) {
+  return bitwise_and(a, b);
+}
+template <PlainNumber N>
+Tensor operator|(N a, const Tensor& b) {
+  return bitwise_or(a, b);
+}
+template <PlainNumber N>
+Tensor operator^(N a, const Tensor& b) {
+  return bitwise_xor(a, b);
+}
+inline Tensor operator~(const Tensor& x) { return bitwise_not(x); }
+inline Tensor operator!(const Tensor& x) { return logical_not(x); }
 
 /// The pointwise ops are the rows of TD_POINTWISE_OPS in scalar_functions.h (find_op("add") …); cast is
 /// apart, since its input and output types differ.
