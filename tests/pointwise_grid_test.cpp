@@ -271,6 +271,34 @@ TEST(PointwiseGrid, OperatorsOfBitsAreThoseOfCppForIntegersAndBool) {
   EXPECT_NE(error_of([&] { ones({2}) & 1; }).find("bitwise_and: "), std::string::npos);
 }
 
+TEST(PointwiseGrid, ClosenessIsPyTorchsForInfinitiesNanAndIntegers) {
+  const Tensor a = to_tensor(Array({6}, {kInf, -kInf, kInf, kNan, 1, 100}), DType::f32),
+               b = to_tensor(Array({6}, {kInf, kInf, 1, kNan, 1.000001, 100.1}), DType::f32);
+  EXPECT_EQ(values_of(isclose(a, b)), std::vector<double>({1, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(values_of(isclose(a, b, 1e-5, 1e-8, true)), std::vector<double>({1, 0, 0, 1, 1, 0}));
+  EXPECT_EQ(values_of(isclose(a, b, kInf, kInf)), std::vector<double>({1, 0, 0, 0, 1, 1}));
+  EXPECT_FALSE(allclose(a, b));
+  EXPECT_TRUE(allclose(a, a, 0, 0, true));
+  EXPECT_TRUE(allclose(ones({0}), ones({0})));
+  const Tensor i = from_vector<uint8_t>({3, 250, 0}, {3}), j = from_vector<uint8_t>({5, 249, 255}, {3});
+  EXPECT_EQ(values_of(isclose(i, j, 0, 2)), std::vector<double>({1, 1, 0}));
+  const Tensor low = full({1}, INT64_MIN, DType::i64), high = full({1}, INT64_MAX, DType::i64);
+  EXPECT_FALSE(allclose(low, high));
+  EXPECT_TRUE(allclose(ones({2}, DType::f32), ones({2, 2}, DType::i64)));
+}
+
+TEST(PointwiseGrid, NumbersTakeThePlaceOfNanAndInfinitiesInEveryType) {
+  for (const auto& [dtype, most] :
+       {std::pair{DType::f64, 1.7976931348623157e308}, std::pair{DType::f32, 3.4028234663852886e38},
+        std::pair{DType::bf16, 3.3895313892515355e38}, std::pair{DType::f16, 65504.}}) {
+    const Tensor x = to_tensor(Array({4}, {kNan, kInf, -kInf, 1.5}), dtype);
+    EXPECT_EQ(values_of(nan_to_num(x)), std::vector<double>({0, most, -most, 1.5})) << dtype;
+    EXPECT_EQ(nan_to_num(x).dtype(), dtype);
+    EXPECT_EQ(values_of(nan_to_num(x, 2, 3)), std::vector<double>({2, 3, -most, 1.5})) << dtype;
+  }
+  EXPECT_EQ(values_of(nan_to_num(to_tensor(Array({2}, {4, 5}), DType::i32))), std::vector<double>({4, 5}));
+}
+
 TEST(PointwiseGrid, ClampTakesEitherBoundAndMixedTypes) {
   const Tensor x = to_tensor(Array({4}, {-3, 0, 2, 9}), DType::i32);
   EXPECT_EQ(clamp(x, -1, 5).dtype(), DType::i32);

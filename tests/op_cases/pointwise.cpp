@@ -350,6 +350,31 @@ void add_functions(std::vector<OpCase>& cases) {
   cases.push_back(with_shapes(invert, "logical_not/empty", {{0}}));
 }
 
+void add_tolerant(std::vector<OpCase>& cases) {
+  OpCase close = binary_case(
+      {"isclose", nullptr,
+       [](double a, double b) { return std::abs(a - b) <= 0.25 + 0.125 * std::abs(b) ? 1. : 0.; }},
+      -1, 1, -1, 1);
+  close.call = [](std::span<const Tensor> in) { return isclose(in[0], in[1], 0.125, 0.25); };
+  close.dtypes = {DType::i8, DType::i64, DType::u8, DType::u64, DType::boolean};
+  close.gradient = close.second_order = false;
+  add_binary(cases, close);
+
+  OpCase finite;
+  finite.name = "nan_to_num";
+  finite.inputs = {{{5, 9}, -2, 2}};
+  finite.call = [](std::span<const Tensor> in) {
+    const Tensor& x = in[0];
+    const Tensor odd = where(greater(x, 1), HUGE_VAL, where(less(x, -1), -HUGE_VAL, x));
+    return nan_to_num(where(less(abs(x), 0.25), std::nan(""), odd), 0.5, 3, -4);
+  };
+  finite.reference = reference_of([](double x) {
+    return x > 1 ? 3. : x < -1 ? -4. : std::abs(x) < 0.25 ? 0.5 : x;
+  });
+  cases.push_back(finite);
+  cases.push_back(with_shapes(finite, "nan_to_num/empty", {{0, 2}}));
+}
+
 void add_selections(std::vector<OpCase>& cases) {
   OpCase choose;
   choose.name = "where";
@@ -519,6 +544,7 @@ void add_pointwise_cases(std::vector<OpCase>& cases) {
   add_comparisons(cases);
   add_bits(cases);
   add_functions(cases);
+  add_tolerant(cases);
   add_selections(cases);
 }
 

@@ -1,5 +1,7 @@
 #include "tandem/ops/define.h"
 
+#include <limits>
+
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
 #include "tandem/ops/arrange.h"
@@ -55,6 +57,13 @@ void check_floating(const char* op, const Tensor& x) {
 void check_like(const char* op, const char* what, const Tensor& x, const Tensor& like) {
   TD_CHECK(x.shape() == like.shape() && x.dtype() == like.dtype(), op, ": ", what, " must be ",
            describe(like), "; got ", describe(x), ". reshape() or cast() it.");
+}
+
+double largest_of(DType dtype) {
+  return dtype == DType::f64    ? std::numeric_limits<double>::max()
+         : dtype == DType::f16  ? 65504.0
+         : dtype == DType::bf16 ? 0x1.FEp127
+                                : static_cast<double>(std::numeric_limits<float>::max());
 }
 
 bool share_memory(const Tensor& a, const Tensor& b) {

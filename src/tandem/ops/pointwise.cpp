@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tandem/core/tape.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/scalar_functions.h"
@@ -508,6 +509,25 @@ Tensor isinf(const Tensor& x) {
 }
 Tensor isfinite(const Tensor& x) {
   return x.defined() && is_floating(x.dtype()) ? less(abs(x), HUGE_VAL) : equal(x, x);
+}
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  TD_CHECK(a.defined() && b.defined(), "isclose: a and b must be tensors; got an undefined handle.");
+  TD_CHECK(rtol >= 0 && atol >= 0, "isclose: rtol and atol must not be negative; got ", rtol, " and ", atol,
+           ".");
+  broadcast_shapes("isclose", a.shape(), b.shape());
+  const NoGrad off;
+  const DType dtype = result_type(a, b), measured = is_floating(dtype) ? dtype : DType::f64;
+  const Tensor x = cast(a, measured), y = cast(b, measured), distance = abs(x - y);
+  const Tensor near = logical_and(isfinite(distance), less_equal(distance, abs(y) * rtol + atol)),
+               close = logical_or(equal(a, b), near);
+  return equal_nan ? logical_or(close, logical_and(isnan(x), isnan(y))) : close;
+}
+Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> up, std::optional<double> down) {
+  TD_CHECK(x.defined(), "nan_to_num: x must be a tensor; got an undefined handle.");
+  if (!is_floating(x.dtype())) return clone(x);
+  const double most = largest_of(x.dtype());
+  const Tensor upper = where(equal(x, HUGE_VAL), up.value_or(most), x);
+  return where(isnan(x), nan, where(equal(x, -HUGE_VAL), down.value_or(-most), upper));
 }
 Tensor logical_not(const Tensor& x) { return unary(*g_ops.logical_not, x); }
 Tensor neg(const Tensor& x) { return unary(*g_ops.neg, x); }

@@ -78,6 +78,12 @@ Tensor logical_not(const Tensor& x);
 Tensor isnan(const Tensor& x);
 Tensor isinf(const Tensor& x);
 Tensor isfinite(const Tensor& x);
+/// |a - b| <= atol + rtol · |b|, or equal (infinities are, and NaN where equal_nan is set): bool.
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
+               bool equal_nan = false);
+/// x with other numbers for NaN and the infinities; by default 0 and the ends of the type's range. These get no gradient.
+Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> positive_infinity = {},
+                  std::optional<double> negative_infinity = {});
 // Functions
 Tensor neg(const Tensor& x);
 Tensor abs(const Tensor& x);

@@ -1,7 +1,6 @@
 #include "tandem/ops/random.h"
 
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "tandem/core/tape.h"
@@ -31,16 +30,9 @@ const RandomAttrs& infer_random(InferArgs& args) {
   return a;
 }
 
-double largest(DType dtype) {
-  return dtype == DType::f64    ? std::numeric_limits<double>::max()
-         : dtype == DType::f16  ? 65504.0
-         : dtype == DType::bf16 ? 0x1.FEp127
-                                : static_cast<double>(std::numeric_limits<float>::max());
-}
-
 void infer_uniform(InferArgs& args) {
   const auto& [shape, low, high, dtype, kind, index] = infer_random(args);
-  const double most = largest(dtype);
+  const double most = largest_of(dtype);
   TD_CHECK(low <= high && low >= -most && high <= most && high - low <= most,
            "uniform: low must not be above high, and both and their distance must be within ", dtype,
            "'s range; got ", low, " and ", high, ".");

@@ -4,6 +4,12 @@ import torch.nn.functional as F
 A, B = ((3, 4, 5), -2, 2), ((4, 1), -2, 2)
 M = ((4, 9), -2, 2)
 
+
+def nan_to_num(x):
+    odd = torch.where(x > 1, float("inf"), torch.where(x < -1, float("-inf"), x))
+    return torch.nan_to_num(torch.where(x.abs() < 0.25, float("nan"), odd), 0.5, 3, -4)
+
+
 OPS = [
     ("add", [A, B], torch.add),
     ("sub", [A, B], torch.sub),
@@ -100,5 +106,8 @@ OPS = [
     ("threshold", [M], lambda x: F.threshold(x, 0.25, -3)),
     ("glu", [((4, 6), -3, 3)], F.glu),
     ("glu/axis0", [((4, 6), -3, 3)], lambda x: F.glu(x, 0)),
+    ("isclose", [((3, 4, 5), -1, 1), ((4, 1), -1, 1)],
+     lambda a, b: torch.isclose(a.detach(), b.detach().expand(3, 4, 5), 0.125, 0.25)),
+    ("nan_to_num", [((5, 9), -2, 2)], nan_to_num),
     ("where", [((3, 1, 5), 0, 2, "boolean"), ((4, 5), -1, 1), ((3, 4, 1), -1, 1)], torch.where),
 ]
