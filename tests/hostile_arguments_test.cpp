@@ -247,6 +247,18 @@ std::vector<Place> places_of_index_ops() {
        [=](int64_t n) {
          return index(x, {Slice{n, n, n}});
        }},
+      {"index slice backwards",
+       [=](int64_t n) {
+         return index(x, {Slice{}, Slice{n, {}, -2}});
+       }},
+      {"index slice backwards to",
+       [=](int64_t n) {
+         return index(x, {Slice{{}, n, -1}});
+       }},
+      {"index_put backwards",
+       [=](int64_t n) {
+         return index_put(x, {Slice{{}, {}, n}}, 1);
+       }},
       {"index_put", [=](int64_t n) { return index_put(x, {n}, 1); }},
       {"index_add alpha",
        [=](int64_t n) {
@@ -257,6 +269,9 @@ std::vector<Place> places_of_index_ops() {
       {"embedding padding_idx", [=](int64_t n) { return embedding(x, zero, {.padding_idx = n}); }},
       {"topk", [=](int64_t n) { return topk(x, n).values; }},
       {"kthvalue", [=](int64_t n) { return kthvalue(x, n).values; }},
+      {"median axis", [=](int64_t n) { return median(x, n).values; }},
+      {"quantile axis", [=](int64_t n) { return quantile(x, 0.5, n); }},
+      {"quantile q", [=](int64_t n) { return quantile(x, static_cast<double>(n)); }},
       {"bincount min_length", [=](int64_t n) { return bincount(zero, {.min_length = n}); }},
       {"bincount length", [=](int64_t n) { return bincount(zero, {.length = n}); }},
       {"bincount value", [](int64_t n) { return bincount(numbers({n})); }},

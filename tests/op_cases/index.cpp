@@ -427,6 +427,14 @@ void add_subscripts(std::vector<OpCase>& cases) {
       [](const Dims& i) {
         return Dims{2, i[0]};
       }));
+  cases.push_back(moving(
+      "index/backwards", {4, 7}, {4, 3},
+      [](In in) {
+        return index(in[0], {Slice{{}, {}, -1}, Slice{5, 0, -2}});
+      },
+      [](const Dims& i) {
+        return Dims{3 - i[0], 5 - 2 * i[1]};
+      }));
   OpCase masked = picking(
       "index/mask", {{{3, 4, 2}}, {{3, 4}, 0, 2, CaseInput::boolean}},
       [](In in) {
@@ -592,6 +600,67 @@ void add_orders(std::vector<OpCase>& cases) {
         for (Dim i = 0; i < out.size(); ++i) out[i] = first.at({i, 2});
         return out;
       }));
+
+  const auto middle_of = [](Arrays in) {
+    const Dim rows = in[0].shape[0], middle = (in[0].shape[1] - 1) / 2;
+    const Array order = ordered(in[0], 1, false, in[0].shape[1], true);
+    Array out(Dims{rows});
+    for (Dim i = 0; i < rows; ++i) out[i] = order.at({i, middle});
+    return out;
+  };
+  cases.push_back(picking(
+      "median", {{{4, 7}}}, [](In in) { return median(in[0], 1).values; }, middle_of));
+  cases.push_back(picking(
+      "median/even", {{{5, 6}}}, [](In in) { return median(in[0], -1).values; }, middle_of));
+  cases.push_back(picking(
+      "median/empty", {{{0, 6}}}, [](In in) { return median(in[0], -1).values; }, middle_of));
+  cases.push_back(picking(
+      "median/all", {{{5, 6}}}, [](In in) { return median(in[0]); },
+      [](Arrays in) {
+        std::vector<double> values = in[0].values;
+        std::sort(values.begin(), values.end());
+        return Array({}, {values[(values.size() - 1) / 2]});
+      }));
+  cases.push_back(counting(picking(
+      "median_indices", {{{6, 4}}}, [](In in) { return median(in[0], 0, true).indices; },
+      [](Arrays in) {
+        const Array order = ordered(in[0], 0, false, in[0].shape[0], false);
+        Array out(Dims{1, in[0].shape[1]});
+        for (Dim i = 0; i < out.size(); ++i) out[i] = order.at({2, i});
+        return out;
+      })));
+  const auto quantile_of = [](std::vector<double> values, double q) {
+    std::sort(values.begin(), values.end());
+    const double rank = q * static_cast<double>(values.size() - 1);
+    const size_t below = static_cast<size_t>(rank), above = std::min(below + 1, values.size() - 1);
+    return values[below] + (rank - static_cast<double>(below)) * (values[above] - values[below]);
+  };
+  OpCase parts = picking(
+      "quantile", {{{3, 7, 2}}},
+      [](In in) {
+        return quantile(in[0], {0, 0.3, 0.5, 1}, 1);
+      },
+      [=](Arrays in) {
+        const double q[] = {0, 0.3, 0.5, 1};
+        const Dims& shape = in[0].shape;
+        Array out(Dims{4, shape[0], shape[2]});
+        each_index(out.shape, [&](const Dims& i) {
+          std::vector<double> line;
+          for (Dim k = 0; k < shape[1]; ++k) line.push_back(in[0].at({i[1], k, i[2]}));
+          out.at(i) = quantile_of(line, q[i[0]]);
+        });
+        return out;
+      });
+  parts.tolerance = 1e-6;
+  parts.half_ulps = 4;
+  parts.dtypes = kHalves;
+  cases.push_back(parts);
+  cases.push_back(with_shapes(parts, "quantile/empty", {{0, 7, 2}}));
+  parts.name = "quantile/all";
+  parts.inputs = {{{3, 5}}};
+  parts.call = [](In in) { return quantile(in[0], 0.35, {}, true); };
+  parts.reference = [=](Arrays in) { return Array({1, 1}, {quantile_of(in[0].values, 0.35)}); };
+  cases.push_back(parts);
 
   const auto search = [](const Array& sequence, Dim row, double value, bool right) {
     Dim at = 0;
@@ -849,7 +918,7 @@ void add_index_errors(std::vector<ErrorCase>& errors) {
   refused("index/number", [] { index(of({4, 3}), {1, 3}); }, {"3", "(3,)"});
   refused("index/many", [] { index(of({4}), {1, 1}); }, {"2", "(4,)"});
   refused("index/ellipses", [] { index(of({4}), {ellipsis, ellipsis}); }, {"2"});
-  refused("index/step", [] { index(of({4}), {Slice{{}, {}, -1}}); }, {"-1"});
+  refused("index/step", [] { index(of({4}), {Slice{{}, {}, 0}}); }, {"step", "0", "backwards"});
   refused("index/mask", [] { index(of({4}), {of({3}, DType::boolean)}); }, {"(3,)", "(4,)"});
   refused("index/shapes", [] { index(of({4, 5}), {list({0, 1}), list({0, 1, 2})}); }, {"(2,)", "(3,)"});
   refused("index/dtype", [] { index(of({4}), {of({1})}); }, {"f32"});
@@ -866,6 +935,16 @@ void add_index_errors(std::vector<ErrorCase>& errors) {
   refused("sort/scalar", [] { sort(of({})); }, {"-1", "0"});
   refused("topk/k", [] { topk(of({2, 3}), 4); }, {"4", "(2, 3)"});
   refused("kthvalue/k", [] { kthvalue(of({2, 3}), 0); }, {"0", "(2, 3)"});
+  refused("median/axis", [] { median(of({2, 3}), 2); }, {"2"});
+  refused("median/empty", [] { median(of({2, 0}), 1); }, {"(2, 0)"});
+  refused("median/nothing", [] { median(of({0})); }, {"(0,)"});
+  refused("median/undefined", [] { median(Tensor()); }, {"undefined"});
+  refused("quantile/q", [] { quantile(of({3}), 1.5); }, {"0..1", "1.5"});
+  refused("quantile/nan", [] { quantile(of({3}), {0.5, NAN}); }, {"0..1", "nan"});
+  refused("quantile/none", [] { quantile(of({3}), std::vector<double>{}); }, {"none"});
+  refused("quantile/dtype", [] { quantile(of({3}, DType::i64), 0.5); }, {"i64"});
+  refused("quantile/axis", [] { quantile(of({3}), 0.5, 1); }, {"1"});
+  refused("quantile/empty", [] { quantile(of({2, 0}), 0.5, 1); }, {"(2, 0)"});
   refused("bincount/dtype", [] { bincount(of({2})); }, {"f32"});
   refused("bincount/negative", [] { bincount(list({0, -3})); }, {"-3"});
   refused("bincount/length", [] { bincount(list({0, 3}), {.length = 3}); }, {"3"});
