@@ -12,6 +12,7 @@
 #include "tandem/ops/fft.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/linalg.h"
+#include "tandem/ops/loss.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/norm.h"
 #include "tandem/ops/pointwise.h"
@@ -377,6 +378,18 @@ std::vector<Place> places_of_other_ops() {
       {"matmul of a batch",
        [](int64_t n) {
          return matmul(stretched({n, 1, 1}), stretched({n, 1, 1, 1}));
+       }},
+      {"cross axis",
+       [](int64_t n) {
+         return cross(ones({3, 3}), ones({3, 3}), n);
+       }},
+      {"cdist p",
+       [](int64_t n) {
+         return cdist(counting({2, 3}), counting({2, 3}), static_cast<double>(n));
+       }},
+      {"cdist of many",
+       [](int64_t n) {
+         return cdist(stretched({n, 2}), stretched({n, 2}));
        }},
       {"outer", [](int64_t n) { return outer(stretched({n}), stretched({n})); }},
       {"einsum",
