@@ -379,6 +379,15 @@ std::vector<Place> places_of_other_ops() {
        [](int64_t n) {
          return matmul(stretched({n, 1, 1}), stretched({n, 1, 1, 1}));
        }},
+      {"polygamma order", [](int64_t n) { return polygamma(n, ones({3})); }},
+      {"isclose rtol", [](int64_t n) { return isclose(counting({3}), ones({3}), static_cast<double>(n)); }},
+      {"isclose atol",
+       [](int64_t n) { return isclose(counting({3}), ones({3}), 0, static_cast<double>(n)); }},
+      {"nan_to_num",
+       [](int64_t n) {
+         const double x = static_cast<double>(n);
+         return nan_to_num(counting({3}) / 0, x, x, x);
+       }},
       {"cross axis",
        [](int64_t n) {
          return cross(ones({3, 3}), ones({3, 3}), n);

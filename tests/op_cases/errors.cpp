@@ -45,6 +45,7 @@ void add_array_errors(std::vector<ErrorCase>& errors) {
       {"fmod", fmod},
       {"floor_divide", floor_divide},
       {"atan2", atan2},
+      {"logaddexp", logaddexp},
       {"hypot", hypot}};
   for (const auto& [name, call] : binaries)
     errors.push_back({cat(name, "/shapes"),
@@ -97,6 +98,8 @@ void add_array_errors(std::vector<ErrorCase>& errors) {
   errors.push_back({"softplus/beta", [] { softplus(of({2}), 0); }, {"softplus: ", "beta", "0"}});
   errors.push_back({"celu/alpha", [] { celu(of({2}), 0); }, {"celu: ", "alpha", "0"}});
   errors.push_back({"silu/integer", [] { silu(of({2}, DType::i32)); }, {"silu: ", "i32"}});
+  errors.push_back({"polygamma/order", [] { polygamma(-1, of({2})); }, {"polygamma: ", "0..170", "-1"}});
+  errors.push_back({"polygamma/undefined", [] { polygamma(2, Tensor()); }, {"polygamma: ", "undefined"}});
   errors.push_back({"isclose/negative", [] { isclose(of({2}), of({2}), -1); }, {"isclose: ", "-1", "rtol"}});
   errors.push_back({"isclose/nan", [] { isclose(of({2}), of({2}), 0, NAN); }, {"isclose: ", "nan", "atol"}});
   errors.push_back({"isclose/shapes", [] { isclose(of({2}), of({3})); }, {"isclose: ", "(2,)", "(3,)"}});

@@ -199,6 +199,26 @@ constexpr Rule rule_erfc{[](const GradArgs& a) {
                            return Tensors{a.grad[0] * -two_over_root_pi * exp(neg(a.in[0] * a.in[0]))};
                          },
                          1};
+constexpr Rule rule_erfinv{[](const GradArgs& a) {
+                             const double half_root_pi = 0.88622692545275801365;
+                             return Tensors{a.grad[0] * half_root_pi * exp(a.out[0] * a.out[0])};
+                           },
+                           0, 1};
+constexpr Rule rule_lgamma{[](const GradArgs& a) { return Tensors{a.grad[0] * digamma(a.in[0])}; }, 1};
+constexpr Rule rule_digamma{[](const GradArgs& a) { return Tensors{a.grad[0] * polygamma(1, a.in[0])}; }, 1};
+Tensor polygamma_by(const Tensor& x, const Tensor& n);
+constexpr Rule rule_polygamma{[](const GradArgs& a) {
+                                return Tensors{a.grad[0] * polygamma_by(a.in[0], a.in[1] + 1), Tensor()};
+                              },
+                              3};
+/// The two shares, which add up to 1; halves where both are the same infinity.
+constexpr Rule rule_logaddexp{[](const GradArgs& a) {
+                                const Tensor &x = a.in[0], &y = a.in[1], &g = a.grad[0];
+                                const Tensor away = where(equal(x, y), 0, x - y);
+                                return Tensors{a.needs[0] ? g * sigmoid(away) : Tensor(),
+                                               a.needs[1] ? g * sigmoid(neg(away)) : Tensor()};
+                              },
+                              3, 0, nullptr, true};
 constexpr Rule rule_sigmoid{
     [](const GradArgs& a) { return Tensors{a.grad[0] * a.out[0] * (1.0 - a.out[0])}; }, 0, 1};
 constexpr Rule rule_softplus{[](const GradArgs& a) { return Tensors{a.grad[0] * sigmoid(a.in[0])}; }, 1};
@@ -416,6 +436,8 @@ Tensor elu_gradient(const Tensor& g, const Tensor& x, const Tensor& alpha) {
   return apply1(*g_ops.elu_gradient, {g, x, alpha});
 }
 
+Tensor polygamma_by(const Tensor& x, const Tensor& n) { return apply1(*g_ops.polygamma, {x, n}); }
+
 /// real: for functions of real numbers. of_bools: what takes the place of op where both operands are bool.
 Tensor binary(const OpDef& op, const Operand& a, const Operand& b, bool real = false,
               const OpDef* of_bools = nullptr) {
@@ -556,6 +578,17 @@ Tensor cosh(const Tensor& x) { return real_unary(*g_ops.cosh, x); }
 Tensor asinh(const Tensor& x) { return real_unary(*g_ops.asinh, x); }
 Tensor acosh(const Tensor& x) { return real_unary(*g_ops.acosh, x); }
 Tensor atanh(const Tensor& x) { return real_unary(*g_ops.atanh, x); }
+Tensor erfinv(const Tensor& x) { return real_unary(*g_ops.erfinv, x); }
+Tensor lgamma(const Tensor& x) { return real_unary(*g_ops.lgamma, x); }
+Tensor digamma(const Tensor& x) { return real_unary(*g_ops.digamma, x); }
+Tensor polygamma(int64_t n, const Tensor& x) {
+  TD_CHECK(n >= 0 && n <= 170, "polygamma: the order must lie in 0..170; got ", n, ".");
+  TD_CHECK(x.defined(), "polygamma: x must be a tensor; got an undefined handle.");
+  if (n == 0) return digamma(x);
+  const Tensor real = is_floating(x.dtype()) ? x : cast(x, DType::f32);
+  return polygamma_by(real, full_number(static_cast<double>(n), 0, real.dtype(), real.device()));
+}
+Tensor logaddexp(const Operand& a, const Operand& b) { return binary(*g_ops.logaddexp, a, b, true); }
 Tensor erfc(const Tensor& x) { return real_unary(*g_ops.erfc, x); }
 Tensor exp(const Tensor& x) { return real_unary(*g_ops.exp, x); }
 Tensor log(const Tensor& x) { return real_unary(*g_ops.log, x); }

@@ -120,6 +120,12 @@ Tensor acosh(const Tensor& x);
 Tensor atanh(const Tensor& x);
 Tensor erf(const Tensor& x);
 Tensor erfc(const Tensor& x);
+Tensor erfinv(const Tensor& x);   ///< the inverse of erf: ±infinity at ±1, NaN beyond
+Tensor lgamma(const Tensor& x);   ///< log |Γ(x)|
+Tensor digamma(const Tensor& x);  ///< its derivative
+/// The n-th derivative of digamma, 0 <= n <= 170.
+Tensor polygamma(int64_t n, const Tensor& x);
+Tensor logaddexp(const Operand& a, const Operand& b);  ///< log(exp(a) + exp(b)) without overflow
 // Activations
 Tensor sigmoid(const Tensor& x);
 Tensor relu(const Tensor& x);
