@@ -21,6 +21,7 @@
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/resample.h"
 #include "tandem/ops/scan.h"
+#include "tandem/ops/scatter_reduce.h"
 #include "tandem/ops/shape.h"
 #include "tandem/ops/softmax.h"
 #include "tandem/ops/unfold.h"
@@ -267,6 +268,12 @@ std::vector<Place> places_of_index_ops() {
        }},
       {"scatter_add_zeros", [=](int64_t n) { return scatter_add_zeros(ones({1}), 0, zero, {n}); }},
       {"scatter index", [](int64_t n) { return scatter(ones({3}), 0, numbers({n}), 1); }},
+      {"scatter_reduce axis",
+       [=](int64_t n) { return scatter_reduce(ones({3}), n, zero, ones({1}), ScatterReduction::amax); }},
+      {"scatter_reduce index",
+       [](int64_t n) {
+         return scatter_reduce(ones({3}), 0, numbers({n}), ones({1}), ScatterReduction::mean, false);
+       }},
       {"embedding padding_idx", [=](int64_t n) { return embedding(x, zero, {.padding_idx = n}); }},
       {"topk", [=](int64_t n) { return topk(x, n).values; }},
       {"kthvalue", [=](int64_t n) { return kthvalue(x, n).values; }},

@@ -14,6 +14,8 @@
 #include "tandem/core/tape.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/random.h"
+#include "tandem/ops/reduce.h"
+#include "tandem/ops/scatter_reduce.h"
 #include "tandem/ops/shape.h"
 #include "tests/support/paths.h"
 #include "tests/support/values.h"
@@ -190,6 +192,39 @@ TEST(IndexingGrid, EqualElementsShareTheGradientOfTheMedianOfAll) {
   Tensor x = from_vector<float>({3, 1, 2, 2, 5, 0}, {2, 3}).set_requires_grad();
   backward(median(x));
   EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0, 0, 0.5, 0.5, 0, 0}));
+}
+
+TEST(IndexingGrid, ProductsByIndexHaveTheGradientOfTheOthersAlsoWhereElementsAreZero) {
+  Tensor x = from_vector<double>({2, 0, 0, 5}, {4}).set_requires_grad(),
+         source = from_vector<double>({3, 0, 4, 7, 0, 2}, {6}).set_requires_grad();
+  const Tensor at = from_vector<int64_t>({0, 0, 1, 1, 2, 3}, {6});
+  const Tensor y = scatter_reduce(x, 0, at, source, ScatterReduction::prod);
+  EXPECT_EQ(y.to_vector<double>(), (std::vector<double>{0, 0, 0, 10}));
+  backward(sum(y));
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{0, 28, 0, 2}));
+  EXPECT_EQ(source.grad().to_vector<double>(), (std::vector<double>{0, 6, 0, 0, 0, 5}));
+}
+
+TEST(IndexingGrid, EqualWinnersByIndexShareTheGradient) {
+  Tensor x = from_vector<double>({2, 1}, {2}).set_requires_grad(),
+         source = from_vector<double>({2, 2, 3, 0}, {4}).set_requires_grad();
+  const Tensor at = from_vector<int64_t>({0, 0, 1, 1}, {4});
+  backward(sum(scatter_reduce(x, 0, at, source, ScatterReduction::amax)));
+  EXPECT_TRUE(near(to_array(x.grad()), Array({2}, {1. / 3, 0}), 1e-12));
+  EXPECT_TRUE(near(to_array(source.grad()), Array({4}, {1. / 3, 1. / 3, 1, 0}), 1e-12));
+}
+
+TEST(IndexingGrid, ReductionsByIndexOfIntegersAndNan) {
+  const Tensor x = from_vector<int8_t>({7, -7}, {2}), s = from_vector<int8_t>({100, 100, -8, -8}, {4});
+  const Tensor at = from_vector<int64_t>({0, 0, 1, 1}, {4});
+  EXPECT_EQ(to_array(scatter_reduce(x, 0, at, s, ScatterReduction::mean)).values,
+            (std::vector<double>{69, -8}));  // rounded down, of sums that i8 does not hold
+  EXPECT_EQ(to_array(scatter_reduce(x, 0, at, s, ScatterReduction::amin, false)).values,
+            (std::vector<double>{100, -8}));
+  const Tensor y = from_vector<float>({std::nanf(""), 1, 5}, {3});
+  const Tensor most =
+      scatter_reduce(ones({2}), 0, from_vector<int64_t>({0, 1, 0}, {3}), y, ScatterReduction::amax);
+  EXPECT_TRUE(near(to_array(most), Array({2}, {std::nan(""), 1}), 0));
 }
 
 }  // namespace

@@ -62,6 +62,7 @@
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/resample.h"
 #include "tandem/ops/scan.h"
+#include "tandem/ops/scatter_reduce.h"
 #include "tandem/ops/shape.h"
 #include "tandem/ops/softmax.h"
 #include "tandem/ops/unfold.h"

@@ -7,6 +7,7 @@
 
 #include "tandem/core/tape.h"
 #include "tandem/ops/random.h"
+#include "tandem/ops/scatter_reduce.h"
 #include "tandem/ops/shape.h"
 #include "tests/op_cases/reference.h"
 
@@ -95,7 +96,77 @@ CaseInput places(const Dims& shape, double low, double high) {
   return {shape, low, high, CaseInput::index64};
 }
 
+/// Of the elements that come together at one place, in order; the first is that of x where it counts.
+double reduced_of(ScatterReduction reduction, const std::vector<double>& values) {
+  double result = values[0];
+  for (size_t i = 1; i < values.size(); ++i) switch (reduction) {
+      case ScatterReduction::prod:
+        result *= values[i];
+        break;
+      case ScatterReduction::amax:
+        result = std::max(result, values[i]);
+        break;
+      case ScatterReduction::amin:
+        result = std::min(result, values[i]);
+        break;
+      default:
+        result += values[i];
+    }
+  return reduction == ScatterReduction::mean ? result / static_cast<double>(values.size()) : result;
+}
+
+void add_scatter_reduce(std::vector<OpCase>& cases, const std::string& name, ScatterReduction reduction,
+                        bool include_self) {
+  const auto add = [&](const std::string& suffix, const Dims& x, const Dims& index, int axis,
+                       CaseInput::Kind kind) {
+    OpCase op_case;
+    op_case.name = cat("scatter_reduce/", name, include_self ? "" : "_without_self", suffix);
+    Dims larger = index;
+    if (x.rank() > 1) larger[0] += 1;  // more than the index asks for
+    op_case.inputs = {{x, 0.5, 1.5}, {index, 0, static_cast<double>(x[axis]), kind}, {larger, 0.5, 1.5}};
+    op_case.call = [=](In in) { return scatter_reduce(in[0], axis, in[1], in[2], reduction, include_self); };
+    op_case.reference = [=](Arrays in) {
+      Array out(x);
+      std::vector<std::vector<double>> found(static_cast<size_t>(out.size()));
+      const auto number = [&](const Dims& place) {
+        Dim at = 0;
+        for (int d = 0; d < place.rank(); ++d) at = at * x[d] + place[d];
+        return static_cast<size_t>(at);
+      };
+      if (include_self)
+        for (Dim i = 0; i < out.size(); ++i) found[static_cast<size_t>(i)].push_back(in[0][i]);
+      each_index(index, [&](const Dims& i) {
+        Dims place = i;
+        place[axis] = static_cast<Dim>(in[1].at(i));
+        found[number(place)].push_back(in[2].at(i));
+      });
+      for (Dim i = 0; i < out.size(); ++i) {
+        const auto& values = found[static_cast<size_t>(i)];
+        out[i] = values.empty() ? in[0][i] : reduced_of(reduction, values);
+      }
+      return out;
+    };
+    op_case.tolerance = 4e-6;
+    op_case.half_ulps = 8;
+    op_case.dtypes = kHalves;
+    if (reduction == ScatterReduction::amax || reduction == ScatterReduction::amin) op_case.dtypes = kNumbers;
+    cases.push_back(op_case);
+  };
+  add("", {5, 4}, {3, 6}, 1, CaseInput::index64);
+  add("/first", {3, 4, 2}, {8, 4, 2}, 0, CaseInput::index32);
+  add("/empty", {3, 4}, {3, 0}, 1, CaseInput::index64);
+  add("/nothing", {0, 4}, {0, 2}, 1, CaseInput::index64);
+}
+
 void add_rows(std::vector<OpCase>& cases) {
+  const std::pair<const char*, ScatterReduction> reductions[] = {{"sum", ScatterReduction::sum},
+                                                                 {"prod", ScatterReduction::prod},
+                                                                 {"mean", ScatterReduction::mean},
+                                                                 {"amax", ScatterReduction::amax},
+                                                                 {"amin", ScatterReduction::amin}};
+  for (const auto& [name, reduction] : reductions)
+    for (const bool include_self : {true, false}) add_scatter_reduce(cases, name, reduction, include_self);
+
   OpCase rows = picking(
       "index_select", {{{2, 5, 3}}, places({7}, 0, 5)}, [](In in) { return index_select(in[0], 1, in[1]); },
       [](Arrays in) {
@@ -818,6 +889,22 @@ void add_index_errors(std::vector<ErrorCase>& errors) {
   refused("index_select/range", [=] { index_select(of({2, 3}), 1, bad); }, {"7", "element 1"});
   refused("index_select/rank", [] { index_select(of({2, 3}), 1, of({2, 2}, DType::i64)); }, {"(2, 2)"});
   refused("index_select/dtype", [] { index_select(of({2, 3}), 1, of({2})); }, {"f32", "i64"});
+  const auto reduce = [](const Tensor& x, int64_t axis, const Tensor& index, const Tensor& source) {
+    return scatter_reduce(x, axis, index, source, ScatterReduction::prod);
+  };
+  refused("scatter_reduce/range", [=] { reduce(of({3}), 0, bad, of({3})); }, {"7", "element 1"});
+  refused("scatter_reduce/range_of_sum",
+          [=] { scatter_reduce(of({3}), 0, bad, of({3}), ScatterReduction::sum); }, {"7", "element 1"});
+  refused("scatter_reduce/axis", [=] { reduce(of({3}), 1, bad, of({3})); }, {"1"});
+  refused("scatter_reduce/index", [=] { reduce(of({3}), 0, of({3}), of({3})); }, {"f32", "cast()"});
+  refused("scatter_reduce/dtype", [=] { reduce(of({3}), 0, bad, of({3}, DType::f64)); }, {"f32", "f64"});
+  refused("scatter_reduce/bool", [=] { reduce(of({3}, DType::boolean), 0, bad, of({3}, DType::boolean)); },
+          {"bool"});
+  refused("scatter_reduce/source", [=] { reduce(of({3}), 0, bad, of({2})); }, {"(3,)", "(2,)"});
+  refused("scatter_reduce/rank", [=] { reduce(of({3, 2}), 0, bad, of({3})); }, {"(3, 2)", "(3,)"});
+  refused("scatter_reduce/reduction",
+          [=] { scatter_reduce(of({3}), 0, bad, of({3}), static_cast<ScatterReduction>(9)); }, {"9"});
+  refused("scatter_reduce/undefined", [=] { reduce(Tensor(), 0, bad, of({3})); }, {"undefined"});
   refused("index_add/range", [=] { index_add(of({2, 3}), 1, bad, of({2, 3})); }, {"7", "element 1"});
   refused("index_add/shape", [=] { index_add(of({2, 3}), 1, bad, of({2, 4})); }, {"(2, 3)", "(2, 4)"});
   refused("index_add/dtype", [=] { index_add(of({2, 3}), 1, bad, of({2, 3}, DType::f64)); }, {"f32", "f64"});

@@ -17,6 +17,7 @@
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/resample.h"
 #include "tandem/ops/scan.h"
+#include "tandem/ops/scatter_reduce.h"
 #include "tandem/ops/shape.h"
 #include "tandem/ops/softmax.h"
 #include "tandem/ops/unfold.h"
@@ -122,6 +123,7 @@ void define_all_ops() {
                          op_log_softmax_gradient,
                          op_gather,
                          op_scatter_add_zeros,
+                         op_scatter_reduce,
                          op_one_hot,
                          op_index_select,
                          op_index_add_zeros,

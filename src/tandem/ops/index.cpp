@@ -333,7 +333,8 @@ const char* name_of(IndexUse use) {
                                            "masked_scatter_into",
                                            "cross_entropy",
                                            "nll_loss",
-                                           "multi_margin_loss"};
+                                           "multi_margin_loss",
+                                           "scatter_reduce"};
   TD_CHECK(static_cast<size_t>(use) < std::size(kNames), "index: the use must lie in 0..",
            std::size(kNames) - 1, "; got ", static_cast<int>(use), ".");
   return kNames[static_cast<size_t>(use)];

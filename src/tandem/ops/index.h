@@ -176,7 +176,8 @@ enum class IndexUse : uint8_t {
   masked_scatter_into,
   cross_entropy,
   nll_loss,
-  multi_margin_loss
+  multi_margin_loss,
+  scatter_reduce
 };
 const char* name_of(IndexUse use);
 /// The message about an index `got` that is not in low … limit - 1; `where` says at which place, or on which device.

@@ -7,7 +7,14 @@ def index_put(x, i, v, accumulate):
     return x.index_put((rows, columns), v[:2], accumulate)
 
 
+def scatter_reduce(name, include_self):
+    inputs = [((5, 4), 0.5, 1.5), ((3, 6), 0, 4, "index64"), ((4, 6), 0.5, 1.5)]
+    return (f"scatter_reduce/{name}{'' if include_self else '_without_self'}", inputs,
+            lambda x, i, s: x.scatter_reduce(1, i, s[:3], name, include_self=include_self))
+
+
 OPS = [
+    *(scatter_reduce(name, with_self) for name in ("sum", "prod", "mean", "amax", "amin") for with_self in (True, False)),
     ("gather/last", [((5, 4), -1, 1), ((5, 6), 0, 4, "index64")], lambda x, i: torch.gather(x, 1, i)),
     ("scatter_add_zeros/last", [((5, 6), -1, 1), ((5, 6), 0, 4, "index64")],
      lambda s, i: torch.zeros(5, 4, dtype=s.dtype).scatter_add(1, i, s)),
