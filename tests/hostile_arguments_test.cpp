@@ -10,6 +10,7 @@
 #include "tandem/ops/conv.h"
 #include "tandem/ops/einsum.h"
 #include "tandem/ops/fft.h"
+#include "tandem/ops/grid_sample.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/linalg.h"
 #include "tandem/ops/loss.h"
@@ -321,6 +322,27 @@ std::vector<Place> places_of_window_ops() {
       {"adaptive_avg_pool", [](int64_t n) { return adaptive_avg_pool2d(image(), n); }},
       {"adaptive_max_pool", [](int64_t n) { return adaptive_max_pool2d(image(), n); }},
       {"interpolate", [](int64_t n) { return interpolate(image(), {.size = n}); }},
+      {"affine_grid",
+       [](int64_t n) {
+         return affine_grid(ones({1, 2, 3}), {1, 1, n, 2});
+       }},
+      {"affine_grid of many",
+       [](int64_t n) {
+         return affine_grid(stretched({n, 2, 3}), {n, 1, 2, 2});
+       }},
+      {"grid_sample of many",
+       [](int64_t n) {
+         return grid_sample(stretched({1, n, 1, 1}), stretched({1, n, 2, 2}));
+       }},
+      {"grid_sample of a long image",
+       [](int64_t n) {
+         return grid_sample(stretched({1, 1, n, 1}), ones({1, 1, 1, 2}));
+       }},
+      {"grid_sample at",
+       [](int64_t n) {
+         return grid_sample(image(), full({1, 2, 2, 2}, static_cast<double>(n)),
+                            {.padding = GridPadding::reflection});
+       }},
       {"pixel_shuffle",
        [](int64_t n) {
          return pixel_shuffle(zeros({1, 0, 2, 2}), n);

@@ -51,6 +51,7 @@
 #include "tandem/ops/conv.h"
 #include "tandem/ops/einsum.h"
 #include "tandem/ops/fft.h"
+#include "tandem/ops/grid_sample.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/linalg.h"
 #include "tandem/ops/loss.h"

@@ -7,6 +7,7 @@
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/conv.h"
 #include "tandem/ops/fft.h"
+#include "tandem/ops/grid_sample.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/linalg.h"
 #include "tandem/ops/matmul.h"
@@ -115,6 +116,9 @@ void define_all_ops() {
                          op_max_pool_gather,
                          op_resample,
                          op_resample_adjoint,
+                         op_grid_sample,
+                         op_grid_sample_adjoint,
+                         op_grid_sample_grid_gradient,
                          op_unfold,
                          op_fold,
                          op_softmax,
