@@ -76,6 +76,47 @@ W reference_softplus(W x) {
   return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
 }
 
+/// digamma and trigamma in long double: steps up to 40, then the series; below 0 by reflection.
+long double reference_digamma(long double x) {
+  const long double pi = 3.14159265358979323846264338327950288L;
+  if (x < 0) {
+    const long double f = x - std::round(x);
+    return f == 0 ? std::nanl("") : reference_digamma(1 - x) - pi / std::tan(pi * f);
+  }
+  long double steps = 0;
+  for (; x < 40; x += 1) steps += 1 / x;
+  const long double w = 1 / (x * x);
+  const long double series =
+      w *
+      (1.L / 12 -
+       w * (1.L / 120 - w * (1.L / 252 - w * (1.L / 240 - w * (1.L / 132 - w * (691.L / 32760 - w / 12))))));
+  return std::log(x) - 0.5L / x - series - steps;
+}
+long double reference_trigamma(long double x) {
+  const long double pi = 3.14159265358979323846264338327950288L;
+  if (x < 0) {
+    const long double f = x - std::round(x), s = std::sin(pi * f);
+    return pi * pi / (s * s) - reference_trigamma(1 - x);
+  }
+  long double steps = 0;
+  for (; x < 40; x += 1) steps += 1 / (x * x);
+  const long double y = 1 / x, w = y * y;
+  const long double series =
+      w * (1.L / 6 - w * (1.L / 30 - w * (1.L / 42 - w * (1.L / 30 - w * (5.L / 66 - w * (691.L / 2730))))));
+  return steps + y + 0.5L * w + y * series;
+}
+/// Newton's steps from our own answer, on what is left of 1.
+long double reference_erfinv(long double x) {
+  const long double a = std::abs(x), half_root_pi = 0.886226925452758013649083741670572591L;
+  if (!(a < 1))
+    return a == 1 ? std::copysign(std::numeric_limits<long double>::infinity(), x) : std::nanl("");
+  long double y = erfinv_(static_cast<double>(a));
+  for (int i = 0; i < 2; ++i)
+    y += (a < 0.5L ? a - std::erf(y) : std::erfc(y) - (1 - a)) * half_root_pi * std::exp(y * y);
+  return std::copysign(y, x);
+}
+double trigamma(double x) { return polygamma_(x, 1); }
+
 const Function kFunctions[] = {
     TD_FUNCTION("exp", exp_, std::exp, -104, 89, 1.5, 1.5),
     TD_FUNCTION("exp near 0", exp_, std::exp, -1, 1, 1.5, 1.5),
@@ -99,6 +140,12 @@ const Function kFunctions[] = {
     TD_FUNCTION("gelu above 0", gelu_, reference_gelu, 0, 20, 3, 8),
     TD_FUNCTION("silu above 0", silu_, reference_silu, 0, 40, 3, 3),
     TD_WIDE("erfc", erfc_, std::erfc, -6, 27, 8),
+    TD_WIDE("erfinv", erfinv_, reference_erfinv, -1, 1, 8),
+    TD_WIDE("erfinv near 1", erfinv_, reference_erfinv, 0.99999, 1, 8),
+    TD_WIDE("lgamma", lgamma_, std::lgamma, 0, 40, 8),
+    TD_WIDE("lgamma near 1 and 2", lgamma_, std::lgamma, 0.9, 2.1, 8),
+    TD_WIDE("digamma", digamma_, reference_digamma, 2, 40, 16),
+    TD_WIDE("trigamma", trigamma, reference_trigamma, -40, 40, 6),
     TD_WIDE("sin", sin_, std::sin, -100, 100, 2),
     TD_WIDE("sin far", sin_, std::sin, -1e6, 1e6, 2),
     TD_WIDE("cos", cos_, std::cos, -100, 100, 2),
@@ -307,6 +354,39 @@ TEST(ElementaryFunctions, OfAnglesOfAnySizeAreRight) {
     const double close = 6381956970095103. * 0x1p797;
     EXPECT_LE(ulps(row.f(close), row.reference(static_cast<long double>(close))), row.most) << row.name;
   }
+}
+
+TEST(ElementaryFunctions, GammaFunctionsAndErfinvAreRightAtPolesAndEnds) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  for (const double x : {0., -0., -1., -2., -1e300, inf, -inf}) EXPECT_EQ(lgamma_(x), inf) << x;
+  EXPECT_EQ(lgamma_(1.), 0);
+  EXPECT_EQ(lgamma_(2.), 0);
+  EXPECT_EQ(lgamma_(1.7e308), inf);
+  EXPECT_EQ(lgamma_(-1e-300), std::lgamma(-1e-300));
+  EXPECT_EQ(digamma_(0.), -inf);
+  EXPECT_EQ(digamma_(-0.), inf);
+  EXPECT_EQ(digamma_(inf), inf);
+  for (const double x : {-1., -2., -1e300, -inf, nan}) EXPECT_TRUE(std::isnan(digamma_(x))) << x;
+  for (const double x : {0., -1., -5.}) {
+    EXPECT_EQ(polygamma_(x, 1), inf) << x;
+    EXPECT_EQ(polygamma_(x, 2), -inf) << x;
+  }
+  EXPECT_EQ(polygamma_(inf, 3), 0);
+  EXPECT_EQ(polygamma_(2.5, 0), digamma_(2.5));
+  EXPECT_NEAR(polygamma_(1e200, 1), 1e-200, 1e-213);
+  EXPECT_NEAR(polygamma_(786., 150) / -2.03333853383336328e-174, 1, 1e-12);
+  EXPECT_NEAR(polygamma_(-2.75, 3) / 1558.48975128329360, 1, 1e-12);
+  EXPECT_EQ(erfinv_(1.), inf);
+  EXPECT_EQ(erfinv_(-1.), -inf);
+  EXPECT_TRUE(same(erfinv_(-0.), -0.));
+  for (const double x : {1.0000001, -2., inf, nan}) EXPECT_TRUE(std::isnan(erfinv_(x))) << x;
+  EXPECT_EQ(logaddexp_(inf, inf), inf);
+  EXPECT_EQ(logaddexp_(-inf, -inf), -inf);
+  EXPECT_EQ(logaddexp_(-inf, 3), 3);
+  EXPECT_EQ(logaddexp_(inf, -inf), inf);
+  EXPECT_TRUE(std::isnan(logaddexp_(nan, 1)));
+  EXPECT_TRUE(std::isnan(logaddexp_(1, nan)));
+  EXPECT_EQ(logaddexp_(1e308, 1e308), 1e308);
 }
 
 TEST(ElementaryFunctions, OfSpecialValuesAreTheCLibrarysInF32) { check_special_values<float>(); }

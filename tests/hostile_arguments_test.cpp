@@ -10,8 +10,10 @@
 #include "tandem/ops/conv.h"
 #include "tandem/ops/einsum.h"
 #include "tandem/ops/fft.h"
+#include "tandem/ops/grid_sample.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/linalg.h"
+#include "tandem/ops/loss.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/norm.h"
 #include "tandem/ops/pointwise.h"
@@ -20,6 +22,7 @@
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/resample.h"
 #include "tandem/ops/scan.h"
+#include "tandem/ops/scatter_reduce.h"
 #include "tandem/ops/shape.h"
 #include "tandem/ops/softmax.h"
 #include "tandem/ops/unfold.h"
@@ -213,6 +216,14 @@ std::vector<Place> places_of_shape_ops() {
        [](int64_t n) {
          return uniform({n, 2});
        }},
+      {"rand",
+       [](int64_t n) {
+         return rand({n, 2});
+       }},
+      {"randn",
+       [](int64_t n) {
+         return randn({n, 2});
+       }},
       {"randperm", [](int64_t n) { return randperm(n); }},
       {"randint", [](int64_t n) { return randint(INT64_MIN, n, {2}); }},
       {"meshgrid",
@@ -239,6 +250,18 @@ std::vector<Place> places_of_index_ops() {
        [=](int64_t n) {
          return index(x, {Slice{n, n, n}});
        }},
+      {"index slice backwards",
+       [=](int64_t n) {
+         return index(x, {Slice{}, Slice{n, {}, -2}});
+       }},
+      {"index slice backwards to",
+       [=](int64_t n) {
+         return index(x, {Slice{{}, n, -1}});
+       }},
+      {"index_put backwards",
+       [=](int64_t n) {
+         return index_put(x, {Slice{{}, {}, n}}, 1);
+       }},
       {"index_put", [=](int64_t n) { return index_put(x, {n}, 1); }},
       {"index_add alpha",
        [=](int64_t n) {
@@ -246,9 +269,18 @@ std::vector<Place> places_of_index_ops() {
        }},
       {"scatter_add_zeros", [=](int64_t n) { return scatter_add_zeros(ones({1}), 0, zero, {n}); }},
       {"scatter index", [](int64_t n) { return scatter(ones({3}), 0, numbers({n}), 1); }},
+      {"scatter_reduce axis",
+       [=](int64_t n) { return scatter_reduce(ones({3}), n, zero, ones({1}), ScatterReduction::amax); }},
+      {"scatter_reduce index",
+       [](int64_t n) {
+         return scatter_reduce(ones({3}), 0, numbers({n}), ones({1}), ScatterReduction::mean, false);
+       }},
       {"embedding padding_idx", [=](int64_t n) { return embedding(x, zero, {.padding_idx = n}); }},
       {"topk", [=](int64_t n) { return topk(x, n).values; }},
       {"kthvalue", [=](int64_t n) { return kthvalue(x, n).values; }},
+      {"median axis", [=](int64_t n) { return median(x, n).values; }},
+      {"quantile axis", [=](int64_t n) { return quantile(x, 0.5, n); }},
+      {"quantile q", [=](int64_t n) { return quantile(x, static_cast<double>(n)); }},
       {"bincount min_length", [=](int64_t n) { return bincount(zero, {.min_length = n}); }},
       {"bincount length", [=](int64_t n) { return bincount(zero, {.length = n}); }},
       {"bincount value", [](int64_t n) { return bincount(numbers({n})); }},
@@ -290,6 +322,27 @@ std::vector<Place> places_of_window_ops() {
       {"adaptive_avg_pool", [](int64_t n) { return adaptive_avg_pool2d(image(), n); }},
       {"adaptive_max_pool", [](int64_t n) { return adaptive_max_pool2d(image(), n); }},
       {"interpolate", [](int64_t n) { return interpolate(image(), {.size = n}); }},
+      {"affine_grid",
+       [](int64_t n) {
+         return affine_grid(ones({1, 2, 3}), {1, 1, n, 2});
+       }},
+      {"affine_grid of many",
+       [](int64_t n) {
+         return affine_grid(stretched({n, 2, 3}), {n, 1, 2, 2});
+       }},
+      {"grid_sample of many",
+       [](int64_t n) {
+         return grid_sample(stretched({1, n, 1, 1}), stretched({1, n, 2, 2}));
+       }},
+      {"grid_sample of a long image",
+       [](int64_t n) {
+         return grid_sample(stretched({1, 1, n, 1}), ones({1, 1, 1, 2}));
+       }},
+      {"grid_sample at",
+       [](int64_t n) {
+         return grid_sample(image(), full({1, 2, 2, 2}, static_cast<double>(n)),
+                            {.padding = GridPadding::reflection});
+       }},
       {"pixel_shuffle",
        [](int64_t n) {
          return pixel_shuffle(zeros({1, 0, 2, 2}), n);
@@ -354,6 +407,27 @@ std::vector<Place> places_of_other_ops() {
       {"matmul of a batch",
        [](int64_t n) {
          return matmul(stretched({n, 1, 1}), stretched({n, 1, 1, 1}));
+       }},
+      {"polygamma order", [](int64_t n) { return polygamma(n, ones({3})); }},
+      {"isclose rtol", [](int64_t n) { return isclose(counting({3}), ones({3}), static_cast<double>(n)); }},
+      {"isclose atol",
+       [](int64_t n) { return isclose(counting({3}), ones({3}), 0, static_cast<double>(n)); }},
+      {"nan_to_num",
+       [](int64_t n) {
+         const double x = static_cast<double>(n);
+         return nan_to_num(counting({3}) / 0, x, x, x);
+       }},
+      {"cross axis",
+       [](int64_t n) {
+         return cross(ones({3, 3}), ones({3, 3}), n);
+       }},
+      {"cdist p",
+       [](int64_t n) {
+         return cdist(counting({2, 3}), counting({2, 3}), static_cast<double>(n));
+       }},
+      {"cdist of many",
+       [](int64_t n) {
+         return cdist(stretched({n, 2}), stretched({n, 2}));
        }},
       {"outer", [](int64_t n) { return outer(stretched({n}), stretched({n})); }},
       {"einsum",

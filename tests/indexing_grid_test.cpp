@@ -3,14 +3,19 @@
 // ctest: asan
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <functional>
 #include <map>
+#include <optional>
 #include <sstream>
 
+#include "tandem/core/tape.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/random.h"
+#include "tandem/ops/reduce.h"
+#include "tandem/ops/scatter_reduce.h"
 #include "tandem/ops/shape.h"
 #include "tests/support/paths.h"
 #include "tests/support/values.h"
@@ -139,6 +144,87 @@ TEST(IndexingGrid, EveryResultIsThatOfPyTorch) {
     EXPECT_TRUE(near(to_array(call->second(strided)), row.want, 0)) << "strided";
   }
   for (const auto& [op, call] : calls()) EXPECT_GE(seen[op], 9) << op;
+}
+
+/// Python's rule, counted out one element at a time.
+std::vector<int64_t> counted(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step,
+                             int64_t n) {
+  const int64_t first = step > 0 ? 0 : -1, last = step > 0 ? n : n - 1;
+  const auto place = [&](int64_t i) { return std::min(std::max(i < 0 ? i + n : i, first), last); };
+  std::vector<int64_t> found;
+  const int64_t end = stop ? place(*stop) : step > 0 ? n : -1;
+  for (int64_t i = start ? place(*start) : step > 0 ? 0 : n - 1; step > 0 ? i < end : i > end; i += step)
+    found.push_back(i);
+  return found;
+}
+
+TEST(IndexingGrid, SlicesGoForwardsAndBackwardsAsInPython) {
+  for (const int64_t n : {0, 1, 4, 5})
+    for (const int64_t step : {-7, -3, -2, -1, 1, 2, 3, 7})
+      for (int64_t i = -7; i <= 7; ++i)
+        for (int64_t j = -7; j <= 7; ++j) {
+          const std::optional<int64_t> start = i == 7 ? std::nullopt : std::optional(i),
+                                       stop = j == 7 ? std::nullopt : std::optional(j);
+          ASSERT_EQ(index(arange(n), {Slice{start, stop, step}}).to_vector<int64_t>(),
+                    counted(start, stop, step, n))
+              << i << ":" << j << ":" << step << " of " << n;
+        }
+  EXPECT_EQ(index_put(arange(4), {Slice{{}, {}, -2}}, from_vector<int64_t>({7, 8}, {2})).to_vector<int64_t>(),
+            (std::vector<int64_t>{0, 8, 2, 7}));
+  EXPECT_NE(error_of([] {
+              assign(index(arange(4), {Slice{{}, {}, -1}}), zeros({4}, DType::i64));
+            }).find("index()"),
+            std::string::npos);
+}
+
+TEST(IndexingGrid, MediansAndQuantilesAreNanWhereOneIsAmongTheElements) {
+  const double nan = std::nan("");
+  const Tensor x = to_tensor(Array({3, 3}, {1, nan, 2, 3, 1, 2, 5, nan, nan}), DType::f32);
+  const Sorted middle = median(x, 1);
+  EXPECT_TRUE(near(to_array(middle.values), Array({3}, {nan, 2, nan}), 0));
+  EXPECT_EQ(middle.indices.to_vector<int64_t>(), (std::vector<int64_t>{1, 2, 1}));
+  EXPECT_TRUE(std::isnan(median(x).item<float>()));
+  EXPECT_TRUE(near(to_array(quantile(x, 0.25, 1)), Array({3}, {nan, 1.5, nan}), 0));
+  EXPECT_TRUE(std::isnan(quantile(x, 0).item<float>()));
+}
+
+TEST(IndexingGrid, EqualElementsShareTheGradientOfTheMedianOfAll) {
+  Tensor x = from_vector<float>({3, 1, 2, 2, 5, 0}, {2, 3}).set_requires_grad();
+  backward(median(x));
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0, 0, 0.5, 0.5, 0, 0}));
+}
+
+TEST(IndexingGrid, ProductsByIndexHaveTheGradientOfTheOthersAlsoWhereElementsAreZero) {
+  Tensor x = from_vector<double>({2, 0, 0, 5}, {4}).set_requires_grad(),
+         source = from_vector<double>({3, 0, 4, 7, 0, 2}, {6}).set_requires_grad();
+  const Tensor at = from_vector<int64_t>({0, 0, 1, 1, 2, 3}, {6});
+  const Tensor y = scatter_reduce(x, 0, at, source, ScatterReduction::prod);
+  EXPECT_EQ(y.to_vector<double>(), (std::vector<double>{0, 0, 0, 10}));
+  backward(sum(y));
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{0, 28, 0, 2}));
+  EXPECT_EQ(source.grad().to_vector<double>(), (std::vector<double>{0, 6, 0, 0, 0, 5}));
+}
+
+TEST(IndexingGrid, EqualWinnersByIndexShareTheGradient) {
+  Tensor x = from_vector<double>({2, 1}, {2}).set_requires_grad(),
+         source = from_vector<double>({2, 2, 3, 0}, {4}).set_requires_grad();
+  const Tensor at = from_vector<int64_t>({0, 0, 1, 1}, {4});
+  backward(sum(scatter_reduce(x, 0, at, source, ScatterReduction::amax)));
+  EXPECT_TRUE(near(to_array(x.grad()), Array({2}, {1. / 3, 0}), 1e-12));
+  EXPECT_TRUE(near(to_array(source.grad()), Array({4}, {1. / 3, 1. / 3, 1, 0}), 1e-12));
+}
+
+TEST(IndexingGrid, ReductionsByIndexOfIntegersAndNan) {
+  const Tensor x = from_vector<int8_t>({7, -7}, {2}), s = from_vector<int8_t>({100, 100, -8, -8}, {4});
+  const Tensor at = from_vector<int64_t>({0, 0, 1, 1}, {4});
+  EXPECT_EQ(to_array(scatter_reduce(x, 0, at, s, ScatterReduction::mean)).values,
+            (std::vector<double>{69, -8}));  // rounded down, of sums that i8 does not hold
+  EXPECT_EQ(to_array(scatter_reduce(x, 0, at, s, ScatterReduction::amin, false)).values,
+            (std::vector<double>{100, -8}));
+  const Tensor y = from_vector<float>({std::nanf(""), 1, 5}, {3});
+  const Tensor most =
+      scatter_reduce(ones({2}), 0, from_vector<int64_t>({0, 1, 0}, {3}), y, ScatterReduction::amax);
+  EXPECT_TRUE(near(to_array(most), Array({2}, {std::nan(""), 1}), 0));
 }
 
 }  // namespace

@@ -99,11 +99,10 @@ TEST(PointwiseGrid, ValuesOfEveryPairOfTypesArePyTorchs) {
     std::string op, a, b, result;
     row >> op >> a >> b >> result;
     SCOPED_TRACE(op + " of " + a + " and " + b);
-    const bool arithmetic =
-        op == "add" || op == "mul" || op == "pow" || op == "remainder" || op == "floor_divide";
+    const bool arithmetic = op == "pow" || op == "remainder" || op == "floor_divide";
     const Tensor x = grid_values(parse_dtype(a), false), y = grid_values(parse_dtype(b), true);
     if (arithmetic && x.dtype() == DType::boolean && y.dtype() == DType::boolean) {
-      // Numbers only: PyTorch adds and multiplies bools, too.
+      // Numbers only: PyTorch has a power of bools.
       EXPECT_NE(error_of([&] { ops.at(op)(x, y); }).find("bool"), std::string::npos);
       continue;
     }
@@ -246,6 +245,58 @@ TEST(PointwiseGrid, RoundingOfIntegersIsTheIdentity) {
   EXPECT_EQ(values_of(isfinite(x)), std::vector<double>({1, 1, 1}));
   EXPECT_EQ(values_of(isnan(x)), std::vector<double>({0, 0, 0}));
   EXPECT_EQ(values_of(isinf(x)), std::vector<double>({0, 0, 0}));
+}
+
+TEST(PointwiseGrid, OperatorsOfBitsAreThoseOfCppForIntegersAndBool) {
+  const Tensor i = to_tensor(Array({3}, {6, -1, 5}), DType::i32),
+               j = to_tensor(Array({3}, {3, 8, 5}), DType::i32);
+  EXPECT_EQ(values_of(i & j), std::vector<double>({2, 8, 5}));
+  EXPECT_EQ(values_of(i | 1), std::vector<double>({7, -1, 5}));
+  EXPECT_EQ(values_of(3 ^ i), std::vector<double>({5, -4, 6}));
+  EXPECT_EQ(values_of(~i), std::vector<double>({-7, 0, -6}));
+  EXPECT_EQ(values_of(!(i - 6)), std::vector<double>({1, 0, 0}));
+  const Tensor p = to_tensor(Array({4}, {0, 0, 1, 1}), DType::boolean),
+               q = to_tensor(Array({4}, {0, 1, 0, 1}), DType::boolean);
+  for (const Tensor& t : {p & q, p | q, p ^ q, ~p, !p, p + q, p * q, p + true, true * p, p & true})
+    EXPECT_EQ(t.dtype(), DType::boolean);
+  EXPECT_EQ(values_of(p & q), std::vector<double>({0, 0, 0, 1}));
+  EXPECT_EQ(values_of(p | q), std::vector<double>({0, 1, 1, 1}));
+  EXPECT_EQ(values_of(p ^ q), std::vector<double>({0, 1, 1, 0}));
+  EXPECT_EQ(values_of(~p), std::vector<double>({1, 1, 0, 0}));
+  EXPECT_EQ(values_of(!p), std::vector<double>({1, 1, 0, 0}));
+  EXPECT_EQ(values_of(p + q), std::vector<double>({0, 1, 1, 1}));
+  EXPECT_EQ(values_of(p * q), std::vector<double>({0, 0, 0, 1}));
+  EXPECT_EQ((p + 1).dtype(), DType::i64);
+  EXPECT_NE(error_of([&] { p - q; }).find("sub: "), std::string::npos);
+  EXPECT_NE(error_of([&] { ones({2}) & 1; }).find("bitwise_and: "), std::string::npos);
+}
+
+TEST(PointwiseGrid, ClosenessIsPyTorchsForInfinitiesNanAndIntegers) {
+  const Tensor a = to_tensor(Array({6}, {kInf, -kInf, kInf, kNan, 1, 100}), DType::f32),
+               b = to_tensor(Array({6}, {kInf, kInf, 1, kNan, 1.000001, 100.1}), DType::f32);
+  EXPECT_EQ(values_of(isclose(a, b)), std::vector<double>({1, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(values_of(isclose(a, b, 1e-5, 1e-8, true)), std::vector<double>({1, 0, 0, 1, 1, 0}));
+  EXPECT_EQ(values_of(isclose(a, b, kInf, kInf)), std::vector<double>({1, 0, 0, 0, 1, 1}));
+  EXPECT_FALSE(allclose(a, b));
+  EXPECT_TRUE(allclose(a, a, 0, 0, true));
+  EXPECT_TRUE(allclose(ones({0}), ones({0})));
+  const Tensor i = from_vector<uint8_t>({3, 250, 0}, {3}), j = from_vector<uint8_t>({5, 249, 255}, {3});
+  EXPECT_EQ(values_of(isclose(i, j, 0, 2)), std::vector<double>({1, 1, 0}));
+  const Tensor low = full({1}, INT64_MIN, DType::i64), high = full({1}, INT64_MAX, DType::i64);
+  EXPECT_FALSE(allclose(low, high));
+  EXPECT_TRUE(allclose(ones({2}, DType::f32), ones({2, 2}, DType::i64)));
+}
+
+TEST(PointwiseGrid, NumbersTakeThePlaceOfNanAndInfinitiesInEveryType) {
+  for (const auto& [dtype, most] :
+       {std::pair{DType::f64, 1.7976931348623157e308}, std::pair{DType::f32, 3.4028234663852886e38},
+        std::pair{DType::bf16, 3.3895313892515355e38}, std::pair{DType::f16, 65504.}}) {
+    const Tensor x = to_tensor(Array({4}, {kNan, kInf, -kInf, 1.5}), dtype);
+    EXPECT_EQ(values_of(nan_to_num(x)), std::vector<double>({0, most, -most, 1.5})) << dtype;
+    EXPECT_EQ(nan_to_num(x).dtype(), dtype);
+    EXPECT_EQ(values_of(nan_to_num(x, 2, 3)), std::vector<double>({2, 3, -most, 1.5})) << dtype;
+  }
+  EXPECT_EQ(values_of(nan_to_num(to_tensor(Array({2}, {4, 5}), DType::i32))), std::vector<double>({4, 5}));
 }
 
 TEST(PointwiseGrid, ClampTakesEitherBoundAndMixedTypes) {

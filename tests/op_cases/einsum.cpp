@@ -214,6 +214,22 @@ void add_einsum_cases(std::vector<OpCase>& cases) {
                        [](In in) { return tensordot(in[0], in[1], 1); }));
   cases.push_back(like("dot", "i,i->", {{7}, {7}}, [](In in) { return dot(in[0], in[1]); }));
   cases.push_back(like("outer", "i,j->ij", {{3}, {4}}, [](In in) { return outer(in[0], in[1]); }));
+  OpCase crossed;
+  crossed.name = "cross";
+  crossed.inputs = {{{2, 3, 4}}, {{1, 3, 4}}};
+  crossed.call = [](In in) { return cross(in[0], in[1], 1); };
+  crossed.reference = [](std::span<const Array> in) {
+    Array out({in[0].shape[0], 3, 4});
+    each_index(out.shape, [&](const Dims& i) {
+      const Dim j = (i[1] + 1) % 3, k = (i[1] + 2) % 3;
+      out.at(i) = in[0].at({i[0], j, i[2]}) * in[1].at({0, k, i[2]}) -
+                  in[0].at({i[0], k, i[2]}) * in[1].at({0, j, i[2]});
+    });
+    return out;
+  };
+  crossed.dtypes = kSigned;
+  cases.push_back(crossed);
+  cases.push_back(with_shapes(crossed, "cross/empty", {{0, 3, 4}, {1, 3, 4}}));
   const auto with_c = [](const std::string& product, double beta, double alpha) {
     return [=](std::span<const Array> in) {
       Array out = einsum_reference(product, in.subspan(1));
@@ -287,6 +303,10 @@ void add_einsum_errors(std::vector<ErrorCase>& errors) {
                     {"tensordot: ", "one length"}});
   errors.push_back({"dot/rank", [] { dot(of({2, 2}), of({2})); }, {"dot: ", "vectors", "(2, 2)"}});
   errors.push_back({"dot/size", [] { dot(of({2}), of({3})); }, {"dot: ", "(2,)", "(3,)"}});
+  errors.push_back({"cross/size", [] { cross(of({2, 4}), of({2, 4})); }, {"cross: ", "three", "(2, 4)"}});
+  errors.push_back({"cross/rank", [] { cross(of({3}), of({2, 3})); }, {"cross: ", "(3,)", "(2, 3)"}});
+  errors.push_back({"cross/axis", [] { cross(of({3}), of({3}), 1); }, {"cross: ", "1"}});
+  errors.push_back({"cross/shapes", [] { cross(of({2, 3}), of({4, 3})); }, {"cross: ", "(2, 3)", "(4, 3)"}});
   errors.push_back({"outer/rank", [] { outer(of({2, 2}), of({2})); }, {"outer: ", "(2, 2)"}});
   errors.push_back({"addmm/rank", [] { addmm(of({2}), of({2}), of({2, 2})); }, {"addmm: ", "matrices"}});
   errors.push_back({"addmm/c",

@@ -1,4 +1,6 @@
 // What the ops refuse, and what the message must say: the op as the user spelled it, and the values at fault.
+#include <cmath>
+
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/ops/conv.h"
@@ -43,6 +45,7 @@ void add_array_errors(std::vector<ErrorCase>& errors) {
       {"fmod", fmod},
       {"floor_divide", floor_divide},
       {"atan2", atan2},
+      {"logaddexp", logaddexp},
       {"hypot", hypot}};
   for (const auto& [name, call] : binaries)
     errors.push_back({cat(name, "/shapes"),
@@ -95,7 +98,16 @@ void add_array_errors(std::vector<ErrorCase>& errors) {
   errors.push_back({"softplus/beta", [] { softplus(of({2}), 0); }, {"softplus: ", "beta", "0"}});
   errors.push_back({"celu/alpha", [] { celu(of({2}), 0); }, {"celu: ", "alpha", "0"}});
   errors.push_back({"silu/integer", [] { silu(of({2}, DType::i32)); }, {"silu: ", "i32"}});
+  errors.push_back({"polygamma/order", [] { polygamma(-1, of({2})); }, {"polygamma: ", "0..170", "-1"}});
+  errors.push_back({"polygamma/undefined", [] { polygamma(2, Tensor()); }, {"polygamma: ", "undefined"}});
+  errors.push_back({"isclose/negative", [] { isclose(of({2}), of({2}), -1); }, {"isclose: ", "-1", "rtol"}});
+  errors.push_back({"isclose/nan", [] { isclose(of({2}), of({2}), 0, NAN); }, {"isclose: ", "nan", "atol"}});
+  errors.push_back({"isclose/shapes", [] { isclose(of({2}), of({3})); }, {"isclose: ", "(2,)", "(3,)"}});
+  errors.push_back({"isclose/undefined", [] { isclose(of({2}), Tensor()); }, {"isclose: ", "undefined"}});
+  errors.push_back({"nan_to_num/undefined", [] { nan_to_num(Tensor()); }, {"nan_to_num: ", "undefined"}});
   // Reductions
+  errors.push_back({"allclose/negative", [] { allclose(of({2}), of({2}), 0, -1); }, {"allclose: ", "-1"}});
+  errors.push_back({"allclose/shapes", [] { allclose(of({2}), of({3})); }, {"allclose: ", "(2,)", "(3,)"}});
   errors.push_back({"sum/axis", [] { sum(of({2, 3}), {2}); }, {"sum: ", "2"}});
   errors.push_back({"sum/axis_twice", [] { sum(of({2, 3}), {0, -2}); }, {"sum: ", "0"}});
   errors.push_back({"mean/dtype", [] { mean(of({2, 3}, DType::i32)); }, {"mean: ", "i32", "; got "}});

@@ -7,6 +7,7 @@
 
 #include "tandem/core/tape.h"
 #include "tandem/ops/random.h"
+#include "tandem/ops/scatter_reduce.h"
 #include "tandem/ops/shape.h"
 #include "tests/op_cases/reference.h"
 
@@ -95,7 +96,77 @@ CaseInput places(const Dims& shape, double low, double high) {
   return {shape, low, high, CaseInput::index64};
 }
 
+/// Of the elements that come together at one place, in order; the first is that of x where it counts.
+double reduced_of(ScatterReduction reduction, const std::vector<double>& values) {
+  double result = values[0];
+  for (size_t i = 1; i < values.size(); ++i) switch (reduction) {
+      case ScatterReduction::prod:
+        result *= values[i];
+        break;
+      case ScatterReduction::amax:
+        result = std::max(result, values[i]);
+        break;
+      case ScatterReduction::amin:
+        result = std::min(result, values[i]);
+        break;
+      default:
+        result += values[i];
+    }
+  return reduction == ScatterReduction::mean ? result / static_cast<double>(values.size()) : result;
+}
+
+void add_scatter_reduce(std::vector<OpCase>& cases, const std::string& name, ScatterReduction reduction,
+                        bool include_self) {
+  const auto add = [&](const std::string& suffix, const Dims& x, const Dims& index, int axis,
+                       CaseInput::Kind kind) {
+    OpCase op_case;
+    op_case.name = cat("scatter_reduce/", name, include_self ? "" : "_without_self", suffix);
+    Dims larger = index;
+    if (x.rank() > 1) larger[0] += 1;  // more than the index asks for
+    op_case.inputs = {{x, 0.5, 1.5}, {index, 0, static_cast<double>(x[axis]), kind}, {larger, 0.5, 1.5}};
+    op_case.call = [=](In in) { return scatter_reduce(in[0], axis, in[1], in[2], reduction, include_self); };
+    op_case.reference = [=](Arrays in) {
+      Array out(x);
+      std::vector<std::vector<double>> found(static_cast<size_t>(out.size()));
+      const auto number = [&](const Dims& place) {
+        Dim at = 0;
+        for (int d = 0; d < place.rank(); ++d) at = at * x[d] + place[d];
+        return static_cast<size_t>(at);
+      };
+      if (include_self)
+        for (Dim i = 0; i < out.size(); ++i) found[static_cast<size_t>(i)].push_back(in[0][i]);
+      each_index(index, [&](const Dims& i) {
+        Dims place = i;
+        place[axis] = static_cast<Dim>(in[1].at(i));
+        found[number(place)].push_back(in[2].at(i));
+      });
+      for (Dim i = 0; i < out.size(); ++i) {
+        const auto& values = found[static_cast<size_t>(i)];
+        out[i] = values.empty() ? in[0][i] : reduced_of(reduction, values);
+      }
+      return out;
+    };
+    op_case.tolerance = 4e-6;
+    op_case.half_ulps = 8;
+    op_case.dtypes = kHalves;
+    if (reduction == ScatterReduction::amax || reduction == ScatterReduction::amin) op_case.dtypes = kNumbers;
+    cases.push_back(op_case);
+  };
+  add("", {5, 4}, {3, 6}, 1, CaseInput::index64);
+  add("/first", {3, 4, 2}, {8, 4, 2}, 0, CaseInput::index32);
+  add("/empty", {3, 4}, {3, 0}, 1, CaseInput::index64);
+  add("/nothing", {0, 4}, {0, 2}, 1, CaseInput::index64);
+}
+
 void add_rows(std::vector<OpCase>& cases) {
+  const std::pair<const char*, ScatterReduction> reductions[] = {{"sum", ScatterReduction::sum},
+                                                                 {"prod", ScatterReduction::prod},
+                                                                 {"mean", ScatterReduction::mean},
+                                                                 {"amax", ScatterReduction::amax},
+                                                                 {"amin", ScatterReduction::amin}};
+  for (const auto& [name, reduction] : reductions)
+    for (const bool include_self : {true, false}) add_scatter_reduce(cases, name, reduction, include_self);
+
   OpCase rows = picking(
       "index_select", {{{2, 5, 3}}, places({7}, 0, 5)}, [](In in) { return index_select(in[0], 1, in[1]); },
       [](Arrays in) {
@@ -427,6 +498,14 @@ void add_subscripts(std::vector<OpCase>& cases) {
       [](const Dims& i) {
         return Dims{2, i[0]};
       }));
+  cases.push_back(moving(
+      "index/backwards", {4, 7}, {4, 3},
+      [](In in) {
+        return index(in[0], {Slice{{}, {}, -1}, Slice{5, 0, -2}});
+      },
+      [](const Dims& i) {
+        return Dims{3 - i[0], 5 - 2 * i[1]};
+      }));
   OpCase masked = picking(
       "index/mask", {{{3, 4, 2}}, {{3, 4}, 0, 2, CaseInput::boolean}},
       [](In in) {
@@ -593,6 +672,67 @@ void add_orders(std::vector<OpCase>& cases) {
         return out;
       }));
 
+  const auto middle_of = [](Arrays in) {
+    const Dim rows = in[0].shape[0], middle = (in[0].shape[1] - 1) / 2;
+    const Array order = ordered(in[0], 1, false, in[0].shape[1], true);
+    Array out(Dims{rows});
+    for (Dim i = 0; i < rows; ++i) out[i] = order.at({i, middle});
+    return out;
+  };
+  cases.push_back(picking(
+      "median", {{{4, 7}}}, [](In in) { return median(in[0], 1).values; }, middle_of));
+  cases.push_back(picking(
+      "median/even", {{{5, 6}}}, [](In in) { return median(in[0], -1).values; }, middle_of));
+  cases.push_back(picking(
+      "median/empty", {{{0, 6}}}, [](In in) { return median(in[0], -1).values; }, middle_of));
+  cases.push_back(picking(
+      "median/all", {{{5, 6}}}, [](In in) { return median(in[0]); },
+      [](Arrays in) {
+        std::vector<double> values = in[0].values;
+        std::sort(values.begin(), values.end());
+        return Array({}, {values[(values.size() - 1) / 2]});
+      }));
+  cases.push_back(counting(picking(
+      "median_indices", {{{6, 4}}}, [](In in) { return median(in[0], 0, true).indices; },
+      [](Arrays in) {
+        const Array order = ordered(in[0], 0, false, in[0].shape[0], false);
+        Array out(Dims{1, in[0].shape[1]});
+        for (Dim i = 0; i < out.size(); ++i) out[i] = order.at({2, i});
+        return out;
+      })));
+  const auto quantile_of = [](std::vector<double> values, double q) {
+    std::sort(values.begin(), values.end());
+    const double rank = q * static_cast<double>(values.size() - 1);
+    const size_t below = static_cast<size_t>(rank), above = std::min(below + 1, values.size() - 1);
+    return values[below] + (rank - static_cast<double>(below)) * (values[above] - values[below]);
+  };
+  OpCase parts = picking(
+      "quantile", {{{3, 7, 2}}},
+      [](In in) {
+        return quantile(in[0], {0, 0.3, 0.5, 1}, 1);
+      },
+      [=](Arrays in) {
+        const double q[] = {0, 0.3, 0.5, 1};
+        const Dims& shape = in[0].shape;
+        Array out(Dims{4, shape[0], shape[2]});
+        each_index(out.shape, [&](const Dims& i) {
+          std::vector<double> line;
+          for (Dim k = 0; k < shape[1]; ++k) line.push_back(in[0].at({i[1], k, i[2]}));
+          out.at(i) = quantile_of(line, q[i[0]]);
+        });
+        return out;
+      });
+  parts.tolerance = 1e-6;
+  parts.half_ulps = 4;
+  parts.dtypes = kHalves;
+  cases.push_back(parts);
+  cases.push_back(with_shapes(parts, "quantile/empty", {{0, 7, 2}}));
+  parts.name = "quantile/all";
+  parts.inputs = {{{3, 5}}};
+  parts.call = [](In in) { return quantile(in[0], 0.35, {}, true); };
+  parts.reference = [=](Arrays in) { return Array({1, 1}, {quantile_of(in[0].values, 0.35)}); };
+  cases.push_back(parts);
+
   const auto search = [](const Array& sequence, Dim row, double value, bool right) {
     Dim at = 0;
     const Dim n = sequence.shape.back();
@@ -749,6 +889,22 @@ void add_index_errors(std::vector<ErrorCase>& errors) {
   refused("index_select/range", [=] { index_select(of({2, 3}), 1, bad); }, {"7", "element 1"});
   refused("index_select/rank", [] { index_select(of({2, 3}), 1, of({2, 2}, DType::i64)); }, {"(2, 2)"});
   refused("index_select/dtype", [] { index_select(of({2, 3}), 1, of({2})); }, {"f32", "i64"});
+  const auto reduce = [](const Tensor& x, int64_t axis, const Tensor& index, const Tensor& source) {
+    return scatter_reduce(x, axis, index, source, ScatterReduction::prod);
+  };
+  refused("scatter_reduce/range", [=] { reduce(of({3}), 0, bad, of({3})); }, {"7", "element 1"});
+  refused("scatter_reduce/range_of_sum",
+          [=] { scatter_reduce(of({3}), 0, bad, of({3}), ScatterReduction::sum); }, {"7", "element 1"});
+  refused("scatter_reduce/axis", [=] { reduce(of({3}), 1, bad, of({3})); }, {"1"});
+  refused("scatter_reduce/index", [=] { reduce(of({3}), 0, of({3}), of({3})); }, {"f32", "cast()"});
+  refused("scatter_reduce/dtype", [=] { reduce(of({3}), 0, bad, of({3}, DType::f64)); }, {"f32", "f64"});
+  refused("scatter_reduce/bool", [=] { reduce(of({3}, DType::boolean), 0, bad, of({3}, DType::boolean)); },
+          {"bool"});
+  refused("scatter_reduce/source", [=] { reduce(of({3}), 0, bad, of({2})); }, {"(3,)", "(2,)"});
+  refused("scatter_reduce/rank", [=] { reduce(of({3, 2}), 0, bad, of({3})); }, {"(3, 2)", "(3,)"});
+  refused("scatter_reduce/reduction",
+          [=] { scatter_reduce(of({3}), 0, bad, of({3}), static_cast<ScatterReduction>(9)); }, {"9"});
+  refused("scatter_reduce/undefined", [=] { reduce(Tensor(), 0, bad, of({3})); }, {"undefined"});
   refused("index_add/range", [=] { index_add(of({2, 3}), 1, bad, of({2, 3})); }, {"7", "element 1"});
   refused("index_add/shape", [=] { index_add(of({2, 3}), 1, bad, of({2, 4})); }, {"(2, 3)", "(2, 4)"});
   refused("index_add/dtype", [=] { index_add(of({2, 3}), 1, bad, of({2, 3}, DType::f64)); }, {"f32", "f64"});
@@ -849,7 +1005,7 @@ void add_index_errors(std::vector<ErrorCase>& errors) {
   refused("index/number", [] { index(of({4, 3}), {1, 3}); }, {"3", "(3,)"});
   refused("index/many", [] { index(of({4}), {1, 1}); }, {"2", "(4,)"});
   refused("index/ellipses", [] { index(of({4}), {ellipsis, ellipsis}); }, {"2"});
-  refused("index/step", [] { index(of({4}), {Slice{{}, {}, -1}}); }, {"-1"});
+  refused("index/step", [] { index(of({4}), {Slice{{}, {}, 0}}); }, {"step", "0", "backwards"});
   refused("index/mask", [] { index(of({4}), {of({3}, DType::boolean)}); }, {"(3,)", "(4,)"});
   refused("index/shapes", [] { index(of({4, 5}), {list({0, 1}), list({0, 1, 2})}); }, {"(2,)", "(3,)"});
   refused("index/dtype", [] { index(of({4}), {of({1})}); }, {"f32"});
@@ -866,6 +1022,16 @@ void add_index_errors(std::vector<ErrorCase>& errors) {
   refused("sort/scalar", [] { sort(of({})); }, {"-1", "0"});
   refused("topk/k", [] { topk(of({2, 3}), 4); }, {"4", "(2, 3)"});
   refused("kthvalue/k", [] { kthvalue(of({2, 3}), 0); }, {"0", "(2, 3)"});
+  refused("median/axis", [] { median(of({2, 3}), 2); }, {"2"});
+  refused("median/empty", [] { median(of({2, 0}), 1); }, {"(2, 0)"});
+  refused("median/nothing", [] { median(of({0})); }, {"(0,)"});
+  refused("median/undefined", [] { median(Tensor()); }, {"undefined"});
+  refused("quantile/q", [] { quantile(of({3}), 1.5); }, {"0..1", "1.5"});
+  refused("quantile/nan", [] { quantile(of({3}), {0.5, NAN}); }, {"0..1", "nan"});
+  refused("quantile/none", [] { quantile(of({3}), std::vector<double>{}); }, {"none"});
+  refused("quantile/dtype", [] { quantile(of({3}, DType::i64), 0.5); }, {"i64"});
+  refused("quantile/axis", [] { quantile(of({3}), 0.5, 1); }, {"1"});
+  refused("quantile/empty", [] { quantile(of({2, 0}), 0.5, 1); }, {"(2, 0)"});
   refused("bincount/dtype", [] { bincount(of({2})); }, {"f32"});
   refused("bincount/negative", [] { bincount(list({0, -3})); }, {"-3"});
   refused("bincount/length", [] { bincount(list({0, 3}), {.length = 3}); }, {"3"});

@@ -190,6 +190,40 @@ void add_vectors(std::vector<OpCase>& cases) {
     };
     cases.push_back(op_case);
   }
+  const std::pair<const char*, double> norms[] = {
+      {"", 2}, {"/p0", 0}, {"/p1", 1}, {"/p3", 3}, {"/most", HUGE_VAL}};
+  for (const auto& [name, p] : norms) {
+    OpCase all = op_case;
+    all.name = cat("cdist", name);
+    all.inputs = {{{2, 3, 5}}, {{4, 5}}};
+    all.call = [p = p](std::span<const Tensor> in) { return cdist(in[0], in[1], p); };
+    all.reference = [p = p](std::span<const Array> in) {
+      Array out({2, 3, 4});
+      each_index(out.shape, [&](const Dims& i) {
+        double total = 0, most = 0, count = 0;
+        for (Dim k = 0; k < 5; ++k) {
+          const double d = std::abs(in[0].at({i[0], i[1], k}) - in[1].at({i[2], k}));
+          total += std::pow(d, p);
+          most = std::max(most, d);
+          count += d != 0;
+        }
+        out.at(i) = p == 0 ? count : std::isinf(p) ? most : std::pow(total, 1 / p);
+      });
+      return out;
+    };
+    cases.push_back(all);
+  }
+  OpCase none = op_case;
+  none.name = "cdist/empty";
+  none.inputs = {{{0, 5}}, {{4, 5}}};
+  none.call = [](std::span<const Tensor> in) { return cdist(in[0], in[1]); };
+  none.reference = [](std::span<const Array>) { return Array({0, 4}); };
+  cases.push_back(none);
+  none.name = "cdist/no_width";
+  none.inputs = {{{3, 0}}, {{4, 0}}};
+  none.call = [](std::span<const Tensor> in) { return cdist(in[0], in[1], HUGE_VAL); };
+  none.reference = [](std::span<const Array>) { return Array({3, 4}); };
+  cases.push_back(none);
   for (const Reduction r : kReductions) {
     op_case.name = cat("cosine_embedding_loss", suffix(r));
     op_case.inputs = {rows, rows, flags};

@@ -81,6 +81,12 @@ void add_norm_errors(std::vector<ErrorCase>& errors) {
   add("kl_div/shapes", [=] { kl_div(x, of({4})); }, {"kl_div: ", "(2, 3)", "(4,)"});
   add("kl_div/batch", [=] { kl_div(of({}), of({}), {.batch_mean = true}); }, {"kl_div: ", "batch_mean"});
   add("cosine_similarity/shapes", [=] { cosine_similarity(x, of({4})); }, {"cosine_similarity: ", "(4,)"});
+  add("cdist/p", [=] { cdist(of({2, 3}), of({2, 3}), -1); }, {"cdist: ", "-1"});
+  add("cdist/nan", [=] { cdist(of({2, 3}), of({2, 3}), NAN); }, {"cdist: ", "nan"});
+  add("cdist/rank", [=] { cdist(of({3}), of({2, 3})); }, {"cdist: ", "(3,)", "unsqueeze"});
+  add("cdist/width", [=] { cdist(of({2, 3}), of({2, 4})); }, {"cdist: ", "(2, 3)", "(2, 4)"});
+  add("cdist/batch", [=] { cdist(of({2, 4, 3}), of({3, 4, 3})); }, {"cdist: ", "(2, 4, 1, 3)"});
+  add("cdist/type", [=] { cdist(zeros({2, 3}, DType::i64), of({2, 3})); }, {"cdist: ", "i64"});
   add("pairwise_distance/scalar", [=] { pairwise_distance(of({}), of({})); }, {"pairwise_distance: ", "()"});
   add("cosine_embedding_loss/target", [=] { cosine_embedding_loss(x, x, of({3})); },
       {"cosine_embedding_loss: ", "(3,)"});

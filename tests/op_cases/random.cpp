@@ -124,6 +124,26 @@ void add_random_cases(std::vector<OpCase>& cases) {
   cases.push_back(wide_bell);
   cases.push_back(with_shapes(wide_bell, "normal/f64_large", {{3, 30011}}));
 
+  // PyTorch's names for the two, and their forms that take what x is.
+  OpCase unit = maker(
+      "rand", [](In in) { return rand(in[0].shape(), in[0].dtype(), in[0].device()); },
+      [](int64_t i) { return wide_uniform(i); });
+  cases.push_back(unit);
+  unit.name = "rand_like";
+  unit.call = [](In in) { return rand_like(in[0]); };
+  cases.push_back(unit);
+  OpCase standard = maker("randn",
+                          drawn_in(DType::f64, [](const Dims& shape, DType dtype,
+                                                  Device device) { return randn(shape, dtype, device); }),
+                          [=](int64_t i) {
+                            const int64_t pair = i / 2 * 2;
+                            return (bell_of(wide_uniform(pair) + 0x1p-53, wide_uniform(pair + 1), i) - 1) / 2;
+                          });
+  cases.push_back(standard);
+  standard.name = "randn_like";
+  standard.call = [](In in) { return randn_like(cast(in[0], DType::f64)); };
+  cases.push_back(standard);
+
   OpCase coin = maker(
       "bernoulli", [](In in) { return bernoulli(in[0].shape(), 0.25, in[0].dtype(), in[0].device()); },
       [](int64_t i) { return uniform_word(i) < 0.25 ? 1. : 0.; });
@@ -269,6 +289,10 @@ void add_random_errors(std::vector<ErrorCase>& errors) {
   errors.push_back({"uniform/distance", [] { uniform({2}, -3e38, 3e38); }, {"uniform: ", "distance"}});
   errors.push_back(
       {"uniform/nothing", [] { uniform({2}, 1.0001, 1.0002, DType::f16); }, {"uniform: ", "f16", "1.0001"}});
+  errors.push_back(
+      {"rand_like/type", [] { rand_like(arange(2)); }, {"rand_like: ", "i64", "rand(x.shape())"}});
+  errors.push_back({"randn_like/type", [] { randn_like(arange(2)); }, {"randn_like: ", "i64", "randn("}});
+  errors.push_back({"randn/type", [] { randn({2}, DType::i32); }, {"normal: ", "i32"}});
   errors.push_back({"randint/size", [] { randint(0, 2, {-2}); }, {"-2"}});
   errors.push_back({"randperm/size", [] { randperm(-1); }, {"randperm: ", "-1"}});
   errors.push_back({"multinomial/count", [=] { multinomial(of({3}), 4); }, {"multinomial: ", "4 of 3"}});

@@ -22,6 +22,7 @@ const std::vector<OpCase>& all_cases() {
     add_conv_cases(list);
     add_pool_cases(list);
     add_resample_cases(list);
+    add_grid_sample_cases(list);
     add_softmax_cases(list);
     add_index_cases(list);
     add_shape_cases(list);
@@ -49,6 +50,7 @@ const std::vector<ErrorCase>& all_error_cases() {
     add_fft_errors(list);
     add_random_errors(list);
     add_window_errors(list);
+    add_grid_sample_errors(list);
     add_norm_errors(list);
     return list;
   }();

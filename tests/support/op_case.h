@@ -79,6 +79,7 @@ void add_matmul_cases(std::vector<OpCase>& cases);
 void add_conv_cases(std::vector<OpCase>& cases);
 void add_pool_cases(std::vector<OpCase>& cases);
 void add_resample_cases(std::vector<OpCase>& cases);
+void add_grid_sample_cases(std::vector<OpCase>& cases);
 void add_softmax_cases(std::vector<OpCase>& cases);
 void add_index_cases(std::vector<OpCase>& cases);
 void add_shape_cases(std::vector<OpCase>& cases);
@@ -98,6 +99,7 @@ void add_linalg_errors(std::vector<ErrorCase>& errors);
 void add_fft_errors(std::vector<ErrorCase>& errors);
 void add_random_errors(std::vector<ErrorCase>& errors);
 void add_window_errors(std::vector<ErrorCase>& errors);
+void add_grid_sample_errors(std::vector<ErrorCase>& errors);
 void add_norm_errors(std::vector<ErrorCase>& errors);
 
 /// The values of a case's inputs, rounded to the dtype under test; `salt` varies them.

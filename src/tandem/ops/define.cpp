@@ -1,10 +1,13 @@
 #include "tandem/ops/define.h"
 
+#include <limits>
+
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/conv.h"
 #include "tandem/ops/fft.h"
+#include "tandem/ops/grid_sample.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/linalg.h"
 #include "tandem/ops/matmul.h"
@@ -15,6 +18,7 @@
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/resample.h"
 #include "tandem/ops/scan.h"
+#include "tandem/ops/scatter_reduce.h"
 #include "tandem/ops/shape.h"
 #include "tandem/ops/softmax.h"
 #include "tandem/ops/unfold.h"
@@ -55,6 +59,13 @@ void check_floating(const char* op, const Tensor& x) {
 void check_like(const char* op, const char* what, const Tensor& x, const Tensor& like) {
   TD_CHECK(x.shape() == like.shape() && x.dtype() == like.dtype(), op, ": ", what, " must be ",
            describe(like), "; got ", describe(x), ". reshape() or cast() it.");
+}
+
+double largest_of(DType dtype) {
+  return dtype == DType::f64    ? std::numeric_limits<double>::max()
+         : dtype == DType::f16  ? 65504.0
+         : dtype == DType::bf16 ? 0x1.FEp127
+                                : static_cast<double>(std::numeric_limits<float>::max());
 }
 
 bool share_memory(const Tensor& a, const Tensor& b) {
@@ -105,6 +116,9 @@ void define_all_ops() {
                          op_max_pool_gather,
                          op_resample,
                          op_resample_adjoint,
+                         op_grid_sample,
+                         op_grid_sample_adjoint,
+                         op_grid_sample_grid_gradient,
                          op_unfold,
                          op_fold,
                          op_softmax,
@@ -113,6 +127,7 @@ void define_all_ops() {
                          op_log_softmax_gradient,
                          op_gather,
                          op_scatter_add_zeros,
+                         op_scatter_reduce,
                          op_one_hot,
                          op_index_select,
                          op_index_add_zeros,

@@ -6,6 +6,7 @@
 
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
+#include "tandem/ops/arrange.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
@@ -332,7 +333,8 @@ const char* name_of(IndexUse use) {
                                            "masked_scatter_into",
                                            "cross_entropy",
                                            "nll_loss",
-                                           "multi_margin_loss"};
+                                           "multi_margin_loss",
+                                           "scatter_reduce"};
   TD_CHECK(static_cast<size_t>(use) < std::size(kNames), "index: the use must lie in 0..",
            std::size(kNames) - 1, "; got ", static_cast<int>(use), ".");
   return kNames[static_cast<size_t>(use)];
@@ -547,9 +549,19 @@ Tensor embedding(const Tensor& weight, const Tensor& index, const EmbeddingOptio
 
 namespace {
 
-Tensor slice_as(const Tensor& x, int axis, const Slice& s) {
-  TD_CHECK(s.step >= 1, "index: the step of a slice must be at least 1; got ", s.step,
-           ". Use flip() to go backwards.");
+/// Backwards: the same elements forwards, turned round.
+Tensor backward_slice(const Tensor& x, int axis, const Slice& s) {
+  const Dim size = x.shape()[axis], step = s.step == INT64_MIN ? INT64_MAX : -s.step;
+  const auto place = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, -1, size - 1); };
+  const Dim first = s.start ? place(*s.start) : size - 1, stop = s.stop ? place(*s.stop) : -1;
+  const Dim more = first > stop ? (first - stop - 1) / step : 0;  // elements after the first
+  if (first <= stop) return slice(x, axis, 0, 0);
+  return flip(slice(x, axis, first - more * step, first + 1, std::min(step, size)), {axis});
+}
+
+Tensor slice_as(const char* op, const Tensor& x, int axis, const Slice& s) {
+  TD_CHECK(s.step != 0, op, ": the step of a slice must not be 0; got 0. A negative one goes backwards.");
+  if (s.step < 0) return backward_slice(x, axis, s);
   return slice(x, axis, s.start.value_or(0), s.stop.value_or(x.shape()[axis]), s.step);
 }
 
@@ -627,7 +639,7 @@ Tensor index_as(const Tensor& x, const std::vector<Subscript>& subscripts, Index
         break;
       }
       case Subscript::slice:
-        y = slice_as(y, axis(), s.part);
+        y = slice_as(name_of(use), y, axis(), s.part);
         by_axis.emplace_back();
         break;
       case Subscript::all:

@@ -42,7 +42,7 @@ struct EmbeddingOptions {
 /// Rows of weight (n, d) by an index of any shape: (…) -> (…, d). The gradient is dense: one pass over its rows.
 Tensor embedding(const Tensor& weight, const Tensor& index, const EmbeddingOptions& options = {});
 
-/// The part of an axis from start to stop in steps, as in Python.
+/// The part of an axis from start to stop in steps, as in Python. A negative step goes backwards, which copies.
 struct Slice {
   std::optional<int64_t> start = {}, stop = {};
   int64_t step = 1;
@@ -68,7 +68,7 @@ class Subscript {
   Slice part;
   Tensor indices;
 };
-/// x[a, b, …] as PyTorch does it: index(x, {Slice{1, 5}, ellipsis, -1}) is a view; with a tensor it is a copy. Tensors of
+/// x[a, b, …] as PyTorch does it: index(x, {Slice{1, 5}, ellipsis, -1}) is a view; with a tensor or a negative step it is a copy. Tensors of
 /// integers (negative ones count from the end) are broadcast against each other and stand where the first one stood if
 /// they are neighbours, else in front; one without axes is a number. A bool tensor selects where it is true: the size of
 /// the result depends on the data.
@@ -114,6 +114,16 @@ struct TopkOptions {
 Sorted topk(const Tensor& x, int64_t k, const TopkOptions& options = {});
 /// The k-th smallest (from 1).
 Sorted kthvalue(const Tensor& x, int64_t k, int64_t axis = -1, bool keep_axis = false);
+
+/// The middle element in order, of an even number the lower of the two; a NaN, if there is one. Of all elements equal ones
+/// share the gradient; along an axis it goes to the element named by the index.
+Tensor median(const Tensor& x);
+Sorted median(const Tensor& x, int64_t axis, bool keep_axis = false);
+/// The number below which the part q (0 <= q <= 1) of x lies: between two elements on a straight line. A NaN gives NaN.
+/// Along an axis, or of all elements; several q come as a new first axis.
+Tensor quantile(const Tensor& x, double q, std::optional<int64_t> axis = {}, bool keep_axis = false);
+Tensor quantile(const Tensor& x, const std::vector<double>& q, std::optional<int64_t> axis = {},
+                bool keep_axis = false);
 
 struct UniqueOptions {
   bool inverse = false, counts = false;
@@ -166,7 +176,8 @@ enum class IndexUse : uint8_t {
   masked_scatter_into,
   cross_entropy,
   nll_loss,
-  multi_margin_loss
+  multi_margin_loss,
+  scatter_reduce
 };
 const char* name_of(IndexUse use);
 /// The message about an index `got` that is not in low … limit - 1; `where` says at which place, or on which device.

@@ -310,6 +310,19 @@ Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p, double eps,
   return cast(norm(x - y + eps, p, {-1}, keep_axis), a.dtype());
 }
 
+Tensor cdist(const Tensor& a, const Tensor& b, double p) {
+  const Tensor x = widened("cdist", "a", a), y = widened("cdist", "b", b);
+  TD_CHECK(p >= 0, "cdist: p must not be negative; got ", p, ".");
+  TD_CHECK(x.rank() >= 2 && y.rank() >= 2 && x.shape().back() == y.shape().back(),
+           "cdist: a and b must be (…, rows, D) with one D; got ", a.shape(), " and ", b.shape(),
+           ". unsqueeze() a single row.");
+  const Tensor rows = unsqueeze(x, -2), columns = unsqueeze(y, -3);
+  broadcast_shapes("cdist", rows.shape(), columns.shape());
+  const Tensor away = rows - columns;
+  const bool is_empty = away.shape().back() == 0;  // then every distance is 0, whatever the norm
+  return cast(is_empty ? sum(away, {-1}) : norm(away, p, {-1}), promote(a.dtype(), b.dtype()));
+}
+
 Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target, double margin,
                              Reduction reduction) {
   constexpr const char* op = "cosine_embedding_loss";

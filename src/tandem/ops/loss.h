@@ -108,6 +108,9 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, int64_t axis = 1, dou
 /// The p-norm of a - b + eps along the last axis.
 Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p = 2, double eps = 1e-6,
                          bool keep_axis = false);
+/// The p-norm (p >= 0) of every difference of a row of a and one of b: (…, M, D) and (…, N, D) -> (…, M, N); leading axes
+/// broadcast. All differences stand in memory, which makes it exact: a distance of 0 is 0, and so is its gradient.
+Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);
 /// a and b (N, D) or (D), target (N) or () in {-1, 1}: 1 - cosine, or max(0, cosine - margin).
 Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target, double margin = 0,
                              Reduction reduction = Reduction::mean);

@@ -181,6 +181,22 @@ Tensor outer(const Tensor& a, const Tensor& b) {
   return mul(unsqueeze(a, 1), b);
 }
 
+/// Element i: a[i+1] · b[i+2] - a[i+2] · b[i+1], counted round.
+Tensor cross(const Tensor& a, const Tensor& b, int64_t wanted_axis) {
+  TD_CHECK(a.defined() && b.defined(), "cross: a and b must be tensors; got an undefined handle.");
+  TD_CHECK(a.rank() == b.rank(), "cross: a and b must have one number of axes; got ", a.shape(), " and ",
+           b.shape(), ". unsqueeze() an axis that is missing.");
+  const int axis = normal_axis("cross", wanted_axis, a.rank());
+  TD_CHECK(a.shape()[axis] == 3 && b.shape()[axis] == 3,
+           "cross: a and b must have three elements along axis ", axis, "; got ", a.shape(), " and ",
+           b.shape(), ".");
+  broadcast_shapes("cross", a.shape(), b.shape());
+  const auto from = [&](const Tensor& x, Dim i) {
+    return concat({slice(x, axis, i, 3), slice(x, axis, 0, i)}, axis);
+  };
+  return from(a, 1) * from(b, 2) - from(a, 2) * from(b, 1);
+}
+
 Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, AddmmOptions options) {
   check_ranks("addmm", a, b, 2, "matrices");
   return add_product("addmm", c, a, b, options);

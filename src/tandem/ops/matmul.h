@@ -16,6 +16,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 Tensor dot(const Tensor& a, const Tensor& b);
 /// Vectors (M) and (N) -> (M, N): every product.
 Tensor outer(const Tensor& a, const Tensor& b);
+/// a × b of vectors with three elements along an axis; the other axes broadcast.
+Tensor cross(const Tensor& a, const Tensor& b, int64_t axis = -1);
 /// beta · c + alpha · a · b. addmm takes matrices, baddbmm batches of them; c broadcasts to the product's shape.
 struct AddmmOptions {
   double beta = 1, alpha = 1;

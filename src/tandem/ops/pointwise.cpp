@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tandem/core/tape.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/scalar_functions.h"
@@ -198,6 +199,26 @@ constexpr Rule rule_erfc{[](const GradArgs& a) {
                            return Tensors{a.grad[0] * -two_over_root_pi * exp(neg(a.in[0] * a.in[0]))};
                          },
                          1};
+constexpr Rule rule_erfinv{[](const GradArgs& a) {
+                             const double half_root_pi = 0.88622692545275801365;
+                             return Tensors{a.grad[0] * half_root_pi * exp(a.out[0] * a.out[0])};
+                           },
+                           0, 1};
+constexpr Rule rule_lgamma{[](const GradArgs& a) { return Tensors{a.grad[0] * digamma(a.in[0])}; }, 1};
+constexpr Rule rule_digamma{[](const GradArgs& a) { return Tensors{a.grad[0] * polygamma(1, a.in[0])}; }, 1};
+Tensor polygamma_by(const Tensor& x, const Tensor& n);
+constexpr Rule rule_polygamma{[](const GradArgs& a) {
+                                return Tensors{a.grad[0] * polygamma_by(a.in[0], a.in[1] + 1), Tensor()};
+                              },
+                              3};
+/// The two shares, which add up to 1; halves where both are the same infinity.
+constexpr Rule rule_logaddexp{[](const GradArgs& a) {
+                                const Tensor &x = a.in[0], &y = a.in[1], &g = a.grad[0];
+                                const Tensor away = where(equal(x, y), 0, x - y);
+                                return Tensors{a.needs[0] ? g * sigmoid(away) : Tensor(),
+                                               a.needs[1] ? g * sigmoid(neg(away)) : Tensor()};
+                              },
+                              3, 0, nullptr, true};
 constexpr Rule rule_sigmoid{
     [](const GradArgs& a) { return Tensors{a.grad[0] * a.out[0] * (1.0 - a.out[0])}; }, 0, 1};
 constexpr Rule rule_softplus{[](const GradArgs& a) { return Tensors{a.grad[0] * sigmoid(a.in[0])}; }, 1};
@@ -415,14 +436,18 @@ Tensor elu_gradient(const Tensor& g, const Tensor& x, const Tensor& alpha) {
   return apply1(*g_ops.elu_gradient, {g, x, alpha});
 }
 
-Tensor binary(const OpDef& op, const Operand& a, const Operand& b, bool real = false) {
+Tensor polygamma_by(const Tensor& x, const Tensor& n) { return apply1(*g_ops.polygamma, {x, n}); }
+
+/// real: for functions of real numbers. of_bools: what takes the place of op where both operands are bool.
+Tensor binary(const OpDef& op, const Operand& a, const Operand& b, bool real = false,
+              const OpDef* of_bools = nullptr) {
   if (a.tensor()) TD_CHECK(a.tensor()->defined(), op.name, ": a must be a tensor; got an undefined handle.");
   if (b.tensor()) TD_CHECK(b.tensor()->defined(), op.name, ": b must be a tensor; got an undefined handle.");
   DType dtype = result_type(a, b);
   if (real && !is_floating(dtype)) dtype = DType::f32;
   const Device device = a.tensor() ? a.tensor()->device() : b.tensor()->device();
   const Tensor in[2] = {as_tensor(op.name, a, dtype, device), as_tensor(op.name, b, dtype, device)};
-  return std::move(apply(op, in)[0]);
+  return std::move(apply(of_bools && dtype == DType::boolean ? *of_bools : op, in)[0]);
 }
 
 Tensor unary(const OpDef& op, const Tensor& x) { return std::move(apply(op, {&x, 1})[0]); }
@@ -469,9 +494,9 @@ OpDef& op_cast() {
   return op;
 }
 
-Tensor add(const Operand& a, const Operand& b) { return binary(*g_ops.add, a, b); }
+Tensor add(const Operand& a, const Operand& b) { return binary(*g_ops.add, a, b, false, g_ops.logical_or); }
 Tensor sub(const Operand& a, const Operand& b) { return binary(*g_ops.sub, a, b); }
-Tensor mul(const Operand& a, const Operand& b) { return binary(*g_ops.mul, a, b); }
+Tensor mul(const Operand& a, const Operand& b) { return binary(*g_ops.mul, a, b, false, g_ops.logical_and); }
 Tensor div(const Operand& a, const Operand& b) { return binary(*g_ops.div, a, b, true); }
 Tensor pow(const Operand& a, const Operand& b) { return binary(*g_ops.pow, a, b); }
 Tensor maximum(const Operand& a, const Operand& b) { return binary(*g_ops.maximum, a, b); }
@@ -507,6 +532,25 @@ Tensor isinf(const Tensor& x) {
 Tensor isfinite(const Tensor& x) {
   return x.defined() && is_floating(x.dtype()) ? less(abs(x), HUGE_VAL) : equal(x, x);
 }
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  TD_CHECK(a.defined() && b.defined(), "isclose: a and b must be tensors; got an undefined handle.");
+  TD_CHECK(rtol >= 0 && atol >= 0, "isclose: rtol and atol must not be negative; got ", rtol, " and ", atol,
+           ".");
+  broadcast_shapes("isclose", a.shape(), b.shape());
+  const NoGrad off;
+  const DType dtype = result_type(a, b), measured = is_floating(dtype) ? dtype : DType::f64;
+  const Tensor x = cast(a, measured), y = cast(b, measured), distance = abs(x - y);
+  const Tensor near = logical_and(isfinite(distance), less_equal(distance, abs(y) * rtol + atol)),
+               close = logical_or(equal(a, b), near);
+  return equal_nan ? logical_or(close, logical_and(isnan(x), isnan(y))) : close;
+}
+Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> up, std::optional<double> down) {
+  TD_CHECK(x.defined(), "nan_to_num: x must be a tensor; got an undefined handle.");
+  if (!is_floating(x.dtype())) return clone(x);
+  const double most = largest_of(x.dtype());
+  const Tensor upper = where(equal(x, HUGE_VAL), up.value_or(most), x);
+  return where(isnan(x), nan, where(equal(x, -HUGE_VAL), down.value_or(-most), upper));
+}
 Tensor logical_not(const Tensor& x) { return unary(*g_ops.logical_not, x); }
 Tensor neg(const Tensor& x) { return unary(*g_ops.neg, x); }
 Tensor abs(const Tensor& x) { return unary(*g_ops.abs, x); }
@@ -534,6 +578,17 @@ Tensor cosh(const Tensor& x) { return real_unary(*g_ops.cosh, x); }
 Tensor asinh(const Tensor& x) { return real_unary(*g_ops.asinh, x); }
 Tensor acosh(const Tensor& x) { return real_unary(*g_ops.acosh, x); }
 Tensor atanh(const Tensor& x) { return real_unary(*g_ops.atanh, x); }
+Tensor erfinv(const Tensor& x) { return real_unary(*g_ops.erfinv, x); }
+Tensor lgamma(const Tensor& x) { return real_unary(*g_ops.lgamma, x); }
+Tensor digamma(const Tensor& x) { return real_unary(*g_ops.digamma, x); }
+Tensor polygamma(int64_t n, const Tensor& x) {
+  TD_CHECK(n >= 0 && n <= 170, "polygamma: the order must lie in 0..170; got ", n, ".");
+  TD_CHECK(x.defined(), "polygamma: x must be a tensor; got an undefined handle.");
+  if (n == 0) return digamma(x);
+  const Tensor real = is_floating(x.dtype()) ? x : cast(x, DType::f32);
+  return polygamma_by(real, full_number(static_cast<double>(n), 0, real.dtype(), real.device()));
+}
+Tensor logaddexp(const Operand& a, const Operand& b) { return binary(*g_ops.logaddexp, a, b, true); }
 Tensor erfc(const Tensor& x) { return real_unary(*g_ops.erfc, x); }
 Tensor exp(const Tensor& x) { return real_unary(*g_ops.exp, x); }
 Tensor log(const Tensor& x) { return real_unary(*g_ops.log, x); }

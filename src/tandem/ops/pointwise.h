@@ -40,7 +40,7 @@ class Operand {
   DTypeClass kind_ = DTypeClass::floating;
 };
 
-// Arithmetic. Division of integers gives f32.
+// Arithmetic. Division of integers gives f32. The sum of two bools is their or, the product their and.
 Tensor add(const Operand& a, const Operand& b);
 Tensor sub(const Operand& a, const Operand& b);
 Tensor mul(const Operand& a, const Operand& b);
@@ -78,6 +78,12 @@ Tensor logical_not(const Tensor& x);
 Tensor isnan(const Tensor& x);
 Tensor isinf(const Tensor& x);
 Tensor isfinite(const Tensor& x);
+/// |a - b| <= atol + rtol · |b|, or equal (infinities are, and NaN where equal_nan is set): bool.
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
+               bool equal_nan = false);
+/// x with other numbers for NaN and the infinities; by default 0 and the ends of the type's range. These get no gradient.
+Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> positive_infinity = {},
+                  std::optional<double> negative_infinity = {});
 // Functions
 Tensor neg(const Tensor& x);
 Tensor abs(const Tensor& x);
@@ -114,6 +120,12 @@ Tensor acosh(const Tensor& x);
 Tensor atanh(const Tensor& x);
 Tensor erf(const Tensor& x);
 Tensor erfc(const Tensor& x);
+Tensor erfinv(const Tensor& x);   ///< the inverse of erf: ±infinity at ±1, NaN beyond
+Tensor lgamma(const Tensor& x);   ///< log |Γ(x)|
+Tensor digamma(const Tensor& x);  ///< its derivative
+/// The n-th derivative of digamma, 0 <= n <= 170.
+Tensor polygamma(int64_t n, const Tensor& x);
+Tensor logaddexp(const Operand& a, const Operand& b);  ///< log(exp(a) + exp(b)) without overflow
 // Activations
 Tensor sigmoid(const Tensor& x);
 Tensor relu(const Tensor& x);
@@ -165,6 +177,24 @@ Tensor operator/(N a, const Tensor& b) {
   return div(a, b);
 }
 inline Tensor operator-(const Tensor& x) { return neg(x); }
+// Of integers and bool; ! of any type.
+inline Tensor operator&(const Tensor& a, const Operand& b) { return bitwise_and(a, b); }
+inline Tensor operator|(const Tensor& a, const Operand& b) { return bitwise_or(a, b); }
+inline Tensor operator^(const Tensor& a, const Operand& b) { return bitwise_xor(a, b); }
+template <PlainNumber N>
+Tensor operator&(N a, const Tensor& b) {
+  return bitwise_and(a, b);
+}
+template <PlainNumber N>
+Tensor operator|(N a, const Tensor& b) {
+  return bitwise_or(a, b);
+}
+template <PlainNumber N>
+Tensor operator^(N a, const Tensor& b) {
+  return bitwise_xor(a, b);
+}
+inline Tensor operator~(const Tensor& x) { return bitwise_not(x); }
+inline Tensor operator!(const Tensor& x) { return logical_not(x); }
 
 /// The pointwise ops are the rows of TD_POINTWISE_OPS in scalar_functions.h (find_op("add") …); cast is
 /// apart, since its input and output types differ.

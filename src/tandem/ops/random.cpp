@@ -1,7 +1,6 @@
 #include "tandem/ops/random.h"
 
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "tandem/core/tape.h"
@@ -31,16 +30,9 @@ const RandomAttrs& infer_random(InferArgs& args) {
   return a;
 }
 
-double largest(DType dtype) {
-  return dtype == DType::f64    ? std::numeric_limits<double>::max()
-         : dtype == DType::f16  ? 65504.0
-         : dtype == DType::bf16 ? 0x1.FEp127
-                                : static_cast<double>(std::numeric_limits<float>::max());
-}
-
 void infer_uniform(InferArgs& args) {
   const auto& [shape, low, high, dtype, kind, index] = infer_random(args);
-  const double most = largest(dtype);
+  const double most = largest_of(dtype);
   TD_CHECK(low <= high && low >= -most && high <= most && high - low <= most,
            "uniform: low must not be above high, and both and their distance must be within ", dtype,
            "'s range; got ", low, " and ", high, ".");
@@ -115,6 +107,12 @@ bool holds(DType dtype, int64_t low, int64_t high) {
     else
       return false;
   });
+}
+
+void check_can_be_drawn(const char* op, const Tensor& x, const char* instead) {
+  TD_CHECK(x.defined(), op, ": x must be a tensor; got an undefined handle.");
+  TD_CHECK(is_floating(x.dtype()), op, ": the element type of x must be floating; got ", describe(x),
+           ". Use ", instead, "(x.shape()), in f32.");
 }
 
 /// Masks whole channels: what stands before the last `axes` axes.
@@ -252,6 +250,16 @@ Tensor uniform(const Dims& shape, double low, double high, DType dtype, Device d
 }
 Tensor normal(const Dims& shape, double mean, double deviation, DType dtype, Device device) {
   return random(op_normal(), shape, mean, deviation, dtype, device);
+}
+Tensor rand(const Dims& shape, DType dtype, Device device) { return uniform(shape, 0, 1, dtype, device); }
+Tensor randn(const Dims& shape, DType dtype, Device device) { return normal(shape, 0, 1, dtype, device); }
+Tensor rand_like(const Tensor& x) {
+  check_can_be_drawn("rand_like", x, "rand");
+  return rand(x.shape(), x.dtype(), x.device());
+}
+Tensor randn_like(const Tensor& x) {
+  check_can_be_drawn("randn_like", x, "randn");
+  return randn(x.shape(), x.dtype(), x.device());
 }
 Tensor bernoulli(const Dims& shape, double p, DType dtype, Device device) {
   return random(op_bernoulli(), shape, p, 0, dtype, device);

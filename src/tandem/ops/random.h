@@ -24,6 +24,11 @@ Tensor uniform(const Dims& shape, double low = 0, double high = 1, DType dtype =
 /// Normal (Box-Muller) from 24 random bits, in f64 from 53.
 Tensor normal(const Dims& shape, double mean = 0, double deviation = 1, DType dtype = DType::f32,
               Device device = {});
+// Under PyTorch's names: uniform in [0, 1) and standard normal; _like: of x's shape, type (floating) and device.
+Tensor rand(const Dims& shape, DType dtype = DType::f32, Device device = {});
+Tensor randn(const Dims& shape, DType dtype = DType::f32, Device device = {});
+Tensor rand_like(const Tensor& x);
+Tensor randn_like(const Tensor& x);
 /// 1 with probability p, exact to 2^-64, else 0.
 Tensor bernoulli(const Dims& shape, double p, DType dtype = DType::f32, Device device = {});
 /// Exponential with the given rate: density rate · exp(-rate · x).

@@ -269,4 +269,12 @@ Tensor all(const Tensor& x, const Dims& axes, bool keep) {
   return equal(sum(equal(x, 0), reduced_axes("all", axes, x.rank()), keep), 0);
 }
 
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  TD_CHECK(a.defined() && b.defined(), "allclose: a and b must be tensors; got an undefined handle.");
+  TD_CHECK(rtol >= 0 && atol >= 0, "allclose: rtol and atol must not be negative; got ", rtol, " and ", atol,
+           ".");
+  broadcast_shapes("allclose", a.shape(), b.shape());
+  return all(isclose(a, b, rtol, atol, equal_nan)).item<bool>();
+}
+
 }  // namespace tandem

@@ -31,6 +31,10 @@ Tensor any(const Tensor& x, const Dims& axes = {}, bool keep_axes = false);
 Tensor all(const Tensor& x, const Dims& axes = {}, bool keep_axes = false);
 Tensor count_nonzero(const Tensor& x, const Dims& axes = {}, bool keep_axes = false);  ///< i64
 
+/// Whether all of isclose(a, b, rtol, atol, equal_nan) (pointwise.h) is true. Reads values: not inside a compiled callable.
+bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
+              bool equal_nan = false);
+
 /// axes: the reduced axes, ascending, non-negative. Ops sum, max, min keep reduced axes out of the output
 /// shape unless keep is set. argmax has one axis. wide: sums of bf16 and f16 stay in f32, in which they are taken.
 struct ReduceAttrs {

@@ -650,6 +650,175 @@ TD_FN double erfc_(double x) {
   return abs_(x) <= 0.5 ? 1. - copy_sign(e.near, x) : far;
 }
 
+/// The inverse of erf: the quantile of the normal distribution by three rational functions (Wichura, AS 241), over sqrt(2).
+TD_FN double erfinv_(double x) {
+  const double a = abs_(x), q = 0.5 * a;
+  const bool central = q <= 0.425;
+  const double near = 0.180625 - q * q;
+  double n = 2.5090809287301226727e3;
+  n = n * near + 3.3430575583588128105e4;
+  n = n * near + 6.7265770927008700853e4;
+  n = n * near + 4.5921953931549871457e4;
+  n = n * near + 1.3731693765509461125e4;
+  n = n * near + 1.9715909503065514427e3;
+  n = n * near + 1.3314166789178437745e2;
+  n = n * near + 3.3871328727963666080;
+  double m = 5.2264952788528545610e3;
+  m = m * near + 2.8729085735721942674e4;
+  m = m * near + 3.9307895800092710610e4;
+  m = m * near + 2.1213794301586595867e4;
+  m = m * near + 5.3941960214247511077e3;
+  m = m * near + 6.8718700749205790830e2;
+  m = m * near + 4.2313330701600911252e1;
+  m = m * near + 1.;
+  // Beyond, by the root of the logarithm of what is left of 1, which 1 - a gives exactly.
+  const double rest = sqrt_(-log_(central ? 0.0625 : 0.5 - q));
+  const bool far = rest > 5.;
+  const double r = rest - 1.6, s = rest - 5.;
+  double u = 7.74545014278341407640e-4;
+  u = u * r + 2.27238449892691845833e-2;
+  u = u * r + 2.41780725177450611770e-1;
+  u = u * r + 1.27045825245236838258;
+  u = u * r + 3.64784832476320460504;
+  u = u * r + 5.76949722146069140550;
+  u = u * r + 4.63033784615654529590;
+  u = u * r + 1.42343711074968357734;
+  double v = 1.05075007164441684324e-9;
+  v = v * r + 5.47593808499534494600e-4;
+  v = v * r + 1.51986665636164571966e-2;
+  v = v * r + 1.48103976427480074590e-1;
+  v = v * r + 6.89767334985100004550e-1;
+  v = v * r + 1.67638483018380384940;
+  v = v * r + 2.05319162663775882187;
+  v = v * r + 1.;
+  double p = 2.01033439929228813265e-7;
+  p = p * s + 2.71155556874348757815e-5;
+  p = p * s + 1.24266094738807843860e-3;
+  p = p * s + 2.65321895265761230930e-2;
+  p = p * s + 2.96560571828504891230e-1;
+  p = p * s + 1.78482653991729133580;
+  p = p * s + 5.46378491116411436990;
+  p = p * s + 6.65790464350110377720;
+  double t = 2.04426310338993978564e-15;
+  t = t * s + 1.42151175831644588870e-7;
+  t = t * s + 1.84631831751005468180e-5;
+  t = t * s + 7.86869131145613259100e-4;
+  t = t * s + 1.48753612908506148525e-2;
+  t = t * s + 1.36929880922735805310e-1;
+  t = t * s + 5.99832206555887937690e-1;
+  t = t * s + 1.;
+  const double tail = (far ? p : u) / (far ? t : v);
+  const double y = (central ? q * n / m : tail) * 0.70710678118654752440;
+  const double inf = double_from_bits(0x7ff0000000000000ull), nan = double_from_bits(0x7ff8000000000000ull);
+  const double inside = a == 1. ? inf : y;
+  return copy_sign(a <= 1. ? inside : nan, x);
+}
+
+/// log(e^a + e^b).
+TD_FN double logaddexp_(double a, double b) {
+  const double top = a != a || a > b ? a : b, away = a == b ? 0. : abs_(a - b);
+  return top + log1p_(exp_(-away));
+}
+
+/// log Γ(2 + z) for |z| <= 1/2 by its series Σ (-1)^k (ζ(k) - 1) z^k / k.
+TD_FN double lgamma_by_two(double z) {
+  double p = -2.7595228851242334e-10;
+  p = p * z + 5.731367241678862e-10;
+  p = p * z + -1.1921401405860912e-09;
+  p = p * z + 2.4836745438024785e-09;
+  p = p * z + -5.183475041970047e-09;
+  p = p * z + 1.0838659214896955e-08;
+  p = p * z + -2.2711094608943164e-08;
+  p = p * z + 4.7698101693639804e-08;
+  p = p * z + -1.0043224823968099e-07;
+  p = p * z + 2.1207184805554665e-07;
+  p = p * z + -4.492469198764566e-07;
+  p = p * z + 9.55141213040742e-07;
+  p = p * z + -2.039215753801366e-06;
+  p = p * z + 4.374866789907488e-06;
+  p = p * z + -9.439488275268397e-06;
+  p = p * z + 2.050721277567069e-05;
+  p = p * z + -4.492623673813314e-05;
+  p = p * z + 9.945751278180853e-05;
+  p = p * z + -0.00022315475845357939;
+  p = p * z + 0.0005096695247430425;
+  p = p * z + -0.001192753911703261;
+  p = p * z + 0.0028905103307415234;
+  p = p * z + -0.007385551028673986;
+  p = p * z + 0.020580808427784546;
+  p = p * z + -0.0673523010531981;
+  p = p * z + 0.3224670334241132;
+  return (p * z + 0.42278433509846713) * z;
+}
+/// log Γ(x) for x >= 0. Below 8.5 steps of 1 lead to the neighbourhood of 2: a product, one logarithm; beyond, Stirling's series.
+TD_FN double lgamma_positive(double x) {
+  const double m = floor_(x + 0.5), z = x - m;  // m: the nearest whole number
+  double product = m >= 3. ? x - 1. : 1.;
+  product = m >= 4. ? product * (x - 2.) : product;
+  product = m >= 5. ? product * (x - 3.) : product;
+  product = m >= 6. ? product * (x - 4.) : product;
+  product = m >= 7. ? product * (x - 5.) : product;
+  product = m >= 8. ? product * (x - 6.) : product;
+  product = m == 1. ? x : product;
+  product = m == 0. ? x * (x + 1.) : product;
+  const bool large = x >= 8.5;
+  const double logarithm = log_(large ? x : product);
+  const double near = lgamma_by_two(large ? 0. : z) + (m <= 1. ? -logarithm : logarithm);
+  const double y = 1. / x, w = y * y;
+  double t = 0.00641025641025641;
+  t = t * w + -0.0019175269175269176;
+  t = t * w + 0.0008417508417508417;
+  t = t * w + -0.0005952380952380953;
+  t = t * w + 0.0007936507936507937;
+  t = t * w + -0.002777777777777778;
+  t = t * w + 0.08333333333333333;
+  const double far = (x - 0.5) * (logarithm - 1.) + (0.41893853320467274178 + t * y);
+  return large ? far : near;
+}
+/// Below 0 by Γ(x) Γ(1 - x) = π / sin(πx). Infinite at 0, -1, -2 …
+TD_FN double lgamma_(double x) {
+  const double a = abs_(x), inf = double_from_bits(0x7ff0000000000000ull);
+  const bool negative = x < 0.;
+  const double other = lgamma_positive(negative ? 1. + a : x);
+  const double f = a - floor_(a), t = f > 0.5 ? 1. - f : f;  // exact
+  const double reflected = log_(3.14159265358979323846 / near_sin(3.14159265358979323846 * t)) - other;
+  const bool pole = t == 0. || a == inf;
+  const double below = pole ? inf : reflected;
+  return negative ? below : other;
+}
+
+/// The derivative of log Γ for x >= 0: ten steps up, then the asymptotic series.
+TD_FN double digamma_positive(double x) {
+  const bool small = x < 10.;
+  double steps = 1. / (x + 9.) + 1. / (x + 8.);
+  steps = steps + (1. / (x + 7.) + 1. / (x + 6.));
+  steps = steps + (1. / (x + 5.) + 1. / (x + 4.));
+  steps = steps + (1. / (x + 3.) + 1. / (x + 2.));
+  steps = steps + 1. / (x + 1.);
+  steps = steps + 1. / x;
+  const double w = small ? x + 10. : x, v = 1. / (w * w);
+  double t = -0.4432598039215686;
+  t = t * v + 0.08333333333333333;
+  t = t * v + -0.021092796092796094;
+  t = t * v + 0.007575757575757576;
+  t = t * v + -0.004166666666666667;
+  t = t * v + 0.003968253968253968;
+  t = t * v + -0.008333333333333333;
+  t = t * v + 0.08333333333333333;
+  const double y = log_(w) - (0.5 / w + t * v);
+  return small ? y - steps : y;
+}
+/// Below 0 by ψ(x) = ψ(1 - x) - π cot(πx). NaN at -1, -2 … and infinite at 0, with the sign of -x.
+TD_FN double digamma_(double x) {
+  const double a = abs_(x);
+  const bool negative = x < 0.;
+  const double other = digamma_positive(negative ? 1. + a : x);
+  const double f = a - floor_(a), t = f > 0.5 ? f - 1. : f;  // exact
+  const double reflected = other + 3.14159265358979323846 / near_tan(3.14159265358979323846 * t);
+  const double below = t == 0. ? double_from_bits(0x7ff8000000000000ull) : reflected;
+  return negative ? below : other;
+}
+
 TD_FN float erf_(float x) {
   const float a = abs_(x), z = x * x, z2 = z * z;
   const float p =
@@ -776,6 +945,46 @@ TD_FN double pow_(double x, double y) {
   const double lost = abs_(product) < 1000. ? rest : 0.;
   return pow_signed(x, y, exp_(product) * (1. + lost));
 }
+/// y^-s; small whole powers as products.
+TD_HD double inverse_power(double y, double s) {
+  if (!(s >= 0. && s <= 16.) || floor_(s) != s) return pow_(y, -s);
+  double power = 1., base = 1. / y;
+  for (int k = static_cast<int>(s); k > 0; k >>= 1, base = base * base) power = k & 1 ? power * base : power;
+  return power;
+}
+/// Hurwitz' zeta function Σ (q + k)^-s, q > 0, times unit^s, which keeps it in range: twelve terms, and Euler and Maclaurin's
+/// sum of the others. unit is a power of two.
+TD_HD double hurwitz_zeta(double s, double q, double unit) {
+  const double w = q + 12., r = inverse_power(w / unit, s - 1.) * unit, v = 1. / (w * w);
+  double t = -3.3896802963225827e-13 * (s + 13.) * (s + 14.) * v + 1.3382536530684679e-11;
+  t = t * (s + 11.) * (s + 12.) * v + -5.284190138687493e-10;
+  t = t * (s + 9.) * (s + 10.) * v + 2.08767569878681e-08;
+  t = t * (s + 7.) * (s + 8.) * v + -8.267195767195768e-07;
+  t = t * (s + 5.) * (s + 6.) * v + 3.306878306878307e-05;
+  t = t * (s + 3.) * (s + 4.) * v + -0.001388888888888889;
+  t = t * (s + 1.) * (s + 2.) * v + 0.08333333333333333;
+  double sum = r / (s - 1.) + r / w * (0.5 + t * s / w);
+  for (int k = 11; k >= 0; --k) sum = sum + inverse_power((q + k) / unit, s);
+  return q == double_from_bits(0x7ff0000000000000ull) ? 0. : sum;
+}
+/// The n-th derivative of digamma, n a whole number from 0 on: (-1)^(n+1) n! ζ(n + 1, x). Below 0 the terms with a negative
+/// base are those of two other sums; infinite at 0, -1, -2 … Rare, so that it may branch.
+TD_HD double polygamma_(double x, double n) {
+  if (n == 0.) return digamma_(x);
+  const bool odd = floor_(n * 0.5) * 2. != n;
+  const double s = n + 1., unit = x > 1. ? double_from_bits(double_bits(x) & 0x7ff0000000000000ull) : 1.;
+  const double a = abs_(x), f = a - floor_(a);
+  double y = double_from_bits(0x7ff0000000000000ull);
+  if (!(x < 0.)) {
+    y = hurwitz_zeta(s, a, unit) / unit;
+  } else if (f != 0.) {
+    const double turned = hurwitz_zeta(s, f, 1.) - hurwitz_zeta(s, a + 1., 1.);
+    y = hurwitz_zeta(s, 1. - f, 1.) + (odd ? turned : -turned);
+  }
+  for (double i = 1.; i <= n && i <= 171.; i = i + 1.) y = y * (i / unit);
+  return odd ? y : -y;
+}
+
 /// x within [low, high]; a NaN anywhere wins. One choice a line: of two conditions joined compilers make a branch.
 template <class T>
 TD_FN T clamp_(T x, T low, T high) {
@@ -988,6 +1197,12 @@ TD_UNARY(Acosh, acosh_(x))
 TD_UNARY(Atanh, atanh_(x))
 TD_UNARY(Erfc, erfc_(x))
 TD_BINARY(Hypot, hypot_(a, b))
+TD_UNARY(Erfinv, erfinv_(x))
+TD_UNARY(Lgamma, lgamma_(x))
+TD_UNARY(Digamma, digamma_(x))
+/// b is the order.
+TD_BINARY(Polygamma, polygamma_(a, b))
+TD_BINARY(LogAddExp, logaddexp_(a, b))
 TD_UNARY(Tanh, tanh_(x))
 TD_UNARY(Erf, erf_(x))
 TD_UNARY(Sigmoid, sigmoid_(x))
@@ -1210,6 +1425,11 @@ TD_CAST_TO_INTEGER(unsigned long, false)
   X(hypot, Wide<Hypot>, 2, floating) \
   X(erf, Erf, 1, floating) \
   X(erfc, Wide<Erfc>, 1, floating) \
+  X(erfinv, Wide<Erfinv>, 1, floating) \
+  X(lgamma, Wide<Lgamma>, 1, floating) \
+  X(digamma, Wide<Digamma>, 1, floating) \
+  X(polygamma, Wide<Polygamma>, 2, floating) \
+  X(logaddexp, Wide<LogAddExp>, 2, floating) \
   X(sigmoid, Sigmoid, 1, floating) \
   X(relu, Relu, 1, number) \
   X(gelu, Gelu, 1, floating) \

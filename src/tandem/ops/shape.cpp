@@ -369,7 +369,8 @@ Tensor expand(const Tensor& x, const Dims& shape) {
 
 Tensor slice(const Tensor& x, int64_t wanted_axis, int64_t start, int64_t stop, int64_t step) {
   const int axis = normal_axis("slice", wanted_axis, x.rank());
-  TD_CHECK(step >= 1, "slice: the step must be at least 1; got ", step, ".");
+  TD_CHECK(step >= 1, "slice: the step must be at least 1; got ", step,
+           ". index() with a Slice of negative step, and flip(), go backwards.");
   const Dim size = x.shape()[axis];
   start = std::clamp<int64_t>(start < 0 ? start + size : start, 0, size);
   stop = std::clamp<int64_t>(stop < 0 ? stop + size : stop, start, size);

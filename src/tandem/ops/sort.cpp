@@ -1,8 +1,12 @@
 // Sorting and searching.
+#include <cmath>
+
 #include "tandem/core/tape.h"
+#include "tandem/ops/arrange.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/random.h"
+#include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 
 namespace tandem {
@@ -86,6 +90,76 @@ Sorted kthvalue(const Tensor& x, int64_t k, int64_t wanted_axis, bool keep_axis)
   const Tensor indices = slice(apply1(op_argsort(), {x}, SortAttrs{axis, k, false}), axis, k - 1, k);
   const Tensor values = in_order(x, axis, indices);
   return keep_axis ? Sorted{values, indices} : Sorted{squeeze(values, axis), squeeze(indices, axis)};
+}
+
+namespace {
+
+/// Where the median stands along an axis, which stays with size 1: the first NaN, or the lower middle of the order.
+Tensor median_index(const Tensor& x, int axis) {
+  const NoGrad off;
+  const Dim middle = (x.shape()[axis] - 1) / 2;
+  const Tensor order = apply1(op_argsort(), {x}, SortAttrs{axis, middle + 1, false});
+  const Tensor found = slice(order, axis, middle, middle + 1);
+  if (!is_floating(x.dtype())) return found;
+  const Tensor nan = isnan(x);
+  return where(any(nan, {axis}, true), argmax(nan, axis, true), found);
+}
+
+void check_some(const char* op, const Tensor& x, Dim count) {
+  TD_CHECK(count > 0, op, ": there is no middle of no elements; got x ", x.shape(), ".");
+}
+
+}  // namespace
+
+Tensor median(const Tensor& x) {
+  TD_CHECK(x.defined(), "median: x must be a tensor; got an undefined handle.");
+  check_some("median", x, x.size());
+  const Tensor flat = reshape(x, {x.size()});
+  const Tensor middle = squeeze(in_order(flat, 0, median_index(flat, 0)), 0);
+  if (!x.requires_grad()) return middle;
+  // The largest of those that are equal to it: max() shares the gradient among them.
+  const Tensor value = middle.detach(),
+               is_it = logical_or(equal(flat, value), logical_and(isnan(flat), isnan(value)));
+  return max(where(is_it, flat, -HUGE_VAL));
+}
+
+Sorted median(const Tensor& x, int64_t wanted_axis, bool keep_axis) {
+  TD_CHECK(x.defined(), "median: x must be a tensor; got an undefined handle.");
+  const int axis = normal_axis("median", wanted_axis, x.rank());
+  check_some("median", x, x.shape()[axis]);
+  const Tensor indices = median_index(x, axis), values = in_order(x, axis, indices);
+  return keep_axis ? Sorted{values, indices} : Sorted{squeeze(values, axis), squeeze(indices, axis)};
+}
+
+Tensor quantile(const Tensor& x, const std::vector<double>& q, std::optional<int64_t> wanted_axis,
+                bool keep_axis) {
+  check_floating("quantile", x);
+  TD_CHECK(!q.empty(), "quantile: at least one q is needed; got none.");
+  for (const double part : q)
+    TD_CHECK(part >= 0 && part <= 1, "quantile: every q must lie in 0..1; got ", part, ".");
+  const int axis = wanted_axis ? normal_axis("quantile", *wanted_axis, x.rank()) : 0;
+  const Tensor line = wanted_axis ? x : reshape(x, {x.size()});
+  const Dim n = line.shape()[axis];
+  check_some("quantile", x, n);
+  Dims shape = wanted_axis ? x.shape() : Dims{};  // of the result for one q
+  if (wanted_axis && !keep_axis) shape.erase(axis);
+  if (wanted_axis && keep_axis) shape[axis] = 1;
+  if (!wanted_axis && keep_axis) shape = Dims::filled(x.rank(), 1);
+  const Tensor order = argsort(line, axis);
+  const auto at = [&](Dim rank) { return in_order(line, axis, slice(order, axis, rank, rank + 1)); };
+  const Tensor last = at(n - 1), spoiled = isnan(last);  // NaN stands last in the order
+  std::vector<Tensor> found;
+  for (const double part : q) {
+    const double rank = part * static_cast<double>(n - 1), below = std::floor(rank);
+    const Dim lower = static_cast<Dim>(below);
+    const Tensor value = rank == below ? at(lower) : lerp(at(lower), at(lower + 1), rank - below);
+    found.push_back(reshape(where(spoiled, last, value), shape));
+  }
+  return stack(found, 0);
+}
+
+Tensor quantile(const Tensor& x, double q, std::optional<int64_t> axis, bool keep_axis) {
+  return squeeze(quantile(x, std::vector<double>{q}, axis, keep_axis), 0);
 }
 
 Unique unique(const Tensor& x, const UniqueOptions& options) {

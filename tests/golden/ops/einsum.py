@@ -85,6 +85,7 @@ OPS = [row(i + 1, *sum) for i, sum in enumerate(SUMS)] + [
     ("tensordot/none", spec((2,), (3,)), lambda a, b: torch.tensordot(a, b, 0)),
     ("dot", spec((7,), (7,)), torch.dot),
     ("outer", spec((3,), (4,)), torch.outer),
+    ("cross", spec((2, 3, 4), (1, 3, 4)), lambda a, b: torch.linalg.cross(a, b, dim=1)),
     ("addmm", spec((5,), (3, 4), (4, 5)), lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2)),
     ("baddbmm", spec((2, 3, 5), (2, 3, 4), (2, 4, 5)), torch.baddbmm),
     ("kron", spec((2, 3), (4, 2)), torch.kron),

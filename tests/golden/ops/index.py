@@ -7,7 +7,14 @@ def index_put(x, i, v, accumulate):
     return x.index_put((rows, columns), v[:2], accumulate)
 
 
+def scatter_reduce(name, include_self):
+    inputs = [((5, 4), 0.5, 1.5), ((3, 6), 0, 4, "index64"), ((4, 6), 0.5, 1.5)]
+    return (f"scatter_reduce/{name}{'' if include_self else '_without_self'}", inputs,
+            lambda x, i, s: x.scatter_reduce(1, i, s[:3], name, include_self=include_self))
+
+
 OPS = [
+    *(scatter_reduce(name, with_self) for name in ("sum", "prod", "mean", "amax", "amin") for with_self in (True, False)),
     ("gather/last", [((5, 4), -1, 1), ((5, 6), 0, 4, "index64")], lambda x, i: torch.gather(x, 1, i)),
     ("scatter_add_zeros/last", [((5, 6), -1, 1), ((5, 6), 0, 4, "index64")],
      lambda s, i: torch.zeros(5, 4, dtype=s.dtype).scatter_add(1, i, s)),
@@ -30,6 +37,7 @@ OPS = [
     ("index/apart", [((4, 2, 5), -1, 1), ((6,), -4, 4, "index64"), ((6,), -5, 5, "index64")],
      lambda x, i, j: x[i, ..., j]),
     ("index/mixed", [((4, 6, 5), -1, 1), ((2, 2), -4, 4, "index64")], lambda x, i: x[i, -5::2, None, -2]),
+    ("index/backwards", [((4, 7), -1, 1)], lambda x: x.flip(0, 1)[:, 1:6:2]),
     ("index/row", [((4, 6), -1, 1)], lambda x: x[-2]),
     ("index/mask", [((3, 4, 2), -1, 1), ((3, 4), 0, 2, "boolean")], lambda x, m: x[m, 1]),
     ("index_put", [((4, 5), -1, 1), ((1,), -4, 4, "index64"), ((3,), -1, 1)],
@@ -49,6 +57,13 @@ OPS = [
     ("topk", [((6, 9), -1, 1)], lambda x: torch.topk(x, 2, 0)[0]),
     ("topk/smallest", [((6, 9), -1, 1)], lambda x: torch.topk(x, 2, 1, largest=False)[0]),
     ("topk_indices", [((6, 9), -1, 1)], lambda x: torch.topk(x, 2, 0)[1]),
+    ("median", [((4, 7), -1, 1)], lambda x: torch.median(x, 1)[0]),
+    ("median/even", [((5, 6), -1, 1)], lambda x: torch.median(x, -1)[0]),
+    ("median/all", [((5, 6), -1, 1)], torch.median),
+    ("median_indices", [((6, 4), -1, 1)], lambda x: torch.median(x, 0, True)[1]),
+    ("quantile", [((3, 7, 2), -1, 1)],
+     lambda x: torch.quantile(x, torch.tensor([0, 0.3, 0.5, 1], dtype=x.dtype), 1)),
+    ("quantile/all", [((3, 5), -1, 1)], lambda x: torch.quantile(x, 0.35, keepdim=True).reshape(1, 1)),
     ("kthvalue", [((4, 7), -1, 1)], lambda x: torch.kthvalue(x, 3)[0]),
     ("searchsorted", [((3, 8), -1, 1), ((3, 5), -1, 1)], lambda s, v: torch.searchsorted(s.sort()[0], v)),
     ("searchsorted/right", [((3, 8), -1, 1), ((3, 5), -1, 1)],

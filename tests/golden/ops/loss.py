@@ -1,3 +1,4 @@
+import torch
 import torch.nn.functional as F
 
 X, FAR, UNIT = ((4, 5), -1, 1), ((4, 5), -3, 3), ((4, 5), 0.05, 0.95)
@@ -76,5 +77,9 @@ OPS += [
      lambda x, t, w, p: F.binary_cross_entropy_with_logits(x, t, w.detach(), pos_weight=p.detach())),
     ("cosine_similarity", [X, X], F.cosine_similarity),
     ("pairwise_distance", [X, X], F.pairwise_distance),
+    ("cdist", [((2, 3, 5), -1, 1), ((4, 5), -1, 1)], torch.cdist),
+    ("cdist/p1", [((2, 3, 5), -1, 1), ((4, 5), -1, 1)], lambda a, b: torch.cdist(a, b, 1)),
+    ("cdist/p3", [((2, 3, 5), -1, 1), ((4, 5), -1, 1)], lambda a, b: torch.cdist(a, b, 3)),
+    ("cdist/most", [((2, 3, 5), -1, 1), ((4, 5), -1, 1)], lambda a, b: torch.cdist(a, b, float("inf"))),
     ("pairwise_distance/p3", [X, X], lambda a, b: F.pairwise_distance(a, b, 3)),
 ]

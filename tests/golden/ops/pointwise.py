@@ -4,6 +4,12 @@ import torch.nn.functional as F
 A, B = ((3, 4, 5), -2, 2), ((4, 1), -2, 2)
 M = ((4, 9), -2, 2)
 
+
+def nan_to_num(x):
+    odd = torch.where(x > 1, float("inf"), torch.where(x < -1, float("-inf"), x))
+    return torch.nan_to_num(torch.where(x.abs() < 0.25, float("nan"), odd), 0.5, 3, -4)
+
+
 OPS = [
     ("add", [A, B], torch.add),
     ("sub", [A, B], torch.sub),
@@ -100,5 +106,16 @@ OPS = [
     ("threshold", [M], lambda x: F.threshold(x, 0.25, -3)),
     ("glu", [((4, 6), -3, 3)], F.glu),
     ("glu/axis0", [((4, 6), -3, 3)], lambda x: F.glu(x, 0)),
+    ("logaddexp", [((3, 4, 5), -3, 3), ((4, 1), -3, 3)], torch.logaddexp),
+    ("erfinv", [((4, 9), -0.9, 0.9)], torch.erfinv),
+    ("lgamma", [((4, 9), 0.2, 9)], torch.lgamma),
+    ("lgamma/negative", [((4, 9), -2.8, -2.2)], torch.lgamma),
+    ("digamma", [((4, 9), 0.3, 12)], torch.digamma),
+    ("digamma/negative", [((4, 9), -1.8, -1.2)], torch.digamma),
+    ("polygamma", [((4, 9), 0.5, 12)], lambda x: torch.polygamma(1, x)),
+    ("polygamma/4", [((4, 9), 1, 12)], lambda x: torch.polygamma(4, x)),
+    ("isclose", [((3, 4, 5), -1, 1), ((4, 1), -1, 1)],
+     lambda a, b: torch.isclose(a.detach(), b.detach().expand(3, 4, 5), 0.125, 0.25)),
+    ("nan_to_num", [((5, 9), -2, 2)], nan_to_num),
     ("where", [((3, 1, 5), 0, 2, "boolean"), ((4, 5), -1, 1), ((3, 4, 1), -1, 1)], torch.where),
 ]

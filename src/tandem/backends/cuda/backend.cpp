@@ -121,6 +121,7 @@ std::string start() {
   register_conv_kernels();
   register_pool_kernels();
   register_resample_kernels();
+  register_grid_sample_kernels();
   register_unfold_kernels();
   register_softmax_kernels();
   register_index_kernels();

@@ -12,6 +12,7 @@
 #include "tandem/core/op.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/scalar_functions.h"
+#include "tandem/ops/scatter_reduce.h"
 
 namespace tandem::cuda {
 namespace {
@@ -232,6 +233,108 @@ void scatter_add_any(const KernelArgs& args) {
         launched("place_keys_kernel");
       });
   sum_by_place(args, args.in[0], sorted, 1, count, 1, out.size(), false);
+}
+
+struct Multiplied {
+  template <class C>
+  static __device__ C of(C a, C b) {
+    return Mul{}(a, b);
+  }
+};
+struct Larger {
+  template <class C>
+  static __device__ C of(C a, C b) {
+    return Maximum{}(a, b);
+  }
+};
+struct Smaller {
+  template <class C>
+  static __device__ C of(C a, C b) {
+    return Minimum{}(a, b);
+  }
+};
+
+/// As run_heads_kernel and place_sums_kernel, for one column and any way to take two elements together: a run has at least one
+/// element, so that none is needed to begin with.
+template <class T, class C, class F>
+__global__ void __launch_bounds__(kThreads)
+    reduce_heads_kernel(int64_t runs, int64_t count, uint64_t nowhere, const uint64_t* __restrict__ keys,
+                        const uint32_t* __restrict__ order, const T* __restrict__ source,
+                        C* __restrict__ heads) {
+  const int64_t run = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, first = run * kRun;
+  if (run >= runs) return;
+  const uint64_t key = keys[first];
+  if (first == 0 || key == nowhere || keys[first - 1] != key) return;
+  C value = static_cast<C>(source[order[first]]);
+  for (int64_t q = first + 1; q < first + kRun && q < count && keys[q] == key; ++q)
+    value = F::of(value, static_cast<C>(source[order[q]]));
+  heads[run] = value;
+}
+template <class T, class C, class F>
+__global__ void __launch_bounds__(kThreads)
+    reduce_places_kernel(int64_t count, uint64_t nowhere, const uint64_t* __restrict__ keys,
+                         const uint32_t* __restrict__ order, const T* __restrict__ source,
+                         const C* __restrict__ heads, T* __restrict__ out) {
+  const int64_t p = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (p >= count) return;
+  const uint64_t key = keys[p];
+  if (key == nowhere || (p > 0 && keys[p - 1] == key)) return;
+  const int64_t end = (p / kRun + 1) * kRun;
+  C value = static_cast<C>(out[key]);
+  for (int64_t q = p; q < end && q < count && keys[q] == key; ++q)
+    value = F::of(value, static_cast<C>(source[order[q]]));
+  for (int64_t q = end; q < count && keys[q] == key; q += kRun) value = F::of(value, heads[q / kRun]);
+  out[key] = static_cast<T>(value);
+}
+
+template <class F>
+void reduce_places(const KernelArgs& args, const SortBuffers& sorted, int64_t count) {
+  const Buffer &source = args.in[1], &out = args.out[0];
+  const int64_t runs = (count + kRun - 1) / kRun;
+  const auto nowhere = static_cast<uint64_t>(out.size());
+  visit_dtype(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using C = typename ComputeType<T>::type;
+    auto* heads = reinterpret_cast<C*>(sorted.rest);
+    reduce_heads_kernel<T, C, F><<<blocks_for(runs), kThreads, 0, stream_of(args)>>>(
+        runs, count, nowhere, sorted.keys, sorted.values, source.as<T>(), heads);
+    launched("reduce_heads_kernel");
+    reduce_places_kernel<T, C, F><<<blocks_for(count), kThreads, 0, stream_of(args)>>>(
+        count, nowhere, sorted.keys, sorted.values, source.as<T>(), heads, out.as<T>());
+    launched("reduce_places_kernel");
+  });
+}
+
+void scatter_reduce_any(const KernelArgs& args) {
+  const auto& a = args.attributes<ScatterReduceAttrs>();
+  const Buffer &x = args.in[0], &index = args.in[2], &out = args.out[0];
+  const int64_t count = index.size();
+  check_count("scatter_reduce", count);
+  if (out.size() > 0)
+    check(cudaMemcpyAsync(out.data, x.data, static_cast<size_t>(out.size()) * bytes_of(out.dtype),
+                          cudaMemcpyDeviceToDevice, stream_of(args)),
+          "cudaMemcpyAsync on the device");
+  if (count == 0) return;
+  SortBuffers sorted = sort_buffers(args.workspace(sort_workspace(count, head_bytes(count, 1))), count);
+  const auto nowhere = static_cast<uint64_t>(out.size());
+  int64_t strides[kMaxRank];
+  place_strides(out, a.axis, strides);
+  in_pieces<2>(index.rank, index.shape, {strides, index.strides},
+               [&](const Layout<2>& layout, const int64_t(&at)[2]) {
+                 place_keys_kernel<<<blocks_for(layout.size), kThreads, 0, stream_of(args)>>>(
+                     layout, indices_of(index), at[0], at[1], out.strides[a.axis], nowhere,
+                     range_of(args, IndexUse::scatter_reduce, out.shape[a.axis]), sorted.keys, sorted.values);
+                 launched("place_keys_kernel");
+               });
+  sort_pairs(stream_of(args), sorted, count, std::bit_width(nowhere));
+  switch (static_cast<ScatterReduction>(a.reduction)) {
+    case ScatterReduction::amax:
+      return reduce_places<Larger>(args, sorted, count);
+    case ScatterReduction::amin:
+      return reduce_places<Smaller>(args, sorted, count);
+    default:
+      return reduce_places<Multiplied>(args, sorted, count);
+  }
 }
 
 /// The sums of the slices of source by an index of one axis.
@@ -520,6 +623,7 @@ void register_index_kernels() {
   constexpr int kCuda = static_cast<int>(DeviceKind::cuda);
   op_gather().kernels[kCuda] = &gather_any;
   op_scatter_add_zeros().kernels[kCuda] = &scatter_add_any;
+  op_scatter_reduce().kernels[kCuda] = &scatter_reduce_any;
   op_index_select().kernels[kCuda] = &index_select_any;
   op_index_add_zeros().kernels[kCuda] = &index_add_any;
   op_index_add_into().kernels[kCuda] = &index_add_into_any;

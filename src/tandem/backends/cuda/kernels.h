@@ -14,6 +14,7 @@ void register_matmul_kernels();
 void register_conv_kernels();
 void register_pool_kernels();
 void register_resample_kernels();
+void register_grid_sample_kernels();
 void register_unfold_kernels();
 void register_softmax_kernels();
 void register_index_kernels();

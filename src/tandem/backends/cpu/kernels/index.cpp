@@ -10,6 +10,7 @@
 #include "tandem/backends/cpu/kernels/register.h"
 #include "tandem/core/threads.h"
 #include "tandem/ops/scalar_functions.h"
+#include "tandem/ops/scatter_reduce.h"
 
 namespace tandem::cpu::TD_ISA {
 
@@ -157,6 +158,52 @@ void scatter_add_zeros(const KernelArgs& args) {
     }
     if constexpr (!std::is_same_v<T, C>)
       for (int64_t i = 0; i < n; ++i) out.as<T>()[i] = static_cast<T>(sums[i]);
+  });
+}
+
+/// Takes the elements of source into `out`, which holds x, by combine(old, new), in the order of the index.
+template <class T, class C, class F>
+void take_in(const KernelArgs& args, C* out, const Places& places, F combine) {
+  const T* source = args.in[1].as<T>();
+  parallel_for(places.tasks, [&](int64_t task) {
+    places.walk(task, [&](int64_t i, int64_t offset) {
+      out[offset] = combine(out[offset], static_cast<C>(source[i]));
+    });
+  });
+}
+
+void scatter_reduce(const KernelArgs& args) {
+  const auto& a = args.attributes<ScatterReduceAttrs>();
+  const Buffer &x = args.in[0], &index = args.in[2], &out = args.out[0];
+  const int axis = static_cast<int>(a.axis);
+  const int64_t n = out.size();
+  if (index.size() > 0) check_indices(IndexUse::scatter_reduce, index, 0, out.shape[axis]);
+  if (n == 0 || index.size() == 0) {
+    std::memcpy(out.data, x.data, static_cast<size_t>(n) * bytes_of(out.dtype));
+    return;
+  }
+  const Places places(index, out, axis);
+  visit_dtype(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using C = typename ComputeType<T>::type;  // products of 16-bit floats are taken in f32 and rounded once
+    C* values;
+    if constexpr (std::is_same_v<T, C>)
+      values = out.as<T>();
+    else
+      values = static_cast<C*>(args.workspace(static_cast<size_t>(n) * sizeof(C)));
+    for (int64_t i = 0; i < n; ++i) values[i] = static_cast<C>(x.as<T>()[i]);
+    switch (static_cast<ScatterReduction>(a.reduction)) {
+      case ScatterReduction::amax:
+        take_in<T>(args, values, places, [](C a, C b) { return Maximum{}(a, b); });
+        break;
+      case ScatterReduction::amin:
+        take_in<T>(args, values, places, [](C a, C b) { return Minimum{}(a, b); });
+        break;
+      default:
+        take_in<T>(args, values, places, [](C a, C b) { return Mul{}(a, b); });
+    }
+    if constexpr (!std::is_same_v<T, C>)
+      for (int64_t i = 0; i < n; ++i) out.as<T>()[i] = static_cast<T>(values[i]);
   });
 }
 
@@ -444,6 +491,7 @@ void register_index_kernels() {
   constexpr int cpu = static_cast<int>(DeviceKind::cpu);
   op_gather().kernels[cpu] = gather;
   op_scatter_add_zeros().kernels[cpu] = scatter_add_zeros;
+  op_scatter_reduce().kernels[cpu] = scatter_reduce;
   op_last_writer().kernels[cpu] = last_writer;
   op_index_select().kernels[cpu] = index_select;
   op_index_add_zeros().kernels[cpu] = index_add_zeros;

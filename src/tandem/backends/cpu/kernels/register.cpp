@@ -17,6 +17,7 @@ void register_kernels() {
   register_resample_kernels();
 #endif
 #ifdef TD_ISA_baseline  // they move elements rather than compute (CMakeLists.txt, one_level_kernels)
+  register_grid_sample_kernels();
   register_index_kernels();
   register_scan_kernels();
   register_shape_kernels();

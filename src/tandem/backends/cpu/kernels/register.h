@@ -18,6 +18,7 @@ void register_pool_kernels();
 void register_linalg_kernels();
 void register_fft_kernels();
 void register_resample_kernels();
+void register_grid_sample_kernels();
 void register_unfold_kernels();
 
 /// All of them.

@@ -1,0 +1,143 @@
+#include "tandem/ops/scatter_reduce.h"
+
+#include <cmath>
+
+#include "tandem/core/tape.h"
+#include "tandem/ops/define.h"
+#include "tandem/ops/random.h"
+#include "tandem/ops/shape.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr const char* kName = "scatter_reduce";
+
+void infer_scatter_reduce(InferArgs& a) {
+  const Tensor &x = a.in[0], &source = a.in[1], &index = a.in[2];
+  const auto& s = a.attributes<ScatterReduceAttrs>();
+  const int axis = checked_axis(kName, s.axis, x.rank());
+  TD_CHECK(s.reduction == 1 || s.reduction == 3 || s.reduction == 4, kName,
+           ": the op's reduction must be 1 (prod), 3 (amax) or 4 (amin); got ", s.reduction, ".");
+  TD_CHECK(index.dtype() == DType::i64 || index.dtype() == DType::i32, kName,
+           ": the index must be i64 or i32; got ", describe(index), ". cast() it first.");
+  TD_CHECK(x.dtype() == source.dtype() && x.dtype() != DType::boolean, kName,
+           ": x and source must have one type of numbers; got ", x.dtype(), " and ", source.dtype(),
+           ". cast() one of them.");
+  bool fits = index.rank() == x.rank() && source.shape() == index.shape();
+  for (int i = 0; fits && i < x.rank(); ++i) fits = i == axis || index.shape()[i] <= x.shape()[i];
+  TD_CHECK(fits, kName,
+           ": source must have the index's shape, and the index x's rank and no larger sizes off axis ", axis,
+           "; got x ", x.shape(), ", source ", source.shape(), " and index ", index.shape(), ".");
+  a.add(x.shape(), x.dtype());
+}
+
+/// 16-bit floats count and divide in f32, integers in 64 bits.
+Tensor widened(const Tensor& x) {
+  if (is_floating(x.dtype())) return bytes_of(x.dtype()) == 2 ? cast(x, DType::f32) : x;
+  return x.dtype() == DType::u64 ? x : cast(x, DType::i64);
+}
+
+Tensor total(const Tensor& source, int64_t axis, const Tensor& index, const Dims& shape) {
+  return apply1(op_scatter_add_zeros(), {source, index},
+                ScatterAttrs{shape, axis, kNoSkip, IndexUse::scatter_reduce});
+}
+Tensor spread(const Tensor& x, int64_t axis, const Tensor& index) {
+  return without_mark(gather_as(x, axis, index, IndexUse::scatter_reduce));
+}
+Tensor reduced(const Tensor& x, int64_t axis, const Tensor& index, const Tensor& source, int64_t reduction) {
+  return apply1(op_scatter_reduce(), {x, source, index}, ScatterReduceAttrs{axis, reduction});
+}
+
+/// Equal winners share the gradient.
+Tensors grad_extreme(const GradArgs& a, int64_t axis) {
+  const Tensor &x = a.in[0], &source = a.in[1], &index = a.in[2], &out = a.out[0];
+  const Tensor won = equal(x, out), source_won = equal(source, spread(out, axis, index));
+  const Tensor g = widened(a.grad[0]);
+  const Tensor winners = cast(won, g.dtype()) + total(cast(source_won, g.dtype()), axis, index, x.shape());
+  const Tensor share = cast(g / winners, x.dtype());
+  return {a.needs[0] ? where(won, share, 0) : Tensor(),
+          a.needs[1] ? where(source_won, spread(share, axis, index), 0) : Tensor(), Tensor()};
+}
+
+/// The product of the others: all divided by the element, or, for the only zero of its place, all that are not zero.
+Tensors grad_prod(const GradArgs& a, int64_t axis) {
+  const Tensor &x = a.in[0], &source = a.in[1], &index = a.in[2], &g = a.grad[0];
+  const Tensor zero = equal(x, 0), source_zero = equal(source, 0);
+  const Tensor zeros = cast(zero, DType::i64) + total(cast(source_zero, DType::i64), axis, index, x.shape());
+  const Tensor safe = where(zero, 1, x), source_safe = where(source_zero, 1, source);
+  const Tensor rest = reduced(safe, axis, index, source_safe, static_cast<int64_t>(ScatterReduction::prod));
+  // Times what reaches an element: of a zero, where it is the only one, else where there is none.
+  const Tensor none = where(equal(zeros, 0), g * rest, 0), one = where(equal(zeros, 1), g * rest, 0);
+  const auto share = [](const Tensor& is_zero, const Tensor& if_zero, const Tensor& if_not,
+                        const Tensor& safe_value) { return where(is_zero, if_zero, if_not / safe_value); };
+  return {a.needs[0] ? share(zero, one, none, safe) : Tensor(),
+          a.needs[1] ? share(source_zero, spread(one, axis, index), spread(none, axis, index), source_safe)
+                     : Tensor(),
+          Tensor()};
+}
+
+Tensors grad_scatter_reduce(const GradArgs& a) {
+  const auto& s = a.attributes.as<ScatterReduceAttrs>();
+  return static_cast<ScatterReduction>(s.reduction) == ScatterReduction::prod ? grad_prod(a, s.axis)
+                                                                              : grad_extreme(a, s.axis);
+}
+
+/// What changes nothing: x at the places where only source counts.
+double neutral(ScatterReduction reduction) {
+  if (reduction == ScatterReduction::prod) return 1;
+  if (reduction != ScatterReduction::amax && reduction != ScatterReduction::amin) return 0;
+  return reduction == ScatterReduction::amax ? -HUGE_VAL : HUGE_VAL;  // full() cuts it to the type's range
+}
+
+}  // namespace
+
+OpDef& op_scatter_reduce() {
+  static OpDef& op = [&]() -> OpDef& {
+    OpDef d;
+    d.name = kName;
+    d.inputs = 3;
+    d.infer = infer_scatter_reduce;
+    d.gradient = grad_scatter_reduce;
+    d.saves_inputs = 7;
+    d.saves_outputs = 1;
+    d.effects.refuses = true;  // an index out of range
+    d.cost = Cost::cheap;
+    return define(d);
+  }();
+  return op;
+}
+
+Tensor scatter_reduce(const Tensor& x, int64_t wanted_axis, const Tensor& index, const Tensor& source,
+                      ScatterReduction reduction, bool include_self) {
+  TD_CHECK(x.defined() && index.defined() && source.defined(), kName,
+           ": x, index and source must be tensors; got an undefined handle.");
+  TD_CHECK(reduction <= ScatterReduction::amin, kName,
+           ": the reduction must be sum, prod, mean, amax or amin; got number ", static_cast<int>(reduction),
+           ".");
+  const int axis = normal_axis(kName, wanted_axis, x.rank());
+  TD_CHECK(x.dtype() == source.dtype() && x.dtype() != DType::boolean, kName,
+           ": x and source must have one type of numbers; got ", x.dtype(), " and ", source.dtype(),
+           ". cast() one of them.");
+  bool fits = source.rank() == index.rank();
+  for (int i = 0; fits && i < index.rank(); ++i) fits = index.shape()[i] <= source.shape()[i];
+  TD_CHECK(fits, kName, ": the index must have source's rank and must not exceed its sizes; got source ",
+           source.shape(), " and index ", index.shape(), ".");
+  Tensor part = source;
+  for (int i = 0; i < index.rank(); ++i) part = slice(part, i, 0, index.shape()[i]);
+
+  const bool is_mean = reduction == ScatterReduction::mean;
+  Tensor count;  // of the elements that go to each place
+  if (is_mean || !include_self)
+    count = total(ones(index.shape(), DType::i64, x.device()), axis, index, x.shape());
+  const Tensor neutral_value = full({}, neutral(reduction), x.dtype(), x.device());
+  const Tensor start = include_self ? x : where(greater(count, 0), neutral_value, x);
+  if (reduction == ScatterReduction::sum) return start + total(part, axis, index, x.shape());
+  if (!is_mean) return reduced(start, axis, index, part, static_cast<int64_t>(reduction));
+  const Tensor sum = widened(start) + total(widened(part), axis, index, x.shape());
+  const Tensor divisor = include_self ? count + 1 : maximum(count, 1);
+  const Tensor number = cast(divisor, sum.dtype());
+  return cast(is_floating(x.dtype()) ? sum / number : floor_divide(sum, number), x.dtype());
+}
+
+}  // namespace tandem
