@@ -36,6 +36,7 @@
 #include "tandem/io/safetensors.h"
 #include "tandem/io/sha256.h"
 #include "tandem/io/tensorboard.h"
+#include "tandem/io/torch_file.h"
 #include "tandem/nn/activation.h"
 #include "tandem/nn/containers.h"
 #include "tandem/nn/conv.h"
