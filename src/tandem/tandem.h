@@ -42,6 +42,7 @@
 #include "tandem/nn/conv.h"
 #include "tandem/nn/dropout.h"
 #include "tandem/nn/embedding.h"
+#include "tandem/nn/functional_gradients.h"
 #include "tandem/nn/init.h"
 #include "tandem/nn/layers.h"
 #include "tandem/nn/module.h"
