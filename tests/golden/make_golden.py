@@ -489,7 +489,7 @@ def write_layers():
     torch.manual_seed(0)
     for name, make in INITIAL:
         for key, value in state_of(make()):
-            kind = "constant" if value.min() == value.max() else "normal" if name == "Embedding" else "uniform"
+            kind = "constant" if value.min() == value.max() else "normal" if name.startswith("Embedding") else "uniform"
             quantiles = value.double().flatten().quantile(torch.tensor(QUANTILES, dtype=torch.float64))
             lines.append(f"initial {name} {key} {kind} {shape_text(value.shape)} {numbers(quantiles)}")
     (HERE / "layers.txt").write_text("\n".join(lines) + "\n")
