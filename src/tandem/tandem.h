@@ -49,6 +49,7 @@
 #include "tandem/nn/module.h"
 #include "tandem/nn/norm.h"
 #include "tandem/nn/pad.h"
+#include "tandem/nn/parametrized.h"
 #include "tandem/nn/pool.h"
 #include "tandem/nn/summary.h"
 #include "tandem/ops/arrange.h"
