@@ -40,6 +40,7 @@
 #include "tandem/nn/activation.h"
 #include "tandem/nn/containers.h"
 #include "tandem/nn/conv.h"
+#include "tandem/nn/distributions.h"
 #include "tandem/nn/dropout.h"
 #include "tandem/nn/embedding.h"
 #include "tandem/nn/functional_gradients.h"
