@@ -214,7 +214,8 @@ TEST(Command, WrongUsageIsOneLineAndStatusTwo) {
   EXPECT_EQ(complaint({"train", "mlp", "--steps", "-3"}, 2), "steps: must be at least 1; got -3.");
   EXPECT_EQ(complaint({"train", "mlp", "--threads", "0"}, 2), "threads: must be at least 1; got 0.");
   EXPECT_EQ(complaint({"train", "mlp", "--optimizer", "lion"}, 2),
-            "optimizer: must be one of sgd, nesterov, adam, adamw, adamax, adadelta, adagrad, rmsprop, "
+            "optimizer: must be one of sgd, nesterov, adam, adamw, adamax, nadam, radam, adadelta, adagrad, "
+            "rmsprop, "
             "lamb; got 'lion'.");
   EXPECT_EQ(complaint({"train", "mlp", "--engine", "steam"}, 2),
             "engine: must be eager or graph; got 'steam'.");

@@ -76,7 +76,8 @@ const std::map<std::string, const char*> kNotForUsers = {
     {"tandem::io::unpack_start", "called by readers"},
 };
 /// Bases of layers, which nobody makes.
-const std::set<std::string> kBases = {"Container", "ChannelDropout", "BatchNorm", "InstanceNorm"};
+const std::set<std::string> kBases = {"Container",    "ChannelDropout", "BatchNorm",
+                                      "InstanceNorm", "LossOfTwo",      "LossOfThree"};
 
 std::string text_of(const fs::path& path) {
   std::ifstream in(path);
@@ -121,7 +122,8 @@ struct Declared {
 /// What one declaration (without its body) declares.
 void read_declaration(const std::string& scope, std::string text, Declared& out) {
   static const std::regex space("\\s+"), ends("^ | $"), automatic("decltype\\(auto\\)"),
-      alias("^using (\\w+) = (Conv|ConvTranspose|PoolLayer)<"), derived("^class (\\w+)( final)? : public"),
+      alias("^using (\\w+) = (Conv|ConvTranspose|PoolLayer|PadLayer|ConstantPad)<"),
+      derived("^class (\\w+)( final)? : public"),
       other(
           "^(using|struct|class|enum|union|extern|friend|static_assert)\\b|operator|"
           "^template <[^(]*> (struct|class|using)\\b");

@@ -20,6 +20,8 @@
 #include "tandem/io/mat.h"
 #include "tandem/io/npy.h"
 #include "tandem/io/safetensors.h"
+#include "tandem/io/torch_file.h"
+#include "tandem/io/zip.h"
 #include "tests/support/foreign_files.h"
 #include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
@@ -254,6 +256,37 @@ TEST(FuzzReaders, NpyAndNpzFilesLoadOrAreRefused) {
     io::save_npz(npz, {{"a", tensor}, {"b", from_vector<bool>({true}, {1})}}, compressed);
     fuzz(npz, testing::read_text(npz), [&] {
       for (const auto& [name, array] : io::load_npz(npz)) touch(array);
+    });
+  }
+}
+
+TEST(FuzzReaders, TorchFilesLoadOrAreRefused) {
+  TempFolder folder;
+  const std::string path = folder / "x.pt";
+  const auto load = [&] {
+    for (const auto& [name, tensor] : io::load_torch(path)) touch(tensor);
+  };
+  for (const char* name : {"state_dict.pt", "protocol4.pth", "dtypes.pt", "views.pt", "checkpoint.pt"}) {
+    const std::string golden = (testing::source_dir() / "tests/golden/torch" / name).string();
+    fuzz(path, testing::read_text(golden), load, nullptr, 20);  // padding and dates are not checked
+    // The pickle alone is damaged, and its checksum right.
+    const io::ZipReader zip("read", golden);
+    std::string pickle;
+    std::vector<std::pair<std::string, std::vector<uint8_t>>> others;
+    for (const io::ZipReader::Entry& entry : zip.entries()) {
+      std::vector<uint8_t> bytes = zip.read(entry);
+      if (entry.name.ends_with("/data.pkl"))
+        pickle = std::string(bytes.begin(), bytes.end());
+      else
+        others.emplace_back(entry.name.substr(entry.name.find('/')), std::move(bytes));
+    }
+    fuzz(path, pickle, load, [&](const std::string& damaged) {
+      std::vector<io::ZipItem> items = {
+          {"x/data.pkl", {{reinterpret_cast<const uint8_t*>(damaged.data()), damaged.size()}}}};
+      for (const auto& [other, bytes] : others) items.push_back({"x" + other, {bytes}});
+      const std::string packed = folder / "packed";
+      io::write_zip(packed, items);
+      return testing::read_text(packed);
     });
   }
 }

@@ -18,6 +18,7 @@
 #include "tandem/nn/embedding.h"
 #include "tandem/nn/layers.h"
 #include "tandem/nn/norm.h"
+#include "tandem/nn/pad.h"
 #include "tandem/nn/pool.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
@@ -130,6 +131,42 @@ const std::vector<NamedLayer>& layers() {
 
       LAYER("", Embedding, 6, 4),
       LAYER(".padding", Embedding, 6, 4, EmbeddingLayerOptions{.padding_idx = 2}),
+      LAYER("", EmbeddingBag, 6, 4),
+      LAYER(".sum", EmbeddingBag, 6, 4, EmbeddingBagOptions{.mode = BagMode::sum, .padding_idx = 2}),
+      LAYER(".max", EmbeddingBag, 6, 4, EmbeddingBagOptions{.mode = BagMode::max}),
+      LAYER(".max_padding", EmbeddingBag, 3, 4, EmbeddingBagOptions{.mode = BagMode::max, .padding_idx = -3}),
+      LAYER(".mean_padding", EmbeddingBag, 3, 4, EmbeddingBagOptions{.padding_idx = 0}),
+
+      LAYER("", ZeroPad1d, 1),
+      LAYER(".sides", ZeroPad1d, (std::vector<int64_t>{2, 1})),
+      LAYER("", ZeroPad2d, 1),
+      LAYER(".sides", ZeroPad2d, (std::vector<int64_t>{2, 1, 0, 3})),
+      LAYER("", ZeroPad3d, 1),
+      LAYER(".sides", ZeroPad3d, (std::vector<int64_t>{1, 2, 0, 1, 2, 1})),
+      LAYER("", ReflectionPad1d, 1),
+      LAYER(".sides", ReflectionPad1d, (std::vector<int64_t>{2, 1})),
+      LAYER("", ReflectionPad2d, 1),
+      LAYER(".sides", ReflectionPad2d, (std::vector<int64_t>{2, 1, 0, 3})),
+      LAYER("", ReflectionPad3d, 1),
+      LAYER(".sides", ReflectionPad3d, (std::vector<int64_t>{1, 2, 0, 1, 2, 1})),
+      LAYER("", ReplicationPad1d, 1),
+      LAYER(".sides", ReplicationPad1d, (std::vector<int64_t>{2, 1})),
+      LAYER("", ReplicationPad2d, 1),
+      LAYER(".sides", ReplicationPad2d, (std::vector<int64_t>{2, 1, 0, 3})),
+      LAYER("", ReplicationPad3d, 1),
+      LAYER(".sides", ReplicationPad3d, (std::vector<int64_t>{1, 2, 0, 1, 2, 1})),
+      LAYER("", CircularPad1d, 1),
+      LAYER(".sides", CircularPad1d, (std::vector<int64_t>{2, 1})),
+      LAYER("", CircularPad2d, 1),
+      LAYER(".sides", CircularPad2d, (std::vector<int64_t>{2, 1, 0, 3})),
+      LAYER("", CircularPad3d, 1),
+      LAYER(".sides", CircularPad3d, (std::vector<int64_t>{1, 2, 0, 1, 2, 1})),
+      LAYER("", ConstantPad1d, 1, 0.75),
+      LAYER(".cut", ConstantPad1d, (std::vector<int64_t>{-1, 1}), -1.5),
+      LAYER("", ConstantPad2d, 1, 0.75),
+      LAYER(".cut", ConstantPad2d, (std::vector<int64_t>{-1, 1, 0, 3}), -1.5),
+      LAYER("", ConstantPad3d, 1, 0.75),
+      LAYER(".cut", ConstantPad3d, (std::vector<int64_t>{-1, 2, 0, 1, 2, 1}), -1.5),
 
       LAYER("", ReLU),
       LAYER("", GELU),
@@ -210,6 +247,7 @@ const std::vector<NamedLayer>& large_layers() {
       LAYER("", InstanceNorm1d, 4, InstanceNormOptions{.affine = true}),
       LAYER("", InstanceNorm2d, 4, InstanceNormOptions{.affine = true}),
       LAYER("", InstanceNorm3d, 4, InstanceNormOptions{.affine = true}),
+      LAYER("", EmbeddingBag, 2000, 100),
   };
   return rows;
 }

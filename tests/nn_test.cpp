@@ -291,8 +291,8 @@ TEST(Optimizer, StateRoundTripContinuesToTheBit) {
 TEST(Optimizer, WrongInputIsRefusedByName) {
   const Problem problem(DType::f32);
   EXPECT_EQ(message([&] { optim::make_optimizer("lion", problem.named(), {}); }),
-            "optimizer: must be one of sgd, nesterov, adam, adamw, adamax, adadelta, adagrad, rmsprop, "
-            "lamb; got 'lion'.");
+            "optimizer: must be one of sgd, nesterov, adam, adamw, adamax, nadam, radam, adadelta, adagrad, "
+            "rmsprop, lamb; got 'lion'.");
   EXPECT_EQ(message([&] {
               optim::Sgd({{"w", problem.parameter}}, {.lr = -1});
             }),

@@ -2,6 +2,7 @@
 // both engines, and state that continues to the bit. LAMB, which PyTorch lacks, is compared with a plain loop.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -13,6 +14,7 @@
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
+#include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 #include "tandem/optim/accumulate.h"
 #include "tandem/optim/adadelta.h"
@@ -23,6 +25,9 @@
 #include "tandem/optim/clip.h"
 #include "tandem/optim/ema.h"
 #include "tandem/optim/lamb.h"
+#include "tandem/optim/lbfgs.h"
+#include "tandem/optim/nadam.h"
+#include "tandem/optim/radam.h"
 #include "tandem/optim/rmsprop.h"
 #include "tandem/optim/schedule.h"
 #include "tandem/optim/sgd.h"
@@ -84,6 +89,21 @@ const std::map<std::string, Maker>& makers() {
                                           RmsPropOptions{.lr = 0.05, .alpha = 0.8, .centered = true})},
       {"adagrad_groups",
        grouped<Adagrad>(AdagradOptions{.lr = 0.02}, AdagradOptions{.lr = 0.05, .lr_decay = 0.3})},
+      {"sgd_dampening",
+       maker<Sgd>(SgdOptions{.lr = 0.05, .momentum = 0.8, .weight_decay = 0.1, .dampening = 0.3})},
+      {"adam_amsgrad",
+       maker<Adam>(AdamOptions{.lr = 0.02, .beta1 = 0.8, .beta2 = 0.5, .epsilon = 1e-4, .amsgrad = true})},
+      {"adamw_amsgrad", maker<AdamW>(AdamWOptions{
+                            .lr = 0.02, .beta1 = 0.8, .beta2 = 0.5, .weight_decay = 0.3, .amsgrad = true})},
+      {"nadam", maker<NAdam>(NAdamOptions{})},
+      {"nadam_decay", maker<NAdam>(NAdamOptions{0.02, 0.8, 0.95, 1e-4, 0.1, 0.2})},
+      {"nadam_decoupled", maker<NAdam>(NAdamOptions{.lr = 0.02, .weight_decay = 0.3, .decoupled = true})},
+      {"nadam_groups",
+       grouped<NAdam>(NAdamOptions{.lr = 0.02}, NAdamOptions{0.05, 0.7, 0.9, 1e-8, 0.0, 0.1})},
+      {"radam", maker<RAdam>(RAdamOptions{})},
+      {"radam_decay", maker<RAdam>(RAdamOptions{0.02, 0.8, 0.95, 1e-4, 0.1})},
+      {"radam_never", maker<RAdam>(RAdamOptions{0.02, 0.8, 0.5, 1e-4})},
+      {"radam_decoupled", maker<RAdam>(RAdamOptions{.lr = 0.02, .weight_decay = 0.3, .decoupled = true})},
   };
   return table;
 }
@@ -169,6 +189,10 @@ TEST(Optim, TenStepsMatchPyTorchInBothTypes) {
 std::map<std::string, Maker> all_makers() {
   std::map<std::string, Maker> all = makers();
   all["lamb"] = maker<Lamb>(LambOptions{});
+  all["groups of adam, one with amsgrad"] =
+      grouped<Adam>(AdamOptions{}, AdamOptions{.lr = 0.05, .amsgrad = true});
+  all["groups of sgd, one with dampening"] =
+      grouped<Sgd>(SgdOptions{.lr = 0.05}, SgdOptions{.lr = 0.05, .momentum = 0.8, .dampening = 0.3});
   for (const OptimizerInfo& info : optimizers())
     all["by name: " + info.name] = [info](nn::NamedTensors p) {
       return make_optimizer(info.name, std::move(p), {.lr = info.lr});
@@ -228,6 +252,8 @@ TEST(Optim, ByNameIsTheClassWithItsOwnDefaults) {
       {"adam", maker<Adam>(AdamOptions{})},
       {"adamw", maker<AdamW>(AdamWOptions{})},
       {"adamax", maker<Adamax>(AdamaxOptions{})},
+      {"nadam", maker<NAdam>(NAdamOptions{})},
+      {"radam", maker<RAdam>(RAdamOptions{})},
       {"adadelta", maker<Adadelta>(AdadeltaOptions{})},
       {"adagrad", maker<Adagrad>(AdagradOptions{})},
       {"rmsprop", maker<RmsProp>(RmsPropOptions{})},
@@ -512,6 +538,17 @@ TEST(Schedule, MatchesPyTorchAtEveryStep) {
 TEST(Optim, WrongSettingsAreRefusedByName) {
   const nn::NamedTensors p = {{"w", zeros({2})}};
   EXPECT_EQ(error_of([&] { Sgd(p, {.nesterov = true}); }), "sgd: nesterov needs a momentum above 0; got 0.");
+  EXPECT_EQ(error_of([&] { Sgd(p, {.dampening = 0.5}); }),
+            "sgd: dampening needs a momentum above 0, and not nesterov; got dampening 0.5, momentum 0.");
+  EXPECT_EQ(error_of([&] { Sgd(p, {.momentum = 0.9, .nesterov = true, .dampening = 0.5}); }),
+            "sgd: dampening needs a momentum above 0, and not nesterov; got dampening 0.5, momentum 0.9 and "
+            "nesterov.");
+  EXPECT_EQ(error_of([&] { Sgd(p, {.momentum = 0.9, .dampening = 2}); }),
+            "sgd: dampening must be between 0 and 1; got 2.");
+  EXPECT_EQ(error_of([&] { NAdam(p, {.momentum_decay = -1}); }),
+            "nadam: momentum_decay must be at least 0; got -1.");
+  EXPECT_EQ(error_of([&] { RAdam(p, {.beta2 = 1}); }),
+            "radam: beta1 and beta2 must be at least 0 and below 1; got 0.9 and 1.");
   EXPECT_EQ(error_of([&] { AdamW(p, {.weight_decay = -1}); }),
             "optimizer: weight_decay must be at least 0; got -1.");
   EXPECT_EQ(error_of([&] { Adadelta(p, {.rho = 2}); }), "adadelta: rho must be between 0 and 1; got 2.");
@@ -520,6 +557,187 @@ TEST(Optim, WrongSettingsAreRefusedByName) {
   EXPECT_EQ(error_of([] { one_cycle(1, 30, 30); }),
             "one_cycle: the step must be below the total of 30; got 30.");
   EXPECT_EQ(error_of([] { step_decay(1, 0, 0); }), "step_decay: every must be at least 1; got 0.");
+}
+
+TEST(Optim, TheSettingsByNameReachAmsgradAndDampening) {
+  const auto after = [](const Maker& make) {
+    Problem problem(DType::f64, make);
+    for (uint32_t step = 0; step < 4; ++step) problem.function()(problem.inputs(step));
+    return problem.parameters[0].second;
+  };
+  const auto named = [](const char* name, const Settings& settings) -> Maker {
+    return [=](nn::NamedTensors p) { return make_optimizer(name, std::move(p), settings); };
+  };
+  EXPECT_TRUE(same_bits(after(named("adamw", {.lr = 0.02, .beta2 = 0.5, .amsgrad = true})),
+                        after(maker<AdamW>(AdamWOptions{.lr = 0.02, .beta2 = 0.5, .amsgrad = true}))));
+  EXPECT_TRUE(same_bits(after(named("sgd", {.lr = 0.02, .momentum = 0.8, .dampening = 0.5})),
+                        after(maker<Sgd>(SgdOptions{.lr = 0.02, .momentum = 0.8, .dampening = 0.5}))));
+}
+
+// --- L-BFGS
+
+/// The valley of make_golden.py's lbfgs_loss, and where it begins.
+struct Valley {
+  explicit Valley(DType dtype) : target(to_tensor(hash_array({5}, 90), dtype)) {
+    for (uint32_t i = 0; i < kShapes.size(); ++i) {
+      parameters.emplace_back(cat("p", i), to_tensor(hash_array(kShapes[i], 40 + i), dtype));
+      parameters.back().second.set_requires_grad();
+    }
+  }
+  Tensor loss() const {
+    const Tensor &p = parameters[0].second, &q = parameters[1].second;
+    const Tensor a = slice(p, 1, 0, 2), b = slice(p, 1, 2, 4);
+    return sum(square(b - a * a) * 10.0 + square(1.0 - a)) + sum(square(square(q - target)));
+  }
+
+  Tensor target;
+  nn::NamedTensors parameters;
+};
+
+const std::map<std::string, LbfgsOptions>& lbfgs_runs() {
+  static const std::map<std::string, LbfgsOptions> runs = {
+      {"plain", {.lr = 0.1, .max_iterations = 3}},
+      {"first_step", {.lr = 0.5, .max_iterations = 1, .history = 2}},
+      {"wolfe", {.max_iterations = 4, .history = 3, .strong_wolfe = true}},
+      {"wolfe_far", {.lr = 40, .max_iterations = 3, .strong_wolfe = true}},
+      {"wolfe_short", {.lr = 0.001, .max_iterations = 2, .max_evaluations = 6, .strong_wolfe = true}}};
+  return runs;
+}
+
+TEST(Lbfgs, TenStepsMatchPyTorchInValuesAndCounts) {
+  std::map<std::string, std::map<std::pair<int, size_t>, Array>> wants;
+  for (const std::string& line : golden("lbfgs")) {
+    std::istringstream in(line);
+    std::string name;
+    int step = 0;
+    size_t i = 0;
+    in >> name >> step >> i;
+    wants[name][{step, i}] = read_array(in, kShapes.at(i));
+  }
+  std::map<std::pair<std::string, int>, std::array<double, 3>> counts;
+  for (const std::string& line : golden("lbfgs_counts")) {
+    std::istringstream in(line);
+    std::string name;
+    int step = 0;
+    in >> name >> step;
+    for (double& value : counts[{name, step}]) in >> value;
+  }
+  ASSERT_EQ(wants.size(), lbfgs_runs().size());
+  for (const auto& [name, options] : lbfgs_runs()) {
+    Valley valley(DType::f64);
+    Lbfgs lbfgs(valley.parameters, options);
+    for (int step = 0; step < 10; ++step) {
+      SCOPED_TRACE(cat(name, " step ", step));
+      const double loss = lbfgs.step([&] { return valley.loss(); });
+      const std::array<double, 3>& want = counts.at({name, step});
+      EXPECT_NEAR(loss, want[0], 1e-7 * (1 + std::abs(want[0])));
+      EXPECT_EQ(static_cast<double>(lbfgs.iterations()), want[1]);
+      EXPECT_EQ(static_cast<double>(lbfgs.evaluations()), want[2]);
+      for (size_t i = 0; i < kShapes.size(); ++i)
+        if (const auto at = wants[name].find({step, i}); at != wants[name].end()) {
+          EXPECT_TRUE(near(to_array(valley.parameters[i].second), at->second, 1e-7));
+        }
+    }
+  }
+}
+
+TEST(Lbfgs, ACompiledLossGivesTheSameBits) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const auto& [name, options] : lbfgs_runs()) {
+      Valley eager(dtype), graph(dtype);
+      Lbfgs a(eager.parameters, options), b(graph.parameters, options);
+      Compiled loss = compile([&](const std::vector<Tensor>&) { return std::vector<Tensor>{graph.loss()}; });
+      for (int step = 0; step < 4; ++step)
+        EXPECT_EQ(a.step([&] { return eager.loss(); }), b.step([&] { return loss({})[0]; })) << name << dtype;
+      for (size_t i = 0; i < kShapes.size(); ++i)
+        EXPECT_TRUE(same_bits(eager.parameters[i].second.detach(), graph.parameters[i].second.detach()))
+            << name;
+      EXPECT_EQ(a.evaluations(), b.evaluations());
+    }
+}
+
+TEST(Lbfgs, TheStateContinuesToTheBit) {
+  for (const auto& [name, options] : lbfgs_runs()) {
+    Valley once(DType::f32), again(DType::f32);
+    Lbfgs a(once.parameters, options), b(again.parameters, options);
+    for (const int steps : {0, 3}) {  // before the first iteration, too
+      for (int step = 0; step < steps; ++step) a.step([&] { return once.loss(); });
+      {
+        const NoGrad off;
+        nn::copy_named(again.parameters, once.parameters, "load", "parameter");
+      }
+      b.load_state(a.named_state(), "load");
+    }
+    a.set_lr(a.lr() / 2);
+    b.load_state(a.named_state(), "load");
+    EXPECT_EQ(b.lr(), a.lr());
+    for (int step = 0; step < 3; ++step) {
+      a.step([&] { return once.loss(); });
+      b.step([&] { return again.loss(); });
+    }
+    for (size_t i = 0; i < kShapes.size(); ++i)
+      EXPECT_TRUE(same_bits(once.parameters[i].second.detach(), again.parameters[i].second.detach())) << name;
+    EXPECT_EQ(a.iterations(), b.iterations());
+    EXPECT_EQ(a.evaluations(), b.evaluations());
+  }
+}
+
+TEST(Lbfgs, StopsWhereNothingIsLeftToGain) {
+  Tensor p = from_vector<double>({3, -2}, {2});
+  p.set_requires_grad();
+  Lbfgs lbfgs({{"p", p}}, {.max_iterations = INT64_MAX, .strong_wolfe = true});
+  EXPECT_EQ(lbfgs.step([&] { return sum(square(p - 1.0)); }), 13);
+  EXPECT_TRUE(near(to_array(p), Array({2}, {1, 1}), 1e-8));
+  const int64_t iterations = lbfgs.iterations(), evaluations = lbfgs.evaluations();
+  EXPECT_LT(iterations, 10);
+  lbfgs.step([&] { return sum(square(p - 1.0)); });
+  EXPECT_EQ(lbfgs.iterations(), iterations);
+  EXPECT_EQ(lbfgs.evaluations(), evaluations + 1);
+}
+
+TEST(Lbfgs, WrongUseIsRefusedWithTheReason) {
+  Tensor p = ones({2});
+  EXPECT_EQ(error_of([&] {
+              Lbfgs({{"p", p}});
+            }),
+            "lbfgs: every parameter must want gradients; got 'p', which is frozen. Leave it out "
+            "(trainable_parameters() does).");
+  p.set_requires_grad();
+  const nn::NamedTensors parameters = {{"p", p}};
+  Tensor half = ones({2}, DType::bf16);
+  half.set_requires_grad();
+  EXPECT_EQ(
+      error_of([&] {
+        Lbfgs({{"p", half}});
+      }),
+      "lbfgs: the parameters must be f32 or f64; got bf16, whose products of vectors are too coarse. Convert "
+      "the model first: net.to(DType::f32).");
+  EXPECT_EQ(error_of([&] { Lbfgs(parameters, {.lr = -1}); }),
+            "lbfgs: the learning rate must be at least 0; got -1.");
+  EXPECT_EQ(
+      error_of([&] { Lbfgs(parameters, {.history = 0}); }),
+      "lbfgs: max_iterations and history must be at least 1, max_evaluations at least 0; got 20, 0 and 0.");
+  EXPECT_EQ(error_of([&] { Lbfgs(parameters, {.change_tolerance = -1}); }),
+            "lbfgs: tolerances must be at least 0; got 1e-07 and -1.");
+  Lbfgs lbfgs(parameters);
+  EXPECT_EQ(error_of([&] { lbfgs.step([&] { return p * 2.0; }); }),
+            "lbfgs step: the loss must be a 0-d tensor; got f32 (2,) on cpu.");
+  Compiled compiled = compile([&](const std::vector<Tensor>&) {
+    lbfgs.step([&] { return sum(p * p); });
+    return std::vector<Tensor>{};
+  });
+  EXPECT_EQ(error_of([&] { compiled({}); }),
+            "lbfgs step: must be called outside of compile(): how often it evaluates the loss depends on the "
+            "loss's "
+            "values, and a compiled callable does the same operations at every call. Compile the loss and "
+            "call it in "
+            "the function that step() takes.");
+  Lbfgs full({{"p", p}}, {.history = 3}), narrow({{"p", p}}, {.history = 1});
+  for (int i = 0; i < 3; ++i) full.step([&] { return sum(square(square(p))); });
+  EXPECT_EQ(error_of([&] { narrow.load_state(full.named_state(), "load 'x'"); }),
+            "load 'x': the history must have at most 1 rows; the file has 3. Make the optimiser with "
+            ".history = 3 or "
+            "more.");
 }
 
 TEST(Optim, TakesOnlyLeavesEachOnce) {

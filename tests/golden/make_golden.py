@@ -190,6 +190,27 @@ OPTIM_RUNS = {
         [dict(params=p[:1]), dict(params=p[1:], lr=0.05, alpha=0.8, centered=True)], lr=0.02),
     "adagrad_groups": lambda p: torch.optim.Adagrad(
         [dict(params=p[:1]), dict(params=p[1:], lr=0.05, lr_decay=0.3)], lr=0.02),
+    "sgd_dampening": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.8, dampening=0.3, weight_decay=0.1),
+    "adam_amsgrad": lambda p: torch.optim.Adam(p, lr=0.02, betas=(0.8, 0.5), eps=1e-4, amsgrad=True),
+    "adamw_amsgrad": lambda p: torch.optim.AdamW(p, lr=0.02, betas=(0.8, 0.5), weight_decay=0.3, amsgrad=True),
+    "nadam": torch.optim.NAdam,
+    "nadam_decay": lambda p: torch.optim.NAdam(p, lr=0.02, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.1,
+                                               momentum_decay=0.2),
+    "nadam_decoupled": lambda p: torch.optim.NAdam(p, lr=0.02, weight_decay=0.3, decoupled_weight_decay=True),
+    "nadam_groups": lambda p: torch.optim.NAdam(
+        [dict(params=p[:1]), dict(params=p[1:], lr=0.05, betas=(0.7, 0.9), momentum_decay=0.1)], lr=0.02),
+    "radam": torch.optim.RAdam,
+    "radam_decay": lambda p: torch.optim.RAdam(p, lr=0.02, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.1),
+    "radam_never": lambda p: torch.optim.RAdam(p, lr=0.02, betas=(0.8, 0.5), eps=1e-4),
+    "radam_decoupled": lambda p: torch.optim.RAdam(p, lr=0.02, weight_decay=0.3, decoupled_weight_decay=True),
+}
+# L-BFGS by name; the loss is that of lbfgs_loss.
+LBFGS_RUNS = {
+    "plain": dict(lr=0.1, max_iter=3),
+    "first_step": dict(lr=0.5, max_iter=1, history_size=2),
+    "wolfe": dict(max_iter=4, history_size=3, line_search_fn="strong_wolfe"),
+    "wolfe_far": dict(lr=40, max_iter=3, line_search_fn="strong_wolfe"),
+    "wolfe_short": dict(lr=0.001, max_iter=2, max_eval=6, line_search_fn="strong_wolfe"),
 }
 OPTIM_SHAPES = [(3, 4), (5,)]
 STEPS = 10
@@ -214,8 +235,37 @@ PLATEAUS = {
 }
 
 
-def write_optim():
+def lbfgs_loss(parameters):
+    """A valley that curves: Rosenbrock's function of the first parameter, and a quartic of the second."""
+    p, q = parameters
+    a, b = p[:, :2], p[:, 2:]
+    return ((b - a * a) ** 2 * 10 + (1 - a) ** 2).sum() + ((q - hash_array((5,), 90)) ** 4).sum()
+
+
+def lbfgs_lines():
     lines = []
+    for name, options in LBFGS_RUNS.items():
+        parameters = [hash_array(s, 40 + i).requires_grad_() for i, s in enumerate(OPTIM_SHAPES)]
+        optimizer = torch.optim.LBFGS(parameters, **options)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = lbfgs_loss(parameters)
+            loss.backward()
+            return loss
+
+        for step in range(STEPS):
+            loss = optimizer.step(closure)
+            state = optimizer.state[parameters[0]]
+            lines.append(f"lbfgs_counts {name} {step} {loss.item():.10g} {state['n_iter']} {state['func_evals']}")
+            if step in (0, 3, STEPS - 1):
+                for i, p in enumerate(parameters):
+                    lines.append(f"lbfgs {name} {step} {i} {shape_text(p.shape)} {numbers(p)}")
+    return lines
+
+
+def write_optim():
+    lines = lbfgs_lines()
     for name, make in OPTIM_RUNS.items():
         parameters = [hash_array(s, 40 + i).requires_grad_() for i, s in enumerate(OPTIM_SHAPES)]
         optimizer = make(parameters)
@@ -439,7 +489,7 @@ def write_layers():
     torch.manual_seed(0)
     for name, make in INITIAL:
         for key, value in state_of(make()):
-            kind = "constant" if value.min() == value.max() else "normal" if name == "Embedding" else "uniform"
+            kind = "constant" if value.min() == value.max() else "normal" if name.startswith("Embedding") else "uniform"
             quantiles = value.double().flatten().quantile(torch.tensor(QUANTILES, dtype=torch.float64))
             lines.append(f"initial {name} {key} {kind} {shape_text(value.shape)} {numbers(quantiles)}")
     (HERE / "layers.txt").write_text("\n".join(lines) + "\n")

@@ -19,7 +19,7 @@ void set_running(nn::Module& model) {
 }
 
 void load_weights(nn::Module& model, const std::string& file) {
-  nn::NamedTensors tensors = io::load_safetensors(file).tensors;
+  nn::NamedTensors tensors = io::load_weights(file);
   std::erase_if(tensors, [](const auto& row) { return row.first.ends_with("num_batches_tracked"); });
   set_running(model);  // where the file has none
   const nn::LoadReport report = model.load_state(tensors, {.strict = false, .source = "weights.file"});

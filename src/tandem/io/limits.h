@@ -15,7 +15,7 @@ struct ReadingLimits {
   /// ratio: bytes unpacked for each byte packed (gzip, zip, MAT, images), once more than `free_bytes` are unpacked.
   int64_t ratio = 100;
   int64_t free_bytes = int64_t{1} << 27;
-  /// header_bytes: of a safetensors header, read or written.
+  /// header_bytes: of a safetensors header, read or written; of a PyTorch file's pickle, and 16 times its values.
   int64_t header_bytes = int64_t{1} << 25;
 };
 

@@ -26,6 +26,7 @@ class ZipReader {
   /// Throws Error where the entries would unpack to more than max_bytes, or than the limits allow, together.
   ZipReader(const std::string& what, const std::string& path, int64_t max_bytes = reading_limits().bytes);
   const std::vector<Entry>& entries() const { return entries_; }
+  uint64_t archive_bytes() const { return archive_.size(); }
   /// The content of an entry; its size and checksum have been compared.
   std::vector<uint8_t> read(const Entry& entry) const;
 

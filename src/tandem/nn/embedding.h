@@ -43,4 +43,39 @@ class Embedding : public Module {
   std::vector<LookedUp> looked_up_;
 };
 
+enum class BagMode : uint8_t { sum, mean, max };
+struct EmbeddingBagOptions {
+  BagMode mode = BagMode::mean;
+  /// A row that starts as zeros, gets no gradient and counts for nothing in a bag (negative: from the end).
+  std::optional<int64_t> padding_idx = {};
+  /// The offsets end with the size of the index, where the last bag ends.
+  bool include_last_offset = false;
+};
+
+/// Sums, means or largest values of rows, by bag; a bag without rows gives zeros. weight (rows, width), drawn from
+/// normal(0, 1).
+///   bag(index)           index (B, N) of i64 or i32, bags of one size -> (B, width)
+///   bag(index, offsets)  index (N), the bags begin at offsets (B), 0 first, in rising order -> (B, width)
+/// A last argument of the index's shape multiplies each row (sum only). BagMode::max with offsets takes memory for B · N
+/// rows.
+class EmbeddingBag : public Module {
+ public:
+  EmbeddingBag(Module* parent, const std::string& name, int64_t rows, int64_t width,
+               const EmbeddingBagOptions& options = {});
+  Tensor forward(const Tensor& index) override { return forward(index, {}, {}); }
+  Tensor forward(const Tensor& index, const Tensor& offsets, const Tensor& per_sample_weights);
+  using Module::operator();
+  /// Offsets or weights may be undefined.
+  Tensor operator()(const Tensor& index, const Tensor& offsets, const Tensor& per_sample_weights = {});
+
+  Tensor weight;
+
+ private:
+  /// index (B, N); is_there (B, N) says what counts, all where it is undefined.
+  Tensor pooled(const Tensor& index, const Tensor& is_there, const Tensor& per_sample_weights) const;
+  Tensor by_offsets(const Tensor& index, const Tensor& offsets, const Tensor& per_sample_weights) const;
+
+  EmbeddingBagOptions options_;
+};
+
 }  // namespace tandem::nn

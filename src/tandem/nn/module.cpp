@@ -145,6 +145,18 @@ Tensor Module::parameter(const std::string& name, Tensor initial) {
   return initial;
 }
 
+Tensor Module::give_up_parameter(const std::string& name) {
+  const auto row = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+    return entry.kind == Kind::parameter && entry.name == name;
+  });
+  TD_CHECK(row != entries_.end(), "module ", type_name(),
+           ": must have the parameter that is taken from it; has no '", name, "'.");
+  const Tensor taken = row->tensor;
+  entries_.erase(row);
+  names_.clear();
+  return taken;
+}
+
 Tensor Module::buffer(const std::string& name, Tensor initial, bool saved) {
   check_new_name(name);
   TD_CHECK(initial.defined(), "buffer ", name, ": must be a tensor; got an undefined handle.");

@@ -141,6 +141,8 @@ class Module {
   /// trained nor counted. Change it by assign(). One that is not `saved` (a table that can be made again) is only
   /// moved.
   Tensor buffer(const std::string& name, Tensor initial, bool saved = true);
+  /// Takes a parameter of this module alone away from it and returns it: for a class that computes it from others.
+  Tensor give_up_parameter(const std::string& name);
   /// Names a tensor that files of other programs hold for this module and that has no use here: load_state passes it
   /// over.
   void ignore(const std::string& name) { ignored_.push_back(name); }

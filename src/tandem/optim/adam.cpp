@@ -17,6 +17,7 @@ Adam::Adam(const char* name, nn::NamedTensors parameters, const AdamOptions& opt
     TD_CHECK(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1, name,
              ": beta1 and beta2 must be at least 0 and below 1; got ", o.beta1, " and ", o.beta2, ".");
     TD_CHECK(o.epsilon >= 0, name, ": epsilon must be at least 0; got ", o.epsilon, ".");
+    if (o.amsgrad && largest_square_.empty()) largest_square_ = zeros_for_each();
   }
 }
 
@@ -33,9 +34,13 @@ void Adam::begin() {
 Tensor Adam::direction(size_t i, const Tensor& gradient) {
   const AdamOptions& o = options(i);
   const Tensor mean = mean_[i] * o.beta1 + gradient * (1 - o.beta1);
-  const Tensor square = square_[i] * o.beta2 + gradient * gradient * (1 - o.beta2);
+  Tensor square = square_[i] * o.beta2 + gradient * gradient * (1 - o.beta2);
   assign(mean_[i], mean);
   assign(square_[i], square);
+  if (o.amsgrad) {
+    square = maximum(largest_square_[i], square);
+    assign(largest_square_[i], square);
+  }
   return mean / (sqrt(square) / root_[group_of(i)] + o.epsilon);
 }
 
@@ -48,6 +53,7 @@ nn::NamedTensors Adam::named_state() const {
   state.emplace_back("step", count_);
   append_state(state, "mean", mean_);
   append_state(state, "square", square_);
+  append_state(state, "largest_square", largest_square_);
   return state;
 }
 

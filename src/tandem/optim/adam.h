@@ -12,6 +12,7 @@ struct AdamOptions {
   double epsilon = 1e-8;
   double weight_decay = 0.0;
   bool decoupled = false;  ///< weight decay shrinks the value, else it is added to the gradient
+  bool amsgrad = false;    ///< v in the step is the largest so far (Reddi and others)
 };
 
 /// m = β1 m + (1 - β1) g;  v = β2 v + (1 - β2) g²;
@@ -36,6 +37,7 @@ class Adam : public OptimizerWith<AdamOptions> {
  private:
   Tensor count_;  // i64 (): steps done
   std::vector<Tensor> mean_, square_;
+  std::vector<Tensor> largest_square_;  // empty where no group has amsgrad
   std::vector<Tensor> bias_, rate_,
       root_;  // of the update under way, by group: 1 - β1^t, lr / bias, √(1 - β2^t)
 };
@@ -43,7 +45,9 @@ class Adam : public OptimizerWith<AdamOptions> {
 /// The options of a relative of Adam, which differ in their defaults alone.
 template <class Options>
 AdamOptions as_adam(const Options& o) {
-  return {o.lr, o.beta1, o.beta2, o.epsilon, o.weight_decay, o.decoupled};
+  AdamOptions out{o.lr, o.beta1, o.beta2, o.epsilon, o.weight_decay, o.decoupled};
+  if constexpr (requires { o.amsgrad; }) out.amsgrad = o.amsgrad;
+  return out;
 }
 template <class Options>
 Groups<AdamOptions> as_adam(const Groups<Options>& groups) {

@@ -12,6 +12,7 @@ struct AdamWOptions {
   double epsilon = 1e-8;
   double weight_decay = 0.01;
   bool decoupled = true;
+  bool amsgrad = false;  ///< v in the step is the largest so far
 };
 
 /// p *= 1 - lr · weight_decay, then Adam's step with the gradient as it is. As PyTorch's AdamW.

@@ -15,6 +15,8 @@
 #include "tandem/optim/adamax.h"
 #include "tandem/optim/adamw.h"
 #include "tandem/optim/lamb.h"
+#include "tandem/optim/nadam.h"
+#include "tandem/optim/radam.h"
 #include "tandem/optim/rmsprop.h"
 #include "tandem/optim/sgd.h"
 
@@ -26,8 +28,10 @@ void check_lr(const char* what, double lr) {
   TD_CHECK(std::isfinite(lr) && lr >= 0, what, ": the learning rate must be at least 0; got ", lr, ".");
 }
 
+}  // namespace
+
 /// Each is a leaf of its own: a step writes into it, and what is computed or there twice would be changed in vain or twice.
-void check_parameters(const nn::NamedTensors& parameters) {
+void detail::check_parameters(const nn::NamedTensors& parameters) {
   TD_CHECK(!parameters.empty(), "optimizer: there must be at least one parameter; got none.");
   std::set<std::string_view> names;
   std::map<std::pair<const void*, int64_t>, const std::string*> places;  // storage and offset
@@ -48,9 +52,15 @@ void check_parameters(const nn::NamedTensors& parameters) {
     TD_CHECK(is_new, "optimizer: every parameter must be given once; got '", *at->second, "' and '", name,
              "', which are one tensor. Leave one out (named_parameters() gives each once).");
   }
+  const Tensor& first = parameters.front().second;
+  for (const auto& [name, tensor] : parameters) {
+    TD_CHECK(tensor.device() == first.device(), "optimizer: all parameters must be on one device; got ", name,
+             " on ", tensor.device(), " and ", parameters.front().first, " on ", first.device(), ".");
+    TD_CHECK(is_floating(tensor.dtype()) && tensor.dtype() == first.dtype(),
+             "optimizer: all parameters must have one floating type; got ", name, " as ", tensor.dtype(),
+             " and ", parameters.front().first, " as ", first.dtype(), ".");
+  }
 }
-
-}  // namespace
 
 std::function<bool(const std::string&)> named(std::string part) {
   return [part = std::move(part)](const std::string& name) { return name.find(part) != std::string::npos; };
@@ -59,16 +69,9 @@ std::function<bool(const std::string&)> named(std::string part) {
 Optimizer::Optimizer(nn::NamedTensors parameters, std::vector<Common> groups,
                      const std::function<size_t(const std::string&)>& group_for)
     : parameters_(std::move(parameters)), groups_(std::move(groups)) {
-  check_parameters(parameters_);
+  detail::check_parameters(parameters_);
   const Tensor& first = parameters_.front().second;
-  for (const auto& [name, tensor] : parameters_) {
-    TD_CHECK(tensor.device() == first.device(), "optimizer: all parameters must be on one device; got ", name,
-             " on ", tensor.device(), " and ", parameters_.front().first, " on ", first.device(), ".");
-    TD_CHECK(is_floating(tensor.dtype()) && tensor.dtype() == first.dtype(),
-             "optimizer: all parameters must have one floating type; got ", name, " as ", tensor.dtype(),
-             " and ", parameters_.front().first, " as ", first.dtype(), ".");
-    group_of_.push_back(group_for(name));
-  }
+  for (const auto& [name, tensor] : parameters_) group_of_.push_back(group_for(name));
   const NoGrad off;
   for (const Common& group : groups_) {
     check_lr("optimizer", group.lr);
@@ -189,7 +192,11 @@ Options options_of(const Settings& s) {
     o.momentum = s.momentum.value_or(o.momentum);
     o.centered = s.centered;
   }
-  if constexpr (requires { o.nesterov; }) o.momentum = s.momentum.value_or(0.9);
+  if constexpr (requires { o.nesterov; }) {
+    o.momentum = s.momentum.value_or(0.9);
+    o.dampening = s.dampening;
+  }
+  if constexpr (requires { o.amsgrad; }) o.amsgrad = s.amsgrad;
   return o;
 }
 
@@ -224,6 +231,8 @@ const std::vector<Row>& rows() {
       {{"adam", "Adam with bias correction", 0.001}, plain<Adam, AdamOptions>},
       {{"adamw", "Adam with decoupled weight decay", 0.001}, plain<AdamW, AdamWOptions>},
       {{"adamax", "Adam by the largest recent gradient", 0.002}, plain<Adamax, AdamaxOptions>},
+      {{"nadam", "Adam with Nesterov's momentum", 0.002}, plain<NAdam, NAdamOptions>},
+      {{"radam", "Adam that waits until its second moment is known", 0.001}, plain<RAdam, RAdamOptions>},
       {{"adadelta", "steps as large as recent steps", 1.0}, plain<Adadelta, AdadeltaOptions>},
       {{"adagrad", "rates that fall with the sum of squared gradients", 0.01},
        plain<Adagrad, AdagradOptions>},

@@ -31,6 +31,11 @@ using Groups = std::vector<Group<Options>>;
 /// Takes the names that contain `part`: named("bias").
 std::function<bool(const std::string&)> named(std::string part);
 
+namespace detail {
+/// At least one; each a leaf, under its own name and given once; all on one device and of one floating type. Throws Error.
+void check_parameters(const nn::NamedTensors& parameters);
+}  // namespace detail
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -143,14 +148,16 @@ class OptimizerWith : public Optimizer {
 struct Settings {
   double lr = 0.01;
   std::optional<double> momentum = {};      ///< sgd and nesterov (0.9), rmsprop (0)
-  double beta1 = 0.9;                       ///< adam, adamw, adamax, lamb
-  double beta2 = 0.999;                     ///< adam, adamw, adamax, lamb
+  double beta1 = 0.9;                       ///< adam, adamw, adamax, nadam, radam, lamb
+  double beta2 = 0.999;                     ///< adam, adamw, adamax, nadam, radam, lamb
   std::optional<double> decay = {};         ///< of the mean square: rmsprop (0.99), adadelta (0.9)
   bool centered = false;                    ///< rmsprop
   std::optional<double> epsilon = {};       ///< all but sgd and nesterov
   std::optional<double> weight_decay = {};  ///< adamw and lamb (0.01), the rest (0)
   /// Whether the decay shrinks the value (true for adamw and lamb) or is added to the gradient (the rest).
   std::optional<bool> decoupled = {};
+  double dampening = 0;  ///< sgd
+  bool amsgrad = false;  ///< adam, adamw
 };
 
 struct OptimizerInfo {

@@ -2,6 +2,7 @@
 #include "tandem/optim/sgd.h"
 
 #include "tandem/ops/pointwise.h"
+#include "tandem/ops/random.h"
 #include "tandem/ops/shape.h"
 
 namespace tandem::optim {
@@ -12,7 +13,15 @@ Sgd::Sgd(nn::NamedTensors parameters, const SgdOptions& options, const Groups<Sg
     TD_CHECK(o.momentum >= 0 && o.momentum < 1, "sgd: momentum must be at least 0 and below 1; got ",
              o.momentum, ".");
     TD_CHECK(!o.nesterov || o.momentum > 0, "sgd: nesterov needs a momentum above 0; got ", o.momentum, ".");
+    TD_CHECK(o.dampening >= 0 && o.dampening <= 1, "sgd: dampening must be between 0 and 1; got ",
+             o.dampening, ".");
+    TD_CHECK(o.dampening == 0 || (o.momentum > 0 && !o.nesterov),
+             "sgd: dampening needs a momentum above 0, and not nesterov; got dampening ", o.dampening,
+             ", momentum ", o.momentum, o.nesterov ? " and nesterov." : ".");
     if (o.momentum != 0 && momentum_.empty()) momentum_ = zeros_for_each();
+    if (o.dampening != 0 && started_.empty())
+      for (size_t i = 0; i < this->parameters().size(); ++i)
+        started_.push_back(zeros({}, compute_dtype(), device()));
   }
 }
 
@@ -20,7 +29,12 @@ Tensor Sgd::step(size_t i, const Tensor& value, const Tensor& gradient) {
   const SgdOptions& o = options(i);
   Tensor direction = gradient;
   if (o.momentum != 0) {
-    const Tensor velocity = momentum_[i] * o.momentum + direction;
+    Tensor taken = direction;
+    if (o.dampening != 0) {
+      taken = direction * (1.0 - started_[i] * o.dampening);
+      assign(started_[i], ones({}, compute_dtype(), device()));
+    }
+    const Tensor velocity = momentum_[i] * o.momentum + taken;
     assign(momentum_[i], velocity);
     direction = o.nesterov ? direction + velocity * o.momentum : velocity;
   }
@@ -30,6 +44,7 @@ Tensor Sgd::step(size_t i, const Tensor& value, const Tensor& gradient) {
 nn::NamedTensors Sgd::named_state() const {
   nn::NamedTensors state = Optimizer::named_state();
   append_state(state, "momentum", momentum_);
+  append_state(state, "started", started_);
   return state;
 }
 

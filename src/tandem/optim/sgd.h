@@ -9,12 +9,13 @@ struct SgdOptions {
   double lr = 0.01;
   double momentum = 0.0;
   double weight_decay = 0.0;
-  bool nesterov = false;   ///< needs momentum
+  bool nesterov = false;   ///< needs momentum, and no dampening
   bool decoupled = false;  ///< weight decay shrinks the value, else it is added to the gradient
+  double dampening = 0.0;  ///< of the gradient in the momentum; needs momentum
 };
 
-/// v = momentum · v + g;  p -= lr · v. As PyTorch's SGD: v begins at 0, so that the
-/// first v is g. With nesterov: p -= lr · (g + momentum · v).
+/// v = momentum · v + (1 - dampening) · g;  p -= lr · v. As PyTorch's SGD: the first v is g, without
+/// dampening. With nesterov: p -= lr · (g + momentum · v).
 class Sgd : public OptimizerWith<SgdOptions> {
  public:
   Sgd(nn::NamedTensors parameters, const SgdOptions& options, const Groups<SgdOptions>& groups = {});
@@ -25,6 +26,8 @@ class Sgd : public OptimizerWith<SgdOptions> {
 
  private:
   std::vector<Tensor> momentum_;  // empty where momentum is 0
+  std::vector<Tensor>
+      started_;  // (), 0 or 1: whether the momentum holds a gradient; empty where dampening is 0
 };
 
 }  // namespace tandem::optim
