@@ -37,7 +37,9 @@ class BodyScope {
   ~BodyScope();
   BodyScope(const BodyScope&) = delete;
   BodyScope& operator=(const BodyScope&) = delete;
-  /// Refuses `what` where this thread is in such a scope.
+  /// Whether this thread is in such a scope.
+  static bool is_open();
+  /// Refuses `what` there.
   static void refuse(const char* what);
 
  private:

@@ -120,6 +120,7 @@ uint64_t Region::repeated() { return t_repeated; }
 
 BodyScope::BodyScope(const char* function) : outer_(std::exchange(t_body, function)) {}
 BodyScope::~BodyScope() { t_body = outer_; }
+bool BodyScope::is_open() { return t_body; }
 void BodyScope::refuse(const char* what) {
   TD_CHECK(!t_body, what, ": must not be called inside a function that is given to ", t_body,
            "(), whose only effects are results and changes in place. Use grad() there, or do it outside.");

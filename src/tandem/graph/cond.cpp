@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <optional>
 
+#include "tandem/core/mutex.h"
 #include "tandem/core/region.h"
 #include "tandem/graph/tracer.h"
 #include "tandem/ops/random.h"
@@ -50,6 +52,14 @@ struct Functions {
   }
 };
 
+[[noreturn]] void refuse_change(size_t which) {
+  throw Error(
+      cat("cond: ", kBranch[which],
+          " must do the same each time it is called (first by shapes alone, then to compute); the second "
+          "time it gave other results. Keep what depends on anything but tensors, modules and random "
+          "operations out of it."));
+}
+
 void check_alike(const std::vector<Tensor>& x, const std::vector<Tensor>& y) {
   TD_CHECK(x.size() == y.size(), "cond: both functions must return equally many tensors; got ", x.size(),
            " from if_true and ", y.size(), " from if_false.");
@@ -76,11 +86,11 @@ struct Place {
 };
 struct Places {
   std::vector<Place> list;
-  /// By branch and delivery: the place.
-  std::array<std::vector<size_t>, 2> of;
+  std::array<std::vector<size_t>, 2> ends, of;  // by branch and single gradient: its end, and its place
 
   /// `ends[b]`, `metas[b]`: of each single gradient of branch b.
-  Places(const std::array<std::vector<size_t>, 2>& ends, const std::array<std::vector<Meta>, 2>& metas) {
+  Places(std::array<std::vector<size_t>, 2> ends_of, const std::array<std::vector<Meta>, 2>& metas)
+      : ends(std::move(ends_of)) {
     std::vector<std::vector<size_t>> by_end;  // the places of an end
     for (size_t b = 0; b < 2; ++b) {
       std::vector<size_t> seen;
@@ -100,10 +110,13 @@ struct Places {
   }
   /// The gradients of a branch at their places. What the other one has more is -0: added to anything, it leaves its bits.
   std::vector<Tensor> fill(size_t b, const std::vector<TapeNode::Delivery>& gradients) const {
-    TD_ASSERT(gradients.size() == of[b].size(), "cond: ", gradients.size(), " gradients came where ",
-              of[b].size(), " were foreseen");
     std::vector<Tensor> filled(list.size());
-    for (size_t i = 0; i < gradients.size(); ++i) filled[of[b][i]] = clone(gradients[i].gradient);
+    bool as_traced = gradients.size() == ends[b].size();
+    for (size_t i = 0; as_traced && i < gradients.size(); ++i) {
+      as_traced = gradients[i].edge == ends[b][i];
+      filled[of[b][i]] = clone(gradients[i].gradient);
+    }
+    if (!as_traced) refuse_change(b);
     for (size_t p = 0; p < filled.size(); ++p)
       if (!filled[p].defined())
         filled[p] = full(list[p].meta.shape, -0.0, list[p].meta.dtype, list[p].meta.device);
@@ -130,6 +143,7 @@ void add_result(graph::Graph& g, const Meta& meta, double value) {
 
 /// A choice between two traced bodies: cond() itself, or its gradient where that is recorded.
 struct Choice {
+  std::shared_ptr<Mutex> turn;  // traces are continued by one thread at a time
   Tensor condition;
   size_t taken = 0;  // in plain code
   Traces traces;
@@ -159,12 +173,13 @@ struct Rule {
     std::array<std::vector<size_t>, 2> ends_of;
     std::array<std::vector<Meta>, 2> metas;
     for (size_t b = 0; b < 2; ++b) {
+      const std::lock_guard lock(*choice.turn);
       const NoGrad off;
       back[b] = graph::differentiate_body(*choice.traces[b], ends, choice.results[b], seeds);
       ends_of[b] = back[b].ends;
       for (int v : back[b].graph.outputs()) metas[b].push_back(back[b].graph.meta(v));
     }
-    const Places places(ends_of, metas);
+    const Places places(std::move(ends_of), metas);
     if (!create_graph) {
       if (!current_tracer()) return places.deliver(places.fill(choice.taken, walk(results, seeds, false)));
       if (std::optional<std::vector<NewBody>> bodies = bodies_of(places, back)) {
@@ -224,10 +239,12 @@ struct Rule {
              "must not change tensors in place. Do that outside.");
     for (const TapeNode::Saved& saved : used) unpack_saved(saved, "cond", "a tensor that the functions use");
     Choice again = choice;
-    for (size_t b = 0; b < 2; ++b)
+    for (size_t b = 0; b < 2; ++b) {
+      const std::lock_guard lock(*choice.turn);
       graph::continue_body(*choice.traces[b], [&] {
         again.results[b] = places.fill(b, walk(choice.results[b], seeds, create_graph));
       });
+    }
     return choose(std::move(again),
                   [&] { return places.fill(choice.taken, walk(results, seeds, create_graph)); });
   }
@@ -280,6 +297,12 @@ std::vector<Tensor> choose(Choice choice, const std::function<std::vector<Tensor
     results.resize(count);
   } else {
     results = run_plainly();
+    const std::vector<Tensor>& traced = choice.results[choice.taken];
+    bool as_traced = results.size() == traced.size();
+    for (size_t i = 0; as_traced && i < traced.size(); ++i)
+      as_traced = results[i].shape() == traced[i].shape() && results[i].dtype() == traced[i].dtype() &&
+                  results[i].impl()->requires_grad == traced[i].impl()->requires_grad;
+    if (!as_traced) refuse_change(choice.taken);
   }
   if (rule.wanted.empty()) return results;
   for (const auto& trace : choice.traces)
@@ -295,13 +318,12 @@ std::vector<Tensor> choose(Choice choice, const std::function<std::vector<Tensor
   return results;
 }
 
-/// Shows whoever looks at each operation what the branches use.
+/// Shows whoever looks at each operation what the branches use: both, since their gradients ask for both.
 void show(Observer* observer, const Choice& choice, std::span<const Tensor> results) {
   if (!observer) return;
   TD_CHECK(!choice.changes,
            "cond: inside checkpoint(), which runs its function twice, the functions must not change tensors "
            "in place. Do that outside.");
-  if (!current_tracer()) return;  // it sees the branch that runs
   std::vector<Tensor> used;
   for (const auto& trace : choice.traces) used.insert(used.end(), trace->used.begin(), trace->used.end());
   observer->before(cond_op(), used);
@@ -326,6 +348,7 @@ std::vector<Tensor> cond(const Tensor& condition, const TensorFunction& if_true,
     return results;
   }
   Choice choice;
+  choice.turn = std::make_shared<Mutex>(LockOrder::turn, "result of cond()");
   choice.condition = condition;
   choice.place = random_place();
   if (!tracer) choice.taken = condition.item<bool>() ? 0 : 1;

@@ -137,8 +137,10 @@ class GraphTracer : public Tracer {
       node.out.push_back(graph_.add_value(meta, Source::computed));
       results.push_back(wrap(node.out.back()));
     }
-    for (int i : all.changed)
-      node.out.push_back(graph_.add_value(graph_.meta(node.in[static_cast<size_t>(i)]), Source::computed));
+    for (int i : all.changed) {
+      const Meta meta = graph_.meta(node.in[static_cast<size_t>(i)]);  // a copy: the list of values grows
+      node.out.push_back(graph_.add_value(meta, Source::computed));
+    }
     node.bodies = std::make_shared<const Bodies>(std::move(all));
     place(std::move(node));
     return results;
@@ -233,8 +235,9 @@ class GraphTracer : public Tracer {
     if (outer_) return id_from_around(t);
     if (t.is_traced())
       TD_CHECK(false,
-               "compile: got a tensor of another compiled callable, or of an earlier trace of this one: ",
-               describe(t), ". Return it from that callable and pass the result in.");
+               "compile: got a tensor of another compiled callable, of an earlier trace of this one, or from "
+               "inside of a function that was given to cond(): ",
+               describe(t), ". Return it from there and use the result.");
     TD_CHECK(t.device() == graph_.device || !has_device_, "compile: a compiled callable runs on one device, ",
              graph_.device, "; it captured ", describe(t), ". Move the tensor first.");
     const auto [at, fresh] = captured_.emplace(t.impl(), kNone);
