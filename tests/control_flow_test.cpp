@@ -3,7 +3,9 @@
 // ctest: asan
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <thread>
 
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
@@ -209,7 +211,8 @@ TEST(Cond, IsOneNodeWhoseGraphsAreOptimisedAndShareTheArena) {
   World world;
   Compiled compiled = compile([&](const List& in) {
     const List once = two_branches(world, in[0], by_cond);
-    return List{cond(in[0], [&] { return tanh(matmul(once[0], world.w)) * 2.0; }, [&] { return once[0]; })};
+    return List{cond(
+        in[0], [&] { return tanh(matmul(once[0], world.w)) * 2.0; }, [&] { return once[0]; })};
   });
   const NoGrad off;
   compiled({truth(true)});
@@ -402,6 +405,112 @@ TEST(Cond, FollowsTheModeOfAModuleAndMovesItsBuffersOnlyInTheBranchThatRuns) {
   const List eager = outcome(false), graph = outcome(true);
   ASSERT_EQ(eager.size(), graph.size());
   for (size_t i = 0; i < eager.size(); ++i) EXPECT_EQ(host_bytes(eager[i]), host_bytes(graph[i])) << i;
+}
+
+TEST(Cond, IsDifferentiatedByManyThreadsAtOnce) {
+  const Tensor u = values({3}, 1).set_requires_grad();
+  const Tensor y = sum(cond(
+      truth(true), [&] { return exp(u); }, [&] { return u * 2.0; }));
+  const auto want = host_bytes(grad(y, {u})[0]);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 100; ++i) wrong += host_bytes(grad(y, {u})[0]) != want;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Cond, RefusesAFunctionThatDoesSomethingElseWhenItComputes) {
+  const Tensor u = values({3}, 1).set_requires_grad(), w = values({3}, 2).set_requires_grad();
+  const auto other_results = [&](const std::function<List(bool)>& yes) {
+    int calls = 0;
+    return refusal([&] {
+      const List y = cond(
+          truth(true), [&](const List&) { return yes(++calls == 2); },
+          [&](const List&) { return List{u * 1}; });
+      backward(sum(y[0]));
+    });
+  };
+  const std::string words = "cond: if_true must do the same each time it is called";
+  EXPECT_NE(other_results([&](bool again) { return again ? List{} : List{u * 2}; }).find(words),
+            std::string::npos);
+  EXPECT_NE(other_results([&](bool again) { return List{again ? zeros({7}) : u * 2}; }).find(words),
+            std::string::npos);
+  EXPECT_NE(other_results([&](bool again) { return List{again ? cast(u, DType::f64) : u * 2}; }).find(words),
+            std::string::npos);
+  EXPECT_NE(other_results([&](bool again) { return List{again ? u.detach() * 2 : u * 2}; }).find(words),
+            std::string::npos);
+  EXPECT_NE(other_results([&](bool again) { return List{again ? u * 2 : w * 2}; }).find(words),
+            std::string::npos);
+  EXPECT_EQ(other_results([&](bool) { return List{u * 2}; }), "");
+}
+
+TEST(Cond, TakesCompiledCallablesInsideToTheSecondOrder) {
+  const Tensor u = values({3}, 1).set_requires_grad(), x = values({3}, 2);
+  Compiled part = compile([&](const List& in) { return List{in[0] * u * u}; });
+  const TensorFunction f = [&](const List& in) {
+    const Tensor y = cond(
+        in[0],
+        [&] {
+          const Tensor t = part({x * u})[0];
+          return grad(sum(t * t), {u}, {}, {.create_graph = true})[0];
+        },
+        [&] { return part({u})[0]; });
+    const Tensor g = grad(sum(y * y), {u}, {}, {.create_graph = true})[0];
+    return List{g.detach(), grad(sum(g * g), {u})[0]};
+  };
+  Compiled compiled = compile(f);
+  for (bool condition : {true, false, true}) {
+    const List want = f({truth(condition)}), got = compiled({truth(condition)});
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(host_bytes(want[i]), host_bytes(got[i])) << i;
+  }
+}
+
+TEST(Cond, InACheckpointNeedsWhatBothBranchesUse) {
+  const Tensor u = values({3}, 1).set_requires_grad();
+  for (bool condition : {true, false}) {
+    const TensorFunction f = [&](const List& in) {
+      const Tensor state = exp(u.detach());
+      const auto chosen = [=](const List& i) {
+        return List{cond(
+            i[0], [&] { return u * state; }, [&] { return u * 2; })};
+      };
+      const Tensor y = checkpoint(chosen, in)[0];
+      assign(state, state + 1);
+      return grad(sum(y), {u});
+    };
+    const std::string eager = refusal([&] { f({truth(condition)}); });
+    EXPECT_NE(eager.find("checkpoint: a tensor that the function uses must not be changed"),
+              std::string::npos);
+    EXPECT_EQ(refusal([&] { compile(f)({truth(condition)}); }), eager);
+  }
+}
+
+/// The list of values grows where the node is appended, for some of these lengths.
+TEST(Cond, IsTracedBehindAnyNumberOfNodes) {
+  for (int length = 0; length < 40; ++length) {
+    const Tensor state = ones({2, 3});
+    Compiled f = compile(
+        [&](const List& in) {
+          Tensor x = in[1];
+          for (int i = 0; i < length; ++i) x = x * 1.5;
+          return List{cond(
+              in[0],
+              [&] {
+                assign(state, state * 2.0);
+                return x;
+              },
+              [&] { return x; })};
+        },
+        {.passes = {}});
+    f({truth(true), zeros({3})});
+    const GraphView graph = f.reports()[0].graph;
+    const GraphView::Value& changed = graph.values[static_cast<size_t>(graph.nodes.back().out.back())];
+    EXPECT_EQ(changed.shape, (Dims{24})) << length;
+    EXPECT_EQ(changed.dtype, DType::u8) << length;
+  }
 }
 
 TEST(Bodies, GiveTheirEffectsToTheNodeTheyHangOn) {

@@ -243,7 +243,7 @@ void add_fft_cases(std::vector<OpCase>& cases) {
   cases.push_back(make(
       "complex_abs", {{3, 2}}, [](In in) { return complex_abs(in[0]); },
       [](Arrays in) {
-        Array out({3});
+        Array out(Dims{3});
         for (Dim i = 0; i < 3; ++i) out[i] = std::hypot(in[0][2 * i], in[0][2 * i + 1]);
         return out;
       }));

@@ -175,7 +175,7 @@ void add_vectors(std::vector<OpCase>& cases) {
   op_case.inputs = {rows, rows};
   op_case.call = [](std::span<const Tensor> in) { return cosine_similarity(in[0], in[1]); };
   op_case.reference = [](std::span<const Array> in) {
-    Array out({4});
+    Array out(Dims{4});
     for (int64_t i = 0; i < 4; ++i) out[i] = cosine(in[0], in[1], i);
     return out;
   };
@@ -184,7 +184,7 @@ void add_vectors(std::vector<OpCase>& cases) {
     op_case.name = p == 2 ? "pairwise_distance" : "pairwise_distance/p3";
     op_case.call = [p](std::span<const Tensor> in) { return pairwise_distance(in[0], in[1], p); };
     op_case.reference = [p](std::span<const Array> in) {
-      Array out({4});
+      Array out(Dims{4});
       for (int64_t i = 0; i < 4; ++i) out[i] = distance(in[0], in[1], i, p);
       return out;
     };
@@ -231,7 +231,7 @@ void add_vectors(std::vector<OpCase>& cases) {
       return cosine_embedding_loss(in[0], in[1], labels(in[2], in[0].dtype()), 0.1, r);
     };
     op_case.reference = [r](std::span<const Array> in) {
-      Array out({4});
+      Array out(Dims{4});
       for (int64_t i = 0; i < 4; ++i) {
         const double c = cosine(in[0], in[1], i);
         out[i] = in[2][i] == 1 ? 1 - c : std::max(0., c - 0.1);
@@ -245,7 +245,7 @@ void add_vectors(std::vector<OpCase>& cases) {
       return margin_ranking_loss(in[0], in[1], labels(in[2], in[0].dtype()), 0.3, r);
     };
     op_case.reference = [r](std::span<const Array> in) {
-      Array out({4});
+      Array out(Dims{4});
       for (int64_t i = 0; i < 4; ++i)
         out[i] = std::max(0., (in[2][i] == 1 ? -1 : 1) * (in[0][i] - in[1][i]) + 0.3);
       return reduced(out, r);
@@ -258,7 +258,7 @@ void add_vectors(std::vector<OpCase>& cases) {
         return triplet_margin_loss(in[0], in[1], in[2], {.margin = 0.8, .swap = swap, .reduction = r});
       };
       op_case.reference = [r, swap](std::span<const Array> in) {
-        Array out({4});
+        Array out(Dims{4});
         for (int64_t i = 0; i < 4; ++i) {
           double away = distance(in[0], in[2], i, 2);
           if (swap) away = std::min(away, distance(in[1], in[2], i, 2));
@@ -277,7 +277,7 @@ void add_vectors(std::vector<OpCase>& cases) {
             in[0], in[1], {.p = p, .margin = 0.7, .weight = p == 2 ? in[2] : Tensor(), .reduction = r});
       };
       op_case.reference = [r, p](std::span<const Array> in) {
-        Array out({5});
+        Array out(Dims{5});
         for (int64_t i = 0; i < 5; ++i) {
           const Dim y = static_cast<Dim>(in[1][i]);
           for (Dim j = 0; j < 4; ++j)

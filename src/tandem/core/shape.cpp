@@ -16,6 +16,10 @@ Dims::Dims(std::span<const Dim> values) {
   rank_ = static_cast<int>(values.size());
 }
 
+void Dims::refuse(uint64_t value) {
+  throw Error(cat("shape: a size or axis must fit 63 bits; got ", value, "."));
+}
+
 Dims Dims::filled(int rank, Dim value) {
   TD_CHECK(rank >= 0 && rank <= kMaxRank, "shape: at most ", kMaxRank, " axes are supported; got ", rank,
            ".");

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
+#include <iterator>
 #include <span>
+#include <type_traits>
 
 namespace tandem {
 
@@ -13,10 +15,27 @@ inline constexpr int kMaxRank = 8;
 /// One size. An alias today; the place where symbolic sizes will enter.
 using Dim = int64_t;
 
+namespace detail {
+template <class N>
+concept Integer = std::is_integral_v<N> && !std::is_same_v<N, bool>;
+template <class R>
+concept Integers = requires(const R& values) {
+  requires Integer<std::remove_cvref_t<decltype(*std::begin(values))>>;
+  std::end(values);
+};
+}  // namespace detail
+
 class Dims {
  public:
   constexpr Dims() = default;
-  Dims(std::initializer_list<Dim> values) : Dims(std::span<const Dim>(values.begin(), values.size())) {}
+  /// Numbers of any integer types: {2, n}. Where one is meant, it needs no braces: sum(x, 0).
+  template <detail::Integer... N>
+  requires(sizeof...(N) > 0) Dims(N... values) : Dims(Listed{}, {as_dim(values)...}) {}
+  /// Those of any container.
+  template <detail::Integers R>
+  requires(!std::is_same_v<R, Dims>) Dims(const R& values) {
+    for (const auto value : values) push_back(as_dim(value));
+  }
   explicit Dims(std::span<const Dim> values);
   static Dims filled(int rank, Dim value);
 
@@ -39,6 +58,18 @@ class Dims {
   }
 
  private:
+  struct Listed {};
+  Dims(Listed, std::initializer_list<Dim> values)
+      : Dims(std::span<const Dim>(values.begin(), values.size())) {}
+  template <detail::Integer N>
+  static Dim as_dim(N value) {
+    if constexpr (std::is_unsigned_v<N> && sizeof(N) == sizeof(Dim))
+      if (value > static_cast<N>(INT64_MAX)) [[unlikely]]
+        refuse(value);
+    return static_cast<Dim>(value);
+  }
+  [[noreturn]] static void refuse(uint64_t value);
+
   Dim values_[kMaxRank] = {};
   int rank_ = 0;
 };

@@ -50,6 +50,13 @@ void backward(const Tensor& output, const Tensor& seed = {}, const BackwardOptio
 std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, const Tensor& seed = {},
                          const BackwardOptions& options = {}, bool allow_unused = false);
 
+/// The same for tensors in braces: grad(y, {x, w}).
+inline std::vector<Tensor> grad(const Tensor& output, std::initializer_list<Tensor> inputs,
+                                const Tensor& seed = {}, const BackwardOptions& options = {},
+                                bool allow_unused = false) {
+  return grad(output, std::span<const Tensor>(inputs.begin(), inputs.size()), seed, options, allow_unused);
+}
+
 /// Sees the gradient of a tensor, and may return another one to take its place (or an undefined one to leave it).
 using GradientHook = std::function<Tensor(const Tensor& gradient)>;
 /// The hooks of one tensor, in the order in which they were added.

@@ -181,6 +181,14 @@ std::vector<std::byte> host_bytes(const Tensor& tensor);
 std::string describe(const Tensor& tensor);
 /// Its values as nested lists, "[[1, 2], [3, 4]]"; of a large tensor the ends of each axis.
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+/// How tensors are printed, in all threads.
+struct PrintOptions {
+  int precision = 6;  ///< digits of a floating number, 1 to 17
+  Dim whole = 1000;   ///< a tensor of more elements shows the ends of its axes only
+  Dim ends = 3;       ///< so many elements at each end
+};
+PrintOptions print_options();
+void set_print_options(const PrintOptions& options);
 
 template <class T>
 Tensor from_vector(const std::vector<T>& values, const Dims& shape, Device device) {

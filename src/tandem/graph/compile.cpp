@@ -254,6 +254,18 @@ Compiled::~Compiled() {
   if (state_) state_->leave();
 }
 
+Tensor Compiled::only(std::vector<Tensor> results) {
+  TD_CHECK(results.size() == 1,
+           "compile: a callable that is called with single tensors must return one; got ", results.size(),
+           " results. Call it with a list: f({x, y}).");
+  return std::move(results[0]);
+}
+
+void detail::refuse_inputs(size_t got, size_t takes) {
+  throw Error(
+      cat("compile: this callable takes ", takes, takes == 1 ? " tensor" : " tensors", "; got ", got, "."));
+}
+
 CompiledState& Compiled::state() const {
   TD_CHECK(state_, "compile: this Compiled was moved from and is empty. Call the one that it was moved to.");
   return *state_;
@@ -288,8 +300,8 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
   CompiledState& state = this->state();
   for (const Tensor& t : inputs)
     TD_CHECK(t.defined(), "compile: every input must be a tensor; got an undefined handle.");
-  // As part of a larger trace; and where somebody looks at each operation.
-  if (current_tracer() || current_observer()) return state.function(inputs);
+  // As part of a larger trace, or of code that was traced first; and where somebody looks at each operation.
+  if (current_tracer() || current_observer() || BodyScope::is_open()) return state.function(inputs);
   std::lock_guard lock(state.mutex);
   Entry& entry = state.entry_for(inputs);
   check_aliases(entry, inputs);

@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tandem/core/attrs.h"
@@ -105,14 +107,63 @@ class Compiled {
   /// training step), it keeps nothing; backward() of the latter is refused, as eagerly. Gradients of such gradients
   /// (create_graph) run the callable again, eagerly, and have those of the plain call but for rounding.
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs);
+  /// The same for a callable that returns one tensor: f(x), f(x, y).
+  template <class... T>
+  requires(sizeof...(T) > 0 && (std::is_same_v<T, Tensor> && ...)) Tensor operator()(const T&... inputs) {
+    return only((*this)(std::vector<Tensor>{inputs...}));
+  }
   /// One report for each signature traced so far.
   std::vector<GraphReport> reports() const;
 
  private:
+  static Tensor only(std::vector<Tensor> results);
   CompiledState& state() const;
   std::shared_ptr<CompiledState> state_;  // its results' backward passes hold it, too
 };
 
 Compiled compile(TensorFunction function, CompileOptions options = {});
+
+namespace detail {
+[[noreturn]] void refuse_inputs(size_t got, size_t takes);
+
+/// A callable of `sizeof...(i)` tensors as one of a list.
+template <class F, size_t... i>
+TensorFunction of_list(F call, std::index_sequence<i...>) {
+  return [call = std::move(call)](const std::vector<Tensor>& in) mutable -> std::vector<Tensor> {
+    if (in.size() != sizeof...(i)) refuse_inputs(in.size(), sizeof...(i));
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(call(in[i]...))>, Tensor>)
+      return {call(in[i]...)};
+    else
+      return call(in[i]...);
+  };
+}
+/// By the number of tensors that it takes.
+template <class F>
+TensorFunction of_list(F call) {
+  if constexpr (std::is_invocable_v<F&, const Tensor&>)
+    return of_list(std::move(call), std::make_index_sequence<1>());
+  else if constexpr (std::is_invocable_v<F&, const Tensor&, const Tensor&>)
+    return of_list(std::move(call), std::make_index_sequence<2>());
+  else if constexpr (std::is_invocable_v<F&, const Tensor&, const Tensor&, const Tensor&>)
+    return of_list(std::move(call), std::make_index_sequence<3>());
+  else
+    return of_list(std::move(call), std::make_index_sequence<4>());
+}
+}  // namespace detail
+
+/// The same for callables of one to four tensors, with one result or a list of them: compile([](const Tensor& x) { … }); and
+/// for modules: compile(net), which must then outlive it, or compile(pointer_to_net), which it holds.
+template <class F>
+requires(!std::is_constructible_v<TensorFunction, F>) Compiled
+    compile(F&& callable, CompileOptions options = {}) {
+  using Callable = std::remove_cvref_t<F>;
+  if constexpr (requires { (*callable)(std::declval<const Tensor&>()); })
+    return compile(detail::of_list([callable](const Tensor& x) { return (*callable)(x); }),
+                   std::move(options));
+  else if constexpr (std::is_lvalue_reference_v<F> && !std::is_copy_constructible_v<Callable>)
+    return compile(detail::of_list([&callable](const Tensor& x) { return callable(x); }), std::move(options));
+  else
+    return compile(detail::of_list(Callable(std::forward<F>(callable))), std::move(options));
+}
 
 }  // namespace tandem

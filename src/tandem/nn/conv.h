@@ -20,6 +20,7 @@ using Conv2dLayerOptions = ConvLayerOptions;
 template <int kAxes>
 class Conv : public Module {
  public:
+  using Options = ConvLayerOptions;
   Conv(Module* parent, const std::string& name, int64_t in, int64_t out, const PerAxis& kernel,
        const ConvLayerOptions& options = {});
   Tensor forward(const Tensor& x) override;
@@ -46,6 +47,7 @@ struct ConvTransposeLayerOptions {
 template <int kAxes>
 class ConvTranspose : public Module {
  public:
+  using Options = ConvTransposeLayerOptions;
   ConvTranspose(Module* parent, const std::string& name, int64_t in, int64_t out, const PerAxis& kernel,
                 const ConvTransposeLayerOptions& options = {});
   Tensor forward(const Tensor& x) override;

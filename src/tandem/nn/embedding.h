@@ -27,6 +27,7 @@ struct SparseGradient {
 /// a compiled callable refuses the layer while it trains, since each call leaves its rows behind.
 class Embedding : public Module {
  public:
+  using Options = EmbeddingLayerOptions;
   Embedding(Module* parent, const std::string& name, int64_t rows, int64_t width,
             EmbeddingLayerOptions options = {});
   Tensor forward(const Tensor& index) override;
@@ -60,6 +61,7 @@ struct EmbeddingBagOptions {
 /// rows.
 class EmbeddingBag : public Module {
  public:
+  using Options = EmbeddingBagOptions;
   EmbeddingBag(Module* parent, const std::string& name, int64_t rows, int64_t width,
                const EmbeddingBagOptions& options = {});
   Tensor forward(const Tensor& index) override { return forward(index, {}, {}); }

@@ -13,6 +13,7 @@ struct LinearOptions {
 /// x (…, in) -> (…, out). weight (out, in), bias (out).
 class Linear : public Module {
  public:
+  using Options = LinearOptions;
   Linear(Module* parent, const std::string& name, int64_t in, int64_t out, LinearOptions options = {});
   Tensor forward(const Tensor& x) override;
 

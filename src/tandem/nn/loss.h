@@ -35,6 +35,7 @@ class LossOfThree : public Module {
 /// -log_probabilities[target]. Its weight is a buffer, as PyTorch's.
 class NLLLoss : public LossOfTwo {
  public:
+  using Options = NllLossOptions;
   explicit NLLLoss(Module* parent = nullptr, const std::string& name = "", const NllLossOptions& options = {})
       : LossOfTwo(parent, name), options_(options) {
     keep("weight", options_.weight);
@@ -50,6 +51,7 @@ class NLLLoss : public LossOfTwo {
 /// Of logits, with targets that are classes or probabilities. Its weight is a buffer.
 class CrossEntropyLoss : public LossOfTwo {
  public:
+  using Options = CrossEntropyOptions;
   explicit CrossEntropyLoss(Module* parent = nullptr, const std::string& name = "",
                             const CrossEntropyOptions& options = {})
       : LossOfTwo(parent, name), options_(options) {
@@ -66,6 +68,7 @@ class CrossEntropyLoss : public LossOfTwo {
 /// Its weight is a buffer.
 class MultiMarginLoss : public LossOfTwo {
  public:
+  using Options = MultiMarginOptions;
   explicit MultiMarginLoss(Module* parent = nullptr, const std::string& name = "",
                            const MultiMarginOptions& options = {})
       : LossOfTwo(parent, name), options_(options) {
@@ -82,6 +85,7 @@ class MultiMarginLoss : public LossOfTwo {
 /// Of probabilities. Its weight is a buffer.
 class BCELoss : public LossOfTwo {
  public:
+  using Options = BinaryCrossEntropyOptions;
   explicit BCELoss(Module* parent = nullptr, const std::string& name = "",
                    const BinaryCrossEntropyOptions& options = {})
       : LossOfTwo(parent, name), options_(options) {
@@ -98,6 +102,7 @@ class BCELoss : public LossOfTwo {
 /// Of logits. weight and pos_weight are buffers.
 class BCEWithLogitsLoss : public LossOfTwo {
  public:
+  using Options = BinaryCrossEntropyWithLogitsOptions;
   explicit BCEWithLogitsLoss(Module* parent = nullptr, const std::string& name = "",
                              const BinaryCrossEntropyWithLogitsOptions& options = {})
       : LossOfTwo(parent, name), options_(options) {
@@ -223,6 +228,7 @@ class LogCoshLoss : public LossOfTwo {
 /// Of logarithms of probabilities.
 class KLDivLoss : public LossOfTwo {
  public:
+  using Options = KlDivOptions;
   explicit KLDivLoss(Module* parent = nullptr, const std::string& name = "", const KlDivOptions& options = {})
       : LossOfTwo(parent, name), options_(options) {}
   Tensor forward(const Tensor& prediction, const Tensor& target) override {
@@ -235,6 +241,7 @@ class KLDivLoss : public LossOfTwo {
 
 class PoissonNLLLoss : public LossOfTwo {
  public:
+  using Options = PoissonNllOptions;
   explicit PoissonNLLLoss(Module* parent = nullptr, const std::string& name = "",
                           const PoissonNllOptions& options = {})
       : LossOfTwo(parent, name), options_(options) {}
@@ -279,6 +286,7 @@ class MarginRankingLoss : public LossOfThree {
 /// Of anchor, positive and negative.
 class TripletMarginLoss : public LossOfThree {
  public:
+  using Options = TripletMarginOptions;
   explicit TripletMarginLoss(Module* parent = nullptr, const std::string& name = "",
                              const TripletMarginOptions& options = {})
       : LossOfThree(parent, name), options_(options) {}

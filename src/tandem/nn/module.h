@@ -238,7 +238,7 @@ std::shared_ptr<M> copy_argument(const std::shared_ptr<M>& module) {
 }  // namespace detail
 
 /// Makes a module that a container or a handle owns: make<Linear>(784, 10) is what `Linear fc{this, "fc", 784, 10}` is
-/// as a member. Options are written with their type: make<Conv2d>(1, 6, 5, Conv2dLayerOptions{.padding = 2}).
+/// as a member. A layer's Options come last, in braces: make<Conv2d>(1, 6, 5, {.padding = 2}).
 template <std::derived_from<Module> T, class... A>
 std::shared_ptr<T> make(const A&... arguments) {
   std::shared_ptr<T> module;
@@ -248,6 +248,22 @@ std::shared_ptr<T> make(const A&... arguments) {
     module = std::make_shared<T>(arguments...);
   module->set_recipe([arguments...]() -> ModulePtr { return make<T>(detail::copy_argument(arguments)...); });
   return module;
+}
+template <std::derived_from<Module> T>
+std::shared_ptr<T> make(const typename T::Options& options) {
+  return make<T, typename T::Options>(options);
+}
+template <std::derived_from<Module> T, class A>
+std::shared_ptr<T> make(const A& a, const typename T::Options& options) {
+  return make<T, A, typename T::Options>(a, options);
+}
+template <std::derived_from<Module> T, class A, class B>
+std::shared_ptr<T> make(const A& a, const B& b, const typename T::Options& options) {
+  return make<T, A, B, typename T::Options>(a, b, options);
+}
+template <std::derived_from<Module> T, class A, class B, class C>
+std::shared_ptr<T> make(const A& a, const B& b, const C& c, const typename T::Options& options) {
+  return make<T, A, B, C, typename T::Options>(a, b, c, options);
 }
 
 }  // namespace tandem::nn

@@ -14,6 +14,7 @@ struct LayerNormOptions {
 /// Over the last axes, whose sizes are `shape`.
 class LayerNorm : public Module {
  public:
+  using Options = LayerNormOptions;
   LayerNorm(Module* parent, const std::string& name, const Dims& shape, LayerNormOptions options = {});
   Tensor forward(const Tensor& x) override;
 
@@ -32,6 +33,7 @@ struct RmsNormOptions {
 /// Over the last axes, whose sizes are `shape`.
 class RMSNorm : public Module {
  public:
+  using Options = RmsNormOptions;
   RMSNorm(Module* parent, const std::string& name, const Dims& shape, RmsNormOptions options = {});
   Tensor forward(const Tensor& x) override;
 
@@ -50,6 +52,7 @@ struct GroupNormOptions {
 /// x (N, channels, …), over each of `groups` groups of channels.
 class GroupNorm : public Module {
  public:
+  using Options = GroupNormOptions;
   GroupNorm(Module* parent, const std::string& name, int64_t groups, int64_t channels,
             GroupNormOptions options = {});
   Tensor forward(const Tensor& x) override;
@@ -72,6 +75,7 @@ struct BatchNormLayerOptions {
 /// they take.
 class BatchNorm : public Module {
  public:
+  using Options = BatchNormLayerOptions;
   Tensor forward(const Tensor& x) override;
 
   Tensor weight, bias, running_mean, running_var;
@@ -111,6 +115,7 @@ struct InstanceNormOptions {
 /// x (N, channels, …) over each channel of each sample.
 class InstanceNorm : public Module {
  public:
+  using Options = InstanceNormOptions;
   Tensor forward(const Tensor& x) override;
 
   Tensor weight, bias;

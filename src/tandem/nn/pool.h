@@ -12,6 +12,7 @@ namespace tandem::nn {
 template <class Option, Tensor (*function)(const Tensor&, const Option&)>
 class PoolLayer : public Module {
  public:
+  using Options = Option;
   PoolLayer(Module* parent, const std::string& name, const Option& option = {})
       : Module(parent, name), option_(option) {}
   Tensor forward(const Tensor& x) override { return function(x, option_); }

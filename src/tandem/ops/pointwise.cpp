@@ -499,6 +499,27 @@ Tensor sub(const Operand& a, const Operand& b) { return binary(*g_ops.sub, a, b)
 Tensor mul(const Operand& a, const Operand& b) { return binary(*g_ops.mul, a, b, false, g_ops.logical_and); }
 Tensor div(const Operand& a, const Operand& b) { return binary(*g_ops.div, a, b, true); }
 Tensor pow(const Operand& a, const Operand& b) { return binary(*g_ops.pow, a, b); }
+namespace {
+const Tensor& change(const char* name, Tensor (*function)(const Operand&, const Operand&), const Tensor& a,
+                     const Operand& b) {
+  TD_CHECK(a.defined(), name, ": the target must be a tensor; got an undefined handle.");
+  const Tensor in[2] = {a, b.tensor() && b.tensor()->defined() ? *b.tensor() : a};
+  check_in_place(name, in);
+  const Tensor value = function(a, b);
+  TD_CHECK(value.shape() == a.shape(), name, ": the result must have the target's shape; got ", value.shape(),
+           " for ", describe(a), ". Make a new tensor instead: a = a + b.");
+  TD_CHECK(info(value.dtype()).kind <= info(a.dtype()).kind, name,
+           ": the result must be of the target's kind of type; got ", value.dtype(), " for ", describe(a),
+           ". cast() the other operand, or make a new tensor: a = a + b.");
+  assign(a, value);
+  return a;
+}
+}  // namespace
+const Tensor& operator+=(const Tensor& a, const Operand& b) { return change("+=", add, a, b); }
+const Tensor& operator-=(const Tensor& a, const Operand& b) { return change("-=", sub, a, b); }
+const Tensor& operator*=(const Tensor& a, const Operand& b) { return change("*=", mul, a, b); }
+const Tensor& operator/=(const Tensor& a, const Operand& b) { return change("/=", div, a, b); }
+
 Tensor maximum(const Operand& a, const Operand& b) { return binary(*g_ops.maximum, a, b); }
 Tensor minimum(const Operand& a, const Operand& b) { return binary(*g_ops.minimum, a, b); }
 Tensor equal(const Operand& a, const Operand& b) { return binary(*g_ops.equal, a, b); }

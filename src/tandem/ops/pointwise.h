@@ -177,6 +177,36 @@ Tensor operator/(N a, const Tensor& b) {
   return div(a, b);
 }
 inline Tensor operator-(const Tensor& x) { return neg(x); }
+
+// Comparisons, element by element: bool. (== and != would be taken for a question about the handles: equal(), not_equal().)
+inline Tensor operator<(const Tensor& a, const Operand& b) { return less(a, b); }
+inline Tensor operator<=(const Tensor& a, const Operand& b) { return less_equal(a, b); }
+inline Tensor operator>(const Tensor& a, const Operand& b) { return greater(a, b); }
+inline Tensor operator>=(const Tensor& a, const Operand& b) { return greater_equal(a, b); }
+template <PlainNumber N>
+Tensor operator<(N a, const Tensor& b) {
+  return less(a, b);
+}
+template <PlainNumber N>
+Tensor operator<=(N a, const Tensor& b) {
+  return less_equal(a, b);
+}
+template <PlainNumber N>
+Tensor operator>(N a, const Tensor& b) {
+  return greater(a, b);
+}
+template <PlainNumber N>
+Tensor operator>=(N a, const Tensor& b) {
+  return greater_equal(a, b);
+}
+
+/// Changes a in place, as assign(a, a + b) does: whoever shares its memory sees it, and so it is refused where a gradient is
+/// wanted (write a = a + b there). The result must keep a's shape and kind of type.
+const Tensor& operator+=(const Tensor& a, const Operand& b);
+const Tensor& operator-=(const Tensor& a, const Operand& b);
+const Tensor& operator*=(const Tensor& a, const Operand& b);
+const Tensor& operator/=(const Tensor& a, const Operand& b);
+
 // Of integers and bool; ! of any type.
 inline Tensor operator&(const Tensor& a, const Operand& b) { return bitwise_and(a, b); }
 inline Tensor operator|(const Tensor& a, const Operand& b) { return bitwise_or(a, b); }
