@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "tandem/core/rng.h"
@@ -36,7 +37,7 @@ std::map<std::string, Tensor> parts_of(const auto& p, const auto& other, const T
   out["log_prob"] = p.log_prob(value);
   const List gradients = grad(sum(out["log_prob"]), parameters);
   for (size_t i = 0; i < gradients.size(); ++i) out[cat("gradient", i)] = gradients[i];
-  out["entropy"] = p.entropy();
+  if constexpr (requires { p.entropy(); }) out["entropy"] = p.entropy();
   out["kl"] = kl(p, other);
   if constexpr (requires { p.variance(); }) {
     out["mean"] = p.mean();
@@ -86,6 +87,18 @@ std::map<std::string, std::map<std::string, Tensor>> all_cases(DType dtype) {
     out["categorical_logits"] = parts_of(
         Categorical::from_logits(a), Categorical::from_logits(values({3, 5}, 5, -2, 2, dtype)), classes, {a});
   }
+  {
+    const Tensor a = leaf({3}, 2, 0.3, 4), b = leaf({4, 1}, 3, 0.5, 2);
+    out["gamma"] = parts_of(Gamma(a, b), Gamma(share(5) * 3, share(6) + 1), abs(x) * 3, {a, b});
+  }
+  {
+    const Tensor a = leaf({3}, 2, 0.3, 4), b = leaf({4, 1}, 3, 0.5, 2);
+    out["beta"] = parts_of(Beta(a, b), Beta(share(5) * 3, share(6) + 1), abs(x) * 0.9 + 0.05, {a, b});
+  }
+  {
+    const Tensor a = leaf({3}, 2, 0.3, 9);
+    out["poisson"] = parts_of(Poisson(a), Poisson(share(5) * 5), floor(values({4, 3}, 1, 0, 12, dtype)), {a});
+  }
   return out;
 }
 
@@ -129,12 +142,26 @@ TEST(ProbabilityDistributions, GiveTheSameBitsInBothEnginesSamplesToo) {
                             Beta(positive, positive).sample({3}),
                             Poisson(positive, {.max_rate = 8}).sample({3})};
       List out = samples;
-      out.insert(out.end(), {normal.log_prob(samples[0]), uniform.log_prob(samples[2]),
-                             exponential.log_prob(samples[3]), bernoulli.log_prob(samples[4]),
-                             by_logits.log_prob(samples[5]), categorical.log_prob(samples[6]),
-                             logits.log_prob(samples[7]), normal.entropy(), categorical.entropy(),
-                             by_logits.entropy(), kl(normal, Normal(b, positive)), kl(bernoulli, by_logits),
-                             kl(categorical, logits), kl(uniform, Uniform(a - 1.0, a + positive))});
+      out.insert(out.end(), {normal.log_prob(samples[0]),
+                             uniform.log_prob(samples[2]),
+                             exponential.log_prob(samples[3]),
+                             bernoulli.log_prob(samples[4]),
+                             by_logits.log_prob(samples[5]),
+                             categorical.log_prob(samples[6]),
+                             logits.log_prob(samples[7]),
+                             normal.entropy(),
+                             categorical.entropy(),
+                             by_logits.entropy(),
+                             kl(normal, Normal(b, positive)),
+                             kl(bernoulli, by_logits),
+                             kl(categorical, logits),
+                             kl(uniform, Uniform(a - 1.0, a + positive)),
+                             Gamma(positive, inside).log_prob(samples[8]),
+                             Beta(positive, inside).log_prob(samples[9]),
+                             Poisson(positive, {.max_rate = 8}).log_prob(samples[10]),
+                             Gamma(positive, inside).entropy(),
+                             Beta(positive, inside).entropy(),
+                             kl(Beta(positive, inside), Beta(inside, positive))});
       return out;
     };
     Compiled compiled = compile(all);
@@ -150,6 +177,23 @@ TEST(ProbabilityDistributions, GiveTheSameBitsInBothEnginesSamplesToo) {
     }
     EXPECT_EQ(compiled.reports().size(), 1u);
   }
+}
+
+TEST(ProbabilityDistributions, HaveDensitiesAtTheEndsOfTheirRangeAndNoneBeyond) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const auto at = [](const Tensor& density) { return density.item<double>(); };
+  const Tensor one = number(1), two = number(2), zero = number(0), below = number(-0.5);
+  EXPECT_EQ(at(Gamma(one, two).log_prob(zero)), std::log(2.));
+  EXPECT_EQ(at(Gamma(two, two).log_prob(zero)), -inf);
+  EXPECT_EQ(at(Gamma(two, two).log_prob(below)), -inf);
+  EXPECT_EQ(at(Beta(one, one).log_prob(zero)), 0);
+  EXPECT_EQ(at(Beta(one, two).log_prob(one)), -inf);
+  EXPECT_EQ(at(Beta(two, two).log_prob(number(1.5))), -inf);
+  EXPECT_EQ(at(Poisson(zero).log_prob(zero)), 0);
+  EXPECT_EQ(at(Poisson(two).log_prob(number(0.5))), -inf);
+  EXPECT_EQ(at(Poisson(two).log_prob(number(-1))), -inf);
+  EXPECT_EQ(at(kl(Poisson(zero), Poisson(two))), 2);
+  EXPECT_EQ(at(kl(Poisson(two), Poisson(zero))), inf);
 }
 
 TEST(ProbabilityDistributions, DrawAsManyNumbersWhateverTheParametersAre) {

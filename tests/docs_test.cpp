@@ -134,6 +134,15 @@ void read_declaration(const std::string& scope, std::string text, Declared& out)
   if (std::regex_search(text, part, alias) || std::regex_search(text, part, derived))
     out.classes.push_back({scope, part[1]});
   if (std::regex_search(text, other)) return;
+  if (const size_t clause = text.find("requires(");
+      clause != std::string::npos) {  // ends where its parentheses close
+    size_t end = text.find('(', clause);
+    for (int open = 0; end < text.size(); ++end) {
+      if (text[end] == '(') ++open;
+      if (text[end] == ')' && --open == 0) break;
+    }
+    text.erase(clause, end + 1 - clause);
+  }
   int angle = 0;  // the first parenthesis that is no part of a template argument ends the name
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '<') ++angle;

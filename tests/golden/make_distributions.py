@@ -2,7 +2,8 @@
 """Writes tests/golden/distributions.txt: what torch.distributions gives for distributions_test.cpp. Needs PyTorch and
 NumPy. A line is name, part, shape, values; gradients are those of the sum of the log_prob by the parameters."""
 import torch
-from torch.distributions import Bernoulli, Categorical, Exponential, Normal, Uniform, kl_divergence
+from torch.distributions import (Bernoulli, Beta, Categorical, Exponential, Gamma, Normal, Poisson, Uniform,
+                                 kl_divergence)
 
 from make_golden import HERE, hash_array, numbers, shape_text
 
@@ -25,6 +26,10 @@ CASES = {
     "categorical": (lambda a: Categorical(a), [(3, 5), 2, 0.1, 2], None, classes, Categorical(hash_array((3, 5), 5, 0.1, 1))),
     "categorical_logits": (lambda a: Categorical(logits=a), [(3, 5), 2, -2, 2], None, classes,
                            Categorical(logits=hash_array((3, 5), 5, -2, 2))),
+    "gamma": (lambda a, b: Gamma(a, b), [(3,), 2, 0.3, 4], [(4, 1), 3, 0.5, 2], x.abs() * 3, Gamma(share(5) * 3, share(6) + 1)),
+    "beta": (lambda a, b: Beta(a, b), [(3,), 2, 0.3, 4], [(4, 1), 3, 0.5, 2], x.abs() * 0.9 + 0.05,
+             Beta(share(5) * 3, share(6) + 1)),
+    "poisson": (lambda a: Poisson(a), [(3,), 2, 0.3, 9], None, hash_array((4, 3), 1, 0, 12).floor(), Poisson(share(5) * 5)),
 }
 lines = []
 
@@ -40,7 +45,8 @@ for name, (make, first, second, value, other) in CASES.items():
     add(name, "log_prob", density)
     for i, g in enumerate(torch.autograd.grad(density.sum(), parameters)):
         add(name, f"gradient{i}", g)
-    add(name, "entropy", p.entropy())
+    if name != "poisson":  # has none in closed form
+        add(name, "entropy", p.entropy())
     add(name, "kl", kl_divergence(p, other))
     if not name.startswith("categorical"):
         add(name, "mean", p.mean)

@@ -105,6 +105,15 @@ Tensor kept_inside(const Tensor& probabilities) {
   return clamp(probabilities, epsilon, 1 - epsilon);
 }
 
+/// x · log(y), which is 0 where x is, whatever y.
+Tensor times_log(const Tensor& x, const Tensor& y) {
+  const Tensor none = equal(x, 0.0);
+  return where(none, 0.0, x * log(where(none, 1.0, y)));
+}
+
+/// log of the function Beta(a, b).
+Tensor log_beta(const Tensor& a, const Tensor& b) { return lgamma(a) + lgamma(b) - lgamma(a + b); }
+
 /// The type that the samplers by rejection and inversion compute in.
 DType wide(DType dtype) { return promote(dtype, DType::f32); }
 
@@ -332,6 +341,21 @@ Tensor Gamma::sample(const Dims& shape) const {
   const Dims whole = samples_shape("Gamma", shape, rate_.shape());
   return cast(standard_gamma(concentration_, whole) / cast(rate_, wide(rate_.dtype())), rate_.dtype());
 }
+Tensor Gamma::log_prob(const Tensor& value) const {
+  const Tensor x = valued("Gamma", value, rate_);
+  const Tensor density =
+      concentration_ * log(rate_) + times_log(concentration_ - 1.0, x) - rate_ * x - lgamma(concentration_);
+  return where(less(x, 0.0), -kInfinity, density);
+}
+Tensor Gamma::entropy() const {
+  return concentration_ - log(rate_) + lgamma(concentration_) +
+         (1.0 - concentration_) * digamma(concentration_);
+}
+Tensor kl(const Gamma& p, const Gamma& q) {
+  const Tensor &a = p.concentration(), &b = q.concentration();
+  return b * log(p.rate() / q.rate()) + lgamma(b) - lgamma(a) + (a - b) * digamma(a) +
+         (q.rate() - p.rate()) * (a / p.rate());
+}
 Tensor Gamma::mean() const { return concentration_ / rate_; }
 Tensor Gamma::variance() const { return concentration_ / (rate_ * rate_); }
 
@@ -345,6 +369,19 @@ Tensor Beta::sample(const Dims& shape) const {
   const Dims whole = samples_shape("Beta", shape, a_.shape());
   const Tensor x = standard_gamma(a_, whole), y = standard_gamma(b_, whole);
   return cast(x / (x + y), a_.dtype());
+}
+Tensor Beta::log_prob(const Tensor& value) const {
+  const Tensor x = valued("Beta", value, a_);
+  const Tensor density = times_log(a_ - 1.0, x) + times_log(b_ - 1.0, 1.0 - x) - log_beta(a_, b_);
+  return where(logical_or(less(x, 0.0), greater(x, 1.0)), -kInfinity, density);
+}
+Tensor Beta::entropy() const {
+  return log_beta(a_, b_) - (a_ - 1.0) * digamma(a_) - (b_ - 1.0) * digamma(b_) +
+         (a_ + b_ - 2.0) * digamma(a_ + b_);
+}
+Tensor kl(const Beta& p, const Beta& q) {
+  return log_beta(q.a(), q.b()) - log_beta(p.a(), p.b()) + (p.a() - q.a()) * digamma(p.a()) +
+         (p.b() - q.b()) * digamma(p.b()) + (q.a() + q.b() - p.a() - p.b()) * digamma(p.a() + p.b());
 }
 Tensor Beta::mean() const { return a_ / (a_ + b_); }
 Tensor Beta::variance() const {
@@ -373,6 +410,16 @@ Tensor Poisson::sample(const Dims& shape) const {
     below = below + chance;
   }
   return cast(count, rate_.dtype());
+}
+
+Tensor Poisson::log_prob(const Tensor& value) const {
+  const Tensor count = valued("Poisson", value, rate_);
+  const Tensor is_count = logical_and(greater_equal(count, 0.0), equal(count, floor(count)));
+  const Tensor safe = where(is_count, count, 0.0);
+  return where(is_count, times_log(safe, rate_) - rate_ - lgamma(safe + 1.0), -kInfinity);
+}
+Tensor kl(const Poisson& p, const Poisson& q) {
+  return times_log(p.rate(), p.rate() / q.rate()) - (p.rate() - q.rate());
 }
 
 }  // namespace tandem::distributions

@@ -107,6 +107,8 @@ class Gamma {
  public:
   Gamma(const Tensor& concentration, const Tensor& rate);
   Tensor sample(const Dims& shape = {}) const;
+  Tensor log_prob(const Tensor& value) const;
+  Tensor entropy() const;
   const Tensor& concentration() const { return concentration_; }
   const Tensor& rate() const { return rate_; }
   Tensor mean() const;
@@ -121,6 +123,8 @@ class Beta {
  public:
   Beta(const Tensor& a, const Tensor& b);
   Tensor sample(const Dims& shape = {}) const;
+  Tensor log_prob(const Tensor& value) const;
+  Tensor entropy() const;
   const Tensor& a() const { return a_; }
   const Tensor& b() const { return b_; }
   Tensor mean() const;
@@ -141,6 +145,7 @@ class Poisson {
  public:
   explicit Poisson(const Tensor& rate, const PoissonOptions& options = {});
   Tensor sample(const Dims& shape = {}) const;
+  Tensor log_prob(const Tensor& value) const;
   const Tensor& rate() const { return rate_; }
   Tensor mean() const { return rate_; }
   Tensor variance() const { return rate_; }
@@ -157,5 +162,8 @@ Tensor kl(const Uniform& p, const Uniform& q);
 Tensor kl(const Exponential& p, const Exponential& q);
 Tensor kl(const Bernoulli& p, const Bernoulli& q);
 Tensor kl(const Categorical& p, const Categorical& q);
+Tensor kl(const Gamma& p, const Gamma& q);
+Tensor kl(const Beta& p, const Beta& q);
+Tensor kl(const Poisson& p, const Poisson& q);
 
 }  // namespace tandem::distributions
