@@ -13,6 +13,7 @@
 #include "tandem/graph/cond.h"
 #include "tandem/graph/tracer.h"
 #include "tandem/nn/norm.h"
+#include "tandem/ops/dropout.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"

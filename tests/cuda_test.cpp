@@ -13,6 +13,7 @@
 #include "tandem/graph/compile.h"
 #include "tandem/graph/cond.h"
 #include "tandem/ops/conv.h"
+#include "tandem/ops/dropout.h"
 #include "tandem/ops/fft.h"
 #include "tandem/ops/fused.h"
 #include "tandem/ops/index.h"

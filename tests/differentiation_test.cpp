@@ -16,6 +16,7 @@
 #include "tandem/nn/layers.h"
 #include "tandem/nn/norm.h"
 #include "tandem/ops/arrange.h"
+#include "tandem/ops/dropout.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/norm.h"

@@ -10,6 +10,7 @@
 
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
+#include "tandem/ops/dropout.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"

@@ -12,6 +12,7 @@
 #include "tandem/graph/compile.h"
 #include "tandem/nn/layers.h"
 #include "tandem/ops/conv.h"
+#include "tandem/ops/dropout.h"
 #include "tandem/ops/loss.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"

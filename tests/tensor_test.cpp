@@ -11,6 +11,7 @@
 #include "tandem/core/tape.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/conv.h"
+#include "tandem/ops/dropout.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"

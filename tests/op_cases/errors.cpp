@@ -4,6 +4,7 @@
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/ops/conv.h"
+#include "tandem/ops/dropout.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/loss.h"
 #include "tandem/ops/matmul.h"

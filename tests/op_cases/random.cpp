@@ -1,6 +1,7 @@
 // Cases of the tensors made from nothing: constants, ranges, random numbers; and of dropout. The random ones are
 // compared with a second implementation of Philox 4×32-10 written here.
 #include "tandem/ops/random.h"
+#include "tandem/ops/dropout.h"
 
 #include <algorithm>
 #include <array>

@@ -6,6 +6,7 @@
 #include "tandem/graph/checkpoint.h"
 #include "tandem/graph/cond.h"
 #include "tandem/ops/arrange.h"
+#include "tandem/ops/dropout.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"

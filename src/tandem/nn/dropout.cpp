@@ -1,6 +1,6 @@
 #include "tandem/nn/dropout.h"
 
-#include "tandem/ops/random.h"
+#include "tandem/ops/dropout.h"
 
 namespace tandem::nn {
 

@@ -2,6 +2,7 @@
 #include "tandem/nn/layers.h"
 
 #include "tandem/nn/init.h"
+#include "tandem/ops/dropout.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/random.h"
 

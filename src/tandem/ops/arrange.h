@@ -25,8 +25,6 @@ std::vector<Tensor> unbind(const Tensor& x, int64_t axis = 0);
 Tensor narrow(const Tensor& x, int64_t axis, int64_t start, int64_t length);
 
 // Axes
-/// Without the axes of size 1.
-Tensor squeeze(const Tensor& x);
 /// Axis from[i] becomes axis to[i]; the others keep their order.
 Tensor movedim(const Tensor& x, const Dims& from, const Dims& to);
 Tensor movedim(const Tensor& x, int64_t from, int64_t to);
@@ -72,13 +70,6 @@ Tensor tril(const Tensor& x, int64_t offset = 0);
 Tensor triu(const Tensor& x, int64_t offset = 0);
 
 // Made by a rule
-Tensor eye(int64_t rows, std::optional<int64_t> columns = {}, DType dtype = DType::f32, Device device = {});
-/// start, start + step … before stop. Without a type: i64 where all three are whole numbers, else f32.
-Tensor arange(const Operand& start, const Operand& stop, const Operand& step = 1,
-              std::optional<DType> dtype = {}, Device device = {});
-/// `count` numbers from start to stop, both included.
-Tensor linspace(double start, double stop, int64_t count, DType dtype = DType::f32, Device device = {});
-Tensor full_like(const Tensor& x, double value);
 /// One tensor an input (each with one axis), all of the shape that they span; xy swaps the first two axes.
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& lines, bool xy = false);
 

@@ -6,6 +6,7 @@
 #include "tandem/core/trace.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/conv.h"
+#include "tandem/ops/create.h"
 #include "tandem/ops/fft.h"
 #include "tandem/ops/grid_sample.h"
 #include "tandem/ops/index.h"
@@ -59,6 +60,17 @@ void check_floating(const char* op, const Tensor& x) {
 void check_like(const char* op, const char* what, const Tensor& x, const Tensor& like) {
   TD_CHECK(x.shape() == like.shape() && x.dtype() == like.dtype(), op, ": ", what, " must be ",
            describe(like), "; got ", describe(x), ". reshape() or cast() it.");
+}
+
+OpDef& define_maker(const char* name, void (*infer)(InferArgs&), bool random) {
+  OpDef d;
+  d.name = name;
+  d.inputs = 0;
+  d.infer = infer;
+  d.not_differentiable = "it has no inputs";
+  if (random) d.effects = Effects::random();
+  d.cost = Cost::cheap;
+  return define(d);
 }
 
 double largest_of(DType dtype) {

@@ -21,6 +21,16 @@ OpDef& define_op(const char* name, InputCount inputs, void (*infer)(InferArgs&),
 int checked_axis(const char* op, int64_t axis, int rank);
 /// The device of an op's attributes.
 Device checked_device(const char* op, uint8_t kind, uint8_t index);
+/// Inference of an op without inputs, by attributes with a shape, a type and a device.
+template <class A>
+void infer_made(InferArgs& args) {
+  const auto& a = args.template attributes<A>();
+  args.device = checked_device(args.op, a.device_kind, a.device_index);
+  size_of(a.shape);  // refuses negative and overflowing sizes
+  args.add(a.shape, a.dtype);
+}
+/// An op without inputs.
+OpDef& define_maker(const char* name, void (*infer)(InferArgs&), bool random);
 /// f64, f32, bf16 or f16.
 void check_floating(const char* op, const Tensor& x);
 /// Same shape and type. `what` names the tensor.

@@ -14,14 +14,6 @@ namespace tandem {
 
 namespace {
 
-template <class A>
-void infer_made(InferArgs& args) {
-  const auto& a = args.template attributes<A>();
-  args.device = checked_device(args.op, a.device_kind, a.device_index);
-  size_of(a.shape);  // refuses negative and overflowing sizes
-  args.add(a.shape, a.dtype);
-}
-
 const RandomAttrs& infer_random(InferArgs& args) {
   const auto& a = args.attributes<RandomAttrs>();
   TD_CHECK(is_floating(a.dtype), args.op, ": the element type must be floating; got ", a.dtype,
@@ -48,17 +40,6 @@ void infer_bernoulli(InferArgs& args) {
 void infer_exponential(InferArgs& args) {
   const double rate = infer_random(args).a;
   TD_CHECK(rate > 0, "exponential: the rate must be above 0; got ", rate, ".");
-}
-
-OpDef& define_maker(const char* name, void (*infer)(InferArgs&), bool random) {
-  OpDef d;
-  d.name = name;
-  d.inputs = 0;
-  d.infer = infer;
-  d.not_differentiable = "it has no inputs";
-  if (random) d.effects = Effects::random();
-  d.cost = Cost::cheap;
-  return define(d);
 }
 
 Tensor random(OpDef& op, const Dims& shape, double a, double b, DType dtype, Device device) {
@@ -115,28 +96,8 @@ void check_can_be_drawn(const char* op, const Tensor& x, const char* instead) {
            ". Use ", instead, "(x.shape()), in f32.");
 }
 
-/// Masks whole channels: what stands before the last `axes` axes.
-Tensor drop_channels(const char* op, const Tensor& x, double p, int axes) {
-  TD_CHECK(p >= 0 && p < 1, op, ": the probability must lie in 0 <= p < 1; got ", p, ".");
-  TD_CHECK(x.defined() && (x.rank() == axes + 1 || x.rank() == axes + 2), op, ": x must have ", axes + 2,
-           " or ", axes + 1, " axes (batch, channels, places); got ",
-           x.defined() ? cat("shape ", x.shape()) : std::string("an undefined handle"), ".");
-  if (p == 0) return x;
-  Dims shape = x.shape();
-  for (int i = 1; i <= axes; ++i) shape[shape.rank() - i] = 1;
-  return x * (bernoulli(shape, 1 - p, x.dtype(), x.device()) * (1 / (1 - p)));
-}
-
 }  // namespace
 
-OpDef& op_full() {
-  static OpDef& op = define_maker("full", infer_made<FullAttrs>, false);
-  return op;
-}
-OpDef& op_arange() {
-  static OpDef& op = define_maker("arange", infer_made<FullAttrs>, false);
-  return op;
-}
 OpDef& op_uniform() {
   static OpDef& op = define_maker("uniform", infer_uniform, true);
   return op;
@@ -211,28 +172,6 @@ OpDef& op_multinomial() {
     return define(d);
   }();
   return op;
-}
-
-Tensor full_number(double value, int64_t integer, DType dtype, Device device) {
-  return apply1(op_full(), {},
-                FullAttrs{Dims{}, value, integer, dtype, static_cast<uint8_t>(device.kind), device.index});
-}
-
-Tensor full(const Dims& shape, double value, DType dtype, Device device) {
-  const int64_t integer = visit_dtype(dtype, [&](auto zero) -> int64_t {
-    using T = decltype(zero);
-    return is_floating(dtype) ? 0 : static_cast<int64_t>(CastTo<T, double>::apply(value));
-  });
-  return apply1(op_full(), {},
-                FullAttrs{shape, value, integer, dtype, static_cast<uint8_t>(device.kind), device.index});
-}
-Tensor zeros_like(const Tensor& x) { return full(x.shape(), 0, x.dtype(), x.device()); }
-Tensor ones_like(const Tensor& x) { return full(x.shape(), 1, x.dtype(), x.device()); }
-
-Tensor arange(int64_t n, DType dtype, Device device) {
-  TD_CHECK(n >= 0, "arange: the size must not be negative; got ", n, ".");
-  return apply1(op_arange(), {},
-                FullAttrs{Dims{n}, 0, 0, dtype, static_cast<uint8_t>(device.kind), device.index});
 }
 
 UniformDraw uniform_draw(double low, double high, DType dtype) {
@@ -312,25 +251,6 @@ Tensor multinomial(const Tensor& weights, int64_t count, bool replacement) {
     }
   }
   return weights.rank() == 1 ? squeeze(drawn, 0) : drawn;
-}
-
-Tensor dropout1d(const Tensor& x, double p) { return drop_channels("dropout1d", x, p, 1); }
-Tensor dropout2d(const Tensor& x, double p) { return drop_channels("dropout2d", x, p, 2); }
-Tensor dropout3d(const Tensor& x, double p) { return drop_channels("dropout3d", x, p, 3); }
-
-Tensor alpha_dropout(const Tensor& x, double p) {
-  TD_CHECK(p >= 0 && p < 1, "alpha_dropout: the probability must lie in 0 <= p < 1; got ", p, ".");
-  if (p == 0) return x;
-  const double low = -1.7580993408473766;  // SELU at minus infinity
-  const double scale = 1 / std::sqrt((low * low * p + 1) * (1 - p));
-  const Tensor kept = bernoulli(x.shape(), 1 - p, x.dtype(), x.device());
-  return (x * kept + (1.0 - kept) * low) * scale + -scale * low * p;
-}
-
-Tensor dropout(const Tensor& x, double p) {
-  TD_CHECK(p >= 0 && p < 1, "dropout: the probability must lie in 0 <= p < 1; got ", p, ".");
-  if (p == 0) return x;
-  return x * (bernoulli(x.shape(), 1 - p, x.dtype(), x.device()) * (1 / (1 - p)));
 }
 
 }  // namespace tandem

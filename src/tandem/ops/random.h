@@ -1,23 +1,12 @@
-// Tensors made from nothing: constants, ranges and random numbers (core/rng.h), and dropout.
+// Random numbers (core/rng.h).
 #pragma once
 
 #include "tandem/core/op.h"
 #include "tandem/core/rng.h"
+#include "tandem/ops/create.h"
 
 namespace tandem {
 
-/// The value becomes what cast() makes of it: for integers truncated, and beyond the range its nearest end.
-Tensor full(const Dims& shape, double value, DType dtype = DType::f32, Device device = {});
-inline Tensor zeros(const Dims& shape, DType dtype = DType::f32, Device device = {}) {
-  return full(shape, 0, dtype, device);
-}
-inline Tensor ones(const Dims& shape, DType dtype = DType::f32, Device device = {}) {
-  return full(shape, 1, dtype, device);
-}
-Tensor zeros_like(const Tensor& x);
-Tensor ones_like(const Tensor& x);
-/// 0, 1 … n-1
-Tensor arange(int64_t n, DType dtype = DType::i64, Device device = {});
 /// Uniform in [low, high), never high itself, in no type; the same numbers on every device. 24 random bits, in f64 53.
 Tensor uniform(const Dims& shape, double low = 0, double high = 1, DType dtype = DType::f32,
                Device device = {});
@@ -41,30 +30,6 @@ Tensor randperm(int64_t n, Device device = {});
 /// index comes twice; a row then needs `count` weights above 0. A row without a finite sum above 0, or with a negative
 /// weight, is refused on the CPU and gives -1 on a GPU, which is not made to wait.
 Tensor multinomial(const Tensor& weights, int64_t count, bool replacement = false);
-/// Zeroes each element with probability p and scales the rest by 1 / (1 - p). p = 0 returns x itself.
-Tensor dropout(const Tensor& x, double p);
-/// The same for whole channels: x (N, C, L), (N, C, H, W), (N, C, D, H, W), each with or without N.
-Tensor dropout1d(const Tensor& x, double p);
-Tensor dropout2d(const Tensor& x, double p);
-Tensor dropout3d(const Tensor& x, double p);
-/// Dropout that keeps mean 0 and deviation 1 after SELU: dropped elements take SELU's lowest value.
-Tensor alpha_dropout(const Tensor& x, double p);
-
-/// full and arange: integer and value say the same number for integers beyond 2^53.
-struct FullAttrs {
-  Dims shape;
-  double value = 0;
-  int64_t integer = 0;
-  DType dtype = DType::f32;
-  uint8_t device_kind = 0, device_index = 0;
-  template <class Visit>
-  static auto fields(Visit visit) {
-    return visit(field("shape", &FullAttrs::shape), field("value", &FullAttrs::value),
-                 field("integer", &FullAttrs::integer), field("dtype", &FullAttrs::dtype),
-                 field("device_kind", &FullAttrs::device_kind),
-                 field("device_index", &FullAttrs::device_index));
-  }
-};
 struct RandomAttrs {
   Dims shape;
   double a = 0, b = 1;  // uniform: low, high; normal: mean, deviation; bernoulli: p, unused
@@ -161,8 +126,6 @@ TD_HD uint64_t ordered_key(double x) {
   if (x != x) return ~uint64_t{0};
   return u >> 63 ? ~u : u | 0x8000000000000000ull;
 }
-OpDef& op_full();
-OpDef& op_arange();
 OpDef&
 op_uniform();  // random. Element i takes word i % 4 of block offset + i / 4 (f64: random_word64): UniformDraw
 OpDef&

@@ -402,6 +402,13 @@ Tensor unsqueeze(const Tensor& x, int64_t axis) {
   return reshape(x, shape);
 }
 
+Tensor squeeze(const Tensor& x) {
+  Dims shape;
+  for (const Dim size : x.shape())
+    if (size != 1) shape.push_back(size);
+  return reshape(x, shape);
+}
+
 Tensor squeeze(const Tensor& x, int64_t wanted_axis) {
   const int axis = normal_axis("squeeze", wanted_axis, x.rank());
   TD_CHECK(x.shape()[axis] == 1, "squeeze: the axis must have size 1; got axis ", axis, " of ", x.shape(),

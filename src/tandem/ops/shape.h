@@ -27,6 +27,8 @@ Tensor slice_into_zeros(const Tensor& x, int64_t axis, int64_t start, int64_t st
 Tensor select(const Tensor& x, int64_t axis, int64_t index);
 Tensor unsqueeze(const Tensor& x, int64_t axis);
 Tensor squeeze(const Tensor& x, int64_t axis);
+/// Without the axes of size 1.
+Tensor squeeze(const Tensor& x);
 Tensor concat(const std::vector<Tensor>& parts, int64_t axis = 0);
 /// The same tensor where it is row-major already, else a row-major copy, which is marked (CopyMark).
 Tensor contiguous(const Tensor& x);
