@@ -24,14 +24,14 @@ TapeOps g_ops;
 
 /// What died on this thread while something else was being destroyed.
 struct Dying {
-  std::vector<TensorImpl*> tensors;
-  std::vector<TapeNode*> nodes;
+  SmallVector<TensorImpl*, 8> tensors;  // a few need no memory
+  SmallVector<TapeNode*, 8> nodes;
 };
 constinit thread_local Dying* t_dying = nullptr;
 constinit thread_local int t_depth = 0;  // of plain tensors within each other
 
 template <class T>
-void destroy_in_turn(T* object, std::vector<T*> Dying::*list) {
+void destroy_in_turn(T* object, SmallVector<T*, 8> Dying::*list) {
   if (t_dying) {
     (t_dying->*list).push_back(object);
     return;
@@ -42,7 +42,7 @@ void destroy_in_turn(T* object, std::vector<T*> Dying::*list) {
   const auto next = [](auto& waiting) {
     if (waiting.empty()) return false;
     auto* const last = waiting.back();
-    waiting.pop_back();
+    waiting.resize(waiting.size() - 1);
     delete last;
     return true;
   };
@@ -96,15 +96,22 @@ void destroy(TensorImpl* object) {
 }
 void destroy(TapeNode* object) { destroy_in_turn(object, &Dying::nodes); }
 
-TapeNode::Edge edge_of(const Tensor& tensor) {
-  TapeNode::Edge edge;
+namespace {
+/// Has an empty edge lead to where the gradient of a tensor goes.
+inline void lead(TapeNode::Edge& edge, const Tensor& tensor) {
   const TensorImpl& impl = *tensor.impl();
-  if (!impl.requires_grad) return edge;
+  if (!impl.requires_grad) return;
   if (impl.node)
     edge.node = impl.node;
   else
     edge.leaf = tensor.ref();
   edge.output = impl.node_output;
+}
+}  // namespace
+
+TapeNode::Edge edge_of(const Tensor& tensor) {
+  TapeNode::Edge edge;
+  lead(edge, tensor);
   return edge;
 }
 
@@ -144,19 +151,28 @@ void attach(const Tensor& tensor, const Ref<TapeNode>& node, size_t output) {
 
 void record(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs, std::span<Tensor> out) {
   const Tracer* const tracer = current_tracer();
-  const auto save = [tracer](const Tensor& t) { return TapeNode::Saved{t.ref(), version_in(tracer, t)}; };
+  const auto save = [tracer](TapeNode::Saved& saved, const Tensor& t) {
+    saved.value = t.ref();
+    saved.version = version_in(tracer, t);
+  };
   Ref<TapeNode> node = new_node(tracer);
   node->op = &op;
   node->attrs = attrs;
   for (size_t i = 0; i < in.size(); ++i) {
-    node->edges.push_back(edge_of(in[i]));
+    // In place: this runs for every op that wants a gradient.
+    lead(node->edges.emplace_back(), in[i]);
     const Meta& meta = in[i].meta();
-    node->in_meta.push_back({meta.shape, meta.dtype, meta.device});
-    node->saved_in.push_back(op.saves_input(i) ? save(in[i]) : TapeNode::Saved{});
+    Description& description = node->in_meta.emplace_back();
+    description.shape = meta.shape;
+    description.dtype = meta.dtype;
+    description.device = meta.device;
+    TapeNode::Saved& saved = node->saved_in.emplace_back();
+    if (op.saves_input(i)) save(saved, in[i]);
   }
   for (size_t i = 0; i < out.size(); ++i) {
     // A saved output is kept without its node (which would be a cycle); the walk puts the node back.
-    node->saved_out.push_back(op.saves_output(i) ? save(out[i].detach()) : TapeNode::Saved{});
+    TapeNode::Saved& saved = node->saved_out.emplace_back();
+    if (op.saves_output(i)) save(saved, out[i].detach());
     if (is_floating(out[i].dtype())) attach(out[i], node, i);
   }
 }
