@@ -399,7 +399,7 @@ TEST(ProbabilityDistributions, WrongParametersAndValuesAreRefusedByName) {
   EXPECT_EQ(error_of([&] { Uniform(one, one); }),
             "Uniform: high - low must be above 0; got values from 0 to 0.");
   EXPECT_EQ(error_of([&] { Exponential{Tensor()}; }),
-            "Exponential: rate must be a floating tensor; got an undefined handle. full({}, 0.5) makes one "
+            "Exponential: rate must be a floating tensor; got an undefined tensor. full({}, 0.5) makes one "
             "of a number.");
   EXPECT_EQ(error_of([&] { Bernoulli(one * 1.5); }),
             "Bernoulli: probabilities must be from 0 to 1; got values from 1.5 to 1.5.");
@@ -430,7 +430,7 @@ TEST(ProbabilityDistributions, WrongParametersAndValuesAreRefusedByName) {
             "1, 1, 1, 2).");
   EXPECT_EQ(error_of([&] { Normal(one, one).log_prob(Tensor()); }),
             "Normal log_prob: the value must be a tensor on the device of the parameters, cpu; got an "
-            "undefined handle.");
+            "undefined tensor.");
 }
 
 }  // namespace

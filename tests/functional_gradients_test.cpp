@@ -201,7 +201,7 @@ TEST(FunctionalGradients, WrongUseIsRefusedByName) {
       "jvp: tangent 0 must have the shape and type of its input, f32 (2, 3) on cpu; got f64 (2, 3) on cpu.");
   EXPECT_EQ(error_of([&] { jvp(twice, x, Tensor()); }),
             "jvp: tangent 0 must have the shape and type of its input, f32 (2, 3) on cpu; got an undefined "
-            "handle.");
+            "tensor.");
   EXPECT_EQ(error_of([&] { jacobian(twice, ones({2}, DType::i64)); }),
             "jacobian: every input must be a floating tensor; input 0 is i64 (2,) on cpu. Let the function "
             "capture what "
@@ -217,7 +217,7 @@ TEST(FunctionalGradients, WrongUseIsRefusedByName) {
             "its result.");
   EXPECT_EQ(
       error_of([&] { jacobian([](const Tensor&) { return Tensor(); }, x); }),
-      "jacobian: every output of the function must be a floating tensor; output 0 is an undefined handle.");
+      "jacobian: every output of the function must be a floating tensor; output 0 is an undefined tensor.");
   EXPECT_EQ(error_of([&] {
               jacobian(twice, ones({1, 1, 1, 1, 1}));
             }),

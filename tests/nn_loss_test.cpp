@@ -270,7 +270,7 @@ TEST(EmbeddingBag, RefusesWhatDoesNotFit) {
   EXPECT_EQ(error_of([&] { bag(index); }),
             "EmbeddingBag: an index of one axis needs offsets, one of two axes has its bags already; got the "
             "index i64 "
-            "(3,) on cpu and offsets an undefined handle.");
+            "(3,) on cpu and offsets an undefined tensor.");
   EXPECT_NE(error_of([&] {
               bag(reshape(index, {1, 3}), offsets({0}));
             }).find("needs offsets"),

@@ -117,6 +117,11 @@ TEST(Surface, TakesShapesAndAxesFromIntegersOfAnyKind) {
   EXPECT_NE(refusal([] { zeros(std::vector<int>(9, 1)); }).find("at most 8 axes"), std::string::npos);
 }
 
+static_assert(std::is_convertible_v<std::vector<int>, Dims> && std::is_convertible_v<unsigned, Dims>);
+static_assert(!std::is_convertible_v<const char (&)[4], Dims> && !std::is_convertible_v<std::string, Dims> &&
+              !std::is_convertible_v<char, Dims> && !std::is_convertible_v<bool, Dims> &&
+              !std::is_convertible_v<double, Dims> && !std::is_convertible_v<std::vector<float>, Dims>);
+
 TEST(Surface, TakesGradientsOfTensorsInBraces) {
   const Tensor x = full({2}, 3).set_requires_grad(), w = full({2}, 4).set_requires_grad();
   const std::vector<Tensor> g = grad(sum(x * w * x), {x, w});

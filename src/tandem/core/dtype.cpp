@@ -1,6 +1,7 @@
 #include "tandem/core/dtype.h"
 
 #include <algorithm>
+#include <limits>
 #include <ostream>
 #include <string>
 
@@ -23,6 +24,13 @@ bool is_signed_integer(DType d) { return d >= DType::i8 && d <= DType::i64; }
 }  // namespace
 
 const DTypeInfo& info(DType dtype) { return kTable[static_cast<int>(dtype)]; }
+
+double largest_of(DType dtype) {
+  return dtype == DType::f64    ? std::numeric_limits<double>::max()
+         : dtype == DType::f16  ? 65504.0
+         : dtype == DType::bf16 ? 0x1.FEp127
+                                : static_cast<double>(std::numeric_limits<float>::max());
+}
 
 DType promote(DType a, DType b) {
   if (a == b) return a;

@@ -29,6 +29,8 @@ const DTypeInfo& info(DType dtype);
 inline const char* name(DType dtype) { return info(dtype).name; }
 inline size_t bytes_of(DType dtype) { return info(dtype).bytes; }
 inline bool is_floating(DType dtype) { return dtype <= DType::f16; }
+/// The largest finite number of a floating type.
+double largest_of(DType dtype);
 inline bool is_integer(DType dtype) { return dtype > DType::f16 && dtype != DType::boolean; }
 
 /// The type of a result of a and b: the higher class wins; within a class the type that holds both

@@ -60,8 +60,6 @@ Outputs outputs_of(std::span<const Tensor> tensors, const std::function<bool(con
 /// Where gradients of `outputs` leave the nodes that are `inside`: each once, by first sight.
 std::vector<TapeNode::Edge> edges_out_of(std::span<const Tensor> outputs,
                                          const std::function<bool(const TapeNode&)>& inside);
-/// Whether gradients that go along these two arrive at the same place.
-bool same_end(const TapeNode::Edge& a, const TapeNode::Edge& b);
 /// Gradients of the outputs (one seed each, undefined where none arrived) on their way out at `ends`: one entry for each
 /// use, in the order in which a walk through everything would add them up, so that whoever adds them so gets its bits.
 /// Neither leaves nor hooks of the ends are touched.

@@ -16,8 +16,11 @@ inline constexpr int kMaxRank = 8;
 using Dim = int64_t;
 
 namespace detail {
+/// Of numbers: neither bool nor a kind of character, so that no text is taken for a shape.
 template <class N>
-concept Integer = std::is_integral_v<N> && !std::is_same_v<N, bool>;
+concept Integer = std::is_integral_v<N> && !std::is_same_v<N, bool> && !std::is_same_v<N, char> &&
+                  !std::is_same_v<N, wchar_t> && !std::is_same_v<N, char8_t> &&
+                  !std::is_same_v<N, char16_t> && !std::is_same_v<N, char32_t>;
 template <class R>
 concept Integers = requires(const R& values) {
   requires Integer<std::remove_cvref_t<decltype(*std::begin(values))>>;

@@ -598,8 +598,6 @@ std::vector<TapeNode::Edge> edges_out_of(std::span<const Tensor> outputs,
   return out;
 }
 
-bool same_end(const TapeNode::Edge& a, const TapeNode::Edge& b) { return target_of(a) == target_of(b); }
-
 std::vector<TapeNode::Delivery> gradients_at(std::span<const TapeNode::Edge> ends,
                                              std::span<const Tensor> outputs, std::span<const Tensor> seeds,
                                              bool create_graph) {

@@ -99,7 +99,7 @@ class TapeNode : public RefCounted {
     size_t edge;
     Tensor gradient;
   };
-  /// Takes one gradient an output, undefined where none arrived. An edge may get several gradients: they are added in order.
+  /// Takes one gradient per output, undefined where none arrived. An edge may get several gradients: they are added in order.
   using Rule = std::function<std::vector<Delivery>(std::span<const Tensor> grads)>;
   /// What few nodes have.
   struct Extra {
@@ -117,7 +117,7 @@ class TapeNode : public RefCounted {
   SmallVector<Edge, 2> edges;
   SmallVector<Description, 2> in_meta;
   SmallVector<Saved, 2> saved_in;
-  SmallVector<Saved, 1> saved_out;  // one an output
+  SmallVector<Saved, 1> saved_out;  // one per output
   std::unique_ptr<Extra> extra;
 
   const char* name() const { return op ? op->name : extra->name.c_str(); }

@@ -93,8 +93,8 @@ Tensor& Tensor::set_requires_grad(bool value) {
 }
 
 namespace {
-/// What changes gradients would do it again in the second run.
-void refuse_in_checkpoint(const char* what) {
+/// What changes gradients, in code that runs twice or is a part of one node.
+void refuse_inside(const char* what) {
   TD_CHECK(
       !current_observer(), what,
       ": gradients of tensors must not be changed inside checkpoint(), which runs its function twice. Use "
@@ -111,12 +111,12 @@ void Tensor::set_grad(const Tensor& grad) {
   TD_CHECK(tracer || !grad.is_traced(),
            "set_grad: got a tensor of a compiled callable outside of it: ", describe(grad),
            ". Return it from the callable and use the result.");
-  refuse_in_checkpoint("set_grad");
+  refuse_inside("set_grad");
   impl_->grad = tracer ? tracer->sets_gradient(*this, grad).ref() : grad.ref();
 }
 
 void Tensor::zero_grad() {
-  refuse_in_checkpoint("zero_grad");
+  refuse_inside("zero_grad");
   if (Tracer* tracer = current_tracer()) tracer->zeroes_gradient(*this);
   content().grad.reset();
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <mutex>
 #include <optional>
+#include <unordered_map>
 
 #include "tandem/core/mutex.h"
 #include "tandem/core/region.h"
@@ -153,6 +154,18 @@ struct Choice {
 };
 std::vector<Tensor> choose(Choice choice, const std::function<std::vector<Tensor>()>& run_plainly);
 
+/// Results of a branch that gradients arrive at and that want them, and these gradients.
+struct Arriving {
+  std::vector<Tensor> outputs, seeds;
+  Arriving(const std::vector<Tensor>& results, const std::vector<Tensor>& gradients) {
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (!gradients[i].defined() || !results[i].impl()->requires_grad) continue;
+      outputs.push_back(results[i]);
+      seeds.push_back(gradients[i]);
+    }
+  }
+};
+
 /// Its gradient.
 struct Rule {
   Choice choice;
@@ -160,7 +173,7 @@ struct Rule {
   std::vector<size_t> wanted;        // results that gradients can arrive at
   std::vector<TapeNode::Saved> used;
   // Inside a trace: by branch, the memory that its backward pass reads and the tensors that hold it.
-  std::array<std::vector<std::pair<int, Tensor>>, 2> kept;
+  std::array<std::unordered_map<int, Tensor>, 2> kept;
   // In plain code: what ran, with its tape.
   std::vector<Tensor> results;
 
@@ -175,7 +188,8 @@ struct Rule {
     for (size_t b = 0; b < 2; ++b) {
       const std::lock_guard lock(*choice.turn);
       const NoGrad off;
-      back[b] = graph::differentiate_body(*choice.traces[b], ends, choice.results[b], seeds);
+      const Arriving arriving(choice.results[b], seeds);
+      back[b] = graph::differentiate_body(*choice.traces[b], ends, arriving.outputs, arriving.seeds);
       ends_of[b] = back[b].ends;
       for (int v : back[b].graph.outputs()) metas[b].push_back(back[b].graph.meta(v));
     }
@@ -196,13 +210,8 @@ struct Rule {
   /// Single gradients of one branch.
   std::vector<TapeNode::Delivery> walk(const std::vector<Tensor>& of, const std::vector<Tensor>& seeds,
                                        bool create_graph) const {
-    std::vector<Tensor> outputs, arriving;
-    for (size_t i = 0; i < of.size(); ++i)
-      if (seeds[i].defined() && of[i].impl()->requires_grad) {
-        outputs.push_back(of[i]);
-        arriving.push_back(seeds[i]);
-      }
-    return gradients_at(ends, outputs, arriving, create_graph);
+    const Arriving arriving(of, seeds);
+    return gradients_at(ends, arriving.outputs, arriving.seeds, create_graph);
   }
 
   /// The backward passes as bodies of a node; nothing where they need what was not kept.
@@ -214,15 +223,18 @@ struct Rule {
       body.operands = back[b].operands;
       for (size_t i = 0; i < body.operands.size(); ++i) {
         if (body.operands[i] != kNone) continue;
-        const auto found = std::find_if(kept[b].begin(), kept[b].end(),
-                                        [&](const auto& row) { return row.first == back[b].kept[i]; });
+        const auto found = kept[b].find(back[b].kept[i]);
         if (found == kept[b].end()) return std::nullopt;
         body.operands[i] = static_cast<int>(found->second.impl()->trace_id);
       }
       body.graph = std::move(back[b].graph);
-      for (size_t p : places.of[b]) body.out.push_back(static_cast<int>(p));
+      std::vector<bool> filled(places.list.size(), false);
+      for (size_t p : places.of[b]) {
+        body.out.push_back(static_cast<int>(p));
+        filled[p] = true;
+      }
       for (size_t p = 0; p < places.list.size(); ++p) {
-        if (std::count(places.of[b].begin(), places.of[b].end(), p)) continue;
+        if (filled[p]) continue;
         add_result(body.graph, places.list[p].meta, -0.0);
         body.out.push_back(static_cast<int>(p));
       }
@@ -258,17 +270,18 @@ std::vector<Tensor> choose(Choice choice, const std::function<std::vector<Tensor
     if (choice.results[0][i].impl()->requires_grad || choice.results[1][i].impl()->requires_grad)
       rule.wanted.push_back(i);
   if (!grad_enabled()) rule.wanted.clear();
-  for (size_t b = 0; b < 2 && !rule.wanted.empty(); ++b)
-    for (const TapeNode::Edge& end : graph::ends_of_body(*choice.traces[b], choice.results[b]))
-      if (std::none_of(rule.ends.begin(), rule.ends.end(),
-                       [&](const TapeNode::Edge& known) { return same_end(known, end); }))
-        rule.ends.push_back(end);
+  if (!rule.wanted.empty()) {
+    std::vector<Tensor> of_both = choice.results[0];
+    of_both.insert(of_both.end(), choice.results[1].begin(), choice.results[1].end());
+    rule.ends = graph::ends_of_bodies(choice.traces, of_both);
+  }
 
   std::vector<Tensor> results;
   if (current_tracer()) {
     std::vector<Meta> out;
     for (const Tensor& t : choice.results[0]) out.push_back(t.meta());
     std::vector<NewBody> bodies;
+    std::array<std::vector<int>, 2> all_kept;
     for (size_t b = 0; b < 2; ++b) {
       std::vector<int> kept;
       if (!rule.wanted.empty()) try {
@@ -283,17 +296,17 @@ std::vector<Tensor> choose(Choice choice, const std::function<std::vector<Tensor
         body.graph.add_output(base);
         body.out.push_back(static_cast<int>(out.size()));
         out.push_back(body.graph.meta(base));
-        rule.kept[b].emplace_back(base, Tensor());
       }
       body.graph.kept = static_cast<int>(kept.size());
+      all_kept[b] = std::move(kept);
     }
     // Changed later, it must not send gradients through the other branch.
     if (!rule.wanted.empty()) choice.condition = clone(choice.condition);
     results =
         graph::append_node(cond_op(), {&choice.condition, 1}, std::move(bodies), out, choice.place.offset);
     size_t at = count;
-    for (auto& kept : rule.kept)
-      for (auto& [base, tensor] : kept) tensor = results[at++];
+    for (size_t b = 0; b < 2; ++b)
+      for (int base : all_kept[b]) rule.kept[b].emplace(base, results[at++]);
     results.resize(count);
   } else {
     results = run_plainly();

@@ -14,9 +14,9 @@ namespace tandem {
 /// The functions may use tensors from around them, change them in place, draw random numbers and be nested. As in a
 /// compiled callable, values cannot be read inside, and plain C++ in them runs more than once: both are traced each time
 /// cond() is called, so each must do the same every time; they are not called again after cond() has returned. What they
-/// give out by other ways than their results is of no use outside. Random numbers: cond() takes as many from the stream as the one of the two that draws more.
-/// Gradients go through the branch that ran; what only the other one uses gets zeros, and a refusal by its gradient counts. backward(), and changes of gradients
-/// and hooks, are refused inside.
+/// give out by other ways than their results is of no use outside. Random numbers: cond() takes as many from the stream as
+/// the one of the two that draws more. Gradients go through the branch that ran; what only the other one uses gets zeros,
+/// and a refusal by its gradient counts. backward(), and changes of gradients and hooks, are refused inside.
 std::vector<Tensor> cond(const Tensor& condition, const TensorFunction& if_true,
                          const TensorFunction& if_false, const std::vector<Tensor>& inputs = {});
 /// The same for one tensor.

@@ -5,8 +5,8 @@
 // A node may have graphs of its own that hang on it, its bodies: the branches of a cond().
 //
 // What a node reads, writes and touches follows from the effects of its op (core/op.h), or from those of its bodies, and
-// nothing else: ask reads_of, writes_of and Node::effects. verify() tells whether a graph still computes what was traced, as far as its structure
-// shows: each pass is followed by it in the tests and in sanitizer builds.
+// nothing else: ask reads_of, writes_of and Node::effects. verify() tells whether a graph still computes what was traced,
+// as far as its structure shows: each pass is followed by it in the tests and in sanitizer builds.
 #pragma once
 
 #include <memory>

@@ -677,12 +677,16 @@ void continue_body(Trace& trace, const std::function<void()>& code) {
   code();
 }
 
-std::vector<TapeNode::Edge> ends_of_body(const Trace& trace, std::span<const Tensor> results) {
-  const uint64_t serial = trace.tracer->serial();
+std::vector<TapeNode::Edge> ends_of_bodies(std::span<const std::shared_ptr<Trace>> bodies,
+                                           std::span<const Tensor> results) {
+  const auto is_theirs = [&](uint64_t serial) {
+    return std::any_of(bodies.begin(), bodies.end(),
+                       [&](const std::shared_ptr<Trace>& body) { return body->tracer->serial() == serial; });
+  };
   std::vector<TapeNode::Edge> ends =
-      edges_out_of(results, [&](const TapeNode& node) { return node.trace == serial; });
+      edges_out_of(results, [&](const TapeNode& node) { return is_theirs(node.trace); });
   std::erase_if(ends, [&](const TapeNode::Edge& edge) {  // leaves made and used inside
-    return edge.leaf && edge.leaf->trace_serial == serial;
+    return edge.leaf && is_theirs(edge.leaf->trace_serial);
   });
   return ends;
 }
@@ -716,13 +720,9 @@ BackwardBody body_of(Differentiated back) {
 
 BackwardBody differentiate_body(Trace& trace, std::span<const TapeNode::Edge> ends,
                                 std::span<const Tensor> results, std::span<const Tensor> seeds) {
-  std::vector<Tensor> outputs, arriving;
-  for (size_t i = 0; i < results.size(); ++i)
-    if (seeds[i].defined() && results[i].impl()->requires_grad) {
-      outputs.push_back(results[i]);
-      arriving.push_back(seeds[i]);
-    }
-  return body_of(continue_back(trace, true, ends, outputs, [&](GraphTracer&) { return arriving; }));
+  return body_of(continue_back(trace, true, ends, {results.begin(), results.end()}, [&](GraphTracer&) {
+    return std::vector<Tensor>(seeds.begin(), seeds.end());
+  }));
 }
 
 BackwardBody foresee_backward(Trace& trace, std::span<const TapeNode::Edge> ends,

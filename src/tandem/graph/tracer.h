@@ -94,8 +94,9 @@ BackwardGraph differentiate(Trace& trace, const std::vector<const Meta*>& arrivi
 /// Traces code in place of which a node of the trace that this thread is in will run its graph, or plain code, where it is
 /// in none. Its results must be fresh tensors.
 std::shared_ptr<Trace> trace_body(const std::function<std::vector<Tensor>()>& code, Device device);
-/// Where gradients of some tensors of a body leave it.
-std::vector<TapeNode::Edge> ends_of_body(const Trace& trace, std::span<const Tensor> results);
+/// Where gradients of some tensors of bodies leave these: each once.
+std::vector<TapeNode::Edge> ends_of_bodies(std::span<const std::shared_ptr<Trace>> bodies,
+                                           std::span<const Tensor> results);
 
 /// Calls `run`, in which the trace around gets the node (or the plain code runs): what it changes counts for the tapes of
 /// the bodies as what they changed.
@@ -123,7 +124,7 @@ struct BackwardBody {
       kept;  // by input of the graph: the base of the trace that it is; kNone: memory from around
   std::vector<size_t> ends;  // by output of the graph: the end that this gradient goes to
 };
-/// For gradients of results of it: tensors from around, undefined where none arrives.
+/// For gradients of results of it that want them: one for each, tensors from around.
 BackwardBody differentiate_body(Trace& trace, std::span<const TapeNode::Edge> ends,
                                 std::span<const Tensor> results, std::span<const Tensor> seeds);
 /// The same for row-major gradients of all results, to see what it will need: these are inputs, neither from around nor

@@ -21,11 +21,9 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::string shown(const Tensor& x) { return x.defined() ? describe(x) : "an undefined handle"; }
-
 void check_parameter(const char* what, const char* name, const Tensor& x) {
   TD_CHECK(x.defined() && is_floating(x.dtype()), what, ": ", name, " must be a floating tensor; got ",
-           shown(x), ". full({}, 0.5) makes one of a number.");
+           describe(x), ". full({}, 0.5) makes one of a number.");
 }
 
 /// Two parameters, in one shape from now on.
@@ -70,7 +68,7 @@ Dims samples_shape(const char* what, const Dims& shape, const Dims& parameters) 
 Tensor valued(const char* what, const Tensor& value, const Tensor& parameter) {
   TD_CHECK(value.defined() && value.device() == parameter.device(), what,
            " log_prob: the value must be a tensor on the device of the parameters, ", parameter.device(),
-           "; got ", shown(value), ".");
+           "; got ", describe(value), ".");
   return value.dtype() == parameter.dtype() ? value : cast(value, parameter.dtype());
 }
 
@@ -87,19 +85,6 @@ double epsilon_of(DType dtype) {
       return 0x1p-10;
   }
 }
-double lowest_of(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return std::numeric_limits<double>::lowest();
-    case DType::f16:
-      return -65504;
-    case DType::bf16:
-      return -0x1.FEp127;
-    default:
-      return std::numeric_limits<float>::lowest();
-  }
-}
-
 Tensor kept_inside(const Tensor& probabilities) {
   const double epsilon = epsilon_of(probabilities.dtype());
   return clamp(probabilities, epsilon, 1 - epsilon);
@@ -305,7 +290,7 @@ Tensor Categorical::sample(const Dims& shape) const {
 }
 Tensor Categorical::log_prob(const Tensor& value) const {
   TD_CHECK(value.defined() && (value.dtype() == DType::i64 || value.dtype() == DType::i32),
-           "Categorical log_prob: the value must be i64 or i32; got ", shown(value), ".");
+           "Categorical log_prob: the value must be i64 or i32; got ", describe(value), ".");
   const int64_t classes = logits_.shape().back();
   Dims batch = logits_.shape();
   batch.erase(batch.rank() - 1);
@@ -316,7 +301,7 @@ Tensor Categorical::log_prob(const Tensor& value) const {
 }
 Tensor Categorical::entropy() const {
   // Where a probability is 0, its logarithm must not be infinite.
-  return -sum(maximum(logits_, lowest_of(logits_.dtype())) * probabilities_, {-1});
+  return -sum(maximum(logits_, -largest_of(logits_.dtype())) * probabilities_, {-1});
 }
 
 Tensor kl(const Categorical& p, const Categorical& q) {

@@ -32,8 +32,6 @@ Tensor first_table(const std::string& layer, int64_t rows, int64_t width,
 }
 
 bool is_index(const Tensor& x) { return x.defined() && (x.dtype() == DType::i64 || x.dtype() == DType::i32); }
-std::string shown(const Tensor& x) { return x.defined() ? describe(x) : "an undefined handle"; }
-
 }  // namespace
 
 Embedding::Embedding(Module* parent, const std::string& name, int64_t rows, int64_t width,
@@ -93,11 +91,11 @@ Tensor EmbeddingBag::operator()(const Tensor& index, const Tensor& offsets,
 
 Tensor EmbeddingBag::forward(const Tensor& index, const Tensor& offsets, const Tensor& per_sample_weights) {
   TD_CHECK(is_index(index) && (index.rank() == 1 || index.rank() == 2),
-           "EmbeddingBag: the index must be i64 or i32 and have one or two axes; got ", shown(index), ".");
+           "EmbeddingBag: the index must be i64 or i32 and have one or two axes; got ", describe(index), ".");
   TD_CHECK((index.rank() == 1) == offsets.defined(),
            "EmbeddingBag: an index of one axis needs offsets, one of two axes has its bags already; got the "
            "index ",
-           describe(index), " and offsets ", shown(offsets), ".");
+           describe(index), " and offsets ", describe(offsets), ".");
   if (per_sample_weights.defined()) {
     TD_CHECK(options_.mode == BagMode::sum,
              "EmbeddingBag: weights of samples go with BagMode::sum alone; the layer has another mode.");
@@ -134,7 +132,7 @@ Tensor EmbeddingBag::by_offsets(const Tensor& index, const Tensor& given,
   const bool has_last = options_.include_last_offset;
   TD_CHECK(is_index(given) && given.rank() == 1 && given.size(0) >= (has_last ? 1 : 0),
            "EmbeddingBag: the offsets must be i64 or i32 and have one axis", has_last ? " of at least 1" : "",
-           "; got ", shown(given), ".");
+           "; got ", describe(given), ".");
   const int64_t n = index.size(0), bags = given.size(0) - (has_last ? 1 : 0);
   if (!current_tracer() && given.device().is_cpu()) {
     const std::vector<int64_t> values = cast(given, DType::i64).to_vector<int64_t>();

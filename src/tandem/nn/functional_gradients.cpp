@@ -14,10 +14,6 @@ namespace {
 
 using List = std::vector<Tensor>;
 
-std::string shown(const Tensor& tensor) {
-  return tensor.defined() ? describe(tensor) : "an undefined handle";
-}
-
 /// A second tensor of the same memory: a use of it is a use by the function, and no other. With `keeps_graph` it is computed
 /// from x, else it is a leaf.
 Tensor argument(const Tensor& x, bool keeps_graph) {
@@ -38,15 +34,15 @@ struct Call {
     TD_CHECK(!inputs.empty(), what, ": there must be at least one input; got none.");
     for (size_t i = 0; i < inputs.size(); ++i) {
       TD_CHECK(inputs[i].defined() && is_floating(inputs[i].dtype()), what,
-               ": every input must be a floating tensor; input ", i, " is ", shown(inputs[i]),
+               ": every input must be a floating tensor; input ", i, " is ", describe(inputs[i]),
                ". Let the function capture what it is not differentiated by.");
       in.push_back(argument(inputs[i], options.create_graph && inputs[i].requires_grad()));
     }
     out = f(in);
     for (size_t i = 0; i < out.size(); ++i)
       TD_CHECK(out[i].defined() && is_floating(out[i].dtype()), what,
-               ": every output of the function must be a floating tensor; output ", i, " is ", shown(out[i]),
-               ".");
+               ": every output of the function must be a floating tensor; output ", i, " is ",
+               describe(out[i]), ".");
   }
 };
 
@@ -58,7 +54,7 @@ void check_vectors(const char* what, const char* given_name, const char* like_na
   for (size_t i = 0; i < given.size(); ++i)
     TD_CHECK(given[i].defined() && given[i].shape() == like[i].shape() && given[i].dtype() == like[i].dtype(),
              what, ": ", given_name, " ", i, " must have the shape and type of its ", like_name, ", ",
-             describe(like[i]), "; got ", shown(given[i]), ".");
+             describe(like[i]), "; got ", describe(given[i]), ".");
 }
 
 /// Gradients of the sum of all products a[i] · b[i] by `inputs`; zeros where nothing depends on them.

@@ -1,7 +1,5 @@
 #include "tandem/ops/define.h"
 
-#include <limits>
-
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
 #include "tandem/ops/arrange.h"
@@ -71,13 +69,6 @@ OpDef& define_maker(const char* name, void (*infer)(InferArgs&), bool random) {
   if (random) d.effects = Effects::random();
   d.cost = Cost::cheap;
   return define(d);
-}
-
-double largest_of(DType dtype) {
-  return dtype == DType::f64    ? std::numeric_limits<double>::max()
-         : dtype == DType::f16  ? 65504.0
-         : dtype == DType::bf16 ? 0x1.FEp127
-                                : static_cast<double>(std::numeric_limits<float>::max());
 }
 
 bool share_memory(const Tensor& a, const Tensor& b) {

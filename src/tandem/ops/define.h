@@ -35,8 +35,6 @@ OpDef& define_maker(const char* name, void (*infer)(InferArgs&), bool random);
 void check_floating(const char* op, const Tensor& x);
 /// Same shape and type. `what` names the tensor.
 void check_like(const char* op, const char* what, const Tensor& x, const Tensor& like);
-/// The largest finite number of a floating type.
-double largest_of(DType dtype);
 /// One of the spatial sizes of an image, or their product: at least 1 and below 2^31.
 constexpr bool is_image_size(int64_t size) { return size >= 1 && size < (int64_t{1} << 31); }
 

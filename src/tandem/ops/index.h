@@ -68,7 +68,8 @@ class Subscript {
   Slice part;
   Tensor indices;
 };
-/// x[a, b, …] as PyTorch does it: index(x, {Slice{1, 5}, ellipsis, -1}) is a view; with a tensor or a negative step it is a copy. Tensors of
+/// x[a, b, …] as PyTorch does it: index(x, {Slice{1, 5}, ellipsis, -1}) is a view; with a tensor or a
+/// negative step it is a copy. Tensors of
 /// integers (negative ones count from the end) are broadcast against each other and stand where the first one stood if
 /// they are neighbours, else in front; one without axes is a number. A bool tensor selects where it is true: the size of
 /// the result depends on the data.

@@ -75,7 +75,7 @@ Lbfgs::Point Lbfgs::evaluate(const Loss& loss) {
   const GradMode on(true);
   const Tensor value = loss();
   TD_CHECK(value.defined() && value.rank() == 0, "lbfgs step: the loss must be a 0-d tensor; got ",
-           value.defined() ? describe(value) : "an undefined handle", ".");
+           describe(value), ".");
   std::vector<Tensor> tensors;
   for (const auto& [name, tensor] : parameters_) tensors.push_back(tensor);
   std::vector<Tensor> parts;
