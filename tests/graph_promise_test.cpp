@@ -8,6 +8,8 @@
 #include "tandem/graph/compile.h"
 #include "tandem/nn/containers.h"
 #include "tandem/nn/layers.h"
+#include "tandem/ops/create.h"
+#include "tandem/ops/fft.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
@@ -318,6 +320,19 @@ TEST(Refused, ATensorOfHostValuesMadeInsideIsNotChangedInPlaceAndEachCallReturns
   const Tensor first = gives({})[0];
   assign(first, zeros({3}));
   EXPECT_TRUE(same_bits(gives({})[0], from_vector<float>({1, 2, 3}, {3})));
+}
+
+TEST(ChangesInPlace, ATableThatTheLibraryMakesIsTheCallersOwn) {
+  const auto body = [](const List& in) {
+    const Tensor bank = mel_filter_bank(5, {.bands = 3, .sample_rate = 8000}, DType::f64);
+    assign(bank, bank + in[0]);
+    return List{bank};
+  };
+  Compiled compiled = compile(body);
+  for (const double x : {1., 2.}) {
+    const List in{full({5, 3}, x, DType::f64)};
+    expect_same(compiled(in), body(in));
+  }
 }
 
 TEST(Refused, SetRequiresGradOfAnInput) {

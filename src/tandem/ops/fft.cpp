@@ -389,7 +389,8 @@ Tensor mel_filter_bank(int64_t frequencies, MelOptions o, DType dtype, Device de
       const double height = std::max(0., std::min(rise, fall));
       bank[static_cast<size_t>(f * o.bands) + b] = o.slaney ? height * 2 / (edges[b + 2] - edges[b]) : height;
     }
-  return cast(from_host(bank, on_host.shape(), DType::f64, device), dtype);
+  // A clone: in a compiled callable what is made of host values must not be changed in place.
+  return cast(clone(from_host(bank, on_host.shape(), DType::f64, device)), dtype);
 }
 
 }  // namespace tandem
