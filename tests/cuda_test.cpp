@@ -4,12 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <thread>
 
 #include "tandem/core/backend.h"
 #include "tandem/core/choices.h"
+#include "tandem/core/copy_queue.h"
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
+#include "tandem/data/compose.h"
+#include "tandem/data/loader.h"
 #include "tandem/graph/compile.h"
 #include "tandem/graph/cond.h"
 #include "tandem/ops/conv.h"
@@ -305,7 +310,7 @@ void run_fused(Backend& gpu, const std::vector<FusedProgram>& programs, const st
   args.n_in = static_cast<int>(ins.size());
   args.out = outs.data();
   args.n_out = static_cast<int>(outs.size());
-  gpu.prepare(kGpu, args);
+  args.device = &gpu.context(kGpu);
   gpu.compile_fused(kGpu, programs)->run(args);
 }
 
@@ -375,7 +380,7 @@ TEST_F(Cuda, ARecordingReplaysOnTheValuesOfTheMoment) {
     args.out = &to;
     args.n_out = 1;
     args.attrs = attrs;
-    gpu().prepare(kGpu, args);
+    args.device = &gpu().context(kGpu);
     op.kernels[static_cast<int>(DeviceKind::cuda)](args);
   };
   ReduceAttrs all, first;
@@ -658,6 +663,113 @@ TEST_F(Cuda, NormalisationOfLongAndOfManyStatisticsAgreesWithTheCpu) {
           EXPECT_LE(relative_distance(to_array(got[i]), to_array(want[i])), tolerance)
               << name << ", result " << i << " of " << shape << ", " << dtype;
       }
+}
+
+TEST_F(Cuda, StreamsCopyBesideTheDevicesQueueAndWaitForEachOther) {
+  constexpr size_t kBytes = size_t{16} << 20;
+  const auto first = gpu().make_stream(kGpu), second = gpu().make_stream(kGpu);
+  auto* const from = static_cast<char*>(gpu().allocate_pinned(kBytes));
+  auto* const back = static_cast<char*>(gpu().allocate_pinned(kBytes));
+  void* const a = gpu().allocate(kGpu, kBytes);
+  void* const b = gpu().allocate(kGpu, kBytes);
+  for (int round = 0; round < 5; ++round) {
+    std::fill(from, from + kBytes, static_cast<char>(round + 1));
+    std::fill(back, back + kBytes, char{0});
+    first->copy(a, from, kBytes);
+    second->wait(*first->mark());
+    second->copy(b, a, kBytes);
+    gpu().wait(kGpu, *second->mark());
+    first->wait(*gpu().mark(kGpu));
+    first->copy(back, b, kBytes);
+    const auto end = first->mark();
+    end->wait();
+    EXPECT_TRUE(end->has_passed());
+    EXPECT_TRUE(std::all_of(back, back + kBytes, [&](char c) { return c == round + 1; })) << round;
+  }
+  gpu().free(kGpu, a, kBytes);
+  gpu().free(kGpu, b, kBytes);
+  gpu().free_pinned(from, kBytes);
+  gpu().free_pinned(back, kBytes);
+}
+
+TEST_F(Cuda, TensorsArriveWhileTheDeviceComputesAndMayBeDroppedOnTheirWay) {
+  CopyQueue queue(kGpu);
+  const Tensor busy = normal({2048, 2048}, 0, 1, DType::f32, kGpu);
+  Tensor work = busy;
+  for (int i = 0; i < 40; ++i) {
+    const Tensor x = full({1 << 18}, i);
+    CopyQueue::Arriving arriving = queue.send(x);
+    work = matmul(work, busy) * 1e-3;
+    if (i % 3 == 0) continue;
+    EXPECT_TRUE(same_bits(to(CopyQueue::take(std::move(arriving)) + 1, kCpu), x + 1)) << i;
+  }
+}
+
+TEST_F(Cuda, ARecordingIsMadeWhileOtherThreadsCopyAndCompute) {
+  std::atomic<bool> stop{false};
+  std::atomic<int> wrong{0};
+  std::thread other([&] {
+    CopyQueue queue(kGpu);
+    for (int i = 0; !stop; ++i) {
+      const Tensor x = full({50000}, i % 100);
+      const Tensor there = CopyQueue::take(queue.send(x));
+      if (!same_bits(to(there * 2, kCpu), x * 2)) ++wrong;
+    }
+  });
+  const Tensor x = to(assorted(5000, DType::f32, 3), kGpu),
+               weight = normal({5000, 8}, 0, 1, DType::f32, kGpu);
+  for (int k = 0; k < 30; ++k) {
+    const TensorFunction body = [&](const std::vector<Tensor>& in) {
+      return std::vector<Tensor>{sum(tanh(in[0] * k), {0}), matmul(reshape(tanh(in[0]), {1, 5000}), weight)};
+    };
+    Compiled compiled = compile(body);
+    const std::vector<Tensor> want = body({x});
+    for (int call = 0; call < 4; ++call) {
+      const std::vector<Tensor> got = compiled({x});
+      for (size_t i = 0; i < want.size(); ++i)
+        expect_same(got[i], want[i], cat("callable ", k, " call ", call));
+    }
+  }
+  stop = true;
+  other.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(Cuda, ALoaderHandsTheSameBatchesOutOnTheDevice) {
+  const data::TensorSet set({uniform({1003, 1, 28, 28}, 0, 1), full({1003}, 3, DType::i64)});
+  data::Loader host(set, {.batch = 100, .seed = 4}),
+      device(set, {.batch = 100, .seed = 4, .workers = 2, .device = kGpu});
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    host.start_epoch(epoch);
+    device.start_epoch(epoch);
+    while (const auto want = host.next()) {
+      const auto got = device.next();
+      ASSERT_TRUE(got);
+      for (size_t i = 0; i < 2; ++i) {
+        EXPECT_EQ(got->tensors[i].device(), kGpu);
+        EXPECT_TRUE(same_bits(to(got->tensors[i], kCpu), want->tensors[i])) << epoch << " " << want->index;
+      }
+    }
+    EXPECT_FALSE(device.next());
+  }
+}
+
+TEST_F(Cuda, TheErrorOfADeviceWithoutMemorySaysWhatWasAskedHeldAndFree) {
+  const std::string error = error_of([] { empty({int64_t{1} << 46}, DType::u8, kGpu); });
+  for (const char* part :
+       {"cuda:0 must have 70368744177664 bytes", "free of", "tensors hold", "the cache keeps"})
+    EXPECT_NE(error.find(part), std::string::npos) << part << ": " << error;
+  EXPECT_EQ((full({3}, 1, DType::f32, kGpu) + 1).to_vector<float>(), std::vector<float>(3, 2.f));
+}
+
+TEST_F(Cuda, MemoryThatIsNoLongerNeededGoesBack) {
+  gpu().empty_cache(kGpu);
+  const size_t before = gpu().memory(kGpu).reserved;
+  { const Tensor large = full({int64_t{1} << 30}, 1, DType::f32, kGpu); }
+  EXPECT_GE(gpu().memory(kGpu).cached(), size_t{4} << 30);
+  EXPECT_GE(gpu().memory(kGpu).largest_free, size_t{4} << 30);
+  gpu().empty_cache(kGpu);
+  EXPECT_LE(gpu().memory(kGpu).reserved, before);
 }
 
 }  // namespace

@@ -48,7 +48,11 @@ TEST(Errors, DtypesAndDevicesAreParsedOrNamedInTheMessage) {
   EXPECT_NE(error_of([] { parse_dtype("f33"); }).find("'f33'"), std::string::npos);
   EXPECT_EQ(parse_device("cuda:1").index, 1);
   EXPECT_EQ(parse_device("cpu").kind, DeviceKind::cpu);
-  for (const char* text : {"cuda:", "cuda:-1", "cuda:x", "gpu", "", "cuda:1000", "cpu:1x"})
+  EXPECT_EQ(parse_device("cpu:3").index, 3);
+  EXPECT_EQ(to_string(parse_device("cpu:0")), "cpu");
+  EXPECT_EQ(to_string(parse_device("cpu:3")), "cpu:3");
+  for (const char* text :
+       {"cuda:", "cuda:-1", "cuda:x", "gpu", "", "cuda:1000", "cpu:1x", "cpu:", "cpu1", "cpux1"})
     EXPECT_NE(error_of([&] { parse_device(text); }).find(cat("'", text, "'")), std::string::npos) << text;
 }
 

@@ -28,7 +28,7 @@ int run(int argc, char** argv) {
 
 void MachineFlags::add(CLI::App& command, bool with_dtype) {
   command.add_option("--engine", engine, "eager or graph: the same bits")->capture_default_str();
-  command.add_option("--device", device, "cpu, cuda or cuda:N")->capture_default_str();
+  command.add_option("--device", device, "cpu, cuda, cuda:N or cpu:N")->capture_default_str();
   if (with_dtype) command.add_option("--dtype", dtype, "f32, f64, bf16 or f16")->capture_default_str();
   command
       .add_option("--conv", conv,

@@ -61,6 +61,17 @@ Backend& backend(DeviceKind kind) {
   refuse(kind);
 }
 
+void throw_out_of_memory(Device device, size_t asked, const MemoryStats& held, size_t free, size_t total) {
+  const auto mib = [](size_t bytes) { return cat((bytes >> 20) + (bytes % (1 << 20) != 0), " MiB"); };
+  const size_t others = total > free + held.reserved ? total - free - held.reserved : 0;
+  throw OutOfMemory(cat("memory: ", device, " must have ", asked, " bytes (", mib(asked),
+                        ") for a tensor; it has ", mib(free), " free of ", mib(total), ": tensors hold ",
+                        mib(held.in_use), " (at most ", mib(held.peak), " so far), the cache keeps ",
+                        mib(held.cached()), ", ", mib(others),
+                        " are taken by others. Use a smaller batch, checkpoint() parts of the model, compute "
+                        "in bf16, or end what else runs there."));
+}
+
 void register_backend(DeviceKind kind, std::unique_ptr<Backend> implementation) {
   // Lives until the process ends: tensors in static storage may outlive any destruction order.
   g_backends[static_cast<int>(kind)].store(implementation.release(), std::memory_order_release);

@@ -1,5 +1,8 @@
 // A backend serves one kind of device: memory, copies, and (through OpDef's kernel table) kernels. Backends
 // register by an explicit call; core and graph reach them only through this interface.
+//
+// Each device has one queue of its own, in which its kernels and plain copies run in order. Further queues (streams) copy
+// beside it. The CPU's kernels run in the thread that calls them; its streams are threads.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +22,35 @@ struct FusedProgram;  // ops/fused.h
 /// Bytes handed out by a device's allocator.
 struct MemoryStats {
   size_t in_use = 0;
-  size_t peak = 0;      ///< highest in_use since reset_peak
-  size_t reserved = 0;  ///< taken from the system, free blocks in the cache included
+  size_t peak = 0;          ///< highest in_use since reset_peak
+  size_t reserved = 0;      ///< taken from the system, free blocks in the cache included
+  size_t largest_free = 0;  ///< of the blocks in the cache
+
+  size_t cached() const { return reserved > in_use ? reserved - in_use : 0; }
+  /// The part of the cache that is not in its largest block: 0 (or nothing cached) to nearly 1.
+  double fragmentation() const {
+    return cached() ? 1 - static_cast<double>(largest_free) / static_cast<double>(cached()) : 0;
+  }
+};
+
+/// A place in a queue: what was queued before it.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool has_passed() const = 0;
+  virtual void wait() const = 0;  ///< until it has passed
+};
+
+/// A queue of copies beside the one of a device. Its end waits for all of them. Used by one thread at a time.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  /// Queues a copy between memory of the device and pinned host memory (plain host memory works, but the caller may have
+  /// to wait), or within the device. Both must stay as they are until it has run.
+  virtual void copy(void* to, const void* from, size_t bytes) = 0;
+  virtual std::shared_ptr<const Event> mark() = 0;
+  /// What is queued from now on begins after an event of any queue of the same backend.
+  virtual void wait(const Event& event) = 0;
 };
 
 /// One or more chains of pointwise ops compiled into one kernel. in/out are the inputs and outputs of all programs, one
@@ -70,15 +100,28 @@ class Backend {
   /// Gives the memory that is kept for later tensors back to the system.
   virtual void empty_cache(Device device) = 0;
 
+  /// Host memory that copies on a stream take without a stop.
+  virtual void* allocate_pinned(size_t bytes) = 0;
+  virtual void free_pinned(void* data, size_t bytes) noexcept = 0;
+  virtual std::unique_ptr<Stream> make_stream(Device device) = 0;
+  /// The present end of the device's own queue, and what is queued there from now on behind an event.
+  virtual std::shared_ptr<const Event> mark(Device device) = 0;
+  virtual void wait(Device device, const Event& event) = 0;
+  /// `data`, of allocate(), is in use until the event has passed: once it is freed, whoever gets it next waits for that.
+  virtual void hold_until(Device device, void* data, std::shared_ptr<const Event> event) = 0;
+
   /// Copies between this device and host memory, or within the device. A copy to the host has finished on
   /// return.
   virtual void copy_from_host(Device device, void* to, const void* from, size_t bytes) = 0;
   virtual void copy_to_host(Device device, void* to, const void* from, size_t bytes) = 0;
   virtual void copy_within(Device device, void* to, const void* from, size_t bytes) = 0;
+  /// Copies from another device of the same kind, behind what both have queued; both go on behind the copy.
+  virtual void copy_between(Device to_device, void* to, Device from_device, const void* from,
+                            size_t bytes) = 0;
   virtual void synchronize(Device device) = 0;
 
-  /// Fills in stream and scratch of a kernel call.
-  virtual void prepare(Device device, KernelArgs& args) = 0;
+  /// What kernels of this device get as KernelArgs::device; lives as long as the process.
+  virtual DeviceContext& context(Device device) = 0;
 
   virtual std::unique_ptr<FusedKernel> compile_fused(Device device,
                                                      const std::vector<FusedProgram>& programs) = 0;
@@ -94,6 +137,10 @@ class Backend {
   /// kernel by kernel. Throws Error, before `work` has begun, where this device cannot be watched.
   virtual std::vector<DeviceActivity> watch(Device device, const std::function<void()>& work) = 0;
 };
+
+/// The error of a device that has no memory left. free and total: the system's, of the device.
+[[noreturn]] void throw_out_of_memory(Device device, size_t asked, const MemoryStats& held, size_t free,
+                                      size_t total);
 
 /// The backend of a device kind; throws Error with the reason where there is none ("cuda: …").
 Backend& backend(DeviceKind kind);

@@ -13,19 +13,23 @@ namespace tandem {
 const char* name(DeviceKind kind) { return kind == DeviceKind::cpu ? "cpu" : "cuda"; }
 
 Device parse_device(std::string_view text) {
-  if (text == "cpu") return {};
-  if (text == "cuda") return {DeviceKind::cuda, 0};
-  if (text.starts_with("cuda:")) {
-    const std::string_view digits = text.substr(5);
+  for (int k = 0; k < kDeviceKinds; ++k) {
+    const auto kind = static_cast<DeviceKind>(k);
+    const std::string_view kind_name = name(kind);
+    if (!text.starts_with(kind_name)) continue;
+    if (text == kind_name) return {kind, 0};
+    const std::string_view number = text.substr(kind_name.size());  // ":N"
     uint8_t index = 0;
-    const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-    if (failure == std::errc{} && end == digits.data() + digits.size()) return {DeviceKind::cuda, index};
+    const auto [end, failure] = std::from_chars(number.data() + 1, number.data() + number.size(), index);
+    if (number[0] == ':' && failure == std::errc{} && end == number.data() + number.size())
+      return {kind, index};
   }
-  throw Error(cat("device: must be cpu, cuda or cuda:N; got '", text, "'."));
+  throw Error(cat("device: must be cpu, cuda, cpu:N or cuda:N; got '", text, "'."));
 }
 
 std::string to_string(Device device) {
-  return device.is_cpu() ? name(device.kind) : cat(name(device.kind), ":", static_cast<int>(device.index));
+  if (device == Device{}) return "cpu";
+  return cat(name(device.kind), ":", static_cast<int>(device.index));
 }
 
 std::ostream& operator<<(std::ostream& out, Device device) { return out << to_string(device); }

@@ -1,4 +1,5 @@
-// Where a tensor lives: "cpu", "cuda:0", "cuda:1" …
+// Where a tensor lives: "cpu", "cuda:0", "cuda:1" … "cpu:1" to "cpu:7" are further devices in the same memory, each with
+// an allocator of its own: for trying out code for several devices.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ struct Device {
   friend bool operator==(Device a, Device b) = default;
 };
 
-/// Parses "cpu", "cuda" (= "cuda:0") or "cuda:N"; throws Error. Does not check that the device exists.
+/// Parses "cpu" (= "cpu:0"), "cuda" (= "cuda:0"), "cpu:N" or "cuda:N"; throws Error. Does not check that the device exists.
 Device parse_device(std::string_view text);
 std::string to_string(Device device);
 std::ostream& operator<<(std::ostream& out, Device device);

@@ -1,4 +1,4 @@
-// What a kernel sees: plain buffers, the op's attributes, a random counter, scratch memory and a stream.
+// What a kernel sees: plain buffers, the op's attributes, a random counter and its device.
 // Kernels know nothing of tensors, autograd or graphs. This header is all that a kernel file needs of core.
 #pragma once
 
@@ -37,6 +37,19 @@ struct RngPosition {
   const uint64_t* base = nullptr;
 };
 
+/// The device that a kernel runs on: where it queues its work, and memory for the length of a call. Backends derive from
+/// it what else their kernels need.
+class DeviceContext {
+ public:
+  /// The backend's own handle (cudaStream_t) of the queue that the calling thread's kernels go to; null on CPU.
+  virtual void* stream() = 0;
+  /// See KernelArgs::workspace().
+  virtual void* workspace(size_t bytes) = 0;
+
+ protected:
+  ~DeviceContext() = default;
+};
+
 /// One call of one kernel. in[i].data must not be written; out[i] is contiguous unless the op has a side
 /// effect, in which case out[0] is the buffer that it changes (it may be strided).
 struct KernelArgs {
@@ -47,15 +60,13 @@ struct KernelArgs {
   const void* attrs = nullptr;
   const void* context = nullptr;  // OpDef::context
   RngPosition rng;
-  void* stream = nullptr;                                 // the backend's own (cudaStream_t); null on CPU
-  void* (*scratch)(void* owner, size_t bytes) = nullptr;  // see workspace()
-  void* scratch_owner = nullptr;
+  DeviceContext* device = nullptr;
   void (*late_output)(void* owner, int i, const int64_t* shape) = nullptr;  // see allocate_output()
   void* late_owner = nullptr;
 
   /// Uninitialised device memory, 64-byte aligned, valid until the kernel returns (on a GPU: until the work
   /// that it queued has run). One call a kernel: a second call may hand out the same memory.
-  void* workspace(size_t bytes) const { return scratch(scratch_owner, bytes); }
+  void* workspace(size_t bytes) const { return device->workspace(bytes); }
 
   /// Data-dependent ops only: makes out[i], of the rank and type that inference gave it, once its shape is known.
   void allocate_output(int i, const int64_t* shape) const { late_output(late_owner, i, shape); }

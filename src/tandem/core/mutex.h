@@ -25,6 +25,7 @@ enum class LockOrder : uint8_t {
   libraries,  // handles and plans of other libraries; held for the length of a call
   devices,
   staging,
+  streams,
   activity,
   ops,     // the list of ops
   plans,   // of the CPU's FFT

@@ -111,7 +111,7 @@ Tensors run_eagerly(const OpDef& op, std::span<const Tensor> in, const Attrs& at
   args.attrs = attrs.data();
   args.context = op.context.get();
   if (op.is_random()) args.rng = take_random(philox_blocks(size_of(inferred.out[0].shape)));
-  backend.prepare(device, args);
+  args.device = &backend.context(device);
   if (device.is_cpu())
     run_noted(op.name, [&] { kernel(args); });
   else

@@ -115,7 +115,7 @@ struct Effects {
 };
 
 /// The version of this header. An op that was compiled against another one is refused when it is defined.
-inline constexpr int kOpVersion = 4;
+inline constexpr int kOpVersion = 5;
 
 struct OpDef {
   int version = kOpVersion;

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <thread>
 
+#include "tandem/core/copy_queue.h"
 #include "tandem/core/mutex.h"
 #include "tandem/core/rng.h"
 
@@ -45,11 +46,18 @@ struct Loader::State {
   std::optional<Batch> next();
 
   using Order = std::shared_ptr<const std::vector<int64_t>>;
+  struct Made {
+    Batch batch;
+    std::vector<CopyQueue::Arriving> arriving;  // its tensors, where they are on their way to another device
+  };
   struct Slot {
-    std::optional<Batch> batch;
+    std::optional<Made> made;
     std::exception_ptr error;
   };
   Batch make(const std::vector<int64_t>& order, int64_t epoch, int64_t index) const;
+  /// Begins to move a batch to the device; waits for it.
+  Made send(CopyQueue* queue, Batch batch) const;
+  static Batch take(Made made);
   /// The workers and what they share with the caller's thread, under `mutex`.
   struct Crew {
     Mutex mutex{LockOrder::loader};
@@ -58,6 +66,7 @@ struct Loader::State {
     uint64_t generation = 0;  // counts start_epoch: a batch begun before the latest is thrown away
     std::vector<Slot> slots;  // a batch lies in slot index % prefetch until it is taken
     bool stopping = false;
+    std::unique_ptr<CopyQueue> queue;  // to another device than the host
     std::vector<std::thread> workers;
   };
   void hire();
@@ -117,6 +126,7 @@ void Loader::State::hire() {
   Crew& crew = *crew_;
   crew.slots.resize(static_cast<size_t>(options_.prefetch));
   crew.next_claim = next_batch_;
+  if (options_.device != Device{}) crew.queue = std::make_unique<CopyQueue>(options_.device);
   try {
     for (int i = 0; i < options_.workers; ++i) crew.workers.emplace_back([this, &crew] { work(crew); });
   } catch (const std::system_error& error) {
@@ -133,6 +143,7 @@ void Loader::State::dismiss() {
     // In a forked child: the threads are gone, so they cannot be joined, nor can what they waited for be destroyed.
     static auto& abandoned = *new std::vector<Crew*>;
     crew_->slots.clear();
+    crew_->queue.reset();
     abandoned.push_back(crew_.release());
     return;
   }
@@ -189,6 +200,20 @@ Batch Loader::State::make(const std::vector<int64_t>& order, int64_t epoch, int6
   return {epoch, index, static_cast<int64_t>(indices.size()), std::move(tensors)};
 }
 
+Loader::State::Made Loader::State::send(CopyQueue* queue, Batch batch) const {
+  Made made{std::move(batch), {}};
+  if (!queue) return made;
+  for (const Tensor& tensor : made.batch.tensors) made.arriving.push_back(queue->send(tensor));
+  made.batch.tensors.clear();
+  return made;
+}
+
+Batch Loader::State::take(Made made) {
+  for (CopyQueue::Arriving& arriving : made.arriving)
+    made.batch.tensors.push_back(CopyQueue::take(std::move(arriving)));
+  return std::move(made.batch);
+}
+
 void Loader::State::work(Crew& crew) {
   std::unique_lock lock(crew.mutex);
   while (true) {
@@ -203,7 +228,7 @@ void Loader::State::work(Crew& crew) {
     lock.unlock();
     Slot made;
     try {
-      made.batch = make(*order, epoch, index);
+      made.made = send(crew.queue.get(), make(*order, epoch, index));
     } catch (...) {
       made.error = std::current_exception();
     }
@@ -218,24 +243,24 @@ void Loader::State::work(Crew& crew) {
 std::optional<Batch> Loader::State::next() {
   TD_CHECK(epoch_ >= 0, "next: the loader must have been started; call start_epoch(0) first.");
   if (next_batch_ == batches_) return std::nullopt;
+  Crew& crew = this->crew();
   if (options_.workers == 0) {
-    Batch batch = make(*order_, epoch_, next_batch_);
+    Batch batch = take(send(crew.queue.get(), make(*order_, epoch_, next_batch_)));
     ++next_batch_;
     return batch;
   }
-  Crew& crew = this->crew();
-  std::optional<Batch> batch;
+  std::optional<Made> made;
   {
     std::unique_lock lock(crew.mutex);
     Slot& slot = crew.slots[static_cast<size_t>(next_batch_ % options_.prefetch)];
-    crew.filled.wait(lock, [&] { return slot.batch || slot.error; });
+    crew.filled.wait(lock, [&] { return slot.made || slot.error; });
     if (slot.error) std::rethrow_exception(slot.error);  // and again, if asked again
-    batch = std::move(slot.batch);
+    made = std::move(slot.made);
     slot = {};
     ++next_batch_;
   }
   crew.room.notify_one();
-  return batch;
+  return take(std::move(*made));
 }
 
 }  // namespace tandem::data

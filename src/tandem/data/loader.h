@@ -2,7 +2,7 @@
 // a function of (seed, epoch) alone, so that it is the same for any number of workers, and any batch of any
 // epoch can be started from. Random transforms draw from (seed, epoch, sample), so that they resume exactly too.
 //
-// Batches lie in plain host memory: the backends have no page-locked memory to offer yet.
+// Batches for a GPU are copied there as soon as they are made, beside what the GPU computes.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,7 @@ struct LoaderOptions {
   int workers = 1;   // threads that make batches; 0: next() makes them itself
   int prefetch = 4;  // batches made ahead, at most
   LastBatch last_batch = LastBatch::keep;
+  Device device = {};  // where batches are handed out
   /// Applied to each whole batch by the worker that made it (mixup, cutmix; see transforms.h). Its random numbers
   /// are a function of (seed, epoch, batch).
   BatchTransform transform = {};
@@ -33,7 +34,7 @@ struct Batch {
   int64_t epoch = 0;
   int64_t index = 0;            // within the epoch
   int64_t size = 0;             // samples
-  std::vector<Tensor> tensors;  // one a field of the data set, (size, …), on the CPU
+  std::vector<Tensor> tensors;  // one a field of the data set, (size, …), on LoaderOptions::device
 };
 
 class Loader {

@@ -152,14 +152,14 @@ void CallList::run_constants() {
     for (int v : node.out) put(graph_.base_of(v), new_memory(graph_.base_of(v)));
     Call call = make_call(node);
     set_pointers(call);
-    backend_.prepare(graph_.device, call.args);
+    call.args.device = &backend_.context(graph_.device);
     call.kernel(call.args);
   }
 }
 
 void CallList::launch(Call& call) {
   if (call.node->bodies) return run_bodies(call);  // whose errors name their layers themselves
-  backend_.prepare(graph_.device, call.args);
+  call.args.device = &backend_.context(graph_.device);
   const auto run = [&] { call.fused ? call.fused->run(call.args) : call.kernel(call.args); };
   try {
     if (graph_.device.is_cpu())

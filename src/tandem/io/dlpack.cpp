@@ -63,7 +63,7 @@ DLManagedTensor* to_dlpack(const Tensor& tensor) {
   const Device device = tensor.device();
   DLTensor& t = out->managed.dl_tensor;
   t.data = tensor.raw();  // refuses traced tensors
-  t.device = {device.kind == DeviceKind::cpu ? kDlCpu : kDlCuda, device.index};
+  t.device = device.is_cpu() ? DLDevice{kDlCpu, 0} : DLDevice{kDlCuda, device.index};
   t.ndim = tensor.rank();
   for (const TypeRow& row : kTypes)
     if (row.dtype == tensor.dtype()) t.dtype = {row.code, row.bits, 1};

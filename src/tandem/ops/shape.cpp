@@ -172,7 +172,9 @@ void move_kernel(const KernelArgs& args) {
   const auto& a = args.attributes<MoveAttrs>();
   const Device from = a.source(), target = a.target();
   const size_t bytes = static_cast<size_t>(args.in[0].size()) * bytes_of(args.in[0].dtype);
-  if (from.is_cpu()) {
+  if (from.kind == target.kind) {
+    backend(target).copy_between(target, args.out[0].data, from, args.in[0].data, bytes);
+  } else if (from.is_cpu()) {
     backend(target).copy_from_host(target, args.out[0].data, args.in[0].data, bytes);
   } else if (target.is_cpu()) {
     backend(from).copy_to_host(from, args.out[0].data, args.in[0].data, bytes);

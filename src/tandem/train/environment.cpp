@@ -28,7 +28,9 @@ std::vector<DeviceRow> device_rows() {
     const auto kind = static_cast<DeviceKind>(k);
     try {
       Backend& owner = backend(kind);
-      for (int i = 0; i < owner.device_count(); ++i) {
+      const int count =
+          kind == DeviceKind::cpu ? 1 : owner.device_count();  // its others are the same once more
+      for (int i = 0; i < count; ++i) {
         const Device device{kind, static_cast<uint8_t>(i)};
         rows.push_back({to_string(device), owner.describe(device), true});
       }

@@ -181,7 +181,7 @@ Evaluation::Evaluation(nn::Module& model, Engine engine, LossFunction loss) : mo
 Metrics Evaluation::operator()(const data::Dataset& dataset, int64_t batch_size, int64_t k) {
   const ModeScope mode(model_, false);
   const Device device = device_of(model_);
-  data::Loader loader(dataset, {.batch = batch_size, .shuffle = false});
+  data::Loader loader(dataset, {.batch = batch_size, .shuffle = false, .device = device});
   std::vector<Tensor> losses, predictions, ranks, targets;
   std::vector<double> sizes;
   int64_t classes = 0;
@@ -189,7 +189,7 @@ Metrics Evaluation::operator()(const data::Dataset& dataset, int64_t batch_size,
   while (std::optional<data::Batch> batch = loader.next()) {
     const NoGrad off;
     const std::vector<Tensor>& in = with_target(*batch);
-    const std::vector<Tensor> result = run(function_, compiled_, {to(in[0], device), to(in[1], device)});
+    const std::vector<Tensor> result = run(function_, compiled_, {in[0], in[1]});
     losses.push_back(result[0]);
     sizes.push_back(static_cast<double>(batch->size));
     if (result.size() == 1) continue;
@@ -231,11 +231,11 @@ Tensor predict_all(nn::Module& model, const data::Dataset& dataset, int64_t batc
     return std::vector<Tensor>{model(as_input(in[0], dtype))};
   };
   const auto compiled = engine == Engine::graph ? std::make_unique<Compiled>(compile(forward)) : nullptr;
-  data::Loader loader(dataset, {.batch = batch_size, .shuffle = false});
+  data::Loader loader(dataset, {.batch = batch_size, .shuffle = false, .device = device});
   loader.start_epoch(0);
   std::vector<Tensor> parts;
   while (std::optional<data::Batch> batch = loader.next())
-    parts.push_back(to(run(forward, compiled, {to(batch->tensors.at(0), device)})[0], Device{}));
+    parts.push_back(to(run(forward, compiled, {batch->tensors.at(0)})[0], Device{}));
   return concat(parts);
 }
 

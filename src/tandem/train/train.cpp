@@ -156,7 +156,7 @@ Run::Run(const FitOptions& options, Parts parts, const EventSink& sink)
       parts_(std::move(parts)),
       sink_(sink),
       device_(device_of(parts_.model)),
-      loader_(parts_.train, {.batch = options.batch, .seed = options.seed}),
+      loader_(parts_.train, {.batch = options.batch, .seed = options.seed, .device = device_}),
       optimizer_(options.own_optimizer),
       callbacks_(parts_.callbacks) {
   nn::Module& model = parts_.model;
@@ -335,7 +335,7 @@ void Run::train_step() {
     const data::Batch batch = *loader_.next();
     TD_CHECK(batch.tensors.size() >= 2, "data: a sample must have an input and a target; got ",
              batch.tensors.size(), " fields.");
-    const Tensor x = to(batch.tensors[0], device_), y = to(batch.tensors[1], device_);
+    const Tensor &x = batch.tensors[0], &y = batch.tensors[1];
     const bool is_last = part == options_.accumulate || state_.batch + 1 == loader_.batches();
     try {
       pending_.push_back({is_last ? (*step_)(x, y) : step_->accumulate(x, y), state_.step + 1, batch.size});

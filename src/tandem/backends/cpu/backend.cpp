@@ -5,6 +5,7 @@
 
 #include "tandem/backends/cpu/allocator.h"
 #include "tandem/backends/cpu/fused.h"
+#include "tandem/backends/cpu/stream.h"
 #include "tandem/backends/cpu/thread_memory.h"
 #include "tandem/core/activity.h"
 #include "tandem/core/error.h"
@@ -29,11 +30,16 @@ namespace {
 
 const char* g_level = "baseline";
 
-void* scratch(void*, size_t bytes) { return thread_scratch(ScratchSlot::workspace, bytes); }
+class CpuContext final : public DeviceContext {
+ public:
+  void* stream() override { return nullptr; }
+  void* workspace(size_t bytes) override { return thread_scratch(ScratchSlot::workspace, bytes); }
+};
+CpuContext g_context;  // of every device: a kernel runs in the thread that calls it
 
 class CpuBackend : public Backend {
  public:
-  int device_count() const override { return 1; }
+  int device_count() const override { return kDevices; }
   std::string describe(Device) const override { return cat(threads(), " threads, ", g_level, " kernels"); }
   std::string arithmetic()
       const override {  // levels sum in other orders, and the lowest has no fused multiply-add
@@ -43,16 +49,27 @@ class CpuBackend : public Backend {
     return cat("cpu ", g_level);
 #endif
   }
-  void* allocate(Device, size_t bytes) override { return cpu::allocate(bytes); }
-  void free(Device, void* data, size_t bytes) noexcept override { release(data, bytes); }
-  MemoryStats memory(Device) const override { return memory_stats(); }
-  void reset_peak(Device) override { cpu::reset_peak(); }
-  void empty_cache(Device) override { cpu::empty_cache(); }
+  void* allocate(Device device, size_t bytes) override { return cpu::allocate(device.index, bytes); }
+  void free(Device device, void* data, size_t bytes) noexcept override { release(device.index, data, bytes); }
+  MemoryStats memory(Device device) const override { return memory_stats(device.index); }
+  void reset_peak(Device device) override { cpu::reset_peak(device.index); }
+  void empty_cache(Device device) override { cpu::empty_cache(device.index); }
+  void* allocate_pinned(size_t bytes) override { return cpu::allocate(0, bytes); }
+  void free_pinned(void* data, size_t bytes) noexcept override { release(0, data, bytes); }
+  std::unique_ptr<Stream> make_stream(Device) override { return cpu::make_stream(); }
+  std::shared_ptr<const Event> mark(Device) override { return passed_event(); }
+  void wait(Device, const Event& event) override { event.wait(); }
+  void hold_until(Device, void* data, std::shared_ptr<const Event> event) override {
+    cpu::hold_until(data, std::move(event));
+  }
   void copy_from_host(Device, void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
   void copy_to_host(Device, void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
   void copy_within(Device, void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
+  void copy_between(Device, void* to, Device, const void* from, size_t bytes) override {
+    copy(to, from, bytes);
+  }
   void synchronize(Device) override {}
-  void prepare(Device, KernelArgs& args) override { args.scratch = scratch; }
+  DeviceContext& context(Device) override { return g_context; }
   std::unique_ptr<FusedKernel> compile_fused(Device, const std::vector<FusedProgram>& programs) override {
     return cpu::compile_fused(programs);
   }

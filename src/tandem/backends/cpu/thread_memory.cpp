@@ -17,7 +17,7 @@ constinit thread_local Piece t_pieces[static_cast<int>(ScratchSlot::count)];
 struct Keeper {
   ~Keeper() {
     for (Piece& piece : t_pieces) {
-      release(piece.data, piece.bytes);
+      release(0, piece.data, piece.bytes);
       piece = {};
     }
   }
@@ -35,9 +35,9 @@ void* thread_scratch(ScratchSlot slot, size_t bytes) {
       keeper.begin();
       t_has_keeper = true;
     }
-    release(piece.data, piece.bytes);
+    release(0, piece.data, piece.bytes);
     piece = {};
-    piece = {allocate(bytes), bytes};
+    piece = {allocate(0, bytes), bytes};
   }
   return piece.data;
 }

@@ -7,6 +7,7 @@
 #include "tandem/backends/cuda/fused.h"
 #include "tandem/backends/cuda/kernels.h"
 #include "tandem/backends/cuda/record.h"
+#include "tandem/backends/cuda/stream.h"
 #include "tandem/backends/cuda/watch.h"
 
 namespace tandem::cuda {
@@ -47,41 +48,59 @@ class CudaBackend final : public Backend {
   void reset_peak(Device device) override { device_state(device.index).memory.reset_peak(); }
   void empty_cache(Device device) override { device_state(device.index).memory.release_cached(); }
 
+  void* allocate_pinned(size_t bytes) override { return cuda::allocate_pinned(bytes); }
+  void free_pinned(void* data, size_t bytes) noexcept override { cuda::free_pinned(data, bytes); }
+  std::unique_ptr<Stream> make_stream(Device device) override {
+    return cuda::make_stream(device_state(device.index));
+  }
+  std::shared_ptr<const Event> mark(Device device) override {
+    return cuda::mark(device_state(device.index).queue);
+  }
+  void wait(Device device, const Event& event) override {
+    queue_behind(device_state(device.index).queue, event);
+  }
+  void hold_until(Device device, void* data, std::shared_ptr<const Event> event) override {
+    device_state(device.index).memory.hold_until(data, std::move(event));
+  }
+
   void copy_from_host(Device device, void* to, const void* from, size_t bytes) override {
     if (bytes == 0) return;
     DeviceState& state = device_state(device.index);
-    if (bytes >= kStagedBytes) return state.staging.copy(to, from, bytes, state.stream);
+    if (bytes >= kStagedBytes) return state.staging.copy(to, from, bytes, state.queue);
     // Of few bytes the driver takes a copy at once. Unless they are in pinned memory, which it reads later: wait, since
     // the caller may change it as soon as this returns.
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, state.stream),
-          "cudaMemcpyAsync to device");
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, state.queue), "cudaMemcpyAsync to device");
     cudaPointerAttributes attributes{};
     check(cudaPointerGetAttributes(&attributes, from), "cudaPointerGetAttributes");
     if (attributes.type == cudaMemoryTypeHost)
-      check(cudaStreamSynchronize(state.stream), "cudaStreamSynchronize");
+      check(cudaStreamSynchronize(state.queue), "cudaStreamSynchronize");
   }
   void copy_to_host(Device device, void* to, const void* from, size_t bytes) override {
     DeviceState& state = device_state(device.index);
     if (bytes != 0)
-      check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, state.stream),
-            "cudaMemcpyAsync to host");
+      check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, state.queue), "cudaMemcpyAsync to host");
     state.synchronize();
   }
   void copy_within(Device device, void* to, const void* from, size_t bytes) override {
     if (bytes == 0) return;
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, device_state(device.index).stream),
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice,
+                          device_state(device.index).current_stream()),
           "cudaMemcpyAsync within the device");
+  }
+  void copy_between(Device to_device, void* to, Device from_device, const void* from, size_t bytes) override {
+    if (to_device == from_device) return copy_within(to_device, to, from, bytes);
+    if (bytes == 0) return;
+    const std::shared_ptr<const Event> ready = mark(from_device);
+    DeviceState& target = device_state(to_device.index);
+    queue_behind(target.queue, *ready);
+    check(cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, bytes, target.queue),
+          "cudaMemcpyPeerAsync");
+    const std::shared_ptr<const Event> done = cuda::mark(target.queue);
+    queue_behind(device_state(from_device.index).queue, *done);
   }
   void synchronize(Device device) override { device_state(device.index).synchronize(); }
 
-  void prepare(Device device, KernelArgs& args) override {
-    DeviceState& state = device_state(device.index);
-    args.stream = state.stream;
-    args.scratch_owner = &state;
-    args.scratch = [](void* owner, size_t bytes) {
-      return thread_scratch(*static_cast<DeviceState*>(owner)).get(bytes);
-    };
-  }
+  DeviceContext& context(Device device) override { return device_state(device.index); }
 
   std::unique_ptr<FusedKernel> compile_fused(Device device,
                                              const std::vector<FusedProgram>& programs) override {

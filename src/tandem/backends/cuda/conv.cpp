@@ -214,6 +214,10 @@ struct Call {
 void run_library(const Call& call, const Descriptors& d, const Way& way) {
   DeviceState& state = state_of(call.args);
   std::lock_guard lock(state.dnn_mutex);
+  if (const cudaStream_t stream = state.current_stream(); state.dnn_stream != stream) {
+    check_dnn(cudnnSetStream(state.dnn, stream), "cudnnSetStream");
+    state.dnn_stream = stream;
+  }
   check_dnn(cudnnSetConvolutionMathType(d.convolution, way.math), "cudnnSetConvolutionMathType");
   void* work = way.workspace ? call.args.workspace(way.workspace) : nullptr;
   const float one_f = 1, zero_f = 0;
@@ -362,10 +366,7 @@ std::shared_ptr<ConvPlan> make_plan(const Call& call) {
   std::vector<Way> ways;
   if (fits_library(call.shape)) {
     std::lock_guard lock(state.dnn_mutex);
-    if (!state.dnn) {
-      check_dnn(cudnnCreate(&state.dnn), "cudnnCreate");
-      check_dnn(cudnnSetStream(state.dnn, state.stream), "cudnnSetStream");
-    }
+    if (!state.dnn) check_dnn(cudnnCreate(&state.dnn), "cudnnCreate");
     describe_to_library(call.shape, plan->described);
     ways = library_ways(state.dnn, call.pass, plan->described);
   }
@@ -432,7 +433,7 @@ void convolution(const KernelArgs& args) {
 
 template <Pass pass>
 std::string algorithm(const KernelArgs& args) {
-  if (!args.scratch_owner) return "not run yet";
+  if (!args.device) return "not run yet";
   const auto plan = plans().find(key_of(state_of(args), pass, shape_of<pass>(args)), nullptr);
   return plan ? plan->way.name : "not run yet";
 }

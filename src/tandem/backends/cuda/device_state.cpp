@@ -2,90 +2,88 @@
 
 #include <array>
 #include <atomic>
-#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "tandem/backends/cuda/check.h"
+#include "tandem/backends/cuda/stream.h"
 #include "tandem/ops/index.h"
 
 namespace tandem::cuda {
 
-size_t Allocator::size_class(size_t bytes) {
-  constexpr size_t kUnit = 512;
-  if (bytes == 0) return kUnit;
-  size_t step = kUnit;
-  if (bytes > 8 * kUnit) step = std::bit_floor(bytes - 1) / 8;
-  return (bytes + step - 1) / step * step;
-}
-
 void* Allocator::allocate(size_t bytes) {
-  const size_t size = size_class(bytes);
-  std::lock_guard lock(mutex_);
-  void* data = nullptr;
-  if (auto& blocks = cached_[size]; !blocks.empty()) {
-    data = blocks.back();
-    blocks.pop_back();
-  } else {
-    cudaError_t status = cudaMalloc(&data, size);
+  const Cache::SizeClass c = Cache::size_class(bytes);
+  std::vector<Cache::Block> surplus;
+  void* data = cache_.take(c, surplus);
+  if (!surplus.empty()) give_to_driver(surplus);
+  if (!data) {
+    cudaError_t status = cudaMalloc(&data, c.bytes);
     if (status == cudaErrorMemoryAllocation) {
       (void)cudaGetLastError();
-      release_cached_locked();
-      status = cudaMalloc(&data, size);
+      release_cached();
+      status = cudaMalloc(&data, c.bytes);
     }
     if (status == cudaErrorMemoryAllocation) {
       (void)cudaGetLastError();
       size_t free_bytes = 0, total_bytes = 0;
       (void)cudaMemGetInfo(&free_bytes, &total_bytes);
-      throw OutOfMemory(cat("cuda: the device must have memory for a new tensor; got a request for ", bytes,
-                            " bytes with ", stats_.in_use, " in use by Tandem and ", free_bytes, " of ",
-                            total_bytes, " free. Use a smaller batch, or end what else runs on the GPU."));
+      throw_out_of_memory({DeviceKind::cuda, static_cast<uint8_t>(state_.index)}, bytes, cache_.stats(),
+                          free_bytes, total_bytes);
     }
     check(status, "cudaMalloc");
-    stats_.reserved += size;
+    cache_.count_reserved(c.bytes);
   }
-  stats_.in_use += size;
-  if (stats_.in_use > stats_.peak) stats_.peak = stats_.in_use;
+  cache_.count_used(c.bytes);
   return data;
 }
 
 void Allocator::free(void* data, size_t bytes) noexcept {
   if (!data) return;
-  const size_t size = size_class(bytes);
-  std::lock_guard lock(mutex_);
-  stats_.in_use -= size;
-  cached_[size].push_back(data);
-}
-
-MemoryStats Allocator::stats() const {
-  std::lock_guard lock(mutex_);
-  return stats_;
-}
-
-void Allocator::reset_peak() {
-  std::lock_guard lock(mutex_);
-  stats_.peak = stats_.in_use;
-}
-
-void Allocator::release_cached() {
-  std::lock_guard lock(mutex_);
-  release_cached_locked();
-}
-
-void Allocator::release_cached_locked() {
-  // cudaFree waits for the work that may still use the block.
-  for (auto& [size, blocks] : cached_) {
-    for (void* block : blocks) {
-      check(cudaFree(block), "cudaFree");
-      stats_.reserved -= size;
+  if (held_count_.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+    std::vector<std::shared_ptr<const Event>> events;
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto at = held_.find(data); at != held_.end()) {
+        events = std::move(at->second);
+        held_.erase(at);
+        held_count_.fetch_sub(1);
+      }
     }
-    blocks.clear();
+    for (const auto& event : events) {
+      try {
+        queue_behind(state_.queue, *event);
+      } catch (const std::exception&) {  // the process ends, and the driver has gone
+      }
+    }
+  }
+  const Cache::SizeClass c = Cache::size_class(bytes);
+  cache_.count_freed(c.bytes);
+  try {
+    cache_.put(c, data);
+  } catch (const std::bad_alloc&) {  // the block is lost until the process ends
   }
 }
 
+void Allocator::hold_until(void* data, std::shared_ptr<const Event> event) {
+  const std::lock_guard lock(mutex_);
+  auto& events = held_[data];
+  if (events.empty()) held_count_.fetch_add(1);
+  events.push_back(std::move(event));
+}
+
+void Allocator::give_to_driver(const std::vector<Cache::Block>& blocks) {
+  // cudaFree waits for the work that may still use the block.
+  for (const Cache::Block& block : blocks) {
+    check(cudaFree(block.data), "cudaFree");
+    cache_.count_returned(block.bytes);
+  }
+}
+
+void Allocator::release_cached() { give_to_driver(cache_.take_all()); }
+
 void DeviceState::synchronize() {
-  check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  check(cudaStreamSynchronize(queue), "cudaStreamSynchronize");
   raise_index_fault();
 }
 
@@ -109,7 +107,7 @@ DeviceState* make_state(int index) {
   auto state = std::make_unique<DeviceState>();
   state->index = index;
   check(cudaGetDeviceProperties(&state->properties, index), "cudaGetDeviceProperties");
-  check(cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  check(cudaStreamCreateWithFlags(&state->queue, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   check(cudaHostAlloc(reinterpret_cast<void**>(&state->report), sizeof(IndexReport), cudaHostAllocMapped),
         "cudaHostAlloc");
   std::memset(state->report, 0, sizeof(IndexReport));
@@ -117,7 +115,7 @@ DeviceState* make_state(int index) {
         "cudaHostGetDevicePointer");
   check(cudaMalloc(reinterpret_cast<void**>(&state->counters), kLanes * kCounters * sizeof(unsigned)),
         "cudaMalloc");
-  check(cudaMemsetAsync(state->counters, 0, kLanes * kCounters * sizeof(unsigned), state->stream),
+  check(cudaMemsetAsync(state->counters, 0, kLanes * kCounters * sizeof(unsigned), state->queue),
         "cudaMemsetAsync");
   const cublasStatus_t blas = cublasLtCreate(&state->blas);
   TD_CHECK(blas == CUBLAS_STATUS_SUCCESS, "cuda: cublasLtCreate failed: ", cublasLtGetStatusName(blas), ".");
@@ -151,7 +149,7 @@ Scratch::~Scratch() {
 
 void* Scratch::get(size_t bytes) {
   if (blocks_.empty() || blocks_.back().bytes < bytes) {
-    const size_t size = Allocator::size_class(bytes);
+    const size_t size = Allocator::rounded(bytes);
     void* data = state_->memory.allocate(size);
     if (!keep_old_) {
       for (const Block& block : blocks_) state_->memory.free(block.data, block.bytes);
@@ -163,31 +161,35 @@ void* Scratch::get(size_t bytes) {
 }
 
 namespace {
-std::shared_ptr<Scratch>& scratch_slot(DeviceState& state) {
+ThreadContext& thread_context(DeviceState& state) {
   // Without a destructor of its own, so that an operation may still run while the thread's other objects are destroyed;
   // what it takes then is left to the process's end.
-  constinit thread_local std::vector<std::shared_ptr<Scratch>>* all = nullptr;
+  constinit thread_local std::vector<ThreadContext>* all = nullptr;
   if (!all) {
-    all = new std::vector<std::shared_ptr<Scratch>>;
+    all = new std::vector<ThreadContext>;
     thread_local struct Keeper {
       ~Keeper() { delete std::exchange(all, nullptr); }
       void begin() {}
     } keeper;
     keeper.begin();
   }
-  auto& slots = *all;
-  if (slots.size() <= static_cast<size_t>(state.index)) slots.resize(static_cast<size_t>(state.index) + 1);
-  auto& slot = slots[static_cast<size_t>(state.index)];
-  if (!slot) slot = std::make_shared<Scratch>(&state);
-  return slot;
+  auto& contexts = *all;
+  if (contexts.size() <= static_cast<size_t>(state.index))
+    contexts.resize(static_cast<size_t>(state.index) + 1);
+  ThreadContext& context = contexts[static_cast<size_t>(state.index)];
+  if (!context.scratch) context = {std::make_shared<Scratch>(&state), state.queue};
+  return context;
 }
 }  // namespace
 
-Scratch& thread_scratch(DeviceState& state) { return *scratch_slot(state); }
+Scratch& thread_scratch(DeviceState& state) { return *thread_context(state).scratch; }
 
-std::shared_ptr<Scratch> exchange_thread_scratch(DeviceState& state, std::shared_ptr<Scratch> scratch) {
-  return std::exchange(scratch_slot(state), std::move(scratch));
+ThreadContext exchange_thread_context(DeviceState& state, ThreadContext context) {
+  return std::exchange(thread_context(state), std::move(context));
 }
+
+cudaStream_t DeviceState::current_stream() { return thread_context(*this).stream; }
+void* DeviceState::workspace(size_t bytes) { return thread_scratch(*this).get(bytes); }
 
 bool allow_tf32() {
   static const bool allowed = [] {

@@ -1,4 +1,4 @@
-// What the backend keeps for each GPU: its stream, memory, scratch, library handles and the flag through which
+// What the backend keeps for each GPU: its queue, memory, scratch, library handles and the flag through which
 // kernels report an index out of range. Kernels reach it through KernelArgs (state_of).
 #pragma once
 
@@ -6,14 +6,16 @@
 #include <cuda_runtime.h>
 #include <cudnn.h>
 
-#include <map>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tandem/backends/cuda/staging.h"
 #include "tandem/core/backend.h"
+#include "tandem/core/block_cache.h"
 #include "tandem/core/kernel.h"
 #include "tandem/core/mutex.h"
 
@@ -28,40 +30,61 @@ struct IndexReport {
   long long limit;
 };
 
-/// Caches blocks by size class, so that a training loop asks the driver for memory only in its first steps.
-/// Reuse needs no events: all work of a device runs on one stream, in order.
+struct DeviceState;
+
+/// Keeps freed blocks, so that a training loop asks the driver for memory only in its first steps. A block is handed out
+/// again for use in the device's own queue, where all that used it has been queued before; what other queues do with it
+/// is held by events.
 class Allocator {
  public:
+  explicit Allocator(DeviceState& state) : state_(state) {}
   void* allocate(size_t bytes);
   void free(void* data, size_t bytes) noexcept;
-  MemoryStats stats() const;
-  void reset_peak();
+  void hold_until(void* data, std::shared_ptr<const Event> event);
+  MemoryStats stats() { return cache_.stats(); }
+  void reset_peak() { cache_.reset_peak(); }
   /// Gives all cached blocks back to the driver (after the work in flight has ended).
   void release_cached();
-  /// The size that a request is rounded to: a multiple of 512 bytes, eight steps an octave above 4 KiB.
-  static size_t size_class(size_t bytes);
+  /// The size that a request is rounded to.
+  static size_t rounded(size_t bytes) { return Cache::size_class(bytes).bytes; }
 
  private:
-  void release_cached_locked();
-  mutable Mutex mutex_{LockOrder::memory};
-  std::map<size_t, std::vector<void*>> cached_;
-  MemoryStats stats_;
+  struct Rules {
+    static constexpr size_t kUnit = 512;
+    static constexpr int kSteps = 8;
+    static constexpr size_t kSlack = size_t{512} << 20;
+    static size_t limit() { return SIZE_MAX; }  // the driver says when there is no more
+  };
+  using Cache = BlockCache<Rules>;
+  void give_to_driver(const std::vector<Cache::Block>& blocks);
+
+  DeviceState& state_;
+  Cache cache_;
+  Mutex mutex_{LockOrder::memory};
+  std::unordered_map<void*, std::vector<std::shared_ptr<const Event>>> held_;
+  std::atomic<size_t> held_count_{0};  // looked at by every free()
 };
 
-struct DeviceState {
+struct DeviceState final : DeviceContext {
   int index = 0;
   cudaDeviceProp properties{};
-  cudaStream_t stream = nullptr;
-  Allocator memory;
+  cudaStream_t queue = nullptr;  // the device's own
+  Allocator memory{*this};
   Staging staging;
   IndexReport* report = nullptr;         // host address
   IndexReport* device_report = nullptr;  // the same memory, seen from the GPU
   unsigned* counters = nullptr;  // kLanes × kCounters zeros in device memory; a kernel leaves them zero
   cublasLtHandle_t blas = nullptr;
-  cudnnHandle_t dnn = nullptr;  // created at the first convolution; guarded by dnn_mutex
+  cudnnHandle_t dnn = nullptr;  // created at the first convolution; guarded by dnn_mutex, as is the next
+  cudaStream_t dnn_stream = nullptr;  // that it was last told to use
   Mutex dnn_mutex{LockOrder::libraries};
 
-  /// Waits for the stream, then throws Error if a kernel reported an index out of range.
+  /// The queue that the calling thread's kernels go to: the device's own, or the one of a recording that is being made.
+  cudaStream_t current_stream();
+  void* stream() override { return current_stream(); }
+  void* workspace(size_t bytes) override;
+
+  /// Waits for the device's queue, then throws Error if a kernel reported an index out of range.
   void synchronize();
   void raise_index_fault();
 };
@@ -78,10 +101,8 @@ DeviceState* find_device_state(int index) noexcept;
 int visible_devices();
 
 /// The state behind a kernel call.
-inline DeviceState& state_of(const KernelArgs& args) {
-  return *static_cast<DeviceState*>(args.scratch_owner);
-}
-inline cudaStream_t stream_of(const KernelArgs& args) { return static_cast<cudaStream_t>(args.stream); }
+inline DeviceState& state_of(const KernelArgs& args) { return static_cast<DeviceState&>(*args.device); }
+inline cudaStream_t stream_of(const KernelArgs& args) { return state_of(args).current_stream(); }
 
 /// Scratch memory of one host thread on one device: a block that grows. While a recording is made the thread
 /// has a fresh Scratch, which the recording then keeps, since the recorded kernels hold its addresses.
@@ -108,9 +129,14 @@ class Scratch {
   bool keep_old_ = false;
 };
 
-/// This thread's scratch on a device, and a way to put another in its place (returns the previous one).
+/// What a host thread works with on a device.
+struct ThreadContext {
+  std::shared_ptr<Scratch> scratch;
+  cudaStream_t stream = nullptr;
+};
 Scratch& thread_scratch(DeviceState& state);
-std::shared_ptr<Scratch> exchange_thread_scratch(DeviceState& state, std::shared_ptr<Scratch> scratch);
+/// Puts another in place for this thread; returns the previous one.
+ThreadContext exchange_thread_context(DeviceState& state, ThreadContext context);
 
 /// Whether f32 products may round their inputs to tf32 (10 mantissa bits): on unless TANDEM_TF32=0.
 bool allow_tf32();

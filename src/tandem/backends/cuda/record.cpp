@@ -19,7 +19,7 @@ class GraphRecording final : public Recording {
   }
   void replay() override {
     check(cudaSetDevice(state_.index), "cudaSetDevice");
-    check(cudaGraphLaunch(executable_, state_.stream), "cudaGraphLaunch");
+    check(cudaGraphLaunch(executable_, state_.queue), "cudaGraphLaunch");
   }
 
  private:
@@ -28,18 +28,33 @@ class GraphRecording final : public Recording {
   std::vector<std::shared_ptr<Scratch>> scratch_;  // by lane: the recorded kernels hold their addresses
 };
 
-/// Gives the thread a scratch of its own for a scope.
-class ScratchScope {
+/// Gives the thread a scratch and a stream of its own for a scope.
+class ContextScope {
  public:
-  ScratchScope(DeviceState& state, std::shared_ptr<Scratch> scratch)
-      : state_(state), previous_(exchange_thread_scratch(state, std::move(scratch))) {}
-  ~ScratchScope() { exchange_thread_scratch(state_, std::move(previous_)); }
-  ScratchScope(const ScratchScope&) = delete;
-  ScratchScope& operator=(const ScratchScope&) = delete;
+  ContextScope(DeviceState& state, ThreadContext context)
+      : state_(state), previous_(exchange_thread_context(state, std::move(context))) {}
+  ~ContextScope() { exchange_thread_context(state_, std::move(previous_)); }
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
 
  private:
   DeviceState& state_;
-  std::shared_ptr<Scratch> previous_;
+  ThreadContext previous_;
+};
+
+/// A stream for one recording: the device's own queue goes on working for other threads.
+class CaptureStream {
+ public:
+  CaptureStream() {
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  }
+  ~CaptureStream() { (void)cudaStreamDestroy(stream_); }
+  CaptureStream(const CaptureStream&) = delete;
+  CaptureStream& operator=(const CaptureStream&) = delete;
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
 };
 
 /// The lane of each step: that of a step it waits for where that one is the last of its lane, else the one left alone
@@ -75,7 +90,7 @@ void wait_for(cudaStream_t stream, std::vector<cudaGraphNode_t> nodes) {
 }
 
 /// Launches every step into the capture, each behind the nodes that it must follow.
-void capture_steps(DeviceState& state, const std::vector<RecordStep>& steps,
+void capture_steps(DeviceState& state, cudaStream_t stream, const std::vector<RecordStep>& steps,
                    const std::vector<std::shared_ptr<Scratch>>& scratch) {
   Lanes lanes;
   std::vector<std::vector<cudaGraphNode_t>> ends(steps.size());  // the last nodes of each step
@@ -87,17 +102,17 @@ void capture_steps(DeviceState& state, const std::vector<RecordStep>& steps,
     std::set<cudaGraphNode_t> before;
     for (int step : after)
       before.insert(ends[static_cast<size_t>(step)].begin(), ends[static_cast<size_t>(step)].end());
-    wait_for(state.stream, {before.begin(), before.end()});
+    wait_for(stream, {before.begin(), before.end()});
     {
-      ScratchScope scope(state, scratch[static_cast<size_t>(lane)]);
+      const ContextScope scope(state, {scratch[static_cast<size_t>(lane)], stream});
       steps[i].launch();
     }
-    ends[i] = waiting_for(state.stream);
+    ends[i] = waiting_for(stream);
     lanes.last[lane] = static_cast<int>(i);
     for (cudaGraphNode_t node : before) open.erase(node);
     open.insert(ends[i].begin(), ends[i].end());
   }
-  wait_for(state.stream, {open.begin(), open.end()});
+  wait_for(stream, {open.begin(), open.end()});
 }
 
 }  // namespace
@@ -109,24 +124,25 @@ std::unique_ptr<Recording> record(DeviceState& state, const std::vector<RecordSt
     scratch.push_back(std::make_shared<Scratch>(&state, lane));
     scratch.back()->keep_old_blocks();
   }
+  const CaptureStream stream;
   cudaGraph_t graph = nullptr;
   // Relaxed: other calls of this thread, such as an allocation, are let through and are not recorded.
-  check(cudaStreamBeginCapture(state.stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
   try {
-    capture_steps(state, steps, scratch);
+    capture_steps(state, stream, steps, scratch);
   } catch (...) {
-    (void)cudaStreamEndCapture(state.stream, &graph);
+    (void)cudaStreamEndCapture(stream, &graph);
     if (graph) (void)cudaGraphDestroy(graph);
     (void)cudaGetLastError();
     throw;
   }
-  check(cudaStreamEndCapture(state.stream, &graph), "cudaStreamEndCapture");
+  check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
   cudaGraphExec_t executable = nullptr;
   const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
   (void)cudaGraphDestroy(graph);
   check(status, "cudaGraphInstantiate");
   auto recording = std::make_unique<GraphRecording>(state, executable, std::move(scratch));
-  check(cudaGraphUpload(executable, state.stream), "cudaGraphUpload");
+  check(cudaGraphUpload(executable, state.queue), "cudaGraphUpload");
   return recording;
 }
 
