@@ -165,6 +165,54 @@ TEST(Surface, CompilesFunctionsOfTensorsAndModules) {
   EXPECT_EQ(host_bytes(held(image)), host_bytes((*owned)(image)));
 }
 
+struct Attend : nn::Module {
+  nn::Linear query{this, "query", 3, 3};
+  std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
+    const Tensor weights = softmax(matmul(query(in[0]), transpose(in[1], 0, 1)), 1);
+    return {matmul(weights, in[1]), weights};
+  }
+};
+struct Join : nn::Module {
+  nn::Linear left{this, "left", 3, 2}, right{this, "right", 3, 2};
+  std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
+    return {left(in.at(0)) * right(in.size() > 1 ? in[1] : in[0])};
+  }
+};
+
+TEST(Surface, ModulesHaveSeveralInputsAndOutputs) {
+  const Tensor x = to_tensor(hash_array({5, 3}, 1), DType::f32),
+               y = to_tensor(hash_array({4, 3}, 2), DType::f32), z = slice(x, 0, 0, 4);
+  Attend attend;
+  const std::vector<Tensor> out = attend({x, y});
+  EXPECT_EQ(out[0].shape(), (Dims{5, 3}));
+  EXPECT_EQ(out[1].shape(), (Dims{5, 4}));
+  int seen = 0;
+  const nn::HookId hook =
+      attend.add_forward_hook([&](nn::Module&, const std::vector<Tensor>& in, std::vector<Tensor>& got) {
+        seen += static_cast<int>(in.size() + got.size());
+      });
+  attend({x, y});
+  EXPECT_EQ(seen, 4);
+  attend.remove_hook(hook);
+  EXPECT_NE(refusal([&] { attend(x, y); }).find("must have one output to be called so; it has 2"),
+            std::string::npos);
+  Compiled compiled = compile(attend);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(host_bytes(compiled({x, y})[i]), host_bytes(out[i]));
+
+  Join join;
+  EXPECT_EQ(host_bytes(join(z, y)), host_bytes(join({z, y})[0]));
+  EXPECT_EQ(host_bytes(join(x)), host_bytes(join.left(x) * join.right(x)));
+  EXPECT_EQ(host_bytes(compile(join)(z, y)), host_bytes(join(z, y)));
+  Net net;
+  EXPECT_EQ(host_bytes(net({x})), host_bytes(net(x)));
+  EXPECT_NE(refusal([&] { net(x, x); }).find("module Net: takes one tensor; got 2"), std::string::npos);
+  struct Empty : nn::Module {};
+  Empty empty;
+  EXPECT_NE(refusal([&] { empty(x); }).find("forward must take one tensor"), std::string::npos);
+  EXPECT_NE(refusal([&] { empty(std::vector<Tensor>{x}); }).find("forward must take one tensor"),
+            std::string::npos);
+}
+
 TEST(Surface, MakesLayersWithOptionsInBraces) {
   const Tensor image = to_tensor(hash_array({1, 1, 4, 4}, 3), DType::f32);
   EXPECT_EQ((*nn::make<nn::Conv2d>(1, 2, 3, {.padding = 1}))(image).shape(), (Dims{1, 2, 4, 4}));

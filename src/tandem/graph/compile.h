@@ -2,6 +2,7 @@
 // What it computes has the same bits as calling it eagerly.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <string>
@@ -154,10 +155,21 @@ TensorFunction of_list(F call) {
 /// The same for callables of one to four tensors, with one result or a list of them: compile([](const Tensor& x) { … }); and
 /// for modules: compile(net), which must then outlive it, or compile(pointer_to_net), which it holds.
 template <class F>
-requires(!std::is_constructible_v<TensorFunction, F>) Compiled
+requires(!std::is_constructible_v<TensorFunction, F> ||
+         !std::is_copy_constructible_v<std::remove_cvref_t<F>>) Compiled
     compile(F&& callable, CompileOptions options = {}) {
   using Callable = std::remove_cvref_t<F>;
-  if constexpr (requires { (*callable)(std::declval<const Tensor&>()); })
+  using List = std::vector<Tensor>;
+  if constexpr (requires {
+                  { (*callable)(std::declval<const List&>()) } -> std::same_as<List>;
+                })
+    return compile(TensorFunction([callable](const List& in) { return (*callable)(in); }),
+                   std::move(options));
+  else if constexpr (std::is_lvalue_reference_v<F> && !std::is_copy_constructible_v<Callable> && requires {
+                       { callable(std::declval<const List&>()) } -> std::same_as<List>;
+                     })
+    return compile(TensorFunction([&callable](const List& in) { return callable(in); }), std::move(options));
+  else if constexpr (requires { (*callable)(std::declval<const Tensor&>()); })
     return compile(detail::of_list([callable](const Tensor& x) { return (*callable)(x); }),
                    std::move(options));
   else if constexpr (std::is_lvalue_reference_v<F> && !std::is_copy_constructible_v<Callable>)

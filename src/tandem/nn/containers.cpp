@@ -111,18 +111,6 @@ Tensor RuntimeModule::tensor(const std::string& name) const {
       cat("module ", type_, ": the name must be one of its own tensors (", names, "); got '", name, "'."));
 }
 
-Tensor RuntimeModule::forward(const Tensor& x) {
-  std::vector<Tensor> out = forward_(*this, {x});
-  TD_CHECK(out.size() == 1, "module ", type_,
-           ": must give one result where it is called with one tensor; got ", out.size(),
-           ". Call it with a list.");
-  return out[0];
-}
-
-std::vector<Tensor> RuntimeModule::operator()(const std::vector<Tensor>& in) {
-  return call(in, [this](const std::vector<Tensor>& all) { return forward_(*this, all); });
-}
-
 ModulePtr RuntimeModule::make_fresh() const {
   if (typeid(*this) != typeid(RuntimeModule)) return Module::make_fresh();
   const auto copy = std::make_shared<RuntimeModule>(type_, forward_);

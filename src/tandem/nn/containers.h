@@ -102,9 +102,8 @@ class RuntimeModule : public Container {
   Tensor tensor(const std::string& name) const;
 
   std::string type_name() const override { return type_; }
-  Tensor forward(const Tensor& x) override;
-  using Module::operator();
-  std::vector<Tensor> operator()(const std::vector<Tensor>& in);
+  using Module::forward;
+  std::vector<Tensor> forward(const std::vector<Tensor>& in) override { return forward_(*this, in); }
 
  protected:
   ModulePtr make_fresh() const override;

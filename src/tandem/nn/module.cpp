@@ -18,10 +18,30 @@
 
 namespace tandem::nn {
 
-Tensor Module::forward(const Tensor&) {
-  throw Error(cat("module ", type_name(),
-                  ": forward must take one tensor to be called with one; this module takes something else. "
-                  "Call its own forward, or its parts."));
+Tensor Module::forward(const Tensor& x) {
+  // Where neither form is overridden, each would call the other.
+  constinit thread_local const Module* asked = nullptr;
+  if (asked == this)
+    throw Error(cat("module ", type_name(),
+                    ": forward must take one tensor to be called with one; this module takes something else. "
+                    "Call its own forward, or its parts."));
+  struct Asking {
+    const Module* before;
+    ~Asking() { asked = before; }
+  } const asking{std::exchange(asked, this)};
+  return only(forward(std::vector<Tensor>{x}));
+}
+
+std::vector<Tensor> Module::forward(const std::vector<Tensor>& in) {
+  TD_CHECK(in.size() == 1, "module ", type_name(), ": takes one tensor; got ", in.size(),
+           ". Override forward(const std::vector<Tensor>&) for a module that takes several.");
+  return {forward(in[0])};
+}
+
+Tensor Module::only(std::vector<Tensor> out) const {
+  TD_CHECK(out.size() == 1, "module ", type_name(), ": must have one output to be called so; it has ",
+           out.size(), ". Call it with a list of tensors, which gives a list.");
+  return std::move(out[0]);
 }
 
 namespace {
@@ -70,6 +90,10 @@ Tensor Module::operator()(const Tensor& x) {
     name_layer(error);
     throw;
   }
+}
+
+std::vector<Tensor> Module::operator()(const std::vector<Tensor>& in) {
+  return call(in, [this](const std::vector<Tensor>& now) { return forward(now); });
 }
 
 std::vector<Tensor> Module::call(std::vector<Tensor> in,

@@ -62,12 +62,20 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  /// What the module computes. One that takes something else than a tensor leaves this alone and declares its own
-  /// forward (after `using Module::forward;`) and operator(), which gives call() its inputs.
+  /// What the module computes. One of several inputs or outputs overrides the second form instead. One that takes something
+  /// else than tensors leaves both alone and declares its own forward (after `using Module::forward;`) and operator(),
+  /// which gives call() its inputs.
   virtual Tensor forward(const Tensor& x);
+  virtual std::vector<Tensor> forward(const std::vector<Tensor>& in);
   /// forward, with the hooks around it. An Error from inside a child names it: "features.3 (Conv2d): conv2d: …", by
   /// its place below the module that was called first.
   Tensor operator()(const Tensor& x);
+  std::vector<Tensor> operator()(const std::vector<Tensor>& in);
+  /// The same for one output: net(x, y).
+  template <class... T>
+  requires(sizeof...(T) > 1 && (std::is_same_v<T, Tensor> && ...)) Tensor operator()(const T&... in) {
+    return only((*this)(std::vector<Tensor>{in...}));
+  }
 
   /// All parameters of this module and its children, a module's own first, then its children's in order of
   /// declaration. One that has several names (a shared tensor) comes once, under the first.
@@ -151,6 +159,8 @@ class Module {
   void tie(Tensor& member, const Tensor& shared);
   /// Takes a module as a child.
   void adopt(const std::string& name, ModulePtr child);
+  /// The one output of a call; refused where there are several.
+  Tensor only(std::vector<Tensor> out) const;
   /// Runs body(inputs) with the hooks around it.
   std::vector<Tensor> call(std::vector<Tensor> in,
                            const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body);
