@@ -135,6 +135,20 @@ TEST(Command, ListsModelsDataSetsAndTheMachine) {
   EXPECT_EQ(run_command({"train", "--help"}).status, 0);
 }
 
+TEST(Command, TheEnvironmentSaysHowBf16MatricesAreMultiplied) {
+  const auto cpu = [](const std::string& variable) {
+    const ProcessResult info = run_command({"info", "--json"}, {.environment = {variable}});
+    EXPECT_EQ(info.status, 0) << info.err;
+    return lines_of(info.out).at(0)["devices"][0]["description"].get<std::string>();
+  };
+  EXPECT_EQ(cpu("TANDEM_BF16=widened").find("bf16"), std::string::npos);
+  const TempFolder folder;
+  const std::string message = complaint(kSmall + std::vector<std::string>{"--out", folder / "a"}, 1,
+                                        {.environment = {"TANDEM_BF16=fast"}});
+  expect_contains(message, "TANDEM_BF16: must name a way to multiply bf16 matrices");
+  expect_contains(message, "got 'fast'. Here there are: widened");
+}
+
 TEST(Command, ExplainPrintsPassesAndMemory) {
   const ProcessResult json = run_command({"explain", "lenet", "--batch", "4", "--json", "--nodes"});
   ASSERT_EQ(json.status, 0) << json.err;

@@ -254,7 +254,7 @@ TEST(RunFolder, IsResumedOnlyWithTheSameArithmetic) {
   tiny.resume = true;
   expect_contains(message([&] { run(tiny); }),
                   "the run was begun with arithmetic \"cuda with tf32\"; got arithmetic \"cpu");
-  expect_contains(message([&] { run(tiny); }), "TANDEM_TF32 and TANDEM_ISA as they were");
+  expect_contains(message([&] { run(tiny); }), "TANDEM_TF32, TANDEM_ISA and TANDEM_BF16 as they were");
 }
 
 TEST(RunFolder, IsResumedOnlyWithTheSameWorkspaceOfConvolutions) {

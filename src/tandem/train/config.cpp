@@ -176,7 +176,7 @@ void check_same_settings(const std::string& saved, const std::string& wanted, co
     const std::string fix =
         key.starts_with("train_") || key.starts_with("test_") ? "Give the same data and --limit"
         : key == "arithmetic"
-            ? "Resume on the same kind of device, with TANDEM_TF32 and TANDEM_ISA as they were"
+            ? "Resume on the same kind of device, with TANDEM_TF32, TANDEM_ISA and TANDEM_BF16 as they were"
         : key == "conv_workspace" ? "Call set_convolution_choice with the workspace as it was"
                                   : "Give --" + key + " as it was";
     throw Error(cat("resume ", source, ": the run was begun with ", key, " ", value(before), "; got ", key,

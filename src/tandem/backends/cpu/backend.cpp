@@ -5,6 +5,7 @@
 
 #include "tandem/backends/cpu/allocator.h"
 #include "tandem/backends/cpu/fused.h"
+#include "tandem/backends/cpu/gemm_bf16.h"
 #include "tandem/backends/cpu/stream.h"
 #include "tandem/backends/cpu/thread_memory.h"
 #include "tandem/core/activity.h"
@@ -30,6 +31,12 @@ namespace {
 
 const char* g_level = "baseline";
 
+/// How bf16 matrices are multiplied, after what else there is to say.
+std::string bf16_products() {
+  const Bf16Kernel* kernel = bf16_kernel();
+  return kernel ? cat(", bf16 products by ", kernel->name) : "";
+}
+
 class CpuContext final : public DeviceContext {
  public:
   void* stream() override { return nullptr; }
@@ -40,13 +47,15 @@ CpuContext g_context;  // of every device: a kernel runs in the thread that call
 class CpuBackend : public Backend {
  public:
   int device_count() const override { return kDevices; }
-  std::string describe(Device) const override { return cat(threads(), " threads, ", g_level, " kernels"); }
+  std::string describe(Device) const override {
+    return cat(threads(), " threads, ", g_level, " kernels", bf16_products());
+  }
   std::string arithmetic()
       const override {  // levels sum in other orders, and the lowest has no fused multiply-add
 #ifdef __aarch64__
-    return "cpu neon";
+    return cat("cpu neon", bf16_products());
 #else
-    return cat("cpu ", g_level);
+    return cat("cpu ", g_level, bf16_products());
 #endif
   }
   void* allocate(Device device, size_t bytes) override { return cpu::allocate(device.index, bytes); }
@@ -84,9 +93,12 @@ class CpuBackend : public Backend {
 };
 
 /// Every level that the processor has, from the lowest: each puts its kernels over those of the one below. TANDEM_ISA
-/// names the level to stop at, for tests.
+/// names the level to stop at, for tests. The instructions for bf16 belong to the highest.
 void register_levels() {
   baseline::register_kernels();
+#ifndef TANDEM_HAS_AVX2
+  choose_bf16_kernel(true);
+#endif
 #ifdef TANDEM_HAS_AVX2
   const char* wanted = std::getenv("TANDEM_ISA");
   const auto add = [&](const char* level, bool has, void (*register_kernels)()) {
@@ -100,6 +112,7 @@ void register_levels() {
   const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
   if (add("avx2", has_avx2, avx2::register_kernels)) add("avx512", has_avx512, avx512::register_kernels);
+  choose_bf16_kernel(!std::strcmp(g_level, "avx512"));
 #endif
 }
 

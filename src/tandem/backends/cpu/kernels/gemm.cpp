@@ -4,6 +4,7 @@
 // threads or addresses.
 #include "tandem/backends/cpu/kernels/gemm.h"
 
+#include "tandem/backends/cpu/gemm_bf16.h"
 #include "tandem/core/threads.h"
 
 namespace tandem::cpu::TD_ISA {
@@ -306,6 +307,10 @@ void gemm_panels(int64_t m, int64_t n, int64_t k, const PanelSource<Accumulator<
 template <class S>
 void gemm(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, int64_t leading, Bias<S> bias) {
   using T = Accumulator<S>;
+  if constexpr (std::is_same_v<S, BFloat16>)
+    if (const Bf16Kernel* kernel = bf16_kernel(); kernel && k >= kShallowestBf16)
+      return gemm_bf16(*kernel, m, n, k, {a.data, a.row, a.column}, {b.data, b.row, b.column},
+                       {c, nullptr, leading, false, bias.row, bias.column});
   if (gemm_thin(m, n, k, a, b, c, leading, bias)) return;
   const StridedPanels<Tile<T>::rows, S> a_panels{a.data, a.row, a.column, m};
   const StridedPanels<Tile<T>::columns, S> b_panels{b.data, b.column, b.row, n};

@@ -53,7 +53,7 @@ inline int64_t depth_of_block(int64_t k) {
 }
 
 /// Sums are kept in Accumulator<S> and rounded once, after the bias. `leading` is the distance between rows of
-/// C, whose columns are adjacent. S: double, float, BFloat16, Float16.
+/// C, whose columns are adjacent. S: double, float, BFloat16 (by bf16_kernel() where there is one), Float16.
 template <class S>
 void gemm(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, int64_t leading,
           Bias<S> bias = {});
