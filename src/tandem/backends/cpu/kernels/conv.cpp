@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tandem/backends/cpu/backend.h"
+#include "tandem/backends/cpu/gemm_bf16.h"
 #include "tandem/backends/cpu/kernels/gemm.h"
 #include "tandem/core/choice_cache.h"
 #include "tandem/core/device.h"
@@ -17,7 +18,9 @@
 namespace tandem::cpu::TD_ISA {
 namespace {
 
-enum class Algorithm { direct, im2col, pointwise, winograd };
+constexpr int64_t kFewestBf16Rows = 24;  // from where on bf16 products were faster than the direct kernel
+
+enum class Algorithm { direct, im2col, pointwise, winograd, bf16 };
 
 const char* name(Algorithm algorithm) {
   switch (algorithm) {
@@ -27,6 +30,8 @@ const char* name(Algorithm algorithm) {
       return "pointwise 1x1";
     case Algorithm::winograd:
       return "winograd 2x4";
+    case Algorithm::bf16:
+      return "bf16 products";
     case Algorithm::direct:
       break;
   }
@@ -56,19 +61,31 @@ bool pays_as_winograd(ConvOp op, const ConvShape& s) {
   return s.c >= 16 && s.o >= 16 && s.c + s.o >= least && s.n * tiles >= 192 && s.oh * s.ow >= 4 * tiles;
 }
 
+bool can_be_bf16(DType dtype) { return dtype == DType::bf16 && bf16_kernel(); }
+/// Whether enough rows of the product share what is gathered, and sums are long enough.
+bool pays_in_bf16(ConvOp op, const ConvShape& s) {
+  const int64_t rows = op == ConvOp::input_gradient ? s.group_in() : s.group_out();
+  const int64_t sums = op == ConvOp::forward          ? s.taps()
+                       : op == ConvOp::input_gradient ? s.group_out() * s.kh * s.kw
+                                                      : s.n * s.oh * s.ow;
+  return rows >= kFewestBf16Rows && sums >= kShallowestBf16;
+}
+
 /// The algorithms that can compute this; the first does everything.
 std::vector<Algorithm> able(ConvOp op, const ConvShape& s, DType dtype) {
   std::vector<Algorithm> list{Algorithm::direct};
   if (op == ConvOp::forward) list.push_back(Algorithm::im2col);
   if (op != ConvOp::weight_gradient && is_pointwise(s)) list.push_back(Algorithm::pointwise);
   if (can_be_winograd(s, dtype)) list.push_back(Algorithm::winograd);
+  if (can_be_bf16(dtype)) list.push_back(Algorithm::bf16);
   return list;
 }
 
 Algorithm by_rule(ConvOp op, const ConvShape& s, DType dtype) {
   if (can_be_winograd(s, dtype) && pays_as_winograd(op, s)) return Algorithm::winograd;
+  if (op != ConvOp::weight_gradient && is_pointwise(s)) return Algorithm::pointwise;
+  if (can_be_bf16(dtype) && pays_in_bf16(op, s)) return Algorithm::bf16;
   if (op == ConvOp::weight_gradient) return Algorithm::direct;
-  if (is_pointwise(s)) return Algorithm::pointwise;
   if (op == ConvOp::input_gradient) return Algorithm::direct;
   // The direct kernel spends whole vectors on each output row; im2col gathers every element it reads. It pays
   // where less than 5 of 8 lanes would do work and enough output channels share what was gathered.
@@ -144,6 +161,8 @@ void forward(const ConvShape& s, const S* x, const S* weight, const S* bias, S* 
     if (algorithm == Algorithm::im2col) return conv_im2col(s, x, weight, bias, y);
     if constexpr (std::is_same_v<S, float>)
       if (algorithm == Algorithm::winograd) return conv_winograd(s, x, weight, bias, y);
+    if constexpr (std::is_same_v<S, BFloat16>)
+      if (algorithm == Algorithm::bf16) return conv_bf16(s, x, weight, bias, y);
     conv_direct(s, x, weight, bias, y);
   });
 }
@@ -155,6 +174,8 @@ void input_gradient(const ConvShape& s, const S* g, const S* weight, S* dx) {
     if (algorithm == Algorithm::pointwise) return pointwise_input_gradient(s, g, weight, dx);
     if constexpr (std::is_same_v<S, float>)
       if (algorithm == Algorithm::winograd) return conv_winograd_input_gradient(s, g, weight, dx);
+    if constexpr (std::is_same_v<S, BFloat16>)
+      if (algorithm == Algorithm::bf16) return conv_bf16_input_gradient(s, g, weight, dx);
     conv_direct_input_gradient(s, g, weight, dx);
   });
 }
@@ -170,6 +191,8 @@ void weight_gradient(const ConvShape& s, const S* g, const S* x, S* dw) {
       flat.w = flat.ow = s.h * s.w;
       flat.h = flat.oh = 1;
     }
+    if constexpr (std::is_same_v<S, BFloat16>)
+      if (algorithm == Algorithm::bf16) return conv_bf16_weight_gradient(flat, g, x, dw);
     conv_direct_weight_gradient(flat, g, x, dw);
   });
 }

@@ -38,7 +38,9 @@ enum class ConvOp { forward, input_gradient, weight_gradient };
 //     rows are too short to fill vectors;
 //   "direct": sums of output channels x pixels stay in registers while a list of taps walks over a padded
 //     copy of one image, everywhere else, and everywhere in the mode `fixed`;
-//   "winograd 2x4": 3x3 kernels with stride 1 and many channels, in f32.
+//   "winograd 2x4": 3x3 kernels with stride 1 and many channels, in f32;
+//   "bf16 products": matrix products by the processor's bf16 instructions, in bf16, where it has them and enough
+//     channels share what is gathered.
 
 /// The kernels by algorithm. S: double, float, BFloat16, Float16. bias may be null.
 template <class S>
@@ -54,6 +56,13 @@ void conv_im2col(const ConvShape& shape, const S* x, const S* weight, const S* b
 void conv_winograd(const ConvShape& shape, const float* x, const float* weight, const float* bias, float* y);
 void conv_winograd_input_gradient(const ConvShape& shape, const float* g, const float* weight, float* dx);
 void conv_winograd_weight_gradient(const ConvShape& shape, const float* g, const float* x, float* dw);
+
+/// Need bf16_kernel().
+void conv_bf16(const ConvShape& shape, const BFloat16* x, const BFloat16* weight, const BFloat16* bias,
+               BFloat16* y);
+void conv_bf16_input_gradient(const ConvShape& shape, const BFloat16* g, const BFloat16* weight,
+                              BFloat16* dx);
+void conv_bf16_weight_gradient(const ConvShape& shape, const BFloat16* g, const BFloat16* x, BFloat16* dw);
 
 /// out(i, j) (+)= the sum over n elements (whole vectors) of row i of a times row j of b, for rows i < a_rows,
 /// j < b_rows; b's rows begin at b_offsets.
