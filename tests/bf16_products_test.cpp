@@ -2,7 +2,7 @@
 // of a sum of k products follows from the arithmetic: no term goes through more than k + 3 additions (of products, of
 // blocks of k, of a bias), each with an error of at most 2^-23 of its result (one unit, as round-to-odd has; to
 // nearest it is half of that), and the result is rounded to 8 bits.
-// ctest: asan tsan
+// ctest: asan
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -117,6 +117,8 @@ bool same_bits(const std::vector<BFloat16>& a, const std::vector<BFloat16>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(BFloat16)) == 0;
 }
 
+bool is_emulated(const Bf16Kernel& kernel) { return &kernel == &emulation_of(kernel); }
+
 class WithThreads {
  public:
   explicit WithThreads(int count) : before_(threads()) { set_threads(count); }
@@ -128,26 +130,26 @@ class WithThreads {
 
 TEST(Bf16Products, AreRightAtEveryEdge) {
   for (const Bf16Kernel* kernel : bf16_kernels())
-    for (const int64_t m : {1, 2, 7, 8, 9, 31, 32, 33})
-      for (const int64_t n : {1, 3, 4, 12, 13, 47, 48, 50})
-        for (const int64_t k : {0, 1, 2, 3, 4, 5, 31, 32, 33, 67})
+    for (const int64_t m : {1, 7, 8, 9, 32, 33})
+      for (const int64_t n : {1, 4, 12, 13, 48, 50})
+        for (const int64_t k : {0, 1, 2, 3, 4, 5, 32, 33, 67})
           Problem(m, n, k).expect_right(*kernel, m % 2 == 0, n % 2 == 0);
 }
 
 TEST(Bf16Products, AreRightForLongSumsInBlocks) {
   for (const Bf16Kernel* kernel : bf16_kernels())
-    for (const int64_t k : {1023, 1024, 1025, 2049, 3077})
-      Problem(9, 14, k).expect_right(*kernel, true, true);
+    for (const int64_t k : {1023, 1025, 2049}) Problem(9, 14, k).expect_right(*kernel, true, true);
 }
 
 TEST(Bf16Products, AreRightWhereBlocksAreMany) {
-  for (const Bf16Kernel* kernel : bf16_kernels()) Problem(150, 210, 70).expect_right(*kernel);
+  for (const Bf16Kernel* kernel : bf16_kernels()) Problem(150, 190, 40).expect_right(*kernel);
 }
 
 TEST(Bf16Products, HaveTheSameBitsForAnyStrides) {
   constexpr Operand::Layout kLayouts[] = {Operand::rows, Operand::columns, Operand::strided};
   for (const Bf16Kernel* kernel : bf16_kernels())
-    for (const int64_t k : {1, 6, 39, 1027}) {
+    for (const int64_t k :
+         is_emulated(*kernel) ? std::vector<int64_t>{1, 6, 39} : std::vector<int64_t>{1, 6, 39, 1027}) {
       const std::vector<BFloat16> plain = Problem(33, 26, k).rounded(*kernel);
       for (const Operand::Layout a : kLayouts)
         for (const Operand::Layout b : kLayouts)
@@ -160,13 +162,11 @@ TEST(Bf16Products, HaveTheSameBitsForAnyNumberOfThreads) {
   for (const Bf16Kernel* kernel : bf16_kernels()) {
     const Problem problem(40, 60, 1030);
     std::vector<BFloat16> first;
-    for (const int count : {1, 2, 3, 5}) {
+    for (const int count : is_emulated(*kernel) ? std::vector{1, 3} : std::vector{1, 2, 3, 5, 1, 2}) {
       const WithThreads with(count);
-      for (int run = 0; run < 2; ++run) {
-        std::vector<BFloat16> c = problem.rounded(*kernel);
-        if (first.empty()) first = c;
-        EXPECT_TRUE(same_bits(c, first)) << kernel->name << ", " << count << " threads";
-      }
+      std::vector<BFloat16> c = problem.rounded(*kernel);
+      if (first.empty()) first = c;
+      EXPECT_TRUE(same_bits(c, first)) << kernel->name << ", " << count << " threads";
     }
   }
 }
@@ -201,8 +201,8 @@ BFloat16 any_element(Numbers& numbers) {
 
 TEST(Bf16Products, OfTheProcessorHaveTheBitsOfTheirEmulation) {
   for (const Bf16Kernel* kernel : bf16_kernels()) {
+    if (is_emulated(*kernel)) continue;
     const Bf16Kernel& emulated = emulation_of(*kernel);
-    if (kernel == &emulated) continue;
     ASSERT_EQ(kernel->rows, emulated.rows);
     ASSERT_EQ(kernel->columns, emulated.columns);
     Numbers numbers(7);

@@ -111,7 +111,8 @@ Algorithm by_time(ConvOp op, const ConvShape& s, DType dtype, const Run& run) {
       cat(name(op), " ", name(dtype), " x ", s.n, "x", s.c, "x", s.h, "x", s.w, " weight ", s.o, "x",
           s.group_in(), "x", s.kh, "x", s.kw, " stride ", s.stride_h, "x", s.stride_w, " padding ",
           s.padding_h, "x", s.padding_w, " dilation ", s.dilation_h, "x", s.dilation_w, " groups ", s.groups,
-          " y ", s.oh, "x", s.ow, "; ", isa_level(), " kernels, ", processor());
+          " y ", s.oh, "x", s.ow, "; ", isa_level(), " kernels, ",
+          can_be_bf16(dtype) ? cat(bf16_kernel()->name, ", ") : "", processor());
   return list[choose_by_time(what, names, [&](size_t i) {
     const auto begin = std::chrono::steady_clock::now();
     run(list[i]);

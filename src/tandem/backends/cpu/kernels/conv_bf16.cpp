@@ -53,18 +53,18 @@ struct PhaseAxis {
   }
 };
 
-/// to[i] = from[i * step]: rows are short, so a call of memcpy each would take longer than the copy.
+/// to[i] = from[i] for n >= kLength elements, kLength at a time; the last ones may overlap those before.
+template <int kLength>
+[[gnu::always_inline]] inline void copy_by(BFloat16* to, const BFloat16* from, int64_t n) {
+  for (int64_t i = 0; i + kLength <= n; i += kLength)
+    std::memcpy(static_cast<void*>(to + i), from + i, kLength * sizeof(*to));
+  std::memcpy(static_cast<void*>(to + n - kLength), from + n - kLength, kLength * sizeof(*to));
+}
+
+/// to[i] = from[i * step]: rows are short, so a call of memcpy for each would take longer than the copy.
 [[gnu::always_inline]] inline void copy_pixels(BFloat16* to, const BFloat16* from, int64_t n, int64_t step) {
-  typedef uint16_t Eight __attribute__((vector_size(16), aligned(2), may_alias));
-  typedef uint16_t Four __attribute__((vector_size(8), aligned(2), may_alias));
-  const auto copy = [&]<class V>(const V*) {  // the last vector may overlap the one before
-    constexpr int64_t kLength = sizeof(V) / sizeof(BFloat16);
-    for (int64_t i = 0; i + kLength <= n; i += kLength)
-      *reinterpret_cast<V*>(to + i) = *reinterpret_cast<const V*>(from + i);
-    *reinterpret_cast<V*>(to + n - kLength) = *reinterpret_cast<const V*>(from + n - kLength);
-  };
-  if (step == 1 && n >= 8) return copy(static_cast<const Eight*>(nullptr));
-  if (step == 1 && n >= 4) return copy(static_cast<const Four*>(nullptr));
+  if (step == 1 && n >= 8) return copy_by<8>(to, from, n);
+  if (step == 1 && n >= 4) return copy_by<4>(to, from, n);
   for (int64_t i = 0; i < n; ++i) to[i] = from[i * step];
 }
 
