@@ -11,7 +11,7 @@
 #include <fstream>
 #include <set>
 
-#include "tandem/core/choice_cache.h"
+#include "tandem/core/implementations.h"
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/graph/compile.h"
@@ -45,7 +45,10 @@ TEST_F(Choices, ModesHaveNames) {
   for (const ChoiceMode mode : kChoiceModes) EXPECT_EQ(parse_choice_mode(name(mode)), mode);
   EXPECT_EQ(error_of([] { parse_choice_mode("fastest"); }),
             "conv: must be fixed, heuristic or profile; got 'fastest'.");
+  EXPECT_EQ(error_of([] { parse_choice_mode("", "matmul"); }),
+            "matmul: must be fixed, heuristic or profile; got ''.");
   EXPECT_EQ(convolution_choice().mode, ChoiceMode::heuristic);
+  EXPECT_EQ(matmul_choice().mode, ChoiceMode::heuristic);
 }
 
 TEST_F(Choices, TheFastestIsKeptAndNotTimedAgain) {
@@ -56,9 +59,9 @@ TEST_F(Choices, TheFastestIsKeptAndNotTimedAgain) {
     return times[i];
   };
   const std::vector<std::string> names{"a", "b", "c", "d"};
-  EXPECT_EQ(choose_by_time("test one", names, seconds), 1u);
+  EXPECT_EQ(choose_by_time("test one", names, true, seconds), 1u);
   EXPECT_EQ(runs, (std::vector{4, 4, 1, 4}));
-  EXPECT_EQ(choose_by_time("test one", names, seconds), 1u);
+  EXPECT_EQ(choose_by_time("test one", names, true, seconds), 1u);
   EXPECT_EQ(runs, (std::vector{4, 4, 1, 4}));
   ASSERT_EQ(lines().size(), 1u);
   EXPECT_EQ(lines()[0].substr(0, 17), "test one; tandem ");
@@ -66,17 +69,16 @@ TEST_F(Choices, TheFastestIsKeptAndNotTimedAgain) {
 
   // An algorithm that is no longer there is chosen anew; one that is hopeless is not timed to the end.
   const std::vector<std::string> others{"x", "y"};
-  EXPECT_EQ(choose_by_time("test one", others, [](size_t i) { return i == 0 ? 9. : 1.; }), 1u);
+  EXPECT_EQ(choose_by_time("test one", others, true, [](size_t i) { return i == 0 ? 9. : 1.; }), 1u);
   std::vector<int> counts(2);
-  choose_by_time("test two", others, [&](size_t i) {
+  choose_by_time("test two", others, true, [&](size_t i) {
     ++counts[i];
     return i == 0 ? 9. : 1.;
   });
   EXPECT_EQ(counts, (std::vector{2, 4}));
-  EXPECT_EQ(error_of([&] { choose_by_time("test three", others, [](size_t) { return -1.; }); }),
+  EXPECT_EQ(error_of([&] { choose_by_time("test three", others, true, [](size_t) { return -1.; }); }),
             "choose: none of the algorithms can do test three.");
-  set_convolution_choice({.mode = ChoiceMode::profile, .keep = false});
-  choose_by_time("test four", others, [](size_t) { return 1.; });
+  choose_by_time("test four", others, false, [](size_t) { return 1.; });
   EXPECT_EQ(lines().size(), 3u);
 }
 
@@ -84,16 +86,16 @@ TEST_F(Choices, APipeOrADeviceInThePlaceOfTheTableIsLeftAlone) {
   const std::string path = folder_ / "algorithms.tsv";
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   set_convolution_choice({.mode = ChoiceMode::profile});  // reads the table anew
-  EXPECT_EQ(choose_by_time("test pipe", {"x", "y"}, [](size_t i) { return i == 0 ? 9. : 1.; }), 1u);
+  EXPECT_EQ(choose_by_time("test pipe", {"x", "y"}, true, [](size_t i) { return i == 0 ? 9. : 1.; }), 1u);
   std::filesystem::remove(path);
   std::filesystem::create_symlink("/dev/full", path);
   set_convolution_choice({.mode = ChoiceMode::profile});
-  EXPECT_EQ(choose_by_time("test device", {"x", "y"}, [](size_t i) { return i == 0 ? 9. : 1.; }), 1u);
+  EXPECT_EQ(choose_by_time("test device", {"x", "y"}, true, [](size_t i) { return i == 0 ? 9. : 1.; }), 1u);
 }
 
 /// What the table calls something that was timed: with this library's version behind it.
 std::string key_of(const std::string& what) {
-  choose_by_time(what, {"any"}, [](size_t) { return 1.; });
+  choose_by_time(what, {"any"}, true, [](size_t) { return 1.; });
   for (const Choice& c : choices_made())
     if (c.key.starts_with(what + ";")) return c.key;
   return "";
@@ -103,7 +105,7 @@ TEST_F(Choices, ChoicesOfACheckpointComeBeforeNewOnes) {
   const std::string key = key_of("test five");
   take_choices({{key, "y", 3}});
   const auto never = [](size_t) -> double { throw Error("timed"); };
-  EXPECT_EQ(choose_by_time("test five", {"x", "y"}, never), 1u);
+  EXPECT_EQ(choose_by_time("test five", {"x", "y"}, true, never), 1u);
   bool found = false;
   for (const Choice& c : choices_made()) found = found || (c.key == key && c.algorithm == "y");
   EXPECT_TRUE(found);
@@ -201,8 +203,8 @@ TEST_F(Choices, TornLinesOfTheTableArePassedOver) {
                                             << key << "\tx\t11";
   set_convolution_choice({.mode = ChoiceMode::profile});
   const auto never = [](size_t) -> double { throw Error("timed"); };
-  EXPECT_EQ(choose_by_time("test six", {"w", "x", "y"}, never), 1u);
-  EXPECT_EQ(error_of([&] { choose_by_time("torn", {"x", "y"}, never); }), "timed");
+  EXPECT_EQ(choose_by_time("test six", {"w", "x", "y"}, true, never), 1u);
+  EXPECT_EQ(error_of([&] { choose_by_time("torn", {"x", "y"}, true, never); }), "timed");
 }
 
 }  // namespace

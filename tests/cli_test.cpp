@@ -162,6 +162,44 @@ TEST(Command, ExplainPrintsPassesAndMemory) {
   expect_contains(text.out, "one arena");
 }
 
+TEST(Command, ExplainListsEveryImplementationWithItsReason) {
+  const ProcessResult text = run_command({"explain", "lenet", "--batch", "4", "--implementations"});
+  ASSERT_EQ(text.status, 0) << text.err;
+  for (const char* part : {"winograd 2x4   it takes 3x3 kernels only.", "direct         chosen",
+                           "im2col         can", "panels    chosen", "integers  it takes integers only."})
+    expect_contains(text.out, part);
+  const std::string convolutions = run_command({"explain", "lenet", "--batch", "4", "--conv", "fixed"}).out;
+  expect_contains(convolutions, "direct         chosen");
+  EXPECT_EQ(convolutions.find("panels"), std::string::npos);
+
+  const ProcessResult json = run_command({"explain", "lenet", "--batch", "4", "--json", "--implementations"});
+  int listed = 0;
+  const ordered_json line = lines_of(json.out).at(0);
+  for (const ordered_json& node : line["graph"]["nodes"]) {
+    if (!node.contains("implementations")) continue;
+    int chosen = 0;
+    for (const ordered_json& each : node["implementations"]) {
+      chosen += each["state"] == "chosen" && each["name"] == node["algorithm"];
+      EXPECT_EQ(each["can"].get<bool>(), each["state"] == "chosen" || each["state"] == "can");
+    }
+    EXPECT_EQ(chosen, 1) << node.dump();
+    ++listed;
+  }
+  EXPECT_GT(listed, 8);
+}
+
+TEST(Command, ProductsChooseByTheirOwnMode) {
+  EXPECT_EQ(complaint({"train", "lenet", "--matmul", "best"}, 2),
+            "matmul: must be fixed, heuristic or profile; got 'best'.");
+  const TempFolder folder;
+  setenv("TANDEM_CACHE", folder.path().c_str(), 1);
+  const std::string out = run_command({"explain", "mlp", "--batch", "2", "--matmul", "profile"}).out;
+  expect_contains(out, "thin      ");
+  EXPECT_EQ(out.find("not timed yet"), std::string::npos) << out;
+  expect_contains(read_text(folder / "algorithms.tsv"), "matmul f32 2x784 784x");
+  unsetenv("TANDEM_CACHE");
+}
+
 TEST(Command, ConvolutionsByTimeAreKeptForTheNextRun) {
   const TempFolder folder;
   setenv("TANDEM_CACHE", folder.path().c_str(), 1);

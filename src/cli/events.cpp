@@ -46,6 +46,7 @@ class JsonSink {
                          {"device", to_string(e.config.device)},
                          {"dtype", tandem::name(e.config.dtype)},
                          {"conv", tandem::name(convolution_choice().mode)},
+                         {"matmul", tandem::name(matmul_choice().mode)},
                          {"epochs", e.epochs},
                          {"steps", e.steps},
                          {"first_step", e.first_step},
@@ -119,11 +120,13 @@ class TextSink {
     table.add({"model", c.model + ", " + grouped(e.parameters) + " parameters"});
     table.add({"data", e.title + " (" + e.data + "), " + grouped(e.train_samples) + " to train, " +
                            grouped(e.test_samples) + " to test, " + e.where});
-    const ChoiceMode conv = convolution_choice().mode;
-    table.add({"engine", std::string(name(c.engine)) + (c.anomaly ? ", eager for --anomaly" : "") + ", " +
-                             to_string(c.device) + ", " + tandem::name(c.dtype) + ", " +
-                             std::to_string(e.threads) + (e.threads == 1 ? " thread" : " threads") +
-                             (conv == ChoiceMode::heuristic ? "" : cat(", conv ", tandem::name(conv)))});
+    const ChoiceMode conv = convolution_choice().mode, matmul = matmul_choice().mode;
+    table.add(
+        {"engine", std::string(name(c.engine)) + (c.anomaly ? ", eager for --anomaly" : "") + ", " +
+                       to_string(c.device) + ", " + tandem::name(c.dtype) + ", " + std::to_string(e.threads) +
+                       (e.threads == 1 ? " thread" : " threads") +
+                       (conv == ChoiceMode::heuristic ? "" : cat(", conv ", tandem::name(conv))) +
+                       (matmul == ChoiceMode::heuristic ? "" : cat(", matmul ", tandem::name(matmul)))});
     const std::optional<double> given = starting_momentum(c);
     const std::string momentum = given ? cat(", momentum ", *given) : "";
     std::string more = momentum;

@@ -13,6 +13,12 @@ namespace {
 
 using nlohmann::ordered_json;
 
+/// What stands beside a candidate: "chosen", "can", or why it cannot.
+std::string state_of(const Candidate& candidate, const GraphView::Node& node) {
+  if (!candidate.why_not.empty()) return candidate.why_not;
+  return candidate.name == node.algorithm ? "chosen" : "can";
+}
+
 ordered_json json_of(const GraphView& graph) {
   const auto json_value = [](const AttrValue& value) -> ordered_json {
     switch (value.kind) {
@@ -48,12 +54,27 @@ ordered_json json_of(const GraphView& graph) {
     line["in"] = node.in;
     line["out"] = node.out;
     if (!node.algorithm.empty()) line["algorithm"] = node.algorithm;
+    for (const Candidate& candidate : node.candidates)
+      line["implementations"].push_back({{"name", candidate.name},
+                                         {"can", candidate.why_not.empty()},
+                                         {"state", state_of(candidate, node)},
+                                         {"workspace", candidate.workspace}});
     for (const GraphView& body : node.bodies) line["bodies"].push_back(json_of(body));
   }
   return {{"values", values}, {"nodes", nodes}, {"results", graph.results}};
 }
 
-void print_json(const std::string& model, const GraphReport& r, bool with_nodes) {
+/// Which parts of the report are printed.
+struct Parts {
+  bool nodes = false, convolutions = false, products = false;
+
+  bool has_nodes() const { return nodes || convolutions || products; }
+  bool lists(const GraphView::Node& node) const {
+    return !node.candidates.empty() && (node.op.starts_with("conv") ? convolutions : products);
+  }
+};
+
+void print_json(const std::string& model, const GraphReport& r, const Parts& parts) {
   ordered_json passes = ordered_json::array();
   for (const PassReport& p : r.passes)
     passes.push_back({{"pass", p.pass},
@@ -67,11 +88,23 @@ void print_json(const std::string& model, const GraphReport& r, bool with_nodes)
       {"model", model},     {"signature", r.signature},       {"executor", r.executor},
       {"inputs", r.inputs}, {"captured", r.captured},         {"outputs", r.outputs},
       {"passes", passes},   {"values_bytes", r.values_bytes}, {"arena_bytes", r.arena_bytes}};
-  if (with_nodes) line["graph"] = json_of(r.graph);
+  if (parts.has_nodes()) line["graph"] = json_of(r.graph);
   std::printf("%s\n", line.dump().c_str());
 }
 
-void print_text(const std::string& model, const GraphReport& r, bool with_nodes) {
+void print_candidates(const GraphView& graph, const Parts& parts) {
+  for (const GraphView::Node& node : graph.nodes) {
+    for (const GraphView& body : node.bodies) print_candidates(body, parts);
+    if (!parts.lists(node)) continue;
+    std::printf("\n  %s\n", graph.describe(node).c_str());
+    Table rows;
+    for (const Candidate& candidate : node.candidates)
+      rows.add({"", candidate.name, state_of(candidate, node)});
+    rows.print();
+  }
+}
+
+void print_text(const std::string& model, const GraphReport& r, const Parts& parts) {
   std::printf("One training step of %s: %s\n", model.c_str(), r.signature.c_str());
   std::printf("%d inputs, %d tensors of state, %d outputs; executor: %s\n\n", r.inputs, r.captured, r.outputs,
               r.executor.c_str());
@@ -87,9 +120,11 @@ void print_text(const std::string& model, const GraphReport& r, bool with_nodes)
   memory.add({"", "as planned, one arena", bytes_text(r.arena_bytes)});
   std::printf("\n");
   memory.print();
-  if (!with_nodes) return;
-  std::printf("\n");
-  for (const GraphView::Node& node : r.graph.nodes) std::printf("  %s\n", r.graph.describe(node).c_str());
+  if (parts.nodes) {
+    std::printf("\n");
+    for (const GraphView::Node& node : r.graph.nodes) std::printf("  %s\n", r.graph.describe(node).c_str());
+  }
+  print_candidates(r.graph, parts);
 }
 
 }  // namespace
@@ -99,7 +134,7 @@ void add_explain(CLI::App& app, Action& action) {
     TrainConfig config;
     std::vector<std::string> stages = all_stages();
     MachineFlags machine;
-    bool json = false, nodes = false;
+    bool json = false, nodes = false, implementations = false;
   };
   auto flags = std::make_shared<Flags>();
   TrainConfig& c = flags->config;
@@ -113,9 +148,13 @@ void add_explain(CLI::App& app, Action& action) {
       ->delimiter(',')
       ->capture_default_str();
   cmd->add_flag("--nodes", flags->nodes, "list the nodes that are left");
+  cmd->add_flag(
+      "--implementations", flags->implementations,
+      "list the implementations of each convolution and matrix product: which is chosen, which can, and "
+      "why the others cannot; --conv and --matmul alone list those of their kind");
   cmd->add_flag("--json", flags->json, "print one JSON object");
-  cmd->callback([flags, &action] {
-    action = [flags] {
+  cmd->callback([cmd, flags, &action] {
+    action = [cmd, flags] {
       as_usage([&] {
         flags->machine.parse_into(flags->config);
         check(flags->config);
@@ -125,7 +164,9 @@ void add_explain(CLI::App& app, Action& action) {
               "--engine out.");
       });
       const GraphReport report = explain(flags->config, with_stages(flags->stages));
-      (flags->json ? print_json : print_text)(flags->config.model, report, flags->nodes);
+      const Parts parts{flags->nodes, flags->implementations || cmd->count("--conv") > 0,
+                        flags->implementations || cmd->count("--matmul") > 0};
+      (flags->json ? print_json : print_text)(flags->config.model, report, parts);
     };
   });
 }

@@ -34,6 +34,8 @@ void MachineFlags::add(CLI::App& command, bool with_dtype) {
       .add_option("--conv", conv,
                   "how convolutions choose their algorithm: fixed, heuristic (by shape) or profile (by time)")
       ->capture_default_str();
+  command.add_option("--matmul", matmul, "how matrix products choose theirs, likewise")
+      ->capture_default_str();
 }
 
 }  // namespace tandem::cli

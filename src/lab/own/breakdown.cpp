@@ -21,7 +21,8 @@ void add_report(const GraphReport& report, Json& answer) {
   answer["choices"] = Json::object();
   std::map<std::string, int> count;  // the first convolution is "conv 1"
   for (const GraphView::Node& node : report.graph.nodes)
-    if (!node.algorithm.empty()) answer["choices"][cat(node.op, " ", ++count[node.op])] = node.algorithm;
+    if (!node.algorithm.empty() && node.op.starts_with("conv"))
+      answer["choices"][cat(node.op, " ", ++count[node.op])] = node.algorithm;
 }
 
 /// How long at least one of them ran. They come in the order of their beginnings.

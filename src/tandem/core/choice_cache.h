@@ -1,25 +1,15 @@
-// How kernels choose among their algorithms; core/choices.h is what users see of it.
+// What kernels remember of choices (choices.h), until these may come out otherwise.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <mutex>
-#include <string>
-#include <vector>
 
-#include "tandem/core/choices.h"
 #include "tandem/core/mutex.h"
 
 namespace tandem {
 
 /// Grows whenever a choice may come out otherwise than before.
 uint64_t choice_epoch();
-
-/// The index of the algorithm that the table has for a call, or of the fastest, which is then put there. `what`: all that
-/// the times depend on but this library's version. seconds(i) runs algorithm i once; a negative time means that it
-/// cannot do this. One of them must.
-size_t choose_by_time(const std::string& what, const std::vector<std::string>& names,
-                      const std::function<double(size_t)>& seconds);
 
 /// What was made of a choice, by call. Emptied when the epoch changes; one value is made at a time.
 template <class Key, class Value>

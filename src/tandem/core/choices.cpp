@@ -10,9 +10,8 @@
 #include <limits>
 #include <sstream>
 
-#include "tandem/core/choice_cache.h"
-#include "tandem/core/error.h"
 #include "tandem/core/file.h"
+#include "tandem/core/implementations.h"
 
 namespace tandem {
 
@@ -24,9 +23,12 @@ constexpr int kRounds = 3;  // of timing
 constexpr int64_t kMaxTableBytes = int64_t{1} << 26;
 constexpr double kHopeless = 4;  // times the best of the first round: not timed again
 
-std::atomic<ChoiceMode> g_mode{ChoiceMode::heuristic};
+struct Setting {
+  std::atomic<ChoiceMode> mode{ChoiceMode::heuristic};
+  std::atomic<bool> keep{true};
+};
+Setting g_convolution, g_matmul;
 std::atomic<size_t> g_workspace{ConvolutionChoice().workspace};
-std::atomic<bool> g_keep{true};
 std::atomic<uint64_t> g_epoch{1};
 
 struct Row {
@@ -38,6 +40,7 @@ struct Table {
   std::map<std::string, Row> made;  // in use by this process
   std::map<std::string, Row> file;  // as it was when it was read
   bool has_read = false;
+  std::string forced;  // by ForcedImplementation
 };
 Table& table() {
   static Table& all = *new Table;  // threads may ask until the process has ended
@@ -100,28 +103,52 @@ size_t index_of(const std::vector<std::string>& names, const std::string& wanted
   return i;
 }
 
+void change(Setting& setting, ChoiceMode mode, bool keep) {
+  setting.mode = mode;
+  setting.keep = keep;
+  std::lock_guard lock(table().mutex);
+  table().has_read = false;
+  ++g_epoch;
+}
+
 }  // namespace
 
 const char* name(ChoiceMode mode) {
   return mode == ChoiceMode::fixed ? "fixed" : mode == ChoiceMode::heuristic ? "heuristic" : "profile";
 }
 
-ChoiceMode parse_choice_mode(const std::string& text) {
+ChoiceMode parse_choice_mode(const std::string& text, const char* setting) {
   for (const ChoiceMode mode : kChoiceModes)
     if (text == name(mode)) return mode;
-  throw Error(cat("conv: must be fixed, heuristic or profile; got '", text, "'."));
+  throw Error(cat(setting, ": must be fixed, heuristic or profile; got '", text, "'."));
 }
 
 void set_convolution_choice(const ConvolutionChoice& choice) {
-  g_mode = choice.mode;
   g_workspace = choice.workspace;
-  g_keep = choice.keep;
-  std::lock_guard lock(table().mutex);
-  table().has_read = false;
-  ++g_epoch;
+  change(g_convolution, choice.mode, choice.keep);
 }
 
-ConvolutionChoice convolution_choice() { return {g_mode, g_workspace, g_keep}; }
+ConvolutionChoice convolution_choice() {
+  return {g_convolution.mode.load(std::memory_order_relaxed), g_workspace.load(std::memory_order_relaxed),
+          g_convolution.keep.load(std::memory_order_relaxed)};
+}
+
+void set_matmul_choice(const MatmulChoice& choice) { change(g_matmul, choice.mode, choice.keep); }
+
+MatmulChoice matmul_choice() {
+  return {g_matmul.mode.load(std::memory_order_relaxed), g_matmul.keep.load(std::memory_order_relaxed)};
+}
+
+ForcedImplementation::ForcedImplementation(const std::string& name) {
+  std::lock_guard lock(table().mutex);
+  table().forced = name;
+  ++g_epoch;
+}
+ForcedImplementation::~ForcedImplementation() {
+  std::lock_guard lock(table().mutex);
+  table().forced.clear();
+  ++g_epoch;
+}
 
 uint64_t choice_epoch() { return g_epoch.load(std::memory_order_relaxed); }
 
@@ -138,11 +165,11 @@ void take_choices(const std::vector<Choice>& choices) {
   ++g_epoch;
 }
 
-size_t choose_by_time(const std::string& what, const std::vector<std::string>& names,
+size_t choose_by_time(const std::string& what, const std::vector<std::string>& names, bool keep,
                       const std::function<double(size_t)>& seconds) {
   const std::string key = what + "; tandem " TANDEM_VERSION;
-  const bool keep = g_keep;
   std::lock_guard lock(table().mutex);
+  if (const size_t i = index_of(names, table().forced); i < names.size()) return i;
   const auto known = [&](const std::map<std::string, Row>& rows) {
     const auto at = rows.find(key);
     const size_t i = at == rows.end() ? names.size() : index_of(names, at->second.algorithm);

@@ -1,5 +1,6 @@
-// Which algorithm a kernel takes where it has several, which round differently. A choice holds for the whole process, both
-// engines and any number of threads: the bits of a run depend on the table of choices and on nothing else that happens.
+// Which implementation computes a heavy op where there are several, which round differently. A choice holds for the whole
+// process, both engines and any number of threads: the bits of a run depend on the table of choices and on nothing else that
+// happens. implementations.h is how kernels make it.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,8 @@ enum class ChoiceMode : uint8_t {
 };
 inline constexpr ChoiceMode kChoiceModes[] = {ChoiceMode::fixed, ChoiceMode::heuristic, ChoiceMode::profile};
 const char* name(ChoiceMode mode);
-ChoiceMode parse_choice_mode(const std::string& text);  ///< throws Error
+/// Throws Error, in the name of the setting.
+ChoiceMode parse_choice_mode(const std::string& text, const char* setting = "conv");
 
 struct ConvolutionChoice {
   ChoiceMode mode = ChoiceMode::heuristic;
@@ -28,6 +30,14 @@ struct ConvolutionChoice {
 /// How convolutions are computed from now on, in the whole process. Not while other threads compute.
 void set_convolution_choice(const ConvolutionChoice& choice);
 ConvolutionChoice convolution_choice();
+
+struct MatmulChoice {
+  ChoiceMode mode = ChoiceMode::heuristic;
+  bool keep = true;  ///< as of a convolution
+};
+/// How matmul and linear are computed from now on, likewise. Products inside other ops go by rule.
+void set_matmul_choice(const MatmulChoice& choice);
+MatmulChoice matmul_choice();
 
 /// One line of the table: what was fastest, and its time.
 struct Choice {

@@ -15,6 +15,7 @@
 
 namespace tandem {
 
+struct Candidates;  // candidates.h
 using Tensors = SmallVector<Tensor, 4>;
 
 /// What inference sees and produces. It checks the attributes and the inputs (throwing Error) and describes each output.
@@ -146,8 +147,8 @@ struct OpDef {
 
   // Kernels, one row a backend. Filled at start-up by the backends.
   std::array<KernelFn, kDeviceKinds> kernels{};
-  // Where a kernel has several algorithms: the name of the one that it runs on such buffers, for reports.
-  std::array<std::string (*)(const KernelArgs&), kDeviceKinds> algorithm{};
+  // Where there are several implementations (implementations.h): all of them for such buffers, for reports.
+  std::array<Candidates (*)(const KernelArgs&), kDeviceKinds> candidates{};
   // Pointwise, on CPU: the loop for these types of the (last) input and the output.
   TileFn (*tile)(DType in, DType out) = nullptr;
 

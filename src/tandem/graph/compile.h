@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tandem/core/attrs.h"
+#include "tandem/core/candidates.h"
 #include "tandem/core/tensor.h"
 
 namespace tandem {
@@ -65,9 +66,10 @@ struct GraphView {
     std::string op;                               // empty: fused
     std::vector<std::vector<std::string>> fused;  // the chains that run as one kernel, each by its ops
     std::vector<Attribute> attributes;
-    std::vector<int> in, out;       // values
-    std::string algorithm;          // where its kernel has several
-    std::vector<GraphView> bodies;  // graphs that hang on it: the branches of a cond
+    std::vector<int> in, out;  // values
+    std::string algorithm;     // where there are several: the name of the implementation that computes it
+    std::vector<Candidate> candidates;  // all of these, in order
+    std::vector<GraphView> bodies;      // graphs that hang on it: the branches of a cond
   };
   std::vector<Value> values;
   std::vector<Node> nodes;

@@ -83,8 +83,12 @@ GraphView CallList::view() const {
     if (node.bodies)
       for (const auto& body : call->bodies) seen.bodies.push_back(body->view());
     if (node.is_view()) continue;
-    const auto algorithm = node.op ? node.op->algorithm[static_cast<size_t>(graph_.device.kind)] : nullptr;
-    if (algorithm) seen.algorithm = algorithm(call->args);
+    const auto candidates = node.op ? node.op->candidates[static_cast<size_t>(graph_.device.kind)] : nullptr;
+    if (candidates) {
+      Candidates found = candidates(call->args);
+      seen.algorithm = std::move(found.chosen);
+      seen.candidates = std::move(found.all);
+    }
     ++call;
   }
   return view;

@@ -158,6 +158,7 @@ std::string settings_json(const FitOptions& o, const SettingsParts& parts) {
   if (!parts.arithmetic.empty()) settings["arithmetic"] = parts.arithmetic;
   const ConvolutionChoice conv = convolution_choice();
   if (conv.mode != ChoiceMode::heuristic) settings["conv"] = name(conv.mode);
+  if (matmul_choice().mode != ChoiceMode::heuristic) settings["matmul"] = name(matmul_choice().mode);
   if (conv.workspace != ConvolutionChoice{}.workspace) settings["conv_workspace"] = conv.workspace;
   settings["seed"] = o.seed;
   if (!parts.train_data.empty()) settings["train_data"] = parts.train_data;

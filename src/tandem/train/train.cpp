@@ -427,7 +427,8 @@ void Run::save() {
   read_losses();
   const Clock::time_point begin = Clock::now();
   state_.generator = generator_state();
-  if (convolution_choice().mode == ChoiceMode::profile) state_.choices = choices_made();
+  if (convolution_choice().mode == ChoiceMode::profile || matmul_choice().mode == ChoiceMode::profile)
+    state_.choices = choices_made();
   state_.seconds = seconds_before_ + seconds_since(start_);
   Checkpoint checkpoint{.state = state_,
                         .settings = settings_,

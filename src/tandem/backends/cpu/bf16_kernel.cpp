@@ -47,4 +47,8 @@ const Bf16Kernel* bf16_kernel() {
 
 const Bf16Kernel* use_bf16_kernel(const Bf16Kernel* kernel) { return std::exchange(g_kernel, kernel); }
 
+std::string words_of_bf16(DType dtype) {
+  return dtype == DType::bf16 && bf16_kernel() ? cat(bf16_kernel()->name, ", ") : "";
+}
+
 }  // namespace tandem::cpu

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 
+#include "tandem/core/dtype.h"
 #include "tandem/core/half.h"
 
 namespace tandem::cpu {
@@ -32,6 +33,9 @@ inline constexpr int kBf16TileSize = 1024;  // rows * columns at most
 /// of the instructions, or where the environment variable TANDEM_BF16 is "widened". It may name a kernel, too:
 /// "bfmmla", "amx" or "avx512_bf16". Throws Error where it names none that this processor has.
 const Bf16Kernel* bf16_kernel();
+
+/// "amx, " where products of this type are computed by that kernel; empty otherwise. For keys of the table of choices.
+std::string words_of_bf16(DType dtype);
 
 /// Chooses it, the fastest that the processor has. `wide` says whether 512-bit instructions may be used. Called once, at start-up.
 void choose_bf16_kernel(bool wide);

@@ -1,5 +1,5 @@
-// conv and its gradients: cuDNN's algorithms except those that it calls nondeterministic, and for small ones kernels of
-// our own (conv_small.cu). What was chosen for a shape (core/choices.h) is kept, so that it is the same for every call.
+// conv and its gradients: the list of implementations, which are kernels of our own and cuDNN's algorithms except those that
+// it calls nondeterministic. What was chosen for a shape (core/choices.h) is kept, so that it is the same for every call.
 #include "tandem/ops/conv.h"
 
 #include <array>
@@ -10,27 +10,25 @@
 #include "tandem/backends/cuda/convolution.h"
 #include "tandem/backends/cuda/device_state.h"
 #include "tandem/backends/cuda/kernels.h"
-#include "tandem/core/choice_cache.h"
+#include "tandem/backends/cuda/timing.h"
 
 namespace tandem::cuda {
-namespace {
 
-enum class Pass { forward, input_gradient, weight_gradient };
+// The list: one row per implementation, the most wanted first; each is a function that its file defines. cuDNN's algorithms
+// stand before the last, in the order of its own heuristic.
+#define TD_CONV_IMPLEMENTATIONS(row) row(small_conv) row(direct_conv)
+
+#define TD_ROW(implementation) const ConvImplementation& implementation();
+TD_CONV_IMPLEMENTATIONS(TD_ROW)
+#undef TD_ROW
+
+namespace {
 
 void check_dnn(cudnnStatus_t status, const char* call) {
   if (status != CUDNN_STATUS_SUCCESS) [[unlikely]]
     fail(status == CUDNN_STATUS_ALLOC_FAILED,
          cat("conv: ", call, " failed: ", cudnnGetErrorString(status), "."));
 }
-
-/// One way to compute a pass: by a kernel of our own, or by an algorithm of cuDNN.
-struct Way {
-  enum Means { small, library, direct } means = direct;
-  int algorithm = 0;  // of the pass's own enumeration
-  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
-  size_t workspace = 0;
-  std::string name = "direct";
-};
 
 /// What cuDNN is told of a convolution.
 struct Descriptors {
@@ -49,9 +47,32 @@ struct Descriptors {
   }
 };
 
+/// One of cuDNN's algorithms, as cuDNN answered for one problem.
+class LibraryConv final : public ConvImplementation {
+ public:
+  std::shared_ptr<const Descriptors> described;
+  int algorithm = 0;  // of the pass's own enumeration
+  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
+  size_t bytes = 0;
+  std::string full_name, why_not;
+  bool fixed = false;
+
+  std::string name() const override { return full_name; }
+  const char* can(const ConvProblem&) const override { return why_not.empty() ? nullptr : why_not.c_str(); }
+  size_t workspace(const ConvProblem&) const override { return bytes; }
+  void run(const ConvCall& call) const override;
+  bool is_fixed() const override { return fixed; }
+
+ private:
+  void compute(const ConvCall& call) const;
+};
+using LibraryConvs = std::vector<std::unique_ptr<LibraryConv>>;
+
+/// What was chosen for a problem. cuDNN's rows of the list belong to it.
 struct ConvPlan {
-  Descriptors described;
-  Way way;
+  LibraryConvs library;
+  const ConvImplementation* chosen = nullptr;
+  Candidates candidates;
 };
 
 cudnnDataType_t data_type(DType dtype) {
@@ -98,25 +119,53 @@ const char* name(cudnnMathType_t math) {
                                         : "conversions";
 }
 
-/// The heuristic's proposals, best first, that are deterministic, fit the workspace and are really supported.
+/// The algorithm of cuDNN that takes every shape in the mode `fixed`.
+constexpr auto fixed_algorithm(cudnnConvolutionFwdAlgo_t) {
+  return CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+}
+constexpr auto fixed_algorithm(cudnnConvolutionBwdDataAlgo_t) { return CUDNN_CONVOLUTION_BWD_DATA_ALGO_1; }
+constexpr auto fixed_algorithm(cudnnConvolutionBwdFilterAlgo_t) {
+  return CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
+}
+
+/// The heuristic's proposals, best first; then what it named besides, with the reason why not: unsupported, not
+/// deterministic, or over the workspace that is allowed.
 template <class Perf, class Ask, class Workspace>
-std::vector<Way> proposals(const Descriptors& described, const Ask& ask, const Workspace& workspace_of) {
-  std::vector<Way> ways;
+LibraryConvs proposals(const std::shared_ptr<const Descriptors>& described, const Ask& ask,
+                       const Workspace& workspace_of) {
+  LibraryConvs able, others;
   std::array<Perf, 16> found{};
   int count = 0;
-  if (ask(static_cast<int>(found.size()), &count, found.data()) != CUDNN_STATUS_SUCCESS) return ways;
+  if (ask(static_cast<int>(found.size()), &count, found.data()) != CUDNN_STATUS_SUCCESS) count = 0;
   const size_t most = convolution_choice().workspace;
+  const auto is_named = [](const LibraryConvs& list, const std::string& wanted) {
+    for (const auto& row : list)
+      if (row->full_name == wanted) return true;
+    return false;
+  };
   for (int i = 0; i < count; ++i) {
     const Perf& p = found[static_cast<size_t>(i)];
-    if (p.status != CUDNN_STATUS_SUCCESS || p.determinism != CUDNN_DETERMINISTIC || excluded(p.algo))
-      continue;
-    if (cudnnSetConvolutionMathType(described.convolution, p.mathType) != CUDNN_STATUS_SUCCESS) continue;
-    size_t bytes = 0;
-    if (workspace_of(p.algo, &bytes) != CUDNN_STATUS_SUCCESS || bytes > most) continue;
-    ways.push_back({Way::library, static_cast<int>(p.algo), p.mathType, bytes,
-                    cat("cuDNN ", name(p.algo), ", ", name(p.mathType))});
+    auto row = std::make_unique<LibraryConv>();
+    row->described = described;
+    row->algorithm = static_cast<int>(p.algo);
+    row->math = p.mathType;
+    row->full_name = cat("cuDNN ", name(p.algo), ", ", name(p.mathType));
+    row->fixed = p.algo == fixed_algorithm(p.algo);
+    if (p.status != CUDNN_STATUS_SUCCESS)
+      row->why_not = "it is not supported by cuDNN for this.";
+    else if (p.determinism != CUDNN_DETERMINISTIC || excluded(p.algo))
+      row->why_not = "it is not deterministic.";
+    else if (cudnnSetConvolutionMathType(described->convolution, p.mathType) != CUDNN_STATUS_SUCCESS ||
+             workspace_of(p.algo, &row->bytes) != CUDNN_STATUS_SUCCESS)
+      row->why_not = "it is refused by cuDNN for this.";
+    else if (row->bytes > most)
+      row->why_not = cat("it takes ", row->bytes, " bytes of workspace, and ", most, " are allowed.");
+    LibraryConvs& list = row->why_not.empty() ? able : others;
+    if (!is_named(list, row->full_name)) list.push_back(std::move(row));
   }
-  return ways;
+  for (auto& row : others)
+    if (!is_named(able, row->full_name)) able.push_back(std::move(row));
+  return able;
 }
 
 void describe_to_library(const Convolution& s, Descriptors& d) {
@@ -163,11 +212,12 @@ void describe_to_library(const Convolution& s, Descriptors& d) {
   check_dnn(cudnnSetConvolutionMathType(d.convolution, math), "cudnnSetConvolutionMathType");
 }
 
-std::vector<Way> library_ways(cudnnHandle_t dnn, Pass pass, const Descriptors& d) {
+LibraryConvs library_rows(cudnnHandle_t dnn, Pass pass, const std::shared_ptr<const Descriptors>& described) {
+  const Descriptors& d = *described;
   switch (pass) {
     case Pass::forward:
       return proposals<cudnnConvolutionFwdAlgoPerf_t>(
-          d,
+          described,
           [&](int asked, int* count, cudnnConvolutionFwdAlgoPerf_t* out) {
             return cudnnGetConvolutionForwardAlgorithm_v7(dnn, d.x, d.weight, d.convolution, d.y, asked,
                                                           count, out);
@@ -178,7 +228,7 @@ std::vector<Way> library_ways(cudnnHandle_t dnn, Pass pass, const Descriptors& d
           });
     case Pass::input_gradient:
       return proposals<cudnnConvolutionBwdDataAlgoPerf_t>(
-          d,
+          described,
           [&](int asked, int* count, cudnnConvolutionBwdDataAlgoPerf_t* out) {
             return cudnnGetConvolutionBackwardDataAlgorithm_v7(dnn, d.weight, d.y, d.convolution, d.x, asked,
                                                                count, out);
@@ -191,7 +241,7 @@ std::vector<Way> library_ways(cudnnHandle_t dnn, Pass pass, const Descriptors& d
       break;
   }
   return proposals<cudnnConvolutionBwdFilterAlgoPerf_t>(
-      d,
+      described,
       [&](int asked, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* out) {
         return cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn, d.x, d.y, d.convolution, d.weight, asked,
                                                              count, out);
@@ -202,82 +252,44 @@ std::vector<Way> library_ways(cudnnHandle_t dnn, Pass pass, const Descriptors& d
       });
 }
 
-/// One pass of one call. a and b are its inputs (x, weight; g, weight; g, x).
-struct Call {
-  const KernelArgs& args;
-  Pass pass;
-  Convolution shape;
-  const void *a, *b, *bias;
-  void* out;
-};
+void LibraryConv::run(const ConvCall& call) const {
+  compute(call);
+  if (call.bias) add_channel_bias(call.args, call.problem.shape, call.bias, call.out);
+}
 
-void run_library(const Call& call, const Descriptors& d, const Way& way) {
+void LibraryConv::compute(const ConvCall& call) const {
+  const Descriptors& d = *described;
   DeviceState& state = state_of(call.args);
   std::lock_guard lock(state.dnn_mutex);
   if (const cudaStream_t stream = state.current_stream(); state.dnn_stream != stream) {
     check_dnn(cudnnSetStream(state.dnn, stream), "cudnnSetStream");
     state.dnn_stream = stream;
   }
-  check_dnn(cudnnSetConvolutionMathType(d.convolution, way.math), "cudnnSetConvolutionMathType");
-  void* work = way.workspace ? call.args.workspace(way.workspace) : nullptr;
+  check_dnn(cudnnSetConvolutionMathType(d.convolution, math), "cudnnSetConvolutionMathType");
+  void* work = bytes ? call.args.workspace(bytes) : nullptr;
   const float one_f = 1, zero_f = 0;
   const double one_d = 1, zero_d = 0;
-  const bool is_double = call.shape.dtype == DType::f64;
+  const bool is_double = call.problem.shape.dtype == DType::f64;
   const void* one = is_double ? static_cast<const void*>(&one_d) : &one_f;
   const void* zero = is_double ? static_cast<const void*>(&zero_d) : &zero_f;
-  switch (call.pass) {
+  switch (call.problem.pass) {
     case Pass::forward:
       return check_dnn(cudnnConvolutionForward(state.dnn, one, d.x, call.a, d.weight, call.b, d.convolution,
-                                               static_cast<cudnnConvolutionFwdAlgo_t>(way.algorithm), work,
-                                               way.workspace, zero, d.y, call.out),
+                                               static_cast<cudnnConvolutionFwdAlgo_t>(algorithm), work, bytes,
+                                               zero, d.y, call.out),
                        "cudnnConvolutionForward");
     case Pass::input_gradient:
       return check_dnn(
           cudnnConvolutionBackwardData(state.dnn, one, d.weight, call.b, d.y, call.a, d.convolution,
-                                       static_cast<cudnnConvolutionBwdDataAlgo_t>(way.algorithm), work,
-                                       way.workspace, zero, d.x, call.out),
+                                       static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm), work, bytes,
+                                       zero, d.x, call.out),
           "cudnnConvolutionBackwardData");
     case Pass::weight_gradient:
-      return check_dnn(
-          cudnnConvolutionBackwardFilter(state.dnn, one, d.x, call.b, d.y, call.a, d.convolution,
-                                         static_cast<cudnnConvolutionBwdFilterAlgo_t>(way.algorithm), work,
-                                         way.workspace, zero, d.weight, call.out),
-          "cudnnConvolutionBackwardFilter");
+      return check_dnn(cudnnConvolutionBackwardFilter(state.dnn, one, d.x, call.b, d.y, call.a, d.convolution,
+                                                      static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm),
+                                                      work, bytes, zero, d.weight, call.out),
+                       "cudnnConvolutionBackwardFilter");
   }
-}
-
-bool run_small(const Call& c) {
-  switch (c.pass) {
-    case Pass::forward:
-      return small_conv_forward(c.args, c.shape, c.a, c.b, c.bias, c.out);
-    case Pass::input_gradient:
-      return small_conv_input_gradient(c.args, c.shape, c.a, c.b, c.out);
-    case Pass::weight_gradient:
-      break;
-  }
-  return small_conv_weight_gradient(c.args, c.shape, c.a, c.b, c.out);
-}
-
-void run_direct(const Call& c) {
-  switch (c.pass) {
-    case Pass::forward:
-      return direct_conv_forward(c.args, c.shape, c.a, c.b, c.out);
-    case Pass::input_gradient:
-      return direct_conv_input_gradient(c.args, c.shape, c.a, c.b, c.out);
-    case Pass::weight_gradient:
-      return direct_conv_weight_gradient(c.args, c.shape, c.a, c.b, c.out);
-  }
-}
-
-/// False where this way cannot do it.
-bool run(const Call& call, const Descriptors& described, const Way& way) {
-  if (way.means == Way::small) return run_small(call);
-  if (way.means == Way::library)
-    run_library(call, described, way);
-  else
-    run_direct(call);
-  if (call.bias) add_channel_bias(call.args, call.shape, call.bias, call.out);
-  return true;
 }
 
 /// Fits what cuDNN counts in int, and is a whole convolution: of a transposed one, y may be cut at its end.
@@ -301,8 +313,9 @@ Convolution describe(const Buffer& x, const Buffer& weight, const Buffer& y, con
 
 /// What other calls share this one's plan: its device, pass, type and sizes.
 using Key = std::array<int64_t, 25>;
-Key key_of(const DeviceState& state, Pass pass, const Convolution& s) {
-  Key key{state.index, static_cast<int64_t>(pass), static_cast<int64_t>(s.dtype), s.n, s.c, s.o, s.groups};
+Key key_of(const DeviceState& state, const ConvProblem& p) {
+  const Convolution& s = p.shape;
+  Key key{state.index, static_cast<int64_t>(p.pass), static_cast<int64_t>(s.dtype), s.n, s.c, s.o, s.groups};
   size_t next = 7;
   for (const Axes3& axes : {s.in, s.kernel, s.out, s.stride, s.padding, s.dilation})
     for (const int64_t v : axes.v) key[next++] = v;
@@ -314,95 +327,71 @@ ChoiceCache<Key, std::shared_ptr<ConvPlan>>& plans() {
 }
 
 /// Everything that the time of a call depends on, in words.
-std::string words_of(const DeviceState& state, Pass pass, const Convolution& s) {
+std::string words_of(const DeviceState& state, const ConvProblem& p) {
+  const Convolution& s = p.shape;
   const auto list = [](const Axes3& a) { return cat(a[0], "x", a[1], "x", a[2]); };
-  const OpDef& op = pass == Pass::forward          ? op_conv()
-                    : pass == Pass::input_gradient ? op_conv_input_gradient()
-                                                   : op_conv_weight_gradient();
-  return cat(op.name, " ", tandem::name(s.dtype), s.dtype == DType::f32 && allow_tf32() ? " as tf32" : "",
-             " x ", s.n, "x", s.c, "x", list(s.in), " weight ", s.o, "x", s.c / s.groups, "x", list(s.kernel),
+  const OpDef& op = p.pass == Pass::forward          ? op_conv()
+                    : p.pass == Pass::input_gradient ? op_conv_input_gradient()
+                                                     : op_conv_weight_gradient();
+  return cat(op.name, " ", tandem::name(s.dtype), s.dtype == DType::f32 && p.tf32 ? " as tf32" : "", " x ",
+             s.n, "x", s.c, "x", list(s.in), " weight ", s.o, "x", s.c / s.groups, "x", list(s.kernel),
              " stride ", list(s.stride), " padding ", list(s.padding), " dilation ", list(s.dilation),
              " groups ", s.groups, " y ", list(s.out), " workspace ", convolution_choice().workspace, "; ",
              state.properties.name, ", cuDNN ", cudnnGetVersion());
 }
 
-/// The device's time alone: several runs are queued while it is held up, so that it never waits for the host, as in a
-/// recording that is replayed.
-double seconds_of(const Call& call, const Descriptors& described, const Way& way) {
-  constexpr int kRuns = 3;
-  struct Event {
-    cudaEvent_t event = nullptr;
-    Event() { check(cudaEventCreate(&event), "cudaEventCreate"); }
-    ~Event() { cudaEventDestroy(event); }
-  } begin, end;
-  const cudaStream_t stream = stream_of(call.args);
-  hold_stream(call.args, 300'000);
-  check(cudaEventRecord(begin.event, stream), "cudaEventRecord");
-  for (int i = 0; i < kRuns; ++i)
-    if (!run(call, described, way)) return -1;
-  check(cudaEventRecord(end.event, stream), "cudaEventRecord");
-  check(cudaEventSynchronize(end.event), "cudaEventSynchronize");
-  float milliseconds = 0;
-  check(cudaEventElapsedTime(&milliseconds, begin.event, end.event), "cudaEventElapsedTime");
-  return milliseconds / 1e3 / kRuns;
+/// The rows of cuDNN for a problem.
+LibraryConvs ask_library(DeviceState& state, const ConvProblem& problem) {
+  if (!fits_library(problem.shape)) {
+    LibraryConvs refused;
+    refused.push_back(std::make_unique<LibraryConv>());
+    refused[0]->full_name = "cuDNN";
+    refused[0]->why_not = "it takes tensors of less than 2^31 elements and outputs of full size only.";
+    return refused;
+  }
+  std::lock_guard lock(state.dnn_mutex);
+  if (!state.dnn) check_dnn(cudnnCreate(&state.dnn), "cudnnCreate");
+  const auto described = std::make_shared<Descriptors>();
+  describe_to_library(problem.shape, *described);
+  return library_rows(state.dnn, problem.pass, described);
 }
 
-bool is_recording(const Call& call) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream_of(call.args), &status), "cudaStreamIsCapturing");
-  return status != cudaStreamCaptureStatusNone;
-}
-
-/// The algorithm of cuDNN that takes every shape in the mode `fixed`.
-int fixed_algorithm(Pass pass) {
-  return pass == Pass::forward          ? static_cast<int>(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)
-         : pass == Pass::input_gradient ? static_cast<int>(CUDNN_CONVOLUTION_BWD_DATA_ALGO_1)
-                                        : static_cast<int>(CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1);
-}
-
-std::shared_ptr<ConvPlan> make_plan(const Call& call) {
+std::shared_ptr<ConvPlan> make_plan(const ConvCall& call) {
   DeviceState& state = state_of(call.args);
+  const ConvProblem& problem = call.problem;
   auto plan = std::make_shared<ConvPlan>();
-  std::vector<Way> ways;
-  if (fits_library(call.shape)) {
-    std::lock_guard lock(state.dnn_mutex);
-    if (!state.dnn) check_dnn(cudnnCreate(&state.dnn), "cudnnCreate");
-    describe_to_library(call.shape, plan->described);
-    ways = library_ways(state.dnn, call.pass, plan->described);
-  }
-  const Way small{Way::small, 0, CUDNN_DEFAULT_MATH, 0, "small"}, direct;
-  const ChoiceMode mode = convolution_choice().mode;
-  if (mode == ChoiceMode::fixed) {
-    for (const Way& way : ways)
-      if (way.algorithm == fixed_algorithm(call.pass)) {
-        plan->way = way;
-        break;
-      }
-  } else if (mode == ChoiceMode::heuristic || is_recording(call)) {
-    // A kernel of our own computes the call to say whether it can; it will compute it once more.
-    plan->way = run_small(call) ? small : ways.empty() ? direct : ways[0];
-  } else {
-    ways.push_back(small);
-    if (ways.size() == 1) ways.push_back(direct);
-    std::vector<std::string> names;
-    for (const Way& way : ways) names.push_back(way.name);
-    plan->way = ways[choose_by_time(words_of(state, call.pass, call.shape), names, [&](size_t i) {
-      try {
-        return seconds_of(call, plan->described, ways[i]);
-      } catch (const Error&) {  // proposed, and then refused by the library after all
-        if (ways[i].means != Way::library) throw;
-        return -1.;
-      }
-    })];
-  }
+  plan->library = ask_library(state, problem);
+  static const ConvImplementation* const own_rows[] = {
+#define TD_ROW(implementation) &implementation(),
+      TD_CONV_IMPLEMENTATIONS(TD_ROW)
+#undef TD_ROW
+  };
+  std::vector<const ConvImplementation*> rows(own_rows, std::end(own_rows) - 1);
+  for (const auto& row : plan->library) rows.push_back(row.get());
+  rows.push_back(*(std::end(own_rows) - 1));
+  const Implementations<ConvProblem, ConvCall> list(rows);
+  const ConvolutionChoice choice = convolution_choice();
+  // The last, which is slow, is timed only where cuDNN has nothing.
+  const bool has_library = !plan->library.empty() && !plan->library[0]->can(problem);
+  const auto seconds = [&](const ConvImplementation& row) {
+    if (has_library && &row == rows.back()) return -1.;
+    try {
+      return device_seconds(call.args, [&] { row.run(call); });
+    } catch (const Error&) {  // proposed, and then refused by the library after all
+      if (!dynamic_cast<const LibraryConv*>(&row)) throw;
+      return -1.;
+    }
+  };
+  plan->chosen = choice.mode != ChoiceMode::profile ? &list.by_rule(choice.mode, problem)
+                 : is_recording(call.args)
+                     ? &list.by_rule(ChoiceMode::heuristic, problem)
+                     : &list.by_time(problem, words_of(state, problem), choice.keep, seconds);
+  plan->candidates = {list.candidates(problem), plan->chosen->name()};
   return plan;
 }
 
-void compute(const Call& call) {
-  const auto plan =
-      plans().get(key_of(state_of(call.args), call.pass, call.shape), [&] { return make_plan(call); });
-  // A table that somebody else wrote may name what cannot do this.
-  if (!run(call, plan->described, plan->way)) run(call, plan->described, Way{});
+void compute(const ConvCall& call) {
+  plans().get(key_of(state_of(call.args), call.problem), [&] { return make_plan(call); })->chosen->run(call);
 }
 
 void zero_fill(const KernelArgs& args, const Buffer& out) {
@@ -410,14 +399,16 @@ void zero_fill(const KernelArgs& args, const Buffer& out) {
         "cudaMemsetAsync");
 }
 
-/// The convolution behind a call of one of the three ops, which hold x, weight and y in different places.
+/// The problem behind a call of one of the three ops, which hold x, weight and y in different places.
 template <Pass pass>
-Convolution shape_of(const KernelArgs& args) {
+ConvProblem problem_of(const KernelArgs& args) {
   const Buffer &in0 = args.in[0], &in1 = args.in[1], &out = args.out[0];
   const auto& attributes = args.attributes<ConvAttrs>();
-  if constexpr (pass == Pass::forward) return describe(in0, in1, out, attributes);
-  if constexpr (pass == Pass::input_gradient) return describe(out, in1, in0, attributes);
-  return describe(in1, out, in0, attributes);
+  return {pass,
+          pass == Pass::forward          ? describe(in0, in1, out, attributes)
+          : pass == Pass::input_gradient ? describe(out, in1, in0, attributes)
+                                         : describe(in1, out, in0, attributes),
+          state_of(args).properties.major, allow_tf32()};
 }
 
 template <Pass pass>
@@ -425,17 +416,17 @@ void convolution(const KernelArgs& args) {
   const Buffer &in0 = args.in[0], &in1 = args.in[1], &out = args.out[0];
   const void* bias = pass == Pass::forward && args.n_in == 3 ? args.in[2].data : nullptr;
   if (out.size() == 0) return;
-  const Call call{args, pass, shape_of<pass>(args), in0.data, in1.data, bias, out.data};
+  const ConvCall call{args, problem_of<pass>(args), in0.data, in1.data, bias, out.data};
   if (in0.size() > 0 && in1.size() > 0) return compute(call);
   zero_fill(args, out);
-  if (bias) add_channel_bias(args, call.shape, bias, out.data);
+  if (bias) add_channel_bias(args, call.problem.shape, bias, out.data);
 }
 
 template <Pass pass>
-std::string algorithm(const KernelArgs& args) {
-  if (!args.device) return "not run yet";
-  const auto plan = plans().find(key_of(state_of(args), pass, shape_of<pass>(args)), nullptr);
-  return plan ? plan->way.name : "not run yet";
+Candidates candidates(const KernelArgs& args) {
+  if (!args.device) return {{}, "not run yet"};
+  const auto plan = plans().find(key_of(state_of(args), problem_of<pass>(args)), nullptr);
+  return plan ? plan->candidates : Candidates{{}, "not run yet"};
 }
 
 }  // namespace
@@ -445,9 +436,9 @@ void register_conv_kernels() {
   op_conv().kernels[kCuda] = &convolution<Pass::forward>;
   op_conv_input_gradient().kernels[kCuda] = &convolution<Pass::input_gradient>;
   op_conv_weight_gradient().kernels[kCuda] = &convolution<Pass::weight_gradient>;
-  op_conv().algorithm[kCuda] = &algorithm<Pass::forward>;
-  op_conv_input_gradient().algorithm[kCuda] = &algorithm<Pass::input_gradient>;
-  op_conv_weight_gradient().algorithm[kCuda] = &algorithm<Pass::weight_gradient>;
+  op_conv().candidates[kCuda] = &candidates<Pass::forward>;
+  op_conv_input_gradient().candidates[kCuda] = &candidates<Pass::input_gradient>;
+  op_conv_weight_gradient().candidates[kCuda] = &candidates<Pass::weight_gradient>;
 }
 
 }  // namespace tandem::cuda

@@ -1,4 +1,4 @@
-// Convolution written out: one thread an output element (one block a weight, for the weight gradient), sums in a
+// "direct": convolution written out, one thread an output element (one block a weight, for the weight gradient), sums in a
 // fixed order. Slow and sure; it stands in where cuDNN has no deterministic algorithm.
 #include "tandem/backends/cuda/check.h"
 #include "tandem/backends/cuda/convolution.h"
@@ -136,46 +136,41 @@ __global__ void __launch_bounds__(kThreads)
 
 unsigned blocks_for(int64_t size) { return static_cast<unsigned>((size + kThreads - 1) / kThreads); }
 
-__global__ void hold_kernel(int64_t nanoseconds) {
-  const auto now = [] {
-    int64_t time;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
-    return time;
-  };
-  const int64_t begin = now();
-  while (now() - begin < nanoseconds) __nanosleep(1000);
-}
+class DirectConv final : public ConvImplementation {
+ public:
+  std::string name() const override { return "direct"; }
+  const char* can(const ConvProblem&) const override { return nullptr; }
+  bool is_fixed() const override { return true; }
+  void run(const ConvCall& call) const override {
+    const Convolution& s = call.problem.shape;
+    const cudaStream_t stream = stream_of(call.args);
+    visit_floating(s.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const T *a = static_cast<const T*>(call.a), *b = static_cast<const T*>(call.b);
+      T* out = static_cast<T*>(call.out);
+      switch (call.problem.pass) {
+        case Pass::forward:
+          forward_kernel<T><<<blocks_for(s.y_size()), kThreads, 0, stream>>>(s, s.y_size(), a, b, out);
+          break;
+        case Pass::input_gradient:
+          input_gradient_kernel<T><<<blocks_for(s.x_size()), kThreads, 0, stream>>>(s, s.x_size(), a, b, out);
+          break;
+        case Pass::weight_gradient:
+          weight_gradient_kernel<T>
+              <<<static_cast<unsigned>(s.weight_size()), kThreads, 0, stream>>>(s, a, b, out);
+          break;
+      }
+    });
+    launched("direct convolution");
+    if (call.bias) add_channel_bias(call.args, s, call.bias, call.out);
+  }
+};
 
 }  // namespace
 
-void direct_conv_forward(const KernelArgs& args, const Convolution& s, const void* x, const void* weight,
-                         void* y) {
-  visit_floating(s.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    forward_kernel<T><<<blocks_for(s.y_size()), kThreads, 0, stream_of(args)>>>(
-        s, s.y_size(), static_cast<const T*>(x), static_cast<const T*>(weight), static_cast<T*>(y));
-  });
-  launched("conv forward_kernel");
-}
-
-void direct_conv_input_gradient(const KernelArgs& args, const Convolution& s, const void* g,
-                                const void* weight, void* gx) {
-  visit_floating(s.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    input_gradient_kernel<T><<<blocks_for(s.x_size()), kThreads, 0, stream_of(args)>>>(
-        s, s.x_size(), static_cast<const T*>(g), static_cast<const T*>(weight), static_cast<T*>(gx));
-  });
-  launched("conv input_gradient_kernel");
-}
-
-void direct_conv_weight_gradient(const KernelArgs& args, const Convolution& s, const void* g, const void* x,
-                                 void* gw) {
-  visit_floating(s.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    weight_gradient_kernel<T><<<static_cast<unsigned>(s.weight_size()), kThreads, 0, stream_of(args)>>>(
-        s, static_cast<const T*>(g), static_cast<const T*>(x), static_cast<T*>(gw));
-  });
-  launched("conv weight_gradient_kernel");
+const ConvImplementation& direct_conv() {
+  static constexpr DirectConv row;
+  return row;
 }
 
 void add_channel_bias(const KernelArgs& args, const Convolution& s, const void* bias, void* y) {
@@ -186,11 +181,6 @@ void add_channel_bias(const KernelArgs& args, const Convolution& s, const void* 
         size, s.out_plane(), s.o, static_cast<const T*>(bias), static_cast<T*>(y));
   });
   launched("channel_bias_kernel");
-}
-
-void hold_stream(const KernelArgs& args, int64_t nanoseconds) {
-  hold_kernel<<<1, 1, 0, stream_of(args)>>>(nanoseconds);
-  launched("hold_kernel");
 }
 
 }  // namespace tandem::cuda

@@ -1,4 +1,4 @@
-// Small f32 convolutions, such as the first layers of small networks: few channels, where a library
+// "small": small f32 convolutions, such as the first layers of small networks: few channels, where a library
 // spends its time on layouts and launches. A block holds one whole image in shared memory and multiplies on the
 // matrix units without ever writing out patches.
 #include "tandem/backends/cuda/check.h"
@@ -23,8 +23,7 @@ struct ConvPlan {
   __host__ __device__ int sum_row() const { return units * 32 + 4; }  // a gap against conflicts
 };
 
-template <int kTiles>
-constexpr int kConvWarps = kTiles == 4 ? 16 : 32;
+constexpr int conv_warps(int tiles) { return tiles == 4 ? 16 : 32; }
 
 /// Taps of a group in the order in which threads read them: t, t + 4, t + 8, t + 12 lie together.
 __device__ __forceinline__ int tap_slot(int tap) { return (tap & ~15) | (tap & 3) << 2 | (tap >> 2 & 3); }
@@ -32,7 +31,7 @@ __device__ __forceinline__ int tap_slot(int tap) { return (tap & ~15) | (tap & 3
 /// One block an image. A warp makes 32 pixels by 8 · kTiles channels from every splits-th group of taps; the
 /// splits are added in order.
 template <int kTiles, bool kExact>
-__global__ void __launch_bounds__(32 * kConvWarps<kTiles>)
+__global__ void __launch_bounds__(32 * conv_warps(kTiles))
     small_conv_kernel(const Image image, const ConvPlan plan, const float* __restrict__ x,
                       const float* __restrict__ weight, const float* __restrict__ bias,
                       float* __restrict__ y) {
@@ -159,81 +158,102 @@ __global__ void __launch_bounds__(32 * kConvWarps<kTiles>)
   }
 }
 
-template <int kTiles, bool kExact>
-bool run_small_conv(const KernelArgs& args, const Image& image, int64_t images, int64_t out_channels,
-                    bool flipped, const void* x, const void* weight, const void* bias, void* y) {
-  constexpr int kWarps = kConvWarps<kTiles>;
+/// What the kernel is launched with, but for by_four, which depends on an address.
+struct Launch {
+  Image image;
   ConvPlan plan;
+  int tiles, shared_bytes;
+};
+
+Launch launch_of(const ConvProblem& p) {
+  const Convolution& s = p.shape;
+  Launch l;
+  ConvPlan& plan = l.plan;
+  plan.flipped = p.pass == Pass::input_gradient;
+  const int64_t out_channels = plan.flipped ? s.c : s.o;
+  l.image = plan.flipped
+                ? make_image(s.o, s.out[1], s.out[2], s.kernel[1] - 1 - s.padding[1],
+                             s.kernel[2] - 1 - s.padding[2], 1, s.kernel[1], s.kernel[2], s.in[1], s.in[2])
+                : make_image(s.c, s.in[1], s.in[2], s.padding[1], s.padding[2], s.stride[1], s.kernel[1],
+                             s.kernel[2], s.out[1], s.out[2]);
+  const Image& image = l.image;
+  l.tiles = tiles_of(out_channels);
+  const int warps = conv_warps(l.tiles);
   plan.out_channels = static_cast<int>(out_channels);
-  plan.flipped = flipped;
-  plan.by_four = reads_by_four(x, image.size());
+  plan.by_four = false;
   plan.groups = (image.taps + kGroup - 1) / kGroup;
   plan.weight_row = plan.groups * kGroup;
   if (plan.weight_row % 32 == 0) plan.weight_row += 16;
   plan.units = (image.pixels + 31) / 32;
-  const int rounds = (plan.units + kWarps - 1) / kWarps;
+  const int rounds = (plan.units + warps - 1) / warps;
   plan.unit_warps = (plan.units + rounds - 1) / rounds;
-  plan.splits = kWarps / plan.units;
+  plan.splits = warps / plan.units;
   if (plan.splits > 4) plan.splits = 4;
   if (plan.splits > plan.groups) plan.splits = plan.groups;
   if (plan.splits < 1) plan.splits = 1;
   plan.by_taps = FastDivide(static_cast<uint32_t>(image.taps > 0 ? image.taps : 1));
   plan.by_pixels = FastDivide(static_cast<uint32_t>(image.pixels));
-  int bytes =
-      4 * (round_up(image.shared_size(), 4) + 8 * kTiles * plan.weight_row + plan.groups * kGroup / 2);
-  const int sums = 4 * plan.splits * 8 * kTiles * plan.sum_row();
-  if (plan.splits > 1 && sums > bytes) bytes = sums;
-  if (bytes > kMaxShared) return false;
-  if (bytes > 40 << 10)
+  l.shared_bytes =
+      4 * (round_up(image.shared_size(), 4) + 8 * l.tiles * plan.weight_row + plan.groups * kGroup / 2);
+  const int sums = 4 * plan.splits * 8 * l.tiles * plan.sum_row();
+  if (plan.splits > 1 && sums > l.shared_bytes) l.shared_bytes = sums;
+  return l;
+}
+
+template <int kTiles, bool kExact>
+void run_small_conv(const ConvCall& call, const Launch& l) {
+  if (l.shared_bytes > 40 << 10)
     check(cudaFuncSetAttribute(small_conv_kernel<kTiles, kExact>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               bytes),
+                               l.shared_bytes),
           "cudaFuncSetAttribute");
+  ConvPlan plan = l.plan;
+  plan.by_four = reads_by_four(call.a, l.image.size());
   int warps = plan.unit_warps * plan.splits;
   if (warps < 4) warps = 4;
-  small_conv_kernel<kTiles, kExact>
-      <<<static_cast<unsigned>(images), 32 * warps, static_cast<size_t>(bytes), stream_of(args)>>>(
-          image, plan, static_cast<const float*>(x), static_cast<const float*>(weight),
-          static_cast<const float*>(bias), static_cast<float*>(y));
+  small_conv_kernel<kTiles, kExact><<<static_cast<unsigned>(call.problem.shape.n), 32 * warps,
+                                      static_cast<size_t>(l.shared_bytes), stream_of(call.args)>>>(
+      l.image, plan, static_cast<const float*>(call.a), static_cast<const float*>(call.b),
+      static_cast<const float*>(call.bias), static_cast<float*>(call.out));
   launched("small_conv_kernel");
-  return true;
 }
 
 template <bool kExact>
-bool run_small_conv_of(const KernelArgs& args, const Image& image, int64_t images, int64_t out_channels,
-                       bool flipped, const void* x, const void* weight, const void* bias, void* y) {
-  if (out_channels <= 8)
-    return run_small_conv<1, kExact>(args, image, images, out_channels, flipped, x, weight, bias, y);
-  if (out_channels <= 16)
-    return run_small_conv<2, kExact>(args, image, images, out_channels, flipped, x, weight, bias, y);
-  return run_small_conv<4, kExact>(args, image, images, out_channels, flipped, x, weight, bias, y);
+void run_tiles(const ConvCall& call, const Launch& l) {
+  if (l.tiles == 1) return run_small_conv<1, kExact>(call, l);
+  if (l.tiles == 2) return run_small_conv<2, kExact>(call, l);
+  run_small_conv<4, kExact>(call, l);
 }
 
-bool small_conv(const KernelArgs& args, const Image& image, int64_t images, int64_t out_channels,
-                bool flipped, const void* x, const void* weight, const void* bias, void* y) {
-  if (image.taps > 512 || out_channels > 32) return false;
-  const auto run = allow_tf32() ? run_small_conv_of<false> : run_small_conv_of<true>;
-  return run(args, image, images, out_channels, flipped, x, weight, bias, y);
-}
+class SmallConv final : public ConvImplementation {
+ public:
+  std::string name() const override { return "small"; }
+  const char* can(const ConvProblem& p) const override {
+    if (const char* why_not = why_not_small(p)) return why_not;
+    const Convolution& s = p.shape;
+    if (p.pass == Pass::weight_gradient) return small_weight_gradient_can(p);
+    const bool backward = p.pass == Pass::input_gradient;
+    if (backward && s.stride[1] != 1) return "it computes the input gradient of stride 1 only.";
+    if (backward && (s.padding[1] >= s.kernel[1] || s.padding[2] >= s.kernel[2]))
+      return "it computes the input gradient of paddings less than the kernel only.";
+    const int64_t in_channels = backward ? s.o : s.c, out_channels = backward ? s.c : s.o;
+    if (out_channels > 32) return "it makes up to 32 channels only.";
+    if (in_channels * s.kernel[1] * s.kernel[2] > 512) return "it takes sums of up to 512 products only.";
+    return launch_of(p).shared_bytes > kMaxShared ? kNoRoom : nullptr;
+  }
+  size_t workspace(const ConvProblem& p) const override {
+    return p.pass == Pass::weight_gradient ? small_weight_gradient_workspace(p) : 0;
+  }
+  void run(const ConvCall& call) const override {
+    if (call.problem.pass == Pass::weight_gradient) return small_weight_gradient(call);
+    (call.problem.tf32 ? run_tiles<false> : run_tiles<true>)(call, launch_of(call.problem));
+  }
+};
 
 }  // namespace
 
-bool small_conv_forward(const KernelArgs& args, const Convolution& s, const void* x, const void* weight,
-                        const void* bias, void* y) {
-  if (!is_small(state_of(args), s)) return false;
-  const Image image = make_image(s.c, s.in[1], s.in[2], s.padding[1], s.padding[2], s.stride[1], s.kernel[1],
-                                 s.kernel[2], s.out[1], s.out[2]);
-  return small_conv(args, image, s.n, s.o, false, x, weight, bias, y);
-}
-
-bool small_conv_input_gradient(const KernelArgs& args, const Convolution& s, const void* g,
-                               const void* weight, void* gx) {
-  if (!is_small(state_of(args), s) || s.stride[1] != 1 || s.padding[1] >= s.kernel[1] ||
-      s.padding[2] >= s.kernel[2])
-    return false;
-  const Image image =
-      make_image(s.o, s.out[1], s.out[2], s.kernel[1] - 1 - s.padding[1], s.kernel[2] - 1 - s.padding[2], 1,
-                 s.kernel[1], s.kernel[2], s.in[1], s.in[2]);
-  return small_conv(args, image, s.n, s.c, true, g, weight, nullptr, gx);
+const ConvImplementation& small_conv() {
+  static constexpr SmallConv row;
+  return row;
 }
 
 }  // namespace tandem::cuda

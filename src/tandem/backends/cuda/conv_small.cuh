@@ -126,14 +126,32 @@ inline Image make_image(int64_t channels, int64_t height, int64_t width, int64_t
   return i;
 }
 
-/// Whether a description is small enough that no number below overflows and the work suits these kernels.
-inline bool is_small(const DeviceState& state, const Convolution& s) {
+/// Null where a problem is small enough that no number below overflows and the work suits these kernels, else why not.
+inline const char* why_not_small(const ConvProblem& p) {
+  const Convolution& s = p.shape;
   const auto most = [](const Axes3& a, int64_t limit) { return a[1] <= limit && a[2] <= limit; };
-  const bool flat = s.in[0] == 1 && s.kernel[0] == 1 && s.out[0] == 1 && s.padding[0] == 0;
-  return s.dtype == DType::f32 && state.properties.major >= 8 && s.groups == 1 && flat &&
-         s.dilation[1] == 1 && s.dilation[2] == 1 && s.stride[1] == s.stride[2] && s.n <= 65535 &&
-         s.c <= 512 && s.o <= 512 && most(s.in, 128) && most(s.out, 128) && most(s.kernel, 16);
+  if (s.dtype != DType::f32) return "it takes f32 only.";
+  if (p.capability < 8) return "it takes devices of compute capability 8.0 and later only.";
+  if (s.groups != 1) return "it takes one group only.";
+  if (s.in[0] != 1 || s.kernel[0] != 1 || s.out[0] != 1 || s.padding[0] != 0)
+    return "it takes one or two spatial axes only.";
+  if (s.dilation[1] != 1 || s.dilation[2] != 1) return "it takes dilation 1 only.";
+  if (s.stride[1] != s.stride[2]) return "it takes equal strides down and across only.";
+  if (s.n > 65535) return "it takes up to 65535 images only.";
+  if (s.c > 512 || s.o > 512) return "it takes up to 512 channels only.";
+  if (!most(s.in, 128) || !most(s.out, 128)) return "it takes images up to 128x128 only.";
+  if (!most(s.kernel, 16)) return "it takes kernels up to 16x16 only.";
+  return nullptr;
 }
+inline constexpr const char* kNoRoom = "it takes images that fit into 96 KiB of shared memory only.";
+
+/// Output channels of a block are 8 · tiles.
+inline int tiles_of(int64_t channels) { return channels <= 8 ? 1 : channels <= 16 ? 2 : 4; }
+
+/// The weight gradient of "small", in conv_small_gradient.cu. The first and second look at nothing that why_not_small refuses.
+const char* small_weight_gradient_can(const ConvProblem& problem);
+size_t small_weight_gradient_workspace(const ConvProblem& problem);
+void small_weight_gradient(const ConvCall& call);
 
 /// Whether runs of `size` elements from here on may be read 16 bytes at a time. Changes how elements are read,
 /// not what is computed.

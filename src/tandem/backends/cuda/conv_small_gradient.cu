@@ -1,4 +1,4 @@
-// The weight gradient of small f32 convolutions, in one launch: see conv_small.cu.
+// The weight gradient of "small" (conv_small.cu), in one launch.
 #include "tandem/backends/cuda/check.h"
 #include "tandem/backends/cuda/conv_small.cuh"
 
@@ -159,63 +159,89 @@ __global__ void __launch_bounds__(kGradientThreads)
   write(4 * quad + 3, total.w);
 }
 
-template <int kTiles, bool kExact>
-bool run_weight_gradient(const KernelArgs& args, const Image& image, const Convolution& s, const void* g,
-                         const void* x, void* gw) {
-  constexpr int kSums = kBlockTaps * 8 * kTiles;
-  const int tap_blocks = (image.taps + kBlockTaps - 1) / kBlockTaps;
+/// What the kernel is launched with, but for x_by_four and g_by_four, which depend on addresses.
+struct Launch {
+  Image image;
   GradientPlan plan;
+  int tiles, blocks, tap_blocks, shared_bytes;
+};
+
+Image image_of(const Convolution& s) {
+  return make_image(s.c, s.in[1], s.in[2], s.padding[1], s.padding[2], s.stride[1], s.kernel[1], s.kernel[2],
+                    s.out[1], s.out[2]);
+}
+
+Launch launch_of(const Convolution& s) {
+  Launch l;
+  l.image = image_of(s);
+  l.tiles = tiles_of(s.o);
+  l.tap_blocks = (l.image.taps + kBlockTaps - 1) / kBlockTaps;
+  GradientPlan& plan = l.plan;
   plan.images = static_cast<int>(s.n);
   plan.out_channels = static_cast<int>(s.o);
-  int blocks = kGradientBlocks / tap_blocks;
-  plan.block_images = (plan.images + blocks - 1) / blocks;
-  blocks = (plan.images + plan.block_images - 1) / plan.block_images;
-  plan.held = (48 << 10) / (4 * image.shared_size());
+  l.blocks = kGradientBlocks / l.tap_blocks;
+  plan.block_images = (plan.images + l.blocks - 1) / l.blocks;
+  l.blocks = (plan.images + plan.block_images - 1) / plan.block_images;
+  plan.held = (48 << 10) / (4 * l.image.shared_size());
   if (plan.held > plan.block_images) plan.held = plan.block_images;
   if (plan.held < 1) plan.held = 1;
-  plan.groups = (image.pixels + kGroup - 1) / kGroup;
-  plan.x_by_four = reads_by_four(x, image.size());
-  plan.g_by_four = reads_by_four(g, image.pixels);
+  plan.groups = (l.image.pixels + kGroup - 1) / kGroup;
+  plan.x_by_four = plan.g_by_four = false;
   plan.by_groups = FastDivide(static_cast<uint32_t>(plan.groups));
-  int bytes = 4 * round_up(plan.held * image.shared_size(), 4);
-  const int sums = 4 * kGradientWarps * kSums;  // at least what the sum over the blocks needs
-  if (sums > bytes) bytes = sums;
-  if (bytes > kMaxShared) return false;
-  if (bytes > 40 << 10)
+  l.shared_bytes = 4 * round_up(plan.held * l.image.shared_size(), 4);
+  const int sums =
+      4 * kGradientWarps * kBlockTaps * 8 * l.tiles;  // at least what the sum over the blocks needs
+  if (sums > l.shared_bytes) l.shared_bytes = sums;
+  return l;
+}
+
+/// The blocks' sums, where there are several.
+size_t partial_bytes(const Launch& l) {
+  return l.blocks > 1 ? sizeof(float) * kBlockTaps * 8 * static_cast<size_t>(l.tiles) *
+                            static_cast<size_t>(l.tap_blocks) * static_cast<size_t>(l.blocks)
+                      : 0;
+}
+
+template <int kTiles, bool kExact>
+void run_weight_gradient(const ConvCall& call, const Launch& l) {
+  if (l.shared_bytes > 40 << 10)
     check(cudaFuncSetAttribute(small_weight_gradient_kernel<kTiles, kExact>,
-                               cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+                               cudaFuncAttributeMaxDynamicSharedMemorySize, l.shared_bytes),
           "cudaFuncSetAttribute");
-  float* partial = nullptr;
-  if (blocks > 1)
-    partial = static_cast<float*>(args.workspace(sizeof(float) * kSums * static_cast<size_t>(tap_blocks) *
-                                                 static_cast<size_t>(blocks)));
-  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(tap_blocks));
+  GradientPlan plan = l.plan;
+  plan.x_by_four = reads_by_four(call.b, l.image.size());
+  plan.g_by_four = reads_by_four(call.a, l.image.pixels);
+  const size_t bytes = partial_bytes(l);
+  float* partial = bytes ? static_cast<float*>(call.args.workspace(bytes)) : nullptr;
+  const dim3 grid(static_cast<unsigned>(l.blocks), static_cast<unsigned>(l.tap_blocks));
   small_weight_gradient_kernel<kTiles, kExact>
-      <<<grid, kGradientThreads, static_cast<size_t>(bytes), stream_of(args)>>>(
-          image, plan, static_cast<const float*>(g), static_cast<const float*>(x), partial,
-          static_cast<float*>(gw), thread_scratch(state_of(args)).counters());
+      <<<grid, kGradientThreads, static_cast<size_t>(l.shared_bytes), stream_of(call.args)>>>(
+          l.image, plan, static_cast<const float*>(call.a), static_cast<const float*>(call.b), partial,
+          static_cast<float*>(call.out), thread_scratch(state_of(call.args)).counters());
   launched("small_weight_gradient_kernel");
-  return true;
 }
 
 template <bool kExact>
-bool run_weight_gradient_of(const KernelArgs& args, const Image& image, const Convolution& s, const void* g,
-                            const void* x, void* gw) {
-  if (s.o <= 8) return run_weight_gradient<1, kExact>(args, image, s, g, x, gw);
-  if (s.o <= 16) return run_weight_gradient<2, kExact>(args, image, s, g, x, gw);
-  return run_weight_gradient<4, kExact>(args, image, s, g, x, gw);
+void run_tiles(const ConvCall& call, const Launch& l) {
+  if (l.tiles == 1) return run_weight_gradient<1, kExact>(call, l);
+  if (l.tiles == 2) return run_weight_gradient<2, kExact>(call, l);
+  run_weight_gradient<4, kExact>(call, l);
 }
 
 }  // namespace
 
-bool small_conv_weight_gradient(const KernelArgs& args, const Convolution& s, const void* g, const void* x,
-                                void* gw) {
-  if (!is_small(state_of(args), s) || s.o > 32) return false;
-  const Image image = make_image(s.c, s.in[1], s.in[2], s.padding[1], s.padding[2], s.stride[1], s.kernel[1],
-                                 s.kernel[2], s.out[1], s.out[2]);
-  if (image.taps > kMaxTaps || image.taps == 0) return false;
-  const auto run = allow_tf32() ? run_weight_gradient_of<false> : run_weight_gradient_of<true>;
-  return run(args, image, s, g, x, gw);
+const char* small_weight_gradient_can(const ConvProblem& p) {
+  if (p.shape.o > 32) return "it computes the weight gradient of up to 32 output channels only.";
+  const int taps = image_of(p.shape).taps;
+  if (taps > kMaxTaps || taps == 0)
+    return "it computes the weight gradient of 1 to 256 weights per channel only.";
+  return launch_of(p.shape).shared_bytes > kMaxShared ? kNoRoom : nullptr;
+}
+
+size_t small_weight_gradient_workspace(const ConvProblem& p) { return partial_bytes(launch_of(p.shape)); }
+
+void small_weight_gradient(const ConvCall& call) {
+  (call.problem.tf32 ? run_tiles<false> : run_tiles<true>)(call, launch_of(call.problem.shape));
 }
 
 }  // namespace tandem::cuda

@@ -1,8 +1,9 @@
-// A convolution as the CUDA kernels see it: one description for the forward pass and the two gradients.
+// A convolution as the CUDA kernels see it: one description for the forward pass and the two gradients, and what can compute it.
 #pragma once
 
 #include <cstdint>
 
+#include "tandem/core/implementations.h"
 #include "tandem/core/kernel.h"
 #include "tandem/ops/per_axis.h"
 
@@ -23,27 +24,25 @@ struct Convolution {
   int64_t out_plane() const { return out[0] * out[1] * out[2]; }
 };
 
-/// Kernels of our own for small f32 convolutions. Each runs, or returns false: a choice by the
-/// description alone. All buffers are contiguous.
-bool small_conv_forward(const KernelArgs& args, const Convolution& conv, const void* x, const void* weight,
-                        const void* bias, void* y);
-bool small_conv_input_gradient(const KernelArgs& args, const Convolution& conv, const void* g,
-                               const void* weight, void* gx);
-bool small_conv_weight_gradient(const KernelArgs& args, const Convolution& conv, const void* g, const void* x,
-                                void* gw);
+enum class Pass { forward, input_gradient, weight_gradient };
 
-/// Plain kernels for any floating type and any description, where cuDNN has nothing deterministic to offer.
-void direct_conv_forward(const KernelArgs& args, const Convolution& conv, const void* x, const void* weight,
-                         void* y);
-void direct_conv_input_gradient(const KernelArgs& args, const Convolution& conv, const void* g,
-                                const void* weight, void* gx);
-void direct_conv_weight_gradient(const KernelArgs& args, const Convolution& conv, const void* g,
-                                 const void* x, void* gw);
+struct ConvProblem {
+  Pass pass;
+  Convolution shape;
+  int capability;  // the device's major number
+  bool tf32;       // f32 factors may be rounded to it
+};
+/// a and b: x, weight; g, weight; g, x. The bias, of the forward pass, may be null. All are contiguous; none is empty.
+struct ConvCall {
+  const KernelArgs& args;
+  ConvProblem problem;
+  const void *a, *b, *bias;
+  void* out;
+};
+/// conv.cpp has the list of these.
+using ConvImplementation = Implementation<ConvProblem, ConvCall>;
 
 /// y (n, o, plane) += bias (o).
 void add_channel_bias(const KernelArgs& args, const Convolution& conv, const void* bias, void* y);
-
-/// Keeps the stream busy for so long, and nothing else.
-void hold_stream(const KernelArgs& args, int64_t nanoseconds);
 
 }  // namespace tandem::cuda

@@ -1,5 +1,5 @@
-// Matrix products: floating types through cuBLASLt, integers by a plain kernel. The algorithm for a shape is
-// cuBLASLt's first heuristic choice among those that sum in a fixed order; it is looked up once and kept, so
+// Matrix products: the list of implementations, of which cuBLASLt and a plain kernel for integers are here. Its algorithm for a
+// shape is cuBLASLt's first heuristic choice among those that sum in a fixed order; it is looked up once and kept, so
 // that it is the same for every call.
 //
 // cuBLASLt thinks in columns: a row-major out (M, N) is a column-major (N, M), so the call computes
@@ -12,10 +12,19 @@
 #include "tandem/backends/cuda/kernels.h"
 #include "tandem/backends/cuda/matrix.h"
 #include "tandem/backends/cuda/strided_copy.h"
+#include "tandem/backends/cuda/timing.h"
 #include "tandem/core/op.h"
 #include "tandem/ops/matmul.h"
 
 namespace tandem::cuda {
+
+// The list: one row per implementation, the most wanted first; each is a function that its file defines.
+#define TD_PRODUCT_IMPLEMENTATIONS(row) row(small_product) row(library_product) row(integer_product)
+
+#define TD_ROW(implementation) const ProductImplementation& implementation();
+TD_PRODUCT_IMPLEMENTATIONS(TD_ROW)
+#undef TD_ROW
+
 namespace {
 
 constexpr size_t kMaxWorkspace = size_t{16} << 20;
@@ -243,7 +252,7 @@ __global__ void __launch_bounds__(128) integer_product_kernel(const Product p) {
   static_cast<T*>(p.out)[i] = kBool ? static_cast<T>(sum != 0) : static_cast<T>(sum);
 }
 
-void integer_product(const KernelArgs& args, const Product& p) {
+void plain_product(const KernelArgs& args, const Product& p) {
   const auto blocks = static_cast<unsigned>((p.batches * p.m * p.n + 127) / 128);
   const cudaStream_t stream = stream_of(args);
   if (p.dtype == DType::boolean)
@@ -259,6 +268,56 @@ void integer_product(const KernelArgs& args, const Product& p) {
   launched("integer_product_kernel");
 }
 
+class LibraryProduct final : public ProductImplementation {
+ public:
+  std::string name() const override { return "cuBLASLt"; }
+  const char* can(const ProductProblem& p) const override {
+    return is_floating(p.dtype) ? nullptr : "it takes floating types only.";
+  }
+  bool is_fixed() const override { return true; }
+  void run(const ProductCall& call) const override { blas_product(call.args, call.product); }
+};
+
+class IntegerProduct final : public ProductImplementation {
+ public:
+  std::string name() const override { return "integers"; }
+  const char* can(const ProductProblem& p) const override {
+    return is_floating(p.dtype) ? "it takes integers only." : nullptr;
+  }
+  bool is_fixed() const override { return true; }
+  void run(const ProductCall& call) const override { plain_product(call.args, call.product); }
+};
+
+Chooser<ProductProblem, ProductCall>& chooser() {
+  static const ProductImplementation* const rows[] = {
+#define TD_ROW(implementation) &implementation(),
+      TD_PRODUCT_IMPLEMENTATIONS(TD_ROW)
+#undef TD_ROW
+  };
+  static auto& all = *new Chooser<ProductProblem, ProductCall>(rows);
+  return all;
+}
+
+ProductProblem problem_of(const KernelArgs& args, const Product& p) {
+  const DeviceState& state = state_of(args);
+  return {state.index, state.properties.major, allow_tf32(), p.dtype, p.batches, p.m, p.n, p.k};
+}
+
+void compute(const ProductCall& call) {
+  const MatmulChoice choice = matmul_choice();
+  const ProductProblem& p = call.problem;
+  const auto by_time = [&](const auto& list) -> const ProductImplementation& {
+    if (is_recording(call.args)) return list.by_rule(ChoiceMode::heuristic, p);
+    const std::string what = cat("matmul ", name(p.dtype), p.dtype == DType::f32 && p.tf32 ? " as tf32" : "",
+                                 " ", p.batches, "x", p.m, "x", p.k, " ", p.k, "x", p.n, "; ",
+                                 state_of(call.args).properties.name, ", cuBLASLt ", cublasLtGetVersion());
+    return list.by_time(p, what, choice.keep, [&](const ProductImplementation& row) {
+      return device_seconds(call.args, [&] { row.run(call); });
+    });
+  };
+  chooser().choose(choice.mode, p, by_time).run(call);
+}
+
 void product(const KernelArgs& args, const Product& p) {
   if (p.batches * p.m * p.n == 0) return;
   if (p.k == 0) {  // an empty sum: zeros, or the bias
@@ -271,12 +330,10 @@ void product(const KernelArgs& args, const Product& p) {
             "cudaMemsetAsync");
     return;
   }
-  if (!is_floating(p.dtype)) return integer_product(args, p);
-  if (small_product(args, p)) return;
-  blas_product(args, p);
+  compute({args, problem_of(args, p), p});
 }
 
-void matmul_any(const KernelArgs& args) {
+Product matmul_product(const KernelArgs& args) {
   const Buffer &a = args.in[0], &b = args.in[1], &out = args.out[0];
   Product p{};
   const int r = a.rank;
@@ -288,10 +345,10 @@ void matmul_any(const KernelArgs& args) {
   p.a = {a.data, p.m, p.k, a.strides[r - 2], a.strides[r - 1], r == 3 ? a.strides[0] : 0};
   p.b = {b.data, p.k, p.n, b.strides[r - 2], b.strides[r - 1], r == 3 ? b.strides[0] : 0};
   p.out = out.data;
-  product(args, p);
+  return p;
 }
 
-void linear_any(const KernelArgs& args) {
+Product linear_product(const KernelArgs& args) {
   const Buffer &x = args.in[0], &weight = args.in[1], &out = args.out[0];
   Product p{};
   p.dtype = out.dtype;
@@ -306,14 +363,39 @@ void linear_any(const KernelArgs& args) {
     p.bias_stride = args.in[2].strides[0];
   }
   p.out = out.data;
-  product(args, p);
+  return p;
+}
+
+template <Product (*product_of)(const KernelArgs&)>
+void product_kernel(const KernelArgs& args) {
+  product(args, product_of(args));
+}
+
+template <Product (*product_of)(const KernelArgs&)>
+Candidates candidates(const KernelArgs& args) {
+  if (!args.scratch_owner) return {{}, "not run yet"};
+  return chooser().report(matmul_choice().mode, problem_of(args, product_of(args)));
 }
 
 }  // namespace
 
+const ProductImplementation& library_product() {
+  static constexpr LibraryProduct row;
+  return row;
+}
+
+const ProductImplementation& integer_product() {
+  static constexpr IntegerProduct row;
+  return row;
+}
+
 void register_matmul_kernels() {
-  op_matmul().kernels[static_cast<int>(DeviceKind::cuda)] = &matmul_any;
-  op_linear().kernels[static_cast<int>(DeviceKind::cuda)] = &linear_any;
+  constexpr int kCuda = static_cast<int>(DeviceKind::cuda);
+  chooser();  // made at start, in no fork's way
+  op_matmul().kernels[kCuda] = &product_kernel<matmul_product>;
+  op_linear().kernels[kCuda] = &product_kernel<linear_product>;
+  op_matmul().candidates[kCuda] = &candidates<matmul_product>;
+  op_linear().candidates[kCuda] = &candidates<linear_product>;
 }
 
 }  // namespace tandem::cuda

@@ -1,4 +1,4 @@
-// Small f32 products: the layers of a small network, whose time in a library is mostly latency. A block
+// "small": small f32 products, the layers of a small network, whose time in a library is mostly latency. A block
 // of eight warps makes a 16×16 tile: each warp takes every eighth group of 16 of the inner dimension, reads its
 // operands straight into registers, several groups in flight, and the eight sums are added in order.
 #include "tandem/backends/cuda/check.h"
@@ -131,22 +131,36 @@ auto kernel_for(bool a_by_four, bool b_by_four) {
                                 : small_product_kernel<false, false, kExact>);
 }
 
+int64_t tiles(int64_t size) { return (size + kTile - 1) / kTile; }
+
+class SmallProduct final : public ProductImplementation {
+ public:
+  std::string name() const override { return "small"; }
+  const char* can(const ProductProblem& p) const override {
+    if (p.dtype != DType::f32) return "it takes f32 only.";
+    if (p.capability < 8) return "it takes devices of compute capability 8.0 and later only.";
+    if (p.k > kMaxInner) return "it takes sums of up to 784 products only.";
+    if (p.batches > 1024 || p.m > 1 << 18 || p.n > 1 << 18 || tiles(p.m) * tiles(p.n) * p.batches > kMaxTiles)
+      return "it takes up to 1024 tiles of 16x16 outputs only.";
+    return nullptr;
+  }
+  void run(const ProductCall& call) const override {
+    const Product& p = call.product;
+    const dim3 grid(static_cast<unsigned>(tiles(p.n)), static_cast<unsigned>(tiles(p.m)),
+                    static_cast<unsigned>(p.batches));
+    const bool a = reads_by_four(p.a, p.a.row_stride, p.a.column_stride, p.k, p.batches);
+    const bool b = reads_by_four(p.b, p.b.column_stride, p.b.row_stride, p.k, p.batches);
+    const auto kernel = call.problem.tf32 ? kernel_for<false>(a, b) : kernel_for<true>(a, b);
+    kernel<<<grid, kThreads, 0, stream_of(call.args)>>>(p);
+    launched("small_product_kernel");
+  }
+};
+
 }  // namespace
 
-bool small_product(const KernelArgs& args, const Product& p) {
-  const DeviceState& state = state_of(args);
-  if (p.dtype != DType::f32 || state.properties.major < 8 || p.k > kMaxInner) return false;
-  const int64_t tiles_m = (p.m + kTile - 1) / kTile, tiles_n = (p.n + kTile - 1) / kTile;
-  if (p.batches > 1024 || p.m > 1 << 18 || p.n > 1 << 18 || tiles_m * tiles_n * p.batches > kMaxTiles)
-    return false;
-  const dim3 grid(static_cast<unsigned>(tiles_n), static_cast<unsigned>(tiles_m),
-                  static_cast<unsigned>(p.batches));
-  const bool a = reads_by_four(p.a, p.a.row_stride, p.a.column_stride, p.k, p.batches);
-  const bool b = reads_by_four(p.b, p.b.column_stride, p.b.row_stride, p.k, p.batches);
-  const auto kernel = allow_tf32() ? kernel_for<false>(a, b) : kernel_for<true>(a, b);
-  kernel<<<grid, kThreads, 0, stream_of(args)>>>(p);
-  launched("small_product_kernel");
-  return true;
+const ProductImplementation& small_product() {
+  static constexpr SmallProduct row;
+  return row;
 }
 
 }  // namespace tandem::cuda

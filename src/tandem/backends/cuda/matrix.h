@@ -1,8 +1,10 @@
-// A matrix product as the kernels see it.
+// A matrix product as the kernels see it, and what can compute it.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 
+#include "tandem/core/implementations.h"
 #include "tandem/core/kernel.h"
 
 namespace tandem::cuda {
@@ -23,7 +25,20 @@ struct Product {
   DType dtype;
 };
 
-/// Runs small f32 products by a kernel of our own, or returns false: a choice by shape alone.
-bool small_product(const KernelArgs& args, const Product& product);
+struct ProductProblem {
+  int device, capability;  // the capability's major number
+  bool tf32;               // f32 factors may be rounded to it
+  DType dtype;
+  int64_t batches, m, n, k;
+  friend auto operator<=>(const ProductProblem&, const ProductProblem&) = default;
+};
+/// No matrix is empty.
+struct ProductCall {
+  const KernelArgs& args;
+  ProductProblem problem;
+  const Product& product;
+};
+/// matmul.cu has the list of these.
+using ProductImplementation = Implementation<ProductProblem, ProductCall>;
 
 }  // namespace tandem::cuda

@@ -1,4 +1,4 @@
-// Shapes and algorithms of convolution on the CPU, over two axes (conv.cpp says how a third is added).
+// Shapes of convolution on the CPU, over two axes (conv.cpp says how a third is added), and what its implementations share.
 #pragma once
 
 #include <compare>
@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tandem/backends/cpu/kernels/simd.h"
+#include "tandem/core/implementations.h"
 #include "tandem/core/kernel.h"
 #include "tandem/ops/conv.h"
 
@@ -27,42 +28,36 @@ struct ConvShape {
   bool empty() const {  // a product of all would not fit 63 bits
     return n == 0 || c == 0 || h == 0 || w == 0 || o == 0 || oh == 0 || ow == 0 || kh == 0 || kw == 0;
   }
+  /// A matrix product over the pixels, with channels enough to fill tiles.
+  bool is_pointwise() const {
+    return kh == 1 && kw == 1 && stride_h == 1 && stride_w == 1 && padding_h == 0 && padding_w == 0 &&
+           oh == h && ow == w && group_in() >= 4 && group_out() >= 4;
+  }
   friend auto operator<=>(const ConvShape&, const ConvShape&) = default;
 };
 
 enum class ConvOp { forward, input_gradient, weight_gradient };
 
-// The algorithms, and where the mode `heuristic` takes them (conv.cpp, by_rule):
-//   "pointwise 1x1": a matrix product over the pixels, where the kernel is 1x1 with stride 1, unpadded;
-//   "im2col": a matrix product whose right operand is gathered from the images while it is packed, where
-//     rows are too short to fill vectors;
-//   "direct": sums of output channels x pixels stay in registers while a list of taps walks over a padded
-//     copy of one image, everywhere else, and everywhere in the mode `fixed`;
-//   "winograd 2x4": 3x3 kernels with stride 1 and many channels, in f32;
-//   "bf16 products": matrix products by the processor's bf16 instructions, in bf16, where it has them and enough
-//     channels share what is gathered.
+struct ConvProblem {
+  ConvOp op;
+  DType dtype;  // f64, f32, bf16 or f16
+  ConvShape shape;
+  friend auto operator<=>(const ConvProblem&, const ConvProblem&) = default;
+};
+/// a and b: x, weight; g, weight; g, x. The bias, of the forward pass, may be null. All are contiguous; none is empty.
+struct ConvCall {
+  ConvProblem problem;
+  const void *a, *b, *bias;
+  void* out;
+};
+/// conv.cpp has the list of these. Their memory beside the tensors is the threads' own (thread_memory.h).
+using ConvImplementation = Implementation<ConvProblem, ConvCall>;
 
-/// The kernels by algorithm. S: double, float, BFloat16, Float16. bias may be null.
-template <class S>
-void conv_direct(const ConvShape& shape, const S* x, const S* weight, const S* bias, S* y);
+/// The gradients of the implementation "direct". S: double, float, BFloat16, Float16.
 template <class S>
 void conv_direct_input_gradient(const ConvShape& shape, const S* g, const S* weight, S* dx);
 template <class S>
 void conv_direct_weight_gradient(const ConvShape& shape, const S* g, const S* x, S* dw);
-template <class S>
-void conv_im2col(const ConvShape& shape, const S* x, const S* weight, const S* bias, S* y);
-
-/// 3x3 kernels, stride and dilation 1, padding at most 2, one group.
-void conv_winograd(const ConvShape& shape, const float* x, const float* weight, const float* bias, float* y);
-void conv_winograd_input_gradient(const ConvShape& shape, const float* g, const float* weight, float* dx);
-void conv_winograd_weight_gradient(const ConvShape& shape, const float* g, const float* x, float* dw);
-
-/// Need bf16_kernel().
-void conv_bf16(const ConvShape& shape, const BFloat16* x, const BFloat16* weight, const BFloat16* bias,
-               BFloat16* y);
-void conv_bf16_input_gradient(const ConvShape& shape, const BFloat16* g, const BFloat16* weight,
-                              BFloat16* dx);
-void conv_bf16_weight_gradient(const ConvShape& shape, const BFloat16* g, const BFloat16* x, BFloat16* dw);
 
 /// out(i, j) (+)= the sum over n elements (whole vectors) of row i of a times row j of b, for rows i < a_rows,
 /// j < b_rows; b's rows begin at b_offsets.

@@ -1,4 +1,4 @@
-// Convolution of bf16 images as products by the processor's bf16 instructions (bf16_kernel()). The pixels that the taps
+// "bf16 products": convolution of bf16 images as products by the processor's bf16 instructions (bf16_kernel()). The pixels that the taps
 // of a stripe of output pixels reach are gathered into a matrix (taps, pixels); the weights times it are the output, and
 // the gradient times its transpose is that of the weights. The input gradient is a convolution of g for each phase of
 // the input (conv_input.cpp says how), so it is the same product with other taps.
@@ -14,6 +14,7 @@
 namespace tandem::cpu::TD_ISA {
 namespace {
 
+constexpr int64_t kFewestRows = 24;           // from where on these were faster than the direct kernel
 constexpr int64_t kStripeElements = 1 << 18;  // of a gathered matrix, about,
 constexpr int64_t kFewestPixels = 256;  // with at least so many pixels, which share one packing of weights,
 constexpr int64_t kMostPixels = 1024;   // and at most so many
@@ -180,10 +181,8 @@ void product(const Bf16Kernel& kernel, const Gather& gather, int64_t images, con
 WindowAxis down_of(const ConvShape& s) { return {s.kh, s.stride_h, s.padding_h, s.dilation_h}; }
 WindowAxis across_of(const ConvShape& s) { return {s.kw, s.stride_w, s.padding_w, s.dilation_w}; }
 
-}  // namespace
-
-void conv_bf16(const ConvShape& s, const BFloat16* x, const BFloat16* weight, const BFloat16* bias,
-               BFloat16* y) {
+void forward(const ConvShape& s, const BFloat16* x, const BFloat16* weight, const BFloat16* bias,
+             BFloat16* y) {
   const Bf16Kernel& kernel = *bf16_kernel();
   const TapAxis down = forward_axis(s.h, s.oh, down_of(s)), across = forward_axis(s.w, s.ow, across_of(s));
   const int64_t cg = s.group_in(), og = s.group_out(), plane = s.oh * s.ow;
@@ -193,7 +192,7 @@ void conv_bf16(const ConvShape& s, const BFloat16* x, const BFloat16* weight, co
             {y + g * og * plane, og, s.o * plane, plane, s.ow, 1, bias ? bias + g * og : nullptr});
 }
 
-void conv_bf16_input_gradient(const ConvShape& s, const BFloat16* g, const BFloat16* weight, BFloat16* dx) {
+void input_gradient(const ConvShape& s, const BFloat16* g, const BFloat16* weight, BFloat16* dx) {
   const Bf16Kernel& kernel = *bf16_kernel();
   const int64_t cg = s.group_in(), og = s.group_out(), plane = s.h * s.w;
   for (int64_t phase = 0; phase < s.stride_h * s.stride_w; ++phase) {
@@ -220,7 +219,7 @@ void conv_bf16_input_gradient(const ConvShape& s, const BFloat16* g, const BFloa
   }
 }
 
-void conv_bf16_weight_gradient(const ConvShape& s, const BFloat16* g, const BFloat16* x, BFloat16* dw) {
+void weight_gradient(const ConvShape& s, const BFloat16* g, const BFloat16* x, BFloat16* dw) {
   const Bf16Kernel& kernel = *bf16_kernel();
   const TapAxis down = forward_axis(s.h, s.oh, down_of(s)), across = forward_axis(s.w, s.ow, across_of(s));
   const int64_t cg = s.group_in(), og = s.group_out(), taps = s.taps(), size = og * taps;
@@ -258,6 +257,46 @@ void conv_bf16_weight_gradient(const ConvShape& s, const BFloat16* g, const BFlo
       convert(dw + group * size + begin, partial + begin, end - begin);
     });
   }
+}
+
+class Bf16Conv final : public ConvImplementation {
+ public:
+  std::string name() const override { return "bf16 products"; }
+  const char* can(const ConvProblem& p) const override {
+    if (p.dtype != DType::bf16) return "it computes in bf16 only.";
+    return bf16_kernel() ? nullptr
+                         : "it needs a processor with bf16 instructions, and TANDEM_BF16 that allows them.";
+  }
+  /// Where enough rows of the product share what is gathered, and sums are long enough.
+  bool pays(const ConvProblem& p) const override {
+    const ConvShape& s = p.shape;
+    const int64_t rows = p.op == ConvOp::input_gradient ? s.group_in() : s.group_out();
+    const int64_t sums = p.op == ConvOp::forward          ? s.taps()
+                         : p.op == ConvOp::input_gradient ? s.group_out() * s.kh * s.kw
+                                                          : s.n * s.oh * s.ow;
+    return rows >= kFewestRows && sums >= kShallowestBf16;
+  }
+  void run(const ConvCall& call) const override {
+    const ConvShape& s = call.problem.shape;
+    const auto *a = static_cast<const BFloat16*>(call.a), *b = static_cast<const BFloat16*>(call.b);
+    auto* out = static_cast<BFloat16*>(call.out);
+    if (call.problem.op == ConvOp::forward)
+      return forward(s, a, b, static_cast<const BFloat16*>(call.bias), out);
+    if (call.problem.op == ConvOp::input_gradient) return input_gradient(s, a, b, out);
+    ConvShape flat = s;
+    if (s.is_pointwise()) {  // all pixels of a plane are one row
+      flat.w = flat.ow = s.h * s.w;
+      flat.h = flat.oh = 1;
+    }
+    weight_gradient(flat, a, b, out);
+  }
+};
+
+}  // namespace
+
+const ConvImplementation& bf16_conv() {
+  static constexpr Bf16Conv row;
+  return row;
 }
 
 }  // namespace tandem::cpu::TD_ISA

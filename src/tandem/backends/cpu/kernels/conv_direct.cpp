@@ -1,11 +1,13 @@
-// The forward convolution by the direct kernel: one padded copy of an image, then all output channels over it.
+// "direct": sums of output channels × pixels stay in registers while a list of taps walks over a padded copy of one image.
+// Here the forward pass; conv_input.cpp and conv_weight.cpp have the gradients.
 #include "tandem/backends/cpu/kernels/conv_taps.h"
 #include "tandem/core/threads.h"
 
 namespace tandem::cpu::TD_ISA {
+namespace {
 
 template <class S>
-void conv_direct(const ConvShape& s, const S* x, const S* weight, const S* bias, S* y) {
+void forward(const ConvShape& s, const S* x, const S* weight, const S* bias, S* y) {
   using T = Accumulator<S>;
   const PhasePlanes planes(s, kLanes<T>);
   const int64_t cg = s.group_in(), og = s.group_out(), taps = s.taps();
@@ -65,9 +67,40 @@ void conv_direct(const ConvShape& s, const S* x, const S* weight, const S* bias,
   });
 }
 
-template void conv_direct(const ConvShape&, const double*, const double*, const double*, double*);
-template void conv_direct(const ConvShape&, const float*, const float*, const float*, float*);
-template void conv_direct(const ConvShape&, const BFloat16*, const BFloat16*, const BFloat16*, BFloat16*);
-template void conv_direct(const ConvShape&, const Float16*, const Float16*, const Float16*, Float16*);
+class DirectConv final : public ConvImplementation {
+ public:
+  std::string name() const override { return "direct"; }
+  const char* can(const ConvProblem&) const override { return nullptr; }
+  bool is_fixed() const override { return true; }
+  void run(const ConvCall& call) const override {
+    const ConvShape& s = call.problem.shape;
+    visit_floating(call.problem.dtype, [&](auto zero) {
+      using S = decltype(zero);
+      const S *a = static_cast<const S*>(call.a), *b = static_cast<const S*>(call.b);
+      S* out = static_cast<S*>(call.out);
+      switch (call.problem.op) {
+        case ConvOp::forward:
+          return forward(s, a, b, static_cast<const S*>(call.bias), out);
+        case ConvOp::input_gradient:
+          return conv_direct_input_gradient(s, a, b, out);
+        case ConvOp::weight_gradient:
+          break;
+      }
+      ConvShape flat = s;
+      if (s.is_pointwise()) {  // all pixels of a plane are one row
+        flat.w = flat.ow = s.h * s.w;
+        flat.h = flat.oh = 1;
+      }
+      conv_direct_weight_gradient(flat, a, b, out);
+    });
+  }
+};
+
+}  // namespace
+
+const ConvImplementation& direct_conv() {
+  static constexpr DirectConv row;
+  return row;
+}
 
 }  // namespace tandem::cpu::TD_ISA

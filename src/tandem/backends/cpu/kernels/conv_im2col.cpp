@@ -1,4 +1,4 @@
-// Convolution as a matrix product: weights (o, taps) times columns (taps, pixels of a block of images), where
+// "im2col": convolution as a matrix product, weights (o, taps) times columns (taps, pixels of a block of images), where
 // a panel of columns is gathered from the images at the moment it is packed. For shapes whose rows are too
 // short for the direct kernel.
 #include "tandem/backends/cpu/kernels/conv.h"
@@ -59,10 +59,8 @@ struct WeightRows {
   }
 };
 
-}  // namespace
-
 template <class S>
-void conv_im2col(const ConvShape& s, const S* x, const S* weight, const S* bias, S* y) {
+void forward(const ConvShape& s, const S* x, const S* weight, const S* bias, S* y) {
   using T = Accumulator<S>;
   const int64_t cg = s.group_in(), og = s.group_out(), pixels = s.oh * s.ow;
   const int64_t together = ceil_div(kWantedPixels, pixels);
@@ -85,9 +83,32 @@ void conv_im2col(const ConvShape& s, const S* x, const S* weight, const S* bias,
   });
 }
 
-template void conv_im2col(const ConvShape&, const double*, const double*, const double*, double*);
-template void conv_im2col(const ConvShape&, const float*, const float*, const float*, float*);
-template void conv_im2col(const ConvShape&, const BFloat16*, const BFloat16*, const BFloat16*, BFloat16*);
-template void conv_im2col(const ConvShape&, const Float16*, const Float16*, const Float16*, Float16*);
+class Im2colConv final : public ConvImplementation {
+ public:
+  std::string name() const override { return "im2col"; }
+  const char* can(const ConvProblem& p) const override {
+    return p.op == ConvOp::forward ? nullptr : "it computes the forward pass only.";
+  }
+  /// The direct kernel spends whole vectors on each output row; this gathers every element it reads. It pays where
+  /// less than 5 of 8 lanes would do work and enough output channels share what was gathered.
+  bool pays(const ConvProblem& p) const override {
+    const int64_t lanes = ceil_div(p.shape.ow, kLanes<float>) * kLanes<float>;
+    return 8 * p.shape.ow < 5 * lanes && p.shape.group_out() >= 16;
+  }
+  void run(const ConvCall& call) const override {
+    visit_floating(call.problem.dtype, [&](auto zero) {
+      using S = decltype(zero);
+      forward(call.problem.shape, static_cast<const S*>(call.a), static_cast<const S*>(call.b),
+              static_cast<const S*>(call.bias), static_cast<S*>(call.out));
+    });
+  }
+};
+
+}  // namespace
+
+const ConvImplementation& im2col_conv() {
+  static constexpr Im2colConv row;
+  return row;
+}
 
 }  // namespace tandem::cpu::TD_ISA

@@ -1,4 +1,4 @@
-// Convolution by 3×3 kernels after Winograd: tiles of 2×4 outputs are interpolated from 24 points, so that a
+// "winograd 2x4": convolution by 3×3 kernels after Winograd; tiles of 2×4 outputs are interpolated from 24 points, so that a
 // product an input and output channel takes 3 multiplications an output instead of 9. In the transformed domain
 // each point is a matrix product over channels. The points are 0, ±1, ∞ down and 0, ±3/4, ±5/4, ∞ across: with
 // these the rounding error stays within about twice that of plain sums.
@@ -196,8 +196,8 @@ struct WeightMap {
 };
 
 /// The convolution s of x by kernels w(o, c) = weight[o * out_step + c * in_step], turned round or not.
-void run(const ConvShape& s, const float* x, const float* weight, int64_t out_step, int64_t in_step,
-         bool turned, const float* bias, float* y) {
+void convolve(const ConvShape& s, const float* x, const float* weight, int64_t out_step, int64_t in_step,
+              bool turned, const float* bias, float* y) {
   const Tiles tiles(s);
   Problem<float> p{};
   p.channels = s.o;
@@ -255,21 +255,19 @@ void run(const ConvShape& s, const float* x, const float* weight, int64_t out_st
   });
 }
 
-}  // namespace
-
-void conv_winograd(const ConvShape& s, const float* x, const float* weight, const float* bias, float* y) {
-  run(s, x, weight, s.c * 9, 9, false, bias, y);
+void forward(const ConvShape& s, const float* x, const float* weight, const float* bias, float* y) {
+  convolve(s, x, weight, s.c * 9, 9, false, bias, y);
 }
 
-void conv_winograd_input_gradient(const ConvShape& s, const float* g, const float* weight, float* dx) {
+void input_gradient(const ConvShape& s, const float* g, const float* weight, float* dx) {
   ConvShape t = s;  // the same kind of convolution, of g by the kernels turned round
   t.c = s.o, t.h = s.oh, t.w = s.ow;
   t.o = s.c, t.oh = s.h, t.ow = s.w;
   t.padding_h = 2 - s.padding_h, t.padding_w = 2 - s.padding_w;
-  run(t, g, weight, 9, s.c * 9, true, nullptr, dx);
+  convolve(t, g, weight, 9, s.c * 9, true, nullptr, dx);
 }
 
-void conv_winograd_weight_gradient(const ConvShape& s, const float* g, const float* x, float* dw) {
+void weight_gradient(const ConvShape& s, const float* g, const float* x, float* dw) {
   const Tiles tiles(s);
   const int64_t fitting =
       kGradientBytes / (kPoints * (s.c + s.o) * static_cast<int64_t>(sizeof(float))) / kBlock;
@@ -316,6 +314,49 @@ void conv_winograd_weight_gradient(const ConvShape& s, const float* g, const flo
   parallel_ranges(s.o * s.c, 1024, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) map.back(sums + i, s.o * s.c, dw + i * 9);
   });
+}
+
+class WinogradConv final : public ConvImplementation {
+ public:
+  std::string name() const override { return "winograd 2x4"; }
+  const char* can(const ConvProblem& p) const override {
+    const ConvShape& s = p.shape;
+    if (p.dtype != DType::f32) return "it takes f32 only.";
+    if (s.kh != 3 || s.kw != 3) return "it takes 3x3 kernels only.";
+    if (s.stride_h != 1 || s.stride_w != 1) return "it takes stride 1 only.";
+    if (s.dilation_h != 1 || s.dilation_w != 1) return "it takes dilation 1 only.";
+    if (s.padding_h > 2 || s.padding_w > 2) return "it takes padding up to 2 only.";
+    if (s.groups != 1) return "it takes one group only.";
+    return nullptr;
+  }
+  /// Whether enough channels share the transforms, and enough tiles keep the threads at work.
+  bool pays(const ConvProblem& p) const override {
+    const ConvShape& s = p.shape;
+    const int64_t least =
+        p.op == ConvOp::weight_gradient ? 80 : 48;  // from where on it was faster than direct
+    const int64_t tiles = ceil_div(s.oh, kTileRows) * ceil_div(s.ow, kTileColumns);
+    return s.c >= 16 && s.o >= 16 && s.c + s.o >= least && s.n * tiles >= 192 && s.oh * s.ow >= 4 * tiles;
+  }
+  void run(const ConvCall& call) const override {
+    const ConvShape& s = call.problem.shape;
+    const float *a = static_cast<const float*>(call.a), *b = static_cast<const float*>(call.b);
+    float* out = static_cast<float*>(call.out);
+    switch (call.problem.op) {
+      case ConvOp::forward:
+        return forward(s, a, b, static_cast<const float*>(call.bias), out);
+      case ConvOp::input_gradient:
+        return input_gradient(s, a, b, out);
+      case ConvOp::weight_gradient:
+        return weight_gradient(s, a, b, out);
+    }
+  }
+};
+
+}  // namespace
+
+const ConvImplementation& winograd_conv() {
+  static constexpr WinogradConv row;
+  return row;
 }
 
 }  // namespace tandem::cpu::TD_ISA

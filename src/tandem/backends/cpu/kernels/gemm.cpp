@@ -1,10 +1,9 @@
-// The blocked matrix product. k is cut into equal blocks; for each, both operands are packed into panels
+// "panels": the blocked matrix product. k is cut into equal blocks; for each, both operands are packed into panels
 // (unless they already lie that way), then fixed blocks of C are computed in parallel. Every element of C is
 // one chain of fused multiply-adds a block of k, and the blocks are added in order: nothing depends on
 // threads or addresses.
 #include "tandem/backends/cpu/kernels/gemm.h"
 
-#include "tandem/backends/cpu/gemm_bf16.h"
 #include "tandem/core/threads.h"
 
 namespace tandem::cpu::TD_ISA {
@@ -304,26 +303,6 @@ void gemm_panels(int64_t m, int64_t n, int64_t k, const PanelSource<Accumulator<
   }
 }
 
-template <class S>
-void gemm(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, int64_t leading, Bias<S> bias) {
-  using T = Accumulator<S>;
-  if constexpr (std::is_same_v<S, BFloat16>)
-    if (const Bf16Kernel* kernel = bf16_kernel(); kernel && k >= kShallowestBf16)
-      return gemm_bf16(*kernel, m, n, k, {a.data, a.row, a.column}, {b.data, b.row, b.column},
-                       {c, nullptr, leading, false, bias.row, bias.column});
-  if (gemm_thin(m, n, k, a, b, c, leading, bias)) return;
-  const StridedPanels<Tile<T>::rows, S> a_panels{a.data, a.row, a.column, m};
-  const StridedPanels<Tile<T>::columns, S> b_panels{b.data, b.column, b.row, n};
-  gemm_panels<S>(m, n, k, a_panels.source(m * k <= kInPlace || n <= 2 * Tile<T>::columns),
-                 b_panels.source(n * k <= kInPlace || m <= 2 * Tile<T>::rows), c, leading, bias);
-}
-
-template void gemm(int64_t, int64_t, int64_t, Matrix<double>, Matrix<double>, double*, int64_t, Bias<double>);
-template void gemm(int64_t, int64_t, int64_t, Matrix<float>, Matrix<float>, float*, int64_t, Bias<float>);
-template void gemm(int64_t, int64_t, int64_t, Matrix<BFloat16>, Matrix<BFloat16>, BFloat16*, int64_t,
-                   Bias<BFloat16>);
-template void gemm(int64_t, int64_t, int64_t, Matrix<Float16>, Matrix<Float16>, Float16*, int64_t,
-                   Bias<Float16>);
 template void gemm_panels(int64_t, int64_t, int64_t, const PanelSource<double>&, const PanelSource<double>&,
                           double*, int64_t, Bias<double>);
 template void gemm_panels(int64_t, int64_t, int64_t, const PanelSource<float>&, const PanelSource<float>&,
@@ -332,5 +311,40 @@ template void gemm_panels(int64_t, int64_t, int64_t, const PanelSource<float>&, 
                           BFloat16*, int64_t, Bias<BFloat16>);
 template void gemm_panels(int64_t, int64_t, int64_t, const PanelSource<float>&, const PanelSource<float>&,
                           Float16*, int64_t, Bias<Float16>);
+
+namespace {
+
+template <class S>
+void run_panels(const GemmCall& call) {
+  using T = Accumulator<S>;
+  const auto [m, n, k, dtype] = call.problem;
+  const Matrix<S> a = call.a.as<S>(), b = call.b.as<S>();
+  S* c = static_cast<S*>(call.c);
+  if (gemm_in_place(m, n, k, a, b, c, call.leading, call.bias<S>())) return;
+  const StridedPanels<Tile<T>::rows, S> a_panels{a.data, a.row, a.column, m};
+  const StridedPanels<Tile<T>::columns, S> b_panels{b.data, b.column, b.row, n};
+  gemm_panels<S>(m, n, k, a_panels.source(m * k <= kInPlace || n <= 2 * Tile<T>::columns),
+                 b_panels.source(n * k <= kInPlace || m <= 2 * Tile<T>::rows), c, call.leading,
+                 call.bias<S>());
+}
+
+class PanelsGemm final : public GemmImplementation {
+ public:
+  std::string name() const override { return "panels"; }
+  const char* can(const GemmProblem& p) const override {
+    return is_floating(p.dtype) ? nullptr : "it takes floating types only.";
+  }
+  bool is_fixed() const override { return true; }
+  void run(const GemmCall& call) const override {
+    visit_floating(call.problem.dtype, [&](auto zero) { run_panels<decltype(zero)>(call); });
+  }
+};
+
+}  // namespace
+
+const GemmImplementation& panels_gemm() {
+  static constexpr PanelsGemm row;
+  return row;
+}
 
 }  // namespace tandem::cpu::TD_ISA

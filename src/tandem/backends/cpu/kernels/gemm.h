@@ -3,11 +3,14 @@
 // can hand over an image instead of a matrix.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 
 #include "tandem/backends/cpu/kernels/simd.h"
 #include "tandem/backends/cpu/thread_memory.h"
+#include "tandem/core/dtype.h"
+#include "tandem/core/implementations.h"
 
 namespace tandem::cpu::TD_ISA {
 
@@ -52,19 +55,59 @@ inline int64_t depth_of_block(int64_t k) {
   return (k + blocks - 1) / blocks;
 }
 
-/// Sums are kept in Accumulator<S> and rounded once, after the bias. `leading` is the distance between rows of
-/// C, whose columns are adjacent. S: double, float, BFloat16 (by bf16_kernel() where there is one), Float16.
+/// One product. Neither strides nor addresses are part of it: bits may not depend on them.
+struct GemmProblem {
+  int64_t m, n, k;
+  DType dtype;
+  friend auto operator<=>(const GemmProblem&, const GemmProblem&) = default;
+};
+/// A matrix of the problem's type, with any strides.
+struct AnyMatrix {
+  const void* data;
+  int64_t row, column;
+
+  template <class S>
+  Matrix<S> as() const {
+    return {static_cast<const S*>(data), row, column};
+  }
+};
+struct GemmCall {
+  GemmProblem problem;
+  AnyMatrix a, b;
+  void* c;
+  int64_t leading;  // from one row of C to the next; its columns are adjacent
+  const void *row_bias = nullptr, *column_bias = nullptr;
+
+  template <class S>
+  Bias<S> bias() const {
+    return {static_cast<const S*>(row_bias), static_cast<const S*>(column_bias)};
+  }
+};
+/// The list of these is in gemm_list.cpp. Sums are kept in Accumulator<S> and rounded once, after the bias.
+using GemmImplementation = Implementation<GemmProblem, GemmCall>;
+std::span<const GemmImplementation* const> gemm_rows();
+
+/// A product inside another kernel, by rule. S: double, float, BFloat16, Float16.
 template <class S>
 void gemm(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, int64_t leading,
-          Bias<S> bias = {});
+          Bias<S> bias = {}) {
+  const GemmCall call{{m, n, k, dtype_of<S>()},
+                      {a.data, a.row, a.column},
+                      {b.data, b.row, b.column},
+                      c,
+                      leading,
+                      bias.row,
+                      bias.column};
+  Implementations<GemmProblem, GemmCall>(gemm_rows()).by_rule(ChoiceMode::heuristic, call.problem).run(call);
+}
 
-/// Products with a few rows or a few columns, which read a large matrix once: without packing it. False where
-/// the shape is none of these, or where gemm_panels is to give the same bits. gemm() asks it first.
+/// Products with up to eight rows or columns, where the other operand's memory lies so that it can be read once, without
+/// packing: with the bits of gemm_panels. False where it does not.
 template <class S>
-bool gemm_thin(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, int64_t leading,
-               Bias<S> bias);
+bool gemm_in_place(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, int64_t leading,
+                   Bias<S> bias);
 
-/// The same with operands of any make.
+/// A product of operands of any make, by blocks of panels.
 template <class S>
 void gemm_panels(int64_t m, int64_t n, int64_t k, const PanelSource<Accumulator<S>>& a,
                  const PanelSource<Accumulator<S>>& b, S* c, int64_t leading, Bias<S> bias = {});

@@ -1,8 +1,7 @@
-// Products of a few vectors with a large matrix (inference on one sample, one output column). The matrix is
+// "thin": products of a few vectors with a large matrix (inference on one sample, one output column). The matrix is
 // read once, straight through, and never packed: by dot products where k is its adjacent axis, by sums of
-// scaled rows where the other axis is. The shape alone decides the order of the sums: for up to kFew vectors k
-// goes to the lanes of a 16-byte vector in turn, which are folded at the end of a block of k; for more
-// there is one chain a block, as in gemm_panels.
+// scaled rows where the other axis is. k goes to the lanes of a 16-byte vector in turn, which are folded at the end of a
+// block of k. gemm_in_place() reads the matrix by rows too, but with one chain a block, as gemm_panels does.
 #include <algorithm>
 
 #include "tandem/backends/cpu/kernels/gemm.h"
@@ -258,46 +257,83 @@ void by_rows(const Thin<T>& p, const T* x, int64_t depth) {
   });
 }
 
-}  // namespace
+template <class S>
+Thin<S> thin_of(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, int64_t leading,
+                Bias<S> bias) {
+  const Matrix<S> columns{b.data, b.column, b.row};  // B transposed
+  return m <= n ? Thin<S>{m, n, k, a, columns, c, leading, 1, bias.row, bias.column}
+                : Thin<S>{n, m, k, columns, a, c, 1, leading, bias.column, bias.row};
+}
+/// Whether the matrix's lines lie side by side, a vector of them or more.
+template <class S>
+bool lies_by_rows(const Thin<S>& p) {
+  return p.matrix.row == 1 && p.matrix.column != 1 && p.lines >= kLanes<S>;
+}
+/// The vectors one after the other, k adjacent.
+template <class S>
+const S* dense_vectors(const Thin<S>& p) {
+  if (p.vector.column == 1 && (p.vectors == 1 || p.vector.row == p.k)) return p.vector.data;
+  S* copy = scratch_of<S>(ScratchSlot::gemm_a, p.vectors * p.k);
+  for (int64_t v = 0; v < p.vectors; ++v)
+    for (int64_t q = 0; q < p.k; ++q)
+      copy[v * p.k + q] = p.vector.data[v * p.vector.row + q * p.vector.column];
+  return copy;
+}
 
 template <class S>
-bool gemm_thin(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, int64_t leading,
-               Bias<S> bias) {
+void run_thin(const GemmCall& call) {
+  const auto [m, n, k, dtype] = call.problem;
+  const Thin<S> p =
+      thin_of(m, n, k, call.a.as<S>(), call.b.as<S>(), static_cast<S*>(call.c), call.leading, call.bias<S>());
+  if (lies_by_rows(p))
+    by_rows<S, kSumLanes<S>>(p, dense_vectors(p), kSumBlock<S>);
+  else
+    by_dots(p, dense_vectors(p));
+}
+
+class ThinGemm final : public GemmImplementation {
+ public:
+  std::string name() const override { return "thin"; }
+  const char* can(const GemmProblem& p) const override {
+    if (p.m > kFew && p.n > kFew) return "it takes up to 4 rows or up to 4 columns only.";
+    if (p.k < kShallow) return "it takes sums of 16 or more products only.";
+    if (p.dtype != DType::f32 && p.dtype != DType::f64) return "it takes f32 and f64 only.";
+    return nullptr;
+  }
+  bool pays(const GemmProblem& p) const override { return p.m * p.n * p.k >= kGrain; }
+  void run(const GemmCall& call) const override {
+    call.problem.dtype == DType::f64 ? run_thin<double>(call) : run_thin<float>(call);
+  }
+};
+
+}  // namespace
+
+const GemmImplementation& thin_gemm() {
+  static constexpr ThinGemm row;
+  return row;
+}
+
+template <class S>
+bool gemm_in_place(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, int64_t leading,
+                   Bias<S> bias) {
   if constexpr (!std::is_same_v<S, Accumulator<S>>) {
     return false;  // 16-bit elements are converted while they are packed
   } else {
     if ((m > kFewRows && n > kFewRows) || m * n * k < kGrain) return false;
-    const Matrix<S> columns{b.data, b.column, b.row};  // B transposed
-    const Thin<S> p = m <= n ? Thin<S>{m, n, k, a, columns, c, leading, 1, bias.row, bias.column}
-                             : Thin<S>{n, m, k, columns, a, c, 1, leading, bias.column, bias.row};
-    const bool few = p.vectors <= kFew && k >= kShallow;
-    const bool rows = p.matrix.row == 1 && p.matrix.column != 1 && p.lines >= kLanes<S>;
-    if (!few && !rows) return false;  // gemm_panels gives the same bits
-    const S* vectors = p.vector.data;
-    if (p.vector.column != 1 || (p.vectors > 1 && p.vector.row != k)) {
-      S* copy = scratch_of<S>(ScratchSlot::gemm_a, p.vectors * k);
-      for (int64_t v = 0; v < p.vectors; ++v)
-        for (int64_t q = 0; q < k; ++q)
-          copy[v * k + q] = p.vector.data[v * p.vector.row + q * p.vector.column];
-      vectors = copy;
-    }
-    if (!rows)
-      by_dots(p, vectors);
-    else if (few)
-      by_rows<S, kSumLanes<S>>(p, vectors, kSumBlock<S>);
-    else
-      by_rows<S, 1>(p, vectors, depth_of_block(k));
+    const Thin<S> p = thin_of(m, n, k, a, b, c, leading, bias);
+    if (!lies_by_rows(p)) return false;
+    by_rows<S, 1>(p, dense_vectors(p), depth_of_block(k));
     return true;
   }
 }
 
-template bool gemm_thin(int64_t, int64_t, int64_t, Matrix<double>, Matrix<double>, double*, int64_t,
-                        Bias<double>);
-template bool gemm_thin(int64_t, int64_t, int64_t, Matrix<float>, Matrix<float>, float*, int64_t,
-                        Bias<float>);
-template bool gemm_thin(int64_t, int64_t, int64_t, Matrix<BFloat16>, Matrix<BFloat16>, BFloat16*, int64_t,
-                        Bias<BFloat16>);
-template bool gemm_thin(int64_t, int64_t, int64_t, Matrix<Float16>, Matrix<Float16>, Float16*, int64_t,
-                        Bias<Float16>);
+template bool gemm_in_place(int64_t, int64_t, int64_t, Matrix<double>, Matrix<double>, double*, int64_t,
+                            Bias<double>);
+template bool gemm_in_place(int64_t, int64_t, int64_t, Matrix<float>, Matrix<float>, float*, int64_t,
+                            Bias<float>);
+template bool gemm_in_place(int64_t, int64_t, int64_t, Matrix<BFloat16>, Matrix<BFloat16>, BFloat16*, int64_t,
+                            Bias<BFloat16>);
+template bool gemm_in_place(int64_t, int64_t, int64_t, Matrix<Float16>, Matrix<Float16>, Float16*, int64_t,
+                            Bias<Float16>);
 
 }  // namespace tandem::cpu::TD_ISA

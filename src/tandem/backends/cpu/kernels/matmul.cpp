@@ -1,7 +1,10 @@
 // CPU kernels of the ops matmul and linear.
 #include "tandem/ops/matmul.h"
 
+#include "tandem/backends/cpu/backend.h"
+#include "tandem/backends/cpu/gemm_bf16.h"
 #include "tandem/backends/cpu/kernels/gemm.h"
+#include "tandem/core/device.h"
 #include "tandem/core/kernel.h"
 #include "tandem/core/threads.h"
 
@@ -9,87 +12,108 @@ namespace tandem::cpu::TD_ISA {
 namespace {
 
 constexpr int64_t kLargeProduct =
-    1 << 22;                            // multiply-adds from which one product feeds all threads by itself
-constexpr int64_t kRowGrain = 1 << 14;  // multiply-adds of an integer chunk
+    1 << 22;                         // multiply-adds from which one product feeds all threads by itself
+constexpr int64_t kGrain = 1 << 14;  // multiply-adds of a chunk
 
-template <class T>
-inline constexpr bool kIsFloating = std::is_same_v<T, float> || std::is_same_v<T, double> ||
-                                    std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+Chooser<GemmProblem, GemmCall>& chooser() {
+  static auto& all = *new Chooser<GemmProblem, GemmCall>(gemm_rows());
+  return all;
+}
 
-/// Integers wrap around; booleans are "any of (a and b)". k runs in order for each element.
-template <class S>
-void integer_product(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, const S* bias) {
-  const int64_t grain = 1 + kRowGrain / (n * k + 1);
-  parallel_ranges(m, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      S* row = c + i * n;
-      for (int64_t j = 0; j < n; ++j) row[j] = bias ? bias[j] : S(0);
-      for (int64_t p = 0; p < k; ++p) {
-        const S x = a.data[i * a.row + p * a.column];
-        const S* y = b.data + p * b.row;
-        for (int64_t j = 0; j < n; ++j) {
-          if constexpr (std::is_same_v<S, bool>)
-            row[j] = row[j] || (x && y[j * b.column]);
-          else
-            row[j] = static_cast<S>(row[j] + x * y[j * b.column]);
-        }
-      }
-    }
+/// Who computes a product; run(row) computes the call. One of a batch has the bits that it has alone: how many there are
+/// is no part of the choice.
+template <class Run>
+const GemmImplementation& choose(const GemmProblem& p, const Run& run) {
+  const MatmulChoice choice = matmul_choice();
+  return chooser().choose(choice.mode, p, [&](const auto& list) -> const GemmImplementation& {
+    return list.by_time(p,
+                        cat("matmul ", name(p.dtype), " ", p.m, "x", p.k, " ", p.k, "x", p.n, "; ",
+                            isa_level(), " kernels, ", words_of_bf16(p.dtype), processor()),
+                        choice.keep,
+                        [&](const GemmImplementation& row) { return host_seconds([&] { run(row); }); });
   });
 }
 
-template <class S>
-void product(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, const S* bias) {
-  if constexpr (kIsFloating<S>)
-    gemm<S>(m, n, k, a, b, c, n, Bias<S>{nullptr, bias});
-  else
-    integer_product<S>(m, n, k, a, b, c, bias);
+GemmProblem matmul_problem(const KernelArgs& args) {
+  const Buffer &a = args.in[0], &b = args.in[1];
+  return {a.shape[a.rank - 2], b.shape[b.rank - 1], a.shape[a.rank - 1], a.dtype};
 }
 
 void matmul(const KernelArgs& args) {
   const Buffer &a = args.in[0], &b = args.in[1];
   const int r = a.rank;
   const int64_t batch = r == 3 ? a.shape[0] : 1;
-  const int64_t m = a.shape[r - 2], k = a.shape[r - 1], n = b.shape[r - 1];
-  if (batch * m * n == 0) return;
-  const int64_t a_batch = r == 3 ? a.strides[0] : 0, b_batch = r == 3 ? b.strides[0] : 0;
-  visit_dtype(a.dtype, [&](auto zero) {
-    using S = decltype(zero);
+  const GemmProblem p = matmul_problem(args);
+  if (batch * p.m * p.n == 0) return;
+  const GemmCall first{p,
+                       {a.data, a.strides[r - 2], a.strides[r - 1]},
+                       {b.data, b.strides[r - 2], b.strides[r - 1]},
+                       args.out[0].data,
+                       p.n};
+  const auto bytes = static_cast<int64_t>(bytes_of(a.dtype));
+  const int64_t a_step = r == 3 ? a.strides[0] * bytes : 0, b_step = r == 3 ? b.strides[0] * bytes : 0;
+  const auto run = [&](const GemmImplementation& row) {
     const auto one = [&](int64_t i) {
-      product<S>(m, n, k, {a.as<const S>() + i * a_batch, a.strides[r - 2], a.strides[r - 1]},
-                 {b.as<const S>() + i * b_batch, b.strides[r - 2], b.strides[r - 1]},
-                 args.out[0].as<S>() + i * m * n, nullptr);
+      GemmCall call = first;
+      call.a.data = static_cast<const char*>(first.a.data) + i * a_step;
+      call.b.data = static_cast<const char*>(first.b.data) + i * b_step;
+      call.c = static_cast<char*>(first.c) + i * p.m * p.n * bytes;
+      row.run(call);
     };
-    if (m * n * k >= kLargeProduct)
+    if (p.m * p.n * p.k >= kLargeProduct)
       for (int64_t i = 0; i < batch; ++i) one(i);
     else
-      parallel_ranges(batch, 1 + kRowGrain / (m * n * k + 1), [&](int64_t begin, int64_t end) {
+      parallel_ranges(batch, 1 + kGrain / (p.m * p.n * p.k + 1), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) one(i);
       });
-  });
+  };
+  run(choose(p, run));
+}
+
+GemmProblem linear_problem(const KernelArgs& args) {
+  const Buffer &x = args.in[0], &weight = args.in[1];
+  return {x.shape[0], weight.shape[0], x.shape[1], x.dtype};
 }
 
 void linear(const KernelArgs& args) {
   const Buffer &x = args.in[0], &weight = args.in[1];
-  const int64_t m = x.shape[0], k = x.shape[1], n = weight.shape[0];
-  visit_dtype(x.dtype, [&](auto zero) {
-    using S = decltype(zero);
-    const S* bias = args.n_in > 2 ? args.in[2].as<const S>() : nullptr;
-    if (bias && n > 1 && args.in[2].strides[0] != 1) {
-      S* dense = static_cast<S*>(args.workspace(static_cast<size_t>(n) * sizeof(S)));
-      for (int64_t j = 0; j < n; ++j) dense[j] = bias[j * args.in[2].strides[0]];
-      bias = dense;
-    }
-    product<S>(m, n, k, {x.as<const S>(), x.strides[0], x.strides[1]},
-               {weight.as<const S>(), weight.strides[1], weight.strides[0]}, args.out[0].as<S>(), bias);
-  });
+  const GemmProblem p = linear_problem(args);
+  if (p.m * p.n == 0) return;
+  const void* bias = args.n_in > 2 ? args.in[2].data : nullptr;
+  if (bias && p.n > 1 && args.in[2].strides[0] != 1) {
+    void* dense = args.workspace(static_cast<size_t>(p.n) * bytes_of(p.dtype));
+    visit_dtype(p.dtype, [&](auto zero) {
+      using S = decltype(zero);
+      for (int64_t j = 0; j < p.n; ++j)
+        static_cast<S*>(dense)[j] = static_cast<const S*>(bias)[j * args.in[2].strides[0]];
+    });
+    bias = dense;
+  }
+  const GemmCall call{p,
+                      {x.data, x.strides[0], x.strides[1]},
+                      {weight.data, weight.strides[1], weight.strides[0]},
+                      args.out[0].data,
+                      p.n,
+                      nullptr,
+                      bias};
+  const auto run = [&](const GemmImplementation& row) { row.run(call); };
+  run(choose(p, run));
+}
+
+template <GemmProblem (*problem)(const KernelArgs&)>
+Candidates candidates(const KernelArgs& args) {
+  return chooser().report(matmul_choice().mode, problem(args));
 }
 
 }  // namespace
 
 void register_matmul_kernels() {
-  op_matmul().kernels[static_cast<int>(DeviceKind::cpu)] = &matmul;
-  op_linear().kernels[static_cast<int>(DeviceKind::cpu)] = &linear;
+  constexpr int kCpu = static_cast<int>(DeviceKind::cpu);
+  chooser();  // made at start, in no fork's way
+  op_matmul().kernels[kCpu] = &matmul;
+  op_linear().kernels[kCpu] = &linear;
+  op_matmul().candidates[kCpu] = &candidates<matmul_problem>;
+  op_linear().candidates[kCpu] = &candidates<linear_problem>;
 }
 
 }  // namespace tandem::cpu::TD_ISA
