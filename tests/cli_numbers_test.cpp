@@ -72,6 +72,7 @@ class Numbers : public ::testing::Test {
     if (command == "eval") return {"eval", folder_ / "made", "--limit", "10"};
     if (command == "predict") return {"predict", folder_ / "made"};
     if (command == "models") return {"models", "mlp"};
+    if (command == "profile") return {"profile", "mlp", "--batch", "2", "--steps", "1", "--out", out};
     return {"explain", "mlp", "--batch", "2"};
   }
   const TempFolder folder_;
@@ -85,7 +86,7 @@ TEST_F(Numbers, OfEveryOptionAreTakenOrRefusedInOneLine) {
       {"--patience", {"--schedule", "plateau"}}, {"--min-delta", {"--early-stop", "1"}}};
   std::map<std::string, size_t> found;
   int taken = 0, refused = 0, number = 0;
-  for (const char* command : {"train", "eval", "predict", "models", "explain"}) {
+  for (const char* command : {"train", "eval", "predict", "models", "explain", "profile"}) {
     for (const Option& option : numeric_options(command)) {
       ++found[command];
       for (const std::string& value : kValues) {
@@ -127,7 +128,7 @@ TEST_F(Numbers, OfEveryOptionAreTakenOrRefusedInOneLine) {
     }
   }
   EXPECT_GE(found["train"], 23u);
-  for (const char* command : {"eval", "predict", "models", "explain"})
+  for (const char* command : {"eval", "predict", "models", "explain", "profile"})
     EXPECT_GE(found[command], 1u) << command;
   EXPECT_GT(taken, 50);
   EXPECT_GT(refused, 150);

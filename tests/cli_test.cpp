@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
@@ -22,6 +23,7 @@
 namespace {
 
 using nlohmann::ordered_json;
+using tandem::testing::Process;
 using tandem::testing::ProcessResult;
 using tandem::testing::read_text;
 using tandem::testing::run_command;
@@ -198,6 +200,79 @@ TEST(Command, ProductsChooseByTheirOwnMode) {
   EXPECT_EQ(out.find("not timed yet"), std::string::npos) << out;
   expect_contains(read_text(folder / "algorithms.tsv"), "matmul f32 2x784 784x");
   unsetenv("TANDEM_CACHE");
+}
+
+TEST(Command, ProfileWritesATraceThatItsTableAgreesWith) {
+  const TempFolder folder;
+  const ProcessResult result =
+      run_command({"profile", "lenet", "--batch", "4", "--steps", "2", "--json"}, {.folder = folder.path()});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  const ordered_json line = lines_of(result.out).at(0);
+  EXPECT_EQ(line["trace"], "lenet.trace.json");
+  const ordered_json trace = ordered_json::parse(read_text(folder / "lenet.trace.json"));
+  std::map<std::string, std::pair<int64_t, double>> seen;
+  bool has_memory = false;
+  int64_t flops = 0;
+  for (const ordered_json& event : trace["traceEvents"]) {
+    has_memory = has_memory || event["ph"] == "C";
+    if (event["ph"] != "X") continue;
+    if (event["cat"] == "op") flops += event["args"]["flops"].get<int64_t>();
+    if (event["cat"] != "kernel" && event["cat"] != "copy") continue;
+    auto& [count, microseconds] = seen[event["name"]];
+    ++count;
+    microseconds += event["dur"].get<double>();
+  }
+  EXPECT_TRUE(has_memory);
+  EXPECT_EQ(line["flops_per_step"].get<double>() * 2, static_cast<double>(flops));
+  EXPECT_EQ(line["kernels"].size(), seen.size());
+  int64_t kernels = 0;
+  for (const ordered_json& row : line["kernels"]) {
+    const auto& [count, microseconds] = seen[row["name"]];
+    EXPECT_EQ(row["count"], count);
+    EXPECT_NEAR(row["total_ns"].get<double>(), microseconds * 1000, 1);
+    if (row["kind"] == "kernel") kernels += count;
+  }
+  EXPECT_EQ(line["launches_per_step"].get<double>() * 2, static_cast<double>(kernels));
+  EXPECT_NEAR(line["kernel_share"].get<double>() + line["copy_share"].get<double>() +
+                  line["idle_share"].get<double>(),
+              1, 1e-6);
+  for (const char* peak : {"flops_per_second", "bytes_per_second"}) EXPECT_GT(line["peaks"][peak], 0) << peak;
+}
+
+TEST(Command, ProfileForAPersonIsATable) {
+  const TempFolder folder;
+  const ProcessResult result = run_command({"profile", "mlp", "--batch", "2", "--steps", "1", "--infer",
+                                            "--engine", "eager", "--out", folder.path()});
+  ASSERT_EQ(result.status, 0) << result.err;
+  for (const char* part : {"1 forward passes of mlp: batch 2, f32, eager engine, cpu", "in kernels",
+                           "in copies", "idle", "launches a step", "of the peak", "linear", "mlp.trace.json"})
+    expect_contains(result.out, part);
+  const std::string trace = read_text(folder / "mlp.trace.json");
+  expect_contains(trace, "\"forward\"");
+  EXPECT_EQ(trace.find("\"backward\""), std::string::npos);
+}
+
+TEST(Command, ProfileRefusesWhatItCannotDoInOneLine) {
+  expect_contains(complaint({"profile", "lenett"}, 2), "lenet");
+  expect_contains(complaint({"profile", "lenet", "--steps", "0"}, 2), "steps: must be");
+  expect_contains(complaint({"profile", "lenet", "--out", "no/such/folder/a.json"}, 2),
+                  "out: must be a file");
+  expect_contains(complaint({"profile", "lenet", "--engine", "fast"}, 2), "engine");
+  expect_contains(complaint({"profile"}, 2), "MODEL");
+}
+
+TEST(Command, AStoppedProfileLeavesNoFile) {
+  const TempFolder folder;
+  Process process({"profile", "resnet18", "--batch", "8", "--steps", "10000"}, {.folder = folder.path()});
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  process.send(SIGINT);
+  const ProcessResult result = process.wait();
+  if (result.signal == 0) {  // else it had not begun yet
+    EXPECT_EQ(result.status, 130) << result.err;
+    expect_contains(result.err, "no trace was written");
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST(Command, ConvolutionsByTimeAreKeptForTheNextRun) {

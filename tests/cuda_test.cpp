@@ -30,6 +30,7 @@
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
+#include "tandem/profile/profile.h"
 #include "tests/support/values.h"
 
 namespace tandem::testing {
@@ -116,6 +117,70 @@ TEST_F(Cuda, WatchingShowsKernelsAndCopiesOfPlainAndOfRecordedWork) {
   EXPECT_TRUE(gpu().watch(kGpu, [] {}).empty()) << "nothing of before";
   EXPECT_THROW(gpu().watch(kGpu, [] { throw Error("mine"); }), Error);
   EXPECT_TRUE(gpu().watch(kGpu, [] {}).empty());
+}
+
+TEST_F(Cuda, WatchingByEventsShowsOpsCopiesAndRecordingsByTheirNames) {
+  const Tensor host = ones({1 << 20}), x = to(host, kGpu);
+  const auto names = [&](const std::function<void()>& work) {
+    std::vector<std::string> list;
+    int64_t last = 0;
+    for (const DeviceActivity& each : gpu().watch_by_events(kGpu, work)) {
+      EXPECT_LE(last, each.begin_ns);
+      EXPECT_LE(each.begin_ns, each.end_ns);
+      last = each.begin_ns;
+      EXPECT_EQ(each.is_copy, each.name.starts_with("copy ")) << each.name;
+      if (each.name == "copy from host") {
+        EXPECT_EQ(each.bytes, 4 << 20);
+      }
+      list.push_back(each.name);
+    }
+    return list;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names([&] {
+              (void)sum(exp(x));
+              (void)to(host, kGpu);
+            }),
+            (Names{"exp", "sum", "copy from host"}));
+  Compiled compiled =
+      compile([](const std::vector<Tensor>& in) { return std::vector<Tensor>{sum(exp(in[0]) * in[0])}; });
+  for (int i = 0; i < 4; ++i) (void)compiled({x});
+  const Names replay = names([&] { (void)compiled({x}); });
+  EXPECT_EQ(std::count(replay.begin(), replay.end(), "recorded graph"), 1);
+  EXPECT_THROW(gpu().watch_by_events(kGpu, [] { throw Error("mine"); }), Error);
+  EXPECT_TRUE(names([] {}).empty()) << "nothing of before";
+}
+
+TEST_F(Cuda, AProfileHasKernelsOfTheDeviceWithinItsTime) {
+  const Tensor x = normal({512, 512}, 0, 1, DType::f32, kGpu);
+  Compiled compiled = compile([](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const Scope scope("product");
+    return {sum(matmul(in[0], in[0]))};
+  });
+  for (int i = 0; i < 4; ++i) (void)compiled({x});
+  for (const bool recorded : {false, true}) {
+    const Profile seen = profile(
+        [&] {
+          const Scope scope("mine");
+          recorded ? (void)compiled({x}) : (void)sum(matmul(x, x));
+        },
+        {.device = kGpu});
+    const ProfileSummary sums = summarize(seen);
+    EXPECT_GE(sums.launches, recorded && seen.kernels_are_ops ? 1 : 2) << seen.seen_by;
+    EXPECT_EQ(sums.work.flops, int64_t{2} * 512 * 512 * 512 + 512 * 512);
+    EXPECT_GT(sums.kernel_share, 0);
+    EXPECT_GT(sums.memory, size_t{512} * 512 * 4);
+    constexpr int64_t kSlack = 1'000'000;  // between the clocks of host and device
+    for (const DeviceActivity& each : seen.activities) {
+      EXPECT_GE(each.begin_ns, seen.begin_ns - kSlack);
+      EXPECT_LE(each.end_ns, seen.end_ns + kSlack);
+    }
+    EXPECT_TRUE(std::any_of(seen.host.begin(), seen.host.end(),
+                            [](const HostEvent& event) { return event.name == "mine"; }));
+  }
+  const Peaks peaks = measure_peaks(kGpu, DType::bf16);
+  EXPECT_GT(peaks.flops_per_second, 1e12);
+  EXPECT_GT(peaks.bytes_per_second, 1e10);
 }
 
 TEST_F(Cuda, ARequestBeyondTheMemoryNamesItsSize) {

@@ -20,10 +20,10 @@ namespace fs = std::filesystem;
 
 /// Headers that tandem.h reaches for the sake of others: kernels, the insides of tensors, readers behind the table of
 /// data sets.
-const std::set<std::string> kInside = {"tandem/core/file.h",           "tandem/core/half.h",
-                                       "tandem/core/refcount.h",       "tandem/core/small_vector.h",
-                                       "tandem/core/trace.h",          "tandem/ops/windows.h",
-                                       "tandem/ops/scalar_functions.h"};
+const std::set<std::string> kInside = {"tandem/core/activity.h",     "tandem/core/file.h",
+                                       "tandem/core/half.h",         "tandem/core/refcount.h",
+                                       "tandem/core/small_vector.h", "tandem/core/trace.h",
+                                       "tandem/ops/windows.h",       "tandem/ops/scalar_functions.h"};
 
 /// Public by the language, but for backends, kernels and the library itself; each with its reason.
 const std::map<std::string, const char*> kNotForUsers = {
@@ -34,6 +34,9 @@ const std::map<std::string, const char*> kNotForUsers = {
     {"tandem::set_tape_ops", "called by ops/ at start-up"},
     {"tandem::record", "called by apply"},
     {"tandem::check_anomaly", "called by apply"},
+    {"tandem::scopes_are_noted", "asked by modules"},
+    {"tandem::current_scope", "asked by tracers"},
+    {"tandem::common_scope", "asked by passes"},
     {"tandem::check_in_place", "called by apply"},
     {"tandem::check_images", "called by inference"},
     {"tandem::check_target", "called by apply"},

@@ -1,5 +1,8 @@
 #include "cli/command_line.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <new>
@@ -35,6 +38,24 @@ void as_usage(const std::function<void()>& read) {
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
+}
+
+namespace {
+std::atomic<bool> g_stop{false};
+}
+const std::atomic<bool>& stop_on_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int number) {
+    if (g_stop.exchange(true) && number != SIGPIPE) ::_exit(130);
+  };
+  action.sa_flags = SA_RESTART;
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    struct sigaction before {};
+    ::sigaction(number, nullptr, &before);
+    const bool by_nohup = number == SIGHUP && before.sa_handler == SIG_IGN;
+    if (!by_nohup) ::sigaction(number, &action, nullptr);
+  }
+  return g_stop;
 }
 
 int run_command_line(CLI::App& app, const Action& action, int argc, char** argv) {

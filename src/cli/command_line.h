@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -26,6 +27,11 @@ using Action = std::function<void()>;
 
 /// Runs `read`, which makes something of what the user typed: an Error in it is wrong usage.
 void as_usage(const std::function<void()>& read);
+
+/// From now on the first signal sets what is returned, so that what is under way can end well; the second ends the process
+/// at once. A reader of our output that goes away stops it as well, but never at once: it goes together with a terminal
+/// that hangs up.
+const std::atomic<bool>& stop_on_signals();
 
 /// Parses, then runs the action that a subcommand has set. `app`'s name begins every message. Returns the exit status.
 int run_command_line(CLI::App& app, const Action& action, int argc, char** argv);

@@ -19,6 +19,7 @@ int run(int argc, char** argv) {
   add_datasets(app, action);
   add_info(app, action);
   add_explain(app, action);
+  add_profile(app, action);
   add_lab(app, action, {argv, argv + argc});
   add_script_commands(app, action);
   return run_command_line(app, action, argc, argv);

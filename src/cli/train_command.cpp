@@ -1,8 +1,4 @@
-// tandem train MODEL: the flags, the signals, and how a stopped run goes on.
-#include <signal.h>
-#include <unistd.h>
-
-#include <atomic>
+// tandem train MODEL: the flags, and how a stopped run goes on.
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -15,24 +11,6 @@
 
 namespace tandem::cli {
 namespace {
-
-std::atomic<bool> g_stop{false};
-
-/// The first signal lets the run finish its step and save a checkpoint; the second ends the process at once. A reader of
-/// our output that goes away stops the run as well, but never at once: it goes together with a terminal that hangs up.
-void stop_on_signals() {
-  struct sigaction action {};
-  action.sa_handler = [](int number) {
-    if (g_stop.exchange(true) && number != SIGPIPE) ::_exit(130);
-  };
-  action.sa_flags = SA_RESTART;
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
-    struct sigaction before {};
-    ::sigaction(number, nullptr, &before);
-    const bool by_nohup = number == SIGHUP && before.sa_handler == SIG_IGN;
-    if (!by_nohup) ::sigaction(number, &action, nullptr);
-  }
-}
 
 /// "90", "90s", "10m", "1.5h" in seconds.
 double parse_duration(const std::string& text) {
@@ -192,8 +170,7 @@ void add_train(CLI::App& app, Action& action, const std::vector<std::string>& ar
         config.callbacks = flags->callbacks.callbacks();
         check(config);
       });
-      config.stop = &g_stop;
-      stop_on_signals();
+      config.stop = &stop_on_signals();
       const DoneEvent done = train(config, flags->json ? json_events() : text_events());
       if (!done.interrupted) return;
       throw Interrupted(

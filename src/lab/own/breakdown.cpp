@@ -1,6 +1,5 @@
 // The call `breakdown`: what the graph engine made of a step, and where its time goes, kernel by kernel.
 #include <algorithm>
-#include <limits>
 
 #include "lab/own/prepared_cell.h"
 
@@ -25,50 +24,14 @@ void add_report(const GraphReport& report, Json& answer) {
       answer["choices"][cat(node.op, " ", ++count[node.op])] = node.algorithm;
 }
 
-/// How long at least one of them ran. They come in the order of their beginnings.
-int64_t covered(const std::vector<DeviceActivity>& activities, bool copies) {
-  int64_t total = 0, reached = std::numeric_limits<int64_t>::min();
-  for (const DeviceActivity& each : activities)
-    if (each.is_copy == copies) {
-      total += std::max<int64_t>(0, each.end_ns - std::max(each.begin_ns, reached));
-      reached = std::max(reached, each.end_ns);
-    }
-  return total;
-}
-
-/// "void tandem::cuda::(anonymous namespace)::sum_rows<float, 4>(…)" -> "sum_rows".
-std::string short_name(const std::string& kernel) {
-  const std::string unnamed = "(anonymous namespace)::";
-  std::string name = kernel;
-  for (size_t at; (at = name.find(unnamed)) != std::string::npos;) name.erase(at, unnamed.size());
-  name = name.substr(0, std::min(name.find('('), name.find('<')));
-  if (const size_t colons = name.rfind("::"); colons != std::string::npos) name = name.substr(colons + 2);
-  if (name.starts_with("void ")) name = name.substr(5);
-  return name.empty() ? kernel : name;
-}
-
 /// [name, share of the steps' time, calls a step], the largest first.
 Json largest(const std::vector<DeviceActivity>& activities, int64_t steps, int64_t ns) {
-  struct Sum {
-    std::string name;
-    int64_t calls = 0, ns = 0;
-  };
-  std::map<std::string, Sum> by_name;
-  for (const DeviceActivity& each : activities) {
-    const std::string name = short_name(each.name);
-    Sum& sum = by_name[name];
-    sum.name = name;
-    ++sum.calls;
-    sum.ns += each.end_ns - each.begin_ns;
-  }
-  std::vector<Sum> sums;
-  for (auto& [name, sum] : by_name) sums.push_back(std::move(sum));
-  std::stable_sort(sums.begin(), sums.end(), [](const Sum& a, const Sum& b) { return a.ns > b.ns; });
+  std::vector<KernelSum> sums = sums_by_name(activities);
   if (sums.size() > kShownOps) sums.resize(kShownOps);
   Json rows = Json::array();
-  for (const Sum& sum : sums)
+  for (const KernelSum& sum : sums)
     rows.push_back({sum.name, static_cast<double>(sum.ns) / static_cast<double>(ns),
-                    static_cast<double>(sum.calls) / static_cast<double>(steps)});
+                    static_cast<double>(sum.count) / static_cast<double>(steps)});
   return rows;
 }
 
@@ -109,7 +72,7 @@ Json PreparedCell::breakdown(const Json& request) {
   }
   const int64_t ns = on_cpu ? watched : plain;
   const auto share = [&](bool copies) {
-    return static_cast<double>(covered(activities, copies)) / static_cast<double>(ns);
+    return static_cast<double>(covered_ns(activities, copies)) / static_cast<double>(ns);
   };
   answer["source"] = source + (on_cpu ? "its kernels on the clock" : "CUPTI, against steps without it");
   answer["ops"] = largest(activities, steps, ns);

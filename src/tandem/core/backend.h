@@ -76,11 +76,12 @@ class Recording {
 };
 
 /// Something that a device did: a kernel (on the CPU by the name of its operation), or a copy (memory that is set is one
-/// too). Nanoseconds of the device's clock.
+/// too). Nanoseconds of the host's steady clock, against which a device's own clock is set.
 struct DeviceActivity {
   std::string name;
   bool is_copy = false;
   int64_t begin_ns = 0, end_ns = 0;
+  int64_t bytes = 0;  ///< of a copy
 };
 
 class Backend {
@@ -136,6 +137,11 @@ class Backend {
   /// Runs `work`, waits for the device, and tells what it did meanwhile in the order of their beginnings; recorded work
   /// kernel by kernel. Throws Error, before `work` has begun, where this device cannot be watched.
   virtual std::vector<DeviceActivity> watch(Device device, const std::function<void()>& work) = 0;
+  /// The same as far as marks in the device's queue tell, where watch() cannot: each op (or recording) as one kernel by its
+  /// name, with the time that the device waited for the host within it.
+  virtual std::vector<DeviceActivity> watch_by_events(Device device, const std::function<void()>& work) {
+    return watch(device, work);
+  }
 };
 
 /// The error of a device that has no memory left. free and total: the system's, of the device.

@@ -87,6 +87,7 @@ Tensors run_eagerly(const OpDef& op, std::span<const Tensor> in, const Attrs& at
   TD_CHECK(device.index < backend.device_count(), op.name, ": the device must exist; got ", device, " of ",
            backend.device_count(), ".");
 
+  NotedOp note(op.name, device);
   SmallVector<Buffer, 4> in_buffers;
   SmallVector<Buffer, 2> out_buffers;
   for (const Tensor& t : in) in_buffers.push_back(buffer_of(t));
@@ -112,10 +113,9 @@ Tensors run_eagerly(const OpDef& op, std::span<const Tensor> in, const Attrs& at
   args.context = op.context.get();
   if (op.is_random()) args.rng = take_random(philox_blocks(size_of(inferred.out[0].shape)));
   args.device = &backend.context(device);
-  if (device.is_cpu())
-    run_noted(op.name, [&] { kernel(args); });
-  else
-    kernel(args);
+  run_noted(device, op.name, [&] { kernel(args); });
+  if (note) [[unlikely]]
+    note.describe(op, args);
   if (op.changes_memory())
     for (size_t i = 0; i < in.size(); ++i)
       if (op.effects.writes_input(i)) in[i].impl()->storage->bump_version();
@@ -315,8 +315,14 @@ void refuse_while_tracing(const char* what, const char* why, const char* instead
 }
 
 Tracer* current_tracer() { return t_tracer; }
-TraceScope::TraceScope(Tracer* tracer) : previous_(t_tracer) { t_tracer = tracer; }
-TraceScope::~TraceScope() { t_tracer = previous_; }
+TraceScope::TraceScope(Tracer* tracer) : previous_(t_tracer) {
+  t_tracer = tracer;
+  detail::g_scope_users.fetch_add(1, std::memory_order_relaxed);
+}
+TraceScope::~TraceScope() {
+  detail::g_scope_users.fetch_sub(1, std::memory_order_relaxed);
+  t_tracer = previous_;
+}
 
 namespace {
 thread_local std::shared_ptr<const std::string> t_layer;

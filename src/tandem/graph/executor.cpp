@@ -1,7 +1,7 @@
 #include "tandem/graph/executor.h"
 
-#include "tandem/core/activity.h"
 #include "tandem/graph/call.h"
+#include "tandem/ops/work.h"
 
 namespace tandem::graph {
 
@@ -161,15 +161,32 @@ void CallList::run_constants() {
   }
 }
 
+namespace {
+Work work_of_node(const Node& node, const KernelArgs& args) {
+  return node.is_fused() ? work_of(node.programs, args) : work_of(*node.op, args);
+}
+}  // namespace
+
+Work CallList::work() const {
+  Work sum;
+  for (const Call& call : calls_)
+    if (!call.node->bodies) sum += work_of_node(*call.node, call.args);
+  return sum;
+}
+
 void CallList::launch(Call& call) {
+  ReplayedScopes::enter(call.node->scope);
   if (call.node->bodies) return run_bodies(call);  // whose errors name their layers themselves
+  const char* const name = call.fused ? "fused chain" : call.node->op->name;
+  NotedOp note(name, graph_.device);
   call.args.device = &backend_.context(graph_.device);
-  const auto run = [&] { call.fused ? call.fused->run(call.args) : call.kernel(call.args); };
   try {
-    if (graph_.device.is_cpu())
-      run_noted(call.fused ? "fused chain" : call.node->op->name, run);
-    else
-      run();
+    run_noted(graph_.device, name,
+              [&] { call.fused ? call.fused->run(call.args) : call.kernel(call.args); });
+    if (note && call.fused) [[unlikely]]
+      note.describe(work_of_node(*call.node, call.args), call.node->what());
+    else if (note) [[unlikely]]
+      note.describe(*call.node->op, call.args);
     if (check_anomalies_) check_finite(call);
   } catch (Error& error) {
     if (call.node->layer) error.prepend(*call.node->layer + ": ");
@@ -272,7 +289,10 @@ std::vector<Tensor> Executor::run(const std::vector<Tensor>& inputs, Arena& aren
   for (const Ref<Storage>& storage : changed_memory_) storage->bump_version();
   for (size_t i = 0; i < inputs.size(); ++i)
     if (changes_input_[i]) inputs[i].impl()->storage->bump_version();
-  execute();
+  {
+    const ReplayedScopes scopes;
+    execute();
+  }
 
   std::vector<Ref<Storage>> fresh(returned_bases_.size());
   for (size_t i = 0; i < fresh.size(); ++i) fresh[i] = hand_over(returned_bases_[i]);

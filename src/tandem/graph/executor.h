@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "tandem/core/activity.h"
 #include "tandem/core/backend.h"
 #include "tandem/core/rng.h"
 #include "tandem/graph/plan.h"
@@ -40,6 +41,8 @@ class CallList {
   Call make_call(const Node& node);
   void set_pointers(Call& call);
   void launch(Call& call);
+  /// What all calls together compute and move; of bodies nothing, since only one of them runs.
+  Work work() const;
   void run_bodies(Call& call);
   void check_finite(const Call& call);
   Ref<Storage> new_memory(int base);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tandem/core/op.h"
+#include "tandem/core/scope.h"
 #include "tandem/graph/compile.h"
 #include "tandem/ops/fused.h"
 
@@ -66,6 +67,7 @@ struct Node {
   uint64_t repeated = 0;              // Region::repeated(): merged only with nodes of the same
   uint64_t order = 0;                 // ordered effects: the place among them
   std::shared_ptr<const std::string> layer;  // current_layer() while it was traced
+  ScopeChain scope;                          // current_scope() while it was traced; fused: common to all ops
   std::vector<FusedProgram> programs;        // fused: run as one; inputs and outputs one after the other
   std::shared_ptr<const Bodies> bodies;      // null: none
 

@@ -89,9 +89,12 @@ class RecordingExecutor final : public Executor {
   }
 
   void execute() override {
-    if (!recording_ && has_run_ && recordable_) recording_ = backend_.record(graph_.device, record_steps());
+    if (!recording_ && has_run_ && recordable_) {
+      const NotesPaused off;  // nothing runs while it is recorded
+      recording_ = backend_.record(graph_.device, record_steps());
+    }
     if (recording_)
-      recording_->replay();
+      replay();
     else
       for (Call& call : calls_) launch(call);
     has_run_ = true;
@@ -113,6 +116,13 @@ class RecordingExecutor final : public Executor {
   }
 
  private:
+  void replay() {
+    constexpr const char* kName = "recorded graph";
+    NotedOp note(kName, graph_.device);
+    run_noted(graph_.device, kName, [&] { recording_->replay(); });
+    if (note) note.describe(work(), cat(calls_.size(), " calls, launched as one"));
+  }
+
   /// The calls with their true order: one waits for another where it touches memory that the other writes, or writes
   /// memory that the other reads; ordered effects wait for each other. What a wait implies is left out where that shows
   /// among the last steps.

@@ -91,6 +91,7 @@ class GraphTracer : public Tracer {
     }
     node.repeated = Region::repeated();
     node.layer = current_layer();
+    node.scope = current_scope();
     if (op.effects.is_ordered()) node.order = ++ordered_;
     Tensors results;
     for (const Meta& meta : out) {
@@ -131,6 +132,7 @@ class GraphTracer : public Tracer {
     for (int v : node.in) node.versions.push_back(changes_[graph_.base_of(v)]);
     node.repeated = Region::repeated();
     node.layer = current_layer();
+    node.scope = current_scope();
     node.order = ++ordered_;  // for those of the bodies that have ordered effects
     std::vector<Tensor> results;
     for (const Meta& meta : out) {
@@ -459,6 +461,7 @@ std::unique_ptr<Trace> trace(const TensorFunction& function, const std::vector<T
   };
   try {
     TraceScope scope(&tracer);
+    const NoScopes outside;
     result->results = function(placeholders);
     for (Tensor& t : result->results) {
       TD_CHECK(t.defined(), "compile: every result must be a tensor; got an undefined handle.");
@@ -568,6 +571,7 @@ class Extraction {
     copy.order = node.order;
     copy.repeated = node.repeated;
     copy.layer = node.layer;
+    copy.scope = node.scope;
     copy.bodies = node.bodies;
     copy.random_offset = node.random_offset;
     for (size_t i = 0; i < node.in.size(); ++i) {
@@ -609,6 +613,7 @@ Differentiated continue_back(Trace& trace, bool is_body, std::span<const TapeNod
                              const std::function<std::vector<Tensor>(GraphTracer&)>& make_seeds) {
   GraphTracer& tracer = static_cast<GraphTracer&>(*trace.tracer);
   const TraceScope scope(&tracer);
+  const NoScopes outside;
   const ObserverScope unseen(nullptr);
   const GraphTracer::Mark mark = tracer.mark();
   try {
@@ -674,6 +679,7 @@ std::shared_ptr<Trace> trace_body(const std::function<std::vector<Tensor>()>& co
 void continue_body(Trace& trace, const std::function<void()>& code) {
   const ObserverScope unseen(nullptr);
   const TraceScope scope(trace.tracer.get());
+  const NoScopes outside;
   code();
 }
 

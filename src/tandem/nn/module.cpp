@@ -12,6 +12,7 @@
 #include <typeinfo>
 
 #include "tandem/core/rng.h"
+#include "tandem/core/scope.h"
 #include "tandem/core/tape.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/shape.h"
@@ -52,20 +53,26 @@ std::string shortened(std::string path) {
 }
 }  // namespace
 
-/// While tracing, names the layer whose code runs: the graph keeps that for the errors of its replays.
+/// While tracing, names the layer whose code runs: the graph keeps that for the errors of its replays. While tracing or
+/// profiling, a scope of that name.
 struct Module::TracedLayer {
   explicit TracedLayer(const Module& of) : module(of) {
-    if (!current_tracer()) return;
+    if (!scopes_are_noted()) [[likely]]
+      return;
+    if (innermost && &innermost->module == &of) return;  // operator() is here already
+    is_noted = true;
     outer = std::exchange(innermost, this);
     if (outer) {
       const std::string name = outer->module.name_of(&module);
       path = shortened(outer->path.empty() || name.empty() ? name : outer->path + "." + name);
     }
-    scope.emplace(path.empty() ? nullptr
-                               : std::make_shared<const std::string>(cat(path, " (", of.type_name(), ")")));
+    const std::string type = of.type_name(), text = path.empty() ? type : cat(path, " (", type, ")");
+    if (current_tracer())
+      layer.emplace(path.empty() ? nullptr : std::make_shared<const std::string>(text));
+    scope.emplace(text);
   }
   ~TracedLayer() {
-    if (scope) innermost = outer;
+    if (is_noted) innermost = outer;
   }
   TracedLayer(const TracedLayer&) = delete;
   TracedLayer& operator=(const TracedLayer&) = delete;
@@ -74,7 +81,9 @@ struct Module::TracedLayer {
   const Module& module;
   TracedLayer* outer = nullptr;
   std::string path;
-  std::optional<LayerScope> scope;
+  bool is_noted = false;
+  std::optional<LayerScope> layer;
+  std::optional<Scope> scope;
 };
 thread_local Module::TracedLayer* Module::TracedLayer::innermost = nullptr;
 

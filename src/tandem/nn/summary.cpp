@@ -8,36 +8,25 @@
 #include <string_view>
 
 #include "tandem/core/tape.h"
+#include "tandem/ops/work.h"
 
 namespace tandem::nn {
 namespace {
 
-/// Ops that only move or make data.
-bool moves_data(const OpDef& op) {
-  static const auto& names = *new std::set<std::string_view>{
-      "to",   "copy", "assign", "concat",  "slice_into_zeros", "gather",    "scatter_add_zeros",
-      "cast", "full", "arange", "uniform", "normal",           "bernoulli", "one_hot"};
-  return op.is_view() || op.cost == Cost::no_op || names.contains(op.name);
-}
-
-/// Elements of a weight (out, …) that go into one element of the output.
-int64_t terms(const Dims& weight) {
-  return weight.rank() == 0 || weight[0] == 0 ? 0 : size_of(weight) / weight[0];
-}
-
+/// Of an op that is described, and does not run.
 int64_t flops_of(const OpDef& op, std::span<const Tensor> in, std::span<const Meta> out) {
-  const std::string_view name = op.name;
-  const int64_t written = size_of(out[0].shape);
-  if (moves_data(op)) return 0;
-  if (op.is_pointwise()) return written;
-  if (name == "matmul") return 2 * written * in[0].size(-1);
-  if (name.starts_with("conv") && name.ends_with("_input_gradient"))
-    return 2 * in[0].size() * terms(in[1].shape());
-  if (name.starts_with("conv") && name.ends_with("_weight_gradient"))
-    return 2 * in[0].size() * terms(out[0].shape);
-  if (name == "linear" || name.starts_with("conv"))
-    return 2 * written * terms(in[1].shape()) + (in.size() > 2 ? written : 0);
-  return in.empty() ? written : std::max<int64_t>(written, in[0].size());
+  const auto buffer = [](const Meta& m) {
+    return Buffer{nullptr, m.shape.data(), m.strides.data(), m.shape.rank(), m.dtype};
+  };
+  SmallVector<Buffer, 4> in_buffers, out_buffers;
+  for (const Tensor& t : in) in_buffers.push_back(buffer(t.meta()));
+  for (const Meta& meta : out) out_buffers.push_back(buffer(meta));
+  KernelArgs args;
+  args.in = in_buffers.data();
+  args.out = out_buffers.data();
+  args.n_in = static_cast<int>(in_buffers.size());
+  args.n_out = static_cast<int>(out_buffers.size());
+  return work_of(op, args).flops;
 }
 
 /// Runs nothing: gives every op's outputs their shapes, and tells an observer.

@@ -1,6 +1,7 @@
 // The training step and the evaluation step.
 #include "tandem/train/step.h"
 
+#include "tandem/core/scope.h"
 #include "tandem/core/tape.h"
 #include "tandem/data/loader.h"
 #include "tandem/ops/index.h"
@@ -116,7 +117,12 @@ TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engin
   // Adds this batch's gradients to the sums, where there are any.
   const auto gradients_of = [&model, parameters, dtype, scale, sums = sums_.get(), own = options.loss](
                                 const std::vector<Tensor>& in, std::vector<Tensor>& gradients) {
-    const Tensor loss = loss_of(own, model(as_input(in[0], dtype)), in[1]);
+    const auto forward = [&] {
+      const Scope scope("forward");
+      return loss_of(own, model(as_input(in[0], dtype)), in[1]);
+    };
+    const Tensor loss = forward();
+    const Scope scope("backward");
     gradients = grad(scale == 1 ? loss : loss * scale, parameters);
     if (scale != 1) {
       const NoGrad off;
@@ -129,6 +135,7 @@ TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engin
                       options](const std::vector<Tensor>& in) {
     std::vector<Tensor> gradients;
     const Tensor loss = gradients_of(in, gradients);
+    const Scope scope("update");
     if (sums) gradients = sums->take();
     if (options.clip_value) gradients = optim::clip_by_value(gradients, *options.clip_value);
     if (options.clip_norm) gradients = optim::clip_by_norm(gradients, *options.clip_norm);

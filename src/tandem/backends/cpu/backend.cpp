@@ -71,10 +71,20 @@ class CpuBackend : public Backend {
   void hold_until(Device, void* data, std::shared_ptr<const Event> event) override {
     cpu::hold_until(data, std::move(event));
   }
-  void copy_from_host(Device, void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
-  void copy_to_host(Device, void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
-  void copy_within(Device, void* to, const void* from, size_t bytes) override { copy(to, from, bytes); }
-  void copy_between(Device, void* to, Device, const void* from, size_t bytes) override {
+  void copy_from_host(Device device, void* to, const void* from, size_t bytes) override {
+    const NotedCopy note(device, "copy from host", bytes);
+    copy(to, from, bytes);
+  }
+  void copy_to_host(Device device, void* to, const void* from, size_t bytes) override {
+    const NotedCopy note(device, "copy to host", bytes);
+    copy(to, from, bytes);
+  }
+  void copy_within(Device device, void* to, const void* from, size_t bytes) override {
+    const NotedCopy note(device, "copy within", bytes);
+    copy(to, from, bytes);
+  }
+  void copy_between(Device device, void* to, Device, const void* from, size_t bytes) override {
+    const NotedCopy note(device, "copy between", bytes);
     copy(to, from, bytes);
   }
   void synchronize(Device) override {}
@@ -82,8 +92,8 @@ class CpuBackend : public Backend {
   std::unique_ptr<FusedKernel> compile_fused(Device, const std::vector<FusedProgram>& programs) override {
     return cpu::compile_fused(programs);
   }
-  std::vector<DeviceActivity> watch(Device, const std::function<void()>& work) override {
-    return watch_kernels(work);
+  std::vector<DeviceActivity> watch(Device device, const std::function<void()>& work) override {
+    return watch_kernels(work, device);
   }
 
  private:

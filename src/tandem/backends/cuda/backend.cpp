@@ -9,6 +9,7 @@
 #include "tandem/backends/cuda/record.h"
 #include "tandem/backends/cuda/stream.h"
 #include "tandem/backends/cuda/watch.h"
+#include "tandem/core/activity.h"
 
 namespace tandem::cuda {
 namespace {
@@ -64,6 +65,7 @@ class CudaBackend final : public Backend {
   }
 
   void copy_from_host(Device device, void* to, const void* from, size_t bytes) override {
+    const NotedCopy note(device, "copy from host", bytes);
     if (bytes == 0) return;
     DeviceState& state = device_state(device.index);
     if (bytes >= kStagedBytes) return state.staging.copy(to, from, bytes, state.queue);
@@ -76,12 +78,14 @@ class CudaBackend final : public Backend {
       check(cudaStreamSynchronize(state.queue), "cudaStreamSynchronize");
   }
   void copy_to_host(Device device, void* to, const void* from, size_t bytes) override {
+    const NotedCopy note(device, "copy to host", bytes);
     DeviceState& state = device_state(device.index);
     if (bytes != 0)
       check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, state.queue), "cudaMemcpyAsync to host");
     state.synchronize();
   }
   void copy_within(Device device, void* to, const void* from, size_t bytes) override {
+    const NotedCopy note(device, "copy within", bytes);
     if (bytes == 0) return;
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice,
                           device_state(device.index).current_stream()),
@@ -89,6 +93,7 @@ class CudaBackend final : public Backend {
   }
   void copy_between(Device to_device, void* to, Device from_device, const void* from, size_t bytes) override {
     if (to_device == from_device) return copy_within(to_device, to, from, bytes);
+    const NotedCopy note(to_device, "copy between", bytes);
     if (bytes == 0) return;
     const std::shared_ptr<const Event> ready = mark(from_device);
     DeviceState& target = device_state(to_device.index);
@@ -112,6 +117,9 @@ class CudaBackend final : public Backend {
   bool records() const override { return true; }
   std::vector<DeviceActivity> watch(Device device, const std::function<void()>& work) override {
     return cuda::watch(device_state(device.index), work);
+  }
+  std::vector<DeviceActivity> watch_by_events(Device device, const std::function<void()>& work) override {
+    return cuda::watch_by_events(device_state(device.index), work);
   }
 
  private:

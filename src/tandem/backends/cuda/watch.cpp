@@ -3,6 +3,7 @@
 #include "tandem/backends/cuda/watch.h"
 
 #include "tandem/backends/cuda/device_state.h"
+#include "tandem/core/activity.h"
 #include "tandem/core/error.h"
 
 #if __has_include(<cupti.h>)
@@ -38,6 +39,7 @@ struct Cupti {
   decltype(&cuptiActivityDisable) disable = nullptr;
   decltype(&cuptiActivityFlushAll) flush = nullptr;
   decltype(&cuptiActivityGetNextRecord) next = nullptr;
+  decltype(&cuptiGetTimestamp) now = nullptr;
   decltype(&cuptiGetResultString) text = nullptr;
   std::string reason;  // why it cannot be used; empty: it can
 
@@ -65,12 +67,21 @@ std::string readable(const char* name) {
   return text;
 }
 
+const char* name_of_copy(uint8_t kind) {
+  return kind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD   ? "copy from host"
+         : kind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH ? "copy to host"
+         : kind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOD ? "copy within"
+                                                   : "copy";
+}
+
 template <class Record>
 void keep(const CUpti_Activity* record, bool is_copy, std::string name) {
   const auto* const entry = reinterpret_cast<const Record*>(record);
-  if (entry->deviceId == g_device && entry->end > entry->start)
-    g_records.push_back(
-        {std::move(name), is_copy, static_cast<int64_t>(entry->start), static_cast<int64_t>(entry->end)});
+  if (entry->deviceId != g_device || entry->end <= entry->start) return;
+  int64_t bytes = 0;
+  if constexpr (requires { entry->bytes; }) bytes = static_cast<int64_t>(entry->bytes);
+  g_records.push_back({std::move(name), is_copy, static_cast<int64_t>(entry->start),
+                       static_cast<int64_t>(entry->end), bytes});
 }
 
 void CUPTIAPI give_buffer(uint8_t** buffer, size_t* size, size_t* most_records) {
@@ -86,7 +97,7 @@ void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t v
     if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
       keep<KernelRecord>(record, false, readable(reinterpret_cast<const KernelRecord*>(record)->name));
     else if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY)
-      keep<CopyRecord>(record, true, "copy");
+      keep<CopyRecord>(record, true, name_of_copy(reinterpret_cast<const CopyRecord*>(record)->copyKind));
     else if (record->kind == CUPTI_ACTIVITY_KIND_MEMSET)
       keep<SetRecord>(record, true, "set");
   }
@@ -110,6 +121,7 @@ Cupti open_cupti() {
   find(cupti.disable, "cuptiActivityDisable");
   find(cupti.flush, "cuptiActivityFlushAll");
   find(cupti.next, "cuptiActivityGetNextRecord");
+  find(cupti.now, "cuptiGetTimestamp");
   find(cupti.text, "cuptiGetResultString");
   return cupti;
 }
@@ -150,6 +162,9 @@ std::vector<DeviceActivity> watch(DeviceState& state, const std::function<void()
     cupti->check(cupti->register_callbacks(give_buffer, take_buffer), "cuptiActivityRegisterCallbacks");
   }
   state.synchronize();
+  uint64_t device_now = 0;
+  cupti->check(cupti->now(&device_now), "cuptiGetTimestamp");
+  const int64_t to_host_clock = steady_now_ns() - static_cast<int64_t>(device_now);
   g_device = static_cast<uint32_t>(state.index);
   {
     const Records on(*cupti);
@@ -164,6 +179,10 @@ std::vector<DeviceActivity> watch(DeviceState& state, const std::function<void()
   const std::lock_guard records(g_records_mutex);
   std::vector<DeviceActivity> seen = std::move(g_records);
   g_records.clear();
+  for (DeviceActivity& each : seen) {
+    each.begin_ns += to_host_clock;
+    each.end_ns += to_host_clock;
+  }
   std::stable_sort(seen.begin(), seen.end(),
                    [](const auto& a, const auto& b) { return a.begin_ns < b.begin_ns; });
   return seen;

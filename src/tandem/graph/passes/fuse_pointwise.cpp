@@ -261,6 +261,8 @@ Node build(const Graph& graph, const Grouping& grouping, const Group& group) {
       fused.out.push_back(node.out[0]);
     }
   }
+  fused.scope = graph.node(group.members[0]).scope;
+  for (int m : group.members) fused.scope = common_scope(fused.scope, graph.node(m).scope);
   fused.programs.push_back(std::move(program));
   return fused;
 }
@@ -317,6 +319,7 @@ void join_launches(Graph& graph) {
     for (uint32_t version : later.versions) joined.versions.push_back(version);
     for (int v : later.out) joined.out.push_back(v);
     for (auto& p : later.programs) joined.programs.push_back(std::move(p));
+    joined.scope = common_scope(joined.scope, later.scope);
     graph.insert(after, std::move(joined));
   }
 }
