@@ -245,8 +245,9 @@ TEST(Command, ProfileForAPersonIsATable) {
   const ProcessResult result = run_command({"profile", "mlp", "--batch", "2", "--steps", "1", "--infer",
                                             "--engine", "eager", "--out", folder.path()});
   ASSERT_EQ(result.status, 0) << result.err;
-  for (const char* part : {"1 forward passes of mlp: batch 2, f32, eager engine, cpu", "in kernels",
-                           "in copies", "idle", "launches a step", "of the peak", "linear", "mlp.trace.json"})
+  for (const char* part :
+       {"1 forward pass of mlp: batch 2, f32, eager engine, cpu", "in kernels", "in copies", "idle",
+        "launches per step", "of the peak", "linear", "mlp.trace.json"})
     expect_contains(result.out, part);
   const std::string trace = read_text(folder / "mlp.trace.json");
   expect_contains(trace, "\"forward\"");

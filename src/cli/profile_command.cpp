@@ -1,4 +1,5 @@
 // tandem profile MODEL: a trace that Perfetto opens, and a table of where the time goes.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -34,9 +35,9 @@ struct Shown {
   int64_t dropped = 0;
 
   double steps() const { return static_cast<double>(profiled.steps); }
-  double a_step(int64_t value) const { return static_cast<double>(value) / steps(); }
+  double per_step(int64_t value) const { return static_cast<double>(value) / steps(); }
   /// Of the steps that nobody watched.
-  double rate(int64_t work) const { return a_step(work) * 1e9 / profiled.unprofiled_ns; }
+  double rate(int64_t work) const { return per_step(work) * 1e9 / profiled.unprofiled_ns; }
   double share(const KernelSum& sum) const {
     return static_cast<double>(sum.ns) / static_cast<double>(std::max<int64_t>(1, sums.ns));
   }
@@ -91,15 +92,15 @@ void print_json(const Shown& shown) {
                              {"dropped_events", shown.dropped},
                              {"kernels_seen_by", shown.profiled.profile.seen_by},
                              {"total_ns", s.ns},
-                             {"step_ns", shown.a_step(s.ns)},
+                             {"step_ns", shown.per_step(s.ns)},
                              {"unprofiled_step_ns", shown.profiled.unprofiled_ns},
                              {"kernel_share", s.kernel_share},
                              {"copy_share", s.copy_share},
                              {"idle_share", s.idle_share},
-                             {"launches_per_step", shown.a_step(s.launches)},
-                             {"copies_per_step", shown.a_step(s.copies)},
-                             {"flops_per_step", shown.a_step(s.work.flops)},
-                             {"bytes_per_step", shown.a_step(s.work.bytes)},
+                             {"launches_per_step", shown.per_step(s.launches)},
+                             {"copies_per_step", shown.per_step(s.copies)},
+                             {"flops_per_step", shown.per_step(s.work.flops)},
+                             {"bytes_per_step", shown.per_step(s.work.bytes)},
                              {"flops_per_second", shown.rate(s.work.flops)},
                              {"bytes_per_second", shown.rate(s.work.bytes)},
                              {"memory_bytes", s.memory},
@@ -126,15 +127,15 @@ void print_totals(const Shown& shown) {
   const Peaks& peaks = shown.profiled.peaks;
   const double flops = shown.rate(s.work.flops), bytes = shown.rate(s.work.bytes);
   Table table;
-  table.add({"time a step", fixed(shown.a_step(s.ns) / 1e6, 3) + " ms profiled, " +
-                                fixed(shown.profiled.unprofiled_ns / 1e6, 3) + " ms unprofiled"});
+  table.add({"time per step", fixed(shown.per_step(s.ns) / 1e6, 3) + " ms profiled, " +
+                                  fixed(shown.profiled.unprofiled_ns / 1e6, 3) + " ms unprofiled"});
   table.add({"in kernels", percent(s.kernel_share)});
   table.add({"in copies", percent(s.copy_share)});
   table.add({"idle", percent(s.idle_share)});
-  table.add({"launches a step", fixed(shown.a_step(s.launches), 1) + " kernels, " +
-                                    fixed(shown.a_step(s.copies), 1) + " copies"});
-  table.add({"work a step",
-             scaled(shown.a_step(s.work.flops)) + "FLOP, " + scaled(shown.a_step(s.work.bytes)) + "B"});
+  table.add({"launches per step", fixed(shown.per_step(s.launches), 1) + " kernels, " +
+                                      fixed(shown.per_step(s.copies), 1) + " copies"});
+  table.add({"work per step",
+             scaled(shown.per_step(s.work.flops)) + "FLOP, " + scaled(shown.per_step(s.work.bytes)) + "B"});
   table.add({"achieved", scaled(flops) + "FLOP/s, " + of_peak(flops, peaks.flops_per_second) +
                              " of the peak; " + scaled(bytes) + "B/s, " +
                              of_peak(bytes, peaks.bytes_per_second)});
@@ -181,10 +182,15 @@ void print_text(const Shown& shown) {
   const TrainConfig& config = shown.flags.config;
   const std::string on =
       config.device.is_cpu() ? cat(config.device, ", ", threads(), " threads") : to_string(config.device);
-  std::printf("%lld %s of %s: batch %lld, %s, %s engine, %s\n\n",
+  const bool one = shown.profiled.steps == 1;
+  std::printf("%lld %s%s of %s: batch %lld, %s, %s engine, %s\n\n",
               static_cast<long long>(shown.profiled.steps),
-              shown.flags.infer ? "forward passes" : "training steps", config.model.c_str(),
-              static_cast<long long>(config.batch), name(config.dtype), name(config.engine), on.c_str());
+              shown.flags.infer ? "forward pass" : "training step",
+              one                 ? ""
+              : shown.flags.infer ? "es"
+                                  : "s",
+              config.model.c_str(), static_cast<long long>(config.batch), name(config.dtype),
+              name(config.engine), on.c_str());
   print_totals(shown);
   std::printf("\n");
   print_kernels(shown);
@@ -226,7 +232,7 @@ void add_profile(CLI::App& app, Action& action) {
   cmd->add_option("MODEL", c.model, "a name from 'tandem models'")->required();
   cmd->add_flag("--infer", flags->infer, "forward passes in evaluation mode, not training steps");
   cmd->add_option("--steps", c.steps, cat("steps to profile (default ", kProfiledSteps, ")"));
-  cmd->add_option("--batch", c.batch, "samples a step")->capture_default_str();
+  cmd->add_option("--batch", c.batch, "samples per step")->capture_default_str();
   cmd->add_option("--optimizer", c.optimizer, optim::optimizer_names())->capture_default_str();
   flags->machine.add(*cmd, true);
   cmd->add_option("--threads", c.threads, "CPU threads");

@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-constexpr int64_t kTrialNs = 400'000'000;  // for each of the two
+constexpr int64_t kTrialNs = 400'000'000;
 constexpr int64_t kLongCallNs = 20'000'000;
 constexpr int64_t kLargestMatrix = 8192;
 
@@ -24,32 +24,30 @@ int64_t time_of(Device device, const std::function<void()>& work) {
 }
 
 /// The shortest of as many calls as the time allows, three at least.
-int64_t shortest(Device device, const std::function<void()>& work) {
+int64_t shortest(Device device, int64_t ns, const std::function<void()>& work) {
   const int64_t start = steady_now_ns();
   int64_t best = time_of(device, work);
-  for (int calls = 1; calls < 3 || steady_now_ns() - start < kTrialNs; ++calls)
+  for (int calls = 1; calls < 3 || steady_now_ns() - start < ns; ++calls)
     best = std::min(best, time_of(device, work));
   return best;
 }
 
-/// The size of a product that takes long enough to be measured, and its rate.
-std::pair<int64_t, double> product_rate(Device device, DType dtype) {
-  for (int64_t n = 512;; n *= 2) {
+/// The best rate of products of growing size, and the largest size. On a busy machine a shorter one may be the best.
+std::pair<double, int64_t> product_rate(Device device, DType dtype) {
+  double best = 0;
+  for (int64_t n = 256;; n *= 2) {
     const Tensor a = full({n, n}, 0.5, dtype, device), b = full({n, n}, 0.25, dtype, device);
-    const auto product = [&] { (void)matmul(a, b); };
-    product();
-    const int64_t ns =
-        std::min(time_of(device, product), time_of(device, product));  // others may be in the way
-    if (n < kLargestMatrix && ns < kLongCallNs) continue;
-    const double flops = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-    return {n, flops * 1e9 / static_cast<double>(shortest(device, product))};
+    const int64_t ns = shortest(device, kTrialNs / 5, [&] { (void)matmul(a, b); });
+    const double side = static_cast<double>(n);
+    best = std::max(best, 2 * side * side * side * 1e9 / static_cast<double>(ns));
+    if (n == kLargestMatrix || ns >= kLongCallNs) return {best, n};
   }
 }
 
 double copy_rate(Device device, int64_t bytes) {
   const Tensor from = full({bytes / 4}, 1, DType::f32, device), to = full({bytes / 4}, 0, DType::f32, device);
   return 2.0 * static_cast<double>(bytes) * 1e9 /
-         static_cast<double>(shortest(device, [&] { assign(to, from); }));
+         static_cast<double>(shortest(device, kTrialNs, [&] { assign(to, from); }));
 }
 
 }  // namespace
@@ -59,10 +57,10 @@ Peaks measure_peaks(Device device, DType dtype) {
   refuse_while_tracing("measure_peaks", "it would measure nothing", "Call it outside.");
   const NoGrad off;
   const int64_t bytes = (device.is_cpu() ? int64_t{64} : int64_t{512}) << 20;  // larger than caches
-  const auto [n, flops] = product_rate(device, dtype);
+  const auto [flops, n] = product_rate(device, dtype);
   return {flops, copy_rate(device, bytes),
-          cat("best of a product of ", dtype, " matrices (", n, ", ", n, "), and of a copy of ", bytes >> 20,
-              " MiB, read and written")};
+          cat("best of products of ", dtype, " matrices up to (", n, ", ", n, "), and of a copy of ",
+              bytes >> 20, " MiB, read and written")};
 }
 
 }  // namespace tandem

@@ -69,7 +69,7 @@ std::vector<KernelSum> sums_by_name(const std::vector<DeviceActivity>& activitie
 
 /// What this machine can do at best, by trial.
 struct Peaks {
-  double flops_per_second = 0;  ///< of a large matrix product
+  double flops_per_second = 0;  ///< of matrix products, the best of several sizes
   double bytes_per_second = 0;  ///< read and written by a large copy
   std::string how;              ///< one line
 };
