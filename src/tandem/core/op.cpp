@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "tandem/core/activity.h"
+#include "tandem/core/autocast.h"
 #include "tandem/core/backend.h"
 #include "tandem/core/mutex.h"
 #include "tandem/core/rng.h"
@@ -148,6 +149,9 @@ void check_effects(const OpDef& op) {
       "' is a view: it must have one output, which shares input 0, take strided inputs and touch nothing.");
   TD_CHECK(!op.is_pointwise() || (returned == 0 && e.resources == 0), "define: op '", op.name,
            "' is pointwise: it must make a new tensor and touch nothing.");
+  TD_CHECK(op.precision == Precision::as_given || returned == 0, "define: op '", op.name,
+           "' shares the memory of an input, so it must take it as it is given (precision): a cast would be "
+           "shared instead.");
 }
 }  // namespace
 
@@ -208,6 +212,7 @@ OpDef& define(RuntimeOp op) {
   d.saves_inputs = kept->saves_inputs;
   d.saves_outputs = kept->saves_outputs;
   d.effects = kept->effects;
+  d.precision = kept->precision;
   d.takes_strided = kept->takes_strided;
   d.waits = kept->waits;
   static constexpr auto kCall = []<int kind>(const KernelArgs& args) {
@@ -233,7 +238,9 @@ OpDef* find_op(std::string_view name) {
   return nullptr;
 }
 
-Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
+namespace {
+/// On the inputs as they are.
+Tensors run(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
   if (static_cast<int64_t>(in.size()) < op.inputs.least || static_cast<int64_t>(in.size()) > op.inputs.most)
       [[unlikely]]
     refuse_count(op, in.size());
@@ -280,6 +287,14 @@ Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
   if (op.is_view()) out[0].impl()->copied_by = in[0].impl()->copied_by;
   if (wants_grad && op.gradient) record(op, in, attrs, {out.data(), out.size()});
   return out;
+}
+}  // namespace
+
+Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
+  if (detail::t_autocast) [[unlikely]]
+    if (const std::optional<Tensors> cast = detail::t_autocast->inputs(op.precision, in))
+      return run(op, {cast->data(), cast->size()}, attrs);
+  return run(op, in, attrs);
 }
 
 void check_in_place(const char* op, std::span<const Tensor> in) {

@@ -115,6 +115,14 @@ struct Effects {
   static constexpr Effects random() { return {.resources = static_cast<uint8_t>(Resource::generator)}; }
 };
 
+/// What an op takes under Autocast (core/autocast.h), of floating inputs. Beside f64 nothing is cast but by `widest`.
+enum class Precision : uint8_t {
+  as_given,  ///< what it is given
+  low,       ///< bf16 or f16, as Autocast says: it gains speed and sums in f32 anyway
+  full,      ///< f32 in place of bf16 and f16: it needs the range or the digits
+  widest,    ///< the widest type among them for all: it demands one type
+};
+
 /// The version of this header. An op that was compiled against another one is refused when it is defined.
 inline constexpr int kOpVersion = 5;
 
@@ -133,7 +141,8 @@ struct OpDef {
   // Properties that the engines and passes ask for.
   const char* functor = nullptr;  // pointwise: the struct in ops/scalar_functions.h that computes one element
   Effects effects = {};           // what it reads, writes, shares and touches
-  bool commutative = false;       // f(a, b) == f(b, a) to the bit
+  Precision precision = Precision::as_given;  // under Autocast
+  bool commutative = false;                   // f(a, b) == f(b, a) to the bit
   bool store =
       false;  // writes input 1 over input 0, element by element, as a fused chain may do with its result
   // Set where the outputs' sizes depend on values: what to use instead inside a compiled callable. Inference gives such
@@ -158,6 +167,15 @@ struct OpDef {
   bool is_view() const { return effects.aliases[0] >= 0 && effects.writes == 0; }
   bool is_random() const { return effects.touches(Resource::generator); }
   bool changes_memory() const { return effects.writes != 0; }
+};
+
+/// The attributes of the op "cast", which apply() uses itself, under Autocast.
+struct CastAttrs {
+  DType dtype = DType::f32;
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("dtype", &CastAttrs::dtype));
+  }
 };
 
 /// Runs (or, while tracing, appends) an operation.
@@ -187,6 +205,7 @@ struct RuntimeOp {
   std::function<Tensors(const GradArgs&)> gradient = {};  // none: not differentiable
   uint32_t saves_inputs = 0, saves_outputs = 0;           // as in OpDef
   Effects effects = {};
+  Precision precision = Precision::as_given;
   bool takes_strided = false;
   bool waits = false;
   std::array<std::function<void(const KernelArgs&)>, kDeviceKinds> kernels = {};

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tandem/core/autocast.h"
 #include "tandem/core/region.h"
 #include "tandem/core/trace.h"
 
@@ -308,6 +309,7 @@ class Walk {
   void run() {
     collect();
     GradMode mode(options_.create_graph);
+    const NoAutocast as_recorded;
     for (const Ref<TensorImpl>& leaf : leaf_roots_)  // an output itself
       if (!pending_.count(leaf.get())) ready(Target{leaf.get(), 0}, Tensor(leaf));
     for (const Ref<TapeNode>& root : roots_)

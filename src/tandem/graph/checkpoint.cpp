@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tandem/core/autocast.h"
 #include "tandem/core/region.h"
 #include "tandem/core/trace.h"
 #include "tandem/ops/shape.h"
@@ -140,8 +141,8 @@ std::vector<Tensor> checkpoint(const TensorFunction& function, const std::vector
   std::vector<Tensor> out;
   for (size_t i : outputs.first) out.push_back(results[i].detach());
   record("checkpoint", ends, out,
-         [function, inputs, around, place, ends, own_leaves,
-          first = outputs.first](std::span<const Tensor> grads) {
+         [function, inputs, around, place, ends, own_leaves, first = outputs.first,
+          precision = autocast_dtype()](std::span<const Tensor> grads) {
            around->check();
            const bool create_graph = grad_enabled();
            std::vector<Tensor> again;
@@ -149,6 +150,7 @@ std::vector<Tensor> checkpoint(const TensorFunction& function, const std::vector
              const RandomReplay replay(place);
              const Region region(true);
              const GradMode on(true);
+             const Autocast as_before(precision);
              again = around->run_again([&] { return function(inputs); });
            }
            std::vector<TapeNode::Edge> now = ends;

@@ -15,6 +15,7 @@ std::string describe_signature(const std::vector<Tensor>& inputs) {
     if (!t.is_contiguous()) text += cat(" strides ", t.strides());
     if (t.requires_grad()) text += " requires_grad";
   }
+  if (const std::optional<DType> low = autocast_dtype()) text += cat("; autocast ", *low);
   return text + (grad_enabled() ? "; grad" : "; no grad") + (anomaly_mode() ? "; anomaly" : "");
 }
 

@@ -4,6 +4,7 @@
 #include <list>
 #include <optional>
 
+#include "tandem/core/autocast.h"
 #include "tandem/core/choice_cache.h"
 #include "tandem/graph/executor.h"
 #include "tandem/graph/tracer.h"
@@ -20,6 +21,7 @@ struct Signature {
   };
   std::vector<Input> inputs;
   bool grad = grad_enabled(), anomaly = anomaly_mode();
+  std::optional<DType> autocast = autocast_dtype();
   uint64_t choices = choice_epoch();  // a recording holds the algorithms of its time
 
   explicit Signature(const std::vector<Tensor>& tensors) {
@@ -27,7 +29,9 @@ struct Signature {
       inputs.push_back({t.meta(), t.impl()->requires_grad, t.impl()->copied_by, HooksSeen(*t.impl())});
   }
   bool matches(const std::vector<Tensor>& tensors) const {
-    if (tensors.size() != inputs.size() || grad != grad_enabled() || anomaly != anomaly_mode()) return false;
+    if (tensors.size() != inputs.size() || grad != grad_enabled() || anomaly != anomaly_mode() ||
+        autocast != autocast_dtype())
+      return false;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Meta &a = inputs[i].meta, &b = tensors[i].meta();
       const bool same = a.shape == b.shape && a.strides == b.strides && a.dtype == b.dtype &&

@@ -1,6 +1,7 @@
 // Weights computed from other parameters.
 #include "tandem/nn/parametrized.h"
 
+#include "tandem/core/autocast.h"
 #include "tandem/core/tape.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
@@ -75,6 +76,7 @@ ModulePtr weight_norm_parts(const Tensor& weight, int axis) {
 }
 
 Tensor weight_from_norm(RuntimeModule& parts, int axis) {
+  const NoAutocast full;
   const Tensor g = weight_of(parts).tensor("original0"), v = weight_of(parts).tensor("original1");
   return v * (g / norm_but(v, axis));
 }
@@ -94,6 +96,7 @@ ModulePtr spectral_norm_parts(const Tensor& weight, int axis) {
 }
 
 Tensor weight_from_spectrum(RuntimeModule& parts, int axis, bool iterates, int iterations) {
+  const NoAutocast full;  // the buffers' type
   const Tensor original = weight_of(parts).tensor("original");
   RuntimeModule& vectors = weight_of(parts).at<RuntimeModule>("0");
   Tensor u = vectors.tensor("_u"), v = vectors.tensor("_v");

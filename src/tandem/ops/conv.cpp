@@ -1,5 +1,6 @@
 #include "tandem/ops/conv.h"
 
+#include "tandem/core/autocast.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
@@ -184,6 +185,7 @@ OpDef& define_conv(const char* name, InputCount inputs, void (*infer)(InferArgs&
   d.infer = infer;
   d.gradient = gradient;
   d.saves_inputs = 3;
+  d.precision = Precision::low;
   return define(d);
 }
 
@@ -209,6 +211,13 @@ Tensor conv(int axes, const Tensor& input, const Tensor& weight, const Tensor& b
 
 Tensor conv_transpose(int axes, const Tensor& x, const Tensor& weight, const Tensor& bias,
                       const ConvTransposeOptions& o) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::low,
+        [&](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+          return conv_transpose(axes, x, weight, bias, o);
+        },
+        x, weight, bias);
   static const char* const names[] = {"conv_transpose1d", "conv_transpose2d", "conv_transpose3d"};
   const char* op = names[axes - 1];
   const Dims &in = x.shape(), &w = weight.shape();

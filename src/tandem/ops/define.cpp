@@ -25,7 +25,7 @@
 namespace tandem {
 
 OpDef& define_op(const char* name, InputCount inputs, void (*infer)(InferArgs&), GradRule gradient,
-                 uint32_t saves_in, uint32_t saves_out, Cost cost) {
+                 uint32_t saves_in, uint32_t saves_out, Cost cost, Precision precision) {
   OpDef d;
   d.name = name;
   d.inputs = inputs;
@@ -34,6 +34,7 @@ OpDef& define_op(const char* name, InputCount inputs, void (*infer)(InferArgs&),
   d.saves_inputs = saves_in;
   d.saves_outputs = saves_out;
   d.cost = cost;
+  d.precision = precision;
   return define(d);
 }
 

@@ -13,7 +13,8 @@ void define_shape_ops();
 
 /// The usual record. saves_in and saves_out: bit i says that the gradient rule reads that input, that output.
 OpDef& define_op(const char* name, InputCount inputs, void (*infer)(InferArgs&), GradRule gradient,
-                 uint32_t saves_in, uint32_t saves_out, Cost cost = Cost::expensive);
+                 uint32_t saves_in, uint32_t saves_out, Cost cost = Cost::expensive,
+                 Precision precision = Precision::as_given);
 
 // ---- what inference refuses, with a message of `op`
 

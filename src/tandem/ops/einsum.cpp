@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tandem/core/autocast.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
@@ -181,6 +182,11 @@ Labelled contract(const Labelled& left, const Labelled& right, LabelSet keep) {
 }  // namespace
 
 Tensor einsum(std::string_view text, const std::vector<Tensor>& operands) {
+  if (autocast_is_on()) {
+    const std::optional<Tensors> low = detail::t_autocast->inputs(Precision::low, operands);
+    const NoAutocast off;
+    return low ? einsum(text, {low->begin(), low->end()}) : einsum(text, operands);
+  }
   Equation equation = parse(text);
   TD_CHECK(equation.terms.size() == operands.size(), "einsum: '", text,
            "' must name the axes of each operand; it names ", equation.terms.size(), "; got ",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/core/autocast.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
@@ -50,6 +51,7 @@ OpDef& define_fft(const char* name, void (*infer)(InferArgs&), GradRule gradient
   d.inputs = 1;
   d.infer = infer;
   d.gradient = gradient;
+  d.precision = Precision::full;
   return define(d);
 }
 
@@ -110,6 +112,9 @@ int64_t checked_size(const char* op, int64_t n, int64_t found, const Tensor& x) 
 }
 
 Tensor complex_transform(const char* op, const Tensor& x, const FftOptions& options, bool inverse) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return complex_transform(op, x, options, inverse); }, x);
   check_complex(op, x);
   const int last = x.rank() - 2, axis = normal_axis(op, options.axis, x.rank() - 1);
   const int64_t n = checked_size(op, options.n, x.size(axis), x);
@@ -211,6 +216,9 @@ Tensor fft(const Tensor& x, FftOptions options) { return complex_transform("fft"
 Tensor ifft(const Tensor& x, FftOptions options) { return complex_transform("ifft", x, options, true); }
 
 Tensor rfft(const Tensor& x, FftOptions options) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return rfft(x, options); }, x);
   check_type("rfft", x);
   TD_CHECK(x.rank() >= 1 && x.rank() < kMaxRank, "rfft: the input must have 1 to ", kMaxRank - 1,
            " axes; got ", x.shape(), ".");
@@ -222,6 +230,9 @@ Tensor rfft(const Tensor& x, FftOptions options) {
 }
 
 Tensor irfft(const Tensor& x, FftOptions options) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return irfft(x, options); }, x);
   check_complex("irfft", x);
   const int axis = normal_axis("irfft", options.axis, x.rank() - 1), last = x.rank() - 2;
   const int64_t n = checked_size("irfft", options.n, 2 * (x.size(axis) - 1), x);
@@ -231,19 +242,31 @@ Tensor irfft(const Tensor& x, FftOptions options) {
 }
 
 Tensor fft2(const Tensor& x, FftNorm norm) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return fft2(x, norm); }, x);
   check_complex("fft2", x, 2);
   return fft(fft(x, {.axis = -1, .norm = norm}), {.axis = -2, .norm = norm});
 }
 Tensor ifft2(const Tensor& x, FftNorm norm) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return ifft2(x, norm); }, x);
   check_complex("ifft2", x, 2);
   return ifft(ifft(x, {.axis = -1, .norm = norm}), {.axis = -2, .norm = norm});
 }
 Tensor rfft2(const Tensor& x, FftNorm norm) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return rfft2(x, norm); }, x);
   check_type("rfft2", x);
   TD_CHECK(x.rank() >= 2, "rfft2: the input must have two axes; got shape ", x.shape(), ".");
   return fft(rfft(x, {.norm = norm}), {.axis = -2, .norm = norm});
 }
 Tensor irfft2(const Tensor& x, int64_t columns, FftNorm norm) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return irfft2(x, columns, norm); }, x);
   check_complex("irfft2", x, 2);
   return irfft(ifft(x, {.axis = -2, .norm = norm}), {.n = columns, .norm = norm});
 }
@@ -252,6 +275,9 @@ Tensor fftshift(const Tensor& x, int64_t axis) { return shifted("fftshift", x, a
 Tensor ifftshift(const Tensor& x, int64_t axis) { return shifted("ifftshift", x, axis, true); }
 
 Tensor complex(const Tensor& re, const Tensor& im) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& re, const Tensor& im) { return complex(re, im); }, re, im);
   TD_CHECK(re.defined() && im.defined(), "complex: both parts must be tensors; got an undefined handle.");
   TD_CHECK(re.shape() == im.shape() && re.dtype() == im.dtype(),
            "complex: both parts must have one shape and type; got ", describe(re), " and ", describe(im),
@@ -310,6 +336,9 @@ Tensor checked_window(const char* op, const StftOptions& o, const Tensor& x) {
 }  // namespace
 
 Tensor stft(const Tensor& x, const StftOptions& o) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return stft(x, o); }, x);
   check_type("stft", x);
   const int64_t hop = checked_hop("stft", o);
   TD_CHECK(x.rank() >= 1 && x.rank() + 2 <= kMaxRank, "stft: the signal must have 1 to ", kMaxRank - 2,
@@ -327,6 +356,9 @@ Tensor stft(const Tensor& x, const StftOptions& o) {
 }
 
 Tensor istft(const Tensor& z, const StftOptions& o, int64_t length) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& z) { return istft(z, o, length); }, z);
   check_complex("istft", z, 2);
   const int64_t hop = checked_hop("istft", o), frames = z.size(-2), bins = z.size(-3);
   TD_CHECK(bins == o.n_fft / 2 + 1 && frames >= 1,
@@ -348,6 +380,9 @@ Tensor istft(const Tensor& z, const StftOptions& o, int64_t length) {
 }
 
 Tensor spectrogram(const Tensor& x, const StftOptions& options, double power) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return spectrogram(x, options, power); }, x);
   TD_CHECK(power > 0, "spectrogram: the power must be above 0; got ", power, ".");
   const Tensor z = stft(x, options);
   if (power == 2) return sum(z * z, {z.rank() - 1});

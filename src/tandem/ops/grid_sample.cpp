@@ -137,7 +137,7 @@ OpDef& op_grid_sample() {
         return Tensors{a.needs[0] ? adjoint(g, grid, attrs, x.shape()) : Tensor(),
                        a.needs[1] ? grid_gradient(g, x, grid, attrs) : Tensor()};
       },
-      3, 0);
+      3, 0, Cost::expensive, Precision::full);
   return op;
 }
 OpDef& op_grid_sample_adjoint() {

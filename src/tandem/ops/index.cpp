@@ -4,6 +4,7 @@
 #include <cmath>
 #include <ostream>
 
+#include "tandem/core/autocast.h"
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
 #include "tandem/ops/arrange.h"
@@ -456,6 +457,11 @@ Tensor scatter_add_zeros(const Tensor& source, int64_t axis, const Tensor& index
 }
 
 Tensor scatter(const Tensor& x, int64_t wanted_axis, const Tensor& index, const Operand& source) {
+  if (source.tensor() && autocast_is_on())
+    return as_one_op(
+        Precision::widest,
+        [&](const Tensor& x, const Tensor& source) { return scatter(x, wanted_axis, index, source); }, x,
+        *source.tensor());
   const int axis = normal_axis("scatter", wanted_axis, x.rank());
   const Tensor winner =
       apply1(op_last_writer(), {index}, ScatterAttrs{x.shape(), axis, kNoSkip, IndexUse::scatter});
@@ -466,6 +472,11 @@ Tensor scatter(const Tensor& x, int64_t wanted_axis, const Tensor& index, const 
 }
 
 Tensor scatter_add(const Tensor& x, int64_t wanted_axis, const Tensor& index, const Tensor& source) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::widest,
+        [&](const Tensor& x, const Tensor& source) { return scatter_add(x, wanted_axis, index, source); }, x,
+        source);
   const int axis = normal_axis("scatter_add", wanted_axis, x.rank());
   check_same_type("scatter_add", x, source);
   const Tensor part = cut_to("scatter_add", source, index.shape());
@@ -481,6 +492,13 @@ Tensor index_select(const Tensor& x, int64_t axis, const Tensor& index) {
 
 Tensor index_add(const Tensor& x, int64_t wanted_axis, const Tensor& index, const Tensor& source,
                  double alpha) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::widest,
+        [&](const Tensor& x, const Tensor& source) {
+          return index_add(x, wanted_axis, index, source, alpha);
+        },
+        x, source);
   const int axis = normal_axis("index_add", wanted_axis, x.rank());
   check_same_type("index_add", x, source);
   TD_CHECK(is_floating(x.dtype()) || (std::abs(alpha) < 0x1p63 && alpha == std::trunc(alpha)),
@@ -492,6 +510,11 @@ Tensor index_add(const Tensor& x, int64_t wanted_axis, const Tensor& index, cons
 }
 
 Tensor index_copy(const Tensor& x, int64_t wanted_axis, const Tensor& index, const Tensor& source) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::widest,
+        [&](const Tensor& x, const Tensor& source) { return index_copy(x, wanted_axis, index, source); }, x,
+        source);
   const int axis = normal_axis("index_copy", wanted_axis, x.rank());
   check_same_type("index_copy", x, source);
   check_slices("index_copy", index, source, x.shape(), axis);
@@ -685,6 +708,11 @@ Tensor index(const Tensor& x, const std::vector<Subscript>& subscripts) {
 
 Tensor index_put(const Tensor& x, const std::vector<Subscript>& subscripts, const Operand& values,
                  bool accumulate) {
+  if (values.tensor() && autocast_is_on())
+    return as_one_op(
+        Precision::widest,
+        [&](const Tensor& x, const Tensor& values) { return index_put(x, subscripts, values, accumulate); },
+        x, *values.tensor());
   // The same subscripts on the elements' numbers say where the values go.
   Tensor places;
   {
@@ -724,6 +752,10 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Operand& value) {
 }
 
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::widest,
+        [&](const Tensor& x, const Tensor& source) { return masked_scatter(x, mask, source); }, x, source);
   return masked_scatter_as(IndexUse::masked_scatter, x, mask, source);
 }
 

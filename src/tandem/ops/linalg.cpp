@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tandem/core/autocast.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
@@ -189,6 +190,7 @@ OpDef& define_linalg(const Rule& rule) {
   d.saves_outputs = rule.saves_outputs;
   d.effects.refuses = true;  // a matrix that is singular, or not positive definite
   d.waits = true;
+  d.precision = Precision::full;
   return define(d);
 }
 
@@ -322,12 +324,19 @@ Tensor cholesky(const Tensor& a, bool upper) {
 }
 
 Tensor solve(const Tensor& a, const Tensor& b) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& a, const Tensor& b) { return solve(a, b); }, a, b);
   const Pair p = broadcast_pair("solve", a, b, true);
   const Tensor x = apply1(op_solve(), {p.a, p.b});
   return p.vector ? squeeze(x, -1) : x;
 }
 
 Tensor triangular_solve(const Tensor& a, const Tensor& b, TriangularSolveOptions options) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& a, const Tensor& b) { return triangular_solve(a, b, options); }, a,
+        b);
   const Pair p = broadcast_pair("triangular_solve", a, b, options.left);
   const auto run = [&](const Tensor& m, const Tensor& right, bool upper) {
     return apply1(op_triangular_solve(), {m, right}, TriangularSolveAttrs{upper, options.unit_diagonal});
@@ -357,6 +366,9 @@ Eigh eigh(const Tensor& a) {
 }
 
 Tensor lstsq(const Tensor& a, const Tensor& b) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& a, const Tensor& b) { return lstsq(a, b); }, a, b);
   check_matrix("lstsq", a);
   TD_CHECK(b.defined() && b.rank() >= 1 && b.dtype() == a.dtype(),
            "lstsq: b must be a vector or a matrix of a's type; got ",
@@ -377,6 +389,9 @@ Tensor lstsq(const Tensor& a, const Tensor& b) {
 }
 
 Tensor pinv(const Tensor& a, double rcond) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& a) { return pinv(a, rcond); }, a);
   check_matrix("pinv", a);
   const Dim largest = std::max(a.size(-1), a.size(-2));
   if (a.size() == 0) return clone(transpose(a));

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "tandem/core/autocast.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
@@ -48,6 +49,11 @@ Tensor weighed(const char* op, const char* what, const Tensor& losses, const Ten
 /// Two inputs that go together element by element, and what was asked for, back in the first one's type.
 template <class F>
 Tensor elementwise(const char* op, const Tensor& x, const Tensor& target, Reduction reduction, F&& loss) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full,
+        [&](const Tensor& x, const Tensor& target) { return elementwise(op, x, target, reduction, loss); }, x,
+        target);
   const Tensor wide = widened(op, "the first input", x), t = widened_target(op, target, x.dtype());
   check_equal_shapes(op, x, target);
   return cast(reduced(loss(wide, t), reduction), x.dtype());
@@ -132,6 +138,13 @@ Tensor nll_of(const Tensor& logs, const ClassTarget& t, const Tensor& weights, R
 }  // namespace
 
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target, const NllLossOptions& options) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full,
+        [&](const Tensor& log_probabilities, const Tensor& target) {
+          return nll_loss(log_probabilities, target, options);
+        },
+        log_probabilities, target);
   const ClassTarget t = class_target(IndexUse::nll_loss, log_probabilities, target, options.ignore_index);
   const Tensor logs = widened("nll_loss", "the input", log_probabilities);
   check_class_weight("nll_loss", options.weight, logs.size(logs.rank() == 1 ? 0 : 1));
@@ -140,6 +153,11 @@ Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target, const Nll
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full,
+        [&](const Tensor& logits, const Tensor& target) { return cross_entropy(logits, target, options); },
+        logits, target);
   constexpr const char* op = "cross_entropy";
   const double smoothing = options.label_smoothing;
   TD_CHECK(smoothing >= 0 && smoothing <= 1, op, ": label_smoothing must lie in 0..1; got ", smoothing, ".");
@@ -180,6 +198,11 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
 }
 
 Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMarginOptions& options) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full,
+        [&](const Tensor& x, const Tensor& target) { return multi_margin_loss(x, target, options); }, x,
+        target);
   constexpr const char* op = "multi_margin_loss";
   TD_CHECK(x.defined() && x.rank() == 2, op, ": x must be (N, classes); got ",
            x.defined() ? describe(x) : "an undefined handle", ".");
@@ -295,6 +318,10 @@ Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, const Poisson
 }
 
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, int64_t axis, double eps) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& a, const Tensor& b) { return cosine_similarity(a, b, axis, eps); },
+        a, b);
   const Tensor x = widened("cosine_similarity", "a", a), y = widened("cosine_similarity", "b", b);
   const Dims shape = broadcast_shapes("cosine_similarity", x.shape(), y.shape());
   const Dims over{normal_axis("cosine_similarity", axis, shape.rank())};
@@ -304,6 +331,10 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, int64_t axis, double 
 }
 
 Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p, double eps, bool keep_axis) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full,
+        [&](const Tensor& a, const Tensor& b) { return pairwise_distance(a, b, p, eps, keep_axis); }, a, b);
   const Tensor x = widened("pairwise_distance", "a", a), y = widened("pairwise_distance", "b", b);
   TD_CHECK(broadcast_shapes("pairwise_distance", x.shape(), y.shape()).rank() >= 1,
            "pairwise_distance: a and b must have an axis; got ", a.shape(), " and ", b.shape(), ".");
@@ -311,6 +342,9 @@ Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p, double eps,
 }
 
 Tensor cdist(const Tensor& a, const Tensor& b, double p) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& a, const Tensor& b) { return cdist(a, b, p); }, a, b);
   const Tensor x = widened("cdist", "a", a), y = widened("cdist", "b", b);
   TD_CHECK(p >= 0, "cdist: p must not be negative; got ", p, ".");
   TD_CHECK(x.rank() >= 2 && y.rank() >= 2 && x.shape().back() == y.shape().back(),
@@ -325,6 +359,13 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p) {
 
 Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target, double margin,
                              Reduction reduction) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full,
+        [&](const Tensor& a, const Tensor& b, const Tensor& target) {
+          return cosine_embedding_loss(a, b, target, margin, reduction);
+        },
+        a, b, target);
   constexpr const char* op = "cosine_embedding_loss";
   const Tensor x = widened(op, "a", a), y = widened(op, "b", b), t = widened_target(op, target, x.dtype());
   TD_CHECK(x.shape() == y.shape() && (x.rank() == 1 || x.rank() == 2) && t.rank() == x.rank() - 1 &&
@@ -340,6 +381,13 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
 
 Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target, double margin,
                            Reduction reduction) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full,
+        [&](const Tensor& a, const Tensor& b, const Tensor& target) {
+          return margin_ranking_loss(a, b, target, margin, reduction);
+        },
+        a, b, target);
   const Tensor x = widened("margin_ranking_loss", "a", a), y = widened("margin_ranking_loss", "b", b);
   check_equal_shapes("margin_ranking_loss", a, b);
   return cast(elementwise("margin_ranking_loss", x - y, target, reduction,
@@ -349,6 +397,13 @@ Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& targe
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            const TripletMarginOptions& options) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full,
+        [&](const Tensor& anchor, const Tensor& positive, const Tensor& negative) {
+          return triplet_margin_loss(anchor, positive, negative, options);
+        },
+        anchor, positive, negative);
   constexpr const char* op = "triplet_margin_loss";
   const Tensor a = widened(op, "the anchor", anchor), p = widened(op, "the positive", positive),
                n = widened(op, "the negative", negative);

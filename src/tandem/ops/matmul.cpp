@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tandem/core/autocast.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
@@ -69,6 +70,7 @@ OpDef& op_matmul() {
     d.gradient = grad_matmul;
     d.saves_inputs = 3;
     d.takes_strided = true;
+    d.precision = Precision::low;
     return define(d);
   }();
   return op;
@@ -82,12 +84,16 @@ OpDef& op_linear() {
     d.infer = infer_linear;
     d.gradient = grad_linear;
     d.saves_inputs = 3;
+    d.precision = Precision::low;
     return define(d);
   }();
   return op;
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::low, [&](const Tensor& a, const Tensor& b) { return matmul(a, b); }, a, b);
   TD_CHECK(a.defined() && b.defined(), "matmul: both inputs must be tensors; got an undefined handle.");
   TD_CHECK(a.rank() >= 1 && b.rank() >= 1, "matmul: both inputs need at least one axis; got ", a.shape(),
            " and ", b.shape(), ".");
@@ -157,6 +163,11 @@ void check_ranks(const char* op, const Tensor& a, const Tensor& b, int rank, con
 }
 
 Tensor add_product(const char* op, const Tensor& c, const Tensor& a, const Tensor& b, AddmmOptions options) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::low,
+        [&](const Tensor& c, const Tensor& a, const Tensor& b) { return add_product(op, c, a, b, options); },
+        c, a, b);
   TD_CHECK(c.defined(), op, ": c must be a tensor; got an undefined handle.");
   TD_CHECK(c.dtype() == a.dtype(), op, ": all types must be equal; got ", c.dtype(), " and ", a.dtype(),
            ". cast() one of them.");

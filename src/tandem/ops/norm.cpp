@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tandem/core/autocast.h"
 #include "tandem/core/tape.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/pointwise.h"
@@ -46,9 +47,10 @@ const NormAttrs& checked_attributes(const InferArgs& a, const Tensor& x, bool ov
   TD_CHECK(a.in.size() == wanted, a.op, ": there must be ", wanted,
            " inputs, by has_weight and has_bias; got ", a.in.size(), ".");
   for (size_t i = first; i < wanted; ++i)
-    TD_CHECK(a.in[i].shape() == Dims{n.groups * n.channels} && a.in[i].dtype() == x.dtype(), a.op,
-             ": weight and bias must have one element for each channel, of x's type; got ", describe(a.in[i]),
-             " for ", n.groups * n.channels, " channels of ", x.dtype(), ". reshape() or cast() it.");
+    TD_CHECK(a.in[i].shape() == Dims{n.groups * n.channels} && a.in[i].dtype() == type_of_statistics(x), a.op,
+             ": weight and bias must have one ", type_of_statistics(x), " for each channel; got ",
+             describe(a.in[i]), " for ", n.groups * n.channels, " channels of ", x.dtype(),
+             ". reshape() or cast() it.");
   return n;
 }
 
@@ -72,7 +74,7 @@ void infer_gradient(InferArgs& a) {  // in g, x, mean, variance and perhaps weig
              n.rows(over_batch), ",); got ", describe(t), ".");
   a.add(x.shape(), x.dtype());
   for (const bool has : {n.has_weight, n.has_bias})
-    if (has) a.add({n.groups * n.channels}, x.dtype());
+    if (has) a.add({n.groups * n.channels}, type_of_statistics(x));
 }
 
 Tensors grad_norm(const OpDef& gradient, const GradArgs& a) {
@@ -124,7 +126,7 @@ Tensors second_norm(const GradArgs& a) {
   }
   if (db.defined()) for_g = plus(for_g, expand(reshape(db, affine), view));
   const auto back = [](const Tensor& t, const Description& d) {
-    return t.defined() ? reshape(t, d.shape) : Tensor();
+    return t.defined() ? cast(reshape(t, d.shape), d.dtype) : Tensor();
   };
   Tensors out{back(for_g, a.in_meta[0]), back(for_x, a.in_meta[1]), Tensor(), Tensor()};
   if (attrs.has_weight) out.push_back(back(for_weight, a.in_meta[4]));
@@ -165,7 +167,7 @@ Tensors run_norm(const OpDef& op, const Tensor& x, const Tensor& weight, const T
   attrs.has_bias = bias.defined();
   Tensors in{x};
   for (const Tensor* t : {&weight, &bias})
-    if (t->defined()) in.push_back(cast(reshape(*t, {t->size()}), x.dtype()));
+    if (t->defined()) in.push_back(cast(reshape(*t, {t->size()}), type_of_statistics(x)));
   return apply(op, {in.begin(), in.size()}, attrs);
 }
 
@@ -196,13 +198,15 @@ Tensor widened(const Tensor& x) { return bytes_of(x.dtype()) == 2 ? cast(x, DTyp
 OpDef& op_layer_norm() {
   static OpDef& op = define_op(
       "layer_norm", {1, 3}, infer_norm<false>,
-      [](const GradArgs& a) { return grad_norm(op_layer_norm_gradient(), a); }, 3, 6);
+      [](const GradArgs& a) { return grad_norm(op_layer_norm_gradient(), a); }, 3, 6, Cost::expensive,
+      Precision::full);
   return op;
 }
 OpDef& op_group_norm() {
   static OpDef& op = define_op(
       "group_norm", {1, 3}, infer_norm<false>,
-      [](const GradArgs& a) { return grad_norm(op_group_norm_gradient(), a); }, 3, 6);
+      [](const GradArgs& a) { return grad_norm(op_group_norm_gradient(), a); }, 3, 6, Cost::expensive,
+      Precision::full);
   return op;
 }
 OpDef& op_batch_norm() {
@@ -295,6 +299,10 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
 }
 
 Tensor rms_norm(const Tensor& x, const Dims& shape, const Tensor& weight, double eps) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full,
+        [&](const Tensor& x, const Tensor& weight) { return rms_norm(x, shape, weight, eps); }, x, weight);
   check_last_axes("rms_norm", x, shape);
   check_shape("rms_norm", "the weight", weight, shape);
   check_eps("rms_norm", eps);
@@ -311,6 +319,9 @@ Tensor rms_norm(const Tensor& x, const Dims& shape, const Tensor& weight, double
 }
 
 Tensor normalize(const Tensor& x, double p, int64_t axis, double eps) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return normalize(x, p, axis, eps); }, x);
   check_floating("normalize", x);
   check_eps("normalize", eps);
   const Tensor wide = widened(x);
@@ -319,6 +330,9 @@ Tensor normalize(const Tensor& x, double p, int64_t axis, double eps) {
 }
 
 Tensor local_response_norm(const Tensor& x, int64_t size, double alpha, double beta, double k) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return local_response_norm(x, size, alpha, beta, k); }, x);
   check_channels("local_response_norm", x);
   TD_CHECK(size >= 1, "local_response_norm: size must be at least 1; got ", size, ".");
   const Dim channels = x.shape()[1];

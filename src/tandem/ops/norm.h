@@ -51,7 +51,7 @@ struct NormAttrs {
   int64_t rows(bool over_batch) const { return over_batch ? channels : times_capped(samples, groups); }
   int64_t count(bool over_batch) const { return (over_batch ? samples : channels) * inner; }
 };
-// In x, then weight and bias where given, all contiguous and of x's type; out y, mean, variance (f32, or f64 for f64).
+// In x, then weight and bias where given, all contiguous; out y, mean, variance. All but x and y are f32, or f64 for f64.
 OpDef& op_layer_norm();
 OpDef& op_group_norm();
 OpDef& op_batch_norm();

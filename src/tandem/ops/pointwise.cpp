@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tandem/core/autocast.h"
 #include "tandem/core/tape.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/random.h"
@@ -75,9 +76,16 @@ struct Rule {
   uint32_t saves_out = 0;
   const char* why_not = nullptr;
   bool commutative = false;
+  Precision precision = Precision::as_given;
 };
 constexpr Rule no_gradient(const char* why, bool commutative = false) {
   return {nullptr, 0, 0, why, commutative};
+}
+
+/// Of a function that takes f32 under Autocast.
+constexpr Rule in_full(Rule rule) {
+  rule.precision = Precision::full;
+  return rule;
 }
 
 constexpr Rule rule_add{[](const GradArgs& a) { return Tensors{a.grad[0], a.grad[0]}; }, 0, 0, nullptr, true};
@@ -94,14 +102,15 @@ constexpr Rule rule_div{[](const GradArgs& a) {
                           return Tensors{da, a.needs[1] ? neg(da * a.out[0]) : Tensor()};
                         },
                         2, 1};
-constexpr Rule rule_pow{[](const GradArgs& a) {
-                          const Tensor &x = a.in[0], &y = a.in[1], &g = a.grad[0];
-                          return Tensors{a.needs[0] ? where(equal(y, 0), 0, g * y * pow(x, y - 1)) : Tensor(),
-                                         a.needs[1] ? where(logical_and(equal(x, 0), greater_equal(y, 0)), 0,
-                                                            g * a.out[0] * log(x))
-                                                    : Tensor()};
-                        },
-                        3, 1};
+constexpr Rule rule_pow =
+    in_full(Rule{[](const GradArgs& a) {
+                   const Tensor &x = a.in[0], &y = a.in[1], &g = a.grad[0];
+                   return Tensors{a.needs[0] ? where(equal(y, 0), 0, g * y * pow(x, y - 1)) : Tensor(),
+                                  a.needs[1] ? where(logical_and(equal(x, 0), greater_equal(y, 0)), 0,
+                                                     g * a.out[0] * log(x))
+                                             : Tensor()};
+                 },
+                 3, 1});
 constexpr Rule rule_remainder{
     [](const GradArgs& a) {
       return Tensors{a.grad[0], a.needs[1] ? neg(a.grad[0] * floor_divide(a.in[0], a.in[1])) : Tensor()};
@@ -147,24 +156,30 @@ constexpr Rule rule_ceil = rule_sign;
 constexpr Rule rule_round = rule_sign;
 constexpr Rule rule_trunc = rule_sign;
 constexpr double kLn2 = 0.69314718055994530942, kLn10 = 2.30258509299404568402;
-constexpr Rule rule_exp2{[](const GradArgs& a) { return Tensors{a.grad[0] * a.out[0] * kLn2}; }, 0, 1};
-constexpr Rule rule_expm1{[](const GradArgs& a) { return Tensors{a.grad[0] * (a.out[0] + 1.0)}; }, 0, 1};
-constexpr Rule rule_log2{[](const GradArgs& a) { return Tensors{a.grad[0] / (a.in[0] * kLn2)}; }, 1};
-constexpr Rule rule_log10{[](const GradArgs& a) { return Tensors{a.grad[0] / (a.in[0] * kLn10)}; }, 1};
-constexpr Rule rule_log1p{[](const GradArgs& a) { return Tensors{a.grad[0] / (a.in[0] + 1.0)}; }, 1};
-constexpr Rule rule_exp{[](const GradArgs& a) { return Tensors{a.grad[0] * a.out[0]}; }, 0, 1};
-constexpr Rule rule_log{[](const GradArgs& a) { return Tensors{a.grad[0] / a.in[0]}; }, 1};
+constexpr Rule rule_exp2 =
+    in_full(Rule{[](const GradArgs& a) { return Tensors{a.grad[0] * a.out[0] * kLn2}; }, 0, 1});
+constexpr Rule rule_expm1 =
+    in_full(Rule{[](const GradArgs& a) { return Tensors{a.grad[0] * (a.out[0] + 1.0)}; }, 0, 1});
+constexpr Rule rule_log2 =
+    in_full(Rule{[](const GradArgs& a) { return Tensors{a.grad[0] / (a.in[0] * kLn2)}; }, 1});
+constexpr Rule rule_log10 =
+    in_full(Rule{[](const GradArgs& a) { return Tensors{a.grad[0] / (a.in[0] * kLn10)}; }, 1});
+constexpr Rule rule_log1p =
+    in_full(Rule{[](const GradArgs& a) { return Tensors{a.grad[0] / (a.in[0] + 1.0)}; }, 1});
+constexpr Rule rule_exp =
+    in_full(Rule{[](const GradArgs& a) { return Tensors{a.grad[0] * a.out[0]}; }, 0, 1});
+constexpr Rule rule_log = in_full(Rule{[](const GradArgs& a) { return Tensors{a.grad[0] / a.in[0]}; }, 1});
 constexpr Rule rule_sqrt{[](const GradArgs& a) { return Tensors{a.grad[0] * 0.5 / a.out[0]}; }, 0, 1};
-constexpr Rule rule_rsqrt{
-    [](const GradArgs& a) { return Tensors{a.grad[0] * -0.5 * a.out[0] * a.out[0] * a.out[0]}; }, 0, 1};
+constexpr Rule rule_rsqrt = in_full(
+    Rule{[](const GradArgs& a) { return Tensors{a.grad[0] * -0.5 * a.out[0] * a.out[0] * a.out[0]}; }, 0, 1});
 constexpr Rule rule_sin{[](const GradArgs& a) { return Tensors{a.grad[0] * cos(a.in[0])}; }, 1};
 constexpr Rule rule_cos{[](const GradArgs& a) { return Tensors{neg(a.grad[0] * sin(a.in[0]))}; }, 1};
-constexpr Rule rule_tan{[](const GradArgs& a) { return Tensors{a.grad[0] * (a.out[0] * a.out[0] + 1.0)}; }, 0,
-                        1};
-constexpr Rule rule_asin{
-    [](const GradArgs& a) { return Tensors{a.grad[0] * rsqrt(1.0 - a.in[0] * a.in[0])}; }, 1};
-constexpr Rule rule_acos{
-    [](const GradArgs& a) { return Tensors{neg(a.grad[0] * rsqrt(1.0 - a.in[0] * a.in[0]))}; }, 1};
+constexpr Rule rule_tan =
+    in_full(Rule{[](const GradArgs& a) { return Tensors{a.grad[0] * (a.out[0] * a.out[0] + 1.0)}; }, 0, 1});
+constexpr Rule rule_asin =
+    in_full(Rule{[](const GradArgs& a) { return Tensors{a.grad[0] * rsqrt(1.0 - a.in[0] * a.in[0])}; }, 1});
+constexpr Rule rule_acos = in_full(
+    Rule{[](const GradArgs& a) { return Tensors{neg(a.grad[0] * rsqrt(1.0 - a.in[0] * a.in[0]))}; }, 1});
 constexpr Rule rule_atan{[](const GradArgs& a) { return Tensors{a.grad[0] / (a.in[0] * a.in[0] + 1.0)}; }, 1};
 constexpr Rule rule_atan2{
     [](const GradArgs& a) {
@@ -179,8 +194,10 @@ constexpr Rule rule_hypot{
       return Tensors{a.needs[0] ? scaled * a.in[0] : Tensor(), a.needs[1] ? scaled * a.in[1] : Tensor()};
     },
     3, 1, nullptr, true};
-constexpr Rule rule_sinh{[](const GradArgs& a) { return Tensors{a.grad[0] * cosh(a.in[0])}; }, 1};
-constexpr Rule rule_cosh{[](const GradArgs& a) { return Tensors{a.grad[0] * sinh(a.in[0])}; }, 1};
+constexpr Rule rule_sinh =
+    in_full(Rule{[](const GradArgs& a) { return Tensors{a.grad[0] * cosh(a.in[0])}; }, 1});
+constexpr Rule rule_cosh =
+    in_full(Rule{[](const GradArgs& a) { return Tensors{a.grad[0] * sinh(a.in[0])}; }, 1});
 constexpr Rule rule_asinh{
     [](const GradArgs& a) { return Tensors{a.grad[0] * rsqrt(a.in[0] * a.in[0] + 1.0)}; }, 1};
 constexpr Rule rule_acosh{
@@ -199,11 +216,12 @@ constexpr Rule rule_erfc{[](const GradArgs& a) {
                            return Tensors{a.grad[0] * -two_over_root_pi * exp(neg(a.in[0] * a.in[0]))};
                          },
                          1};
-constexpr Rule rule_erfinv{[](const GradArgs& a) {
-                             const double half_root_pi = 0.88622692545275801365;
-                             return Tensors{a.grad[0] * half_root_pi * exp(a.out[0] * a.out[0])};
-                           },
-                           0, 1};
+constexpr Rule rule_erfinv =
+    in_full(Rule{[](const GradArgs& a) {
+                   const double half_root_pi = 0.88622692545275801365;
+                   return Tensors{a.grad[0] * half_root_pi * exp(a.out[0] * a.out[0])};
+                 },
+                 0, 1});
 constexpr Rule rule_lgamma{[](const GradArgs& a) { return Tensors{a.grad[0] * digamma(a.in[0])}; }, 1};
 constexpr Rule rule_digamma{[](const GradArgs& a) { return Tensors{a.grad[0] * polygamma(1, a.in[0])}; }, 1};
 Tensor polygamma_by(const Tensor& x, const Tensor& n);
@@ -367,6 +385,7 @@ OpDef* define_row(const char* functor, const Rule& rule) {
   op.saves_inputs = rule.saves_in;
   op.saves_outputs = rule.saves_out;
   op.commutative = rule.commutative;
+  op.precision = rule.precision;
   op.functor = functor;
   op.takes_strided = true;
   op.cost = Cost::cheap;
@@ -445,6 +464,8 @@ Tensor binary(const OpDef& op, const Operand& a, const Operand& b, bool real = f
   if (b.tensor()) TD_CHECK(b.tensor()->defined(), op.name, ": b must be a tensor; got an undefined handle.");
   DType dtype = result_type(a, b);
   if (real && !is_floating(dtype)) dtype = DType::f32;
+  if (op.precision == Precision::full && bytes_of(dtype) == 2 && is_floating(dtype) && autocast_is_on())
+    dtype = DType::f32;  // a number is not rounded to 16 bits first
   const Device device = a.tensor() ? a.tensor()->device() : b.tensor()->device();
   const Tensor in[2] = {as_tensor(op.name, a, dtype, device), as_tensor(op.name, b, dtype, device)};
   return std::move(apply(of_bools && dtype == DType::boolean ? *of_bools : op, in)[0]);
@@ -628,6 +649,9 @@ Tensor mish(const Tensor& x) { return x * tanh(unary(*g_ops.softplus, x)); }
 Tensor logsigmoid(const Tensor& x) { return neg(unary(*g_ops.softplus, neg(x))); }
 Tensor softsign(const Tensor& x) { return x / (abs(x) + 1.0); }
 Tensor softplus(const Tensor& x, double beta, double threshold) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return softplus(x, beta, threshold); }, x);
   if (beta == 1.0) {
     const Tensor y = unary(*g_ops.softplus, x);
     return where(greater(x, threshold), x, y);

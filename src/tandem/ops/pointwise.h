@@ -228,13 +228,6 @@ inline Tensor operator!(const Tensor& x) { return logical_not(x); }
 
 /// The pointwise ops are the rows of TD_POINTWISE_OPS in scalar_functions.h (find_op("add") …); cast is
 /// apart, since its input and output types differ.
-struct CastAttrs {
-  DType dtype = DType::f32;
-  template <class Visit>
-  static auto fields(Visit visit) {
-    return visit(field("dtype", &CastAttrs::dtype));
-  }
-};
-OpDef& op_cast();
+OpDef& op_cast();  // CastAttrs
 
 }  // namespace tandem

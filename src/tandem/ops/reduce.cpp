@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/core/autocast.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/scan.h"
@@ -100,7 +101,8 @@ Tensors grad_prod(const GradArgs& a) {
 }
 
 OpDef& define_reduction(const char* name, void (*infer)(InferArgs&), GradRule gradient, uint32_t saves_in,
-                        uint32_t saves_out, const char* why_not = nullptr) {
+                        uint32_t saves_out, const char* why_not = nullptr,
+                        Precision precision = Precision::as_given) {
   OpDef d;
   d.name = name;
   d.inputs = 1;
@@ -110,6 +112,7 @@ OpDef& define_reduction(const char* name, void (*infer)(InferArgs&), GradRule gr
   d.saves_inputs = saves_in;
   d.saves_outputs = saves_out;
   d.takes_strided = true;
+  d.precision = precision;
   d.cost = Cost::cheap;
   return define(d);
 }
@@ -143,7 +146,8 @@ Dim reduced_count(const Dims& shape, const Dims& axes) {
 OpDef& op_sum() {
   static OpDef& op = define_reduction(
       "sum", infer_sum,
-      [](const GradArgs& a) { return Tensors{cast(stretched(a.grad[0], a), a.in_meta[0].dtype)}; }, 0, 0);
+      [](const GradArgs& a) { return Tensors{cast(stretched(a.grad[0], a), a.in_meta[0].dtype)}; }, 0, 0,
+      nullptr, Precision::full);
   return op;
 }
 OpDef& op_max() {
@@ -160,7 +164,7 @@ OpDef& op_argmax() {
 }
 
 OpDef& op_prod() {
-  static OpDef& op = define_reduction("prod", infer_prod, grad_prod, 1, 0);
+  static OpDef& op = define_reduction("prod", infer_prod, grad_prod, 1, 0, nullptr, Precision::full);
   return op;
 }
 
@@ -169,6 +173,9 @@ Tensor max(const Tensor& x, const Dims& axes, bool keep) { return reduce(op_max(
 Tensor min(const Tensor& x, const Dims& axes, bool keep) { return reduce(op_min(), x, axes, keep); }
 
 Tensor mean(const Tensor& x, const Dims& axes, bool keep) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return mean(x, axes, keep); }, x);
   TD_CHECK(x.defined() && is_floating(x.dtype()),
            "mean: the element type must be f64, f32, bf16 or f16; got ", describe(x), ". cast() it first.");
   const Tensor total = wide_sum(x, reduced_axes("mean", axes, x.rank()), keep);
@@ -216,13 +223,22 @@ Tensor variance(const char* op, const Tensor& x, const Dims& axes, bool keep, do
 }  // namespace
 
 Tensor var(const Tensor& x, const Dims& axes, bool keep, double correction) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return var(x, axes, keep, correction); }, x);
   return cast(variance("var", x, axes, keep, correction), x.dtype());
 }
 Tensor stddev(const Tensor& x, const Dims& axes, bool keep, double correction) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return stddev(x, axes, keep, correction); }, x);
   return cast(power(variance("stddev", x, axes, keep, correction), 0.5), x.dtype());
 }
 
 Tensor norm(const Tensor& x, double p, const Dims& axes, bool keep) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return norm(x, p, axes, keep); }, x);
   check_floating("norm", x);
   TD_CHECK(p == p, "norm: p must be a number; got NaN.");
   const Dims over = reduced_axes("norm", axes, x.rank());
@@ -245,6 +261,9 @@ Tensor norm(const Tensor& x, double p, const Dims& axes, bool keep) {
 }
 
 Tensor logsumexp(const Tensor& x, const Dims& axes, bool keep) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return logsumexp(x, axes, keep); }, x);
   check_floating("logsumexp", x);
   const Dims over = reduced_axes("logsumexp", axes, x.rank());
   const Tensor wide = widened(x);

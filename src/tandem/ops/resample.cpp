@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tandem/core/autocast.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/shape.h"
 
@@ -116,6 +117,9 @@ OpDef& op_resample_adjoint() {
 }
 
 Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return interpolate(x, o); }, x);
   const char* op = "interpolate";
   const int axes = x.rank() - 2;
   TD_CHECK(is_floating(x.dtype()), op, ": the element type must be floating; got ", x.dtype(),

@@ -69,15 +69,16 @@ RunningExtreme extreme(const OpDef& op, const Tensor& x, int64_t axis) {
 }  // namespace
 
 OpDef& op_cumsum() {
-  static OpDef& op = define_op("cumsum", 1, infer_scan, grad_cumsum, 0, 0, Cost::cheap);
+  static OpDef& op = define_op("cumsum", 1, infer_scan, grad_cumsum, 0, 0, Cost::cheap, Precision::full);
   return op;
 }
 OpDef& op_cumprod() {
-  static OpDef& op = define_op("cumprod", 1, infer_scan, grad_cumprod, 1, 1, Cost::cheap);
+  static OpDef& op = define_op("cumprod", 1, infer_scan, grad_cumprod, 1, 1, Cost::cheap, Precision::full);
   return op;
 }
 OpDef& op_linear_scan() {
-  static OpDef& op = define_op("linear_scan", 2, infer_linear_scan, grad_linear_scan, 1, 1, Cost::cheap);
+  static OpDef& op =
+      define_op("linear_scan", 2, infer_linear_scan, grad_linear_scan, 1, 1, Cost::cheap, Precision::full);
   return op;
 }
 OpDef& op_cummax() {

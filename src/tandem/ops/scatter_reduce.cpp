@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tandem/core/autocast.h"
 #include "tandem/core/tape.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/random.h"
@@ -110,6 +111,13 @@ OpDef& op_scatter_reduce() {
 
 Tensor scatter_reduce(const Tensor& x, int64_t wanted_axis, const Tensor& index, const Tensor& source,
                       ScatterReduction reduction, bool include_self) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::widest,
+        [&](const Tensor& x, const Tensor& source) {
+          return scatter_reduce(x, wanted_axis, index, source, reduction, include_self);
+        },
+        x, source);
   TD_CHECK(x.defined() && index.defined() && source.defined(), kName,
            ": x, index and source must be tensors; got an undefined handle.");
   TD_CHECK(reduction <= ScatterReduction::amin, kName,

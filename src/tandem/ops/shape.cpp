@@ -282,6 +282,7 @@ OpDef& op_concat() {
     d.infer = infer_concat;
     d.gradient = grad_concat;
     d.takes_strided = true;
+    d.precision = Precision::widest;
     d.cost = Cost::cheap;
     return define(d);
   }();

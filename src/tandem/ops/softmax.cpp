@@ -1,5 +1,6 @@
 #include "tandem/ops/softmax.h"
 
+#include "tandem/core/autocast.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/pointwise.h"
@@ -45,11 +46,12 @@ Tensors second_log_softmax(const GradArgs& a) {
 }  // namespace
 
 OpDef& op_softmax() {
-  static OpDef& op = define_op("softmax", 1, infer_softmax, grad_softmax, 0, 1, Cost::cheap);
+  static OpDef& op = define_op("softmax", 1, infer_softmax, grad_softmax, 0, 1, Cost::cheap, Precision::full);
   return op;
 }
 OpDef& op_log_softmax() {
-  static OpDef& op = define_op("log_softmax", 1, infer_softmax, grad_log_softmax, 0, 1, Cost::cheap);
+  static OpDef& op =
+      define_op("log_softmax", 1, infer_softmax, grad_log_softmax, 0, 1, Cost::cheap, Precision::full);
   return op;
 }
 
@@ -77,6 +79,9 @@ Tensor softmin(const Tensor& x, int64_t axis) {
 }
 
 Tensor gumbel_softmax(const Tensor& x, const GumbelSoftmaxOptions& options) {
+  if (autocast_is_on())
+    return as_one_op(
+        Precision::full, [&](const Tensor& x) { return gumbel_softmax(x, options); }, x);
   check_floating("gumbel_softmax", x);
   TD_CHECK(options.tau > 0, "gumbel_softmax: tau must be above 0; got ", options.tau, ".");
   const int axis = normal_axis("gumbel_softmax", options.axis, x.rank());

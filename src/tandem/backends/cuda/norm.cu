@@ -163,12 +163,12 @@ __device__ Two<C> moments(const View& v, const T* __restrict__ x, int64_t r, int
 /// Σ g w and Σ g w (x - mean).
 template <class T, class C>
 __device__ Two<C> gradient_sums(const View& v, const T* __restrict__ g, const T* __restrict__ x,
-                                const T* weight, C mean, int64_t r, int64_t begin, int64_t end, C* shared) {
+                                const C* weight, C mean, int64_t r, int64_t begin, int64_t end, C* shared) {
   const int64_t first = v.over_batch ? r : r % v.groups * v.channels;
   C sum = 0, moment = 0;
   each_of(v, r, begin, end, [&](int64_t at, int64_t i) {
     C value = static_cast<C>(g[at]);
-    if (weight) value *= static_cast<C>(weight[v.over_batch ? first : first + v.by_inner(i)]);
+    if (weight) value *= weight[v.over_batch ? first : first + v.by_inner(i)];
     sum += value;
     moment += value * (static_cast<C>(x[at]) - mean);
   });
@@ -177,17 +177,17 @@ __device__ Two<C> gradient_sums(const View& v, const T* __restrict__ g, const T*
 }
 
 template <class T, class C>
-__device__ T scaled(T x, C mean, C root, const T* weight, const T* bias, int64_t channel) {
+__device__ T scaled(T x, C mean, C root, const C* weight, const C* bias, int64_t channel) {
   C value = (static_cast<C>(x) - mean) * root;
-  if (weight) value = value * static_cast<C>(weight[channel]);
-  if (bias) value = value + static_cast<C>(bias[channel]);
+  if (weight) value = value * weight[channel];
+  if (bias) value = value + bias[channel];
   return static_cast<T>(value);
 }
 
 /// sums: as gradient_sums, each over the count.
 template <class T, class C>
-__device__ T scaled_gradient(T g, T x, C mean, C root, const T* weight, int64_t channel, Two<C> sums) {
-  const C value = static_cast<C>(g) * (weight ? static_cast<C>(weight[channel]) : C(1));
+__device__ T scaled_gradient(T g, T x, C mean, C root, const C* weight, int64_t channel, Two<C> sums) {
+  const C value = static_cast<C>(g) * (weight ? weight[channel] : C(1));
   const C away = static_cast<C>(x) - mean;
   return static_cast<T>(root * (value - sums.a - away * root * root * sums.b));
 }
@@ -196,9 +196,9 @@ __device__ T scaled_gradient(T g, T x, C mean, C root, const T* weight, int64_t 
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    norm_kernel(const View v, const T* __restrict__ x, const T* weight, const T* bias,
-                typename ComputeType<T>::type* mean, typename ComputeType<T>::type* variance,
-                T* __restrict__ y) {
+    norm_kernel(const View v, const T* __restrict__ x, const typename ComputeType<T>::type* weight,
+                const typename ComputeType<T>::type* bias, typename ComputeType<T>::type* mean,
+                typename ComputeType<T>::type* variance, T* __restrict__ y) {
   using C = typename ComputeType<T>::type;
   __shared__ C shared[kThreads];
   const int64_t r = blockIdx.x, first = v.over_batch ? r : r % v.groups * v.channels;
@@ -216,10 +216,12 @@ __global__ void __launch_bounds__(kThreads)
 /// dweight and dbias are those of batch norm, or null.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    norm_gradient_kernel(const View v, const T* __restrict__ g, const T* __restrict__ x, const T* weight,
+    norm_gradient_kernel(const View v, const T* __restrict__ g, const T* __restrict__ x,
+                         const typename ComputeType<T>::type* weight,
                          const typename ComputeType<T>::type* mean,
                          const typename ComputeType<T>::type* variance, T* __restrict__ dx,
-                         typename ComputeType<T>::type* roots, T* dweight, T* dbias) {
+                         typename ComputeType<T>::type* roots, typename ComputeType<T>::type* dweight,
+                         typename ComputeType<T>::type* dbias) {
   using C = typename ComputeType<T>::type;
   __shared__ C shared[kThreads];
   const int64_t r = blockIdx.x, first = v.over_batch ? r : r % v.groups * v.channels;
@@ -228,10 +230,10 @@ __global__ void __launch_bounds__(kThreads)
   Two<C> sums = gradient_sums(v, g, x, v.over_batch ? nullptr : weight, center, r, 0, v.count, shared);
   if (threadIdx.x == 0) {
     roots[r] = root;
-    if (dweight) dweight[r] = static_cast<T>(sums.b * root);
-    if (dbias) dbias[r] = static_cast<T>(sums.a);
+    if (dweight) dweight[r] = sums.b * root;
+    if (dbias) dbias[r] = sums.a;
   }
-  const C factor = v.over_batch && weight ? static_cast<C>(weight[r]) : C(1);
+  const C factor = v.over_batch && weight ? weight[r] : C(1);
   sums = {factor * sums.a / n, factor * sums.b / n};
   each_of(v, r, 0, v.count, [&](int64_t at, int64_t i) {
     dx[at] = scaled_gradient(g[at], x[at], center, root, weight, v.over_batch ? first : first + v.by_inner(i),
@@ -278,9 +280,9 @@ struct alignas(sizeof(T) * kCount) Pack {
 
 template <class T, int kCount>
 __global__ void __launch_bounds__(kThreads)
-    scale_kernel(const View v, const T* __restrict__ x, const T* weight, const T* bias,
-                 const typename ComputeType<T>::type* mean, const typename ComputeType<T>::type* roots,
-                 T* __restrict__ y) {
+    scale_kernel(const View v, const T* __restrict__ x, const typename ComputeType<T>::type* weight,
+                 const typename ComputeType<T>::type* bias, const typename ComputeType<T>::type* mean,
+                 const typename ComputeType<T>::type* roots, T* __restrict__ y) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * kCount;
   for (int64_t at = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kCount; at < v.size();
        at += step) {
@@ -296,8 +298,8 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     gradient_sums_kernel(const View v, Parts parts, const T* __restrict__ g, const T* __restrict__ x,
-                         const T* weight, const typename ComputeType<T>::type* mean,
-                         Two<typename ComputeType<T>::type>* out) {
+                         const typename ComputeType<T>::type* weight,
+                         const typename ComputeType<T>::type* mean, Two<typename ComputeType<T>::type>* out) {
   using C = typename ComputeType<T>::type;
   __shared__ C shared[kThreads];
   const int64_t r = blockIdx.x, p = blockIdx.y;
@@ -310,10 +312,11 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     join_gradient_sums_kernel(const View v, Parts parts,
-                              const Two<typename ComputeType<T>::type>* __restrict__ in, const T* weight,
+                              const Two<typename ComputeType<T>::type>* __restrict__ in,
+                              const typename ComputeType<T>::type* weight,
                               const typename ComputeType<T>::type* variance,
                               Two<typename ComputeType<T>::type>* sums, typename ComputeType<T>::type* roots,
-                              T* dweight, T* dbias) {
+                              typename ComputeType<T>::type* dweight, typename ComputeType<T>::type* dbias) {
   using C = typename ComputeType<T>::type;
   const int64_t r = static_cast<int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32,
                 p = threadIdx.x % 32;
@@ -322,8 +325,8 @@ __global__ void __launch_bounds__(kThreads)
   const double sum = join_warp(static_cast<double>(mine.a)), moment = join_warp(static_cast<double>(mine.b));
   if (p != 0) return;
   const C root = reciprocal_root(variance[r], v.eps);
-  if (dweight) dweight[r] = static_cast<T>(static_cast<C>(moment) * root);
-  if (dbias) dbias[r] = static_cast<T>(static_cast<C>(sum));
+  if (dweight) dweight[r] = static_cast<C>(moment) * root;
+  if (dbias) dbias[r] = static_cast<C>(sum);
   const double n = static_cast<double>(v.count);
   const double factor = v.over_batch && weight ? static_cast<double>(weight[r]) : 1;
   sums[r] = {static_cast<C>(factor * sum / n), static_cast<C>(factor * moment / n)};
@@ -332,8 +335,9 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T, int kCount>
 __global__ void __launch_bounds__(kThreads)
-    gradient_kernel(const View v, const T* __restrict__ g, const T* __restrict__ x, const T* weight,
-                    const typename ComputeType<T>::type* mean, const typename ComputeType<T>::type* roots,
+    gradient_kernel(const View v, const T* __restrict__ g, const T* __restrict__ x,
+                    const typename ComputeType<T>::type* weight, const typename ComputeType<T>::type* mean,
+                    const typename ComputeType<T>::type* roots,
                     const Two<typename ComputeType<T>::type>* __restrict__ sums, T* __restrict__ dx) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * kCount;
   for (int64_t at = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kCount; at < v.size();
@@ -393,8 +397,9 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     join_affine_gradient_kernel(int64_t channels, Parts parts,
-                                const Two<typename ComputeType<T>::type>* __restrict__ in, T* dweight,
-                                T* dbias) {
+                                const Two<typename ComputeType<T>::type>* __restrict__ in,
+                                typename ComputeType<T>::type* dweight,
+                                typename ComputeType<T>::type* dbias) {
   using C = typename ComputeType<T>::type;
   const int64_t c = static_cast<int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32,
                 p = threadIdx.x % 32;
@@ -402,8 +407,8 @@ __global__ void __launch_bounds__(kThreads)
   const Two<C> mine = p < parts.count ? in[c * parts.count + p] : Two<C>{0, 0};
   const double sum = join_warp(static_cast<double>(mine.a)), moment = join_warp(static_cast<double>(mine.b));
   if (p != 0) return;
-  if (dweight) dweight[c] = static_cast<T>(static_cast<C>(moment));
-  if (dbias) dbias[c] = static_cast<T>(static_cast<C>(sum));
+  if (dweight) dweight[c] = static_cast<C>(moment);
+  if (dbias) dbias[c] = static_cast<C>(sum);
 }
 
 // ---- launching
@@ -447,8 +452,9 @@ void norm(const KernelArgs& args) {
   visit_floating(args.in[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     using C = typename ComputeType<T>::type;
-    const T *x = args.in[0].as<T>(), *weight = a.has_weight ? args.in[1].as<T>() : nullptr;
-    const T* bias = a.has_bias ? args.in[1 + a.has_weight].as<T>() : nullptr;
+    const T* x = args.in[0].as<T>();
+    const C* weight = a.has_weight ? args.in[1].as<C>() : nullptr;
+    const C* bias = a.has_bias ? args.in[1 + a.has_weight].as<C>() : nullptr;
     T* y = args.out[0].as<T>();
     C *mean = args.out[1].as<C>(), *variance = args.out[2].as<C>();
     if (parts.count == 1) {
@@ -487,10 +493,11 @@ void norm_gradient(const KernelArgs& args) {
     using C = typename ComputeType<T>::type;
     const T *g = args.in[0].as<T>(), *x = args.in[1].as<T>();
     const C *mean = args.in[2].as<C>(), *variance = args.in[3].as<C>();
-    const T* weight = a.has_weight ? args.in[4].as<T>() : nullptr;
-    T *dx = args.out[0].as<T>(), *dweight = a.has_weight ? args.out[1].as<T>() : nullptr;
-    T* dbias = a.has_bias ? args.out[1 + a.has_weight].as<T>() : nullptr;
-    T *own_dweight = kOverBatch ? dweight : nullptr, *own_dbias = kOverBatch ? dbias : nullptr;
+    const C* weight = a.has_weight ? args.in[4].as<C>() : nullptr;
+    T* dx = args.out[0].as<T>();
+    C* dweight = a.has_weight ? args.out[1].as<C>() : nullptr;
+    C* dbias = a.has_bias ? args.out[1 + a.has_weight].as<C>() : nullptr;
+    C *own_dweight = kOverBatch ? dweight : nullptr, *own_dbias = kOverBatch ? dbias : nullptr;
 
     const size_t each = static_cast<size_t>(v.rows);
     const size_t split = parts.count > 1 ? each * static_cast<size_t>(parts.count) : 0;

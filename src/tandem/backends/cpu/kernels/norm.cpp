@@ -20,10 +20,10 @@ C reciprocal_root(C variance, double eps) {
   return static_cast<C>(1 / sqrt_(static_cast<double>(variance) + eps));
 }
 
-/// A parameter as C, or a constant where it is not given.
-template <class T, class C>
+/// A parameter, or a constant where it is not given.
+template <class C>
 void spread(const Buffer* parameter, C otherwise, C* to, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] = parameter ? static_cast<C>(parameter->as<T>()[i]) : otherwise;
+  for (int64_t i = 0; i < n; ++i) to[i] = parameter ? parameter->as<C>()[i] : otherwise;
 }
 
 struct Moments {
@@ -92,8 +92,8 @@ void norm_rows(const KernelArgs& args) {
   T* y = args.out[0].as<T>();
   C* weight = static_cast<C*>(args.workspace(static_cast<size_t>(2 * all) * sizeof(C)));
   C* bias = weight + all;
-  spread<T>(a.has_weight ? &args.in[1] : nullptr, C(1), weight, all);
-  spread<T>(a.has_bias ? &args.in[1 + a.has_weight] : nullptr, C(0), bias, all);
+  spread(a.has_weight ? &args.in[1] : nullptr, C(1), weight, all);
+  spread(a.has_bias ? &args.in[1 + a.has_weight] : nullptr, C(0), bias, all);
   parallel_ranges(rows, kGrain / (n + 1) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const T* row = x + r * n;
@@ -112,14 +112,14 @@ void norm_rows(const KernelArgs& args) {
   });
 }
 
-/// Adds up parts (count, n) over the first axis in order and stores them as T.
-template <class T>
-void add_parts(const Compute<T>* parts, int64_t count, int64_t n, T* out) {
+/// Adds up parts (count, n) over the first axis in order.
+template <class C>
+void add_parts(const C* parts, int64_t count, int64_t n, C* out) {
   parallel_ranges(n, kTile, [&](int64_t begin, int64_t end) {
     double totals[kTile] = {};
     for (int64_t p = 0; p < count; ++p)
       for (int64_t i = begin; i < end; ++i) totals[i - begin] += parts[p * n + i];
-    for (int64_t i = begin; i < end; ++i) out[i] = static_cast<T>(static_cast<Compute<T>>(totals[i - begin]));
+    for (int64_t i = begin; i < end; ++i) out[i] = static_cast<C>(totals[i - begin]);
   });
 }
 
@@ -146,7 +146,7 @@ void norm_rows_gradient(const KernelArgs& args) {
   const int64_t runs = (a.samples + run - 1) / run;
   C* weight_parts = static_cast<C*>(args.workspace(static_cast<size_t>((2 * runs + 1) * all) * sizeof(C)));
   C *bias_parts = weight_parts + runs * all, *weight = bias_parts + runs * all;
-  spread<T>(buffers.weight, C(1), weight, all);
+  spread(buffers.weight, C(1), weight, all);
   const C inverse_n = static_cast<C>(1 / static_cast<double>(n));
   parallel_ranges(a.samples, a.inner > 1 ? least : run, [&](int64_t begin, int64_t end) {
     for (int64_t first = begin; first < end; first += run) {
@@ -188,8 +188,8 @@ void norm_rows_gradient(const KernelArgs& args) {
       }
     }
   });
-  if (buffers.dweight) add_parts<T>(weight_parts, runs, all, buffers.dweight->as<T>());
-  if (buffers.dbias) add_parts<T>(bias_parts, runs, all, buffers.dbias->as<T>());
+  if (buffers.dweight) add_parts(weight_parts, runs, all, buffers.dweight->as<C>());
+  if (buffers.dbias) add_parts(bias_parts, runs, all, buffers.dbias->as<C>());
 }
 
 // ---- batch norm: the segments of a channel in all samples
@@ -268,8 +268,8 @@ void norm_channels(const KernelArgs& args) {
   channel_moments(args, a, x, mean, variance);
   C* scale = static_cast<C*>(args.workspace(static_cast<size_t>(2 * a.channels) * sizeof(C)));
   C* bias = scale + a.channels;
-  spread<T>(a.has_weight ? &args.in[1] : nullptr, C(1), scale, a.channels);
-  spread<T>(a.has_bias ? &args.in[1 + a.has_weight] : nullptr, C(0), bias, a.channels);
+  spread(a.has_weight ? &args.in[1] : nullptr, C(1), scale, a.channels);
+  spread(a.has_bias ? &args.in[1 + a.has_weight] : nullptr, C(0), bias, a.channels);
   for (int64_t c = 0; c < a.channels; ++c) scale[c] *= reciprocal_root(variance[c], a.eps);
   for_segments(
       a,
@@ -324,12 +324,12 @@ void norm_channels_gradient(const KernelArgs& args) {
       }
     for (int64_t c = 0; c < width; ++c) sum[first + c] = totals[0][c], moment[first + c] = totals[1][c];
   });
-  spread<T>(buffers.weight, C(1), fa, a.channels);
+  spread(buffers.weight, C(1), fa, a.channels);
   const double count = static_cast<double>(a.count(true));
   for (int64_t c = 0; c < a.channels; ++c) {
     const C root = reciprocal_root(variance[c], a.eps);
-    if (buffers.dweight) buffers.dweight->as<T>()[c] = static_cast<T>(static_cast<C>(moment[c]) * root);
-    if (buffers.dbias) buffers.dbias->as<T>()[c] = static_cast<T>(static_cast<C>(sum[c]));
+    if (buffers.dweight) buffers.dweight->as<C>()[c] = static_cast<C>(moment[c]) * root;
+    if (buffers.dbias) buffers.dbias->as<C>()[c] = static_cast<C>(sum[c]);
     fa[c] *= root;
     fb[c] = fa[c] * static_cast<C>(sum[c] / count);
     fd[c] = fa[c] * root * root * static_cast<C>(moment[c] / count);

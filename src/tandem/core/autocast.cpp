@@ -1,0 +1,77 @@
+#include "tandem/core/autocast.h"
+
+#include <algorithm>
+#include <map>
+
+#include "tandem/core/region.h"
+#include "tandem/core/tape.h"
+#include "tandem/core/trace.h"
+
+namespace tandem {
+
+/// What weights were cast to.
+class Autocast::Weights {
+ public:
+  struct Kept {
+    Tensor weight;  // held, so that no other tensor gets its place
+    uint32_t version = 0;
+    Tensor value;
+  };
+  Kept& operator()(const Tensor& weight, DType to) { return kept_[{weight.impl(), to}]; }
+
+ private:
+  std::map<std::pair<const TensorImpl*, DType>, Kept> kept_;
+};
+
+constinit thread_local Autocast* detail::t_autocast = nullptr;
+
+Autocast::Autocast(std::optional<DType> dtype)
+    : dtype_(dtype), previous_(detail::t_autocast), outermost_(previous_ ? previous_->outermost_ : this) {
+  TD_CHECK(!dtype || *dtype == DType::bf16 || *dtype == DType::f16,
+           "Autocast: the type must be bf16 or f16; got ", *dtype,
+           ". Leave the scope out, or use NoAutocast, for f32.");
+  detail::t_autocast = this;
+}
+Autocast::~Autocast() { detail::t_autocast = previous_; }
+
+std::optional<Tensors> Autocast::inputs(Precision precision, std::span<const Tensor> in) {
+  if (!dtype_ || precision == Precision::as_given) return {};
+  const auto is_real = [](const Tensor& t) { return t.defined() && is_floating(t.dtype()); };
+  // Who brings f64 wants f64: nothing is cast beside it, but to it where types must be equal.
+  std::optional<DType> widest;
+  for (const Tensor& t : in)
+    if (is_real(t)) widest = widest ? promote(*widest, t.dtype()) : t.dtype();
+  if (!widest || (widest == DType::f64 && precision != Precision::widest)) return {};
+  const DType to = precision == Precision::low    ? *dtype_
+                   : precision == Precision::full ? DType::f32
+                                                  : *widest;
+  const auto differs = [&](const Tensor& t) { return is_real(t) && t.dtype() != to; };
+  if (std::none_of(in.begin(), in.end(), differs)) return {};
+  Tensors out;
+  for (const Tensor& t : in) out.push_back(differs(t) ? cast(t, to) : t);
+  return out;
+}
+
+Tensor Autocast::cast(const Tensor& x, DType to) {
+  static const OpDef& op = *find_op("cast");
+  const Attrs attrs = CastAttrs{to};
+  const TensorImpl& impl = *x.impl();
+  // In a trace common_subexpressions sees to it: what is kept outside is no part of the trace.
+  const bool is_weight = impl.requires_grad && !impl.node;
+  if (!is_weight || current_tracer()) return std::move(apply(op, {&x, 1}, attrs)[0]);
+  if (!outermost_->weights_) outermost_->weights_ = std::make_unique<Weights>();
+  Weights::Kept& kept = (*outermost_->weights_)(x, to);
+  if (!kept.value.defined() || kept.version != version_of(x)) {
+    const NoGrad off;
+    kept = {x, version_of(x), apply(op, {&x, 1}, attrs)[0]};
+  } else if (Observer* const observer = current_observer()) {
+    observer->before(op, {&x, 1});
+    observer->after({&kept.value, 1});
+  }
+  // Each use has a node of its own on the tape: gradients are those of as many casts.
+  Tensor out = kept.value.detach();
+  if (grad_enabled()) record(op, {&x, 1}, attrs, {&out, 1});
+  return out;
+}
+
+}  // namespace tandem

@@ -1,0 +1,76 @@
+// Autocast: mixed precision for a scope. Matrix products and convolutions compute in bf16 or f16, what needs the range of
+// f32 (softmax, losses, norms, sums, exp, log …) computes in f32, and all else takes what it is given. Weights stay f32:
+// they are cast by the ordinary op, on the tape, so that their gradients come back in f32.
+//   {
+//     const Autocast autocast(DType::bf16);
+//     loss = cross_entropy(net(x), y);
+//   }
+//   const std::vector<Tensor> gradients = grad(loss, net.parameters());  // f32
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "tandem/core/op.h"
+
+namespace tandem {
+
+class Autocast;
+namespace detail {
+extern constinit thread_local Autocast* t_autocast;  // the innermost scope of this thread, or null
+}
+
+/// Switches it on for bf16 or f16, or off (nothing given), for this thread and this scope. Backward passes run with the
+/// types of the forward pass, with Autocast off inside.
+///
+/// A leaf that wants a gradient (a weight) is cast once within the outermost scope, however often it is used, until it is
+/// changed. That shows in time and memory alone: each use gives its gradient in f32 by itself.
+class Autocast {
+ public:
+  explicit Autocast(std::optional<DType> dtype);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+  std::optional<DType> dtype() const { return dtype_; }
+  /// What ops of this precision take in place of `in`; nothing where that is `in` itself.
+  std::optional<Tensors> inputs(Precision precision, std::span<const Tensor> in);
+
+ private:
+  class Weights;
+  Tensor cast(const Tensor& x, DType to);
+
+  std::optional<DType> dtype_;
+  Autocast* previous_;
+  Autocast* outermost_;
+  std::unique_ptr<Weights> weights_;  // of the outermost scope
+};
+
+/// Switches it off for a scope.
+class NoAutocast : public Autocast {
+ public:
+  NoAutocast() : Autocast(std::nullopt) {}
+};
+
+/// The type that Autocast is on for, on this thread.
+inline std::optional<DType> autocast_dtype() {
+  return detail::t_autocast ? detail::t_autocast->dtype() : std::nullopt;
+}
+inline bool autocast_is_on() { return autocast_dtype().has_value(); }
+
+/// For functions made of several ops, which Autocast shall treat as one: calls `function` with the inputs as an op of this
+/// precision takes them, and with Autocast off. The inputs may be undefined.
+///   if (autocast_is_on())
+///     return as_one_op(Precision::full, [&](const Tensor& x) { return mean(x, axes); }, x);
+template <class F, class... T>
+auto as_one_op(Precision precision, F&& function, const T&... in) {
+  const Tensor given[] = {in...};
+  const std::optional<Tensors> cast = detail::t_autocast->inputs(precision, given);
+  const NoAutocast off;
+  const Tensor* const at = cast ? cast->data() : given;
+  return [&]<size_t... i>(std::index_sequence<i...>) { return function(at[i]...); }
+  (std::index_sequence_for<T...>{});
+}
+
+}  // namespace tandem
