@@ -1,6 +1,7 @@
 // The public surface of Tandem.
 #pragma once
 
+#include "tandem/core/autocast.h"
 #include "tandem/core/backend.h"
 #include "tandem/core/choices.h"
 #include "tandem/core/device.h"
@@ -87,6 +88,7 @@
 #include "tandem/optim/ema.h"
 #include "tandem/optim/lamb.h"
 #include "tandem/optim/lbfgs.h"
+#include "tandem/optim/loss_scaler.h"
 #include "tandem/optim/nadam.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/optim/radam.h"

@@ -22,8 +22,8 @@ Tensor Adadelta::step(size_t i, const Tensor& value, const Tensor& gradient) {
   const Tensor square = square_[i] * o.rho + gradient * gradient * (1 - o.rho);
   const Tensor delta = sqrt(delta_[i] + o.epsilon) / sqrt(square + o.epsilon) * gradient;
   const Tensor changed = value - delta * lr_tensor(group_of(i));
-  assign(square_[i], square);
-  assign(delta_[i], delta_[i] * o.rho + delta * delta * (1 - o.rho));
+  store(square_[i], square);
+  store(delta_[i], delta_[i] * o.rho + delta * delta * (1 - o.rho));
   return changed;
 }
 

@@ -26,12 +26,12 @@ void Adagrad::begin() {
   rate_ = for_each_group([&](const AdagradOptions& o, size_t g) {
     return lr_tensor(g) / cast(1.0 + done * o.lr_decay, compute_dtype());
   });
-  assign(count_, count_ + 1);
+  store(count_, count_ + 1);
 }
 
 Tensor Adagrad::step(size_t i, const Tensor& value, const Tensor& gradient) {
   const Tensor sum = sum_[i] + gradient * gradient;
-  assign(sum_[i], sum);
+  store(sum_[i], sum);
   return value - rate_[group_of(i)] * (gradient / (sqrt(sum) + options(i).epsilon));
 }
 

@@ -22,8 +22,9 @@ Adam::Adam(const char* name, nn::NamedTensors parameters, const AdamOptions& opt
 }
 
 void Adam::begin() {
-  assign(count_, count_ + 1);
-  const Tensor t = cast(count_, DType::f64);
+  const Tensor count = count_ + 1;
+  store(count_, count);
+  const Tensor t = cast(count, DType::f64);
   bias_ = for_each_group(
       [&](const AdamOptions& o, size_t) { return cast(1.0 - pow(o.beta1, t), compute_dtype()); });
   rate_ = for_each_group([&](const AdamOptions&, size_t g) { return lr_tensor(g) / bias_[g]; });
@@ -35,11 +36,11 @@ Tensor Adam::direction(size_t i, const Tensor& gradient) {
   const AdamOptions& o = options(i);
   const Tensor mean = mean_[i] * o.beta1 + gradient * (1 - o.beta1);
   Tensor square = square_[i] * o.beta2 + gradient * gradient * (1 - o.beta2);
-  assign(mean_[i], mean);
-  assign(square_[i], square);
+  store(mean_[i], mean);
+  store(square_[i], square);
   if (o.amsgrad) {
     square = maximum(largest_square_[i], square);
-    assign(largest_square_[i], square);
+    store(largest_square_[i], square);
   }
   return mean / (sqrt(square) / root_[group_of(i)] + o.epsilon);
 }

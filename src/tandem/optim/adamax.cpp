@@ -20,8 +20,9 @@ Adamax::Adamax(nn::NamedTensors parameters, const AdamaxOptions& options, const 
 }
 
 void Adamax::begin() {
-  assign(count_, count_ + 1);
-  const Tensor t = cast(count_, DType::f64);
+  const Tensor count = count_ + 1;
+  store(count_, count);
+  const Tensor t = cast(count, DType::f64);
   rate_ = for_each_group([&](const AdamaxOptions& o, size_t g) {
     return lr_tensor(g) / cast(1.0 - pow(o.beta1, t), compute_dtype());
   });
@@ -31,8 +32,8 @@ Tensor Adamax::step(size_t i, const Tensor& value, const Tensor& gradient) {
   const AdamaxOptions& o = options(i);
   const Tensor mean = mean_[i] * o.beta1 + gradient * (1 - o.beta1);
   const Tensor largest = maximum(largest_[i] * o.beta2, abs(gradient) + o.epsilon);
-  assign(mean_[i], mean);
-  assign(largest_[i], largest);
+  store(mean_[i], mean);
+  store(largest_[i], largest);
   return value - rate_[group_of(i)] * (mean / largest);
 }
 

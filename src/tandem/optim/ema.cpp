@@ -19,16 +19,19 @@ Ema::Ema(nn::NamedTensors parameters, const EmaOptions& options)
   updates_ = zeros({}, DType::i64, parameters_.front().second.device());
 }
 
-void Ema::update() {
+void Ema::update(const Tensor& finite) {
   const NoGrad off;
+  const auto store = [&](const Tensor& target, const Tensor& value) {
+    assign(target, finite.defined() ? where(finite, value, target) : value);
+  };
   const Tensor t = cast(updates_, DType::f64);
   Tensor decay = full({}, options_.decay, DType::f64, updates_.device());
   if (options_.warm_up) decay = minimum(decay, (t + 1.0) / (t + 10.0));
   decay = where(equal(updates_, 0), 0.0, decay);  // the first update copies
   const Tensor keep = cast(decay, averages_.front().dtype()), take = cast(1.0 - decay, keep.dtype());
   for (size_t i = 0; i < averages_.size(); ++i)
-    assign(averages_[i], averages_[i] * keep + cast(parameters_[i].second, keep.dtype()) * take);
-  assign(updates_, updates_ + 1);
+    store(averages_[i], averages_[i] * keep + cast(parameters_[i].second, keep.dtype()) * take);
+  store(updates_, updates_ + 1);
 }
 
 void Ema::copy_to_parameters() const {

@@ -18,7 +18,8 @@ struct EmaOptions {
 class Ema {
  public:
   explicit Ema(nn::NamedTensors parameters, const EmaOptions& options = {});
-  void update();
+  /// `finite`, one bool: where it is false nothing changes, as for Optimizer::update.
+  void update(const Tensor& finite = {});
 
   /// Overwrites the parameters by their averages.
   void copy_to_parameters() const;

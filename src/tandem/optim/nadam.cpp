@@ -24,8 +24,9 @@ NAdam::NAdam(nn::NamedTensors parameters, const NAdamOptions& options, const Gro
 }
 
 void NAdam::begin() {
-  assign(count_, count_ + 1);
-  const Tensor t = cast(count_, DType::f64);
+  const Tensor count = count_ + 1;
+  store(count_, count);
+  const Tensor t = cast(count, DType::f64);
   gradient_rate_.clear();
   mean_rate_.clear();
   for (size_t g = 0; g < groups(); ++g) {
@@ -34,7 +35,7 @@ void NAdam::begin() {
     const Tensor now = (1.0 - pow(fall, t) * 0.5) * o.beta1,
                  next = (1.0 - pow(fall, t + 1.0) * 0.5) * o.beta1;
     const Tensor product = product_[g] * now;
-    assign(product_[g], product);
+    store(product_[g], product);
     const Tensor lr = cast(lr_tensor(g), DType::f64);
     gradient_rate_.push_back(cast(lr * (1.0 - now) / (1.0 - product), compute_dtype()));
     mean_rate_.push_back(cast(lr * next / (1.0 - product * next), compute_dtype()));
@@ -48,8 +49,8 @@ Tensor NAdam::step(size_t i, const Tensor& value, const Tensor& gradient) {
   const size_t g = group_of(i);
   const Tensor mean = mean_[i] * o.beta1 + gradient * (1 - o.beta1);
   const Tensor square = square_[i] * o.beta2 + gradient * gradient * (1 - o.beta2);
-  assign(mean_[i], mean);
-  assign(square_[i], square);
+  store(mean_[i], mean);
+  store(square_[i], square);
   return value -
          (gradient * gradient_rate_[g] + mean * mean_rate_[g]) / (sqrt(square) / root_[g] + o.epsilon);
 }

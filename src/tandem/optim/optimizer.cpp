@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "tandem/core/autocast.h"
 #include "tandem/core/tape.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
@@ -84,11 +85,23 @@ Optimizer::Optimizer(nn::NamedTensors parameters, std::vector<Common> groups,
     for (const auto& [name, tensor] : parameters_) masters_.push_back(cast(tensor.detach(), compute_dtype()));
 }
 
-void Optimizer::update(std::span<const Tensor> gradients) {
+void Optimizer::store(const Tensor& target, const Tensor& value) const {
+  assign(target, finite_.defined() ? where(finite_, value, target) : value);
+}
+
+void Optimizer::update(std::span<const Tensor> gradients, const Tensor& finite) {
   TD_CHECK(gradients.size() == parameters_.size(),
            "optimizer update: one gradient a parameter is needed; got ", gradients.size(), " for ",
            parameters_.size(), " parameters.");
+  TD_CHECK(!finite.defined() || (finite.dtype() == DType::boolean && finite.size() == 1),
+           "optimizer update: finite must be one bool; got ", describe(finite), ".");
   const NoGrad off;
+  const NoAutocast full;
+  struct Scope {
+    Tensor& held;
+    ~Scope() { held = Tensor(); }
+  } scope{finite_};
+  finite_ = finite;
   begin();
   std::vector<Tensor> keep(groups_.size());  // by group: what decoupled decay leaves of a value
   for (size_t g = 0; g < groups_.size(); ++g)
@@ -110,8 +123,8 @@ void Optimizer::update(std::span<const Tensor> gradients) {
     else if (group.weight_decay != 0 && !group.decoupled)
       gradient = gradient + value * group.weight_decay;
     const Tensor changed = step(i, value, gradient);
-    assign(held, changed);
-    if (!masters_.empty()) assign(parameter, changed);
+    store(held, changed);
+    if (!masters_.empty()) store(parameter, changed);
   }
 }
 

@@ -43,8 +43,9 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// Changes every parameter by one step. gradients[i] belongs to parameter i (tandem::grad gives them so); a
-  /// parameter whose gradient is undefined (a frozen one) stays as it is.
-  void update(std::span<const Tensor> gradients);
+  /// parameter whose gradient is undefined (a frozen one) stays as it is. `finite`, one bool (optim/loss_scaler.h):
+  /// where it is false, parameters and state keep their bits, whatever the gradients hold.
+  void update(std::span<const Tensor> gradients, const Tensor& finite = {});
 
   /// The learning rate, of group 0. set_lr assigns into the tensors that update reads, so that a compiled step sees
   /// it: group 0 gets `lr`, and every other group its own first rate times lr / group 0's first rate.
@@ -78,6 +79,9 @@ class Optimizer {
   Optimizer(nn::NamedTensors parameters, std::vector<Common> groups,
             const std::function<size_t(const std::string&)>& group_for);
 
+  /// Assigns to a tensor of the state, unless this update is left out. begin() and step() change nothing otherwise, and
+  /// read what they store from the value, not from the tensor.
+  void store(const Tensor& target, const Tensor& value) const;
   /// Once an update, before the first step().
   virtual void begin() {}
   /// The new value of parameter i, from its value and gradient, both of type compute_dtype() and decayed.
@@ -103,6 +107,7 @@ class Optimizer {
   // Empty for f32 and f64.
   std::vector<Tensor> masters_;
   std::vector<Tensor> lr_;  // by group
+  Tensor finite_;           // of the update that is under way; undefined: nothing is left out
   std::vector<double>
       rates_;  // what these were set to, before rounding: nobody waits for the device to know it
 };

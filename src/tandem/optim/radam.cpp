@@ -21,8 +21,9 @@ RAdam::RAdam(nn::NamedTensors parameters, const RAdamOptions& options, const Gro
 
 void RAdam::begin() {
   constexpr double kKnown = 5;  // from this ρ on
-  assign(count_, count_ + 1);
-  const Tensor t = cast(count_, DType::f64);
+  const Tensor count = count_ + 1;
+  store(count_, count);
+  const Tensor t = cast(count, DType::f64);
   rate_ = for_each_group([&](const RAdamOptions& o, size_t g) {
     return lr_tensor(g) / cast(1.0 - pow(o.beta1, t), compute_dtype());
   });
@@ -46,8 +47,8 @@ Tensor RAdam::step(size_t i, const Tensor& value, const Tensor& gradient) {
   const size_t g = group_of(i);
   const Tensor mean = mean_[i] * o.beta1 + gradient * (1 - o.beta1);
   const Tensor square = square_[i] * o.beta2 + gradient * gradient * (1 - o.beta2);
-  assign(mean_[i], mean);
-  assign(square_[i], square);
+  store(mean_[i], mean);
+  store(square_[i], square);
   const Tensor scale = where(is_known_[g], factor_[g] / (sqrt(square) + o.epsilon), 1.0);
   return value - mean * rate_[g] * scale;
 }

@@ -26,13 +26,13 @@ Tensor RmsProp::step(size_t i, const Tensor& value, const Tensor& gradient) {
   if (o.centered) {
     const Tensor mean = mean_[i] * o.alpha + gradient * (1 - o.alpha);
     spread = square - mean * mean;
-    assign(mean_[i], mean);
+    store(mean_[i], mean);
   }
   Tensor direction = gradient / (sqrt(spread) + o.epsilon);
-  assign(square_[i], square);
+  store(square_[i], square);
   if (o.momentum != 0) {
     direction = momentum_[i] * o.momentum + direction;
-    assign(momentum_[i], direction);
+    store(momentum_[i], direction);
   }
   return value - direction * lr_tensor(group_of(i));
 }

@@ -32,10 +32,10 @@ Tensor Sgd::step(size_t i, const Tensor& value, const Tensor& gradient) {
     Tensor taken = direction;
     if (o.dampening != 0) {
       taken = direction * (1.0 - started_[i] * o.dampening);
-      assign(started_[i], ones({}, compute_dtype(), device()));
+      store(started_[i], ones({}, compute_dtype(), device()));
     }
     const Tensor velocity = momentum_[i] * o.momentum + taken;
-    assign(momentum_[i], velocity);
+    store(momentum_[i], velocity);
     direction = o.nesterov ? direction + velocity * o.momentum : velocity;
   }
   return value - direction * lr_tensor(group_of(i));
