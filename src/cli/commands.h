@@ -24,19 +24,32 @@ void add_script_commands(CLI::App& app, Action& action);
 /// `arguments`: the whole command line; what follows `lab` is handed on.
 void add_lab(CLI::App& app, Action& action, const std::vector<std::string>& arguments);
 
-/// --engine, --device, --dtype, --conv and --matmul, as text until they are parsed.
+/// --engine, --device, --dtype, --half-model, --conv and --matmul, as text until they are parsed.
 struct MachineFlags {
-  std::string engine = "graph", device = "cpu", dtype = "f32", conv = "heuristic", matmul = "heuristic";
+  std::string engine = "graph", device = "cpu", dtype = {}, conv = "heuristic", matmul = "heuristic";
+  bool half_model = false;
   void add(CLI::App& command, bool with_dtype);
-  /// Into any struct with these members; --conv and --matmul are the whole process's. Throws Error.
+  /// Into any struct with these members; --conv, --matmul and TF32 are the whole process's. Throws Error.
   template <class Config>
   void parse_into(Config& config) const {
     config.engine = parse_engine(engine);
     config.device = parse_device(device);
     set_convolution_choice({.mode = parse_choice_mode(conv)});
     set_matmul_choice({.mode = parse_choice_mode(matmul, "matmul")});
-    if constexpr (requires { config.dtype; }) config.dtype = parse_dtype(dtype);
+    if constexpr (requires { config.autocast; }) {
+      const Arithmetic chosen = arithmetic(config.device);
+      config.dtype = chosen.model;
+      config.autocast = chosen.autocast;
+    }
   }
+
+ private:
+  /// What --dtype and --half-model mean on a device.
+  struct Arithmetic {
+    DType model = DType::f32;
+    std::optional<DType> autocast = {};
+  };
+  Arithmetic arithmetic(Device on) const;
 };
 
 }  // namespace tandem::cli

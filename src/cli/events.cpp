@@ -35,24 +35,26 @@ class Throttle {
 class JsonSink {
  public:
   void operator()(const StartEvent& e) {
-    ordered_json line = {{"event", "start"},
-                         {"model", e.config.model},
-                         {"parameters", e.parameters},
-                         {"data", e.data},
-                         {"data_found", e.where},
-                         {"train_samples", e.train_samples},
-                         {"test_samples", e.test_samples},
-                         {"engine", name(e.config.engine)},
-                         {"device", to_string(e.config.device)},
-                         {"dtype", tandem::name(e.config.dtype)},
-                         {"conv", tandem::name(convolution_choice().mode)},
-                         {"matmul", tandem::name(matmul_choice().mode)},
-                         {"epochs", e.epochs},
-                         {"steps", e.steps},
-                         {"first_step", e.first_step},
-                         {"batch", e.config.batch},
-                         {"optimizer", e.config.optimizer},
-                         {"lr", e.lr}};
+    ordered_json line = {
+        {"event", "start"},
+        {"model", e.config.model},
+        {"parameters", e.parameters},
+        {"data", e.data},
+        {"data_found", e.where},
+        {"train_samples", e.train_samples},
+        {"test_samples", e.test_samples},
+        {"engine", name(e.config.engine)},
+        {"device", to_string(e.config.device)},
+        {"dtype", tandem::name(e.config.dtype)},
+        {"autocast", e.config.autocast ? ordered_json(tandem::name(*e.config.autocast)) : nullptr},
+        {"conv", tandem::name(convolution_choice().mode)},
+        {"matmul", tandem::name(matmul_choice().mode)},
+        {"epochs", e.epochs},
+        {"steps", e.steps},
+        {"first_step", e.first_step},
+        {"batch", e.config.batch},
+        {"optimizer", e.config.optimizer},
+        {"lr", e.lr}};
     if (const auto momentum = starting_momentum(e.config)) line["momentum"] = *momentum;
     line["seed"] = e.config.seed;
     line["threads"] = e.threads;
@@ -121,12 +123,12 @@ class TextSink {
     table.add({"data", e.title + " (" + e.data + "), " + grouped(e.train_samples) + " to train, " +
                            grouped(e.test_samples) + " to test, " + e.where});
     const ChoiceMode conv = convolution_choice().mode, matmul = matmul_choice().mode;
-    table.add(
-        {"engine", std::string(name(c.engine)) + (c.anomaly ? ", eager for --anomaly" : "") + ", " +
-                       to_string(c.device) + ", " + tandem::name(c.dtype) + ", " + std::to_string(e.threads) +
-                       (e.threads == 1 ? " thread" : " threads") +
-                       (conv == ChoiceMode::heuristic ? "" : cat(", conv ", tandem::name(conv))) +
-                       (matmul == ChoiceMode::heuristic ? "" : cat(", matmul ", tandem::name(matmul)))});
+    table.add({"engine", std::string(name(c.engine)) + (c.anomaly ? ", eager for --anomaly" : "") + ", " +
+                             to_string(c.device) + ", " + tandem::name(c.dtype) +
+                             (c.autocast ? cat(" with ", *c.autocast, " products, ") : ", ") +
+                             std::to_string(e.threads) + (e.threads == 1 ? " thread" : " threads") +
+                             (conv == ChoiceMode::heuristic ? "" : cat(", conv ", tandem::name(conv))) +
+                             (matmul == ChoiceMode::heuristic ? "" : cat(", matmul ", tandem::name(matmul)))});
     const std::optional<double> given = starting_momentum(c);
     const std::string momentum = given ? cat(", momentum ", *given) : "";
     std::string more = momentum;

@@ -196,6 +196,7 @@ std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpo
   add("model.", checkpoint.model);
   add("optimizer.", checkpoint.optimizer);
   add("ema.", checkpoint.ema);
+  add("scaler.", checkpoint.scaler);
   ordered_json callback_states = ordered_json::array();
   for (const Checkpoint::CallbackState& row : checkpoint.callbacks) {
     callback_states.push_back({row.name, row.state});
@@ -248,6 +249,7 @@ Checkpoint read_checkpoint(const std::string& path) {
     take("model.", checkpoint.model);
     take("optimizer.", checkpoint.optimizer);
     take("ema.", checkpoint.ema);
+    take("scaler.", checkpoint.scaler);
     for (Checkpoint::CallbackState& callback : checkpoint.callbacks)
       take("callback." + callback.name + ".", callback.tensors);
   }

@@ -1,5 +1,5 @@
 // Checkpoints: all that a run needs to go on as if it had never stopped. One safetensors file a checkpoint, named
-// checkpoint-<step>.safetensors, with the tensors as "model.<name>", "optimizer.<name>", "ema.<name>" and
+// checkpoint-<step>.safetensors, with the tensors as "model.<name>", "optimizer.<name>", "ema.<name>", "scaler.<name>" and
 // "callback.<name>.<name>", and in the metadata the format's version, the settings, the position, the callbacks'
 // states and a SHA-256 over all of it.
 #pragma once
@@ -41,8 +41,8 @@ struct RunState {
 
 struct Checkpoint {
   RunState state;
-  std::string settings;                    ///< JSON (train/config.h, settings_json)
-  nn::NamedTensors model, optimizer, ema;  ///< ema: empty where there is none
+  std::string settings;                            ///< JSON (train/config.h, settings_json)
+  nn::NamedTensors model, optimizer, ema, scaler;  ///< ema, scaler: empty where there is none
   struct CallbackState {
     std::string name, state;
     nn::NamedTensors tensors;

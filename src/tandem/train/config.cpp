@@ -48,6 +48,11 @@ void check_number(const char* setting, std::optional<double> value, double least
   TD_CHECK(*value <= most, setting, ": must be at most ", most, "; got ", *value, ".");
 }
 
+void check_autocast(std::optional<DType> autocast) {
+  TD_CHECK(!autocast || *autocast == DType::bf16 || *autocast == DType::f16,
+           "autocast: must be bf16 or f16; got ", *autocast, ".");
+}
+
 void check(const FitOptions& o) {
   optim::optimizer_info(o.optimizer);
   check_between("batch", o.batch, 1, kMostBatch);
@@ -69,6 +74,11 @@ void check(const FitOptions& o) {
   TD_CHECK(!o.ema || (*o.ema >= 0 && *o.ema < 1), "ema: must be at least 0 and below 1; got ",
            o.ema.value_or(0), ". Try 0.999.");
   TD_CHECK(o.ema || !o.ema_warm_up, "ema-warmup: needs a moving average; got none. Give --ema as well.");
+  check_autocast(o.autocast);
+  TD_CHECK(
+      !o.anomaly || o.autocast != DType::f16,
+      "anomaly: stops at the first infinity, and the loss scaling of f16 is meant to meet some. Look for "
+      "it with bf16 or f32.");
   for (const std::string& part : o.no_decay)
     TD_CHECK(!part.empty(), "no-decay: must be a part of parameters' names; got ''. Try bias.");
 }
@@ -80,6 +90,8 @@ void check(const TrainConfig& config) {
   check_between("limit", config.limit, 1);
   check_between("threads", config.threads, 1, kMostThreads);
   TD_CHECK(is_floating(config.dtype), "dtype: must be f32, f64, bf16 or f16; got ", config.dtype, ".");
+  TD_CHECK(!config.autocast || config.dtype == DType::f32,
+           "dtype: the weights of a model under autocast must be f32; got ", config.dtype, ".");
 }
 
 void check_device(Device device) {
@@ -155,6 +167,7 @@ std::string settings_json(const FitOptions& o, const SettingsParts& parts) {
   if (o.ema) settings["ema"] = *o.ema;
   if (o.ema_warm_up) settings["ema-warmup"] = true;
   settings["dtype"] = name(parts.dtype);
+  if (o.autocast) settings["autocast"] = name(*o.autocast);
   if (!parts.arithmetic.empty()) settings["arithmetic"] = parts.arithmetic;
   const ConvolutionChoice conv = convolution_choice();
   if (conv.mode != ChoiceMode::heuristic) settings["conv"] = name(conv.mode);
@@ -178,6 +191,8 @@ void check_same_settings(const std::string& saved, const std::string& wanted, co
         key.starts_with("train_") || key.starts_with("test_") ? "Give the same data and --limit"
         : key == "arithmetic"
             ? "Resume on the same kind of device, with TANDEM_TF32, TANDEM_ISA and TANDEM_BF16 as they were"
+        : key == "dtype" || key == "autocast"
+            ? "Give --dtype as it was, with --half-model where the whole model had that type"
         : key == "conv_workspace" ? "Call set_convolution_choice with the workspace as it was"
                                   : "Give --" + key + " as it was";
     throw Error(cat("resume ", source, ": the run was begun with ", key, " ", value(before), "; got ", key,

@@ -37,11 +37,14 @@ struct FitOptions {
   int64_t batch = 100;
   int64_t accumulate = 1;  ///< batches a step; their gradients make one mean
   std::string optimizer = "sgd";
-  std::optional<double> lr = {};              ///< unset: the optimiser's default
-  std::optional<double> momentum = {};        ///< unset: the optimiser's default
-  std::optional<double> weight_decay = {};    ///< unset: the optimiser's default
-  std::optional<bool> decoupled = {};         ///< the decay shrinks weights, else it is added to gradients
-  std::vector<std::string> no_decay = {};     ///< parameters with one of these in their name are not decayed
+  std::optional<double> lr = {};            ///< unset: the optimiser's default
+  std::optional<double> momentum = {};      ///< unset: the optimiser's default
+  std::optional<double> weight_decay = {};  ///< unset: the optimiser's default
+  std::optional<bool> decoupled = {};       ///< the decay shrinks weights, else it is added to gradients
+  std::vector<std::string> no_decay = {};   ///< parameters with one of these in their name are not decayed
+  /// bf16 or f16: forward passes run under Autocast, with the model's own weights (f32) as masters; f16 with dynamic loss
+  /// scaling. Tests and predictions too.
+  std::optional<DType> autocast = {};
   optim::Optimizer* own_optimizer = nullptr;  ///< in place of the named one; it holds the model's parameters
   LossFunction loss = {};                     ///< empty: cross_entropy
   std::optional<double> clip_value = {};      ///< gradients' elements, before …
@@ -65,7 +68,7 @@ struct TrainConfig : FitOptions {
       {};  ///< name of a data set; empty: the model's own; of MNIST a stand-in (data/registry.h, open_default)
   std::string data_dir = {};  ///< where its files are; empty: the usual places
   Device device = {};
-  DType dtype = DType::f32;
+  DType dtype = DType::f32;             ///< of the whole model
   std::optional<int64_t> threads = {};  ///< unset: the cores of this machine
   std::optional<int64_t> limit = {};    ///< train on the first so many samples, test on the first so many
   bool augment = false;  ///< the augmentation that is usual for the data, drawn anew each epoch
@@ -84,6 +87,8 @@ void check(const TrainConfig& config);
 
 /// Parts of check() that other configurations share. An empty name is the default data set.
 void check_data_name(const std::string& data, const std::string& data_dir);
+/// bf16 or f16, where there is one.
+void check_autocast(std::optional<DType> autocast);
 void check_between(const char* setting, std::optional<int64_t> value, int64_t least,
                    int64_t most = kMostCount, const char* unit = "");
 /// A finite number from `least` (which itself is allowed where `may_be_least`) to `most`.

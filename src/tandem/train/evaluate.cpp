@@ -15,7 +15,9 @@ namespace tandem {
 Metrics evaluate(nn::Module& model, const data::Dataset& dataset, const EvaluateOptions& options) {
   check_between("top_k", options.top_k, 1);
   check_between("batch", options.batch, 1, kMostBatch);
-  return Evaluation(model, options.engine, options.loss)(dataset, options.batch, options.top_k);
+  check_autocast(options.autocast);
+  return Evaluation(model, options.engine, options.loss, options.autocast)(dataset, options.batch,
+                                                                           options.top_k);
 }
 
 void check(const EvalConfig& config) {
@@ -33,7 +35,7 @@ EvalReport evaluate(const EvalConfig& config) {
   const std::unique_ptr<nn::Module> model = make_model(run, config.device);
   const OpenedData data =
       open_data(run.model, config.data.empty() ? run.data : config.data, config.data_dir, config.limit);
-  const Metrics metrics = evaluate(*model, *data.test, {.engine = config.engine});
+  const Metrics metrics = evaluate(*model, *data.test, {.engine = config.engine, .autocast = run.autocast});
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   return {.model = run.model,
           .data = data.name,
@@ -56,7 +58,11 @@ GraphReport explain(const TrainConfig& config, const CompileOptions& options) {
   model->to(config.dtype);
   model->to(config.device);
   const std::unique_ptr<optim::Optimizer> optimizer = make_optimizer(config, *model);
-  TrainingStep step(*model, *optimizer, Engine::graph, {.compile = options});
+  optim::LossScaler scaler(config.device);
+  TrainingStep step(*model, *optimizer, Engine::graph,
+                    {.autocast = config.autocast,
+                     .scaler = config.autocast == DType::f16 ? &scaler : nullptr,
+                     .compile = options});
   Dims shape = zoo::model_info(config.model).input;
   shape.insert(0, config.batch);
   step(zeros(shape, DType::f32, config.device), zeros({config.batch}, DType::i64, config.device));

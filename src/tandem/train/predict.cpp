@@ -47,7 +47,8 @@ void guess(const Tensor& logits, int64_t top, std::vector<Prediction>& predictio
 
 Tensor predict(nn::Module& model, const data::Dataset& dataset, const PredictOptions& options) {
   check_between("batch", options.batch, 1, kMostBatch);
-  return predict_all(model, dataset, options.batch, options.engine);
+  check_autocast(options.autocast);
+  return predict_all(model, dataset, options.batch, options.engine, options.autocast);
 }
 
 void check(const PredictConfig& config) {
@@ -91,7 +92,8 @@ PredictReport predict(const PredictConfig& config) {
       report.predictions.push_back(
           {cat(data.name, " ", indices[i]), inputs->get(static_cast<int64_t>(i)).at(1).item<int64_t>(), {}});
   }
-  guess(predict(*model, *inputs, {.engine = config.engine}), config.top, report.predictions);
+  guess(predict(*model, *inputs, {.engine = config.engine, .autocast = run.autocast}), config.top,
+        report.predictions);
   return report;
 }
 

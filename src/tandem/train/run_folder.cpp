@@ -131,6 +131,7 @@ SavedRun load_run(const char* what, const std::string& folder, bool best) {
     run.model = config.at("model").get<std::string>();
     run.data = config.at("data").get<std::string>();
     run.dtype = config.at("dtype").get<std::string>();
+    if (config.contains("autocast")) run.autocast = parse_dtype(config["autocast"].get<std::string>());
     if (config.contains("image")) {
       const ordered_json& image = config["image"];
       const auto shape = image.at("shape").get<std::array<int64_t, 3>>();

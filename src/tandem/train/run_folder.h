@@ -46,6 +46,7 @@ void save_weights(const std::string& path, const nn::NamedTensors& weights,
 /// A run as `eval` and `predict` find it.
 struct SavedRun {
   std::string model, data, dtype;
+  std::optional<DType> autocast;
   std::optional<data::ImageFormat> format;
   std::string path;  // the file that the weights come from
   nn::NamedTensors weights;

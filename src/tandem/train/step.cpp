@@ -1,6 +1,7 @@
 // The training step and the evaluation step.
 #include "tandem/train/step.h"
 
+#include "tandem/core/autocast.h"
 #include "tandem/core/scope.h"
 #include "tandem/core/tape.h"
 #include "tandem/data/loader.h"
@@ -15,8 +16,8 @@
 namespace tandem {
 namespace {
 
-// f16 cannot hold the small gradients of a mean loss: they are computed of loss · kScale and divided again in
-// f32, both exactly, as it is a power of two.
+// A model in f16 cannot hold the small gradients of a mean loss: they are computed of loss · kHalfScale and divided again
+// in f32, both exactly, as it is a power of two.
 constexpr double kHalfScale = 1024;
 
 bool is_16_bit(DType dtype) { return bytes_of(dtype) == 2; }
@@ -115,15 +116,18 @@ TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engin
   for (const auto& [name, parameter] : trained) parameters.push_back(parameter);
   if (options.accumulates) sums_ = std::make_unique<optim::GradientSum>(trained);
   // Adds this batch's gradients to the sums, where there are any.
-  const auto gradients_of = [&model, parameters, dtype, scale, sums = sums_.get(), own = options.loss](
+  const auto gradients_of = [&model, parameters, dtype, scale, sums = sums_.get(), own = options.loss,
+                             autocast = options.autocast, scaler = options.scaler](
                                 const std::vector<Tensor>& in, std::vector<Tensor>& gradients) {
     const auto forward = [&] {
       const Scope scope("forward");
+      const Autocast precision(autocast);
       return loss_of(own, model(as_input(in[0], dtype)), in[1]);
     };
     const Tensor loss = forward();
     const Scope scope("backward");
-    gradients = grad(scale == 1 ? loss : loss * scale, parameters);
+    gradients = grad(scaler ? scaler->scale(loss) : scale == 1 ? loss : loss * scale, parameters);
+    if (scaler) gradients = scaler->unscale(gradients);
     if (scale != 1) {
       const NoGrad off;
       for (Tensor& gradient : gradients) gradient = cast(gradient, DType::f32) * (1 / scale);
@@ -137,12 +141,14 @@ TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engin
     const Tensor loss = gradients_of(in, gradients);
     const Scope scope("update");
     if (sums) gradients = sums->take();
+    const Tensor finite = options.scaler ? optim::all_finite(gradients) : Tensor();
     if (options.clip_value) gradients = optim::clip_by_value(gradients, *options.clip_value);
     if (options.clip_norm) gradients = optim::clip_by_norm(gradients, *options.clip_norm);
     std::vector<Tensor> of_all(optimizer.parameters().size());
     for (size_t i = 0; i < places.size(); ++i) of_all[places[i]] = gradients[i];
-    optimizer.update(of_all);
-    if (options.ema) options.ema->update();
+    optimizer.update(of_all, finite);
+    if (options.ema) options.ema->update(finite);
+    if (options.scaler) options.scaler->update(finite);
     return std::vector<Tensor>{loss};
   };
   add_.function = [gradients_of](const std::vector<Tensor>& in) {
@@ -168,10 +174,12 @@ std::vector<GraphReport> TrainingStep::reports() const {
   return update_.compiled ? update_.compiled->reports() : std::vector<GraphReport>{};
 }
 
-Evaluation::Evaluation(nn::Module& model, Engine engine, LossFunction loss) : model_(model) {
+Evaluation::Evaluation(nn::Module& model, Engine engine, LossFunction loss, std::optional<DType> autocast)
+    : model_(model) {
   const DType dtype = dtype_of(model);
-  function_ = [&model, dtype, own = std::move(loss)](const std::vector<Tensor>& in) {
+  function_ = [&model, dtype, autocast, own = std::move(loss)](const std::vector<Tensor>& in) {
     const NoGrad off;
+    const Autocast precision(autocast);
     const Tensor out = model(as_input(in[0], dtype));
     std::vector<Tensor> results = {loss_of(own, out, in[1])};
     if (is_classification(out, in[1])) {
@@ -229,12 +237,14 @@ Metrics Evaluation::operator()(const data::Dataset& dataset, int64_t batch_size,
   return total;
 }
 
-Tensor predict_all(nn::Module& model, const data::Dataset& dataset, int64_t batch_size, Engine engine) {
+Tensor predict_all(nn::Module& model, const data::Dataset& dataset, int64_t batch_size, Engine engine,
+                   std::optional<DType> autocast) {
   const ModeScope mode(model, false);
   const Device device = device_of(model);
   const DType dtype = dtype_of(model);
   const NoGrad off;
   const TensorFunction forward = [&](const std::vector<Tensor>& in) {
+    const Autocast precision(autocast);
     return std::vector<Tensor>{model(as_input(in[0], dtype))};
   };
   const auto compiled = engine == Engine::graph ? std::make_unique<Compiled>(compile(forward)) : nullptr;

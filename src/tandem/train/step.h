@@ -10,6 +10,7 @@
 #include "tandem/nn/module.h"
 #include "tandem/optim/accumulate.h"
 #include "tandem/optim/ema.h"
+#include "tandem/optim/loss_scaler.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/train/config.h"
 #include "tandem/train/metrics.h"
@@ -19,8 +20,10 @@ namespace tandem {
 struct StepOptions {
   LossFunction loss = {};  ///< empty: cross_entropy
   std::optional<double> clip_value = {}, clip_norm = {};
-  bool accumulates = false;   ///< several batches may go into a step
-  optim::Ema* ema = nullptr;  ///< updated after each step; must outlive it
+  bool accumulates = false;             ///< several batches may go into a step
+  optim::Ema* ema = nullptr;            ///< updated after each step; must outlive it
+  std::optional<DType> autocast = {};   ///< bf16 or f16: of the forward pass
+  optim::LossScaler* scaler = nullptr;  ///< for f16; must outlive it
   CompileOptions compile = {};
 };
 
@@ -51,7 +54,7 @@ class TrainingStep {
 /// Runs the model over a whole data set, in evaluation mode and without gradients.
 class Evaluation {
  public:
-  Evaluation(nn::Module& model, Engine engine, LossFunction loss = {});
+  Evaluation(nn::Module& model, Engine engine, LossFunction loss = {}, std::optional<DType> autocast = {});
   /// Batch means of the loss are added up: `batch` is part of what the loss is.
   Metrics operator()(const data::Dataset& dataset, int64_t batch = 500, int64_t k = 5);
 
@@ -62,9 +65,10 @@ class Evaluation {
 };
 
 /// The model's outputs for all samples of a set, (size, …), on the CPU, in evaluation mode.
-Tensor predict_all(nn::Module& model, const data::Dataset& dataset, int64_t batch, Engine engine);
+Tensor predict_all(nn::Module& model, const data::Dataset& dataset, int64_t batch, Engine engine,
+                   std::optional<DType> autocast = {});
 
-/// The gradients of the loss over one batch, in evaluation mode: nothing about the model changes. x and y as for
+/// The gradients of the loss over one batch, in evaluation mode and the model's own type: nothing about the model changes. x and y as for
 /// TrainingStep.
 nn::NamedTensors loss_gradients(nn::Module& model, const LossFunction& loss, const Tensor& x,
                                 const Tensor& y);

@@ -29,6 +29,7 @@ double seconds_since(Clock::time_point start) {
 }
 
 constexpr size_t kLossesAtOnce = 50;
+constexpr double kLeastScale = 0x1p-20;        // of a loss: less means that scaling is of no help
 constexpr double kSecondsBetweenReads = 0.25;  // when losses are read changes no result
 
 /// How many parts of the given size a whole has; the last may be smaller.
@@ -127,6 +128,7 @@ class Run final : public Training {
   std::unique_ptr<optim::Optimizer> made_optimizer_;
   optim::Optimizer* optimizer_;
   std::unique_ptr<optim::Ema> ema_;
+  std::unique_ptr<optim::LossScaler> scaler_;  // with f16
   std::unique_ptr<TrainingStep> step_;
   std::unique_ptr<Evaluation> test_;
   std::vector<CallbackPtr> callbacks_;
@@ -167,13 +169,19 @@ Run::Run(const FitOptions& options, Parts parts, const EventSink& sink)
   if (options_.ema)
     ema_ = std::make_unique<optim::Ema>(
         model.named_parameters(), optim::EmaOptions{.decay = *options_.ema, .warm_up = options_.ema_warm_up});
+  TD_CHECK(!options_.autocast || dtype_of(model) == DType::f32,
+           "autocast: the model's weights must be f32; got ", dtype_of(model),
+           ". Leave autocast out, or convert the model with to(DType::f32).");
+  if (options_.autocast == DType::f16) scaler_ = std::make_unique<optim::LossScaler>(device_);
   step_ = std::make_unique<TrainingStep>(model, *optimizer_, engine_of(options_),
                                          StepOptions{.loss = options_.loss,
                                                      .clip_value = options_.clip_value,
                                                      .clip_norm = options_.clip_norm,
                                                      .accumulates = options_.accumulate > 1,
-                                                     .ema = ema_.get()});
-  test_ = std::make_unique<Evaluation>(model, engine_of(options_), options_.loss);
+                                                     .ema = ema_.get(),
+                                                     .autocast = options_.autocast,
+                                                     .scaler = scaler_.get()});
+  test_ = std::make_unique<Evaluation>(model, engine_of(options_), options_.loss, options_.autocast);
   total_steps_ = planned_steps();
   if (options_.steps) total_steps_ = std::min(total_steps_, *options_.steps);
   epochs_ = parts_of(total_steps_, steps_per_epoch());
@@ -214,6 +222,7 @@ void Run::restore() {
   model().load_state(saved.model, "load " + source);
   optimizer_->load_state(saved.optimizer, "load " + source);
   if (ema_) ema_->load_state(saved.ema, "load " + source);
+  if (scaler_) scaler_->load_state(saved.scaler, "load " + source);
   for (const Checkpoint::CallbackState& row : saved.callbacks)
     for (const CallbackPtr& callback : callbacks_) {
       if (callback->name() != row.name) continue;
@@ -368,8 +377,9 @@ void Run::train_step() {
 void Run::read_losses() {
   std::vector<Tensor> losses;
   for (const PendingLoss& row : pending_) losses.push_back(row.loss);
+  if (scaler_ && !losses.empty()) losses.push_back(scaler_->current());
   const std::vector<double> values = read_scalars(losses);
-  for (size_t i = 0; i < values.size(); ++i) {
+  for (size_t i = 0; i < pending_.size(); ++i) {
     TD_CHECK(std::isfinite(values[i]), "train: the loss became ", std::isnan(values[i]) ? "nan" : "infinite",
              " at step ", pending_[i].step, " (epoch ", state_.epoch + 1, "). Lower the learning rate (--lr ",
              starting_lr(options_), " now), or run with --anomaly to find the operation.");
@@ -377,6 +387,10 @@ void Run::read_losses() {
     state_.loss_samples += pending_[i].samples;
     last_loss_ = values[i];
   }
+  TD_CHECK(values.size() == pending_.size() || values.back() >= kLeastScale,
+           "train: the gradients must be finite at some scale of the loss; they are not, down to a scale of ",
+           values.back(), ", by step ", state_.step,
+           ". Train with --dtype bf16 or f32, or lower the learning rate.");
   pending_.clear();
   last_read_ = Clock::now();
 }
@@ -435,6 +449,7 @@ void Run::save() {
                         .model = model().state(),
                         .optimizer = optimizer_->named_state(),
                         .ema = ema_ ? ema_->named_state() : nn::NamedTensors(),
+                        .scaler = scaler_ ? scaler_->named_state() : nn::NamedTensors(),
                         .callbacks = {}};
   each_callback([&](Callback& callback) {
     checkpoint.callbacks.push_back({callback.name(), callback.state(), callback.tensors()});

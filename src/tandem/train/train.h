@@ -32,6 +32,7 @@ struct EvaluateOptions {
   Engine engine = Engine::graph;
   LossFunction loss = {};  ///< empty: cross_entropy
   int64_t top_k = 5;
+  std::optional<DType> autocast = {};  ///< bf16 or f16
 };
 /// Measures a model on a data set, in evaluation mode.
 Metrics evaluate(nn::Module& model, const data::Dataset& dataset, const EvaluateOptions& options = {});
@@ -39,6 +40,7 @@ Metrics evaluate(nn::Module& model, const data::Dataset& dataset, const Evaluate
 struct PredictOptions {
   int64_t batch = 500;
   Engine engine = Engine::graph;
+  std::optional<DType> autocast = {};  ///< bf16 or f16
 };
 /// The model's outputs (size, …) for all samples, on the CPU, in evaluation mode. Targets are not looked at.
 Tensor predict(nn::Module& model, const data::Dataset& dataset, const PredictOptions& options = {});
