@@ -83,8 +83,9 @@ Json PreparedCell::fit(const Json& request, const std::function<void(const Json&
            request_.batch, ".");
 
   EpochCounts counts(request_.device);
-  TrainingStep training(*model_, *optimizer_, request_.engine,
-                        {.loss = counts.counting_loss(), .compile = request_.compile});
+  StepOptions options = step_options();
+  options.loss = counts.counting_loss();
+  TrainingStep training(*model_, *optimizer_, request_.engine, options);
   Json answer = {{"epochs", 0}, {"capped", false}, {"confusion", Json()}};
   const int64_t start = now_ns();
   for (int64_t epoch = 0; epoch < epochs && !answer["capped"].get<bool>(); ++epoch) {

@@ -12,13 +12,12 @@ namespace tandem::lab::own {
 namespace {
 
 constexpr int64_t kResident = 8, kMostSteps = 10'000'000, kShownLogits = 4;
-constexpr double kHalfScale =
-    1024;  // what TrainingStep multiplies losses in f16 by: a power of two, so exact
+constexpr double kHalfScale = 1024;  // that the loss of f16 begins with: a power of two, so exact
 
 /// Products of f32 numbers on a GPU are rounded to TF32 or not, for the whole process: the CUDA library asks once, at its
 /// first product.
 void fix_products(const CellRequest& cell) {
-  if (cell.device.is_cpu() || cell.dtype() != DType::f32) return;
+  if (cell.device.is_cpu() || (cell.precision != "f32" && cell.precision != "tf32")) return;
   static std::optional<bool> fixed;
   const bool tf32 = cell.precision == "tf32";
   if (!fixed) {
@@ -73,18 +72,24 @@ void PreparedCell::build() {
   forward_ = forward();
   if (request_.trains) {
     optimizer_ = make_optimizer(request_, *model_);
-    training_ = std::make_unique<TrainingStep>(*model_, *optimizer_, request_.engine,
-                                               StepOptions{.compile = request_.compile});
+    if (request_.autocast() == DType::f16)
+      scaler_ =
+          std::make_unique<optim::LossScaler>(request_.device, optim::LossScalerOptions{.first = kHalfScale});
+    training_ = std::make_unique<TrainingStep>(*model_, *optimizer_, request_.engine, step_options());
   }
   is_fresh_ = true;
   synchronize();
 }
 
+StepOptions PreparedCell::step_options() const {
+  return {.autocast = request_.autocast(), .scaler = scaler_.get(), .compile = request_.compile};
+}
+
 TensorFunction PreparedCell::forward() const {
-  return [model = model_.get(), dtype = request_.dtype()](const std::vector<Tensor>& in) {
+  return [model = model_.get(), autocast = request_.autocast()](const std::vector<Tensor>& in) {
     const NoGrad off;
-    const Tensor x = in[0].dtype() == dtype ? in[0] : cast(in[0], dtype);
-    const Tensor out = (*model)(x);
+    const Autocast precision(autocast);
+    const Tensor out = (*model)(in[0]);
     return std::vector<Tensor>{bytes_of(out.dtype()) == 2 ? cast(out, DType::f32) : out};
   };
 }
@@ -127,9 +132,9 @@ void PreparedCell::step(const SampleBatch& batch) {
 
 Json PreparedCell::prepared() const {
   Json notes = Json::array();
-  if (bytes_of(request_.dtype()) == 2)
-    notes.push_back(cat(request_.precision, ": weights and activations in ", request_.precision,
-                        "; the optimiser keeps the weights in f32; the loss is computed in f32."));
+  if (request_.autocast())
+    notes.push_back(cat(request_.precision, ": autocast; products and what follows them in ",
+                        request_.precision, ", weights, sums and the loss in f32."));
   if (!request_.equal && request_.trains)
     notes.push_back(cat("as shipped: ", text_field(request_.optimizer, "name"), " with learning rate ",
                         optimizer_->lr(), "."));
@@ -137,13 +142,13 @@ Json PreparedCell::prepared() const {
 }
 
 Json PreparedCell::first_gradients(const SampleBatch& batch) {
-  const double scale = request_.dtype() == DType::f16 ? kHalfScale : 1;
+  const double scale = request_.autocast() == DType::f16 ? kHalfScale : 1;
   const nn::NamedTensors named = model_->trainable_parameters();
   const TensorFunction function = [&](const std::vector<Tensor>& in) {
-    const DType dtype = request_.dtype();
-    const Tensor out = (*model_)(in[0].dtype() == dtype ? in[0] : cast(in[0], dtype));
-    const Tensor loss =
-        cross_entropy(bytes_of(dtype) == 2 ? cast(out, DType::f32) : out, in[1], {.ignore_index = {}});
+    const Tensor loss = [&] {
+      const Autocast precision(request_.autocast());
+      return cross_entropy((*model_)(in[0]), in[1], {.ignore_index = {}});
+    }();
     std::vector<Tensor> wanted;
     for (const auto& [name, parameter] : named) wanted.push_back(parameter);
     std::vector<Tensor> results = grad(scale == 1 ? loss : loss * scale, wanted);

@@ -30,6 +30,7 @@ class PreparedCell {
   using Batches = std::vector<SampleBatch>;
   void build();
   TensorFunction forward() const;
+  StepOptions step_options() const;
   /// Calls a function as the variant does: at once, or compiled into `compiled`.
   std::vector<Tensor> call(const TensorFunction& function, std::unique_ptr<Compiled>& compiled,
                            const std::vector<Tensor>& in) const;
@@ -46,7 +47,8 @@ class PreparedCell {
   std::unique_ptr<Samples> train_, test_;
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<TrainingStep> training_;  // phase train
+  std::unique_ptr<optim::LossScaler> scaler_;  // f16
+  std::unique_ptr<TrainingStep> training_;     // phase train
   TensorFunction forward_, evaluation_;
   std::unique_ptr<Compiled> compiled_forward_, compiled_evaluation_;
   Batches resident_;      // of `run`, on the device

@@ -140,7 +140,12 @@ bool flag_field(const Json& holder, const std::string& name, bool otherwise) {
   return place->get<bool>();
 }
 
-DType CellRequest::dtype() const { return precision == "tf32" ? DType::f32 : parse_dtype(precision); }
+DType CellRequest::dtype() const { return precision == "f64" ? DType::f64 : DType::f32; }
+
+std::optional<DType> CellRequest::autocast() const {
+  if (precision != "bf16" && precision != "f16") return {};
+  return parse_dtype(precision);
+}
 
 std::vector<std::string> device_names() {
   std::vector<std::string> names = {"cpu"};

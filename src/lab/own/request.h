@@ -57,7 +57,8 @@ struct CellRequest {
   Json switches = Json::object();  // as set
   CompileOptions compile;          // what the switches make of it
 
-  DType dtype() const;
+  DType dtype() const;                    // of the weights: f64 or f32
+  std::optional<DType> autocast() const;  // bf16 and f16: as the peers do it
 };
 
 /// Throws Error for a field that breaks a rule, Declined for one that asks for more than Tandem has.
