@@ -127,6 +127,35 @@ def write_training():
     (HERE / "training.txt").write_text("\n".join(lines) + "\n")
 
 
+# The same under autocast: f32 weights, products in bf16, the loss in f32 (as on CUDA, where log_softmax takes f32; the CPU's
+# list leaves it out). Losses alone: what autocast_test.cpp compares with.
+AUTOCAST_RUNS = ("mlp", "lenet", "mnist_cnn", "cifar10_cnn", "resnet18")
+
+
+def write_autocast_training():
+    lines = []
+    for model_name, classes, shape, steps, *_ in RUNS:
+        if model_name not in AUTOCAST_RUNS:
+            continue
+        model = MODELS[model_name](classes, shape[1:]).float()
+        set_weights(model)
+        optimizer = OPTIMIZERS["sgd"](model.parameters())
+        losses = []
+        for step in range(steps):
+            x = hash_array(shape, 9000 + step).float()
+            y = hash_array(shape[:1], 9500 + step, 0, classes).floor().long()
+            with torch.autocast("cpu", torch.bfloat16):
+                out = model(x)
+            loss = F.cross_entropy(out.float(), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        lines.append(" ".join(map(str, ["run", model_name, "sgd", classes, shape_text(shape)])))
+        lines.append("losses " + " ".join(f"{v:.6g}" for v in losses))
+    (HERE / "training_bf16.txt").write_text("\n".join(lines) + "\n")
+
+
 # ---- how dtypes combine
 
 DTYPES = {
@@ -504,6 +533,7 @@ if __name__ == "__main__":
     write_norm_layers()
     write_layers()
     write_training()
+    write_autocast_training()
     write_promotion()
     write_optim()
     write_indexing()

@@ -8,6 +8,7 @@
 #include <functional>
 #include <iostream>
 
+#include "tandem/core/autocast.h"
 #include "tandem/core/backend.h"
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
@@ -58,6 +59,7 @@ Outcome attempt(const FuzzProgram& program, FuzzSide& side, const std::function<
   Outcome outcome;
   set_generator_state(side.random);
   const GradMode mode(side.grad);
+  const Autocast autocast(side.autocast);
   try {
     outcome.results = f();
     backend(program.device).synchronize(program.device);  // where a GPU tells of a bad index
@@ -322,6 +324,7 @@ class Shrinker {
   bool simplify() {
     bool any = false;
     while (best_.calls > 1 && change([](FuzzProgram& p) { --p.calls; })) any = true;
+    if (best_.autocast) any |= change([](FuzzProgram& p) { p.autocast = {}, p.autocast_calls = 0; });
     if (best_.has_net) any |= change([](FuzzProgram& p) { p.has_net = false; });
     if (best_.has_view) any |= change([](FuzzProgram& p) { p.has_view = false; });
     for (auto list : {&FuzzProgram::inputs, &FuzzProgram::state})
@@ -409,6 +412,10 @@ std::string listing(const FuzzProgram& program) {
     text += cat("  before call ", event.before_call, ": ", name_of(event.kind),
                 of_state ? cat(" w", event.choice % program.state.size()) : "", "\n");
   }
+  if (program.autocast)
+    for (uint32_t call = 0; call < program.calls; ++call)
+      if (program.autocast_calls >> call & 1)
+        text += cat("  call ", call, " under Autocast ", *program.autocast, "\n");
   text += cat("  ", program.calls, " calls; passes:");
   for (const std::string& pass : program.passes) text += " " + pass;
   return text + "\n";

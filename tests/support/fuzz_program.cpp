@@ -113,6 +113,11 @@ FuzzProgram draw_program(uint64_t seed, Device device) {
   program.passes = all_stages();
   if (random.chance(0.3))
     std::erase_if(program.passes, [&](const std::string&) { return random.chance(0.5); });
+  // By numbers of its own: the other programs stay what they are.
+  if (Random own(seed ^ 0xca57); own.chance(0.15)) {
+    program.autocast = own.chance(0.6) ? DType::bf16 : DType::f16;
+    program.autocast_calls = own.chance(0.5) ? ~0u : static_cast<uint32_t>(own.next());
+  }
   return program;
 }
 
@@ -150,6 +155,7 @@ std::vector<Tensor> FuzzSide::inputs(const FuzzProgram& program, uint32_t call) 
 }
 
 void FuzzSide::happen(const FuzzProgram& program, uint32_t call) {
+  autocast = (program.autocast_calls >> call & 1) ? program.autocast : std::nullopt;
   for (const FuzzEvent& event : program.events) {
     if (event.before_call != call) continue;
     const NoGrad off;

@@ -9,6 +9,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,8 @@ struct FuzzProgram {
   std::vector<FuzzEvent> events;
   std::vector<FuzzStep> outputs;  ///< the values that it returns; recipe is not used
   std::vector<std::string> passes;
+  std::optional<DType> autocast = {};  ///< the caller's, in the calls of autocast_calls; steps switch it, too
+  uint32_t autocast_calls = 0;         ///< bit i: call i
 };
 
 /// The program of a number.
@@ -96,6 +99,7 @@ struct FuzzSide {
   mutable Compiled inner;  ///< a compiled callable that the program calls
   GeneratorState random;
   bool grad = true;
+  std::optional<DType> autocast = {};
 };
 
 /// What one run tells beside its results.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tandem/core/autocast.h"
 #include "tandem/core/tape.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
@@ -61,6 +62,13 @@ void FuzzRun::step(const FuzzStep& step) {
   const bool off = step.choice.back() % 16 == 15;  // one in sixteen without gradients
   const GradMode mode(grad_enabled() && !off);
   if (notes.log && off) *notes.log += "  NoGrad:";
+  // In programs under Autocast one in sixteen each switches it off, and to either type.
+  std::optional<DType> precision = autocast_dtype();
+  if (const uint32_t change = step.choice.back() / 16 % 16; program.autocast && change < 3) {
+    precision = change == 0 ? std::nullopt : std::optional(change == 1 ? DType::bf16 : DType::f16);
+    if (notes.log) *notes.log += cat("  ", precision ? cat("Autocast ", *precision) : "NoAutocast", ":");
+  }
+  const Autocast autocast(precision);
   const FuzzRecipe& recipe = fuzz_recipes()[step.recipe];
   try {
     recipe.run(*this);
