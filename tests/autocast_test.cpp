@@ -1,7 +1,7 @@
 // Autocast: which type every class of operation computes in, how often weights are cast, that gradients come back in f32,
 // and that both engines give the same bits. Ten steps of the zoo's models are compared with PyTorch's autocast
 // (golden/make_golden.py).
-// ctest: asan tsan
+// ctest: asan tsan cuda
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -562,20 +562,23 @@ struct Losses {
   std::vector<Tensor> losses;
   nn::NamedTensors state;
 };
-Losses ten_steps(const GoldenRun& run, Engine engine, std::optional<DType> autocast) {
+Losses ten_steps(const GoldenRun& run, Engine engine, std::optional<DType> autocast, Device device = {}) {
   Dims sample = run.input;
   sample.erase(0);
   const auto model = zoo::make_model(run.model, {.dropout = 0.0, .classes = run.classes, .input = sample});
   set_weights(*model);
+  model->to(device);
   const auto optimizer = optim::make_optimizer("sgd", model->named_parameters(), {.lr = 0.02});
-  optim::LossScaler scaler({}, {.first = 1024});
+  optim::LossScaler scaler(device, {.first = 1024});
   TrainingStep step(*model, *optimizer, engine,
                     {.autocast = autocast, .scaler = autocast == DType::f16 ? &scaler : nullptr});
   Losses result;
-  for (uint32_t i = 0; i < run.losses.size(); ++i)
-    result.losses.push_back(step(
-        to_tensor(hash_array(run.input, 9000 + i), DType::f32),
-        to_tensor(hash_array({run.input[0]}, 9500 + i, 0, static_cast<double>(run.classes)), DType::i64)));
+  for (uint32_t i = 0; i < run.losses.size(); ++i) {
+    const double classes = static_cast<double>(run.classes);
+    const Tensor loss = step(to_tensor(hash_array(run.input, 9000 + i), DType::f32, device),
+                             to_tensor(hash_array({run.input[0]}, 9500 + i, 0, classes), DType::i64, device));
+    result.losses.push_back(to(loss, Device{}));
+  }
   result.state = model->state();
   EXPECT_EQ(scaler.skipped().item<int64_t>(), 0);
   return result;
@@ -601,6 +604,24 @@ TEST_P(AutocastTraining, HasTheLossesOfPyTorchAndOfF32AndTheSameBitsInBothEngine
       EXPECT_EQ(eager.state[i].second.dtype(), single.state[i].second.dtype());
       EXPECT_TRUE(same_bits(graph.state[i].second, eager.state[i].second)) << eager.state[i].first;
     }
+  }
+}
+
+TEST_P(AutocastTraining, HasTheSameBitsInBothEnginesOnAGpu) {
+  if (!find_backend(DeviceKind::cuda)) GTEST_SKIP() << "this machine has no cuda";
+  const GoldenRun& run = GetParam();
+  const Device gpu{DeviceKind::cuda, 0};
+  for (const DType low : {DType::bf16, DType::f16}) {
+    SCOPED_TRACE(name(low));
+    const Losses eager = ten_steps(run, Engine::eager, low, gpu),
+                 graph = ten_steps(run, Engine::graph, low, gpu);
+    for (size_t i = 0; i < run.losses.size(); ++i) {
+      EXPECT_TRUE(same_bits(graph.losses[i], eager.losses[i])) << i;
+      EXPECT_NEAR(eager.losses[i].item<double>(), run.losses[i], 5e-3 * (1 + run.losses[i])) << i;
+    }
+    for (size_t i = 0; i < eager.state.size(); ++i)
+      EXPECT_TRUE(same_bits(to(graph.state[i].second, Device{}), to(eager.state[i].second, Device{})))
+          << eager.state[i].first;
   }
 }
 

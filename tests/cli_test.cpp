@@ -351,6 +351,11 @@ TEST(Command, WrongUsageIsOneLineAndStatusTwo) {
   expect_contains(complaint({"train", "mlp", "--dtype", "f8"}, 2), "f8");
   expect_contains(complaint({"train", "mlp", "--dtype", "i32"}, 2),
                   "dtype: must be f32, f64, bf16 or f16; got i32");
+  expect_contains(complaint({"train", "mlp", "--dtype", "tf32"}, 2),
+                  "tf32 is how CUDA multiplies f32 matrices");
+  expect_contains(complaint({"train", "mlp", "--half-model"}, 2),
+                  "half-model: goes with --dtype bf16 or f16");
+  expect_contains(complaint({"train", "mlp", "--dtype", "f16", "--anomaly"}, 2), "anomaly: ");
   expect_contains(complaint({"train", "mlp", "--device", "tpu"}, 2), "tpu");
   expect_contains(complaint({"train", "mlp", "--seed", "-1"}, 2), "--seed");
   expect_contains(complaint({"test"}, 2), "./tandem test");
@@ -375,6 +380,28 @@ TEST(Command, FailuresAreOneLineWithCauseAndMendAndStatusOne) {
   expect_contains(complaint(in(folder / "run"), 1), "Go on with it by --resume");
   expect_contains(complaint(in(folder / "run") + std::vector<std::string>{"--resume", "--lr", "0.5"}, 1),
                   "the run was begun with lr 0.01; got lr 0.5");
+  const std::vector<std::string> resume =
+      in(folder / "run") + std::vector<std::string>{"--resume", "--dtype"};
+  expect_contains(complaint(resume + std::vector<std::string>{"bf16"}, 1),
+                  "got autocast \"bf16\". Give --dtype as it was");
+  expect_contains(complaint(resume + std::vector<std::string>{"bf16", "--half-model"}, 1),
+                  "the run was begun with dtype \"f32\"; got dtype \"bf16\"");
+}
+
+TEST(Command, TrainsTestsAndPredictsInEachType) {
+  const TempFolder folder;
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
+    const std::string out = folder / dtype;
+    const ProcessResult run =
+        run_command(kSmall + std::vector<std::string>{"--json", "--dtype", dtype, "--out", out});
+    ASSERT_EQ(run.status, 0) << run.err;
+    const ordered_json done = lines_of(run.out).back();
+    const ProcessResult eval = run_command({"eval", out, "--limit", "100", "--json"});
+    ASSERT_EQ(eval.status, 0) << eval.err;
+    EXPECT_EQ(lines_of(eval.out).back()["weights_sha256"], done["weights_sha256"]);
+    EXPECT_EQ(lines_of(eval.out).back()["test_loss"], done["test_loss"]) << dtype;
+    EXPECT_EQ(run_command({"predict", out, "--limit", "2"}).status, 0);
+  }
 }
 
 TEST(Command, TruncatedAndLyingIdxFilesAreNamed) {

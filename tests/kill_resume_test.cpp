@@ -98,6 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{"lenet", "sgd", "graph", "600"}, Case{"mlp", "adam", "eager", "400"},
                       Case{"lenet", "adam", "graph", "400", "cpu", {"--conv", "profile"}},
                       Case{"mnist_cnn", "adam", "graph", "60"},
+                      Case{"mlp", "adamw", "eager", "400", "cpu", {"--dtype", "f16", "--ema", "0.9"}},
                       Case{"mlp",
                            "lamb",
                            "graph",

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "tandem/ops/pointwise.h"
 #include "tandem/ops/shape.h"
 #include "tests/op_cases/reference.h"
 
@@ -54,11 +55,13 @@ void add_gradient(std::vector<OpCase>& cases, const std::string& name, OpDef& op
     NormAttrs a = attrs;
     a.has_weight = a.has_bias = true;
     OpDef& forward = over_batch ? op_batch_norm() : op_group_norm();
-    const Tensor ins[] = {in[1], in[2], in[2]};
+    const DType given = in[1].dtype();
+    const Tensor weight = cast(in[2], given == DType::f64 ? DType::f64 : DType::f32);
+    const Tensor ins[] = {in[1], weight, weight};
     const Tensors moments = apply(forward, ins, a);
-    const Tensor all_in[] = {in[0], in[1], moments[1].detach(), moments[2].detach(), in[2]};
+    const Tensor all_in[] = {in[0], in[1], moments[1].detach(), moments[2].detach(), weight};
     const Tensors out = apply(op, all_in, a);
-    return concat({reshape(out[0], {out[0].size()}), out[1], out[2]}, 0);
+    return concat({reshape(out[0], {out[0].size()}), cast(out[1], given), cast(out[2], given)}, 0);
   };
   op_case.reference = [=](std::span<const Array> in) {
     const Array &g = in[0], &x = in[1], &w = in[2];

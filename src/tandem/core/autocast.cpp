@@ -17,22 +17,31 @@ class Autocast::Weights {
     uint32_t version = 0;
     Tensor value;
   };
-  Kept& operator()(const Tensor& weight, DType to) { return kept_[{weight.impl(), to}]; }
+  Kept& operator()(const Tensor& weight, DType to) {
+    if (kept_.size() >= most_) {  // in a long scope: what nobody else holds any more
+      std::erase_if(kept_, [](const auto& row) {
+        return !row.second.weight.defined() || row.second.weight.impl()->use_count() == 1;
+      });
+      most_ = 2 * kept_.size() + 64;
+    }
+    return kept_[{weight.impl(), to}];
+  }
 
  private:
   std::map<std::pair<const TensorImpl*, DType>, Kept> kept_;
+  size_t most_ = 64;
 };
 
-constinit thread_local Autocast* detail::t_autocast = nullptr;
-
 Autocast::Autocast(std::optional<DType> dtype)
-    : dtype_(dtype), previous_(detail::t_autocast), outermost_(previous_ ? previous_->outermost_ : this) {
+    : dtype_(dtype),
+      previous_(detail::current_autocast()),
+      outermost_(previous_ ? previous_->outermost_ : this) {
   TD_CHECK(!dtype || *dtype == DType::bf16 || *dtype == DType::f16,
            "Autocast: the type must be bf16 or f16; got ", *dtype,
            ". Leave the scope out, or use NoAutocast, for f32.");
-  detail::t_autocast = this;
+  detail::set_autocast(this);
 }
-Autocast::~Autocast() { detail::t_autocast = previous_; }
+Autocast::~Autocast() { detail::set_autocast(previous_); }
 
 std::optional<Tensors> Autocast::inputs(Precision precision, std::span<const Tensor> in) {
   if (!dtype_ || precision == Precision::as_given) return {};

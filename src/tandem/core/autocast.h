@@ -18,8 +18,9 @@ namespace tandem {
 
 class Autocast;
 namespace detail {
-extern constinit thread_local Autocast* t_autocast;  // the innermost scope of this thread, or null
-}
+Autocast* current_autocast();  // the innermost scope of this thread, or null (op.cpp)
+void set_autocast(Autocast* scope);
+}  // namespace detail
 
 /// Switches it on for bf16 or f16, or off (nothing given), for this thread and this scope. Backward passes run with the
 /// types of the forward pass, with Autocast off inside.
@@ -55,7 +56,8 @@ class NoAutocast : public Autocast {
 
 /// The type that Autocast is on for, on this thread.
 inline std::optional<DType> autocast_dtype() {
-  return detail::t_autocast ? detail::t_autocast->dtype() : std::nullopt;
+  const Autocast* const scope = detail::current_autocast();
+  return scope ? scope->dtype() : std::nullopt;
 }
 inline bool autocast_is_on() { return autocast_dtype().has_value(); }
 
@@ -66,7 +68,7 @@ inline bool autocast_is_on() { return autocast_dtype().has_value(); }
 template <class F, class... T>
 auto as_one_op(Precision precision, F&& function, const T&... in) {
   const Tensor given[] = {in...};
-  const std::optional<Tensors> cast = detail::t_autocast->inputs(precision, given);
+  const std::optional<Tensors> cast = detail::current_autocast()->inputs(precision, given);
   const NoAutocast off;
   const Tensor* const at = cast ? cast->data() : given;
   return [&]<size_t... i>(std::index_sequence<i...>) { return function(at[i]...); }

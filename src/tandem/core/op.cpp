@@ -31,9 +31,14 @@ const char* keep_text(const char* text) {
   return text ? texts.emplace_back(text).c_str() : nullptr;
 }
 
-thread_local Tracer* t_tracer = nullptr;
-thread_local Observer* t_observer = nullptr;
-thread_local bool t_anomaly = false;
+/// What apply() asks of its thread, in one place: each thread_local variable costs time to find.
+struct Here {
+  Tracer* tracer = nullptr;
+  Observer* observer = nullptr;
+  Autocast* autocast = nullptr;
+  bool anomaly = false;
+};
+constinit thread_local Here t_here;
 
 Tensor make_tensor(const Meta& meta, Ref<Storage>&& storage) {
   auto impl = make_ref<TensorImpl>();
@@ -71,7 +76,7 @@ struct LateOutputs {
 };
 
 /// Runs the kernel on fresh outputs.
-Tensors run_eagerly(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
+Tensors run_eagerly(const Here& here, const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                     const InferArgs& inferred) {
   Tensors out;
   for (const Tensor& t : in)
@@ -120,7 +125,7 @@ Tensors run_eagerly(const OpDef& op, std::span<const Tensor> in, const Attrs& at
   if (op.changes_memory())
     for (size_t i = 0; i < in.size(); ++i)
       if (op.effects.writes_input(i)) in[i].impl()->storage->bump_version();
-  if (t_anomaly) check_anomaly(op, in, out);
+  if (here.anomaly) check_anomaly(op, in, out);
   return out;
 }
 
@@ -238,9 +243,11 @@ OpDef* find_op(std::string_view name) {
   return nullptr;
 }
 
-namespace {
-/// On the inputs as they are.
-Tensors run(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
+Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
+  const Here& here = t_here;
+  std::optional<Tensors> cast_in;
+  if (here.autocast) [[unlikely]]
+    if ((cast_in = here.autocast->inputs(op.precision, in))) in = {cast_in->data(), cast_in->size()};
   if (static_cast<int64_t>(in.size()) < op.inputs.least || static_cast<int64_t>(in.size()) > op.inputs.most)
       [[unlikely]]
     refuse_count(op, in.size());
@@ -278,23 +285,15 @@ Tensors run(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
       TD_CHECK(input < static_cast<int>(in.size()), op.name, ": must be given input ", input,
                ", whose memory it shares; got ", in.size(), " inputs.");
   if (op.changes_memory()) check_in_place(op.name, in);
-  if (t_observer) [[unlikely]]
-    t_observer->before(op, in);
-  Tensors out =
-      t_tracer ? t_tracer->append(op, in, attrs, inferred.out) : run_eagerly(op, in, attrs, inferred);
-  if (t_observer) [[unlikely]]
-    t_observer->after(out);
+  if (here.observer) [[unlikely]]
+    here.observer->before(op, in);
+  Tensors out = here.tracer ? here.tracer->append(op, in, attrs, inferred.out)
+                            : run_eagerly(here, op, in, attrs, inferred);
+  if (here.observer) [[unlikely]]
+    here.observer->after(out);
   if (op.is_view()) out[0].impl()->copied_by = in[0].impl()->copied_by;
   if (wants_grad && op.gradient) record(op, in, attrs, {out.data(), out.size()});
   return out;
-}
-}  // namespace
-
-Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
-  if (detail::t_autocast) [[unlikely]]
-    if (const std::optional<Tensors> cast = detail::t_autocast->inputs(op.precision, in))
-      return run(op, {cast->data(), cast->size()}, attrs);
-  return run(op, in, attrs);
 }
 
 void check_in_place(const char* op, std::span<const Tensor> in) {
@@ -311,7 +310,7 @@ Tensor apply1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& at
 }
 
 void refuse_tracing(const char* function, const char* instead) {
-  TD_CHECK(!t_tracer, function,
+  TD_CHECK(!t_here.tracer, function,
            ": the size of the result must not depend on the data inside a compiled callable; got a call "
            "while one is "
            "traced. Call it outside. ",
@@ -319,24 +318,24 @@ void refuse_tracing(const char* function, const char* instead) {
 }
 
 uint64_t read_switch(const std::shared_ptr<uint64_t>& value) {
-  if (t_tracer) t_tracer->depends_on(value);
-  if (t_observer) t_observer->asks(value);
+  if (t_here.tracer) t_here.tracer->depends_on(value);
+  if (t_here.observer) t_here.observer->asks(value);
   return *value;
 }
 
 void refuse_while_tracing(const char* what, const char* why, const char* instead) {
-  TD_CHECK(!t_tracer || !t_tracer->replays(), what, ": must not be called inside a compiled callable; ", why,
-           ". ", instead);
+  TD_CHECK(!t_here.tracer || !t_here.tracer->replays(), what,
+           ": must not be called inside a compiled callable; ", why, ". ", instead);
 }
 
-Tracer* current_tracer() { return t_tracer; }
-TraceScope::TraceScope(Tracer* tracer) : previous_(t_tracer) {
-  t_tracer = tracer;
+Tracer* current_here.tracer() { return t_here.tracer; }
+TraceScope::TraceScope(Tracer* tracer) : previous_(t_here.tracer) {
+  t_here.tracer = tracer;
   detail::g_scope_users.fetch_add(1, std::memory_order_relaxed);
 }
 TraceScope::~TraceScope() {
   detail::g_scope_users.fetch_sub(1, std::memory_order_relaxed);
-  t_tracer = previous_;
+  t_here.tracer = previous_;
 }
 
 namespace {
@@ -347,15 +346,18 @@ LayerScope::LayerScope(std::shared_ptr<const std::string> layer)
     : previous_(std::exchange(t_layer, std::move(layer))) {}
 LayerScope::~LayerScope() { t_layer = std::move(previous_); }
 
-Observer* current_observer() { return t_observer; }
-ObserverScope::ObserverScope(Observer* observer) : previous_(t_observer) { t_observer = observer; }
-ObserverScope::~ObserverScope() { t_observer = previous_; }
+Autocast* detail::current_autocast() { return t_here.autocast; }
+void detail::set_autocast(Autocast* scope) { t_here.autocast = scope; }
 
-bool anomaly_mode() { return t_anomaly; }
+Observer* current_observer() { return t_here.observer; }
+ObserverScope::ObserverScope(Observer* observer) : previous_(t_here.observer) { t_here.observer = observer; }
+ObserverScope::~ObserverScope() { t_here.observer = previous_; }
+
+bool anomaly_mode() { return t_here.anomaly; }
 void set_anomaly_mode(bool on) {
   refuse_while_tracing("set_anomaly_mode", "it would act only while the callable is traced",
                        "Set it before the call.");
-  t_anomaly = on;
+  t_here.anomaly = on;
 }
 
 namespace {

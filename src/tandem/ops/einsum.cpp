@@ -183,7 +183,7 @@ Labelled contract(const Labelled& left, const Labelled& right, LabelSet keep) {
 
 Tensor einsum(std::string_view text, const std::vector<Tensor>& operands) {
   if (autocast_is_on()) {
-    const std::optional<Tensors> low = detail::t_autocast->inputs(Precision::low, operands);
+    const std::optional<Tensors> low = detail::current_autocast()->inputs(Precision::low, operands);
     const NoAutocast off;
     return low ? einsum(text, {low->begin(), low->end()}) : einsum(text, operands);
   }

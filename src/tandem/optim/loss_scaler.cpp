@@ -1,8 +1,6 @@
 // Dynamic loss scaling, by tensors on the device.
 #include "tandem/optim/loss_scaler.h"
 
-#include <cmath>
-
 #include "tandem/core/tape.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
@@ -12,8 +10,8 @@
 namespace tandem::optim {
 
 LossScaler::LossScaler(Device device, const LossScalerOptions& options) : options_(options) {
-  TD_CHECK(std::isfinite(options.first) && options.first > 0,
-           "LossScaler: the first scale must be above 0; got ", options.first, ".");
+  TD_CHECK(options.first >= 1e-30 && options.first <= 1e30,
+           "LossScaler: the first scale must be 1e-30 to 1e30; got ", options.first, ".");
   TD_CHECK(options.growth >= 1 && options.growth <= 1024 && options.backoff > 0 && options.backoff < 1,
            "LossScaler: growth must be 1 to 1024 and backoff between 0 and 1; got ", options.growth, " and ",
            options.backoff, ".");
