@@ -39,7 +39,8 @@ __global__ void shrink_all(const float* x, float* y, int64_t n, float limit) {
 void on_cuda(const KernelArgs& args) {
   const int64_t n = args.out[0].size();
   if (n == 0) return;
-  shrink_all<<<static_cast<unsigned>((n + 255) / 256), 256, 0, static_cast<cudaStream_t>(args.device->stream())>>>(
+  shrink_all<<<static_cast<unsigned>((n + 255) / 256), 256, 0,
+               static_cast<cudaStream_t>(args.device->stream())>>>(
       args.in[0].as<const float>(), args.out[0].as<float>(), n,
       static_cast<float>(args.attributes<Threshold>().limit));
 }

@@ -123,12 +123,13 @@ class TextSink {
     table.add({"data", e.title + " (" + e.data + "), " + grouped(e.train_samples) + " to train, " +
                            grouped(e.test_samples) + " to test, " + e.where});
     const ChoiceMode conv = convolution_choice().mode, matmul = matmul_choice().mode;
-    table.add({"engine", std::string(name(c.engine)) + (c.anomaly ? ", eager for --anomaly" : "") + ", " +
-                             to_string(c.device) + ", " + tandem::name(c.dtype) +
-                             (c.autocast ? cat(" with ", *c.autocast, " products, ") : ", ") +
-                             std::to_string(e.threads) + (e.threads == 1 ? " thread" : " threads") +
-                             (conv == ChoiceMode::heuristic ? "" : cat(", conv ", tandem::name(conv))) +
-                             (matmul == ChoiceMode::heuristic ? "" : cat(", matmul ", tandem::name(matmul)))});
+    table.add(
+        {"engine", std::string(name(c.engine)) + (c.anomaly ? ", eager for --anomaly" : "") + ", " +
+                       to_string(c.device) + ", " + tandem::name(c.dtype) +
+                       (c.autocast ? cat(" with ", *c.autocast, " products, ") : ", ") +
+                       std::to_string(e.threads) + (e.threads == 1 ? " thread" : " threads") +
+                       (conv == ChoiceMode::heuristic ? "" : cat(", conv ", tandem::name(conv))) +
+                       (matmul == ChoiceMode::heuristic ? "" : cat(", matmul ", tandem::name(matmul)))});
     const std::optional<double> given = starting_momentum(c);
     const std::string momentum = given ? cat(", momentum ", *given) : "";
     std::string more = momentum;

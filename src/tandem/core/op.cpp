@@ -328,7 +328,7 @@ void refuse_while_tracing(const char* what, const char* why, const char* instead
            ": must not be called inside a compiled callable; ", why, ". ", instead);
 }
 
-Tracer* current_here.tracer() { return t_here.tracer; }
+Tracer* current_tracer() { return t_here.tracer; }
 TraceScope::TraceScope(Tracer* tracer) : previous_(t_here.tracer) {
   t_here.tracer = tracer;
   detail::g_scope_users.fetch_add(1, std::memory_order_relaxed);

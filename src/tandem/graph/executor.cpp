@@ -181,8 +181,7 @@ void CallList::launch(Call& call) {
   NotedOp note(name, graph_.device);
   call.args.device = &backend_.context(graph_.device);
   try {
-    run_noted(graph_.device, name,
-              [&] { call.fused ? call.fused->run(call.args) : call.kernel(call.args); });
+    run_noted(graph_.device, name, [&] { call.fused ? call.fused->run(call.args) : call.kernel(call.args); });
     if (note && call.fused) [[unlikely]]
       note.describe(work_of_node(*call.node, call.args), call.node->what());
     else if (note) [[unlikely]]

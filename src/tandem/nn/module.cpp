@@ -67,8 +67,7 @@ struct Module::TracedLayer {
       path = shortened(outer->path.empty() || name.empty() ? name : outer->path + "." + name);
     }
     const std::string type = of.type_name(), text = path.empty() ? type : cat(path, " (", type, ")");
-    if (current_tracer())
-      layer.emplace(path.empty() ? nullptr : std::make_shared<const std::string>(text));
+    if (current_tracer()) layer.emplace(path.empty() ? nullptr : std::make_shared<const std::string>(text));
     scope.emplace(text);
   }
   ~TracedLayer() {
