@@ -48,11 +48,6 @@ void check_number(const char* setting, std::optional<double> value, double least
   TD_CHECK(*value <= most, setting, ": must be at most ", most, "; got ", *value, ".");
 }
 
-void check_autocast(std::optional<DType> autocast) {
-  TD_CHECK(!autocast || *autocast == DType::bf16 || *autocast == DType::f16,
-           "autocast: must be bf16 or f16; got ", *autocast, ".");
-}
-
 void check(const FitOptions& o) {
   optim::optimizer_info(o.optimizer);
   check_between("batch", o.batch, 1, kMostBatch);
@@ -74,7 +69,8 @@ void check(const FitOptions& o) {
   TD_CHECK(!o.ema || (*o.ema >= 0 && *o.ema < 1), "ema: must be at least 0 and below 1; got ",
            o.ema.value_or(0), ". Try 0.999.");
   TD_CHECK(o.ema || !o.ema_warm_up, "ema-warmup: needs a moving average; got none. Give --ema as well.");
-  check_autocast(o.autocast);
+  TD_CHECK(!o.autocast || *o.autocast == DType::bf16 || *o.autocast == DType::f16,
+           "autocast: must be bf16 or f16; got ", *o.autocast, ".");
   TD_CHECK(
       !o.anomaly || o.autocast != DType::f16,
       "anomaly: stops at the first infinity, and the loss scaling of f16 is meant to meet some. Look for "

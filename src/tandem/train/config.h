@@ -87,8 +87,6 @@ void check(const TrainConfig& config);
 
 /// Parts of check() that other configurations share. An empty name is the default data set.
 void check_data_name(const std::string& data, const std::string& data_dir);
-/// bf16 or f16, where there is one.
-void check_autocast(std::optional<DType> autocast);
 void check_between(const char* setting, std::optional<int64_t> value, int64_t least,
                    int64_t most = kMostCount, const char* unit = "");
 /// A finite number from `least` (which itself is allowed where `may_be_least`) to `most`.

@@ -15,7 +15,6 @@ namespace tandem {
 Metrics evaluate(nn::Module& model, const data::Dataset& dataset, const EvaluateOptions& options) {
   check_between("top_k", options.top_k, 1);
   check_between("batch", options.batch, 1, kMostBatch);
-  check_autocast(options.autocast);
   return Evaluation(model, options.engine, options.loss, options.autocast)(dataset, options.batch,
                                                                            options.top_k);
 }

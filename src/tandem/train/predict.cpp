@@ -47,7 +47,6 @@ void guess(const Tensor& logits, int64_t top, std::vector<Prediction>& predictio
 
 Tensor predict(nn::Module& model, const data::Dataset& dataset, const PredictOptions& options) {
   check_between("batch", options.batch, 1, kMostBatch);
-  check_autocast(options.autocast);
   return predict_all(model, dataset, options.batch, options.engine, options.autocast);
 }
 
