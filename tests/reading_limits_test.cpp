@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "tandem/core/choice_cache.h"
+#include "tandem/core/implementations.h"
 #include "tandem/data/idx.h"
 #include "tandem/io/csv.h"
 #include "tandem/io/file.h"
@@ -442,7 +442,7 @@ TEST(WhatIsNoFile, InThePlaceOfTheTableOfChoicesCostsATimingAndNoMore) {
     setenv("TANDEM_CACHE", cache.path().c_str(), 1);
     set_convolution_choice({.mode = ChoiceMode::profile});
     int runs = 0;
-    const size_t chosen = choose_by_time(cat("call ", ++calls), {"slow", "fast"}, [&](size_t i) {
+    const size_t chosen = choose_by_time(cat("call ", ++calls), {"slow", "fast"}, true, [&](size_t i) {
       ++runs;
       return i == 0 ? 2.0 : 1.0;
     });
