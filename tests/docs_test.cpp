@@ -31,6 +31,7 @@ const std::map<std::string, const char*> kNotForUsers = {
     {"tandem::set_contiguous", "describes memory for apply"},
     {"tandem::register_backend", "called by backends"},
     {"tandem::set_backend_loader", "called by backends"},
+    {"tandem::throw_out_of_memory", "called by allocators"},
     {"tandem::set_tape_ops", "called by ops/ at start-up"},
     {"tandem::record", "called by apply"},
     {"tandem::check_anomaly", "called by apply"},

@@ -390,6 +390,24 @@ TEST(Work, OfATrainingStepOfLeNetIsAsCountedByHand) {
   }
 }
 
+TEST(ModelProfile, ComputesInTheTypesOfItsSettings) {
+  TrainConfig config;
+  config.model = "lenet";
+  config.batch = 2;
+  config.steps = 1;
+  const auto convolutions = [&](bool infer) {
+    std::string types;
+    for (const HostEvent& event : profile_model(config, infer).profile.host)
+      if (event.kind == HostEvent::Kind::op && event.name == "conv") types = event.detail.substr(0, 4);
+    return types;
+  };
+  EXPECT_EQ(convolutions(false), "f32 ");
+  config.autocast = DType::bf16;
+  EXPECT_EQ(convolutions(false), "bf16");
+  EXPECT_EQ(convolutions(true), "bf16");
+  EXPECT_NE(profile_model(config, true).peaks.how.find("bf16"), std::string::npos);
+}
+
 TEST(Peaks, AreMeasured) {
   const Peaks peaks = measure_peaks();
   EXPECT_GT(peaks.flops_per_second, 1e6);

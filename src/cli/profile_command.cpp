@@ -85,6 +85,7 @@ void print_json(const Shown& shown) {
                              {"engine", name(config.engine)},
                              {"device", to_string(config.device)},
                              {"dtype", name(config.dtype)},
+                             {"autocast", config.autocast ? ordered_json(name(*config.autocast)) : nullptr},
                              {"batch", config.batch},
                              {"threads", threads()},
                              {"steps", shown.profiled.steps},
@@ -182,6 +183,8 @@ void print_text(const Shown& shown) {
   const TrainConfig& config = shown.flags.config;
   const std::string on =
       config.device.is_cpu() ? cat(config.device, ", ", threads(), " threads") : to_string(config.device);
+  const std::string types =
+      cat(config.dtype, config.autocast ? cat(" with ", *config.autocast, " products") : "");
   const bool one = shown.profiled.steps == 1;
   std::printf("%lld %s%s of %s: batch %lld, %s, %s engine, %s\n\n",
               static_cast<long long>(shown.profiled.steps),
@@ -189,13 +192,18 @@ void print_text(const Shown& shown) {
               one                 ? ""
               : shown.flags.infer ? "es"
                                   : "s",
-              config.model.c_str(), static_cast<long long>(config.batch), name(config.dtype),
-              name(config.engine), on.c_str());
+              config.model.c_str(), static_cast<long long>(config.batch), types.c_str(), name(config.engine),
+              on.c_str());
   print_totals(shown);
   std::printf("\n");
   print_kernels(shown);
   std::printf("\n");
   const Profile& profile = shown.profiled.profile;
+  const auto is_recorded = [](const HostRecord::Sum& op) { return op.name == "recorded graph"; };
+  if (std::any_of(profile.ops.begin(), profile.ops.end(), is_recorded))
+    std::printf(
+        "The compiled step is replayed as one recording, whose ops and scopes are not seen one by one; with "
+        "--engine eager they are.\n");
   if (profile.seen_by.starts_with("events"))
     std::printf("Kernels were seen by %s\n", profile.seen_by.c_str());
   if (shown.dropped > 0)

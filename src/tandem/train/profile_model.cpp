@@ -1,5 +1,6 @@
 #include "tandem/train/profile_model.h"
 
+#include "tandem/core/autocast.h"
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/core/threads.h"
@@ -30,7 +31,10 @@ class Steps {
       return;
     }
     optimizer_ = make_optimizer(config, *model_);
-    training_ = std::make_unique<TrainingStep>(*model_, *optimizer_, config.engine);
+    if (config.autocast == DType::f16) scaler_ = std::make_unique<optim::LossScaler>(config.device);
+    training_ =
+        std::make_unique<TrainingStep>(*model_, *optimizer_, config.engine,
+                                       StepOptions{.autocast = config.autocast, .scaler = scaler_.get()});
   }
 
   /// -> how long they took.
@@ -51,6 +55,7 @@ class Steps {
     forward_ = [this](const std::vector<Tensor>& in) {
       const NoGrad off;
       const Scope scope("forward");
+      const Autocast precision(config_.autocast);
       return std::vector<Tensor>{(*model_)(in[0])};
     };
     if (config_.engine == Engine::graph) compiled_ = std::make_unique<Compiled>(compile(forward_));
@@ -67,6 +72,7 @@ class Steps {
   std::unique_ptr<nn::Module> model_;
   Tensor x_, y_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<optim::LossScaler> scaler_;
   std::unique_ptr<TrainingStep> training_;
   TensorFunction forward_;
   std::unique_ptr<Compiled> compiled_;
@@ -82,7 +88,7 @@ ModelProfile profile_model(const TrainConfig& config, bool infer) {
   manual_seed(config.seed);
   ModelProfile result;
   result.steps = config.steps.value_or(kProfiledSteps);
-  result.peaks = measure_peaks(config.device, config.dtype);
+  result.peaks = measure_peaks(config.device, config.autocast.value_or(config.dtype));
   Steps steps(config, infer);
   steps.take(kSettlingSteps);
   result.unprofiled_ns = static_cast<double>(steps.take(result.steps)) / static_cast<double>(result.steps);

@@ -16,7 +16,7 @@ struct ModelProfile {
 inline constexpr int64_t kProfiledSteps = 5;  ///< where config.steps is not set
 inline constexpr int64_t kMostProfiledSteps = 10'000;
 
-/// Trains config's model for config.steps steps on made-up data, with its optimiser, engine, batch, dtype and device, after
+/// Trains config's model for config.steps steps on made-up data, with its optimiser, engine, batch, types and device, after
 /// some that let compiled steps settle. With `infer`: forward passes in evaluation mode. Once *config.stop is true, no
 /// more steps are taken.
 ModelProfile profile_model(const TrainConfig& config, bool infer = false);
