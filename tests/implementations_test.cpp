@@ -130,7 +130,7 @@ std::vector<DType> dtypes_of(const OpCase& op_case) {
 /// The heavy nodes of a case's graph, after a call.
 std::vector<GraphView::Node> heavy_nodes(const OpCase& op_case, DType dtype, Device device) {
   Compiled compiled =
-      compile([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{run_case(op_case, in)}; });
+      compile([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{op_case.call(in)}; });
   const NoGrad off;
   compiled(case_tensors(op_case, dtype, 0, false, device));
   std::vector<GraphView::Node> nodes;

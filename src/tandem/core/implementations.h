@@ -96,7 +96,7 @@ class Implementations {
   }
 
  private:
-  [[noreturn]] void refuse() const {
+  [[noreturn, gnu::noinline, gnu::cold]] void refuse() const {
     throw Error(cat("choose: one implementation must do every call; got a call that none of ", rows_.size(),
                     " can do. This is a bug of the library."));
   }
@@ -113,8 +113,9 @@ class Chooser {
   /// by_time(list) makes the choice for a problem that is met for the first time in mode profile.
   template <class ByTime>
   const Row& choose(ChoiceMode mode, const Problem& problem, const ByTime& by_time) {
-    if (mode != ChoiceMode::profile) return list_.by_rule(mode, problem);
-    return *timed_.get(problem, [&]() -> const Row* { return &by_time(list_); });
+    if (mode != ChoiceMode::profile) [[likely]]
+      return list_.by_rule(mode, problem);
+    return find_timed(problem, by_time);
   }
   Candidates report(ChoiceMode mode, const Problem& problem) {
     Candidates seen{list_.candidates(problem), "not timed yet"};
@@ -126,6 +127,10 @@ class Chooser {
   }
 
  private:
+  template <class ByTime>
+  [[gnu::noinline]] const Row& find_timed(const Problem& problem, const ByTime& by_time) {
+    return *timed_.get(problem, [&]() -> const Row* { return &by_time(list_); });
+  }
   Implementations<Problem, Call> list_;
   ChoiceCache<Problem, const Row*> timed_;
 };

@@ -16,7 +16,8 @@ constexpr int64_t kSmallestBlock = 100000;  // but not below so many multiply-ad
 constexpr int64_t kInPlace = 49152;         // operands up to this size are not worth packing again
 constexpr int64_t kPackGrain = 16384;       // elements packed by one chunk
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+/// Of a >= 0. A small product is one of everything: it would spend its time on divisions.
+int64_t ceil_div(int64_t a, int64_t b) { return a <= b ? a > 0 : (a + b - 1) / b; }
 
 // ---- packing ----------------------------------------------------------------------------------------------
 
@@ -317,15 +318,14 @@ namespace {
 template <class S>
 void run_panels(const GemmCall& call) {
   using T = Accumulator<S>;
-  const auto [m, n, k, dtype] = call.problem;
+  const int64_t m = call.problem.m, n = call.problem.n, k = call.problem.k;
+  if (gemm_in_place<S>(call)) return;
   const Matrix<S> a = call.a.as<S>(), b = call.b.as<S>();
-  S* c = static_cast<S*>(call.c);
-  if (gemm_in_place(m, n, k, a, b, c, call.leading, call.bias<S>())) return;
   const StridedPanels<Tile<T>::rows, S> a_panels{a.data, a.row, a.column, m};
   const StridedPanels<Tile<T>::columns, S> b_panels{b.data, b.column, b.row, n};
   gemm_panels<S>(m, n, k, a_panels.source(m * k <= kInPlace || n <= 2 * Tile<T>::columns),
-                 b_panels.source(n * k <= kInPlace || m <= 2 * Tile<T>::rows), c, call.leading,
-                 call.bias<S>());
+                 b_panels.source(n * k <= kInPlace || m <= 2 * Tile<T>::rows), static_cast<S*>(call.c),
+                 call.leading, call.bias<S>());
 }
 
 class PanelsGemm final : public GemmImplementation {

@@ -51,7 +51,8 @@ struct Bias {
 /// k is cut into equal blocks of at most kLongestBlock; an element of C is one chain of fused multiply-adds a block.
 inline constexpr int64_t kLongestBlock = 512;
 inline int64_t depth_of_block(int64_t k) {
-  const int64_t blocks = k > 0 ? (k + kLongestBlock - 1) / kLongestBlock : 1;
+  if (k <= kLongestBlock) return k;
+  const int64_t blocks = (k + kLongestBlock - 1) / kLongestBlock;
   return (k + blocks - 1) / blocks;
 }
 
@@ -104,8 +105,7 @@ void gemm(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, int64
 /// Products with up to eight rows or columns, where the other operand's memory lies so that it can be read once, without
 /// packing: with the bits of gemm_panels. False where it does not.
 template <class S>
-bool gemm_in_place(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, int64_t leading,
-                   Bias<S> bias);
+bool gemm_in_place(const GemmCall& call);
 
 /// A product of operands of any make, by blocks of panels.
 template <class S>

@@ -258,11 +258,14 @@ void by_rows(const Thin<T>& p, const T* x, int64_t depth) {
 }
 
 template <class S>
-Thin<S> thin_of(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, int64_t leading,
-                Bias<S> bias) {
-  const Matrix<S> columns{b.data, b.column, b.row};  // B transposed
-  return m <= n ? Thin<S>{m, n, k, a, columns, c, leading, 1, bias.row, bias.column}
-                : Thin<S>{n, m, k, columns, a, c, 1, leading, bias.column, bias.row};
+Thin<S> thin_of(const GemmCall& call) {
+  const int64_t m = call.problem.m, n = call.problem.n, k = call.problem.k;
+  const Matrix<S> a = call.a.as<S>(),
+                  columns{call.b.as<S>().data, call.b.column, call.b.row};  // B transposed
+  const Bias<S> bias = call.bias<S>();
+  S* c = static_cast<S*>(call.c);
+  return m <= n ? Thin<S>{m, n, k, a, columns, c, call.leading, 1, bias.row, bias.column}
+                : Thin<S>{n, m, k, columns, a, c, 1, call.leading, bias.column, bias.row};
 }
 /// Whether the matrix's lines lie side by side, a vector of them or more.
 template <class S>
@@ -282,9 +285,7 @@ const S* dense_vectors(const Thin<S>& p) {
 
 template <class S>
 void run_thin(const GemmCall& call) {
-  const auto [m, n, k, dtype] = call.problem;
-  const Thin<S> p =
-      thin_of(m, n, k, call.a.as<S>(), call.b.as<S>(), static_cast<S*>(call.c), call.leading, call.bias<S>());
+  const Thin<S> p = thin_of<S>(call);
   if (lies_by_rows(p))
     by_rows<S, kSumLanes<S>>(p, dense_vectors(p), kSumBlock<S>);
   else
@@ -314,26 +315,22 @@ const GemmImplementation& thin_gemm() {
 }
 
 template <class S>
-bool gemm_in_place(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, int64_t leading,
-                   Bias<S> bias) {
+bool gemm_in_place(const GemmCall& call) {
   if constexpr (!std::is_same_v<S, Accumulator<S>>) {
     return false;  // 16-bit elements are converted while they are packed
   } else {
+    const int64_t m = call.problem.m, n = call.problem.n, k = call.problem.k;
     if ((m > kFewRows && n > kFewRows) || m * n * k < kGrain) return false;
-    const Thin<S> p = thin_of(m, n, k, a, b, c, leading, bias);
+    const Thin<S> p = thin_of<S>(call);
     if (!lies_by_rows(p)) return false;
     by_rows<S, 1>(p, dense_vectors(p), depth_of_block(k));
     return true;
   }
 }
 
-template bool gemm_in_place(int64_t, int64_t, int64_t, Matrix<double>, Matrix<double>, double*, int64_t,
-                            Bias<double>);
-template bool gemm_in_place(int64_t, int64_t, int64_t, Matrix<float>, Matrix<float>, float*, int64_t,
-                            Bias<float>);
-template bool gemm_in_place(int64_t, int64_t, int64_t, Matrix<BFloat16>, Matrix<BFloat16>, BFloat16*, int64_t,
-                            Bias<BFloat16>);
-template bool gemm_in_place(int64_t, int64_t, int64_t, Matrix<Float16>, Matrix<Float16>, Float16*, int64_t,
-                            Bias<Float16>);
+template bool gemm_in_place<double>(const GemmCall&);
+template bool gemm_in_place<float>(const GemmCall&);
+template bool gemm_in_place<BFloat16>(const GemmCall&);
+template bool gemm_in_place<Float16>(const GemmCall&);
 
 }  // namespace tandem::cpu::TD_ISA

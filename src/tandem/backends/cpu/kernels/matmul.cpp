@@ -43,29 +43,30 @@ void matmul(const KernelArgs& args) {
   const Buffer &a = args.in[0], &b = args.in[1];
   const int r = a.rank;
   const int64_t batch = r == 3 ? a.shape[0] : 1;
-  const GemmProblem p = matmul_problem(args);
-  if (batch * p.m * p.n == 0) return;
-  const GemmCall first{p,
+  const GemmCall first{matmul_problem(args),
                        {a.data, a.strides[r - 2], a.strides[r - 1]},
                        {b.data, b.strides[r - 2], b.strides[r - 1]},
                        args.out[0].data,
-                       p.n};
+                       b.shape[r - 1]};
+  const GemmProblem& p = first.problem;
+  if (batch * p.m * p.n == 0) return;
   const auto bytes = static_cast<int64_t>(bytes_of(a.dtype));
   const int64_t a_step = r == 3 ? a.strides[0] * bytes : 0, b_step = r == 3 ? b.strides[0] * bytes : 0;
   const auto run = [&](const GemmImplementation& row) {
-    const auto one = [&](int64_t i) {
+    if (batch == 1) return row.run(first);
+    const auto items = [&](int64_t begin, int64_t end) {
       GemmCall call = first;
-      call.a.data = static_cast<const char*>(first.a.data) + i * a_step;
-      call.b.data = static_cast<const char*>(first.b.data) + i * b_step;
-      call.c = static_cast<char*>(first.c) + i * p.m * p.n * bytes;
-      row.run(call);
+      for (int64_t i = begin; i < end; ++i) {
+        call.a.data = static_cast<const char*>(first.a.data) + i * a_step;
+        call.b.data = static_cast<const char*>(first.b.data) + i * b_step;
+        call.c = static_cast<char*>(first.c) + i * p.m * p.n * bytes;
+        row.run(call);
+      }
     };
     if (p.m * p.n * p.k >= kLargeProduct)
-      for (int64_t i = 0; i < batch; ++i) one(i);
+      items(0, batch);
     else
-      parallel_ranges(batch, 1 + kGrain / (p.m * p.n * p.k + 1), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) one(i);
-      });
+      parallel_ranges(batch, 1 + kGrain / (p.m * p.n * p.k + 1), items);
   };
   run(choose(p, run));
 }
@@ -77,7 +78,12 @@ GemmProblem linear_problem(const KernelArgs& args) {
 
 void linear(const KernelArgs& args) {
   const Buffer &x = args.in[0], &weight = args.in[1];
-  const GemmProblem p = linear_problem(args);
+  GemmCall call{linear_problem(args),
+                {x.data, x.strides[0], x.strides[1]},
+                {weight.data, weight.strides[1], weight.strides[0]},
+                args.out[0].data,
+                weight.shape[0]};
+  const GemmProblem& p = call.problem;
   if (p.m * p.n == 0) return;
   const void* bias = args.n_in > 2 ? args.in[2].data : nullptr;
   if (bias && p.n > 1 && args.in[2].strides[0] != 1) {
@@ -89,13 +95,7 @@ void linear(const KernelArgs& args) {
     });
     bias = dense;
   }
-  const GemmCall call{p,
-                      {x.data, x.strides[0], x.strides[1]},
-                      {weight.data, weight.strides[1], weight.strides[0]},
-                      args.out[0].data,
-                      p.n,
-                      nullptr,
-                      bias};
+  call.column_bias = bias;
   const auto run = [&](const GemmImplementation& row) { row.run(call); };
   run(choose(p, run));
 }
