@@ -16,7 +16,11 @@ namespace tandem::cuda {
 
 // The list: one row per implementation, the most wanted first; each is a function that its file defines. cuDNN's algorithms
 // stand before the last, in the order of its own heuristic.
-#define TD_CONV_IMPLEMENTATIONS(row) row(small_conv) row(direct_conv)
+// clang-format off
+#define TD_CONV_IMPLEMENTATIONS(row) \
+  row(small_conv)                    \
+  row(direct_conv)
+// clang-format on
 
 #define TD_ROW(implementation) const ConvImplementation& implementation();
 TD_CONV_IMPLEMENTATIONS(TD_ROW)

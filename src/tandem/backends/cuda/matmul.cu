@@ -19,7 +19,12 @@
 namespace tandem::cuda {
 
 // The list: one row per implementation, the most wanted first; each is a function that its file defines.
-#define TD_PRODUCT_IMPLEMENTATIONS(row) row(small_product) row(library_product) row(integer_product)
+// clang-format off
+#define TD_PRODUCT_IMPLEMENTATIONS(row) \
+  row(small_product)                    \
+  row(library_product)                  \
+  row(integer_product)
+// clang-format on
 
 #define TD_ROW(implementation) const ProductImplementation& implementation();
 TD_PRODUCT_IMPLEMENTATIONS(TD_ROW)

@@ -13,8 +13,15 @@
 namespace tandem::cpu::TD_ISA {
 
 // The list: one row per implementation, the most wanted first; each is a function that its file defines.
+// clang-format off
 #define TD_CONV_IMPLEMENTATIONS(row) \
-  row(winograd_conv) row(pointwise_conv) row(bf16_conv) row(im2col_conv) row(direct_conv)
+  row(winograd_conv)                 \
+  row(pointwise_conv)                \
+  row(bf16_conv)                     \
+  row(im2col_conv)                   \
+  row(weight_product_conv)           \
+  row(direct_conv)
+// clang-format on
 
 #define TD_ROW(implementation) const ConvImplementation& implementation();
 TD_CONV_IMPLEMENTATIONS(TD_ROW)

@@ -1,7 +1,13 @@
 // The implementations of matrix products: one row each, the most wanted first; each is a function that its file defines.
 #include "tandem/backends/cpu/kernels/gemm.h"
 
-#define TD_GEMM_IMPLEMENTATIONS(row) row(bf16_gemm) row(thin_gemm) row(panels_gemm) row(integer_gemm)
+// clang-format off
+#define TD_GEMM_IMPLEMENTATIONS(row) \
+  row(bf16_gemm)                     \
+  row(thin_gemm)                     \
+  row(panels_gemm)                   \
+  row(integer_gemm)
+// clang-format on
 
 namespace tandem::cpu::TD_ISA {
 
