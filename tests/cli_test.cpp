@@ -164,14 +164,22 @@ TEST(Command, ExplainPrintsPassesAndMemory) {
   expect_contains(text.out, "one arena");
 }
 
+/// With one space in the place of several: columns are as wide as their longest name.
+std::string squeezed(std::string text) {
+  text.erase(std::unique(text.begin(), text.end(), [](char a, char b) { return a == ' ' && b == ' '; }),
+             text.end());
+  return text;
+}
+
 TEST(Command, ExplainListsEveryImplementationWithItsReason) {
   const ProcessResult text = run_command({"explain", "lenet", "--batch", "4", "--implementations"});
   ASSERT_EQ(text.status, 0) << text.err;
-  for (const char* part : {"winograd 2x4   it takes 3x3 kernels only.", "direct         chosen",
-                           "im2col         can", "panels    chosen", "integers  it takes integers only."})
-    expect_contains(text.out, part);
-  const std::string convolutions = run_command({"explain", "lenet", "--batch", "4", "--conv", "fixed"}).out;
-  expect_contains(convolutions, "direct         chosen");
+  for (const char* part : {"winograd 2x4 it takes 3x3 kernels only.", "direct chosen", "im2col can",
+                           "panels chosen", "integers it takes integers only."})
+    expect_contains(squeezed(text.out), part);
+  const std::string convolutions =
+      squeezed(run_command({"explain", "lenet", "--batch", "4", "--conv", "fixed"}).out);
+  expect_contains(convolutions, "direct chosen");
   EXPECT_EQ(convolutions.find("panels"), std::string::npos);
 
   const ProcessResult json = run_command({"explain", "lenet", "--batch", "4", "--json", "--implementations"});
@@ -196,7 +204,7 @@ TEST(Command, ProductsChooseByTheirOwnMode) {
   const TempFolder folder;
   setenv("TANDEM_CACHE", folder.path().c_str(), 1);
   const std::string out = run_command({"explain", "mlp", "--batch", "2", "--matmul", "profile"}).out;
-  expect_contains(out, "thin      ");
+  expect_contains(out, "  thin  ");
   EXPECT_EQ(out.find("not timed yet"), std::string::npos) << out;
   expect_contains(read_text(folder / "algorithms.tsv"), "matmul f32 2x784 784x");
   unsetenv("TANDEM_CACHE");
