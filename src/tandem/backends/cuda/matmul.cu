@@ -378,7 +378,7 @@ void product_kernel(const KernelArgs& args) {
 
 template <Product (*product_of)(const KernelArgs&)>
 Candidates candidates(const KernelArgs& args) {
-  if (!args.scratch_owner) return {{}, "not run yet"};
+  if (!args.device) return {{}, "not run yet"};
   return chooser().report(matmul_choice().mode, problem_of(args, product_of(args)));
 }
 
