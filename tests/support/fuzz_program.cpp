@@ -133,7 +133,7 @@ FuzzSide::FuzzSide(const FuzzProgram& program)
   if (program.has_view) state.push_back(slice(transpose(state[0].detach(), 0, -1), 0, 1, 1000).detach());
   if (!program.has_net) return;
   net = std::make_unique<FuzzNet>();
-  if (!program.device.is_cpu()) net->to(program.device);
+  if (program.device != Device{}) net->to(program.device);
 }
 
 std::vector<Tensor> FuzzSide::inputs(const FuzzProgram& program, uint32_t call) const {
