@@ -48,17 +48,17 @@ class BlockCache {
             (size_t{1} << power) + steps * step};
   }
 
-  /// A free block of the class, or null; then `surplus` gets what must go back to the system before a new one is taken.
-  void* take(const SizeClass& c, std::vector<Block>& surplus) {
+  /// A free block of the class, or null. `surplus` gets what must go back to the system; nothing where it is null.
+  void* take(const SizeClass& c, std::vector<Block>* surplus) {
     const std::lock_guard lock(mutex_);
     Free& from = free_[c.index];
     from.bytes = c.bytes;
     from.used = ++clock_;
     const size_t in_use = in_use_.load(std::memory_order_relaxed) + c.bytes;
     peak_lately_ = std::max(peak_lately_, in_use);
-    if (clock_ % kLookEvery == 0) look_back(surplus);
+    if (surplus && clock_ % kLookEvery == 0) look_back(*surplus);
     if (from.blocks.empty()) {
-      shrink(allowed(in_use), c.bytes, surplus);
+      if (surplus) shrink(allowed(in_use), c.bytes, *surplus);
       return nullptr;
     }
     void* const data = from.blocks.back();

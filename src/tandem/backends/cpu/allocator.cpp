@@ -183,7 +183,7 @@ void* allocate(int device, size_t bytes) {
     mine->blocks[c.index].pop_back();
   } else {
     std::vector<Cache::Block> surplus;
-    data = cache.take(c, surplus);
+    data = cache.take(c, &surplus);
     if (!surplus.empty()) give_to_system(cache, surplus);
   }
   if (!data) data = fresh_block(device, c.bytes);

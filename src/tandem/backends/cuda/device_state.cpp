@@ -15,7 +15,9 @@ namespace tandem::cuda {
 void* Allocator::allocate(size_t bytes) {
   const Cache::SizeClass c = Cache::size_class(bytes);
   std::vector<Cache::Block> surplus;
-  void* data = cache_.take(c, surplus);
+  // Giving memory back waits for the device, which is not allowed while a recording is made.
+  const bool is_recording = state_.current_stream() != state_.queue;
+  void* data = cache_.take(c, is_recording ? nullptr : &surplus);
   if (!surplus.empty()) give_to_driver(surplus);
   if (!data) {
     cudaError_t status = cudaMalloc(&data, c.bytes);

@@ -95,7 +95,7 @@ void queue_behind(cudaStream_t stream, const Event& event) {
 void* allocate_pinned(size_t bytes) {
   const PinnedCache::SizeClass c = PinnedCache::size_class(bytes);
   std::vector<PinnedCache::Block> surplus;
-  void* data = pinned().take(c, surplus);
+  void* data = pinned().take(c, &surplus);
   if (!surplus.empty()) unpin(surplus);
   if (!data) {
     const cudaError_t status = cudaHostAlloc(&data, c.bytes, cudaHostAllocPortable);
