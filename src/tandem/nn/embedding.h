@@ -64,6 +64,7 @@ class EmbeddingBag : public Module {
   using Options = EmbeddingBagOptions;
   EmbeddingBag(Module* parent, const std::string& name, int64_t rows, int64_t width,
                const EmbeddingBagOptions& options = {});
+  using Module::forward;
   Tensor forward(const Tensor& index) override { return forward(index, {}, {}); }
   Tensor forward(const Tensor& index, const Tensor& offsets, const Tensor& per_sample_weights);
   using Module::operator();
