@@ -31,7 +31,7 @@ inline constexpr int kBf16TileSize = 1024;  // rows * columns at most
 
 /// The kernel in use, or null where products are computed in f32 on widened elements: where the processor has none
 /// of the instructions, or where the environment variable TANDEM_BF16 is "widened". It may name a kernel, too:
-/// "bfmmla", or "amx" and "avx512_bf16", which are used only so until they have been proven on such a processor. Throws Error where it names none that this processor has.
+/// "bfmmla", "amx" or "avx512_bf16". Throws Error where it names none that this processor has.
 const Bf16Kernel* bf16_kernel();
 
 /// "amx, " where products of this type are computed by that kernel; empty otherwise. For keys of the table of choices.
@@ -47,7 +47,6 @@ const Bf16Kernel* use_bf16_kernel(const Bf16Kernel* kernel);
 struct Bf16Candidate {
   const Bf16Kernel* kernel;
   bool (*can_run)();
-  bool is_proven = true;  // on such a processor; otherwise only TANDEM_BF16 takes it
 };
 extern const Bf16Candidate kBf16Candidates[];
 

@@ -100,8 +100,7 @@ bool has_amx() {
 
 }  // namespace
 
-const Bf16Candidate kBf16Candidates[] = {
-    {&kAmx, &has_amx, false}, {&kAvx512, &has_avx512_bf16, false}, {nullptr, nullptr}};
+const Bf16Candidate kBf16Candidates[] = {{&kAmx, &has_amx}, {&kAvx512, &has_avx512_bf16}, {nullptr, nullptr}};
 
 }  // namespace tandem::cpu
 
