@@ -104,19 +104,31 @@ int64_t Loader::epoch() const { return state_->epoch_; }
 int64_t Loader::next_batch() const { return state_->next_batch_; }
 const LoaderOptions& Loader::options() const { return state_->options_; }
 
-Loader::State::State(const Dataset& dataset, LoaderOptions options) : dataset_(dataset), options_(options) {
+namespace {
+/// With what was left unset.
+LoaderOptions completed(LoaderOptions options) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int usual = options.device.kind == DeviceKind::cpu ? 1 : std::clamp(cores - 1, 1, 12);
+  if (!options.workers) options.workers = usual;
+  if (!options.prefetch) options.prefetch = std::clamp(*options.workers, 2, kMaxWorkers) + 2;
+  return options;
+}
+}  // namespace
+
+Loader::State::State(const Dataset& dataset, LoaderOptions options)
+    : dataset_(dataset), options_(completed(std::move(options))) {
   const int64_t size = dataset.size();
-  TD_CHECK(options.batch >= 1, "batch: must be at least 1; got ", options.batch, ".");
-  TD_CHECK(options.workers >= 0 && options.workers <= kMaxWorkers, "workers: must be 0 to ", kMaxWorkers,
-           "; got ", options.workers, ".");
-  TD_CHECK(options.prefetch >= 1, "prefetch: must be at least 1 batch; got ", options.prefetch, ".");
+  TD_CHECK(options_.batch >= 1, "batch: must be at least 1; got ", options_.batch, ".");
+  TD_CHECK(*options_.workers >= 0 && *options_.workers <= kMaxWorkers, "workers: must be 0 to ", kMaxWorkers,
+           "; got ", *options_.workers, ".");
+  TD_CHECK(*options_.prefetch >= 1, "prefetch: must be at least 1 batch; got ", *options_.prefetch, ".");
   TD_CHECK(size >= 1, "loader: the data set must hold at least one sample; got none.");
   TD_CHECK(size < int64_t{1} << 32, "loader: the data set must hold fewer than 2^32 samples; got ", size,
            ".");
-  const bool whole_only = options.last_batch == LastBatch::drop;
-  batches_ = whole_only ? size / options.batch : (size - 1) / options.batch + 1;
+  const bool whole_only = options_.last_batch == LastBatch::drop;
+  batches_ = whole_only ? size / options_.batch : (size - 1) / options_.batch + 1;
   TD_CHECK(batches_ >= 1, "batch: must be at most the ", size, " samples of the data set; got ",
-           options.batch, ". Lower it, or keep the last batch.");
+           options_.batch, ". Lower it, or keep the last batch.");
   hire();
 }
 
@@ -124,16 +136,16 @@ void Loader::State::hire() {
   crew_ = std::make_unique<Crew>();
   hired_in_ = fork_count();
   Crew& crew = *crew_;
-  crew.slots.resize(static_cast<size_t>(options_.prefetch));
+  crew.slots.resize(static_cast<size_t>(*options_.prefetch));
   crew.next_claim = next_batch_;
   if (options_.device != Device{}) crew.queue = std::make_unique<CopyQueue>(options_.device);
   try {
-    for (int i = 0; i < options_.workers; ++i) crew.workers.emplace_back([this, &crew] { work(crew); });
+    for (int i = 0; i < *options_.workers; ++i) crew.workers.emplace_back([this, &crew] { work(crew); });
   } catch (const std::system_error& error) {
     const size_t granted = crew.workers.size();
     dismiss();
-    throw resource_error("workers: the system must grant ", options_.workers, " threads; got ", granted, " (",
-                         error.what(), "). Use fewer.");
+    throw resource_error("workers: the system must grant ", *options_.workers, " threads; got ", granted,
+                         " (", error.what(), "). Use fewer.");
   }
 }
 
@@ -219,7 +231,7 @@ void Loader::State::work(Crew& crew) {
   while (true) {
     crew.room.wait(lock, [&] {
       return crew.stopping ||
-             (order_ && crew.next_claim < std::min(batches_, next_batch_ + options_.prefetch));
+             (order_ && crew.next_claim < std::min(batches_, next_batch_ + *options_.prefetch));
     });
     if (crew.stopping) return;
     const int64_t index = crew.next_claim++, epoch = epoch_;
@@ -234,7 +246,7 @@ void Loader::State::work(Crew& crew) {
     }
     lock.lock();
     if (generation == crew.generation) {
-      crew.slots[static_cast<size_t>(index % options_.prefetch)] = std::move(made);
+      crew.slots[static_cast<size_t>(index % *options_.prefetch)] = std::move(made);
       crew.filled.notify_one();
     }
   }
@@ -244,7 +256,7 @@ std::optional<Batch> Loader::State::next() {
   TD_CHECK(epoch_ >= 0, "next: the loader must have been started; call start_epoch(0) first.");
   if (next_batch_ == batches_) return std::nullopt;
   Crew& crew = this->crew();
-  if (options_.workers == 0) {
+  if (*options_.workers == 0) {
     Batch batch = take(send(crew.queue.get(), make(*order_, epoch_, next_batch_)));
     ++next_batch_;
     return batch;
@@ -252,7 +264,7 @@ std::optional<Batch> Loader::State::next() {
   std::optional<Made> made;
   {
     std::unique_lock lock(crew.mutex);
-    Slot& slot = crew.slots[static_cast<size_t>(next_batch_ % options_.prefetch)];
+    Slot& slot = crew.slots[static_cast<size_t>(next_batch_ % *options_.prefetch)];
     crew.filled.wait(lock, [&] { return slot.made || slot.error; });
     if (slot.error) std::rethrow_exception(slot.error);  // and again, if asked again
     made = std::move(slot.made);

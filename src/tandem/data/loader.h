@@ -21,8 +21,10 @@ struct LoaderOptions {
   int64_t batch = 100;
   bool shuffle = true;
   uint64_t seed = 0;
-  int workers = 1;   // threads that make batches; 0: next() makes them itself
-  int prefetch = 4;  // batches made ahead, at most
+  /// Threads that make batches; 0: next() makes them itself. Unset: 1; for a GPU, beside which the processor has little to do,
+  /// all of its cores but one, up to 12.
+  std::optional<int> workers = {};
+  std::optional<int> prefetch = {};  // batches made ahead, at most; unset: 4, or two more than workers
   LastBatch last_batch = LastBatch::keep;
   Device device = {};  // where batches are handed out
   /// Applied to each whole batch by the worker that made it (mixup, cutmix; see transforms.h). Its random numbers
