@@ -13,14 +13,19 @@ class RefCounted {
   RefCounted(const RefCounted&) = delete;
   RefCounted& operator=(const RefCounted&) = delete;
   void retain() const { count_.fetch_add(1, std::memory_order_relaxed); }
-  /// True where this was the last reference: the caller then deletes the object.
-  bool release() const { return count_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+  /// True where this was the last reference: the caller then deletes the object. Who holds the only one needs no atomic
+  /// subtraction: nobody else can take another meanwhile.
+  bool release() const {
+    return count_.load(std::memory_order_acquire) == 1 || count_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  }
   uint32_t use_count() const { return count_.load(std::memory_order_relaxed); }
 
  protected:
   ~RefCounted() = default;
 
  private:
+  template <class T>
+  friend class Ref;
   mutable std::atomic<uint32_t> count_{0};
 };
 
@@ -34,6 +39,14 @@ template <class T>
 class Ref {
  public:
   Ref() = default;
+  /// The first reference to a new object.
+  static Ref first(T* object) {
+    object->count_.store(1, std::memory_order_relaxed);
+    return taken(object);
+  }
+  /// A reference that is not counted, and whose destructor must not run; somebody else holds one all the while.
+  static Ref borrowed(const Ref& other) { return taken(other.object_); }
+
   Ref(std::nullptr_t) {}
   explicit Ref(T* object) : object_(object) {
     if (object_) object_->retain();
@@ -56,12 +69,17 @@ class Ref {
   friend bool operator==(const Ref& a, const Ref& b) { return a.object_ == b.object_; }
 
  private:
+  static Ref taken(T* object) {
+    Ref ref;
+    ref.object_ = object;
+    return ref;
+  }
   T* object_ = nullptr;
 };
 
 template <class T, class... Args>
 Ref<T> make_ref(Args&&... args) {
-  return Ref<T>(new T(std::forward<Args>(args)...));
+  return Ref<T>::first(new T(std::forward<Args>(args)...));
 }
 
 }  // namespace tandem
