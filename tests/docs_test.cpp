@@ -20,10 +20,11 @@ namespace fs = std::filesystem;
 
 /// Headers that tandem.h reaches for the sake of others: kernels, the insides of tensors, readers behind the table of
 /// data sets.
-const std::set<std::string> kInside = {"tandem/core/activity.h",     "tandem/core/file.h",
-                                       "tandem/core/half.h",         "tandem/core/refcount.h",
-                                       "tandem/core/small_vector.h", "tandem/core/trace.h",
-                                       "tandem/ops/windows.h",       "tandem/ops/scalar_functions.h"};
+const std::set<std::string> kInside = {"tandem/core/activity.h",       "tandem/core/file.h",
+                                       "tandem/core/half.h",           "tandem/core/refcount.h",
+                                       "tandem/core/small_vector.h",   "tandem/core/trace.h",
+                                       "tandem/ops/windows.h",         "tandem/ops/elementary_functions.h",
+                                       "tandem/ops/scalar_functions.h"};
 
 /// Public by the language, but for backends, kernels and the library itself; each with its reason.
 const std::map<std::string, const char*> kNotForUsers = {
@@ -321,6 +322,58 @@ TEST(Docs, EveryPublicFunctionLayerAndOptimiserHasAnExample) {
     bool there = false;
     for (const Name& f : all.functions) there = there || f.scope + "::" + f.name == name;
     EXPECT_TRUE(there) << name << " is excused (" << why << ") and does not exist.";
+  }
+}
+
+/// The fields of every `struct …Options` and `struct …Config` of a header, in order.
+std::map<std::string, std::vector<std::string>> option_fields(const std::string& header) {
+  std::map<std::string, std::vector<std::string>> all;
+  const std::string text = bare(header);
+  const std::regex head("struct (\\w*(?:Options|Config))(?: : [\\w:]+)? \\{");
+  for (std::sregex_iterator i(text.begin(), text.end(), head), end; i != end; ++i) {
+    std::vector<std::string>& fields = all[(*i)[1]];
+    std::string last;      // the newest word of the declaration, outside of brackets
+    bool is_open = true;   // a name may still come: no = since the last comma
+    bool is_call = false;  // a function
+    int depth = 0;
+    for (size_t at = static_cast<size_t>(i->position() + i->length()); depth >= 0 && at < text.size(); ++at) {
+      const char c = text[at];
+      if (c == '(' && depth == 0 && is_open) is_call = true;
+      if (c == '{' || c == '(' || c == '<') ++depth;
+      if (c == '}' || c == ')' || c == '>') --depth;
+      if (depth != 0) continue;
+      if (is_word(c) && is_open) last = at > 0 && is_word(text[at - 1]) ? last + c : std::string(1, c);
+      const bool is_end = c == ';' || (c == '}' && is_call);
+      if (c == '=' || c == ',' || is_end) {
+        if (is_open && !is_call && !last.empty()) fields.push_back(last);
+        is_open = c != '=';
+        if (is_end) is_call = false;
+        last.clear();
+      }
+    }
+  }
+  return all;
+}
+
+// Designated initialisers must come in the order of the fields: a user learns one order, not one a struct.
+TEST(Docs, FieldsOfOptionsComeInOneOrder) {
+  const auto read = option_fields(
+      "struct AOptions {\n  std::map<int, int> a = {{1, 2}}, b;\n  bool f() const { return a == b; }\n  T "
+      "c{};\n};");
+  EXPECT_EQ(read.at("AOptions"), (std::vector<std::string>{"a", "b", "c"}));
+
+  const fs::path root = tandem::testing::source_dir();
+  std::map<std::pair<std::string, std::string>, std::string> before;
+  for (const std::string& header : public_headers(root / "src"))
+    for (const auto& [name, fields] : option_fields(text_of(root / "src" / header)))
+      for (size_t i = 0; i < fields.size(); ++i)
+        for (size_t j = i + 1; j < fields.size(); ++j) before.insert({{fields[i], fields[j]}, name});
+  EXPECT_GT(before.size(), 300u);
+  for (const auto& [pair, name] : before) {
+    const auto other = before.find({pair.second, pair.first});
+    if (other == before.end() || pair.second < pair.first) continue;
+    ADD_FAILURE() << pair.first << " comes before " << pair.second << " in " << name << ", and behind it in "
+                  << other->second;
   }
 }
 

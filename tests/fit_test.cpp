@@ -112,7 +112,7 @@ TEST(Fit, AFewLinesTrainTestAndPredict) {
   const Metrics metrics = evaluate(net, test_set);
   EXPECT_EQ(metrics.loss, result.test_loss);
   EXPECT_EQ(metrics.accuracy, result.test_accuracy);
-  const Tensor logits = predict(net, test_set, {.batch = 7, .engine = Engine::eager});
+  const Tensor logits = predict(net, test_set, {.engine = Engine::eager, .batch = 7});
   EXPECT_EQ(logits.shape(), (Dims{100, 3}));
   EXPECT_TRUE(same_bits(logits, predict(net, test_set)));
   int64_t right = 0;
@@ -305,7 +305,7 @@ TEST(Metrics, TopKCountsTiesInTheOrderOfClassesAndTheLossIsTheMean) {
         among += ahead < k;
         loss += std::log(total) - row[static_cast<size_t>(y)];
       }
-      const Metrics got = evaluate(echo, set, {.batch = 10, .engine = engine, .top_k = k});
+      const Metrics got = evaluate(echo, set, {.engine = engine, .batch = 10, .top_k = k});
       EXPECT_NEAR(got.top_k, among / 57, 1e-15) << k;
       EXPECT_NEAR(got.loss, loss / 57, 1e-5);
       EXPECT_NEAR(got.perplexity(), std::exp(loss / 57), 1e-4);
@@ -375,14 +375,14 @@ TEST(Callbacks, ThePlateauCutsTheRateWhereTheMonitorStays) {
       {.epochs = 5,
        .lr = 1e-9,
        .callbacks = {
-           learning_rate({.kind = "plateau", .factor = 0.5, .patience = 1, .monitor = "test_accuracy"}),
+           learning_rate({.kind = "plateau", .factor = 0.5, .monitor = "test_accuracy", .patience = 1}),
            recorder}});
   EXPECT_EQ(result.history[0].lr, 1e-9);  // a cut so small is not made: PyTorch's epsilon
   const FitResult cut =
       run_small({.epochs = 5,
                  .lr = 1e-4,
                  .callbacks = {learning_rate(
-                     {.kind = "plateau", .factor = 0.5, .patience = 1, .monitor = "test_accuracy"})}});
+                     {.kind = "plateau", .factor = 0.5, .monitor = "test_accuracy", .patience = 1})}});
   EXPECT_EQ(cut.history[2].lr, 1e-4);
   EXPECT_EQ(cut.history[3].lr, 0.5e-4);
 }
@@ -533,8 +533,8 @@ TEST(Resume, EveryOptimizerScheduleAverageAccumulationAndCallbackEndsWithTheSame
                                       .by_epoch = n % 5 == 1 ? std::optional<bool>(false) : std::nullopt,
                                       .warm_up = n % 3,
                                       .every = 1,
-                                      .patience = 0,
-                                      .monitor = "train_loss"})};
+                                      .monitor = "train_loss",
+                                      .patience = 0})};
         if (n % 2) o.callbacks.push_back(early_stopping({.patience = 0, .restore_best = n % 4 == 1}));
         if (n % 3 == 1) o.callbacks.push_back(best_weights({.path = folder / "best.safetensors"}));
         return o;

@@ -73,7 +73,7 @@ std::vector<LossCase> loss_cases() {
       two<nn::CrossEntropyLoss>("cross entropy", cross_entropy, {a, classes},
                                 CrossEntropyOptions{.weight = weight, .label_smoothing = 0.2}),
       two<nn::MultiMarginLoss>("multi margin", multi_margin_loss, {a, classes},
-                               MultiMarginOptions{.p = 2, .margin = 0.8, .weight = weight}),
+                               MultiMarginOptions{.margin = 0.8, .p = 2, .weight = weight}),
       two<nn::BCELoss>("bce", binary_cross_entropy, {share, target},
                        BinaryCrossEntropyOptions{.weight = weight}),
       two<nn::BCEWithLogitsLoss>(

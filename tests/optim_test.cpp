@@ -76,7 +76,7 @@ const std::map<std::string, Maker>& makers() {
       {"rmsprop", maker<RmsProp>(RmsPropOptions{})},
       {"rmsprop_momentum",
        maker<RmsProp>(
-           RmsPropOptions{.lr = 0.02, .alpha = 0.9, .epsilon = 1e-4, .weight_decay = 0.1, .momentum = 0.7})},
+           RmsPropOptions{.lr = 0.02, .alpha = 0.9, .epsilon = 1e-4, .momentum = 0.7, .weight_decay = 0.1})},
       {"rmsprop_centered", maker<RmsProp>(RmsPropOptions{.centered = true})},
       {"rmsprop_all",
        maker<RmsProp>(RmsPropOptions{.lr = 0.02, .alpha = 0.9, .momentum = 0.7, .centered = true})},

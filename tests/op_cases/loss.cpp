@@ -274,7 +274,7 @@ void add_vectors(std::vector<OpCase>& cases) {
       if (p == 2) op_case.inputs.push_back({{4}, 0.5, 2});
       op_case.call = [r, p](std::span<const Tensor> in) {
         return multi_margin_loss(
-            in[0], in[1], {.p = p, .margin = 0.7, .weight = p == 2 ? in[2] : Tensor(), .reduction = r});
+            in[0], in[1], {.margin = 0.7, .p = p, .weight = p == 2 ? in[2] : Tensor(), .reduction = r});
       };
       op_case.reference = [r, p](std::span<const Array> in) {
         Array out(Dims{5});

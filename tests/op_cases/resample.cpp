@@ -239,18 +239,18 @@ void add_resample_cases(std::vector<OpCase>& cases) {
                    {2, 3},
                    {1, 2},
                    {3, 2},
-                   {.kernel = {2, 3}, .dilation = {3, 2}, .padding = {1, 2}, .stride = {2, 3}},
+                   {.kernel = {2, 3}, .stride = {2, 3}, .padding = {1, 2}, .dilation = {3, 2}},
                    {6, 7}});
   add_fold(
       cases,
-      {"/1d", {2, 2, 9}, {3}, {2}, {1}, {2}, {.kernel = 3, .dilation = 2, .padding = 1, .stride = 2}, {9}});
+      {"/1d", {2, 2, 9}, {3}, {2}, {1}, {2}, {.kernel = 3, .stride = 2, .padding = 1, .dilation = 2}, {9}});
   add_fold(cases, {"/3d",
                    {1, 2, 3, 4, 4},
                    {2, 2, 3},
                    {1, 2, 1},
                    {0, 1, 1},
                    {1, 1, 1},
-                   {.kernel = {2, 2, 3}, .padding = {0, 1, 1}, .stride = {1, 2, 1}},
+                   {.kernel = {2, 2, 3}, .stride = {1, 2, 1}, .padding = {0, 1, 1}},
                    {3, 4, 4}});
   add_fold(cases, {"/empty", {0, 3, 4, 5}, {2, 2}, {1, 1}, {0, 0}, {1, 1}, {.kernel = 2}, {4, 5}});
 }

@@ -81,8 +81,8 @@ Tensor BatchNorm::forward(const Tensor& x) {
   check_input(label_, x, least_rank_, most_rank_, channels_);
   return batch_norm(x, running_mean, running_var, weight, bias,
                     {.training = training() || !options_.track_running_stats,
-                     .momentum = options_.momentum,
-                     .eps = options_.eps});
+                     .eps = options_.eps,
+                     .momentum = options_.momentum});
 }
 
 InstanceNorm::InstanceNorm(Module* parent, const std::string& name, const char* kind, int rank,

@@ -34,8 +34,8 @@ struct CrossEntropyOptions {
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
 
 struct MultiMarginOptions {
-  int p = 1;  ///< 1 or 2
   double margin = 1;
+  int p = 1;           ///< 1 or 2
   Tensor weight = {};  ///< (C)
   Reduction reduction = Reduction::mean;
 };

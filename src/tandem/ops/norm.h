@@ -18,8 +18,8 @@ Tensor instance_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& b
 
 struct BatchNormOptions {
   bool training = false;  ///< statistics of the batch, else the running ones
-  double momentum = 0.1;  ///< share of the batch in the running statistics
   double eps = 1e-5;
+  double momentum = 0.1;  ///< share of the batch in the running statistics
 };
 /// x (N, C, …): over each channel of the whole batch. In training running_mean and running_var, where given, move towards
 /// the batch's mean and unbiased variance (by assign).

@@ -8,9 +8,9 @@ namespace tandem {
 
 struct UnfoldOptions {
   PerAxis kernel = 2;
-  PerAxis dilation = 1;
-  PerAxis padding = 0;
   PerAxis stride = 1;
+  PerAxis padding = 0;
+  PerAxis dilation = 1;
 };
 
 /// x (N, C, …) with one to three spatial axes -> (N, C · elements of a window, windows).

@@ -9,8 +9,8 @@ struct RmsPropOptions {
   double lr = 0.01;
   double alpha = 0.99;
   double epsilon = 1e-8;
-  double weight_decay = 0.0;
   double momentum = 0.0;
+  double weight_decay = 0.0;
   bool centered = false;
   bool decoupled = false;  ///< weight decay shrinks the value, else it is added to the gradient
 };

@@ -67,10 +67,10 @@ struct ScheduleOptions {
   int64_t every = 10;                 ///< step
   std::optional<double> factor = {};  ///< step and plateau (0.1), exponential (0.95)
   std::optional<int64_t> total = {};  ///< cosine and one-cycle; unset: the planned length of the run
-  double least = 0;                   ///< cosine and plateau
   optim::OneCycleOptions one_cycle = {};  ///< its highest rate is the optimiser's
-  int64_t patience = 10;                  ///< plateau: epochs
   std::string monitor = "test_loss";      ///< plateau
+  int64_t patience = 10;                  ///< plateau: epochs
+  double least = 0;                       ///< cosine and plateau
 };
 void check(const ScheduleOptions& options);
 CallbackPtr learning_rate(const ScheduleOptions& options);

@@ -37,21 +37,21 @@ struct FitOptions {
   int64_t batch = 100;
   int64_t accumulate = 1;  ///< batches a step; their gradients make one mean
   std::string optimizer = "sgd";
-  std::optional<double> lr = {};            ///< unset: the optimiser's default
-  std::optional<double> momentum = {};      ///< unset: the optimiser's default
-  std::optional<double> weight_decay = {};  ///< unset: the optimiser's default
-  std::optional<bool> decoupled = {};       ///< the decay shrinks weights, else it is added to gradients
-  std::vector<std::string> no_decay = {};   ///< parameters with one of these in their name are not decayed
-  /// bf16 or f16: forward passes run under Autocast, with the model's own weights (f32) as masters; f16 with dynamic loss
-  /// scaling. Tests and predictions too.
-  std::optional<DType> autocast = {};
+  std::optional<double> lr = {};              ///< unset: the optimiser's default
+  std::optional<double> momentum = {};        ///< unset: the optimiser's default
+  std::optional<double> weight_decay = {};    ///< unset: the optimiser's default
+  std::optional<bool> decoupled = {};         ///< the decay shrinks weights, else it is added to gradients
+  std::vector<std::string> no_decay = {};     ///< parameters with one of these in their name are not decayed
   optim::Optimizer* own_optimizer = nullptr;  ///< in place of the named one; it holds the model's parameters
   LossFunction loss = {};                     ///< empty: cross_entropy
   std::optional<double> clip_value = {};      ///< gradients' elements, before …
   std::optional<double> clip_norm = {};       ///< … their common norm
   std::optional<double> ema = {};  ///< decay of the weights' moving average, which is what is tested and kept
   bool ema_warm_up = false;        ///< see optim/ema.h
-  uint64_t seed = 0;               ///< of the shuffle
+  /// bf16 or f16: forward passes run under Autocast, with the model's own weights (f32) as masters; f16 with dynamic loss
+  /// scaling. Tests and predictions too.
+  std::optional<DType> autocast = {};
+  uint64_t seed = 0;  ///< of the shuffle
   std::vector<CallbackPtr> callbacks = {};
   std::string out = {};  ///< folder of the run; fit(): empty writes nothing; train(): see TrainConfig
   bool resume = false;   ///< go on from the newest usable checkpoint in `out`

@@ -28,8 +28,8 @@ FitResult fit(nn::Module& model, const data::Dataset& train_set, const FitOption
 DoneEvent train(const TrainConfig& config, const EventSink& sink = {});
 
 struct EvaluateOptions {
-  int64_t batch = 500;  ///< part of what the loss is: batch means are added up
   Engine engine = Engine::graph;
+  int64_t batch = 500;     ///< part of what the loss is: batch means are added up
   LossFunction loss = {};  ///< empty: cross_entropy
   int64_t top_k = 5;
   std::optional<DType> autocast = {};  ///< bf16 or f16
@@ -38,8 +38,8 @@ struct EvaluateOptions {
 Metrics evaluate(nn::Module& model, const data::Dataset& dataset, const EvaluateOptions& options = {});
 
 struct PredictOptions {
-  int64_t batch = 500;
   Engine engine = Engine::graph;
+  int64_t batch = 500;
   std::optional<DType> autocast = {};  ///< bf16 or f16
 };
 /// The model's outputs (size, …) for all samples, on the CPU, in evaluation mode. Targets are not looked at.
@@ -77,12 +77,12 @@ struct PredictConfig {
   std::string data = {};                ///< a data set's test samples; both empty: the run's own
   std::string data_dir = {};
   std::vector<int64_t> indices = {};  ///< which of them; empty: the first `limit`
-  int64_t limit = 10;
-  int64_t top = 3;      ///< classes a sample
-  bool invert = false;  ///< files: dark ink on white paper, where the data has bright on black
+  int64_t top = 3;                    ///< classes a sample
+  bool invert = false;                ///< files: dark ink on white paper, where the data has bright on black
   Engine engine = Engine::graph;
   Device device = {};
   std::optional<int64_t> threads = {};
+  int64_t limit = 10;
   bool best = false;
 };
 void check(const PredictConfig& config);
