@@ -52,7 +52,7 @@ if(NOT cuda_sources)
 endif()
 
 # Headers whose text the run-time compiler needs: NAME.h becomes the string tandem_embedded_NAME.
-set(embedded_headers src/tandem/core/half.h src/tandem/ops/scalar_functions.h)
+set(embedded_headers src/tandem/core/half.h src/tandem/ops/elementary_functions.h src/tandem/ops/scalar_functions.h)
 list(TRANSFORM embedded_headers PREPEND ${CMAKE_SOURCE_DIR}/)
 set(embedded_source ${CMAKE_BINARY_DIR}/generated/embedded_headers.cpp)
 string(REPLACE ";" "," embedded_list "${embedded_headers}")

@@ -142,6 +142,9 @@ TEST(ProbabilityDistributions, GiveTheSameBitsInBothEnginesSamplesToo) {
                             Beta(positive, positive).sample({3}),
                             Poisson(positive, {.max_rate = 8}).sample({3})};
       List out = samples;
+      const Tensor moving = a.detach().set_requires_grad(), above = exp(moving) + 0.25;
+      out.push_back(
+          grad(sum(Gamma(above, above).rsample({2})) + sum(Beta(above, above).rsample({2})), {moving})[0]);
       out.insert(out.end(), {normal.log_prob(samples[0]),
                              uniform.log_prob(samples[2]),
                              exponential.log_prob(samples[3]),
@@ -367,6 +370,27 @@ TEST(ProbabilityDistributions, GradientsReachTheParametersThroughRsampleAlone) {
   EXPECT_NEAR(grad(sum(e), List{rate})[0].item<double>(), -sum(e).item<double>() / 2, 1e-9);
   Tensor low = full({}, 0, DType::f64).set_requires_grad();
   EXPECT_TRUE(Uniform(low, number(1)).rsample().requires_grad());
+}
+
+// The mean of a sample's derivative is the derivative of the mean: d/da E[x] = 1, d/da E[x²] = 2a + 1 for rate 1.
+TEST(ProbabilityDistributions, GradientsOfGammaAndBetaSamplesAreThoseOfTheirMoments) {
+  manual_seed(3);
+  constexpr int64_t kSamples = 200000;
+  for (const double at : {0.3, 1., 4.5, 20000.}) {
+    SCOPED_TRACE(at);
+    const Tensor a = number(at).set_requires_grad(), rate = number(2).set_requires_grad();
+    const Tensor x = Gamma(a, number(1)).rsample({kSamples});
+    EXPECT_NEAR(grad(mean(x), {a})[0].item<double>(), 1, 0.02);
+    EXPECT_NEAR(grad(mean(x * x), {a})[0].item<double>() / (2 * at + 1), 1, 0.03);
+    const Tensor y = Gamma(a, rate).rsample({kSamples});
+    EXPECT_NEAR(grad(mean(y), {rate})[0].item<double>() / (-at / 4), 1, 0.03);
+  }
+  const Tensor a = number(2).set_requires_grad(), b = number(3).set_requires_grad();
+  const List of_mean = grad(mean(Beta(a, b).rsample({kSamples})), {a, b});  // a / (a + b)
+  EXPECT_NEAR(of_mean[0].item<double>(), 3. / 25, 0.002);
+  EXPECT_NEAR(of_mean[1].item<double>(), -2. / 25, 0.002);
+  EXPECT_FALSE(Gamma(a, b).sample().requires_grad());
+  EXPECT_THROW(grad(mean(Gamma(a, b).rsample({3})), {a}, {}, {.create_graph = true}), Error);
 }
 
 TEST(ProbabilityDistributions, WhatLiesOutsideHasNoDensityAndDivergesWithoutEnd) {

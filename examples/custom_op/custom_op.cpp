@@ -46,29 +46,30 @@ void on_cuda(const KernelArgs& args) {
 }
 #endif
 
+void infer(InferArgs& a) {  // refuses what the kernels and the gradient rule cannot work with
+  a.attributes<Threshold>();
+  TD_CHECK(a.in[0].dtype() == DType::f32, "soft_threshold: x must be f32; got ", describe(a.in[0]),
+           ". cast() it first.");
+  a.add(a.in[0].shape(), DType::f32);
+}
+
+Tensors gradient(const GradArgs& a) {  // made of public operations: second order comes with it
+  const double limit = a.attributes.as<Threshold>().limit;
+  return {where(greater(abs(a.in[0]), limit), a.grad[0], 0)};
+}
+
 const OpDef& op_soft_threshold() {
-  static const OpDef& op = [&]() -> OpDef& {
-    OpDef d;
-    d.name = "soft_threshold";
-    d.inputs = 1;
-    d.infer = [](InferArgs& a) {  // refuses what the kernels and the gradient rule cannot work with
-      a.attributes<Threshold>();
-      TD_CHECK(a.in[0].dtype() == DType::f32, "soft_threshold: x must be f32; got ", describe(a.in[0]),
-               ". cast() it first.");
-      a.add(a.in[0].shape(), DType::f32);
-    };
-    d.gradient = [](const GradArgs& a) {  // made of public operations: second order comes with it
-      const double limit = a.attributes.as<Threshold>().limit;
-      return Tensors{where(greater(abs(a.in[0]), limit), a.grad[0], 0)};
-    };
-    d.saves_inputs = 1;  // bit 0: the rule reads in[0]
-    d.cost = Cost::cheap;
-    d.kernels[static_cast<int>(DeviceKind::cpu)] = on_cpu;
+  static const OpDef& op = define(OpDef{.name = "soft_threshold",
+                                        .inputs = 1,
+                                        .infer = infer,
+                                        .gradient = gradient,
+                                        .saves_inputs = 1,  // bit 0: the rule reads in[0]
+                                        .cost = Cost::cheap,
 #ifdef __CUDACC__
-    d.kernels[static_cast<int>(DeviceKind::cuda)] = on_cuda;
+                                        .kernels = {on_cpu, on_cuda}});
+#else
+                                        .kernels = {on_cpu}});
 #endif
-    return define(d);
-  }();
   return op;
 }
 

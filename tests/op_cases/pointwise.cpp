@@ -55,6 +55,21 @@ double erfinv_of(double x) {  // Newton's steps from 0: erf bends away from its 
   for (int i = 0; i < 60; ++i) y += (x - std::erf(y)) * std::sqrt(std::numbers::pi) / 2 * std::exp(y * y);
   return y;
 }
+/// -(dP/da) / (dP/dx) of the gamma distribution, by integrating the derivative of its density over t = x u, u = 0 … 1, with
+/// points that crowd at both ends (tanh-sinh).
+double gamma_slope_of(double a, double x) {
+  constexpr double kStep = 1. / 32;
+  const double psi = polygamma_of(0, a);
+  double total = 0;
+  for (int k = -128; k <= 128; ++k) {
+    const double v = std::numbers::pi / 2 * std::sinh(k * kStep), u = 1 / (1 + std::exp(-2 * v));
+    const double left = 1 / (1 + std::exp(2 * v));  // 1 - u
+    const double weight = kStep * std::numbers::pi * std::cosh(k * kStep) * u * left;
+    const double density = std::exp((a - 1) * std::log(u) + x * left);  // over that at x
+    total += weight * density * (std::log(x * u) - psi);
+  }
+  return -x * total;
+}
 double logaddexp_of(double a, double b) { return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b))); }
 
 CaseReference reference_of(double (*f)(double, double)) {
@@ -149,6 +164,9 @@ void add_arithmetic(std::vector<OpCase>& cases) {
                                 0.25, 2));
   OpCase sum_of_powers = binary_case({"logaddexp", logaddexp, logaddexp_of}, -3, 3, -3, 3);
   add_binary(cases, sum_of_powers);
+  OpCase slope = binary_case({"gamma_slope", gamma_slope, gamma_slope_of}, 0.5, 6, 0.1, 3);
+  slope.gradient = slope.second_order = false;
+  add_binary(cases, slope);
   OpCase largest =
       binary_case({"maximum", maximum, [](double a, double b) { return a > b ? a : b; }}, -2, 2, -1, 1);
   largest.dtypes = kEvery;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numbers>
 
+#include "tandem/core/function.h"
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
 #include "tandem/ops/arrange.h"
@@ -124,6 +125,25 @@ Tensor standard_gamma(const Tensor& concentration, const Dims& shape) {
   const double tiny =
       dtype == DType::f64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
   return maximum(where(is_small, out * boost, out), tiny);
+}
+/// The same with a gradient: the sample moves with the concentration as if its quantile stayed.
+Tensor moving_gamma(const Tensor& concentration, const Dims& shape) {
+  const Tensor a = expand(cast(concentration, wide(concentration.dtype())), shape);
+  static const CustomFunction& sampled = *new CustomFunction(
+      "Gamma rsample",
+      [](FunctionContext& context, const std::vector<Tensor>& in) {
+        const Tensor x = standard_gamma(in[0], in[0].shape());
+        context.save(in[0]);
+        context.save(x);
+        return std::vector<Tensor>{x};
+      },
+      [](const FunctionContext& context, const std::vector<Tensor>& grads) {
+        TD_CHECK(!grad_enabled(),
+                 "Gamma rsample: gradients must be of first order; got create_graph. Leave that out, or use "
+                 "log_prob of sample().");
+        return std::vector<Tensor>{grads[0] * gamma_slope(context.saved(0), context.saved(1))};
+      });
+  return sampled({a})[0];
 }
 
 }  // namespace
@@ -321,10 +341,13 @@ Gamma::Gamma(const Tensor& concentration, const Tensor& rate) {
   check_above_0("Gamma", "concentration", concentration);
   check_above_0("Gamma", "rate", rate);
 }
+Tensor Gamma::rsample(const Dims& shape) const {
+  const Dims whole = samples_shape("Gamma", shape, rate_.shape());
+  return cast(moving_gamma(concentration_, whole) / cast(rate_, wide(rate_.dtype())), rate_.dtype());
+}
 Tensor Gamma::sample(const Dims& shape) const {
   const NoGrad off;
-  const Dims whole = samples_shape("Gamma", shape, rate_.shape());
-  return cast(standard_gamma(concentration_, whole) / cast(rate_, wide(rate_.dtype())), rate_.dtype());
+  return rsample(shape);
 }
 Tensor Gamma::log_prob(const Tensor& value) const {
   const Tensor x = valued("Gamma", value, rate_);
@@ -349,11 +372,14 @@ Beta::Beta(const Tensor& a, const Tensor& b) {
   check_above_0("Beta", "a", a);
   check_above_0("Beta", "b", b);
 }
+Tensor Beta::rsample(const Dims& shape) const {
+  const Dims whole = samples_shape("Beta", shape, a_.shape());
+  const Tensor x = moving_gamma(a_, whole), y = moving_gamma(b_, whole);
+  return cast(x / (x + y), a_.dtype());
+}
 Tensor Beta::sample(const Dims& shape) const {
   const NoGrad off;
-  const Dims whole = samples_shape("Beta", shape, a_.shape());
-  const Tensor x = standard_gamma(a_, whole), y = standard_gamma(b_, whole);
-  return cast(x / (x + y), a_.dtype());
+  return rsample(shape);
 }
 Tensor Beta::log_prob(const Tensor& value) const {
   const Tensor x = valued("Beta", value, a_);

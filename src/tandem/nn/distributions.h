@@ -4,7 +4,8 @@
 //   const Tensor action = policy.sample();
 //   const Tensor loss = -mean(policy.log_prob(action) * reward);
 // sample() has no gradient. rsample(), where a distribution has it, is a function of the parameters and of random numbers that
-// do not depend on them, so that gradients reach the parameters. Both put `shape` before the shape of the parameters. All
+// do not depend on them, so that gradients reach the parameters (those of Gamma and Beta by how a sample moves while its
+// quantile stays: implicit reparameterisation). Both put `shape` before the shape of the parameters. All
 // is made of operations: it works inside compile() with the same bits, and how many random numbers are taken depends on
 // shapes alone, never on values. Values of parameters are checked where that makes nobody wait: eagerly, on the CPU.
 #pragma once
@@ -107,6 +108,7 @@ class Gamma {
  public:
   Gamma(const Tensor& concentration, const Tensor& rate);
   Tensor sample(const Dims& shape = {}) const;
+  Tensor rsample(const Dims& shape = {}) const;  ///< gradients of first order
   Tensor log_prob(const Tensor& value) const;
   Tensor entropy() const;
   const Tensor& concentration() const { return concentration_; }
@@ -123,6 +125,7 @@ class Beta {
  public:
   Beta(const Tensor& a, const Tensor& b);
   Tensor sample(const Dims& shape = {}) const;
+  Tensor rsample(const Dims& shape = {}) const;  ///< gradients of first order
   Tensor log_prob(const Tensor& value) const;
   Tensor entropy() const;
   const Tensor& a() const { return a_; }

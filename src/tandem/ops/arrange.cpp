@@ -28,44 +28,43 @@ Tensor window_elements(Dim windows, const WindowAttrs& w, Device device) {
   return reshape(add(unsqueeze(starts, 1), arange(w.size, DType::i64, device)), {windows * w.size});
 }
 
+void infer_unfold_axis(InferArgs& a) {
+  const auto& w = a.attributes<WindowAttrs>();
+  Meta m = a.in[0].meta();
+  const int axis = checked_axis(a.op, w.axis, m.shape.rank());
+  TD_CHECK(w.size >= 0 && w.size <= m.shape[axis] && w.step >= 1,
+           "unfold_axis: the size must fit the axis and the step be at least 1; got size ", w.size,
+           " and step ", w.step, " for axis ", axis, " of ", m.shape, ".");
+  const Dim windows = (m.shape[axis] - w.size) / w.step + 1;
+  m.shape.push_back(w.size);
+  m.strides.push_back(m.strides[axis]);
+  m.shape[axis] = windows;
+  if (windows > 1) m.strides[axis] *= w.step;  // else the step, which may be any number, leads nowhere
+  size_of(m.shape);
+  a.out.push_back(m);
+}
+
+Tensors grad_unfold_axis(const GradArgs& a) {
+  const auto& w = a.attributes.as<WindowAttrs>();
+  const int axis = static_cast<int>(w.axis);
+  const Dim windows = a.grad[0].shape()[axis];
+  const Tensor parts = movedim(a.grad[0], -1, axis + 1);
+  Dims merged = a.in_meta[0].shape;
+  merged[axis] = windows * w.size;
+  const Tensor zero = full(a.in_meta[0].shape, 0, a.in_meta[0].dtype, a.in_meta[0].device);
+  return {index_add(zero, axis, window_elements(windows, w, a.in_meta[0].device), reshape(parts, merged))};
+}
+
 }  // namespace
 
 OpDef& op_unfold_axis() {
-  static OpDef& op = [&]() -> OpDef& {
-    OpDef d;
-    d.name = "unfold_axis";
-    d.inputs = 1;
-    d.infer = [](InferArgs& a) {
-      const auto& w = a.attributes<WindowAttrs>();
-      Meta m = a.in[0].meta();
-      const int axis = checked_axis(a.op, w.axis, m.shape.rank());
-      TD_CHECK(w.size >= 0 && w.size <= m.shape[axis] && w.step >= 1,
-               "unfold_axis: the size must fit the axis and the step be at least 1; got size ", w.size,
-               " and step ", w.step, " for axis ", axis, " of ", m.shape, ".");
-      const Dim windows = (m.shape[axis] - w.size) / w.step + 1;
-      m.shape.push_back(w.size);
-      m.strides.push_back(m.strides[axis]);
-      m.shape[axis] = windows;
-      if (windows > 1) m.strides[axis] *= w.step;  // else the step, which may be any number, leads nowhere
-      size_of(m.shape);
-      a.out.push_back(m);
-    };
-    d.gradient = [](const GradArgs& a) {
-      const auto& w = a.attributes.as<WindowAttrs>();
-      const int axis = static_cast<int>(w.axis);
-      const Dim windows = a.grad[0].shape()[axis];
-      const Tensor parts = movedim(a.grad[0], -1, axis + 1);
-      Dims merged = a.in_meta[0].shape;
-      merged[axis] = windows * w.size;
-      const Tensor zero = full(a.in_meta[0].shape, 0, a.in_meta[0].dtype, a.in_meta[0].device);
-      return Tensors{
-          index_add(zero, axis, window_elements(windows, w, a.in_meta[0].device), reshape(parts, merged))};
-    };
-    d.effects = Effects::view();
-    d.takes_strided = true;
-    d.cost = Cost::no_op;
-    return define(d);
-  }();
+  static OpDef& op = define(OpDef{.name = "unfold_axis",
+                                  .inputs = 1,
+                                  .infer = infer_unfold_axis,
+                                  .gradient = grad_unfold_axis,
+                                  .effects = Effects::view(),
+                                  .takes_strided = true,
+                                  .cost = Cost::no_op});
   return op;
 }
 

@@ -178,15 +178,11 @@ Tensors grad_weight_gradient(const GradArgs& a) {  // in g, x
           a.needs[1] ? input_gradient(a.in[0], a.grad[0], c, spatial(a.in_meta[1].shape)) : Tensor()};
 }
 
-OpDef& define_conv(const char* name, InputCount inputs, void (*infer)(InferArgs&), GradRule gradient) {
-  OpDef d;
-  d.name = name;
-  d.inputs = inputs;
-  d.infer = infer;
-  d.gradient = gradient;
-  d.saves_inputs = 3;
+/// What the records of the family share.
+OpDef convolution(OpDef d) {
+  d.saves_inputs = 0b11;
   d.precision = Precision::low;
-  return define(d);
+  return d;
 }
 
 Tensor conv(int axes, const Tensor& input, const Tensor& weight, const Tensor& bias, const ConvOptions& o) {
@@ -256,15 +252,22 @@ Tensor conv_transpose(int axes, const Tensor& x, const Tensor& weight, const Ten
 }  // namespace
 
 OpDef& op_conv() {
-  static OpDef& op = define_conv("conv", {2, 3}, infer_conv, grad_conv);
+  static OpDef& op =
+      define(convolution({.name = "conv", .inputs = {2, 3}, .infer = infer_conv, .gradient = grad_conv}));
   return op;
 }
 OpDef& op_conv_input_gradient() {
-  static OpDef& op = define_conv("conv_input_gradient", 2, infer_input_gradient, grad_input_gradient);
+  static OpDef& op = define(convolution({.name = "conv_input_gradient",
+                                         .inputs = 2,
+                                         .infer = infer_input_gradient,
+                                         .gradient = grad_input_gradient}));
   return op;
 }
 OpDef& op_conv_weight_gradient() {
-  static OpDef& op = define_conv("conv_weight_gradient", 2, infer_weight_gradient, grad_weight_gradient);
+  static OpDef& op = define(convolution({.name = "conv_weight_gradient",
+                                         .inputs = 2,
+                                         .infer = infer_weight_gradient,
+                                         .gradient = grad_weight_gradient}));
   return op;
 }
 

@@ -9,11 +9,11 @@
 namespace tandem {
 
 OpDef& op_full() {
-  static OpDef& op = define_maker("full", infer_made<FullAttrs>, false);
+  static OpDef& op = define(without_inputs({.name = "full", .infer = infer_made<FullAttrs>}));
   return op;
 }
 OpDef& op_arange() {
-  static OpDef& op = define_maker("arange", infer_made<FullAttrs>, false);
+  static OpDef& op = define(without_inputs({.name = "arange", .infer = infer_made<FullAttrs>}));
   return op;
 }
 

@@ -24,18 +24,11 @@
 
 namespace tandem {
 
-OpDef& define_op(const char* name, InputCount inputs, void (*infer)(InferArgs&), GradRule gradient,
-                 uint32_t saves_in, uint32_t saves_out, Cost cost, Precision precision) {
-  OpDef d;
-  d.name = name;
-  d.inputs = inputs;
-  d.infer = infer;
-  d.gradient = gradient;
-  d.saves_inputs = saves_in;
-  d.saves_outputs = saves_out;
-  d.cost = cost;
-  d.precision = precision;
-  return define(d);
+OpDef without_inputs(OpDef d) {
+  d.inputs = 0;
+  d.not_differentiable = "it has no inputs";
+  d.cost = Cost::cheap;
+  return d;
 }
 
 int checked_axis(const char* op, int64_t axis, int rank) {
@@ -59,17 +52,6 @@ void check_floating(const char* op, const Tensor& x) {
 void check_like(const char* op, const char* what, const Tensor& x, const Tensor& like) {
   TD_CHECK(x.shape() == like.shape() && x.dtype() == like.dtype(), op, ": ", what, " must be ",
            describe(like), "; got ", describe(x), ". reshape() or cast() it.");
-}
-
-OpDef& define_maker(const char* name, void (*infer)(InferArgs&), bool random) {
-  OpDef d;
-  d.name = name;
-  d.inputs = 0;
-  d.infer = infer;
-  d.not_differentiable = "it has no inputs";
-  if (random) d.effects = Effects::random();
-  d.cost = Cost::cheap;
-  return define(d);
 }
 
 bool share_memory(const Tensor& a, const Tensor& b) {

@@ -11,10 +11,20 @@ void define_all_ops();
 void define_pointwise_ops();
 void define_shape_ops();
 
-/// The usual record. saves_in and saves_out: bit i says that the gradient rule reads that input, that output.
-OpDef& define_op(const char* name, InputCount inputs, void (*infer)(InferArgs&), GradRule gradient,
-                 uint32_t saves_in, uint32_t saves_out, Cost cost = Cost::expensive,
-                 Precision precision = Precision::as_given);
+// ---- records
+//
+// Every op is put in place the same way, with a record that names its fields:
+//
+//   OpDef& op_linear() {
+//     static OpDef& op = define(OpDef{.name = "linear", .inputs = {2, 3}, .infer = infer_linear, …});
+//     return op;
+//   }
+//
+// Where the ops of a family share fields, a function of the family fills them in: define(reduction({.name = "sum", …})).
+// define_pointwise_ops() and define_shape_ops() do so for the rows of the pointwise table and for the views.
+
+/// What the records of ops without inputs share.
+OpDef without_inputs(OpDef d);
 
 // ---- what inference refuses, with a message of `op`
 
@@ -30,8 +40,6 @@ void infer_made(InferArgs& args) {
   size_of(a.shape);  // refuses negative and overflowing sizes
   args.add(a.shape, a.dtype);
 }
-/// An op without inputs.
-OpDef& define_maker(const char* name, void (*infer)(InferArgs&), bool random);
 /// f64, f32, bf16 or f16.
 void check_floating(const char* op, const Tensor& x);
 /// Same shape and type. `what` names the tensor.

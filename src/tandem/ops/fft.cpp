@@ -44,15 +44,11 @@ Tensors grad_irfft(const GradArgs& a) {
   const auto& f = a.attributes.as<FftAttrs>();
   return {apply1(op_rfft(), {a.grad[0]}, f) * weights(f.n, 2, a.grad[0])};
 }
-
-OpDef& define_fft(const char* name, void (*infer)(InferArgs&), GradRule gradient) {
-  OpDef d;
-  d.name = name;
-  d.inputs = 1;
-  d.infer = infer;
-  d.gradient = gradient;
-  d.precision = Precision::full;
-  return define(d);
+Tensors grad_frames(const GradArgs& a) {
+  return {apply1(op_overlap_add(), {a.grad[0]}, a.attributes.as<FrameAttrs>())};
+}
+Tensors grad_overlap_add(const GradArgs& a) {
+  return {apply1(op_frames(), {a.grad[0]}, a.attributes.as<FrameAttrs>())};
 }
 
 double scale_of(FftNorm norm, bool inverse, int64_t n) {
@@ -138,77 +134,72 @@ Tensor shifted(const char* op, const Tensor& x, int64_t wanted, bool back) {
   return concat({slice(x, axis, cut, n), slice(x, axis, 0, cut)}, axis);
 }
 
+void infer_fft(InferArgs& a) {
+  check_complex(a.op, a.in[0]);
+  checked_transform(a, a.in[0].size(-2), [](int64_t n) { return n; });
+  a.add(a.in[0].shape(), a.in[0].dtype());
+}
+void infer_rfft(InferArgs& a) {
+  check_type(a.op, a.in[0]);
+  TD_CHECK(a.in[0].rank() >= 1, "rfft: the input must have an axis; got ", describe(a.in[0]), ".");
+  const auto& f = checked_transform(a, a.in[0].size(-1), [](int64_t n) { return n; });
+  Dims shape = with_last(a.in[0].shape(), f.n / 2 + 1);
+  shape.push_back(2);
+  a.add(shape, a.in[0].dtype());
+}
+void infer_irfft(InferArgs& a) {
+  check_complex(a.op, a.in[0]);
+  const auto& f = checked_transform(a, a.in[0].size(-2), [](int64_t n) { return n / 2 + 1; });
+  Dims shape = a.in[0].shape();
+  shape.erase(shape.rank() - 1);
+  a.add(with_last(shape, f.n), a.in[0].dtype());
+}
+void infer_frames(InferArgs& a) {
+  const auto& f = checked_frames(a);
+  TD_CHECK(a.in[0].rank() >= 1 && a.in[0].shape().back() == f.time,
+           "frames: the signal must have `time` values; got ", describe(a.in[0]), " for ", f.time, ".");
+  Dims shape = with_last(a.in[0].shape(), f.frames);
+  shape.push_back(f.size);
+  a.add(shape, a.in[0].dtype());
+}
+void infer_overlap_add(InferArgs& a) {
+  const auto& f = checked_frames(a);
+  TD_CHECK(a.in[0].rank() >= 2 && a.in[0].size(-2) == f.frames && a.in[0].size(-1) == f.size,
+           "overlap_add: the input must be (…, frames, size); got ", describe(a.in[0]), " for ",
+           a.given.print(), ".");
+  Dims shape = a.in[0].shape();
+  shape.erase(shape.rank() - 1);
+  a.add(with_last(shape, f.time), a.in[0].dtype());
+}
+
+/// What the records of the family share.
+OpDef spectral(OpDef d) {
+  d.inputs = 1;
+  d.precision = Precision::full;
+  return d;
+}
+
 }  // namespace
 
 OpDef& op_fft() {
-  static OpDef& op = define_fft(
-      "fft",
-      [](InferArgs& a) {
-        check_complex(a.op, a.in[0]);
-        checked_transform(a, a.in[0].size(-2), [](int64_t n) { return n; });
-        a.add(a.in[0].shape(), a.in[0].dtype());
-      },
-      grad_fft);
+  static OpDef& op = define(spectral({.name = "fft", .infer = infer_fft, .gradient = grad_fft}));
   return op;
 }
 OpDef& op_rfft() {
-  static OpDef& op = define_fft(
-      "rfft",
-      [](InferArgs& a) {
-        check_type(a.op, a.in[0]);
-        TD_CHECK(a.in[0].rank() >= 1, "rfft: the input must have an axis; got ", describe(a.in[0]), ".");
-        const auto& f = checked_transform(a, a.in[0].size(-1), [](int64_t n) { return n; });
-        Dims shape = with_last(a.in[0].shape(), f.n / 2 + 1);
-        shape.push_back(2);
-        a.add(shape, a.in[0].dtype());
-      },
-      grad_rfft);
+  static OpDef& op = define(spectral({.name = "rfft", .infer = infer_rfft, .gradient = grad_rfft}));
   return op;
 }
 OpDef& op_irfft() {
-  static OpDef& op = define_fft(
-      "irfft",
-      [](InferArgs& a) {
-        check_complex(a.op, a.in[0]);
-        const auto& f = checked_transform(a, a.in[0].size(-2), [](int64_t n) { return n / 2 + 1; });
-        Dims shape = a.in[0].shape();
-        shape.erase(shape.rank() - 1);
-        a.add(with_last(shape, f.n), a.in[0].dtype());
-      },
-      grad_irfft);
+  static OpDef& op = define(spectral({.name = "irfft", .infer = infer_irfft, .gradient = grad_irfft}));
   return op;
 }
 OpDef& op_frames() {
-  static OpDef& op = define_fft(
-      "frames",
-      [](InferArgs& a) {
-        const auto& f = checked_frames(a);
-        TD_CHECK(a.in[0].rank() >= 1 && a.in[0].shape().back() == f.time,
-                 "frames: the signal must have `time` values; got ", describe(a.in[0]), " for ", f.time, ".");
-        Dims shape = with_last(a.in[0].shape(), f.frames);
-        shape.push_back(f.size);
-        a.add(shape, a.in[0].dtype());
-      },
-      [](const GradArgs& a) {
-        return Tensors{apply1(op_overlap_add(), {a.grad[0]}, a.attributes.as<FrameAttrs>())};
-      });
+  static OpDef& op = define(spectral({.name = "frames", .infer = infer_frames, .gradient = grad_frames}));
   return op;
 }
 OpDef& op_overlap_add() {
-  static OpDef& op = define_fft(
-      "overlap_add",
-      [](InferArgs& a) {
-        const auto& f = checked_frames(a);
-        TD_CHECK(a.in[0].rank() >= 2 && a.in[0].size(-2) == f.frames && a.in[0].size(-1) == f.size,
-                 "overlap_add: the input must be (…, frames, size); got ", describe(a.in[0]), " for ",
-                 a.given.print(), ".");
-        Dims shape = a.in[0].shape();
-        shape.erase(shape.rank() - 1);
-        a.add(with_last(shape, f.time), a.in[0].dtype());
-      },
-      [](const GradArgs& a) {
-        return Tensors{apply1(op_frames(), {a.grad[0]}, a.attributes.as<FrameAttrs>())};
-      });
+  static OpDef& op =
+      define(spectral({.name = "overlap_add", .infer = infer_overlap_add, .gradient = grad_overlap_add}));
   return op;
 }
 

@@ -111,6 +111,18 @@ Tensor grid_gradient(const Tensor& g, const Tensor& x, const Tensor& grid, const
       {sum(g * sample(x, grid, raised(attrs, 0)), {1}), sum(g * sample(x, grid, raised(attrs, 1)), {1})}, 3);
 }
 
+Tensors grad_grid_sample(const GradArgs& a) {
+  const auto& attrs = a.attributes.as<GridAttrs>();
+  const Tensor &x = a.in[0], &grid = a.in[1], &g = a.grad[0];
+  return {a.needs[0] ? adjoint(g, grid, attrs, x.shape()) : Tensor(),
+          a.needs[1] ? grid_gradient(g, x, grid, attrs) : Tensor()};
+}
+Tensors grad_adjoint(const GradArgs& a) {
+  const auto& attrs = a.attributes.as<GridAttrs>();
+  const Tensor &u = a.in[0], &grid = a.in[1], &g = a.grad[0];
+  return {a.needs[0] ? sample(g, grid, attrs) : Tensor(),
+          a.needs[1] ? grid_gradient(u, g, grid, attrs) : Tensor()};
+}
 /// h is like the grid. What it is multiplied with is linear in u and in x.
 Tensors grad_grid_gradient(const GradArgs& a) {
   const auto& attrs = a.attributes.as<GridAttrs>();
@@ -129,31 +141,28 @@ Tensors grad_grid_gradient(const GradArgs& a) {
 }  // namespace
 
 OpDef& op_grid_sample() {
-  static OpDef& op = define_op(
-      "grid_sample", 2, infer_grid_sample,
-      [](const GradArgs& a) {
-        const auto& attrs = a.attributes.as<GridAttrs>();
-        const Tensor &x = a.in[0], &grid = a.in[1], &g = a.grad[0];
-        return Tensors{a.needs[0] ? adjoint(g, grid, attrs, x.shape()) : Tensor(),
-                       a.needs[1] ? grid_gradient(g, x, grid, attrs) : Tensor()};
-      },
-      3, 0, Cost::expensive, Precision::full);
+  static OpDef& op = define(OpDef{.name = "grid_sample",
+                                  .inputs = 2,
+                                  .infer = infer_grid_sample,
+                                  .gradient = grad_grid_sample,
+                                  .saves_inputs = 0b11,
+                                  .precision = Precision::full});
   return op;
 }
 OpDef& op_grid_sample_adjoint() {
-  static OpDef& op = define_op(
-      "grid_sample_adjoint", 2, infer_adjoint,
-      [](const GradArgs& a) {
-        const auto& attrs = a.attributes.as<GridAttrs>();
-        const Tensor &u = a.in[0], &grid = a.in[1], &g = a.grad[0];
-        return Tensors{a.needs[0] ? sample(g, grid, attrs) : Tensor(),
-                       a.needs[1] ? grid_gradient(u, g, grid, attrs) : Tensor()};
-      },
-      3, 0);
+  static OpDef& op = define(OpDef{.name = "grid_sample_adjoint",
+                                  .inputs = 2,
+                                  .infer = infer_adjoint,
+                                  .gradient = grad_adjoint,
+                                  .saves_inputs = 0b11});
   return op;
 }
 OpDef& op_grid_sample_grid_gradient() {
-  static OpDef& op = define_op("grid_sample_grid_gradient", 3, infer_grid_gradient, grad_grid_gradient, 7, 0);
+  static OpDef& op = define(OpDef{.name = "grid_sample_grid_gradient",
+                                  .inputs = 3,
+                                  .infer = infer_grid_gradient,
+                                  .gradient = grad_grid_gradient,
+                                  .saves_inputs = 0b111});
   return op;
 }
 

@@ -191,6 +191,8 @@ void infer_one_hot(InferArgs& a) {
   a.add(shape, DType::i64);
 }
 
+void infer_nonzero(InferArgs& a) { a.add({0, a.in[0].rank()}, DType::i64); }
+
 Tensor index_select_as(const Tensor& x, int64_t axis, const Tensor& index, IndexUse use,
                        int64_t skip = kNoSkip) {
   return apply1(op_index_select(), {x, index}, IndexAttrs{axis, skip, use});
@@ -200,6 +202,17 @@ Tensor index_add_zeros(const Tensor& source, int64_t axis, const Tensor& index, 
   return apply1(op_index_add_zeros(), {source, index}, ScatterAttrs{shape, axis, skip, use});
 }
 
+Tensors grad_gather(const GradArgs& a) {
+  const int64_t axis = a.attributes.as<IndexAttrs>().axis;
+  return {scatter_add_zeros(a.grad[0], axis, a.in[1], a.in_meta[0].shape), Tensor()};
+}
+Tensors grad_scatter(const GradArgs& a) {
+  return {gather(a.grad[0], a.attributes.as<ScatterAttrs>().axis, a.in[1]), Tensor()};
+}
+Tensors grad_index_select(const GradArgs& a) {
+  const auto& s = a.attributes.as<IndexAttrs>();
+  return {index_add_zeros(a.grad[0], s.axis, a.in[1], a.in_meta[0].shape, s.use, s.skip), Tensor()};
+}
 Tensors grad_index_add(const GradArgs& a) {
   const auto& s = a.attributes.as<ScatterAttrs>();
   Tensor g = index_select_as(a.grad[0], s.axis, a.in[1], s.use, s.skip);
@@ -211,18 +224,23 @@ Tensors grad_index_add(const GradArgs& a) {
   return {g, Tensor()};
 }
 
-OpDef define_indexing(const char* name, InputCount inputs, void (*infer)(InferArgs&), GradRule gradient) {
-  OpDef d;
-  d.name = name;
-  d.inputs = inputs;
-  d.infer = infer;
-  d.gradient = gradient;
-  if (gradient)
-    d.saves_inputs = 2;  // the index
+/// What the records of the family share. A rule reads the index, input 1.
+OpDef indexing(OpDef d) {
+  if (d.gradient)
+    d.saves_inputs = 2;
   else
     d.not_differentiable = "its result is made of integers";
   d.effects.refuses = true;  // an index out of range
   d.cost = Cost::cheap;
+  return d;
+}
+/// The same for an op that changes its target.
+OpDef change(OpDef d) {
+  d.inputs = 3;
+  d.effects = Effects::update();
+  d.takes_strided = true;  // the target must not be copied
+  d = indexing(d);
+  d.not_differentiable = "a change in place cannot be differentiated";
   return d;
 }
 
@@ -249,16 +267,6 @@ Tensor put_winners(const Tensor& x, const Tensor& winner, const Operand& values)
 
 /// What is read while the target is written: a copy where it lies in the target's memory.
 Tensor unshared(const Tensor& target, const Tensor& t) { return share_memory(target, t) ? clone(t) : t; }
-
-/// A record of an op that changes its target.
-OpDef define_change(const char* name, void (*infer)(InferArgs&)) {
-  OpDef d = define_indexing(name, 3, infer, nullptr);
-  d.not_differentiable = "a change in place cannot be differentiated";
-  d.effects = Effects::update();
-  d.effects.refuses = true;  // an index out of range
-  d.takes_strided = true;    // the target must not be copied
-  return d;
-}
 
 /// A number, or a tensor without axes, as one of x's type.
 Tensor value_for(const char* op, const Tensor& x, const Operand& value) {
@@ -356,75 +364,55 @@ std::string index_fault(IndexUse use, int64_t low, int64_t limit, int64_t got, c
 std::ostream& operator<<(std::ostream& out, IndexUse use) { return out << name_of(use); }
 
 OpDef& op_gather() {
-  static OpDef& op = define(define_indexing("gather", 2, infer_gather, [](const GradArgs& a) {
-    return Tensors{
-        scatter_add_zeros(a.grad[0], a.attributes.as<IndexAttrs>().axis, a.in[1], a.in_meta[0].shape),
-        Tensor()};
-  }));
+  static OpDef& op =
+      define(indexing({.name = "gather", .inputs = 2, .infer = infer_gather, .gradient = grad_gather}));
   return op;
 }
-
 OpDef& op_scatter_add_zeros() {
-  static OpDef& op = define(define_indexing("scatter_add_zeros", 2, infer_scatter, [](const GradArgs& a) {
-    return Tensors{gather(a.grad[0], a.attributes.as<ScatterAttrs>().axis, a.in[1]), Tensor()};
-  }));
+  static OpDef& op = define(
+      indexing({.name = "scatter_add_zeros", .inputs = 2, .infer = infer_scatter, .gradient = grad_scatter}));
   return op;
 }
-
 OpDef& op_index_select() {
-  static OpDef& op = define(define_indexing("index_select", 2, infer_index_select, [](const GradArgs& a) {
-    const auto& s = a.attributes.as<IndexAttrs>();
-    return Tensors{index_add_zeros(a.grad[0], s.axis, a.in[1], a.in_meta[0].shape, s.use, s.skip), Tensor()};
-  }));
+  static OpDef& op = define(indexing(
+      {.name = "index_select", .inputs = 2, .infer = infer_index_select, .gradient = grad_index_select}));
   return op;
 }
-
 OpDef& op_index_add_zeros() {
-  static OpDef& op = define(define_indexing("index_add_zeros", 2, infer_index_add, grad_index_add));
+  static OpDef& op = define(indexing(
+      {.name = "index_add_zeros", .inputs = 2, .infer = infer_index_add, .gradient = grad_index_add}));
   return op;
 }
-
 OpDef& op_index_add_into() {
-  static OpDef& op = define(define_change("index_add_into", infer_index_add_into));
+  static OpDef& op = define(change({.name = "index_add_into", .infer = infer_index_add_into}));
   return op;
 }
-
 OpDef& op_scatter_into() {
-  static OpDef& op = define(define_change("scatter_into", infer_scatter_into));
+  static OpDef& op = define(change({.name = "scatter_into", .infer = infer_scatter_into}));
   return op;
 }
-
 OpDef& op_index_copy_into() {
-  static OpDef& op = define(define_change("index_copy_into", infer_index_copy_into));
+  static OpDef& op = define(change({.name = "index_copy_into", .infer = infer_index_copy_into}));
   return op;
 }
-
 OpDef& op_last_writer() {
-  static OpDef& op = define(define_indexing("last_writer", 1, infer_last_writer, nullptr));
+  static OpDef& op = define(indexing({.name = "last_writer", .inputs = 1, .infer = infer_last_writer}));
   return op;
 }
-
 OpDef& op_ravel_index() {
-  static OpDef& op = define(define_indexing("ravel_index", {1, kMaxRank}, infer_ravel, nullptr));
+  static OpDef& op = define(indexing({.name = "ravel_index", .inputs = {1, kMaxRank}, .infer = infer_ravel}));
   return op;
 }
-
 OpDef& op_one_hot() {
-  static OpDef& op = define(define_indexing("one_hot", 1, infer_one_hot, nullptr));
+  static OpDef& op = define(indexing({.name = "one_hot", .inputs = 1, .infer = infer_one_hot}));
   return op;
 }
-
 OpDef& op_nonzero() {
-  static OpDef& op = [&]() -> OpDef& {
-    OpDef d = define_indexing(
-        "nonzero", 1,
-        [](InferArgs& a) {
-          a.add({0, a.in[0].rank()}, DType::i64);
-        },
-        nullptr);
-    d.data_dependent = "where(condition, a, b) and masked_fill() keep the size.";
-    return define(d);
-  }();
+  static OpDef& op =
+      define(indexing({.name = "nonzero",
+                       .inputs = 1,
+                       .infer = infer_nonzero,
+                       .data_dependent = "where(condition, a, b) and masked_fill() keep the size."}));
   return op;
 }
 

@@ -69,6 +69,38 @@ void infer_triangular_solve(InferArgs& args) {
   infer_solve(args);
 }
 
+void infer_det(InferArgs& args) {
+  check_square(args.op, args.in[0]);
+  args.add(leading(args.in[0].shape(), 2), args.in[0].dtype());
+}
+void infer_slogdet(InferArgs& args) {
+  infer_det(args);
+  args.add(leading(args.in[0].shape(), 2), args.in[0].dtype());
+}
+void infer_qr(InferArgs& args) {
+  check_matrix(args.op, args.in[0]);
+  Dims q = args.in[0].shape(), r = q;
+  const int rank = q.rank();
+  q[rank - 1] = r[rank - 2] = std::min(q[rank - 2], q[rank - 1]);
+  args.add(q, args.in[0].dtype());
+  args.add(r, args.in[0].dtype());
+}
+void infer_svd(InferArgs& args) {
+  check_matrix(args.op, args.in[0]);
+  Dims u = args.in[0].shape(), vh = u, s = leading(u, 1);
+  const int rank = u.rank();
+  const Dim k = std::min(u[rank - 2], u[rank - 1]);
+  u[rank - 1] = vh[rank - 2] = s[rank - 2] = k;
+  args.add(u, args.in[0].dtype());
+  args.add(s, args.in[0].dtype());
+  args.add(vh, args.in[0].dtype());
+}
+void infer_eigh(InferArgs& args) {
+  check_square(args.op, args.in[0]);
+  args.add(leading(args.in[0].shape(), 1), args.in[0].dtype());
+  args.add(args.in[0].shape(), args.in[0].dtype());
+}
+
 // ---- gradient rules
 
 Tensors grad_cholesky(const GradArgs& a) {
@@ -172,26 +204,12 @@ Tensors grad_eigh(const GradArgs& a) {
   return {matmul(matmul(v, inner), transpose(v))};
 }
 
-struct Rule {
-  const char* name;
-  InputCount inputs;
-  void (*infer)(InferArgs&);
-  GradRule gradient;
-  uint32_t saves_inputs, saves_outputs;
-};
-
-OpDef& define_linalg(const Rule& rule) {
-  OpDef d;
-  d.name = rule.name;
-  d.inputs = rule.inputs;
-  d.infer = rule.infer;
-  d.gradient = rule.gradient;
-  d.saves_inputs = rule.saves_inputs;
-  d.saves_outputs = rule.saves_outputs;
+/// What the records of the family share.
+OpDef linalg(OpDef d) {
   d.effects.refuses = true;  // a matrix that is singular, or not positive definite
-  d.waits = true;
   d.precision = Precision::full;
-  return define(d);
+  d.waits = true;
+  return d;
 }
 
 /// a and b with equal leading axes; a vector b becomes a column.
@@ -244,77 +262,60 @@ void check_converged(const char* op, std::span<const int> status) {
 }
 
 OpDef& op_cholesky() {
-  static OpDef& op = define_linalg({"cholesky", 1, infer_same, grad_cholesky, 0, 1});
+  static OpDef& op = define(linalg(
+      {.name = "cholesky", .inputs = 1, .infer = infer_same, .gradient = grad_cholesky, .saves_outputs = 1}));
   return op;
 }
 OpDef& op_solve() {
-  static OpDef& op = define_linalg({"solve", 2, infer_solve, grad_solve, 1, 1});
+  static OpDef& op = define(linalg({.name = "solve",
+                                    .inputs = 2,
+                                    .infer = infer_solve,
+                                    .gradient = grad_solve,
+                                    .saves_inputs = 1,
+                                    .saves_outputs = 1}));
   return op;
 }
 OpDef& op_triangular_solve() {
-  static OpDef& op =
-      define_linalg({"triangular_solve", 2, infer_triangular_solve, grad_triangular_solve, 1, 1});
+  static OpDef& op = define(linalg({.name = "triangular_solve",
+                                    .inputs = 2,
+                                    .infer = infer_triangular_solve,
+                                    .gradient = grad_triangular_solve,
+                                    .saves_inputs = 1,
+                                    .saves_outputs = 1}));
   return op;
 }
 OpDef& op_inverse() {
-  static OpDef& op = define_linalg({"inverse", 1, infer_same, grad_inverse, 0, 1});
+  static OpDef& op = define(linalg(
+      {.name = "inverse", .inputs = 1, .infer = infer_same, .gradient = grad_inverse, .saves_outputs = 1}));
   return op;
 }
 OpDef& op_det() {
-  static OpDef& op = define_linalg({"det", 1,
-                                    [](InferArgs& a) {
-                                      check_square(a.op, a.in[0]);
-                                      a.add(leading(a.in[0].shape(), 2), a.in[0].dtype());
-                                    },
-                                    grad_det, 1, 1});
+  static OpDef& op = define(linalg({.name = "det",
+                                    .inputs = 1,
+                                    .infer = infer_det,
+                                    .gradient = grad_det,
+                                    .saves_inputs = 1,
+                                    .saves_outputs = 1}));
   return op;
 }
 OpDef& op_slogdet() {
-  static OpDef& op = define_linalg({"slogdet", 1,
-                                    [](InferArgs& a) {
-                                      check_square(a.op, a.in[0]);
-                                      a.add(leading(a.in[0].shape(), 2), a.in[0].dtype());
-                                      a.add(leading(a.in[0].shape(), 2), a.in[0].dtype());
-                                    },
-                                    grad_slogdet, 1, 0});
+  static OpDef& op = define(linalg(
+      {.name = "slogdet", .inputs = 1, .infer = infer_slogdet, .gradient = grad_slogdet, .saves_inputs = 1}));
   return op;
 }
 OpDef& op_qr() {
-  static OpDef& op = define_linalg({"qr", 1,
-                                    [](InferArgs& a) {
-                                      check_matrix(a.op, a.in[0]);
-                                      Dims q = a.in[0].shape(), r = q;
-                                      const int rank = q.rank();
-                                      q[rank - 1] = r[rank - 2] = std::min(q[rank - 2], q[rank - 1]);
-                                      a.add(q, a.in[0].dtype());
-                                      a.add(r, a.in[0].dtype());
-                                    },
-                                    grad_qr, 0, 3});
+  static OpDef& op = define(
+      linalg({.name = "qr", .inputs = 1, .infer = infer_qr, .gradient = grad_qr, .saves_outputs = 0b11}));
   return op;
 }
 OpDef& op_svd() {
-  static OpDef& op = define_linalg({"svd", 1,
-                                    [](InferArgs& a) {
-                                      check_matrix(a.op, a.in[0]);
-                                      Dims u = a.in[0].shape(), vh = u, s = leading(u, 1);
-                                      const int rank = u.rank();
-                                      const Dim k = std::min(u[rank - 2], u[rank - 1]);
-                                      u[rank - 1] = vh[rank - 2] = s[rank - 2] = k;
-                                      a.add(u, a.in[0].dtype());
-                                      a.add(s, a.in[0].dtype());
-                                      a.add(vh, a.in[0].dtype());
-                                    },
-                                    grad_svd, 0, 7});
+  static OpDef& op = define(
+      linalg({.name = "svd", .inputs = 1, .infer = infer_svd, .gradient = grad_svd, .saves_outputs = 0b111}));
   return op;
 }
 OpDef& op_eigh() {
-  static OpDef& op = define_linalg({"eigh", 1,
-                                    [](InferArgs& a) {
-                                      check_square(a.op, a.in[0]);
-                                      a.add(leading(a.in[0].shape(), 1), a.in[0].dtype());
-                                      a.add(a.in[0].shape(), a.in[0].dtype());
-                                    },
-                                    grad_eigh, 0, 3});
+  static OpDef& op = define(linalg(
+      {.name = "eigh", .inputs = 1, .infer = infer_eigh, .gradient = grad_eigh, .saves_outputs = 0b11}));
   return op;
 }
 

@@ -62,31 +62,23 @@ Tensors grad_linear(const GradArgs& a) {
 }  // namespace
 
 OpDef& op_matmul() {
-  static OpDef& op = [&]() -> OpDef& {
-    OpDef d;
-    d.name = "matmul";
-    d.inputs = 2;
-    d.infer = infer_matmul;
-    d.gradient = grad_matmul;
-    d.saves_inputs = 3;
-    d.takes_strided = true;
-    d.precision = Precision::low;
-    return define(d);
-  }();
+  static OpDef& op = define(OpDef{.name = "matmul",
+                                  .inputs = 2,
+                                  .infer = infer_matmul,
+                                  .gradient = grad_matmul,
+                                  .saves_inputs = 0b11,
+                                  .precision = Precision::low,
+                                  .takes_strided = true});
   return op;
 }
 
 OpDef& op_linear() {
-  static OpDef& op = [&]() -> OpDef& {
-    OpDef d;
-    d.name = "linear";
-    d.inputs = {2, 3};
-    d.infer = infer_linear;
-    d.gradient = grad_linear;
-    d.saves_inputs = 3;
-    d.precision = Precision::low;
-    return define(d);
-  }();
+  static OpDef& op = define(OpDef{.name = "linear",
+                                  .inputs = {2, 3},
+                                  .infer = infer_linear,
+                                  .gradient = grad_linear,
+                                  .saves_inputs = 0b11,
+                                  .precision = Precision::low});
   return op;
 }
 

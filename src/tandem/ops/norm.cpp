@@ -193,40 +193,57 @@ Tensor scaled(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 Tensor widened(const Tensor& x) { return bytes_of(x.dtype()) == 2 ? cast(x, DType::f32) : x; }
 
+/// What the records of the norms share, and those of their gradients.
+OpDef normalization(OpDef d) {
+  d.inputs = {1, 3};
+  d.saves_inputs = 0b11;
+  d.saves_outputs = 0b110;
+  return d;
+}
+OpDef norm_gradient(OpDef d) {
+  d.inputs = {4, 5};
+  d.saves_inputs = 0b10011;
+  return d;
+}
+
 }  // namespace
 
 OpDef& op_layer_norm() {
-  static OpDef& op = define_op(
-      "layer_norm", {1, 3}, infer_norm<false>,
-      [](const GradArgs& a) { return grad_norm(op_layer_norm_gradient(), a); }, 3, 6, Cost::expensive,
-      Precision::full);
+  static OpDef& op = define(
+      normalization({.name = "layer_norm",
+                     .infer = infer_norm<false>,
+                     .gradient = [](const GradArgs& a) { return grad_norm(op_layer_norm_gradient(), a); },
+                     .precision = Precision::full}));
   return op;
 }
 OpDef& op_group_norm() {
-  static OpDef& op = define_op(
-      "group_norm", {1, 3}, infer_norm<false>,
-      [](const GradArgs& a) { return grad_norm(op_group_norm_gradient(), a); }, 3, 6, Cost::expensive,
-      Precision::full);
+  static OpDef& op = define(
+      normalization({.name = "group_norm",
+                     .infer = infer_norm<false>,
+                     .gradient = [](const GradArgs& a) { return grad_norm(op_group_norm_gradient(), a); },
+                     .precision = Precision::full}));
   return op;
 }
 OpDef& op_batch_norm() {
-  static OpDef& op = define_op(
-      "batch_norm", {1, 3}, infer_norm<true>,
-      [](const GradArgs& a) { return grad_norm(op_batch_norm_gradient(), a); }, 3, 6);
+  static OpDef& op = define(
+      normalization({.name = "batch_norm", .infer = infer_norm<true>, .gradient = [](const GradArgs& a) {
+                       return grad_norm(op_batch_norm_gradient(), a);
+                     }}));
   return op;
 }
 OpDef& op_layer_norm_gradient() {
-  static OpDef& op =
-      define_op("layer_norm_gradient", {4, 5}, infer_gradient<false>, second_norm<false>, 19, 0);
+  static OpDef& op = define(norm_gradient(
+      {.name = "layer_norm_gradient", .infer = infer_gradient<false>, .gradient = second_norm<false>}));
   return op;
 }
 OpDef& op_group_norm_gradient() {
-  static OpDef& op =
-      define_op("group_norm_gradient", {4, 5}, infer_gradient<false>, second_norm<false>, 19, 0);
+  static OpDef& op = define(norm_gradient(
+      {.name = "group_norm_gradient", .infer = infer_gradient<false>, .gradient = second_norm<false>}));
   return op;
 }
 OpDef& op_batch_norm_gradient() {
-  static OpDef& op = define_op("batch_norm_gradient", {4, 5}, infer_gradient<true>, second_norm<true>, 19, 0);
+  static OpDef& op = define(norm_gradient(
+      {.name = "batch_norm_gradient", .infer = infer_gradient<true>, .gradient = second_norm<true>}));
   return op;
 }
 

@@ -126,6 +126,9 @@ Tensor digamma(const Tensor& x);  ///< its derivative
 /// The n-th derivative of digamma, 0 <= n <= 170.
 Tensor polygamma(int64_t n, const Tensor& x);
 Tensor logaddexp(const Operand& a, const Operand& b);  ///< log(exp(a) + exp(b)) without overflow
+/// With x a sample of the gamma distribution of concentration a > 0 and rate 1: its derivative by a where its quantile stays
+/// (distributions::Gamma::rsample). Has no gradient itself.
+Tensor gamma_slope(const Operand& a, const Operand& x);
 // Activations
 Tensor sigmoid(const Tensor& x);
 Tensor relu(const Tensor& x);

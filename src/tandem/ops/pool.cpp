@@ -123,6 +123,16 @@ Tensor gather_at(const Tensor& x, const Tensor& places, PoolAttrs p) {
   return apply1(op_max_pool_gather(), {x, places}, p);
 }
 
+Tensors grad_pool(const GradArgs& a) {
+  return {scatter(a.grad[0], a.out[1], a.attributes.as<PoolAttrs>(), a.in_meta[0].shape)};
+}
+Tensors grad_scatter(const GradArgs& a) {
+  return {gather_at(a.grad[0], a.in[1], a.attributes.as<PoolAttrs>()), Tensor()};
+}
+Tensors grad_gather(const GradArgs& a) {
+  return {scatter(a.grad[0], a.in[1], a.attributes.as<PoolAttrs>(), a.in_meta[0].shape), Tensor()};
+}
+
 const char* name_of(const char* const (&names)[3], int axes) { return names[axes - 1]; }
 
 /// Values and places.
@@ -191,31 +201,24 @@ std::pair<Tensor, Tensor> with_indices(const Tensors& pooled) {
 }  // namespace
 
 OpDef& op_max_pool() {
-  static OpDef& op = define_op(
-      "max_pool", 1, infer_pool,
-      [](const GradArgs& a) {
-        return Tensors{scatter(a.grad[0], a.out[1], a.attributes.as<PoolAttrs>(), a.in_meta[0].shape)};
-      },
-      0, 2);
+  static OpDef& op = define(
+      OpDef{.name = "max_pool", .inputs = 1, .infer = infer_pool, .gradient = grad_pool, .saves_outputs = 2});
   return op;
 }
 OpDef& op_max_pool_scatter() {
-  static OpDef& op = define_op(
-      "max_pool_scatter", 2, infer_scatter,
-      [](const GradArgs& a) {
-        return Tensors{gather_at(a.grad[0], a.in[1], a.attributes.as<PoolAttrs>()), Tensor()};
-      },
-      2, 0);
+  static OpDef& op = define(OpDef{.name = "max_pool_scatter",
+                                  .inputs = 2,
+                                  .infer = infer_scatter,
+                                  .gradient = grad_scatter,
+                                  .saves_inputs = 2});
   return op;
 }
 OpDef& op_max_pool_gather() {
-  static OpDef& op = define_op(
-      "max_pool_gather", 2, infer_gather,
-      [](const GradArgs& a) {
-        return Tensors{scatter(a.grad[0], a.in[1], a.attributes.as<PoolAttrs>(), a.in_meta[0].shape),
-                       Tensor()};
-      },
-      2, 0);
+  static OpDef& op = define(OpDef{.name = "max_pool_gather",
+                                  .inputs = 2,
+                                  .infer = infer_gather,
+                                  .gradient = grad_gather,
+                                  .saves_inputs = 2});
   return op;
 }
 

@@ -42,6 +42,42 @@ void infer_exponential(InferArgs& args) {
   TD_CHECK(rate > 0, "exponential: the rate must be above 0; got ", rate, ".");
 }
 
+void infer_randint(InferArgs& args) {
+  const auto& a = args.attributes<RandintAttrs>();
+  args.device = checked_device(args.op, a.device_kind, a.device_index);
+  TD_CHECK(a.low < a.high || (a.low == 0 && a.high == 0), "randint: low must be below high; got ", a.low,
+           " and ", a.high, ".");
+  size_of(a.shape);
+  args.add(a.shape, DType::i64);
+}
+/// On the CPU perhaps with the weights that multinomial wants checked.
+void infer_random_order(InferArgs& args) {
+  const Tensor& keys = args.in[0];
+  TD_CHECK(keys.rank() == 2 && (keys.dtype() == DType::i64 || keys.dtype() == DType::f64),
+           "random_order: the keys must be (rows, n) of i64 or f64; got ", describe(keys), ".");
+  if (args.in.size() == 2) {
+    TD_CHECK(args.in[1].shape() == keys.shape() && args.in[1].dtype() == DType::f64,
+             "random_order: the weights must have the keys' shape, in f64; got ", describe(args.in[1]),
+             " for ", describe(keys), ".");
+    args.attributes<MultinomialAttrs>();
+  }
+  args.add(keys.shape(), DType::i64);
+}
+void infer_multinomial(InferArgs& args) {
+  const Tensor& weights = args.in[0];
+  const int64_t count = args.attributes<MultinomialAttrs>().count;
+  TD_CHECK(weights.rank() == 2 && weights.dtype() == DType::f64 && weights.shape()[1] >= 1,
+           "multinomial: the weights must be (rows, n) of f64, n at least 1; got ", describe(weights), ".");
+  TD_CHECK(count >= 1, "multinomial: the count must be at least 1; got ", count, ".");
+  args.add({weights.shape()[0], count}, DType::i64);
+}
+
+/// What the records of ops that only draw share.
+OpDef drawn(OpDef d) {
+  d.effects = Effects::random();
+  return without_inputs(d);
+}
+
 Tensor random(OpDef& op, const Dims& shape, double a, double b, DType dtype, Device device) {
   return apply1(op, {}, RandomAttrs{shape, a, b, dtype, static_cast<uint8_t>(device.kind), device.index});
 }
@@ -99,78 +135,40 @@ void check_can_be_drawn(const char* op, const Tensor& x, const char* instead) {
 }  // namespace
 
 OpDef& op_uniform() {
-  static OpDef& op = define_maker("uniform", infer_uniform, true);
+  static OpDef& op = define(drawn({.name = "uniform", .infer = infer_uniform}));
   return op;
 }
 OpDef& op_normal() {
-  static OpDef& op = define_maker("normal", infer_normal, true);
+  static OpDef& op = define(drawn({.name = "normal", .infer = infer_normal}));
   return op;
 }
 OpDef& op_bernoulli() {
-  static OpDef& op = define_maker("bernoulli", infer_bernoulli, true);
+  static OpDef& op = define(drawn({.name = "bernoulli", .infer = infer_bernoulli}));
   return op;
 }
-
 OpDef& op_exponential() {
-  static OpDef& op = define_maker("exponential", infer_exponential, true);
+  static OpDef& op = define(drawn({.name = "exponential", .infer = infer_exponential}));
   return op;
 }
 OpDef& op_randint() {
-  static OpDef& op = define_maker(
-      "randint",
-      [](InferArgs& args) {
-        const auto& a = args.attributes<RandintAttrs>();
-        args.device = checked_device(args.op, a.device_kind, a.device_index);
-        TD_CHECK(a.low < a.high || (a.low == 0 && a.high == 0), "randint: low must be below high; got ",
-                 a.low, " and ", a.high, ".");
-        size_of(a.shape);
-        args.add(a.shape, DType::i64);
-      },
-      true);
+  static OpDef& op = define(drawn({.name = "randint", .infer = infer_randint}));
   return op;
 }
 OpDef& op_random_order() {
-  static OpDef& op = [&]() -> OpDef& {
-    OpDef d;
-    d.name = "random_order";  // on the CPU perhaps with the weights that multinomial wants checked
-    d.inputs = {1, 2};
-    d.infer = [](InferArgs& args) {
-      const Tensor& keys = args.in[0];
-      TD_CHECK(keys.rank() == 2 && (keys.dtype() == DType::i64 || keys.dtype() == DType::f64),
-               "random_order: the keys must be (rows, n) of i64 or f64; got ", describe(keys), ".");
-      if (args.in.size() == 2) {
-        TD_CHECK(args.in[1].shape() == keys.shape() && args.in[1].dtype() == DType::f64,
-                 "random_order: the weights must have the keys' shape, in f64; got ", describe(args.in[1]),
-                 " for ", describe(keys), ".");
-        args.attributes<MultinomialAttrs>();
-      }
-      args.add(keys.shape(), DType::i64);
-    };
-    d.not_differentiable = "an order is whole numbers";
-    d.effects.refuses = true;  // those weights
-    return define(d);
-  }();
+  static OpDef& op = define(OpDef{.name = "random_order",
+                                  .inputs = {1, 2},
+                                  .infer = infer_random_order,
+                                  .not_differentiable = "an order is whole numbers",
+                                  .effects = {.refuses = true}});  // those weights
   return op;
 }
 OpDef& op_multinomial() {
-  static OpDef& op = [&]() -> OpDef& {
-    OpDef d;
-    d.name = "multinomial";
-    d.inputs = 1;
-    d.infer = [](InferArgs& args) {
-      const Tensor& weights = args.in[0];
-      const int64_t count = args.attributes<MultinomialAttrs>().count;
-      TD_CHECK(weights.rank() == 2 && weights.dtype() == DType::f64 && weights.shape()[1] >= 1,
-               "multinomial: the weights must be (rows, n) of f64, n at least 1; got ", describe(weights),
-               ".");
-      TD_CHECK(count >= 1, "multinomial: the count must be at least 1; got ", count, ".");
-      args.add({weights.shape()[0], count}, DType::i64);
-    };
-    d.not_differentiable = "its results are indices";
-    d.effects = Effects::random();
-    d.effects.refuses = true;  // weights that are no weights
-    return define(d);
-  }();
+  static OpDef& op = define(OpDef{.name = "multinomial",
+                                  .inputs = 1,
+                                  .infer = infer_multinomial,
+                                  .not_differentiable = "its results are indices",
+                                  .effects = {.resources = static_cast<uint8_t>(Resource::generator),
+                                              .refuses = true}});  // weights that are no weights
   return op;
 }
 

@@ -129,7 +129,7 @@ TD_HD uint64_t ordered_key(double x) {
 OpDef&
 op_uniform();  // random. Element i takes word i % 4 of block offset + i / 4 (f64: random_word64): UniformDraw
 OpDef&
-op_normal();  // random. Words (0,1) and (2,3) of a block make two pairs: see scalar_functions.h normal_pair
+op_normal();  // random. Words (0,1) and (2,3) of a block make two pairs: see elementary_functions.h normal_pair
 OpDef& op_exponential();   // random. -log(1 - u) / rate; RandomAttrs, a = rate
 OpDef& op_randint();       // random. out i64: low + scaled_word(random_word64, high - low)
 OpDef& op_random_order();  // in keys (rows, n) f64 or i64; out i64: the stable order of each row

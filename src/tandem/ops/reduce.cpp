@@ -73,6 +73,8 @@ Tensor wide_sum(const Tensor& x, const Dims& axes, bool keep) {
   return apply1(op_sum(), {x}, ReduceAttrs{axes, keep, is_floating(x.dtype()) && bytes_of(x.dtype()) == 2});
 }
 
+Tensors grad_sum(const GradArgs& a) { return {cast(stretched(a.grad[0], a), a.in_meta[0].dtype)}; }
+
 /// Equal winners share the gradient.
 Tensors grad_extreme(const GradArgs& a) {
   const auto& r = a.attributes.as<ReduceAttrs>();
@@ -100,21 +102,12 @@ Tensors grad_prod(const GradArgs& a) {
   return {stretched(a.grad[0], a) * permute(reshape(others, permuted), inverse)};
 }
 
-OpDef& define_reduction(const char* name, void (*infer)(InferArgs&), GradRule gradient, uint32_t saves_in,
-                        uint32_t saves_out, const char* why_not = nullptr,
-                        Precision precision = Precision::as_given) {
-  OpDef d;
-  d.name = name;
+/// What the records of the family share.
+OpDef reduction(OpDef d) {
   d.inputs = 1;
-  d.infer = infer;
-  d.gradient = gradient;
-  d.not_differentiable = why_not;
-  d.saves_inputs = saves_in;
-  d.saves_outputs = saves_out;
   d.takes_strided = true;
-  d.precision = precision;
   d.cost = Cost::cheap;
-  return define(d);
+  return d;
 }
 
 Tensor reduce(const OpDef& op, const Tensor& x, const Dims& axes, bool keep) {
@@ -144,27 +137,38 @@ Dim reduced_count(const Dims& shape, const Dims& axes) {
 }
 
 OpDef& op_sum() {
-  static OpDef& op = define_reduction(
-      "sum", infer_sum,
-      [](const GradArgs& a) { return Tensors{cast(stretched(a.grad[0], a), a.in_meta[0].dtype)}; }, 0, 0,
-      nullptr, Precision::full);
+  static OpDef& op = define(
+      reduction({.name = "sum", .infer = infer_sum, .gradient = grad_sum, .precision = Precision::full}));
   return op;
 }
 OpDef& op_max() {
-  static OpDef& op = define_reduction("max", infer_extreme<false>, grad_extreme, 1, 1);
+  static OpDef& op = define(reduction({.name = "max",
+                                       .infer = infer_extreme<false>,
+                                       .gradient = grad_extreme,
+                                       .saves_inputs = 1,
+                                       .saves_outputs = 1}));
   return op;
 }
 OpDef& op_min() {
-  static OpDef& op = define_reduction("min", infer_extreme<false>, grad_extreme, 1, 1);
+  static OpDef& op = define(reduction({.name = "min",
+                                       .infer = infer_extreme<false>,
+                                       .gradient = grad_extreme,
+                                       .saves_inputs = 1,
+                                       .saves_outputs = 1}));
   return op;
 }
 OpDef& op_argmax() {
-  static OpDef& op = define_reduction("argmax", infer_extreme<true>, nullptr, 0, 0, "its result is an index");
+  static OpDef& op = define(reduction(
+      {.name = "argmax", .infer = infer_extreme<true>, .not_differentiable = "its result is an index"}));
   return op;
 }
 
 OpDef& op_prod() {
-  static OpDef& op = define_reduction("prod", infer_prod, grad_prod, 1, 0, nullptr, Precision::full);
+  static OpDef& op = define(reduction({.name = "prod",
+                                       .infer = infer_prod,
+                                       .gradient = grad_prod,
+                                       .saves_inputs = 1,
+                                       .precision = Precision::full}));
   return op;
 }
 

@@ -64,15 +64,6 @@ Tensors transposed(const GradArgs& a, OpDef& op) {
   return {apply1(op, {a.grad[0]}, attrs)};
 }
 
-OpDef& define_resample(const char* name, void (*infer)(InferArgs&), GradRule gradient) {
-  OpDef d;
-  d.name = name;
-  d.inputs = 1;
-  d.infer = infer;
-  d.gradient = gradient;
-  return define(d);
-}
-
 /// The kind by its name and the number of axes.
 Resample kind_of(const std::string& mode, int axes) {
   if (mode == "nearest") return Resample::nearest;
@@ -106,13 +97,18 @@ void check_images(const char* op, const Tensor& x) {
 }
 
 OpDef& op_resample() {
-  static OpDef& op = define_resample("resample", infer_resample<false>,
-                                     [](const GradArgs& a) { return transposed(a, op_resample_adjoint()); });
+  static OpDef& op = define(OpDef{
+      .name = "resample", .inputs = 1, .infer = infer_resample<false>, .gradient = [](const GradArgs& a) {
+        return transposed(a, op_resample_adjoint());
+      }});
   return op;
 }
 OpDef& op_resample_adjoint() {
-  static OpDef& op = define_resample("resample_adjoint", infer_resample<true>,
-                                     [](const GradArgs& a) { return transposed(a, op_resample()); });
+  static OpDef& op =
+      define(OpDef{.name = "resample_adjoint",
+                   .inputs = 1,
+                   .infer = infer_resample<true>,
+                   .gradient = [](const GradArgs& a) { return transposed(a, op_resample()); }});
   return op;
 }
 

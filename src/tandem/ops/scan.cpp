@@ -69,24 +69,52 @@ RunningExtreme extreme(const OpDef& op, const Tensor& x, int64_t axis) {
 }  // namespace
 
 OpDef& op_cumsum() {
-  static OpDef& op = define_op("cumsum", 1, infer_scan, grad_cumsum, 0, 0, Cost::cheap, Precision::full);
+  static OpDef& op = define(OpDef{.name = "cumsum",
+                                  .inputs = 1,
+                                  .infer = infer_scan,
+                                  .gradient = grad_cumsum,
+                                  .precision = Precision::full,
+                                  .cost = Cost::cheap});
   return op;
 }
 OpDef& op_cumprod() {
-  static OpDef& op = define_op("cumprod", 1, infer_scan, grad_cumprod, 1, 1, Cost::cheap, Precision::full);
+  static OpDef& op = define(OpDef{.name = "cumprod",
+                                  .inputs = 1,
+                                  .infer = infer_scan,
+                                  .gradient = grad_cumprod,
+                                  .saves_inputs = 1,
+                                  .saves_outputs = 1,
+                                  .precision = Precision::full,
+                                  .cost = Cost::cheap});
   return op;
 }
 OpDef& op_linear_scan() {
-  static OpDef& op =
-      define_op("linear_scan", 2, infer_linear_scan, grad_linear_scan, 1, 1, Cost::cheap, Precision::full);
+  static OpDef& op = define(OpDef{.name = "linear_scan",
+                                  .inputs = 2,
+                                  .infer = infer_linear_scan,
+                                  .gradient = grad_linear_scan,
+                                  .saves_inputs = 1,
+                                  .saves_outputs = 1,
+                                  .precision = Precision::full,
+                                  .cost = Cost::cheap});
   return op;
 }
 OpDef& op_cummax() {
-  static OpDef& op = define_op("cummax", 1, infer_extreme, grad_extreme, 0, 2, Cost::cheap);
+  static OpDef& op = define(OpDef{.name = "cummax",
+                                  .inputs = 1,
+                                  .infer = infer_extreme,
+                                  .gradient = grad_extreme,
+                                  .saves_outputs = 2,
+                                  .cost = Cost::cheap});
   return op;
 }
 OpDef& op_cummin() {
-  static OpDef& op = define_op("cummin", 1, infer_extreme, grad_extreme, 0, 2, Cost::cheap);
+  static OpDef& op = define(OpDef{.name = "cummin",
+                                  .inputs = 1,
+                                  .infer = infer_extreme,
+                                  .gradient = grad_extreme,
+                                  .saves_outputs = 2,
+                                  .cost = Cost::cheap});
   return op;
 }
 

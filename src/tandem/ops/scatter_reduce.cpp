@@ -94,18 +94,14 @@ double neutral(ScatterReduction reduction) {
 }  // namespace
 
 OpDef& op_scatter_reduce() {
-  static OpDef& op = [&]() -> OpDef& {
-    OpDef d;
-    d.name = kName;
-    d.inputs = 3;
-    d.infer = infer_scatter_reduce;
-    d.gradient = grad_scatter_reduce;
-    d.saves_inputs = 7;
-    d.saves_outputs = 1;
-    d.effects.refuses = true;  // an index out of range
-    d.cost = Cost::cheap;
-    return define(d);
-  }();
+  static OpDef& op = define(OpDef{.name = kName,
+                                  .inputs = 3,
+                                  .infer = infer_scatter_reduce,
+                                  .gradient = grad_scatter_reduce,
+                                  .saves_inputs = 0b111,
+                                  .saves_outputs = 1,
+                                  .effects = {.refuses = true},  // an index out of range
+                                  .cost = Cost::cheap});
   return op;
 }
 

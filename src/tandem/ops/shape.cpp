@@ -138,6 +138,19 @@ void infer_concat(InferArgs& a) {
   a.add(shape, a.in[0].dtype());
 }
 
+void infer_copy(InferArgs& a) { a.add(a.in[0].shape(), a.in[0].dtype()); }
+
+void infer_assign(InferArgs& a) {
+  const Meta &target = a.in[0].meta(), &source = a.in[1].meta();
+  TD_CHECK(target.shape == source.shape && target.dtype == source.dtype,
+           "assign: source and target must match; got ", describe(a.in[1]), " for ", describe(a.in[0]), ".");
+  TD_CHECK(
+      (target.offset == source.offset && target.strides == source.strides) || !share_memory(a.in[0], a.in[1]),
+      "assign: the op must not be given a source that lies otherwise in the target's memory; got ",
+      describe(a.in[1]), ". clone() it first.");
+  a.out.push_back(target);
+}
+
 Tensors grad_concat(const GradArgs& a) {
   const int axis = static_cast<int>(a.attributes.as<AxisAttrs>().axis);
   Tensors out;
@@ -149,6 +162,17 @@ Tensors grad_concat(const GradArgs& a) {
   return out;
 }
 
+Tensors grad_same(const GradArgs& a) { return {a.grad[0]}; }
+Tensors grad_reshape(const GradArgs& a) { return {reshape(a.grad[0], a.in_meta[0].shape)}; }
+Tensors grad_slice(const GradArgs& a) {
+  const auto& s = a.attributes.as<SliceAttrs>();
+  return {slice_into_zeros(a.grad[0], s.axis, s.start, s.step, a.in_meta[0].shape[static_cast<int>(s.axis)])};
+}
+Tensors grad_slice_into_zeros(const GradArgs& a) {
+  const auto& s = a.attributes.as<SliceAttrs>();
+  const Dim count = a.in_meta[0].shape[static_cast<int>(s.axis)];
+  return {slice(a.grad[0], s.axis, s.start, end_of(s, count), s.step)};
+}
 Tensors grad_permute(const GradArgs& a) {
   const Dims& axes = a.attributes.as<PermuteAttrs>().axes;
   Dims inverse = axes;
@@ -166,6 +190,15 @@ struct MoveAttrs {
                  field("from_kind", &MoveAttrs::from_kind), field("from_index", &MoveAttrs::from_index));
   }
 };
+
+void infer_move(InferArgs& a) {
+  const auto& m = a.attributes<MoveAttrs>();
+  TD_CHECK(m.source() == a.device, "to: the source must be the device of x; got kind ", int{m.from_kind},
+           ", index ", int{m.from_index}, " for ", describe(a.in[0]), ".");
+  a.device = checked_device(a.op, m.to_kind, m.to_index);
+  a.add(a.in[0].shape(), a.in[0].dtype());
+}
+Tensors grad_move(const GradArgs& a) { return {to(a.grad[0], a.in_meta[0].device)}; }
 
 /// One kernel for every pair of devices, through the backends' own copies.
 void move_kernel(const KernelArgs& args) {
@@ -185,16 +218,13 @@ void move_kernel(const KernelArgs& args) {
   }
 }
 
-OpDef& define_view(const char* name, void (*infer)(InferArgs&), GradRule gradient) {
-  OpDef d;
-  d.name = name;
+/// What the records of views share.
+OpDef view(OpDef d) {
   d.inputs = 1;
-  d.infer = infer;
-  d.gradient = gradient;
   d.effects = Effects::view();
   d.takes_strided = true;
   d.cost = Cost::no_op;
-  return define(d);
+  return d;
 }
 
 struct ViewOps {
@@ -205,29 +235,12 @@ ViewOps g_views;
 }  // namespace
 
 void define_shape_ops() {
-  g_views.reshape = &define_view("reshape", infer_reshape, [](const GradArgs& a) {
-    return Tensors{reshape(a.grad[0], a.in_meta[0].shape)};
-  });
-  g_views.permute = &define_view("permute", infer_permute, grad_permute);
-  g_views.expand = &define_view("expand", infer_expand, [](const GradArgs& a) { return Tensors{a.grad[0]}; });
-  g_views.slice = &define_view("slice", infer_slice, [](const GradArgs& a) {
-    const auto& s = a.attributes.as<SliceAttrs>();
-    return Tensors{
-        slice_into_zeros(a.grad[0], s.axis, s.start, s.step, a.in_meta[0].shape[static_cast<int>(s.axis)])};
-  });
-  OpDef move;
-  move.name = "to";
-  move.inputs = 1;
-  move.infer = [](InferArgs& a) {
-    const auto& m = a.attributes<MoveAttrs>();
-    TD_CHECK(m.source() == a.device, "to: the source must be the device of x; got kind ", int{m.from_kind},
-             ", index ", int{m.from_index}, " for ", describe(a.in[0]), ".");
-    a.device = checked_device(a.op, m.to_kind, m.to_index);
-    a.add(a.in[0].shape(), a.in[0].dtype());
-  };
-  move.gradient = [](const GradArgs& a) { return Tensors{to(a.grad[0], a.in_meta[0].device)}; };
-  move.kernels.fill(move_kernel);
-  g_views.move = &define(move);
+  g_views.reshape = &define(view({.name = "reshape", .infer = infer_reshape, .gradient = grad_reshape}));
+  g_views.permute = &define(view({.name = "permute", .infer = infer_permute, .gradient = grad_permute}));
+  g_views.expand = &define(view({.name = "expand", .infer = infer_expand, .gradient = grad_same}));
+  g_views.slice = &define(view({.name = "slice", .infer = infer_slice, .gradient = grad_slice}));
+  g_views.move = &define(OpDef{.name = "to", .inputs = 1, .infer = infer_move, .gradient = grad_move});
+  g_views.move->kernels.fill(move_kernel);
   op_copy();
   op_assign();
   op_concat();
@@ -235,75 +248,45 @@ void define_shape_ops() {
 }
 
 OpDef& op_copy() {
-  static OpDef& op = [&]() -> OpDef& {
-    OpDef d;
-    d.name = "copy";
-    d.inputs = 1;
-    d.infer = [](InferArgs& a) { a.add(a.in[0].shape(), a.in[0].dtype()); };
-    d.gradient = [](const GradArgs& a) { return Tensors{a.grad[0]}; };
-    d.takes_strided = true;
-    d.cost = Cost::cheap;
-    return define(d);
-  }();
+  static OpDef& op = define(OpDef{.name = "copy",
+                                  .inputs = 1,
+                                  .infer = infer_copy,
+                                  .gradient = grad_same,
+                                  .takes_strided = true,
+                                  .cost = Cost::cheap});
   return op;
 }
 
 OpDef& op_assign() {
-  static OpDef& op = [&]() -> OpDef& {
-    OpDef d;
-    d.name = "assign";
-    d.inputs = 2;
-    d.infer = [](InferArgs& a) {
-      const Meta &target = a.in[0].meta(), &source = a.in[1].meta();
-      TD_CHECK(target.shape == source.shape && target.dtype == source.dtype,
-               "assign: source and target must match; got ", describe(a.in[1]), " for ", describe(a.in[0]),
-               ".");
-      TD_CHECK((target.offset == source.offset && target.strides == source.strides) ||
-                   !share_memory(a.in[0], a.in[1]),
-               "assign: the op must not be given a source that lies otherwise in the target's memory; got ",
-               describe(a.in[1]), ". clone() it first.");
-      a.out.push_back(target);
-    };
-    d.not_differentiable = "a change in place cannot be differentiated";
-    d.effects = Effects::overwrite();
-    d.store = true;
-    d.takes_strided = true;
-    d.cost = Cost::cheap;
-    return define(d);
-  }();
+  static OpDef& op = define(OpDef{.name = "assign",
+                                  .inputs = 2,
+                                  .infer = infer_assign,
+                                  .not_differentiable = "a change in place cannot be differentiated",
+                                  .effects = Effects::overwrite(),
+                                  .store = true,
+                                  .takes_strided = true,
+                                  .cost = Cost::cheap});
   return op;
 }
 
 OpDef& op_concat() {
-  static OpDef& op = [&]() -> OpDef& {
-    OpDef d;
-    d.name = "concat";
-    d.inputs = {1, InputCount::kAny};
-    d.infer = infer_concat;
-    d.gradient = grad_concat;
-    d.takes_strided = true;
-    d.precision = Precision::widest;
-    d.cost = Cost::cheap;
-    return define(d);
-  }();
+  static OpDef& op = define(OpDef{.name = "concat",
+                                  .inputs = {1, InputCount::kAny},
+                                  .infer = infer_concat,
+                                  .gradient = grad_concat,
+                                  .precision = Precision::widest,
+                                  .takes_strided = true,
+                                  .cost = Cost::cheap});
   return op;
 }
 
 OpDef& op_slice_into_zeros() {
-  static OpDef& op = [&]() -> OpDef& {
-    OpDef d;
-    d.name = "slice_into_zeros";
-    d.inputs = 1;
-    d.infer = infer_slice_into_zeros;
-    d.gradient = [](const GradArgs& a) {
-      const auto& s = a.attributes.as<SliceAttrs>();
-      const Dim count = a.in_meta[0].shape[static_cast<int>(s.axis)];
-      return Tensors{slice(a.grad[0], s.axis, s.start, end_of(s, count), s.step)};
-    };
-    d.takes_strided = true;
-    d.cost = Cost::cheap;
-    return define(d);
-  }();
+  static OpDef& op = define(OpDef{.name = "slice_into_zeros",
+                                  .inputs = 1,
+                                  .infer = infer_slice_into_zeros,
+                                  .gradient = grad_slice_into_zeros,
+                                  .takes_strided = true,
+                                  .cost = Cost::cheap});
   return op;
 }
 

@@ -46,22 +46,41 @@ Tensors second_log_softmax(const GradArgs& a) {
 }  // namespace
 
 OpDef& op_softmax() {
-  static OpDef& op = define_op("softmax", 1, infer_softmax, grad_softmax, 0, 1, Cost::cheap, Precision::full);
+  static OpDef& op = define(OpDef{.name = "softmax",
+                                  .inputs = 1,
+                                  .infer = infer_softmax,
+                                  .gradient = grad_softmax,
+                                  .saves_outputs = 1,
+                                  .precision = Precision::full,
+                                  .cost = Cost::cheap});
   return op;
 }
 OpDef& op_log_softmax() {
-  static OpDef& op =
-      define_op("log_softmax", 1, infer_softmax, grad_log_softmax, 0, 1, Cost::cheap, Precision::full);
+  static OpDef& op = define(OpDef{.name = "log_softmax",
+                                  .inputs = 1,
+                                  .infer = infer_softmax,
+                                  .gradient = grad_log_softmax,
+                                  .saves_outputs = 1,
+                                  .precision = Precision::full,
+                                  .cost = Cost::cheap});
   return op;
 }
-
 OpDef& op_softmax_gradient() {
-  static OpDef& op = define_op("softmax_gradient", 2, infer_gradient, second_softmax, 3, 0, Cost::cheap);
+  static OpDef& op = define(OpDef{.name = "softmax_gradient",
+                                  .inputs = 2,
+                                  .infer = infer_gradient,
+                                  .gradient = second_softmax,
+                                  .saves_inputs = 0b11,
+                                  .cost = Cost::cheap});
   return op;
 }
 OpDef& op_log_softmax_gradient() {
-  static OpDef& op =
-      define_op("log_softmax_gradient", 2, infer_gradient, second_log_softmax, 3, 0, Cost::cheap);
+  static OpDef& op = define(OpDef{.name = "log_softmax_gradient",
+                                  .inputs = 2,
+                                  .infer = infer_gradient,
+                                  .gradient = second_log_softmax,
+                                  .saves_inputs = 0b11,
+                                  .cost = Cost::cheap});
   return op;
 }
 

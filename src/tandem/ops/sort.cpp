@@ -37,13 +37,9 @@ void infer_searchsorted(InferArgs& a) {
   a.add(values.shape(), DType::i64);
 }
 
-OpDef define_order(const char* name, InputCount inputs, void (*infer)(InferArgs&), Cost cost) {
-  OpDef d;
-  d.name = name;
-  d.inputs = inputs;
-  d.infer = infer;
+/// What the records of the family share.
+OpDef order(OpDef d) {
   d.not_differentiable = "its result is made of integers";
-  d.cost = cost;
   return d;
 }
 
@@ -55,12 +51,13 @@ Tensor in_order(const Tensor& x, int64_t axis, const Tensor& indices) {
 }  // namespace
 
 OpDef& op_argsort() {
-  static OpDef& op = define(define_order("argsort", 1, infer_argsort, Cost::expensive));
+  static OpDef& op = define(order({.name = "argsort", .inputs = 1, .infer = infer_argsort}));
   return op;
 }
 
 OpDef& op_searchsorted() {
-  static OpDef& op = define(define_order("searchsorted", 2, infer_searchsorted, Cost::cheap));
+  static OpDef& op =
+      define(order({.name = "searchsorted", .inputs = 2, .infer = infer_searchsorted, .cost = Cost::cheap}));
   return op;
 }
 

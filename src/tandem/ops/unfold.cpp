@@ -67,27 +67,18 @@ void infer_fold(InferArgs& args) {
   args.add(out, args.in[0].dtype());
 }
 
-OpDef& define_fold(const char* name, void (*infer)(InferArgs&), GradRule gradient) {
-  OpDef d;
-  d.name = name;
-  d.inputs = 1;
-  d.infer = infer;
-  d.gradient = gradient;
-  return define(d);
-}
+Tensors grad_unfold(const GradArgs& a) { return {apply1(op_fold(), {a.grad[0]}, a.attributes)}; }
+Tensors grad_fold(const GradArgs& a) { return {apply1(op_unfold(), {a.grad[0]}, a.attributes)}; }
 
 }  // namespace
 
 OpDef& op_unfold() {
-  static OpDef& op = define_fold("unfold", infer_unfold, [](const GradArgs& a) {
-    return Tensors{apply1(op_fold(), {a.grad[0]}, a.attributes)};
-  });
+  static OpDef& op =
+      define(OpDef{.name = "unfold", .inputs = 1, .infer = infer_unfold, .gradient = grad_unfold});
   return op;
 }
 OpDef& op_fold() {
-  static OpDef& op = define_fold("fold", infer_fold, [](const GradArgs& a) {
-    return Tensors{apply1(op_unfold(), {a.grad[0]}, a.attributes)};
-  });
+  static OpDef& op = define(OpDef{.name = "fold", .inputs = 1, .infer = infer_fold, .gradient = grad_fold});
   return op;
 }
 

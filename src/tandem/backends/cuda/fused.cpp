@@ -11,8 +11,9 @@
 
 #include "tandem/backends/cuda/check.h"
 
-/// The text of core/half.h and ops/scalar_functions.h, put into the library by the build (cmake/embed.cmake).
+/// The text of these headers, put into the library by the build (cmake/embed.cmake).
 extern const char* const tandem_embedded_half;
+extern const char* const tandem_embedded_elementary_functions;
 extern const char* const tandem_embedded_scalar_functions;
 
 namespace tandem::cuda {
@@ -35,10 +36,12 @@ std::string compile(const cudaDeviceProp& properties, const std::string& source)
   const std::string target = exact ? cat("--gpu-architecture=sm_", wanted)
                                    : cat("--gpu-architecture=compute_", known.empty() ? 75 : known.back());
   const char* options[] = {target.c_str(), "--std=c++17", "--fmad=false"};
-  const char* texts[] = {tandem_embedded_half, tandem_embedded_scalar_functions};
-  const char* names[] = {"tandem/core/half.h", "tandem/ops/scalar_functions.h"};
+  const char* texts[] = {tandem_embedded_half, tandem_embedded_elementary_functions,
+                         tandem_embedded_scalar_functions};
+  const char* names[] = {"tandem/core/half.h", "tandem/ops/elementary_functions.h",
+                         "tandem/ops/scalar_functions.h"};
   nvrtcProgram program = nullptr;
-  check_nvrtc(nvrtcCreateProgram(&program, source.c_str(), "fused.cu", 2, texts, names),
+  check_nvrtc(nvrtcCreateProgram(&program, source.c_str(), "fused.cu", 3, texts, names),
               "nvrtcCreateProgram");
   const nvrtcResult result = nvrtcCompileProgram(program, 3, options);
   std::string code;

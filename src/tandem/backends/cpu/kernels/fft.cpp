@@ -12,7 +12,7 @@
 #include "tandem/backends/cpu/kernels/register.h"
 #include "tandem/core/mutex.h"
 #include "tandem/core/threads.h"
-#include "tandem/ops/scalar_functions.h"
+#include "tandem/ops/elementary_functions.h"
 
 namespace tandem::cpu::TD_ISA {
 namespace {
