@@ -28,8 +28,11 @@ CopyQueue::Arriving CopyQueue::send(const Tensor& from) {
   TD_CHECK(from.defined() && from.device().is_cpu(), "send: the tensor must be in host memory; got ",
            describe(from), ".");
   const size_t bytes = static_cast<size_t>(from.size()) * bytes_of(from.dtype());
-  const std::lock_guard lock(mutex_);
-  free_sources(false);
+  {
+    const std::lock_guard lock(mutex_);
+    free_sources(false);
+  }
+  // Several threads send at once: what takes long, the copy into pinned memory, is made side by side.
   Source source{backend_.allocate_pinned(bytes), bytes, nullptr};
   try {
     if (!from.is_contiguous())
@@ -37,6 +40,7 @@ CopyQueue::Arriving CopyQueue::send(const Tensor& from) {
     else if (bytes)
       std::memcpy(source.data, from.raw(), bytes);
     Tensor to = empty(from.shape(), from.dtype(), device_);
+    const std::lock_guard lock(mutex_);
     stream_->wait(*backend_.mark(device_));  // what used this memory before is behind that
     stream_->copy(to.raw(), source.data, bytes);
     source.left = stream_->mark();
