@@ -763,10 +763,13 @@ TEST_F(Cuda, TensorsArriveWhileTheDeviceComputesAndMayBeDroppedOnTheirWay) {
   Tensor work = busy;
   for (int i = 0; i < 40; ++i) {
     const Tensor x = full({1 << 18}, i);
-    CopyQueue::Arriving arriving = queue.send(x);
+    const Tensor few = full({3}, -i, DType::i64);
+    CopyQueue::Arriving arriving = queue.send({x, few});
     work = matmul(work, busy) * 1e-3;
     if (i % 3 == 0) continue;
-    EXPECT_TRUE(same_bits(to(CopyQueue::take(std::move(arriving)) + 1, kCpu), x + 1)) << i;
+    const std::vector<Tensor> there = queue.take(std::move(arriving));
+    EXPECT_TRUE(same_bits(to(there.at(0) + 1, kCpu), x + 1)) << i;
+    EXPECT_TRUE(same_bits(to(there.at(1), kCpu), few)) << i;
   }
 }
 
@@ -777,7 +780,7 @@ TEST_F(Cuda, ARecordingIsMadeWhileOtherThreadsCopyAndCompute) {
     CopyQueue queue(kGpu);
     for (int i = 0; !stop; ++i) {
       const Tensor x = full({50000}, i % 100);
-      const Tensor there = CopyQueue::take(queue.send(x));
+      const Tensor there = queue.take(queue.send({x}))[0];
       if (!same_bits(to(there * 2, kCpu), x * 2)) ++wrong;
     }
   });

@@ -180,17 +180,20 @@ TEST(CopyQueue, SendsFromManyThreadsAndTensorsMayBeDropped) {
     threads.emplace_back([&, t] {
       for (uint32_t i = 0; i < 60; ++i) {
         const Tensor x = values({64, 1 + i % 7}, 100 * t + i);
-        CopyQueue::Arriving arriving = queue.send(i % 2 ? x : transpose(x, 0, 1));
+        const Tensor more = values({1 + i % 5}, i);
+        CopyQueue::Arriving arriving = queue.send({i % 2 ? x : transpose(x, 0, 1), more});
         if (i % 3 == 0) continue;  // dropped on its way
-        const Tensor there = CopyQueue::take(std::move(arriving));
-        if (there.device() != kOne || !same_bits(to(there, {}), i % 2 ? x : contiguous(transpose(x, 0, 1))))
+        const std::vector<Tensor> there = queue.take(std::move(arriving));
+        if (there[0].device() != kOne || there[1].device() != kOne || !same_bits(to(there[1], {}), more) ||
+            !same_bits(to(there[0], {}), i % 2 ? x : contiguous(transpose(x, 0, 1))))
           ++wrong;
       }
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
-  EXPECT_EQ(CopyQueue::take(queue.send(zeros({0, 3}))).shape(), Dims({0, 3}));
-  EXPECT_NE(error_of([&] { queue.send(Tensor()); }).find("host memory"), std::string::npos);
+  EXPECT_EQ(queue.take(queue.send({zeros({0, 3})})).at(0).shape(), Dims({0, 3}));
+  EXPECT_TRUE(queue.take(queue.send({})).empty());
+  EXPECT_NE(error_of([&] { queue.send({Tensor()}); }).find("host memory"), std::string::npos);
 }
 
 class Rows final : public data::Dataset {

@@ -24,10 +24,17 @@ void CopyQueue::free_sources(bool wait) {
   }
 }
 
-CopyQueue::Arriving CopyQueue::send(const Tensor& from) {
-  TD_CHECK(from.defined() && from.device().is_cpu(), "send: the tensor must be in host memory; got ",
-           describe(from), ".");
-  const size_t bytes = static_cast<size_t>(from.size()) * bytes_of(from.dtype());
+CopyQueue::Arriving CopyQueue::send(const std::vector<Tensor>& from) {
+  constexpr size_t kAlignment = 256;  // of each tensor in the pinned block
+  const auto bytes_of_one = [](const Tensor& t) {
+    return static_cast<size_t>(t.size()) * bytes_of(t.dtype());
+  };
+  size_t bytes = 0;
+  for (const Tensor& tensor : from) {
+    TD_CHECK(tensor.defined() && tensor.device().is_cpu(), "send: the tensor must be in host memory; got ",
+             describe(tensor), ".");
+    bytes += (bytes_of_one(tensor) + kAlignment - 1) / kAlignment * kAlignment;
+  }
   {
     const std::lock_guard lock(mutex_);
     free_sources(false);
@@ -35,28 +42,36 @@ CopyQueue::Arriving CopyQueue::send(const Tensor& from) {
   // Several threads send at once: what takes long, the copy into pinned memory, is made side by side.
   Source source{backend_.allocate_pinned(bytes), bytes, nullptr};
   try {
-    if (!from.is_contiguous())
-      std::memcpy(source.data, host_bytes(from).data(), bytes);
-    else if (bytes)
-      std::memcpy(source.data, from.raw(), bytes);
-    Tensor to = empty(from.shape(), from.dtype(), device_);
+    Arriving sent;
+    std::vector<char*> places;
+    char* place = static_cast<char*>(source.data);
+    for (const Tensor& tensor : from) {
+      const size_t size = bytes_of_one(tensor);
+      if (!tensor.is_contiguous())
+        std::memcpy(place, host_bytes(tensor).data(), size);
+      else if (size)
+        std::memcpy(place, tensor.raw(), size);
+      sent.tensors.push_back(empty(tensor.shape(), tensor.dtype(), device_));
+      places.push_back(place);
+      place += (size + kAlignment - 1) / kAlignment * kAlignment;
+    }
     const std::lock_guard lock(mutex_);
     stream_->wait(*backend_.mark(device_));  // what used this memory before is behind that
-    stream_->copy(to.raw(), source.data, bytes);
-    source.left = stream_->mark();
-    backend_.hold_until(device_, to.raw(), source.left);
+    for (size_t i = 0; i < from.size(); ++i)
+      stream_->copy(sent.tensors[i].raw(), places[i], bytes_of_one(from[i]));
+    sent.arrived = source.left = stream_->mark();
+    for (const Tensor& tensor : sent.tensors) backend_.hold_until(device_, tensor.raw(), source.left);
     sources_.push_back(source);
-    return {to, source.left};
+    return sent;
   } catch (...) {
     if (!source.left) backend_.free_pinned(source.data, bytes);
     throw;
   }
 }
 
-Tensor CopyQueue::take(Arriving arriving) {
-  const Device device = arriving.tensor.device();
-  backend(device).wait(device, *arriving.arrived);
-  return std::move(arriving.tensor);
+std::vector<Tensor> CopyQueue::take(Arriving arriving) {
+  backend_.wait(device_, *arriving.arrived);
+  return std::move(arriving.tensors);
 }
 
 }  // namespace tandem

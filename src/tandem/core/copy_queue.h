@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <memory>
+#include <vector>
 
 #include "tandem/core/backend.h"
 #include "tandem/core/mutex.h"
@@ -17,15 +18,16 @@ class CopyQueue {
   CopyQueue(const CopyQueue&) = delete;
   CopyQueue& operator=(const CopyQueue&) = delete;
 
-  /// A tensor on its way. It may be dropped at any time.
+  /// Tensors on their way. They may be dropped at any time.
   struct Arriving {
-    Tensor tensor;
-    std::shared_ptr<const Event> arrived;
+    std::vector<Tensor> tensors;
+    std::shared_ptr<const Event> arrived;  // of all of them
   };
-  /// Sends a copy of a tensor in host memory, which may change as soon as this returns. From any thread.
-  Arriving send(const Tensor& from);
-  /// The tensor, for use by the calling thread: what it queues on the device from now on runs after the arrival.
-  static Tensor take(Arriving arriving);
+  /// Sends copies of tensors in host memory, which may change as soon as this returns. From any thread. What is sent together
+  /// is waited for together: each wait holds up the device's own queue for some microseconds.
+  Arriving send(const std::vector<Tensor>& from);
+  /// The tensors, for use by the calling thread: what it queues on the device from now on runs after the arrival.
+  std::vector<Tensor> take(Arriving arriving);
 
  private:
   struct Source {

@@ -48,7 +48,8 @@ struct Loader::State {
   using Order = std::shared_ptr<const std::vector<int64_t>>;
   struct Made {
     Batch batch;
-    std::vector<CopyQueue::Arriving> arriving;  // its tensors, where they are on their way to another device
+    std::optional<CopyQueue::Arriving>
+        arriving;  // its tensors, where they are on their way to another device
   };
   struct Slot {
     std::optional<Made> made;
@@ -57,7 +58,7 @@ struct Loader::State {
   Batch make(const std::vector<int64_t>& order, int64_t epoch, int64_t index) const;
   /// Begins to move a batch to the device; waits for it.
   Made send(CopyQueue* queue, Batch batch) const;
-  static Batch take(Made made);
+  static Batch take(CopyQueue* queue, Made made);
   /// The workers and what they share with the caller's thread, under `mutex`.
   struct Crew {
     Mutex mutex{LockOrder::loader};
@@ -215,14 +216,13 @@ Batch Loader::State::make(const std::vector<int64_t>& order, int64_t epoch, int6
 Loader::State::Made Loader::State::send(CopyQueue* queue, Batch batch) const {
   Made made{std::move(batch), {}};
   if (!queue) return made;
-  for (const Tensor& tensor : made.batch.tensors) made.arriving.push_back(queue->send(tensor));
+  made.arriving = queue->send(made.batch.tensors);
   made.batch.tensors.clear();
   return made;
 }
 
-Batch Loader::State::take(Made made) {
-  for (CopyQueue::Arriving& arriving : made.arriving)
-    made.batch.tensors.push_back(CopyQueue::take(std::move(arriving)));
+Batch Loader::State::take(CopyQueue* queue, Made made) {
+  if (made.arriving) made.batch.tensors = queue->take(std::move(*made.arriving));
   return std::move(made.batch);
 }
 
@@ -257,7 +257,7 @@ std::optional<Batch> Loader::State::next() {
   if (next_batch_ == batches_) return std::nullopt;
   Crew& crew = this->crew();
   if (*options_.workers == 0) {
-    Batch batch = take(send(crew.queue.get(), make(*order_, epoch_, next_batch_)));
+    Batch batch = take(crew.queue.get(), send(crew.queue.get(), make(*order_, epoch_, next_batch_)));
     ++next_batch_;
     return batch;
   }
@@ -272,7 +272,7 @@ std::optional<Batch> Loader::State::next() {
     ++next_batch_;
   }
   crew.room.notify_one();
-  return take(std::move(*made));
+  return take(crew.queue.get(), std::move(*made));
 }
 
 }  // namespace tandem::data
