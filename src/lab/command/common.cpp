@@ -46,7 +46,7 @@ Launcher catalogue_launcher() {
     const DriverInfo& info = find_driver(*drivers, framework);
     const Availability found = availability(info, machine, *drivers);
     if (!found.available)
-      return {{}, {}, cat(info.title, ": ", found.why, found.mend.empty() ? "" : ". " + found.mend)};
+      return {{}, {}, cat(info.title, ": ", found.why, found.fix.empty() ? "" : ". " + found.fix)};
     return {driver_command(info, machine), {}, "", resolve(info.definitions, info, machine)};
   };
 }

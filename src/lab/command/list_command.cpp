@@ -55,7 +55,7 @@ void list_json() {
                               {"available", found.available},
                               {"version", found.version},
                               {"why", found.why},
-                              {"mend", found.mend},
+                              {"fix", found.fix},
                               {"remark", found.remark}});
   }
   for (const std::string& name : workload_names()) {
@@ -86,7 +86,7 @@ void list_text() {
   for (const DriverInfo& info : drivers) {
     const Availability found = availability(info, machine, drivers);
     std::string state = found.available ? "ready" : "absent: " + found.why;
-    if (!found.available && !found.mend.empty()) state += ". " + found.mend;
+    if (!found.available && !found.fix.empty()) state += ". " + found.fix;
     if (!found.remark.empty()) state += " (" + found.remark + ")";
     rows.push_back({info.name, found.version, joined(info.variants), state});
   }

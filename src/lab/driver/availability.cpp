@@ -171,9 +171,9 @@ Availability availability(const DriverInfo& info, const Machine& machine,
   const auto remark = info.remarks.find(machine.platform);
   if (remark != info.remarks.end()) answer.remark = remark->second;
   const std::string setup = cat("run 'tandem lab setup ", info.name, "'");
-  const auto absent = [&](const std::string& why, const std::string& mend) {
+  const auto absent = [&](const std::string& why, const std::string& fix) {
     answer.why = why;
-    answer.mend = mend;
+    answer.fix = fix;
     return answer;
   };
   const std::vector<std::string> packages = required_packages(info, drivers);

@@ -77,7 +77,7 @@ struct Availability {
   bool available = false;
   std::string version;  // of the main package, where it is known
   std::string why;      // not available: the reason
-  std::string mend;     // what to do about it; empty: nothing can be done on this platform
+  std::string fix;      // what to do about it; empty: nothing can be done on this platform
   std::string remark;   // of this platform, whether available or not
 };
 Availability availability(const DriverInfo& info, const Machine& machine,

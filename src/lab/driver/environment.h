@@ -21,7 +21,7 @@ struct SetupOptions {
 enum class SetupResult { ready, was_ready, impossible };
 
 /// Makes the driver's environment, installs what is missing and builds what it needs. `impossible`: this platform cannot
-/// have it, and the reason has been said. Throws Error of one line, with cause and mend, where a step fails; the log of
+/// have it, and the reason has been said. Throws Error of one line, with cause and fix, where a step fails; the log of
 /// a failed step stays in the environment's folder.
 SetupResult setup(const DriverInfo& info, const Machine& machine, const std::vector<DriverInfo>& drivers,
                   const SetupOptions& options);

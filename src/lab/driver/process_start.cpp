@@ -102,9 +102,9 @@ int64_t now_ns() {
 
 std::vector<std::pair<std::string, std::string>> thread_environment(int64_t threads) {
   std::vector<std::pair<std::string, std::string>> out;
-  for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS",
-                           "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "TF_NUM_INTRAOP_THREADS",
-                           "TF_NUM_INTEROP_THREADS", "TANDEM_THREADS"})
+  for (const char* name :
+       {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS",
+        "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"})
     out.emplace_back(name, std::to_string(threads));
   return out;
 }
@@ -138,7 +138,7 @@ int64_t out_of_memory_kills() {
 
 Process::Process(const ProcessOptions& options) : line_limit_(options.line_limit), stop_(options.stop) {
   TD_CHECK(!options.command.empty() && !options.command[0].empty(),
-           "driver: the command must name a program; got none. Mend its entry in drivers.toml.");
+           "driver: the command must name a program; got none. Fix its entry in drivers.toml.");
   static std::atomic<int> number{0};
   const std::string mark = cat(::getpid(), "-", ++number);
   mark_ = cat(kMark, "=", mark);

@@ -50,7 +50,7 @@ Tolerance tolerance(const std::string& precision) {
   if (precision == "f16") return {1e-2, 1e-2, 5e-2, 3e-2};
   if (precision == "bf16") return {5e-2, 3e-2, 1e-1, 6e-2};
   throw Error(cat("gate: the precision must be f64, f32, tf32, f16 or bf16; got '",
-                  io::one_line(precision, 40), "'. Mend the study."));
+                  io::one_line(precision, 40), "'. Fix the study."));
 }
 
 std::string GateResult::why() const {

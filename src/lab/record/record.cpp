@@ -39,7 +39,7 @@ Json numbers_to_json(const std::vector<double>& values) {
 [[noreturn]] void refuse(const std::string& name, const char* rule, const Json& got) {
   const std::string text = got.dump(-1, ' ', false, Json::error_handler_t::replace);
   throw Error(cat("run record: '", name, "' must be ", rule, "; got ", io::one_line(text, 120),
-                  ". Mend the record or remove its line."));
+                  ". Fix the record or remove its line."));
 }
 
 /// The member of that name, or null where it is absent.
@@ -126,7 +126,7 @@ class Members {
   std::string need(const char* name) const {
     const Json* value = member(json_, name);
     TD_CHECK(value, "run record: it must have '", prefix_, name,
-             "'; got none. Mend the record or remove its line.");
+             "'; got none. Fix the record or remove its line.");
     return text(*value, prefix_ + name);
   }
 
@@ -200,7 +200,7 @@ Trace trace_from_json(const Json& json) {
   TD_CHECK(trace.seconds.size() == trace.values.size(),
            "run record: a trace must have as many seconds as values; got ", trace.seconds.size(), " and ",
            trace.values.size(), " in '", io::one_line(trace.metric, 80),
-           "'. Mend the record or remove its line.");
+           "'. Fix the record or remove its line.");
   return trace;
 }
 
@@ -231,7 +231,7 @@ Status parse_status(const std::string& text) {
     known += cat(known.empty() ? "" : ", ", name);
   }
   throw Error(cat("run record: 'status' must be one of ", known, "; got '", io::one_line(text, 80),
-                  "'. Mend the record or remove its line."));
+                  "'. Fix the record or remove its line."));
 }
 
 bool is_real_data(const std::string& name) { return !name.empty() && !name.starts_with("synthetic"); }
@@ -270,14 +270,14 @@ Json to_json(const Run& run) {
 
 Run run_from_json(const Json& json) {
   TD_CHECK(json.is_object(), "run record: it must be an object; got a JSON ", json.type_name(),
-           ". Mend the record or remove its line.");
+           ". Fix the record or remove its line.");
   const Members members(json, "");
   Run run;
   run.part = members.need("part");
   run.system = members.need("system");
   run.status = parse_status(members.need("status"));
   const Json* condition = member(json, "condition");
-  TD_CHECK(condition, "run record: it must have 'condition'; got none. Mend the record or remove its line.");
+  TD_CHECK(condition, "run record: it must have 'condition'; got none. Fix the record or remove its line.");
   run.condition = condition_from_json(*condition);
   members.take("control", run.control);
   members.take("block", run.block);

@@ -32,7 +32,7 @@ double mean(std::span<const double> values) {
 double variance(std::span<const double> values) {
   const double middle = mean(values);
   if (values.size() == 1) return 0;
-  double squares = 0, rest = 0;  // the rest mends what rounding left in the mean
+  double squares = 0, rest = 0;  // the rest fixes what rounding left in the mean
   for (const double value : values) {
     squares += (value - middle) * (value - middle);
     rest += value - middle;

@@ -108,7 +108,7 @@ std::vector<std::string> systems_of(const std::string& name, const std::vector<F
   std::string list;
   for (const std::string& known_name : names) list += (list.empty() ? "" : ", ") + known_name;
   throw Error(cat("frameworks: a framework must be one of drivers/drivers.toml: ", list, "; got '",
-                  io::one_line(name, 80), "'. Mend the name, or add the driver to that file."));
+                  io::one_line(name, 80), "'. Fix the name, or add the driver to that file."));
 }
 
 std::vector<std::string> present_devices() {

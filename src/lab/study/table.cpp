@@ -49,9 +49,9 @@ std::string Table::place() const {
   return "read '" + io::one_line(file_, 300) + "'" + (where_.empty() ? "" : ", " + where_);
 }
 
-void Table::refuse(const std::string& key, const std::string& rule, const std::string& mend) const {
+void Table::refuse(const std::string& key, const std::string& rule, const std::string& fix) const {
   const std::string got = json_->contains(key) ? shown(json_->at(key)) : "nothing";
-  throw Error(cat(place(), ": ", key, " must ", rule, "; got ", got, ".", mend.empty() ? "" : " ", mend));
+  throw Error(cat(place(), ": ", key, " must ", rule, "; got ", got, ".", fix.empty() ? "" : " ", fix));
 }
 
 const json* Table::find(const std::string& key) {
@@ -191,7 +191,7 @@ void Table::require(const std::string& key, const std::vector<std::string>& valu
   for (const std::string& value : values) {
     if (std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
       throw Error(cat(place(), ": ", key, " must name some of ", listed(allowed), "; got '",
-                      io::one_line(value, 80), "'. Mend the name."));
+                      io::one_line(value, 80), "'. Fix the name."));
     }
   }
 }
@@ -200,7 +200,7 @@ void Table::finish() const {
   for (const auto& [key, value] : json_->items()) {
     if (!asked_.contains(key)) {
       throw Error(cat(place(), ": the keys here must be some of ", listed({asked_.begin(), asked_.end()}),
-                      "; got '", io::one_line(key, 80), "'. Mend the name or leave it out."));
+                      "; got '", io::one_line(key, 80), "'. Fix the name or leave it out."));
     }
   }
 }

@@ -62,7 +62,7 @@ class Table {
 
   /// Throws Error: "studies/000.toml, part 'x': KEY must RULE; got VALUE. MEND".
   [[noreturn]] void refuse(const std::string& key, const std::string& rule,
-                           const std::string& mend = "") const;
+                           const std::string& fix = "") const;
   std::string place() const;  // "read 'studies/000.toml', part 'x'"
 
  private:

@@ -248,12 +248,12 @@ TEST_F(Drivers, CommandsAreResolvedForTheMachine) {
 TEST_F(Drivers, WhatIsAbsentHasAReasonAndAMend) {
   EXPECT_TRUE(look("own").available);
   EXPECT_EQ(look("old").why, "its environment has not been made");
-  EXPECT_EQ(look("old").mend, "run 'tandem lab setup old'");
+  EXPECT_EQ(look("old").fix, "run 'tandem lab setup old'");
   EXPECT_EQ(look("gone").remark, "slow here");
   machine_.platform = "arm";
   EXPECT_FALSE(look("gone").available);
   EXPECT_EQ(look("gone").why, "its last wheels are for x86-64 only");
-  EXPECT_EQ(look("gone").mend, "");
+  EXPECT_EQ(look("gone").fix, "");
   fs::remove(root_ / "lab");
   EXPECT_FALSE(look("own").available);
 }

@@ -139,7 +139,7 @@ TEST(Record, Last_words_that_are_no_UTF_8_cost_nothing) {
   EXPECT_EQ(load_results(folder.path()).runs.at(0).last_words, "bad \xEF\xBF\xBD\xEF\xBF\xBD bytes");
 }
 
-// A kill may cut the file after any byte. Whatever is left, the whole lines are read and the next append mends the rest.
+// A kill may cut the file after any byte. Whatever is left, the whole lines are read and the next append fixes the rest.
 TEST(Record, A_file_cut_after_any_byte_is_read_and_appended_to) {
   TempFolder folder;
   start_study(folder);
@@ -182,7 +182,7 @@ TEST(Record, A_torn_line_longer_than_any_buffer_is_cut) {
   EXPECT_EQ(read_text(folder / "runs.jsonl"), whole + whole);
 }
 
-TEST(Record, A_bad_line_is_named_with_its_number_and_mend) {
+TEST(Record, A_bad_line_is_named_with_its_number_and_fix) {
   TempFolder folder;
   start_study(folder);
   append_run(folder.path(), full_run());
