@@ -157,7 +157,7 @@ size_t hash_fields(const AttrType& type, const std::byte* a);
 /// Any attribute struct, or none.
 class Attrs {
  public:
-  Attrs() = default;
+  Attrs() {}  // not = default: {} would fill the bytes with zeros first
   template <class T>
   requires(!std::is_same_v<std::decay_t<T>, Attrs>) Attrs(const T& value) : type_(detail::attr_type<T>()) {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kMaxAttrBytes && alignof(T) <= 8);

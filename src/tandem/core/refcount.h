@@ -77,6 +77,10 @@ class Ref {
   T* object_ = nullptr;
 };
 
+template <class T>
+Ref<T> make_ref() {
+  return Ref<T>::first(new T);  // not T(), which would fill it with zeros before its members are made
+}
 template <class T, class... Args>
 Ref<T> make_ref(Args&&... args) {
   return Ref<T>::first(new T(std::forward<Args>(args)...));

@@ -14,7 +14,7 @@ namespace tandem {
 template <class T, size_t N>
 class SmallVector {
  public:
-  SmallVector() = default;
+  SmallVector() {}  // not = default, by which SmallVector() and {} would fill the place with zeros first
   SmallVector(std::initializer_list<T> values) {
     for (const T& v : values) push_back(v);
   }
