@@ -14,6 +14,7 @@
 #include "tandem/data/idx.h"
 #include "tandem/data/registry.h"
 #include "tandem/data/svhn.h"
+#include "tandem/data/table_set.h"
 #include "tandem/io/csv.h"
 #include "tandem/io/image.h"
 #include "tandem/io/json.h"
@@ -319,6 +320,43 @@ TEST(FuzzReaders, CsvFilesLoadOrAreRefused) {
   fuzz(
       path, "height,\"the kind\",width\r\n1.5,cat,2\r\n3e2,\"dog, \"\"big\"\"\",4\r\n-7,cat,0.25\r\n",
       [&] { touch(io::load_csv(path, {.label = "1"}).features); }, nullptr, 20);
+}
+
+const char* const kTable =
+    "size,when,\"the kind\",note,y\r\n1.5,2020-02-29,cat,a,0.5\r\n,2021-03-01 12:00,\"dog, "
+    "\"\"big\"\"\",b,4\r\n"
+    "-7,,cat,\"ü\n\",0.25\r\n3e2,2019-12-31,NA,a,1\r\n";
+
+TEST(FuzzReaders, TablesAreReadLearnedAndSplitOrAreRefused) {
+  TempFolder folder;
+  const std::string path = folder / "x.csv";
+  fuzz(
+      path, kTable,
+      [&] {
+        const data::Table table = data::read_table(path);
+        const data::TableEncoder encoder(table, {.target = table.names.back()});
+        touch(data::TableSet(table, encoder).get(0)[0]);
+        EXPECT_EQ(data::TableEncoder::from_json(encoder.to_json()).feature_names(), encoder.feature_names());
+        EXPECT_EQ(data::split(table, 0.5, 1).test->columns.size(), table.columns.size());
+      },
+      nullptr, 20);
+}
+
+TEST(FuzzReaders, TableEncodersInJsonLoadOrAreRefused) {
+  TempFolder folder;
+  const std::string path = folder / "x.json";
+  const data::Table table = data::parse_table(kTable);
+  for (const char* target : {"y", "note"}) {
+    const std::string json = data::TableEncoder(table, {.target = target}).to_json();
+    fuzz(path, json, [&] {
+      const auto encoder = data::TableEncoder::from_json(testing::read_text(path), "load '" + path + "': ");
+      EXPECT_EQ(data::TableEncoder::from_json(encoder.to_json()).to_json(), encoder.to_json());
+      try {
+        touch(encoder.encode(table).features);
+      } catch (const Error&) {  // columns have other names or types now
+      }
+    });
+  }
 }
 
 TEST(FuzzReaders, CifarArchivesLoadOrAreRefused) {

@@ -24,6 +24,7 @@
 #include "tandem/data/image_set.h"
 #include "tandem/data/loader.h"
 #include "tandem/data/registry.h"
+#include "tandem/data/table_set.h"
 #include "tandem/data/transforms.h"
 #include "tandem/graph/checkpoint.h"
 #include "tandem/graph/compile.h"

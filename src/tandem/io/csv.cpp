@@ -1,5 +1,4 @@
-// Reading CSV: one pass cuts rows into cells, and each row is turned into numbers at once, so that the text is held
-// only once.
+// Reading CSV: each row is turned into numbers as it is cut, so that the text is held only once.
 #include "tandem/io/csv.h"
 
 #include <algorithm>
@@ -7,6 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
+
+#include "tandem/io/csv_rows.h"
 
 namespace tandem::io {
 
@@ -21,78 +22,8 @@ std::string_view trimmed(std::string_view text) {
 }
 
 bool is_missing(std::string_view cell) {
-  return cell.empty() || cell == "NA" || cell == "N/A" || cell == "nan" || cell == "NaN" || cell == "null" ||
-         cell == "?";
+  return std::find(std::begin(kMissingWords), std::end(kMissingWords), cell) != std::end(kMissingWords);
 }
-
-std::optional<double> number(std::string_view cell) {
-  if (cell.starts_with('+')) cell.remove_prefix(1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (error != std::errc() || end != cell.data() + cell.size()) return std::nullopt;
-  return value;
-}
-
-/// Cuts a text into rows of cells.
-class Rows {
- public:
-  Rows(const std::string& where, std::string_view text, char delimiter)
-      : where_(where), text_(text), delimiter_(delimiter) {
-    if (text_.starts_with("\xef\xbb\xbf")) at_ = 3;  // UTF-8's byte order mark
-  }
-  size_t line() const { return line_; }
-
-  /// The next row that is not empty, or false at the end.
-  bool next(std::vector<std::string>& cells) {
-    while (at_ < text_.size() && (text_[at_] == '\n' || text_[at_] == '\r')) line_ += text_[at_++] == '\n';
-    if (at_ >= text_.size()) return false;
-    size_t count = 0;
-    while (true) {
-      if (count == cells.size()) cells.emplace_back();
-      cell(cells[count++]);
-      if (at_ >= text_.size()) break;
-      const char c = text_[at_];
-      if (c == delimiter_) {
-        ++at_;
-        continue;
-      }
-      break;  // the end of a line
-    }
-    cells.resize(count);
-    return true;
-  }
-
- private:
-  void cell(std::string& out) {
-    out.clear();
-    if (at_ < text_.size() && text_[at_] == '"') {
-      const size_t opened = line_ + 1;
-      for (++at_;; ++at_) {
-        TD_CHECK(at_ < text_.size(), where_, "quotes must be closed; those of line ", opened,
-                 " are not. Close them, or give another delimiter.");
-        if (text_[at_] == '"') {
-          if (at_ + 1 >= text_.size() || text_[at_ + 1] != '"') break;
-          ++at_;
-        }
-        line_ += text_[at_] == '\n';
-        out += text_[at_];
-      }
-      ++at_;
-      TD_CHECK(at_ >= text_.size() || text_[at_] == delimiter_ || text_[at_] == '\n' || text_[at_] == '\r',
-               where_, "after closing quotes a cell must end; in line ", line_ + 1,
-               " it does not. Double the quotes inside a cell.");
-      return;
-    }
-    const size_t begin = at_;
-    while (at_ < text_.size() && text_[at_] != delimiter_ && text_[at_] != '\n' && text_[at_] != '\r') ++at_;
-    out = trimmed(text_.substr(begin, at_ - begin));
-  }
-
-  const std::string& where_;
-  std::string_view text_;
-  char delimiter_;
-  size_t at_ = 0, line_ = 0;
-};
 
 std::optional<size_t> label_column(const std::string& where, const std::string& wanted, bool or_last,
                                    const std::vector<std::string>& names) {
@@ -115,18 +46,14 @@ std::optional<size_t> label_column(const std::string& where, const std::string& 
 
 CsvTable load_csv(const std::string& path, const CsvOptions& options) {
   const std::string where = cat("load '", one_line(path), "': ");
-  TD_CHECK(options.delimiter != '"' && options.delimiter != '\n' && options.delimiter != '\r', where,
-           "the delimiter must not be a quote or a line break.");
   const std::vector<uint8_t> content = read_maybe_gzip("load", path, options.max_bytes);
   const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
-  Rows rows(where, text, options.delimiter);
+  CsvRows rows(where, text, options.delimiter, kMaxColumns);
   std::vector<std::string> cells;
   TD_CHECK(rows.next(cells), where, "must hold at least one row; it is empty.");
-  TD_CHECK(cells.size() <= kMaxColumns, where, "must have at most ", kMaxColumns, " columns; got ",
-           cells.size(), ". Give another delimiter, or save the values as npy.");
   const bool has_header =
       options.header.value_or(std::any_of(cells.begin(), cells.end(), [](const std::string& cell) {
-        return !is_missing(cell) && !number(cell);
+        return !is_missing(cell) && !csv_number(cell);
       }));
   std::vector<std::string> names = cells;
   if (!has_header)
@@ -142,9 +69,10 @@ CsvTable load_csv(const std::string& path, const CsvOptions& options) {
   std::vector<std::string> label_texts;
   bool more = !has_header || rows.next(cells);
   for (; more; more = rows.next(cells)) {
-    const size_t line = rows.line() + 1, before = values.size();
+    const int64_t line = rows.line();
+    const size_t before = values.size();
     TD_CHECK(cells.size() == width, where, "every row must have ", width, " cells; line ", line, " has ",
-             cells.size(), ". Mend the row, or give another delimiter.");
+             cells.size(), ". Fix the row, or give another delimiter.");
     bool dropped = false;
     for (size_t i = 0; i < width && !dropped; ++i) {
       const std::string_view cell = trimmed(cells[i]);
@@ -160,7 +88,7 @@ CsvTable load_csv(const std::string& path, const CsvOptions& options) {
       } else if (i == label) {
         label_texts.emplace_back(cell);
       } else {
-        const std::optional<double> value = number(cell);
+        const std::optional<double> value = csv_number(cell);
         TD_CHECK(value, where, "line ", line, ", column '", one_line(names[i], 50),
                  "': must be a number; got '", one_line(cell, 50), "'.");
         values.push_back(static_cast<float>(*value));
@@ -180,7 +108,7 @@ CsvTable load_csv(const std::string& path, const CsvOptions& options) {
   std::vector<int64_t> labels(label_texts.size());
   bool whole = true;
   for (size_t i = 0; i < labels.size() && whole; ++i) {
-    const std::optional<double> value = number(label_texts[i]);
+    const std::optional<double> value = csv_number(label_texts[i]);
     whole = value && *value >= 0 && *value < 9e15 && *value == std::floor(*value);
     if (whole) labels[i] = static_cast<int64_t>(*value);
   }

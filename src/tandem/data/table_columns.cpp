@@ -1,0 +1,245 @@
+// What columns hold and mean.
+#include "tandem/data/table_columns.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "tandem/core/file.h"
+#include "tandem/data/table_dates.h"
+#include "tandem/io/csv_rows.h"
+
+namespace tandem::data {
+
+namespace {
+
+/// Fewer cells do not tell names from categories.
+constexpr int64_t kFewCells = 20;
+
+bool contains(const std::vector<std::string>& list, const std::string& name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+/// The different values with their counts, in sorted order. Sorting takes 16 bytes a cell, whatever the cells hold.
+template <class Value, class Text>
+std::vector<Counted> counted(std::vector<Value> values, const Text& text) {
+  std::sort(values.begin(), values.end());
+  std::vector<Counted> runs;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i == 0 || values[i] != values[i - 1]) runs.push_back({text(values[i]), 0});
+    ++runs.back().count;
+  }
+  return runs;
+}
+
+/// The start of a text for a message, cut between characters.
+std::string start_of(std::string_view text) {
+  size_t limit = 50;
+  while (limit < text.size() && limit > 0 && (text[limit] & 0xc0) == 0x80) --limit;
+  return one_line(text, limit);
+}
+
+}  // namespace
+
+std::string shown(std::string_view text) { return cat("'", start_of(text), "'"); }
+
+std::string list_of(const std::vector<std::string>& names) {
+  std::string list;
+  for (size_t i = 0; i < std::min<size_t>(names.size(), 20); ++i)
+    list += (i ? ", " : "") + start_of(names[i]);
+  return list + (names.size() > 20 ? " …" : "");
+}
+
+std::string place_of(const Table& table, const std::string& column, int64_t row) {
+  return cat("table ", table.source, ": line ", table.lines[static_cast<size_t>(row)], ", column ",
+             shown(column), ": ");
+}
+
+void check_table(const Table& table) {
+  TD_CHECK(table.names.size() == table.columns.size(), "table ", table.source,
+           ": every column must have a name; got ", table.columns.size(), " columns and ", table.names.size(),
+           " names.");
+  for (size_t i = 0; i < table.columns.size(); ++i)
+    TD_CHECK(table.columns[i].size() == table.rows(), "table ", table.source, ": column ",
+             shown(table.names[i]), " must have a cell for each of ", table.rows(), " rows (lines); got ",
+             table.columns[i].size(), ".");
+}
+
+std::optional<double> finite_number(std::string_view cell) {
+  const std::optional<double> value = io::csv_number(cell);
+  return value && std::isfinite(*value) ? value : std::nullopt;
+}
+
+std::string number_text(double value) {
+  char text[40];
+  const auto [end, error] = std::to_chars(text, text + sizeof text, value + 0.0);  // + 0.0: -0 is 0
+  return {text, error == std::errc() ? end : text};
+}
+
+Content content_of(const TextColumn& column) {
+  Content content;
+  for (int64_t row = 0; row < column.size(); ++row) {
+    if (column.is_missing(row)) {
+      ++content.missing;
+      continue;
+    }
+    ++content.cells;
+    if (const std::optional<double> value = finite_number(column[row])) {
+      ++content.numbers;
+      content.values.push_back(*value);
+    } else if (content.first_text < 0) {
+      content.first_text = row;
+    }
+  }
+  return content;
+}
+
+std::string mixed_hint(const Table& table, const TextColumn& column, const Content& content) {
+  if (content.numbers * 2 < content.cells || content.first_text < 0) return "";
+  return cat(" ", content.numbers, " of its ", content.cells, " cells are numbers; ",
+             shown(column[content.first_text]), " in line ",
+             table.lines[static_cast<size_t>(content.first_text)],
+             " is not: if it means missing, add it to the words for that.");
+}
+
+std::vector<Counted> counted_values(const TextColumn& column, const Content& content) {
+  if (content.all_numbers()) return counted(content.values, number_text);
+  std::vector<std::string_view> cells;
+  for (int64_t row = 0; row < column.size(); ++row)
+    if (!column.is_missing(row)) cells.push_back(column[row]);
+  return counted(std::move(cells), [](std::string_view cell) { return std::string(cell); });
+}
+
+bool nearly_all_different(int64_t different, int64_t cells) {
+  return cells >= kFewCells && different * 10 > cells * 9;
+}
+
+bool are_dates(const TextColumn& column, DateForm form) {
+  int64_t dates = 0;
+  for (int64_t row = 0; row < column.size(); ++row) {
+    if (column.is_missing(row)) continue;
+    if (!parse_date(column[row], form)) return false;
+    ++dates;
+  }
+  return dates > 0;
+}
+
+Scale scale_of(const std::string& what, std::span<const double> values) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  if (*least == *most) return {*least, 1};  // not the rounding of their mean
+  double sum = 0, squares = 0;
+  for (double value : values) sum += value;
+  const double mean = sum / static_cast<double>(values.size());
+  for (double value : values) squares += (value - mean) * (value - mean);
+  const double deviation = std::sqrt(squares / static_cast<double>(values.size()));
+  TD_CHECK(std::isfinite(mean) && std::isfinite(deviation), what,
+           ": numbers must be small enough for their mean square (about 1e150); got ",
+           std::abs(*least) > std::abs(*most) ? *least : *most, ". Give the column in another unit.");
+  return {mean, deviation > 0 ? deviation : 1};  // 0: the squares vanished
+}
+
+namespace {
+
+/// The form of a column of dates, or nothing where it is none.
+std::optional<DateForm> date_form(const Table& table, const std::string& name, const TextColumn& column,
+                                  const TableEncoderOptions& options) {
+  const bool day = are_dates(column, DateForm::day_first), month = are_dates(column, DateForm::month_first);
+  const bool says_day = contains(options.day_first, name), says_month = contains(options.month_first, name);
+  TD_CHECK((!says_day || day) && (!says_month || month), "table ", table.source, ": column ", shown(name),
+           ": every cell must be a date ", says_day ? "dd/mm/yyyy or dd.mm.yyyy" : "mm/dd/yyyy or mm.dd.yyyy",
+           ", as ", says_day ? "day_first" : "month_first", " says; one is not. Do not name it there.");
+  if (says_day || says_month) return says_day ? DateForm::day_first : DateForm::month_first;
+  if (are_dates(column, DateForm::iso)) return DateForm::iso;
+  if (!day && !month) return std::nullopt;
+  int64_t row = 0;
+  while (column.is_missing(row)) ++row;
+  TD_CHECK(!day || !month, place_of(table, name, row), "what is the day and what the month in ",
+           shown(column[row]),
+           "? No date of the column tells. Name it in day_first or month_first, or write yyyy-mm-dd.");
+  return day ? DateForm::day_first : DateForm::month_first;
+}
+
+/// Makes features of a category's values: all, or the most frequent (the first in order among equals).
+void learn_categories(const Table& table, EncodedColumn& column, const std::vector<Counted>& values,
+                      int64_t max_values, int64_t cells, std::vector<std::string>& notices) {
+  std::vector<size_t> taken(values.size());
+  for (size_t i = 0; i < taken.size(); ++i) taken[i] = i;
+  const auto most = static_cast<size_t>(max_values);
+  if (taken.size() > most) {
+    std::stable_sort(taken.begin(), taken.end(),
+                     [&](size_t a, size_t b) { return values[a].count > values[b].count; });
+    taken.resize(most);
+    std::sort(taken.begin(), taken.end());
+    int64_t rare = cells;
+    for (size_t i : taken) rare -= values[i].count;
+    notices.push_back(cat("column ", shown(column.name), " has ", values.size(), " different values: the ",
+                          most, " most frequent have a feature each, the others share one (", rare, " of ",
+                          cells, " cells). Raise max_values for more."));
+    column.has_missing = true;
+  }
+  for (size_t i : taken) {
+    TD_CHECK(values[i].value.size() <= kMaxValueBytes, "table ", table.source, ": column ",
+             shown(column.name), ": a category's value must take at most ", kMaxValueBytes, " bytes; got ",
+             values[i].value.size(), " (", shown(values[i].value), "). Name the column in ignore.");
+    column.categories.values.push_back(values[i].value);
+  }
+}
+
+}  // namespace
+
+EncodedColumn learn_column(const Table& table, size_t place, const TableEncoderOptions& options,
+                           std::vector<std::string>& notices) {
+  EncodedColumn column{table.names[place]};
+  if (contains(options.ignore, column.name)) return column;
+  const TextColumn& cells = table.columns[place];
+  const Content content = content_of(cells);
+  const std::string what = cat("table ", table.source, ": column ", shown(column.name));
+  column.has_missing = content.missing > 0;
+  const bool as_category = contains(options.categories, column.name);
+  const auto left_out = [&](const char* why) {
+    notices.push_back(cat("column ", shown(column.name), " is left out: ", why));
+    return column;
+  };
+  if (content.cells == 0) return left_out("it has no values.");
+  const char* constant = "all its cells are the same.";
+  if (content.all_numbers() && !as_category) {
+    const auto [least, most] = std::minmax_element(content.values.begin(), content.values.end());
+    if (*least == *most && content.missing == 0) return left_out(constant);
+    column.type = ColumnType::number;
+    column.scales = {scale_of(what, content.values)};
+    return column;
+  }
+  const std::vector<Counted> values = counted_values(cells, content);
+  if (values.size() == 1 && content.missing == 0) return left_out(constant);
+  if (!as_category) {
+    if (const std::optional<DateForm> form = date_form(table, column.name, cells, options)) {
+      column.type = ColumnType::date;
+      column.form = *form;
+      std::vector<double> parts[4];
+      for (int64_t row = 0; row < cells.size(); ++row) {
+        if (cells.is_missing(row)) continue;
+        const DateParts date = *parse_date(cells[row], *form);
+        const double numbers[4] = {date.year, date.month, date.weekday, date.days};
+        for (size_t i = 0; i < 4; ++i) parts[i].push_back(numbers[i]);
+      }
+      for (const std::vector<double>& part : parts) column.scales.push_back(scale_of(what, part));
+      return column;
+    }
+    if (nearly_all_different(static_cast<int64_t>(values.size()), content.cells) &&
+        !contains(options.keep, column.name)) {
+      notices.push_back(cat("column ", shown(column.name), " is left out: nearly every value is different (",
+                            values.size(), " of ", content.cells,
+                            " cells). Name it in keep to have it as a category.",
+                            mixed_hint(table, cells, content)));
+      return column;
+    }
+    if (const std::string hint = mixed_hint(table, cells, content); !hint.empty())
+      notices.push_back(cat("column ", shown(column.name), " is taken as a category.", hint));
+  }
+  column.type = ColumnType::category;
+  column.categories.are_numbers = content.all_numbers();
+  learn_categories(table, column, values, options.max_values, content.cells, notices);
+  return column;
+}
+
+}  // namespace tandem::data

@@ -1,0 +1,58 @@
+// Tables as data sets.
+#include "tandem/data/table_set.h"
+
+#include "tandem/data/table_columns.h"
+
+namespace tandem::data {
+
+namespace {
+
+std::vector<Tensor> fields_of(const Table& table, const TableEncoder& encoder) {
+  EncodedTable encoded = encoder.encode(table);
+  TD_CHECK(encoded.target.defined(), "table ", table.source, ": must have the target ",
+           shown(encoder.target()),
+           " to be a data set; it has none. To predict it, use TableEncoder::encode.");
+  return {encoded.features, encoded.target};
+}
+
+}  // namespace
+
+TableSet::TableSet(const Table& table, TableEncoder encoder)
+    : encoder_(std::move(encoder)),
+      rows_(fields_of(table, encoder_)),
+      source_(table.source),
+      lines_(table.lines) {}
+
+std::string TableSet::describe() const { return cat("table ", source_, ": ", size(), " rows"); }
+
+std::string TableSet::sample_name(int64_t i) const {
+  check_index("sample_name", i, size());
+  return cat("line ", lines_[static_cast<size_t>(i)], " of ", source_);
+}
+
+TableSets open_tables(const std::string& path, const TableSetOptions& options) {
+  TableParts parts = read_tables(path, options.reading);
+  TableEncoderOptions encoding = options.encoding;
+  std::vector<std::string> notices;
+  if (parts.test && parts.train.find(encoding.target) && !parts.test->find(encoding.target)) {
+    notices.push_back(cat("table ", parts.test->source, " has no column ", shown(encoding.target),
+                          ": it cannot test, and is left out."));
+    parts.test.reset();
+  }
+  if (!parts.test) {
+    const TableTask task = task_of(parts.train, encoding.target, encoding.task);
+    parts = split(parts.train, options.test_share, options.seed,
+                  task == TableTask::classification ? encoding.target : "");
+    // Where the training rows alone would be taken otherwise (a class number among them is gone), all rows decide.
+    if (task_of(parts.train, encoding.target, encoding.task) != task) encoding.task = task;
+    notices.push_back(cat(parts.test->rows(), " of ", parts.test->rows() + parts.train.rows(),
+                          " rows were split off for testing (seed ", options.seed, ")."));
+  }
+  TableEncoder encoder(parts.train, encoding);
+  notices.insert(notices.end(), encoder.notices().begin(), encoder.notices().end());
+  auto train = std::make_shared<TableSet>(parts.train, encoder);
+  auto test = std::make_shared<TableSet>(*parts.test, std::move(encoder));
+  return {std::move(train), std::move(test), std::move(notices)};
+}
+
+}  // namespace tandem::data

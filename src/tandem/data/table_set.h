@@ -1,0 +1,48 @@
+// Tables as data sets: the rows, encoded, and the way from a file to a training and a test set.
+#pragma once
+
+#include <memory>
+
+#include "tandem/data/compose.h"
+#include "tandem/data/table_encoder.h"
+
+namespace tandem::data {
+
+/// Rows of a table as samples: {features f32 (n), target i64 () or f32 ()}.
+class TableSet final : public Dataset {
+ public:
+  /// Throws Error where the table lacks the target.
+  TableSet(const Table& table, TableEncoder encoder);
+  int64_t size() const override { return rows_.size(); }
+  std::vector<Tensor> get(int64_t i) const override { return rows_.get(i); }
+  std::vector<Tensor> batch(std::span<const int64_t> indices) const override { return rows_.batch(indices); }
+  std::string describe() const override;
+  /// "line 17 of 'house.csv'".
+  std::string sample_name(int64_t i) const override;
+
+  const TableEncoder& encoder() const { return encoder_; }
+  const std::vector<std::string>& feature_names() const { return encoder_.feature_names(); }
+  const std::vector<std::string>& class_names() const { return encoder_.class_names(); }
+
+ private:
+  TableEncoder encoder_;
+  TensorSet rows_;
+  std::string source_;
+  std::vector<int64_t> lines_;
+};
+
+struct TableSetOptions {
+  TableOptions reading = {};
+  TableEncoderOptions encoding = {};
+  double test_share = 0.2;  ///< of the rows, where no file holds rows for testing
+  uint64_t seed = 0;        ///< of that split
+};
+struct TableSets {
+  std::shared_ptr<const TableSet> train, test;
+  std::vector<std::string> notices;  ///< the encoder's, and whether the test rows were split off
+};
+/// From a file or folder (read_tables) to its two sets. Where there is no test.csv, or one without the target, rows
+/// for testing are split off; for classification each class in equal shares.
+TableSets open_tables(const std::string& path, const TableSetOptions& options);
+
+}  // namespace tandem::data
