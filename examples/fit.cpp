@@ -1,4 +1,4 @@
-// The ready-made loop on a network of one's own: a schedule, early stopping, logs and plots in the folder of the run, and
+// The ready-made loop on a network of your own: a schedule, early stopping, logs and plots in the folder of the run, and
 // the confusion matrix at the end.
 #include <cstdio>
 

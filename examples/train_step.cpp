@@ -1,4 +1,4 @@
-// A network of one's own, trained twice on the same data: eagerly, and compiled into one graph. Both end with the same
+// A network of your own, trained twice on the same data: eagerly, and compiled into one graph. Both end with the same
 // bits.
 #include <cstdio>
 

@@ -1,4 +1,4 @@
-// fit(), evaluate() and predict() for models and data of one's own; metrics, callbacks, and that every combination of
+// fit(), evaluate() and predict() for models and data of your own; metrics, callbacks, and that every combination of
 // optimiser, schedule, average, accumulation and callback resumes to the bit.
 // ctest: timeout=600
 #include <gtest/gtest.h>

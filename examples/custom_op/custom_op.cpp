@@ -1,4 +1,4 @@
-// An operation of one's own, from outside the library, in one file: what it takes and gives (infer), its gradient, and
+// An operation of your own, from outside the library, in one file: what it takes and gives (infer), its gradient, and
 // a kernel for each device. Both engines, the tape and the optimisers take it like any other. Built against an installed
 // Tandem; with a CUDA compiler the same file gives the CUDA kernel too (see CMakeLists.txt).
 #include <tandem/tandem.h>

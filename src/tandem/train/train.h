@@ -1,4 +1,4 @@
-// The one training loop, and its companions: testing and predicting, for models and data of one's own and for saved
+// The one training loop, and its companions: testing and predicting, for models and data of your own and for saved
 // runs, and explaining what the graph engine makes of a training step. None of them prints.
 //   const auto result = fit(net, train_set, {.validation = &test_set, .epochs = 5, .optimizer = "adam"});
 #pragma once
