@@ -139,7 +139,8 @@ void add_explain(CLI::App& app, Action& action) {
   auto flags = std::make_shared<Flags>();
   TrainConfig& c = flags->config;
   CLI::App* cmd = app.add_subcommand("explain", "show what the graph engine makes of a training step");
-  cmd->add_option("MODEL", c.model, "a name from 'tandem models'")->required();
+  cmd->add_option("MODEL", c.model, "a name from 'tandem models', or the file of a description: ./mynet.toml")
+      ->required();
   cmd->add_option("--batch", c.batch, "samples a step")->capture_default_str();
   cmd->add_option("--optimizer", c.optimizer, optim::optimizer_names())->capture_default_str();
   flags->machine.add(*cmd, true);

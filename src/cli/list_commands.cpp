@@ -11,6 +11,7 @@
 #include "tandem/data/download.h"
 #include "tandem/data/registry.h"
 #include "tandem/nn/summary.h"
+#include "tandem/ops/create.h"
 #include "tandem/train/environment.h"
 #include "tandem/zoo/zoo.h"
 
@@ -28,14 +29,23 @@ namespace {
 
 constexpr int64_t kMostDescribed = 1'000'000;  // samples a batch: the counts of operations stay below 2^63
 
-std::unique_ptr<nn::Module> shapes_of_model(const std::string& name) {
-  return nn::shapes_of([&] { return zoo::make_model(name); });
+std::unique_ptr<nn::Module> shapes_of_model(const zoo::ChosenModel& chosen) {
+  return nn::shapes_of([&] { return zoo::make_model(chosen); });
+}
+
+/// Of a batch of samples; of whole numbers where the model begins by looking them up.
+nn::Summary summary_of(const zoo::ChosenModel& chosen, const Dims& batch) {
+  const std::unique_ptr<nn::Module> model = shapes_of_model(chosen);
+  if (!chosen.description || chosen.description->layers[0].type != "embedding")
+    return nn::summary(*model, batch);
+  return nn::summary(*model, {zeros(batch, DType::i64)},
+                     [&](const std::vector<Tensor>& in) { (*model)(in[0]); });
 }
 
 void list_models(bool json) {
   Table table({"model", "parameters", "input", "classes", ""}, {1, 3});
   for (const zoo::ModelInfo& info : zoo::models()) {
-    const int64_t parameters = nn::count_parameters(*shapes_of_model(info.name));
+    const int64_t parameters = nn::count_parameters(*shapes_of_model({info}));
     if (json)
       print({{"model", info.name},
              {"parameters", parameters},
@@ -49,19 +59,20 @@ void list_models(bool json) {
   if (!json) table.print();
 }
 
-void describe_model(const std::string& name, int64_t batch, bool json) {
-  const zoo::ModelInfo& info = zoo::model_info(name);
+void describe_model(const zoo::ChosenModel& chosen, int64_t batch, bool json) {
+  const zoo::ModelInfo& info = chosen.info;
   const zoo::TrainingDefaults& training = info.training;
   Dims input = info.input;
   input.insert(0, batch);
-  const nn::Summary summary = nn::summary(*shapes_of_model(name), input);
+  const nn::Summary summary = summary_of(chosen, input);
   if (!json) {
     std::printf("%s\n", nn::to_string(summary).c_str());
     Table table;
     table.add({"model", info.name + ": " + info.description});
-    table.add({"trained on", cat(training.data, ", ", info.classes, " classes, ", training.epochs,
-                                 training.epochs == 1 ? " epoch" : " epochs", " of batch ", training.batch,
-                                 ", ", training.optimizer, " at ", training.lr)});
+    if (!training.data.empty())
+      table.add({"trained on", cat(training.data, ", ", info.classes, " classes, ", training.epochs,
+                                   training.epochs == 1 ? " epoch" : " epochs", " of batch ", training.batch,
+                                   ", ", training.optimizer, " at ", training.lr)});
     table.print();
     return;
   }
@@ -77,22 +88,23 @@ void describe_model(const std::string& name, int64_t batch, bool json) {
                       {"flops", layer.flops},
                       {"activation_bytes", layer.activation_bytes}});
   }
-  print({{"model", info.name},
-         {"description", info.description},
-         {"input", sizes(input)},
-         {"classes", info.classes},
-         {"parameters", summary.parameters},
-         {"trainable_parameters", summary.trainable_parameters},
-         {"state_bytes", summary.state_bytes},
-         {"flops", summary.flops},
-         {"activation_bytes", summary.activation_bytes},
-         {"training",
-          {{"data", training.data},
-           {"optimizer", training.optimizer},
-           {"lr", training.lr},
-           {"batch", training.batch},
-           {"epochs", training.epochs}}},
-         {"layers", layers}});
+  ordered_json line = {{"model", info.name},
+                       {"description", info.description},
+                       {"input", sizes(input)},
+                       {"classes", info.classes},
+                       {"parameters", summary.parameters},
+                       {"trainable_parameters", summary.trainable_parameters},
+                       {"state_bytes", summary.state_bytes},
+                       {"flops", summary.flops},
+                       {"activation_bytes", summary.activation_bytes}};
+  if (!training.data.empty())
+    line["training"] = {{"data", training.data},
+                        {"optimizer", training.optimizer},
+                        {"lr", training.lr},
+                        {"batch", training.batch},
+                        {"epochs", training.epochs}};
+  line["layers"] = layers;
+  print(line);
 }
 
 /// Fetches a data set; on a terminal, with a line of progress.
@@ -118,23 +130,31 @@ void add_models(CLI::App& app, Action& action) {
   struct Flags {
     std::string name;
     int64_t batch = 1;
-    bool json = false;
+    bool json = false, toml = false;
   };
   auto flags = std::make_shared<Flags>();
   CLI::App* cmd = app.add_subcommand("models", "list the models, or describe one layer by layer");
-  cmd->add_option("name", flags->name, "a model to describe");
+  cmd->add_option("name", flags->name, "a model to describe: a name, or the file of a description");
   cmd->add_option("--batch", flags->batch, "batch that the description is for (1)");
-  cmd->add_flag("--json", flags->json, "print one JSON object a line");
+  CLI::Option* json = cmd->add_flag("--json", flags->json, "print one JSON object a line");
+  cmd->add_flag("--toml", flags->toml, "print the model as a description, to change and train it")
+      ->excludes(json);
   cmd->callback([flags, cmd, &action] {
     action = [flags, cmd] {
       if (flags->name.empty() && cmd->count("--batch") > 0)
         throw UsageError("models: --batch belongs to the description of one model. Name the model.");
+      if (flags->name.empty() && flags->toml)
+        throw UsageError("models: --toml prints one model. Name the model.");
       if (flags->batch < 1 || flags->batch > kMostDescribed)
         throw UsageError(cat("models: the batch must be at ", flags->batch < 1 ? "least " : "most ",
                              flags->batch < 1 ? 1 : kMostDescribed, "; got ", flags->batch, "."));
       if (flags->name.empty()) return list_models(flags->json);
-      as_usage([&] { zoo::model_info(flags->name); });  // an unknown name
-      describe_model(flags->name, flags->batch, flags->json);
+      zoo::ChosenModel chosen;
+      as_usage(
+          [&] { chosen = zoo::choose_model(flags->name); });  // an unknown name, a description with a fault
+      if (!flags->toml) return describe_model(chosen, flags->batch, flags->json);
+      const auto& own = chosen.description;
+      std::fputs(zoo::to_toml(own ? *own : zoo::describe(chosen.info.name)).c_str(), stdout);
     };
   });
 }

@@ -50,7 +50,7 @@ double rate_of(int64_t work, const KernelSum& sum) {
 /// The file to write: `out`, in it where it is a folder, or in this one.
 std::string trace_path(const Flags& flags) {
   namespace fs = std::filesystem;
-  const std::string name = flags.config.model + ".trace.json";
+  const std::string name = fs::path(flags.config.model).stem().string() + ".trace.json";
   if (flags.out.empty()) return name;
   std::error_code ignored;
   if (fs::is_directory(flags.out, ignored)) return (fs::path(flags.out) / name).string();
@@ -237,7 +237,8 @@ void add_profile(CLI::App& app, Action& action) {
   TrainConfig& c = flags->config;
   CLI::App* cmd =
       app.add_subcommand("profile", "show where the time of a model's step goes, and write a trace");
-  cmd->add_option("MODEL", c.model, "a name from 'tandem models'")->required();
+  cmd->add_option("MODEL", c.model, "a name from 'tandem models', or the file of a description: ./mynet.toml")
+      ->required();
   cmd->add_flag("--infer", flags->infer, "forward passes in evaluation mode, not training steps");
   cmd->add_option("--steps", c.steps, cat("steps to profile (default ", kProfiledSteps, ")"));
   cmd->add_option("--batch", c.batch, "samples per step")->capture_default_str();

@@ -119,7 +119,8 @@ void add_train(CLI::App& app, Action& action, const std::vector<std::string>& ar
   auto flags = std::make_shared<Flags>();
   TrainConfig& c = flags->config;
   CLI::App* cmd = app.add_subcommand("train", "train a model");
-  cmd->add_option("MODEL", c.model, "a name from 'tandem models'")->required();
+  cmd->add_option("MODEL", c.model, "a name from 'tandem models', or the file of a description: ./mynet.toml")
+      ->required();
   cmd->add_option(
       "--data", c.data,
       "data set (default: the model's; mnist may be fashion-mnist or digits where it is not found)");

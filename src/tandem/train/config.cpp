@@ -1,15 +1,18 @@
 // The rules that settings must keep.
 #include "tandem/train/config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tandem/core/backend.h"
 #include "tandem/core/choices.h"
 #include "tandem/core/error.h"
+#include "tandem/io/file.h"
 #include "tandem/io/json.h"
 #include "tandem/optim/optimizer.h"
-#include "tandem/zoo/zoo.h"
+#include "tandem/train/run_folder.h"
 
 namespace tandem {
 
@@ -80,7 +83,7 @@ void check(const FitOptions& o) {
 }
 
 void check(const TrainConfig& config) {
-  zoo::model_info(config.model);
+  choose_model(config);
   check_data_name(config.data, config.data_dir);
   check(static_cast<const FitOptions&>(config));
   check_between("limit", config.limit, 1);
@@ -123,11 +126,48 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const FitOptions& o, const nn::
   return optim::make_optimizer(o.optimizer, model.named_parameters(), settings, groups);
 }
 
-OpenedData open_data(const std::string& model, const std::string& data, const std::string& data_dir,
+namespace {
+
+/// Refuses a run of a model that has no usual data, with the names of those that it could take.
+[[noreturn]] void refuse_no_data(const zoo::ModelInfo& info, const std::string& data_dir) {
+  std::string fitting;
+  for (const data::DatasetStatus& row : data::list_datasets(data_dir))
+    if (row.info.sample_shape == info.input) fitting += (fitting.empty() ? "" : ", ") + row.info.name;
+  throw Error(cat("data: a model of your own must be told what to train on; got no --data. ",
+                  fitting.empty() ? cat("No data set here is known to have samples of ", info.input,
+                                        "; 'tandem datasets' describes them.")
+                                  : cat("Those with samples of ", info.input, " are ", fitting, ".")));
+}
+
+/// How one description differs from another: the first line that does.
+std::string first_difference(const std::string& before, const std::string& now) {
+  std::istringstream a(before), b(now);
+  for (int line = 1;; ++line) {
+    std::string old_line, new_line;
+    const bool has_old = static_cast<bool>(std::getline(a, old_line)),
+               has_new = static_cast<bool>(std::getline(b, new_line));
+    if (!has_old && !has_new) return "none";
+    if (has_old == has_new && old_line == new_line) continue;
+    const auto shown = [](bool is_there, const std::string& text) {
+      const size_t begin = std::min(text.find_first_not_of(' '), text.size());
+      return is_there ? "'" + io::one_line(text.substr(begin), 200) + "'" : "nothing";
+    };
+    return cat(shown(has_old, old_line), "; got ", shown(has_new, new_line));
+  }
+}
+
+}  // namespace
+
+OpenedData open_data(const zoo::ModelInfo& info, const std::string& data, const std::string& data_dir,
                      std::optional<int64_t> limit) {
-  const zoo::ModelInfo& info = zoo::model_info(model);
+  const std::string& model = info.name;
   const std::string& usual = info.training.data;  // MNIST has stand-ins; the others are asked for by name
   const std::string& name = data.empty() && usual != "mnist" ? usual : data;
+  if (name.empty() && usual.empty()) refuse_no_data(info, data_dir);
+  TD_CHECK(
+      info.classes > 0, "train: ", model,
+      " must give one number for each class of a sample; it gives another shape. End it with flatten and "
+      "linear.");
   OpenedData splits{name.empty() ? data::open_default(data_dir) : data::open_dataset(name, data_dir)};
   TD_CHECK(splits.info.sample_shape == info.input && splits.info.classes <= info.classes, "train: ", model,
            " takes samples of ", info.input, " in at most ", info.classes, " classes; ", splits.name, " has ",
@@ -145,6 +185,7 @@ std::string settings_json(const FitOptions& o, const SettingsParts& parts) {
   // What has its default is left out, so that a setting of a later version does not part old runs from it.
   ordered_json settings;
   if (!parts.model.empty()) settings["model"] = parts.model;
+  if (!parts.description.empty()) settings["description"] = parts.description;
   if (!parts.data.empty()) settings["data"] = parts.data;
   if (parts.augment) settings["augment"] = true;
   settings["train_samples"] = parts.train_samples;
@@ -182,6 +223,15 @@ void check_same_settings(const std::string& saved, const std::string& wanted, co
   const auto compare = [&](const std::string& key) {
     const auto value = [&](const ordered_json& in) { return in.contains(key) ? in[key].dump() : "none"; };
     if (value(before) == value(now)) return;
+    if (key == "description") {
+      const auto text = [&](const ordered_json& in) {
+        return in.contains(key) ? in[key].get<std::string>() : std::string("a model of the zoo");
+      };
+      throw Error(cat("resume ", source,
+                      ": the run was begun with another description of its model, where it has ",
+                      first_difference(text(before), text(now)),
+                      ". Give the description as it was, or begin a new run in another --out."));
+    }
     // What is no flag of the command, and what to do about it.
     const std::string fix =
         key.starts_with("train_") || key.starts_with("test_") ? "Give the same data and --limit"

@@ -14,6 +14,7 @@
 #include "tandem/data/image_set.h"
 #include "tandem/data/registry.h"
 #include "tandem/optim/optimizer.h"
+#include "tandem/zoo/zoo.h"
 
 namespace tandem {
 
@@ -63,7 +64,7 @@ struct FitOptions {
 /// A whole run by names: what the command trains. `out` empty: runs/<model>, or the next free runs/<model>-<n>.
 /// `seed` is that of the weights and of dropout, too.
 struct TrainConfig : FitOptions {
-  std::string model = {};
+  std::string model = {};  ///< a name of the zoo, or the path of a description: "./mynet.toml"
   std::string data =
       {};  ///< name of a data set; empty: the model's own; of MNIST a stand-in (data/registry.h, open_default)
   std::string data_dir = {};  ///< where its files are; empty: the usual places
@@ -109,12 +110,13 @@ struct OpenedData : data::Splits {
   std::optional<data::ImageFormat> format = {};
 };
 /// Opens the data set of a run and checks that the model can take it. `limit` unset: all samples.
-OpenedData open_data(const std::string& model, const std::string& data, const std::string& data_dir,
+OpenedData open_data(const zoo::ModelInfo& model, const std::string& data, const std::string& data_dir,
                      std::optional<int64_t> limit);
 
 /// What the settings of a run hold besides its options.
 struct SettingsParts {
   std::string model = {}, data = {};  ///< names; empty: none
+  std::string description = {};       ///< of a model that is not of the zoo, as TOML
   bool augment = false;
   int64_t train_samples = 0, test_samples = 0;
   std::string train_data = {}, test_data = {};  ///< data::fingerprint; empty: none

@@ -32,8 +32,8 @@ EvalReport evaluate(const EvalConfig& config) {
   check_device(config.device);
   const SavedRun run = load_run("eval", config.folder, config.best);
   const std::unique_ptr<nn::Module> model = make_model(run, config.device);
-  const OpenedData data =
-      open_data(run.model, config.data.empty() ? run.data : config.data, config.data_dir, config.limit);
+  const OpenedData data = open_data(choose_model(run).info, config.data.empty() ? run.data : config.data,
+                                    config.data_dir, config.limit);
   const Metrics metrics = evaluate(*model, *data.test, {.engine = config.engine, .autocast = run.autocast});
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   return {.model = run.model,
@@ -53,7 +53,8 @@ GraphReport explain(const TrainConfig& config, const CompileOptions& options) {
   if (config.threads) set_threads(static_cast<int>(*config.threads));
   check_device(config.device);
   manual_seed(config.seed);
-  const std::unique_ptr<nn::Module> model = zoo::make_model(config.model);
+  const zoo::ChosenModel chosen = choose_model(config);
+  const std::unique_ptr<nn::Module> model = zoo::make_model(chosen);
   model->to(config.dtype);
   model->to(config.device);
   const std::unique_ptr<optim::Optimizer> optimizer = make_optimizer(config, *model);
@@ -62,7 +63,7 @@ GraphReport explain(const TrainConfig& config, const CompileOptions& options) {
                     {.autocast = config.autocast,
                      .scaler = config.autocast == DType::f16 ? &scaler : nullptr,
                      .compile = options});
-  Dims shape = zoo::model_info(config.model).input;
+  Dims shape = chosen.info.input;
   shape.insert(0, config.batch);
   step(zeros(shape, DType::f32, config.device), zeros({config.batch}, DType::i64, config.device));
   return step.reports().at(0);

@@ -80,7 +80,7 @@ PredictReport predict(const PredictConfig& config) {
     inputs = std::make_shared<data::TensorSet>(std::vector<Tensor>{stack(samples)}, "files");
   } else {
     const OpenedData data =
-        open_data(run.model, config.data.empty() ? run.data : config.data, config.data_dir, {});
+        open_data(choose_model(run).info, config.data.empty() ? run.data : config.data, config.data_dir, {});
     std::vector<int64_t> indices = config.indices;
     if (indices.empty()) {
       indices.resize(static_cast<size_t>(std::min(config.limit, data.test->size())));

@@ -8,8 +8,8 @@
 #include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
+#include "tandem/train/run_folder.h"
 #include "tandem/train/step.h"
-#include "tandem/zoo/zoo.h"
 
 namespace tandem {
 namespace {
@@ -19,10 +19,12 @@ constexpr int kSettlingSteps = 3;  // until a compiled step is recorded and repl
 /// Steps of one kind on one batch of noise.
 class Steps {
  public:
-  Steps(const TrainConfig& config, bool infer) : config_(config), model_(zoo::make_model(config.model)) {
+  Steps(const TrainConfig& config, bool infer) : config_(config) {
+    const zoo::ChosenModel chosen = choose_model(config);
+    model_ = zoo::make_model(chosen);
     model_->to(config.dtype);
     model_->to(config.device);
-    Dims shape = zoo::model_info(config.model).input;
+    Dims shape = chosen.info.input;
     shape.insert(0, config.batch);
     x_ = randn(shape, DType::f32, config.device);
     y_ = zeros({config.batch}, DType::i64, config.device);

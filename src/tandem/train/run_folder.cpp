@@ -117,7 +117,10 @@ void save_weights(const std::string& path, const nn::NamedTensors& weights, cons
   io::save_safetensors(path, weights, metadata);
 }
 
-SavedRun load_run(const char* what, const std::string& folder, bool best) {
+namespace {
+
+/// What config.json says; without the weights.
+SavedRun load_config(const char* what, const std::string& folder) {
   const std::string path = config_path(folder);
   TD_CHECK(
       exists(path), what, " ", quoted(folder),
@@ -131,6 +134,7 @@ SavedRun load_run(const char* what, const std::string& folder, bool best) {
     run.model = config.at("model").get<std::string>();
     run.data = config.at("data").get<std::string>();
     run.dtype = config.at("dtype").get<std::string>();
+    run.description = config.value("description", "");
     if (config.contains("autocast")) run.autocast = parse_dtype(config["autocast"].get<std::string>());
     if (config.contains("image")) {
       const ordered_json& image = config["image"];
@@ -143,6 +147,13 @@ SavedRun load_run(const char* what, const std::string& folder, bool best) {
                     ": must be JSON with model, data and dtype, as 'tandem train' writes it."
                     " Train again, or fix the file."));
   }
+  return run;
+}
+
+}  // namespace
+
+SavedRun load_run(const char* what, const std::string& folder, bool best) {
+  SavedRun run = load_config(what, folder);
   TD_CHECK(!best || exists(best_path(folder)), what, " ", quoted(folder),
            ": the run has no best.safetensors. Train with --best, or leave --best out.");
   if (best || exists(weights_path(folder))) {
@@ -162,8 +173,24 @@ SavedRun load_run(const char* what, const std::string& folder, bool best) {
   return run;
 }
 
+zoo::ChosenModel choose_model(const SavedRun& run) {
+  if (run.description.empty()) return zoo::choose_model(run.model);
+  return zoo::choose_model(zoo::parse_description(run.description, run.model + " in config.json"));
+}
+
+zoo::ChosenModel choose_model(const TrainConfig& config) {
+  if (!config.resume || !zoo::is_description_path(config.model) || exists(config.model))
+    return zoo::choose_model(config.model);
+  const std::string folder = folder_to_resume(config, fs::path(config.model).stem().string());
+  const SavedRun run = load_config("resume", folder);
+  TD_CHECK(!run.description.empty(), "resume ", quoted(folder), ": the run is of ", run.model,
+           ", a model of the zoo; got ", quoted(config.model), ", which is not there. Give ", run.model,
+           " as the model.");
+  return choose_model(run);
+}
+
 std::unique_ptr<nn::Module> make_model(const SavedRun& run, Device device) {
-  std::unique_ptr<nn::Module> model = zoo::make_model(run.model);
+  std::unique_ptr<nn::Module> model = zoo::make_model(choose_model(run));
   model->to(parse_dtype(run.dtype));
   model->to(device);
   model->load_state(run.weights, "load " + quoted(run.path),

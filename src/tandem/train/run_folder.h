@@ -16,6 +16,7 @@
 #include "tandem/io/file.h"
 #include "tandem/nn/module.h"
 #include "tandem/train/config.h"
+#include "tandem/zoo/zoo.h"
 
 namespace tandem {
 
@@ -46,6 +47,7 @@ void save_weights(const std::string& path, const nn::NamedTensors& weights,
 /// A run as `eval` and `predict` find it.
 struct SavedRun {
   std::string model, data, dtype;
+  std::string description;  // of a model that is not of the zoo, as TOML; else empty
   std::optional<DType> autocast;
   std::optional<data::ImageFormat> format;
   std::string path;  // the file that the weights come from
@@ -56,6 +58,11 @@ struct SavedRun {
 /// Reads model.safetensors, or else the newest usable checkpoint (the moving average, where it has one); with `best`,
 /// best.safetensors. Throws Error where the folder holds no run. `what` is the operation that messages begin with.
 SavedRun load_run(const char* what, const std::string& folder, bool best = false);
+
+/// The model of a run that begins or goes on. One that goes on needs the file of its description no longer: where that
+/// is gone, the description is the one in the run's folder.
+zoo::ChosenModel choose_model(const TrainConfig& config);
+zoo::ChosenModel choose_model(const SavedRun& run);
 
 /// Makes the run's model, with its weights, on a device.
 std::unique_ptr<nn::Module> make_model(const SavedRun& run, Device device);

@@ -486,26 +486,31 @@ DoneEvent train(const TrainConfig& config, const EventSink& sink) {
   check(config);
   if (config.threads) set_threads(static_cast<int>(*config.threads));
   check_device(config.device);  // a missing device is said before anything is written
-  OpenedData data = open_data(config.model, config.data, config.data_dir, config.limit);
+  const zoo::ChosenModel chosen = choose_model(config);
+  OpenedData data = open_data(chosen.info, config.data, config.data_dir, config.limit);
   if (config.augment) {
     TD_CHECK(data.augmented, "augment: ", data.name,
              " has no usual augmentation; cifar10, cifar100 and image-folder have one. Leave --augment out.");
     data.train = data.augmented(config.seed);
     if (config.limit) data.train = data::first(data.train, *config.limit);
   }
-  RunFolder folder = open_run_folder(config, config.model);
+  RunFolder folder = open_run_folder(config, chosen.info.name);
   manual_seed(config.seed);
-  const std::unique_ptr<nn::Module> model = zoo::make_model(config.model);
+  const std::unique_ptr<nn::Module> model = zoo::make_model(chosen);
   model->to(config.dtype);
   model->to(config.device);
   Parts parts{.model = *model,
               .train = *data.train,
               .test = data.test.get(),
-              .names = {.model = config.model, .data = data.name, .augment = config.augment},
+              .names = {.model = chosen.info.name,
+                        .data = data.name,
+                        .description = chosen.description ? zoo::to_toml(*chosen.description) : "",
+                        .augment = config.augment},
               .format = data.format,
               .callbacks = {csv_log(), jsonl_log(), plots()}};
   take_folder(parts, std::move(folder));
   parts.start.config = config;
+  parts.start.config.model = chosen.info.name;
   parts.start.data = data.name;
   parts.start.title = data.info.title;
   parts.start.where = data.where;

@@ -1,23 +1,24 @@
 // The table of models.
 #include "tandem/zoo/zoo.h"
 
-#include <algorithm>
-#include <numeric>
-
+#include "tandem/core/file.h"
 #include "tandem/zoo/alexnet.h"
 #include "tandem/zoo/cifar_cnn.h"
+#include "tandem/zoo/layer_types.h"
 #include "tandem/zoo/lenet.h"
 #include "tandem/zoo/mlp.h"
 #include "tandem/zoo/mnist_cnn.h"
 #include "tandem/zoo/resnet.h"
 #include "tandem/zoo/svhn_cnn.h"
 #include "tandem/zoo/vgg.h"
+#include "tandem/zoo/zoo_descriptions.h"
 
 namespace tandem::zoo {
 namespace {
 
 struct Row {
   ModelInfo info;
+  ModelDescription (*describe)();
   std::unique_ptr<nn::Module> (*make)(const ModelOptions& options, int64_t classes);
 };
 
@@ -29,14 +30,17 @@ const std::vector<Row>& rows() {
         {1, 28, 28},
         10,
         {.data = "mnist", .lr = 0.01, .batch = 100, .epochs = 1}},
+       lenet_description,
        [](const ModelOptions&, int64_t classes) -> Made { return std::make_unique<LeNet>(classes); }},
       {{"mlp", "dense layers of 256, 128 and 10 units", {1, 28, 28}, 10, {.data = "mnist"}},
+       mlp_description,
        [](const ModelOptions&, int64_t classes) -> Made { return std::make_unique<Mlp>(classes); }},
       {{"mnist_cnn",
         "two 3×3 convolutions, two dense layers, dropout",
         {1, 28, 28},
         10,
         {.data = "mnist", .epochs = 15}},
+       mnist_cnn_description,
        [](const ModelOptions& options, int64_t classes) -> Made {
          return std::make_unique<MnistCnn>(options.dropout.value_or(0.25), options.dropout.value_or(0.5),
                                            classes);
@@ -46,6 +50,7 @@ const std::vector<Row>& rows() {
         {3, 32, 32},
         10,
         {.data = "cifar10", .epochs = 100}},
+       cifar10_cnn_description,
        [](const ModelOptions& o, int64_t classes) -> Made {
          return std::make_unique<Cifar10Cnn>(
              std::array{o.dropout.value_or(0.25), o.dropout.value_or(0.25), o.dropout.value_or(0.5)},
@@ -56,6 +61,7 @@ const std::vector<Row>& rows() {
         {3, 32, 32},
         100,
         {.data = "cifar100", .epochs = 200}},
+       cifar100_cnn_description,
        [](const ModelOptions& o, int64_t classes) -> Made {
          return std::make_unique<Cifar100Cnn>(std::array{o.dropout.value_or(0.1), o.dropout.value_or(0.25),
                                                          o.dropout.value_or(0.5), o.dropout.value_or(0.5)},
@@ -66,6 +72,7 @@ const std::vector<Row>& rows() {
         {3, 32, 32},
         10,
         {.data = "svhn", .epochs = 100}},
+       svhn_cnn_description,
        [](const ModelOptions& o, int64_t classes) -> Made {
          return std::make_unique<SvhnCnn>(o.dropout.value_or(0.2), o.dropout.value_or(0.5), classes);
        }},
@@ -75,6 +82,7 @@ const std::vector<Row>& rows() {
         1000,
         {.data = "synthetic-imagenet", .batch = 128, .epochs = 90},
         true},
+       alexnet_description,
        [](const ModelOptions& o, int64_t classes) -> Made {
          return std::make_unique<AlexNet>(o.dropout.value_or(0.5), classes);
        }},
@@ -84,6 +92,7 @@ const std::vector<Row>& rows() {
         10,
         {.data = "cifar10", .lr = 0.001, .batch = 64, .epochs = 200},
         true},
+       resnet18_description,
        [](const ModelOptions&, int64_t classes) -> Made { return std::make_unique<ResNet18>(classes); }},
       {{"vgg16",
         "VGG-16: thirteen 3×3 convolutions, three dense layers, dropout",
@@ -91,6 +100,7 @@ const std::vector<Row>& rows() {
         1000,
         {.data = "synthetic-imagenet", .lr = 0.001, .batch = 32, .epochs = 200},
         true},
+       vgg16_description,
        [](const ModelOptions& o, int64_t classes) -> Made {
          const Dims input = o.input.value_or(Dims{3, 224, 224});
          return std::make_unique<Vgg16>(input[1], input[2], o.dropout.value_or(0.5), classes);
@@ -99,34 +109,30 @@ const std::vector<Row>& rows() {
   return table;
 }
 
-/// How many letters must be added, dropped or changed to turn a into b.
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t changed = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = std::exchange(row[j], std::min({changed, row[j] + 1, row[j - 1] + 1}));
-    }
-  }
-  return row.back();
-}
-
 const Row& row_named(const std::string& name) {
-  std::string names, nearest;
-  size_t distance = 3;  // anything further away is no slip of the hand
+  std::vector<std::string> names;
+  std::string list;
   for (const Row& row : rows()) {
     if (row.info.name == name) return row;
-    names += (names.empty() ? "" : ", ") + row.info.name;
-    const size_t d = edit_distance(name.substr(0, 64), row.info.name);
-    if (d < distance) {
-      distance = d;
-      nearest = row.info.name;
-    }
+    names.push_back(row.info.name);
+    list += (list.empty() ? "" : ", ") + row.info.name;
   }
-  throw Error(cat("model: must be one of ", names, "; got '", name, "'. ",
-                  nearest.empty() ? "'tandem models' describes them." : "Did you mean " + nearest + "?"));
+  const std::string near = nearest(name, names);
+  throw Error(cat("model: must be one of ", list, "; got '", name, "'. ",
+                  near.empty() ? "'tandem models' describes them." : "Did you mean " + near + "?"));
+}
+
+/// The number of its classes; throws Error where options do not fit it.
+int64_t checked_classes(const Row& row, const ModelOptions& options) {
+  const int64_t classes = options.classes.value_or(row.info.classes);
+  TD_CHECK(classes >= 1, "model ", row.info.name, ": there must be at least one class; got ", classes, ".");
+  if (options.input) {
+    const Dims &want = row.info.input, &got = *options.input;
+    const bool fits = got == want || (row.info.any_size && got.rank() == 3 && got[0] == want[0]);
+    TD_CHECK(fits, "model ", row.info.name, ": takes samples of ", want,
+             row.info.any_size ? " or of another size" : "", "; got ", got, ".");
+  }
+  return classes;
 }
 
 }  // namespace
@@ -144,17 +150,41 @@ const ModelInfo& model_info(const std::string& name) { return row_named(name).in
 
 std::unique_ptr<nn::Module> make_model(const std::string& name, const ModelOptions& options) {
   const Row& row = row_named(name);
-  const int64_t classes = options.classes.value_or(row.info.classes);
-  TD_CHECK(classes >= 1, "model ", name, ": there must be at least one class; got ", classes, ".");
-  if (options.input) {
-    const Dims &want = row.info.input, &got = *options.input;
-    const bool fits = got == want || (row.info.any_size && got.rank() == 3 && got[0] == want[0]);
-    TD_CHECK(fits, "model ", name, ": takes samples of ", want,
-             row.info.any_size ? " or of another size" : "", "; got ", got, ".");
-  }
-  std::unique_ptr<nn::Module> model = row.make(options, classes);
+  std::unique_ptr<nn::Module> model = row.make(options, checked_classes(row, options));
   model->set_recipe([name, options]() -> nn::ModulePtr { return make_model(name, options); });
   return model;
+}
+
+ModelDescription describe(const std::string& name, const ModelOptions& options) {
+  const Row& row = row_named(name);
+  checked_classes(row, options);
+  return with_options(row.describe(), options);
+}
+
+bool is_description_path(const std::string& name_or_path) { return name_or_path.ends_with(".toml"); }
+
+ChosenModel choose_model(const std::string& name_or_path) {
+  if (is_description_path(name_or_path)) return choose_model(read_description(name_or_path));
+  TD_CHECK(
+      name_or_path.find('/') == std::string::npos,
+      "model: must be a name from 'tandem models', or the path of a description, which ends in .toml; got '",
+      one_line(name_or_path), "'.");
+  return {model_info(name_or_path)};
+}
+
+ChosenModel choose_model(ModelDescription description) {
+  const Dims output = output_shape(description);
+  ModelInfo info{.name = description.name,
+                 .description = cat("a description of ", description.layers.size(), " layers"),
+                 .input = description.input,
+                 .classes = output.rank() == 1 ? output[0] : 0,
+                 .any_size = false};
+  return {info, std::move(description)};
+}
+
+std::unique_ptr<nn::Module> make_model(const ChosenModel& chosen, const ModelOptions& options) {
+  return chosen.description ? make_model(*chosen.description, options)
+                            : make_model(chosen.info.name, options);
 }
 
 }  // namespace tandem::zoo

@@ -1,4 +1,5 @@
-// The models by name. One file a model family; adding one is a row in zoo.cpp.
+// The models by name. One file a model family; adding one is a row in zoo.cpp. A user's own comes as a description
+// (zoo/description.h).
 #pragma once
 
 #include <memory>
@@ -7,21 +8,13 @@
 #include <vector>
 
 #include "tandem/nn/module.h"
+#include "tandem/zoo/description.h"
 
 namespace tandem::zoo {
 
-struct ModelOptions {
-  /// Replaces every dropout probability of the model; unset: the model's own.
-  std::optional<double> dropout = {};
-  /// Outputs of the last layer; unset: the model's own.
-  std::optional<int64_t> classes = {};
-  /// Sizes of one sample (channels, height, width), for models that are made for a size; unset: the model's own.
-  std::optional<Dims> input = {};
-};
-
 /// How a model is usually trained: the settings of the study that it comes from, where that gives them.
 struct TrainingDefaults {
-  std::string data;  // name of the data set
+  std::string data;  // name of the data set; empty: it has no usual one
   std::string optimizer = "sgd";
   double lr = 0.01;
   int64_t batch = 100;
@@ -32,7 +25,7 @@ struct ModelInfo {
   std::string name;         // as in `tandem train NAME`
   std::string description;  // a line for a person
   Dims input;               // of one sample
-  int64_t classes = 0;
+  int64_t classes = 0;      // 0: its output is no list of classes
   TrainingDefaults training = {};
   bool any_size = false;  // height and width may be others than those of `input`: ModelOptions::input
 };
@@ -45,5 +38,20 @@ const ModelInfo& model_info(const std::string& name);
 
 /// Builds a model, with weights drawn from this thread's generator, on the CPU in f32. It can be cloned.
 std::unique_ptr<nn::Module> make_model(const std::string& name, const ModelOptions& options = {});
+
+/// A model of the zoo as data: make_model of it has the same names, weights and bits. Throws Error as make_model does.
+ModelDescription describe(const std::string& name, const ModelOptions& options = {});
+
+/// A model as a user chooses it: one of the zoo, or one of their own.
+struct ChosenModel {
+  ModelInfo info;
+  std::optional<ModelDescription> description = {};  // unset: the zoo's
+};
+/// Whether a user's word for a model is the path of a description: it ends in ".toml".
+bool is_description_path(const std::string& name_or_path);
+/// "lenet", or "./mynet.toml". Throws Error where there is none, or where it cannot be built.
+ChosenModel choose_model(const std::string& name_or_path);
+ChosenModel choose_model(ModelDescription description);
+std::unique_ptr<nn::Module> make_model(const ChosenModel& chosen, const ModelOptions& options = {});
 
 }  // namespace tandem::zoo

@@ -48,7 +48,7 @@ TEST(StudySchema, WhatIsNestedTooDeepIsRefusedBeforeItOverflowsTheStack) {
         "x = [\n" + std::string(60, '[') + "\n"}) {
     const std::string message = complaint("# one\n" + text);
     EXPECT_NE(
-        message.find("a key must have at most 20 parts, and lists and tables must be nested at most 50"),
+        message.find("keys must have at most 20 parts, and lists and tables must be nested at most 50"),
         std::string::npos)
         << text.substr(0, 50) << ": " << message;
     EXPECT_EQ(message.find('\n'), std::string::npos);

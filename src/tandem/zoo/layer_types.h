@@ -1,0 +1,57 @@
+// The types of layers that a description may hold: their settings with the rules of each, and how one is made. A new
+// type is a row in layer_types.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tandem/zoo/description.h"
+
+namespace tandem::zoo {
+
+enum class SettingKind : uint8_t {
+  count,     ///< a whole number
+  number,    ///< any finite number
+  truth,     ///< true or false
+  word,      ///< one of a few
+  per_axis,  ///< a whole number, or one for each spatial axis
+  padding    ///< the same, or "same"
+};
+
+struct SettingRule {
+  const char* name;
+  SettingKind kind;
+  bool required = false;
+  double least = 0, most = 0;           ///< of counts and numbers, both allowed
+  std::vector<std::string> words = {};  ///< of words
+};
+
+struct LayerType {
+  const char* name;
+  /// Ranks of the samples that it takes, without the batch.
+  int least_rank, most_rank;
+  std::vector<SettingRule> settings;
+  /// Makes one for samples of shape `in`. Null: residual, which has layers of its own.
+  nn::ModulePtr (*make)(const LayerDescription& layer, const Dims& in);
+};
+
+const std::vector<LayerType>& layer_types();
+/// Throws Error with the list of types and the nearest one.
+const LayerType& layer_type(const std::string& name);
+
+/// Throws Error with the list of the type's settings and the nearest one.
+const SettingRule& setting_rule(const LayerType& type, const std::string& name);
+/// Turns a whole number into a number where the setting is one. Throws Error where the layer has no such setting, or not
+/// with such a value.
+Setting checked_setting(const LayerType& type, const std::string& name, Setting value);
+/// Throws Error where the type is unknown, a setting cannot be, or one that must be there is not. Looks at this layer
+/// alone.
+void check_layer(const LayerDescription& layer);
+
+/// Draws the weights again where the layer says how ("init").
+void initialise(const LayerDescription& layer, nn::Module& made);
+
+/// The one of `words` that `word` was probably meant to be; empty: none is near.
+std::string nearest(const std::string& word, const std::vector<std::string>& words);
+
+}  // namespace tandem::zoo
