@@ -221,6 +221,7 @@ TEST(Surface, MakesLayersWithOptionsInBraces) {
   const auto norm = nn::make<nn::LayerNorm>(Dims{4}, {.eps = 0.5});
   EXPECT_EQ(host_bytes((*std::static_pointer_cast<nn::LayerNorm>(norm->clone()))(image)),
             host_bytes((*norm)(image)));
+  EXPECT_EQ(nn::make<nn::MaxPool2d>({.kernel = 2})->type_name(), "MaxPool2d");
 }
 
 TEST(Surface, PrintsAsAsked) {

@@ -258,7 +258,7 @@ TD_FN T log1p_(T x) {
   const T large = x > T(1) ? x : T(1), small = x > T(1) ? T(1) : x;
   const T lost = small - (u - large);
   const T y = log_(u);
-  // 0 stays 0 with its sign; at inf and -1 there is nothing to mend.
+  // 0 stays 0 with its sign; at inf and -1 there is nothing to set right.
   const T mended = y + lost / u;
   const bool plain = y - y == T(0);
   return x == T(0) ? x : (plain ? mended : y);
