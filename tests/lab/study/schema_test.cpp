@@ -47,9 +47,8 @@ TEST(StudySchema, WhatIsNestedTooDeepIsRefusedBeforeItOverflowsTheStack) {
         "x = " + std::string(100'000, '[') + std::string(100'000, ']') + "\n",
         "x = [\n" + std::string(60, '[') + "\n"}) {
     const std::string message = complaint("# one\n" + text);
-    EXPECT_NE(
-        message.find("keys must have at most 20 parts, and lists and tables must be nested at most 50"),
-        std::string::npos)
+    EXPECT_NE(message.find("keys must have at most 20 parts, and lists and tables must be nested at most 50"),
+              std::string::npos)
         << text.substr(0, 50) << ": " << message;
     EXPECT_EQ(message.find('\n'), std::string::npos);
   }
