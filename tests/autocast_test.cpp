@@ -536,6 +536,7 @@ struct GoldenRun {
   std::string model;
   int64_t classes = 0;
   Dims input;
+  double gain = 1;  // of the weights
   std::vector<double> losses;
 };
 
@@ -551,6 +552,7 @@ std::vector<GoldenRun> golden_runs() {
       GoldenRun& run = runs.emplace_back();
       in >> run.model >> optimizer >> run.classes >> shape;
       run.input = parse_shape(shape);
+      if (!(in >> run.gain)) run.gain = 1;
     } else {
       for (double loss; in >> loss;) runs.back().losses.push_back(loss);
     }
@@ -566,7 +568,7 @@ Losses ten_steps(const GoldenRun& run, Engine engine, std::optional<DType> autoc
   Dims sample = run.input;
   sample.erase(0);
   const auto model = zoo::make_model(run.model, {.dropout = 0.0, .classes = run.classes, .input = sample});
-  set_weights(*model);
+  set_weights(*model, run.gain);
   model->to(device);
   const auto optimizer = optim::make_optimizer("sgd", model->named_parameters(), {.lr = 0.02});
   optim::LossScaler scaler(device, {.first = 1024});
@@ -584,6 +586,37 @@ Losses ten_steps(const GoldenRun& run, Engine engine, std::optional<DType> autoc
   return result;
 }
 
+/// How far a loss may be from PyTorch's and from that of f32, over 1 + loss. The largest such distances of bf16 in ten steps,
+/// on ARM; "widened" is TANDEM_BF16=widened. PyTorch's from itself: with oneDNN switched off, or with weights changed at
+/// random by 1e-6 or 1e-4 of themselves, where the step of bf16 is 4e-3 to 8e-3.
+///                    PyTorch, BFMMLA   PyTorch, widened   f32, either   PyTorch's from itself
+///   mlp                       1.5e-6             2.8e-6        3.0e-5                  1.0e-4
+///   lenet                     1.4e-6             1.4e-6        4.1e-5                  1.7e-4
+///   mnist_cnn                 5.6e-5             5.9e-5        7.3e-4                  4.6e-4
+///   cifar10_cnn               2.7e-5             2.1e-5        2.1e-4                  3.4e-4
+///   svhn_cnn                  1.5e-4             1.2e-4        1.5e-4                  1.5e-4
+///   cifar100_cnn              1.3e-5             1.2e-5        9.1e-5                  8.5e-5
+///   alexnet                   1.7e-4             8.8e-5        5.6e-4                  4.8e-4
+///   resnet18                  1.0e-3             1.2e-3        1.0e-3                  2.0e-3
+///   vgg16, 3 steps            5.5e-4             1.2e-3        1.0e-3                  1.4e-3
+///   vgg16                     5.7e-3             8.7e-3        1.2e-2                  1.0e-2
+/// VGG-16 computes every op in the types of PyTorch, too. But its 16 layers have no norm, and its batch is of two: which
+/// ReLUs are open and which pixel a pool takes depends on the last bit of bf16. The gradients of the first step differ by
+/// 5 to 20 % (below the last layer) between PyTorch with oneDNN and PyTorch without, as much as between either and ours, and
+/// by up to 33 % from f64 in all three. From the fourth step on this shows in the loss. The first three are no weak test: a
+/// learning rate that is 10 % off is 6e-3 away in the second.
+double tolerance(const GoldenRun& run, size_t step) {
+  return run.model == "vgg16" && step >= 3 ? 2e-2 : 2e-3;
+}
+
+TEST(Autocast, HasAGoldenRunOfEveryModelOfTheZoo) {
+  const std::vector<GoldenRun> runs = golden_runs();
+  for (const zoo::ModelInfo& info : zoo::models())
+    EXPECT_TRUE(std::any_of(runs.begin(), runs.end(), [&](const GoldenRun& run) {
+      return run.model == info.name;
+    })) << info.name;
+}
+
 class AutocastTraining : public ::testing::TestWithParam<GoldenRun> {};
 
 TEST_P(AutocastTraining, HasTheLossesOfPyTorchAndOfF32AndTheSameBitsInBothEngines) {
@@ -593,15 +626,17 @@ TEST_P(AutocastTraining, HasTheLossesOfPyTorchAndOfF32AndTheSameBitsInBothEngine
   const GoldenRun& run = GetParam();
   ASSERT_EQ(run.losses.size(), 10u);
   const Losses single = ten_steps(run, Engine::graph, {});
+  int64_t elements = 0;
+  for (const auto& [_, tensor] : single.state) elements += tensor.size();
   for (const DType low : {DType::bf16, DType::f16}) {
-    if (low == DType::f16 && run.model == "resnet18") continue;  // slow
+    if (low == DType::f16 && elements > 10'000'000) continue;  // slow
     SCOPED_TRACE(name(low));
     const Losses eager = ten_steps(run, Engine::eager, low), graph = ten_steps(run, Engine::graph, low);
     for (size_t i = 0; i < run.losses.size(); ++i) {
       EXPECT_TRUE(same_bits(graph.losses[i], eager.losses[i])) << i;
       const double loss = eager.losses[i].item<double>();
-      EXPECT_NEAR(loss, single.losses[i].item<double>(), 2e-3 * (1 + loss)) << i;
-      EXPECT_NEAR(loss, run.losses[i], 2e-3 * (1 + loss)) << i;
+      EXPECT_NEAR(loss, single.losses[i].item<double>(), tolerance(run, i) * (1 + loss)) << i;
+      EXPECT_NEAR(loss, run.losses[i], tolerance(run, i) * (1 + loss)) << i;
     }
     for (size_t i = 0; i < eager.state.size(); ++i) {
       EXPECT_EQ(eager.state[i].second.dtype(), single.state[i].second.dtype());
@@ -620,7 +655,8 @@ TEST_P(AutocastTraining, HasTheSameBitsInBothEnginesOnAGpu) {
                  graph = ten_steps(run, Engine::graph, low, gpu);
     for (size_t i = 0; i < run.losses.size(); ++i) {
       EXPECT_TRUE(same_bits(graph.losses[i], eager.losses[i])) << i;
-      EXPECT_NEAR(eager.losses[i].item<double>(), run.losses[i], 5e-3 * (1 + run.losses[i])) << i;
+      const double allowed = std::max(5e-3, tolerance(run, i)) * (1 + run.losses[i]);
+      EXPECT_NEAR(eager.losses[i].item<double>(), run.losses[i], allowed) << i;
     }
     for (size_t i = 0; i < eager.state.size(); ++i)
       EXPECT_TRUE(same_bits(to(graph.state[i].second, Device{}), to(eager.state[i].second, Device{})))

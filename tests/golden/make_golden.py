@@ -129,16 +129,11 @@ def write_training():
 
 # The same under autocast: f32 weights, products in bf16, the loss in f32 (as on CUDA, where log_softmax takes f32; the CPU's
 # list leaves it out). Losses alone: what autocast_test.cpp compares with.
-AUTOCAST_RUNS = ("mlp", "lenet", "mnist_cnn", "cifar10_cnn", "resnet18")
-
-
 def write_autocast_training():
     lines = []
-    for model_name, classes, shape, steps, *_ in RUNS:
-        if model_name not in AUTOCAST_RUNS:
-            continue
+    for model_name, classes, shape, steps, _, *gain in RUNS:
         model = MODELS[model_name](classes, shape[1:]).float()
-        set_weights(model)
+        set_weights(model, *gain)
         optimizer = OPTIMIZERS["sgd"](model.parameters())
         losses = []
         for step in range(steps):
@@ -151,7 +146,7 @@ def write_autocast_training():
             loss.backward()
             optimizer.step()
             losses.append(loss.detach())
-        lines.append(" ".join(map(str, ["run", model_name, "sgd", classes, shape_text(shape)])))
+        lines.append(" ".join(map(str, ["run", model_name, "sgd", classes, shape_text(shape), *gain])))
         lines.append("losses " + " ".join(f"{v:.6g}" for v in losses))
     (HERE / "training_bf16.txt").write_text("\n".join(lines) + "\n")
 
