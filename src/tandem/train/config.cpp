@@ -95,8 +95,8 @@ void check(const TrainConfig& config) {
 
 void check_device(Device device) {
   const int count = backend(device).device_count();
-  TD_CHECK(device.index < count, "device: this machine has ", count, " of that kind; got ", device,
-           ". 'tandem info' lists them.");
+  TD_CHECK(device.index < count, "device: must be one of ", Device{device.kind, 0}, " to ",
+           Device{device.kind, static_cast<uint8_t>(count - 1)}, " here; got ", device, ".");
 }
 
 double starting_lr(const FitOptions& o) {

@@ -33,6 +33,15 @@ struct ConvShape {
     return kh == 1 && kw == 1 && stride_h == 1 && stride_w == 1 && padding_h == 0 && padding_w == 0 &&
            oh == h && ow == w && group_in() >= 4 && group_out() >= 4;
   }
+  /// Where it is pointwise, all pixels of a plane as one row.
+  ConvShape with_joined_rows() const {
+    ConvShape joined = *this;
+    if (is_pointwise()) {
+      joined.w = joined.ow = h * w;
+      joined.h = joined.oh = 1;
+    }
+    return joined;
+  }
   friend auto operator<=>(const ConvShape&, const ConvShape&) = default;
 };
 

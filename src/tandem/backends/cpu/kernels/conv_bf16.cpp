@@ -283,12 +283,7 @@ class Bf16Conv final : public ConvImplementation {
     if (call.problem.op == ConvOp::forward)
       return forward(s, a, b, static_cast<const BFloat16*>(call.bias), out);
     if (call.problem.op == ConvOp::input_gradient) return input_gradient(s, a, b, out);
-    ConvShape flat = s;
-    if (s.is_pointwise()) {  // all pixels of a plane are one row
-      flat.w = flat.ow = s.h * s.w;
-      flat.h = flat.oh = 1;
-    }
-    weight_gradient(flat, a, b, out);
+    weight_gradient(s.with_joined_rows(), a, b, out);
   }
 };
 

@@ -86,12 +86,7 @@ class DirectConv final : public ConvImplementation {
         case ConvOp::weight_gradient:
           break;
       }
-      ConvShape flat = s;
-      if (s.is_pointwise()) {  // all pixels of a plane are one row
-        flat.w = flat.ow = s.h * s.w;
-        flat.h = flat.oh = 1;
-      }
-      conv_direct_weight_gradient(flat, a, b, out);
+      conv_direct_weight_gradient(s.with_joined_rows(), a, b, out);
     });
   }
 };
