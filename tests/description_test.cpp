@@ -186,6 +186,11 @@ layer = [
         (*model)(zeros({3, 8, 8}));
       }),
       "model n: takes a batch of samples of (3, 8, 8); got (3, 8, 8). Add the batch as the first axis.");
+  EXPECT_EQ(
+      refusal([&] {
+        (*model)(zeros({1, 3, 4, 16}));
+      }),
+      "model n: takes a batch of samples of (3, 8, 8); got (1, 3, 4, 16). Make the model for that input.");
   const auto copy = model->clone();
   EXPECT_TRUE(same_bits((*copy)(ones({1, 3, 8, 8})), (*model)(ones({1, 3, 8, 8}))));
 }

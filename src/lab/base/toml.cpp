@@ -3,8 +3,8 @@
 #include <toml++/toml.h>
 
 #include "tandem/core/error.h"
+#include "tandem/core/toml_depth.h"
 #include "tandem/io/file.h"
-#include "tandem/io/toml_depth.h"
 
 namespace tandem::lab {
 namespace {
@@ -32,7 +32,7 @@ nlohmann::json to_json(const toml::node& node, const std::string& name) {
 }  // namespace
 
 nlohmann::json parse_toml(const std::string& text, const std::string& name) {
-  io::check_toml_depth(text, cat("read '", name, "'"));
+  check_toml_depth(text, cat("read '", name, "'"));
   try {
     const toml::table table = toml::parse(text, name);
     return to_json(table, name);

@@ -50,8 +50,11 @@ class DescribedModel : public nn::Module {
   }
 
   Tensor forward(const Tensor& x) override {
-    TD_CHECK(x.rank() == input_.rank() + 1, "model ", name_, ": takes a batch of samples of ", input_,
-             "; got ", x.shape(), ". Add the batch as the first axis.");
+    Dims sample = x.shape();
+    if (x.rank() > 0) sample.erase(0);
+    TD_CHECK(sample == input_, "model ", name_, ": takes a batch of samples of ", input_, "; got ", x.shape(),
+             sample.rank() + 1 == input_.rank() ? ". Add the batch as the first axis."
+                                                : ". Make the model for that input.");
     return run(steps_, x);
   }
   std::string type_name() const override { return name_; }

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "tandem/core/file.h"
-#include "tandem/io/toml_depth.h"
+#include "tandem/core/toml_depth.h"
 #include "tandem/zoo/description_limits.h"
 #include "tandem/zoo/layer_types.h"
 
@@ -222,7 +222,7 @@ ModelDescription parse_description(const std::string& text, const std::string& s
   TD_CHECK(size <= kMostText, source_name(source), ": a description must have at most ", kMostText,
            " bytes; got ", size, ".");
 #ifdef TANDEM_HAS_TOML
-  io::check_toml_depth(text, source_name(source), {.parts = 16, .nested = 4 * kMostNested});
+  check_toml_depth(text, source_name(source), {.parts = 16, .nested = 4 * kMostNested});
   ModelDescription description;
   try {
     description = Reader(source).read(toml::parse(text));

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace tandem::io {
+namespace tandem {
 
 struct TomlDepth {
   int parts = 20;   // of a dotted key
@@ -14,4 +14,4 @@ struct TomlDepth {
 /// of any length. `where` begins the message: "read 'a.toml'".
 void check_toml_depth(std::string_view text, const std::string& where, const TomlDepth& most = {});
 
-}  // namespace tandem::io
+}  // namespace tandem

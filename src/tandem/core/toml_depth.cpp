@@ -1,11 +1,11 @@
-#include "tandem/io/toml_depth.h"
+#include "tandem/core/toml_depth.h"
 
 #include <algorithm>
 #include <cstdint>
 
 #include "tandem/core/error.h"
 
-namespace tandem::io {
+namespace tandem {
 namespace {
 
 /// Where the string that begins at `at` ends. One that is not closed ends with its line: the parser will say so.
@@ -49,4 +49,4 @@ void check_toml_depth(std::string_view text, const std::string& where, const Tom
   }
 }
 
-}  // namespace tandem::io
+}  // namespace tandem
