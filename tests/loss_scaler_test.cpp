@@ -57,6 +57,16 @@ TEST(LossScaler, HalvesOnOverflowAndDoublesAfterTheInterval) {
   EXPECT_EQ(large.current().item<double>(), 0x1p119) << "what would be infinite stays";
 }
 
+TEST(LossScaler, NeverShrinksToZeroAndGrowsAgain) {
+  optim::LossScaler scaler({}, {.first = 1024, .interval = 1});
+  for (int i = 0; i < 400; ++i) scaler.update(full({}, 0, DType::boolean));
+  const float least = scaler.current().item<float>();
+  EXPECT_GE(least, 1e-30f);
+  EXPECT_LT(least, 2e-30f);
+  scaler.update(full({}, 1, DType::boolean));
+  EXPECT_EQ(scaler.current().item<float>(), 2 * least);
+}
+
 TEST(LossScaler, RefusesWhatItCannotScaleBy) {
   EXPECT_NE(error_of([] { optim::LossScaler({}, {.first = 0}); }).find("1e-30 to 1e30; got 0"),
             std::string::npos);

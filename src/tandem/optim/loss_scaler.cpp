@@ -8,9 +8,12 @@
 #include "tandem/ops/shape.h"
 
 namespace tandem::optim {
+namespace {
+constexpr double kLeast = 1e-30;  // of the scale: at 0 it would never grow again
+}
 
 LossScaler::LossScaler(Device device, const LossScalerOptions& options) : options_(options) {
-  TD_CHECK(options.first >= 1e-30 && options.first <= 1e30,
+  TD_CHECK(options.first >= kLeast && options.first <= 1e30,
            "LossScaler: the first scale must be 1e-30 to 1e30; got ", options.first, ".");
   TD_CHECK(options.growth >= 1 && options.growth <= 1024 && options.backoff > 0 && options.backoff < 1,
            "LossScaler: growth must be 1 to 1024 and backoff between 0 and 1; got ", options.growth, " and ",
@@ -53,10 +56,11 @@ void LossScaler::update(const Tensor& finite) {
   const Tensor steps = where(finite, steps_ + 1, 0);
   const Tensor grown = scale_ * options_.growth;
   const Tensor grows = greater_equal(steps, options_.interval);
-  // What would be infinite stays.
+  const Tensor shrunk = scale_ * options_.backoff;
+  // What would be infinite or too small stays.
   const Tensor next = where(logical_and(grows, isfinite(grown)), grown, scale_);
   assign(skipped_, skipped_ + cast(logical_not(finite), DType::i64));
-  assign(scale_, where(finite, next, scale_ * options_.backoff));
+  assign(scale_, where(finite, next, where(greater_equal(shrunk, kLeast), shrunk, scale_)));
   assign(steps_, where(grows, 0, steps));
 }
 
