@@ -194,6 +194,7 @@ TEST(CopyQueue, SendsFromManyThreadsAndTensorsMayBeDropped) {
   EXPECT_EQ(queue.take(queue.send({zeros({0, 3})})).at(0).shape(), Dims({0, 3}));
   EXPECT_TRUE(queue.take(queue.send({})).empty());
   EXPECT_NE(error_of([&] { queue.send({Tensor()}); }).find("host memory"), std::string::npos);
+  EXPECT_NE(error_of([&] { queue.take({}); }).find("send()"), std::string::npos);
 }
 
 class Rows final : public data::Dataset {

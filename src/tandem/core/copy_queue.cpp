@@ -70,6 +70,7 @@ CopyQueue::Arriving CopyQueue::send(const std::vector<Tensor>& from) {
 }
 
 std::vector<Tensor> CopyQueue::take(Arriving arriving) {
+  TD_CHECK(arriving.arrived, "take: must be given what send() returned; got nothing that is on its way.");
   backend_.wait(device_, *arriving.arrived);
   return std::move(arriving.tensors);
 }
