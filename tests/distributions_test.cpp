@@ -372,6 +372,17 @@ TEST(ProbabilityDistributions, GradientsReachTheParametersThroughRsampleAlone) {
   EXPECT_TRUE(Uniform(low, number(1)).rsample().requires_grad());
 }
 
+TEST(ProbabilityDistributions, BetaOfSmallConcentrationsLiesAtTheEndsAndHasADensityThere) {
+  manual_seed(7);
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    const Beta beta(number(0.01, dtype), number(0.01, dtype));
+    const Tensor x = beta.sample({20000}), wide = cast(x, DType::f64);
+    EXPECT_LT(mean(cast(equal(x, 0.5), DType::f64)).item<double>(), 0.002) << name(dtype);
+    EXPECT_NEAR(mean(square(wide - 0.5)).item<double>(), 0.25 / 1.02, 0.003) << name(dtype);
+    EXPECT_TRUE(all(isfinite(beta.log_prob(x))).item<bool>()) << name(dtype);
+  }
+}
+
 // The mean of a sample's derivative is the derivative of the mean: d/da E[x] = 1, d/da E[x²] = 2a + 1 for rate 1.
 TEST(ProbabilityDistributions, GradientsOfGammaAndBetaSamplesAreThoseOfTheirMoments) {
   manual_seed(3);

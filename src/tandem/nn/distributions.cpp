@@ -86,6 +86,17 @@ double epsilon_of(DType dtype) {
       return 0x1p-10;
   }
 }
+/// The smallest normal number.
+double least_above_0(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return 0x1p-1022;
+    case DType::f16:
+      return 0x1p-14;
+    default:
+      return 0x1p-126;
+  }
+}
 Tensor kept_inside(const Tensor& probabilities) {
   const double epsilon = epsilon_of(probabilities.dtype());
   return clamp(probabilities, epsilon, 1 - epsilon);
@@ -374,8 +385,9 @@ Beta::Beta(const Tensor& a, const Tensor& b) {
 }
 Tensor Beta::rsample(const Dims& shape) const {
   const Dims whole = samples_shape("Beta", shape, a_.shape());
-  const Tensor x = moving_gamma(a_, whole), y = moving_gamma(b_, whole);
-  return cast(x / (x + y), a_.dtype());
+  // In f64: of small concentrations both are often too small for f32, and their quotient would be that of two floors.
+  const Tensor x = moving_gamma(cast(a_, DType::f64), whole), y = moving_gamma(cast(b_, DType::f64), whole);
+  return clamp(cast(x / (x + y), a_.dtype()), least_above_0(a_.dtype()), 1 - epsilon_of(a_.dtype()) / 2);
 }
 Tensor Beta::sample(const Dims& shape) const {
   const NoGrad off;
