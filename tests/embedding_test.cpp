@@ -122,6 +122,29 @@ TEST(Embedding, RefusesWhatCannotBe) {
 }
 
 /// The bits do not depend on the threads: sorts of a long line and of many, sums by place.
+TEST(EmbeddingBag, WrongOffsetsAreRefusedInBothEngines) {
+  for (const nn::BagMode mode : {nn::BagMode::sum, nn::BagMode::mean, nn::BagMode::max})
+    for (const bool has_last : {false, true}) {
+      nn::EmbeddingBag bag(nullptr, "", 7, 2, {.mode = mode, .include_last_offset = has_last});
+      const NoGrad off;
+      const Tensor index = from_vector<int64_t>({1, 2, 3}, {3});
+      const TensorFunction call = [&](const std::vector<Tensor>& in) {
+        return std::vector<Tensor>{bag(index, in[0])};
+      };
+      Compiled compiled = compile(call);
+      const std::vector<Tensor> right = {from_vector<int64_t>({0, 1, 3}, {3})};
+      EXPECT_TRUE(same_bits(compiled(right)[0], call(right)[0]));
+      for (const std::vector<int64_t>& wrong :
+           {std::vector<int64_t>{0, 2, 1}, {-2, 2, 3}, {1, 2, 3}, {0, 2, 9}, {0, -1, 3}}) {
+        const std::vector<Tensor> in = {from_vector<int64_t>(wrong, {3})};
+        EXPECT_THROW(call(in), Error) << wrong[0] << " " << wrong[1] << " " << wrong[2];
+        EXPECT_THROW(compiled(in)[0].to_vector<float>(), Error)
+            << wrong[0] << " " << wrong[1] << " " << wrong[2];
+      }
+      EXPECT_TRUE(same_bits(compiled(right)[0], call(right)[0]));
+    }
+}
+
 TEST(Indexing, HasTheSameBitsAtAnyThreadCount) {
   const Tensor x = to_tensor(hash_array({200000}, 1), DType::f32);
   const Tensor rows = to_tensor(hash_array({5000, 40}, 2), DType::f32);

@@ -146,15 +146,28 @@ Tensor EmbeddingBag::by_offsets(const Tensor& index, const Tensor& given,
   const Tensor offsets = cast(given, DType::i64), places = arange(n, DType::i64, index.device());
   const Tensor starts = slice(offsets, 0, 0, bags);
   if (bags == 0 || n == 0) return zeros({bags, weight.size(1)}, weight.dtype(), weight.device());
+  // Inside a compiled callable nobody can look at the offsets before: where they are wrong, an index becomes one that the op
+  // behind it refuses when it runs.
+  const auto refused_if_wrong = [&](const Tensor& places, int64_t bad) {
+    if (!current_tracer()) return places;
+    const Dim count = offsets.size(0);
+    const Tensor last = slice(offsets, 0, count - 1, count);
+    Tensor good = logical_and(all(equal(slice(offsets, 0, 0, 1), 0)),
+                              all(has_last ? equal(last, n) : less_equal(last, n)));
+    good =
+        logical_and(good, all(greater_equal(slice(offsets, 0, 1, count), slice(offsets, 0, 0, count - 1))));
+    return where(good, places, bad);
+  };
   if (options_.mode == BagMode::max) {
     const Tensor ends = has_last ? slice(offsets, 0, 1, bags + 1)
                                  : concat({slice(offsets, 0, 1, bags),
                                            full({1}, static_cast<double>(n), DType::i64, index.device())});
     const Tensor grid = unsqueeze(starts, 1) + unsqueeze(places, 0);  // (B, N): a row for each bag
     const Tensor is_there = less(grid, unsqueeze(ends, 1));
-    return pooled(take(index, where(is_there, grid, 0)), is_there, {});
+    return pooled(take(index, refused_if_wrong(where(is_there, grid, 0), -n - 1)), is_there, {});
   }
-  const Tensor bag = searchsorted(starts, places, true) - 1;  // (N): of each element
+  const Tensor bag =
+      refused_if_wrong(searchsorted(starts, places, true) - 1, -bags - 1);  // (N): of each element
   Tensor rows = embedding(weight, index, {.padding_idx = options_.padding_idx});
   if (per_sample_weights.defined()) rows = rows * unsqueeze(per_sample_weights, 1);
   Tensor count = ones({n, 1}, weight.dtype(), weight.device());
