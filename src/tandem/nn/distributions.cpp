@@ -9,6 +9,7 @@
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
 #include "tandem/ops/arrange.h"
+#include "tandem/ops/define.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
@@ -73,32 +74,9 @@ Tensor valued(const char* what, const Tensor& value, const Tensor& parameter) {
   return value.dtype() == parameter.dtype() ? value : cast(value, parameter.dtype());
 }
 
-/// Smallest step at 1, by which probabilities keep away from 0 and 1 before their logarithms are taken, as PyTorch's.
-double epsilon_of(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return 0x1p-52;
-    case DType::f32:
-      return 0x1p-23;
-    case DType::bf16:
-      return 0x1p-7;
-    default:
-      return 0x1p-10;
-  }
-}
-/// The smallest normal number.
-double least_above_0(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return 0x1p-1022;
-    case DType::f16:
-      return 0x1p-14;
-    default:
-      return 0x1p-126;
-  }
-}
+/// Probabilities keep away from 0 and 1 before their logarithms are taken, as PyTorch's.
 Tensor kept_inside(const Tensor& probabilities) {
-  const double epsilon = epsilon_of(probabilities.dtype());
+  const double epsilon = spacing_at_1(probabilities.dtype());
   return clamp(probabilities, epsilon, 1 - epsilon);
 }
 
@@ -133,9 +111,7 @@ Tensor standard_gamma(const Tensor& concentration, const Dims& shape) {
     found = logical_or(found, accepted);
   }
   const Tensor boost = exp(log1p(-uniform(shape, 0, 1, dtype, device)) / a);
-  const double tiny =
-      dtype == DType::f64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
-  return maximum(where(is_small, out * boost, out), tiny);
+  return maximum(where(is_small, out * boost, out), least_normal(dtype));
 }
 /// The same with a gradient: the sample moves with the concentration as if its quantile stayed.
 Tensor moving_gamma(const Tensor& concentration, const Dims& shape) {
@@ -387,7 +363,7 @@ Tensor Beta::rsample(const Dims& shape) const {
   const Dims whole = samples_shape("Beta", shape, a_.shape());
   // In f64: of small concentrations both are often too small for f32, and their quotient would be that of two floors.
   const Tensor x = moving_gamma(cast(a_, DType::f64), whole), y = moving_gamma(cast(b_, DType::f64), whole);
-  return clamp(cast(x / (x + y), a_.dtype()), least_above_0(a_.dtype()), 1 - epsilon_of(a_.dtype()) / 2);
+  return clamp(cast(x / (x + y), a_.dtype()), least_normal(a_.dtype()), 1 - spacing_at_1(a_.dtype()) / 2);
 }
 Tensor Beta::sample(const Dims& shape) const {
   const NoGrad off;

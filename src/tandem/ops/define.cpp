@@ -54,6 +54,16 @@ void check_like(const char* op, const char* what, const Tensor& x, const Tensor&
            describe(like), "; got ", describe(x), ". reshape() or cast() it.");
 }
 
+double spacing_at_1(DType dtype) {
+  return dtype == DType::f64    ? 0x1p-52
+         : dtype == DType::f32  ? 0x1p-23
+         : dtype == DType::bf16 ? 0x1p-7
+                                : 0x1p-10;
+}
+double least_normal(DType dtype) {
+  return dtype == DType::f64 ? 0x1p-1022 : dtype == DType::f16 ? 0x1p-14 : 0x1p-126;
+}
+
 bool share_memory(const Tensor& a, const Tensor& b) {
   const Tracer* tracer = current_tracer();
   return tracer ? tracer->share_memory(a, b) : a.impl()->storage == b.impl()->storage;

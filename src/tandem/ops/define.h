@@ -44,6 +44,9 @@ void infer_made(InferArgs& args) {
 void check_floating(const char* op, const Tensor& x);
 /// Same shape and type. `what` names the tensor.
 void check_like(const char* op, const char* what, const Tensor& x, const Tensor& like);
+/// The distance from 1 to the next number of a floating type, and its smallest normal number.
+double spacing_at_1(DType dtype);
+double least_normal(DType dtype);
 /// One of the spatial sizes of an image, or their product: at least 1 and below 2^31.
 constexpr bool is_image_size(int64_t size) { return size >= 1 && size < (int64_t{1} << 31); }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tandem/core/autocast.h"
+#include "tandem/ops/define.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
@@ -396,7 +397,7 @@ Tensor pinv(const Tensor& a, double rcond) {
   check_matrix("pinv", a);
   const Dim largest = std::max(a.size(-1), a.size(-2));
   if (a.size() == 0) return clone(transpose(a));
-  if (rcond < 0) rcond = static_cast<double>(largest) * (a.dtype() == DType::f32 ? 0x1p-23 : 0x1p-52);
+  if (rcond < 0) rcond = static_cast<double>(largest) * spacing_at_1(a.dtype());
   const Svd f = svd(a);
   const Tensor used = greater(f.s, max(f.s, {f.s.rank() - 1}, true) * rcond);
   const Tensor inverted = where(used, 1.0 / where(used, f.s, 1), 0);

@@ -323,11 +323,7 @@ Tensor rms_norm(const Tensor& x, const Dims& shape, const Tensor& weight, double
   check_last_axes("rms_norm", x, shape);
   check_shape("rms_norm", "the weight", weight, shape);
   check_eps("rms_norm", eps);
-  if (eps == 0)
-    eps = x.dtype() == DType::f64    ? 0x1p-52
-          : x.dtype() == DType::f32  ? 0x1p-23
-          : x.dtype() == DType::bf16 ? 0x1p-7
-                                     : 0x1p-10;
+  if (eps == 0) eps = spacing_at_1(x.dtype());
   Dims over;
   for (int i = x.rank() - shape.rank(); i < x.rank(); ++i) over.push_back(i);
   const Tensor wide = widened(x);

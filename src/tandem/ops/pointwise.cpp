@@ -471,7 +471,7 @@ Tensor elu_gradient(const Tensor& g, const Tensor& x, const Tensor& alpha) {
 
 Tensor polygamma_by(const Tensor& x, const Tensor& n) { return apply1(*g_ops.polygamma, {x, n}); }
 
-/// Two inputs of an op. Tensors that the caller holds are not counted again: on a small tensor that takes a fifth of the time.
+/// Two inputs of an op. References that the caller holds are not counted again: for a small tensor that takes long.
 class TwoInputs {
  public:
   TwoInputs(const char* op, const Operand& a, const Operand& b, DType dtype, Device device)
