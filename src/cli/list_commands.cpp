@@ -13,6 +13,7 @@
 #include "tandem/nn/summary.h"
 #include "tandem/ops/create.h"
 #include "tandem/train/environment.h"
+#include "tandem/zoo/layer_types.h"
 #include "tandem/zoo/zoo.h"
 
 namespace tandem::cli {
@@ -36,7 +37,7 @@ std::unique_ptr<nn::Module> shapes_of_model(const zoo::ChosenModel& chosen) {
 /// Of a batch of samples; of whole numbers where the model begins by looking them up.
 nn::Summary summary_of(const zoo::ChosenModel& chosen, const Dims& batch) {
   const std::unique_ptr<nn::Module> model = shapes_of_model(chosen);
-  if (!chosen.description || chosen.description->layers[0].type != "embedding")
+  if (!chosen.description || !zoo::layer_type(chosen.description->layers[0].type).takes_indices)
     return nn::summary(*model, batch);
   return nn::summary(*model, {zeros(batch, DType::i64)},
                      [&](const std::vector<Tensor>& in) { (*model)(in[0]); });

@@ -24,7 +24,7 @@ std::string title(const LayerDescription& layer, const std::string& name) {
 
 /// The shape of one sample that `made` gives for one of shape `in`.
 Dims shape_after(const LayerDescription& layer, nn::Module& made, Dims in) {
-  if (layer.type == "embedding") {  // of whole numbers, which a summary by shape does not give
+  if (layer_type(layer.type).takes_indices) {  // of whole numbers, which a summary by shape does not give
     in.push_back(
         std::get<int64_t>(std::find_if(layer.settings.begin(), layer.settings.end(), [](const auto& s) {
                             return s.first == "width";
@@ -95,9 +95,7 @@ class DescribedModel : public nn::Module {
         const LayerType& type = layer_type(layer.type);
         TD_CHECK(shape.rank() >= type.least_rank && shape.rank() <= type.most_rank, layer.type,
                  ": takes samples of rank ", type.least_rank, " to ", type.most_rank, "; got ", shape, ".",
-                 layer.type == "linear" ? " Put a flatten layer before it."
-                 : type.least_rank == 2 ? " The first axis is the channels."
-                                        : "");
+                 type.advice, type.least_rank == 2 ? " The first axis is the channels." : "");
         steps.push_back(type.make ? add_leaf(layer, type, name, shape)
                                   : add_residual(layer, name, shape, depth + 1));
       } catch (Error& error) {
@@ -125,8 +123,8 @@ class DescribedModel : public nn::Module {
   }
 
   Step add_leaf(const LayerDescription& layer, const LayerType& type, const std::string& name, Dims& shape) {
-    TD_CHECK(layer.type != "embedding" || count_ == 1,
-             "embedding: must be the first layer, since it takes whole numbers; got it further down.");
+    TD_CHECK(!type.takes_indices || count_ == 1, layer.type,
+             ": must be the first layer, since it takes whole numbers; got it further down.");
     const nn::ModulePtr made = type.make(layer, shape);
     for (const Tensor& parameter : made->own_parameters())
       parameters_ = plus_capped(parameters_, parameter.size());
@@ -250,13 +248,14 @@ ModelDescription with_options(ModelDescription d, const ModelOptions& options) {
   if (options.input) d.input = *options.input;
   if (options.dropout)
     each_layer(d.layers, [&](LayerDescription& layer) {
-      if (layer.type == "dropout" || layer.type == "channel_dropout") set(layer, "p", *options.dropout);
+      if (has_setting(layer_type(layer.type), "p")) set(layer, "p", *options.dropout);
     });
   if (!options.classes) return d;
   TD_CHECK(*options.classes >= 1, "model ", d.name, ": there must be at least one class; got ",
            *options.classes, ".");
-  const auto last = std::find_if(d.layers.rbegin(), d.layers.rend(),
-                                 [](const LayerDescription& layer) { return layer.type == "linear"; });
+  const auto last = std::find_if(d.layers.rbegin(), d.layers.rend(), [](const LayerDescription& layer) {
+    return has_setting(layer_type(layer.type), "outputs");
+  });
   TD_CHECK(last != d.layers.rend(), "model ", d.name,
            ": must have a linear layer that gives the classes, outside of residual blocks; got none.");
   set(*last, "outputs", *options.classes);

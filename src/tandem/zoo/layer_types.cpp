@@ -290,8 +290,14 @@ std::vector<LayerType> make_table() {
        {size("channels"), window("kernel", 1, true), window("stride", 1), window("padding", 0),
         window("output_padding", 0), window("dilation", 1), groups(false), truth("bias"), init(), init_std()},
        make_conv_transpose},
-      {"linear", 1, 2, {size("outputs"), truth("bias"), init(), init_std()}, make_linear},
-      {"embedding", 1, 2, {size("rows"), size("width")}, make_embedding},
+      {"linear",
+       1,
+       2,
+       {size("outputs"), truth("bias"), init(), init_std()},
+       make_linear,
+       false,
+       " Put a flatten layer before it."},
+      {"embedding", 1, 2, {size("rows"), size("width")}, make_embedding, true},
       plain<nn::ReLU>("relu"),
       plain<nn::GELU>("gelu"),
       plain<nn::SiLU>("silu"),
@@ -476,6 +482,11 @@ const LayerType& layer_type(const std::string& name) {
     if (type.name == name) return type;
   throw Error(cat("the type of a layer must be one of ", names_of(layer_types()), "; got '",
                   one_line(name, 60), "'.", hint(name, list_of(layer_types()))));
+}
+
+bool has_setting(const LayerType& type, const std::string& name) {
+  return std::any_of(type.settings.begin(), type.settings.end(),
+                     [&](const SettingRule& rule) { return rule.name == name; });
 }
 
 const SettingRule& setting_rule(const LayerType& type, const std::string& name) {

@@ -33,7 +33,11 @@ struct LayerType {
   std::vector<SettingRule> settings;
   /// Makes one for samples of shape `in`. Null: residual, which has layers of its own.
   nn::ModulePtr (*make)(const LayerDescription& layer, const Dims& in);
+  bool takes_indices = false;  ///< of whole numbers: it must be the first layer
+  const char* advice = "";     ///< a sentence for samples of another rank
 };
+
+bool has_setting(const LayerType& type, const std::string& name);
 
 const std::vector<LayerType>& layer_types();
 /// Throws Error with the list of types and the nearest one.
