@@ -259,9 +259,9 @@ TD_FN T log1p_(T x) {
   const T lost = small - (u - large);
   const T y = log_(u);
   // 0 stays 0 with its sign; at inf and -1 there is nothing to set right.
-  const T mended = y + lost / u;
+  const T corrected = y + lost / u;
   const bool plain = y - y == T(0);
-  return x == T(0) ? x : (plain ? mended : y);
+  return x == T(0) ? x : (plain ? corrected : y);
 }
 
 template <class T>
