@@ -356,9 +356,10 @@ TEST(Command, WrongUsageIsOneLineAndStatusTwo) {
   EXPECT_EQ(complaint({"train", "mlp", "--engine", "steam"}, 2),
             "engine: must be eager or graph; got 'steam'.");
   expect_contains(complaint({"train", "mlp", "--data", "imagenet"}, 2), "got 'imagenet'");
-  expect_contains(complaint({"train", "mlp", "--dtype", "f8"}, 2), "f8");
-  expect_contains(complaint({"train", "mlp", "--dtype", "i32"}, 2),
-                  "dtype: must be f32, f64, bf16 or f16; got i32");
+  EXPECT_EQ(complaint({"train", "mlp", "--dtype", "f8"}, 2),
+            "dtype: must be f32, tf32, bf16, f16 or f64; got 'f8'.");
+  EXPECT_EQ(complaint({"train", "mlp", "--dtype", "i32"}, 2),
+            "dtype: must be f32, tf32, bf16, f16 or f64; got 'i32'.");
   expect_contains(complaint({"train", "mlp", "--dtype", "tf32"}, 2),
                   "tf32 is how CUDA multiplies f32 matrices");
   expect_contains(complaint({"train", "mlp", "--half-model"}, 2),

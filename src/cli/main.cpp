@@ -59,8 +59,10 @@ MachineFlags::Arithmetic MachineFlags::arithmetic(Device on) const {
     ::setenv("TANDEM_TF32", tf32 ? "1" : "0", 1);  // the CUDA library asks once, at its first product
     return {};
   }
+  TD_CHECK(dtype == "bf16" || dtype == "f16" || dtype == "f64",
+           "dtype: must be f32, tf32, bf16, f16 or f64; got '", dtype, "'.");
   const DType type = parse_dtype(dtype);
-  if (half_model || bytes_of(type) != 2 || !is_floating(type)) return {type, {}};
+  if (half_model || bytes_of(type) != 2) return {type, {}};
   return {DType::f32, type};
 }
 
