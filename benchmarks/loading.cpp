@@ -51,8 +51,9 @@ void measure(const std::string& model_name, const std::string& data_name,
   const Device device = parse_device(flags.contains("--device") ? flags["--device"] : "cuda");
   const int64_t steps = number("--steps", 200), rounds = number("--rounds", 9);
   manual_seed(0);
-  const data::DatasetPtr set =
-      data_name == "jpeg" ? jpeg_files(flags["--dir"]) : data::open_dataset(data_name, flags["--dir"]).train;
+  const data::DatasetPtr set = data_name == "jpeg"
+                                   ? jpeg_files(flags["--dir"])
+                                   : data::open_dataset(data_name, {.data_dir = flags["--dir"]}).train;
   const std::unique_ptr<nn::Module> model = zoo::make_model(model_name);
   model->to(device);
   optim::Sgd optimizer(model->named_parameters(), {.lr = 0.001, .momentum = 0.9});

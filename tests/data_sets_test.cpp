@@ -193,7 +193,7 @@ TEST(Cifar, IsReadFromFilesFromTheirFolderAndFromTheArchive) {
                            testing::tar_file("cifar-10-batches-bin/test_batch.bin", test) +
                            std::string(1024, '\0')));
   for (const std::string& dir : {folder.path(), folder / "plain", folder / "packed"}) {
-    const Splits splits = open_dataset("cifar10", dir);
+    const Splits splits = open_dataset("cifar10", {.data_dir = dir});
     EXPECT_EQ(splits.train->size(), 6);
     EXPECT_EQ(splits.info.train_size, 6);
     EXPECT_EQ(splits.test->size(), 2);
@@ -211,23 +211,26 @@ TEST(Cifar, HundredHasItsFineLabels) {
   TempFolder folder;
   write_text(folder / "train.bin", cifar_records(3, 2, 5));
   write_text(folder / "test.bin", cifar_records(1, 2, 0));
-  const Splits splits = open_dataset("cifar100", folder.path());
+  const Splits splits = open_dataset("cifar100", {.data_dir = folder.path()});
   EXPECT_EQ(labels_of(*splits.train), (Labels{5, 6, 7}));
 }
 
 TEST(Cifar, DamageAndAbsenceAreTold) {
   TempFolder folder;
-  const std::string missing = message_of<Error>([&] { open_dataset("cifar10", folder.path()); });
+  const std::string missing =
+      message_of<Error>([&] { open_dataset("cifar10", {.data_dir = folder.path()}); });
   EXPECT_HAS(missing, "cifar-10-binary.tar.gz, or data_batch_1.bin and test_batch.bin, is missing");
   EXPECT_HAS(missing, "tandem datasets --download cifar10");
   EXPECT_HAS(missing, "https://www.cs.toronto.edu/~kriz/");
   write_text(folder / "test_batch.bin", cifar_records(1, 1, 0));
   write_text(folder / "data_batch_1.bin", cifar_records(2, 1, 0).substr(1));
-  EXPECT_HAS(message_of<Error>([&] { open_dataset("cifar10", folder.path()); }), "records of 3073 bytes");
+  EXPECT_HAS(message_of<Error>([&] { open_dataset("cifar10", {.data_dir = folder.path()}); }),
+             "records of 3073 bytes");
   std::string wrong = cifar_records(2, 1, 0);
   wrong[3073] = 10;
   write_text(folder / "data_batch_1.bin", wrong);
-  EXPECT_HAS(message_of<Error>([&] { open_dataset("cifar10", folder.path()); }), "label 1 is 10");
+  EXPECT_HAS(message_of<Error>([&] { open_dataset("cifar10", {.data_dir = folder.path()}); }),
+             "label 1 is 10");
 }
 
 // --- SVHN
@@ -247,7 +250,7 @@ TEST(Svhn, RowsAndColumnsAreTurnedAndTenIsZero) {
   TempFolder folder;
   write_text(folder / "train_32x32.mat", svhn_file(3, {10, 1, 9}));
   write_text(folder / "test_32x32.mat", svhn_file(1, {5}));
-  const Splits splits = open_dataset("svhn", folder.path());
+  const Splits splits = open_dataset("svhn", {.data_dir = folder.path()});
   EXPECT_EQ(labels_of(*splits.train), (Labels{0, 1, 9}));
   uint8_t scratch[3072];
   const auto& images = dynamic_cast<const ImageDataset&>(*splits.train);
@@ -286,7 +289,7 @@ TEST(ImageFolder, ClassesAreFoldersAndSplitsToo) {
   EXPECT_EQ(files.classes(), (std::vector<std::string>{"cat", "dog"}));
   EXPECT_EQ(files.get(1)[0].shape(), (Dims{3, 10, 14}));
   EXPECT_EQ(files.get(1)[0].to_vector<uint8_t>()[0], 10);
-  const Splits splits = open_dataset("image-folder", folder.path());
+  const Splits splits = open_dataset("image-folder", {.data_dir = folder.path()});
   EXPECT_EQ(splits.info.classes, 2);
   EXPECT_EQ(labels_of(*splits.test), (Labels{0, 1}));
   EXPECT_EQ(splits.train->get(0)[0].shape(), (Dims{3, 224, 224}));
@@ -294,13 +297,15 @@ TEST(ImageFolder, ClassesAreFoldersAndSplitsToo) {
   EXPECT_EQ(splits.augmented(0)->get_at(1, 4)[0].shape(), (Dims{3, 224, 224}));
 
   write_text(folder / "val/cat/5.jpg", "not a JPEG");
-  const Splits broken = open_dataset("image-folder", folder.path());
+  const Splits broken = open_dataset("image-folder", {.data_dir = folder.path()});
   Loader loader(*broken.test, {.batch = 3, .shuffle = false, .workers = 2});
   loader.start_epoch(0);
   EXPECT_HAS(message_of<Error>([&] { loader.next(); }), folder / "val/cat/5.jpg");
-  EXPECT_HAS(message_of<Error>([&] { open_dataset("image-folder", folder / "none"); }), "no such folder");
+  EXPECT_HAS(message_of<Error>([&] { open_dataset("image-folder", {.data_dir = folder / "none"}); }),
+             "no such folder");
   fs::create_directories(folder / "empty");
-  EXPECT_HAS(message_of<Error>([&] { open_dataset("image-folder", folder / "empty"); }), "a class's folder");
+  EXPECT_HAS(message_of<Error>([&] { open_dataset("image-folder", {.data_dir = folder / "empty"}); }),
+             "a class's folder");
 }
 
 TEST(ImageFolder, WithoutSplitsEveryTenthImageIsForTesting) {
@@ -308,7 +313,7 @@ TEST(ImageFolder, WithoutSplitsEveryTenthImageIsForTesting) {
   TempFolder folder;
   for (int i = 0; i < 20; ++i)
     write_image(folder / ("kind" + std::to_string(i / 10) + "/" + std::to_string(i) + ".png"), 1);
-  const Splits splits = open_dataset("image-folder", folder.path());
+  const Splits splits = open_dataset("image-folder", {.data_dir = folder.path()});
   EXPECT_EQ(splits.train->size(), 18);
   EXPECT_EQ(labels_of(*splits.test), (Labels{0, 1}));
 }
@@ -327,16 +332,16 @@ TEST(Arrays, AreReadFromNpyAndNpz) {
   io::save_npz(folder / "packed/data.npz", {{"x_train", x}, {"y_train", y}, {"x_test", x}, {"y_test", y}},
                true);
   for (const std::string& dir : {folder / "npy", folder / "packed"}) {
-    const Splits splits = open_dataset("npy", dir);
+    const Splits splits = open_dataset("npy", {.data_dir = dir});
     EXPECT_EQ(splits.info.sample_shape, (Dims{1, 2}));
     EXPECT_EQ(splits.info.classes, 3);
     EXPECT_EQ(splits.train->get(1)[0].to_vector<float>(), (std::vector<float>{0.2f, 0.4f}));
     EXPECT_EQ(labels_of(*splits.test), (Labels{2, 0}));
   }
   io::save_npy(folder / "npy/test_y.npy", from_vector<float>({0.5f, 1}, {2}));
-  EXPECT_HAS(message_of<Error>([&] { open_dataset("npy", folder / "npy"); }), "label 0 is 0.5");
+  EXPECT_HAS(message_of<Error>([&] { open_dataset("npy", {.data_dir = folder / "npy"}); }), "label 0 is 0.5");
   fs::remove(folder / "npy/test_y.npy");
-  EXPECT_HAS(message_of<Error>([&] { open_dataset("npy", folder / "npy"); }),
+  EXPECT_HAS(message_of<Error>([&] { open_dataset("npy", {.data_dir = folder / "npy"}); }),
              "test_y.npy (or an .npz file) is missing");
 }
 
@@ -344,16 +349,17 @@ TEST(Tables, LabelsByTextAreNumberedOverBothTables) {
   TempFolder folder;
   write_text(folder / "train.csv", "a,label,b\n1,dog,2\n3,cat,4\n5,owl,6\n");
   write_text(folder / "test.csv", "a,label,b\n1,owl,2\n3,dog,4\n");
-  const Splits splits = open_dataset("csv", folder.path());
+  const Splits splits = open_dataset("csv", {.data_dir = folder.path()});
   EXPECT_EQ(splits.info.classes, 3);
   EXPECT_EQ(splits.info.sample_shape, (Dims{2}));
   EXPECT_EQ(labels_of(*splits.train), (Labels{1, 0, 2}));
   EXPECT_EQ(labels_of(*splits.test), (Labels{2, 1}));
   write_text(folder / "test.csv", "a,label,b\n1,fox,2\n");
-  EXPECT_HAS(message_of<Error>([&] { open_dataset("csv", folder.path()); }), "'fox' is not");
+  EXPECT_HAS(message_of<Error>([&] { open_dataset("csv", {.data_dir = folder.path()}); }), "'fox' is not");
   write_text(folder / "test.csv", "1,2,0\n");
   write_text(folder / "train.csv", "1,2,1\n");
-  EXPECT_EQ(labels_of(*open_dataset("csv", folder.path()).train), (Labels{1})) << "the last column";
+  EXPECT_EQ(labels_of(*open_dataset("csv", {.data_dir = folder.path()}).train), (Labels{1}))
+      << "the last column";
 }
 
 // --- Synthetic
@@ -418,7 +424,7 @@ std::string real_folder(const char* name) {
 TEST(Cifar, HoldsTheKnownImages) {
   const std::string dir = real_folder("cifar10");
   if (dir.empty()) GTEST_SKIP() << "CIFAR-10 is not here: set TANDEM_DATA to the folder that holds cifar10/";
-  const Splits splits = open_dataset("cifar10", dir);
+  const Splits splits = open_dataset("cifar10", {.data_dir = dir});
   EXPECT_EQ(labels_of(*first(splits.train, 5)), (Labels{6, 9, 9, 4, 1}));
   EXPECT_EQ(labels_of(*first(splits.test, 5)), (Labels{3, 8, 8, 0, 6}));
 }
@@ -426,7 +432,7 @@ TEST(Cifar, HoldsTheKnownImages) {
 TEST(Svhn, HoldsImagesThatFitItsMean) {
   const std::string dir = real_folder("svhn");
   if (dir.empty()) GTEST_SKIP() << "SVHN is not here: set TANDEM_DATA to the folder that holds svhn/";
-  const Splits splits = open_dataset("svhn", dir);
+  const Splits splits = open_dataset("svhn", {.data_dir = dir});
   std::vector<int64_t> indices(2000);
   std::iota(indices.begin(), indices.end(), 0);
   const std::vector<float> values = splits.train->batch(indices)[0].to_vector<float>();

@@ -171,34 +171,35 @@ TEST(Mnist, IsReadFromADataDirAndFromItsFolderThere) {
   TempFolder folder;
   write_small_mnist(folder / "mnist");
   for (const std::string& dir : {folder.path(), folder / "mnist", folder / "mnist/"}) {
-    const Splits splits = open_dataset("mnist", dir);
+    const Splits splits = open_dataset("mnist", {.data_dir = dir});
     EXPECT_EQ(splits.train->size(), 3);
     EXPECT_EQ(splits.test->size(), 2);
     EXPECT_EQ(splits.train->get(2)[1].item<int64_t>(), 9);
     EXPECT_FLOAT_EQ(splits.train->get(0)[0].to_vector<float>()[5], (64 / 255.0f - 0.1307f) / 0.3081f);
   }
-  EXPECT_EQ(open_default(folder.path()).name, "mnist");
+  EXPECT_EQ(open_default({.data_dir = folder.path()}).name, "mnist");
 }
 
 TEST(Mnist, IsNotTakenFromAFolderOfFashionMnist) {
   TempFolder folder;
   write_small_mnist(folder / "fashion-mnist");
-  EXPECT_EQ(open_default(folder / "fashion-mnist").name, "fashion-mnist");
-  EXPECT_EQ(open_default(folder.path()).name, "fashion-mnist");
-  EXPECT_THROW(open_dataset("mnist", folder / "fashion-mnist"), Error);
+  EXPECT_EQ(open_default({.data_dir = folder / "fashion-mnist"}).name, "fashion-mnist");
+  EXPECT_EQ(open_default({.data_dir = folder.path()}).name, "fashion-mnist");
+  EXPECT_THROW(open_dataset("mnist", {.data_dir = folder / "fashion-mnist"}), Error);
 }
 
 TEST(Mnist, AMissingFileIsNamedWithTheFoldersSearchedAndTheMend) {
   TempFolder folder;
   write_small_mnist(folder / "mnist");
   fs::remove(folder / "mnist/t10k-images.idx3-ubyte");
-  const std::string message = message_of<Error>([&] { open_dataset("mnist", folder.path()); });
+  const std::string message = message_of<Error>([&] { open_dataset("mnist", {.data_dir = folder.path()}); });
   EXPECT_HAS(message, folder / "mnist (t10k-images-idx3-ubyte[.gz] is missing)");
   EXPECT_HAS(message, folder.path() + " (train-images-idx3-ubyte[.gz] is missing)");
   EXPECT_HAS(message, "--data-dir");
   EXPECT_EQ(message.find('\n'), std::string::npos);
-  EXPECT_HAS(message_of<Error>([&] { open_dataset("mnist", folder / "absent"); }), "no such folder");
-  EXPECT_HAS(message_of<Error>([&] { open_default(folder / "absent"); }), "--data digits");
+  EXPECT_HAS(message_of<Error>([&] { open_dataset("mnist", {.data_dir = folder / "absent"}); }),
+             "no such folder");
+  EXPECT_HAS(message_of<Error>([&] { open_default({.data_dir = folder / "absent"}); }), "--data digits");
 }
 
 TEST(Mnist, IsSearchedInTheFolderOfTheEnvironmentFirst) {
@@ -224,7 +225,7 @@ std::string real_data_dir() {
 TEST(Mnist, HoldsTheKnownImagesAndLabels) {
   const std::string dir = real_data_dir();
   if (dir.empty()) GTEST_SKIP() << "MNIST is not here: set TANDEM_DATA to the folder that holds mnist/";
-  const Splits splits = open_dataset("mnist", dir);
+  const Splits splits = open_dataset("mnist", {.data_dir = dir});
   EXPECT_EQ(splits.train->size(), 60000);
   EXPECT_EQ(splits.test->size(), 10000);
   for (int64_t i = 0; const int64_t label : {5, 0, 4, 1, 9})

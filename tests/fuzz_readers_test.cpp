@@ -365,7 +365,9 @@ TEST(FuzzReaders, CifarArchivesLoadOrAreRefused) {
   const std::string tar = testing::tar_file("b/data_batch_1.bin", std::string(3073, 3)) +
                           testing::tar_file("b/test_batch.bin", std::string(3073, 4)) +
                           std::string(1024, '\0');
-  const auto load = [&] { touch(data::open_dataset("cifar10", folder.path()).train->get(0)[0]); };
+  const auto load = [&] {
+    touch(data::open_dataset("cifar10", {.data_dir = folder.path()}).train->get(0)[0]);
+  };
   fuzz(path, gzip(tar), load);
   fuzz(path, tar, load, gzip, 20);
   fuzz(path, tar, load, nullptr, 20);

@@ -92,7 +92,7 @@ Source open_source(const DataChoice& choice, const Dims& input, int64_t classes,
                    int64_t test, const std::string& data_dir) {
   const std::vector<std::string> names = data::dataset_names();
   if (std::find(names.begin(), names.end(), choice.name) != names.end()) {
-    const data::Splits splits = data::open_dataset(choice.name, choice.is_real ? data_dir : "");
+    const data::Splits splits = data::open_dataset(choice.name, {.data_dir = choice.is_real ? data_dir : ""});
     return {splits.train, splits.test, choice.name, splits.where, choice.is_real};
   }
   return {std::make_shared<Patterns>(input, classes, seed, false, train),

@@ -101,9 +101,9 @@ std::optional<std::string> locate_cifar(const DatasetInfo& info, const std::stri
   return locate_in(search_folders(info.name, data_dir), missing_in(kind_of(info)));
 }
 
-Splits open_cifar(const DatasetInfo& info, const std::string& data_dir) {
+Splits open_cifar(const DatasetInfo& info, const OpenOptions& options) {
   const Kind& kind = kind_of(info);
-  const std::string folder = require_in(info, search_folders(info.name, data_dir), missing_in(kind),
+  const std::string folder = require_in(info, search_folders(info.name, options.data_dir), missing_in(kind),
                                         "its binary files or their archive must be in one folder");
   const std::string bins = bin_folder(kind, folder);
   std::vector<uint8_t> images[2], labels[2];  // train, test

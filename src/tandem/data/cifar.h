@@ -16,6 +16,6 @@ void read_cifar_records(const std::string& where, std::span<const uint8_t> bytes
                         int classes, std::vector<uint8_t>& images, std::vector<uint8_t>& labels);
 
 std::optional<std::string> locate_cifar(const DatasetInfo& info, const std::string& data_dir);
-Splits open_cifar(const DatasetInfo& info, const std::string& data_dir);
+Splits open_cifar(const DatasetInfo& info, const OpenOptions& options);
 
 }  // namespace tandem::data

@@ -317,7 +317,7 @@ const uint8_t* DrawnDigits::pixels(int64_t i, uint8_t* scratch) const {
 
 std::optional<std::string> locate_built_in(const DatasetInfo&, const std::string&) { return kBuiltIn; }
 
-Splits open_drawn_digits(const DatasetInfo& info, const std::string&) {
+Splits open_drawn_digits(const DatasetInfo& info, const OpenOptions&) {
   return {std::make_shared<DrawnDigits>(info.title + ", train", kDrawnSeed, 0, info.train_size),
           std::make_shared<DrawnDigits>(info.title + ", test", kDrawnSeed, info.train_size, info.test_size),
           info, info.name, kBuiltIn};

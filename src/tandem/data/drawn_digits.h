@@ -36,6 +36,6 @@ class DrawnDigits final : public ImageDataset {
 
 /// Always found.
 std::optional<std::string> locate_built_in(const DatasetInfo& info, const std::string& data_dir);
-Splits open_drawn_digits(const DatasetInfo& info, const std::string& data_dir);
+Splits open_drawn_digits(const DatasetInfo& info, const OpenOptions& options);
 
 }  // namespace tandem::data

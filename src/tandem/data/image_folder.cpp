@@ -118,8 +118,8 @@ std::optional<std::string> locate_image_folder(const DatasetInfo& info, const st
   return locate_in(search_folders(info.name, data_dir), missing_in);
 }
 
-Splits open_image_folder(const DatasetInfo& info, const std::string& data_dir) {
-  const std::string folder = require_in(info, search_folders(info.name, data_dir), missing_in,
+Splits open_image_folder(const DatasetInfo& info, const OpenOptions& options) {
+  const std::string folder = require_in(info, search_folders(info.name, options.data_dir), missing_in,
                                         "there must be a folder a class with JPEG or PNG files");
   std::shared_ptr<const ImageFolder> train, test;
   if (is_folder(fs::path(folder) / "train")) {

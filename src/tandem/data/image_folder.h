@@ -42,6 +42,6 @@ extern const std::vector<float>& kPhotoDeviation;
 std::optional<std::string> locate_image_folder(const DatasetInfo& info, const std::string& data_dir);
 /// train/ and test/ (or val/) with a folder a class each; or a folder a class alone, of which every tenth image is
 /// for testing. Images become 224 by 224: resized to 256 on the short side, then their middle.
-Splits open_image_folder(const DatasetInfo& info, const std::string& data_dir);
+Splits open_image_folder(const DatasetInfo& info, const OpenOptions& options);
 
 }  // namespace tandem::data

@@ -3,7 +3,21 @@
 
 #include <algorithm>
 
+#include "tandem/data/image_ops.h"
+
 namespace tandem::data {
+
+Tensor image_to_input(const Tensor& image, const ImageFormat& format) {
+  TD_CHECK(
+      image.defined() && image.dtype() == DType::u8 && image.rank() == 3 && image.size(0) == format.channels,
+      "image_to_input: must be u8 (", format.channels, ", height, width); got ",
+      image.defined() ? describe(image) : "nothing", ".");
+  const Tensor sized = format.short_side > 0
+                           ? image::center_crop(image::resize_short_side(image, format.short_side),
+                                                format.height, format.width)
+                           : image::resize(image, format.height, format.width);
+  return image::normalise(sized, format.mean, format.deviation);
+}
 
 ImageDataset::ImageDataset(std::string name, ImageFormat format, std::vector<uint8_t> labels)
     : name_(std::move(name)), format_(std::move(format)), labels_(std::move(labels)) {

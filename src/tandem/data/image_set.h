@@ -14,8 +14,15 @@ namespace tandem::data {
 struct ImageFormat {
   int64_t channels = 1, height = 28, width = 28;
   std::vector<float> mean{0.0f}, deviation{1.0f};
+  /// How another image gets this size: 0: resized to height and width; else resized so that its shorter side has so many
+  /// pixels, then its middle.
+  int64_t short_side = 0;
   int64_t bytes() const { return channels * height * width; }
 };
+
+/// An image of any size, u8 (format.channels, h, w), as a sample's input: f32 (channels, height, width), normalised.
+/// A test sample of image-folder has the very bits of its file so treated.
+Tensor image_to_input(const Tensor& image, const ImageFormat& format);
 
 /// A set of images as bytes, wherever they come from. A sample is {image f32 (channels, height, width), label
 /// i64 ()}; a pixel p becomes (p / 255 - mean) / deviation.

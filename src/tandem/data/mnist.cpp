@@ -57,12 +57,12 @@ std::optional<std::string> locate_fashion_mnist(const DatasetInfo& info, const s
   return locate_in(search_folders(info.name, data_dir, kFashionSystemFolder), missing_file);
 }
 
-Splits open_mnist(const DatasetInfo& info, const std::string& data_dir) {
-  return open(info, search_folders(info.name, data_dir), 0.1307f, 0.3081f);
+Splits open_mnist(const DatasetInfo& info, const OpenOptions& options) {
+  return open(info, search_folders(info.name, options.data_dir), 0.1307f, 0.3081f);
 }
 
-Splits open_fashion_mnist(const DatasetInfo& info, const std::string& data_dir) {
-  return open(info, search_folders(info.name, data_dir, kFashionSystemFolder), 0.2860f, 0.3530f);
+Splits open_fashion_mnist(const DatasetInfo& info, const OpenOptions& options) {
+  return open(info, search_folders(info.name, options.data_dir, kFashionSystemFolder), 0.2860f, 0.3530f);
 }
 
 }  // namespace tandem::data

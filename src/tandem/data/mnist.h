@@ -13,7 +13,7 @@ std::optional<std::string> locate_mnist(const DatasetInfo& info, const std::stri
 std::optional<std::string> locate_fashion_mnist(const DatasetInfo& info, const std::string& data_dir);
 
 /// Reads the four files. Throws Error that names the missing file, the folders searched and how to get it.
-Splits open_mnist(const DatasetInfo& info, const std::string& data_dir);
-Splits open_fashion_mnist(const DatasetInfo& info, const std::string& data_dir);
+Splits open_mnist(const DatasetInfo& info, const OpenOptions& options);
+Splits open_fashion_mnist(const DatasetInfo& info, const OpenOptions& options);
 
 }  // namespace tandem::data

@@ -1,8 +1,10 @@
 // The table of data sets.
 #include "tandem/data/registry.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
+#include <string_view>
 
 #include "tandem/data/cifar.h"
 #include "tandem/data/drawn_digits.h"
@@ -21,7 +23,8 @@ struct Row {
   DatasetInfo info;
   /// Where the files are, or nothing. Must not read them.
   std::optional<std::string> (*locate)(const DatasetInfo& info, const std::string& data_dir);
-  Splits (*open)(const DatasetInfo& info, const std::string& data_dir);
+  Splits (*open)(const DatasetInfo& info, const OpenOptions& options);
+  std::vector<std::string_view> takes = {};  // options beside data_dir, as kOptions names them
 };
 
 /// The sentence for a set that can be fetched.
@@ -118,7 +121,8 @@ const std::vector<Row>& rows() {
           .how_to_get =
               "Name with --data-dir a folder with a folder a class, in train/ and test/ or by themselves."},
          locate_image_folder,
-         open_image_folder},
+         open_image_folder,
+         {"image_size", "test_share", "split_seed", "skip_bad"}},
         {{.name = "npy",
           .title = "NumPy arrays",
           .description = "your arrays: train_x, train_y, test_x, test_y as .npy files or in one .npz",
@@ -126,13 +130,15 @@ const std::vector<Row>& rows() {
               "Name with --data-dir a folder with train_x.npy, train_y.npy, test_x.npy and test_y.npy, or "
               "with one .npz of these names."},
          locate_arrays,
-         open_arrays},
+         open_arrays,
+         {"test_share", "split_seed", "task"}},
         {{.name = "csv",
           .title = "tables",
           .description = "your tables: train.csv and test.csv, numbers and a column 'label' (else the last)",
           .how_to_get = "Name with --data-dir a folder with train.csv and test.csv."},
          locate_csv,
-         open_csv},
+         open_csv,
+         {"test_share", "split_seed", "target", "task"}},
         {{.name = "digits",
           .title = "drawn digits",
           .description = "digits drawn by a formula, grey, 28 by 28; needs no files",
@@ -174,6 +180,57 @@ const Row& row_named(const std::string& name) {
       cat("data: must be one of ", names, "; got '", io::one_line(name), "'. 'tandem datasets' lists them."));
 }
 
+/// The options beside data_dir, and what the user gave for them: "" where that is nothing.
+struct Option {
+  std::string_view name;
+  std::string (*given)(const OpenOptions& options);
+};
+constexpr Option kOptions[] = {
+    {"image_size",
+     [](const OpenOptions& o) {
+       return o.image_size ? cat((*o.image_size)[0], " by ", (*o.image_size)[1]) : std::string();
+     }},
+    {"test_share",
+     [](const OpenOptions& o) {
+       return o.test_share != OpenOptions{}.test_share ? cat(o.test_share) : std::string();
+     }},
+    {"split_seed",
+     [](const OpenOptions& o) { return o.split_seed != 0 ? cat(o.split_seed) : std::string(); }},
+    {"skip_bad", [](const OpenOptions& o) { return std::string(o.skip_bad ? "true" : ""); }},
+    {"target",
+     [](const OpenOptions& o) { return o.target.empty() ? "" : "'" + io::one_line(o.target, 50) + "'"; }},
+    {"task", [](const OpenOptions& o) { return o.task.empty() ? "" : "'" + io::one_line(o.task, 50) + "'"; }},
+};
+
+bool takes(const Row& row, std::string_view option) {
+  return std::find(row.takes.begin(), row.takes.end(), option) != row.takes.end();
+}
+
+/// Refuses options that the data set would pass over, and values that none takes.
+void check_options(const Row& row, const OpenOptions& options) {
+  for (const Option& option : kOptions) {
+    const std::string given = option.given(options);
+    if (given.empty() || takes(row, option.name)) continue;
+    std::string others;
+    for (const Row& other : rows())
+      if (takes(other, option.name)) others += (others.empty() ? "" : ", ") + other.info.name;
+    throw Error(cat("data ", row.info.name, ": does not take ", option.name, ", which is for ", others,
+                    "; got ", given, ". Leave it out."));
+  }
+  TD_CHECK(options.test_share > 0 && options.test_share < 1, "test_share: must be above 0 and below 1; got ",
+           options.test_share, ".");
+  TD_CHECK(options.task.empty() || options.task == "classification" || options.task == "regression",
+           "task: must be classification or regression; got '", io::one_line(options.task, 50), "'.");
+}
+
+Splits open_row(const Row& row, const OpenOptions& options) {
+  check_options(row, options);
+  Splits splits = row.open(row.info, options);
+  if (const auto* images = dynamic_cast<const ImageDataset*>(splits.train.get()))
+    splits.format = images->format();
+  return splits;
+}
+
 }  // namespace
 
 std::vector<std::string> dataset_names() {
@@ -184,21 +241,20 @@ std::vector<std::string> dataset_names() {
 
 const DatasetInfo& dataset_info(const std::string& name) { return row_named(name).info; }
 
-Splits open_dataset(const std::string& name, const std::string& data_dir) {
-  const Row& row = row_named(name);
-  return row.open(row.info, data_dir);
+Splits open_dataset(const std::string& name, const OpenOptions& options) {
+  return open_row(row_named(name), options);
 }
 
-Splits open_default(const std::string& data_dir) {
+Splits open_default(const OpenOptions& options) {
   for (const std::string name : kDefaults) {
     const Row& row = row_named(name);
-    const std::optional<std::string> where = row.locate(row.info, data_dir);
+    const std::optional<std::string> where = row.locate(row.info, options.data_dir);
     if (!where) continue;
-    TD_CHECK(data_dir.empty() || *where != kBuiltIn, "data-dir '", io::one_line(data_dir),
+    TD_CHECK(options.data_dir.empty() || *where != kBuiltIn, "data-dir '", io::one_line(options.data_dir),
              "': must hold the files of mnist or fashion-mnist, in itself or in a folder of that name; found "
              "neither. Give their folder, or --data ",
              name, " for the built-in set.");
-    return row.open(row.info, data_dir);
+    return open_row(row, options);
   }
   throw InternalError("no default data set is built in");
 }

@@ -1,11 +1,16 @@
 // Data sets by name: one table, one row a data set. Adding one is a row in registry.cpp and its reader.
 #pragma once
 
+#include <array>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tandem/data/dataset.h"
+#include "tandem/data/image_set.h"
+#include "tandem/data/table_encoder.h"
 
 namespace tandem::data {
 
@@ -27,14 +32,35 @@ struct DatasetInfo {
   std::vector<RemoteFile> files = {};  // what a download fetches; empty: it cannot be fetched
 };
 
+/// How a data set is opened: what the user says about files of their own. An option that a data set does not take must
+/// be left as it is here.
+struct OpenOptions {
+  std::string data_dir = {};                              ///< empty: the usual places (places.h)
+  std::optional<std::array<int64_t, 2>> image_size = {};  ///< height, width of image-folder; unset: 224, 224
+  double test_share = 0.2;  ///< of the samples, where the data has no test part: split off by chance
+  uint64_t split_seed = 0;  ///< of that split
+  /// image-folder: files that cannot be read are left out, with a notice; else they stop the run by name.
+  bool skip_bad = false;
+  std::string target = {};  ///< csv: the column to predict; empty: the one called label or target
+  std::string task = {};    ///< csv and npy: "classification" or "regression"; empty: by the target's type
+};
+
+/// What was opened. A sample is {input, target}: the target is i64 () for a class, f32 () or f32 (k) for regression.
 struct Splits {
   DatasetPtr train, test;
-  DatasetInfo info;
+  DatasetInfo info;   // its shape, classes (0 for regression) and sizes are those of what was opened
   std::string name;   // = info.name
   std::string where;  // the folder that it was read from, or "built in"
   /// The training set with the augmentation that is usual for it, drawn from (seed, epoch, sample); empty where
   /// there is none.
   std::function<DatasetPtr(uint64_t seed)> augmented = {};
+  std::string task = "classification";  ///< or "regression"
+  std::vector<std::string> class_names =
+      {};  ///< in the order of their numbers; empty: numbers alone, or no classes
+  std::optional<ImageFormat> format =
+      {};  ///< how images become inputs (image_to_input), where the data has images
+  std::shared_ptr<const TableEncoder> encoder = {};  ///< csv: how rows become inputs
+  std::vector<std::string> notices = {};             ///< one line each, for the user
 };
 
 struct DatasetStatus {
@@ -43,13 +69,13 @@ struct DatasetStatus {
   std::string where;  // where found; empty otherwise
 };
 
-/// Opens a data set by name. `data_dir` empty: the usual places (see places.h). Throws Error for an unknown name
-/// (with the list of names) or where a file is missing or damaged.
-Splits open_dataset(const std::string& name, const std::string& data_dir = "");
+/// Opens a data set by name. Throws Error for an unknown name (with the list of names), for an option that the data set
+/// does not take (with those that do), and where a file is missing or damaged.
+Splits open_dataset(const std::string& name, const OpenOptions& options = {});
 
 /// MNIST if found, else Fashion-MNIST, else the drawn digits; `name` says which. Where data_dir is given and
 /// holds neither of the first two, that is an Error.
-Splits open_default(const std::string& data_dir = "");
+Splits open_default(const OpenOptions& options = {});
 
 /// The names, in the order of the table, and a row of it. Throws Error for an unknown name.
 std::vector<std::string> dataset_names();

@@ -67,8 +67,8 @@ std::optional<std::string> locate_svhn(const DatasetInfo& info, const std::strin
   return locate_in(search_folders(info.name, data_dir), missing_file);
 }
 
-Splits open_svhn(const DatasetInfo& info, const std::string& data_dir) {
-  const std::string folder = require_in(info, search_folders(info.name, data_dir), missing_file,
+Splits open_svhn(const DatasetInfo& info, const OpenOptions& options) {
+  const std::string folder = require_in(info, search_folders(info.name, options.data_dir), missing_file,
                                         "its two .mat files must be in one folder");
   const auto train = read_svhn(info.title + ", train", (fs::path(folder) / kTrain).string());
   const auto test = read_svhn(info.title + ", test", (fs::path(folder) / kTest).string());

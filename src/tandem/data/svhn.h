@@ -14,6 +14,6 @@ namespace tandem::data {
 std::shared_ptr<const ImageSet> read_svhn(const std::string& name, const std::string& path);
 
 std::optional<std::string> locate_svhn(const DatasetInfo& info, const std::string& data_dir);
-Splits open_svhn(const DatasetInfo& info, const std::string& data_dir);
+Splits open_svhn(const DatasetInfo& info, const OpenOptions& options);
 
 }  // namespace tandem::data

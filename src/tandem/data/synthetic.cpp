@@ -102,7 +102,7 @@ std::string SyntheticImages::describe() const {
              kind_.side, ")");
 }
 
-Splits open_synthetic(const DatasetInfo& info, const std::string&) {
+Splits open_synthetic(const DatasetInfo& info, const OpenOptions&) {
   for (const SyntheticKind& kind : kKinds)
     if (info.name == std::string("synthetic-") + kind.name)
       return {std::make_shared<SyntheticImages>(kind, kSeed, 0, kind.train_size),

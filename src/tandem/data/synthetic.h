@@ -35,6 +35,6 @@ class SyntheticImages final : public Dataset {
   int64_t first_, size_;
 };
 
-Splits open_synthetic(const DatasetInfo& info, const std::string& data_dir);
+Splits open_synthetic(const DatasetInfo& info, const OpenOptions& options);
 
 }  // namespace tandem::data

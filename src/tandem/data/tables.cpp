@@ -115,8 +115,8 @@ std::optional<std::string> locate_arrays(const DatasetInfo& info, const std::str
   return locate_in(search_folders(info.name, data_dir), missing_array);
 }
 
-Splits open_arrays(const DatasetInfo& info, const std::string& data_dir) {
-  const std::string folder = require_in(info, search_folders(info.name, data_dir), missing_array,
+Splits open_arrays(const DatasetInfo& info, const OpenOptions& options) {
+  const std::string folder = require_in(info, search_folders(info.name, options.data_dir), missing_array,
                                         "its four arrays must be in one folder");
   Tensor arrays[4];
   const std::string npz = npz_in(folder);
@@ -143,8 +143,8 @@ std::optional<std::string> locate_csv(const DatasetInfo& info, const std::string
   return locate_in(search_folders(info.name, data_dir), missing_table);
 }
 
-Splits open_csv(const DatasetInfo& info, const std::string& data_dir) {
-  const std::string folder = require_in(info, search_folders(info.name, data_dir), missing_table,
+Splits open_csv(const DatasetInfo& info, const OpenOptions& options) {
+  const std::string folder = require_in(info, search_folders(info.name, options.data_dir), missing_table,
                                         "train.csv and test.csv must be in one folder");
   io::CsvTable tables[2];
   for (int part = 0; part < 2; ++part) {

@@ -168,12 +168,11 @@ OpenedData open_data(const zoo::ModelInfo& info, const std::string& data, const 
       info.classes > 0, "train: ", model,
       " must give one number for each class of a sample; it gives another shape. End it with flatten and "
       "linear.");
-  OpenedData splits{name.empty() ? data::open_default(data_dir) : data::open_dataset(name, data_dir)};
+  OpenedData splits{name.empty() ? data::open_default({.data_dir = data_dir})
+                                 : data::open_dataset(name, {.data_dir = data_dir})};
   TD_CHECK(splits.info.sample_shape == info.input && splits.info.classes <= info.classes, "train: ", model,
            " takes samples of ", info.input, " in at most ", info.classes, " classes; ", splits.name, " has ",
            splits.info.sample_shape, " in ", splits.info.classes, ". Choose another --data.");
-  if (const auto* images = dynamic_cast<const data::ImageDataset*>(splits.train.get()))
-    splits.format = images->format();
   if (limit) {
     splits.train = data::first(splits.train, *limit);
     splits.test = data::first(splits.test, *limit);

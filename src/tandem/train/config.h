@@ -105,10 +105,7 @@ std::optional<double> starting_momentum(const FitOptions& options);
 /// The optimiser that the options name. (Not own_optimizer.)
 std::unique_ptr<optim::Optimizer> make_optimizer(const FitOptions& options, const nn::Module& model);
 
-/// A data set, and how its images are to be made from pixels, where it has images.
-struct OpenedData : data::Splits {
-  std::optional<data::ImageFormat> format = {};
-};
+using OpenedData = data::Splits;
 /// Opens the data set of a run and checks that the model can take it. `limit` unset: all samples.
 OpenedData open_data(const zoo::ModelInfo& model, const std::string& data, const std::string& data_dir,
                      std::optional<int64_t> limit);
