@@ -2,13 +2,11 @@
 #include "tandem/data/table.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <map>
-#include <numeric>
 #include <unordered_map>
 
-#include "tandem/data/random.h"
+#include "tandem/data/split.h"
 #include "tandem/data/table_columns.h"
 #include "tandem/io/csv_rows.h"
 #include "tandem/io/file.h"
@@ -20,7 +18,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMaxColumns = size_t{1} << 16, kMaxNameBytes = 1000;
-constexpr uint64_t kSplitStream = 0x7461626c65;  // apart from other uses of a seed
 
 /// Refuses names that cannot be told apart.
 void check_names(const std::string& where, const std::vector<std::string>& names) {
@@ -109,37 +106,6 @@ std::string only_csv_in(const std::string& folder) {
   return (fs::path(folder) / names[0]).string();
 }
 
-/// The numbers 0 … n-1 in an order by chance.
-std::vector<int64_t> shuffled(int64_t n, uint64_t seed) {
-  SampleRandom random = SampleRandom(seed, 0, 0).stream(kSplitStream);
-  std::vector<int64_t> order(static_cast<size_t>(n));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  for (int64_t i = n - 1; i > 0; --i)
-    std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(random.below(i + 1))]);
-  return order;
-}
-
-/// How many of each group's rows are for testing, `wanted` in all where the groups have them: each its share rounded
-/// down, then one more to those with the largest rest (the first among equals). At least one row of each is left.
-std::vector<int64_t> quotas(const std::vector<int64_t>& sizes, double share, int64_t wanted) {
-  std::vector<int64_t> quota;
-  std::vector<std::pair<double, size_t>> rests;  // largest first
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    const double part = share * static_cast<double>(sizes[i]);
-    quota.push_back(static_cast<int64_t>(part));
-    wanted -= quota[i];
-    rests.emplace_back(static_cast<double>(quota[i]) - part, i);
-  }
-  std::sort(rests.begin(), rests.end());
-  for (const auto& [rest, i] : rests) {
-    if (wanted <= 0) break;
-    if (quota[i] + 1 >= sizes[i]) continue;
-    ++quota[i];
-    --wanted;
-  }
-  return quota;
-}
-
 }  // namespace
 
 void TextColumn::add(std::string_view cell, bool missing) {
@@ -202,37 +168,22 @@ Table take_rows(const Table& table, std::span<const int64_t> rows) {
 TableParts split(const Table& table, double share, uint64_t seed, const std::string& by) {
   check_table(table);
   const int64_t rows = table.rows();
-  TD_CHECK(share > 0 && share < 1, "split: the share must be above 0 and below 1; got ", share, ".");
   TD_CHECK(rows >= 2, "split: table ", table.source, " must have at least 2 rows; got ", rows, ".");
-  const int64_t wanted = std::clamp(static_cast<int64_t>(std::floor(share * static_cast<double>(rows) + 0.5)),
-                                    int64_t{1}, rows - 1);
-
-  std::vector<size_t> group(static_cast<size_t>(rows), 0);
-  std::vector<int64_t> sizes(1, rows);
+  std::vector<int64_t> group(static_cast<size_t>(rows), 0);
   if (!by.empty()) {
     const TextColumn& column = table.column(by);
-    std::map<std::string_view, size_t> groups;  // missing cells are one
+    std::map<std::string_view, int64_t> groups;  // missing cells are one
     const auto key = [&](int64_t row) { return column.is_missing(row) ? std::string_view() : column[row]; };
     for (int64_t row = 0; row < rows; ++row) groups.emplace(key(row), 0);
-    size_t next = 0;
+    int64_t next = 0;
     for (auto& [value, index] : groups) index = next++;
-    sizes.assign(groups.size(), 0);
-    for (int64_t row = 0; row < rows; ++row)
-      ++sizes[group[static_cast<size_t>(row)] = groups.find(key(row))->second];
+    for (int64_t row = 0; row < rows; ++row) group[static_cast<size_t>(row)] = groups.find(key(row))->second;
   }
-  std::vector<int64_t> left = quotas(sizes, share, wanted);
-  std::vector<bool> is_test(static_cast<size_t>(rows));
-  for (int64_t row : shuffled(rows, seed)) {
-    int64_t& quota = left[group[static_cast<size_t>(row)]];
-    is_test[static_cast<size_t>(row)] = quota > 0;
-    quota -= quota > 0;
-  }
-  std::vector<int64_t> train, test;
-  for (int64_t row = 0; row < rows; ++row) (is_test[static_cast<size_t>(row)] ? test : train).push_back(row);
-  TD_CHECK(!test.empty(), "split: a value of column ", shown(by),
+  const SplitIndices parts = split_indices(group, share, seed);
+  TD_CHECK(!parts.test.empty(), "split: a value of column ", shown(by),
            " must stand in two rows or more for a test part; each of the ", rows,
            " rows has its own. Split without it.");
-  return {take_rows(table, train), take_rows(table, test)};
+  return {take_rows(table, parts.train), take_rows(table, parts.test)};
 }
 
 }  // namespace tandem::data
