@@ -95,7 +95,7 @@ void filter_row(int kind, const uint8_t* row, const uint8_t* above, size_t bytes
 Tensor decode_image(std::span<const uint8_t> bytes, const DecodeOptions& options, const std::string& where) {
   TD_CHECK(options.max_pixels >= 1, where, "max_pixels must be at least 1; got ", options.max_pixels, ".");
   if (bytes.size() >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff)
-    return detail::decode_jpeg(bytes, options, where);
+    return detail::turn_upright(detail::decode_jpeg(bytes, options, where), detail::jpeg_orientation(bytes));
   if (bytes.size() >= 8 && std::equal(kPngMark, kPngMark + 8, bytes.begin()))
     return detail::decode_png(bytes, options, where);
   if (bytes.size() >= 3 && bytes[0] == 'P' && (bytes[1] == '5' || bytes[1] == '6') && std::isspace(bytes[2]))

@@ -28,7 +28,7 @@ struct DecodeOptions {
 };
 
 /// Decodes by the first bytes. `where` is what messages begin with, e.g. "read 'cat.jpg': ". 16-bit samples are
-/// scaled to 8; CMYK becomes RGB; EXIF orientation is not applied. Throws Error for damaged, cut-off or oversized
+/// scaled to 8; CMYK becomes RGB; a JPEG whose Exif part tells how the camera was held is turned upright. Throws Error for damaged, cut-off or oversized
 /// images, and for a format whose library this build lacks.
 Tensor decode_image(std::span<const uint8_t> bytes, const DecodeOptions& options = {},
                     const std::string& where = "decode_image: ");
@@ -46,6 +46,10 @@ namespace detail {
 Tensor decode_jpeg(std::span<const uint8_t> bytes, const DecodeOptions& options, const std::string& where);
 Tensor decode_png(std::span<const uint8_t> bytes, const DecodeOptions& options, const std::string& where);
 Tensor decode_pnm(std::span<const uint8_t> bytes, const DecodeOptions& options, const std::string& where);
+/// The orientation (1 to 8) that a JPEG file's Exif part tells; 1, which is upright, where it tells none or is damaged.
+int jpeg_orientation(std::span<const uint8_t> bytes);
+/// A u8 image as it is meant to be seen, by the orientation that its file tells.
+Tensor turn_upright(const Tensor& image, int orientation);
 /// Refuses sizes beyond max_pixels, and beyond what an image of `packed_bytes` may unpack to with that many bytes a pixel.
 void check_pixels(uint64_t height, uint64_t width, uint64_t pixel_bytes, uint64_t packed_bytes,
                   const DecodeOptions& options, const std::string& where);
