@@ -7,14 +7,39 @@
 
 namespace tandem::data {
 
+namespace {
+
+/// The image made so large, its proportions kept, that it just covers the format's box (see ImageFormat::short_side).
+Tensor covering(const Tensor& image, const ImageFormat& format) {
+  const int64_t shorter = std::min(format.height, format.width);
+  const auto side_of_box = [&](int64_t side) {
+    return (side * format.short_side + shorter / 2) / shorter;  // rounded
+  };
+  const int64_t box_height = side_of_box(format.height), box_width = side_of_box(format.width),
+                height = image.size(1), width = image.size(2);
+  const auto scaled = [](int64_t of, int64_t to, int64_t from) {
+    return static_cast<int64_t>(static_cast<double>(to) * static_cast<double>(of) /
+                                static_cast<double>(from));
+  };
+  if (box_height * width >= box_width * height)  // the image is the wider one: its height decides
+    return image::resize(image, box_height, std::max(box_width, scaled(width, box_height, height)));
+  return image::resize(image, std::max(box_height, scaled(height, box_width, width)), box_width);
+}
+
+}  // namespace
+
 Tensor image_to_input(const Tensor& image, const ImageFormat& format) {
   TD_CHECK(
       image.defined() && image.dtype() == DType::u8 && image.rank() == 3 && image.size(0) == format.channels,
       "image_to_input: must be u8 (", format.channels, ", height, width); got ",
       image.defined() ? describe(image) : "nothing", ".");
+  constexpr int64_t most = int64_t{1} << 20;
+  TD_CHECK(format.height >= 1 && format.height <= most && format.width >= 1 && format.width <= most &&
+               format.short_side >= 0 && format.short_side <= most,
+           "image_to_input: the format's sides must be 1 to ", most, "; got ", format.height, " by ",
+           format.width, " and a short side of ", format.short_side, ".");
   const Tensor sized = format.short_side > 0
-                           ? image::center_crop(image::resize_short_side(image, format.short_side),
-                                                format.height, format.width)
+                           ? image::center_crop(covering(image, format), format.height, format.width)
                            : image::resize(image, format.height, format.width);
   return image::normalise(sized, format.mean, format.deviation);
 }

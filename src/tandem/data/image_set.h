@@ -14,8 +14,9 @@ namespace tandem::data {
 struct ImageFormat {
   int64_t channels = 1, height = 28, width = 28;
   std::vector<float> mean{0.0f}, deviation{1.0f};
-  /// How another image gets this size: 0: resized to height and width; else resized so that its shorter side has so many
-  /// pixels, then its middle.
+  /// How another image gets this size. 0: resized to height and width. Else: resized with its proportions kept so that it
+  /// just covers a box of the format's proportions whose shorter side is short_side (where height = width: so that its
+  /// own shorter side is), then its middle.
   int64_t short_side = 0;
   int64_t bytes() const { return channels * height * width; }
 };
