@@ -9,14 +9,11 @@
 #include <set>
 
 #include "tandem/data/compose.h"
-#include "tandem/data/image_folder.h"
 #include "tandem/data/image_set.h"
 #include "tandem/data/loader.h"
 #include "tandem/data/registry.h"
 #include "tandem/data/svhn.h"
 #include "tandem/data/synthetic.h"
-#include "tandem/io/image.h"
-#include "tandem/io/npy.h"
 #include "tests/support/foreign_files.h"
 #include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
@@ -266,100 +263,6 @@ TEST(Svhn, RowsAndColumnsAreTurnedAndTenIsZero) {
   EXPECT_HAS(refusal(svhn_file(1, {11})), "label 0 is 11");
   EXPECT_HAS(refusal(svhn_file(2, {1})), "2 images and 1 labels");
   EXPECT_HAS(refusal(testing::mat_header()), "there is no X");
-}
-
-// --- Images in folders
-
-void write_image(const std::string& path, uint8_t value, Dim height = 10, Dim width = 14) {
-  fs::create_directories(fs::path(path).parent_path());
-  const std::vector<uint8_t> file = io::encode_png(
-      from_vector(std::vector<uint8_t>(static_cast<size_t>(3 * height * width), value), {3, height, width}));
-  write_text(path, {reinterpret_cast<const char*>(file.data()), file.size()});
-}
-
-TEST(ImageFolder, ClassesAreFoldersAndSplitsToo) {
-  if (!io::has_png()) GTEST_SKIP() << "built without libpng";
-  TempFolder folder;
-  write_image(folder / "train/dog/1.png", 10);
-  write_image(folder / "train/cat/deep/2.PNG", 20);
-  write_image(folder / "val/dog/3.png", 30);
-  write_image(folder / "val/cat/4.png", 40);
-  write_text(folder / "train/cat/notes.txt", "not an image");
-  const ImageFolder files(folder / "train");
-  EXPECT_EQ(files.classes(), (std::vector<std::string>{"cat", "dog"}));
-  EXPECT_EQ(files.get(1)[0].shape(), (Dims{3, 10, 14}));
-  EXPECT_EQ(files.get(1)[0].to_vector<uint8_t>()[0], 10);
-  const Splits splits = open_dataset("image-folder", {.data_dir = folder.path()});
-  EXPECT_EQ(splits.info.classes, 2);
-  EXPECT_EQ(labels_of(*splits.test), (Labels{0, 1}));
-  EXPECT_EQ(splits.train->get(0)[0].shape(), (Dims{3, 224, 224}));
-  EXPECT_NEAR(splits.train->get(0)[0].to_vector<float>()[0], (20 / 255.0f - 0.485f) / 0.229f, 1e-6);
-  EXPECT_EQ(splits.augmented(0)->get_at(1, 4)[0].shape(), (Dims{3, 224, 224}));
-
-  write_text(folder / "val/cat/5.jpg", "not a JPEG");
-  const Splits broken = open_dataset("image-folder", {.data_dir = folder.path()});
-  Loader loader(*broken.test, {.batch = 3, .shuffle = false, .workers = 2});
-  loader.start_epoch(0);
-  EXPECT_HAS(message_of<Error>([&] { loader.next(); }), folder / "val/cat/5.jpg");
-  EXPECT_HAS(message_of<Error>([&] { open_dataset("image-folder", {.data_dir = folder / "none"}); }),
-             "no such folder");
-  fs::create_directories(folder / "empty");
-  EXPECT_HAS(message_of<Error>([&] { open_dataset("image-folder", {.data_dir = folder / "empty"}); }),
-             "a class's folder");
-}
-
-TEST(ImageFolder, WithoutSplitsEveryTenthImageIsForTesting) {
-  if (!io::has_png()) GTEST_SKIP() << "built without libpng";
-  TempFolder folder;
-  for (int i = 0; i < 20; ++i)
-    write_image(folder / ("kind" + std::to_string(i / 10) + "/" + std::to_string(i) + ".png"), 1);
-  const Splits splits = open_dataset("image-folder", {.data_dir = folder.path()});
-  EXPECT_EQ(splits.train->size(), 18);
-  EXPECT_EQ(labels_of(*splits.test), (Labels{0, 1}));
-}
-
-// --- Arrays and tables
-
-TEST(Arrays, AreReadFromNpyAndNpz) {
-  TempFolder folder;
-  const Tensor x = from_vector<uint8_t>({0, 255, 51, 102}, {2, 1, 2}), y = from_vector<int32_t>({2, 0}, {2});
-  fs::create_directories(folder / "npy");
-  for (const char* part : {"train", "test"}) {
-    io::save_npy(folder / ("npy/" + std::string(part) + "_x.npy"), x);
-    io::save_npy(folder / ("npy/" + std::string(part) + "_y.npy"), y);
-  }
-  fs::create_directories(folder / "packed");
-  io::save_npz(folder / "packed/data.npz", {{"x_train", x}, {"y_train", y}, {"x_test", x}, {"y_test", y}},
-               true);
-  for (const std::string& dir : {folder / "npy", folder / "packed"}) {
-    const Splits splits = open_dataset("npy", {.data_dir = dir});
-    EXPECT_EQ(splits.info.sample_shape, (Dims{1, 2}));
-    EXPECT_EQ(splits.info.classes, 3);
-    EXPECT_EQ(splits.train->get(1)[0].to_vector<float>(), (std::vector<float>{0.2f, 0.4f}));
-    EXPECT_EQ(labels_of(*splits.test), (Labels{2, 0}));
-  }
-  io::save_npy(folder / "npy/test_y.npy", from_vector<float>({0.5f, 1}, {2}));
-  EXPECT_HAS(message_of<Error>([&] { open_dataset("npy", {.data_dir = folder / "npy"}); }), "label 0 is 0.5");
-  fs::remove(folder / "npy/test_y.npy");
-  EXPECT_HAS(message_of<Error>([&] { open_dataset("npy", {.data_dir = folder / "npy"}); }),
-             "test_y.npy (or an .npz file) is missing");
-}
-
-TEST(Tables, LabelsByTextAreNumberedOverBothTables) {
-  TempFolder folder;
-  write_text(folder / "train.csv", "a,label,b\n1,dog,2\n3,cat,4\n5,owl,6\n");
-  write_text(folder / "test.csv", "a,label,b\n1,owl,2\n3,dog,4\n");
-  const Splits splits = open_dataset("csv", {.data_dir = folder.path()});
-  EXPECT_EQ(splits.info.classes, 3);
-  EXPECT_EQ(splits.info.sample_shape, (Dims{2}));
-  EXPECT_EQ(labels_of(*splits.train), (Labels{1, 0, 2}));
-  EXPECT_EQ(labels_of(*splits.test), (Labels{2, 1}));
-  write_text(folder / "test.csv", "a,label,b\n1,fox,2\n");
-  EXPECT_HAS(message_of<Error>([&] { open_dataset("csv", {.data_dir = folder.path()}); }), "'fox' is not");
-  write_text(folder / "test.csv", "1,2,0\n");
-  write_text(folder / "train.csv", "1,2,1\n");
-  EXPECT_EQ(labels_of(*open_dataset("csv", {.data_dir = folder.path()}).train), (Labels{1}))
-      << "the last column";
 }
 
 // --- Synthetic

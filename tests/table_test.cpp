@@ -444,6 +444,31 @@ TEST(TableEncoder, IsReadFromItsJsonWithTheSameBits) {
   }
 }
 
+TEST(TableEncoder, KeepsHowFurtherTablesAreRead) {
+  const TableOptions reading{.delimiter = '|', .header = false, .missing = {"-", "none", ""}};
+  const Table table = parse_table("1|x\n-|y\n3|x\n4|y\n", reading);
+  const TableEncoder back =
+      TableEncoder::from_json(TableEncoder(split(table, 0.3, 1, "c1").train, {.target = "c1"}).to_json());
+  EXPECT_EQ(back.reading().delimiter, '|');
+  EXPECT_FALSE(back.reading().header);
+  EXPECT_EQ(back.reading().missing, (Strings{"-", "none"})) << "an empty cell is missing in any case";
+  EXPECT_EQ(back.encode(parse_table("none\n2\n", back.reading())).features.shape(), (Dims{2, 2}));
+  const Table plain = parse_table("a,k\n1,u\n2,v\n");
+  const std::string json = TableEncoder(plain, {.target = "k"}).to_json();
+  EXPECT_FALSE(TableEncoder::from_json(json).reading().delimiter) << "found anew in each table";
+  EXPECT_EQ(TableEncoder::from_json(json).reading().missing, TableOptions{}.missing);
+  const auto of = [&](const std::string& from, const std::string& to) {
+    std::string text = json;
+    text.replace(text.find(from), from.size(), to);
+    return refusal([&] { TableEncoder::from_json(text); });
+  };
+  EXPECT_HAS(of("\"delimiter\": null", "\"delimiter\": \"\\n\""), "reading: 'delimiter' must not be a quote");
+  EXPECT_HAS(of("\"delimiter\": null", "\"delimiter\": \";;\""), "must take 1 to 1 bytes; got 2");
+  EXPECT_HAS(of("\"header\": true", "\"header\": \"yes\""), "'header' must be true or false");
+  EXPECT_HAS(of("\"NA\"", "7"), "'missing' must hold texts");
+  EXPECT_HAS(of("\"NA\"", "\"\""), "texts of 'missing' must take 1 to 1000 bytes");
+}
+
 TEST(TableEncoder, RefusesJsonThatLearningCouldNotHaveWritten) {
   const Table table = parse_table("a,k,d,y\n0.5,u,2020-01-31,1.5\n0.75,v,2021-05-01,2\n,u,2020-01-30,4\n");
   const std::string json = TableEncoder(table, {.target = "y"}).to_json();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "tandem/data/arrays.h"
 #include "tandem/data/cifar.h"
 #include "tandem/data/drawn_digits.h"
 #include "tandem/data/image_folder.h"
@@ -116,7 +117,7 @@ const std::vector<Row>& rows() {
          open_svhn},
         {{.name = "image-folder",
           .title = "image folder",
-          .description = "your JPEG and PNG files in train/CLASS/ and test/CLASS/, made 224 by 224",
+          .description = "your JPEG and PNG files, a folder a class, in train/ and test/ or by themselves",
           .sample_shape = {3, 224, 224},
           .how_to_get =
               "Name with --data-dir a folder with a folder a class, in train/ and test/ or by themselves."},
@@ -125,17 +126,19 @@ const std::vector<Row>& rows() {
          {"image_size", "test_share", "split_seed", "skip_bad"}},
         {{.name = "npy",
           .title = "NumPy arrays",
-          .description = "your arrays: train_x, train_y, test_x, test_y as .npy files or in one .npz",
-          .how_to_get =
-              "Name with --data-dir a folder with train_x.npy, train_y.npy, test_x.npy and test_y.npy, or "
-              "with one .npz of these names."},
+          .description = "your arrays: x and y, or train_x, train_y, test_x, test_y; .npy files or one .npz",
+          .how_to_get = "Name with --data-dir a folder with x.npy and y.npy, or with train_x.npy, "
+                        "train_y.npy, test_x.npy "
+                        "and test_y.npy, or with one .npz of these names."},
          locate_arrays,
          open_arrays,
          {"test_share", "split_seed", "task"}},
         {{.name = "csv",
           .title = "tables",
-          .description = "your tables: train.csv and test.csv, numbers and a column 'label' (else the last)",
-          .how_to_get = "Name with --data-dir a folder with train.csv and test.csv."},
+          .description =
+              "your table: a .csv file, or train.csv and test.csv; --target names the column to predict",
+          .how_to_get =
+              "Name with --data-dir a .csv file, or a folder with one or with train.csv and test.csv."},
          locate_csv,
          open_csv,
          {"test_share", "split_seed", "target", "task"}},

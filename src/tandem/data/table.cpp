@@ -54,6 +54,7 @@ Table parse(const std::string& where, const std::string& source, std::string_vie
 
   Table table;
   table.source = source;
+  table.reading = options;
   io::CsvRows rows(where, text, delimiter, kMaxColumns);
   std::vector<std::string> cells;
   TD_CHECK(rows.next(cells), where, "must hold names of columns and rows; it is empty.");
@@ -154,6 +155,7 @@ Table take_rows(const Table& table, std::span<const int64_t> rows) {
   Table taken;
   taken.source = table.source;
   taken.names = table.names;
+  taken.reading = table.reading;
   taken.columns.resize(table.columns.size());
   for (int64_t row : rows) {
     TD_CHECK(row >= 0 && row < table.rows(), "take_rows: a row must be at least 0 and less than ",
@@ -180,9 +182,9 @@ TableParts split(const Table& table, double share, uint64_t seed, const std::str
     for (int64_t row = 0; row < rows; ++row) group[static_cast<size_t>(row)] = groups.find(key(row))->second;
   }
   const SplitIndices parts = split_indices(group, share, seed);
-  TD_CHECK(!parts.test.empty(), "split: a value of column ", shown(by),
+  TD_CHECK(!parts.test.empty(), "split: table ", table.source, ": a value of column ", shown(by),
            " must stand in two rows or more for a test part; each of the ", rows,
-           " rows has its own. Split without it.");
+           " rows has its own. Add rows, or choose another column.");
   return {take_rows(table, parts.train), take_rows(table, parts.test)};
 }
 

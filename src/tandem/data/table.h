@@ -48,6 +48,7 @@ struct Table {
   std::vector<std::string> names;  ///< of the columns, each once
   std::vector<TextColumn> columns;
   std::vector<int64_t> lines;  ///< where each row begins in its file, from 1
+  TableOptions reading = {};   ///< how it was read
 
   int64_t rows() const { return static_cast<int64_t>(lines.size()); }
   /// The place of a column, or nothing.

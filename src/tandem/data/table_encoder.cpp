@@ -139,7 +139,8 @@ TableTask task_of(const Table& table, const std::string& target, TableTask asked
   return TableTask::classification;
 }
 
-TableEncoder::TableEncoder(const Table& train, const TableEncoderOptions& options) : target_(options.target) {
+TableEncoder::TableEncoder(const Table& train, const TableEncoderOptions& options)
+    : target_(options.target), reading_(train.reading) {
   check_table(train);
   check_options(train, options);
   TD_CHECK(train.rows() >= 1, "table ", train.source, ": must have rows to learn from; got none.");

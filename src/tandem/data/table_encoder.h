@@ -97,6 +97,8 @@ class TableEncoder {
   const std::vector<std::string>& feature_names() const { return feature_names_; }
   /// In the order of their numbers; empty for regression.
   const std::vector<std::string>& class_names() const { return classes_.values; }
+  /// How further tables are to be read, as the training rows were: read_table(path, encoder.reading()).
+  const TableOptions& reading() const { return reading_; }
   /// All columns of training but the target, in their order.
   const std::vector<EncodedColumn>& columns() const { return columns_; }
   /// What a user should know: columns left out, categories that share a feature, how the target was taken. One line
@@ -123,6 +125,7 @@ class TableEncoder {
   TableTask task_ = TableTask::regression;
   Categories classes_;
   Scale target_scale_;
+  TableOptions reading_;
   std::vector<EncodedColumn> columns_;
   std::vector<std::string> feature_names_, notices_;
 };

@@ -19,6 +19,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kFormat = "tandem table encoder 1";
 constexpr const char* kTypes[] = {"number", "category", "date", "left out"};  // by ColumnType
 constexpr const char* kForms[] = {"yyyy-mm-dd", "day first", "month first"};  // by DateForm
+constexpr size_t kMaxWords = 1000;                                            // for a missing value
 constexpr const char* kFix = " Train again, or take the file of another run.";
 
 Json json_of(const Scale& scale) { return {{"mean", scale.mean}, {"deviation", scale.deviation}}; }
@@ -153,6 +154,28 @@ EncodedColumn column_of(const std::string& where, const Json& json) {
   return column;
 }
 
+TableOptions reading_of(const std::string& where, const Json& json) {
+  Fields fields(where, json);
+  TableOptions reading;
+  if (!fields.at("delimiter").is_null()) {
+    const std::string text = fields.text("delimiter", 1);
+    fields.check(text != "\"" && text != "\n" && text != "\r",
+                 "'delimiter' must not be a quote or end a line");
+    reading.delimiter = text[0];
+  }
+  reading.header = fields.boolean("header");
+  reading.missing.clear();
+  for (const Json& word : fields.list("missing", kMaxWords)) {
+    fields.check(word.is_string(), "'missing' must hold texts");
+    const auto& text = word.get_ref<const std::string&>();
+    fields.check(!text.empty() && text.size() <= kMaxValueBytes, "texts of 'missing' must take 1 to ",
+                 kMaxValueBytes, " bytes; got ", text.size());
+    reading.missing.push_back(text);
+  }
+  fields.end();
+  return reading;
+}
+
 }  // namespace
 
 std::string TableEncoder::to_json() const {
@@ -161,11 +184,16 @@ std::string TableEncoder::to_json() const {
     add_values(target, "classes", classes_);
   else
     target.update(json_of(target_scale_));
+  Json reading = {{"delimiter", nullptr}, {"header", reading_.header}, {"missing", Json::array()}};
+  if (reading_.delimiter) reading["delimiter"] = std::string(1, *reading_.delimiter);
+  for (const std::string& word : reading_.missing)
+    if (!word.empty()) reading["missing"].push_back(word);  // an empty cell is missing in any case
   Json columns = Json::array();
   for (const EncodedColumn& column : columns_) columns.push_back(json_of(column));
   std::string text;
   try {
-    text = Json{{"format", kFormat}, {"target", target}, {"columns", columns}}.dump(1) + "\n";
+    text = Json{{"format", kFormat}, {"reading", reading}, {"target", target}, {"columns", columns}}.dump(1) +
+           "\n";
   } catch (const Json::exception&) {
     throw Error("table encoder: names and values must be UTF-8; some are not. Read the table by read_table.");
   }
@@ -196,6 +224,8 @@ TableEncoder TableEncoder::from_json(std::string_view text, const std::string& w
   else
     encoder.target_scale_ = target.scale();
   target.end();
+
+  encoder.reading_ = reading_of(where + "reading: ", fields.at("reading"));
 
   std::set<std::string_view> names = {encoder.target_};
   const Json& columns = fields.list("columns", static_cast<size_t>(kMaxFeatures));

@@ -15,6 +15,15 @@ std::vector<Tensor> fields_of(const Table& table, const TableEncoder& encoder) {
   return {encoded.features, encoded.target};
 }
 
+/// The target where the caller named none.
+std::string usual_target(const Table& table) {
+  const bool has_label = table.find("label").has_value();
+  TD_CHECK(has_label != table.find("target").has_value(), "table ", table.source,
+           ": the target, the column to predict, must be named; it is one of ", list_of(table.names),
+           ". Name it with --target.");
+  return has_label ? "label" : "target";
+}
+
 }  // namespace
 
 TableSet::TableSet(const Table& table, TableEncoder encoder)
@@ -33,6 +42,7 @@ std::string TableSet::sample_name(int64_t i) const {
 TableSets open_tables(const std::string& path, const TableSetOptions& options) {
   TableParts parts = read_tables(path, options.reading);
   TableEncoderOptions encoding = options.encoding;
+  if (encoding.target.empty()) encoding.target = usual_target(parts.train);
   std::vector<std::string> notices;
   if (parts.test && parts.train.find(encoding.target) && !parts.test->find(encoding.target)) {
     notices.push_back(cat("table ", parts.test->source, " has no column ", shown(encoding.target),

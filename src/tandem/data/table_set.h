@@ -41,7 +41,8 @@ struct TableSets {
   std::shared_ptr<const TableSet> train, test;
   std::vector<std::string> notices;  ///< the encoder's, and whether the test rows were split off
 };
-/// From a file or folder (read_tables) to its two sets. Where there is no test.csv, or one without the target, rows
+/// From a file or folder (read_tables) to its two sets. Where no target is named, it is the column called label or
+/// target; where there is none such, or both, that is an Error. Where there is no test.csv, or one without the target, rows
 /// for testing are split off; for classification each class in equal shares.
 TableSets open_tables(const std::string& path, const TableSetOptions& options);
 
