@@ -3,9 +3,6 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
-#include <cmath>
-
-#include "tandem/io/csv.h"
 #include "tandem/io/file.h"
 #include "tandem/io/image.h"
 #include "tandem/io/mat.h"
@@ -209,63 +206,6 @@ TEST(Mat, FilesThatLieAreRefused) {
   EXPECT_HAS(refusal(head + testing::mat_array("X", 9, 2, {2, 3}, {1, 2, 3, 4, 5, 6}).substr(0, 40)),
              "are left");
   EXPECT_HAS(refusal(head + testing::mat_packed("not a matrix at all").substr(0, 20)), "are left");
-}
-
-// --- CSV
-
-TEST(Csv, QuotesHeadersLabelsAndLineEnds) {
-  TempFolder folder;
-  const std::string path = folder / "a.csv";
-  write_text(path,
-             "\xef\xbb\xbfheight,\"the \"\"kind\"\"\",width\r\n1.5, cat ,2\r\n\r\n-3e2,\"dog, big\",+4\r\n");
-  const CsvTable table = load_csv(path, {.label = "the \"kind\""});
-  EXPECT_EQ(table.columns, (std::vector<std::string>{"height", "width"}));
-  EXPECT_EQ(table.features.shape(), (Dims{2, 2}));
-  EXPECT_EQ(table.features.to_vector<float>(), (std::vector<float>{1.5f, 2, -300, 4}));
-  EXPECT_EQ(table.labels.to_vector<int64_t>(), (std::vector<int64_t>{0, 1}));
-  EXPECT_EQ(table.classes, (std::vector<std::string>{"cat", "dog, big"}));
-  write_text(path, "1;2;9\n3;4;0");
-  const CsvTable plain = load_csv(path, {.delimiter = ';', .label = "last"});
-  EXPECT_EQ(plain.columns, (std::vector<std::string>{"0", "1"}));
-  EXPECT_EQ(plain.labels.to_vector<int64_t>(), (std::vector<int64_t>{9, 0}));
-  EXPECT_TRUE(plain.classes.empty());
-  EXPECT_FALSE(load_csv(path, {.delimiter = ';'}).labels.defined());
-}
-
-TEST(Csv, MissingValuesFollowThePolicy) {
-  TempFolder folder;
-  const std::string path = folder / "a.csv";
-  write_text(path, "a,b,label\n1,,0\n2,NA,1\n3,4,1\n");
-  EXPECT_HAS(message_of<Error>([&] { load_csv(path, {.label = "label"}); }),
-             "line 2, column 'b': a value is missing");
-  EXPECT_TRUE(
-      std::isnan(load_csv(path, {.label = "label", .missing = Missing::nan}).features.to_vector<float>()[1]));
-  EXPECT_EQ(
-      load_csv(path, {.label = "label", .missing = Missing::fill, .fill = 9}).features.to_vector<float>(),
-      (std::vector<float>{1, 9, 2, 9, 3, 4}));
-  const CsvTable kept = load_csv(path, {.label = "label", .missing = Missing::drop_row});
-  EXPECT_EQ(kept.features.to_vector<float>(), (std::vector<float>{3, 4}));
-  EXPECT_EQ(kept.labels.to_vector<int64_t>(), (std::vector<int64_t>{1}));
-  write_text(path, "a,b,label\n1,2,\n");
-  EXPECT_HAS(message_of<Error>([&] { load_csv(path, {.label = "label", .missing = Missing::fill}); }),
-             "a label cannot be filled in");
-}
-
-TEST(Csv, TablesThatDoNotFitAreRefusedWithTheirLine) {
-  TempFolder folder;
-  const std::string path = folder / "a.csv";
-  const auto refusal = [&](const std::string& content, const CsvOptions& options = {}) {
-    write_text(path, content);
-    return message_of<Error>([&] { load_csv(path, options); });
-  };
-  EXPECT_HAS(refusal("a,b\n1,2\n3\n"), "line 3 has 1");
-  EXPECT_HAS(refusal("a,b\n1,x\n"), "line 2, column 'b': must be a number; got 'x'");
-  EXPECT_HAS(refusal("a,b\n1,\"x\n"), "quotes must be closed; those of line 2");
-  EXPECT_HAS(refusal("a,b\n\"1\"2,3\n"), "a cell must end");
-  EXPECT_HAS(refusal(""), "it is empty");
-  EXPECT_HAS(refusal("a,b\n"), "at least one row of values");
-  EXPECT_HAS(refusal("a,b\n1,2\n", {.label = "c"}), "must be one of a, b; got 'c'");
-  EXPECT_HAS(refusal("1\n2\n", {.label = "last"}), "a column beside the labels");
 }
 
 // --- tar

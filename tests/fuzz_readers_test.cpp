@@ -15,7 +15,6 @@
 #include "tandem/data/registry.h"
 #include "tandem/data/svhn.h"
 #include "tandem/data/table_set.h"
-#include "tandem/io/csv.h"
 #include "tandem/io/image.h"
 #include "tandem/io/json.h"
 #include "tandem/io/mat.h"
@@ -312,14 +311,6 @@ TEST(FuzzReaders, MatFilesLoadOrAreRefused) {
        testing::mat_header() + testing::mat_packed(testing::mat_array("X", 9, 2, {32, 32, 3, 2}, pixels)) +
            testing::mat_packed(testing::mat_array("y", 9, 2, {2, 1}, {1, 10})),
        [&] { data::read_svhn("x", path)->get(1); });
-}
-
-TEST(FuzzReaders, CsvFilesLoadOrAreRefused) {
-  TempFolder folder;
-  const std::string path = folder / "x.csv";
-  fuzz(
-      path, "height,\"the kind\",width\r\n1.5,cat,2\r\n3e2,\"dog, \"\"big\"\"\",4\r\n-7,cat,0.25\r\n",
-      [&] { touch(io::load_csv(path, {.label = "1"}).features); }, nullptr, 20);
 }
 
 const char* const kTable =

@@ -16,7 +16,7 @@
 
 #include "tandem/core/implementations.h"
 #include "tandem/data/idx.h"
-#include "tandem/io/csv.h"
+#include "tandem/data/table.h"
 #include "tandem/io/file.h"
 #include "tandem/io/image.h"
 #include "tandem/io/json.h"
@@ -353,14 +353,6 @@ TEST(ReadingLimits, HoldForTheHeaderOfSafetensorsReadOrWritten) {
   EXPECT_EQ(load_safetensors(path).tensors.size(), 1u);
 }
 
-TEST(ReadingLimits, HoldForTheColumnsOfATable) {
-  TempFolder folder;
-  std::string row = "1";
-  for (int i = 0; i < 1 << 20; ++i) row += ",1";
-  write_text(folder / "x.csv", row + "\n");
-  EXPECT_HAS(refusal([&] { load_csv(folder / "x.csv"); }), "at most 1048576 columns; got 1048577");
-}
-
 // --- what is no file
 
 /// Calls use(path, what) with a folder, a pipe, and links to a device that is always full and to one without end.
@@ -381,7 +373,7 @@ TEST(WhatIsNoFile, IsRefusedByEveryReader) {
   with_strange_files([](const std::string& path, const std::string&) {
     for (const std::function<void()>& read : std::vector<std::function<void()>>{
              [&] { load_safetensors(path); }, [&] { load_npy(path); }, [&] { load_npz(path); },
-             [&] { load_mat(path); }, [&] { load_csv(path); }, [&] { read_image(path); },
+             [&] { load_mat(path); }, [&] { data::read_table(path); }, [&] { read_image(path); },
              [&] { data::read_idx(path, 1); }, [&] { open_file("save", path, O_WRONLY | O_CREAT); }})
       EXPECT_HAS(refusal(read), "must be a regular file");
   });

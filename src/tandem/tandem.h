@@ -29,7 +29,6 @@
 #include "tandem/graph/checkpoint.h"
 #include "tandem/graph/compile.h"
 #include "tandem/graph/cond.h"
-#include "tandem/io/csv.h"
 #include "tandem/io/dlpack.h"
 #include "tandem/io/file.h"
 #include "tandem/io/image.h"

@@ -1,4 +1,4 @@
-// What the readers of CSV share: cutting a text into rows of cells (RFC 4180), the words for a missing value, numbers.
+// CSV: cutting a text into rows of cells (RFC 4180), and numbers. What the cells mean: data/table.h.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,6 @@
 
 namespace tandem::io {
 
-/// Cells that hold no value, unless the caller has other words for that.
-inline constexpr std::string_view kMissingWords[] = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "?"};
 /// Bytes of one cell. A longer one is a quote that was never closed.
 inline constexpr size_t kMaxCellBytes = size_t{1} << 20;
 
