@@ -20,6 +20,7 @@
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
+#include "tests/support/refusal.h"
 #include "tests/support/values.h"
 
 namespace tandem::testing {
@@ -28,15 +29,6 @@ namespace {
 using List = std::vector<Tensor>;
 Tensor values(const Dims& shape, uint32_t salt) { return to_tensor(hash_array(shape, salt), DType::f32); }
 Tensor truth(bool value) { return full({}, value, DType::boolean); }
-
-std::string refusal(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 /// What code leaves behind: results, gradients of leaves, state and the place in the random stream.
 struct World {
@@ -323,14 +315,14 @@ TEST(Cond, RefusesAlikeInBothEnginesByValuesAndByChangesAfterwards) {
   Compiled compiled = compile(by_index);
   const Tensor bad = full({1, 2}, 9, DType::i64);
   for (bool condition : {true, false})
-    EXPECT_EQ(refusal([&] {
+    EXPECT_EQ(message_of<Error>([&] {
                 compiled({truth(condition), bad});
               }),
-              refusal([&] {
+              message_of<Error>([&] {
                 by_index({truth(condition), bad});
               }));
-  EXPECT_NE(refusal([&] { compiled({truth(true), bad}); }), "");
-  EXPECT_EQ(refusal([&] { compiled({truth(false), bad}); }), "");
+  refusal([&] { compiled({truth(true), bad}); });
+  compiled({truth(false), bad});
 
   for (bool changes_inside : {true, false})
     for (bool condition : {true, false}) {
@@ -349,8 +341,8 @@ TEST(Cond, RefusesAlikeInBothEnginesByValuesAndByChangesAfterwards) {
         if (!changes_inside) assign(state, zeros({3}));
         return grad(sum(y) + (changes_inside ? sum(z) : sum(y)), {&w, 1});
       };
-      const std::string eager = refusal([&] { step({truth(condition)}); });
-      EXPECT_EQ(refusal([&] { compile(step)({truth(condition)}); }), eager);
+      const std::string eager = message_of<Error>([&] { step({truth(condition)}); });
+      EXPECT_EQ(message_of<Error>([&] { compile(step)({truth(condition)}); }), eager);
       EXPECT_EQ(eager.empty(), changes_inside) << eager;
     }
 }
@@ -427,7 +419,7 @@ TEST(Cond, RefusesAFunctionThatDoesSomethingElseWhenItComputes) {
   const Tensor u = values({3}, 1).set_requires_grad(), w = values({3}, 2).set_requires_grad();
   const auto other_results = [&](const std::function<List(bool)>& yes) {
     int calls = 0;
-    return refusal([&] {
+    return message_of<Error>([&] {
       const List y = cond(
           truth(true), [&](const List&) { return yes(++calls == 2); },
           [&](const List&) { return List{u * 1}; });

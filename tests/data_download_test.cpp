@@ -15,6 +15,7 @@
 #include "tandem/data/places.h"
 #include "tandem/io/md5.h"
 #include "tandem/io/sha256.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::data {
@@ -24,8 +25,6 @@ using testing::message_of;
 using testing::read_text;
 using testing::TempFolder;
 using testing::write_text;
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "in: " << (text)
 
 /// Serves one content under every name but /none, which is not found.
 class Server {

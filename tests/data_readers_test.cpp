@@ -12,6 +12,7 @@
 #include "tandem/io/zip.h"
 #include "tests/support/foreign_files.h"
 #include "tests/support/paths.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::io {
@@ -20,8 +21,6 @@ namespace {
 using testing::message_of;
 using testing::TempFolder;
 using testing::write_text;
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "in: " << (text)
 
 std::span<const uint8_t> bytes_in(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};

@@ -16,6 +16,7 @@
 #include "tandem/data/synthetic.h"
 #include "tests/support/foreign_files.h"
 #include "tests/support/paths.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::data {
@@ -25,8 +26,6 @@ using testing::message_of;
 using testing::TempFolder;
 using testing::write_text;
 namespace fs = std::filesystem;
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "in: " << (text)
 
 DatasetPtr numbers(int64_t n) {
   std::vector<float> x(static_cast<size_t>(2 * n));

@@ -16,6 +16,7 @@
 #include "tandem/data/registry.h"
 #include "tandem/io/sha256.h"
 #include "tests/support/paths.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::data {
@@ -25,8 +26,6 @@ using testing::message_of;
 using testing::TempFolder;
 using testing::write_text;
 namespace fs = std::filesystem;
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "in: " << (text)
 
 /// Sample i is {f32 (2,) = (i, -i), i64 () = 10 i}; index `broken` throws.
 class Numbers final : public Dataset {

@@ -10,14 +10,13 @@
 #include "tandem/data/transforms.h"
 #include "tandem/io/npy.h"
 #include "tests/support/paths.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::data {
 namespace {
 
 using testing::message_of;
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "in: " << (text)
 
 const Tensor& golden(const std::string& name) {
   static const std::map<std::string, Tensor> table = [] {

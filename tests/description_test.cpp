@@ -19,6 +19,7 @@
 #include "tandem/train/step.h"
 #include "tandem/zoo/zoo.h"
 #include "tests/support/process.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/values.h"
 
@@ -30,17 +31,6 @@ using zoo::LayerDescription;
 using zoo::ModelDescription;
 using zoo::parse_description;
 
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "in: " << (text)
-
-/// The message of the Error that f throws, which must be one line.
-template <class F>
-std::string refusal(F&& f) {
-  const std::string message = message_of<Error>(f);
-  EXPECT_NE(message, "") << "nothing was refused";
-  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-  EXPECT_LT(message.size(), 1000u) << message;
-  return message;
-}
 /// Why a text is refused, by the reader or when the model is built.
 std::string why_not(const std::string& text) {
   return refusal([&] { zoo::make_model(parse_description(text, "mynet.toml")); });

@@ -19,6 +19,7 @@
 #include "tandem/ops/resample.h"
 #include "tandem/ops/shape.h"
 #include "tests/support/op_case.h"
+#include "tests/support/refusal.h"
 #include "tests/support/values.h"
 
 namespace tandem::testing {
@@ -32,14 +33,6 @@ Numbers values(const Tensor& x) { return to_array(x).values; }
 Tensor list(const std::vector<int64_t>& numbers) {
   return from_vector(numbers, {static_cast<Dim>(numbers.size())});
 }
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 /// All passes, and all but fuse_pointwise.
 std::vector<CompileOptions> pass_lists() {
@@ -50,10 +43,10 @@ std::vector<CompileOptions> pass_lists() {
 
 /// What each engine says to a write into a part of a captured tensor, of an input, and of one made inside. All must
 /// agree.
-std::string refusal(const Tensor& like, const Part& part) {
+std::string refusal_of_write(const Tensor& like, const Part& part) {
   const auto write = [&](const Tensor& x) { assign(part(x), full({}, 9, x.dtype())); };
   const Tensor eager = clone(like), captured = clone(like), input = clone(like);
-  const std::string want = error_of([&] { write(eager); });
+  const std::string want = message_of<Error>([&] { write(eager); });
   Compiled inside = compile([&](const std::vector<Tensor>&) {
     write(captured);
     return std::vector<Tensor>{};
@@ -67,9 +60,9 @@ std::string refusal(const Tensor& like, const Part& part) {
     write(fresh);
     return std::vector<Tensor>{fresh};
   });
-  EXPECT_EQ(error_of([&] { inside({}); }), want) << "captured";
-  EXPECT_EQ(error_of([&] { given({input}); }), want) << "input";
-  EXPECT_EQ(error_of([&] { made({like}); }), want) << "made inside";
+  EXPECT_EQ(message_of<Error>([&] { inside({}); }), want) << "captured";
+  EXPECT_EQ(message_of<Error>([&] { given({input}); }), want) << "input";
+  EXPECT_EQ(message_of<Error>([&] { made({like}); }), want) << "made inside";
   EXPECT_EQ(values(captured), values(eager));
   EXPECT_EQ(values(input), values(eager));
   if (!want.empty()) {
@@ -123,7 +116,7 @@ TEST(Assign, ToASilentCopyIsRefusedInBothEnginesAndNamesTheFunctionThatCopied) {
     SCOPED_TRACE(name);
     // unflatten() of a copy: the first function that copied is named.
     const std::string named = std::string(name) == "unflatten" ? "reshape" : name;
-    const std::string text = refusal(counting({3, 4}), part);
+    const std::string text = refusal_of_write(counting({3, 4}), part);
     EXPECT_EQ(text.find("assign: the target must be a tensor of its own or a view of one; got f32 ("), 0u)
         << text;
     EXPECT_NE(text.find(cat("a copy that ", named, "() made")), std::string::npos) << text;
@@ -133,7 +126,7 @@ TEST(Assign, ToASilentCopyIsRefusedInBothEnginesAndNamesTheFunctionThatCopied) {
   const Tensor x = counting({3, 4}), mask = greater(x, 5);
   for (const auto& [name, copy] :
        {std::pair{"index", index(x, {mask})}, {"masked_select", masked_select(x, mask)}}) {
-    const std::string text = error_of([&, copy = copy] { assign(copy, zeros({1})); });
+    const std::string text = message_of<Error>([&, copy = copy] { assign(copy, zeros({1})); });
     EXPECT_NE(text.find(cat("a copy that ", name, "() made")), std::string::npos) << text;
     EXPECT_NE(text.find("masked_scatter_into()"), std::string::npos) << text;
   }
@@ -149,9 +142,9 @@ TEST(Assign, ToAViewOfASilentCopyIsRefusedAsWell) {
            },
            [](const Tensor& y) { return y[0]; }, [](const Tensor& y) { return unfold_axis(y, 1, 2, 2); },
            [](const Tensor& y) { return split(y, 1)[1]; }})
-    EXPECT_NE(
-        refusal(counting({3, 4}), [&](const Tensor& x) { return view(index(x, {rows()})); }).find("index()"),
-        std::string::npos);
+    EXPECT_NE(refusal_of_write(counting({3, 4}), [&](const Tensor& x) { return view(index(x, {rows()})); })
+                  .find("index()"),
+              std::string::npos);
 }
 
 TEST(Assign, ToAViewReachesTheTensorInBothEngines) {
@@ -177,7 +170,7 @@ TEST(Assign, ToAViewReachesTheTensorInBothEngines) {
            [](const Tensor& x) { return to(x, Device{}); },
            [](const Tensor& x) { return cast(x, DType::f32); }, [](const Tensor& x) { return x.detach(); }}) {
     const Tensor x = counting({3, 4});
-    EXPECT_EQ(refusal(x, view), "");
+    EXPECT_EQ(refusal_of_write(x, view), "");
     assign(view(x), full({}, -5));
     EXPECT_NE(values(x), values(counting({3, 4})));
   }
@@ -197,7 +190,7 @@ TEST(Assign, ToElementsThatShareMemoryIsRefusedInBothEngines) {
                                               return transpose(expand(select(x, 0, 0), {2, 4}));
                                             },
                                             [](const Tensor& x) { return unfold_axis(x, 1, 3, 1); }}) {
-    const std::string text = refusal(counting({3, 4}), view);
+    const std::string text = refusal_of_write(counting({3, 4}), view);
     EXPECT_NE(text.find("must not share memory"), std::string::npos) << text;
   }
 }
@@ -257,7 +250,7 @@ TEST(Assign, ToANewTensorIsAllowedAndNeverReachesTheOld) {
            },
            [](const Tensor& x) { return tril(x); },
            [](const Tensor& x) { return diag_embed(x); }}) {
-    EXPECT_EQ(refusal(counting({3, 4}), make), "");
+    EXPECT_EQ(refusal_of_write(counting({3, 4}), make), "");
     const Tensor x = counting({3, 4}), made = make(x);
     assign(made, full({}, -5));
     EXPECT_EQ(values(x), values(counting({3, 4})));
@@ -321,7 +314,9 @@ TEST(CopyMarks, AreThoseOfTheEagerCallInTheResultsOfACompiledOne) {
   for (int call = 0; call < 2; ++call) {
     const std::vector<Tensor> want = function({x}), got = compiled({x});
     for (size_t i = 0; i < want.size(); ++i)
-      EXPECT_EQ(error_of([&] { assign(want[i], want[i]); }), error_of([&] { assign(got[i], got[i]); })) << i;
+      EXPECT_EQ(message_of<Error>([&] { assign(want[i], want[i]); }),
+                message_of<Error>([&] { assign(got[i], got[i]); }))
+          << i;
   }
 }
 
@@ -332,9 +327,9 @@ TEST(CopyMarks, OfAnInputCountForACallThatWasTracedWithoutOne) {
   });
   const Tensor x = counting({3, 4});
   zero({counting({2, 4})});
-  const std::string text = error_of([&] { zero({index(x, {rows()})}); });
+  const std::string text = message_of<Error>([&] { zero({index(x, {rows()})}); });
   EXPECT_NE(text.find("a copy that index() made"), std::string::npos) << text;
-  EXPECT_EQ(error_of([&] { zero({clone(index(x, {rows()}))}); }), "");
+  EXPECT_EQ(message_of<Error>([&] { zero({clone(index(x, {rows()}))}); }), "");
 }
 
 /// A new function that is sometimes a view of its input and sometimes a copy must mark the copy, and only functions
@@ -430,7 +425,7 @@ TEST(ScatterInto, ReadsASourceAndAnIndexThatLieInTheTargetAsTheyWereBefore) {
 
 TEST(ScatterInto, ABadIndexChangesNothing) {
   const Tensor x = zeros({3});
-  const std::string text = error_of([&] { scatter_into(x, 0, list({0, 3}), ones({2})); });
+  const std::string text = message_of<Error>([&] { scatter_into(x, 0, list({0, 3}), ones({2})); });
   EXPECT_EQ(text, "scatter_into: every index must lie in 0..2; got 3 at element 1.");
   EXPECT_EQ(values(x), Numbers({0, 0, 0}));
 }
@@ -550,7 +545,7 @@ TEST(MaskedScatterInto, TakesTheSourceInOrderAndMayReadTheTarget) {
                      counting({2, 3}), {0, 1, 2, 3, -1, 5});
   const Tensor x = zeros({2, 3});
   EXPECT_EQ(
-      error_of([&] { masked_scatter_into(x, mask, ones({2})); }),
+      message_of<Error>([&] { masked_scatter_into(x, mask, ones({2})); }),
       "masked_scatter_into: source must have an element for every true one of the mask; got 2 elements and a "
       "true one number 3 at element 4.");
   EXPECT_EQ(values(x), Numbers(6, 0));
@@ -575,7 +570,7 @@ TEST(InPlace, AChangeIsSeenByTheTape) {
            [&] { masked_scatter_into(factor, ones({3}, DType::boolean), ones({3})); }}) {
     const Tensor y = sum(x * factor);
     change();
-    EXPECT_NE(error_of([&] { y.backward(); }).find("needed for the gradient but was changed"),
+    EXPECT_NE(message_of<Error>([&] { y.backward(); }).find("needed for the gradient but was changed"),
               std::string::npos);
   }
 }

@@ -15,6 +15,7 @@
 #include "tandem/io/file.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/io/sha256.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::io {
@@ -25,8 +26,6 @@ using testing::read_text;
 using testing::TempFolder;
 using testing::write_text;
 namespace fs = std::filesystem;
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "in: " << (text)
 
 /// A message is one line and ends with a sentence.
 void expect_one_line(const std::string& message) {

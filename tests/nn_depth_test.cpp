@@ -16,6 +16,7 @@
 #include "tandem/nn/summary.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem {

@@ -17,6 +17,7 @@
 #include "tandem/optim/sgd.h"
 #include "tandem/zoo/lenet.h"
 #include "tandem/zoo/zoo.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem {

@@ -26,6 +26,7 @@
 #include "tandem/io/tensorboard.h"
 #include "tests/support/foreign_files.h"
 #include "tests/support/paths.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::io {
@@ -34,21 +35,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using nlohmann::ordered_json;
-using testing::message_of;
 using testing::read_text;
+using testing::refusal;
 using testing::TempFolder;
 using testing::write_text;
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "in: " << (text)
-
-/// The message of the Error that f throws, which must be one line.
-template <class F>
-std::string refusal(F&& f) {
-  const std::string message = message_of<Error>(f);
-  EXPECT_NE(message, "") << "nothing was refused";
-  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-  return message;
-}
 
 /// Other limits until the end of the scope.
 struct WithLimits {

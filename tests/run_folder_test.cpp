@@ -24,6 +24,7 @@
 #include "tandem/ops/random.h"
 #include "tandem/train/checkpoint.h"
 #include "tandem/train/train.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem {

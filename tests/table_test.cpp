@@ -19,24 +19,17 @@
 #include "tandem/optim/lbfgs.h"
 #include "tests/support/foreign_files.h"
 #include "tests/support/paths.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::data {
 namespace {
 
-using testing::message_of;
+using testing::refusal;
 using testing::TempFolder;
 using testing::write_text;
 using Strings = std::vector<std::string>;
 namespace fs = std::filesystem;
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "in: " << (text)
-
-std::string refusal(const std::function<void()>& work) {
-  const std::string message = message_of<Error>(work);
-  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-  return message;
-}
 
 /// The cells of a column, missing ones as "-".
 Strings cells_of(const Table& table, std::string_view name) {

@@ -18,13 +18,12 @@
 #include "tandem/ops/random.h"
 #include "tandem/ops/shape.h"
 #include "tests/support/paths.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/values.h"
 
 namespace tandem::testing {
 namespace {
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "in: " << (text)
 
 std::string golden(const std::string& name) { return (source_dir() / "tests/golden/torch" / name).string(); }
 

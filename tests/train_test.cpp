@@ -11,6 +11,7 @@
 #include "tandem/train/checkpoint.h"
 #include "tandem/train/train.h"
 #include "tests/support/process.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem {

@@ -12,6 +12,7 @@
 
 #include "tandem/core/error.h"
 #include "tests/lab/analysis/simulated.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::lab {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tandem/core/error.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::lab {

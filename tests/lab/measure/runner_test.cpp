@@ -16,6 +16,7 @@
 #include "tandem/core/error.h"
 #include "tandem/data/registry.h"
 #include "tests/lab/measure/bench_of_fakes.h"
+#include "tests/support/refusal.h"
 
 namespace tandem::lab {
 namespace {

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "tandem/core/error.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::lab {

@@ -16,6 +16,7 @@
 #include "lab/stats/spread.h"
 #include "lab/stats/trend.h"
 #include "tandem/core/error.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::lab::stats {

@@ -10,6 +10,7 @@
 #include "lab/stats/effect.h"
 #include "lab/stats/random.h"
 #include "tandem/core/error.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::lab::stats {
