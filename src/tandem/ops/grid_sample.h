@@ -15,6 +15,10 @@ struct GridSampleOptions {
 };
 /// x (N, C, H, W) read at grid (N, H', W', 2), whose last axis holds x (along W) and y (along H) from -1 to 1:
 /// (N, C, H', W'), as PyTorch's. Derivatives exist to every order.
+///
+/// Where a coordinate is infinite or NaN, as on PyTorch's CPU: bicubic samples are NaN. With zeros, bilinear ones are NaN, too,
+/// as is the gradient of the grid, and nearest ones are 0. With border an infinite coordinate reads the edge and NaN the first
+/// pixel; with reflection both read the first pixel.
 Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options = {});
 /// The grid (N, H, W, 2) of the affine maps theta (N, 2, 3), for an output of `shape` (N, C, H, W).
 Tensor affine_grid(const Tensor& theta, const Dims& shape, bool align_corners = false);

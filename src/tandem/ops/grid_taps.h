@@ -13,6 +13,7 @@ struct GridTaps {
   long long at[4];  // -1: outside, reads as zero
   C weight[4];      // of the pixel
   C slope[4];       // the derivative of the weight by the grid's coordinate
+  C none;  // what a sum over no pixel is: 0, or NaN where the weights of the zeros outside are no numbers
 };
 
 /// A coordinate in pixels, and its derivative by what it was before.
@@ -79,6 +80,8 @@ TD_HD GridTaps<C> grid_taps(const GridAttrs& attrs, C coordinate, long long pixe
       attrs.corners ? (coordinate + C(1)) / C(2) * (size - C(1)) : ((coordinate + C(1)) * size - C(1)) / C(2);
   GridTaps<C> taps;
   taps.count = mode == GridMode::nearest ? 1 : (mode == GridMode::bilinear ? 2 : 4);
+  // A coordinate that is infinite or NaN, less itself, is NaN.
+  taps.none = padding == GridPadding::zeros && mode != GridMode::nearest ? coordinate - coordinate : C(0);
   const GridPlace<C> place =
       mode == GridMode::bicubic ? GridPlace<C>{plain, C(1)} : padded(padding, attrs.corners, plain, size);
   const C low = mode == GridMode::nearest ? round_(place.at) : floor_(place.at), t = place.at - low;

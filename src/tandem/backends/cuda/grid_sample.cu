@@ -23,6 +23,7 @@ struct Sizes {
 template <class C>
 struct PointTaps {
   GridTaps<C> across, down;
+  __device__ C none() const { return across.none + down.none; }
 };
 template <class T, class C>
 __device__ PointTaps<C> taps_of(const GridAttrs& attrs, const Sizes& s, const T* grid, int64_t point) {
@@ -49,7 +50,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t plane = i / s.points, point = i - plane * s.points, image = plane / s.channels;
   const auto taps = taps_of<T, C>(attrs, s, grid, image * s.points + point);
   const T* from = x + plane * s.pixels();
-  C sum = 0;
+  C sum = taps.none();
   each_pixel(taps, s.width, [&](int64_t at, int u, int v) {
     sum += taps.down.weight[v] * taps.across.weight[u] * static_cast<C>(from[at]);
   });
@@ -69,7 +70,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t c = 0; c < s.channels; ++c) {
     const int64_t plane = image * s.channels + c;
     const T* from = x + plane * s.pixels();
-    C by_x = 0, by_y = 0;
+    C by_x = taps.none(), by_y = by_x;
     each_pixel(taps, s.width, [&](int64_t at, int u, int v) {
       const C value = static_cast<C>(from[at]);
       by_x += taps.down.weight[v] * taps.across.slope[u] * value;

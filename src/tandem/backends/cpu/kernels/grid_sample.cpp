@@ -24,6 +24,7 @@ struct Sizes {
 template <class C>
 struct PointTaps {
   GridTaps<C> across, down;
+  C none() const { return across.none + down.none; }
 };
 
 /// The taps of points [begin, begin + n) of all images' grids.
@@ -73,7 +74,7 @@ void grid_sample(const KernelArgs& args) {
             const T* from = x.as<T>() + plane * s.pixels();
             T* to = out.as<T>() + plane * s.points + first;
             for (int64_t i = 0; i < n; ++i) {
-              C sum = 0;
+              C sum = taps[i].none();
               each_pixel(taps[i], s.width, [&](int64_t at, int u, int v) {
                 sum += taps[i].down.weight[v] * taps[i].across.weight[u] * static_cast<C>(from[at]);
               });
@@ -142,7 +143,7 @@ void grid_sample_grid_gradient(const KernelArgs& args) {
                         const T* from = x.as<T>() + plane * s.pixels();
                         const T* arriving = g.as<T>() + plane * s.points + first;
                         for (int64_t i = 0; i < n; ++i) {
-                          C by_x = 0, by_y = 0;
+                          C by_x = taps[i].none(), by_y = by_x;
                           each_pixel(taps[i], s.width, [&](int64_t at, int u, int v) {
                             const C value = static_cast<C>(from[at]);
                             by_x += taps[i].down.weight[v] * taps[i].across.slope[u] * value;
