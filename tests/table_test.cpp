@@ -462,6 +462,32 @@ TEST(TableEncoder, KeepsHowFurtherTablesAreRead) {
   EXPECT_HAS(of("\"NA\"", "\"\""), "texts of 'missing' must take 1 to 1000 bytes");
 }
 
+TEST(TableEncoder, KeepsClassesAndCategoriesApartThatADoubleWouldMerge) {
+  // 2^53 and the two after it: as doubles the first two are one.
+  const std::string ids[] = {"9007199254740992", "9007199254740993", "9007199254740994"};
+  std::string text = "x,id,y\n";
+  for (int i = 0; i < 3; ++i) text += cat(i, ",", ids[i], ",", ids[i], "\n");
+  const Table table = parse_table(text);
+  const TableEncoder encoder(table, {.target = "y", .task = TableTask::classification, .categories = {"id"}});
+  EXPECT_EQ(encoder.class_names(), std::vector<std::string>(std::begin(ids), std::end(ids)));
+  EXPECT_EQ(encoder.encode(table).target.to_vector<int64_t>(), (std::vector<int64_t>{0, 1, 2}));
+  EXPECT_EQ(encoder.feature_names(),
+            (std::vector<std::string>{"x", "id=" + ids[0], "id=" + ids[1], "id=" + ids[2]}));
+  const TableEncoder back = TableEncoder::from_json(encoder.to_json(), "load 'e.json': ");
+  EXPECT_EQ(back.encode(table).target.to_vector<int64_t>(), (std::vector<int64_t>{0, 1, 2}));
+  EXPECT_HAS(refusal([&] { encoder.encode(parse_table("x,id,y\n1,1,9007199254740995\n")); }),
+             "must be a class of the training rows");
+  // Two classes are found without being asked for; below 2^53 numbers are numbers, and the next above is none of them.
+  EXPECT_EQ(task_of(parse_table(cat("x,y\n1,-", ids[0], "\n2,-", ids[1], "\n")), "y"),
+            TableTask::classification);
+  const TableEncoder below(parse_table("x,y\n1,9007199254740991\n2,9007199254740990\n"), {.target = "y"});
+  EXPECT_EQ(below.class_names(), (std::vector<std::string>{"9007199254740990", "9007199254740991"}));
+  EXPECT_EQ(below.encode(parse_table("x,y\n1,9007199254740990.0\n")).target.to_vector<int64_t>(),
+            (std::vector<int64_t>{0}));
+  EXPECT_HAS(refusal([&] { below.encode(parse_table("x,y\n1,9007199254740992\n")); }),
+             "must be a class of the training rows");
+}
+
 TEST(TableEncoder, RefusesJsonThatLearningCouldNotHaveWritten) {
   const Table table = parse_table("a,k,d,y\n0.5,u,2020-01-31,1.5\n0.75,v,2021-05-01,2\n,u,2020-01-30,4\n");
   const std::string json = TableEncoder(table, {.target = "y"}).to_json();

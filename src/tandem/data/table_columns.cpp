@@ -94,6 +94,12 @@ Content content_of(const TextColumn& column) {
   return content;
 }
 
+bool Content::compare_as_numbers() const {
+  constexpr double kMost = 9007199254740992;  // 2^53
+  return all_numbers() &&
+         std::all_of(values.begin(), values.end(), [](double value) { return std::abs(value) < kMost; });
+}
+
 std::string mixed_hint(const Table& table, const TextColumn& column, const Content& content) {
   if (content.numbers * 2 < content.cells || content.first_text < 0) return "";
   return cat(" ", content.numbers, " of its ", content.cells, " cells are numbers; ",
@@ -103,7 +109,7 @@ std::string mixed_hint(const Table& table, const TextColumn& column, const Conte
 }
 
 std::vector<Counted> counted_values(const TextColumn& column, const Content& content) {
-  if (content.all_numbers()) return counted(content.values, number_text);
+  if (content.compare_as_numbers()) return counted(content.values, number_text);
   std::vector<std::string_view> cells;
   for (int64_t row = 0; row < column.size(); ++row)
     if (!column.is_missing(row)) cells.push_back(column[row]);
@@ -237,7 +243,7 @@ EncodedColumn learn_column(const Table& table, size_t place, const TableEncoderO
       notices.push_back(cat("column ", shown(column.name), " is taken as a category.", hint));
   }
   column.type = ColumnType::category;
-  column.categories.are_numbers = content.all_numbers();
+  column.categories.are_numbers = content.compare_as_numbers();
   learn_categories(table, column, values, options.max_values, content.cells, notices);
   return column;
 }

@@ -34,10 +34,13 @@ struct Content {
   int64_t first_text = -1;     // the row of the first cell that is no number
   std::vector<double> values;  // the numbers
   bool all_numbers() const { return cells > 0 && numbers == cells; }
+  /// Whether values are told apart as numbers. From 2^53 on a double stands for several whole numbers, so that ids of that
+  /// size are texts.
+  bool compare_as_numbers() const;
 };
 Content content_of(const TextColumn& column);
 
-/// The different values of a column with their counts, in sorted order: numbers by size, where all are numbers.
+/// The different values of a column with their counts, in sorted order: by size where they are compared as numbers.
 struct Counted {
   std::string value;
   int64_t count = 0;

@@ -175,13 +175,13 @@ void TableEncoder::learn_target(const Table& train, const TableEncoderOptions& o
   }
   TD_CHECK(values.size() <= static_cast<size_t>(kMaxFeatures), what, " must have at most ", kMaxFeatures,
            " classes; got ", values.size(), ".");
-  classes_.are_numbers = content.all_numbers();
+  classes_.are_numbers = content.compare_as_numbers();
   for (const Counted& value : values) {
     TD_CHECK(value.value.size() <= kMaxValueBytes, what, ": a class must take at most ", kMaxValueBytes,
              " bytes; got ", value.value.size(), " (", shown(value.value), ").");
     classes_.values.push_back(value.value);
   }
-  if (!asked && classes_.are_numbers)
+  if (!asked && content.all_numbers())
     notices_.push_back(cat("target ", shown(target_), " is taken as ", values.size(), " classes (",
                            list_of(classes_.values), "). Choose regression if it is a quantity."));
 }

@@ -60,7 +60,8 @@ enum class DateForm : uint8_t { iso, day_first, month_first };
 struct Scale {
   double mean = 0, deviation = 1;
 };
-/// The values of a category, sorted: as text, or by size where all are numbers ("3" and "3.0" are then the same).
+/// The values of a category, sorted: as text, or by size where all are numbers below 2^53 ("3" and "3.0" are then the same;
+/// larger ones are ids, which a double would not tell apart).
 struct Categories {
   std::vector<std::string> values;
   bool are_numbers = false;
