@@ -488,6 +488,18 @@ TEST(TableEncoder, KeepsClassesAndCategoriesApartThatADoubleWouldMerge) {
              "must be a class of the training rows");
 }
 
+TEST(TableEncoder, NamesItsFeaturesDifferently) {
+  const auto names = [](const std::string& text, const TableEncoderOptions& options) {
+    const TableEncoder encoder(parse_table(text), options);
+    EXPECT_EQ(TableEncoder::from_json(encoder.to_json(), "load: ").feature_names(), encoder.feature_names());
+    return encoder.feature_names();
+  };
+  EXPECT_EQ(names("x,y\nother,1\nthis,2\n,4\n", {.target = "y", .task = TableTask::regression}),
+            (std::vector<std::string>{"x=other", "x=this", "x=other (2)"}));
+  EXPECT_EQ(names("x,x is missing,y\n1,5,1\n,7,2\n2,8,4\n", {.target = "y", .task = TableTask::regression}),
+            (std::vector<std::string>{"x", "x is missing", "x is missing (2)"}));
+}
+
 TEST(TableEncoder, RefusesJsonThatLearningCouldNotHaveWritten) {
   const Table table = parse_table("a,k,d,y\n0.5,u,2020-01-31,1.5\n0.75,v,2021-05-01,2\n,u,2020-01-30,4\n");
   const std::string json = TableEncoder(table, {.target = "y"}).to_json();

@@ -194,15 +194,19 @@ void TableEncoder::name_features(const std::string& where) {
            "; got none.");
   TD_CHECK(count <= kMaxFeatures, where, "columns must make at most ", kMaxFeatures, " features; they make ",
            count, ". Lower max_values, or leave columns out.");
+  std::set<std::string> taken;
+  const auto add = [&](const std::string& name) {
+    std::string own = name;
+    for (int more = 2; !taken.insert(own).second; ++more) own = cat(name, " (", more, ")");
+    feature_names_.push_back(own);
+  };
   for (const EncodedColumn& column : columns_) {
     if (column.type == ColumnType::left_out) continue;
     for (size_t i = 0; i < column.scales.size(); ++i)
-      feature_names_.push_back(column.name + (column.type == ColumnType::date ? kParts[i] : ""));
-    for (const std::string& value : column.categories.values)
-      feature_names_.push_back(column.name + "=" + value);
+      add(column.name + (column.type == ColumnType::date ? kParts[i] : ""));
+    for (const std::string& value : column.categories.values) add(column.name + "=" + value);
     if (column.has_missing)
-      feature_names_.push_back(column.name +
-                               (column.type == ColumnType::category ? "=other" : " is missing"));
+      add(column.name + (column.type == ColumnType::category ? "=other" : " is missing"));
   }
 }
 

@@ -94,7 +94,8 @@ class TableEncoder {
   const std::string& target() const { return target_; }
   /// classification or regression.
   TableTask task() const { return task_; }
-  /// One a feature: "width", "width is missing", "city=Oslo", "city=other", "day year".
+  /// One per feature, all different: "width", "width is missing", "city=Oslo", "city=other", "day year". Where two would be
+  /// the same, as with a city that is called other, the second is "city=other (2)".
   const std::vector<std::string>& feature_names() const { return feature_names_; }
   /// In the order of their numbers; empty for regression.
   const std::vector<std::string>& class_names() const { return classes_.values; }
