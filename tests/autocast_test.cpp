@@ -329,6 +329,28 @@ TEST(Autocast, NestsAndCanBeSwitchedOffInside) {
   EXPECT_NE(error_of([] { Autocast wrong(DType::f64); }).find("bf16 or f16; got f64"), std::string::npos);
 }
 
+TEST(Autocast, ScopesMayEndInAnyOrder) {
+  const Tensor w = weight({4, 4}, 1), x = numbers({4, 4}, 2);
+  const auto type = [&] { return matmul(x, w).dtype(); };
+  for (const bool three : {false, true}) {
+    auto outer = std::make_unique<Autocast>(DType::bf16);
+    EXPECT_EQ(type(), DType::bf16);
+    auto middle = three ? std::make_unique<Autocast>(std::nullopt) : nullptr;
+    auto inner = std::make_unique<Autocast>(DType::f16);
+    outer.reset();
+    EXPECT_EQ(type(), DType::f16) << "the inner one stays in force";
+    middle.reset();
+    EXPECT_EQ(type(), DType::f16);
+    {
+      const Autocast further(DType::bf16);
+      EXPECT_EQ(type(), DType::bf16);
+    }
+    inner.reset();
+    EXPECT_FALSE(autocast_is_on());
+    EXPECT_EQ(type(), DType::f32);
+  }
+}
+
 // ---- weights
 
 int64_t casts_in(const std::function<void()>& work) {

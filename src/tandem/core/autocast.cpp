@@ -35,13 +35,21 @@ class Autocast::Weights {
 Autocast::Autocast(std::optional<DType> dtype)
     : dtype_(dtype),
       previous_(detail::current_autocast()),
-      outermost_(previous_ ? previous_->outermost_ : this) {
+      weights_(previous_ ? previous_->weights_ : std::make_shared<Weights>()) {
   TD_CHECK(!dtype || *dtype == DType::bf16 || *dtype == DType::f16,
            "Autocast: the type must be bf16 or f16; got ", *dtype,
            ". Leave the scope out, or use NoAutocast, for f32.");
   detail::set_autocast(this);
 }
-Autocast::~Autocast() { detail::set_autocast(previous_); }
+Autocast::~Autocast() {
+  Autocast* inner = detail::current_autocast();
+  if (inner == this) {
+    detail::set_autocast(previous_);
+    return;
+  }
+  while (inner && inner->previous_ != this) inner = inner->previous_;
+  if (inner) inner->previous_ = previous_;  // it ends after this one
+}
 
 std::optional<Tensors> Autocast::inputs(Precision precision, std::span<const Tensor> in) {
   if (!dtype_ || precision == Precision::as_given) return {};
@@ -68,8 +76,7 @@ Tensor Autocast::cast(const Tensor& x, DType to) {
   // In a trace common_subexpressions sees to it: what is kept outside is no part of the trace.
   const bool is_weight = impl.requires_grad && !impl.node;
   if (!is_weight || current_tracer()) return std::move(apply(op, {&x, 1}, attrs)[0]);
-  if (!outermost_->weights_) outermost_->weights_ = std::make_unique<Weights>();
-  Weights::Kept& kept = (*outermost_->weights_)(x, to);
+  Weights::Kept& kept = (*weights_)(x, to);
   if (!kept.value.defined() || kept.version != version_of(x)) {
     const NoGrad off;
     kept = {x, version_of(x), apply(op, {&x, 1}, attrs)[0]};

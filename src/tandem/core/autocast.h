@@ -27,6 +27,8 @@ void set_autocast(Autocast* scope);
 ///
 /// A leaf that wants a gradient (a weight) is cast once within the outermost scope, however often it is used, until it is
 /// changed. That shows in time and memory alone: each use gives its gradient in f32 by itself.
+///
+/// A scope ends on the thread that it began on. Where an outer one ends first, the inner one stays in force until its own end.
 class Autocast {
  public:
   explicit Autocast(std::optional<DType> dtype);
@@ -44,8 +46,7 @@ class Autocast {
 
   std::optional<DType> dtype_;
   Autocast* previous_;
-  Autocast* outermost_;
-  std::unique_ptr<Weights> weights_;  // of the outermost scope
+  std::shared_ptr<Weights> weights_;  // one for all nested scopes
 };
 
 /// Switches it off for a scope.
