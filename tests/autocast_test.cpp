@@ -351,6 +351,20 @@ TEST(Autocast, ScopesMayEndInAnyOrder) {
   }
 }
 
+TEST(Autocast, AsOneOpIsRefusedWhereItIsOff) {
+  const auto call = [] {
+    as_one_op(
+        Precision::full, [](const Tensor& x) { return exp(x); }, ones({2}));
+  };
+  const std::string text =
+      "as_one_op: Autocast must be on; got a call where it is off. Ask autocast_is_on() first, and call the "
+      "function itself where it is off.";
+  EXPECT_EQ(error_of(call), text);
+  const Autocast autocast(DType::bf16);
+  const NoAutocast off;
+  EXPECT_EQ(error_of(call), text);
+}
+
 // ---- weights
 
 int64_t casts_in(const std::function<void()>& work) {

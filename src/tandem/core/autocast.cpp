@@ -90,4 +90,13 @@ Tensor Autocast::cast(const Tensor& x, DType to) {
   return out;
 }
 
+Autocast& detail::scope_of_one_op() {
+  Autocast* const scope = current_autocast();
+  TD_CHECK(
+      scope && scope->dtype(),
+      "as_one_op: Autocast must be on; got a call where it is off. Ask autocast_is_on() first, and call the "
+      "function itself where it is off.");
+  return *scope;
+}
+
 }  // namespace tandem

@@ -62,14 +62,19 @@ inline std::optional<DType> autocast_dtype() {
 }
 inline bool autocast_is_on() { return autocast_dtype().has_value(); }
 
+namespace detail {
+/// The scope that as_one_op() works in; refused where Autocast is off.
+Autocast& scope_of_one_op();
+}  // namespace detail
+
 /// For functions made of several ops, which Autocast shall treat as one: calls `function` with the inputs as an op of this
-/// precision takes them, and with Autocast off. The inputs may be undefined.
+/// precision takes them, and with Autocast off. The inputs may be undefined. Refused where Autocast is off already.
 ///   if (autocast_is_on())
 ///     return as_one_op(Precision::full, [&](const Tensor& x) { return mean(x, axes); }, x);
 template <class F, class... T>
 auto as_one_op(Precision precision, F&& function, const T&... in) {
   const Tensor given[] = {in...};
-  const std::optional<Tensors> cast = detail::current_autocast()->inputs(precision, given);
+  const std::optional<Tensors> cast = detail::scope_of_one_op().inputs(precision, given);
   const NoAutocast off;
   const Tensor* const at = cast ? cast->data() : given;
   return [&]<size_t... i>(std::index_sequence<i...>) { return function(at[i]...); }
