@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -406,6 +408,57 @@ TEST(Autocast, CastsAWeightAgainOnceItHasChanged) {
   Tensor bound = w;
   bound.rebind(numbers({4, 4}, 1));
   EXPECT_TRUE(same_bits(matmul(x, w), before));
+}
+
+TEST(Autocast, NeverHandsOutTheCastThatItKeeps) {
+  const Tensor w = weight({4, 4}, 1), x = numbers({4, 4}, 2);
+  const Autocast autocast(DType::bf16);
+  const Tensor before = matmul(x, w).detach();
+  const auto spoil = [](const Tensor& t) {
+    const NoGrad off;
+    EXPECT_EQ(t.dtype(), DType::bf16);
+    assign(t.detach(), zeros_like(t));
+  };
+  const auto raw = [](const Tensor& t) { std::memset(t.raw(), 0, static_cast<size_t>(t.size()) * 2); };
+  for (const bool with_gradients : {true, false}) {
+    const std::optional<NoGrad> off = with_gradients ? std::nullopt : std::optional<NoGrad>(std::in_place);
+    const Tensor same = as_one_op(
+        Precision::low, [](const Tensor& t) { return t; }, w);
+    EXPECT_EQ(same.requires_grad(), with_gradients);
+    spoil(same);
+    raw(as_one_op(
+        Precision::low, [](const Tensor& t) { return transpose(t); }, w));
+    const auto pair = [](const Tensor& t) { return std::pair(t, sum(t)); };
+    raw(as_one_op(Precision::low, pair, w).first);
+    const auto list = [](const Tensor& t) { return std::vector<Tensor>{t[0], t}; };
+    for (const Tensor& t : as_one_op(Precision::low, list, w)) raw(t);
+    EXPECT_TRUE(same_bits(matmul(x, w).detach(), before));
+    // Whoever holds on to an input may change it by an op.
+    Tensor held;
+    as_one_op(
+        Precision::low,
+        [&](const Tensor& t) {
+          held = t;
+          return sum(t);
+        },
+        w);
+    spoil(held);
+    EXPECT_TRUE(same_bits(matmul(x, w).detach(), before));
+  }
+}
+
+TEST(Autocast, AResultThatIsAWeightsCastHasItsGradientAndLeavesThoseOfOthersAlone) {
+  const Tensor w = weight({4, 4}, 1), x = numbers({4, 4}, 2);
+  const Autocast autocast(DType::bf16);
+  const Tensor earlier = sum(matmul(x, w));
+  const Tensor same = as_one_op(
+      Precision::low, [](const Tensor& t) { return t; }, w);
+  EXPECT_TRUE(same_bits(grad(sum(same), {w})[0], ones({4, 4})));
+  {
+    const NoGrad off;
+    assign(same.detach(), zeros_like(same));
+  }
+  EXPECT_EQ(grad(earlier, {w})[0].dtype(), DType::f32);  // saved what nobody has changed
 }
 
 TEST(Autocast, GivesF32GradientsToWeightsThatWereCastWithoutAny) {

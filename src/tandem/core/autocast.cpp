@@ -16,6 +16,7 @@ class Autocast::Weights {
     Tensor weight;  // held, so that no other tensor gets its place
     uint32_t version = 0;
     Tensor value;
+    uint32_t value_version = 0;  // whoever holds on to an input of an op may change it
   };
   Kept& operator()(const Tensor& weight, DType to) {
     if (kept_.size() >= most_) {  // in a long scope: what nobody else holds any more
@@ -51,7 +52,7 @@ Autocast::~Autocast() {
   if (inner) inner->previous_ = previous_;  // it ends after this one
 }
 
-std::optional<Tensors> Autocast::inputs(Precision precision, std::span<const Tensor> in) {
+std::optional<Tensors> Autocast::inputs(Precision precision, std::span<const Tensor> in, bool keep) {
   if (!dtype_ || precision == Precision::as_given) return {};
   const auto is_real = [](const Tensor& t) { return t.defined() && is_floating(t.dtype()); };
   // Who brings f64 wants f64: nothing is cast beside it, but to it where types must be equal.
@@ -65,21 +66,29 @@ std::optional<Tensors> Autocast::inputs(Precision precision, std::span<const Ten
   const auto differs = [&](const Tensor& t) { return is_real(t) && t.dtype() != to; };
   if (std::none_of(in.begin(), in.end(), differs)) return {};
   Tensors out;
-  for (const Tensor& t : in) out.push_back(differs(t) ? cast(t, to) : t);
+  for (const Tensor& t : in) out.push_back(differs(t) ? cast(t, to, keep) : t);
   return out;
 }
 
-Tensor Autocast::cast(const Tensor& x, DType to) {
+namespace {
+/// Whether casts of it are kept. In a trace common_subexpressions sees to it: what is kept outside is no part of the trace.
+bool is_weight(const Tensor& x) {
+  return x.defined() && x.impl()->requires_grad && !x.impl()->node && !current_tracer();
+}
+}  // namespace
+
+Tensor Autocast::cast(const Tensor& x, DType to, bool keep) {
   static const OpDef& op = *find_op("cast");
   const Attrs attrs = CastAttrs{to};
-  const TensorImpl& impl = *x.impl();
-  // In a trace common_subexpressions sees to it: what is kept outside is no part of the trace.
-  const bool is_weight = impl.requires_grad && !impl.node;
-  if (!is_weight || current_tracer()) return std::move(apply(op, {&x, 1}, attrs)[0]);
+  if (!keep || !is_weight(x)) return std::move(apply(op, {&x, 1}, attrs)[0]);
   Weights::Kept& kept = (*weights_)(x, to);
-  if (!kept.value.defined() || kept.version != version_of(x)) {
+  const bool is_current =
+      kept.value.defined() && kept.version == version_of(x) && kept.value_version == version_of(kept.value);
+  if (!is_current) {
     const NoGrad off;
-    kept = {x, version_of(x), apply(op, {&x, 1}, attrs)[0]};
+    Tensor value = apply(op, {&x, 1}, attrs)[0];
+    const uint32_t value_version = version_of(value);
+    kept = {x, version_of(x), std::move(value), value_version};
   } else if (Observer* const observer = current_observer()) {
     observer->before(op, {&x, 1});
     observer->after({&kept.value, 1});
@@ -97,6 +106,17 @@ Autocast& detail::scope_of_one_op() {
       "as_one_op: Autocast must be on; got a call where it is off. Ask autocast_is_on() first, and call the "
       "function itself where it is off.");
   return *scope;
+}
+
+Tensor detail::apart_from_kept(const Tensor& result, std::span<const Tensor> given,
+                               const std::optional<Tensors>& cast) {
+  static const OpDef& copy = *find_op("copy");
+  if (!cast || !result.defined()) return result;
+  for (size_t i = 0; i < given.size(); ++i)
+    if (is_weight(given[i]) && (*cast)[i].impl()->storage.get() == result.impl()->storage.get() &&
+        (*cast)[i].impl()->storage.get() != given[i].impl()->storage.get())
+      return apply1(copy, {result});
+  return result;
 }
 
 }  // namespace tandem

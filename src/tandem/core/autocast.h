@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "tandem/core/op.h"
@@ -26,7 +27,7 @@ void set_autocast(Autocast* scope);
 /// types of the forward pass, with Autocast off inside.
 ///
 /// A leaf that wants a gradient (a weight) is cast once within the outermost scope, however often it is used, until it is
-/// changed. That shows in time and memory alone: each use gives its gradient in f32 by itself.
+/// changed by an op. That shows in time and memory alone: each use gives its gradient in f32 by itself.
 ///
 /// A scope ends on the thread that it began on. Where an outer one ends first, the inner one stays in force until its own end.
 class Autocast {
@@ -37,12 +38,13 @@ class Autocast {
   Autocast& operator=(const Autocast&) = delete;
 
   std::optional<DType> dtype() const { return dtype_; }
-  /// What ops of this precision take in place of `in`; nothing where that is `in` itself.
-  std::optional<Tensors> inputs(Precision precision, std::span<const Tensor> in);
+  /// What ops of this precision take in place of `in`; nothing where that is `in` itself. With keep, casts of weights may
+  /// share the memory that the scope keeps: none may be handed on to who could write into it.
+  std::optional<Tensors> inputs(Precision precision, std::span<const Tensor> in, bool keep = true);
 
  private:
   class Weights;
-  Tensor cast(const Tensor& x, DType to);
+  Tensor cast(const Tensor& x, DType to, bool keep);
 
   std::optional<DType> dtype_;
   Autocast* previous_;
@@ -65,6 +67,9 @@ inline bool autocast_is_on() { return autocast_dtype().has_value(); }
 namespace detail {
 /// The scope that as_one_op() works in; refused where Autocast is off.
 Autocast& scope_of_one_op();
+/// `result`, or a copy where its memory is that of a kept cast.
+Tensor apart_from_kept(const Tensor& result, std::span<const Tensor> given,
+                       const std::optional<Tensors>& cast);
 }  // namespace detail
 
 /// For functions made of several ops, which Autocast shall treat as one: calls `function` with the inputs as an op of this
@@ -74,11 +79,19 @@ Autocast& scope_of_one_op();
 template <class F, class... T>
 auto as_one_op(Precision precision, F&& function, const T&... in) {
   const Tensor given[] = {in...};
-  const std::optional<Tensors> cast = detail::scope_of_one_op().inputs(precision, given);
+  const auto call = [&]<size_t... i>(const Tensor* at, std::index_sequence<i...>) {
+    return function(at[i]...);
+  };
+  constexpr std::index_sequence_for<T...> each;
+  // A function may return what it was given, or a view of it. Where that can be copied, the casts may be kept ones.
+  constexpr bool gives_tensor = std::is_same_v<decltype(call(given, each)), Tensor>;
+  const std::optional<Tensors> cast = detail::scope_of_one_op().inputs(precision, given, gives_tensor);
   const NoAutocast off;
   const Tensor* const at = cast ? cast->data() : given;
-  return [&]<size_t... i>(std::index_sequence<i...>) { return function(at[i]...); }
-  (std::index_sequence_for<T...>{});
+  if constexpr (gives_tensor)
+    return detail::apart_from_kept(call(at, each), given, cast);
+  else
+    return call(at, each);
 }
 
 }  // namespace tandem
