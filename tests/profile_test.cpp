@@ -24,6 +24,7 @@
 #include "tandem/train/profile_model.h"
 #include "tandem/zoo/zoo.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/values.h"
 
 namespace tandem {
 namespace {
@@ -311,7 +312,10 @@ TEST(Profile, RefusesWhatItCannotDoAndLetsErrorsThrough) {
   EXPECT_THROW(profile({}), Error);
   EXPECT_THROW(profile([] {}, {.most_events = -1}), Error);
   EXPECT_THROW(profile([] {}, {.device = {DeviceKind::cpu, 200}}), Error);
-  EXPECT_THROW(profile([] { profile([] {}); }), Error) << "one at a time";
+  EXPECT_EQ(testing::error_of([] { profile([] { profile([] {}); }); }),
+            "profile: must not be called in the work of another profile; got such a call. Profile once "
+            "around all of it, "
+            "and give its parts names with Scope.");
   Compiled traced = compile([](const std::vector<Tensor>& in) -> std::vector<Tensor> {
     profile([] {});
     return in;

@@ -31,17 +31,29 @@ std::vector<DeviceActivity> watch_device(Profile& profile, const std::function<v
   return backend.watch_by_events(profile.device, work);
 }
 
+/// Whether this thread is in the work of a profile. (Those of other threads wait for each other.)
+constinit thread_local bool t_is_profiling = false;
+struct Profiling {
+  Profiling() { t_is_profiling = true; }
+  ~Profiling() { t_is_profiling = false; }
+};
+
 }  // namespace
 
 Profile profile(const std::function<void()>& work, const ProfileOptions& options) {
   TD_CHECK(work, "profile: the work must be a function; got none.");
   TD_CHECK(options.most_events >= 0, "profile: most_events must be at least 0; got ", options.most_events,
            ".");
+  TD_CHECK(!t_is_profiling,
+           "profile: must not be called in the work of another profile; got such a call. Profile once around "
+           "all of it, "
+           "and give its parts names with Scope.");
   refuse_while_tracing("profile", "it would act only while the callable is traced",
                        "Profile calls of the compiled callable instead.");
   TD_CHECK(options.device.index < backend(options.device).device_count(),
            "profile: the device must exist; got ", options.device, " of ",
            backend(options.device).device_count(), ".");
+  const Profiling now;
   Profile result;
   result.device = options.device;
   result.most_events = options.most_events;
