@@ -12,6 +12,7 @@
 #include "tandem/core/dtype.h"
 #include "tandem/core/error.h"
 #include "tandem/core/threads.h"
+#include "tandem/data/loader.h"
 #include "tandem/io/file.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
@@ -80,7 +81,24 @@ TEST(Errors, HaveAKindThatSaysWhoseMatterTheyAre) {
     EXPECT_EQ(kind_thrown_by([] { backend(DeviceKind::cuda); }), ErrorKind::device);
   }
   EXPECT_EQ(kind_thrown_by([] { TD_ASSERT(1 == 2, "arithmetic"); }), ErrorKind::internal);
-  EXPECT_EQ(kind_thrown_by([] { throw std::out_of_range("at"); }), ErrorKind::internal);
+}
+
+class Broken final : public data::Dataset {
+ public:
+  int64_t size() const override { return 4; }
+  std::vector<Tensor> get(int64_t) const override { throw std::out_of_range("the user's own"); }
+};
+
+TEST(Errors, OfTheUsersOwnCodeAreForeign) {
+  EXPECT_EQ(kind_thrown_by([] { throw std::out_of_range("at"); }), ErrorKind::foreign);
+  const Broken broken;
+  for (const int workers : {0, 1}) {
+    data::Loader loader(broken, {.batch = 2, .workers = workers});
+    loader.start_epoch(0);
+    EXPECT_EQ(kind_thrown_by([&] { (void)loader.next(); }), ErrorKind::foreign);
+  }
+  EXPECT_STREQ(name(ErrorKind::foreign), "foreign");
+  EXPECT_STREQ(name(ErrorKind::internal), "internal");
 }
 
 TEST(Errors, NoMemoryIsATypeOfItsOwnWhoeverLacksIt) {

@@ -17,13 +17,15 @@ enum class ErrorKind : uint8_t {
   usage,     ///< the call or the input is wrong (a damaged file, too): the same call fails again
   resource,  ///< memory, disk, a file or a program is missing or full: it may work later or elsewhere
   device,    ///< an accelerator or its libraries are missing or failed
-  internal   ///< a bug in Tandem
+  internal,  ///< a bug in Tandem
+  foreign    ///< thrown by the program's own code (a Dataset, a callback) or by another library
 };
 constexpr const char* name(ErrorKind kind) {
   return kind == ErrorKind::usage      ? "usage"
          : kind == ErrorKind::resource ? "resource"
          : kind == ErrorKind::device   ? "device"
-                                       : "internal";
+         : kind == ErrorKind::internal ? "internal"
+                                       : "foreign";
 }
 
 class Error : public std::runtime_error {
@@ -52,10 +54,11 @@ class InternalError : public std::logic_error {
       : std::logic_error("internal error (a bug in Tandem): " + what) {}
 };
 
-/// The kind of any exception: an Error's own, resource for std::bad_alloc, else internal.
+/// The kind of any exception: an Error's own, internal for InternalError, resource for std::bad_alloc, else foreign.
 inline ErrorKind kind_of(const std::exception& error) {
   if (const auto* ours = dynamic_cast<const Error*>(&error)) return ours->kind();
-  return dynamic_cast<const std::bad_alloc*>(&error) ? ErrorKind::resource : ErrorKind::internal;
+  if (dynamic_cast<const InternalError*>(&error)) return ErrorKind::internal;
+  return dynamic_cast<const std::bad_alloc*>(&error) ? ErrorKind::resource : ErrorKind::foreign;
 }
 
 namespace detail {
