@@ -197,6 +197,11 @@ TEST(CopyQueue, SendsFromManyThreadsAndTensorsMayBeDropped) {
   EXPECT_NE(error_of([&] { queue.take({}); }).find("send()"), std::string::npos);
 }
 
+TEST(CopyQueue, RefusesADeviceThatDoesNotExist) {
+  const std::string text = error_of([] { CopyQueue queue({DeviceKind::cpu, 200}); });
+  EXPECT_NE(text.find("CopyQueue: the device must exist; got cpu:200 of "), std::string::npos) << text;
+}
+
 class Rows final : public data::Dataset {
  public:
   int64_t size() const override { return 23; }

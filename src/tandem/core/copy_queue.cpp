@@ -5,8 +5,11 @@
 
 namespace tandem {
 
-CopyQueue::CopyQueue(Device device)
-    : device_(device), backend_(backend(device)), stream_(backend_.make_stream(device)) {}
+CopyQueue::CopyQueue(Device device) : device_(device), backend_(backend(device)) {
+  TD_CHECK(device.index < backend_.device_count(), "CopyQueue: the device must exist; got ", device, " of ",
+           backend_.device_count(), ".");
+  stream_ = backend_.make_stream(device);
+}
 
 CopyQueue::~CopyQueue() {
   stream_.reset();
