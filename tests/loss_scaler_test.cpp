@@ -2,6 +2,7 @@
 // ctest: asan
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "tandem/tandem.h"
@@ -85,6 +86,27 @@ TEST(LossScaler, StateGoesIntoACheckpointAndBack) {
   for (optim::LossScaler* scaler : {&a, &b}) scaler->update(ones({}, DType::boolean));
   expect_same(b.named_state(), copies(a.named_state()));
   EXPECT_EQ(b.current().item<double>(), 65536.0);
+}
+
+TEST(LossScaler, RefusesAStateThatItCouldNotScaleBy) {
+  optim::LossScaler scaler;
+  const auto refused = [&](const char* name, double value) {
+    nn::NamedTensors state = copies(scaler.named_state());
+    for (auto& [key, tensor] : state)
+      if (key == name) tensor = full({}, value, tensor.dtype());
+    const std::string message = error_of([&] { scaler.load_state(state, "load 'run'"); });
+    EXPECT_EQ(scaler.current().item<double>(), 65536.0) << "nothing was loaded";
+    return message;
+  };
+  for (const double value : {std::nan(""), kInfinity, -kInfinity, 0., -1.})
+    EXPECT_NE(
+        refused("scale", value).find("load 'run': the loss scale must be a finite number above 0; got "),
+        std::string::npos);
+  EXPECT_EQ(
+      refused("steps", -3),
+      "load 'run': the steps of the loss scale must be at least 0; got -3. Load another checkpoint, or begin "
+      "with a new LossScaler.");
+  EXPECT_NE(refused("skipped", -1).find("at least 0; got -1"), std::string::npos);
 }
 
 class EveryOptimizer : public ::testing::TestWithParam<std::string> {};

@@ -1,6 +1,8 @@
 // Dynamic loss scaling, by tensors on the device.
 #include "tandem/optim/loss_scaler.h"
 
+#include <cmath>
+
 #include "tandem/core/tape.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
@@ -69,6 +71,16 @@ nn::NamedTensors LossScaler::named_state() const {
 }
 
 void LossScaler::load_state(const nn::NamedTensors& tensors, const std::string& source) {
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.defined() || tensor.size() != 1) continue;  // refused below
+    const double value = tensor.item<double>();
+    TD_CHECK(name != "scale" || (std::isfinite(value) && value > 0), source,
+             ": the loss scale must be a finite number above 0; got ", value,
+             ". Load another checkpoint, or begin with a new LossScaler.");
+    TD_CHECK(name == "scale" || value >= 0, source, ": the ", name,
+             " of the loss scale must be at least 0; got ", value,
+             ". Load another checkpoint, or begin with a new LossScaler.");
+  }
   nn::copy_named(named_state(), tensors, source, "loss scale");
 }
 
