@@ -196,6 +196,17 @@ TEST_F(Choices, BothEnginesTakeTheSameAndACompiledFunctionFollowsAChange) {
   EXPECT_FALSE(same_bits(results[0], results[1]));
 }
 
+TEST_F(Choices, ALineIsAddedBehindOneWithoutItsNewline) {
+  std::ofstream(folder_ / "algorithms.tsv") << "mine\tx\t3";
+  set_convolution_choice({.mode = ChoiceMode::profile});  // reads the table anew
+  choose_by_time("test cut", {"x", "y"}, true, [](size_t i) { return i == 0 ? 9. : 1.; });
+  choose_by_time("test next", {"x", "y"}, true, [](size_t i) { return i == 0 ? 9. : 1.; });
+  ASSERT_EQ(lines().size(), 3u);
+  EXPECT_EQ(lines()[0], "mine\tx\t3");
+  EXPECT_TRUE(lines()[1].starts_with("test cut; ")) << lines()[1];
+  EXPECT_TRUE(lines()[2].starts_with("test next; ")) << lines()[2];
+}
+
 TEST_F(Choices, TornLinesOfTheTableArePassedOver) {
   const std::string version = key_of("any").substr(3), key = "test six" + version;
   std::ofstream(folder_ / "algorithms.tsv") << "torn\nhalf a\tline\ntoo\tmany\tfields\t4\n"

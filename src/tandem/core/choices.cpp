@@ -2,6 +2,7 @@
 #include "tandem/core/choices.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -83,6 +84,13 @@ std::map<std::string, Row> read_table() {
   return rows;
 }
 
+/// Whether the last line of the file was cut off, by a full disk or an editor: what is added must not become a part of it.
+bool ends_within_a_line(const Descriptor& file) {
+  const off_t size = ::lseek(file.fd(), 0, SEEK_END);
+  char last = '\n';
+  return size > 0 && ::pread(file.fd(), &last, 1, size - 1) == 1 && last != '\n';
+}
+
 /// Adds a line in one write, so that processes do not tear each other's. A file that cannot be written costs the next
 /// process its time, no more.
 void add_to_table(const std::string& key, const Row& row) {
@@ -91,8 +99,10 @@ void add_to_table(const std::string& key, const Row& row) {
   std::error_code ignored;
   fs::create_directories(path.parent_path(), ignored);
   try {
-    const Descriptor file = open_file("save", path.string(), O_WRONLY | O_CREAT | O_APPEND, 0644);
-    write_all(file, "save", path.string(), cat(key, '\t', row.algorithm, '\t', row.microseconds, '\n'));
+    const Descriptor file = open_file("save", path.string(), O_RDWR | O_CREAT | O_APPEND, 0644);
+    write_all(
+        file, "save", path.string(),
+        cat(ends_within_a_line(file) ? "\n" : "", key, '\t', row.algorithm, '\t', row.microseconds, '\n'));
   } catch (const Error&) {  // full, read-only, or something that is no file
   }
 }
