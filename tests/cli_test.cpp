@@ -456,9 +456,20 @@ TEST(Command, ADeviceThatIsNotThereIsNamedAndNothingIsWritten) {
   const TempFolder folder;
   const bool has_gpu = tandem::find_backend(tandem::DeviceKind::cuda) != nullptr;
   const std::string out = folder / "run", device = has_gpu ? "cuda:250" : "cuda";
-  expect_contains(complaint(kSmall + std::vector<std::string>{"--device", device, "--out", out}, 1),
-                  has_gpu ? "this machine has" : "cuda is not available here");
+  expect_contains(
+      complaint(kSmall + std::vector<std::string>{"--device", device, "--out", out}, has_gpu ? 2 : 1),
+      has_gpu ? "device: must be one of cuda:0 to " : "cuda is not available here");
   EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST(Command, ADeviceNumberThatIsNotThereIsWrongUsageOfEveryCommand) {
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"train", "mlp"},
+                                                  {"eval", "no/such/run"},
+                                                  {"predict", "no/such/run", "x.png"},
+                                                  {"explain", "mlp"},
+                                                  {"profile", "mlp"}})
+    expect_contains(complaint(command + std::vector<std::string>{"--device", "cpu:200"}, 2),
+                    "device: must be one of cpu to cpu:");
 }
 
 TEST(Command, FlagsOfTrainingThatCannotBeAreNamed) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/command_line.h"
+#include "tandem/core/backend.h"
 #include "tandem/core/choices.h"
 #include "tandem/train/config.h"
 
@@ -34,6 +35,8 @@ struct MachineFlags {
   void parse_into(Config& config) const {
     config.engine = parse_engine(engine);
     config.device = parse_device(device);
+    if (find_backend(config.device.kind))
+      check_device(config.device);  // else the work says why it is missing
     set_convolution_choice({.mode = parse_choice_mode(conv)});
     set_matmul_choice({.mode = parse_choice_mode(matmul, "matmul")});
     if constexpr (requires { config.autocast; }) {
