@@ -313,13 +313,6 @@ TEST(Description, ALayerThatCannotTakeWhatArrivesIsNamedWithThatShape) {
   EXPECT_HAS(
       why_not("input = [8]\nlayer = [ { type = \"relu\" }, { type = \"embedding\", rows = 3, width = 3 } ]"),
       "must be the first layer");
-  EXPECT_HAS(why_not_layer("{ type = \"relu\", name = \"a\" }, { type = \"relu\", name = \"a\" }"),
-             "layer a (relu, line 2): the name of a layer must be its own");
-  EXPECT_HAS(why_not_layer("{ type = \"relu\", name = \"a\" }, { type = \"relu\", name = \"a.b\" }"),
-             "got 'a.b' beside 'a'");
-  EXPECT_HAS(why_not_layer("{ type = \"relu\", name = \"a.b\" }, { type = \"relu\", name = \"a\" }"),
-             "must be its own");
-  EXPECT_HAS(why_not_layer("{ type = \"relu\", name = \"1\" }, { type = \"relu\" }"), "must be its own");
 }
 
 // --- reading
@@ -381,6 +374,25 @@ TEST(Description, UnknownWordsAndWrongValuesAreRefusedByLineAndRule) {
       refusal([] { parse_description("input = [3]\nlayer = [ { type = \"relu\" } ]", "my net.toml"); }),
       "Give the model a name: name = \"mynet\".");
   EXPECT_HAS(refusal([] { zoo::read_description("there/is/none.toml"); }), "model 'there/is/none.toml'");
+}
+
+TEST(Description, NamesThatCollideAreRefusedWithBothNamesInEitherOrder) {
+  const auto why = [](const std::string& first, const std::string& second) {
+    const std::string layer = "{ type = \"relu\", name = \"";
+    return why_not("input = [3]\nlayer = [ " + layer + first + "\" }, " + layer + second + "\" } ]\n");
+  };
+  EXPECT_EQ(why("a", "a.weight"),
+            "model mynet: layer a.weight (relu, line 2): the name of a layer must not be the beginning of "
+            "another's, up to a dot; got 'a.weight' beside 'a'. Rename one, for example 'a' to 'a_0'.");
+  EXPECT_EQ(
+      why("a.weight", "a"),
+      "model mynet: layer a (relu, line 2): the name of a layer must not be the beginning of another's, "
+      "up to a dot; got 'a' beside 'a.weight'. Rename one, for example 'a' to 'a_0'.");
+  EXPECT_HAS(why("a.b.c", "a.b"), "got 'a.b' beside 'a.b.c'. Rename one, for example 'a.b' to 'a.b_0'.");
+  EXPECT_HAS(why("a.b", "a.b.c"), "got 'a.b.c' beside 'a.b'. Rename one, for example 'a.b' to 'a.b_0'.");
+  EXPECT_HAS(why("a-b.c", "a-b"), "got 'a-b' beside 'a-b.c'.");  // '-' comes before '.'
+  EXPECT_HAS(why("a", "a"), "the name of a layer must be its own; got 'a' twice. Rename one.");
+  EXPECT_HAS(why("1", ""), "got '1' twice");
 }
 
 TEST(Description, WhatIsBuiltInCppIsCheckedToo) {

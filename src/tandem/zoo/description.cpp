@@ -148,9 +148,12 @@ class DescribedModel : public nn::Module {
   /// Puts a layer where its dotted name says, in containers that are made as they are needed.
   void place(const std::string& name, const nn::ModulePtr& made) {
     const auto check_free = [&](const std::string& part, bool is_group) {
-      TD_CHECK(!leaves_.contains(part) && (is_group || !groups_.contains(part)),
-               "the name of a layer must be its own, and not the beginning of another's; got '", name,
-               "' beside '", part, "'. Rename one.");
+      if (!leaves_.contains(part) && (is_group || !groups_.contains(part))) return;
+      // Where the part is a group: the first layer in it. Names of a group are neighbours in the set.
+      const std::string other = leaves_.contains(part) ? part : *leaves_.lower_bound(part + ".");
+      TD_CHECK(other != name, "the name of a layer must be its own; got '", name, "' twice. Rename one.");
+      throw Error(cat("the name of a layer must not be the beginning of another's, up to a dot; got '", name,
+                      "' beside '", other, "'. Rename one, for example '", part, "' to '", part, "_0'."));
     };
     nn::ModuleDict* parent = nullptr;  // null: the model
     size_t begin = 0;
