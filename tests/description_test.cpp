@@ -356,14 +356,20 @@ TEST(Description, UnknownWordsAndWrongValuesAreRefusedByLineAndRule) {
   struct Case {
     const char *setting, *text;
   };
-  for (const Case& c : {Case{"channels = 0", "channels must be a whole number from 1 to 16777216; got 0."},
-                        Case{"channels = 1.5", "got 1.5."}, Case{"channels = \"3\"", "got \"3\"."},
-                        Case{"channels = [3]", "got [3]."},
-                        Case{"channels = 1979-05-27", "channels must be a number, true, false"},
-                        Case{"kernel = [1, 2, 3, 4]", "got [1, 2, 3, 4]."}, Case{"kernel = -1", "got -1."},
-                        Case{"padding = \"valid\"", "or \"same\"; got \"valid\"."},
-                        Case{"bias = 1", "bias must be true or false; got 1."},
-                        Case{"init = \"he\"", "init must be one of kaiming_normal, "}})
+  for (const Case& c :
+       {Case{"channels = 0", "channels must be a whole number from 1 to 16777216; got 0."},
+        Case{"channels = 1.5", "got 1.5."}, Case{"channels = \"3\"", "got \"3\"."},
+        Case{"channels = 4.0",
+             "channels must be a whole number from 1 to 16777216; got 4.0. Write 4, without the point."},
+        Case{"channels = 0.0", "got 0.0."}, Case{"kernel = 3.0", "got 3.0. Write 3, without the point."},
+        Case{"kernel = [3.0, 3]",
+             "got a list that holds something else. Write whole numbers without a point."},
+        Case{"kernel = []", "got an empty list."}, Case{"channels = [3]", "got [3]."},
+        Case{"channels = 1979-05-27", "channels must be a number, true, false"},
+        Case{"kernel = [1, 2, 3, 4]", "got [1, 2, 3, 4]."}, Case{"kernel = -1", "got -1."},
+        Case{"padding = \"valid\"", "or \"same\"; got \"valid\"."},
+        Case{"bias = 1", "bias must be true or false; got 1."},
+        Case{"init = \"he\"", "init must be one of kaiming_normal, "}})
     EXPECT_HAS(why_not_layer("{ type = \"conv\", " + std::string(c.setting) + " }"), c.text);
   EXPECT_HAS(why_not_layer("{ type = \"dropout\", p = nan }"), "p must be a number from 0 to 1; got nan.");
   EXPECT_HAS(why_not_layer("{ type = \"dropout\", p = 1.5 }"), "p must be a number from 0 to 1; got 1.5.");

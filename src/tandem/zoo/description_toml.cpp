@@ -151,9 +151,12 @@ class Reader {
     if (const auto* value = node.as_floating_point()) return value->get();
     if (const auto* value = node.as_string()) return value->get();
     if (const auto* array = node.as_array(); array && !numbers(*array).empty()) return numbers(*array);
-    throw Error(
-        cat(one_line(name, 60),
-            " must be a number, true, false, a text, or a list of whole numbers; got something else."));
+    throw Error(cat(one_line(name, 60),
+                    " must be a number, true, false, a text, or a list of whole numbers; got ",
+                    !node.is_array() ? "something else."
+                    : node.as_array()->empty()
+                        ? "an empty list."
+                        : "a list that holds something else. Write whole numbers without a point."));
   }
 
   std::vector<LayerDescription> layers(const toml::node& node, const char* key, int depth) {

@@ -405,7 +405,10 @@ std::string describe(const Setting& value) {
   struct Text {
     std::string operator()(bool v) const { return v ? "true" : "false"; }
     std::string operator()(int64_t v) const { return std::to_string(v); }
-    std::string operator()(double v) const { return cat(v); }
+    std::string operator()(double v) const {  // as a floating-point number, which 4.0 is
+      const std::string text = cat(v);
+      return std::isfinite(v) && text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+    }
     std::string operator()(const std::string& v) const { return "\"" + one_line(v, 60) + "\""; }
     std::string operator()(const std::vector<int64_t>& v) const {
       std::string list;
@@ -442,6 +445,14 @@ bool fits(const SettingRule& rule, const Setting& value) {
   if (whole) return inside(*whole);
   const auto* list = std::get_if<std::vector<int64_t>>(&value);
   return list && !list->empty() && list->size() <= 3 && std::all_of(list->begin(), list->end(), inside);
+}
+
+/// What to write in place of 4.0 where a whole number fits.
+std::string without_point(const SettingRule& rule, const Setting& value) {
+  const auto* real = std::get_if<double>(&value);
+  if (!real || *real != std::floor(*real) || std::abs(*real) > kMostNumber) return "";
+  const Setting whole = static_cast<int64_t>(*real);
+  return fits(rule, whole) ? cat(" Write ", describe(whole), ", without the point.") : "";
 }
 
 /// How many letters must be added, dropped or changed to turn a into b.
@@ -500,10 +511,11 @@ const SettingRule& setting_rule(const LayerType& type, const std::string& name) 
 
 Setting checked_setting(const LayerType& type, const std::string& name, Setting value) {
   const SettingRule& rule = setting_rule(type, name);
+  const Setting given = value;
   if (const auto* whole = std::get_if<int64_t>(&value); whole && rule.kind == K::number)
     value = static_cast<double>(*whole);
-  TD_CHECK(fits(rule, value), type.name, ": ", name, " must be ", describe(rule), "; got ", describe(value),
-           ".");
+  TD_CHECK(fits(rule, value), type.name, ": ", name, " must be ", describe(rule), "; got ", describe(given),
+           ".", without_point(rule, given));
   return value;
 }
 
