@@ -371,8 +371,11 @@ TEST(Description, UnknownWordsAndWrongValuesAreRefusedByLineAndRule) {
         Case{"bias = 1", "bias must be true or false; got 1."},
         Case{"init = \"he\"", "init must be one of kaiming_normal, "}})
     EXPECT_HAS(why_not_layer("{ type = \"conv\", " + std::string(c.setting) + " }"), c.text);
-  EXPECT_HAS(why_not_layer("{ type = \"dropout\", p = nan }"), "p must be a number from 0 to 1; got nan.");
-  EXPECT_HAS(why_not_layer("{ type = \"dropout\", p = 1.5 }"), "p must be a number from 0 to 1; got 1.5.");
+  for (const char* type : {"dropout", "channel_dropout"})
+    for (const auto& [p, got] :
+         {std::pair{"nan", "nan"}, {"1.5", "1.5"}, {"1", "1"}, {"1.0", "1.0"}, {"-0.5", "-0.5"}})
+      EXPECT_HAS(why_not_layer(cat("{ type = \"", type, "\", p = ", p, " }")),
+                 cat(type, ": p must be a number of at least 0 and below 1; got ", got, "."));
   EXPECT_HAS(why_not("input = [3\n"), "must be TOML; got: ");
   EXPECT_HAS(why_not("name = \"../x\"\ninput = [3]\nlayer = [ { type = \"relu\" } ]"),
              "line 1: the name of a model must have at most 64 letters");

@@ -200,7 +200,9 @@ void add_array_errors(std::vector<ErrorCase>& errors) {
   errors.push_back({"one_hot/dtype", [] { one_hot(of({2}), 3); }, {"one_hot: ", "f32"}});
   // Random numbers
   errors.push_back({"bernoulli/p", [] { bernoulli({2}, 1.5); }, {"bernoulli: ", "1.5"}});
-  errors.push_back({"dropout/p", [] { dropout(of({2}), 1); }, {"dropout: ", "; got ", "1"}});
+  errors.push_back({"dropout/p",
+                    [] { dropout(of({2}), 1); },
+                    {"dropout: the probability must be at least 0 and below 1; got 1."}});
   errors.push_back({"dropout/negative", [] { dropout(of({2}), -0.5); }, {"dropout: ", "-0.5"}});
   errors.push_back({"uniform/dtype", [] { uniform({2}, 0, 1, DType::i32); }, {"uniform: ", "i32"}});
   errors.push_back({"arange/size", [] { arange(-1); }, {"arange: ", "-1"}});

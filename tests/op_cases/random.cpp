@@ -323,9 +323,15 @@ void add_random_errors(std::vector<ErrorCase>& errors) {
                     },
                     {"multinomial: ", "got 1 in row 1"}});
   errors.push_back({"dropout1d/rank", [=] { dropout1d(of({2}), 0.5); }, {"dropout1d: ", "(2,)"}});
-  errors.push_back({"dropout2d/p", [=] { dropout2d(of({2, 2, 2, 2}), 1); }, {"dropout2d: ", "got 1"}});
+  errors.push_back({"dropout2d/p",
+                    [=] {
+                      dropout2d(of({2, 2, 2, 2}), 1);
+                    },
+                    {"dropout2d: the probability must be at least 0 and below 1; got 1."}});
   errors.push_back({"dropout3d/rank", [=] { dropout3d(of({2, 2}), 0.5); }, {"dropout3d: ", "(2, 2)"}});
-  errors.push_back({"alpha_dropout/p", [=] { alpha_dropout(of({2}), -0.1); }, {"alpha_dropout: ", "-0.1"}});
+  errors.push_back({"alpha_dropout/p",
+                    [=] { alpha_dropout(of({2}), -0.1); },
+                    {"alpha_dropout: the probability must be at least 0 and below 1; got -0.1."}});
 }
 
 }  // namespace tandem::testing

@@ -5,7 +5,8 @@
 
 namespace tandem {
 
-/// Zeroes each element with probability p and scales the rest by 1 / (1 - p). p = 0 returns x itself.
+/// Zeroes each element with probability p, at least 0 and below 1, and scales the rest by 1 / (1 - p). p = 0 returns x
+/// itself.
 Tensor dropout(const Tensor& x, double p);
 /// The same for whole channels: x (N, C, L), (N, C, H, W), (N, C, D, H, W), each with or without N.
 Tensor dropout1d(const Tensor& x, double p);

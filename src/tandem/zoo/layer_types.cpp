@@ -258,6 +258,11 @@ SettingRule window(const char* name, double least, bool required = false) {
 }
 SettingRule any_padding() { return {"padding", K::padding, false, 0, kMostWindow}; }
 SettingRule groups(bool required) { return {"groups", K::count, required, 1, kMostSize}; }
+SettingRule probability() {
+  SettingRule rule = number("p", 0, 1, true);
+  rule.below_most = true;
+  return rule;
+}
 SettingRule init() {
   return {"init",
           K::word,
@@ -350,8 +355,8 @@ std::vector<LayerType> make_table() {
       {"group_norm", 1, 4, {groups(true), eps(), truth("affine")}, make_group_norm},
       {"layer_norm", 1, 4, {axes(), eps(), truth("affine"), truth("bias")}, make_layer_norm},
       {"rms_norm", 1, 4, {axes(), eps(), truth("affine")}, make_rms_norm},
-      {"dropout", 1, 4, {number("p", 0, 1, true)}, make_dropout},
-      {"channel_dropout", 2, 4, {number("p", 0, 1, true)}, make_channel_dropout},
+      {"dropout", 1, 4, {probability()}, make_dropout},
+      {"channel_dropout", 2, 4, {probability()}, make_channel_dropout},
       {"flatten", 1, 4, {}, make_plain<nn::Flatten>},
       {"identity", 1, 4, {}, make_plain<nn::Identity>},
       {"residual", 1, 4, {}, nullptr},
@@ -386,6 +391,7 @@ std::string describe(const SettingRule& rule) {
     case K::count:
       return whole();
     case K::number:
+      if (rule.below_most) return cat("a number of at least ", rule.least, " and below ", rule.most);
       return cat("a number from ", rule.least, " to ", rule.most);
     case K::truth:
       return "true or false";
@@ -421,7 +427,8 @@ std::string describe(const Setting& value) {
 
 bool fits(const SettingRule& rule, const Setting& value) {
   const auto inside = [&](auto v) {
-    return static_cast<double>(v) >= rule.least && static_cast<double>(v) <= rule.most;
+    const auto number = static_cast<double>(v);
+    return number >= rule.least && (rule.below_most ? number < rule.most : number <= rule.most);
   };
   const auto* whole = std::get_if<int64_t>(&value);
   const auto* word = std::get_if<std::string>(&value);

@@ -24,6 +24,7 @@ struct SettingRule {
   bool required = false;
   double least = 0, most = 0;           ///< of counts and numbers, both allowed
   std::vector<std::string> words = {};  ///< of words
+  bool below_most = false;              ///< `most` itself is not allowed
 };
 
 struct LayerType {
