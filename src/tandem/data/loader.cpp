@@ -45,7 +45,12 @@ struct Loader::State {
   void start_epoch(int64_t epoch, int64_t first_batch);
   std::optional<Batch> next();
 
-  using Order = std::shared_ptr<const std::vector<int64_t>>;
+  /// The samples of an epoch: one after the other, or by buckets.
+  struct Plan {
+    std::vector<int64_t> samples;
+    std::vector<BucketBatch> batches;  // empty without buckets
+  };
+  using Order = std::shared_ptr<const Plan>;
   struct Made {
     Batch batch;
     std::optional<CopyQueue::Arriving>
@@ -55,7 +60,8 @@ struct Loader::State {
     std::optional<Made> made;
     std::exception_ptr error;
   };
-  Batch make(const std::vector<int64_t>& order, int64_t epoch, int64_t index) const;
+  Order plan(int64_t epoch) const;
+  Batch make(const Plan& plan, int64_t epoch, int64_t index) const;
   /// Begins to move a batch to the device; waits for it.
   Made send(CopyQueue* queue, Batch batch) const;
   static Batch take(CopyQueue* queue, Made made);
@@ -126,8 +132,13 @@ Loader::State::State(const Dataset& dataset, LoaderOptions options)
   TD_CHECK(size >= 1, "loader: the data set must hold at least one sample; got none.");
   TD_CHECK(size < int64_t{1} << 32, "loader: the data set must hold fewer than 2^32 samples; got ", size,
            ".");
+  TD_CHECK(!options_.buckets || static_cast<int64_t>(options_.buckets->lengths.size()) == size,
+           "buckets: there must be one length per sample; got ",
+           options_.buckets ? options_.buckets->lengths.size() : 0, " for ", size, " samples.");
   const bool whole_only = options_.last_batch == LastBatch::drop;
-  batches_ = whole_only ? size / options_.batch : (size - 1) / options_.batch + 1;
+  batches_ = options_.buckets ? static_cast<int64_t>(plan(0)->batches.size())
+             : whole_only     ? size / options_.batch
+                              : (size - 1) / options_.batch + 1;
   TD_CHECK(batches_ >= 1, "batch: must be at most the ", size, " samples of the data set; got ",
            options_.batch, ". Lower it, or keep the last batch.");
   hire();
@@ -174,14 +185,7 @@ void Loader::State::start_epoch(int64_t epoch, int64_t first_batch) {
            ".");
   TD_CHECK(first_batch >= 0 && first_batch <= batches_, "start_epoch: the first batch must be 0 to ",
            batches_, "; got ", first_batch, ".");
-  Order order;
-  if (options_.shuffle) {
-    order = std::make_shared<std::vector<int64_t>>(shuffled_order(dataset_.size(), options_.seed, epoch));
-  } else if (!(order = order_)) {
-    auto plain = std::make_shared<std::vector<int64_t>>(static_cast<size_t>(dataset_.size()));
-    std::iota(plain->begin(), plain->end(), int64_t{0});
-    order = plain;
-  }
+  const Order order = options_.shuffle || !order_ ? plan(epoch) : order_;
   Crew& crew = this->crew();
   {
     std::lock_guard lock(crew.mutex);
@@ -194,18 +198,41 @@ void Loader::State::start_epoch(int64_t epoch, int64_t first_batch) {
   crew.room.notify_all();
 }
 
-Batch Loader::State::make(const std::vector<int64_t>& order, int64_t epoch, int64_t index) const {
-  const auto size = static_cast<int64_t>(order.size());
-  const int64_t begin = index * options_.batch;
-  const int64_t end = std::min(begin + options_.batch, size);
-  std::span<const int64_t> indices(order.data() + begin, static_cast<size_t>(end - begin));
-  std::vector<int64_t> wrapped;
-  if (options_.last_batch == LastBatch::wrap && end - begin < options_.batch) {
-    for (int64_t k = begin; k < begin + options_.batch; ++k)
-      wrapped.push_back(order[static_cast<size_t>(k % size)]);
-    indices = wrapped;
+Loader::State::Order Loader::State::plan(int64_t epoch) const {
+  auto made = std::make_shared<Plan>();
+  if (options_.shuffle) {
+    made->samples = shuffled_order(dataset_.size(), options_.seed, epoch);
+  } else {
+    made->samples.resize(static_cast<size_t>(dataset_.size()));
+    std::iota(made->samples.begin(), made->samples.end(), int64_t{0});
   }
-  std::vector<Tensor> tensors = dataset_.batch_at(indices, epoch);
+  if (options_.buckets)
+    made->batches =
+        bucket_batches(*options_.buckets, made->samples, options_.batch, options_.last_batch);
+  return made;
+}
+
+Batch Loader::State::make(const Plan& plan, int64_t epoch, int64_t index) const {
+  std::span<const int64_t> indices;
+  std::vector<int64_t> wrapped;
+  int64_t length = 0;
+  if (options_.buckets) {
+    const BucketBatch& batch = plan.batches[static_cast<size_t>(index)];
+    indices = batch.samples;
+    length = batch.length;
+  } else {
+    const auto size = static_cast<int64_t>(plan.samples.size());
+    const int64_t begin = index * options_.batch;
+    const int64_t end = std::min(begin + options_.batch, size);
+    indices = {plan.samples.data() + begin, static_cast<size_t>(end - begin)};
+    if (options_.last_batch == LastBatch::wrap && end - begin < options_.batch) {
+      for (int64_t k = begin; k < begin + options_.batch; ++k)
+        wrapped.push_back(plan.samples[static_cast<size_t>(k % size)]);
+      indices = wrapped;
+    }
+  }
+  std::vector<Tensor> tensors = options_.collate ? options_.collate(dataset_, indices, epoch, length)
+                                                 : dataset_.batch_at(indices, epoch);
   if (options_.transform) {
     SampleRandom random = SampleRandom(options_.seed, epoch, index).stream(kBatchStream);
     tensors = options_.transform(std::move(tensors), random);

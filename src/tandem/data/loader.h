@@ -10,11 +10,15 @@
 #include <optional>
 #include <vector>
 
+#include "tandem/data/buckets.h"
 #include "tandem/data/dataset.h"
 #include "tandem/data/random.h"
 
 namespace tandem::data {
 
+/// Makes the tensors of a batch from samples, as an epoch sees them. `length`: of their bucket; 0 without buckets.
+using Collate = std::function<std::vector<Tensor>(const Dataset& set, std::span<const int64_t> indices,
+                                                  int64_t epoch, int64_t length)>;
 using BatchTransform = std::function<std::vector<Tensor>(std::vector<Tensor> batch, SampleRandom& random)>;
 
 struct LoaderOptions {
@@ -27,6 +31,9 @@ struct LoaderOptions {
   std::optional<int> prefetch = {};  // batches made ahead, at most; unset: 4, or two more than workers
   LastBatch last_batch = LastBatch::keep;
   Device device = {};  // where batches are handed out
+  Collate collate = {};  // empty: Dataset::batch_at
+  /// Batches hold samples of one bucket; unset: samples as they come.
+  std::optional<Buckets> buckets = {};
   /// Applied to each whole batch by the worker that made it (mixup, cutmix; see transforms.h). Its random numbers
   /// are a function of (seed, epoch, batch).
   BatchTransform transform = {};
