@@ -18,7 +18,7 @@ int main() {
   const auto train_set = data::first(digits.train, 3000), test_set = data::first(digits.test, 1000);
 
   FitOptions options;
-  options.validation = test_set.get();
+  options.test = test_set.get();
   options.epochs = 4;
   options.batch = 50;
   options.optimizer = "adamw";
@@ -26,7 +26,7 @@ int main() {
   const FitResult result = fit(net, *train_set, options, [](const TrainEvent& event) {
     if (const auto* epoch = std::get_if<EpochEvent>(&event))
       std::printf("epoch %d: loss %.3f, accuracy %.1f %%\n", static_cast<int>(epoch->epoch),
-                  epoch->train_loss, 100 * epoch->test_accuracy);
+                  (*epoch)["train_loss"], 100 * (*epoch)["test_accuracy"]);
   });
 
   const ConfusionMatrix confusion = evaluate(net, *test_set).confusion;
@@ -37,5 +37,5 @@ int main() {
     for (int64_t j = 0; j < 10; ++j) std::printf("%5d", static_cast<int>(confusion.count(i, j)));
   }
   std::printf("\n");
-  return result.test_accuracy > 0.9 ? 0 : 1;
+  return result["test_accuracy"] > 0.9 ? 0 : 1;
 }

@@ -692,10 +692,11 @@ Losses ten_steps(const GoldenRun& run, Engine engine, std::optional<DType> autoc
 /// VGG-16 computes every op in the types of PyTorch, too. But its 16 layers have no norm, and its batch is of two: which
 /// ReLUs are open and which pixel a pool takes depends on the last bit of bf16. The gradients of the first step differ by
 /// 5 to 20 % (below the last layer) between PyTorch with oneDNN and PyTorch without, as much as between either and ours, and
-/// by up to 33 % from f64 in all three. From the fourth step on this shows in the loss. The first three are no weak test: a
-/// learning rate that is 10 % off is 6e-3 away in the second.
+/// by up to 33 % from f64 in all three. From the fourth step on this shows in the loss, with AMX (a Xeon) from the third:
+/// 3.2e-3 from PyTorch and 3.0e-3 from f32. The first two are no weak test: a learning rate that is 10 % off is 6e-3 away in
+/// the second.
 double tolerance(const GoldenRun& run, size_t step) {
-  return run.model == "vgg16" && step >= 3 ? 2e-2 : 2e-3;
+  return run.model == "vgg16" && step >= 2 ? 2e-2 : 2e-3;
 }
 
 TEST(Autocast, HasAGoldenRunOfEveryModelOfTheZoo) {

@@ -9,6 +9,7 @@
 #include "tandem/data/registry.h"
 #include "tandem/io/npy.h"
 #include "tandem/ops/create.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::data {
@@ -19,8 +20,6 @@ using testing::TempFolder;
 using Labels = std::vector<int64_t>;
 using Strings = std::vector<std::string>;
 namespace fs = std::filesystem;
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "in: " << (text)
 
 Labels labels_of(const Dataset& set) {
   Labels labels;

@@ -6,6 +6,7 @@
 
 #include "tandem/data/registry.h"
 #include "tests/support/paths.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::data {
@@ -18,8 +19,6 @@ using Labels = std::vector<int64_t>;
 using Strings = std::vector<std::string>;
 namespace fs = std::filesystem;
 using namespace std::string_view_literals;
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "in: " << (text)
 
 Labels labels_of(const Dataset& set) {
   Labels labels;

@@ -11,6 +11,7 @@
 #include "tandem/data/registry.h"
 #include "tandem/io/image.h"
 #include "tandem/ops/create.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::data {
@@ -22,8 +23,6 @@ using testing::write_text;
 using Labels = std::vector<int64_t>;
 using Strings = std::vector<std::string>;
 namespace fs = std::filesystem;
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "in: " << (text)
 
 class Folders : public ::testing::Test {
  protected:

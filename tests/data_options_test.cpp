@@ -3,14 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "tandem/data/registry.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::data {
 namespace {
 
 using testing::message_of;
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "in: " << (text)
 
 TEST(OpenOptions, OnesThatADataSetDoesNotTakeAreRefusedWithThoseThatTakeThem) {
   const auto refusal = [](const char* name, const OpenOptions& options) {

@@ -83,7 +83,7 @@ nn::NamedTensors train_once(const std::function<std::unique_ptr<nn::Module>()>& 
   for (const auto& row : model->state()) all.push_back(row);
   model->eval();
   const NoGrad off;
-  all.emplace_back("output", predict_all(*model, data::TensorSet({x, zeros({2}, DType::i64)}), 2, engine));
+  all.emplace_back("output", predict_all(*model, data::TensorSet({x, zeros({2}, DType::i64)}), 2, engine)[0]);
   return all;
 }
 

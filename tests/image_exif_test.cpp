@@ -9,6 +9,7 @@
 #include "tandem/data/image_folder.h"
 #include "tandem/io/image.h"
 #include "tandem/ops/create.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::io {

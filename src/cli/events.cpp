@@ -41,7 +41,9 @@ class JsonSink {
         {"parameters", e.parameters},
         {"data", e.data},
         {"data_found", e.where},
+        {"task", e.config.task ? e.config.task->name() : "classification"},
         {"train_samples", e.train_samples},
+        {"valid_samples", e.valid_samples},
         {"test_samples", e.test_samples},
         {"engine", name(e.config.engine)},
         {"device", to_string(e.config.device)},
@@ -74,15 +76,11 @@ class JsonSink {
              {"seconds_left", e.seconds_left}});
   }
   void operator()(const EpochEvent& e) {
-    print({{"event", "epoch"},
-           {"epoch", e.epoch},
-           {"epochs", e.epochs},
-           {"step", e.step},
-           {"lr", e.lr},
-           {"train_loss", e.train_loss},
-           {"test_loss", e.test_loss},
-           {"test_accuracy", e.test_accuracy},
-           {"seconds", e.seconds}});
+    ordered_json line = {
+        {"event", "epoch"}, {"epoch", e.epoch}, {"epochs", e.epochs}, {"step", e.step}, {"lr", e.lr}};
+    for (const Metric& metric : e.values) line[metric.name] = metric.value;
+    line["seconds"] = e.seconds;
+    print(line);
   }
   void operator()(const CheckpointEvent& e) {
     print({{"event", "checkpoint"}, {"step", e.step}, {"path", e.path}});
@@ -91,19 +89,18 @@ class JsonSink {
     print({{"event", "interrupted"}, {"step", e.step}, {"steps", e.steps}, {"out", e.out}});
   }
   void operator()(const DoneEvent& e) {
-    print({{"event", "done"},
-           {"model", e.model},
-           {"data", e.data},
-           {"engine", name(e.engine)},
-           {"device", to_string(e.device)},
-           {"epochs", e.epochs},
-           {"steps", e.steps},
-           {"train_loss", e.train_loss},
-           {"test_loss", e.test_loss},
-           {"test_accuracy", e.test_accuracy},
-           {"seconds", e.seconds},
-           {"samples_per_second", e.samples_per_second},
-           {"weights_sha256", e.weights_sha256}});
+    ordered_json line = {{"event", "done"},
+                         {"model", e.model},
+                         {"data", e.data},
+                         {"engine", name(e.engine)},
+                         {"device", to_string(e.device)},
+                         {"epochs", e.epochs},
+                         {"steps", e.steps}};
+    for (const Metric& metric : e.values) line[metric.name] = metric.value;
+    line["seconds"] = e.seconds;
+    line["samples_per_second"] = e.samples_per_second;
+    line["weights_sha256"] = e.weights_sha256;
+    print(line);
   }
 
  private:
@@ -114,6 +111,16 @@ class JsonSink {
   Throttle progress_{1.0};
 };
 
+/// Those values that a person wants to see, in their order.
+std::vector<std::pair<MetricInfo, double>> main_values(const std::vector<MetricInfo>& infos,
+                                                       const std::vector<Metric>& values) {
+  std::vector<std::pair<MetricInfo, double>> out;
+  for (const Metric& metric : values)
+    for (const MetricInfo& info : infos)
+      if (info.name == metric.name && info.is_main) out.emplace_back(info, metric.value);
+  return out;
+}
+
 class TextSink {
  public:
   void operator()(const StartEvent& e) {
@@ -121,6 +128,7 @@ class TextSink {
     Table table;
     table.add({"model", c.model + ", " + grouped(e.parameters) + " parameters"});
     table.add({"data", e.title + " (" + e.data + "), " + grouped(e.train_samples) + " to train, " +
+                           (e.valid_samples > 0 ? grouped(e.valid_samples) + " to validate, " : "") +
                            grouped(e.test_samples) + " to test, " + e.where});
     const ChoiceMode conv = convolution_choice().mode, matmul = matmul_choice().mode;
     table.add(
@@ -169,10 +177,10 @@ class TextSink {
   }
   void operator()(const EpochEvent& e) {
     clear_bar();
-    std::printf("  epoch %lld/%lld  train loss %s  test loss %s  test accuracy %s  %s s\n",
-                static_cast<long long>(e.epoch), static_cast<long long>(e.epochs),
-                fixed(e.train_loss, 4).c_str(), fixed(e.test_loss, 4).c_str(),
-                percent(e.test_accuracy).c_str(), fixed(e.seconds, 1).c_str());
+    std::string line = cat("  epoch ", e.epoch, "/", e.epochs);
+    for (const auto& [info, value] : main_values(e.infos, e.values))
+      line += "  " + title_of(info.name) + " " + shown(info, value);
+    std::printf("%s  %s s\n", line.c_str(), fixed(e.seconds, 1).c_str());
     std::fflush(stdout);
   }
   void operator()(const CheckpointEvent&) {}
@@ -182,9 +190,8 @@ class TextSink {
     Table table;
     table.add({"steps", cat(grouped(e.steps), " in ", fixed(e.seconds, 1), " s, ",
                             grouped(static_cast<int64_t>(e.samples_per_second)), " samples/s")});
-    table.add({"train loss", fixed(e.train_loss, 4)});
-    table.add({"test loss", fixed(e.test_loss, 4)});
-    table.add({"test accuracy", percent(e.test_accuracy)});
+    for (const auto& [info, value] : main_values(e.infos, e.values))
+      table.add({title_of(info.name), shown(info, value)});
     table.add({"weights", e.out + "/model.safetensors"});
     table.add({"sha256", e.weights_sha256});
     table.print();

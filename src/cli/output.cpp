@@ -74,4 +74,15 @@ std::string duration(double seconds) {
   return text;
 }
 
+std::string title_of(const std::string& metric) {
+  std::string out = metric;
+  for (char& c : out)
+    if (c == '_') c = ' ';
+  return out;
+}
+
+std::string shown(const MetricInfo& info, double value) {
+  return info.is_share ? percent(value) : fixed(value, 4);
+}
+
 }  // namespace tandem::cli

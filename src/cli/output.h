@@ -27,7 +27,12 @@ std::string grouped(int64_t value);    // "61,706"
 std::string bytes_text(size_t bytes);  // "1.2 MB"
 std::string duration(double seconds);  // "2 h 05 min", "3 min 20 s", "12 s"
 
-/// One JSON object a line on stdout, and nothing else.
+/// A metric's name for a person: "test accuracy", "test R²".
+std::string title_of(const std::string& metric);
+/// Its value: "97.31 %" of a share, else four digits after the point.
+std::string shown(const MetricInfo& info, double value);
+
+/// One JSON object per line on stdout, and nothing else.
 EventSink json_events();
 /// For a person: a table of the settings, a line an epoch, and the end. On a terminal a bar moves on stderr.
 EventSink text_events();

@@ -1,4 +1,5 @@
 // tandem eval DIR and tandem predict DIR FILE…: what a saved run does.
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,10 @@ void warn(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) std::fprintf(stderr, "tandem: %s\n", warning.c_str());
 }
 
+std::string class_name(const std::vector<std::string>& names, int64_t cls) {
+  return static_cast<size_t>(cls) < names.size() ? names[static_cast<size_t>(cls)] : std::to_string(cls);
+}
+
 ordered_json scores_json(const ClassScores& s) {
   return {{"precision", s.precision}, {"recall", s.recall}, {"f1", s.f1}, {"support", s.support}};
 }
@@ -29,21 +34,22 @@ void print_json(const EvalReport& r, Device device) {
   ordered_json line = {{"event", "eval"},
                        {"model", r.model},
                        {"data", r.data},
+                       {"task", r.task},
                        {"device", to_string(device)},
-                       {"samples", r.samples},
-                       {"test_loss", r.test_loss},
-                       {"test_accuracy", r.test_accuracy},
-                       {"seconds", r.seconds},
-                       {"weights_sha256", r.weights_sha256},
-                       {"perplexity", m.perplexity()},
-                       {"top_k", m.top_k},
-                       {"k", m.k},
-                       {"macro", scores_json(m.confusion.macro())},
-                       {"micro", scores_json(m.confusion.micro())},
-                       {"classes", ordered_json::array()},
-                       {"confusion", ordered_json::array()}};
+                       {"samples", r.samples}};
+  for (const Metric& metric : m.values) line["test_" + metric.name] = metric.value;
+  line["seconds"] = r.seconds;
+  line["weights_sha256"] = r.weights_sha256;
+  if (m.confusion.classes() > 0) {
+    line["macro"] = scores_json(m.confusion.macro());
+    line["micro"] = scores_json(m.confusion.micro());
+    line["classes"] = ordered_json::array();
+    line["confusion"] = ordered_json::array();
+  }
   for (int64_t c = 0; c < m.confusion.classes(); ++c) {
-    line["classes"].push_back(scores_json(m.confusion.scores(c)));
+    ordered_json cls = scores_json(m.confusion.scores(c));
+    if (!r.class_names.empty()) cls["name"] = class_name(r.class_names, c);
+    line["classes"].push_back(cls);
     ordered_json row = ordered_json::array();
     for (int64_t p = 0; p < m.confusion.classes(); ++p) row.push_back(m.confusion.count(c, p));
     line["confusion"].push_back(row);
@@ -51,38 +57,43 @@ void print_json(const EvalReport& r, Device device) {
   print(line);
 }
 
+/// Wider tables of classes are for --json.
+constexpr int64_t kMostClassesShown = 20;
+
 void print_text(const EvalReport& r) {
   const Metrics& m = r.metrics;
   Table table;
   table.add({"model", r.model + ", weights from " + r.path});
   table.add({"data", r.data + ", " + grouped(r.samples) + " samples"});
-  table.add({"test loss", fixed(r.test_loss, 4) + ", perplexity " + fixed(m.perplexity(), 4)});
-  table.add({"test accuracy", percent(r.test_accuracy)});
-  table.add({"top " + std::to_string(m.k), percent(m.top_k)});
+  table.add({"test loss", fixed(m["loss"], 4)});
+  for (const MetricInfo& info : r.infos)
+    if (!std::isnan(m[info.name])) table.add({"test " + title_of(info.name), shown(info, m[info.name])});
   table.add({"sha256", r.weights_sha256});
   table.print();
+  const int64_t count = m.confusion.classes();
+  if (count == 0) return;
 
   Table classes({"class", "precision", "recall", "F1", "samples"}, {0, 1, 2, 3, 4});
   const auto add = [&](const std::string& name, const ClassScores& s) {
     classes.add({name, fixed(s.precision, 4), fixed(s.recall, 4), fixed(s.f1, 4), grouped(s.support)});
   };
-  for (int64_t c = 0; c < m.confusion.classes(); ++c) add(std::to_string(c), m.confusion.scores(c));
+  for (int64_t c = 0; c < count; ++c) add(class_name(r.class_names, c), m.confusion.scores(c));
   add("macro", m.confusion.macro());
   add("micro", m.confusion.micro());
   std::printf("\n");
   classes.print();
+  if (count > kMostClassesShown) return;
 
   std::vector<std::string> header = {"is \\ taken for"};
   std::vector<size_t> right = {0};
-  for (int64_t c = 0; c < m.confusion.classes(); ++c) {
-    header.push_back(std::to_string(c));
+  for (int64_t c = 0; c < count; ++c) {
+    header.push_back(class_name(r.class_names, c));
     right.push_back(right.size());
   }
   Table confusion(header, right);
-  for (int64_t c = 0; c < m.confusion.classes(); ++c) {
-    std::vector<std::string> row = {std::to_string(c)};
-    for (int64_t p = 0; p < m.confusion.classes(); ++p)
-      row.push_back(std::to_string(m.confusion.count(c, p)));
+  for (int64_t c = 0; c < count; ++c) {
+    std::vector<std::string> row = {class_name(r.class_names, c)};
+    for (int64_t p = 0; p < count; ++p) row.push_back(std::to_string(m.confusion.count(c, p)));
     confusion.add(row);
   }
   std::printf("\n");

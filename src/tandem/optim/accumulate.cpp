@@ -18,14 +18,25 @@ GradientSum::GradientSum(const nn::NamedTensors& parameters) {
 }
 
 void GradientSum::add(std::span<const Tensor> gradients, int64_t samples) {
-  TD_CHECK(gradients.size() == sums_.size(), "accumulate: one gradient a parameter is needed; got ",
-           gradients.size(), " for ", sums_.size(), " parameters.");
   TD_CHECK(samples >= 1, "accumulate: a batch must have at least one sample; got ", samples, ".");
+  add(gradients, static_cast<double>(samples), samples);
+}
+
+void GradientSum::add(std::span<const Tensor> gradients, const Tensor& samples) {
+  TD_CHECK(samples.rank() == 0 && samples.dtype() == DType::i64,
+           "accumulate: the number of samples must be i64 (); got ", samples.dtype(), " ", samples.shape(), ".");
+  const NoGrad off;
+  add(gradients, cast(samples, sums_.front().dtype()), samples);
+}
+
+void GradientSum::add(std::span<const Tensor> gradients, const Operand& factor, const Operand& samples) {
+  TD_CHECK(gradients.size() == sums_.size(), "accumulate: one gradient per parameter is needed; got ",
+           gradients.size(), " for ", sums_.size(), " parameters.");
   const NoGrad off;
   for (size_t i = 0; i < sums_.size(); ++i) {
     TD_CHECK(gradients[i].shape() == sums_[i].shape(), "accumulate: the gradient of ", names_[i],
              " must have its shape ", sums_[i].shape(), "; got ", gradients[i].shape(), ".");
-    assign(sums_[i], sums_[i] + cast(gradients[i], sums_[i].dtype()) * static_cast<double>(samples));
+    assign(sums_[i], sums_[i] + cast(gradients[i], sums_[i].dtype()) * factor);
   }
   assign(samples_, samples_ + samples);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tandem/nn/module.h"
+#include "tandem/ops/pointwise.h"
 
 namespace tandem::optim {
 
@@ -17,6 +18,8 @@ class GradientSum {
 
   /// Adds the gradients of a mean loss over `samples` samples.
   void add(std::span<const Tensor> gradients, int64_t samples);
+  /// The same where only the device knows how many they are: i64 ().
+  void add(std::span<const Tensor> gradients, const Tensor& samples);
   /// The gradients of the mean loss over all samples added since the last call, whatever the sizes of their
   /// batches, in the parameters' type or f32 for bf16 and f16. Begins anew.
   std::vector<Tensor> take();
@@ -26,6 +29,8 @@ class GradientSum {
   void load_state(const nn::NamedTensors& tensors, const std::string& source);
 
  private:
+  void add(std::span<const Tensor> gradients, const Operand& factor, const Operand& samples);
+
   std::vector<std::string> names_;
   std::vector<Tensor> sums_;
   Tensor samples_;  // i64 ()

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -23,33 +22,32 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// What a monitor is called, and where it stands in a row.
-struct Monitor {
-  const char* name;
-  double EpochMetrics::*value;
-  bool higher_is_better;
-};
-constexpr Monitor kMonitors[] = {{"train_loss", &EpochMetrics::train_loss, false},
-                                 {"test_loss", &EpochMetrics::test_loss, false},
-                                 {"test_accuracy", &EpochMetrics::test_accuracy, true}};
-
-const Monitor& monitor_named(const std::string& name) {
-  for (const Monitor& monitor : kMonitors)
-    if (monitor.name == name) return monitor;
-  throw Error(cat("monitor: must be train_loss, test_loss or test_accuracy; got '", name, "'."));
+/// The metric that a user's word for it means in a run: its own name, or its plain one.
+const MetricInfo& monitored(const Training& training, const std::string& monitor) {
+  std::string names;
+  const std::string full = cat(training.measured_part(), "_", monitor);
+  for (const MetricInfo& info : training.metrics()) {
+    if (info.name == monitor || info.name == full) return info;
+    names += (names.empty() ? "" : ", ") + info.name;
+  }
+  throw Error(cat("monitor: must be one of ", names, "; got '", io::one_line(monitor, 100), "'."));
 }
 
-double latest(const Training& training, const Monitor& monitor) {
-  const double value = training.state().history.back().*monitor.value;
-  TD_CHECK(!std::isnan(value), "monitor: ", monitor.name,
-           " is not measured in this run. Give a validation set of classes, or monitor train_loss.");
+double latest(const Training& training, const std::string& monitor) {
+  const std::string& name = monitored(training, monitor).name;
+  const double value = training.state().history.back()[name];
+  TD_CHECK(!std::isnan(value), "monitor: ", name,
+           " is not measured in this run, or is no number. Monitor another metric: train_loss.");
   return value;
 }
 
-bool wants_higher(const Monitor& monitor, const std::string& mode) {
+void check_mode(const std::string& mode) {
   TD_CHECK(mode == "auto" || mode == "min" || mode == "max", "mode: must be auto, min or max; got '", mode,
            "'.");
-  return mode == "auto" ? monitor.higher_is_better : mode == "max";
+}
+bool wants_higher(const Training& training, const std::string& monitor, const std::string& mode) {
+  const MetricInfo& info = monitored(training, monitor);
+  return mode == "auto" ? info.higher_is_better : mode == "max";
 }
 
 std::string in_folder(const Training& training, const char* callback, const std::string& given,
@@ -70,38 +68,41 @@ void write_text(const std::string& path, const std::string& text) {
 /// The best value of a monitor so far, as callbacks keep it.
 class Best {
  public:
-  Best(const std::string& monitor, const std::string& mode, double min_delta)
-      : monitor_(&monitor_named(monitor)), higher_(wants_higher(*monitor_, mode)), min_delta_(min_delta) {
-    reset();
+  Best(std::string monitor, std::string mode, double min_delta)
+      : monitor_(std::move(monitor)), mode_(std::move(mode)), min_delta_(min_delta) {
+    check_mode(mode_);
   }
   void reset() {
-    value_ = (higher_ ? -1 : 1) * std::numeric_limits<double>::infinity();
+    value_.reset();
     epoch_ = 0;
   }
   /// Takes the latest epoch's value; true where it is progress.
   bool take(const Training& training) {
-    const double value = latest(training, *monitor_);
-    if (!(higher_ ? value > value_ + min_delta_ : value < value_ - min_delta_)) return false;
+    const double value = latest(training, monitor_);
+    const bool higher = this->higher(training);
+    if (value_ && !(higher ? value > *value_ + min_delta_ : value < *value_ - min_delta_)) return false;
     value_ = value;
     epoch_ = training.state().epoch;
     return true;
   }
-  double value() const { return value_; }
+  double value() const { return value_.value_or(std::nan("")); }
   int64_t epoch() const { return epoch_; }  // of the best; 0: none yet
-  const Monitor& monitor() const { return *monitor_; }
-  bool higher() const { return higher_; }
-  std::string text() const { return hex_bits(value_) + " " + std::to_string(epoch_); }
+  /// Of the metric, as the run calls it.
+  const std::string& name(const Training& training) const { return monitored(training, monitor_).name; }
+  bool higher(const Training& training) const { return wants_higher(training, monitor_, mode_); }
+  std::string text() const { return hex_bits(value()) + " " + std::to_string(epoch_); }
   void read(std::istream& in) {
     std::string bits;
     in >> bits >> epoch_;
-    value_ = from_hex_bits(bits);
+    const double value = from_hex_bits(bits);
     if (!in) throw std::invalid_argument("cut short");
+    value_ = epoch_ == 0 ? std::nullopt : std::optional(value);
   }
 
  private:
-  const Monitor* monitor_;
-  bool higher_;
-  double min_delta_, value_ = 0;
+  std::string monitor_, mode_;
+  double min_delta_;
+  std::optional<double> value_;
   int64_t epoch_ = 0;
 };
 
@@ -115,7 +116,7 @@ class LearningRate final : public Callback {
     if (o_.kind == "step" || o_.kind == "exponential" || o_.kind == "plateau")
       text += cat(", factor ", factor());
     if (o_.kind == "cosine" || o_.kind == "plateau") text += cat(", least ", o_.least);
-    if (o_.kind == "plateau") text += cat(", patience ", o_.patience, " of ", o_.monitor);
+    if (o_.kind == "plateau") text += cat(", patience ", o_.patience, " of ", monitored(training, o_.monitor).name);
     if (o_.kind == "cosine" || o_.kind == "one-cycle") text += cat(", over ", total(training));
     if (o_.kind == "one-cycle")
       text += cat(", rise ", o_.one_cycle.rise, ", divisors ", o_.one_cycle.divisor, " and ",
@@ -126,6 +127,7 @@ class LearningRate final : public Callback {
   }
   void load_state(const std::string& state, const nn::NamedTensors&) override {
     plateau_.reset();
+    saved_.reset();
     if (state.empty()) return;
     std::istringstream in(state);
     std::string lr, best;
@@ -133,8 +135,7 @@ class LearningRate final : public Callback {
     in >> lr >> best >> saved.bad >> saved.cooling;
     saved.lr = from_hex_bits(lr);
     saved.best = from_hex_bits(best);
-    plateau_ = std::make_unique<optim::Plateau>(saved.lr, plateau_options());
-    plateau_->load_state(saved);
+    saved_ = saved;
   }
   std::string state() const override {
     if (!plateau_) return "";
@@ -142,14 +143,16 @@ class LearningRate final : public Callback {
     return cat(hex_bits(s.lr), " ", hex_bits(s.best), " ", s.bad, " ", s.cooling);
   }
   void on_start(Training& training) override {
-    if (o_.kind == "plateau" && !plateau_)
-      plateau_ = std::make_unique<optim::Plateau>(training.optimizer().first_lr(), plateau_options());
+    if (o_.kind == "plateau" && !plateau_) {
+      plateau_ = std::make_unique<optim::Plateau>(training.optimizer().first_lr(), plateau_options(training));
+      if (saved_) plateau_->load_state(*saved_);
+    }
     set_.reset();
     apply(training);
   }
   void on_step(Training& training) override { apply(training); }
   void on_epoch(Training& training) override {
-    if (plateau_) plateau_->measure(latest(training, monitor_named(o_.monitor)));
+    if (plateau_) plateau_->measure(latest(training, o_.monitor));
     apply(training);
   }
 
@@ -160,10 +163,10 @@ class LearningRate final : public Callback {
     const int64_t spe = training.steps_per_epoch(), steps = training.planned_steps();
     return o_.total.value_or(by_epoch() ? (steps + spe - 1) / spe : steps);
   }
-  optim::PlateauOptions plateau_options() const {
+  optim::PlateauOptions plateau_options(const Training& training) const {
     return {.factor = factor(),
             .patience = o_.patience,
-            .higher_is_better = monitor_named(o_.monitor).higher_is_better,
+            .higher_is_better = monitored(training, o_.monitor).higher_is_better,
             .least = o_.least};
   }
   /// The rate of the step that comes next.
@@ -188,6 +191,7 @@ class LearningRate final : public Callback {
 
   ScheduleOptions o_;
   std::unique_ptr<optim::Plateau> plateau_;
+  std::optional<optim::Plateau::State> saved_;  // of a checkpoint, until the run begins
   std::optional<double> set_;  // by this process
 };
 
@@ -198,9 +202,9 @@ class EarlyStopping final : public Callback {
     check(options);
   }
   std::string name() const override { return "early-stop"; }
-  std::string settings(const Training&) const override {
-    return cat(o_.patience, " epochs of ", o_.monitor, best_.higher() ? " up" : " down", " by more than ",
-               o_.min_delta, o_.restore_best ? ", restoring the best" : "");
+  std::string settings(const Training& training) const override {
+    return cat(o_.patience, " epochs of ", best_.name(training), best_.higher(training) ? " up" : " down",
+               " by more than ", o_.min_delta, o_.restore_best ? ", restoring the best" : "");
   }
   void on_start(Training& training) override {
     if (waited_ > o_.patience) stop(training);
@@ -230,7 +234,7 @@ class EarlyStopping final : public Callback {
 
  private:
   void stop(Training& training) const {
-    training.stop(cat("stopped early: ", o_.monitor, " has not been better than the ", best_.value(),
+    training.stop(cat("stopped early: ", best_.name(training), " has not been better than the ", best_.value(),
                       " of epoch ", best_.epoch(), " for ", waited_, waited_ == 1 ? " epoch." : " epochs."));
   }
 
@@ -244,6 +248,7 @@ class BestWeights final : public Callback {
  public:
   explicit BestWeights(const BestOptions& options) : o_(options), best_(options.monitor, options.mode, 0) {}
   std::string name() const override { return "best"; }
+  void on_start(Training& training) override { (void)best_.name(training); }  // refused before the first step
   void on_epoch(Training& training) override {
     if (!best_.take(training)) return;
     const std::string path = o_.path.empty() && !training.folder().empty()
@@ -289,6 +294,17 @@ class HistoryFile : public Callback {
 
  protected:
   virtual void write(const Training& training) = 0;
+  /// The metrics that some epoch of the run has; before the first, those of the task that every run of it has.
+  static std::vector<std::string> columns(const Training& training) {
+    std::vector<std::string> names;
+    for (const MetricInfo& info : training.metrics()) {
+      bool is_there = training.state().history.empty() && info.is_main;
+      for (const EpochMetrics& row : training.state().history)
+        for (const Metric& metric : row.values) is_there = is_there || metric.name == info.name;
+      if (is_there) names.push_back(info.name);
+    }
+    return names;
+  }
 };
 
 class CsvLog final : public HistoryFile {
@@ -300,15 +316,18 @@ class CsvLog final : public HistoryFile {
   void write(const Training& training) override {
     std::ostringstream out;
     out.precision(17);
-    out << "epoch,step,lr,train_loss,test_loss,test_accuracy,seconds\n";
+    out << "epoch,step,lr";
+    for (const std::string& name : columns(training)) out << ',' << name;
+    out << ",seconds\n";
     const auto number = [&](double value) {
       out << ',';
       if (!std::isnan(value)) out << value;
     };
     for (const EpochMetrics& row : training.state().history) {
       out << row.epoch << ',' << row.step;
-      for (const double value : {row.lr, row.train_loss, row.test_loss, row.test_accuracy, row.seconds})
-        number(value);
+      number(row.lr);
+      for (const std::string& name : columns(training)) number(row[name]);
+      number(row.seconds);
       out << '\n';
     }
     write_text(in_folder(training, "csv", path_, "metrics.csv"), out.str());
@@ -324,16 +343,12 @@ class JsonlLog final : public HistoryFile {
  private:
   void write(const Training& training) override {
     std::string out;
-    for (const EpochMetrics& row : training.state().history)  // a NaN is printed as null
-      out += ordered_json{{"epoch", row.epoch},
-                          {"step", row.step},
-                          {"lr", row.lr},
-                          {"train_loss", row.train_loss},
-                          {"test_loss", row.test_loss},
-                          {"test_accuracy", row.test_accuracy},
-                          {"seconds", row.seconds}}
-                 .dump() +
-             "\n";
+    for (const EpochMetrics& row : training.state().history) {
+      ordered_json line = {{"epoch", row.epoch}, {"step", row.step}, {"lr", row.lr}};
+      for (const std::string& name : columns(training)) line[name] = row[name];  // a NaN is printed as null
+      line["seconds"] = row.seconds;
+      out += line.dump() + "\n";
+    }
     write_text(in_folder(training, "jsonl", path_, "metrics.jsonl"), out);
   }
   std::string path_;
@@ -351,23 +366,30 @@ class Plots final : public HistoryFile {
       return folder_.empty() ? in_folder(training, "plots", "", file)
                              : (std::filesystem::path(folder_) / file).string();
     };
-    const auto series = [&](const char* label, double EpochMetrics::*value) {
-      Series line{label, {}, {}};
+    const auto series = [&](const std::string& part, const std::string& metric) {
+      Series line{part, {}, {}};
       for (const EpochMetrics& row : training.state().history) {
-        if (!std::isfinite(row.*value)) continue;
+        const double value = row[part + "_" + metric];
+        if (!std::isfinite(value)) continue;
         line.x.push_back(static_cast<double>(row.epoch));
-        line.y.push_back(row.*value);
+        line.y.push_back(value);
       }
       return line;
     };
-    write_text(path("loss.svg"), line_chart({.title = "Loss",
-                                             .x_label = "epoch",
-                                             .series = {series("train", &EpochMetrics::train_loss),
-                                                        series("test", &EpochMetrics::test_loss)}}));
-    const Series accuracy = series("test", &EpochMetrics::test_accuracy);
-    if (!accuracy.x.empty())
-      write_text(path("accuracy.svg"),
-                 line_chart({.title = "Accuracy", .x_label = "epoch", .series = {accuracy}}));
+    const std::string part = training.measured_part();
+    std::vector<Series> losses = {series("train", "loss")};
+    if (part != "train") losses.push_back(series(part, "loss"));
+    write_text(path("loss.svg"), line_chart({.title = "Loss", .x_label = "epoch", .series = losses}));
+    for (const MetricInfo& info : training.metrics()) {
+      if (!info.is_main || !info.name.starts_with(part + "_") || info.name.ends_with("_loss")) continue;
+      const std::string metric = info.name.substr(part.size() + 1);
+      const Series line = series(part, metric);
+      std::string title = metric;
+      title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
+      if (!line.x.empty())
+        write_text(path((metric + ".svg").c_str()),
+                   line_chart({.title = title, .x_label = "epoch", .series = {line}}));
+    }
   }
   std::string folder_;
 };
@@ -396,9 +418,8 @@ class TensorBoard final : public Callback {
   }
   void on_epoch(Training& training) override {
     const EpochMetrics& row = training.state().history.back();
-    writer_->scalar("epoch/train_loss", row.train_loss, row.step);
-    if (!std::isnan(row.test_loss)) writer_->scalar("epoch/test_loss", row.test_loss, row.step);
-    if (!std::isnan(row.test_accuracy)) writer_->scalar("epoch/test_accuracy", row.test_accuracy, row.step);
+    for (const Metric& metric : row.values)
+      if (!std::isnan(metric.value)) writer_->scalar("epoch/" + metric.name, metric.value, row.step);
     if (o_.histograms) histograms("weights/", training.weights(), row.step);
     if (o_.gradients) histograms("gradients/", training.gradients(), row.step);
     writer_->flush();
@@ -445,11 +466,10 @@ void check(const ScheduleOptions& o) {
   check_between("schedule-length", o.total, 1);
   check_number("least-lr", o.least, 0, true);
   check_between("patience", o.patience, 0, kMostCount, " epochs");
-  monitor_named(o.monitor);
 }
 
 void check(const EarlyStopOptions& o) {
-  wants_higher(monitor_named(o.monitor), o.mode);
+  check_mode(o.mode);
   check_between("early-stop", o.patience, 0, kMostCount, " epochs");
   check_number("min-delta", o.min_delta, 0, true);
 }

@@ -25,6 +25,10 @@ class Training {
       const = 0;  ///< epochs · steps_per_epoch, or TrainConfig::steps where no epochs are given
   virtual const std::string& folder() const = 0;  ///< of the run; empty: none
   virtual const data::Dataset& train_set() const = 0;
+  /// What each epoch measures: "train_loss", "test_loss", "test_accuracy" …, and how to read it.
+  virtual const std::vector<MetricInfo>& metrics() const = 0;
+  /// The part of the data that epochs are judged by: "valid", "test", or "train" where there is no other.
+  virtual const char* measured_part() const = 0;
   virtual double loss() = 0;           ///< of the latest step; waits for the device
   virtual double seconds() const = 0;  ///< since this process began the run
   virtual nn::NamedTensors
@@ -68,16 +72,17 @@ struct ScheduleOptions {
   std::optional<double> factor = {};  ///< step and plateau (0.1), exponential (0.95)
   std::optional<int64_t> total = {};  ///< cosine and one-cycle; unset: the planned length of the run
   optim::OneCycleOptions one_cycle = {};  ///< its highest rate is the optimiser's
-  std::string monitor = "test_loss";      ///< plateau
+  std::string monitor = "loss";           ///< plateau; see EarlyStopOptions
   int64_t patience = 10;                  ///< plateau: epochs
   double least = 0;                       ///< cosine and plateau
 };
 void check(const ScheduleOptions& options);
 CallbackPtr learning_rate(const ScheduleOptions& options);
 
-/// Monitors: train_loss, test_loss, test_accuracy. mode: min, max, or auto (max for accuracy).
+/// monitor: any metric of the run (Training::metrics): "test_accuracy", "train_loss"; or a metric's plain name, "loss",
+/// "accuracy", of the part of the data that epochs are judged by. mode: min, max, or auto (what the metric is better in).
 struct EarlyStopOptions {
-  std::string monitor = "test_loss";
+  std::string monitor = "loss";
   int64_t patience = 3;  ///< epochs without progress that are let pass
   double min_delta = 0;  ///< progress is more than this
   std::string mode = "auto";
@@ -87,7 +92,7 @@ void check(const EarlyStopOptions& options);
 CallbackPtr early_stopping(const EarlyStopOptions& options = {});
 
 struct BestOptions {
-  std::string monitor = "test_loss";
+  std::string monitor = "loss";
   std::string mode = "auto";
   std::string path = {};  ///< empty: best.safetensors in the run's folder
 };
@@ -102,7 +107,8 @@ CallbackPtr time_budget(double seconds);
 CallbackPtr csv_log(const std::string& path = "");
 CallbackPtr jsonl_log(const std::string& path = "");
 
-/// loss.svg and accuracy.svg in the folder (empty: the run's), after each epoch.
+/// loss.svg, and one plot for each main metric of the task (accuracy.svg), in the folder (empty: the run's), after each
+/// epoch.
 CallbackPtr plots(const std::string& folder = "");
 
 struct TensorBoardOptions {

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 constexpr const char* kFormat = "tandem-checkpoint";
-constexpr const char* kVersion = "3";
+constexpr const char* kVersion = "4";
 const std::string &kPrefix = *new std::string("checkpoint-"), &kSuffix = *new std::string(".safetensors");
 
 std::string state_json(const RunState& state) {
@@ -32,13 +32,15 @@ std::string state_json(const RunState& state) {
                       {"batch", state.batch},
                       {"step", state.step},
                       {"loss_sum", hex_bits(state.loss_sum)},
-                      {"loss_samples", state.loss_samples},
+                      {"loss_weight", hex_bits(state.loss_weight)},
                       {"seconds", hex_bits(state.seconds)},
                       {"generator_seed", state.generator.seed},
                       {"generator_offset", state.generator.offset}};
-  for (const EpochMetrics& row : state.history)
-    out["history"].push_back({row.epoch, row.step, hex_bits(row.lr), hex_bits(row.train_loss),
-                              hex_bits(row.test_loss), hex_bits(row.test_accuracy), hex_bits(row.seconds)});
+  for (const EpochMetrics& row : state.history) {
+    ordered_json values = ordered_json::array();
+    for (const Metric& metric : row.values) values.push_back({metric.name, hex_bits(metric.value)});
+    out["history"].push_back({row.epoch, row.step, hex_bits(row.lr), hex_bits(row.seconds), values});
+  }
   for (const Choice& choice : state.choices)
     out["choices"].push_back({choice.key, choice.algorithm, choice.microseconds});
   return out.dump();
@@ -55,13 +57,15 @@ RunState parse_state(const std::string& text) {
   state.batch = whole(in.at("batch"));
   state.step = whole(in.at("step"));
   state.loss_sum = from_hex_bits(in.at("loss_sum").get<std::string>());
-  state.loss_samples = whole(in.at("loss_samples"));
+  state.loss_weight = from_hex_bits(in.at("loss_weight").get<std::string>());
   state.generator = {in.at("generator_seed").get<uint64_t>(), in.at("generator_offset").get<uint64_t>()};
   state.seconds = from_hex_bits(in.at("seconds").get<std::string>());
   for (const ordered_json& row : in.value("history", ordered_json::array())) {
-    const auto number = [&](size_t i) { return from_hex_bits(row.at(i).get<std::string>()); };
-    state.history.push_back(
-        {whole(row.at(0)), whole(row.at(1)), number(2), number(3), number(4), number(5), number(6)});
+    const auto number = [](const ordered_json& bits) { return from_hex_bits(bits.get<std::string>()); };
+    EpochMetrics epoch{whole(row.at(0)), whole(row.at(1)), number(row.at(2)), number(row.at(3))};
+    for (const ordered_json& metric : row.at(4))
+      epoch.values.push_back({metric.at(0).get<std::string>(), number(metric.at(1))});
+    state.history.push_back(std::move(epoch));
   }
   for (const ordered_json& row : in.value("choices", ordered_json::array()))
     state.choices.push_back(
@@ -197,6 +201,7 @@ std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpo
   add("optimizer.", checkpoint.optimizer);
   add("ema.", checkpoint.ema);
   add("scaler.", checkpoint.scaler);
+  add("carried.", checkpoint.carried);
   ordered_json callback_states = ordered_json::array();
   for (const Checkpoint::CallbackState& row : checkpoint.callbacks) {
     callback_states.push_back({row.name, row.state});
@@ -250,6 +255,7 @@ Checkpoint read_checkpoint(const std::string& path) {
     take("optimizer.", checkpoint.optimizer);
     take("ema.", checkpoint.ema);
     take("scaler.", checkpoint.scaler);
+    take("carried.", checkpoint.carried);
     for (Checkpoint::CallbackState& callback : checkpoint.callbacks)
       take("callback." + callback.name + ".", callback.tensors);
   }

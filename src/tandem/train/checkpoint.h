@@ -1,11 +1,10 @@
 // Checkpoints: all that a run needs to go on as if it had never stopped. One safetensors file a checkpoint, named
-// checkpoint-<step>.safetensors, with the tensors as "model.<name>", "optimizer.<name>", "ema.<name>", "scaler.<name>" and
-// "callback.<name>.<name>", and in the metadata the format's version, the settings, the position, the callbacks'
+// checkpoint-<step>.safetensors, with the tensors as "model.<name>", "optimizer.<name>", "ema.<name>", "scaler.<name>",
+// "carried.<name>" and "callback.<name>.<name>", and in the metadata the format's version, the settings, the position, the callbacks'
 // states and a SHA-256 over all of it.
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,17 +12,19 @@
 #include "tandem/core/choices.h"
 #include "tandem/core/rng.h"
 #include "tandem/nn/module.h"
+#include "tandem/train/metrics.h"
 
 namespace tandem {
 
-/// A whole epoch, measured. NaN: not measured.
+/// A whole epoch, measured.
 struct EpochMetrics {
   int64_t epoch = 0, step = 0;  ///< done
   double lr = 0;                ///< of its last step
-  double train_loss = 0;        ///< mean over the epoch
-  double test_loss = std::numeric_limits<double>::quiet_NaN();
-  double test_accuracy = std::numeric_limits<double>::quiet_NaN();
-  double seconds = 0;  ///< of the run so far, over all its processes
+  double seconds = 0;           ///< of the run so far, over all its processes
+  /// "train_loss", the mean over the epoch; then "test_loss", "test_accuracy" … as the task measures, or "valid_loss" …
+  std::vector<Metric> values = {};
+  /// row["test_loss"]; NaN where it was not measured.
+  double operator[](std::string_view name) const { return value_of(values, name); }
 };
 
 /// Where a run stands between two steps.
@@ -32,7 +33,7 @@ struct RunState {
   int64_t batch = 0;                       ///< batches of it that are done
   int64_t step = 0;                        ///< steps done since the beginning
   double loss_sum = 0;                     ///< over the samples of the epoch under way
-  int64_t loss_samples = 0;                ///< how many they are
+  double loss_weight = 0;                  ///< how many they are, or what else the task counts
   double seconds = 0;                      ///< of the run so far, over all its processes
   std::vector<EpochMetrics> history = {};  ///< one a whole epoch
   GeneratorState generator;
@@ -43,6 +44,7 @@ struct Checkpoint {
   RunState state;
   std::string settings;                            ///< JSON (train/config.h, settings_json)
   nn::NamedTensors model, optimizer, ema, scaler;  ///< ema, scaler: empty where there is none
+  nn::NamedTensors carried;                        ///< from batch to batch (Task::first_state)
   struct CallbackState {
     std::string name, state;
     nn::NamedTensors tensors;

@@ -187,7 +187,10 @@ std::string settings_json(const FitOptions& o, const SettingsParts& parts) {
   if (!parts.description.empty()) settings["description"] = parts.description;
   if (!parts.data.empty()) settings["data"] = parts.data;
   if (parts.augment) settings["augment"] = true;
+  if (o.task && (o.task->name() != "classification" || !o.task->settings().empty()))
+    settings["task"] = o.task->name() + (o.task->settings().empty() ? "" : ": " + o.task->settings());
   settings["train_samples"] = parts.train_samples;
+  if (parts.valid_samples > 0) settings["valid_samples"] = parts.valid_samples;
   settings["test_samples"] = parts.test_samples;
   settings["batch"] = o.batch;
   if (o.accumulate != 1) settings["accumulate"] = o.accumulate;
@@ -211,6 +214,7 @@ std::string settings_json(const FitOptions& o, const SettingsParts& parts) {
   if (conv.workspace != ConvolutionChoice{}.workspace) settings["conv_workspace"] = conv.workspace;
   settings["seed"] = o.seed;
   if (!parts.train_data.empty()) settings["train_data"] = parts.train_data;
+  if (!parts.valid_data.empty()) settings["valid_data"] = parts.valid_data;
   if (!parts.test_data.empty()) settings["test_data"] = parts.test_data;
   for (const auto& [key, value] : parts.callbacks) settings[key] = value;
   return settings.dump();
@@ -233,7 +237,8 @@ void check_same_settings(const std::string& saved, const std::string& wanted, co
     }
     // What is no flag of the command, and what to do about it.
     const std::string fix =
-        key.starts_with("train_") || key.starts_with("test_") ? "Give the same data and --limit"
+        key.starts_with("train_") || key.starts_with("valid_") || key.starts_with("test_")
+            ? "Give the same data and --limit"
         : key == "arithmetic"
             ? "Resume on the same kind of device, with TANDEM_TF32, TANDEM_ISA and TANDEM_BF16 as they were"
         : key == "dtype" || key == "autocast"
@@ -244,7 +249,7 @@ void check_same_settings(const std::string& saved, const std::string& wanted, co
                     " ", value(now), ". ", fix, ", or begin a new run in another --out."));
   };
   // Fingerprints last: they depend on settings (--augment, --seed), which say more.
-  const auto is_data = [](const std::string& key) { return key == "train_data" || key == "test_data"; };
+  const auto is_data = [](const std::string& key) { return key == "train_data" || key == "valid_data" || key == "test_data"; };
   for (const bool data : {false, true})
     for (const ordered_json* side : {&now, &before})
       for (const auto& [key, value] : side->items())

@@ -14,6 +14,7 @@
 #include "tandem/data/image_set.h"
 #include "tandem/data/registry.h"
 #include "tandem/optim/optimizer.h"
+#include "tandem/train/task.h"
 #include "tandem/zoo/zoo.h"
 
 namespace tandem {
@@ -31,7 +32,10 @@ using CallbackPtr = std::shared_ptr<Callback>;
 
 /// How a model is trained: what fit() takes, and the command.
 struct FitOptions {
-  const data::Dataset* validation = nullptr;  ///< measured at the end of every epoch
+  TaskPtr task = {};  ///< what the model is trained for (train/task.h); unset: classification
+  const data::Dataset* validation = nullptr;  ///< measured at the end of every epoch, as valid_loss …
+  /// Measured as test_loss …: at the end of every epoch, or with `validation` once, at the end of the run.
+  const data::Dataset* test = nullptr;
   Engine engine = Engine::graph;
   std::optional<int64_t> epochs = {};  ///< unset: 1, or as many as `steps` needs
   std::optional<int64_t> steps = {};   ///< the run ends after so many steps in all
@@ -44,7 +48,7 @@ struct FitOptions {
   std::optional<bool> decoupled = {};         ///< the decay shrinks weights, else it is added to gradients
   std::vector<std::string> no_decay = {};     ///< parameters with one of these in their name are not decayed
   optim::Optimizer* own_optimizer = nullptr;  ///< in place of the named one; it holds the model's parameters
-  LossFunction loss = {};                     ///< empty: cross_entropy
+  LossFunction loss = {};                     ///< in place of the task's
   std::optional<double> clip_value = {};      ///< gradients' elements, before …
   std::optional<double> clip_norm = {};       ///< … their common norm
   std::optional<double> ema = {};  ///< decay of the weights' moving average, which is what is tested and kept
@@ -115,8 +119,8 @@ struct SettingsParts {
   std::string model = {}, data = {};  ///< names; empty: none
   std::string description = {};       ///< of a model that is not of the zoo, as TOML
   bool augment = false;
-  int64_t train_samples = 0, test_samples = 0;
-  std::string train_data = {}, test_data = {};  ///< data::fingerprint; empty: none
+  int64_t train_samples = 0, valid_samples = 0, test_samples = 0;
+  std::string train_data = {}, valid_data = {}, test_data = {};  ///< data::fingerprint; empty: none
   DType dtype = DType::f32;
   std::string arithmetic = {};                                      ///< Backend::arithmetic of the device
   std::vector<std::pair<std::string, std::string>> callbacks = {};  ///< name and Callback::settings

@@ -13,10 +13,9 @@
 namespace tandem {
 
 Metrics evaluate(nn::Module& model, const data::Dataset& dataset, const EvaluateOptions& options) {
-  check_between("top_k", options.top_k, 1);
   check_between("batch", options.batch, 1, kMostBatch);
-  return Evaluation(model, options.engine, options.loss, options.autocast)(dataset, options.batch,
-                                                                           options.top_k);
+  return Evaluation(model, options.engine,
+                    {.task = options.task, .loss = options.loss, .autocast = options.autocast})(dataset, options.batch);
 }
 
 void check(const EvalConfig& config) {
@@ -39,9 +38,10 @@ EvalReport evaluate(const EvalConfig& config) {
   return {.model = run.model,
           .data = data.name,
           .path = run.path,
+          .task = "classification",
+          .infos = make_task("classification")->metrics(),
+          .class_names = {},
           .samples = data.test->size(),
-          .test_loss = metrics.loss,
-          .test_accuracy = metrics.accuracy,
           .seconds = seconds.count(),
           .weights_sha256 = io::weights_sha256(model->state()),
           .warnings = run.warnings,

@@ -17,7 +17,7 @@ struct StartEvent {
   std::string data;   ///< name of the data set
   std::string title;  ///< and what it is called
   std::string where;  ///< and where it was found
-  int64_t train_samples = 0, test_samples = 0;
+  int64_t train_samples = 0, valid_samples = 0, test_samples = 0;
   int64_t parameters = 0;  ///< elements
   double lr = 0;
   int64_t epochs = 0;      ///< that the run will have when it ends
@@ -41,7 +41,8 @@ struct ProgressEvent {
 };
 
 struct EpochEvent : EpochMetrics {
-  int64_t epochs = 0;  ///< in all
+  int64_t epochs = 0;                 ///< in all
+  std::vector<MetricInfo> infos = {};  ///< how the values are to be read; by their names
 };
 
 struct CheckpointEvent {
@@ -60,7 +61,8 @@ struct DoneEvent {
   Engine engine = Engine::graph;
   Device device;
   int64_t epochs = 0, steps = 0;
-  double train_loss = 0, test_loss = 0, test_accuracy = 0;
+  std::vector<Metric> values = {};      ///< as EpochMetrics::values: of the weights that the run ended with
+  std::vector<MetricInfo> infos = {};  ///< how the values are to be read
   double seconds = 0;             ///< of this process, all in all
   double samples_per_second = 0;  ///< training alone
   std::string weights_sha256;
@@ -68,6 +70,8 @@ struct DoneEvent {
   std::vector<EpochMetrics> history = {};  ///< one a whole epoch
   std::string stopped = {};                ///< why it ended early; empty: it did not
   bool interrupted = false;  ///< by FitOptions::stop: nothing was measured or kept but a checkpoint
+  /// done["test_accuracy"]; NaN where it was not measured.
+  double operator[](std::string_view name) const { return value_of(values, name); }
 };
 
 using TrainEvent = std::variant<StartEvent, NoticeEvent, ProgressEvent, EpochEvent, CheckpointEvent,

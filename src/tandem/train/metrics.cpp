@@ -1,7 +1,10 @@
-// Metrics of a classifier.
+// Counts of classes and the values that follow from them.
 #include "tandem/train/metrics.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 #include "tandem/core/error.h"
 
@@ -27,12 +30,15 @@ ConfusionMatrix::ConfusionMatrix(int64_t classes) : classes_(classes) {
   counts_.resize(static_cast<size_t>(classes * classes));
 }
 
-void ConfusionMatrix::add(int64_t actual, int64_t predicted) {
+void ConfusionMatrix::add(int64_t actual, int64_t predicted) { add(actual, predicted, 1); }
+
+void ConfusionMatrix::add(int64_t actual, int64_t predicted, int64_t times) {
   TD_CHECK(actual >= 0 && actual < classes_ && predicted >= 0 && predicted < classes_,
            "metrics: a class must be 0 to ", classes_ - 1, "; got ", actual, " predicted as ", predicted,
            ".");
-  ++counts_[static_cast<size_t>(actual * classes_ + predicted)];
-  ++samples_;
+  TD_CHECK(times >= 0, "metrics: a count must be at least 0; got ", times, ".");
+  counts_[static_cast<size_t>(actual * classes_ + predicted)] += times;
+  samples_ += times;
 }
 
 int64_t ConfusionMatrix::count(int64_t actual, int64_t predicted) const {
@@ -75,6 +81,49 @@ ClassScores ConfusionMatrix::micro() const {
   return scores_of(right, samples_, samples_);
 }
 
-double Metrics::perplexity() const { return std::exp(loss); }
+double ConfusionMatrix::mean_iou() const {
+  double sum = 0;
+  int64_t there = 0;
+  for (int64_t cls = 0; cls < classes_; ++cls) {
+    int64_t either = -count(cls, cls);
+    for (int64_t other = 0; other < classes_; ++other) either += count(other, cls) + count(cls, other);
+    if (either == 0) continue;
+    sum += share(count(cls, cls), either);
+    ++there;
+  }
+  return there == 0 ? 0 : sum / static_cast<double>(there);
+}
+
+double value_of(const std::vector<Metric>& metrics, std::string_view name) {
+  for (const Metric& metric : metrics)
+    if (metric.name == name) return metric.value;
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+double area_under_curve(const std::vector<double>& scores, const std::vector<bool>& positive) {
+  TD_CHECK(scores.size() == positive.size(), "auc: there must be one score per sample; got ", scores.size(),
+           " for ", positive.size(), ".");
+  for (const double score : scores)
+    if (std::isnan(score)) return score;
+  std::vector<size_t> order(scores.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores[a] < scores[b]; });
+  // Ranks from 1; equal scores share the mean of theirs. The sum of the positive ones gives the pairs in order.
+  double rank_sum = 0, positives = 0;
+  for (size_t begin = 0; begin < order.size();) {
+    size_t end = begin;
+    while (end < order.size() && scores[order[end]] == scores[order[begin]]) ++end;
+    const double rank = static_cast<double>(begin + 1 + end) / 2;
+    for (size_t i = begin; i < end; ++i)
+      if (positive[order[i]]) {
+        rank_sum += rank;
+        ++positives;
+      }
+    begin = end;
+  }
+  const double negatives = static_cast<double>(scores.size()) - positives;
+  if (positives == 0 || negatives == 0) return std::numeric_limits<double>::quiet_NaN();
+  return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives);
+}
 
 }  // namespace tandem

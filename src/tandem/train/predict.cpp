@@ -47,7 +47,9 @@ void guess(const Tensor& logits, int64_t top, std::vector<Prediction>& predictio
 
 Tensor predict(nn::Module& model, const data::Dataset& dataset, const PredictOptions& options) {
   check_between("batch", options.batch, 1, kMostBatch);
-  return predict_all(model, dataset, options.batch, options.engine, options.autocast);
+  return predict_all(model, dataset, options.batch, options.engine,
+                     {.task = options.task, .autocast = options.autocast})
+      .at(0);
 }
 
 void check(const PredictConfig& config) {

@@ -91,8 +91,13 @@ RunFolder open_run_folder(const FitOptions& options, const std::string& model) {
 void clear_run_folder(const std::string& folder) {
   if (!exists(config_path(folder))) return;  // no run has been here: whatever is there is somebody's
   std::error_code ignored;
-  for (const char* file : {"best.safetensors", "metrics.csv", "metrics.jsonl", "loss.svg", "accuracy.svg"})
+  for (const char* file : {"best.safetensors", "metrics.csv", "metrics.jsonl"})
     fs::remove(fs::path(folder) / file, ignored);
+  std::vector<fs::path> plots;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (at->path().extension() == ".svg") plots.push_back(at->path());
+  for (const fs::path& plot : plots) fs::remove(plot, ignored);
 }
 
 void save_config(const std::string& folder, const FitOptions& options, Device device,

@@ -1,8 +1,8 @@
 // The folder of a run: where it lies, what is in it, and the final weights.
 //   .lock                          locked while a run writes to the folder (io/file.h, FolderLock)
 //   config.json, environment.json  the settings, and the machine and the build; written when the run begins
-//   metrics.csv, metrics.jsonl     a row an epoch
-//   loss.svg, accuracy.svg         the same as plots
+//   metrics.csv, metrics.jsonl     a row per epoch
+//   loss.svg, accuracy.svg …       the same as plots
 //   checkpoint-<step>.safetensors  the two newest usable checkpoints
 //   best.safetensors               the weights of the best epoch, where asked for
 //   model.safetensors              the weights, with PyTorch's names and layouts, written when the run ends

@@ -5,11 +5,8 @@
 #include "tandem/core/scope.h"
 #include "tandem/core/tape.h"
 #include "tandem/data/loader.h"
-#include "tandem/ops/index.h"
-#include "tandem/ops/loss.h"
+#include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
-#include "tandem/ops/random.h"
-#include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 #include "tandem/optim/clip.h"
 
@@ -22,19 +19,33 @@ constexpr double kHalfScale = 1024;
 
 bool is_16_bit(DType dtype) { return bytes_of(dtype) == 2; }
 
-/// The loss is computed in f32 at least.
-Tensor loss_of(const LossFunction& own, const Tensor& out, const Tensor& y) {
-  const Tensor wide = is_16_bit(out.dtype()) ? cast(out, DType::f32) : out;
-  const Tensor loss = own ? own(wide, y) : cross_entropy(wide, y, {.ignore_index = {}});
+TaskPtr task_or_usual(const TaskPtr& task) { return task ? task : make_task("classification"); }
+
+/// Losses and metrics are computed in f32 at least.
+std::vector<Tensor> widened(std::vector<Tensor> outputs) {
+  for (Tensor& out : outputs)
+    if (is_16_bit(out.dtype())) out = cast(out, DType::f32);
+  return outputs;
+}
+
+Tensor loss_of(const Task& task, const LossFunction& own, const std::vector<Tensor>& out, const TaskBatch& batch) {
+  const Tensor loss = own ? own(out.at(0), batch["target"]) : task.loss(out, batch);
   TD_CHECK(loss.rank() == 0 && is_floating(loss.dtype()),
            "loss: must be one number, 0-d, of a floating type; got ", loss.dtype(), " ", loss.shape(),
            ". Take its mean().");
   return loss;
 }
 
-/// Numbers get the model's type; indices (tokens) stay as they are.
+/// Numbers get the model's type; indices (tokens), lengths and targets of classes stay as they are. A floating target
+/// keeps its own type: the loss is computed in f32 at least.
 Tensor as_input(const Tensor& x, DType dtype) {
   return x.dtype() == dtype || !is_floating(x.dtype()) ? x : cast(x, dtype);
+}
+TaskBatch batch_of(const std::vector<std::string>& names, const std::vector<Tensor>& in, DType dtype) {
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < names.size() && i < in.size(); ++i)
+    tensors.push_back(names[i] == "target" ? in[i] : as_input(in[i], dtype));
+  return {names, std::move(tensors)};
 }
 
 std::vector<Tensor> run(const TensorFunction& function, const std::unique_ptr<Compiled>& compiled,
@@ -57,32 +68,42 @@ class ModeScope {
   bool before_;
 };
 
-bool is_classification(const Tensor& out, const Tensor& y) {
-  if (!is_integer(y.dtype()) || out.rank() != y.rank() + 1 || out.size() == 0) return false;
-  for (int axis = 0; axis < y.rank(); ++axis)
-    if (out.size(axis) != y.size(axis)) return false;
-  return true;
-}
-
-/// How many classes come before y's by their output, the first among equals first: 0 where it is the largest.
-Tensor rank_of(const Tensor& logits, const Tensor& y) {
-  const Tensor at = unsqueeze(y, 1), own = gather(logits, 1, at);
-  const Tensor classes = arange(logits.size(1), DType::i64, logits.device());
-  // Written so that a NaN is ahead of everything, as for argmax.
-  const Tensor behind =
-      logical_or(less(logits, own), logical_and(equal(logits, own), greater_equal(classes, at)));
-  return sum(logical_not(behind), {1});
-}
-
-std::vector<int64_t> read_integers(const std::vector<Tensor>& parts) {
+/// Reads what was measured of several batches at once, and hands it to the meter.
+void hand_over(Meter& meter, std::vector<std::vector<Tensor>>& measured) {
+  if (measured.empty()) return;
   const NoGrad off;
-  return parts.empty() ? std::vector<int64_t>() : cast(concat(parts), DType::i64).to_vector<int64_t>();
+  std::vector<Tensor> together;
+  for (size_t field = 0; field < measured.front().size(); ++field) {
+    std::vector<Tensor> parts;
+    for (const std::vector<Tensor>& batch : measured) parts.push_back(batch.at(field));
+    together.push_back(to(parts.size() == 1 ? parts[0] : concat(parts), Device{}));
+  }
+  meter.add(together);
+  measured.clear();
+}
+constexpr size_t kMeasuredAtOnce = 50;  // batches: reading from a device waits for it
+
+/// Answers of several batches, one after the other; those of shorter batches are filled up with zeros.
+Tensor joined(const std::vector<Tensor>& parts) {
+  int64_t longest = 0;
+  for (const Tensor& part : parts) longest = std::max(longest, part.rank() >= 2 ? part.size(1) : 0);
+  std::vector<Tensor> filled;
+  for (const Tensor& part : parts) {
+    if (part.rank() < 2 || part.size(1) == longest) {
+      filled.push_back(part);
+      continue;
+    }
+    Dims shape = part.shape();
+    shape[1] = longest - part.size(1);
+    filled.push_back(concat({part, zeros(shape, part.dtype())}, 1));
+  }
+  return concat(filled);
 }
 
-const std::vector<Tensor>& with_target(const data::Batch& batch) {
-  TD_CHECK(batch.tensors.size() >= 2, "data: a sample must have an input and a target; got ",
-           batch.tensors.size(), " fields.");
-  return batch.tensors;
+/// The fields of a batch; the data may have more.
+std::vector<Tensor> fields_of(const data::Batch& batch, const std::vector<std::string>& names) {
+  TaskBatch(names, batch.tensors);  // refuses what is missing
+  return {batch.tensors.begin(), batch.tensors.begin() + static_cast<std::ptrdiff_t>(names.size())};
 }
 
 }  // namespace
@@ -100,7 +121,7 @@ DType dtype_of(const nn::Module& model) {
 
 TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engine engine,
                            const StepOptions& options)
-    : model_(model) {
+    : model_(model), task_(task_or_usual(options.task)), fields_(task_->fields()) {
   const DType dtype = dtype_of(model);
   const double scale = dtype == DType::f16 ? kHalfScale : 1;
   nn::NamedTensors trained;    // frozen parameters are left out
@@ -115,16 +136,20 @@ TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engin
   std::vector<Tensor> parameters;
   for (const auto& [name, parameter] : trained) parameters.push_back(parameter);
   if (options.accumulates) sums_ = std::make_unique<optim::GradientSum>(trained);
-  // Adds this batch's gradients to the sums, where there are any.
+  // Adds this batch's gradients to the sums, where there are any. Takes and gives the fields and what is carried; gives
+  // the loss, its weight where there is one, and what is carried.
   const auto gradients_of = [&model, parameters, dtype, scale, sums = sums_.get(), own = options.loss,
-                             autocast = options.autocast, scaler = options.scaler](
-                                const std::vector<Tensor>& in, std::vector<Tensor>& gradients) {
+                             autocast = options.autocast, scaler = options.scaler, task = task_.get(),
+                             names = &fields_](const std::vector<Tensor>& in, std::vector<Tensor>& gradients) {
+    const TaskBatch batch = batch_of(*names, in, dtype);
+    std::vector<Tensor> carried(in.begin() + static_cast<std::ptrdiff_t>(names->size()), in.end());
     const auto forward = [&] {
       const Scope scope("forward");
       const Autocast precision(autocast);
-      return loss_of(own, model(as_input(in[0], dtype)), in[1]);
+      return loss_of(*task, own, widened(task->forward(model, batch, carried)), batch);
     };
     const Tensor loss = forward();
+    const Tensor weight = task->weight(batch);
     const Scope scope("backward");
     gradients = grad(scaler ? scaler->scale(loss) : scale == 1 ? loss : loss * scale, parameters);
     if (scaler) gradients = scaler->unscale(gradients);
@@ -132,13 +157,17 @@ TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engin
       const NoGrad off;
       for (Tensor& gradient : gradients) gradient = cast(gradient, DType::f32) * (1 / scale);
     }
-    if (sums) sums->add(gradients, in[0].size(0));
-    return loss.detach();
+    if (sums && weight.defined()) sums->add(gradients, weight);
+    if (sums && !weight.defined()) sums->add(gradients, in[0].size(0));
+    std::vector<Tensor> results = {loss.detach()};
+    if (weight.defined()) results.push_back(weight);
+    for (const Tensor& tensor : carried) results.push_back(tensor.detach());
+    return results;
   };
   update_.function = [&optimizer, gradients_of, places, sums = sums_.get(),
                       options](const std::vector<Tensor>& in) {
     std::vector<Tensor> gradients;
-    const Tensor loss = gradients_of(in, gradients);
+    const std::vector<Tensor> results = gradients_of(in, gradients);
     const Scope scope("update");
     if (sums) gradients = sums->take();
     const Tensor finite = options.scaler ? optim::all_finite(gradients) : Tensor();
@@ -149,119 +178,189 @@ TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engin
     optimizer.update(of_all, finite);
     if (options.ema) options.ema->update(finite);
     if (options.scaler) options.scaler->update(finite);
-    return std::vector<Tensor>{loss};
+    return results;
   };
   add_.function = [gradients_of](const std::vector<Tensor>& in) {
     std::vector<Tensor> gradients;
-    return std::vector<Tensor>{gradients_of(in, gradients)};
+    return gradients_of(in, gradients);
   };
   if (engine == Engine::eager) return;
   for (Part* part : {&update_, &add_})
     part->compiled = std::make_unique<Compiled>(compile(part->function, options.compile));
 }
 
-Tensor TrainingStep::accumulate(const Tensor& x, const Tensor& y) {
+TrainingStep::Loss TrainingStep::accumulate(const std::vector<Tensor>& fields) {
   TD_CHECK(sums_, "accumulate: the step must be made with .accumulates = true.");
-  return call(add_, x, y);
+  return call(add_, fields);
 }
 
-Tensor TrainingStep::call(Part& part, const Tensor& x, const Tensor& y) {
+TrainingStep::Loss TrainingStep::call(Part& part, const std::vector<Tensor>& fields) {
+  TD_CHECK(fields.size() == fields_.size(), "training step: the task ", task_->name(), " has ", fields_.size(),
+           " fields; got ", fields.size(), " tensors.");
   model_.train();
-  return run(part.function, part.compiled, {x, y})[0];
+  if (carried_.empty()) carried_ = task_->first_state(model_, fields[0].size(0));
+  std::vector<Tensor> inputs = fields;
+  for (const auto& [name, tensor] : carried_) inputs.push_back(tensor);
+  const std::vector<Tensor> results = run(part.function, part.compiled, inputs);
+  const size_t before = results.size() - carried_.size();
+  for (size_t i = 0; i < carried_.size(); ++i) carried_[i].second = results[before + i];
+  return {results[0], before > 1 ? results[1] : Tensor()};
+}
+
+std::vector<Tensor> TrainingStep::fields_of(const data::Batch& batch) const {
+  return tandem::fields_of(batch, fields_);
+}
+
+nn::NamedTensors TrainingStep::carried() const { return carried_; }
+
+void TrainingStep::set_carried(const nn::NamedTensors& carried) {
+  carried_ = carried;
+  for (auto& [name, tensor] : carried_) tensor = to(tensor, device_of(model_));
 }
 
 std::vector<GraphReport> TrainingStep::reports() const {
   return update_.compiled ? update_.compiled->reports() : std::vector<GraphReport>{};
 }
 
-Evaluation::Evaluation(nn::Module& model, Engine engine, LossFunction loss, std::optional<DType> autocast)
-    : model_(model) {
+data::LoaderOptions loader_options(const TaskPtr& task, const data::Dataset& dataset, int64_t batch,
+                                   Device device) {
+  const TaskPtr used = task_or_usual(task);
+  data::LoaderOptions options{.batch = batch, .shuffle = used->shuffles(), .last_batch = used->last_batch()};
+  options.device = device;
+  options.collate = [used](const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
+                           int64_t length) { return used->collate(set, indices, epoch, length); };
+  if (std::vector<int64_t> lengths = used->lengths(dataset); !lengths.empty())
+    options.buckets = data::make_buckets(std::move(lengths));
+  return options;
+}
+
+Evaluation::Evaluation(nn::Module& model, Engine engine, const RunOptions& options)
+    : model_(model), task_(task_or_usual(options.task)), fields_(task_->fields()) {
   const DType dtype = dtype_of(model);
-  function_ = [&model, dtype, autocast, own = std::move(loss)](const std::vector<Tensor>& in) {
+  function_ = [&model, dtype, autocast = options.autocast, own = options.loss, task = task_.get(),
+               names = &fields_](const std::vector<Tensor>& in) {
     const NoGrad off;
     const Autocast precision(autocast);
-    const Tensor out = model(as_input(in[0], dtype));
-    std::vector<Tensor> results = {loss_of(own, out, in[1])};
-    if (is_classification(out, in[1])) {
-      const Tensor logits = reshape(out, {-1, out.size(-1)}), y = reshape(in[1], {-1});
-      results.push_back(argmax(logits, 1));
-      results.push_back(rank_of(logits, y));
-      results.push_back(full({}, static_cast<double>(out.size(-1)), DType::i64, out.device()));
-    }
+    const TaskBatch batch = batch_of(*names, in, dtype);
+    std::vector<Tensor> carried(in.begin() + static_cast<std::ptrdiff_t>(names->size()), in.end());
+    const size_t carried_count = carried.size();
+    const std::vector<Tensor> out = widened(task->forward(model, batch, carried));
+    TD_CHECK(carried.size() == carried_count, "task ", task->name(), ": forward must leave the ", carried_count,
+             " tensors of first_state() for the next batch; it left ", carried.size(), ".");
+    std::vector<Tensor> results = {loss_of(*task, own, out, batch)};
+    for (const Tensor& tensor : carried) results.push_back(tensor);
+    const Tensor weight = task->weight(batch);
+    results.push_back(weight.defined() ? weight
+                                       : full({}, static_cast<double>(batch.samples()), DType::i64, out[0].device()));
+    for (const Tensor& measured : task->measure(out, batch)) results.push_back(measured);
     return results;
   };
   if (engine == Engine::graph) compiled_ = std::make_unique<Compiled>(compile(function_));
 }
 
-Metrics Evaluation::operator()(const data::Dataset& dataset, int64_t batch_size, int64_t k) {
+Metrics Evaluation::operator()(const data::Dataset& dataset, int64_t batch_size) {
   const ModeScope mode(model_, false);
-  const Device device = device_of(model_);
-  data::Loader loader(dataset, {.batch = batch_size, .shuffle = false, .device = device});
-  std::vector<Tensor> losses, predictions, ranks, targets;
-  std::vector<double> sizes;
-  int64_t classes = 0;
+  data::LoaderOptions options = loader_options(task_, dataset, batch_size, device_of(model_));
+  options.shuffle = false;
+  data::Loader loader(dataset, options);
+  const std::unique_ptr<Meter> meter = task_->meter();
+  std::vector<Tensor> losses, weights;
+  std::vector<std::vector<Tensor>> measured;  // not handed over yet
+  nn::NamedTensors carried;
+  int64_t samples = 0;
   loader.start_epoch(0);
   while (std::optional<data::Batch> batch = loader.next()) {
     const NoGrad off;
-    const std::vector<Tensor>& in = with_target(*batch);
-    const std::vector<Tensor> result = run(function_, compiled_, {in[0], in[1]});
-    losses.push_back(result[0]);
-    sizes.push_back(static_cast<double>(batch->size));
-    if (result.size() == 1) continue;
-    predictions.push_back(result[1]);
-    ranks.push_back(result[2]);
-    targets.push_back(reshape(in[1], {-1}));
-    if (classes == 0) classes = result[3].item<int64_t>();
+    std::vector<Tensor> inputs = fields_of(*batch, fields_);
+    if (carried.empty()) carried = task_->first_state(model_, batch->size);
+    for (const auto& [name, tensor] : carried) inputs.push_back(tensor);
+    const std::vector<Tensor> results = run(function_, compiled_, inputs);
+    auto at = results.begin() + 1;
+    losses.push_back(results[0]);
+    for (auto& [name, tensor] : carried) tensor = *at++;
+    weights.push_back(*at++);
+    samples += batch->size;
+    if (!meter || at == results.end()) continue;
+    measured.emplace_back(at, results.end());
+    if (measured.size() >= kMeasuredAtOnce) hand_over(*meter, measured);
   }
-
-  Metrics total{.samples = dataset.size(), .loss = 0};
-  const std::vector<double> loss = read_scalars(losses);
-  double samples = 0;
+  if (meter) hand_over(*meter, measured);
+  Metrics metrics{.samples = samples};
+  const std::vector<double> loss = read_scalars(losses), sizes = read_scalars(weights);
+  double sum = 0, total = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    total.loss += loss[i] * sizes[i];
-    samples += sizes[i];
+    if (sizes[i] > 0) sum += loss[i] * sizes[i];  // a mean of nothing is NaN, and counts for nothing
+    total += sizes[i];
   }
-  total.loss /= samples;
-  if (classes == 0) return total;
-  const std::vector<int64_t> predicted = read_integers(predictions), rank = read_integers(ranks),
-                             target = read_integers(targets);
-  total.confusion = ConfusionMatrix(classes);
-  total.k = std::min(k, classes);
-  double among = 0;
-  for (size_t i = 0; i < target.size(); ++i) {
-    total.confusion.add(target[i], predicted[i]);
-    among += rank[i] < total.k ? 1 : 0;
-  }
-  total.accuracy = total.confusion.accuracy();
-  total.top_k = among / static_cast<double>(target.size());
-  return total;
+  metrics.add("loss", sum / total);
+  if (meter) meter->finish(metrics);
+  return metrics;
 }
 
-Tensor predict_all(nn::Module& model, const data::Dataset& dataset, int64_t batch_size, Engine engine,
-                   std::optional<DType> autocast) {
+std::vector<Tensor> predict_all(nn::Module& model, const data::Dataset& dataset, int64_t batch_size, Engine engine,
+                                const RunOptions& options) {
   const ModeScope mode(model, false);
-  const Device device = device_of(model);
+  const TaskPtr task = task_or_usual(options.task);
   const DType dtype = dtype_of(model);
+  const std::vector<std::string> names = task->fields();
   const NoGrad off;
-  const TensorFunction forward = [&](const std::vector<Tensor>& in) {
-    const Autocast precision(autocast);
-    return std::vector<Tensor>{model(as_input(in[0], dtype))};
+  // Samples without targets are welcome: what is missing at the end is not looked at.
+  const auto batch_of_inputs = [&](const std::vector<Tensor>& in, std::vector<std::string>& there) {
+    there.assign(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), in.size())));
+    return batch_of(there, in, dtype);
   };
-  const auto compiled = engine == Engine::graph ? std::make_unique<Compiled>(compile(forward)) : nullptr;
-  data::Loader loader(dataset, {.batch = batch_size, .shuffle = false, .device = device});
+  const TensorFunction forward = [&](const std::vector<Tensor>& in) {
+    const Autocast precision(options.autocast);
+    std::vector<std::string> there;
+    std::vector<Tensor> carried;
+    const TaskBatch batch = batch_of_inputs(in, there);
+    for (const auto& [name, tensor] : task->first_state(model, batch.samples())) carried.push_back(tensor);
+    return task->answer(task->forward(model, batch, carried));
+  };
+  const bool compiles = engine == Engine::graph && !task->generates();
+  const auto compiled = compiles ? std::make_unique<Compiled>(compile(forward)) : nullptr;
+  data::LoaderOptions loading = loader_options(task, dataset, batch_size, device_of(model));
+  loading.shuffle = false;
+  loading.last_batch = data::LastBatch::keep;
+  if (loading.buckets) {  // in the order of the samples: a batch has the length of its longest
+    const auto buckets = std::make_shared<data::Buckets>(std::move(*loading.buckets));
+    loading.buckets.reset();
+    loading.collate = [task, buckets](const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
+                                      int64_t) {
+      int64_t longest = 0;
+      for (const int64_t i : indices) longest = std::max(longest, buckets->lengths[static_cast<size_t>(i)]);
+      return task->collate(set, indices, epoch, buckets->bound_of(longest));
+    };
+  }
+  data::Loader loader(dataset, loading);
   loader.start_epoch(0);
-  std::vector<Tensor> parts;
-  while (std::optional<data::Batch> batch = loader.next())
-    parts.push_back(to(run(forward, compiled, {batch->tensors.at(0)})[0], Device{}));
-  return concat(parts);
+  std::vector<std::vector<Tensor>> parts;  // by answer
+  while (std::optional<data::Batch> batch = loader.next()) {
+    std::vector<std::string> there;
+    // Only what the model looks at: a graph refuses nothing for the sake of targets.
+    std::vector<Tensor> in(batch->tensors.begin(),
+                           batch->tensors.begin() +
+                               static_cast<std::ptrdiff_t>(std::min(names.size(), batch->tensors.size())));
+    const std::vector<Tensor> answers =
+        task->generates() ? task->generate(model, batch_of_inputs(in, there)) : run(forward, compiled, in);
+    parts.resize(answers.size());
+    for (size_t i = 0; i < answers.size(); ++i) parts[i].push_back(to(answers[i], Device{}));
+  }
+  std::vector<Tensor> whole;
+  for (std::vector<Tensor>& part : parts) whole.push_back(joined(part));
+  return whole;
 }
 
-nn::NamedTensors loss_gradients(nn::Module& model, const LossFunction& loss, const Tensor& x,
-                                const Tensor& y) {
+nn::NamedTensors loss_gradients(nn::Module& model, const RunOptions& options, const std::vector<Tensor>& fields) {
   const ModeScope mode(model, false);
+  const TaskPtr task = task_or_usual(options.task);
+  const std::vector<std::string> names = task->fields();
+  const TaskBatch batch = batch_of(names, fields, dtype_of(model));
+  std::vector<Tensor> carried;
+  for (const auto& [name, tensor] : task->first_state(model, batch.samples())) carried.push_back(tensor);
   nn::NamedTensors named = model.named_parameters();
   const std::vector<Tensor> gradients =
-      grad(loss_of(loss, model(as_input(x, dtype_of(model))), y), model.parameters());
+      grad(loss_of(*task, options.loss, widened(task->forward(model, batch, carried)), batch), model.parameters());
   for (size_t i = 0; i < named.size(); ++i) named[i].second = gradients[i];
   return named;
 }

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "tandem/data/dataset.h"
+#include "tandem/data/loader.h"
 #include "tandem/graph/compile.h"
 #include "tandem/nn/module.h"
 #include "tandem/optim/accumulate.h"
@@ -14,11 +14,13 @@
 #include "tandem/optim/optimizer.h"
 #include "tandem/train/config.h"
 #include "tandem/train/metrics.h"
+#include "tandem/train/task.h"
 
 namespace tandem {
 
 struct StepOptions {
-  LossFunction loss = {};  ///< empty: cross_entropy
+  TaskPtr task = {};       ///< unset: classification
+  LossFunction loss = {};  ///< in place of the task's
   std::optional<double> clip_value = {}, clip_norm = {};
   bool accumulates = false;             ///< several batches may go into a step
   optim::Ema* ema = nullptr;            ///< updated after each step; must outlive it
@@ -32,10 +34,24 @@ class TrainingStep {
  public:
   TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engine engine,
                const StepOptions& options = {});
-  /// x (N, …) and y (N, …), on the model's device. Returns the loss, 0-d, without waiting for it.
-  Tensor operator()(const Tensor& x, const Tensor& y) { return call(update_, x, y); }
+  /// The fields of a batch (Task::fields), on the model's device. Returns the loss, 0-d, without waiting for it, and how
+  /// many things it is a mean of, where the task says so (Task::weight).
+  struct Loss {
+    Tensor value, weight;
+  };
+  Loss operator()(const std::vector<Tensor>& fields) { return call(update_, fields); }
   /// The same without the update: the next step has these gradients as well.
-  Tensor accumulate(const Tensor& x, const Tensor& y);
+  Loss accumulate(const std::vector<Tensor>& fields);
+  /// What a batch of the data gives to a step: throws Error where a field is missing.
+  std::vector<Tensor> fields_of(const data::Batch& batch) const;
+  /// For a task of an input and a target.
+  Tensor operator()(const Tensor& x, const Tensor& y) { return (*this)({x, y}).value; }
+
+  /// What the batch before left for the next one, by name; empty: Task::first_state. For checkpoints.
+  nn::NamedTensors carried() const;
+  void set_carried(const nn::NamedTensors& carried);
+  /// Begins anew, as at the start of an epoch.
+  void forget_carried() { carried_.clear(); }
   /// What the graph engine made of it; empty for the eager one.
   std::vector<GraphReport> reports() const;
 
@@ -44,34 +60,49 @@ class TrainingStep {
     TensorFunction function;
     std::unique_ptr<Compiled> compiled;
   };
-  Tensor call(Part& part, const Tensor& x, const Tensor& y);
+  Loss call(Part& part, const std::vector<Tensor>& fields);
 
   nn::Module& model_;
+  const TaskPtr task_;
+  const std::vector<std::string> fields_;
+  nn::NamedTensors carried_;
   std::unique_ptr<optim::GradientSum> sums_;
   Part update_, add_;
+};
+
+/// How a model is run over a data set: what evaluate and predict share.
+struct RunOptions {
+  TaskPtr task = {};       ///< unset: classification
+  LossFunction loss = {};  ///< in place of the task's
+  std::optional<DType> autocast = {};
 };
 
 /// Runs the model over a whole data set, in evaluation mode and without gradients.
 class Evaluation {
  public:
-  Evaluation(nn::Module& model, Engine engine, LossFunction loss = {}, std::optional<DType> autocast = {});
+  Evaluation(nn::Module& model, Engine engine, const RunOptions& options = {});
   /// Batch means of the loss are added up: `batch` is part of what the loss is.
-  Metrics operator()(const data::Dataset& dataset, int64_t batch = 500, int64_t k = 5);
+  Metrics operator()(const data::Dataset& dataset, int64_t batch = 500);
 
  private:
   nn::Module& model_;
+  const TaskPtr task_;
+  const std::vector<std::string> fields_;
   TensorFunction function_;
   std::unique_ptr<Compiled> compiled_;
 };
 
-/// The model's outputs for all samples of a set, (size, …), on the CPU, in evaluation mode.
-Tensor predict_all(nn::Module& model, const data::Dataset& dataset, int64_t batch, Engine engine,
-                   std::optional<DType> autocast = {});
+/// The task's answers for all samples of a set, each (size, …), on the CPU, in evaluation mode. Answers of different
+/// lengths are filled up with zeros.
+std::vector<Tensor> predict_all(nn::Module& model, const data::Dataset& dataset, int64_t batch, Engine engine,
+                                const RunOptions& options = {});
 
-/// The gradients of the loss over one batch, in evaluation mode and the model's own type: nothing about the model changes. x and y as for
-/// TrainingStep.
-nn::NamedTensors loss_gradients(nn::Module& model, const LossFunction& loss, const Tensor& x,
-                                const Tensor& y);
+/// The gradients of the loss over one batch, in evaluation mode and the model's own type: nothing about the model
+/// changes.
+nn::NamedTensors loss_gradients(nn::Module& model, const RunOptions& options, const std::vector<Tensor>& fields);
+
+/// The loader of a task's batches: its collation, its buckets, its order.
+data::LoaderOptions loader_options(const TaskPtr& task, const data::Dataset& dataset, int64_t batch, Device device);
 
 /// The device and the floating type of a model's parameters. Throws Error where it has none.
 Device device_of(const nn::Module& model);

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <numeric>
 #include <set>
 
 #include "tandem/core/backend.h"
@@ -50,11 +49,27 @@ class AnomalyScope {
 /// Anomaly mode watches operations as they run, so it takes the eager engine: the bits are the same.
 Engine engine_of(const FitOptions& options) { return options.anomaly ? Engine::eager : options.engine; }
 
+/// The loader of a run's batches.
+data::LoaderOptions training_batches(const FitOptions& options, const data::Dataset& set, Device device) {
+  data::LoaderOptions loading = loader_options(options.task, set, options.batch, device);
+  loading.seed = options.seed;
+  return loading;
+}
+
+/// What is measured of a part of the data: "test_loss", "test_accuracy" …
+void add_infos(const std::string& part, const Task* task, std::vector<MetricInfo>& infos) {
+  infos.push_back({part + "_loss"});
+  for (MetricInfo info : task ? task->metrics() : std::vector<MetricInfo>()) {
+    info.name = part + "_" + info.name;
+    infos.push_back(std::move(info));
+  }
+}
+
 /// What a run is made of, besides its options.
 struct Parts {
   nn::Module& model;
   const data::Dataset& train;
-  const data::Dataset* test = nullptr;
+  const data::Dataset *valid = nullptr, *test = nullptr;
   std::string folder = {};                       // empty: nothing is written
   std::optional<io::FolderLock> lock = {};       // on the folder
   SettingsParts names = {};                      // of the model and the data, where they have names
@@ -79,6 +94,8 @@ class Run final : public Training {
   }
   const std::string& folder() const override { return parts_.folder; }
   const data::Dataset& train_set() const override { return parts_.train; }
+  const std::vector<MetricInfo>& metrics() const override { return infos_; }
+  const char* measured_part() const override { return parts_.valid ? "valid" : parts_.test ? "test" : "train"; }
   double loss() override {
     read_losses();
     return last_loss_;
@@ -97,7 +114,9 @@ class Run final : public Training {
   void train_epoch();
   void train_step();
   void read_losses();
-  Metrics measure();
+  /// Measures a set, and adds what it gives under the set's name.
+  void measure(const char* part, const data::Dataset* set, std::vector<Metric>& values);
+  std::vector<Metric> measured_epoch();
   void end_epoch();
   void save();
   DoneEvent end();
@@ -112,7 +131,7 @@ class Run final : public Training {
   bool is_interrupted() const { return options_.stop && *options_.stop; }
   bool is_done() const { return state_.step >= total_steps_ || !stopped_.empty() || is_interrupted(); }
   double mean_loss() const {
-    return state_.loss_samples ? state_.loss_sum / static_cast<double>(state_.loss_samples) : 0;
+    return state_.loss_weight > 0 ? state_.loss_sum / state_.loss_weight : 0;
   }
   double samples_per_second() const {
     const double seconds = training_seconds_ + (in_epoch_ ? seconds_since(resumed_training_) : 0);
@@ -130,7 +149,8 @@ class Run final : public Training {
   std::unique_ptr<optim::Ema> ema_;
   std::unique_ptr<optim::LossScaler> scaler_;  // with f16
   std::unique_ptr<TrainingStep> step_;
-  std::unique_ptr<Evaluation> test_;
+  std::unique_ptr<Evaluation> evaluation_;
+  std::vector<MetricInfo> infos_;
   std::vector<CallbackPtr> callbacks_;
   std::string settings_;
 
@@ -142,7 +162,7 @@ class Run final : public Training {
   bool weights_replaced_ = false;
 
   struct PendingLoss {
-    Tensor loss;
+    TrainingStep::Loss loss;
     int64_t step, samples;
   };
   std::vector<PendingLoss> pending_;  // not read from the device yet
@@ -158,7 +178,7 @@ Run::Run(const FitOptions& options, Parts parts, const EventSink& sink)
       parts_(std::move(parts)),
       sink_(sink),
       device_(device_of(parts_.model)),
-      loader_(parts_.train, {.batch = options.batch, .seed = options.seed, .device = device_}),
+      loader_(parts_.train, training_batches(options, parts_.train, device_)),
       optimizer_(options.own_optimizer),
       callbacks_(parts_.callbacks) {
   nn::Module& model = parts_.model;
@@ -174,14 +194,21 @@ Run::Run(const FitOptions& options, Parts parts, const EventSink& sink)
            ". Leave autocast out, or convert the model with to(DType::f32).");
   if (options_.autocast == DType::f16) scaler_ = std::make_unique<optim::LossScaler>(device_);
   step_ = std::make_unique<TrainingStep>(model, *optimizer_, engine_of(options_),
-                                         StepOptions{.loss = options_.loss,
+                                         StepOptions{.task = options_.task,
+                                                     .loss = options_.loss,
                                                      .clip_value = options_.clip_value,
                                                      .clip_norm = options_.clip_norm,
                                                      .accumulates = options_.accumulate > 1,
                                                      .ema = ema_.get(),
                                                      .autocast = options_.autocast,
                                                      .scaler = scaler_.get()});
-  test_ = std::make_unique<Evaluation>(model, engine_of(options_), options_.loss, options_.autocast);
+  evaluation_ = std::make_unique<Evaluation>(
+      model, engine_of(options_),
+      RunOptions{.task = options_.task, .loss = options_.loss, .autocast = options_.autocast});
+  const TaskPtr task = options_.task ? options_.task : make_task("classification");
+  add_infos("train", nullptr, infos_);
+  if (parts_.valid) add_infos("valid", task.get(), infos_);
+  if (parts_.test) add_infos("test", task.get(), infos_);
   total_steps_ = planned_steps();
   if (options_.steps) total_steps_ = std::min(total_steps_, *options_.steps);
   epochs_ = parts_of(total_steps_, steps_per_epoch());
@@ -189,11 +216,13 @@ Run::Run(const FitOptions& options, Parts parts, const EventSink& sink)
   callbacks_.insert(callbacks_.end(), options_.callbacks.begin(), options_.callbacks.end());
   std::set<std::string> names;
   parts_.names.train_samples = parts_.train.size();
+  parts_.names.valid_samples = parts_.valid ? parts_.valid->size() : 0;
   parts_.names.test_samples = parts_.test ? parts_.test->size() : 0;
   parts_.names.dtype = dtype_of(model);
   parts_.names.arithmetic = backend(device_).arithmetic();
   if (!folder().empty()) {
     parts_.names.train_data = data::fingerprint(parts_.train);
+    if (parts_.valid) parts_.names.valid_data = data::fingerprint(*parts_.valid);
     if (parts_.test) parts_.names.test_data = data::fingerprint(*parts_.test);
   }
   for (const CallbackPtr& callback : callbacks_) {
@@ -234,6 +263,7 @@ void Run::restore() {
                 " cannot be read; it was written by another version. Begin a new run in another --out."));
       }
     }
+  step_->set_carried(saved.carried);
   state_ = saved.state;
   seconds_before_ = state_.seconds;
   saved_step_ = first_step_ = state_.step;
@@ -254,6 +284,7 @@ DoneEvent Run::train() {
   }
   StartEvent event = parts_.start;
   event.train_samples = parts_.names.train_samples;
+  event.valid_samples = parts_.names.valid_samples;
   event.test_samples = parts_.names.test_samples;
   event.parameters = count_parameters(model());
   event.lr = starting_lr(options_);
@@ -278,29 +309,23 @@ DoneEvent Run::end() {
   }
   if (!stopped_.empty()) tell(NoticeEvent{stopped_});
   // A run that ends within an epoch is measured there; one that ends with an epoch has been.
-  EpochMetrics last = state_.history.empty() ? EpochMetrics{} : state_.history.back();
-  const auto measure_end = [&] {
-    const Metrics test = measure();
-    last.test_loss = test.loss;
-    last.test_accuracy = test.accuracy;
-  };
-  if (state_.batch > 0) {
-    last.train_loss = mean_loss();
-    measure_end();
-  }
+  std::vector<Metric> last = state_.history.empty() ? std::vector<Metric>() : state_.history.back().values;
+  if (state_.batch > 0) last = measured_epoch();
   if (!folder().empty() && saved_step_ != state_.step) save();
   if (ema_) ema_->copy_to_parameters();
   ema_.reset();  // the model has the averages now
   each_callback([&](Callback& callback) { callback.on_end(*this); });
-  if (weights_replaced_) measure_end();
+  if (weights_replaced_) {  // the training loss stays what it was
+    last.resize(std::min<size_t>(last.size(), 1));
+    measure(measured_part(), parts_.valid ? parts_.valid : parts_.test, last);
+  }
+  if (parts_.valid) measure("test", parts_.test, last);
   if (!folder().empty()) {
     parts_.lock->check();
     save_weights(weights_path(folder()), model().state(), settings_);
   }
   DoneEvent done = result();
-  done.train_loss = last.train_loss;
-  done.test_loss = last.test_loss;
-  done.test_accuracy = last.test_accuracy;
+  done.values = std::move(last);
   tell(done);
   return done;
 }
@@ -312,6 +337,7 @@ DoneEvent Run::result() const {
           .device = device_,
           .epochs = state_.epoch + (state_.batch > 0 ? 1 : 0),
           .steps = state_.step,
+          .infos = infos_,
           .seconds = seconds_since(start_),
           .samples_per_second = samples_per_second(),
           .weights_sha256 = io::weights_sha256(parts_.model.state()),
@@ -322,6 +348,7 @@ DoneEvent Run::result() const {
 
 void Run::train_epoch() {
   loader_.start_epoch(state_.epoch, state_.batch);
+  if (state_.batch == 0) step_->forget_carried();
   resumed_training_ = Clock::now();
   in_epoch_ = true;
   while (!is_done() && state_.batch < loader_.batches()) {
@@ -342,12 +369,11 @@ void Run::train_epoch() {
 void Run::train_step() {
   for (int64_t part = 1; state_.batch < loader_.batches(); ++part) {
     const data::Batch batch = *loader_.next();
-    TD_CHECK(batch.tensors.size() >= 2, "data: a sample must have an input and a target; got ",
-             batch.tensors.size(), " fields.");
-    const Tensor &x = batch.tensors[0], &y = batch.tensors[1];
+    const std::vector<Tensor> fields = step_->fields_of(batch);
     const bool is_last = part == options_.accumulate || state_.batch + 1 == loader_.batches();
     try {
-      pending_.push_back({is_last ? (*step_)(x, y) : step_->accumulate(x, y), state_.step + 1, batch.size});
+      pending_.push_back(
+          {is_last ? (*step_)(fields) : step_->accumulate(fields), state_.step + 1, batch.size});
     } catch (Error& error) {
       if (options_.anomaly)
         error.prepend(cat("train: step ", state_.step + 1, " (epoch ", state_.epoch + 1, "): "));
@@ -375,19 +401,25 @@ void Run::train_step() {
 /// Fetches the pending losses and adds them up in the order of the steps. A loss that is no number ends the run
 /// here, before any checkpoint could hold what it did to the weights.
 void Run::read_losses() {
-  std::vector<Tensor> losses;
-  for (const PendingLoss& row : pending_) losses.push_back(row.loss);
-  if (scaler_ && !losses.empty()) losses.push_back(scaler_->current());
-  const std::vector<double> values = read_scalars(losses);
-  for (size_t i = 0; i < pending_.size(); ++i) {
-    TD_CHECK(std::isfinite(values[i]), "train: the loss became ", std::isnan(values[i]) ? "nan" : "infinite",
-             " at step ", pending_[i].step, " (epoch ", state_.epoch + 1, "). Lower the learning rate (--lr ",
-             starting_lr(options_), " now), or run with --anomaly to find the operation.");
-    state_.loss_sum += values[i] * static_cast<double>(pending_[i].samples);
-    state_.loss_samples += pending_[i].samples;
-    last_loss_ = values[i];
+  std::vector<Tensor> scalars;
+  for (const PendingLoss& row : pending_) {
+    scalars.push_back(row.loss.value);
+    if (row.loss.weight.defined()) scalars.push_back(row.loss.weight);
   }
-  TD_CHECK(values.size() == pending_.size() || values.back() >= kLeastScale,
+  if (scaler_ && !scalars.empty()) scalars.push_back(scaler_->current());
+  const std::vector<double> values = read_scalars(scalars);
+  auto at = values.begin();
+  for (const PendingLoss& row : pending_) {
+    const double loss = *at++;
+    const double weight = row.loss.weight.defined() ? *at++ : static_cast<double>(row.samples);
+    TD_CHECK(std::isfinite(loss), "train: the loss became ", std::isnan(loss) ? "nan" : "infinite",
+             " at step ", row.step, " (epoch ", state_.epoch + 1, "). Lower the learning rate (--lr ",
+             starting_lr(options_), " now), or run with --anomaly to find the operation.");
+    state_.loss_sum += loss * weight;
+    state_.loss_weight += weight;
+    last_loss_ = loss;
+  }
+  TD_CHECK(at == values.end() || values.back() >= kLeastScale,
            "train: the gradients must be finite at some scale of the loss; they are not, down to a scale of ",
            values.back(), ", by step ", state_.step,
            ". Train with --dtype bf16 or f32, or lower the learning rate.");
@@ -396,11 +428,18 @@ void Run::read_losses() {
 }
 
 /// Of the moving average, where there is one.
-Metrics Run::measure() {
-  if (!parts_.test) return {};
+void Run::measure(const char* part, const data::Dataset* set, std::vector<Metric>& values) {
+  if (!set) return;
   std::optional<optim::Ema::Scope> averaged;
   if (ema_) averaged.emplace(*ema_);
-  return (*test_)(*parts_.test);
+  for (const Metric& metric : (*evaluation_)(*set).values)
+    values.push_back({cat(part, "_", metric.name), metric.value});
+}
+
+std::vector<Metric> Run::measured_epoch() {
+  std::vector<Metric> values = {{"train_loss", mean_loss()}};
+  measure(measured_part(), parts_.valid ? parts_.valid : parts_.test, values);
+  return values;
 }
 
 nn::NamedTensors Run::weights() {
@@ -413,26 +452,26 @@ nn::NamedTensors Run::weights() {
 }
 
 nn::NamedTensors Run::gradients() {
-  std::vector<int64_t> first(static_cast<size_t>(std::min(options_.batch, parts_.train.size())));
-  std::iota(first.begin(), first.end(), int64_t{0});
-  const std::vector<Tensor> batch = parts_.train.batch(first);
-  return loss_gradients(model(), options_.loss, to(batch.at(0), device_), to(batch.at(1), device_));
+  data::LoaderOptions loading = training_batches(options_, parts_.train, device_);
+  loading.shuffle = false;
+  loading.workers = 0;
+  data::Loader loader(parts_.train, loading);
+  loader.start_epoch(0);
+  return loss_gradients(model(), {.task = options_.task, .loss = options_.loss}, step_->fields_of(*loader.next()));
 }
 
 void Run::end_epoch() {
-  const Metrics test = measure();
+  std::vector<Metric> values = measured_epoch();
   state_.epoch += 1;
   state_.history.push_back({.epoch = state_.epoch,
                             .step = state_.step,
                             .lr = last_lr_,
-                            .train_loss = mean_loss(),
-                            .test_loss = test.loss,
-                            .test_accuracy = test.accuracy,
-                            .seconds = seconds_before_ + seconds_since(start_)});
+                            .seconds = seconds_before_ + seconds_since(start_),
+                            .values = std::move(values)});
   state_.batch = 0;
   state_.loss_sum = 0;
-  state_.loss_samples = 0;
-  tell(EpochEvent{state_.history.back(), epochs_});
+  state_.loss_weight = 0;
+  tell(EpochEvent{state_.history.back(), epochs_, infos_});
   each_callback([&](Callback& callback) { callback.on_epoch(*this); });
   if (!folder().empty()) save();
 }
@@ -450,6 +489,7 @@ void Run::save() {
                         .optimizer = optimizer_->named_state(),
                         .ema = ema_ ? ema_->named_state() : nn::NamedTensors(),
                         .scaler = scaler_ ? scaler_->named_state() : nn::NamedTensors(),
+                        .carried = step_->carried(),
                         .callbacks = {}};
   each_callback([&](Callback& callback) {
     checkpoint.callbacks.push_back({callback.name(), callback.state(), callback.tensors()});
@@ -473,7 +513,7 @@ FitResult fit(nn::Module& model, const data::Dataset& train_set, const FitOption
               const EventSink& sink) {
   check(options);
   TD_CHECK(!options.resume || !options.out.empty(), "fit: resume needs the run's folder. Give it as out.");
-  Parts parts{.model = model, .train = train_set, .test = options.validation};
+  Parts parts{.model = model, .train = train_set, .valid = options.validation, .test = options.test};
   if (!options.out.empty()) take_folder(parts, open_run_folder(options, ""));
   static_cast<FitOptions&>(parts.start.config) = options;
   parts.start.config.device = device_of(model);

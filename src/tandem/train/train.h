@@ -1,6 +1,6 @@
 // The one training loop, and its companions: testing and predicting, for models and data of your own and for saved
 // runs, and explaining what the graph engine makes of a training step. None of them prints.
-//   const auto result = fit(net, train_set, {.validation = &test_set, .epochs = 5, .optimizer = "adam"});
+//   const auto result = fit(net, train_set, {.test = &test_set, .epochs = 5, .optimizer = "adam"});
 #pragma once
 
 #include <string>
@@ -11,6 +11,7 @@
 #include "tandem/train/config.h"
 #include "tandem/train/events.h"
 #include "tandem/train/metrics.h"
+#include "tandem/train/task.h"
 
 namespace tandem {
 
@@ -30,8 +31,8 @@ DoneEvent train(const TrainConfig& config, const EventSink& sink = {});
 struct EvaluateOptions {
   Engine engine = Engine::graph;
   int64_t batch = 500;     ///< part of what the loss is: batch means are added up
-  LossFunction loss = {};  ///< empty: cross_entropy
-  int64_t top_k = 5;
+  TaskPtr task = {};       ///< unset: classification
+  LossFunction loss = {};  ///< in place of the task's
   std::optional<DType> autocast = {};  ///< bf16 or f16
 };
 /// Measures a model on a data set, in evaluation mode.
@@ -40,9 +41,11 @@ Metrics evaluate(nn::Module& model, const data::Dataset& dataset, const Evaluate
 struct PredictOptions {
   Engine engine = Engine::graph;
   int64_t batch = 500;
+  TaskPtr task = {};  ///< unset: classification, whose answers are the model's outputs
   std::optional<DType> autocast = {};  ///< bf16 or f16
 };
-/// The model's outputs (size, …) for all samples, on the CPU, in evaluation mode. Targets are not looked at.
+/// The task's answers (size, …) for all samples, on the CPU, in evaluation mode: the first of them, where it has several.
+/// Targets are not looked at, and need not be there.
 Tensor predict(nn::Module& model, const data::Dataset& dataset, const PredictOptions& options = {});
 
 struct EvalConfig {
@@ -61,8 +64,11 @@ void check(const EvalConfig& config);
 
 struct EvalReport {
   std::string model, data, path;  ///< path: the file of weights
+  std::string task;
+  std::vector<MetricInfo> infos;         ///< how the metrics besides the loss are to be read
+  std::vector<std::string> class_names;  ///< empty: numbers alone
   int64_t samples = 0;
-  double test_loss = 0, test_accuracy = 0, seconds = 0;
+  double seconds = 0;
   std::string weights_sha256;
   std::vector<std::string> warnings;
   Metrics metrics = {};

@@ -1,0 +1,78 @@
+// What all tasks have in common, and the table of their names.
+#include "tandem/train/task.h"
+
+#include <map>
+
+#include "tandem/core/error.h"
+#include "tandem/core/file.h"
+#include "tandem/ops/pointwise.h"
+
+namespace tandem {
+namespace {
+
+using Maker = TaskPtr (*)(const TaskOptions&);
+struct Made {
+  std::string description;
+  Maker make;
+};
+std::map<std::string, Made>& table() {
+  static auto& rows = *new std::map<std::string, Made>;
+  return rows;
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
+}  // namespace
+
+TaskBatch::TaskBatch(const std::vector<std::string>& names, std::vector<Tensor> tensors)
+    : names_(&names), tensors_(std::move(tensors)) {
+  TD_CHECK(tensors_.size() >= names.size() && !names.empty(), "data: a sample must have ", names.size(),
+           " fields (", listed(names), ") for this task; got ", tensors_.size(), ".");
+}
+
+bool TaskBatch::has(std::string_view name) const {
+  for (const std::string& own : *names_)
+    if (own == name) return true;
+  return false;
+}
+
+const Tensor& TaskBatch::operator[](std::string_view name) const {
+  for (size_t i = 0; i < names_->size(); ++i)
+    if ((*names_)[i] == name) return tensors_[i];
+  throw Error(cat("task: a batch has the fields ", listed(*names_), "; got '", one_line(std::string(name)), "'."));
+}
+
+std::vector<Tensor> Task::collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
+                                  int64_t) const {
+  return set.batch_at(indices, epoch);
+}
+
+std::vector<Tensor> Task::forward(nn::Module& model, const TaskBatch& batch, std::vector<Tensor>&) const {
+  return {model(batch["input"])};
+}
+
+std::vector<Tensor> Task::generate(nn::Module&, const TaskBatch&) const {
+  throw Error(cat("predict: the task ", name(), " must define generate(), as it says that it generates."));
+}
+
+TaskRow::TaskRow(const char* name, const char* description, Maker make) {
+  table()[name] = {description, make};
+}
+
+TaskPtr make_task(const std::string& name, const TaskOptions& options) {
+  const auto at = table().find(name);
+  TD_CHECK(at != table().end(), "task: must be one of ", listed(task_names()), "; got '", one_line(name), "'.");
+  return at->second.make(options);
+}
+
+std::vector<std::string> task_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, row] : table()) names.push_back(name);
+  return names;
+}
+
+}  // namespace tandem

@@ -1,0 +1,128 @@
+// A task: what a model is trained for. fit(), evaluate() and predict() know nothing else: the task says how samples become
+// a batch, what the loss is, what is measured and what an answer is. Classification, regression and others come with
+// Tandem (train/tasks/); a task of your own is one class:
+//   struct Distance final : Task {
+//     std::string name() const override { return "distance"; }
+//     Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+//       return l1_loss(out[0], batch["target"]);
+//     }
+//   };
+//   fit(net, train_set, {.task = std::make_shared<Distance>()});
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tandem/data/buckets.h"
+#include "tandem/data/dataset.h"
+#include "tandem/nn/module.h"
+#include "tandem/train/metrics.h"
+
+namespace tandem {
+
+/// The tensors of a batch by their names, in the order of Task::fields().
+class TaskBatch {
+ public:
+  /// `names` must outlive it.
+  TaskBatch(const std::vector<std::string>& names, std::vector<Tensor> tensors);
+  /// Throws Error with the names that there are.
+  const Tensor& operator[](std::string_view name) const;
+  bool has(std::string_view name) const;
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+  int64_t samples() const { return tensors_.front().size(0); }
+
+ private:
+  const std::vector<std::string>* names_;
+  std::vector<Tensor> tensors_;
+};
+
+/// Adds up what a task measures, over a whole data set, on the host: the same numbers whatever the device, the engine and
+/// the threads.
+class Meter {
+ public:
+  virtual ~Meter() = default;
+  /// What Task::measure gave, of one batch or of several one after the other along the first axis, on the CPU.
+  virtual void add(const std::vector<Tensor>& measured) = 0;
+  /// Puts the values into `metrics`, which has the loss and the number of samples.
+  virtual void finish(Metrics& metrics) const = 0;
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+  /// A word: "classification".
+  virtual std::string name() const = 0;
+  /// What the run's bits depend on besides the name, as text. A resumed run must have the same.
+  virtual std::string settings() const { return ""; }
+
+  // ---- Batches
+
+  /// What the tensors of a batch are called.
+  virtual std::vector<std::string> fields() const { return {"input", "target"}; }
+  /// Samples as the tensors of a batch, as an epoch sees them. The default stacks them. `length`: of the longest sample
+  /// that the batch must have room for, where the task has lengths(); samples are padded to it.
+  virtual std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices,
+                                      int64_t epoch, int64_t length) const;
+  /// How long each sample is, where they differ: batches are then made of samples of like length (data/buckets.h), and
+  /// the graph engine sees few different lengths. Empty: all samples are alike.
+  virtual std::vector<int64_t> lengths(const data::Dataset&) const { return {}; }
+  /// false: batches follow the order of the data set, in every epoch.
+  virtual bool shuffles() const { return true; }
+  /// What becomes of the samples at the end that do not fill a batch of training.
+  virtual data::LastBatch last_batch() const { return data::LastBatch::keep; }
+
+  // ---- What is computed. All of it is traced by the graph engine: no value may be read here.
+
+  /// What the model makes of a batch. The default calls it with "input". `carried` holds what the batch before left, in
+  /// the order of first_state(), and takes what this one leaves.
+  virtual std::vector<Tensor> forward(nn::Module& model, const TaskBatch& batch,
+                                      std::vector<Tensor>& carried) const;
+  /// What the first batch of an epoch finds in `carried`, by names under which checkpoints keep it.
+  virtual nn::NamedTensors first_state(const nn::Module& /*model*/, int64_t /*batch*/) const { return {}; }
+  /// One number, 0-d: a mean. `out` is f32 at least.
+  virtual Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const = 0;
+  /// How many things the loss is a mean of, i64 or i32 (); undefined: the samples. Padding does not count.
+  virtual Tensor weight(const TaskBatch&) const { return {}; }
+
+  // ---- What is measured
+
+  /// What the meter needs of a batch, each (n, …). The default measures nothing but the loss.
+  virtual std::vector<Tensor> measure(const std::vector<Tensor>& /*out*/, const TaskBatch&) const { return {}; }
+  virtual std::unique_ptr<Meter> meter() const { return nullptr; }
+  /// What the meter gives, besides the loss: what callbacks may monitor.
+  virtual std::vector<MetricInfo> metrics() const { return {}; }
+
+  // ---- What is predicted
+
+  /// What a user gets of the model's outputs: each (n, …). The default gives them as they are.
+  virtual std::vector<Tensor> answer(const std::vector<Tensor>& out) const { return out; }
+  /// Whether generate() stands in for forward and answer when predicting: a loop that chooses as it goes.
+  virtual bool generates() const { return false; }
+  virtual std::vector<Tensor> generate(nn::Module& model, const TaskBatch& batch) const;
+};
+using TaskPtr = std::shared_ptr<const Task>;
+
+/// What the tasks that come with Tandem take; each takes those that it has a use for, and refuses others.
+struct TaskOptions {
+  /// classification, segmentation: how much each class counts in the loss; empty: all alike.
+  std::vector<double> class_weights = {};
+  int64_t top_k = 5;                        ///< classification: the metric top_5
+  std::optional<int64_t> ignore_index = {};  ///< classification: a target that counts for nothing
+  /// regression: metrics are in the target's own unit, value · deviation + mean.
+  double target_mean = 0, target_deviation = 1;
+};
+
+/// A task by its name. Throws Error with the names that there are.
+TaskPtr make_task(const std::string& name, const TaskOptions& options = {});
+std::vector<std::string> task_names();
+
+/// Puts a task into the table of names: one object in the file that defines it, as for ops.
+struct TaskRow {
+  TaskRow(const char* name, const char* description, TaskPtr (*make)(const TaskOptions& options));
+};
+
+}  // namespace tandem

@@ -1,0 +1,507 @@
+// Tasks: that fit(), evaluate() and predict() know nothing but a task. Each that comes with Tandem learns, measures what
+// a plain loop over the outputs gives, has the same bits in both engines and resumes exactly; tasks with state from
+// batch to batch, ragged samples and weights of their own go through the same loop.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "tandem/core/rng.h"
+#include "tandem/data/compose.h"
+#include "tandem/nn/layers.h"
+#include "tandem/ops/create.h"
+#include "tandem/ops/index.h"
+#include "tandem/ops/loss.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/reduce.h"
+#include "tandem/ops/shape.h"
+#include "tandem/train/step.h"
+#include "tandem/train/train.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/values.h"
+
+namespace tandem::testing {
+namespace {
+
+/// Samples made by a function of their number.
+class Made final : public data::Dataset {
+ public:
+  Made(int64_t size, std::function<std::vector<Tensor>(int64_t)> get) : size_(size), get_(std::move(get)) {}
+  int64_t size() const override { return size_; }
+  std::vector<Tensor> get(int64_t i) const override { return get_(i); }
+
+ private:
+  int64_t size_;
+  std::function<std::vector<Tensor>(int64_t)> get_;
+};
+
+float number(int64_t i, uint32_t k, uint32_t salt) {
+  return static_cast<float>(hash_value(static_cast<uint32_t>(i) * 64 + k, salt));
+}
+
+std::vector<float> numbers(int64_t i, uint32_t count, uint32_t salt) {
+  std::vector<float> x(count);
+  for (uint32_t k = 0; k < count; ++k) x[k] = number(i, k, salt);
+  return x;
+}
+
+/// What each task is tried with: data, a model, and a metric that must get that good.
+struct Case {
+  std::string task;
+  Made train, test;
+  std::function<std::unique_ptr<nn::Module>()> model;
+  std::string metric;
+  double at_least;
+};
+
+std::unique_ptr<nn::Module> dense(int64_t in, int64_t out) {
+  return std::make_unique<nn::Sequential>(nn::Sequential{nn::make<nn::Linear>(in, 16), nn::make<nn::Tanh>(),
+                                                         nn::make<nn::Linear>(16, out)});
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> out;
+  const auto point = [](uint32_t salt) {
+    return [salt](int64_t i) -> std::vector<Tensor> {
+      const std::vector<float> x = numbers(i, 4, salt);
+      return {from_vector(x, {4}), from_vector<int64_t>({x[0] + 2 * x[1] > 0}, {})};
+    };
+  };
+  out.push_back({"classification", {120, point(1)}, {60, point(2)}, [] { return dense(4, 2); }, "accuracy", 0.8});
+  const auto quantity = [](uint32_t salt) {
+    return [salt](int64_t i) -> std::vector<Tensor> {
+      const std::vector<float> x = numbers(i, 4, salt);
+      return {from_vector(x, {4}), from_vector<float>({x[0] + 2 * x[1] * x[2]}, {})};
+    };
+  };
+  out.push_back({"regression", {120, quantity(1)}, {60, quantity(2)}, [] { return dense(4, 1); }, "r2", 0.5});
+  const auto labels = [](uint32_t salt) {
+    return [salt](int64_t i) -> std::vector<Tensor> {
+      const std::vector<float> x = numbers(i, 4, salt);
+      return {from_vector(x, {4}), from_vector<float>({x[0] > 0 ? 1.0f : 0.0f, x[1] > x[2] ? 1.0f : 0.0f,
+                                                       x[3] > 0.5f ? 1.0f : 0.0f}, {3})};
+    };
+  };
+  out.push_back({"multi-label", {120, labels(1)}, {60, labels(2)}, [] { return dense(4, 3); }, "f1", 0.6});
+  const auto pixels = [](uint32_t salt) {
+    return [salt](int64_t i) -> std::vector<Tensor> {
+      const std::vector<float> x = numbers(i, 36, salt);
+      std::vector<int64_t> y;
+      for (const float p : x) y.push_back(p > 0.9f ? 255 : p > 0 ? 1 : 0);
+      return {from_vector(x, {1, 6, 6}), from_vector(y, {6, 6})};
+    };
+  };
+  out.push_back({"segmentation", {60, pixels(1)}, {30, pixels(2)},
+                 [] {
+                   return std::make_unique<nn::Sequential>(
+                       nn::Sequential{nn::make<nn::Conv2d>(1, 8, 3, nn::Conv2dLayerOptions{.padding = 1}),
+                                      nn::make<nn::ReLU>(), nn::make<nn::Conv2d>(8, 2, 1)});
+                 },
+                 "iou", 0.7});
+  const auto sequence = [](uint32_t salt) {
+    return [salt](int64_t i) -> std::vector<Tensor> {
+      const auto length = static_cast<int64_t>(1 + (static_cast<uint64_t>(i) * 7 + salt) % 12);
+      const std::vector<float> x = numbers(i, static_cast<uint32_t>(length), salt);
+      std::vector<int64_t> y;
+      for (const float p : x) y.push_back(p > 0.3f ? 2 : p > -0.3f ? 1 : 0);
+      return {from_vector(x, {length, 1}), from_vector(y, {length})};
+    };
+  };
+  out.push_back({"sequence-labelling", {90, sequence(1)}, {40, sequence(2)}, [] { return dense(1, 3); },
+                 "accuracy", 0.7});
+  return out;
+}
+
+FitOptions usual(const Case& c, Engine engine = Engine::graph) {
+  FitOptions options;
+  options.task = make_task(c.task);
+  options.test = &c.test;
+  options.engine = engine;
+  options.epochs = 12;
+  options.batch = 10;
+  options.optimizer = "adam";
+  options.lr = 0.02;
+  return options;
+}
+
+TEST(Tasks, EachLearnsAndHasTheSameBitsInBothEngines) {
+  for (const Case& c : cases()) {
+    FitResult results[2];
+    for (const Engine engine : {Engine::eager, Engine::graph}) {
+      manual_seed(3);
+      const auto model = c.model();
+      results[engine == Engine::graph] = fit(*model, c.train, usual(c, engine));
+    }
+    EXPECT_EQ(results[0].weights_sha256, results[1].weights_sha256) << c.task;
+    ASSERT_EQ(results[0].values.size(), results[1].values.size()) << c.task;
+    for (size_t i = 0; i < results[0].values.size(); ++i)
+      EXPECT_EQ(results[0].values[i].value, results[1].values[i].value) << c.task << " " << results[0].values[i].name;
+    EXPECT_GT(results[1]["test_" + c.metric], c.at_least) << c.task;
+  }
+}
+
+TEST(Tasks, EachResumesToTheBit) {
+  for (const Case& c : cases()) {
+    manual_seed(3);
+    const auto whole = c.model();
+    FitOptions options = usual(c);
+    options.epochs = 3;
+    options.accumulate = 2;
+    const FitResult expected = fit(*whole, c.train, options);
+    const TempFolder folder;
+    options.out = folder.path();
+    options.checkpoint_every = 1;
+    for (const int64_t stop : {2, 5, 0}) {  // within the first epoch, in a later one, to the end
+      manual_seed(3);
+      const auto model = c.model();
+      options.steps = stop == 0 ? std::nullopt : std::optional(stop);
+      const FitResult part = fit(*model, c.train, options);
+      options.resume = true;
+      if (stop > 0) {  // what a killed process leaves: no final weights
+        std::filesystem::remove(folder.path() + "/model.safetensors");
+        continue;
+      }
+      EXPECT_EQ(part.weights_sha256, expected.weights_sha256) << c.task;
+      for (size_t i = 0; i < expected.history.size(); ++i)
+        for (const Metric& metric : expected.history[i].values)
+          EXPECT_EQ(part.history.at(i)[metric.name], metric.value) << c.task << " " << metric.name;
+    }
+  }
+}
+
+TEST(Tasks, TheMetricsAreThoseOfAPlainLoopOverTheOutputs) {
+  const std::vector<Case> all = cases();
+  // Regression.
+  manual_seed(3);
+  auto net = dense(4, 1);
+  const Case& regression = all[1];
+  const TaskPtr in_units = make_task("regression", {.target_mean = 7, .target_deviation = 3});
+  const Metrics got = evaluate(*net, regression.test, {.batch = 7, .task = in_units});
+  const std::vector<float> guesses = predict(*net, regression.test, {.task = in_units}).to_vector<float>();
+  double squared = 0, absolute = 0, mean = 0, spread = 0;
+  const int64_t n = regression.test.size();
+  for (int64_t i = 0; i < n; ++i) mean += 7 + 3 * regression.test.get(i)[1].item<double>();
+  mean /= static_cast<double>(n);
+  for (int64_t i = 0; i < n; ++i) {
+    const double y = 7 + 3 * regression.test.get(i)[1].item<double>(), e = guesses[static_cast<size_t>(i)] - y;
+    squared += e * e;
+    absolute += std::abs(e);
+    spread += (y - mean) * (y - mean);
+  }
+  EXPECT_NEAR(got["mse"], squared / static_cast<double>(n), 1e-4);
+  EXPECT_NEAR(got["rmse"], std::sqrt(squared / static_cast<double>(n)), 1e-4);
+  EXPECT_NEAR(got["mae"], absolute / static_cast<double>(n), 1e-4);
+  EXPECT_NEAR(got["r2"], 1 - squared / spread, 1e-4);
+  EXPECT_NEAR(got["loss"] * 9, got["mse"], 1e-3) << "the loss is of the standardised targets";
+
+  // Segmentation: what is 255 counts for nothing.
+  const Case& pixels = all[3];
+  manual_seed(3);
+  const auto conv = pixels.model();
+  const Metrics iou = evaluate(*conv, pixels.test, {.batch = 4, .task = make_task("segmentation")});
+  const Tensor outputs = predict(*conv, pixels.test, {.task = make_task("segmentation")});
+  const std::vector<int64_t> said = argmax(outputs, 1).to_vector<int64_t>();
+  double both[2] = {}, either[2] = {}, right = 0, counted = 0;
+  for (int64_t i = 0; i < pixels.test.size(); ++i) {
+    const std::vector<int64_t> y = pixels.test.get(i)[1].to_vector<int64_t>();
+    for (size_t p = 0; p < y.size(); ++p) {
+      if (y[p] == 255) continue;
+      const int64_t s = said[static_cast<size_t>(i) * 36 + p];
+      ++counted;
+      right += s == y[p];
+      for (int64_t c = 0; c < 2; ++c) {
+        both[c] += s == c && y[p] == c;
+        either[c] += s == c || y[p] == c;
+      }
+    }
+  }
+  EXPECT_NEAR(iou["accuracy"], right / counted, 1e-12);
+  EXPECT_NEAR(iou["iou"], (both[0] / either[0] + both[1] / either[1]) / 2, 1e-12);
+  EXPECT_EQ(iou.confusion.samples(), static_cast<int64_t>(counted));
+
+  // Sequence labelling: padding counts for nothing, in the loss as well.
+  const Case& sequences = all[4];
+  manual_seed(3);
+  const auto labeller = dense(1, 3);
+  const TaskPtr labelling = make_task("sequence-labelling");
+  const Metrics labelled = evaluate(*labeller, sequences.test, {.batch = 9, .task = labelling});
+  const Tensor answers = predict(*labeller, sequences.test, {.batch = 9, .task = labelling});
+  double hits = 0, places = 0, loss = 0;
+  for (int64_t i = 0; i < sequences.test.size(); ++i) {
+    const std::vector<Tensor> sample = sequences.test.get(i);
+    const int64_t length = sample[0].size(0);
+    const Tensor own = reshape(slice(slice(answers, 0, i, i + 1), 1, 0, length), {length, 3});
+    hits += static_cast<double>(sum(equal(argmax(own, 1), sample[1])).item<int64_t>());
+    loss += cross_entropy(own, sample[1]).item<double>() * static_cast<double>(length);
+    places += static_cast<double>(length);
+  }
+  EXPECT_NEAR(labelled["accuracy"], hits / places, 1e-12);
+  EXPECT_NEAR(labelled["loss"], loss / places, 1e-5);
+}
+
+TEST(Tasks, AreaUnderTheCurveIsTheShareOfPairsInOrder) {
+  std::vector<double> scores;
+  std::vector<bool> positive;
+  for (uint32_t i = 0; i < 80; ++i) {
+    scores.push_back(std::round(hash_value(i, 5) * 8));  // with ties
+    positive.push_back(hash_value(i, 6) > 0.2);
+  }
+  double pairs = 0, ordered = 0;
+  for (size_t a = 0; a < scores.size(); ++a)
+    for (size_t b = 0; b < scores.size(); ++b) {
+      if (!positive[a] || positive[b]) continue;
+      ++pairs;
+      ordered += scores[a] > scores[b] ? 1 : scores[a] == scores[b] ? 0.5 : 0;
+    }
+  EXPECT_NEAR(area_under_curve(scores, positive), ordered / pairs, 1e-12);
+  EXPECT_TRUE(std::isnan(area_under_curve({1, 2}, {true, true})));
+  EXPECT_TRUE(std::isnan(area_under_curve({1, std::nan("")}, {true, false})));
+}
+
+TEST(Tasks, WeightedBatchesAddUpToTheGradientOfOneLargeOne) {
+  // Batches whose numbers of places differ: their mean must count places, not samples.
+  const Case c = std::move(cases()[4]);
+  const TaskPtr task = make_task("sequence-labelling");
+  const auto after = [&](int64_t batch, int64_t accumulate) {
+    manual_seed(3);
+    const auto model = dense(1, 3);
+    FitOptions options;
+    options.task = task;
+    options.steps = 1;
+    options.batch = batch;
+    options.accumulate = accumulate;
+    options.lr = 1;
+    fit(*model, data::Subset(std::make_shared<Made>(c.train), {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}), options);
+    return model->parameters()[0].to_vector<float>();
+  };
+  const std::vector<float> once = after(1, 12), small = after(5, 100), large = after(12, 100);
+  for (size_t i = 0; i < once.size(); ++i) {
+    EXPECT_NEAR(once[i], large[i], 1e-5);
+    EXPECT_NEAR(small[i], large[i], 1e-5);
+  }
+}
+
+TEST(Tasks, BucketsStayWithinTheSignaturesThatAreKept) {
+  const Made set(400, [](int64_t i) -> std::vector<Tensor> {
+    const int64_t length = 1 + i % 97;
+    return {full({length, 1}, 0.5), full({length}, 1, DType::i64)};
+  });
+  manual_seed(1);
+  const auto model = dense(1, 3);
+  const std::unique_ptr<optim::Optimizer> sgd = make_optimizer({}, *model);
+  const TaskPtr task = make_task("sequence-labelling");
+  TrainingStep step(*model, *sgd, Engine::graph, {.task = task});
+  data::Loader loader(set, loader_options(task, set, 7, {}));
+  std::set<std::string> shapes;
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    loader.start_epoch(epoch);
+    int64_t batches = 0, samples = 0;
+    while (const std::optional<data::Batch> batch = loader.next()) {
+      step(step.fields_of(*batch));
+      shapes.insert(cat(batch->tensors[0].shape()));
+      ++batches;
+      samples += batch->size;
+    }
+    EXPECT_EQ(batches, loader.batches());
+    EXPECT_EQ(samples, 400);
+  }
+  EXPECT_LE(shapes.size(), CompileOptions{}.cache_size);
+  EXPECT_GT(shapes.size(), 8u);
+  EXPECT_EQ(step.reports().size(), shapes.size()) << "each is traced once, and none is forgotten";
+}
+
+TEST(Tasks, BucketsHoldEachSampleOnceAndPadAsLittleAsTheyCan) {
+  std::vector<int64_t> lengths, order;
+  for (int64_t i = 0; i < 53; ++i) {
+    lengths.push_back(i * 13 % 29);
+    order.push_back((i * 7) % 53);
+  }
+  const data::Buckets buckets = data::make_buckets(lengths, 4);
+  EXPECT_EQ(buckets.bounds.size(), 4u);
+  EXPECT_EQ(buckets.bounds.back(), 28);
+  for (const data::LastBatch last : {data::LastBatch::keep, data::LastBatch::drop, data::LastBatch::wrap}) {
+    std::multiset<int64_t> seen;
+    for (const data::BucketBatch& batch : data::bucket_batches(buckets, order, 4, last)) {
+      EXPECT_TRUE(last == data::LastBatch::keep || batch.samples.size() == 4);
+      for (const int64_t sample : batch.samples) {
+        EXPECT_EQ(buckets.bound_of(lengths[static_cast<size_t>(sample)]), batch.length);
+        seen.insert(sample);
+      }
+    }
+    if (last == data::LastBatch::keep) EXPECT_EQ(seen.size(), 53u);
+    if (last != data::LastBatch::drop) EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), 53u);
+  }
+  EXPECT_EQ(error_of([&] { buckets.bound_of(29); }), "buckets: a sample must be at most 28 long; got 29.");
+  EXPECT_EQ(error_of([] { data::make_buckets({3, -1}); }), "buckets: a length must be at least 0; got -1.");
+  EXPECT_EQ(error_of([] { data::pad_stack({ones({5})}, 4, 0); }),
+            "pad_stack: samples must be (at most 4, …) of (); got (5,).");
+}
+
+/// Carries a number from batch to batch, in the order of the data: a running sum of the inputs, which the target is.
+struct RunningSum final : Task {
+  std::string name() const override { return "running-sum"; }
+  bool shuffles() const override { return false; }
+  data::LastBatch last_batch() const override { return data::LastBatch::drop; }
+  nn::NamedTensors first_state(const nn::Module& model, int64_t) const override {
+    return {{"sum", zeros({}, DType::f32, device_of(model))}};
+  }
+  std::vector<Tensor> forward(nn::Module& model, const TaskBatch& batch, std::vector<Tensor>& carried) const override {
+    const Tensor before = carried.at(0);
+    carried[0] = before + sum(batch["input"]);
+    return {model(batch["input"] + before)};
+  }
+  Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+    return mse_loss(out[0], batch["target"]);
+  }
+};
+
+TEST(Tasks, StateGoesFromBatchToBatchBeginsAnewInEachEpochAndIsInCheckpoints) {
+  const Made set(50, [](int64_t i) -> std::vector<Tensor> {
+    return {from_vector<float>({number(i, 0, 3)}, {1}), from_vector<float>({number(i, 1, 3)}, {1})};
+  });
+  struct Net : nn::Module {
+    nn::Linear line{this, "line", 1, 1};
+    Tensor forward(const Tensor& x) override { return line(x); }
+  };
+  FitOptions options;
+  options.task = std::make_shared<RunningSum>();
+  options.test = &set;
+  options.epochs = 3;
+  options.batch = 7;
+  options.lr = 0.01;
+  std::string shas[3];
+  for (const Engine engine : {Engine::eager, Engine::graph}) {
+    manual_seed(1);
+    Net net;
+    options.engine = engine;
+    shas[engine == Engine::graph] = fit(net, set, options).weights_sha256;
+  }
+  EXPECT_EQ(shas[0], shas[1]);
+  {  // by hand
+    manual_seed(1);
+    Net net;
+    const std::unique_ptr<optim::Optimizer> sgd = make_optimizer(options, net);
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      float carried = 0;
+      for (int64_t batch = 0; batch < 7; ++batch) {
+        std::vector<int64_t> rows;
+        for (int64_t i = 0; i < 7; ++i) rows.push_back(batch * 7 + i);
+        const std::vector<Tensor> fields = set.batch(rows);
+        const Tensor loss = mse_loss(net(fields[0] + full({}, carried)), fields[1]);
+        carried = (full({}, carried) + sum(fields[0])).item<float>();
+        sgd->update(grad(loss, net.parameters()));
+      }
+    }
+    EXPECT_EQ(io::weights_sha256(net.state()), shas[1]);
+  }
+  const TempFolder folder;
+  options.out = folder.path();
+  options.checkpoint_every = 1;
+  for (const int64_t steps : {3, 10, 21}) {
+    manual_seed(1);
+    Net net;
+    options.steps = steps;
+    shas[2] = fit(net, set, options).weights_sha256;
+    std::filesystem::remove(folder.path() + "/model.safetensors");
+    options.resume = true;
+  }
+  EXPECT_EQ(shas[2], shas[1]);
+}
+
+TEST(Tasks, ATaskMayGenerateItsAnswers) {
+  struct Counting final : Task {
+    std::string name() const override { return "counting"; }
+    Tensor loss(const std::vector<Tensor>& out, const TaskBatch&) const override { return mean(out[0]); }
+    bool generates() const override { return true; }
+    std::vector<Tensor> generate(nn::Module& model, const TaskBatch& batch) const override {
+      Tensor x = batch["input"];
+      int64_t steps = 0;
+      while (max(model(x)).item<double>() < 100 && steps < 1000) x = x + 1, ++steps;  // values may be read here
+      return {full({batch.samples()}, static_cast<double>(steps), DType::i64)};
+    }
+  };
+  struct Same : nn::Module {
+    nn::Linear line{this, "line", 1, 1};
+    Tensor forward(const Tensor& x) override { return x * 10; }
+  };
+  Same model;
+  const data::TensorSet set({zeros({5, 1}), zeros({5})});
+  EXPECT_EQ(predict(model, set, {.batch = 2, .task = std::make_shared<Counting>()}).to_vector<int64_t>(),
+            (std::vector<int64_t>{10, 10, 10, 10, 10}));
+}
+
+TEST(Tasks, ValidationJudgesEpochsAndTheTestPartIsMeasuredOnceAtTheEnd) {
+  const Case c = std::move(cases()[0]);
+  const Made valid = c.test;
+  const Made test(20, [&](int64_t i) { return c.train.get(i); });
+  manual_seed(3);
+  const auto model = c.model();
+  FitOptions options = usual(c);
+  options.epochs = 4;
+  options.validation = &valid;
+  options.test = &test;
+  options.callbacks = {early_stopping({.monitor = "accuracy", .patience = 10, .restore_best = true})};
+  const FitResult result = fit(*model, c.train, options);
+  for (const EpochMetrics& row : result.history) {
+    EXPECT_FALSE(std::isnan(row["valid_accuracy"]));
+    EXPECT_TRUE(std::isnan(row["test_accuracy"]));
+  }
+  EXPECT_EQ(result["valid_accuracy"], evaluate(*model, valid)["accuracy"]);
+  EXPECT_EQ(result["test_accuracy"], evaluate(*model, test)["accuracy"]);
+  double best = 0;
+  for (const EpochMetrics& row : result.history) best = std::max(best, row["valid_accuracy"]);
+  EXPECT_EQ(result["valid_accuracy"], best);
+}
+
+TEST(Tasks, ClassWeightsAreThoseOfTheLoss) {
+  const Case c = std::move(cases()[0]);
+  manual_seed(3);
+  const auto model = c.model();
+  const Metrics got =
+      evaluate(*model, c.test, {.batch = 100, .task = make_task("classification", {.class_weights = {1, 5}})});
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < c.test.size(); ++i) all.push_back(i);
+  const std::vector<Tensor> fields = c.test.batch(all);
+  const Tensor expected =
+      cross_entropy((*model)(fields[0]), fields[1], {.weight = from_vector<float>({1, 5}, {2})});
+  EXPECT_EQ(got["loss"], expected.item<double>());
+  EXPECT_EQ(error_of([&] {
+              evaluate(*model, c.test, {.task = make_task("classification", {.class_weights = {1, 5, 2}})});
+            }),
+            "class-weights: there must be one per class; got 3 for outputs of (60, 2).");
+}
+
+TEST(Tasks, WhatCannotBeIsRefusedInOneLine) {
+  const Case c = std::move(cases()[1]);
+  manual_seed(3);
+  const auto wide = dense(4, 3);
+  EXPECT_EQ(error_of([&] { evaluate(*wide, c.test, {.task = make_task("regression")}); }),
+            "regression: the model must give as many numbers as a sample has targets; got outputs (60, 3) for "
+            "targets (60,). Give its last layer that many outputs.");
+  EXPECT_EQ(error_of([&] { evaluate(*wide, c.test, {.task = make_task("multi-label")}); }),
+            "multi-label: outputs and targets must both be (n, labels); got (60, 3) and (60,). Give the last layer one "
+            "output per label.");
+  EXPECT_EQ(error_of([&] { evaluate(*wide, c.test, {.task = make_task("segmentation")}); }),
+            "segmentation: outputs must be (n, classes, …) and targets (n, …) of whole numbers; got (60, 3) and f32 "
+            "(60,).");
+  EXPECT_EQ(error_of([] { make_task("ranking"); }),
+            "task: must be one of classification, multi-label, regression, segmentation, sequence-labelling; got "
+            "'ranking'.");
+  EXPECT_EQ(error_of([] { make_task("classification", {.class_weights = {1, std::nan("")}}); }),
+            "class-weights: must be numbers of at least 0; got nan.");
+  EXPECT_EQ(error_of([] { make_task("regression", {.target_deviation = 0}); }),
+            "regression: the targets' mean must be a number and their deviation above 0; got 0 and 0.");
+  const data::TensorSet inputs_alone({ones({5, 4})});
+  EXPECT_EQ(error_of([&] { evaluate(*wide, inputs_alone); }),
+            "data: a sample must have 2 fields (input, target) for this task; got 1.");
+  EXPECT_EQ(predict(*wide, inputs_alone).shape(), (Dims{5, 3})) << "predicting needs no targets";
+  FitOptions options = usual(c);
+  options.callbacks = {early_stopping({.monitor = "accuracy"})};
+  const auto model = c.model();
+  EXPECT_EQ(error_of([&] { fit(*model, c.train, options); }),
+            "monitor: must be one of train_loss, test_loss, test_r2, test_mse, test_rmse, test_mae; got 'accuracy'.");
+}
+
+}  // namespace
+}  // namespace tandem::testing
