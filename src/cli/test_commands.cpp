@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "tandem/io/file.h"
 #include "tandem/train/train.h"
 
 namespace tandem::cli {
@@ -139,13 +140,14 @@ void add_predict(CLI::App& app, Action& action) {
   struct Flags {
     PredictConfig config;
     MachineFlags machine;
+    std::string to;
     bool json = false;
   };
   auto flags = std::make_shared<Flags>();
   PredictConfig& c = flags->config;
-  CLI::App* cmd = app.add_subcommand("predict", "say what a trained model makes of images");
+  CLI::App* cmd = app.add_subcommand("predict", "say what a trained model makes of images, tables or arrays");
   cmd->add_option("DIR", c.folder, "folder of a run, the --out of 'tandem train'")->required();
-  cmd->add_option("FILE", c.files, "images; none: samples of a data set");
+  cmd->add_option("FILE", c.files, "images, or a table (.csv) or an array (.npy); none: samples of a data set");
   cmd->add_option("--data", c.data, "data set (default: the one it was trained on)");
   cmd->add_option("--data-dir", c.data_dir, "folder of the data set's files");
   cmd->add_option("--index", c.indices, "samples of the data set's test part: 3,17")
@@ -158,7 +160,8 @@ void add_predict(CLI::App& app, Action& action) {
   flags->machine.add(*cmd, false);
   cmd->add_option("--threads", c.threads, "CPU threads (default: all cores): the same bits");
   cmd->add_flag("--best", c.best, "the weights of the best epoch (of 'train --best')");
-  cmd->add_flag("--json", flags->json, "print one JSON object a line");
+  cmd->add_option("--to", flags->to, "write the predictions to this CSV file, beside the table's own columns");
+  cmd->add_flag("--json", flags->json, "print one JSON object per line");
   cmd->callback([flags, &action] {
     action = [flags] {
       as_usage([&] {
@@ -167,19 +170,30 @@ void add_predict(CLI::App& app, Action& action) {
       });
       const PredictReport r = predict(flags->config);
       warn(r.warnings);
+      if (!flags->to.empty()) {
+        io::write_atomically(flags->to, [&](io::OutputFile& file) { file.write(predictions_csv(r)); });
+        if (!flags->json)
+          std::printf("%s predictions in %s\n", grouped(static_cast<int64_t>(r.predictions.size())).c_str(),
+                      flags->to.c_str());
+        return;
+      }
       Table table;
       for (const Prediction& p : r.predictions) {
         ordered_json top = ordered_json::array();
-        std::vector<std::string> row = {p.source, p.label ? cat("is ", *p.label) : ""};
+        std::vector<std::string> row = {p.source, p.label.empty() ? "" : "is " + p.label};
         for (const Prediction::Guess& guess : p.top) {
-          top.push_back({{"class", guess.cls}, {"probability", guess.probability}});
-          row.push_back(cat(guess.cls, "  ", percent(guess.probability)));
+          top.push_back({{"class", guess.cls}, {"name", guess.name}, {"probability", guess.probability}});
+          row.push_back(cat(guess.name, "  ", percent(guess.probability)));
         }
+        for (const double value : p.values) row.push_back(fixed(value, 4));
         table.add(row);
         if (!flags->json) continue;
         ordered_json line = {{"event", "prediction"}, {"source", p.source}};
-        if (p.label) line["label"] = *p.label;
-        line["top"] = top;
+        if (!p.label.empty()) line["label"] = p.label;
+        if (r.task == "classification")
+          line["top"] = top;
+        else
+          line["values"] = p.values;
         print(line);
       }
       if (!flags->json) table.print();

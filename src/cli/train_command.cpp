@@ -30,6 +30,20 @@ double parse_duration(const std::string& text) {
   return value * seconds;
 }
 
+/// "96x128": height and width; "96": both.
+std::array<int64_t, 2> parse_size(const std::string& text) {
+  const size_t cross = text.find('x');
+  const auto number = [](const std::string& digits) {
+    const bool is_plain = !digits.empty() && digits.size() <= 6 &&
+                          digits.find_first_not_of("0123456789") == std::string::npos;
+    return is_plain ? std::stoll(digits) : 0;
+  };
+  const int64_t height = number(text.substr(0, cross));
+  const int64_t width = cross == std::string::npos ? height : number(text.substr(cross + 1));
+  TD_CHECK(height >= 1 && width >= 1, "input: must be a height and a width like 96x96; got '", text, "'.");
+  return {height, width};
+}
+
 std::string quoted(const std::string& word) {
   const bool is_plain =
       !word.empty() && word.find_first_of(" \t\n'\"\\$`&|;<>()*?[]#~!{}") == std::string::npos;
@@ -55,7 +69,7 @@ std::string resume_command(const std::vector<std::string>& arguments, const std:
 struct CallbackFlags {
   ScheduleOptions schedule;
   std::string schedule_by, time_budget;
-  std::string monitor = "test_loss";
+  std::string monitor = "loss";
   std::optional<int64_t> early_stop;
   double min_delta = 0;
   bool restore_best = false, best = false, tensorboard = false;
@@ -76,7 +90,7 @@ struct CallbackFlags {
     cmd.add_option("--patience", schedule.patience, "plateau: epochs without progress that are let pass")
         ->capture_default_str();
     cmd.add_option("--monitor", monitor,
-                   "of plateau, --early-stop, --best: train_loss, test_loss, test_accuracy")
+                   "of plateau, --early-stop, --best: a metric of the task, loss, accuracy, r2 …")
         ->capture_default_str();
     cmd.add_option("--early-stop", early_stop, "stop after more than so many epochs without progress");
     cmd.add_option("--min-delta", min_delta, "early stop: progress is more than this")->capture_default_str();
@@ -114,6 +128,7 @@ void add_train(CLI::App& app, Action& action, const std::vector<std::string>& ar
     TrainConfig config;
     MachineFlags machine;
     CallbackFlags callbacks;
+    std::string input;
     bool decoupled = false, coupled = false, json = false;
   };
   auto flags = std::make_shared<Flags>();
@@ -124,7 +139,21 @@ void add_train(CLI::App& app, Action& action, const std::vector<std::string>& ar
   cmd->add_option(
       "--data", c.data,
       "data set (default: the model's; mnist may be fashion-mnist or digits where it is not found)");
-  cmd->add_option("--data-dir", c.data_dir, "folder of the data set's files");
+  cmd->add_option("--data-dir", c.data_dir, "folder of the data set's files; of csv, or the file");
+  cmd->add_option("--target", c.target, "csv: the column to predict (default: label or target)");
+  cmd->add_option("--task", c.task_name, "classification, regression … (default: what the data asks for)");
+  cmd->add_option("--input", flags->input, "image-folder: size of the inputs, 96x96 (default: the model's, or 224x224)");
+  cmd->add_option("--test-share", c.test_share, "of data without a test part, split off for testing (default 0.2)");
+  cmd->add_option("--valid", c.valid, "share of the training part held out to judge epochs by: 0.1");
+  cmd->add_option("--split-seed", c.split_seed, "of --test-share and --valid")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  cmd->add_flag("--skip-bad", c.skip_bad, "image-folder: leave files out that cannot be read, and name them");
+  cmd->add_flag("--class-weights", c.class_weights, "rare classes count more in the loss, so that all count alike");
+  cmd->add_option("--weights", c.weights, "begin with what fits of a file of weights or of a run's folder");
+  cmd->add_option("--freeze", c.freeze, "parameters with one of these in their name are not trained: conv1")
+      ->delimiter(',')
+      ->expected(1);
   flags->machine.add(*cmd, true);
   cmd->add_option("--epochs", c.epochs, "passes over the data (default 1)");
   cmd->add_option("--steps", c.steps, "end after so many steps in all");
@@ -168,6 +197,7 @@ void add_train(CLI::App& app, Action& action, const std::vector<std::string>& ar
       as_usage([&] {
         flags->machine.parse_into(config);
         if (flags->decoupled || flags->coupled) config.decoupled = flags->decoupled;
+        if (!flags->input.empty()) config.input = parse_size(flags->input);
         config.callbacks = flags->callbacks.callbacks();
         check(config);
       });

@@ -197,6 +197,7 @@ void split_off(const Samples& all, bool has_classes, const std::string& where, c
   const DatasetPtr set = all.set(splits.info.title);
   splits.train = subset(set, parts.train);
   splits.test = subset(set, parts.test);
+  splits.split_off = true;
 }
 
 }  // namespace

@@ -224,6 +224,7 @@ Splits open_image_folder(const DatasetInfo& info, const OpenOptions& options) {
   TD_CHECK(all.classes().size() >= 2, where, "there must be two classes or more; got '",
            io::one_line(all.classes()[0], 50), "' alone. Make a folder for each class.");
   std::vector<std::string> notices;
+  bool split_off = false;
   int64_t others = all.other_images();
 
   Files train = options.skip_bad ? readable(all.files(), format, notices) : all.files(), test;
@@ -250,6 +251,7 @@ Splits open_image_folder(const DatasetInfo& info, const OpenOptions& options) {
                           " images were split off for testing (seed ", options.split_seed, ")."));
     test = take(parts.test);
     train = take(parts.train);
+    split_off = true;
   }
   if (others > 0)
     notices.push_back(
@@ -272,6 +274,7 @@ Splits open_image_folder(const DatasetInfo& info, const OpenOptions& options) {
         seed);
   };
   splits.class_names = all.classes();
+  splits.split_off = split_off;
   splits.format = format;
   splits.notices = std::move(notices);
   return splits;

@@ -44,6 +44,7 @@ TableSets open_tables(const std::string& path, const TableSetOptions& options) {
   TableEncoderOptions encoding = options.encoding;
   if (encoding.target.empty()) encoding.target = usual_target(parts.train);
   std::vector<std::string> notices;
+  bool split_off = false;
   if (parts.test && parts.train.find(encoding.target) && !parts.test->find(encoding.target)) {
     notices.push_back(cat("table ", parts.test->source, " has no column ", shown(encoding.target),
                           ": it cannot test, and is left out."));
@@ -55,6 +56,7 @@ TableSets open_tables(const std::string& path, const TableSetOptions& options) {
                   task == TableTask::classification ? encoding.target : "");
     // Where the training rows alone would be taken otherwise (a class number among them is gone), all rows decide.
     if (task_of(parts.train, encoding.target, encoding.task) != task) encoding.task = task;
+    split_off = true;
     notices.push_back(cat(parts.test->rows(), " of ", parts.test->rows() + parts.train.rows(),
                           " rows were split off for testing (seed ", options.seed, ")."));
   }
@@ -62,7 +64,18 @@ TableSets open_tables(const std::string& path, const TableSetOptions& options) {
   notices.insert(notices.end(), encoder.notices().begin(), encoder.notices().end());
   auto train = std::make_shared<TableSet>(parts.train, encoder);
   auto test = std::make_shared<TableSet>(*parts.test, std::move(encoder));
-  return {std::move(train), std::move(test), std::move(notices)};
+  return {std::move(train), std::move(test), std::move(notices), split_off};
+}
+
+std::shared_ptr<const TableSet> open_test_table(const std::string& path, const TableEncoder& encoder, bool whole,
+                                                double test_share, uint64_t seed) {
+  TableParts parts = read_tables(path, encoder.reading());
+  if (parts.test && !parts.test->find(encoder.target())) parts.test.reset();
+  if (!parts.test && whole) parts.test = std::move(parts.train);
+  if (!parts.test)
+    parts = split(parts.train, test_share, seed,
+                  encoder.task() == TableTask::classification ? encoder.target() : "");
+  return std::make_shared<TableSet>(*parts.test, encoder);
 }
 
 }  // namespace tandem::data

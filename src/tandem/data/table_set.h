@@ -40,10 +40,16 @@ struct TableSetOptions {
 struct TableSets {
   std::shared_ptr<const TableSet> train, test;
   std::vector<std::string> notices;  ///< the encoder's, and whether the test rows were split off
+  bool split_off = false;
 };
 /// From a file or folder (read_tables) to its two sets. Where no target is named, it is the column called label or
 /// target; where there is none such, or both, that is an Error. Where there is no test.csv, or one without the target, rows
 /// for testing are split off; for classification each class in equal shares.
 TableSets open_tables(const std::string& path, const TableSetOptions& options);
+
+/// The rows for testing as an encoder of other rows reads them: nothing is learned. `whole`: where there is no test.csv,
+/// all rows; else those that open_tables splits off with this share and seed.
+std::shared_ptr<const TableSet> open_test_table(const std::string& path, const TableEncoder& encoder, bool whole,
+                                                double test_share = 0.2, uint64_t seed = 0);
 
 }  // namespace tandem::data

@@ -47,6 +47,7 @@ Splits open_csv(const DatasetInfo& info, const OpenOptions& options) {
   splits.info.test_size = sets.test->size();
   splits.task = name(encoder.task());
   splits.class_names = encoder.class_names();
+  splits.split_off = sets.split_off;
   splits.encoder = std::shared_ptr<const TableEncoder>(sets.train, &encoder);
   splits.notices = std::move(sets.notices);
   return splits;

@@ -88,6 +88,13 @@ void check(const TrainConfig& config) {
   check(static_cast<const FitOptions&>(config));
   check_between("limit", config.limit, 1);
   check_between("threads", config.threads, 1, kMostThreads);
+  if (!config.task_name.empty()) make_task(config.task_name);
+  TD_CHECK(config.valid == 0 || (config.valid > 0 && config.valid < 1),
+           "valid: must be a share of the training part, above 0 and below 1; got ", config.valid, ".");
+  TD_CHECK(!config.test_share || (*config.test_share > 0 && *config.test_share < 1),
+           "test-share: must be above 0 and below 1; got ", config.test_share.value_or(0), ".");
+  for (const std::string& part : config.freeze)
+    TD_CHECK(!part.empty(), "freeze: must be a part of parameters' names; got ''. Try conv1.");
   TD_CHECK(is_floating(config.dtype), "dtype: must be f32, f64, bf16 or f16; got ", config.dtype, ".");
   TD_CHECK(!config.autocast || config.dtype == DType::f32,
            "dtype: the weights of a model under autocast must be f32; got ", config.dtype, ".");
@@ -128,17 +135,6 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const FitOptions& o, const nn::
 
 namespace {
 
-/// Refuses a run of a model that has no usual data, with the names of those that it could take.
-[[noreturn]] void refuse_no_data(const zoo::ModelInfo& info, const std::string& data_dir) {
-  std::string fitting;
-  for (const data::DatasetStatus& row : data::list_datasets(data_dir))
-    if (row.info.sample_shape == info.input) fitting += (fitting.empty() ? "" : ", ") + row.info.name;
-  throw Error(cat("data: a model of your own must be told what to train on; got no --data. ",
-                  fitting.empty() ? cat("No data set here is known to have samples of ", info.input,
-                                        "; 'tandem datasets' describes them.")
-                                  : cat("Those with samples of ", info.input, " are ", fitting, ".")));
-}
-
 /// How one description differs from another: the first line that does.
 std::string first_difference(const std::string& before, const std::string& now) {
   std::istringstream a(before), b(now);
@@ -158,28 +154,6 @@ std::string first_difference(const std::string& before, const std::string& now) 
 
 }  // namespace
 
-OpenedData open_data(const zoo::ModelInfo& info, const std::string& data, const std::string& data_dir,
-                     std::optional<int64_t> limit) {
-  const std::string& model = info.name;
-  const std::string& usual = info.training.data;  // MNIST has stand-ins; the others are asked for by name
-  const std::string& name = data.empty() && usual != "mnist" ? usual : data;
-  if (name.empty() && usual.empty()) refuse_no_data(info, data_dir);
-  TD_CHECK(
-      info.classes > 0, "train: ", model,
-      " must give one number for each class of a sample; it gives another shape. End it with flatten and "
-      "linear.");
-  OpenedData splits{name.empty() ? data::open_default({.data_dir = data_dir})
-                                 : data::open_dataset(name, {.data_dir = data_dir})};
-  TD_CHECK(splits.info.sample_shape == info.input && splits.info.classes <= info.classes, "train: ", model,
-           " takes samples of ", info.input, " in at most ", info.classes, " classes; ", splits.name, " has ",
-           splits.info.sample_shape, " in ", splits.info.classes, ". Choose another --data.");
-  if (limit) {
-    splits.train = data::first(splits.train, *limit);
-    splits.test = data::first(splits.test, *limit);
-  }
-  return splits;
-}
-
 std::string settings_json(const FitOptions& o, const SettingsParts& parts) {
   // What has its default is left out, so that a setting of a later version does not part old runs from it.
   ordered_json settings;
@@ -187,6 +161,8 @@ std::string settings_json(const FitOptions& o, const SettingsParts& parts) {
   if (!parts.description.empty()) settings["description"] = parts.description;
   if (!parts.data.empty()) settings["data"] = parts.data;
   if (parts.augment) settings["augment"] = true;
+  if (!parts.weights.empty()) settings["weights"] = parts.weights;
+  if (!parts.freeze.empty()) settings["freeze"] = parts.freeze;
   if (o.task && (o.task->name() != "classification" || !o.task->settings().empty()))
     settings["task"] = o.task->name() + (o.task->settings().empty() ? "" : ": " + o.task->settings());
   settings["train_samples"] = parts.train_samples;

@@ -1,6 +1,7 @@
 // What a training run is made of: every setting, with its default, and the rules that it must keep.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -77,6 +78,18 @@ struct TrainConfig : FitOptions {
   std::optional<int64_t> threads = {};  ///< unset: the cores of this machine
   std::optional<int64_t> limit = {};    ///< train on the first so many samples, test on the first so many
   bool augment = false;  ///< the augmentation that is usual for the data, drawn anew each epoch
+  // ---- Data of your own (data/registry.h, OpenOptions)
+  std::string task_name = {};                        ///< empty: what the data asks for (train/task.h)
+  std::string target = {};                           ///< the column of a table that is to be predicted
+  std::optional<std::array<int64_t, 2>> input = {};  ///< height, width that images of a folder are made
+  std::optional<double> test_share = {};  ///< of data without a test part, for testing; unset: 0.2
+  double valid = 0;          ///< share of the training part that is held out, to judge epochs by
+  uint64_t split_seed = 0;   ///< of both splits
+  bool skip_bad = false;     ///< image files that cannot be read are left out, and named
+  bool class_weights = false;  ///< rare classes count more in the loss, so that all count alike
+  // ---- The model's beginning
+  std::string weights = {};              ///< a file of weights or the folder of a run: what fits is taken
+  std::vector<std::string> freeze = {};  ///< parameters with one of these in their name are not trained
 };
 
 /// No count of steps, epochs or samples may be larger: sums and products of two settings stay far below 2^63 then, and
@@ -109,15 +122,12 @@ std::optional<double> starting_momentum(const FitOptions& options);
 /// The optimiser that the options name. (Not own_optimizer.)
 std::unique_ptr<optim::Optimizer> make_optimizer(const FitOptions& options, const nn::Module& model);
 
-using OpenedData = data::Splits;
-/// Opens the data set of a run and checks that the model can take it. `limit` unset: all samples.
-OpenedData open_data(const zoo::ModelInfo& model, const std::string& data, const std::string& data_dir,
-                     std::optional<int64_t> limit);
-
 /// What the settings of a run hold besides its options.
 struct SettingsParts {
   std::string model = {}, data = {};  ///< names; empty: none
-  std::string description = {};       ///< of a model that is not of the zoo, as TOML
+  std::string description = {};       ///< of a model that is not of the zoo, or was made to fit its data, as TOML
+  std::string weights = {};           ///< SHA-256 of the weights that it began with; empty: drawn
+  std::vector<std::string> freeze = {};
   bool augment = false;
   int64_t train_samples = 0, valid_samples = 0, test_samples = 0;
   std::string train_data = {}, valid_data = {}, test_data = {};  ///< data::fingerprint; empty: none

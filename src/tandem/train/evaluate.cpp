@@ -31,16 +31,17 @@ EvalReport evaluate(const EvalConfig& config) {
   check_device(config.device);
   const SavedRun run = load_run("eval", config.folder, config.best);
   const std::unique_ptr<nn::Module> model = make_model(run, config.device);
-  const OpenedData data = open_data(choose_model(run).info, config.data.empty() ? run.data : config.data,
-                                    config.data_dir, config.limit);
-  const Metrics metrics = evaluate(*model, *data.test, {.engine = config.engine, .autocast = run.autocast});
+  const TaskPtr task = task_of(run.data);
+  const data::Splits data = open_test_data(run.data, choose_model(run).info, config.data, config.data_dir, config.limit);
+  const Metrics metrics =
+      evaluate(*model, *data.test, {.engine = config.engine, .task = task, .autocast = run.autocast});
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   return {.model = run.model,
           .data = data.name,
           .path = run.path,
-          .task = "classification",
-          .infos = make_task("classification")->metrics(),
-          .class_names = {},
+          .task = run.data.task,
+          .infos = task->metrics(),
+          .class_names = run.data.class_names,
           .samples = data.test->size(),
           .seconds = seconds.count(),
           .weights_sha256 = io::weights_sha256(model->state()),

@@ -1,17 +1,20 @@
-// What models make of samples, and saved runs of images.
+// What models make of samples, and saved runs of images, tables and arrays.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <sstream>
 
 #include "tandem/core/tape.h"
 #include "tandem/core/threads.h"
 #include "tandem/data/compose.h"
-#include "tandem/data/image_ops.h"
+#include "tandem/data/image_set.h"
 #include "tandem/io/file.h"
 #include "tandem/io/image.h"
+#include "tandem/io/npy.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/softmax.h"
+#include "tandem/train/run_data.h"
 #include "tandem/train/run_folder.h"
 #include "tandem/train/step.h"
 #include "tandem/train/train.h"
@@ -19,17 +22,41 @@
 namespace tandem {
 namespace {
 
+std::string class_name(const DataRecord& data, int64_t cls) {
+  return static_cast<size_t>(cls) < data.class_names.size() ? data.class_names[static_cast<size_t>(cls)]
+                                                            : std::to_string(cls);
+}
+
+std::string text_of(double value) {
+  std::ostringstream out;
+  out.precision(7);  // what f32 holds
+  out << value;
+  return out.str();
+}
+
+/// The target of a sample in words; numbers of tables in their own unit.
+std::string label_of(const DataRecord& data, const Tensor& target) {
+  if (data.task == "classification") return class_name(data, target.item<int64_t>());
+  std::string text;
+  for (const double value : cast(target, DType::f64).to_vector<double>())
+    text += (text.empty() ? "" : " ") + text_of(data.encoder ? data.encoder->decode_target(value) : value);
+  return text;
+}
+
+bool ends_with(const std::string& path, const std::string& ending) {
+  return path.size() > ending.size() && path.ends_with(ending);
+}
+bool is_table(const std::string& path) { return ends_with(path, ".csv") || ends_with(path, ".csv.gz"); }
+
 /// A file as a sample of the data that a run was trained on.
 Tensor sample_from(const std::string& path, const data::ImageFormat& format, bool invert) {
   const Tensor image =
       io::read_image(path, {.channels = format.channels == 1 ? io::Channels::gray : io::Channels::rgb});
-  Tensor pixels = data::image::resize(image, format.height, format.width);
-  if (invert) pixels = sub(255, pixels);  // stays u8
-  return data::image::normalise(pixels, format.mean, format.deviation);
+  return data::image_to_input(invert ? sub(255, image) : image, format);  // stays u8
 }
 
 /// The most probable classes of each row of logits.
-void guess(const Tensor& logits, int64_t top, std::vector<Prediction>& predictions) {
+void guess(const Tensor& logits, const DataRecord& data, int64_t top, std::vector<Prediction>& predictions) {
   const NoGrad off;
   const int64_t classes = logits.size(1);
   const std::vector<double> shares = softmax(cast(logits, DType::f64), 1).to_vector<double>();
@@ -38,9 +65,102 @@ void guess(const Tensor& logits, int64_t top, std::vector<Prediction>& predictio
     std::vector<int64_t> order(static_cast<size_t>(classes));
     std::iota(order.begin(), order.end(), int64_t{0});
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return row[a] > row[b]; });
-    for (int64_t k = 0; k < std::min(top, classes); ++k)
-      predictions[i].top.push_back({order[static_cast<size_t>(k)], row[order[static_cast<size_t>(k)]]});
+    for (int64_t k = 0; k < std::min(top, classes); ++k) {
+      const int64_t cls = order[static_cast<size_t>(k)];
+      predictions[i].top.push_back({cls, class_name(data, cls), row[cls]});
+    }
   }
+}
+
+/// The samples that a run is asked about, and what they are called.
+class Asked {
+ public:
+  Asked(const PredictConfig& config, const SavedRun& run, PredictReport& report)
+      : config_(config), run_(run), report_(report) {}
+
+  data::DatasetPtr samples() {
+    if (config_.files.empty()) return of_data_set();
+    const std::string& first = config_.files.front();
+    if (is_table(first)) return of_table(first);
+    if (ends_with(first, ".npy")) return of_array(first);
+    return of_images();
+  }
+
+ private:
+  void check_alone(const char* kind) const {
+    TD_CHECK(config_.files.size() == 1, "predict: takes one ", kind, " at a time; got ", config_.files.size(),
+             " files. Give them one by one.");
+  }
+  data::DatasetPtr of_table(const std::string& path) {
+    check_alone("table");
+    TD_CHECK(run_.data.encoder, "predict '", io::one_line(path), "': the run was trained on ", run_.data.name,
+             ", not on a table. Give what it was trained on.");
+    report_.table = data::read_table(path, run_.data.encoder->reading());
+    report_.target = run_.data.encoder->target();
+    const data::EncodedTable encoded = run_.data.encoder->encode(*report_.table);
+    for (int64_t i = 0; i < report_.table->rows(); ++i)
+      report_.predictions.push_back(
+          {cat("line ", report_.table->lines[static_cast<size_t>(i)], " of ", report_.table->source),
+           encoded.target.defined() ? label_of(run_.data, encoded.target[i]) : "",
+           {},
+           {}});
+    return std::make_shared<data::TensorSet>(std::vector<Tensor>{encoded.features}, "rows");
+  }
+  data::DatasetPtr of_array(const std::string& path) {
+    check_alone("array");
+    TD_CHECK(!run_.data.encoder, "predict '", io::one_line(path),
+             "': the run was trained on a table. Give a .csv file with its columns.");
+    const Tensor array = io::load_npy(path);
+    const Dims want = choose_model(run_).info.input;
+    Dims got = array.shape();
+    if (got.rank() > 0) got.erase(0);
+    TD_CHECK(array.rank() >= 1 && array.size(0) >= 1 && got == want, "predict '", io::one_line(path),
+             "': must hold samples of ", want, " as (n, …); got ", array.shape(), ".");
+    const Tensor inputs = cast(array, DType::f32);
+    for (int64_t i = 0; i < array.size(0); ++i)
+      report_.predictions.push_back({cat("row ", i, " of '", io::one_line(path), "'"), "", {}, {}});
+    return std::make_shared<data::TensorSet>(
+        std::vector<Tensor>{array.dtype() == DType::u8 ? inputs / 255 : inputs}, "rows");
+  }
+  data::DatasetPtr of_images() {
+    TD_CHECK(run_.data.format, "predict '", io::one_line(config_.folder), "': the run was trained on ",
+             run_.data.name, ", which are no images that files could be made like.",
+             run_.data.encoder ? " Give a .csv file with its columns." : "");
+    std::vector<Tensor> samples;
+    for (const std::string& file : config_.files) {
+      samples.push_back(sample_from(file, *run_.data.format, config_.invert));
+      report_.predictions.push_back({file, "", {}, {}});
+    }
+    return std::make_shared<data::TensorSet>(std::vector<Tensor>{stack(samples)}, "files");
+  }
+  data::DatasetPtr of_data_set() {
+    const data::Splits data =
+        open_test_data(run_.data, choose_model(run_).info, config_.data, config_.data_dir, {});
+    std::vector<int64_t> indices = config_.indices;
+    if (indices.empty()) {
+      indices.resize(static_cast<size_t>(std::min(config_.limit, data.test->size())));
+      std::iota(indices.begin(), indices.end(), int64_t{0});
+    }
+    const auto chosen = std::make_shared<data::Subset>(data.test, indices);
+    if (run_.data.encoder) report_.target = run_.data.encoder->target();
+    for (size_t i = 0; i < indices.size(); ++i)
+      report_.predictions.push_back({cat(data.name, " ", indices[i]),
+                                     label_of(run_.data, chosen->get(static_cast<int64_t>(i)).at(1)),
+                                     {},
+                                     {}});
+    return chosen;
+  }
+
+  const PredictConfig& config_;
+  const SavedRun& run_;
+  PredictReport& report_;
+};
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + "\"";
 }
 
 }  // namespace
@@ -69,33 +189,59 @@ PredictReport predict(const PredictConfig& config) {
   check_device(config.device);
   const SavedRun run = load_run("predict", config.folder, config.best);
   const std::unique_ptr<nn::Module> model = make_model(run, config.device);
-  PredictReport report{run.model, run.path, {}, run.warnings};
-  data::DatasetPtr inputs;
-  if (!config.files.empty()) {
-    TD_CHECK(run.format, "predict '", io::one_line(config.folder),
-             "': its config.json does not say how images become inputs. Train again with this version.");
-    std::vector<Tensor> samples;
-    for (const std::string& file : config.files) {
-      samples.push_back(sample_from(file, *run.format, config.invert));
-      report.predictions.push_back({file, {}, {}});
-    }
-    inputs = std::make_shared<data::TensorSet>(std::vector<Tensor>{stack(samples)}, "files");
-  } else {
-    const OpenedData data =
-        open_data(choose_model(run).info, config.data.empty() ? run.data : config.data, config.data_dir, {});
-    std::vector<int64_t> indices = config.indices;
-    if (indices.empty()) {
-      indices.resize(static_cast<size_t>(std::min(config.limit, data.test->size())));
-      std::iota(indices.begin(), indices.end(), int64_t{0});
-    }
-    inputs = std::make_shared<data::Subset>(data.test, indices);
-    for (size_t i = 0; i < indices.size(); ++i)
-      report.predictions.push_back(
-          {cat(data.name, " ", indices[i]), inputs->get(static_cast<int64_t>(i)).at(1).item<int64_t>(), {}});
+  PredictReport report;
+  report.model = run.model;
+  report.path = run.path;
+  report.task = run.data.task;
+  report.warnings = run.warnings;
+  const data::DatasetPtr samples = Asked(config, run, report).samples();
+  const Tensor answers =
+      predict(*model, *samples, {.engine = config.engine, .task = task_of(run.data), .autocast = run.autocast});
+  if (run.data.task == "classification") {
+    guess(answers, run.data, config.top, report.predictions);
+    return report;
   }
-  guess(predict(*model, *inputs, {.engine = config.engine, .autocast = run.autocast}), config.top,
-        report.predictions);
+  const std::vector<double> values = cast(answers, DType::f64).to_vector<double>();
+  const size_t each = values.size() / report.predictions.size();
+  for (size_t i = 0; i < values.size(); ++i) report.predictions[i / each].values.push_back(values[i]);
   return report;
+}
+
+std::string predictions_csv(const PredictReport& report) {
+  const bool has_classes = report.task == "classification";
+  std::string out;
+  const auto add = [&out, begins = true](const std::string& cell) mutable {
+    out += (begins ? "" : ",") + csv_cell(cell);
+    begins = false;
+  };
+  const auto line = [&](const std::vector<std::string>& cells) {
+    auto cell = add;
+    for (const std::string& text : cells) cell(text);
+    out += "\n";
+  };
+  const size_t numbers = report.predictions.empty() ? 1 : std::max<size_t>(report.predictions[0].values.size(), 1);
+  std::vector<std::string> header =
+      report.table ? report.table->names : std::vector<std::string>{"source", "label"};
+  const std::string predicted = report.target.empty() ? "predicted" : "predicted " + report.target;
+  for (size_t k = 0; k < numbers; ++k) header.push_back(numbers == 1 ? predicted : cat(predicted, " ", k));
+  if (has_classes) header.push_back("probability");
+  line(header);
+  for (size_t i = 0; i < report.predictions.size(); ++i) {
+    const Prediction& p = report.predictions[i];
+    std::vector<std::string> cells;
+    if (report.table)
+      for (const data::TextColumn& column : report.table->columns)
+        cells.emplace_back(column[static_cast<int64_t>(i)]);
+    else
+      cells = {p.source, p.label};
+    for (const double value : p.values) cells.push_back(text_of(value));
+    if (has_classes) {
+      cells.push_back(p.top.at(0).name);
+      cells.push_back(text_of(p.top[0].probability));
+    }
+    line(cells);
+  }
+  return out;
 }
 
 }  // namespace tandem

@@ -91,7 +91,7 @@ RunFolder open_run_folder(const FitOptions& options, const std::string& model) {
 void clear_run_folder(const std::string& folder) {
   if (!exists(config_path(folder))) return;  // no run has been here: whatever is there is somebody's
   std::error_code ignored;
-  for (const char* file : {"best.safetensors", "metrics.csv", "metrics.jsonl"})
+  for (const char* file : {"best.safetensors", "metrics.csv", "metrics.jsonl", "table.json"})
     fs::remove(fs::path(folder) / file, ignored);
   std::vector<fs::path> plots;
   std::error_code error;
@@ -100,18 +100,60 @@ void clear_run_folder(const std::string& folder) {
   for (const fs::path& plot : plots) fs::remove(plot, ignored);
 }
 
+namespace {
+
+/// How the data was opened: what is not as usual.
+ordered_json opening_json(const data::OpenOptions& o) {
+  ordered_json out = ordered_json::object();
+  if (!o.data_dir.empty()) out["dir"] = o.data_dir;
+  if (o.image_size) out["input"] = *o.image_size;
+  if (o.test_share != data::OpenOptions{}.test_share) out["test_share"] = o.test_share;
+  if (o.split_seed != 0) out["split_seed"] = o.split_seed;
+  if (o.skip_bad) out["skip_bad"] = true;
+  if (!o.target.empty()) out["target"] = o.target;
+  if (!o.task.empty()) out["task"] = o.task;
+  return out;
+}
+
+data::OpenOptions opening_from(const ordered_json& in) {
+  data::OpenOptions o;
+  o.data_dir = in.value("dir", o.data_dir);
+  if (in.contains("input")) o.image_size = in["input"].get<std::array<int64_t, 2>>();
+  o.test_share = in.value("test_share", o.test_share);
+  o.split_seed = in.value("split_seed", o.split_seed);
+  o.skip_bad = in.value("skip_bad", o.skip_bad);
+  o.target = in.value("target", o.target);
+  o.task = in.value("task", o.task);
+  return o;
+}
+
+std::string table_path(const std::string& folder) { return (fs::path(folder) / "table.json").string(); }
+
+void write_text(const std::string& path, const std::string& text) {
+  io::write_atomically(path, [&](io::OutputFile& file) { file.write(text); });
+}
+
+}  // namespace
+
 void save_config(const std::string& folder, const FitOptions& options, Device device,
-                 const std::string& settings, const std::optional<data::ImageFormat>& format) {
+                 const std::string& settings, const DataRecord* record) {
   auto out = io::parse_json<ordered_json>("settings: ", settings);
   out["engine"] = name(options.engine);
   out["device"] = to_string(device);
   if (options.epochs) out["epochs"] = *options.epochs;
   if (options.steps) out["steps"] = *options.steps;
-  if (format)
-    out["image"] = {{"shape", {format->channels, format->height, format->width}},
-                    {"mean", format->mean},
-                    {"deviation", format->deviation}};
-  io::write_atomically(config_path(folder), [&](io::OutputFile& file) { file.write(out.dump(2) + "\n"); });
+  if (record) {
+    out["for"] = record->task;
+    if (const ordered_json opening = opening_json(record->opening); !opening.empty()) out["opened"] = opening;
+    if (!record->class_names.empty()) out["classes"] = record->class_names;
+    if (const auto& format = record->format)
+      out["image"] = {{"shape", {format->channels, format->height, format->width}},
+                      {"mean", format->mean},
+                      {"deviation", format->deviation},
+                      {"short_side", format->short_side}};
+    if (record->encoder) write_text(table_path(folder), record->encoder->to_json());
+  }
+  write_text(config_path(folder), out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
 }
 
 void save_weights(const std::string& path, const nn::NamedTensors& weights, const std::string& settings) {
@@ -137,20 +179,30 @@ SavedRun load_config(const char* what, const std::string& folder) {
         cat("load ", quoted(path), ": "), {reinterpret_cast<const char*>(text.data()), text.size()},
         "Train again, or fix the file.");
     run.model = config.at("model").get<std::string>();
-    run.data = config.at("data").get<std::string>();
+    run.data.name = config.at("data").get<std::string>();
+    run.data.task = config.value("for", run.data.task);
+    if (config.contains("opened")) run.data.opening = opening_from(config["opened"]);
+    if (config.contains("classes")) run.data.class_names = config["classes"].get<std::vector<std::string>>();
     run.dtype = config.at("dtype").get<std::string>();
     run.description = config.value("description", "");
     if (config.contains("autocast")) run.autocast = parse_dtype(config["autocast"].get<std::string>());
     if (config.contains("image")) {
       const ordered_json& image = config["image"];
       const auto shape = image.at("shape").get<std::array<int64_t, 3>>();
-      run.format = data::ImageFormat{shape[0], shape[1], shape[2], image.at("mean").get<std::vector<float>>(),
-                                     image.at("deviation").get<std::vector<float>>()};
+      run.data.format = data::ImageFormat{shape[0], shape[1], shape[2],
+                                          image.at("mean").get<std::vector<float>>(),
+                                          image.at("deviation").get<std::vector<float>>(),
+                                          image.value("short_side", int64_t{0})};
     }
   } catch (const nlohmann::json::exception&) {
     throw Error(cat("load ", quoted(path),
                     ": must be JSON with model, data and dtype, as 'tandem train' writes it."
                     " Train again, or fix the file."));
+  }
+  if (const std::string table = table_path(folder); exists(table)) {
+    const std::vector<uint8_t> json = io::read_file("load", table, int64_t{1} << 28);
+    run.data.encoder = std::make_shared<data::TableEncoder>(data::TableEncoder::from_json(
+        {reinterpret_cast<const char*>(json.data()), json.size()}, cat("load ", quoted(table), ": ")));
   }
   return run;
 }

@@ -1,5 +1,6 @@
 // The folder of a run: where it lies, what is in it, and the final weights.
 //   .lock                          locked while a run writes to the folder (io/file.h, FolderLock)
+//   table.json                     of a run on tables: how columns become inputs (data/table_encoder.h)
 //   config.json, environment.json  the settings, and the machine and the build; written when the run begins
 //   metrics.csv, metrics.jsonl     a row per epoch
 //   loss.svg, accuracy.svg …       the same as plots
@@ -16,6 +17,7 @@
 #include "tandem/io/file.h"
 #include "tandem/nn/module.h"
 #include "tandem/train/config.h"
+#include "tandem/train/run_data.h"
 #include "tandem/zoo/zoo.h"
 
 namespace tandem {
@@ -34,9 +36,9 @@ RunFolder open_run_folder(const FitOptions& options, const std::string& model);
 /// begins there now.
 void clear_run_folder(const std::string& folder);
 
-/// Writes config.json: `settings` (train/config.h) and what else `eval`, `predict` and a reader want to know.
+/// Writes config.json and, of tables, table.json: `settings` (train/config.h) and what else `eval`, `predict` and a reader want to know.
 void save_config(const std::string& folder, const FitOptions& options, Device device,
-                 const std::string& settings, const std::optional<data::ImageFormat>& format = {});
+                 const std::string& settings, const DataRecord* record = nullptr);
 
 /// Writes model.safetensors, or another file of weights.
 std::string weights_path(const std::string& folder);
@@ -46,10 +48,10 @@ void save_weights(const std::string& path, const nn::NamedTensors& weights,
 
 /// A run as `eval` and `predict` find it.
 struct SavedRun {
-  std::string model, data, dtype;
+  std::string model, dtype;
+  DataRecord data;
   std::string description;  // of a model that is not of the zoo, as TOML; else empty
   std::optional<DType> autocast;
-  std::optional<data::ImageFormat> format;
   std::string path;  // the file that the weights come from
   nn::NamedTensors weights;
   std::vector<std::string> warnings;  // checkpoints that could not be used

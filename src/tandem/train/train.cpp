@@ -15,6 +15,7 @@
 #include "tandem/io/safetensors.h"
 #include "tandem/ops/shape.h"
 #include "tandem/train/environment.h"
+#include "tandem/train/run_data.h"
 #include "tandem/train/run_folder.h"
 #include "tandem/train/step.h"
 #include "tandem/zoo/zoo.h"
@@ -73,7 +74,7 @@ struct Parts {
   std::string folder = {};                       // empty: nothing is written
   std::optional<io::FolderLock> lock = {};       // on the folder
   SettingsParts names = {};                      // of the model and the data, where they have names
-  std::optional<data::ImageFormat> format = {};  // how inputs were made, for config.json
+  std::optional<DataRecord> record = {};         // of data that has a name, for config.json
   std::vector<CallbackPtr> callbacks = {};       // before the options' own
   StartEvent start = {};                         // what is known of it
 };
@@ -279,7 +280,7 @@ DoneEvent Run::train() {
   if (options_.resume) restore();
   if (!folder().empty()) {
     if (saved_step_ < 0) clear_run_folder(folder());
-    save_config(folder(), options_, device_, settings_, parts_.format);
+    save_config(folder(), options_, device_, settings_, parts_.record ? &*parts_.record : nullptr);
     save_environment(folder(), device_);
   }
   StartEvent event = parts_.start;
@@ -527,34 +528,41 @@ DoneEvent train(const TrainConfig& config, const EventSink& sink) {
   if (config.threads) set_threads(static_cast<int>(*config.threads));
   check_device(config.device);  // a missing device is said before anything is written
   const zoo::ChosenModel chosen = choose_model(config);
-  OpenedData data = open_data(chosen.info, config.data, config.data_dir, config.limit);
-  if (config.augment) {
-    TD_CHECK(data.augmented, "augment: ", data.name,
-             " has no usual augmentation; cifar10, cifar100 and image-folder have one. Leave --augment out.");
-    data.train = data.augmented(config.seed);
-    if (config.limit) data.train = data::first(data.train, *config.limit);
-  }
+  TrainingData data = open_training_data(config, chosen.info);
+  std::vector<std::string> notices = data.splits.notices;
+  const zoo::ChosenModel fitting = adapted(chosen, data, notices);
   RunFolder folder = open_run_folder(config, chosen.info.name);
   manual_seed(config.seed);
-  const std::unique_ptr<nn::Module> model = zoo::make_model(chosen);
+  const std::unique_ptr<nn::Module> model = zoo::make_model(fitting);
+  if (!config.weights.empty()) load_fitting_weights(*model, config.weights, notices);
+  const std::string first_weights = config.weights.empty() ? "" : io::weights_sha256(model->state());
+  freeze_named(*model, config.freeze);
   model->to(config.dtype);
   model->to(config.device);
+  FitOptions options = config;
+  options.task = data.task;
   Parts parts{.model = *model,
-              .train = *data.train,
-              .test = data.test.get(),
+              .train = *data.splits.train,
+              .valid = data.valid.get(),
+              .test = data.splits.test.get(),
               .names = {.model = chosen.info.name,
-                        .data = data.name,
-                        .description = chosen.description ? zoo::to_toml(*chosen.description) : "",
+                        .data = data.splits.name,
+                        .description = fitting.description ? zoo::to_toml(*fitting.description) : "",
+                        .weights = first_weights,
+                        .freeze = config.freeze,
                         .augment = config.augment},
-              .format = data.format,
+              .record = data.record,
               .callbacks = {csv_log(), jsonl_log(), plots()}};
   take_folder(parts, std::move(folder));
   parts.start.config = config;
+  parts.start.config.task = data.task;
   parts.start.config.model = chosen.info.name;
-  parts.start.data = data.name;
-  parts.start.title = data.info.title;
-  parts.start.where = data.where;
-  return Run(config, std::move(parts), sink).train();
+  parts.start.data = data.splits.name;
+  parts.start.title = data.splits.info.title;
+  parts.start.where = data.splits.where;
+  if (sink)
+    for (const std::string& notice : notices) sink(NoticeEvent{notice});
+  return Run(options, std::move(parts), sink).train();
 }
 
 }  // namespace tandem

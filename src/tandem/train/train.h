@@ -79,7 +79,7 @@ EvalReport evaluate(const EvalConfig& config);
 
 struct PredictConfig {
   std::string folder = {};              ///< of a run
-  std::vector<std::string> files = {};  ///< images; or none, and
+  std::vector<std::string> files = {};  ///< images, tables (.csv) or arrays (.npy); or none, and
   std::string data = {};                ///< a data set's test samples; both empty: the run's own
   std::string data_dir = {};
   std::vector<int64_t> indices = {};  ///< which of them; empty: the first `limit`
@@ -94,22 +94,31 @@ struct PredictConfig {
 void check(const PredictConfig& config);
 
 struct Prediction {
-  std::string source;            ///< the file, or "digits 7"
-  std::optional<int64_t> label;  ///< where known
+  std::string source;  ///< the file, "digits 7" or "line 3 of 'house.csv'"
+  std::string label;   ///< the class by its name or number, or the number; empty: not known
   struct Guess {
     int64_t cls = 0;
+    std::string name;  ///< of the class; its number where it has no name
     double probability = 0;
   };
-  std::vector<Guess> top;  ///< the most probable first
+  std::vector<Guess> top;      ///< of classes, the most probable first
+  std::vector<double> values;  ///< of other tasks: the answer
 };
 struct PredictReport {
-  std::string model, path;
+  std::string model, path, task;
+  std::string target;  ///< of a table: the column that is predicted
   std::vector<Prediction> predictions;
   std::vector<std::string> warnings;
+  std::optional<data::Table> table = {};  ///< the rows, where they came from one table
 };
 
-/// What a saved run makes of images. Files are turned into the grey or colour, size and scale of its data.
+/// What a saved run makes of files and samples. Images are turned upright and into the grey or colour, size and scale of
+/// its data; rows of tables are read and scaled as those of training were.
 PredictReport predict(const PredictConfig& config);
+
+/// The predictions as CSV text: the columns of the table that they are of, or "source" and "label", then "predicted" (or
+/// "predicted PRICE") and, of classes, "probability".
+std::string predictions_csv(const PredictReport& report);
 
 /// Compiles one training step of config's model, optimiser, batch, dtype and device on made-up data, and reports.
 GraphReport explain(const TrainConfig& config, const CompileOptions& options = {});

@@ -1,0 +1,241 @@
+// The data of a run, and the model that fits it.
+#include "tandem/train/run_data.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "tandem/core/threads.h"
+#include "tandem/data/compose.h"
+#include "tandem/data/drawn_digits.h"
+#include "tandem/data/split.h"
+#include "tandem/data/table_set.h"
+#include "tandem/io/file.h"
+#include "tandem/io/torch_file.h"
+#include "tandem/train/run_folder.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Refuses a run of a model that has no usual data, with the names of those that it could take.
+[[noreturn]] void refuse_no_data(const zoo::ModelInfo& info, const std::string& data_dir) {
+  std::string fitting;
+  for (const data::DatasetStatus& row : data::list_datasets(data_dir))
+    if (row.info.sample_shape == info.input) fitting += (fitting.empty() ? "" : ", ") + row.info.name;
+  throw Error(cat("data: a model of your own must be told what to train on; got no --data. ",
+                  fitting.empty() ? cat("No data set here is known to have samples of ", info.input,
+                                        "; 'tandem datasets' describes them.")
+                                  : cat("Those with samples of ", info.input, " are ", fitting, ".")));
+}
+
+/// Images of a folder get the size that the model was made for, or, where it takes any, that of photographs.
+std::optional<std::array<int64_t, 2>> image_size_for(const TrainConfig& config, const std::string& name,
+                                                     const zoo::ModelInfo& model) {
+  if (config.input) return config.input;
+  if (name != "image-folder" || model.any_size || model.input.rank() != 3) return {};
+  return std::array<int64_t, 2>{model.input[1], model.input[2]};
+}
+
+/// The folder of the user's own data, so that it is found again from elsewhere.
+std::string absolute(const std::string& path) {
+  if (path.empty()) return path;
+  std::error_code error;
+  const fs::path whole = fs::weakly_canonical(path, error);
+  return error ? path : whole.string();
+}
+
+/// The class of each sample. Reads all of them: photographs are decoded for it.
+std::vector<int64_t> labels_of(const data::Dataset& set) {
+  std::vector<int64_t> labels(static_cast<size_t>(set.size()));
+  parallel_for(set.size(), [&](int64_t i) {
+    labels[static_cast<size_t>(i)] = set.get(i).at(1).item<int64_t>();
+  });
+  return labels;
+}
+
+/// n / (classes · count): rare classes weigh more, and a sample weighs 1 in the mean.
+std::vector<double> balanced_weights(const std::vector<int64_t>& labels, int64_t classes) {
+  std::vector<double> counts(static_cast<size_t>(classes));
+  for (const int64_t label : labels) ++counts.at(static_cast<size_t>(label));
+  std::vector<double> weights;
+  for (const double count : counts)
+    weights.push_back(count == 0 ? 0 : static_cast<double>(labels.size()) / (static_cast<double>(classes) * count));
+  return weights;
+}
+
+std::string listed(const std::vector<std::string>& names, size_t most = 5) {
+  std::string out;
+  for (size_t i = 0; i < std::min(names.size(), most); ++i) out += (i == 0 ? "" : ", ") + names[i];
+  return names.size() > most ? cat(out, " and ", names.size() - most, " more") : out;
+}
+
+/// What is known of the classes of two sets must agree: a number must mean the same in both.
+void check_same_classes(const DataRecord& record, const data::Splits& other) {
+  if (record.class_names.empty() || other.class_names.empty() || record.class_names == other.class_names) return;
+  throw Error(cat("data ", other.name, ": the classes must be those of training, ", listed(record.class_names),
+                  "; got ", listed(other.class_names), ". Give data with the same classes."));
+}
+
+}  // namespace
+
+TaskPtr task_of(const DataRecord& record, const std::vector<double>& class_weights) {
+  TaskOptions options{.class_weights = class_weights};
+  if (record.task == "regression" && record.encoder) {
+    options.target_mean = record.encoder->decode_target(0);
+    options.target_deviation = record.encoder->target_deviation();
+  }
+  return make_task(record.task, options);
+}
+
+int64_t outputs_for(const data::Splits& splits) {
+  if (splits.task == "classification") return splits.info.classes;
+  const Tensor target = splits.train->get(0).at(1);
+  return std::max<int64_t>(target.size(), 1);
+}
+
+TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo& model) {
+  const std::string& usual = model.training.data;  // MNIST has stand-ins; the others are asked for by name
+  const std::string& name = config.data.empty() && usual != "mnist" ? usual : config.data;
+  if (name.empty() && usual.empty()) refuse_no_data(model, config.data_dir);
+  data::OpenOptions opening{.data_dir = config.data_dir,
+                            .image_size = image_size_for(config, name, model),
+                            .test_share = config.test_share.value_or(data::OpenOptions{}.test_share),
+                            .split_seed = config.split_seed,
+                            .skip_bad = config.skip_bad,
+                            .target = config.target,
+                            .task = config.task_name};
+  // Labels that are there or not are numbers to the reader.
+  if (config.task_name == "multi-label") opening.task = "regression";
+  TrainingData out{.splits = name.empty() ? data::open_default(opening) : data::open_dataset(name, opening),
+                   .record = {},
+                   .task = {}};
+  data::Splits& splits = out.splits;
+  if (config.task_name == "multi-label") splits.task = config.task_name;
+  // Files of the user's own are found again where they were found now, not by the usual places.
+  const bool is_own = splits.info.files.empty() && splits.where != data::kBuiltIn;
+  opening.data_dir = absolute(is_own ? splits.where : config.data_dir);
+  out.record = {splits.name, opening, splits.task, splits.class_names, splits.format, splits.encoder};
+  const auto limited = [&](data::DatasetPtr set) { return config.limit ? data::first(set, *config.limit) : set; };
+  splits.train = limited(splits.train);
+  splits.test = limited(splits.test);
+  data::DatasetPtr plain = splits.train;
+  if (config.augment) {
+    TD_CHECK(splits.augmented, "augment: ", splits.name,
+             " has no usual augmentation; cifar10, cifar100 and image-folder have one. Leave --augment out.");
+    splits.train = limited(splits.augmented(config.seed));
+  }
+  const bool has_classes = splits.task == "classification";
+  std::vector<int64_t> labels;
+  if (has_classes && (config.valid > 0 || config.class_weights)) labels = labels_of(*plain);
+  if (config.valid > 0) {
+    const std::vector<int64_t> groups = has_classes ? labels : std::vector<int64_t>(static_cast<size_t>(plain->size()));
+    TD_CHECK(plain->size() >= 2, "valid: there must be two samples or more to hold some out; got ", plain->size(), ".");
+    data::SplitIndices parts = data::split_indices(groups, config.valid, config.split_seed);
+    TD_CHECK(!parts.test.empty(), "valid: no sample can be held out of ", plain->size(),
+             ", each of a class of its own. Leave --valid out.");
+    out.valid = data::subset(plain, parts.test);
+    std::vector<int64_t> kept;
+    for (const int64_t i : parts.train)
+      if (!labels.empty()) kept.push_back(labels[static_cast<size_t>(i)]);
+    labels = std::move(kept);
+    splits.train = data::subset(splits.train, std::move(parts.train));
+  }
+  TD_CHECK(!config.class_weights || has_classes, "class-weights: belong to classes; the task here is ", splits.task,
+           ". Leave --class-weights out.");
+  out.task = task_of(out.record, config.class_weights ? balanced_weights(labels, splits.info.classes)
+                                                      : std::vector<double>());
+  return out;
+}
+
+zoo::ChosenModel adapted(zoo::ChosenModel chosen, const TrainingData& data, std::vector<std::string>& notices) {
+  const data::DatasetInfo& info = data.splits.info;
+  const int64_t outputs = outputs_for(data.splits);
+  const bool fits_input = chosen.info.input == info.sample_shape, fits_outputs = chosen.info.classes == outputs;
+  if (fits_input && fits_outputs) return chosen;
+  const std::string what = cat("train: ", chosen.info.name, " on ", data.splits.name, ": ");
+  zoo::ModelDescription description = chosen.description ? *chosen.description : zoo::describe(chosen.info.name);
+  try {
+    zoo::ChosenModel fitting = zoo::choose_model(
+        zoo::with_options(std::move(description), {.classes = outputs, .input = info.sample_shape}));
+    TD_CHECK(fitting.info.classes == outputs, "the model must end with a linear layer; it gives another shape than the ",
+             outputs, " numbers needed. End it with flatten and linear.");
+    fitting.info.training = chosen.info.training;
+    if (!fits_input)
+      notices.push_back(cat(chosen.info.name, ": made for inputs of ", info.sample_shape, " in place of ",
+                            chosen.info.input, "."));
+    if (!fits_outputs)
+      notices.push_back(cat(chosen.info.name, ": gives ", outputs, outputs == 1 ? " number" : " numbers", " in place of ",
+                            chosen.info.classes, "."));
+    return fitting;
+  } catch (Error& error) {
+    error.prepend(what);
+    throw;
+  }
+}
+
+data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& model, const std::string& name,
+                            const std::string& data_dir, std::optional<int64_t> limit) {
+  const bool is_own = name.empty() || name == record.name;
+  data::OpenOptions opening;
+  if (is_own) opening = record.opening;
+  const bool is_other_place = !data_dir.empty() && absolute(data_dir) != record.opening.data_dir;
+  if (!data_dir.empty()) opening.data_dir = data_dir;
+  data::Splits splits;
+  if (is_own && record.encoder) {  // the columns mean what they meant in training
+    splits.info = data::dataset_info(record.name);
+    splits.name = record.name;
+    splits.where = opening.data_dir;
+    splits.test = data::open_test_table(opening.data_dir, *record.encoder, is_other_place, opening.test_share,
+                                        opening.split_seed);
+    splits.class_names = record.class_names;
+    splits.encoder = record.encoder;
+  } else {
+    splits = data::open_dataset(is_own ? record.name : name, opening);
+    check_same_classes(record, splits);
+    if (is_other_place && splits.split_off) splits.test = data::concat({splits.train, splits.test});
+  }
+  const Dims sample = splits.test->get(0).at(0).shape();
+  TD_CHECK(sample == model.input && splits.info.classes <= model.classes, "data ", splits.name, ": ", model.name,
+           " takes samples of ", model.input, " in at most ", model.classes, " classes; got ", sample, " in ",
+           splits.info.classes, ". Choose another --data.");
+  splits.task = record.task;
+  if (limit) splits.test = data::first(splits.test, *limit);
+  return splits;
+}
+
+void load_fitting_weights(nn::Module& model, const std::string& path, std::vector<std::string>& notices) {
+  std::error_code ignored;
+  const nn::NamedTensors given =
+      fs::is_directory(path, ignored) ? load_run("weights", path).weights : io::load_weights(path);
+  const std::string what = cat("weights '", io::one_line(path), "': ");
+  const nn::LoadReport report = model.load_state(given, {.strict = false, .source = "load '" + io::one_line(path) + "'"});
+  const size_t all = model.state().size(), left = report.missing.size() + report.mismatched.size();
+  TD_CHECK(left < all, what, "nothing in it fits the model: it has ", given.size(), " tensors, the model ", all,
+           ", and none is the same by name and shape. Give weights of this kind of model.");
+  notices.push_back(cat(what, "took ", all - left, " of the model's ", all, " tensors."));
+  if (!report.mismatched.empty())
+    notices.push_back(cat(what, "of another shape, and drawn anew: ", listed(report.mismatched), "."));
+  if (!report.missing.empty())
+    notices.push_back(cat(what, "not in the file, and drawn anew: ", listed(report.missing), "."));
+  if (!report.unexpected.empty())
+    notices.push_back(cat(what, "in the file alone, and not used: ", listed(report.unexpected), "."));
+}
+
+void freeze_named(nn::Module& model, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) {
+    std::vector<std::string> names;
+    bool found = false;
+    for (auto& [name, parameter] : model.named_parameters()) {
+      names.push_back(name);
+      if (name.find(part) == std::string::npos) continue;
+      parameter.set_requires_grad(false);
+      found = true;
+    }
+    TD_CHECK(found, "freeze: must be a part of parameters' names; '", io::one_line(part, 100), "' is in none of ",
+             listed(names, 12), ".");
+  }
+}
+
+}  // namespace tandem

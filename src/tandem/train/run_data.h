@@ -1,0 +1,60 @@
+// The data of a run that is named by words: how it is opened, the task that it asks for, the model that fits it, and what
+// of it stays in the run's folder, so that `eval` and `predict` do the same with other samples.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tandem/data/registry.h"
+#include "tandem/nn/module.h"
+#include "tandem/train/config.h"
+#include "tandem/train/task.h"
+#include "tandem/zoo/zoo.h"
+
+namespace tandem {
+
+/// What a run keeps of its data.
+struct DataRecord {
+  std::string name = {};              ///< of the data set
+  data::OpenOptions opening = {};     ///< with the folder that it was found in, where the user named one
+  std::string task = "classification";
+  std::vector<std::string> class_names = {};
+  std::optional<data::ImageFormat> format = {};              ///< how images become inputs
+  std::shared_ptr<const data::TableEncoder> encoder = {};  ///< how rows of tables become inputs
+};
+
+/// The data of a run that begins, ready for the loop.
+struct TrainingData {
+  data::Splits splits;         ///< train: without what validates; with the augmentation asked for
+  data::DatasetPtr valid = {};  ///< held out of training
+  DataRecord record;
+  TaskPtr task;
+};
+/// Opens what the configuration names. Throws Error where it cannot be, or fits no task.
+TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo& model);
+
+/// The model made to fit the data: its input, and one output per class or number. The same where it fits as it is;
+/// `notices` says what was changed. Throws Error, with the layer, where the model cannot take such samples.
+zoo::ChosenModel adapted(zoo::ChosenModel chosen, const TrainingData& data, std::vector<std::string>& notices);
+
+/// The test part for `eval` and `predict`: the run's own data, or another data set or folder. Its samples are made as
+/// those of training were. A folder or file that is not the run's own and has no test part is taken whole.
+data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& model, const std::string& data,
+                            const std::string& data_dir, std::optional<int64_t> limit);
+
+/// The task of a record.
+TaskPtr task_of(const DataRecord& record, const std::vector<double>& class_weights = {});
+
+/// How many numbers the model must give for one sample.
+int64_t outputs_for(const data::Splits& splits);
+
+/// Loads what fits from a file of weights (safetensors, .pt, .pth) or the folder of a run, and says in `notices` what
+/// was taken and what was not. Throws Error where nothing fits.
+void load_fitting_weights(nn::Module& model, const std::string& path, std::vector<std::string>& notices);
+
+/// Freezes the parameters with one of these in their name. Throws Error for one that is in no name.
+void freeze_named(nn::Module& model, const std::vector<std::string>& parts);
+
+}  // namespace tandem
