@@ -22,12 +22,12 @@ int main() {
   options.epochs = 4;
   options.batch = 50;
   options.optimizer = "adamw";
-  options.callbacks = {learning_rate({.kind = "cosine", .warm_up = 20}), early_stopping({.patience = 2})};
-  const FitResult result = fit(net, *train_set, options, [](const TrainEvent& event) {
-    if (const auto* epoch = std::get_if<EpochEvent>(&event))
-      std::printf("epoch %d: loss %.3f, accuracy %.1f %%\n", static_cast<int>(epoch->epoch),
-                  (*epoch)["train_loss"], 100 * (*epoch)["test_accuracy"]);
-  });
+  options.callbacks = {learning_rate({.kind = "cosine", .warm_up = 20}), early_stopping({.patience = 2}),
+                       listen([](const EpochEvent& e) {
+                         std::printf("epoch %d: loss %.3f, accuracy %.1f %%\n", static_cast<int>(e.epoch),
+                                     e["train_loss"], 100 * e["test_accuracy"]);
+                       })};
+  const FitResult result = fit(net, *train_set, options);
 
   const ConfusionMatrix confusion = evaluate(net, *test_set).confusion;
   std::printf("\nis \\ taken for");

@@ -59,7 +59,8 @@ struct Tiny {
   const std::atomic<bool>* stop = nullptr;
 };
 
-FitResult run(const Tiny& t, const EventSink& sink = {}) {
+FitResult run(Tiny t, const CallbackPtr& listener = nullptr) {
+  if (listener) t.callbacks.push_back(listener);
   manual_seed(t.seed);
   nn::Sequential net{nn::make<nn::Linear>(3, 4), nn::make<nn::Linear>(4, 2)};
   return fit(net, *t.data,
@@ -72,8 +73,7 @@ FitResult run(const Tiny& t, const EventSink& sink = {}) {
               .out = t.out,
               .resume = t.resume,
               .checkpoint_every = 2,
-              .stop = t.stop},
-             sink);
+              .stop = t.stop});
 }
 
 /// Calls a function after each step.
@@ -144,11 +144,8 @@ TEST(RunFolder, KeepsTheNewCheckpointAndAUsableOneWhateverIsDamaged) {
   const TempFolder folder;
   Tiny tiny{.out = folder / "run", .steps = 12};
   std::map<int64_t, std::string> kept;  // every checkpoint as it was written
-  const auto keep = [&](const TrainEvent& event) {
-    if (const auto* saved = std::get_if<CheckpointEvent>(&event))
-      kept[saved->step] = testing::read_text(saved->path);
-  };
-  const std::string whole = run(tiny, keep).weights_sha256;
+  const auto keep = [&](const CheckpointEvent& saved) { kept[saved.step] = testing::read_text(saved.path); };
+  const std::string whole = run(tiny, listen(keep)).weights_sha256;
   const auto path = [&](int64_t step) { return cat(tiny.out, "/checkpoint-", step, ".safetensors"); };
   // One that can be used at step 4, and three damaged ones that are newer.
   fs::remove_all(tiny.out + "/model.safetensors");
@@ -158,20 +155,19 @@ TEST(RunFolder, KeepsTheNewCheckpointAndAUsableOneWhateverIsDamaged) {
   testing::write_text(path(12), kept.at(12).substr(0, kept.at(12).size() - 1));
   tiny.resume = true;
   std::vector<int64_t> reported;
-  const FitResult again = run(tiny, [&](const TrainEvent& event) {
-    const auto* saved = std::get_if<CheckpointEvent>(&event);
-    if (!saved) return;
-    keep(event);  // as it is now: another time stands in it
-    reported.push_back(saved->step);
+  const auto check_kept = [&](const CheckpointEvent& saved) {
+    keep(saved);  // as it is now: another time stands in it
+    reported.push_back(saved.step);
     int usable = 0;
     for (const std::string& file : list_checkpoints(tiny.out)) {
       const bool is_whole = testing::read_text(file) == kept.at(step_of(file));
       usable += is_whole ? 1 : 0;
       EXPECT_EQ(message([&] { load_checkpoint(file); }).empty(), is_whole) << file;
     }
-    EXPECT_EQ(usable, 2) << "after step " << saved->step;
-    EXPECT_EQ(load_checkpoint(saved->path).state.step, saved->step);
-  });
+    EXPECT_EQ(usable, 2) << "after step " << saved.step;
+    EXPECT_EQ(load_checkpoint(saved.path).state.step, saved.step);
+  };
+  const FitResult again = run(tiny, listen(check_kept));
   EXPECT_EQ(reported, (std::vector<int64_t>{6, 8, 10, 12}));
   EXPECT_EQ(again.weights_sha256, whole);
   EXPECT_EQ(list_checkpoints(tiny.out), (std::vector<std::string>{path(12), path(10)}));
@@ -181,18 +177,18 @@ TEST(RunFolder, NoticesAFileThatIsDamagedWhileTheRunGoesOn) {
   const TempFolder folder;
   Tiny tiny{.out = folder / "run", .steps = 8};
   const auto path = [&](int64_t step) { return cat(tiny.out, "/checkpoint-", step, ".safetensors"); };
-  run(tiny, [&](const TrainEvent& event) {
-    const auto* saved = std::get_if<CheckpointEvent>(&event);
-    if (saved && saved->step == 4) {  // in place: the same file, of the same size
+  const auto damage = [&](const CheckpointEvent& saved) {
+    if (saved.step == 4) {  // in place: the same file, of the same size
       std::fstream file(path(4), std::ios::in | std::ios::out | std::ios::binary);
       file.seekp(-3, std::ios::end);
       file.put('x');
     }
-    if (saved && saved->step == 6) {
+    if (saved.step == 6) {
       EXPECT_EQ(list_checkpoints(tiny.out), (std::vector<std::string>{path(6), path(4), path(2)}));
       EXPECT_NO_THROW(load_checkpoint(path(2)));
     }
-  });
+  };
+  run(tiny, listen(damage));
   EXPECT_EQ(list_checkpoints(tiny.out), (std::vector<std::string>{path(8), path(6)}));
 }
 
@@ -456,7 +452,7 @@ class Walk {
       if (how == 1) stop = true;
     })};
     const int64_t first = resume ? newest.value_or(0) : 0;
-    const EventSink sink = [&](const TrainEvent& event) {
+    const auto check_event = [&](const TrainEvent& event) {
       if (std::holds_alternative<StartEvent>(event)) model_.has_config = true;
       if (const auto* start = std::get_if<StartEvent>(&event)) {
         EXPECT_EQ(start->first_step, first) << history_;
@@ -469,7 +465,7 @@ class Walk {
     };
     std::string text;
     try {
-      const FitResult done = run(tiny, sink);
+      const FitResult done = run(tiny, listen(check_event));
       if (!done.interrupted) {
         model_.is_finished = true;
         EXPECT_EQ(done.steps, std::max(first, steps)) << history_;

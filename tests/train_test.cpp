@@ -174,9 +174,8 @@ TEST(Train, CheckpointsInBetweenChangeNothingAndTwoAreKept) {
   config.out = folder / "many";
   config.checkpoint_every = 1;
   std::vector<int64_t> steps;
-  const DoneEvent many = train(config, [&](const TrainEvent& event) {
-    if (const auto* saved = std::get_if<CheckpointEvent>(&event)) steps.push_back(saved->step);
-  });
+  config.callbacks = {listen([&](const CheckpointEvent& saved) { steps.push_back(saved.step); })};
+  const DoneEvent many = train(config);
   expect_same(few, many, "a checkpoint a step");
   ASSERT_EQ(static_cast<int64_t>(steps.size()), many.steps);
   EXPECT_EQ(steps.back(), many.steps);
@@ -202,10 +201,9 @@ TEST(Train, ADamagedNewestCheckpointIsNamedAndTheOneBeforeIsUsed) {
     config.steps.reset();
     std::vector<std::string> notices;
     int64_t first_step = -1;
-    const DoneEvent again = train(config, [&](const TrainEvent& event) {
-      if (const auto* notice = std::get_if<NoticeEvent>(&event)) notices.push_back(notice->text);
-      if (const auto* start = std::get_if<StartEvent>(&event)) first_step = start->first_step;
-    });
+    config.callbacks = {listen([&](const NoticeEvent& notice) { notices.push_back(notice.text); }),
+                        listen([&](const StartEvent& start) { first_step = start.first_step; })};
+    const DoneEvent again = train(config);
     ASSERT_EQ(notices.size(), 1u) << how;
     EXPECT_NE(notices[0].find(paths[0]), std::string::npos) << notices[0];
     EXPECT_EQ(first_step, 4) << how;
@@ -324,9 +322,8 @@ TEST(Train, EveryFloatingTypeLearnsAndResumes) {
     config.dtype = dtype;
     config.epochs = 6;
     std::vector<double> losses;
-    const DoneEvent whole = train(config, [&](const TrainEvent& event) {
-      if (const auto* epoch = std::get_if<EpochEvent>(&event)) losses.push_back((*epoch)["train_loss"]);
-    });
+    config.callbacks = {listen([&](const EpochEvent& epoch) { losses.push_back(epoch["train_loss"]); })};
+    const DoneEvent whole = train(config);
     EXPECT_LT(losses.back(), losses.front() - 0.05) << tandem::name(dtype);
     config.out = folder / "pieces";
     config.engine = Engine::eager;

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/output.h"
@@ -32,7 +31,7 @@ class Throttle {
   Clock::time_point last_ = Clock::now();
 };
 
-class JsonSink {
+class JsonEvents {
  public:
   void operator()(const StartEvent& e) {
     ordered_json line = {
@@ -121,7 +120,7 @@ std::vector<std::pair<MetricInfo, double>> main_values(const std::vector<MetricI
   return out;
 }
 
-class TextSink {
+class TextEvents {
  public:
   void operator()(const StartEvent& e) {
     const TrainConfig& c = e.config;
@@ -207,15 +206,9 @@ class TextSink {
   Throttle progress_{is_terminal_ ? 0.1 : 10.0};
 };
 
-template <class Sink>
-EventSink sink_of() {
-  auto sink = std::make_shared<Sink>();
-  return [sink](const TrainEvent& event) { std::visit(*sink, event); };
-}
-
 }  // namespace
 
-EventSink json_events() { return sink_of<JsonSink>(); }
-EventSink text_events() { return sink_of<TextSink>(); }
+CallbackPtr json_events() { return listen(JsonEvents()); }
+CallbackPtr text_events() { return listen(TextEvents()); }
 
 }  // namespace tandem::cli

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/train/events.h"
+#include "tandem/train/callbacks.h"
 
 namespace tandem::cli {
 
@@ -33,8 +33,8 @@ std::string title_of(const std::string& metric);
 std::string shown(const MetricInfo& info, double value);
 
 /// One JSON object per line on stdout, and nothing else.
-EventSink json_events();
+CallbackPtr json_events();
 /// For a person: a table of the settings, a line an epoch, and the end. On a terminal a bar moves on stderr.
-EventSink text_events();
+CallbackPtr text_events();
 
 }  // namespace tandem::cli

@@ -202,7 +202,8 @@ void add_train(CLI::App& app, Action& action, const std::vector<std::string>& ar
         check(config);
       });
       config.stop = &stop_on_signals();
-      const DoneEvent done = train(config, flags->json ? json_events() : text_events());
+      config.callbacks.push_back(flags->json ? json_events() : text_events());
+      const DoneEvent done = train(config);
       if (!done.interrupted) return;
       throw Interrupted(
           cat("stopped at step ", done.steps, ". Go on with: ", resume_command(arguments, done.out)));

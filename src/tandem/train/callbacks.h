@@ -1,9 +1,13 @@
-// Callbacks: what else happens while a run goes. They are called in the order in which they are given; what they do
-// and keep must be a function of the run alone, so that a resumed run goes on as if it had never stopped.
+// Callbacks: what else happens while a run goes, and who hears how it goes. They are called in the order in which they are
+// given; what they do and keep must be a function of the run alone, so that a resumed run goes on as if it had never stopped.
+//   fit(net, train_set, {.callbacks = {listen([](const EpochEvent& e) { std::printf("%f\n", e["train_loss"]); })}});
 #pragma once
 
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "tandem/nn/module.h"
@@ -11,6 +15,7 @@
 #include "tandem/optim/schedule.h"
 #include "tandem/train/checkpoint.h"
 #include "tandem/train/config.h"
+#include "tandem/train/events.h"
 
 namespace tandem {
 
@@ -45,8 +50,9 @@ class Training {
 class Callback {
  public:
   virtual ~Callback() = default;
-  /// A word of its own among the callbacks of a run, under which its state is saved.
-  virtual std::string name() const = 0;
+  /// A word of its own among the callbacks of a run, under which its state is saved. Empty: it has neither state nor
+  /// settings.
+  virtual std::string name() const { return ""; }
   /// What the run's bits depend on, as text; empty: nothing. A resumed run must have the same.
   virtual std::string settings(const Training&) const { return ""; }
 
@@ -55,12 +61,36 @@ class Callback {
   virtual void on_epoch(Training&) {}                           ///< measured, and before its checkpoint
   virtual void on_checkpoint(Training&, const std::string&) {}  ///< written there
   virtual void on_end(Training&) {}                             ///< not where the run was interrupted
+  /// All that the run tells (train/events.h). An event comes before the call above that is of the same moment; DoneEvent
+  /// comes last, when the weights are written.
+  virtual void on_event(const TrainEvent&) {}
 
   /// What a checkpoint must hold. load_state comes before every on_start; empty: begin anew.
   virtual std::string state() const { return ""; }
   virtual nn::NamedTensors tensors() const { return {}; }
   virtual void load_state(const std::string& /*state*/, const nn::NamedTensors& /*tensors*/) {}
 };
+
+/// A callback from a function: it is called with each event that it takes, as in listen([](const EpochEvent& e) { … }).
+/// One that takes TrainEvent is called with all, and an object with several operator() with those.
+template <class F>
+CallbackPtr listen(F function) {
+  class Listener final : public Callback {
+   public:
+    explicit Listener(F f) : function_(std::move(f)) {}
+    void on_event(const TrainEvent& event) override {
+      std::visit(
+          [&](const auto& e) {
+            if constexpr (std::is_invocable_v<F&, decltype(e)>) function_(e);
+          },
+          event);
+    }
+
+   private:
+    F function_;
+  };
+  return std::make_shared<Listener>(std::move(function));
+}
 
 /// Learning rates by optim/schedule.h, from the optimiser's first rate. All groups are scaled alike.
 struct ScheduleOptions {

@@ -1,8 +1,8 @@
-// What a training run tells while it goes. The loop prints nothing: whoever calls it hands over a sink.
+// What a training run tells while it goes. The loop prints nothing: callbacks hear it (train/callbacks.h, on_event and
+// listen).
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -76,6 +76,5 @@ struct DoneEvent {
 
 using TrainEvent = std::variant<StartEvent, NoticeEvent, ProgressEvent, EpochEvent, CheckpointEvent,
                                 InterruptedEvent, DoneEvent>;
-using EventSink = std::function<void(const TrainEvent&)>;
 
 }  // namespace tandem

@@ -76,12 +76,13 @@ struct Parts {
   SettingsParts names = {};                      // of the model and the data, where they have names
   std::optional<DataRecord> record = {};         // of data that has a name, for config.json
   std::vector<CallbackPtr> callbacks = {};       // before the options' own
+  std::vector<std::string> notices = {};         // of what came before it
   StartEvent start = {};                         // what is known of it
 };
 
 class Run final : public Training {
  public:
-  Run(const FitOptions& options, Parts parts, const EventSink& sink);
+  Run(const FitOptions& options, Parts parts);
   DoneEvent train();
 
   nn::Module& model() override { return parts_.model; }
@@ -123,7 +124,7 @@ class Run final : public Training {
   DoneEvent end();
   DoneEvent result() const;
   void tell(const TrainEvent& event) const {
-    if (sink_) sink_(event);
+    for (const CallbackPtr& callback : callbacks_) callback->on_event(event);
   }
   template <class F>
   void each_callback(const F& call) {
@@ -141,7 +142,6 @@ class Run final : public Training {
 
   const FitOptions options_;
   Parts parts_;
-  const EventSink& sink_;
   const Clock::time_point start_ = Clock::now();
   const Device device_;
   data::Loader loader_;
@@ -174,10 +174,9 @@ class Run final : public Training {
   int64_t trained_samples_ = 0;  // by this process
 };
 
-Run::Run(const FitOptions& options, Parts parts, const EventSink& sink)
+Run::Run(const FitOptions& options, Parts parts)
     : options_(options),
       parts_(std::move(parts)),
-      sink_(sink),
       device_(device_of(parts_.model)),
       loader_(parts_.train, training_batches(options, parts_.train, device_)),
       optimizer_(options.own_optimizer),
@@ -228,6 +227,7 @@ Run::Run(const FitOptions& options, Parts parts, const EventSink& sink)
   }
   for (const CallbackPtr& callback : callbacks_) {
     TD_CHECK(callback, "callbacks: must all be there; got an empty pointer.");
+    if (callback->name().empty()) continue;
     TD_CHECK(names.insert(callback->name()).second,
              "callbacks: each must have a name of its own; got two of '", callback->name(), "'.");
     callback->load_state("", {});
@@ -277,6 +277,7 @@ void Run::restore() {
 
 DoneEvent Run::train() {
   const AnomalyScope anomaly(options_.anomaly);
+  for (const std::string& notice : parts_.notices) tell(NoticeEvent{notice});
   if (options_.resume) restore();
   if (!folder().empty()) {
     if (saved_step_ < 0) clear_run_folder(folder());
@@ -493,6 +494,7 @@ void Run::save() {
                         .carried = step_->carried(),
                         .callbacks = {}};
   each_callback([&](Callback& callback) {
+    if (callback.name().empty()) return;
     checkpoint.callbacks.push_back({callback.name(), callback.state(), callback.tensors()});
   });
   parts_.lock->check();
@@ -510,8 +512,7 @@ void take_folder(Parts& parts, RunFolder folder) {
 
 }  // namespace
 
-FitResult fit(nn::Module& model, const data::Dataset& train_set, const FitOptions& options,
-              const EventSink& sink) {
+FitResult fit(nn::Module& model, const data::Dataset& train_set, const FitOptions& options) {
   check(options);
   TD_CHECK(!options.resume || !options.out.empty(), "fit: resume needs the run's folder. Give it as out.");
   Parts parts{.model = model, .train = train_set, .valid = options.validation, .test = options.test};
@@ -520,10 +521,10 @@ FitResult fit(nn::Module& model, const data::Dataset& train_set, const FitOption
   parts.start.config.device = device_of(model);
   parts.start.config.dtype = dtype_of(model);
   parts.start.title = train_set.describe();
-  return Run(options, std::move(parts), sink).train();
+  return Run(options, std::move(parts)).train();
 }
 
-DoneEvent train(const TrainConfig& config, const EventSink& sink) {
+DoneEvent train(const TrainConfig& config) {
   check(config);
   if (config.threads) set_threads(static_cast<int>(*config.threads));
   check_device(config.device);  // a missing device is said before anything is written
@@ -560,9 +561,8 @@ DoneEvent train(const TrainConfig& config, const EventSink& sink) {
   parts.start.data = data.splits.name;
   parts.start.title = data.splits.info.title;
   parts.start.where = data.splits.where;
-  if (sink)
-    for (const std::string& notice : notices) sink(NoticeEvent{notice});
-  return Run(options, std::move(parts), sink).train();
+  parts.notices = std::move(notices);
+  return Run(options, std::move(parts)).train();
 }
 
 }  // namespace tandem

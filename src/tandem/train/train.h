@@ -17,16 +17,15 @@ namespace tandem {
 
 using FitResult = DoneEvent;
 
-/// Trains a model on a data set whose samples are {input, target, …}, and tells `sink` how it goes. The model is
+/// Trains a model on a data set whose samples are {input, target, …}, and tells the callbacks how it goes. The model is
 /// trained where it is, in its type; with `ema` it ends with the averaged weights. With `out`, the run's folder gets
 /// checkpoints and the final weights. The same settings give the same bits, on any number of threads, with either
 /// engine, stopped and resumed or not. (A run begins with this thread's generator as it is: seed it before the model
 /// is made.) Throws Error where a setting is wrong, a file cannot be read or written, or the loss is no longer finite.
-FitResult fit(nn::Module& model, const data::Dataset& train_set, const FitOptions& options,
-              const EventSink& sink = {});
+FitResult fit(nn::Module& model, const data::Dataset& train_set, const FitOptions& options);
 
 /// The same by names: makes the model and opens the data; logs and plots into the folder, too.
-DoneEvent train(const TrainConfig& config, const EventSink& sink = {});
+DoneEvent train(const TrainConfig& config);
 
 struct EvaluateOptions {
   Engine engine = Engine::graph;
