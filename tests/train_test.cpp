@@ -62,10 +62,10 @@ TEST(Train, ThreadsAndRepetitionChangeNothingAndTheSeedDoes) {
   const TempFolder folder;
   const int before = threads();
   TrainConfig config = small("lenet", folder / "one");
-  config.threads = 1;
+  config.machine.threads = 1;
   const DoneEvent one = train(config);
   for (int64_t count : {1, 2, 3}) {
-    config.threads = count;
+    config.machine.threads = count;
     config.out = folder / ("threads" + std::to_string(count));
     expect_same(one, train(config), std::to_string(count) + " threads");
   }
@@ -165,6 +165,33 @@ TEST(Train, EveryEpochHasAnOrderOfItsOwn) {
   EXPECT_EQ(first.weights_sha256, second.weights_sha256);
   EXPECT_EQ(second.epochs, 2);
   EXPECT_NE(first["train_loss"], second["train_loss"]);
+}
+
+TEST(Train, TheProcessIsAfterARunAsItWasBefore) {
+  const TempFolder folder;
+  const int before = threads();
+  TrainConfig config = small("lenet", folder / "run");
+  config.machine = {.threads = before + 1,
+                    .tf32 = false,
+                    .conv = ChoiceMode::fixed,
+                    .conv_workspace = 1 << 20,
+                    .matmul = ChoiceMode::fixed};
+  const bool allowed = tf32();
+  int heard = 0;
+  config.callbacks = {listen([&](const StartEvent& start) {
+    heard = start.threads;
+    EXPECT_FALSE(tf32());
+    EXPECT_EQ(convolution_choice().mode, ChoiceMode::fixed);
+    EXPECT_EQ(convolution_choice().workspace, size_t{1} << 20);
+    EXPECT_EQ(matmul_choice().mode, ChoiceMode::fixed);
+  })};
+  train(config);
+  EXPECT_EQ(heard, before + 1);
+  EXPECT_EQ(threads(), before);
+  EXPECT_EQ(tf32(), allowed);
+  EXPECT_EQ(convolution_choice().mode, ChoiceMode::heuristic);
+  EXPECT_EQ(convolution_choice().workspace, ConvolutionChoice{}.workspace);
+  EXPECT_EQ(matmul_choice().mode, ChoiceMode::heuristic);
 }
 
 TEST(Train, CheckpointsInBetweenChangeNothingAndTwoAreKept) {

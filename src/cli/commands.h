@@ -30,19 +30,20 @@ struct MachineFlags {
   std::string engine = "graph", device = "cpu", dtype = {}, conv = "heuristic", matmul = "heuristic";
   bool half_model = false;
   void add(CLI::App& command, bool with_dtype);
-  /// Into any struct with these members; --conv, --matmul and TF32 are the whole process's. Throws Error.
+  /// Into any struct with these members. Throws Error.
   template <class Config>
   void parse_into(Config& config) const {
     config.engine = parse_engine(engine);
     config.device = parse_device(device);
     if (find_backend(config.device.kind))
       check_device(config.device);  // else the work says why it is missing
-    set_convolution_choice({.mode = parse_choice_mode(conv)});
-    set_matmul_choice({.mode = parse_choice_mode(matmul, "matmul")});
+    config.machine.conv = parse_choice_mode(conv);
+    config.machine.matmul = parse_choice_mode(matmul, "matmul");
     if constexpr (requires { config.autocast; }) {
       const Arithmetic chosen = arithmetic(config.device);
       config.dtype = chosen.model;
       config.autocast = chosen.autocast;
+      config.machine.tf32 = chosen.tf32;
     }
   }
 
@@ -51,6 +52,7 @@ struct MachineFlags {
   struct Arithmetic {
     DType model = DType::f32;
     std::optional<DType> autocast = {};
+    std::optional<bool> tf32 = {};
   };
   Arithmetic arithmetic(Device on) const;
 };

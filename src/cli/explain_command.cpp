@@ -144,7 +144,7 @@ void add_explain(CLI::App& app, Action& action) {
   cmd->add_option("--batch", c.batch, "samples a step")->capture_default_str();
   cmd->add_option("--optimizer", c.optimizer, optim::optimizer_names())->capture_default_str();
   flags->machine.add(*cmd, true);
-  cmd->add_option("--threads", c.threads, "CPU threads");
+  cmd->add_option("--threads", c.machine.threads, "CPU threads");
   cmd->add_option("--passes", flags->stages, "the passes to run, in order, and plan_memory")
       ->delimiter(',')
       ->capture_default_str();

@@ -1,5 +1,4 @@
 // The command `tandem`: its subcommands. What is common to all programs is in command_line.h.
-#include <cstdlib>
 #include <string>
 
 #include "cli/commands.h"
@@ -55,15 +54,12 @@ MachineFlags::Arithmetic MachineFlags::arithmetic(Device on) const {
   const bool tf32 = dtype == "tf32";
   TD_CHECK(!tf32 || on.kind == DeviceKind::cuda,
            "dtype: tf32 is how CUDA multiplies f32 matrices; got device ", on, ". Give f32.");
-  if (tf32 || dtype == "f32") {
-    ::setenv("TANDEM_TF32", tf32 ? "1" : "0", 1);  // the CUDA library asks once, at its first product
-    return {};
-  }
+  if (tf32 || dtype == "f32") return {.tf32 = tf32};
   TD_CHECK(dtype == "bf16" || dtype == "f16" || dtype == "f64",
            "dtype: must be f32, tf32, bf16, f16 or f64; got '", dtype, "'.");
   const DType type = parse_dtype(dtype);
-  if (half_model || bytes_of(type) != 2) return {type, {}};
-  return {DType::f32, type};
+  if (half_model || bytes_of(type) != 2) return {.model = type};
+  return {.autocast = type};
 }
 
 }  // namespace tandem::cli

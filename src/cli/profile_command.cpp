@@ -8,7 +8,6 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "tandem/core/error.h"
-#include "tandem/core/threads.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/train/profile_model.h"
 
@@ -87,7 +86,7 @@ void print_json(const Shown& shown) {
                              {"dtype", name(config.dtype)},
                              {"autocast", config.autocast ? ordered_json(name(*config.autocast)) : nullptr},
                              {"batch", config.batch},
-                             {"threads", threads()},
+                             {"threads", shown.profiled.threads},
                              {"steps", shown.profiled.steps},
                              {"trace", shown.path},
                              {"dropped_events", shown.dropped},
@@ -182,7 +181,7 @@ void print_kernels(const Shown& shown) {
 void print_text(const Shown& shown) {
   const TrainConfig& config = shown.flags.config;
   const std::string on =
-      config.device.is_cpu() ? cat(config.device, ", ", threads(), " threads") : to_string(config.device);
+      config.device.is_cpu() ? cat(config.device, ", ", shown.profiled.threads, " threads") : to_string(config.device);
   const std::string types =
       cat(config.dtype, config.autocast ? cat(" with ", *config.autocast, " products") : "");
   const bool one = shown.profiled.steps == 1;
@@ -244,7 +243,7 @@ void add_profile(CLI::App& app, Action& action) {
   cmd->add_option("--batch", c.batch, "samples per step")->capture_default_str();
   cmd->add_option("--optimizer", c.optimizer, optim::optimizer_names())->capture_default_str();
   flags->machine.add(*cmd, true);
-  cmd->add_option("--threads", c.threads, "CPU threads");
+  cmd->add_option("--threads", c.machine.threads, "CPU threads");
   cmd->add_option("--out", flags->out, "file of the trace, or its folder (default: MODEL.trace.json)");
   cmd->add_flag("--json", flags->json, "print one JSON object");
   cmd->callback([flags, &action] { action = [flags] { run(*flags); }; });

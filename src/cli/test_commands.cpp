@@ -116,7 +116,7 @@ void add_eval(CLI::App& app, Action& action) {
   cmd->add_option("--data", c.data, "data set (default: the one it was trained on)");
   cmd->add_option("--data-dir", c.data_dir, "folder of the data set's files");
   flags->machine.add(*cmd, false);
-  cmd->add_option("--threads", c.threads, "CPU threads (default: all cores): the same bits");
+  cmd->add_option("--threads", c.machine.threads, "CPU threads (default: all cores): the same bits");
   cmd->add_option("--limit", c.limit, "use the first so many samples");
   cmd->add_flag("--best", c.best, "the weights of the best epoch (of 'train --best')");
   cmd->add_flag("--json", flags->json, "print one JSON object");
@@ -158,7 +158,7 @@ void add_predict(CLI::App& app, Action& action) {
   cmd->add_option("--top", c.top, "classes to name")->capture_default_str();
   cmd->add_flag("--invert", c.invert, "files show dark ink on white, and the data bright ink on black");
   flags->machine.add(*cmd, false);
-  cmd->add_option("--threads", c.threads, "CPU threads (default: all cores): the same bits");
+  cmd->add_option("--threads", c.machine.threads, "CPU threads (default: all cores): the same bits");
   cmd->add_flag("--best", c.best, "the weights of the best epoch (of 'train --best')");
   cmd->add_option("--to", flags->to, "write the predictions to this CSV file, beside the table's own columns");
   cmd->add_flag("--json", flags->json, "print one JSON object per line");

@@ -180,7 +180,7 @@ void add_train(CLI::App& app, Action& action, const std::vector<std::string>& ar
   cmd->add_option("--seed", c.seed, "of weights, shuffle and dropout")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  cmd->add_option("--threads", c.threads, "CPU threads (default: all cores): the same bits");
+  cmd->add_option("--threads", c.machine.threads, "CPU threads (default: all cores): the same bits");
   cmd->add_option("--limit", c.limit, "use the first so many samples to train, and to test");
   cmd->add_flag("--augment", c.augment,
                 "crop, flip … the training images as is usual for the data, anew each epoch");

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <limits>
 #include <sstream>
+#include <string_view>
 
 #include "tandem/core/file.h"
 #include "tandem/core/implementations.h"
@@ -31,6 +32,8 @@ struct Setting {
 Setting g_convolution, g_matmul;
 std::atomic<size_t> g_workspace{ConvolutionChoice().workspace};
 std::atomic<uint64_t> g_epoch{1};
+enum class Tf32 : uint8_t { as_environment, off, on };
+std::atomic<Tf32> g_tf32{Tf32::as_environment};
 
 struct Row {
   std::string algorithm;
@@ -147,6 +150,20 @@ void set_matmul_choice(const MatmulChoice& choice) { change(g_matmul, choice.mod
 
 MatmulChoice matmul_choice() {
   return {g_matmul.mode.load(std::memory_order_relaxed), g_matmul.keep.load(std::memory_order_relaxed)};
+}
+
+void set_tf32(bool allowed) {
+  g_tf32 = allowed ? Tf32::on : Tf32::off;
+  ++g_epoch;
+}
+
+bool tf32() {
+  if (const Tf32 set = g_tf32.load(std::memory_order_relaxed); set != Tf32::as_environment) return set == Tf32::on;
+  static const bool allowed = [] {
+    const char* text = std::getenv("TANDEM_TF32");
+    return !text || std::string_view(text) != "0";
+  }();
+  return allowed;
 }
 
 ForcedImplementation::ForcedImplementation(const std::string& name) {

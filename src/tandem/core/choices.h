@@ -39,6 +39,11 @@ struct MatmulChoice {
 void set_matmul_choice(const MatmulChoice& choice);
 MatmulChoice matmul_choice();
 
+/// Whether f32 products of a GPU may round their factors to tf32 (10 bits of mantissa), from now on, likewise. Until it is
+/// set: yes, unless the environment says TANDEM_TF32=0 when the first is computed.
+void set_tf32(bool allowed);
+bool tf32();
+
 /// One line of the table: what was fastest, and its time.
 struct Choice {
   std::string key;  ///< all that the times depend on: the operation, its sizes, type, device, versions

@@ -87,7 +87,9 @@ void check(const TrainConfig& config) {
   check_data_name(config.data, config.data_dir);
   check(static_cast<const FitOptions&>(config));
   check_between("limit", config.limit, 1);
-  check_between("threads", config.threads, 1, kMostThreads);
+  check(config.machine);
+  TD_CHECK(!config.machine.tf32.value_or(false) || config.device.kind == DeviceKind::cuda,
+           "dtype: tf32 is how CUDA multiplies f32 matrices; got device ", config.device, ". Give f32.");
   if (!config.task_name.empty()) make_task(config.task_name);
   TD_CHECK(config.valid == 0 || (config.valid > 0 && config.valid < 1),
            "valid: must be a share of the training part, above 0 and below 1; got ", config.valid, ".");

@@ -15,6 +15,7 @@
 #include "tandem/data/image_set.h"
 #include "tandem/data/registry.h"
 #include "tandem/optim/optimizer.h"
+#include "tandem/train/machine.h"
 #include "tandem/train/task.h"
 #include "tandem/zoo/zoo.h"
 
@@ -75,7 +76,7 @@ struct TrainConfig : FitOptions {
   std::string data_dir = {};  ///< where its files are; empty: the usual places
   Device device = {};
   DType dtype = DType::f32;             ///< of the whole model
-  std::optional<int64_t> threads = {};  ///< unset: the cores of this machine
+  Machine machine = {};                 ///< how this process computes, while the run goes
   std::optional<int64_t> limit = {};    ///< train on the first so many samples, test on the first so many
   bool augment = false;  ///< the augmentation that is usual for the data, drawn anew each epoch
   // ---- Data of your own (data/registry.h, OpenOptions)

@@ -2,7 +2,6 @@
 #include <chrono>
 
 #include "tandem/core/rng.h"
-#include "tandem/core/threads.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/ops/random.h"
 #include "tandem/train/run_folder.h"
@@ -21,13 +20,13 @@ Metrics evaluate(nn::Module& model, const data::Dataset& dataset, const Evaluate
 void check(const EvalConfig& config) {
   check_data_name(config.data, config.data_dir);
   check_between("limit", config.limit, 1);
-  check_between("threads", config.threads, 1, kMostThreads);
+  check(config.machine);
 }
 
 EvalReport evaluate(const EvalConfig& config) {
   const auto start = std::chrono::steady_clock::now();
   check(config);
-  if (config.threads) set_threads(static_cast<int>(*config.threads));
+  const MachineScope machine(config.machine);
   check_device(config.device);
   const SavedRun run = load_run("eval", config.folder, config.best);
   const std::unique_ptr<nn::Module> model = make_model(run, config.device);
@@ -51,7 +50,7 @@ EvalReport evaluate(const EvalConfig& config) {
 
 GraphReport explain(const TrainConfig& config, const CompileOptions& options) {
   check(config);
-  if (config.threads) set_threads(static_cast<int>(*config.threads));
+  const MachineScope machine(config.machine);
   check_device(config.device);
   manual_seed(config.seed);
   const zoo::ChosenModel chosen = choose_model(config);

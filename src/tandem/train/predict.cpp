@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "tandem/core/tape.h"
-#include "tandem/core/threads.h"
 #include "tandem/data/compose.h"
 #include "tandem/data/image_set.h"
 #include "tandem/io/file.h"
@@ -176,7 +175,7 @@ void check(const PredictConfig& config) {
   check_data_name(config.data, config.data_dir);
   check_between("limit", config.limit, 1);
   check_between("top", config.top, 1);
-  check_between("threads", config.threads, 1, kMostThreads);
+  check(config.machine);
   for (const int64_t index : config.indices) check_between("index", index, 0);
   TD_CHECK(config.files.empty() || (config.data.empty() && config.indices.empty()),
            "predict: takes files, or a data set and an index; got both. Leave one out.");
@@ -185,7 +184,7 @@ void check(const PredictConfig& config) {
 
 PredictReport predict(const PredictConfig& config) {
   check(config);
-  if (config.threads) set_threads(static_cast<int>(*config.threads));
+  const MachineScope machine(config.machine);
   check_device(config.device);
   const SavedRun run = load_run("predict", config.folder, config.best);
   const std::unique_ptr<nn::Module> model = make_model(run, config.device);

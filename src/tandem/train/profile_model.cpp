@@ -85,11 +85,12 @@ class Steps {
 ModelProfile profile_model(const TrainConfig& config, bool infer) {
   check(config);
   check_between("steps", config.steps, 1, kMostProfiledSteps);
-  if (config.threads) set_threads(static_cast<int>(*config.threads));
+  const MachineScope machine(config.machine);
   check_device(config.device);
   manual_seed(config.seed);
   ModelProfile result;
   result.steps = config.steps.value_or(kProfiledSteps);
+  result.threads = threads();
   result.peaks = measure_peaks(config.device, config.autocast.value_or(config.dtype));
   Steps steps(config, infer);
   steps.take(kSettlingSteps);

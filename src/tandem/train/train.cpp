@@ -526,7 +526,7 @@ FitResult fit(nn::Module& model, const data::Dataset& train_set, const FitOption
 
 DoneEvent train(const TrainConfig& config) {
   check(config);
-  if (config.threads) set_threads(static_cast<int>(*config.threads));
+  const MachineScope machine(config.machine);
   check_device(config.device);  // a missing device is said before anything is written
   const zoo::ChosenModel chosen = choose_model(config);
   TrainingData data = open_training_data(config, chosen.info);

@@ -53,7 +53,7 @@ struct EvalConfig {
   std::string data_dir = {};  ///< empty: the usual places
   Engine engine = Engine::graph;
   Device device = {};
-  std::optional<int64_t> threads = {};
+  Machine machine = {};
   std::optional<int64_t> limit = {};  ///< test on the first so many samples
   bool best = false;                  ///< the weights of the best epoch, where the run kept them
 };
@@ -86,7 +86,7 @@ struct PredictConfig {
   bool invert = false;                ///< files: dark ink on white paper, where the data has bright on black
   Engine engine = Engine::graph;
   Device device = {};
-  std::optional<int64_t> threads = {};
+  Machine machine = {};
   int64_t limit = 10;
   bool best = false;
 };

@@ -8,6 +8,7 @@
 
 #include "tandem/backends/cuda/check.h"
 #include "tandem/backends/cuda/stream.h"
+#include "tandem/core/choices.h"
 #include "tandem/ops/index.h"
 
 namespace tandem::cuda {
@@ -193,12 +194,6 @@ ThreadContext exchange_thread_context(DeviceState& state, ThreadContext context)
 cudaStream_t DeviceState::current_stream() { return thread_context(*this).stream; }
 void* DeviceState::workspace(size_t bytes) { return thread_scratch(*this).get(bytes); }
 
-bool allow_tf32() {
-  static const bool allowed = [] {
-    const char* text = std::getenv("TANDEM_TF32");
-    return !text || std::strcmp(text, "0") != 0;
-  }();
-  return allowed;
-}
+bool allow_tf32() { return tf32(); }
 
 }  // namespace tandem::cuda

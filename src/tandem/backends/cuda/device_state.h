@@ -138,7 +138,7 @@ Scratch& thread_scratch(DeviceState& state);
 /// Puts another in place for this thread; returns the previous one.
 ThreadContext exchange_thread_context(DeviceState& state, ThreadContext context);
 
-/// Whether f32 products may round their inputs to tf32 (10 mantissa bits): on unless TANDEM_TF32=0.
+/// Whether f32 products may round their inputs to tf32 (10 mantissa bits): core/choices.h, set_tf32.
 bool allow_tf32();
 
 }  // namespace tandem::cuda
