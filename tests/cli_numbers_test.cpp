@@ -121,7 +121,8 @@ TEST_F(Numbers, OfEveryOptionAreTakenOrRefusedInOneLine) {
         EXPECT_EQ(result.err.find("tandem: "), 0u) << what << "\n" << result.err;
         // Beyond usage: a rate that makes the loss infinite, and samples that the data does not have.
         const bool by_data = result.err.find("the loss became") != std::string::npos ||
-                             result.err.find("an index must be") != std::string::npos;
+                             result.err.find("an index must be") != std::string::npos ||
+                             result.err.find("data digits: does not take") != std::string::npos;
         EXPECT_EQ(result.status, by_data ? 1 : 2) << what << "\n" << result.err;
         EXPECT_FALSE(result.status == 2 && std::filesystem::exists(out)) << what << " left a folder";
       }

@@ -263,7 +263,7 @@ TEST(RunFolder, IsResumedOnlyWithTheSameWorkspaceOfConvolutions) {
   const std::string text = message([&] { run(tiny); });
   set_convolution_choice({});
   expect_contains(text,
-                  "got conv_workspace 1048576. Call set_convolution_choice with the workspace as it was");
+                  "got conv-workspace 1048576. Give --conv-workspace as it was");
 }
 
 TEST(RunFolder, WithACheckpointOfDeepJsonIsRefused) {

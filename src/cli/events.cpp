@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/output.h"
 #include "tandem/core/choices.h"
 #include "tandem/core/error.h"
+#include "tandem/train/settings.h"
 
 namespace tandem::cli {
 namespace {
@@ -60,6 +62,7 @@ class JsonEvents {
     line["seed"] = e.config.seed;
     line["threads"] = e.threads;
     line["out"] = e.out;
+    line["settings"] = ordered_json::parse(settings_object(e.config));
     print(line);
   }
   void operator()(const NoticeEvent& e) { print({{"event", "notice"}, {"text", e.text}}); }
@@ -120,6 +123,21 @@ std::vector<std::pair<MetricInfo, double>> main_values(const std::vector<MetricI
   return out;
 }
 
+/// What was given besides that which the other lines of the echo tell.
+std::string other_settings(const TrainConfig& config) {
+  static const std::set<std::string> told = {"model",  "data", "engine", "device",    "dtype", "half-model",
+                                             "conv",   "matmul", "threads", "optimizer", "lr",    "momentum",
+                                             "batch",  "accumulate", "seed", "epochs",  "steps", "out", "resume"};
+  std::string out;
+  for (const Setting& s : settings()) {
+    const SettingValue value = s.get(config);
+    if (told.contains(s.name) || value == default_of(s)) continue;
+    const bool is_on = value == SettingValue(true);
+    out += (out.empty() ? "" : ", ") + s.name + (is_on ? "" : " " + text_of(value));
+  }
+  return out;
+}
+
 class TextEvents {
  public:
   void operator()(const StartEvent& e) {
@@ -139,15 +157,11 @@ class TextEvents {
                        (matmul == ChoiceMode::heuristic ? "" : cat(", matmul ", tandem::name(matmul)))});
     const std::optional<double> given = starting_momentum(c);
     const std::string momentum = given ? cat(", momentum ", *given) : "";
-    std::string more = momentum;
-    if (c.weight_decay) more += cat(", weight decay ", *c.weight_decay);
-    if (c.clip_value) more += cat(", clipped by value ", *c.clip_value);
-    if (c.clip_norm) more += cat(", clipped by norm ", *c.clip_norm);
-    if (c.ema) more += cat(", average of decay ", *c.ema);
     const std::string batch = c.accumulate > 1 ? cat(c.accumulate, " × ", c.batch) : cat(c.batch);
-    table.add({"optimizer", cat(c.optimizer, ", lr ", e.lr, more, ", batch ", batch, ", seed ", c.seed)});
+    table.add({"optimizer", cat(c.optimizer, ", lr ", e.lr, momentum, ", batch ", batch, ", seed ", c.seed)});
     table.add({"length", cat(e.epochs, e.epochs == 1 ? " epoch, " : " epochs, ", grouped(e.steps), " steps",
                              e.first_step > 0 ? cat(", from step ", grouped(e.first_step)) : "")});
+    if (const std::string more = other_settings(c); !more.empty()) table.add({"settings", more});
     table.add({"out", e.out});
     table.print();
     std::fflush(stdout);

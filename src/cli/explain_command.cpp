@@ -5,7 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
-#include "tandem/optim/optimizer.h"
+#include "cli/setting_flags.h"
 #include "tandem/train/train.h"
 
 namespace tandem::cli {
@@ -131,20 +131,15 @@ void print_text(const std::string& model, const GraphReport& r, const Parts& par
 
 void add_explain(CLI::App& app, Action& action) {
   struct Flags {
-    TrainConfig config;
+    std::string model;
+    SettingFlags settings;
     std::vector<std::string> stages = all_stages();
-    MachineFlags machine;
     bool json = false, nodes = false, implementations = false;
   };
   auto flags = std::make_shared<Flags>();
-  TrainConfig& c = flags->config;
   CLI::App* cmd = app.add_subcommand("explain", "show what the graph engine makes of a training step");
-  cmd->add_option("MODEL", c.model, "a name from 'tandem models', or the file of a description: ./mynet.toml")
-      ->required();
-  cmd->add_option("--batch", c.batch, "samples a step")->capture_default_str();
-  cmd->add_option("--optimizer", c.optimizer, optim::optimizer_names())->capture_default_str();
-  flags->machine.add(*cmd, true);
-  cmd->add_option("--threads", c.machine.threads, "CPU threads");
+  cmd->add_option("MODEL", flags->model, setting("model").help)->required();
+  flags->settings.add(*cmd, kStepSettings);
   cmd->add_option("--passes", flags->stages, "the passes to run, in order, and plan_memory")
       ->delimiter(',')
       ->capture_default_str();
@@ -156,18 +151,19 @@ void add_explain(CLI::App& app, Action& action) {
   cmd->add_flag("--json", flags->json, "print one JSON object");
   cmd->callback([cmd, flags, &action] {
     action = [cmd, flags] {
+      TrainConfig config;
       as_usage([&] {
-        flags->machine.parse_into(flags->config);
-        check(flags->config);
-        if (flags->config.engine == Engine::eager)
+        config = flags->settings.config({{"model", flags->model}});
+        check(config);
+        if (config.engine == Engine::eager)
           throw UsageError(
               "explain: the eager engine runs every operation as it comes and has no passes. Leave "
               "--engine out.");
       });
-      const GraphReport report = explain(flags->config, with_stages(flags->stages));
+      const GraphReport report = explain(config, with_stages(flags->stages));
       const Parts parts{flags->nodes, flags->implementations || cmd->count("--conv") > 0,
                         flags->implementations || cmd->count("--matmul") > 0};
-      (flags->json ? print_json : print_text)(flags->config.model, report, parts);
+      (flags->json ? print_json : print_text)(config.model, report, parts);
     };
   });
 }

@@ -7,8 +7,8 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/setting_flags.h"
 #include "tandem/core/error.h"
-#include "tandem/optim/optimizer.h"
 #include "tandem/train/profile_model.h"
 
 namespace tandem::cli {
@@ -19,8 +19,9 @@ using nlohmann::ordered_json;
 constexpr size_t kShownKernels = 12;
 
 struct Flags {
+  std::string model;
+  SettingFlags settings;
   TrainConfig config;
-  MachineFlags machine;
   std::string out;
   bool infer = false, json = false;
 };
@@ -214,7 +215,7 @@ void print_text(const Shown& shown) {
 void run(Flags& flags) {
   std::string path;
   as_usage([&] {
-    flags.machine.parse_into(flags.config);
+    flags.config = flags.settings.config({{"model", flags.model}});
     check(flags.config);
     check_between("steps", flags.config.steps, 1, kMostProfiledSteps);
     path = trace_path(flags);
@@ -233,17 +234,13 @@ void run(Flags& flags) {
 
 void add_profile(CLI::App& app, Action& action) {
   auto flags = std::make_shared<Flags>();
-  TrainConfig& c = flags->config;
   CLI::App* cmd =
       app.add_subcommand("profile", "show where the time of a model's step goes, and write a trace");
-  cmd->add_option("MODEL", c.model, "a name from 'tandem models', or the file of a description: ./mynet.toml")
-      ->required();
+  cmd->add_option("MODEL", flags->model, setting("model").help)->required();
   cmd->add_flag("--infer", flags->infer, "forward passes in evaluation mode, not training steps");
-  cmd->add_option("--steps", c.steps, cat("steps to profile (default ", kProfiledSteps, ")"));
-  cmd->add_option("--batch", c.batch, "samples per step")->capture_default_str();
-  cmd->add_option("--optimizer", c.optimizer, optim::optimizer_names())->capture_default_str();
-  flags->machine.add(*cmd, true);
-  cmd->add_option("--threads", c.machine.threads, "CPU threads");
+  std::vector<std::string> names = kStepSettings;
+  names.push_back("steps");
+  flags->settings.add(*cmd, names, {{"steps", cat("steps to profile (default: ", kProfiledSteps, ")")}});
   cmd->add_option("--out", flags->out, "file of the trace, or its folder (default: MODEL.trace.json)");
   cmd->add_flag("--json", flags->json, "print one JSON object");
   cmd->callback([flags, &action] { action = [flags] { run(*flags); }; });

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/setting_flags.h"
 #include "tandem/io/file.h"
 #include "tandem/train/train.h"
 
@@ -13,6 +14,23 @@ namespace tandem::cli {
 namespace {
 
 using nlohmann::ordered_json;
+
+/// Of how a saved run is used.
+const std::vector<std::string> kSavedRunSettings = {"data",           "data-dir", "engine", "device", "conv",
+                                                    "conv-workspace", "matmul",   "threads"};
+const std::pair<const std::string, std::string> kTrainedOn = {"data", "data set (default: the one it was trained on)"};
+
+/// What the configurations of saved runs have in common with those of training.
+template <class Config>
+void take_settings(const SettingFlags& flags, Config& config) {
+  const TrainConfig given = flags.config();
+  config.data = given.data;
+  config.data_dir = given.data_dir;
+  config.engine = given.engine;
+  config.device = given.device;
+  config.machine = given.machine;
+  if (given.limit) config.limit = *given.limit;
+}
 
 void print(const ordered_json& line) {
   std::printf("%s\n", line.dump(-1, ' ', false, ordered_json::error_handler_t::replace).c_str());
@@ -106,24 +124,22 @@ void print_text(const EvalReport& r) {
 void add_eval(CLI::App& app, Action& action) {
   struct Flags {
     EvalConfig config;
-    MachineFlags machine;
+    SettingFlags settings;
     bool json = false;
   };
   auto flags = std::make_shared<Flags>();
   EvalConfig& c = flags->config;
   CLI::App* cmd = app.add_subcommand("eval", "test a trained model");
   cmd->add_option("DIR", c.folder, "folder of a run, the --out of 'tandem train'")->required();
-  cmd->add_option("--data", c.data, "data set (default: the one it was trained on)");
-  cmd->add_option("--data-dir", c.data_dir, "folder of the data set's files");
-  flags->machine.add(*cmd, false);
-  cmd->add_option("--threads", c.machine.threads, "CPU threads (default: all cores): the same bits");
-  cmd->add_option("--limit", c.limit, "use the first so many samples");
+  std::vector<std::string> names = kSavedRunSettings;
+  names.push_back("limit");
+  flags->settings.add(*cmd, names, {kTrainedOn, {"limit", "use the first so many samples"}});
   cmd->add_flag("--best", c.best, "the weights of the best epoch (of 'train --best')");
   cmd->add_flag("--json", flags->json, "print one JSON object");
   cmd->callback([flags, &action] {
     action = [flags] {
       as_usage([&] {
-        flags->machine.parse_into(flags->config);
+        take_settings(flags->settings, flags->config);
         check(flags->config);
       });
       const EvalReport r = evaluate(flags->config);
@@ -139,7 +155,7 @@ void add_eval(CLI::App& app, Action& action) {
 void add_predict(CLI::App& app, Action& action) {
   struct Flags {
     PredictConfig config;
-    MachineFlags machine;
+    SettingFlags settings;
     std::string to;
     bool json = false;
   };
@@ -148,8 +164,7 @@ void add_predict(CLI::App& app, Action& action) {
   CLI::App* cmd = app.add_subcommand("predict", "say what a trained model makes of images, tables or arrays");
   cmd->add_option("DIR", c.folder, "folder of a run, the --out of 'tandem train'")->required();
   cmd->add_option("FILE", c.files, "images, or a table (.csv) or an array (.npy); none: samples of a data set");
-  cmd->add_option("--data", c.data, "data set (default: the one it was trained on)");
-  cmd->add_option("--data-dir", c.data_dir, "folder of the data set's files");
+  flags->settings.add(*cmd, kSavedRunSettings, {kTrainedOn});
   cmd->add_option("--index", c.indices, "samples of the data set's test part: 3,17")
       ->delimiter(',')
       ->expected(1);
@@ -157,15 +172,13 @@ void add_predict(CLI::App& app, Action& action) {
       ->capture_default_str();
   cmd->add_option("--top", c.top, "classes to name")->capture_default_str();
   cmd->add_flag("--invert", c.invert, "files show dark ink on white, and the data bright ink on black");
-  flags->machine.add(*cmd, false);
-  cmd->add_option("--threads", c.machine.threads, "CPU threads (default: all cores): the same bits");
   cmd->add_flag("--best", c.best, "the weights of the best epoch (of 'train --best')");
   cmd->add_option("--to", flags->to, "write the predictions to this CSV file, beside the table's own columns");
   cmd->add_flag("--json", flags->json, "print one JSON object per line");
   cmd->callback([flags, &action] {
     action = [flags] {
       as_usage([&] {
-        flags->machine.parse_into(flags->config);
+        take_settings(flags->settings, flags->config);
         check(flags->config);
       });
       const PredictReport r = predict(flags->config);

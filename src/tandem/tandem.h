@@ -103,6 +103,7 @@
 #include "tandem/train/environment.h"
 #include "tandem/train/events.h"
 #include "tandem/train/machine.h"
+#include "tandem/train/settings.h"
 #include "tandem/train/metrics.h"
 #include "tandem/train/plot.h"
 #include "tandem/train/profile_model.h"

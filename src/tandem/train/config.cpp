@@ -7,12 +7,12 @@
 #include <sstream>
 
 #include "tandem/core/backend.h"
-#include "tandem/core/choices.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
 #include "tandem/io/json.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/train/run_folder.h"
+#include "tandem/train/settings_json.h"
 
 namespace tandem {
 
@@ -53,24 +53,15 @@ void check_number(const char* setting, std::optional<double> value, double least
 
 void check(const FitOptions& o) {
   optim::optimizer_info(o.optimizer);
-  check_between("batch", o.batch, 1, kMostBatch);
-  check_between("epochs", o.epochs, 1);
-  check_between("steps", o.steps, 1);
-  check_between("accumulate", o.accumulate, 1, kMostBatch);
-  check_between("checkpoint-every", o.checkpoint_every, 0);
+  TrainConfig values;
+  static_cast<FitOptions&>(values) = o;
+  check_values(values);
   const double lr = starting_lr(o);
   TD_CHECK(lr > 0 && lr <= kMostNumber, "lr: must be a number above 0",
            lr > kMostNumber ? cat(" and at most ", kMostNumber) : "", "; got ", lr, ". Try ",
            optim::optimizer_info(o.optimizer).lr, ".");
   TD_CHECK(!o.momentum || optim::optimizer_info(o.optimizer).momentum, "momentum: ", o.optimizer,
            " takes none; got ", o.momentum.value_or(0), ". Leave it out, or choose --optimizer sgd.");
-  TD_CHECK(!o.momentum || (*o.momentum >= 0 && *o.momentum < 1),
-           "momentum: must be at least 0 and below 1; got ", o.momentum.value_or(0), ".");
-  check_number("weight-decay", o.weight_decay, 0, true);
-  check_number("clip-value", o.clip_value, 0, false);
-  check_number("clip-norm", o.clip_norm, 0, false);
-  TD_CHECK(!o.ema || (*o.ema >= 0 && *o.ema < 1), "ema: must be at least 0 and below 1; got ",
-           o.ema.value_or(0), ". Try 0.999.");
   TD_CHECK(o.ema || !o.ema_warm_up, "ema-warmup: needs a moving average; got none. Give --ema as well.");
   TD_CHECK(!o.autocast || *o.autocast == DType::bf16 || *o.autocast == DType::f16,
            "autocast: must be bf16 or f16; got ", *o.autocast, ".");
@@ -86,20 +77,19 @@ void check(const TrainConfig& config) {
   choose_model(config);
   check_data_name(config.data, config.data_dir);
   check(static_cast<const FitOptions&>(config));
-  check_between("limit", config.limit, 1);
-  check(config.machine);
+  check_values(config);
   TD_CHECK(!config.machine.tf32.value_or(false) || config.device.kind == DeviceKind::cuda,
            "dtype: tf32 is how CUDA multiplies f32 matrices; got device ", config.device, ". Give f32.");
   if (!config.task_name.empty()) make_task(config.task_name);
-  TD_CHECK(config.valid == 0 || (config.valid > 0 && config.valid < 1),
-           "valid: must be a share of the training part, above 0 and below 1; got ", config.valid, ".");
-  TD_CHECK(!config.test_share || (*config.test_share > 0 && *config.test_share < 1),
-           "test-share: must be above 0 and below 1; got ", config.test_share.value_or(0), ".");
   for (const std::string& part : config.freeze)
     TD_CHECK(!part.empty(), "freeze: must be a part of parameters' names; got ''. Try conv1.");
   TD_CHECK(is_floating(config.dtype), "dtype: must be f32, f64, bf16 or f16; got ", config.dtype, ".");
   TD_CHECK(!config.autocast || config.dtype == DType::f32,
            "dtype: the weights of a model under autocast must be f32; got ", config.dtype, ".");
+  TD_CHECK(config.early_stop || (!config.restore_best && config.min_delta == 0),
+           "restore-best and min-delta: belong to --early-stop; got none. Give --early-stop as well.");
+  check(config.schedule);
+  check_number("time-budget", config.time_budget, 0, false);
 }
 
 void check_device(Device device) {
@@ -156,46 +146,42 @@ std::string first_difference(const std::string& before, const std::string& now) 
 
 }  // namespace
 
-std::string settings_json(const FitOptions& o, const SettingsParts& parts) {
-  // What has its default is left out, so that a setting of a later version does not part old runs from it.
+std::string settings_json(const TrainConfig& c, const SettingsParts& parts) {
   ordered_json settings;
-  if (!parts.model.empty()) settings["model"] = parts.model;
-  if (!parts.description.empty()) settings["description"] = parts.description;
-  if (!parts.data.empty()) settings["data"] = parts.data;
-  if (parts.augment) settings["augment"] = true;
-  if (!parts.weights.empty()) settings["weights"] = parts.weights;
-  if (!parts.freeze.empty()) settings["freeze"] = parts.freeze;
-  if (o.task && (o.task->name() != "classification" || !o.task->settings().empty()))
-    settings["task"] = o.task->name() + (o.task->settings().empty() ? "" : ": " + o.task->settings());
+  const auto put = [&](const char* key, const std::string& text) {
+    if (!text.empty()) settings[key] = text;
+  };
+  put("model", parts.model);
+  put("description", parts.description);
+  put("data", parts.data);
+  put("weights", parts.weights);
+  if (c.task && (c.task->name() != "classification" || !c.task->settings().empty()))
+    settings["task"] = c.task->name() + (c.task->settings().empty() ? "" : ": " + c.task->settings());
   settings["train_samples"] = parts.train_samples;
   if (parts.valid_samples > 0) settings["valid_samples"] = parts.valid_samples;
   settings["test_samples"] = parts.test_samples;
-  settings["batch"] = o.batch;
-  if (o.accumulate != 1) settings["accumulate"] = o.accumulate;
-  settings["optimizer"] = o.own_optimizer ? "own" : o.optimizer;
-  settings["lr"] = starting_lr(o);
-  if (const std::optional<double> momentum = starting_momentum(o); momentum && !o.own_optimizer)
-    settings["momentum"] = *momentum;
-  if (o.weight_decay) settings["weight-decay"] = *o.weight_decay;
-  if (o.decoupled) settings["decoupled"] = *o.decoupled;
-  if (!o.no_decay.empty()) settings["no-decay"] = o.no_decay;
-  if (o.clip_value) settings["clip-value"] = *o.clip_value;
-  if (o.clip_norm) settings["clip-norm"] = *o.clip_norm;
-  if (o.ema) settings["ema"] = *o.ema;
-  if (o.ema_warm_up) settings["ema-warmup"] = true;
+  for (const Setting& s : tandem::settings()) {
+    if (s.bits != SettingBits::recorded) continue;
+    const SettingValue value = (s.recorded ? s.recorded : s.get)(c);
+    // Switches that are off are left out, as what is not set.
+    if (value.index() != 0 && (s.kind != SettingKind::toggle || value != default_of(s)))
+      settings[s.name] = json_of(value);
+  }
   settings["dtype"] = name(parts.dtype);
-  if (o.autocast) settings["autocast"] = name(*o.autocast);
-  if (!parts.arithmetic.empty()) settings["arithmetic"] = parts.arithmetic;
-  const ConvolutionChoice conv = convolution_choice();
-  if (conv.mode != ChoiceMode::heuristic) settings["conv"] = name(conv.mode);
-  if (matmul_choice().mode != ChoiceMode::heuristic) settings["matmul"] = name(matmul_choice().mode);
-  if (conv.workspace != ConvolutionChoice{}.workspace) settings["conv_workspace"] = conv.workspace;
-  settings["seed"] = o.seed;
-  if (!parts.train_data.empty()) settings["train_data"] = parts.train_data;
-  if (!parts.valid_data.empty()) settings["valid_data"] = parts.valid_data;
-  if (!parts.test_data.empty()) settings["test_data"] = parts.test_data;
+  if (c.autocast) settings["autocast"] = name(*c.autocast);
+  put("arithmetic", parts.arithmetic);
+  put("train_data", parts.train_data);
+  put("valid_data", parts.valid_data);
+  put("test_data", parts.test_data);
   for (const auto& [key, value] : parts.callbacks) settings[key] = value;
   return settings.dump();
+}
+
+/// What a setting is where a checkpoint does not hold it, as JSON: it may be older than the setting.
+std::string default_text(const std::string& key) {
+  for (const Setting& s : tandem::settings())
+    if (s.name == key && s.bits == SettingBits::recorded) return json_of(default_of(s)).dump();
+  return "";
 }
 
 void check_same_settings(const std::string& saved, const std::string& wanted, const std::string& source) {
@@ -204,6 +190,7 @@ void check_same_settings(const std::string& saved, const std::string& wanted, co
   const auto compare = [&](const std::string& key) {
     const auto value = [&](const ordered_json& in) { return in.contains(key) ? in[key].dump() : "none"; };
     if (value(before) == value(now)) return;
+    if (!before.contains(key) && now[key].dump() == default_text(key)) return;
     if (key == "description") {
       const auto text = [&](const ordered_json& in) {
         return in.contains(key) ? in[key].get<std::string>() : std::string("a model of the zoo");
@@ -221,8 +208,7 @@ void check_same_settings(const std::string& saved, const std::string& wanted, co
             ? "Resume on the same kind of device, with TANDEM_TF32, TANDEM_ISA and TANDEM_BF16 as they were"
         : key == "dtype" || key == "autocast"
             ? "Give --dtype as it was, with --half-model where the whole model had that type"
-        : key == "conv_workspace" ? "Call set_convolution_choice with the workspace as it was"
-                                  : "Give --" + key + " as it was";
+            : "Give --" + key + " as it was";
     throw Error(cat("resume ", source, ": the run was begun with ", key, " ", value(before), "; got ", key,
                     " ", value(now), ". ", fix, ", or begin a new run in another --out."));
   };

@@ -15,6 +15,7 @@
 #include "tandem/data/image_set.h"
 #include "tandem/data/registry.h"
 #include "tandem/optim/optimizer.h"
+#include "tandem/train/callback_options.h"
 #include "tandem/train/machine.h"
 #include "tandem/train/task.h"
 #include "tandem/zoo/zoo.h"
@@ -67,7 +68,8 @@ struct FitOptions {
   const std::atomic<bool>* stop = nullptr;  ///< once true, the run saves a checkpoint and ends after its step
 };
 
-/// A whole run by names: what the command trains. `out` empty: runs/<model>, or the next free runs/<model>-<n>.
+/// A whole run by names: what the command trains, and all of it: train() makes the callbacks that it asks for. Each setting
+/// is a row of the table in train/settings.cpp, too. `out` empty: runs/<model>, or the next free runs/<model>-<n>.
 /// `seed` is that of the weights and of dropout, too.
 struct TrainConfig : FitOptions {
   std::string model = {};  ///< a name of the zoo, or the path of a description: "./mynet.toml"
@@ -91,6 +93,15 @@ struct TrainConfig : FitOptions {
   // ---- The model's beginning
   std::string weights = {};              ///< a file of weights or the folder of a run: what fits is taken
   std::vector<std::string> freeze = {};  ///< parameters with one of these in their name are not trained
+  // ---- What becomes callbacks (train/callback_options.h), before `callbacks`
+  ScheduleOptions schedule = {};           ///< of the learning rate
+  std::string monitor = "loss";            ///< of early_stop and best; schedule has its own
+  std::optional<int64_t> early_stop = {};  ///< stop after more than so many epochs without progress
+  double min_delta = 0;                    ///< early_stop: progress is more than this
+  bool restore_best = false;               ///< early_stop: end with the weights of the best epoch
+  bool best = false;                       ///< keep the weights of the best epoch in best.safetensors
+  std::optional<double> time_budget = {};  ///< seconds of this process, after which the run stops
+  bool tensorboard = false;                ///< write event files
 };
 
 /// No count of steps, epochs or samples may be larger: sums and products of two settings stay far below 2^63 then, and
@@ -104,7 +115,7 @@ inline constexpr double kMostNumber = 1e30;           ///< of rates and norms: f
 void check(const FitOptions& options);
 void check(const TrainConfig& config);
 
-/// Parts of check() that other configurations share. An empty name is the default data set.
+/// Parts of check() that other configurations share. (Numbers alone: train/settings.h, check_values.) An empty name is the default data set.
 void check_data_name(const std::string& data, const std::string& data_dir);
 void check_between(const char* setting, std::optional<int64_t> value, int64_t least,
                    int64_t most = kMostCount, const char* unit = "");
@@ -123,13 +134,11 @@ std::optional<double> starting_momentum(const FitOptions& options);
 /// The optimiser that the options name. (Not own_optimizer.)
 std::unique_ptr<optim::Optimizer> make_optimizer(const FitOptions& options, const nn::Module& model);
 
-/// What the settings of a run hold besides its options.
+/// What the settings of a run hold besides its configuration.
 struct SettingsParts {
   std::string model = {}, data = {};  ///< names; empty: none
   std::string description = {};       ///< of a model that is not of the zoo, or was made to fit its data, as TOML
   std::string weights = {};           ///< SHA-256 of the weights that it began with; empty: drawn
-  std::vector<std::string> freeze = {};
-  bool augment = false;
   int64_t train_samples = 0, valid_samples = 0, test_samples = 0;
   std::string train_data = {}, valid_data = {}, test_data = {};  ///< data::fingerprint; empty: none
   DType dtype = DType::f32;
@@ -137,7 +146,7 @@ struct SettingsParts {
   std::vector<std::pair<std::string, std::string>> callbacks = {};  ///< name and Callback::settings
 };
 /// The settings on which a run's bits depend, as JSON text: what a checkpoint holds and a resumed run must repeat.
-std::string settings_json(const FitOptions& options, const SettingsParts& parts);
+std::string settings_json(const TrainConfig& config, const SettingsParts& parts);
 
 /// Throws Error with the name and both values of the first setting that differs. `source` is the checkpoint.
 void check_same_settings(const std::string& saved, const std::string& wanted, const std::string& source);

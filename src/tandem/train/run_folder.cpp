@@ -9,6 +9,7 @@
 #include "tandem/io/json.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/train/checkpoint.h"
+#include "tandem/train/settings.h"
 #include "tandem/zoo/zoo.h"
 
 namespace tandem {
@@ -135,13 +136,14 @@ void write_text(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-void save_config(const std::string& folder, const FitOptions& options, Device device,
-                 const std::string& settings, const DataRecord* record) {
+void save_config(const std::string& folder, const TrainConfig& config, const std::string& settings,
+                 const DataRecord* record) {
   auto out = io::parse_json<ordered_json>("settings: ", settings);
-  out["engine"] = name(options.engine);
-  out["device"] = to_string(device);
-  if (options.epochs) out["epochs"] = *options.epochs;
-  if (options.steps) out["steps"] = *options.steps;
+  out["engine"] = name(config.engine);
+  out["device"] = to_string(config.device);
+  if (config.epochs) out["epochs"] = *config.epochs;
+  if (config.steps) out["steps"] = *config.steps;
+  out["settings"] = ordered_json::parse(settings_object(config));
   if (record) {
     out["for"] = record->task;
     if (const ordered_json opening = opening_json(record->opening); !opening.empty()) out["opened"] = opening;

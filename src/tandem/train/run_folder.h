@@ -36,9 +36,10 @@ RunFolder open_run_folder(const FitOptions& options, const std::string& model);
 /// begins there now.
 void clear_run_folder(const std::string& folder);
 
-/// Writes config.json and, of tables, table.json: `settings` (train/config.h) and what else `eval`, `predict` and a reader want to know.
-void save_config(const std::string& folder, const FitOptions& options, Device device,
-                 const std::string& settings, const DataRecord* record = nullptr);
+/// Writes config.json and, of tables, table.json: `settings` (train/config.h), those that were given
+/// (train/settings.h), and what else `eval`, `predict` and a reader want to know.
+void save_config(const std::string& folder, const TrainConfig& config, const std::string& settings,
+                 const DataRecord* record = nullptr);
 
 /// Writes model.safetensors, or another file of weights.
 std::string weights_path(const std::string& folder);

@@ -234,7 +234,7 @@ Run::Run(const FitOptions& options, Parts parts)
     if (const std::string text = callback->settings(*this); !text.empty())
       parts_.names.callbacks.emplace_back(callback->name(), text);
   }
-  settings_ = settings_json(options_, parts_.names);
+  settings_ = settings_json(parts_.start.config, parts_.names);
 }
 
 /// Takes up the newest usable checkpoint of the folder. A run that was stopped before its first begins again.
@@ -281,7 +281,7 @@ DoneEvent Run::train() {
   if (options_.resume) restore();
   if (!folder().empty()) {
     if (saved_step_ < 0) clear_run_folder(folder());
-    save_config(folder(), options_, device_, settings_, parts_.record ? &*parts_.record : nullptr);
+    save_config(folder(), parts_.start.config, settings_, parts_.record ? &*parts_.record : nullptr);
     save_environment(folder(), device_);
   }
   StartEvent event = parts_.start;
@@ -510,6 +510,21 @@ void take_folder(Parts& parts, RunFolder folder) {
   parts.lock.emplace(std::move(folder.lock));
 }
 
+/// What a run by names writes, and what its settings ask for.
+std::vector<CallbackPtr> callbacks_of(const TrainConfig& config) {
+  std::vector<CallbackPtr> out = {csv_log(), jsonl_log(), plots()};
+  if (config.schedule.kind != "constant" || config.schedule.warm_up > 0) out.push_back(learning_rate(config.schedule));
+  if (config.early_stop)
+    out.push_back(early_stopping({.monitor = config.monitor,
+                                  .patience = *config.early_stop,
+                                  .min_delta = config.min_delta,
+                                  .restore_best = config.restore_best}));
+  if (config.best) out.push_back(best_weights({.monitor = config.monitor}));
+  if (config.time_budget) out.push_back(time_budget(*config.time_budget));
+  if (config.tensorboard) out.push_back(tensorboard());
+  return out;
+}
+
 }  // namespace
 
 FitResult fit(nn::Module& model, const data::Dataset& train_set, const FitOptions& options) {
@@ -549,11 +564,9 @@ DoneEvent train(const TrainConfig& config) {
               .names = {.model = chosen.info.name,
                         .data = data.splits.name,
                         .description = fitting.description ? zoo::to_toml(*fitting.description) : "",
-                        .weights = first_weights,
-                        .freeze = config.freeze,
-                        .augment = config.augment},
+                        .weights = first_weights},
               .record = data.record,
-              .callbacks = {csv_log(), jsonl_log(), plots()}};
+              .callbacks = callbacks_of(config)};
   take_folder(parts, std::move(folder));
   parts.start.config = config;
   parts.start.config.task = data.task;

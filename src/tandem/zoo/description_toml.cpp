@@ -1,4 +1,4 @@
-// Descriptions as TOML: the only file of the library that knows the TOML parser.
+// Descriptions as TOML. (The other file of the library that knows the TOML parser is train/settings_toml.cpp.)
 #include <algorithm>
 #include <charconv>
 #include <cmath>

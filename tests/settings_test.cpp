@@ -1,0 +1,303 @@
+// The table of settings: flags, files, JSON, the struct, the help and the page say the same; what bits depend on must be
+// repeated at a resume.
+// ctest: timeout=300
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "tandem/train/settings.h"
+#include "tandem/train/train.h"
+#include "tests/support/paths.h"
+#include "tests/support/process.h"
+#include "tests/support/temp_folder.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::ordered_json;
+using testing::ProcessResult;
+using testing::run_command;
+using testing::TempFolder;
+using Texts = std::map<std::string, std::string>;
+
+/// Another value than the default for every setting, and what belongs beside it.
+struct Sample {
+  std::string text;
+  Texts beside = {};
+};
+const std::map<std::string, Sample> kSamples = {
+    {"model", {"lenet"}},
+    {"weights", {"runs/first"}},
+    {"freeze", {"bias"}},
+    {"data", {"digits"}},
+    {"data-dir", {"a folder/of \"mine\""}},
+    {"target", {"price"}},
+    {"task", {"regression"}},
+    {"input", {"96x128"}},
+    {"test-share", {"0.3"}},
+    {"valid", {"0.2"}},
+    {"split-seed", {"5", {{"valid", "0.2"}}}},
+    {"limit", {"30"}},
+    {"augment", {"true"}},
+    {"class-weights", {"true"}},
+    {"skip-bad", {"true"}},
+    {"epochs", {"2"}},
+    {"steps", {"3"}},
+    {"batch", {"7"}},
+    {"accumulate", {"2"}},
+    {"optimizer", {"nesterov"}},
+    {"lr", {"0.1"}},
+    {"momentum", {"0.5"}},
+    {"weight-decay", {"1e-05"}},
+    {"decoupled", {"false", {{"weight-decay", "0.1"}}}},
+    {"no-decay", {"bias,norm", {{"weight-decay", "0.1"}}}},
+    {"clip-value", {"2"}},
+    {"clip-norm", {"0.5"}},
+    {"ema", {"0.9"}},
+    {"ema-warmup", {"true", {{"ema", "0.9"}}}},
+    {"seed", {"18446744073709551615"}},
+    {"schedule", {"cosine"}},
+    {"schedule-by", {"epoch", {{"schedule", "cosine"}}}},
+    {"schedule-length", {"9", {{"schedule", "cosine"}}}},
+    {"warmup", {"3"}},
+    {"decay-every", {"2", {{"schedule", "step"}}}},
+    {"decay-factor", {"0.3", {{"schedule", "step"}}}},
+    {"least-lr", {"0.001", {{"schedule", "cosine"}}}},
+    {"patience", {"2", {{"schedule", "plateau"}}}},
+    {"monitor", {"train_loss", {{"schedule", "plateau"}}}},
+    {"early-stop", {"4"}},
+    {"min-delta", {"0.25", {{"early-stop", "4"}}}},
+    {"restore-best", {"true", {{"early-stop", "4"}}}},
+    {"time-budget", {"5400s"}},
+    {"engine", {"eager"}},
+    {"device", {"cpu:1"}},
+    {"dtype", {"bf16"}},
+    {"half-model", {"true", {{"dtype", "bf16"}}}},
+    {"conv", {"fixed"}},
+    {"conv-workspace", {"1024"}},
+    {"matmul", {"fixed"}},
+    {"threads", {"2"}},
+    {"out", {"runs/it's here"}},
+    {"resume", {"true"}},
+    {"checkpoint-every", {"1"}},
+    {"best", {"true"}},
+    {"tensorboard", {"true"}},
+    {"anomaly", {"true"}},
+};
+
+SettingValues values_of(const Texts& texts) {
+  SettingValues values;
+  for (const auto& [name, text] : texts) values[name] = parse_setting(setting(name), text);
+  return values;
+}
+std::string message(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Settings, EachHasASampleHereAndARowOfItsOwn) {
+  std::set<std::string> names;
+  for (const Setting& s : settings()) {
+    EXPECT_TRUE(names.insert(s.name).second) << s.name;
+    EXPECT_TRUE(kSamples.contains(s.name)) << s.name << ": add a sample to kSamples";
+    EXPECT_FALSE(s.help.empty()) << s.name;
+    EXPECT_EQ(s.help.find('\n'), std::string::npos) << s.name;
+  }
+  EXPECT_EQ(names.size(), kSamples.size());
+}
+
+TEST(Settings, GoThroughTheStructAFileAndJsonUnchanged) {
+  for (const auto& [name, sample] : kSamples) {
+    Texts texts = sample.beside;
+    texts[name] = sample.text;
+    const SettingValues values = values_of(texts);
+    const TrainConfig config = make_config(values);
+    EXPECT_EQ(text_of(setting(name).get(config)), sample.text) << name;
+    EXPECT_NE(setting(name).get(config), default_of(setting(name))) << name;
+    EXPECT_EQ(given_settings(config), values) << name;
+    EXPECT_EQ(parse_settings(settings_toml(config), "written"), values) << name << "\n" << settings_toml(config);
+    const auto json = ordered_json::parse(settings_object(config));
+    ASSERT_TRUE(json.contains(name)) << name;
+    EXPECT_EQ(json.size(), values.size()) << name;
+  }
+  EXPECT_EQ(settings_toml({}), "");
+  EXPECT_EQ(settings_object({}), "{}");
+}
+
+TEST(Settings, OfAFileHaveTheTypesOfToml) {
+  const TrainConfig config = make_config(parse_settings(R"(
+      model = "mlp"
+      lr = 1              # a whole number for a number
+      batch = 32
+      no-decay = ["bias", "norm"]
+      freeze = "conv1"
+      augment = true
+      time-budget = "1.5h"
+      input = "96x128"
+      decoupled = false
+      dtype = "f16"
+      half-model = true
+  )", "a.toml"));
+  EXPECT_EQ(config.model, "mlp");
+  EXPECT_EQ(config.lr, 1.0);
+  EXPECT_EQ(config.batch, 32);
+  EXPECT_EQ(config.no_decay, (std::vector<std::string>{"bias", "norm"}));
+  EXPECT_EQ(config.freeze, std::vector<std::string>{"conv1"});
+  EXPECT_TRUE(config.augment);
+  EXPECT_EQ(config.time_budget, 5400.0);
+  EXPECT_EQ(config.input, (std::array<int64_t, 2>{96, 128}));
+  EXPECT_EQ(config.decoupled, false);
+  EXPECT_EQ(config.dtype, DType::f16);
+  EXPECT_EQ(config.autocast, std::nullopt);
+}
+
+TEST(Settings, ThatCannotBeAreNamedWithFileAndLine) {
+  const auto refused = [](const std::string& text) {
+    return message([&] { parse_settings(text, "a.toml"); });
+  };
+  EXPECT_EQ(refused("lr = 0.1\nbach = 3\n"),
+            "config 'a.toml', line 2: settings: must be those of 'tandem train --help'; got 'bach'. Did you mean "
+            "batch?");
+  EXPECT_EQ(refused("batch = 1.5"),
+            "config 'a.toml', line 1: batch: must be a whole number; got something else. Write it as in batch = 1.");
+  EXPECT_EQ(refused("seed = -1"), "config 'a.toml', line 1: seed: must be a whole number of at least 0; got '-1'.");
+  EXPECT_EQ(refused("augment = 1").find("config 'a.toml', line 1: augment: must be true or false"), 0u);
+  EXPECT_EQ(refused("no-decay = [1]").find("config 'a.toml', line 1: no-decay: must be a list of texts"), 0u);
+  EXPECT_EQ(refused("lr =").find("config 'a.toml', line 1: must be TOML"), 0u);
+  EXPECT_NE(refused("[lr]\nx = 1"), "");
+  EXPECT_EQ(message([&] { make_config(values_of({{"half-model", "true"}})); }),
+            "half-model: goes with --dtype bf16 or f16; got none.");
+}
+
+TEST(Settings, HaveTheirDefaultsInTheHelp) {
+  std::istringstream in(run_command({"train", "--help"}).out);
+  std::map<std::string, std::string> types;  // by flag: "FLOAT=0.1"
+  std::string all;
+  for (std::string line; std::getline(in, line); all += line + "\n") {
+    std::istringstream words(line);
+    std::string name, type;
+    words >> name >> type;
+    if (name.starts_with("--")) types[name] = type;
+  }
+  for (const Setting& s : settings()) {
+    if (s.name == "model") continue;
+    ASSERT_TRUE(types.contains("--" + s.name)) << s.name;
+    EXPECT_NE(all.find(s.help), std::string::npos) << s.name;
+    if (s.kind == SettingKind::toggle) continue;
+    const std::string& type = types["--" + s.name];
+    const size_t equals = type.find('=');
+    EXPECT_EQ(equals == std::string::npos ? "" : type.substr(equals + 1), text_of(default_of(s))) << s.name;
+    if (!s.unset.empty()) {
+      EXPECT_NE(all.find("(default: " + s.unset + ")"), std::string::npos) << s.name;
+    }
+  }
+}
+
+TEST(Settings, AreOnTheirPageAsInTheTable) {
+  const std::string page = testing::read_text((testing::source_dir() / "docs/reference/settings.md").string());
+  const bool agrees = page.find(settings_page()) != std::string::npos;
+  const std::string right = (std::filesystem::temp_directory_path() / "settings_page.md").string();
+  if (!agrees) testing::write_text(right, settings_page());
+  EXPECT_TRUE(agrees) << "the tables of docs/reference/settings.md must be those in " << right;
+}
+
+TEST(Settings, ThatAreWrongAreOneLineAndStatusTwo) {
+  const TempFolder folder;
+  const auto expect_refused = [&](const std::vector<std::string>& arguments, const std::string& name) {
+    const ProcessResult result = run_command(arguments);
+    EXPECT_EQ(result.status, 2) << name << "\n" << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << name << "\n" << result.err;
+    EXPECT_NE(result.err.find(name), std::string::npos) << name << "\n" << result.err;
+    EXPECT_EQ(result.out, "") << name;
+  };
+  for (const Setting& s : settings()) {
+    const bool takes_any = s.kind == SettingKind::list || (s.kind == SettingKind::text && s.choices.empty());
+    if (takes_any) continue;
+    expect_refused({"train", "mlp", "--" + s.name + "=wrong"}, s.name);
+    testing::write_text(folder / "a.toml", s.name + " = \"wrong\"\n");
+    expect_refused({"train", "mlp", "--config", folder / "a.toml"}, s.name);
+  }
+  for (const char* flag : {"--input=big", "--time-budget=soon", "--device=tpu", "--optimizer=lion", "--task=guess"})
+    expect_refused({"train", "mlp", flag}, std::string(flag).substr(2, std::string(flag).find('=') - 2));
+  testing::write_text(folder / "a.toml", "epochs = 0\n");
+  expect_refused({"train", "mlp", "--config", folder / "a.toml"}, "epochs: must be at least 1; got 0.");
+  expect_refused({"train", "mlp", "--config", folder / "none.toml"}, "none.toml");
+}
+
+TEST(Settings, OfFlagsWinOverThoseOfAFile) {
+  const TempFolder folder;
+  testing::write_text(folder / "a.toml",
+                      "model = \"mlp\"\ndata = \"digits\"\nlimit = 20\nbatch = 5\nlr = 0.5\nema = 0.9\nbest = true\n");
+  const ProcessResult result = run_command(
+      {"train", "--config", folder / "a.toml", "--lr", "0.25", "--best=false", "--out", folder / "run", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto start = ordered_json::parse(result.out.substr(0, result.out.find('\n')));
+  EXPECT_EQ(start["settings"], ordered_json({{"model", "mlp"},
+                                             {"data", "digits"},
+                                             {"limit", 20},
+                                             {"batch", 5},
+                                             {"lr", 0.25},
+                                             {"ema", 0.9},
+                                             {"out", folder / "run"}}));
+  EXPECT_EQ(start["lr"], 0.25);
+  const auto config = ordered_json::parse(testing::read_text(folder / "run/config.json"));
+  EXPECT_EQ(config["settings"], start["settings"]);
+}
+
+/// A run of a moment, which `texts` change.
+TrainConfig tiny(const std::string& out, Texts texts) {
+  for (const auto& [name, text] :
+       Texts{{"model", "mlp"}, {"data", "digits"}, {"limit", "20"}, {"batch", "5"}, {"steps", "2"}, {"out", out}})
+    texts.try_emplace(name, text);
+  return make_config(values_of(texts));
+}
+
+TEST(Settings, OnWhichBitsDependMustBeRepeatedAtAResume) {
+  // Of other data, another device, or nothing without a file.
+  const std::set<std::string> elsewhere = {"weights", "data",       "target",  "task",     "input",
+                                           "device",  "test-share", "augment", "skip-bad", "split-seed"};
+  const TempFolder folder;
+  int tried = 0;
+  for (const Setting& s : settings()) {
+    if (s.bits == SettingBits::none || elsewhere.contains(s.name)) continue;
+    const Sample& sample = kSamples.at(s.name);
+    const std::string out = folder / s.name;
+    train(tiny(out, sample.beside));
+    Texts changed = sample.beside;
+    changed[s.name] = sample.text;
+    changed["resume"] = "true";
+    const std::string text = message([&] { train(tiny(out, changed)); });
+    EXPECT_NE(text.find("the run was begun with "), std::string::npos) << s.name << ": " << text;
+    if (s.bits == SettingBits::recorded) {
+      EXPECT_NE(text.find("; got " + s.name + " "), std::string::npos) << s.name << ": " << text;
+      EXPECT_NE(text.find("Give --" + s.name + " as it was"), std::string::npos) << s.name << ": " << text;
+    }
+    ++tried;
+  }
+  EXPECT_GE(tried, 30);
+}
+
+TEST(Settings, OnWhichNoBitsDependMayChangeAtAResume) {
+  const std::set<std::string> elsewhere = {"data-dir", "epochs", "steps", "out", "resume"};
+  const TempFolder folder;
+  const std::string whole = train(tiny(folder / "whole", {{"steps", "4"}})).weights_sha256;
+  for (const Setting& s : settings()) {
+    if (s.bits != SettingBits::none || elsewhere.contains(s.name)) continue;
+    const std::string out = folder / s.name;
+    train(tiny(out, {}));
+    const TrainConfig changed = tiny(out, {{s.name, kSamples.at(s.name).text}, {"steps", "4"}, {"resume", "true"}});
+    EXPECT_EQ(train(changed).weights_sha256, whole) << s.name;
+  }
+}
+
+}  // namespace
+}  // namespace tandem
