@@ -190,7 +190,7 @@ TEST(Zoo, TheCommandDescribesAModelLayerByLayer) {
   EXPECT_EQ(line["layers"][1]["name"], "conv1");
   EXPECT_EQ(line["layers"][1]["outputs"][0], (std::vector<int>{4, 32, 32, 32}));
   EXPECT_EQ(line["layers"][1]["flops"], 4 * 32 * 32 * 32 * (2 * 27 + 1));
-  EXPECT_EQ(line["training"]["data"], "cifar10");
+  EXPECT_EQ(line["recipes"]["paper"]["data"], "cifar10");
   const ProcessResult text = run_command({"models", "svhn_cnn"});
   EXPECT_EQ(text.status, 0) << text.err;
   EXPECT_NE(text.out.find("conv8    Conv2d"), std::string::npos) << text.out;

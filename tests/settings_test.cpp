@@ -32,6 +32,7 @@ struct Sample {
 };
 const std::map<std::string, Sample> kSamples = {
     {"model", {"lenet"}},
+    {"recipe", {"paper", {{"model", "lenet"}}}},
     {"weights", {"runs/first"}},
     {"freeze", {"bias"}},
     {"data", {"digits"}},
@@ -117,6 +118,7 @@ TEST(Settings, EachHasASampleHereAndARowOfItsOwn) {
 
 TEST(Settings, GoThroughTheStructAFileAndJsonUnchanged) {
   for (const auto& [name, sample] : kSamples) {
+    if (name == "recipe") continue;  // what comes of it is kept: TheRecipeOfThePaper… below
     Texts texts = sample.beside;
     texts[name] = sample.text;
     const SettingValues values = values_of(texts);
@@ -253,6 +255,41 @@ TEST(Settings, OfFlagsWinOverThoseOfAFile) {
   EXPECT_EQ(config["settings"], start["settings"]);
 }
 
+TEST(Settings, TheRecipeOfThePaperIsThatOfTheModelUnderWhatIsGiven) {
+  for (const zoo::ModelInfo& info : zoo::models()) {
+    const TrainConfig config = make_config(values_of({{"model", info.name}, {"recipe", "paper"}, {"batch", "3"}}));
+    EXPECT_EQ(config.data, info.training.data) << info.name;
+    EXPECT_EQ(config.optimizer, info.training.optimizer) << info.name;
+    EXPECT_EQ(config.lr, info.training.lr) << info.name;
+    EXPECT_EQ(config.epochs, info.training.epochs) << info.name;
+    EXPECT_EQ(config.batch, 3) << info.name;
+    EXPECT_EQ(make_config(given_settings(config)).lr, config.lr) << info.name;
+    // Quick: the defaults.
+    const TrainConfig quick = make_config(values_of({{"model", info.name}, {"recipe", "quick"}}));
+    EXPECT_EQ(given_settings(quick).size(), 1u) << info.name;
+  }
+  EXPECT_EQ(message([] { make_config(values_of({{"model", "./mine.toml"}, {"recipe", "paper"}})); }),
+            "recipe: a model of your own has no paper; got './mine.toml'. Leave --recipe out.");
+  EXPECT_EQ(message([] { make_config(values_of({{"model", "lenet"}, {"recipe", "slow"}})); }),
+            "recipe: must be quick or paper; got 'slow'.");
+}
+
+TEST(Settings, ModelsPrintsBothRecipes) {
+  const auto recipes = ordered_json::parse(run_command({"models", "lenet", "--json"}).out).at("recipes");
+  const zoo::TrainingDefaults& paper = zoo::model_info("lenet").training;
+  EXPECT_EQ(recipes["quick"]["batch"], TrainConfig().batch);
+  EXPECT_EQ(recipes["quick"]["optimizer"], TrainConfig().optimizer);
+  EXPECT_EQ(recipes["paper"]["batch"], paper.batch);
+  EXPECT_EQ(recipes["paper"]["epochs"], paper.epochs);
+  EXPECT_EQ(recipes["paper"]["data"], paper.data);
+  const std::string text = run_command({"models", "lenet"}).out;
+  EXPECT_NE(text.find("recipe quick"), std::string::npos) << text;
+  EXPECT_NE(text.find("--recipe paper"), std::string::npos) << text;
+  const TempFolder folder;
+  testing::write_text(folder / "mine.toml", run_command({"models", "mlp", "--toml"}).out);
+  EXPECT_EQ(run_command({"models", folder / "mine.toml"}).out.find("recipe paper"), std::string::npos);
+}
+
 /// A run of a moment, which `texts` change.
 TrainConfig tiny(const std::string& out, Texts texts) {
   for (const auto& [name, text] :
@@ -263,7 +300,7 @@ TrainConfig tiny(const std::string& out, Texts texts) {
 
 TEST(Settings, OnWhichBitsDependMustBeRepeatedAtAResume) {
   // Of other data, another device, or nothing without a file.
-  const std::set<std::string> elsewhere = {"weights", "data",       "target",  "task",     "input",
+  const std::set<std::string> elsewhere = {"recipe",  "weights", "data",       "target",  "task",     "input",
                                            "device",  "test-share", "augment", "skip-bad", "split-seed"};
   const TempFolder folder;
   int tried = 0;

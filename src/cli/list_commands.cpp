@@ -13,6 +13,7 @@
 #include "tandem/nn/summary.h"
 #include "tandem/ops/create.h"
 #include "tandem/train/environment.h"
+#include "tandem/train/settings_json.h"
 #include "tandem/zoo/layer_types.h"
 #include "tandem/zoo/zoo.h"
 
@@ -60,9 +61,18 @@ void list_models(bool json) {
   if (!json) table.print();
 }
 
+/// A model of the user's own has no paper.
+std::vector<const char*> recipes_of(const zoo::ChosenModel& chosen) {
+  std::vector<const char*> names(std::begin(kRecipes), std::end(kRecipes));
+  if (chosen.description) names.pop_back();
+  return names;
+}
+std::string recipe_model(const zoo::ChosenModel& chosen) {
+  return chosen.description ? chosen.info.name + ".toml" : chosen.info.name;
+}
+
 void describe_model(const zoo::ChosenModel& chosen, int64_t batch, bool json) {
   const zoo::ModelInfo& info = chosen.info;
-  const zoo::TrainingDefaults& training = info.training;
   Dims input = info.input;
   input.insert(0, batch);
   const nn::Summary summary = summary_of(chosen, input);
@@ -70,10 +80,15 @@ void describe_model(const zoo::ChosenModel& chosen, int64_t batch, bool json) {
     std::printf("%s\n", nn::to_string(summary).c_str());
     Table table;
     table.add({"model", info.name + ": " + info.description});
-    if (!training.data.empty())
-      table.add({"trained on", cat(training.data, ", ", info.classes, " classes, ", training.epochs,
-                                   training.epochs == 1 ? " epoch" : " epochs", " of batch ", training.batch,
-                                   ", ", training.optimizer, " at ", training.lr)});
+    if (info.classes > 0) table.add({"classes", std::to_string(info.classes)});
+    for (const char* name : recipes_of(chosen)) {
+      std::string line;
+      const SettingValues values = recipe(recipe_model(chosen), name);
+      for (const Setting& s : settings())
+        if (const auto at = values.find(s.name); at != values.end())
+          line += (line.empty() ? "" : ", ") + s.name + " " + text_of(at->second);
+      table.add({cat("recipe ", name), line + (name == std::string(kRecipes[0]) ? "" : cat("  (--recipe ", name, ")"))});
+    }
     table.print();
     return;
   }
@@ -98,12 +113,12 @@ void describe_model(const zoo::ChosenModel& chosen, int64_t batch, bool json) {
                        {"state_bytes", summary.state_bytes},
                        {"flops", summary.flops},
                        {"activation_bytes", summary.activation_bytes}};
-  if (!training.data.empty())
-    line["training"] = {{"data", training.data},
-                        {"optimizer", training.optimizer},
-                        {"lr", training.lr},
-                        {"batch", training.batch},
-                        {"epochs", training.epochs}};
+  for (const char* name : recipes_of(chosen)) {
+    const SettingValues values = recipe(recipe_model(chosen), name);
+    for (const Setting& s : settings())
+      if (const auto at = values.find(s.name); at != values.end())
+        line["recipes"][name][s.name] = json_of(at->second);
+  }
   line["layers"] = layers;
   print(line);
 }

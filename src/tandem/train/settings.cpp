@@ -124,6 +124,19 @@ void set_half_model(TrainConfig& c, bool is_on) {
   c.autocast.reset();
 }
 
+/// Sets what a recipe says. It is not kept: what comes of it is.
+Setting recipe_row(Setting s) {
+  s.choices = {kRecipes[0], kRecipes[1]};
+  s.unset = kRecipes[0];
+  return text_row(
+      std::move(s), [](const TrainConfig&) { return ""; },
+      [](TrainConfig& c, const std::string& text) {
+        const SettingValues values = recipe(c.model, text);
+        if (text != kRecipes[0])
+          for (const auto& [name, value] : values) setting(name).set(c, value);
+      });
+}
+
 /// How an op chooses: a member of Machine, compared as the process has it while the run goes.
 template <class Field, class Now>
 Setting choice_row(Setting s, Field field, Now now) {
@@ -148,6 +161,10 @@ void add_model_and_data(std::vector<Setting>& t) {
   t.push_back(row({.name = "model", .group = g,
                    .help = "a name from 'tandem models', or the file of a description: ./mynet.toml", .bits = kIndirect},
                   TD_FIELD(model)));
+  t.push_back(recipe_row({.name = "recipe", .group = g,
+                          .help = "data, epochs, batch, optimizer and lr: quick, or paper, those of the study that the "
+                                  "model comes from ('tandem models NAME' prints both)",
+                          .bits = kIndirect}));
   t.push_back(row({.name = "weights", .group = g,
                    .help = "begin with what fits of a file of weights or of a run's folder", .bits = kIndirect},
                   TD_FIELD(weights)));

@@ -78,6 +78,12 @@ TrainConfig make_config(const SettingValues& values);
 /// What is not as in TrainConfig(): make_config of it gives the same settings.
 SettingValues given_settings(const TrainConfig& config);
 
+/// How a model of the zoo is trained: "quick", with the defaults of the settings, or "paper", as the study did that it comes
+/// from. -> data, epochs, batch, optimizer and lr; no data where the model has no usual one. Throws Error where there is
+/// none: a model of your own has no paper.
+SettingValues recipe(const std::string& model, const std::string& name);
+inline constexpr const char* kRecipes[] = {"quick", "paper"};
+
 /// The settings in a file of TOML, such as `lr = 0.1`. Throws Error, with the file, the line and the nearest name.
 SettingValues read_settings(const std::string& path);
 SettingValues parse_settings(const std::string& toml, const std::string& source);

@@ -154,6 +154,23 @@ TrainConfig make_config(const SettingValues& values) {
   return config;
 }
 
+SettingValues recipe(const std::string& model, const std::string& name) {
+  const bool is_paper = name == kRecipes[1];
+  TD_CHECK(is_paper || name == kRecipes[0], "recipe: must be quick or paper; got '", io::one_line(name, 60), "'.");
+  SettingValues values;
+  const bool is_own = zoo::is_description_path(model);
+  TD_CHECK(!is_own || !is_paper, "recipe: a model of your own has no paper; got '", io::one_line(model, 200),
+           "'. Leave --recipe out.");
+  const zoo::TrainingDefaults usual = is_own ? zoo::TrainingDefaults() : zoo::model_info(model).training;
+  if (!usual.data.empty()) values["data"] = usual.data;
+  const TrainConfig quick;
+  values["epochs"] = is_paper ? usual.epochs : quick.epochs.value_or(1);
+  values["batch"] = is_paper ? usual.batch : quick.batch;
+  values["optimizer"] = is_paper ? usual.optimizer : quick.optimizer;
+  values["lr"] = is_paper ? usual.lr : starting_lr(quick);
+  return values;
+}
+
 SettingValues given_settings(const TrainConfig& config) {
   SettingValues given;
   for (const Setting& s : settings())
