@@ -126,7 +126,8 @@ TEST(Settings, GoThroughTheStructAFileAndJsonUnchanged) {
     EXPECT_EQ(text_of(setting(name).get(config)), sample.text) << name;
     EXPECT_NE(setting(name).get(config), default_of(setting(name))) << name;
     EXPECT_EQ(given_settings(config), values) << name;
-    EXPECT_EQ(parse_settings(settings_toml(config), "written"), values) << name << "\n" << settings_toml(config);
+    EXPECT_EQ(parse_settings(settings_toml(config), "written"), values) << name << "\n"
+                                                                        << settings_toml(config);
     const auto json = ordered_json::parse(settings_object(config));
     ASSERT_TRUE(json.contains(name)) << name;
     EXPECT_EQ(json.size(), values.size()) << name;
@@ -148,7 +149,8 @@ TEST(Settings, OfAFileHaveTheTypesOfToml) {
       decoupled = false
       dtype = "f16"
       half-model = true
-  )", "a.toml"));
+  )",
+                                                        "a.toml"));
   EXPECT_EQ(config.model, "mlp");
   EXPECT_EQ(config.lr, 1.0);
   EXPECT_EQ(config.batch, 32);
@@ -166,17 +168,22 @@ TEST(Settings, ThatCannotBeAreNamedWithFileAndLine) {
   const auto refused = [](const std::string& text) {
     return message([&] { parse_settings(text, "a.toml"); });
   };
-  EXPECT_EQ(refused("lr = 0.1\nbach = 3\n"),
-            "config 'a.toml', line 2: settings: must be those of 'tandem train --help'; got 'bach'. Did you mean "
-            "batch?");
+  EXPECT_EQ(
+      refused("lr = 0.1\nbach = 3\n"),
+      "config 'a.toml', line 2: settings: must be those of 'tandem train --help'; got 'bach'. Did you mean "
+      "batch?");
   EXPECT_EQ(refused("batch = 1.5"),
-            "config 'a.toml', line 1: batch: must be a whole number; got something else. Write it as in batch = 1.");
-  EXPECT_EQ(refused("seed = -1"), "config 'a.toml', line 1: seed: must be a whole number of at least 0; got '-1'.");
+            "config 'a.toml', line 1: batch: must be a whole number; got something else. Write it as in "
+            "batch = 1.");
+  EXPECT_EQ(refused("seed = -1"),
+            "config 'a.toml', line 1: seed: must be a whole number of at least 0; got '-1'.");
   EXPECT_EQ(refused("augment = 1").find("config 'a.toml', line 1: augment: must be true or false"), 0u);
   EXPECT_EQ(refused("no-decay = [1]").find("config 'a.toml', line 1: no-decay: must be a list of texts"), 0u);
   EXPECT_EQ(refused("lr =").find("config 'a.toml', line 1: must be TOML"), 0u);
   EXPECT_NE(refused("[lr]\nx = 1"), "");
-  EXPECT_EQ(message([&] { make_config(values_of({{"half-model", "true"}})); }),
+  EXPECT_EQ(message([&] {
+              make_config(values_of({{"half-model", "true"}}));
+            }),
             "half-model: goes with --dtype bf16 or f16; got none.");
 }
 
@@ -205,7 +212,8 @@ TEST(Settings, HaveTheirDefaultsInTheHelp) {
 }
 
 TEST(Settings, AreOnTheirPageAsInTheTable) {
-  const std::string page = testing::read_text((testing::source_dir() / "docs/reference/settings.md").string());
+  const std::string page =
+      testing::read_text((testing::source_dir() / "docs/reference/settings.md").string());
   const bool agrees = page.find(settings_page()) != std::string::npos;
   const std::string right = (std::filesystem::temp_directory_path() / "settings_page.md").string();
   if (!agrees) testing::write_text(right, settings_page());
@@ -228,7 +236,8 @@ TEST(Settings, ThatAreWrongAreOneLineAndStatusTwo) {
     testing::write_text(folder / "a.toml", s.name + " = \"wrong\"\n");
     expect_refused({"train", "mlp", "--config", folder / "a.toml"}, s.name);
   }
-  for (const char* flag : {"--input=big", "--time-budget=soon", "--device=tpu", "--optimizer=lion", "--task=guess"})
+  for (const char* flag :
+       {"--input=big", "--time-budget=soon", "--device=tpu", "--optimizer=lion", "--task=guess"})
     expect_refused({"train", "mlp", flag}, std::string(flag).substr(2, std::string(flag).find('=') - 2));
   testing::write_text(folder / "a.toml", "epochs = 0\n");
   expect_refused({"train", "mlp", "--config", folder / "a.toml"}, "epochs: must be at least 1; got 0.");
@@ -237,10 +246,11 @@ TEST(Settings, ThatAreWrongAreOneLineAndStatusTwo) {
 
 TEST(Settings, OfFlagsWinOverThoseOfAFile) {
   const TempFolder folder;
-  testing::write_text(folder / "a.toml",
-                      "model = \"mlp\"\ndata = \"digits\"\nlimit = 20\nbatch = 5\nlr = 0.5\nema = 0.9\nbest = true\n");
-  const ProcessResult result = run_command(
-      {"train", "--config", folder / "a.toml", "--lr", "0.25", "--best=false", "--out", folder / "run", "--json"});
+  testing::write_text(
+      folder / "a.toml",
+      "model = \"mlp\"\ndata = \"digits\"\nlimit = 20\nbatch = 5\nlr = 0.5\nema = 0.9\nbest = true\n");
+  const ProcessResult result = run_command({"train", "--config", folder / "a.toml", "--lr", "0.25",
+                                            "--best=false", "--out", folder / "run", "--json"});
   ASSERT_EQ(result.status, 0) << result.err;
   const auto start = ordered_json::parse(result.out.substr(0, result.out.find('\n')));
   EXPECT_EQ(start["settings"], ordered_json({{"model", "mlp"},
@@ -257,7 +267,8 @@ TEST(Settings, OfFlagsWinOverThoseOfAFile) {
 
 TEST(Settings, TheRecipeOfThePaperIsThatOfTheModelUnderWhatIsGiven) {
   for (const zoo::ModelInfo& info : zoo::models()) {
-    const TrainConfig config = make_config(values_of({{"model", info.name}, {"recipe", "paper"}, {"batch", "3"}}));
+    const TrainConfig config =
+        make_config(values_of({{"model", info.name}, {"recipe", "paper"}, {"batch", "3"}}));
     EXPECT_EQ(config.data, info.training.data) << info.name;
     EXPECT_EQ(config.optimizer, info.training.optimizer) << info.name;
     EXPECT_EQ(config.lr, info.training.lr) << info.name;
@@ -268,9 +279,13 @@ TEST(Settings, TheRecipeOfThePaperIsThatOfTheModelUnderWhatIsGiven) {
     const TrainConfig quick = make_config(values_of({{"model", info.name}, {"recipe", "quick"}}));
     EXPECT_EQ(given_settings(quick).size(), 1u) << info.name;
   }
-  EXPECT_EQ(message([] { make_config(values_of({{"model", "./mine.toml"}, {"recipe", "paper"}})); }),
+  EXPECT_EQ(message([] {
+              make_config(values_of({{"model", "./mine.toml"}, {"recipe", "paper"}}));
+            }),
             "recipe: a model of your own has no paper; got './mine.toml'. Leave --recipe out.");
-  EXPECT_EQ(message([] { make_config(values_of({{"model", "lenet"}, {"recipe", "slow"}})); }),
+  EXPECT_EQ(message([] {
+              make_config(values_of({{"model", "lenet"}, {"recipe", "slow"}}));
+            }),
             "recipe: must be quick or paper; got 'slow'.");
 }
 
@@ -292,16 +307,21 @@ TEST(Settings, ModelsPrintsBothRecipes) {
 
 /// A run of a moment, which `texts` change.
 TrainConfig tiny(const std::string& out, Texts texts) {
-  for (const auto& [name, text] :
-       Texts{{"model", "mlp"}, {"data", "digits"}, {"limit", "20"}, {"batch", "5"}, {"steps", "2"}, {"out", out}})
+  for (const auto& [name, text] : Texts{{"model", "mlp"},
+                                        {"data", "digits"},
+                                        {"limit", "20"},
+                                        {"batch", "5"},
+                                        {"steps", "2"},
+                                        {"out", out}})
     texts.try_emplace(name, text);
   return make_config(values_of(texts));
 }
 
 TEST(Settings, OnWhichBitsDependMustBeRepeatedAtAResume) {
   // Of other data, another device, or nothing without a file.
-  const std::set<std::string> elsewhere = {"recipe",  "weights", "data",       "target",  "task",     "input",
-                                           "device",  "test-share", "augment", "skip-bad", "split-seed"};
+  const std::set<std::string> elsewhere = {"recipe",  "weights",  "data",      "target",
+                                           "task",    "input",    "device",    "test-share",
+                                           "augment", "skip-bad", "split-seed"};
   const TempFolder folder;
   int tried = 0;
   for (const Setting& s : settings()) {
@@ -331,7 +351,8 @@ TEST(Settings, OnWhichNoBitsDependMayChangeAtAResume) {
     if (s.bits != SettingBits::none || elsewhere.contains(s.name)) continue;
     const std::string out = folder / s.name;
     train(tiny(out, {}));
-    const TrainConfig changed = tiny(out, {{s.name, kSamples.at(s.name).text}, {"steps", "4"}, {"resume", "true"}});
+    const TrainConfig changed =
+        tiny(out, {{s.name, kSamples.at(s.name).text}, {"steps", "4"}, {"resume", "true"}});
     EXPECT_EQ(train(changed).weights_sha256, whole) << s.name;
   }
 }

@@ -38,7 +38,7 @@ class JsonEvents {
   void operator()(const StartEvent& e) {
     ordered_json line = {
         {"event", "start"},
-        {"model", e.config.model},
+        {"model", e.model},
         {"parameters", e.parameters},
         {"data", e.data},
         {"data_found", e.where},
@@ -125,9 +125,10 @@ std::vector<std::pair<MetricInfo, double>> main_values(const std::vector<MetricI
 
 /// What was given besides that which the other lines of the echo tell.
 std::string other_settings(const TrainConfig& config) {
-  static const std::set<std::string> told = {"model",  "data", "engine", "device",    "dtype", "half-model",
-                                             "conv",   "matmul", "threads", "optimizer", "lr",    "momentum",
-                                             "batch",  "accumulate", "seed", "epochs",  "steps", "out", "resume"};
+  static const std::set<std::string> told = {"model",      "data",     "engine", "device",     "dtype",
+                                             "half-model", "conv",     "matmul", "threads",    "optimizer",
+                                             "lr",         "momentum", "batch",  "accumulate", "seed",
+                                             "epochs",     "steps",    "out",    "resume"};
   std::string out;
   for (const Setting& s : settings()) {
     const SettingValue value = s.get(config);
@@ -143,7 +144,7 @@ class TextEvents {
   void operator()(const StartEvent& e) {
     const TrainConfig& c = e.config;
     Table table;
-    table.add({"model", c.model + ", " + grouped(e.parameters) + " parameters"});
+    table.add({"model", e.model + ", " + grouped(e.parameters) + " parameters"});
     table.add({"data", e.title + " (" + e.data + "), " + grouped(e.train_samples) + " to train, " +
                            (e.valid_samples > 0 ? grouped(e.valid_samples) + " to validate, " : "") +
                            grouped(e.test_samples) + " to test, " + e.where});

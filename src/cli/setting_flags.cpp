@@ -10,10 +10,14 @@ namespace {
 
 const char* type_name(SettingKind kind) {
   switch (kind) {
-    case SettingKind::whole: return "INT";
-    case SettingKind::natural: return "UINT";
-    case SettingKind::number: return "FLOAT";
-    default: return "TEXT";
+    case SettingKind::whole:
+      return "INT";
+    case SettingKind::natural:
+      return "UINT";
+    case SettingKind::number:
+      return "FLOAT";
+    default:
+      return "TEXT";
   }
 }
 
@@ -35,7 +39,9 @@ std::string help_of(const Setting& s) {
 void add_flag(CLI::App& command, const Setting& s, const std::string& help, std::string& text) {
   CLI::Option* on = command.add_flag("--" + s.name, text, help)->group(s.group);
   if (s.opposite.empty()) return;
-  command.add_flag_callback("--" + s.opposite, [&text] { text = "false"; }, "the opposite of --" + s.name)
+  command
+      .add_flag_callback(
+          "--" + s.opposite, [&text] { text = "false"; }, "the opposite of --" + s.name)
       ->group(s.group)
       ->excludes(on);
 }
@@ -53,7 +59,8 @@ void SettingFlags::add(CLI::App& command, const std::vector<std::string>& names,
       add_flag(command, s, line, text);
       continue;
     }
-    CLI::Option* option = command.add_option("--" + s.name, text, line)->type_name(type_name(s.kind))->group(s.group);
+    CLI::Option* option =
+        command.add_option("--" + s.name, text, line)->type_name(type_name(s.kind))->group(s.group);
     if (s.kind == SettingKind::list) option->join(',');
     if (const std::string usual = text_of(default_of(s)); !usual.empty() && other == help.end())
       option->default_str(usual);
@@ -71,8 +78,8 @@ void SettingFlags::add_all(CLI::App& command) {
 SettingValues SettingFlags::values(SettingValues file) const {
   for (const auto& [name, text] : texts_) {
     const Setting& s = setting(name);
-    const bool is_given = command_->count("--" + name) > 0 ||
-                          (!s.opposite.empty() && command_->count("--" + s.opposite) > 0);
+    const bool is_given =
+        command_->count("--" + name) > 0 || (!s.opposite.empty() && command_->count("--" + s.opposite) > 0);
     if (is_given) file[name] = parse_setting(s, text);
   }
   return file;

@@ -53,8 +53,9 @@ void add_train(CLI::App& app, Action& action, const std::vector<std::string>& ar
         if (!flags->file.empty()) file = read_settings(flags->file);
         if (!flags->model.empty()) file["model"] = flags->model;
         if (!file.contains("model"))
-          throw UsageError("MODEL is required: a name from 'tandem models', or the file of a description. Try "
-                           "'tandem train --help'.");
+          throw UsageError(
+              "MODEL is required: a name from 'tandem models', or the file of a description. Try "
+              "'tandem train --help'.");
         config = flags->settings.config(std::move(file));
         check(config);
       });

@@ -13,7 +13,8 @@
 namespace tandem {
 
 struct StartEvent {
-  TrainConfig config;
+  TrainConfig config;  ///< as it was given
+  std::string model;   ///< its name, where it has one
   std::string data;   ///< name of the data set
   std::string title;  ///< and what it is called
   std::string where;  ///< and where it was found

@@ -28,7 +28,8 @@ void MachineScope::apply(const Machine& machine) {
   if (machine.threads && *machine.threads != threads()) set_threads(static_cast<int>(*machine.threads));
   if (machine.tf32 && *machine.tf32 != tf32()) set_tf32(*machine.tf32);
   ConvolutionChoice conv = convolution_choice();
-  const auto workspace = static_cast<size_t>(machine.conv_workspace.value_or(static_cast<int64_t>(conv.workspace)));
+  const auto workspace =
+      static_cast<size_t>(machine.conv_workspace.value_or(static_cast<int64_t>(conv.workspace)));
   const ChoiceMode mode = machine.conv.value_or(conv.mode);
   if (mode != conv.mode || workspace != conv.workspace)
     set_convolution_choice({.mode = mode, .workspace = workspace, .keep = conv.keep});

@@ -25,7 +25,7 @@ enum class SettingKind : uint8_t { toggle, whole, natural, number, text, list };
 enum class SettingBits : uint8_t {
   none,      ///< they do not
   recorded,  ///< they do: it is compared under its name
-  indirect   ///< they do, or may: what it leads to is compared: the data's fingerprint, a schedule, a type …
+  indirect  ///< they do, or may: what it leads to is compared: the data's fingerprint, a schedule, a type …
 };
 
 /// Which numbers are allowed. Of `number`, `least` itself may be left out, and so may `most`.

@@ -32,7 +32,8 @@ std::string source_name(const std::string& source) { return "config '" + io::one
 
 /// A text is read as that of a flag: "10m", "18446744073709551615".
 SettingValue value_of(const Setting& s, const toml::node& node) {
-  if (const auto* text = node.as_string(); text && s.kind != SettingKind::list) return parse_setting(s, text->get());
+  if (const auto* text = node.as_string(); text && s.kind != SettingKind::list)
+    return parse_setting(s, text->get());
   switch (s.kind) {
     case SettingKind::toggle:
       if (const auto* on = node.as_boolean()) return on->get();
@@ -75,7 +76,8 @@ std::string in_quotes(const std::string& text) {
 
 SettingValues parse_settings(const std::string& text, const std::string& source) {
   const auto size = static_cast<int64_t>(text.size());
-  TD_CHECK(size <= kMostText, source_name(source), ": must have at most ", kMostText, " bytes; got ", size, ".");
+  TD_CHECK(size <= kMostText, source_name(source), ": must have at most ", kMostText, " bytes; got ", size,
+           ".");
 #ifdef TANDEM_HAS_TOML
   check_toml_depth(text, source_name(source));
   SettingValues values;
@@ -91,16 +93,16 @@ SettingValues parse_settings(const std::string& text, const std::string& source)
       }
     }
   } catch (const toml::parse_error& error) {
-    throw Error(cat(source_name(source), ", line ", error.source().begin.line,
-                    ": must be TOML; got: ", io::one_line(std::string(error.description()), 300),
-                    ". Fix that line."));
+    throw Error(cat(source_name(source), ", line ", error.source().begin.line, ": must be TOML; got: ",
+                    io::one_line(std::string(error.description()), 300), ". Fix that line."));
   }
   return values;
 #else
-  throw Error(cat(source_name(source),
-                  ": this build of Tandem cannot read TOML, since toml++ was not found when it was built. Install "
-                  "libtomlplusplus-dev and build again."),
-              ErrorKind::resource);
+  throw Error(
+      cat(source_name(source),
+          ": this build of Tandem cannot read TOML, since toml++ was not found when it was built. Install "
+          "libtomlplusplus-dev and build again."),
+      ErrorKind::resource);
 #endif
 }
 

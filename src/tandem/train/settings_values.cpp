@@ -27,7 +27,8 @@ T parse_whole(const Setting& s, const std::string& text, const char* what) {
   const auto [at, error] = std::from_chars(text.data(), end, value);
   TD_CHECK(error != std::errc::result_out_of_range, s.name, ": must be a whole number of at most ",
            std::numeric_limits<T>::max(), " in size; got ", io::one_line(text, 60), ".");
-  TD_CHECK(error == std::errc() && at == end, s.name, ": must be ", what, "; got '", io::one_line(text, 60), "'.");
+  TD_CHECK(error == std::errc() && at == end, s.name, ": must be ", what, "; got '", io::one_line(text, 60),
+           "'.");
   return value;
 }
 
@@ -40,8 +41,8 @@ double parse_number(const Setting& s, const std::string& text) {
 }
 
 bool parse_toggle(const Setting& s, const std::string& text) {
-  TD_CHECK(text == "true" || text == "false", s.name, ": must be true or false; got '", io::one_line(text, 60),
-           "'.");
+  TD_CHECK(text == "true" || text == "false", s.name, ": must be true or false; got '",
+           io::one_line(text, 60), "'.");
   return text == "true";
 }
 
@@ -59,7 +60,8 @@ void check_number_in(const Setting& s, double value) {
   const SettingRange& r = *s.range;
   if (r.has_most) return check_number(s.name.c_str(), value, r.least, r.has_least, r.most);
   TD_CHECK((r.has_least ? value >= r.least : value > r.least) && value < r.most, s.name, ": must be ",
-           r.has_least ? "at least " : "above ", r.least, " and below ", r.most, "; got ", value, ".", r.hint);
+           r.has_least ? "at least " : "above ", r.least, " and below ", r.most, "; got ", value, ".",
+           r.hint);
 }
 
 /// What a setting takes, for the page.
@@ -70,16 +72,23 @@ std::string values_of(const Setting& s) {
     const SettingRange& r = *s.range;
     const bool ends = is_whole ? r.most < static_cast<double>(kMostCount) : r.most < kMostNumber;
     return cat(is_whole ? "a whole number" : "a number", r.has_least ? " of at least " : " above ",
-               text_of(r.least), ends ? cat(r.has_most ? " and at most " : " and below ", text_of(r.most)) : "",
+               text_of(r.least),
+               ends ? cat(r.has_most ? " and at most " : " and below ", text_of(r.most)) : "",
                r.unit.empty() ? "" : "," + r.unit);
   }
   switch (s.kind) {
-    case SettingKind::toggle: return "on or off";
-    case SettingKind::whole: return "a whole number";
-    case SettingKind::natural: return "a whole number of at least 0";
-    case SettingKind::number: return "a number";
-    case SettingKind::text: return "text";
-    case SettingKind::list: return "texts, with commas between them";
+    case SettingKind::toggle:
+      return "on or off";
+    case SettingKind::whole:
+      return "a whole number";
+    case SettingKind::natural:
+      return "a whole number of at least 0";
+    case SettingKind::number:
+      return "a number";
+    case SettingKind::text:
+      return "text";
+    case SettingKind::list:
+      return "texts, with commas between them";
   }
   return "";
 }
@@ -101,12 +110,18 @@ SettingValue default_of(const Setting& setting) { return setting.get(TrainConfig
 
 SettingValue parse_setting(const Setting& s, const std::string& text) {
   switch (s.kind) {
-    case SettingKind::toggle: return parse_toggle(s, text);
-    case SettingKind::whole: return parse_whole<int64_t>(s, text, "a whole number");
-    case SettingKind::natural: return parse_whole<uint64_t>(s, text, "a whole number of at least 0");
-    case SettingKind::number: return parse_number(s, text);
-    case SettingKind::text: return text;
-    case SettingKind::list: return parse_list(text);
+    case SettingKind::toggle:
+      return parse_toggle(s, text);
+    case SettingKind::whole:
+      return parse_whole<int64_t>(s, text, "a whole number");
+    case SettingKind::natural:
+      return parse_whole<uint64_t>(s, text, "a whole number of at least 0");
+    case SettingKind::number:
+      return parse_number(s, text);
+    case SettingKind::text:
+      return text;
+    case SettingKind::list:
+      return parse_list(text);
   }
   return {};
 }
@@ -150,13 +165,15 @@ TrainConfig make_config(const SettingValues& values) {
   for (const auto& row : values) setting(row.first);  // all are known
   TrainConfig config;
   for (const Setting& s : settings())
-    if (const auto at = values.find(s.name); at != values.end() && at->second.index() != 0) s.set(config, at->second);
+    if (const auto at = values.find(s.name); at != values.end() && at->second.index() != 0)
+      s.set(config, at->second);
   return config;
 }
 
 SettingValues recipe(const std::string& model, const std::string& name) {
   const bool is_paper = name == kRecipes[1];
-  TD_CHECK(is_paper || name == kRecipes[0], "recipe: must be quick or paper; got '", io::one_line(name, 60), "'.");
+  TD_CHECK(is_paper || name == kRecipes[0], "recipe: must be quick or paper; got '", io::one_line(name, 60),
+           "'.");
   SettingValues values;
   const bool is_own = zoo::is_description_path(model);
   TD_CHECK(!is_own || !is_paper, "recipe: a model of your own has no paper; got '", io::one_line(model, 200),
@@ -187,9 +204,12 @@ std::string settings_page() {
     group = s.group;
     const std::string usual = text_of(default_of(s));
     const bool is_toggle = s.kind == SettingKind::toggle;
-    out += cat("| `", s.name, "` | ", s.help, s.opposite.empty() ? "" : " (flag: `--" + s.opposite + "`)", " | ",
-               values_of(s), " | ", !s.unset.empty() ? s.unset : is_toggle ? "off" : usual, " | ",
-               s.bits == SettingBits::none ? "" : "yes", " |\n");
+    out += cat("| `", s.name, "` | ", s.help, s.opposite.empty() ? "" : " (flag: `--" + s.opposite + "`)",
+               " | ", values_of(s), " | ",
+               !s.unset.empty() ? s.unset
+               : is_toggle      ? "off"
+                                : usual,
+               " | ", s.bits == SettingBits::none ? "" : "yes", " |\n");
   }
   return out;
 }

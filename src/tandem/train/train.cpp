@@ -570,7 +570,7 @@ DoneEvent train(const TrainConfig& config) {
   take_folder(parts, std::move(folder));
   parts.start.config = config;
   parts.start.config.task = data.task;
-  parts.start.config.model = chosen.info.name;
+  parts.start.model = chosen.info.name;
   parts.start.data = data.splits.name;
   parts.start.title = data.splits.info.title;
   parts.start.where = data.splits.where;
