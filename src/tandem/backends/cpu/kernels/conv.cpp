@@ -20,6 +20,7 @@ namespace tandem::cpu::TD_ISA {
   row(bf16_conv)                     \
   row(im2col_conv)                   \
   row(weight_product_conv)           \
+  row(input_product_conv)            \
   row(direct_conv)
 // clang-format on
 
