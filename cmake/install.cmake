@@ -11,7 +11,7 @@ target_compile_features(tandem PUBLIC cxx_std_20)
 install(TARGETS tandem EXPORT TandemTargets)
 install(EXPORT TandemTargets NAMESPACE Tandem:: DESTINATION ${package_dir})
 install(DIRECTORY src/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
-        PATTERN backends EXCLUDE PATTERN passes EXCLUDE PATTERN io/json.h EXCLUDE)
+        PATTERN backends EXCLUDE PATTERN passes EXCLUDE PATTERN io/json.h EXCLUDE PATTERN train/settings_json.h EXCLUDE)
 
 # Programs find the library relative to themselves, so that an installed tree may be moved.
 file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})

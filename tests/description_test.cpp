@@ -578,7 +578,7 @@ TEST(DescriptionCommand, FaultsAreWrongUsageInOneLine) {
              "28, 28) are mnist, ");
   write_text(folder / "grid.toml", "input = [1, 28, 28]\nlayer = [ { type = \"relu\" } ]");
   EXPECT_HAS(run_command({"train", "grid.toml", "--data", "digits"}, {.folder = folder.path()}).err,
-             "must give one number for each class");
+             "must have a linear layer that gives the classes");
 }
 
 TEST(DescriptionCommand, ExplainAndProfileTakeADescription) {

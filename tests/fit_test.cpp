@@ -101,8 +101,8 @@ TEST(Fit, AFewLinesTrainTestAndPredict) {
   manual_seed(3);
   Net net(3, 0);
   const Points train_set(300, 1), test_set(100, 2);
-  const FitResult result = fit(
-      net, train_set, {.test = &test_set, .epochs = 20, .batch = 25, .optimizer = "adam", .lr = 0.02});
+  const FitResult result =
+      fit(net, train_set, {.test = &test_set, .epochs = 20, .batch = 25, .optimizer = "adam", .lr = 0.02});
   ASSERT_EQ(result.history.size(), 20u);
   EXPECT_GT(result["test_accuracy"], 0.85);
   EXPECT_LT(result.history.back()["train_loss"], result.history.front()["train_loss"] / 2);
@@ -170,7 +170,7 @@ TEST(Fit, WithoutAValidationSetItTrainsAndSaysWhatCannotBeMonitored) {
   const FitResult result = fit(net, kTrain, {.epochs = 2});
   EXPECT_TRUE(std::isnan(result["test_loss"]));
   EXPECT_GT(result["train_loss"], 0);
-  EXPECT_EQ(error_of([&] { fit(net, kTrain, {.callbacks = {early_stopping()}}); }),
+  EXPECT_EQ(error_of([&] { fit(net, kTrain, {.callbacks = {early_stopping({.monitor = "test_loss"})}}); }),
             "monitor: must be one of train_loss; got 'test_loss'.");
   EXPECT_EQ(error_of([&] { fit(net, kTrain, {.callbacks = {csv_log()}}); }),
             "csv: a run without a folder has no place for it. Give the callback a path, or the run an out.");
@@ -304,8 +304,11 @@ TEST(Metrics, TopKCountsTiesInTheOrderOfClassesAndTheLossIsTheMean) {
         among += ahead < k;
         loss += std::log(total) - row[static_cast<size_t>(y)];
       }
-      const Metrics got = evaluate(echo, set, {.engine = engine, .batch = 10, .task = make_task("classification", {.top_k = k})});
-      EXPECT_TRUE(k == 7 || std::abs(got["top_" + std::to_string(k)] - among / 57) <= 1e-15) << k;
+      const Metrics got = evaluate(
+          echo, set, {.task = make_task("classification", {.top_k = k}), .engine = engine, .batch = 10});
+      if (k < 7) {
+        EXPECT_NEAR(got["top_" + std::to_string(k)], among / 57, 1e-15) << k;
+      }
       EXPECT_NEAR(got["loss"], loss / 57, 1e-5);
       EXPECT_NEAR(got["perplexity"], std::exp(loss / 57), 1e-4);
       EXPECT_TRUE(k != 1 || got["top_1"] == got["accuracy"]);
@@ -482,12 +485,13 @@ TEST(Callbacks, ListenersHearTheEventsThatTheyTakeInTheOrderOfTheRun) {
   std::vector<std::string> heard;
   std::vector<int64_t> epochs;
   size_t all = 0;
-  run_small({.epochs = 2,
-             .callbacks = {listen(Several{&heard}), listen([&](const EpochEvent& e) { epochs.push_back(e.epoch); }),
-                           listen([&](const TrainEvent&) { ++all; })},
-             .out = folder / "run"});
-  EXPECT_EQ(heard, (std::vector<std::string>{"start 12", "epoch 1", "checkpoint 6", "epoch 2", "checkpoint 12",
-                                             "done 12"}));
+  run_small(
+      {.epochs = 2,
+       .callbacks = {listen(Several{&heard}), listen([&](const EpochEvent& e) { epochs.push_back(e.epoch); }),
+                     listen([&](const TrainEvent&) { ++all; })},
+       .out = folder / "run"});
+  EXPECT_EQ(heard, (std::vector<std::string>{"start 12", "epoch 1", "checkpoint 6", "epoch 2",
+                                             "checkpoint 12", "done 12"}));
   EXPECT_EQ(epochs, (std::vector<int64_t>{1, 2}));
   EXPECT_GE(all, heard.size());
 }

@@ -9,6 +9,7 @@
 #include "cli/output.h"
 #include "tandem/core/choices.h"
 #include "tandem/core/error.h"
+#include "tandem/io/json.h"
 #include "tandem/train/settings.h"
 
 namespace tandem::cli {
@@ -62,7 +63,7 @@ class JsonEvents {
     line["seed"] = e.config.seed;
     line["threads"] = e.threads;
     line["out"] = e.out;
-    line["settings"] = ordered_json::parse(settings_object(e.config));
+    line["settings"] = io::parse_json<ordered_json>("settings: ", settings_object(e.config));
     print(line);
   }
   void operator()(const NoticeEvent& e) { print({{"event", "notice"}, {"text", e.text}}); }

@@ -83,13 +83,15 @@ Tensor pad_stack(const std::vector<Tensor>& samples, int64_t length, double valu
   auto* to = static_cast<uint8_t*>(out.raw());
   for (const Tensor& sample : samples) {
     Dims own = sample.shape();
-    TD_CHECK(own.rank() == model.rank() && sample.dtype() == model.dtype(), "pad_stack: samples must be alike but for their length; got ",
-             model.dtype(), " ", model.shape(), " and ", sample.dtype(), " ", own, ".");
+    TD_CHECK(own.rank() == model.rank() && sample.dtype() == model.dtype(),
+             "pad_stack: samples must be alike but for their length; got ", model.dtype(), " ", model.shape(),
+             " and ", sample.dtype(), " ", own, ".");
     const int64_t size = own[0];
     own.erase(0);
     TD_CHECK(own == rest && size <= length, "pad_stack: samples must be (at most ", length, ", …) of ", rest,
              "; got ", sample.shape(), ".");
-    TD_CHECK(sample.is_contiguous(), "pad_stack: samples must lie in one piece; got strides of a view. clone() it.");
+    TD_CHECK(sample.is_contiguous(),
+             "pad_stack: samples must lie in one piece; got strides of a view. clone() it.");
     if (size > 0) std::memcpy(to, sample.raw(), static_cast<size_t>(size * row));
     to += length * row;
   }

@@ -207,8 +207,7 @@ Loader::State::Order Loader::State::plan(int64_t epoch) const {
     std::iota(made->samples.begin(), made->samples.end(), int64_t{0});
   }
   if (options_.buckets)
-    made->batches =
-        bucket_batches(*options_.buckets, made->samples, options_.batch, options_.last_batch);
+    made->batches = bucket_batches(*options_.buckets, made->samples, options_.batch, options_.last_batch);
   return made;
 }
 

@@ -30,7 +30,7 @@ struct LoaderOptions {
   std::optional<int> workers = {};
   std::optional<int> prefetch = {};  // batches made ahead, at most; unset: 4, or two more than workers
   LastBatch last_batch = LastBatch::keep;
-  Device device = {};  // where batches are handed out
+  Device device = {};    // where batches are handed out
   Collate collate = {};  // empty: Dataset::batch_at
   /// Batches hold samples of one bucket; unset: samples as they come.
   std::optional<Buckets> buckets = {};

@@ -123,7 +123,7 @@ const std::vector<Row>& rows() {
               "Name with --data-dir a folder with a folder a class, in train/ and test/ or by themselves."},
          locate_image_folder,
          open_image_folder,
-         {"image_size", "test_share", "split_seed", "skip_bad"}},
+         {"image_size", "test_share", "skip_bad"}},
         {{.name = "npy",
           .title = "NumPy arrays",
           .description = "your arrays: x and y, or train_x, train_y, test_x, test_y; .npy files or one .npz",
@@ -132,7 +132,7 @@ const std::vector<Row>& rows() {
                         "and test_y.npy, or with one .npz of these names."},
          locate_arrays,
          open_arrays,
-         {"test_share", "split_seed", "task"}},
+         {"test_share", "task"}},
         {{.name = "csv",
           .title = "tables",
           .description =
@@ -141,7 +141,7 @@ const std::vector<Row>& rows() {
               "Name with --data-dir a .csv file, or a folder with one or with train.csv and test.csv."},
          locate_csv,
          open_csv,
-         {"test_share", "split_seed", "target", "task"}},
+         {"test_share", "target", "task"}},
         {{.name = "digits",
           .title = "drawn digits",
           .description = "digits drawn by a formula, grey, 28 by 28; needs no files",
@@ -197,8 +197,6 @@ constexpr Option kOptions[] = {
      [](const OpenOptions& o) {
        return o.test_share != OpenOptions{}.test_share ? cat(o.test_share) : std::string();
      }},
-    {"split_seed",
-     [](const OpenOptions& o) { return o.split_seed != 0 ? cat(o.split_seed) : std::string(); }},
     {"skip_bad", [](const OpenOptions& o) { return std::string(o.skip_bad ? "true" : ""); }},
     {"target",
      [](const OpenOptions& o) { return o.target.empty() ? "" : "'" + io::one_line(o.target, 50) + "'"; }},

@@ -67,8 +67,8 @@ TableSets open_tables(const std::string& path, const TableSetOptions& options) {
   return {std::move(train), std::move(test), std::move(notices), split_off};
 }
 
-std::shared_ptr<const TableSet> open_test_table(const std::string& path, const TableEncoder& encoder, bool whole,
-                                                double test_share, uint64_t seed) {
+std::shared_ptr<const TableSet> open_test_table(const std::string& path, const TableEncoder& encoder,
+                                                bool whole, double test_share, uint64_t seed) {
   TableParts parts = read_tables(path, encoder.reading());
   if (parts.test && !parts.test->find(encoder.target())) parts.test.reset();
   if (!parts.test && whole) parts.test = std::move(parts.train);

@@ -49,7 +49,7 @@ TableSets open_tables(const std::string& path, const TableSetOptions& options);
 
 /// The rows for testing as an encoder of other rows reads them: nothing is learned. `whole`: where there is no test.csv,
 /// all rows; else those that open_tables splits off with this share and seed.
-std::shared_ptr<const TableSet> open_test_table(const std::string& path, const TableEncoder& encoder, bool whole,
-                                                double test_share = 0.2, uint64_t seed = 0);
+std::shared_ptr<const TableSet> open_test_table(const std::string& path, const TableEncoder& encoder,
+                                                bool whole, double test_share = 0.2, uint64_t seed = 0);
 
 }  // namespace tandem::data

@@ -24,7 +24,8 @@ void GradientSum::add(std::span<const Tensor> gradients, int64_t samples) {
 
 void GradientSum::add(std::span<const Tensor> gradients, const Tensor& samples) {
   TD_CHECK(samples.rank() == 0 && samples.dtype() == DType::i64,
-           "accumulate: the number of samples must be i64 (); got ", samples.dtype(), " ", samples.shape(), ".");
+           "accumulate: the number of samples must be i64 (); got ", samples.dtype(), " ", samples.shape(),
+           ".");
   const NoGrad off;
   add(gradients, cast(samples, sums_.front().dtype()), samples);
 }

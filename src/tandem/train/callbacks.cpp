@@ -116,7 +116,8 @@ class LearningRate final : public Callback {
     if (o_.kind == "step" || o_.kind == "exponential" || o_.kind == "plateau")
       text += cat(", factor ", factor());
     if (o_.kind == "cosine" || o_.kind == "plateau") text += cat(", least ", o_.least);
-    if (o_.kind == "plateau") text += cat(", patience ", o_.patience, " of ", monitored(training, o_.monitor).name);
+    if (o_.kind == "plateau")
+      text += cat(", patience ", o_.patience, " of ", monitored(training, o_.monitor).name);
     if (o_.kind == "cosine" || o_.kind == "one-cycle") text += cat(", over ", total(training));
     if (o_.kind == "one-cycle")
       text += cat(", rise ", o_.one_cycle.rise, ", divisors ", o_.one_cycle.divisor, " and ",
@@ -192,7 +193,7 @@ class LearningRate final : public Callback {
   ScheduleOptions o_;
   std::unique_ptr<optim::Plateau> plateau_;
   std::optional<optim::Plateau::State> saved_;  // of a checkpoint, until the run begins
-  std::optional<double> set_;  // by this process
+  std::optional<double> set_;                   // by this process
 };
 
 class EarlyStopping final : public Callback {
@@ -234,8 +235,9 @@ class EarlyStopping final : public Callback {
 
  private:
   void stop(Training& training) const {
-    training.stop(cat("stopped early: ", best_.name(training), " has not been better than the ", best_.value(),
-                      " of epoch ", best_.epoch(), " for ", waited_, waited_ == 1 ? " epoch." : " epochs."));
+    training.stop(cat("stopped early: ", best_.name(training), " has not been better than the ",
+                      best_.value(), " of epoch ", best_.epoch(), " for ", waited_,
+                      waited_ == 1 ? " epoch." : " epochs."));
   }
 
   EarlyStopOptions o_;
@@ -248,7 +250,10 @@ class BestWeights final : public Callback {
  public:
   explicit BestWeights(const BestOptions& options) : o_(options), best_(options.monitor, options.mode, 0) {}
   std::string name() const override { return "best"; }
-  void on_start(Training& training) override { (void)best_.name(training); }  // refused before the first step
+  std::string settings(const Training& training) const override {
+    (void)best_.name(training);  // refused before anything is written
+    return "";
+  }
   void on_epoch(Training& training) override {
     if (!best_.take(training)) return;
     const std::string path = o_.path.empty() && !training.folder().empty()

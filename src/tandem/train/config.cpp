@@ -8,6 +8,8 @@
 
 #include "tandem/core/backend.h"
 #include "tandem/core/error.h"
+#include "tandem/data/compose.h"
+#include "tandem/data/split.h"
 #include "tandem/io/file.h"
 #include "tandem/io/json.h"
 #include "tandem/optim/optimizer.h"
@@ -213,7 +215,9 @@ void check_same_settings(const std::string& saved, const std::string& wanted, co
                     " ", value(now), ". ", fix, ", or begin a new run in another --out."));
   };
   // Fingerprints last: they depend on settings (--augment, --seed), which say more.
-  const auto is_data = [](const std::string& key) { return key == "train_data" || key == "valid_data" || key == "test_data"; };
+  const auto is_data = [](const std::string& key) {
+    return key == "train_data" || key == "valid_data" || key == "test_data";
+  };
   for (const bool data : {false, true})
     for (const ordered_json* side : {&now, &before})
       for (const auto& [key, value] : side->items())

@@ -77,18 +77,18 @@ struct TrainConfig : FitOptions {
       {};  ///< name of a data set; empty: the model's own; of MNIST a stand-in (data/registry.h, open_default)
   std::string data_dir = {};  ///< where its files are; empty: the usual places
   Device device = {};
-  DType dtype = DType::f32;             ///< of the whole model
-  Machine machine = {};                 ///< how this process computes, while the run goes
-  std::optional<int64_t> limit = {};    ///< train on the first so many samples, test on the first so many
-  bool augment = false;  ///< the augmentation that is usual for the data, drawn anew each epoch
+  DType dtype = DType::f32;           ///< of the whole model
+  Machine machine = {};               ///< how this process computes, while the run goes
+  std::optional<int64_t> limit = {};  ///< train on the first so many samples, test on the first so many
+  bool augment = false;               ///< the augmentation that is usual for the data, drawn anew each epoch
   // ---- Data of your own (data/registry.h, OpenOptions)
-  std::string task_name = {};                        ///< empty: what the data asks for (train/task.h)
-  std::string target = {};                           ///< the column of a table that is to be predicted
   std::optional<std::array<int64_t, 2>> input = {};  ///< height, width that images of a folder are made
-  std::optional<double> test_share = {};  ///< of data without a test part, for testing; unset: 0.2
-  double valid = 0;          ///< share of the training part that is held out, to judge epochs by
-  uint64_t split_seed = 0;   ///< of both splits
-  bool skip_bad = false;     ///< image files that cannot be read are left out, and named
+  std::optional<double> test_share = {};             ///< of data without a test part, for testing; unset: 0.2
+  double valid = 0;            ///< share of the training part that is held out, to judge epochs by
+  uint64_t split_seed = 0;     ///< of both splits
+  bool skip_bad = false;       ///< image files that cannot be read are left out, and named
+  std::string target = {};     ///< the column of a table that is to be predicted
+  std::string task_name = {};  ///< empty: what the data asks for (train/task.h)
   bool class_weights = false;  ///< rare classes count more in the loss, so that all count alike
   // ---- The model's beginning
   std::string weights = {};              ///< a file of weights or the folder of a run: what fits is taken
@@ -137,8 +137,8 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const FitOptions& options, cons
 /// What the settings of a run hold besides its configuration.
 struct SettingsParts {
   std::string model = {}, data = {};  ///< names; empty: none
-  std::string description = {};       ///< of a model that is not of the zoo, or was made to fit its data, as TOML
-  std::string weights = {};           ///< SHA-256 of the weights that it began with; empty: drawn
+  std::string description = {};  ///< of a model that is not of the zoo, or was made to fit its data, as TOML
+  std::string weights = {};      ///< SHA-256 of the weights that it began with; empty: drawn
   int64_t train_samples = 0, valid_samples = 0, test_samples = 0;
   std::string train_data = {}, valid_data = {}, test_data = {};  ///< data::fingerprint; empty: none
   DType dtype = DType::f32;

@@ -14,7 +14,8 @@ namespace tandem {
 Metrics evaluate(nn::Module& model, const data::Dataset& dataset, const EvaluateOptions& options) {
   check_between("batch", options.batch, 1, kMostBatch);
   return Evaluation(model, options.engine,
-                    {.task = options.task, .loss = options.loss, .autocast = options.autocast})(dataset, options.batch);
+                    {.task = options.task, .loss = options.loss, .autocast = options.autocast})(
+      dataset, options.batch);
 }
 
 void check(const EvalConfig& config) {
@@ -31,9 +32,10 @@ EvalReport evaluate(const EvalConfig& config) {
   const SavedRun run = load_run("eval", config.folder, config.best);
   const std::unique_ptr<nn::Module> model = make_model(run, config.device);
   const TaskPtr task = task_of(run.data);
-  const data::Splits data = open_test_data(run.data, choose_model(run).info, config.data, config.data_dir, config.limit);
+  const data::Splits data =
+      open_test_data(run.data, choose_model(run).info, config.data, config.data_dir, config.limit);
   const Metrics metrics =
-      evaluate(*model, *data.test, {.engine = config.engine, .task = task, .autocast = run.autocast});
+      evaluate(*model, *data.test, {.task = task, .engine = config.engine, .autocast = run.autocast});
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   return {.model = run.model,
           .data = data.name,

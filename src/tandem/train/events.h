@@ -15,9 +15,9 @@ namespace tandem {
 struct StartEvent {
   TrainConfig config;  ///< as it was given
   std::string model;   ///< its name, where it has one
-  std::string data;   ///< name of the data set
-  std::string title;  ///< and what it is called
-  std::string where;  ///< and where it was found
+  std::string data;    ///< name of the data set
+  std::string title;   ///< and what it is called
+  std::string where;   ///< and where it was found
   int64_t train_samples = 0, valid_samples = 0, test_samples = 0;
   int64_t parameters = 0;  ///< elements
   double lr = 0;
@@ -42,7 +42,7 @@ struct ProgressEvent {
 };
 
 struct EpochEvent : EpochMetrics {
-  int64_t epochs = 0;                 ///< in all
+  int64_t epochs = 0;                  ///< in all
   std::vector<MetricInfo> infos = {};  ///< how the values are to be read; by their names
 };
 
@@ -62,10 +62,10 @@ struct DoneEvent {
   Engine engine = Engine::graph;
   Device device;
   int64_t epochs = 0, steps = 0;
-  std::vector<Metric> values = {};      ///< as EpochMetrics::values: of the weights that the run ended with
+  std::vector<Metric> values = {};     ///< as EpochMetrics::values: of the weights that the run ended with
   std::vector<MetricInfo> infos = {};  ///< how the values are to be read
-  double seconds = 0;             ///< of this process, all in all
-  double samples_per_second = 0;  ///< training alone
+  double seconds = 0;                  ///< of this process, all in all
+  double samples_per_second = 0;       ///< training alone
   std::string weights_sha256;
   std::string out;
   std::vector<EpochMetrics> history = {};  ///< one a whole epoch

@@ -135,11 +135,13 @@ std::string line_chart(const Chart& chart) {
     const Series& line = chart.series[i];
     if (line.x.empty()) continue;
     const size_t colour = i % 4;
-    out += cat("<polyline class=\"line c", colour, "\" points=\"");
-    for (size_t k = 0; k < line.x.size(); ++k)
-      out += cat(k ? " " : "", fixed(px(line.x[k])), ",", fixed(py(line.y[k])));
-    out += "\"/>\n";
-    if (line.x.size() <= 60)
+    if (!line.points) {
+      out += cat("<polyline class=\"line c", colour, "\" points=\"");
+      for (size_t k = 0; k < line.x.size(); ++k)
+        out += cat(k ? " " : "", fixed(px(line.x[k])), ",", fixed(py(line.y[k])));
+      out += "\"/>\n";
+    }
+    if (line.points || line.x.size() <= 60)
       for (size_t k = 0; k < line.x.size(); ++k)
         out += cat("<circle class=\"d", colour, "\" cx=\"", fixed(px(line.x[k])), "\" cy=\"",
                    fixed(py(line.y[k])), "\" r=\"3\"><title>", escaped(line.label), " ", number(line.x[k]),

@@ -1,4 +1,4 @@
-// Plots of lines, as SVG text: axes with round numbers, a legend, colours for light and dark surroundings.
+// Plots of lines and points, as SVG text: axes with round numbers, a legend, colours for light and dark surroundings.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@ namespace tandem {
 
 struct Series {
   std::string label;
-  std::vector<double> x, y;  ///< as many of each, finite
+  std::vector<double> x = {}, y = {};  ///< as many of each, finite
+  bool points = false;                 ///< dots alone, without a line
 };
 
 struct Chart {

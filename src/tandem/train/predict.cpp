@@ -194,8 +194,8 @@ PredictReport predict(const PredictConfig& config) {
   report.task = run.data.task;
   report.warnings = run.warnings;
   const data::DatasetPtr samples = Asked(config, run, report).samples();
-  const Tensor answers =
-      predict(*model, *samples, {.engine = config.engine, .task = task_of(run.data), .autocast = run.autocast});
+  const Tensor answers = predict(
+      *model, *samples, {.task = task_of(run.data), .engine = config.engine, .autocast = run.autocast});
   if (run.data.task == "classification") {
     guess(answers, run.data, config.top, report.predictions);
     return report;
@@ -218,7 +218,8 @@ std::string predictions_csv(const PredictReport& report) {
     for (const std::string& text : cells) cell(text);
     out += "\n";
   };
-  const size_t numbers = report.predictions.empty() ? 1 : std::max<size_t>(report.predictions[0].values.size(), 1);
+  const size_t numbers =
+      report.predictions.empty() ? 1 : std::max<size_t>(report.predictions[0].values.size(), 1);
   std::vector<std::string> header =
       report.table ? report.table->names : std::vector<std::string>{"source", "label"};
   const std::string predicted = report.target.empty() ? "predicted" : "predicted " + report.target;

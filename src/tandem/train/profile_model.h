@@ -9,7 +9,7 @@ namespace tandem {
 struct ModelProfile {
   Profile profile;  ///< of all steps; the scopes "step 1" … are theirs
   int64_t steps = 0;
-  int threads = 0;  ///< on the CPU
+  int threads = 0;           ///< on the CPU
   double unprofiled_ns = 0;  ///< a step takes that long while nobody looks
   Peaks peaks;
 };

@@ -49,9 +49,8 @@ std::string absolute(const std::string& path) {
 /// The class of each sample. Reads all of them: photographs are decoded for it.
 std::vector<int64_t> labels_of(const data::Dataset& set) {
   std::vector<int64_t> labels(static_cast<size_t>(set.size()));
-  parallel_for(set.size(), [&](int64_t i) {
-    labels[static_cast<size_t>(i)] = set.get(i).at(1).item<int64_t>();
-  });
+  parallel_for(set.size(),
+               [&](int64_t i) { labels[static_cast<size_t>(i)] = set.get(i).at(1).item<int64_t>(); });
   return labels;
 }
 
@@ -61,7 +60,8 @@ std::vector<double> balanced_weights(const std::vector<int64_t>& labels, int64_t
   for (const int64_t label : labels) ++counts.at(static_cast<size_t>(label));
   std::vector<double> weights;
   for (const double count : counts)
-    weights.push_back(count == 0 ? 0 : static_cast<double>(labels.size()) / (static_cast<double>(classes) * count));
+    weights.push_back(
+        count == 0 ? 0 : static_cast<double>(labels.size()) / (static_cast<double>(classes) * count));
   return weights;
 }
 
@@ -73,9 +73,11 @@ std::string listed(const std::vector<std::string>& names, size_t most = 5) {
 
 /// What is known of the classes of two sets must agree: a number must mean the same in both.
 void check_same_classes(const DataRecord& record, const data::Splits& other) {
-  if (record.class_names.empty() || other.class_names.empty() || record.class_names == other.class_names) return;
-  throw Error(cat("data ", other.name, ": the classes must be those of training, ", listed(record.class_names),
-                  "; got ", listed(other.class_names), ". Give data with the same classes."));
+  if (record.class_names.empty() || other.class_names.empty() || record.class_names == other.class_names)
+    return;
+  throw Error(cat("data ", other.name, ": the classes must be those of training, ",
+                  listed(record.class_names), "; got ", listed(other.class_names),
+                  ". Give data with the same classes."));
 }
 
 }  // namespace
@@ -117,7 +119,9 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
   const bool is_own = splits.info.files.empty() && splits.where != data::kBuiltIn;
   opening.data_dir = absolute(is_own ? splits.where : config.data_dir);
   out.record = {splits.name, opening, splits.task, splits.class_names, splits.format, splits.encoder};
-  const auto limited = [&](data::DatasetPtr set) { return config.limit ? data::first(set, *config.limit) : set; };
+  const auto limited = [&](data::DatasetPtr set) {
+    return config.limit ? data::first(set, *config.limit) : set;
+  };
   splits.train = limited(splits.train);
   splits.test = limited(splits.test);
   data::DatasetPtr plain = splits.train;
@@ -130,8 +134,10 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
   std::vector<int64_t> labels;
   if (has_classes && (config.valid > 0 || config.class_weights)) labels = labels_of(*plain);
   if (config.valid > 0) {
-    const std::vector<int64_t> groups = has_classes ? labels : std::vector<int64_t>(static_cast<size_t>(plain->size()));
-    TD_CHECK(plain->size() >= 2, "valid: there must be two samples or more to hold some out; got ", plain->size(), ".");
+    const std::vector<int64_t> groups =
+        has_classes ? labels : std::vector<int64_t>(static_cast<size_t>(plain->size()));
+    TD_CHECK(plain->size() >= 2, "valid: there must be two samples or more to hold some out; got ",
+             plain->size(), ".");
     data::SplitIndices parts = data::split_indices(groups, config.valid, config.split_seed);
     TD_CHECK(!parts.test.empty(), "valid: no sample can be held out of ", plain->size(),
              ", each of a class of its own. Leave --valid out.");
@@ -142,32 +148,36 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
     labels = std::move(kept);
     splits.train = data::subset(splits.train, std::move(parts.train));
   }
-  TD_CHECK(!config.class_weights || has_classes, "class-weights: belong to classes; the task here is ", splits.task,
-           ". Leave --class-weights out.");
+  TD_CHECK(!config.class_weights || has_classes, "class-weights: belong to classes; the task here is ",
+           splits.task, ". Leave --class-weights out.");
   out.task = task_of(out.record, config.class_weights ? balanced_weights(labels, splits.info.classes)
                                                       : std::vector<double>());
   return out;
 }
 
-zoo::ChosenModel adapted(zoo::ChosenModel chosen, const TrainingData& data, std::vector<std::string>& notices) {
+zoo::ChosenModel adapted(zoo::ChosenModel chosen, const TrainingData& data,
+                         std::vector<std::string>& notices) {
   const data::DatasetInfo& info = data.splits.info;
   const int64_t outputs = outputs_for(data.splits);
-  const bool fits_input = chosen.info.input == info.sample_shape, fits_outputs = chosen.info.classes == outputs;
+  const bool fits_input = chosen.info.input == info.sample_shape,
+             fits_outputs = chosen.info.classes == outputs;
   if (fits_input && fits_outputs) return chosen;
   const std::string what = cat("train: ", chosen.info.name, " on ", data.splits.name, ": ");
-  zoo::ModelDescription description = chosen.description ? *chosen.description : zoo::describe(chosen.info.name);
+  zoo::ModelDescription description =
+      chosen.description ? *chosen.description : zoo::describe(chosen.info.name);
   try {
     zoo::ChosenModel fitting = zoo::choose_model(
         zoo::with_options(std::move(description), {.classes = outputs, .input = info.sample_shape}));
-    TD_CHECK(fitting.info.classes == outputs, "the model must end with a linear layer; it gives another shape than the ",
-             outputs, " numbers needed. End it with flatten and linear.");
+    TD_CHECK(fitting.info.classes == outputs,
+             "the model must end with a linear layer; it gives another shape than the ", outputs,
+             " numbers needed. End it with flatten and linear.");
     fitting.info.training = chosen.info.training;
     if (!fits_input)
       notices.push_back(cat(chosen.info.name, ": made for inputs of ", info.sample_shape, " in place of ",
                             chosen.info.input, "."));
     if (!fits_outputs)
-      notices.push_back(cat(chosen.info.name, ": gives ", outputs, outputs == 1 ? " number" : " numbers", " in place of ",
-                            chosen.info.classes, "."));
+      notices.push_back(cat(chosen.info.name, ": gives ", outputs, outputs == 1 ? " number" : " numbers",
+                            " in place of ", chosen.info.classes, "."));
     return fitting;
   } catch (Error& error) {
     error.prepend(what);
@@ -197,9 +207,9 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
     if (is_other_place && splits.split_off) splits.test = data::concat({splits.train, splits.test});
   }
   const Dims sample = splits.test->get(0).at(0).shape();
-  TD_CHECK(sample == model.input && splits.info.classes <= model.classes, "data ", splits.name, ": ", model.name,
-           " takes samples of ", model.input, " in at most ", model.classes, " classes; got ", sample, " in ",
-           splits.info.classes, ". Choose another --data.");
+  TD_CHECK(sample == model.input && splits.info.classes <= model.classes, "data ", splits.name, ": ",
+           model.name, " takes samples of ", model.input, " in at most ", model.classes, " classes; got ",
+           sample, " in ", splits.info.classes, ". Choose another --data.");
   splits.task = record.task;
   if (limit) splits.test = data::first(splits.test, *limit);
   return splits;
@@ -210,10 +220,11 @@ void load_fitting_weights(nn::Module& model, const std::string& path, std::vecto
   const nn::NamedTensors given =
       fs::is_directory(path, ignored) ? load_run("weights", path).weights : io::load_weights(path);
   const std::string what = cat("weights '", io::one_line(path), "': ");
-  const nn::LoadReport report = model.load_state(given, {.strict = false, .source = "load '" + io::one_line(path) + "'"});
+  const nn::LoadReport report =
+      model.load_state(given, {.strict = false, .source = "load '" + io::one_line(path) + "'"});
   const size_t all = model.state().size(), left = report.missing.size() + report.mismatched.size();
-  TD_CHECK(left < all, what, "nothing in it fits the model: it has ", given.size(), " tensors, the model ", all,
-           ", and none is the same by name and shape. Give weights of this kind of model.");
+  TD_CHECK(left < all, what, "nothing in it fits the model: it has ", given.size(), " tensors, the model ",
+           all, ", and none is the same by name and shape. Give weights of this kind of model.");
   notices.push_back(cat(what, "took ", all - left, " of the model's ", all, " tensors."));
   if (!report.mismatched.empty())
     notices.push_back(cat(what, "of another shape, and drawn anew: ", listed(report.mismatched), "."));
@@ -233,8 +244,8 @@ void freeze_named(nn::Module& model, const std::vector<std::string>& parts) {
       parameter.set_requires_grad(false);
       found = true;
     }
-    TD_CHECK(found, "freeze: must be a part of parameters' names; '", io::one_line(part, 100), "' is in none of ",
-             listed(names, 12), ".");
+    TD_CHECK(found, "freeze: must be a part of parameters' names; '", io::one_line(part, 100),
+             "' is in none of ", listed(names, 12), ".");
   }
 }
 

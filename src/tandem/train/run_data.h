@@ -17,17 +17,17 @@ namespace tandem {
 
 /// What a run keeps of its data.
 struct DataRecord {
-  std::string name = {};              ///< of the data set
-  data::OpenOptions opening = {};     ///< with the folder that it was found in, where the user named one
+  std::string name = {};           ///< of the data set
+  data::OpenOptions opening = {};  ///< with the folder that it was found in, where the user named one
   std::string task = "classification";
   std::vector<std::string> class_names = {};
-  std::optional<data::ImageFormat> format = {};              ///< how images become inputs
+  std::optional<data::ImageFormat> format = {};            ///< how images become inputs
   std::shared_ptr<const data::TableEncoder> encoder = {};  ///< how rows of tables become inputs
 };
 
 /// The data of a run that begins, ready for the loop.
 struct TrainingData {
-  data::Splits splits;         ///< train: without what validates; with the augmentation asked for
+  data::Splits splits;          ///< train: without what validates; with the augmentation asked for
   data::DatasetPtr valid = {};  ///< held out of training
   DataRecord record;
   TaskPtr task;
@@ -37,7 +37,8 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
 
 /// The model made to fit the data: its input, and one output per class or number. The same where it fits as it is;
 /// `notices` says what was changed. Throws Error, with the layer, where the model cannot take such samples.
-zoo::ChosenModel adapted(zoo::ChosenModel chosen, const TrainingData& data, std::vector<std::string>& notices);
+zoo::ChosenModel adapted(zoo::ChosenModel chosen, const TrainingData& data,
+                         std::vector<std::string>& notices);
 
 /// The test part for `eval` and `predict`: the run's own data, or another data set or folder. Its samples are made as
 /// those of training were. A folder or file that is not the run's own and has no test part is taken whole.

@@ -143,7 +143,7 @@ void save_config(const std::string& folder, const TrainConfig& config, const std
   out["device"] = to_string(config.device);
   if (config.epochs) out["epochs"] = *config.epochs;
   if (config.steps) out["steps"] = *config.steps;
-  out["settings"] = ordered_json::parse(settings_object(config));
+  out["settings"] = io::parse_json<ordered_json>("settings: ", settings_object(config));
   if (record) {
     out["for"] = record->task;
     if (const ordered_json opening = opening_json(record->opening); !opening.empty()) out["opened"] = opening;
@@ -191,7 +191,9 @@ SavedRun load_config(const char* what, const std::string& folder) {
     if (config.contains("image")) {
       const ordered_json& image = config["image"];
       const auto shape = image.at("shape").get<std::array<int64_t, 3>>();
-      run.data.format = data::ImageFormat{shape[0], shape[1], shape[2],
+      run.data.format = data::ImageFormat{shape[0],
+                                          shape[1],
+                                          shape[2],
                                           image.at("mean").get<std::vector<float>>(),
                                           image.at("deviation").get<std::vector<float>>(),
                                           image.value("short_side", int64_t{0})};

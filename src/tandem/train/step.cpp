@@ -28,7 +28,8 @@ std::vector<Tensor> widened(std::vector<Tensor> outputs) {
   return outputs;
 }
 
-Tensor loss_of(const Task& task, const LossFunction& own, const std::vector<Tensor>& out, const TaskBatch& batch) {
+Tensor loss_of(const Task& task, const LossFunction& own, const std::vector<Tensor>& out,
+               const TaskBatch& batch) {
   const Tensor loss = own ? own(out.at(0), batch["target"]) : task.loss(out, batch);
   TD_CHECK(loss.rank() == 0 && is_floating(loss.dtype()),
            "loss: must be one number, 0-d, of a floating type; got ", loss.dtype(), " ", loss.shape(),
@@ -140,7 +141,8 @@ TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engin
   // the loss, its weight where there is one, and what is carried.
   const auto gradients_of = [&model, parameters, dtype, scale, sums = sums_.get(), own = options.loss,
                              autocast = options.autocast, scaler = options.scaler, task = task_.get(),
-                             names = &fields_](const std::vector<Tensor>& in, std::vector<Tensor>& gradients) {
+                             names = &fields_](const std::vector<Tensor>& in,
+                                               std::vector<Tensor>& gradients) {
     const TaskBatch batch = batch_of(*names, in, dtype);
     std::vector<Tensor> carried(in.begin() + static_cast<std::ptrdiff_t>(names->size()), in.end());
     const auto forward = [&] {
@@ -195,8 +197,8 @@ TrainingStep::Loss TrainingStep::accumulate(const std::vector<Tensor>& fields) {
 }
 
 TrainingStep::Loss TrainingStep::call(Part& part, const std::vector<Tensor>& fields) {
-  TD_CHECK(fields.size() == fields_.size(), "training step: the task ", task_->name(), " has ", fields_.size(),
-           " fields; got ", fields.size(), " tensors.");
+  TD_CHECK(fields.size() == fields_.size(), "training step: the task ", task_->name(), " has ",
+           fields_.size(), " fields; got ", fields.size(), " tensors.");
   model_.train();
   if (carried_.empty()) carried_ = task_->first_state(model_, fields[0].size(0));
   std::vector<Tensor> inputs = fields;
@@ -245,13 +247,14 @@ Evaluation::Evaluation(nn::Module& model, Engine engine, const RunOptions& optio
     std::vector<Tensor> carried(in.begin() + static_cast<std::ptrdiff_t>(names->size()), in.end());
     const size_t carried_count = carried.size();
     const std::vector<Tensor> out = widened(task->forward(model, batch, carried));
-    TD_CHECK(carried.size() == carried_count, "task ", task->name(), ": forward must leave the ", carried_count,
-             " tensors of first_state() for the next batch; it left ", carried.size(), ".");
+    TD_CHECK(carried.size() == carried_count, "task ", task->name(), ": forward must leave the ",
+             carried_count, " tensors of first_state() for the next batch; it left ", carried.size(), ".");
     std::vector<Tensor> results = {loss_of(*task, own, out, batch)};
     for (const Tensor& tensor : carried) results.push_back(tensor);
     const Tensor weight = task->weight(batch);
-    results.push_back(weight.defined() ? weight
-                                       : full({}, static_cast<double>(batch.samples()), DType::i64, out[0].device()));
+    results.push_back(weight.defined()
+                          ? weight
+                          : full({}, static_cast<double>(batch.samples()), DType::i64, out[0].device()));
     for (const Tensor& measured : task->measure(out, batch)) results.push_back(measured);
     return results;
   };
@@ -262,6 +265,7 @@ Metrics Evaluation::operator()(const data::Dataset& dataset, int64_t batch_size)
   const ModeScope mode(model_, false);
   data::LoaderOptions options = loader_options(task_, dataset, batch_size, device_of(model_));
   options.shuffle = false;
+  options.last_batch = data::LastBatch::keep;  // every sample counts
   data::Loader loader(dataset, options);
   const std::unique_ptr<Meter> meter = task_->meter();
   std::vector<Tensor> losses, weights;
@@ -297,8 +301,8 @@ Metrics Evaluation::operator()(const data::Dataset& dataset, int64_t batch_size)
   return metrics;
 }
 
-std::vector<Tensor> predict_all(nn::Module& model, const data::Dataset& dataset, int64_t batch_size, Engine engine,
-                                const RunOptions& options) {
+std::vector<Tensor> predict_all(nn::Module& model, const data::Dataset& dataset, int64_t batch_size,
+                                Engine engine, const RunOptions& options) {
   const ModeScope mode(model, false);
   const TaskPtr task = task_or_usual(options.task);
   const DType dtype = dtype_of(model);
@@ -306,7 +310,8 @@ std::vector<Tensor> predict_all(nn::Module& model, const data::Dataset& dataset,
   const NoGrad off;
   // Samples without targets are welcome: what is missing at the end is not looked at.
   const auto batch_of_inputs = [&](const std::vector<Tensor>& in, std::vector<std::string>& there) {
-    there.assign(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), in.size())));
+    there.assign(names.begin(),
+                 names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), in.size())));
     return batch_of(there, in, dtype);
   };
   const TensorFunction forward = [&](const std::vector<Tensor>& in) {
@@ -325,8 +330,8 @@ std::vector<Tensor> predict_all(nn::Module& model, const data::Dataset& dataset,
   if (loading.buckets) {  // in the order of the samples: a batch has the length of its longest
     const auto buckets = std::make_shared<data::Buckets>(std::move(*loading.buckets));
     loading.buckets.reset();
-    loading.collate = [task, buckets](const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
-                                      int64_t) {
+    loading.collate = [task, buckets](const data::Dataset& set, std::span<const int64_t> indices,
+                                      int64_t epoch, int64_t) {
       int64_t longest = 0;
       for (const int64_t i : indices) longest = std::max(longest, buckets->lengths[static_cast<size_t>(i)]);
       return task->collate(set, indices, epoch, buckets->bound_of(longest));
@@ -338,9 +343,9 @@ std::vector<Tensor> predict_all(nn::Module& model, const data::Dataset& dataset,
   while (std::optional<data::Batch> batch = loader.next()) {
     std::vector<std::string> there;
     // Only what the model looks at: a graph refuses nothing for the sake of targets.
-    std::vector<Tensor> in(batch->tensors.begin(),
-                           batch->tensors.begin() +
-                               static_cast<std::ptrdiff_t>(std::min(names.size(), batch->tensors.size())));
+    std::vector<Tensor> in(
+        batch->tensors.begin(),
+        batch->tensors.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), batch->tensors.size())));
     const std::vector<Tensor> answers =
         task->generates() ? task->generate(model, batch_of_inputs(in, there)) : run(forward, compiled, in);
     parts.resize(answers.size());
@@ -351,7 +356,8 @@ std::vector<Tensor> predict_all(nn::Module& model, const data::Dataset& dataset,
   return whole;
 }
 
-nn::NamedTensors loss_gradients(nn::Module& model, const RunOptions& options, const std::vector<Tensor>& fields) {
+nn::NamedTensors loss_gradients(nn::Module& model, const RunOptions& options,
+                                const std::vector<Tensor>& fields) {
   const ModeScope mode(model, false);
   const TaskPtr task = task_or_usual(options.task);
   const std::vector<std::string> names = task->fields();
@@ -359,8 +365,8 @@ nn::NamedTensors loss_gradients(nn::Module& model, const RunOptions& options, co
   std::vector<Tensor> carried;
   for (const auto& [name, tensor] : task->first_state(model, batch.samples())) carried.push_back(tensor);
   nn::NamedTensors named = model.named_parameters();
-  const std::vector<Tensor> gradients =
-      grad(loss_of(*task, options.loss, widened(task->forward(model, batch, carried)), batch), model.parameters());
+  const std::vector<Tensor> gradients = grad(
+      loss_of(*task, options.loss, widened(task->forward(model, batch, carried)), batch), model.parameters());
   for (size_t i = 0; i < named.size(); ++i) named[i].second = gradients[i];
   return named;
 }

@@ -99,10 +99,12 @@ std::vector<Tensor> predict_all(nn::Module& model, const data::Dataset& dataset,
 
 /// The gradients of the loss over one batch, in evaluation mode and the model's own type: nothing about the model
 /// changes.
-nn::NamedTensors loss_gradients(nn::Module& model, const RunOptions& options, const std::vector<Tensor>& fields);
+nn::NamedTensors loss_gradients(nn::Module& model, const RunOptions& options,
+                                const std::vector<Tensor>& fields);
 
 /// The loader of a task's batches: its collation, its buckets, its order.
-data::LoaderOptions loader_options(const TaskPtr& task, const data::Dataset& dataset, int64_t batch, Device device);
+data::LoaderOptions loader_options(const TaskPtr& task, const data::Dataset& dataset, int64_t batch,
+                                   Device device);
 
 /// The device and the floating type of a model's parameters. Throws Error where it has none.
 Device device_of(const nn::Module& model);

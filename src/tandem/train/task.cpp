@@ -43,7 +43,8 @@ bool TaskBatch::has(std::string_view name) const {
 const Tensor& TaskBatch::operator[](std::string_view name) const {
   for (size_t i = 0; i < names_->size(); ++i)
     if ((*names_)[i] == name) return tensors_[i];
-  throw Error(cat("task: a batch has the fields ", listed(*names_), "; got '", one_line(std::string(name)), "'."));
+  throw Error(
+      cat("task: a batch has the fields ", listed(*names_), "; got '", one_line(std::string(name)), "'."));
 }
 
 std::vector<Tensor> Task::collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
@@ -65,7 +66,8 @@ TaskRow::TaskRow(const char* name, const char* description, Maker make) {
 
 TaskPtr make_task(const std::string& name, const TaskOptions& options) {
   const auto at = table().find(name);
-  TD_CHECK(at != table().end(), "task: must be one of ", listed(task_names()), "; got '", one_line(name), "'.");
+  TD_CHECK(at != table().end(), "task: must be one of ", listed(task_names()), "; got '", one_line(name),
+           "'.");
   return at->second.make(options);
 }
 

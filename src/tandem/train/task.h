@@ -91,7 +91,9 @@ class Task {
   // ---- What is measured
 
   /// What the meter needs of a batch, each (n, …). The default measures nothing but the loss.
-  virtual std::vector<Tensor> measure(const std::vector<Tensor>& /*out*/, const TaskBatch&) const { return {}; }
+  virtual std::vector<Tensor> measure(const std::vector<Tensor>& /*out*/, const TaskBatch&) const {
+    return {};
+  }
   virtual std::unique_ptr<Meter> meter() const { return nullptr; }
   /// What the meter gives, besides the loss: what callbacks may monitor.
   virtual std::vector<MetricInfo> metrics() const { return {}; }
@@ -110,7 +112,7 @@ using TaskPtr = std::shared_ptr<const Task>;
 struct TaskOptions {
   /// classification, segmentation: how much each class counts in the loss; empty: all alike.
   std::vector<double> class_weights = {};
-  int64_t top_k = 5;                        ///< classification: the metric top_5
+  int64_t top_k = 5;                         ///< classification: the metric top_5
   std::optional<int64_t> ignore_index = {};  ///< classification: a target that counts for nothing
   /// regression: metrics are in the target's own unit, value · deviation + mean.
   double target_mean = 0, target_deviation = 1;

@@ -71,13 +71,13 @@ struct Parts {
   nn::Module& model;
   const data::Dataset& train;
   const data::Dataset *valid = nullptr, *test = nullptr;
-  std::string folder = {};                       // empty: nothing is written
-  std::optional<io::FolderLock> lock = {};       // on the folder
-  SettingsParts names = {};                      // of the model and the data, where they have names
-  std::optional<DataRecord> record = {};         // of data that has a name, for config.json
-  std::vector<CallbackPtr> callbacks = {};       // before the options' own
-  std::vector<std::string> notices = {};         // of what came before it
-  StartEvent start = {};                         // what is known of it
+  std::string folder = {};                  // empty: nothing is written
+  std::optional<io::FolderLock> lock = {};  // on the folder
+  SettingsParts names = {};                 // of the model and the data, where they have names
+  std::optional<DataRecord> record = {};    // of data that has a name, for config.json
+  std::vector<CallbackPtr> callbacks = {};  // before the options' own
+  std::vector<std::string> notices = {};    // of what came before it
+  StartEvent start = {};                    // what is known of it
 };
 
 class Run final : public Training {
@@ -97,7 +97,9 @@ class Run final : public Training {
   const std::string& folder() const override { return parts_.folder; }
   const data::Dataset& train_set() const override { return parts_.train; }
   const std::vector<MetricInfo>& metrics() const override { return infos_; }
-  const char* measured_part() const override { return parts_.valid ? "valid" : parts_.test ? "test" : "train"; }
+  const char* measured_part() const override {
+    return parts_.valid ? "valid" : parts_.test ? "test" : "train";
+  }
   double loss() override {
     read_losses();
     return last_loss_;
@@ -132,9 +134,7 @@ class Run final : public Training {
   }
   bool is_interrupted() const { return options_.stop && *options_.stop; }
   bool is_done() const { return state_.step >= total_steps_ || !stopped_.empty() || is_interrupted(); }
-  double mean_loss() const {
-    return state_.loss_weight > 0 ? state_.loss_sum / state_.loss_weight : 0;
-  }
+  double mean_loss() const { return state_.loss_weight > 0 ? state_.loss_sum / state_.loss_weight : 0; }
   double samples_per_second() const {
     const double seconds = training_seconds_ + (in_epoch_ ? seconds_since(resumed_training_) : 0);
     return seconds > 0 ? static_cast<double>(trained_samples_) / seconds : 0;
@@ -403,17 +403,17 @@ void Run::train_step() {
 /// Fetches the pending losses and adds them up in the order of the steps. A loss that is no number ends the run
 /// here, before any checkpoint could hold what it did to the weights.
 void Run::read_losses() {
-  std::vector<Tensor> scalars;
+  std::vector<Tensor> losses, counts;
   for (const PendingLoss& row : pending_) {
-    scalars.push_back(row.loss.value);
-    if (row.loss.weight.defined()) scalars.push_back(row.loss.weight);
+    losses.push_back(row.loss.value);
+    if (row.loss.weight.defined()) counts.push_back(row.loss.weight);
   }
-  if (scaler_ && !scalars.empty()) scalars.push_back(scaler_->current());
-  const std::vector<double> values = read_scalars(scalars);
-  auto at = values.begin();
-  for (const PendingLoss& row : pending_) {
-    const double loss = *at++;
-    const double weight = row.loss.weight.defined() ? *at++ : static_cast<double>(row.samples);
+  if (scaler_ && !losses.empty()) losses.push_back(scaler_->current());
+  const std::vector<double> values = read_scalars(losses), weights = read_scalars(counts);
+  for (size_t i = 0; i < pending_.size(); ++i) {
+    const PendingLoss& row = pending_[i];
+    const double loss = values[i];
+    const double weight = weights.empty() ? static_cast<double>(row.samples) : weights[i];
     TD_CHECK(std::isfinite(loss), "train: the loss became ", std::isnan(loss) ? "nan" : "infinite",
              " at step ", row.step, " (epoch ", state_.epoch + 1, "). Lower the learning rate (--lr ",
              starting_lr(options_), " now), or run with --anomaly to find the operation.");
@@ -421,7 +421,7 @@ void Run::read_losses() {
     state_.loss_weight += weight;
     last_loss_ = loss;
   }
-  TD_CHECK(at == values.end() || values.back() >= kLeastScale,
+  TD_CHECK(values.size() == pending_.size() || values.back() >= kLeastScale,
            "train: the gradients must be finite at some scale of the loss; they are not, down to a scale of ",
            values.back(), ", by step ", state_.step,
            ". Train with --dtype bf16 or f32, or lower the learning rate.");
@@ -459,7 +459,8 @@ nn::NamedTensors Run::gradients() {
   loading.workers = 0;
   data::Loader loader(parts_.train, loading);
   loader.start_epoch(0);
-  return loss_gradients(model(), {.task = options_.task, .loss = options_.loss}, step_->fields_of(*loader.next()));
+  return loss_gradients(model(), {.task = options_.task, .loss = options_.loss},
+                        step_->fields_of(*loader.next()));
 }
 
 void Run::end_epoch() {
@@ -513,7 +514,8 @@ void take_folder(Parts& parts, RunFolder folder) {
 /// What a run by names writes, and what its settings ask for.
 std::vector<CallbackPtr> callbacks_of(const TrainConfig& config) {
   std::vector<CallbackPtr> out = {csv_log(), jsonl_log(), plots()};
-  if (config.schedule.kind != "constant" || config.schedule.warm_up > 0) out.push_back(learning_rate(config.schedule));
+  if (config.schedule.kind != "constant" || config.schedule.warm_up > 0)
+    out.push_back(learning_rate(config.schedule));
   if (config.early_stop)
     out.push_back(early_stopping({.monitor = config.monitor,
                                   .patience = *config.early_stop,

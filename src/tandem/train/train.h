@@ -28,19 +28,19 @@ FitResult fit(nn::Module& model, const data::Dataset& train_set, const FitOption
 DoneEvent train(const TrainConfig& config);
 
 struct EvaluateOptions {
+  TaskPtr task = {};  ///< unset: classification
   Engine engine = Engine::graph;
-  int64_t batch = 500;     ///< part of what the loss is: batch means are added up
-  TaskPtr task = {};       ///< unset: classification
-  LossFunction loss = {};  ///< in place of the task's
+  int64_t batch = 500;                 ///< part of what the loss is: batch means are added up
+  LossFunction loss = {};              ///< in place of the task's
   std::optional<DType> autocast = {};  ///< bf16 or f16
 };
 /// Measures a model on a data set, in evaluation mode.
 Metrics evaluate(nn::Module& model, const data::Dataset& dataset, const EvaluateOptions& options = {});
 
 struct PredictOptions {
+  TaskPtr task = {};  ///< unset: classification, whose answers are the model's outputs
   Engine engine = Engine::graph;
   int64_t batch = 500;
-  TaskPtr task = {};  ///< unset: classification, whose answers are the model's outputs
   std::optional<DType> autocast = {};  ///< bf16 or f16
 };
 /// The task's answers (size, …) for all samples, on the CPU, in evaluation mode: the first of them, where it has several.

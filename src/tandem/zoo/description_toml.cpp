@@ -1,4 +1,5 @@
-// Descriptions as TOML. (The other file of the library that knows the TOML parser is train/settings_toml.cpp.)
+// Descriptions as TOML. (The other files of the library that know the TOML parser are train/settings_toml.cpp and
+// search/space_toml.cpp.)
 #include <algorithm>
 #include <charconv>
 #include <cmath>

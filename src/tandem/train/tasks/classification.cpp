@@ -104,15 +104,16 @@ class Classification : public Task {
       logits = reshape(logits, {-1, logits.size(-1)});
       y = reshape(y, {-1});
     }
-    return cross_entropy(
-        logits, y, {.weight = class_weights_for(logits, s_.weights), .ignore_index = s_.ignored});
+    return cross_entropy(logits, y,
+                         {.weight = class_weights_for(logits, s_.weights), .ignore_index = s_.ignored});
   }
   Tensor weight(const TaskBatch& batch) const override {
     if (!s_.ignored) return {};
     return sum(cast(not_equal(batch["target"], *s_.ignored), DType::i64));
   }
   std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    if (!are_classes(out.at(0), batch["target"])) return {};  // a loss of your own for targets that are no classes
+    if (!are_classes(out.at(0), batch["target"]))
+      return {};  // a loss of your own for targets that are no classes
     const int64_t classes = out[0].size(-1);
     const Tensor logits = reshape(out[0], {-1, classes}), y = reshape(batch["target"], {-1});
     // A target that is ignored is no class: rank_of must not look for it.
@@ -170,7 +171,8 @@ class SequenceLabelling final : public Classification {
 
 void check_no_scale(const char* task, const TaskOptions& options) {
   TD_CHECK(options.target_mean == 0 && options.target_deviation == 1, task,
-           ": classes have no mean and deviation; got ", options.target_mean, " and ", options.target_deviation, ".");
+           ": classes have no mean and deviation; got ", options.target_mean, " and ",
+           options.target_deviation, ".");
 }
 
 Settings settings_of(const char* task, const TaskOptions& options) {
@@ -180,16 +182,17 @@ Settings settings_of(const char* task, const TaskOptions& options) {
   return {options.class_weights, options.top_k, options.ignore_index};
 }
 
-const TaskRow kClassification("classification", "one class per sample", [](const TaskOptions& options) -> TaskPtr {
-  return std::make_shared<Classification>(settings_of("classification", options));
-});
+const TaskRow kClassification("classification", "one class per sample",
+                              [](const TaskOptions& options) -> TaskPtr {
+                                return std::make_shared<Classification>(
+                                    settings_of("classification", options));
+                              });
 const TaskRow kLabelling("sequence-labelling", "one class per place of a sequence",
                          [](const TaskOptions& options) -> TaskPtr {
                            Settings settings = settings_of("sequence-labelling", options);
                            if (!settings.ignored) settings.ignored = kNoLabel;
-                           TD_CHECK(*settings.ignored == kNoLabel,
-                                    "sequence-labelling: pads with ", kNoLabel, ", which is what must be ignored; got ",
-                                    *settings.ignored, ".");
+                           TD_CHECK(*settings.ignored == kNoLabel, "sequence-labelling: pads with ", kNoLabel,
+                                    ", which is what must be ignored; got ", *settings.ignored, ".");
                            return std::make_shared<SequenceLabelling>(std::move(settings));
                          });
 

@@ -24,7 +24,8 @@ class LabelMeter final : public Meter {
       bool all_right = true;
       for (size_t k = 0; k < labels; ++k) {
         const size_t i = row * labels + k;
-        TD_CHECK(target[i] == 0 || target[i] == 1, "multi-label: targets must be 0 or 1; got ", target[i], ".");
+        TD_CHECK(target[i] == 0 || target[i] == 1, "multi-label: targets must be 0 or 1; got ", target[i],
+                 ".");
         const bool is = target[i] == 1, said = out[i] > 0;
         counts_[k].add(is, said);
         scores_[k].push_back(out[i]);
@@ -89,18 +90,18 @@ class MultiLabel final : public Task {
   static Tensor target_of(const std::vector<Tensor>& out, const TaskBatch& batch) {
     const Tensor& y = batch["target"];
     TD_CHECK(out.at(0).rank() == 2 && out[0].shape() == y.shape(),
-             "multi-label: outputs and targets must both be (n, labels); got ", out[0].shape(), " and ", y.shape(),
-             ". Give the last layer one output per label.");
+             "multi-label: outputs and targets must both be (n, labels); got ", out[0].shape(), " and ",
+             y.shape(), ". Give the last layer one output per label.");
     return cast(y, out[0].dtype());
   }
 };
 
-const TaskRow kRow("multi-label", "several labels per sample, each there or not",
-                   [](const TaskOptions& options) -> TaskPtr {
-                     TD_CHECK(options.class_weights.empty() && !options.ignore_index && options.target_deviation == 1,
-                              "multi-label: takes no class weights, ignored index or scale of targets. Leave them out.");
-                     return std::make_shared<MultiLabel>();
-                   });
+const TaskRow kRow(
+    "multi-label", "several labels per sample, each there or not", [](const TaskOptions& options) -> TaskPtr {
+      TD_CHECK(options.class_weights.empty() && !options.ignore_index && options.target_deviation == 1,
+               "multi-label: takes no class weights, ignored index or scale of targets. Leave them out.");
+      return std::make_shared<MultiLabel>();
+    });
 
 }  // namespace
 }  // namespace tandem

@@ -17,12 +17,12 @@ struct Pair {
 Pair matched(const std::vector<Tensor>& outputs, const TaskBatch& batch) {
   const Tensor &out = outputs.at(0), &y = batch["target"];
   const auto rows = [](const Tensor& x) { return x.rank() == 1 ? unsqueeze(x, 1) : flatten(x, 1); };
-  TD_CHECK(out.rank() >= 1 && y.rank() >= 1, "regression: outputs and targets must be (n, …); got ", out.shape(),
-           " and ", y.shape(), ".");
+  TD_CHECK(out.rank() >= 1 && y.rank() >= 1, "regression: outputs and targets must be (n, …); got ",
+           out.shape(), " and ", y.shape(), ".");
   const Pair pair{rows(out), rows(cast(y, out.dtype()))};
   TD_CHECK(pair.out.shape() == pair.target.shape(),
-           "regression: the model must give as many numbers as a sample has targets; got outputs ", out.shape(),
-           " for targets ", y.shape(), ". Give its last layer that many outputs.");
+           "regression: the model must give as many numbers as a sample has targets; got outputs ",
+           out.shape(), " for targets ", y.shape(), ". Give its last layer that many outputs.");
   return pair;
 }
 
@@ -74,10 +74,11 @@ class ErrorMeter final : public Meter {
 
 class Regression final : public Task {
  public:
-  explicit Regression(const TaskOptions& options) : mean_(options.target_mean), deviation_(options.target_deviation) {
+  explicit Regression(const TaskOptions& options)
+      : mean_(options.target_mean), deviation_(options.target_deviation) {
     TD_CHECK(std::isfinite(mean_) && std::isfinite(deviation_) && deviation_ > 0,
-             "regression: the targets' mean must be a number and their deviation above 0; got ", mean_, " and ",
-             deviation_, ".");
+             "regression: the targets' mean must be a number and their deviation above 0; got ", mean_,
+             " and ", deviation_, ".");
     TD_CHECK(options.class_weights.empty() && !options.ignore_index,
              "class-weights: belong to classes; regression has none. Leave them out.");
   }
@@ -102,9 +103,10 @@ class Regression final : public Task {
   double mean_, deviation_;
 };
 
-const TaskRow kRow("regression", "numbers, by their mean squared error", [](const TaskOptions& options) -> TaskPtr {
-  return std::make_shared<Regression>(options);
-});
+const TaskRow kRow("regression", "numbers, by their mean squared error",
+                   [](const TaskOptions& options) -> TaskPtr {
+                     return std::make_shared<Regression>(options);
+                   });
 
 }  // namespace
 }  // namespace tandem

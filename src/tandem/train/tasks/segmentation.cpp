@@ -66,10 +66,12 @@ class Segmentation final : public Task {
   std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
     const Tensor& logits = checked(out, batch);
     const int64_t classes = logits.size(1);
-    const Tensor y = cast(reshape(batch["target"], {-1}), DType::i64), said = reshape(argmax(logits, 1), {-1});
-    const Tensor place = where(equal(y, ignored_), full_like(y, static_cast<double>(classes * classes)),
-                               y * classes + said);
-    const Tensor counts = index_add(zeros({classes * classes + 1}, DType::i64, y.device()), 0, place, ones_like(y));
+    const Tensor y = cast(reshape(batch["target"], {-1}), DType::i64),
+                 said = reshape(argmax(logits, 1), {-1});
+    const Tensor place =
+        where(equal(y, ignored_), full_like(y, static_cast<double>(classes * classes)), y * classes + said);
+    const Tensor counts =
+        index_add(zeros({classes * classes + 1}, DType::i64, y.device()), 0, place, ones_like(y));
     return {unsqueeze(counts, 0)};
   }
   std::unique_ptr<Meter> meter() const override { return std::make_unique<PixelMeter>(); }

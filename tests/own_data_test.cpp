@@ -1,0 +1,319 @@
+// Runs on data of the user's own, from end to end: tables, photographs and arrays are trained on, tested and predicted by
+// name; the model is made to fit them; engines, stops and saved runs agree to the bit.
+// ctest: timeout=600
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "tandem/core/rng.h"
+#include "tandem/data/table_set.h"
+#include "tandem/io/image.h"
+#include "tandem/io/npy.h"
+#include "tandem/io/safetensors.h"
+#include "tandem/ops/arrange.h"
+#include "tandem/ops/create.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/random.h"
+#include "tandem/ops/reduce.h"
+#include "tandem/train/run_data.h"
+#include "tandem/train/run_folder.h"
+#include "tandem/train/train.h"
+#include "tests/support/paths.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/values.h"
+
+namespace tandem::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string table(const char* name) { return (source_dir() / "tests/data/tables" / name).string(); }
+
+TrainConfig on_table(const char* file, const std::string& target, const std::string& out) {
+  TrainConfig config;
+  config.model = "mlp";
+  config.data = "csv";
+  config.data_dir = table(file);
+  config.target = target;
+  config.epochs = 12;
+  config.batch = 16;
+  config.optimizer = "adam";
+  config.out = out;
+  return config;
+}
+
+/// Photographs of two kinds, more of the first: bright above, or bright below; in sizes of their own.
+void make_photos(const std::string& folder, int first = 12, int second = 6) {
+  for (const auto& [name, count] : {std::pair("above", first), std::pair("below", second)}) {
+    fs::create_directories(fs::path(folder) / name);
+    for (int i = 0; i < count; ++i) {
+      const Dim height = 30 + i, width = 44 - i;
+      std::vector<uint8_t> pixels;
+      for (Dim c = 0; c < 3; ++c)
+        for (Dim y = 0; y < height; ++y)
+          for (Dim x = 0; x < width; ++x) {
+            const bool bright = (y < height / 2) == (std::string(name) == "above");
+            pixels.push_back(
+                static_cast<uint8_t>((bright ? 150 : 20) + (x * 7 + y * 3 + i * 11 + c * 5) % 60));
+          }
+      write_text(cat(folder, "/", name, "/", i, ".png"), [&] {
+        const std::vector<uint8_t> png = io::encode_png(from_vector(pixels, {3, height, width}));
+        return std::string(png.begin(), png.end());
+      }());
+    }
+  }
+}
+
+TrainConfig on_photos(const std::string& photos, const std::string& out) {
+  TrainConfig config;
+  config.model = "lenet";
+  config.data = "image-folder";
+  config.data_dir = photos;
+  config.epochs = 4;
+  config.batch = 4;
+  config.optimizer = "adam";
+  config.out = out;
+  return config;
+}
+
+void expect_same(const DoneEvent& a, const DoneEvent& b, const std::string& what) {
+  EXPECT_EQ(a.weights_sha256, b.weights_sha256) << what;
+  ASSERT_EQ(a.values.size(), b.values.size()) << what;
+  for (size_t i = 0; i < a.values.size(); ++i) EXPECT_EQ(a.values[i].value, b.values[i].value) << what;
+}
+
+TEST(OwnData, ATableOfQuantitiesIsRegressionInItsOwnUnit) {
+  const TempFolder folder;
+  const DoneEvent done = train(on_table("diabetes.csv", "progression", folder / "run"));
+  EXPECT_GT(done["test_r2"], 0.3);
+  EXPECT_NEAR(done["test_rmse"], std::sqrt(done["test_mse"]), 1e-9);
+  EXPECT_GT(done["test_rmse"], 30) << "in the unit of the column, not in deviations";
+  const EvalReport report = evaluate(EvalConfig{.folder = folder / "run"});
+  EXPECT_EQ(report.task, "regression");
+  for (const char* metric : {"loss", "r2", "mse", "mae"})
+    EXPECT_EQ(report.metrics[metric], done["test_" + std::string(metric)]) << metric;
+
+  // Rows of another file, in another order of columns, without the target.
+  const data::Table all = data::read_table(table("diabetes.csv"));
+  write_text(folder / "few.csv", "s6,age,sex,bmi,bp,s1,s2,s3,s4,s5\n87,59,2,32.1,101,157,93.2,38,4,4.8598\n");
+  const PredictReport few = predict(PredictConfig{.folder = folder / "run", .files = {folder / "few.csv"}});
+  ASSERT_EQ(few.predictions.size(), 1u);
+  const PredictReport whole =
+      predict(PredictConfig{.folder = folder / "run", .files = {table("diabetes.csv")}});
+  ASSERT_EQ(whole.predictions.size(), static_cast<size_t>(all.rows()));
+  EXPECT_NEAR(few.predictions[0].values.at(0), whole.predictions[0].values.at(0), 1e-3)
+      << "the first row is that row";
+  EXPECT_EQ(few.predictions[0].label, "");
+  EXPECT_EQ(whole.predictions[0].label, "151");
+  const std::string csv = predictions_csv(few);
+  EXPECT_EQ(csv.substr(0, csv.find('\n')), "s6,age,sex,bmi,bp,s1,s2,s3,s4,s5,predicted progression");
+  EXPECT_EQ(data::parse_table(csv).rows(), 1);
+  // All rows of another file are the test; those of the run's own file are the test part.
+  fs::copy_file(table("diabetes.csv"), folder / "other.csv");
+  EXPECT_EQ(evaluate(EvalConfig{.folder = folder / "run", .data_dir = folder / "other.csv"}).samples,
+            all.rows());
+  EXPECT_EQ(report.samples, 88);
+}
+
+TEST(OwnData, ATableOfClassesNamesThem) {
+  const TempFolder folder;
+  TrainConfig config = on_table("iris.csv", "species", folder / "run");
+  config.epochs = 30;
+  const DoneEvent done = train(config);
+  EXPECT_GT(done["test_accuracy"], 0.9);
+  const EvalReport report = evaluate(EvalConfig{.folder = folder / "run"});
+  EXPECT_EQ(report.class_names, (std::vector<std::string>{"setosa", "versicolor", "virginica"}));
+  EXPECT_EQ(report.metrics["accuracy"], done["test_accuracy"]);
+  const PredictReport said = predict(PredictConfig{.folder = folder / "run", .files = {table("iris.csv")}});
+  EXPECT_EQ(said.predictions[0].label, "setosa");
+  EXPECT_EQ(said.predictions[0].top[0].name, "setosa");
+  EXPECT_EQ(said.target, "species");
+  EXPECT_NE(predictions_csv(said).find(",species,predicted species,probability\n"), std::string::npos);
+}
+
+TEST(OwnData, EnginesAndStopsGiveTheSameBits) {
+  const TempFolder folder;
+  make_photos(folder / "photos");
+  const TrainConfig configs[] = {on_table("diabetes.csv", "progression", ""),
+                                 on_table("wine.csv", "cultivar", ""), on_photos(folder / "photos", "")};
+  int number = 0;
+  for (TrainConfig config : configs) {
+    const std::string what = config.data_dir;
+    config.epochs = 3;
+    config.valid = 0.2;
+    config.class_weights = config.data == "image-folder";
+    config.augment = config.class_weights;
+    const auto out = [&] { return folder / cat("run", ++number); };
+    config.out = out();
+    const DoneEvent graph = train(config);
+    config.engine = Engine::eager;
+    config.out = out();
+    expect_same(train(config), graph, what + ", eager");
+    config.out = out();
+    config.steps = 5;
+    config.checkpoint_every = 1;
+    train(config);
+    config.steps = {};
+    config.resume = true;
+    fs::remove(config.out + "/model.safetensors");
+    expect_same(train(config), graph, what + ", resumed");
+    config.split_seed = 1;
+    EXPECT_HAS(refusal([&] { train(config); }), "resume") << "other samples";
+  }
+}
+
+TEST(OwnData, PhotographsOfAnySizeBecomeInputsAndPredictSeesWhatTestingSaw) {
+  const TempFolder folder;
+  make_photos(folder / "photos");
+  TrainConfig config = on_photos(folder / "photos", folder / "run");
+  config.epochs = 8;
+  std::vector<std::string> notices;
+  config.callbacks = {listen([&](const NoticeEvent& notice) { notices.push_back(notice.text); })};
+  const DoneEvent done = train(config);
+  EXPECT_EQ(done["test_accuracy"], 1);
+  EXPECT_EQ(notices,
+            (std::vector<std::string>{"4 of 18 images were split off for testing (seed 0).",
+                                      "lenet: made for inputs of (3, 28, 28) in place of (1, 28, 28).",
+                                      "lenet: gives 2 numbers in place of 10."}));
+  const PredictReport by_index = predict(PredictConfig{.folder = folder / "run", .indices = {0}});
+  EXPECT_EQ(by_index.predictions[0].label, "above");
+  EXPECT_EQ(by_index.predictions[0].top[0].name, "above");
+  // The same photograph as a file gives the same probabilities, to the bit.
+  const data::Splits splits =
+      data::open_dataset("image-folder", {.data_dir = folder / "photos", .image_size = {{28, 28}}});
+  const std::string quoted = splits.test->sample_name(0), path = quoted.substr(1, quoted.size() - 2);
+  const PredictReport by_file = predict(PredictConfig{.folder = folder / "run", .files = {path}});
+  EXPECT_EQ(by_file.predictions[0].top[0].probability, by_index.predictions[0].top[0].probability);
+
+  config.input = {{20, 40}};
+  config.model = "resnet18";
+  config.steps = 1;
+  config.out = folder / "wide";
+  train(config);
+  EXPECT_EQ(choose_model(load_run("eval", folder / "wide")).info.input, (Dims{3, 20, 40}));
+  EXPECT_EQ(evaluate(EvalConfig{.folder = folder / "wide"}).samples, 4);
+}
+
+TEST(OwnData, WeightsOfAnotherRunAreTakenWhereTheyFitAndFrozenOnesStay) {
+  const TempFolder folder;
+  make_photos(folder / "photos");
+  TrainConfig config = on_photos(folder / "photos", folder / "first");
+  train(config);
+  make_photos(folder / "more", 9, 9);
+  fs::create_directories(folder / "more/none");
+  for (int i = 0; i < 4; ++i)
+    fs::copy_file(cat(folder / "more/above/", i, ".png"), cat(folder / "more/none/", i, ".png"));
+  config.data_dir = folder / "more";
+  config.out = folder / "second";
+  config.weights = folder / "first";
+  config.freeze = {"conv1", "conv2"};
+  std::vector<std::string> notices;
+  config.callbacks = {listen([&](const NoticeEvent& notice) { notices.push_back(notice.text); })};
+  train(config);
+  config.callbacks = {};
+  const std::string text = notices.at(3) + notices.at(4);
+  EXPECT_HAS(text, "took 8 of the model's 10 tensors");
+  EXPECT_HAS(text, "of another shape, and drawn anew: fc3.weight");
+  const auto before = load_run("eval", folder / "first").weights,
+             after = load_run("eval", folder / "second").weights;
+  for (size_t i = 0; i < before.size(); ++i) {
+    const bool frozen = before[i].first.starts_with("conv");
+    ASSERT_EQ(before[i].first, after[i].first);
+    if (before[i].first.starts_with("fc3")) continue;
+    EXPECT_EQ(same_bits(before[i].second, after[i].second), frozen) << before[i].first;
+  }
+  config.out = folder / "third";
+  config.freeze = {"conv9"};
+  EXPECT_EQ(refusal([&] { train(config); }),
+            "freeze: must be a part of parameters' names; 'conv9' is in none of conv1.weight, conv1.bias, "
+            "conv2.weight, "
+            "conv2.bias, fc1.weight, fc1.bias, fc2.weight, fc2.bias, fc3.weight, fc3.bias.");
+  config.freeze = {};
+  io::save_safetensors(folder / "other.safetensors", {{"encoder.weight", ones({3})}});
+  config.weights = folder / "other.safetensors";
+  EXPECT_HAS(refusal([&] { train(config); }), "nothing in it fits the model: it has 1 tensors, the model 10");
+}
+
+TEST(OwnData, ArraysAreClassesNumbersOrLabels) {
+  const TempFolder folder;
+  manual_seed(4);
+  const Tensor x = uniform({60, 5}, -1, 1);
+  io::save_npy(folder / "x.npy", x);
+  io::save_npy(folder / "y.npy", cast(greater(sum(x, 1), 0), DType::i64));
+  TrainConfig config;
+  config.model = "mlp";
+  config.data = "npy";
+  config.data_dir = folder.path();
+  config.epochs = 10;
+  config.batch = 10;
+  config.optimizer = "adam";
+  config.out = folder / "classes";
+  EXPECT_GT(train(config)["test_accuracy"], 0.7);
+  const PredictReport said =
+      predict(PredictConfig{.folder = folder / "classes", .files = {folder / "x.npy"}});
+  EXPECT_EQ(said.predictions.size(), 60u);
+  EXPECT_EQ(said.predictions[59].source, "row 59 of '" + folder / "x.npy" + "'");
+
+  io::save_npy(folder / "y.npy", stack({sum(x, 1), max(x, 1)}, 1));
+  config.out = folder / "numbers";
+  config.epochs = 20;
+  EXPECT_GT(train(config)["test_r2"], 0.3);
+  EXPECT_EQ(predict(PredictConfig{.folder = folder / "numbers", .limit = 2}).predictions[1].values.size(),
+            2u);
+
+  io::save_npy(folder / "y.npy", cast(greater(x, 0), DType::f32));
+  config.task_name = "multi-label";
+  config.out = folder / "labels";
+  const DoneEvent labels = train(config);
+  EXPECT_GT(labels["test_f1"], 0.6);
+  EXPECT_EQ(evaluate(EvalConfig{.folder = folder / "labels"}).metrics["exact_match"],
+            labels["test_exact_match"]);
+  const PredictReport chances = predict(PredictConfig{.folder = folder / "labels", .limit = 1});
+  for (const double chance : chances.predictions[0].values) EXPECT_TRUE(chance > 0 && chance < 1);
+}
+
+TEST(OwnData, WhatDoesNotFitIsOneLine) {
+  const TempFolder folder;
+  make_photos(folder / "photos");
+  TrainConfig config = on_photos(folder / "photos", folder / "run");
+  config.model = "svhn_cnn";
+  config.input = {{4, 4}};
+  EXPECT_HAS(refusal([&] { train(config); }), "train: svhn_cnn on image-folder: ");
+  EXPECT_FALSE(fs::exists(folder / "run")) << "nothing is written before it is known to fit";
+  config = on_table("diabetes.csv", "progression", folder / "run");
+  config.class_weights = true;
+  EXPECT_EQ(refusal([&] { train(config); }),
+            "class-weights: belong to classes; the task here is regression. Leave --class-weights out.");
+  config.class_weights = false;
+  config.valid = 1;
+  EXPECT_EQ(refusal([&] { train(config); }),
+            "valid: must be at least 0 and below 1; got 1.");
+  config.valid = 0;
+  config.target = "price";
+  EXPECT_HAS(refusal([&] { train(config); }), "progression");
+  config.target = "progression";
+  config.epochs = 1;
+  train(config);
+  EXPECT_HAS(refusal([&] { predict(PredictConfig{.folder = folder / "run", .files = {table("iris.csv")}}); }),
+             "column");
+  EXPECT_HAS(refusal([&] {
+               predict(PredictConfig{.folder = folder / "run", .files = {folder / "photos/above/0.png"}});
+             }),
+             "Give a .csv file with its columns.");
+  EXPECT_HAS(refusal([&] { evaluate(EvalConfig{.folder = folder / "run", .data = "digits"}); }),
+             "data digits: mlp takes samples of (10,)");
+  // Other classes than those of training would be taken for them.
+  config = on_photos(folder / "photos", folder / "seen");
+  config.epochs = 1;
+  train(config);
+  fs::rename(folder / "photos/above", folder / "photos/across");
+  EXPECT_EQ(refusal([&] { evaluate(EvalConfig{.folder = folder / "seen"}); }),
+            "data image-folder: the classes must be those of training, above, below; got across, below. Give "
+            "data with "
+            "the same classes.");
+}
+
+}  // namespace
+}  // namespace tandem::testing
