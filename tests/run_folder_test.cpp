@@ -262,8 +262,7 @@ TEST(RunFolder, IsResumedOnlyWithTheSameWorkspaceOfConvolutions) {
   set_convolution_choice({.workspace = 1 << 20});
   const std::string text = message([&] { run(tiny); });
   set_convolution_choice({});
-  expect_contains(text,
-                  "got conv-workspace 1048576. Give --conv-workspace as it was");
+  expect_contains(text, "got conv-workspace 1048576. Give --conv-workspace as it was");
 }
 
 TEST(RunFolder, WithACheckpointOfDeepJsonIsRefused) {

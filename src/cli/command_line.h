@@ -7,6 +7,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace tandem::cli {
 
@@ -32,6 +33,12 @@ void as_usage(const std::function<void()>& read);
 /// at once. A reader of our output that goes away stops it as well, but never at once: it goes together with a terminal
 /// that hangs up.
 const std::atomic<bool>& stop_on_signals();
+
+/// "90", "90s", "10m", "1.5h" in seconds. Throws Error with the flag's name.
+double parse_duration(const char* flag, const std::string& text);
+
+/// The command line that goes on with what was stopped, in folder `out`.
+std::string resume_command(const std::vector<std::string>& arguments, const std::string& out);
 
 /// Parses, then runs the action that a subcommand has set. `app`'s name begins every message. Returns the exit status.
 int run_command_line(CLI::App& app, const Action& action, int argc, char** argv);

@@ -11,6 +11,8 @@ namespace tandem::cli {
 
 /// `arguments`: the whole command line, to say how a stopped run goes on.
 void add_train(CLI::App& app, Action& action, const std::vector<std::string>& arguments);
+/// Likewise.
+void add_search(CLI::App& app, Action& action, const std::vector<std::string>& arguments);
 void add_eval(CLI::App& app, Action& action);
 void add_predict(CLI::App& app, Action& action);
 void add_models(CLI::App& app, Action& action);

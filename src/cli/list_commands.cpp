@@ -87,7 +87,8 @@ void describe_model(const zoo::ChosenModel& chosen, int64_t batch, bool json) {
       for (const Setting& s : settings())
         if (const auto at = values.find(s.name); at != values.end())
           line += (line.empty() ? "" : ", ") + s.name + " " + text_of(at->second);
-      table.add({cat("recipe ", name), line + (name == std::string(kRecipes[0]) ? "" : cat("  (--recipe ", name, ")"))});
+      table.add({cat("recipe ", name),
+                 line + (name == std::string(kRecipes[0]) ? "" : cat("  (--recipe ", name, ")"))});
     }
     table.print();
     return;

@@ -15,6 +15,7 @@ int run(int argc, char** argv) {
   add_train(app, action, {argv, argv + argc});
   add_eval(app, action);
   add_predict(app, action);
+  add_search(app, action, {argv, argv + argc});
   add_models(app, action);
   add_datasets(app, action);
   add_info(app, action);

@@ -181,8 +181,8 @@ void print_kernels(const Shown& shown) {
 
 void print_text(const Shown& shown) {
   const TrainConfig& config = shown.flags.config;
-  const std::string on =
-      config.device.is_cpu() ? cat(config.device, ", ", shown.profiled.threads, " threads") : to_string(config.device);
+  const std::string on = config.device.is_cpu() ? cat(config.device, ", ", shown.profiled.threads, " threads")
+                                                : to_string(config.device);
   const std::string types =
       cat(config.dtype, config.autocast ? cat(" with ", *config.autocast, " products") : "");
   const bool one = shown.profiled.steps == 1;

@@ -16,9 +16,10 @@ namespace {
 using nlohmann::ordered_json;
 
 /// Of how a saved run is used.
-const std::vector<std::string> kSavedRunSettings = {"data",           "data-dir", "engine", "device", "conv",
-                                                    "conv-workspace", "matmul",   "threads"};
-const std::pair<const std::string, std::string> kTrainedOn = {"data", "data set (default: the one it was trained on)"};
+const std::vector<std::string> kSavedRunSettings = {"data", "data-dir",       "engine", "device",
+                                                    "conv", "conv-workspace", "matmul", "threads"};
+const std::pair<const std::string, std::string> kTrainedOn = {
+    "data", "data set (default: the one it was trained on)"};
 
 /// What the configurations of saved runs have in common with those of training.
 template <class Config>
@@ -163,7 +164,8 @@ void add_predict(CLI::App& app, Action& action) {
   PredictConfig& c = flags->config;
   CLI::App* cmd = app.add_subcommand("predict", "say what a trained model makes of images, tables or arrays");
   cmd->add_option("DIR", c.folder, "folder of a run, the --out of 'tandem train'")->required();
-  cmd->add_option("FILE", c.files, "images, or a table (.csv) or an array (.npy); none: samples of a data set");
+  cmd->add_option("FILE", c.files,
+                  "images, or a table (.csv) or an array (.npy); none: samples of a data set");
   flags->settings.add(*cmd, kSavedRunSettings, {kTrainedOn});
   cmd->add_option("--index", c.indices, "samples of the data set's test part: 3,17")
       ->delimiter(',')
@@ -173,7 +175,8 @@ void add_predict(CLI::App& app, Action& action) {
   cmd->add_option("--top", c.top, "classes to name")->capture_default_str();
   cmd->add_flag("--invert", c.invert, "files show dark ink on white, and the data bright ink on black");
   cmd->add_flag("--best", c.best, "the weights of the best epoch (of 'train --best')");
-  cmd->add_option("--to", flags->to, "write the predictions to this CSV file, beside the table's own columns");
+  cmd->add_option("--to", flags->to,
+                  "write the predictions to this CSV file, beside the table's own columns");
   cmd->add_flag("--json", flags->json, "print one JSON object per line");
   cmd->callback([flags, &action] {
     action = [flags] {

@@ -8,30 +8,6 @@
 #include "tandem/train/train.h"
 
 namespace tandem::cli {
-namespace {
-
-std::string quoted(const std::string& word) {
-  const bool is_plain =
-      !word.empty() && word.find_first_of(" \t\n'\"\\$`&|;<>()*?[]#~!{}") == std::string::npos;
-  std::string out = is_plain ? word : "'";
-  if (is_plain) return out;
-  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
-}
-
-/// The command that goes on with a run in `out`.
-std::string resume_command(const std::vector<std::string>& arguments, const std::string& out) {
-  std::string text = "tandem";
-  bool has_out = false, has_resume = false;
-  for (size_t i = 1; i < arguments.size(); ++i) {
-    text += " " + quoted(arguments[i]);
-    has_out = has_out || arguments[i] == "--out" || arguments[i].starts_with("--out=");
-    has_resume = has_resume || arguments[i] == "--resume";
-  }
-  return text + (has_out ? "" : " --out " + quoted(out)) + (has_resume ? "" : " --resume");
-}
-
-}  // namespace
 
 void add_train(CLI::App& app, Action& action, const std::vector<std::string>& arguments) {
   struct Flags {

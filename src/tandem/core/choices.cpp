@@ -158,7 +158,8 @@ void set_tf32(bool allowed) {
 }
 
 bool tf32() {
-  if (const Tf32 set = g_tf32.load(std::memory_order_relaxed); set != Tf32::as_environment) return set == Tf32::on;
+  if (const Tf32 set = g_tf32.load(std::memory_order_relaxed); set != Tf32::as_environment)
+    return set == Tf32::on;
   static const bool allowed = [] {
     const char* text = std::getenv("TANDEM_TF32");
     return !text || std::string_view(text) != "0";
