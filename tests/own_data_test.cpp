@@ -288,8 +288,7 @@ TEST(OwnData, WhatDoesNotFitIsOneLine) {
             "class-weights: belong to classes; the task here is regression. Leave --class-weights out.");
   config.class_weights = false;
   config.valid = 1;
-  EXPECT_EQ(refusal([&] { train(config); }),
-            "valid: must be at least 0 and below 1; got 1.");
+  EXPECT_EQ(refusal([&] { train(config); }), "valid: must be at least 0 and below 1; got 1.");
   config.valid = 0;
   config.target = "price";
   EXPECT_HAS(refusal([&] { train(config); }), "progression");
