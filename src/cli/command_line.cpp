@@ -9,6 +9,7 @@
 #include <new>
 
 #include "tandem/core/error.h"
+#include "tandem/train/settings.h"
 
 namespace tandem::cli {
 namespace {
@@ -19,16 +20,6 @@ int fail(const CLI::App& app, int status, std::string text) {
   std::fflush(stdout);
   std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), text.c_str());
   return status;
-}
-
-/// As a shell takes it for one word.
-std::string quoted(const std::string& word) {
-  const bool is_plain =
-      !word.empty() && word.find_first_of(" \t\n'\"\\$`&|;<>()*?[]#~!{}") == std::string::npos;
-  std::string out = is_plain ? word : "'";
-  if (is_plain) return out;
-  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
 }
 
 /// The names of the commands, or "" where `word` is one.
@@ -69,32 +60,15 @@ const std::atomic<bool>& stop_on_signals() {
   return g_stop;
 }
 
-double parse_duration(const char* flag, const std::string& text) {
-  size_t used = 0;
-  double value = std::nan("");
-  try {
-    value = std::stod(text, &used);
-  } catch (const std::exception&) {
-  }
-  const std::string unit = text.substr(used);
-  const double seconds = unit.empty() || unit == "s" ? 1
-                         : unit == "m"               ? 60
-                         : unit == "h"               ? 3600
-                                                     : std::nan("");
-  TD_CHECK(std::isfinite(value * seconds) && value > 0, flag, ": must be a time like 90s, 10m or 1.5h; got '",
-           text, "'.");
-  return value * seconds;
-}
-
 std::string resume_command(const std::vector<std::string>& arguments, const std::string& out) {
   std::string text = "tandem";
   bool has_out = false, has_resume = false;
   for (size_t i = 1; i < arguments.size(); ++i) {
-    text += " " + quoted(arguments[i]);
+    text += " " + shell_word(arguments[i]);
     has_out = has_out || arguments[i] == "--out" || arguments[i].starts_with("--out=");
     has_resume = has_resume || arguments[i] == "--resume";
   }
-  return text + (has_out ? "" : " --out " + quoted(out)) + (has_resume ? "" : " --resume");
+  return text + (has_out ? "" : " --out " + shell_word(out)) + (has_resume ? "" : " --resume");
 }
 
 int run_command_line(CLI::App& app, const Action& action, int argc, char** argv) {

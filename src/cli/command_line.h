@@ -34,9 +34,6 @@ void as_usage(const std::function<void()>& read);
 /// that hangs up.
 const std::atomic<bool>& stop_on_signals();
 
-/// "90", "90s", "10m", "1.5h" in seconds. Throws Error with the flag's name.
-double parse_duration(const char* flag, const std::string& text);
-
 /// The command line that goes on with what was stopped, in folder `out`.
 std::string resume_command(const std::vector<std::string>& arguments, const std::string& out);
 

@@ -17,14 +17,6 @@ std::string exact(double value) {
   return {buffer, std::to_chars(buffer, buffer + sizeof(buffer), value).ptr};
 }
 
-/// A word as a shell takes it.
-std::string in_quotes(const std::string& word) {
-  if (!word.empty() && word.find_first_of(" \t\n'\"\\$`&|;<>()*?[]#~!{}") == std::string::npos) return word;
-  std::string out = "'";
-  for (const char letter : word) out += letter == '\'' ? "'\\''" : std::string(1, letter);
-  return out + "'";
-}
-
 /// A model as it fits the data.
 Candidate candidate(const std::string& name, const TrainingData& data) {
   std::vector<std::string> notices;
@@ -36,9 +28,15 @@ Candidate candidate(const std::string& name, const TrainingData& data) {
 std::vector<Candidate> candidates_for(const TrainingData& data) {
   const Dims& shape = data.splits.info.sample_shape;
   std::vector<Candidate> out;
-  for (const zoo::ModelInfo& row : zoo::models())
-    if (row.input == shape || (shape.rank() == 1 && row.name == "mlp"))
+  for (const zoo::ModelInfo& row : zoo::models()) {
+    const bool is_like = row.input.rank() == shape.rank();  // images of another size are another model's
+    if (is_like && row.input != shape) continue;
+    try {
       out.push_back(candidate(row.name, data));
+    } catch (const Error&) {
+      if (is_like) throw;  // made for other samples, and cannot be made to fit these
+    }
+  }
   zoo::ModelDescription simple = template_model(shape, outputs_for(data.splits));
   out.push_back({simple.name, false, std::move(simple)});
   return out;
@@ -205,11 +203,11 @@ std::string train_command(const Plan& plan, const TrialPlan& trial, const std::s
   c.out.clear();
   c.resume = false;
   c.epochs = epochs;
-  std::string out = "tandem train " + in_quotes(model);
+  std::string out = "tandem train " + shell_word(model);
   for (const auto& [name, value] : given_settings(c)) {
     const bool* toggle = std::get_if<bool>(&value);
     if (!toggle)
-      out += " --" + name + " " + in_quotes(text_of(value));
+      out += " --" + name + " " + shell_word(text_of(value));
     else
       out += " --" + (*toggle ? name : setting(name).opposite);
   }

@@ -33,7 +33,7 @@ struct SearchConfig {
   std::optional<double> budget = {};   ///< seconds, over all processes of the search; unset: no limit
   std::optional<int64_t> trials = {};  ///< how many begin; unset: no limit (the budget is one then)
   std::string monitor = {};            ///< a metric's plain name: "accuracy"; empty: the task's first
-  int64_t eta = 3;                     ///< successive halving: one of so many goes on
+  int64_t eta = 3;                     ///< successive halving: one trial in eta goes on
 };
 /// Throws Error for the first setting that cannot be.
 void check(const SearchConfig& config);

@@ -19,24 +19,6 @@ SettingForm text_form(Print print, Parse parse) {
           [parse](TrainConfig& c, const SettingValue& v) { parse(c, std::get<std::string>(v)); }};
 }
 
-/// "90", "90s", "10m", "1.5h" in seconds.
-double parse_duration(const std::string& text) {
-  size_t used = 0;
-  double value = std::nan("");
-  try {
-    value = std::stod(text, &used);
-  } catch (const std::exception&) {
-  }
-  const std::string unit = text.substr(used);
-  const double seconds = unit.empty() || unit == "s" ? 1
-                         : unit == "m"               ? 60
-                         : unit == "h"               ? 3600
-                                                     : std::nan("");
-  TD_CHECK(std::isfinite(value * seconds) && value > 0,
-           "time-budget: must be a time like 90s, 10m or 1.5h; got '", text, "'.");
-  return value * seconds;
-}
-
 /// "96x128": height and width; "96": both.
 std::array<int64_t, 2> parse_size(const std::string& text) {
   const size_t cross = text.find('x');
@@ -115,8 +97,9 @@ SettingForm monitor_form() {
 }
 
 SettingForm time_budget_form() {
-  return text_form([](const TrainConfig& c) { return c.time_budget ? text_of(*c.time_budget) + "s" : ""; },
-                   [](TrainConfig& c, const std::string& text) { c.time_budget = parse_duration(text); });
+  return text_form(
+      [](const TrainConfig& c) { return c.time_budget ? text_of(*c.time_budget) + "s" : ""; },
+      [](TrainConfig& c, const std::string& text) { c.time_budget = parse_duration("time-budget", text); });
 }
 
 SettingForm engine_form() {

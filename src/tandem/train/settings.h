@@ -66,6 +66,11 @@ SettingValue parse_setting(const Setting& setting, const std::string& text);
 /// The text that gives it; empty where it is not set.
 std::string text_of(const SettingValue& value);
 
+/// "90", "90s", "10m", "1.5h" in seconds. Throws Error, which begins with the setting's name.
+double parse_duration(const char* setting, const std::string& text);
+/// A word as a shell takes it, in quotes where it needs them.
+std::string shell_word(const std::string& word);
+
 /// Throws Error for the first number that is out of its range, or text that is no choice.
 void check_values(const TrainConfig& config);
 

@@ -214,4 +214,28 @@ std::string settings_page() {
   return out;
 }
 
+double parse_duration(const char* setting, const std::string& text) {
+  size_t used = 0;
+  double value = std::nan("");
+  try {
+    value = std::stod(text, &used);
+  } catch (const std::exception&) {
+  }
+  const std::string unit = text.substr(used);
+  const double seconds = unit.empty() || unit == "s" ? 1
+                         : unit == "m"               ? 60
+                         : unit == "h"               ? 3600
+                                                     : std::nan("");
+  TD_CHECK(std::isfinite(value * seconds) && value > 0, setting,
+           ": must be a time like 90s, 10m or 1.5h; got '", text, "'.");
+  return value * seconds;
+}
+
+std::string shell_word(const std::string& word) {
+  if (!word.empty() && word.find_first_of(" \t\n'\"\\$`&|;<>()*?[]#~!{}") == std::string::npos) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
 }  // namespace tandem
