@@ -7,12 +7,16 @@
 
 #include <cmath>
 
+#include "tandem/core/backend.h"
 #include "tandem/core/threads.h"
+#include "tandem/ops/arrange.h"
+#include "tandem/ops/create.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
+#include "tests/support/refusal.h"
 #include "tests/support/values.h"
 
 namespace tandem::testing {
@@ -151,6 +155,27 @@ TEST(Linalg, SingularMatricesHaveDeterminantZero) {
   EXPECT_EQ(slogdet(a).logabsdet.item<double>(), -INFINITY);
   EXPECT_EQ(det(zeros({0, 0})).item<float>(), 1);
   EXPECT_TRUE(std::isinf(triangular_solve(zeros({1, 1}), ones({1})).item<float>()));
+}
+
+// cuSOLVER's Jacobi iteration never ended over a NaN.
+TEST(Linalg, SvdAndEighRefuseValuesThatAreNotFiniteOnEveryDevice) {
+  std::vector<Device> devices = {Device{}};
+  if (find_backend(DeviceKind::cuda)) devices.push_back({DeviceKind::cuda, 0});
+  for (const Device device : devices)
+    for (const double bad : {double{NAN}, double{INFINITY}, -double{INFINITY}})
+      for (const DType dtype : {DType::f32, DType::f64})
+        for (int64_t at = 0; at < 9; ++at) {
+          std::vector<double> values = {4, 1, 2, 1, 5, 3, 2, 3, 6};
+          values[static_cast<size_t>(at)] = bad;
+          const Tensor a = cast(from_vector(values, {3, 3}, device), dtype);
+          const Tensor batch = stack({tandem::eye(3, {}, dtype, device), a}, 0);
+          EXPECT_HAS(refusal([&] { svd(a); }), "svd: the values must be finite; got NaN or infinite");
+          EXPECT_HAS(refusal([&] { svd(batch); }), "in the matrix of element 1 of the batch");
+          if (at % 3 > at / 3)
+            EXPECT_TRUE(isfinite(sum(eigh(a).values)).item<bool>());  // the upper triangle is not read
+          else
+            EXPECT_HAS(refusal([&] { eigh(batch); }), "eigh: the values must be finite; got NaN or");
+        }
 }
 
 TEST(Linalg, PinvOfALowRankMatrixCutsTheSmallValuesOff) {

@@ -257,9 +257,13 @@ void check_singular(const char* op, std::span<const int> status) {
              ". Use lstsq() or pinv(), or add a small multiple of the identity.");
 }
 void check_converged(const char* op, std::span<const int> status) {
-  for (size_t i = 0; i < status.size(); ++i)
-    TD_CHECK(status[i] == 0, op, ": the values must be finite; the iteration did not end for the matrix",
-             which(status, i), "; got NaN or infinite elements. Look for them with set_anomaly_mode(true).");
+  for (size_t i = 0; i < status.size(); ++i) {
+    TD_CHECK(status[i] != kNotFinite, op,
+             ": the values must be finite; got NaN or infinite elements in the matrix", which(status, i),
+             ". Look for them with set_anomaly_mode(true).");
+    TD_CHECK(status[i] == 0, op, ": the iteration must end; it did not for the matrix", which(status, i),
+             ". Scale the matrix, or use f64.");
+  }
 }
 
 OpDef& op_cholesky() {

@@ -72,8 +72,10 @@ OpDef& op_svd();               // in a; out u, s, vh
 OpDef& op_eigh();              // in a; out values, vectors
 
 /// What the kernels throw: status[i] != 0 means that element i of the batch failed at that column (from 1).
-void check_not_positive(std::span<const int> status);               // cholesky
-void check_singular(const char* op, std::span<const int> status);   // solve, inverse
-void check_converged(const char* op, std::span<const int> status);  // svd, eigh
+void check_not_positive(std::span<const int> status);              // cholesky
+void check_singular(const char* op, std::span<const int> status);  // solve, inverse
+/// svd and eigh. Kernels look for values that are not finite first: no iteration over them is sure to end.
+inline constexpr int kNotFinite = -1;
+void check_converged(const char* op, std::span<const int> status);
 
 }  // namespace tandem

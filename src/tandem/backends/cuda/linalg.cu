@@ -174,6 +174,28 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+/// status[i] = kNotFinite where matrix i (rows, columns) has an element that is not finite, else 0; of `lower`
+/// only what the diagonal and the triangle below it hold. One block per matrix.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    finite_kernel(int64_t rows, int64_t columns, bool lower, const T* __restrict__ a, int* status) {
+  const T* matrix = a + static_cast<int64_t>(blockIdx.x) * rows * columns;
+  int bad = 0;
+  for (int64_t i = threadIdx.x; i < rows * columns; i += kThreads)
+    if (!(lower && i % columns > i / columns) && !isfinite(matrix[i])) bad = 1;
+  bad = __syncthreads_or(bad);
+  if (threadIdx.x == 0) status[blockIdx.x] = bad ? kNotFinite : 0;
+}
+
+/// Refuses values that are not finite: cuSOLVER's iterations over them may never end.
+template <class T>
+void check_finite(const char* op, const Session& session, const Shape& s, bool lower, const T* a,
+                  int* status) {
+  finite_kernel<<<static_cast<unsigned>(s.batch), kThreads, 0, session.stream>>>(s.m, s.n, lower, a, status);
+  launched("finite_kernel");
+  check_converged(op, session.read(status, s.batch));
+}
+
 // cuSOLVER's names by element type.
 #define TD_BY_TYPE(name, solver_name) \
   template <class... A> \
@@ -400,6 +422,7 @@ void svd(const KernelArgs& args) {
     const size_t matrix = pieces.add<T>(s.m * s.n), left = pieces.add<T>(s.m * k),
                  work = pieces.add<T>(work_size), status = pieces.add<int>(s.batch);
     pieces.allocate(args);
+    check_finite("svd", session, s, false, args.in[0].as<T>(), pieces.at<int>(status));
     for (int64_t i = 0; i < s.batch; ++i) {
       copy(pieces.at<T>(matrix), args.in[0].as<T>() + i * s.m * s.n, s.m * s.n, session.stream);
       check_solver(
@@ -429,6 +452,7 @@ void eigh(const KernelArgs& args) {
     const size_t matrix = pieces.add<T>(s.n * s.n), work = pieces.add<T>(work_size),
                  status = pieces.add<int>(s.batch);
     pieces.allocate(args);
+    check_finite("eigh", session, s, true, args.in[0].as<T>(), pieces.at<int>(status));
     for (int64_t i = 0; i < s.batch; ++i) {
       T* a = pieces.at<T>(matrix);
       copy(a, args.in[0].as<T>() + i * n * n, s.n * s.n, session.stream);

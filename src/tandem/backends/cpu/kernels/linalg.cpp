@@ -629,6 +629,8 @@ void svd(const KernelArgs& args) {
   check_converged("svd", each_matrix(a, [&](auto zero, int64_t i) {
                     using T = decltype(zero);
                     const T* from = a.as<T>() + i * m * n;
+                    if (!std::all_of(from, from + m * n, [](T x) { return std::isfinite(x); }))
+                      return kNotFinite;
                     T *u = args.out[0].as<T>() + i * m * k, *s = args.out[1].as<T>() + i * k,
                       *vh = args.out[2].as<T>() + i * k * n;
                     if (m >= n) return svd_tall(from, m, n, u, s, vh) ? 0 : 1;
@@ -645,13 +647,15 @@ void svd(const KernelArgs& args) {
 void eigh(const KernelArgs& args) {
   const Buffer& a = args.in[0];
   const int64_t n = a.shape[a.rank - 1];
-  check_converged("eigh", each_matrix(a, [&](auto zero, int64_t i) {
-                    using T = decltype(zero);
-                    return eigh_one(a.as<T>() + i * n * n, n, args.out[0].as<T>() + i * n,
-                                    args.out[1].as<T>() + i * n * n)
-                               ? 0
-                               : 1;
-                  }));
+  check_converged(
+      "eigh", each_matrix(a, [&](auto zero, int64_t i) {
+        using T = decltype(zero);
+        const T* from = a.as<T>() + i * n * n;
+        for (int64_t row = 0; row < n; ++row)  // the rest of the matrix is never read
+          for (int64_t column = 0; column <= row; ++column)
+            if (!std::isfinite(from[row * n + column])) return kNotFinite;
+        return eigh_one(from, n, args.out[0].as<T>() + i * n, args.out[1].as<T>() + i * n * n) ? 0 : 1;
+      }));
 }
 
 }  // namespace
