@@ -106,7 +106,9 @@ struct ChanceDraw {
     lower = static_cast<uint32_t>(limit);
   }
   TD_HD bool undecided(uint32_t word) const { return word == upper; }
-  TD_HD bool fires(uint32_t word) const { return always || word < upper; }
+  TD_HD bool fires(uint32_t word) const {
+    return (word < upper) | always;
+  }  // no branch: loops over words become vectors
   TD_HD bool fires(uint32_t word, uint32_t lower_word) const {
     return fires(word) || (word == upper && lower_word < lower);
   }

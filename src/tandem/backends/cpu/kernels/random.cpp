@@ -123,26 +123,59 @@ void normal(const KernelArgs& args) {
   });
 }
 
+/// philox() of kRun blocks in a row, a round at a time over all of them: loops that become vector instructions.
+constexpr int kRun = 32;
+using RunOfWords = uint64_t[4][kRun];  // 32 bits each
+void draw_words(const Stream& stream, uint64_t first_block, RunOfWords& c) {
+  constexpr uint64_t kLow = 0xffffffffu;
+  for (int b = 0; b < kRun; ++b) {
+    const uint64_t block = stream.offset + first_block + static_cast<uint64_t>(b);
+    c[0][b] = block & kLow;
+    c[1][b] = block >> 32;
+    c[2][b] = c[3][b] = 0;
+  }
+  uint64_t k0 = stream.seed & kLow, k1 = stream.seed >> 32;
+  for (int round = 0; round < 10; ++round) {
+    for (int b = 0; b < kRun; ++b) {
+      const uint64_t p0 = 0xD2511F53ull * c[0][b], p1 = 0xCD9E8D57ull * c[2][b];
+      c[0][b] = (p1 >> 32) ^ c[1][b] ^ k0;
+      c[2][b] = (p0 >> 32) ^ c[3][b] ^ k1;
+      c[1][b] = p1 & kLow;
+      c[3][b] = p0 & kLow;
+    }
+    k0 = (k0 + 0x9E3779B9u) & kLow;
+    k1 = (k1 + 0xBB67AE85u) & kLow;
+  }
+}
+
 void bernoulli(const KernelArgs& args) {
   const ChanceDraw chance(args.attributes<RandomAttrs>().a);
   const Stream stream(args.rng);
   visit_floating(args.out[0].dtype, [&](auto zero) {
-    fill_blocks<float, decltype(zero)>(
-        args.out[0],
-        [&](uint64_t i, float* four) {
-          const uint64_t block = stream.offset + i;
-          const PhiloxBlock words = philox(stream.seed, block);
-          bool undecided = false;
-          for (int k = 0; k < 4; ++k) {
-            four[k] = chance.fires(words.x[k]) ? 1.f : 0.f;
-            undecided |= chance.undecided(words.x[k]);
+    using T = decltype(zero);
+    T* data = args.out[0].as<T>();
+    parallel_ranges(args.out[0].size(), kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i += 4 * kRun) {
+        RunOfWords runs;
+        uint32_t words[4 * kRun];
+        T ones[4 * kRun];
+        const auto first_block = static_cast<uint64_t>(i / 4);
+        draw_words(stream, first_block, runs);
+        for (int b = 0; b < kRun; ++b)
+          for (int k = 0; k < 4; ++k) words[4 * b + k] = static_cast<uint32_t>(runs[k][b]);
+        uint32_t undecided = 0;
+        for (const uint32_t word : words) undecided |= static_cast<uint32_t>(chance.undecided(word));
+        for (int n = 0; n < 4 * kRun; ++n) ones[n] = static_cast<T>(chance.fires(words[n]) ? 1.f : 0.f);
+        if (undecided) [[unlikely]]  // one word in 2^32: the lower 32 bits decide
+          for (int b = 0; b < kRun; ++b) {
+            const PhiloxBlock lower =
+                lower_words(stream.seed, stream.offset + first_block + static_cast<uint64_t>(b));
+            for (int k = 0; k < 4; ++k)
+              ones[4 * b + k] = static_cast<T>(chance.fires(words[4 * b + k], lower.x[k]) ? 1.f : 0.f);
           }
-          if (!undecided) [[likely]]
-            return;
-          const PhiloxBlock lower = lower_words(stream.seed, block);
-          for (int k = 0; k < 4; ++k) four[k] = chance.fires(words.x[k], lower.x[k]) ? 1.f : 0.f;
-        },
-        [](float x) { return x; });
+        std::copy_n(ones, std::min<int64_t>(4 * kRun, end - i), data + i);
+      }
+    });
   });
 }
 
