@@ -3,8 +3,10 @@
 // ctest: timeout=600
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <fstream>
+#include <thread>
 
 #include "tandem/core/threads.h"
 #include "tandem/io/safetensors.h"
@@ -230,6 +232,31 @@ TEST(Train, CheckpointsInBetweenChangeNothingAndTwoAreKept) {
   ASSERT_EQ(static_cast<int64_t>(steps.size()), many.steps);
   EXPECT_EQ(steps.back(), many.steps);
   EXPECT_EQ(list_checkpoints(config.out).size(), 2u);
+}
+
+TEST(Train, EpochsShareACheckpointThatTakesLongToWriteAndARunKilledThenGoesOn) {
+  const TempFolder folder;
+  TrainConfig config = small("mlp", folder / "short");
+  config.limit = 32;
+  config.epochs = 6;
+  const DoneEvent uninterrupted = train(config);
+  config.out = folder / "long";
+  std::vector<int64_t> steps;
+  const auto write_slowly = listen([&](const CheckpointEvent& saved) {
+    steps.push_back(saved.step);
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  });
+  struct Killed {};
+  const auto kill = listen([](const EpochEvent& event) {
+    if (event.epoch == 5) throw Killed();
+  });
+  config.callbacks = {write_slowly, kill};
+  EXPECT_THROW(train(config), Killed);
+  EXPECT_EQ(steps, (std::vector<int64_t>{1}));
+  config.callbacks = {write_slowly};
+  config.resume = true;
+  expect_same(uninterrupted, train(config), "from the first epoch's checkpoint");
+  EXPECT_EQ(steps.back(), 6);
 }
 
 TEST(Train, ADamagedNewestCheckpointIsNamedAndTheOneBeforeIsUsed) {

@@ -123,6 +123,7 @@ class Run final : public Training {
   std::vector<Metric> measured_epoch();
   void end_epoch();
   void save();
+  bool is_worth_saving() const;
   DoneEvent end();
   DoneEvent result() const;
   void tell(const TrainEvent& event) const {
@@ -156,8 +157,10 @@ class Run final : public Training {
   std::string settings_;
 
   RunState state_;
-  double seconds_before_ = 0;  // of the processes before this one
-  int64_t saved_step_ = -1;    // of the newest checkpoint
+  double seconds_before_ = 0;   // of the processes before this one
+  int64_t saved_step_ = -1;     // of the newest checkpoint
+  double save_seconds_ = 0;     // what it took to write
+  Clock::time_point saved_at_;  // when
   int64_t epochs_ = 0, total_steps_ = 0, first_step_ = 0;
   std::string stopped_;
   bool weights_replaced_ = false;
@@ -476,7 +479,14 @@ void Run::end_epoch() {
   state_.loss_weight = 0;
   tell(EpochEvent{state_.history.back(), epochs_, infos_});
   each_callback([&](Callback& callback) { callback.on_epoch(*this); });
-  if (!folder().empty()) save();
+  if (!folder().empty() && is_worth_saving()) save();
+}
+
+/// False where a checkpoint takes long to write and the last one is young, so that short epochs of a large model do
+/// not spend their time on writing: a kill then costs ten times what a checkpoint takes, at most.
+bool Run::is_worth_saving() const {
+  constexpr double kLong = 0.5, kMostShare = 0.1;
+  return save_seconds_ < kLong || seconds_since(saved_at_) * kMostShare >= save_seconds_;
 }
 
 void Run::save() {
@@ -503,7 +513,9 @@ void Run::save() {
   saved_step_ = state_.step;
   tell(CheckpointEvent{state_.step, path});
   each_callback([&](Callback& callback) { callback.on_checkpoint(*this, path); });
-  resumed_training_ += Clock::now() - begin;  // writing is no training
+  saved_at_ = Clock::now();
+  save_seconds_ = seconds_since(begin);
+  resumed_training_ += saved_at_ - begin;  // writing is no training
 }
 
 void take_folder(Parts& parts, RunFolder folder) {
