@@ -54,7 +54,7 @@ class Driver:
 
 def find_peer_python():
     """A Python that can import torch: $TANDEM_PEER_PYTHON, the project's virtual environment, python3; or None."""
-    candidates = [os.environ.get("TANDEM_PEER_PYTHON"), os.path.join(ROOT, ".venv-peers", "pytorch", "bin", "python"),
+    candidates = [os.environ.get("TANDEM_PEER_PYTHON"), os.path.join(ROOT, "lab", ".venv-peers", "pytorch", "bin", "python"),
                   "python3"]
     for python in candidates:
         if not python or not shutil.which(python):

@@ -5,7 +5,7 @@ set -euo pipefail
 root=$1
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
-mkdir -p "$place/repository/src" "$place/repository/cmake" "$place/bin" "$place/later"
+mkdir -p "$place/repository/src" "$place/repository/lab/src" "$place/repository/cmake" "$place/bin" "$place/later"
 cp "$root/tandem" "$place/repository/"
 cp "$root/cmake/test_jobs.sh" "$place/repository/cmake/"
 touch "$place/repository/CMakeLists.txt" "$place/repository/CMakePresets.json"

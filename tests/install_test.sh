@@ -18,7 +18,7 @@ prefix=$place/prefix
 
 "$prefix/bin/tandem" models >/dev/null || fail "the installed command does not run"
 if [[ -x $prefix/bin/tandem-lab ]]; then
-  TANDEM_LAB_HOME=$prefix/share/tandem "$prefix/bin/tandem" lab list >/dev/null || fail "the installed lab does not run"
+  TANDEM_LAB_HOME=$prefix/share/tandem/lab "$prefix/bin/tandem" lab list >/dev/null || fail "the installed lab does not run"
 else
   echo "SKIPPED: the lab was not built (it needs toml++)"
 fi

@@ -205,14 +205,14 @@ TEST(Zoo, TheCommandDescribesAModelLayerByLayer) {
 /// A Python that may have PyTorch, or nothing.
 std::string peer_python() {
   if (const char* named = std::getenv("TANDEM_PEER_PYTHON")) return named;
-  const std::filesystem::path own = source_dir() / ".venv-peers" / "pytorch" / "bin" / "python";
+  const std::filesystem::path own = source_dir() / "lab" / ".venv-peers" / "pytorch" / "bin" / "python";
   return std::filesystem::exists(own) ? own.string() : "";
 }
 
 TEST(Zoo, WeightsGoToPyTorchAndBackAndGiveTheSameLogits) {
   const std::string python = peer_python();
   if (python.empty())
-    GTEST_SKIP() << "no Python with PyTorch: set TANDEM_PEER_PYTHON, or make .venv-peers/pytorch";
+    GTEST_SKIP() << "no Python with PyTorch: set TANDEM_PEER_PYTHON, or make lab/.venv-peers/pytorch";
   const TempFolder folder;
   const NoGrad off;
   std::string names;

@@ -2,10 +2,11 @@
 // calls the library and prints.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
-#include "cli/command_line.h"
+#include "tandem/train/program.h"
 
 namespace tandem::cli {
 

@@ -1,4 +1,4 @@
-// The command `tandem`: its subcommands. What is common to all programs is in command_line.h.
+// The command `tandem`: its subcommands. What is common to all programs is in train/program.h.
 #include <string>
 
 #include "cli/commands.h"
@@ -23,7 +23,7 @@ int run(int argc, char** argv) {
   add_profile(app, action);
   add_lab(app, action, {argv, argv + argc});
   add_script_commands(app, action);
-  return run_command_line(app, action, argc, argv);
+  return run_command_line<CLI::ParseError>(app, action, argc, argv);
 }
 
 }  // namespace

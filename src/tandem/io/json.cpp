@@ -126,6 +126,11 @@ bool build(std::string_view text, Json& value, std::string& why) {
 
 }  // namespace
 
+bool check_json(std::string_view text, std::string& why) {
+  nlohmann::json value;
+  return build(text, value, why);
+}
+
 bool read_json(std::string_view text, nlohmann::json& value, std::string& why) {
   return build(text, value, why);
 }

@@ -7,14 +7,11 @@
 #include <string_view>
 
 #include "tandem/core/error.h"
+#include "tandem/io/json_check.h"
 
 namespace tandem::io {
 
-inline constexpr int kMaxJsonDepth = 100;
-
-/// Reads the text into `value`, or returns false with `why` set: "must be JSON in UTF-8; it breaks at byte 12". Refused
-/// besides: more than kMaxJsonDepth levels of lists and objects, a key twice in one object, a whole number that does not
-/// fit 64 bits, another number beyond f64's range.
+/// Reads the text into `value`, or returns false with `why` set, as check_json does.
 bool read_json(std::string_view text, nlohmann::json& value, std::string& why);
 bool read_json(std::string_view text, nlohmann::ordered_json& value, std::string& why);
 

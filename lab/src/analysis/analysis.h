@@ -1,0 +1,129 @@
+// From records to findings: medians with intervals, comparisons of systems under one condition and of one system with a
+// switch turned, the noise floor, and verdicts in plain words. The report, the ledger of claims and `advise` all read this and compute nothing themselves.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lab/src/record/record.h"
+
+namespace tandem::lab {
+
+/// A value with its 95 % interval.
+struct Estimate {
+  double value = 0, low = 0, high = 0;
+};
+
+/// One system's runs in one metric under one condition.
+struct Summary {
+  Condition condition;
+  std::string metric, system;
+  std::vector<double> values;   // one a run, in the order of blocks
+  std::vector<int64_t> blocks;  // of each value
+  Estimate median;              // interval: bootstrap over runs
+  double mean = 0, deviation = 0, minimum = 0, maximum = 0;
+  std::optional<double> normality;  // p of the Lilliefors test; from 5 runs on
+  /// p of the Kolmogorov-Smirnov test against a standard normal, as paper 000 did it.
+  std::optional<double> ks_normality;
+};
+
+enum class Verdict { first, second, equivalent, undecided };
+std::string to_string(Verdict verdict);
+
+/// Two systems in one metric under one condition. `first` and `second` are systems; ratio = median of second / first.
+struct Comparison {
+  Condition condition;
+  std::string metric, first, second;
+  size_t runs = 0;  // pairs, or the smaller sample where unpaired
+  bool paired = true;
+  /// Of medians; bootstrap over pairs. Not a number where the first median is not positive.
+  Estimate ratio;
+  Estimate shift;            // Hodges-Lehmann: second - first
+  double cliffs_delta = 0;   // of second against first
+  std::string test;          // "Wilcoxon signed-rank, exact"
+  double p = 1, p_holm = 1;  // Holm within one condition and metric
+  bool at_floor = false;     // p is the smallest that this test can give for so many runs
+  bool can_decide = true;    // false: so few runs that p_holm cannot pass 0.05, whatever is measured
+  /// `first`: the first is better in the sense of the metric, and where neither is better, it is the lower one.
+  Verdict verdict = Verdict::undecided;
+  /// "pytorch:eager is 1.34× faster than … (95 % interval 1.29 to 1.40); the noise floor is 2 %."
+  std::string text;
+};
+
+/// What a switch does to one system: two conditions that differ in one switch alone, compared as two systems are.
+struct Effect {
+  std::string system;
+  Condition first, second;
+  /// Its `first` and `second` are the system with its switches, "tandem:graph with conv=fixed"; its condition has none. Holm's
+  /// family: the values of one switch, for one system in one metric.
+  Comparison comparison;
+};
+
+/// The A/A control: one system against itself.
+struct NoiseFloor {
+  Condition condition;
+  std::string metric, system;
+  size_t runs = 0;
+  Estimate ratio;
+  double floor = 0;  // the larger distance of the interval's ends from 1: 0.02 = 2 %
+};
+
+/// A run or a cell that could not be measured.
+struct Gap {
+  Condition condition;
+  std::string system;
+  Status status = Status::absent;
+  std::string why, last_words;
+  size_t runs = 0;
+};
+
+struct Analysis {
+  /// The names of the data that runs of a condition saw; more than one where a folder mixes them.
+  std::map<Condition, std::set<std::string>> data;
+  std::vector<Summary> summaries;
+  std::vector<Comparison> comparisons;
+  std::vector<Effect> effects;  // in metrics that have a better side
+  std::vector<NoiseFloor> noise;
+  std::vector<Gap> gaps;
+
+  const Summary* summary(const Condition& condition, const std::string& metric,
+                         const std::string& system) const;
+  /// The comparison of two systems in either order; the caller looks at its `first`.
+  const Comparison* comparison(const Condition& condition, const std::string& metric, const std::string& a,
+                               const std::string& b) const;
+  const NoiseFloor* noise_floor(const Condition& condition, const std::string& metric) const;
+  /// "mnist", or "mnist and synthetic-mnist"; "–" where no run got so far.
+  std::string data_text(const Condition& condition) const;
+  std::string data_text(const Effect& effect) const;
+  /// Whether every run of the condition that saw data saw real data, and one did.
+  bool on_real_data(const Condition& condition) const;
+};
+
+/// How a metric is read: its name for people, unit, and whether less is better.
+struct Metric {
+  std::string name;   // "step.latency_s"
+  std::string label;  // "step time"
+  std::string unit;   // "s"
+  enum class Better { less, more, neither } better = Better::less;
+  /// It says how well something was learned, or how soon: what means something on real data alone.
+  bool learned = false;
+};
+/// All metrics that the lab knows, in the order in which tables show them (lab/docs/metrics.md).
+const std::vector<Metric>& metrics();
+/// The metric of a name; one that is not in the list is shown by its name, and neither is better.
+Metric metric(const std::string& name);
+
+struct AnalysisOptions {
+  double level = 0.05;  // of all tests
+  /// Two systems within this share of each other count as equal (TOST), or within the noise floor.
+  double equivalence = 0.02;
+  int resamples = 4000;  // of every bootstrap
+  uint64_t seed = 1;
+};
+
+Analysis analyse(const Results& results, const AnalysisOptions& options = {});
+
+}  // namespace tandem::lab

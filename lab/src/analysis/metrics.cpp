@@ -1,0 +1,81 @@
+// The lab's metrics, as lab/docs/metrics.md names them: a test holds the two lists together.
+#include <algorithm>
+
+#include "lab/src/analysis/analysis.h"
+
+namespace tandem::lab {
+namespace {
+
+using Better = Metric::Better;
+
+/// "0.90" of "fit.time_to_0.90_s"; "" for other names.
+std::string threshold(const std::string& name, const std::string& prefix, const std::string& suffix) {
+  if (name.size() <= prefix.size() + suffix.size() || name.compare(0, prefix.size(), prefix) != 0) return "";
+  if (name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0) return "";
+  const std::string value = name.substr(prefix.size(), name.size() - prefix.size() - suffix.size());
+  return value.find_first_not_of("0123456789.") == std::string::npos ? value : "";
+}
+
+}  // namespace
+
+const std::vector<Metric>& metrics() {
+  static const std::vector<Metric> list = {
+      {"step.latency_s", "step time", "s", Better::less},
+      {"step.throughput_s", "step time in a row", "s", Better::less},
+      {"samples_per_s", "throughput", "samples/s", Better::more},
+      {"start_s", "start", "s", Better::less},
+      {"prepare_s", "building the network", "s", Better::less},
+      {"first_step_s", "first step", "s", Better::less},
+      {"warmup_steps", "warm-up", "steps", Better::less},
+      {"fit.total_s", "training time", "s", Better::less},
+      {"fit.first_epoch_s", "first epoch", "s", Better::less},
+      {"fit.epoch_s", "later epochs", "s", Better::less},
+      {"fit.test_s", "test time", "s", Better::less},
+      {"fit.accuracy", "test accuracy", "", Better::more, true},
+      {"fit.best_accuracy", "best test accuracy", "", Better::more, true},
+      {"fit.best_epoch", "epoch of the best accuracy", "", Better::less, true},
+      {"fit.loss", "training loss", "", Better::less, true},
+      {"fit.time_to_0.90_s", "time to accuracy 0.90", "s", Better::less, true},
+      {"fit.energy_to_0.90_j", "energy to accuracy 0.90", "J", Better::less, true},
+      {"cpu.percent", "CPU utilisation", "%", Better::neither},
+      {"cpu.core_max_percent", "utilisation of the busiest core", "%", Better::neither},
+      {"cpu.tree_percent", "processor time", "%", Better::neither},
+      {"rss.mean_mib", "mean resident memory", "MiB", Better::less},
+      {"rss.peak_mib", "peak resident memory", "MiB", Better::less},
+      {"pss.mean_mib", "mean proportional memory", "MiB", Better::less},
+      {"pss.peak_mib", "peak proportional memory", "MiB", Better::less},
+      {"gpu.percent", "GPU utilisation", "%", Better::neither},
+      {"gpu.memory_mean_mib", "mean GPU memory", "MiB", Better::less},
+      {"gpu.memory_peak_mib", "peak GPU memory", "MiB", Better::less},
+      {"gpu.tree_memory_mean_mib", "mean GPU memory of the processes", "MiB", Better::less},
+      {"gpu.tree_memory_peak_mib", "peak GPU memory of the processes", "MiB", Better::less},
+      {"gpu.temperature_c", "GPU temperature", "°C", Better::less},
+      {"gpu.power_w", "GPU power", "W", Better::less},
+      {"gpu.energy_j", "GPU energy", "J", Better::less},
+      {"cpu.temperature_c", "CPU temperature", "°C", Better::less},
+      {"cpu.energy_j", "CPU energy", "J", Better::less},
+      {"step.energy_j", "energy of a step", "J", Better::less},
+      {"monitor.percent", "processor time of the monitor", "%", Better::neither},
+      {"breakdown.kernel_share", "share of the step in kernels", "", Better::neither},
+      {"breakdown.copy_share", "share of the step in copies", "", Better::neither},
+      {"breakdown.launches", "kernel launches of a step", "", Better::neither},
+      {"breakdown.nodes_before", "graph nodes before the passes", "", Better::neither},
+      {"breakdown.nodes_after", "graph nodes after the passes", "", Better::neither},
+      {"code.lines", "lines of code", "", Better::less},
+  };
+  return list;
+}
+
+Metric metric(const std::string& name) {
+  for (const Metric& known : metrics())
+    if (known.name == name) return known;
+  if (const std::string value = threshold(name, "fit.time_to_", "_s"); !value.empty())
+    return {name, "time to accuracy " + value, "s", Better::less, true};
+  if (const std::string value = threshold(name, "fit.energy_to_", "_j"); !value.empty())
+    return {name, "energy to accuracy " + value, "J", Better::less, true};
+  // What a claim may ask of single epochs.
+  const bool learned = name == "accuracy" || name == "test_accuracy" || name == "loss";
+  return {name, name, "", Better::neither, learned};
+}
+
+}  // namespace tandem::lab

@@ -1,0 +1,94 @@
+// Advice in words, and as JSON.
+#include <cmath>
+#include <set>
+
+#include "lab/src/claims/advise.h"
+#include "lab/src/claims/checks.h"
+#include "tandem/core/error.h"
+
+namespace tandem::lab {
+namespace {
+
+constexpr size_t kShownRows = 12;
+
+std::string name_of(const Candidate& candidate) {
+  return cat(candidate.system, " at batch ", candidate.condition.batch, " in ",
+             candidate.condition.precision);
+}
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+Json estimate(const Estimate& value) {
+  return {{"value", number(value.value)}, {"low", number(value.low)}, {"high", number(value.high)}};
+}
+
+Json to_json(const Candidate& candidate) {
+  return {{"system", candidate.system},
+          {"batch", candidate.condition.batch},
+          {"precision", candidate.condition.precision},
+          {"runs", candidate.runs},
+          {"cost", estimate(candidate.cost)},
+          {"ratio", estimate(candidate.ratio)},
+          {"tie", candidate.tie},
+          {"why", candidate.why}};
+}
+
+}  // namespace
+
+std::string advice_text(const Advice& advice) {
+  std::string text;
+  if (advice.candidates.empty()) {
+    text = "No advice: " + advice.reason + ".\n";
+  } else {
+    const Candidate& best = advice.candidates.front();
+    text = cat(advice.phase == "train" ? "Training " : "Running ", advice.model, " on ", advice.device,
+               ": take ", name_of(best), ". Its ", advice.cost_name, " is ", shown(best.cost.value), " ",
+               advice.unit, " (95 % interval ", shown(best.cost.low), " to ", shown(best.cost.high), "; ",
+               best.runs, best.runs == 1 ? " run" : " runs", ").\n");
+    std::string ties;
+    for (const Candidate& other : advice.candidates) {
+      if (&other != &best && other.tie) ties += (ties.empty() ? "" : "; ") + name_of(other);
+    }
+    if (!ties.empty()) {
+      text += cat("Ties, which this sweep cannot tell from it (within the noise floor of ",
+                  shown(100 * advice.noise), " %, or undecided): ", ties, ".\n");
+    }
+    text += "\n";
+    for (size_t i = 0; i < advice.candidates.size() && i < kShownRows; ++i) {
+      const Candidate& row = advice.candidates[i];
+      text += cat("  ", i + 1, ". ", name_of(row), ": ", shown(row.cost.value), " ", advice.unit);
+      if (i > 0) {
+        text += cat(", ", shown(row.ratio.value), " times the best (", shown(row.ratio.low), " to ",
+                    shown(row.ratio.high), ")", row.tie ? ", a tie" : "");
+      }
+      text += "\n";
+    }
+    if (advice.candidates.size() > kShownRows)
+      text += cat("  … and ", advice.candidates.size() - kShownRows, " more\n");
+    // One reason for each other system: its best candidate against the winner.
+    std::set<std::string> told = {best.system};
+    std::string why;
+    for (const Candidate& row : advice.candidates) {
+      if (!told.insert(row.system).second || row.why.empty()) continue;
+      why += cat("  against ", name_of(row), ":\n");
+      for (const std::string& sentence : row.why) why += "    - " + sentence + "\n";
+    }
+    if (!why.empty()) text += "\nWhy:\n" + why;
+  }
+  if (!advice.gaps.empty()) {
+    text += "\nNot measured:\n";
+    for (size_t i = 0; i < advice.gaps.size() && i < kShownRows; ++i) text += "  " + advice.gaps[i] + "\n";
+    if (advice.gaps.size() > kShownRows) text += cat("  … and ", advice.gaps.size() - kShownRows, " more\n");
+  }
+  return text;
+}
+
+Json to_json(const Advice& advice) {
+  Json candidates = Json::array();
+  for (const Candidate& candidate : advice.candidates) candidates.push_back(to_json(candidate));
+  return {{"model", advice.model},          {"device", advice.device},  {"phase", advice.phase},
+          {"goal", to_string(advice.goal)}, {"cost", advice.cost_name}, {"unit", advice.unit},
+          {"noise", advice.noise},          {"candidates", candidates}, {"not_measured", advice.gaps},
+          {"reason", advice.reason}};
+}
+
+}  // namespace tandem::lab

@@ -1,0 +1,40 @@
+// The commands of `tandem-lab`, which `tandem lab` becomes. Each adds a subcommand to the parser; when that is chosen, it
+// reads its flags, calls the lab and prints.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "lab/src/driver/catalogue.h"
+#include "lab/src/measure/gatekeeper.h"
+#include "tandem/train/program.h"
+
+namespace tandem::lab {
+
+void add_list(CLI::App& app, Action& action);
+void add_setup(CLI::App& app, Action& action);
+/// `arguments`: the whole command line, for the provenance and to say how a stopped study goes on.
+void add_run(CLI::App& app, Action& action, const std::vector<std::string>& arguments);
+/// The same.
+void add_advise(CLI::App& app, Action& action, const std::vector<std::string>& arguments);
+void add_driver(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
+void add_compare(CLI::App& app, Action& action);
+
+/// "90s", "10m", "1.5h", or seconds. Throws UsageError.
+double parse_duration(const std::string& text);
+/// Cores that this program may use.
+int64_t usable_cores();
+/// Starts drivers as drivers.toml says.
+Launcher catalogue_launcher();
+/// Ctrl-C, SIGTERM and SIGHUP turn the flag true; the second one ends the program at once, with status 130, and the guards
+/// of its drivers end those.
+const std::atomic<bool>* stop_on_signals();
+/// Rows in aligned columns on stdout, two spaces between.
+void print_rows(const std::vector<std::vector<std::string>>& rows);
+/// The words of a command line as one would type them.
+std::string quoted(const std::vector<std::string>& arguments);
+
+}  // namespace tandem::lab

@@ -1,0 +1,60 @@
+// tandem lab report DIR and tandem lab compare DIR_A DIR_B: from records to answers.
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "lab/src/command/commands.h"
+#include "lab/src/report/compare.h"
+#include "lab/src/report/report.h"
+#include "tandem/io/file.h"
+
+namespace tandem::lab {
+
+void add_report(CLI::App& app, Action& action) {
+  struct Flags {
+    std::string folder;
+    bool json = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* cmd = app.add_subcommand(
+      "report", "write report.html, report.md and the CSV tables of a study, and show its answers");
+  cmd->add_option("DIR", flags->folder, "folder of a study, the --out of 'tandem lab run'")->required();
+  cmd->add_flag("--json", flags->json, "print the files' names as one JSON object");
+  cmd->callback([flags, &action] {
+    action = [flags] {
+      const std::vector<std::string> files = write_report(flags->folder);
+      if (flags->json) {
+        std::printf("%s\n", Json{{"event", "report"}, {"files", files}}.dump().c_str());
+        return;
+      }
+      const Results results = load_results(flags->folder);
+      std::printf("%s", terminal_report(results, analyse(results)).c_str());
+      for (const std::string& file : files) std::printf("%s\n", file.c_str());
+    };
+  });
+}
+
+void add_compare(CLI::App& app, Action& action) {
+  struct Flags {
+    std::string a, b, html;
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* cmd =
+      app.add_subcommand("compare", "hold two studies against each other: before and after, or two machines");
+  cmd->add_option("DIR_A", flags->a, "folder of a study")->required();
+  cmd->add_option("DIR_B", flags->b, "folder of another")->required();
+  cmd->add_option("--html", flags->html, "also write a page to this file");
+  cmd->callback([flags, &action] {
+    action = [flags] {
+      const FolderComparison comparison = compare_folders(flags->a, flags->b);
+      std::printf("%s", comparison_text(comparison).c_str());
+      if (!flags->html.empty()) {
+        const std::string page = comparison_html(comparison);
+        io::write_atomically(flags->html, [&](io::OutputFile& file) { file.write(page); });
+        std::printf("%s\n", flags->html.c_str());
+      }
+    };
+  });
+}
+
+}  // namespace tandem::lab

@@ -1,0 +1,111 @@
+#include "lab/src/command/study_flags.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "lab/src/measure/energy.h"
+#include "lab/src/monitor/provenance.h"
+#include "tandem/core/error.h"
+#include "tandem/io/file.h"
+
+namespace tandem::lab {
+namespace {
+
+std::string new_folder(const std::string& study) {
+  const time_t now = ::time(nullptr);
+  tm parts{};
+  ::gmtime_r(&now, &parts);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &parts);
+  std::string name = study.substr(study.find_last_of('/') + 1);
+  if (const size_t dot = name.rfind(".toml"); dot != std::string::npos) name.erase(dot);
+  return cat("runs/lab-", name, "-", stamp);
+}
+
+/// provenance.json: the machine and its state before the first run, and the files that decide what is measured.
+void save_provenance(const std::string& folder, const Plan& plan, const RunnerOptions& options,
+                     const std::vector<std::string>& arguments) {
+  ProvenanceOptions what;
+  what.command = {"tandem", "lab"};
+  what.command.insert(what.command.end(), arguments.begin(), arguments.end());
+  what.source_folder = lab_home();
+  std::set<std::string> files;
+  for (const Cell& cell : plan.cells) {
+    if (const auto gpu = gpu_of(cell.condition.device)) {
+      what.device = parse_device(cell.condition.device);
+      if (std::find(what.gpus.begin(), what.gpus.end(), *gpu) == what.gpus.end()) what.gpus.push_back(*gpu);
+    }
+    files.insert(lab_home() + "/studies/workloads/" + cell.condition.workload + ".toml");
+    for (const std::string& word : options.bench.launcher(framework_of(cell.system)).command)
+      if (std::filesystem::is_regular_file(word)) files.insert(word);
+  }
+  what.files.assign(files.begin(), files.end());
+  Json record = provenance(what);
+  record["seed"] = options.seed;
+  record["threads_of_each_framework"] = options.bench.threads;
+  io::write_atomically(folder + "/provenance.json", [&](io::OutputFile& file) {
+    file.write(record.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  });
+}
+
+}  // namespace
+
+void StudyFlags::add(CLI::App& command) {
+  command.add_option("--device", device, "cpu or cuda:N (default: the study's)");
+  CLI::Option* is_quick = command.add_flag("--quick", quick, "fewer and shorter runs: minutes");
+  command.add_option("--budget", budget, "begin no block that cannot end within 30m, 2h …")
+      ->excludes(is_quick);
+  command.add_option("--out", out,
+                     "folder of the results (default: a new one below runs/); an old one goes on");
+  command.add_option("--seed", seed, "of the order of runs and of dropout")->capture_default_str();
+  command.add_option("--interval", interval, "seconds between readings of the monitors")
+      ->capture_default_str();
+  command.add_option("--threads", threads, "threads of every framework (default: all cores)");
+  command.add_flag("--json", json, "print one JSON object a line");
+}
+
+RunnerOptions StudyFlags::options(const std::string& name) const {
+  RunnerOptions options;
+  options.folder = out.empty() ? new_folder(name) : out;
+  options.seed = seed;
+  options.interval_s = interval;
+  if (!budget.empty()) options.budget_s = parse_duration(budget);
+  options.cool_down_s = quick ? 10 : 60;
+  options.bench.threads = threads.value_or(usable_cores());
+  if (options.bench.threads < 1 || options.bench.threads > usable_cores())
+    throw UsageError(cat("threads: must be within 1 and ", usable_cores(),
+                         ", the cores that the lab may use; got ", options.bench.threads, "."));
+  if (!(interval >= 0.01 && interval <= 60))
+    throw UsageError(cat("interval: must be within 0.01 and 60 seconds; got ", interval, "."));
+  if (!device.empty()) as_usage([&] { parse_device(device); });
+  if (runs && (*runs < limits::runs.least || *runs > limits::runs.most))
+    throw UsageError(
+        cat("runs: must be within ", limits::runs.least, " and ", limits::runs.most, "; got ", *runs, "."));
+  return options;
+}
+
+StudyOutcome take(const Plan& plan, const StudyFlags& flags, RunnerOptions options,
+                  const std::vector<std::string>& arguments) {
+  options.bench.launcher = catalogue_launcher();
+  options.bench.stop = stop_on_signals();
+  options.on_start = [&](const std::string& folder) { save_provenance(folder, plan, options, arguments); };
+  const auto progress = flags.json ? json_progress(stdout) : text_progress(stderr);
+  const StudyOutcome outcome = run_study(plan, options, *progress);
+  // The same words go on, with the folder where it was not among them.
+  std::vector<std::string> words = arguments;
+  if (flags.out.empty()) words.insert(words.end(), {"--out", options.folder});
+  const std::string go_on = "tandem lab " + quoted(words);
+  if (outcome.stopped)
+    throw Interrupted(cat("stopped; the runs so far are in ", options.folder, ". Go on with: ", go_on));
+  if (outcome.over_budget)
+    progress->note(
+        cat("the budget is spent: ", outcome.blocks_left, " blocks are left. Go on with: ", go_on));
+  return outcome;
+}
+
+}  // namespace tandem::lab

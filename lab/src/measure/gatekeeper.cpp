@@ -1,0 +1,186 @@
+#include "lab/src/measure/gatekeeper.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "lab/src/base/json.h"
+#include "tandem/core/error.h"
+#include "tandem/io/file.h"
+
+namespace tandem::lab {
+namespace {
+
+constexpr uint64_t kMoves = 2;
+
+bool trains(const Cell& cell) { return cell.condition.phase != "infer"; }
+
+/// Everything that can change what the network computes.
+std::string model_key(const Cell& cell) {
+  const Condition& c = cell.condition;
+  std::string key = cat(c.workload, trains(cell) ? ", train" : ", infer", ", input");
+  for (const int64_t size : c.input) key += cat(" ", size);
+  if (trains(cell)) key += ", " + cell.optimizer.dump();
+  return key;
+}
+
+std::string system_key(const Cell& cell) {
+  const Condition& c = cell.condition;
+  std::string key = cat(cell.system, ", ", model_key(cell), ", ", c.device, ", ", c.precision);
+  for (const auto& [name, value] : c.switches) key += cat(", ", name, "=", value);
+  return key;
+}
+
+Json to_json(const Checked& c) {
+  return {{"parameters", c.parameters},
+          {"logits", c.logits},
+          {"loss", c.loss},
+          {"gradients", c.gradients},
+          {"losses", c.losses}};
+}
+
+Checked checked_from(const Json& j) {
+  Checked c;
+  j.at("parameters").get_to(c.parameters);
+  j.at("logits").get_to(c.logits);
+  j.at("loss").get_to(c.loss);
+  j.at("gradients").get_to(c.gradients);
+  j.at("losses").get_to(c.losses);
+  return c;
+}
+
+/// JSON has no NaN: such a number was written as null.
+double number_or_nan(const Json& j) { return j.is_number() ? j.get<double>() : NAN; }
+
+GateResult result_from(const Json& j) {
+  const Json& worst = j.at("worst");
+  return {j.at("passed").get<bool>(),           worst.at("what").get<std::string>(),
+          number_or_nan(worst.at("reference")), number_or_nan(worst.at("system")),
+          number_or_nan(worst.at("error")),     number_or_nan(worst.at("tolerance"))};
+}
+
+}  // namespace
+
+std::string framework_of(const std::string& system) { return system.substr(0, system.find(':')); }
+std::string variant_of(const std::string& system) {
+  const size_t colon = system.find(':');
+  return colon == std::string::npos ? "" : system.substr(colon + 1);
+}
+
+Client Bench::start(const std::string& system, const std::string& device) const {
+  const Launch launch = launcher(framework_of(system));
+  if (!launch.absent.empty()) throw DriverFailure(Status::absent, launch.absent, "");
+  ProcessOptions options;
+  options.command = launch.command;
+  options.environment = thread_environment(threads);
+  // A cell on the processor sees no GPU: a framework that opened one would pay for it in time and memory, at every start.
+  if (device == "cpu") options.environment.emplace_back("CUDA_VISIBLE_DEVICES", "");
+  options.environment.insert(options.environment.end(), launch.environment.begin(), launch.environment.end());
+  options.cpus = first_cpus(threads);
+  options.stop = stop;
+  return Client(options, patience);
+}
+
+Preparation preparation_for(const Cell& cell, const Workload& workload, int64_t threads, uint64_t seed) {
+  const Condition& c = cell.condition;
+  Preparation p;
+  p.workload = workload.definition;
+  if (!cell.optimizer.is_null()) p.workload["optimizer"] = cell.optimizer;
+  p.variant = variant_of(cell.system);
+  p.phase = trains(cell) ? "train" : "infer";
+  p.track = c.track;
+  p.device = c.device;
+  p.precision = c.precision;
+  p.batch = c.batch;
+  p.threads = threads;
+  p.seed = seed;
+  p.input = c.input.empty() ? workload.input : c.input;
+  p.switches = c.switches;
+  return p;
+}
+
+Gatekeeper::Gatekeeper(std::string folder, const Bench& bench, Materials& materials)
+    : path_(folder + "/gate.json"), bench_(bench), materials_(materials), known_(Json::object()) {
+  if (!std::filesystem::exists(path_)) return;
+  const auto bytes = io::read_file("gate", path_, int64_t{1} << 28);
+  std::string why;
+  known_ = try_parse_json<Json>({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, why);
+  if (!known_.is_object()) known_ = Json::object();  // it holds nothing that cannot be found out anew
+}
+
+void Gatekeeper::save() {
+  io::write_atomically(path_, [&](io::OutputFile& file) { file.write(known_.dump(1) + "\n"); });
+}
+
+Checked Gatekeeper::check(const std::string& system, const Cell& cell, const Workload& workload,
+                          const std::string& precision, const Move& move) {
+  const Json gate = workload.definition.value("gate", Json::object());
+  const int64_t batch = gate.value("batch", int64_t{16});
+  const int64_t steps = trains(cell) ? gate.value("steps", int64_t{10}) : 0;
+  Preparation p = preparation_for(cell, workload, bench_.threads, 1);
+  p.variant = variant_of(system);
+  p.precision = precision;
+  p.batch = batch;
+  // For inference dropout stays as defined: a driver that leaves it on in test mode must fail.
+  p.dropout = !trains(cell);
+  p.weights = materials_.weights(workload, p.input);
+  p.data = materials_.samples(workload, p.input, batch * std::max<int64_t>(1, steps)).data;
+  if (move.by > 0) p.data = materials_.moved(p.data, move.by, move.seed);
+  if (system == bench_.reference && precision == "f64") p.device = "cpu", p.switches.clear();
+  Client client = bench_.start(system, p.device);
+  client.hello();
+  client.prepare(p);
+  Checked out = client.check(steps);
+  client.quit();
+  return out;
+}
+
+Checked Gatekeeper::reference(const Cell& cell, const Workload& workload, const Move& move) {
+  try {
+    return check(bench_.reference, cell, workload, "f64", move);
+  } catch (const DriverFailure& failure) {
+    throw DriverFailure(
+        Status::failed,
+        cat("the gate's reference, ", bench_.reference, ", could not be had: ", failure.what()),
+        failure.last_words);
+  }
+}
+
+GateResult Gatekeeper::pass(const Cell& cell, const Workload& workload,
+                            const std::function<void(const std::string&)>& stage) {
+  const std::string key = system_key(cell), reference_key = "reference: " + model_key(cell);
+  if (known_.contains(key)) return result_from(known_[key]);
+  if (!known_.contains(reference_key)) {
+    stage("gate, reference");
+    known_[reference_key] = to_json(reference(cell, workload, {}));
+    save();
+  }
+  stage("gate");
+  const std::string& precision = cell.condition.precision;
+  const Checked wanted = checked_from(known_[reference_key]),
+                system = check(cell.system, cell, workload, precision, {});
+  GateResult result = compare(wanted, system, precision, trains(cell));
+  // Some networks let the least rounding grow from step to step, in every framework alike. Whether this is one, the
+  // reference shows: it is asked only where it matters.
+  if (const auto by = moved_by(precision); by && !result.passed && result.tolerance > 0 && trains(cell)) {
+    stage("gate, the reference with moved samples");
+    result = compare(wanted, system, precision, true, moved(cell, workload, *by));
+  }
+  known_[key] = result.to_json();
+  save();
+  return result;
+}
+
+std::vector<Checked> Gatekeeper::moved(const Cell& cell, const Workload& workload, double by) {
+  const std::string key = cat("reference, samples moved by ", by, ": ", model_key(cell));
+  if (!known_.contains(key)) {
+    Json answers = Json::array();
+    for (uint64_t seed = 1; seed <= kMoves; ++seed)
+      answers.push_back(to_json(reference(cell, workload, {by, seed})));
+    known_[key] = answers;
+  }
+  std::vector<Checked> out;
+  for (const Json& answer : known_[key]) out.push_back(checked_from(answer));
+  return out;
+}
+
+}  // namespace tandem::lab

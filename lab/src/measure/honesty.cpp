@@ -1,0 +1,214 @@
+#include "lab/src/measure/honesty.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "tandem/core/error.h"
+
+namespace tandem::lab {
+namespace {
+
+double seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+std::string text_of(double s) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.4g s", s);
+  return buffer;
+}
+
+double covered_s(const Timed& timed) {
+  if (timed.region == Region::throughput) return seconds(timed.end_ns - timed.begin_ns);
+  double sum = 0;
+  for (const auto& [begin, end] : timed.steps) sum += seconds(end - begin);
+  return sum;
+}
+
+double median_step_s(const Timed& timed) {
+  if (timed.region == Region::throughput)
+    return covered_s(timed) / static_cast<double>(std::max<int64_t>(1, timed.count));
+  std::vector<double> steps;
+  for (const auto& [begin, end] : timed.steps) steps.push_back(seconds(end - begin));
+  if (steps.empty()) return 0;
+  std::nth_element(steps.begin(), steps.begin() + static_cast<long>(steps.size() / 2), steps.end());
+  return steps[steps.size() / 2];
+}
+
+Objection check_order(const Timed& timed) {
+  if (timed.region == Region::throughput) {
+    if (timed.end_ns <= timed.begin_ns)
+      return Contradiction{
+          "order", cat("a region must end after it began; got ", timed.begin_ns, " to ", timed.end_ns)};
+    return {};
+  }
+  int64_t last = timed.steps.empty() ? 0 : timed.steps.front().first;
+  for (size_t i = 0; i < timed.steps.size(); ++i) {
+    const auto [begin, end] = timed.steps[i];
+    if (end <= begin)
+      return Contradiction{"order",
+                           cat("a step must end after it began; step ", i, " took ", end - begin, " ns")};
+    if (begin < last)
+      return Contradiction{"order", cat("a step must begin after the one before it ended; step ", i,
+                                        " began ", last - begin, " ns too early")};
+    last = end;
+  }
+  return {};
+}
+
+/// Time in the lab's window that the driver's clock leaves out. Waiting for a core is not the driver's fault.
+Objection check_window(const Timed& timed, const Witness& seen, double absolute_s,
+                       const HonestyLimits& limits) {
+  const double window = seconds(timed.received_ns - timed.sent_ns), covered = covered_s(timed);
+  const double allowed = limits.uncovered_share * window + absolute_s + std::max(0.0, seen.delay_s);
+  if (window - covered <= allowed) return {};
+  return Contradiction{"window",
+                       cat("the steps must fill the time between request and answer; the driver says ",
+                           text_of(covered), " and the lab saw ", text_of(window), ", of which at most ",
+                           text_of(allowed), " may be outside the steps")};
+}
+
+}  // namespace
+
+Objection check_region(const Timed& timed, const Witness& seen, Window window, const std::string& phase,
+                       const std::string& device, int64_t updates_before, const HonestyLimits& limits) {
+  if (timed.count != timed.asked)
+    return Contradiction{
+        "count", cat("as many steps must be timed as were asked for, ", timed.asked, "; got ", timed.count)};
+  if (Objection found = check_order(timed)) return found;
+  const auto slack = static_cast<int64_t>(limits.clock_slack_s * 1e9);
+  if (timed.begin_ns < timed.sent_ns - slack || timed.end_ns > timed.received_ns + slack)
+    return Contradiction{
+        "clock",
+        cat("steps must lie between the request and its answer; the first began ",
+            text_of(seconds(timed.begin_ns - timed.sent_ns)), " after the request and the last ended ",
+            text_of(seconds(timed.received_ns - timed.end_ns)), " before the answer")};
+  const int64_t updates = phase == "infer" ? 0 : timed.count;
+  if (timed.updates - updates_before != updates)
+    return Contradiction{"updates", cat("the optimiser must have made one update a step, ", updates, "; got ",
+                                        timed.updates - updates_before)};
+  if (phase != "infer" && !timed.loss)
+    return Contradiction{"loss", "the loss of the last step must be a finite number; got none"};
+  if (phase == "infer" && !timed.output_sum)
+    return Contradiction{"output", "the sum of the last step's logits must be a finite number; got none"};
+  if (window != Window::warm_up) {
+    const double absolute = window == Window::first_step ? limits.uncovered_first_s : limits.uncovered_s;
+    if (Objection found = check_window(timed, seen, absolute, limits)) return found;
+  }
+  const double claimed = covered_s(timed), used = seen.cpu_s + std::max(0.0, seen.delay_s);
+  if (device == "cpu" && claimed >= limits.measurable_s && used < limits.least_cpu_share * claimed)
+    return Contradiction{"idle", cat("steps on the CPU must use it; the driver says ", text_of(claimed),
+                                     " of steps, and its processes used ", text_of(seen.cpu_s))};
+  return {};
+}
+
+Objection check_regions(const Timed& throughput, const Witness& seen_throughput, const Timed& latency,
+                        const Witness& seen_latency, const std::string& device, const HonestyLimits& limits) {
+  const double fast = median_step_s(throughput), slow = median_step_s(latency);
+  const bool cpu = device == "cpu";
+  const double least = cpu ? limits.least_throughput : limits.least_throughput_gpu;
+  if (fast < least * slow)
+    return Contradiction{"regions",
+                         cat("a step of the throughput region cannot take less than ", least,
+                             " of one that is synchronised; got ", text_of(fast), " and ", text_of(slow))};
+  const double count = static_cast<double>(throughput.count);
+  const double active = covered_s(throughput) - std::max(0.0, seen_throughput.delay_s);
+  if (covered_s(throughput) >= limits.measurable_s && active > limits.most_throughput * slow * count)
+    return Contradiction{"regions",
+                         cat("a step of the throughput region cannot take more than ", limits.most_throughput,
+                             " times one that is synchronised; got ", text_of(fast), " and ", text_of(slow))};
+  const double work_throughput = seen_throughput.cpu_s / count;
+  const double work_latency = seen_latency.cpu_s / static_cast<double>(latency.count);
+  if (cpu && seen_latency.cpu_s >= limits.measurable_s && seen_throughput.cpu_s >= 0 &&
+      work_latency * count >= limits.measurable_s && work_throughput < limits.least_work * work_latency)
+    return Contradiction{
+        "work", cat("a step must be the same work in both regions; its processes used ",
+                    text_of(work_throughput), " of processor time a step of the throughput region and ",
+                    text_of(work_latency), " a synchronised one")};
+  return {};
+}
+
+ResultsWatch::ResultsWatch(std::string phase, int64_t turns, std::string precision)
+    : phase_(std::move(phase)), precision_(std::move(precision)), turns_(std::max<int64_t>(1, turns)) {}
+
+Objection ResultsWatch::add(const Timed& timed) {
+  if (phase_ != "infer") {
+    if (timed.loss) losses_.push_back(*timed.loss);
+    const bool stuck = losses_.size() >= 3 && std::all_of(losses_.begin(), losses_.end(), [&](double loss) {
+                         return loss == losses_.front();
+                       });
+    if (stuck)
+      return Contradiction{"loss", cat("the loss must move while the network is trained; it was ",
+                                       losses_.front(), " at the end of ", losses_.size(), " regions")};
+    return {};
+  }
+  // After whole rounds of the batches the last input is the same one, whichever way the driver counts on.
+  if (!timed.output_sum || timed.asked % turns_ != 0) return {};
+  if (!sum_) {
+    sum_ = timed.output_sum;
+    return {};
+  }
+  const double share = precision_ == "f32" || precision_ == "f64" ? 1e-3 : 5e-2;
+  if (std::abs(*timed.output_sum - *sum_) <=
+      share * std::max({1.0, std::abs(*sum_), std::abs(*timed.output_sum)}))
+    return {};
+  return Contradiction{"output", cat("equal inputs must give equal sums of logits; got ", *sum_, " and then ",
+                                     *timed.output_sum)};
+}
+
+Objection check_fit(const Fitted& fit, int64_t epochs, double cap_s, int64_t tests, const Witness& seen,
+                    const HonestyLimits& limits) {
+  const auto slack = static_cast<int64_t>(limits.clock_slack_s * 1e9);
+  int64_t last = fit.sent_ns - slack;
+  double covered = 0;
+  for (size_t i = 0; i < fit.epochs.size(); ++i) {
+    const FitEpoch& e = fit.epochs[i];
+    if (e.epoch != static_cast<int64_t>(i) + 1)
+      return Contradiction{"count", cat("epochs must come in order; got epoch ", e.epoch, " after ", i)};
+    if (e.begin_ns < last || e.train_end_ns <= e.begin_ns || e.end_ns < e.train_end_ns)
+      return Contradiction{
+          "order", cat("the times of epoch ", e.epoch, " must come one after the other; got ", e.begin_ns,
+                       ", ", e.train_end_ns, ", ", e.end_ns, " after ", last)};
+    if (e.end_ns > e.received_ns + slack)
+      return Contradiction{"clock", cat("epoch ", e.epoch, " must have ended before it is reported; it ends ",
+                                        text_of(seconds(e.end_ns - e.received_ns)), " later")};
+    for (const double accuracy : {e.accuracy, e.test_accuracy.value_or(0)})
+      if (accuracy < 0 || accuracy > 1)
+        return Contradiction{
+            "accuracy", cat("an accuracy must be within 0 and 1; got ", accuracy, " in epoch ", e.epoch)};
+    last = e.end_ns;
+    covered += seconds(e.end_ns - e.begin_ns);
+  }
+  const auto count = static_cast<int64_t>(fit.epochs.size());
+  if (count == 0 || (!fit.capped && count != epochs) || count > epochs)
+    return Contradiction{"count",
+                         cat(epochs, " epochs were asked for; got ", count, fit.capped ? ", capped" : "")};
+  if (fit.capped && covered < 0.95 * cap_s)
+    return Contradiction{"cap", cat("training may stop early only after ", text_of(cap_s),
+                                    "; it stopped after ", text_of(covered))};
+  const double window = seconds(fit.received_ns - fit.sent_ns);
+  const double allowed =
+      limits.uncovered_share * window + limits.uncovered_first_s + std::max(0.0, seen.delay_s);
+  if (window - covered > allowed)
+    return Contradiction{"window",
+                         cat("the epochs must fill the time between request and answer; the driver says ",
+                             text_of(covered), " and the lab saw ", text_of(window))};
+  if (tests > 0 && !fit.confusion.empty()) {
+    int64_t all = 0, right = 0;
+    for (size_t i = 0; i < fit.confusion.size(); ++i)
+      for (size_t j = 0; j < fit.confusion[i].size(); ++j) {
+        all += fit.confusion[i][j];
+        if (i == j) right += fit.confusion[i][j];
+      }
+    if (all != tests)
+      return Contradiction{"confusion",
+                           cat("the confusion matrix must count every test sample, ", tests, "; got ", all)};
+    const double said = fit.epochs.back().test_accuracy.value_or(-1),
+                 counted = static_cast<double>(right) / static_cast<double>(all);
+    if (std::abs(said - counted) > 1e-4)
+      return Contradiction{"confusion", cat("the confusion matrix must agree with the last test accuracy, ",
+                                            said, "; it gives ", counted)};
+  }
+  return {};
+}
+
+}  // namespace tandem::lab

@@ -1,0 +1,112 @@
+#include "lab/src/measure/materials.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+
+#include "lab/src/base/json.h"
+#include "lab/src/own/material.h"
+#include "tandem/core/error.h"
+#include "tandem/io/file.h"
+#include "tandem/io/npy.h"
+
+namespace tandem::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kSeed = 1;  // of weights and samples; the study's seed orders runs and is the drivers' own
+constexpr int64_t kAll = int64_t{1} << 31;
+// As many as MNIST has, as far as they fit into this.
+constexpr int64_t kSyntheticTrain = 60'000, kSyntheticTest = 10'000;
+constexpr int64_t kSyntheticBytes = 192 << 20;
+
+std::string sizes_text(const std::vector<int64_t>& sizes) {
+  std::string text;
+  for (const int64_t size : sizes) text += cat(text.empty() ? "" : "x", size);
+  return text;
+}
+
+}  // namespace
+
+int64_t turns_for(int64_t batch, const std::vector<int64_t>& input) {
+  double bytes = 4.0 * static_cast<double>(batch);
+  for (const int64_t size : input) bytes *= static_cast<double>(size);
+  return std::clamp<int64_t>(static_cast<int64_t>((256 << 20) / std::max(1.0, bytes)), 1, 8);
+}
+
+Materials::Materials(const std::string& folder)
+    : folder_(fs::absolute(folder).lexically_normal() / "material") {}
+
+Json Materials::weights(const Workload& workload, const std::vector<int64_t>& input) {
+  const Json gate = workload.definition.value("gate", Json::object());
+  if (gate.value("weights", "file") == "hash") return {{"hash", kSeed}};
+  const std::string path = cat(folder_, "/", workload.name, "-", sizes_text(input), ".safetensors");
+  if (!fs::exists(path)) {
+    fs::create_directories(folder_);
+    write_weights(path, workload.definition, input, kSeed);
+  }
+  return {{"file", path}};
+}
+
+SampleFiles Materials::written(const std::string& name, const Workload& workload,
+                               const std::vector<int64_t>& input, int64_t train, int64_t test) {
+  const std::string place = cat(folder_, "/", workload.name, "-", sizes_text(input), "-", name),
+                    list = place + ".json";
+  // The list is written last: where it stands, the files are whole.
+  if (!fs::exists(list)) {
+    fs::remove_all(place);
+    fs::create_directories(place);
+    const DataFolder data = write_data(place, workload.definition, input, train, test, kSeed);
+    const Json text = {
+        {"name", data.name}, {"is_real", data.is_real}, {"train", data.train}, {"test", data.test}};
+    io::write_atomically(list, [&](io::OutputFile& file) { file.write(text.dump() + "\n"); });
+  }
+  const auto bytes = io::read_file("run", list, 1 << 20);
+  std::string why;
+  const Json text = try_parse_json<Json>({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, why);
+  TD_CHECK(text.is_object() && text.contains("name"), "run: '", list,
+           "' must list samples; got something else. Delete the folder '", folder_,
+           "': it will be made anew.");
+  SampleFiles out{Json::object(), text["name"], text["is_real"], text["train"], text["test"]};
+  for (const char* part : {"train", "test"})
+    if (text[part] > 0)
+      out.data[part] = {{"x", cat(place, "/", part, "_x.npy")}, {"y", cat(place, "/", part, "_y.npy")}};
+  return out;
+}
+
+SampleFiles Materials::samples(const Workload& workload, const std::vector<int64_t>& input, int64_t count) {
+  return written(cat(count), workload, input, count, 0);
+}
+
+Json Materials::moved(const Json& data, double by, uint64_t seed) {
+  Json out = data;
+  const std::string from = data.at("train").at("x"),
+                    to = cat(from.substr(0, from.rfind('.')), "-moved-", by, "-", seed, ".npy");
+  if (!fs::exists(to)) {
+    const Tensor x = io::load_npy(from);
+    std::vector<float> values = x.to_vector<float>();
+    std::mt19937_64 random(seed);
+    for (float& value : values)
+      value = static_cast<float>(value * (1 + by * (static_cast<double>(random() >> 11) * 0x1p-52 - 1)));
+    io::save_npy(to, from_vector(values, x.shape()));
+  }
+  out["train"]["x"] = to;
+  return out;
+}
+
+SampleFiles Materials::whole(const Workload& workload, const std::vector<int64_t>& input) {
+  const bool is_real = written("look", workload, input, 1, 0).is_real;
+  if (is_real) return written("all", workload, input, kAll, kAll);
+  int64_t bytes = 4;
+  for (const int64_t size : input) bytes *= size;
+  const int64_t room = std::max<int64_t>(100, kSyntheticBytes / std::max<int64_t>(1, bytes));
+  return written("all", workload, input, std::min(kSyntheticTrain, room), std::min(kSyntheticTest, room / 4));
+}
+
+void Materials::remove() {
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+}  // namespace tandem::lab

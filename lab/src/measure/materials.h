@@ -1,0 +1,46 @@
+// The weights and samples that all drivers load: written once into the study's folder, below `material/`, and named by what
+// they hold, so that a study which goes on finds them. They can be made anew at any time, and go when a study is complete.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lab/src/study/study.h"
+
+namespace tandem::lab {
+
+/// Samples on disk. `data` is what prepare takes.
+struct SampleFiles {
+  Json data;
+  std::string name;      // "mnist", "synthetic-mnist"
+  bool is_real = false;  // not made up
+  int64_t train = 0, test = 0;
+};
+
+class Materials {
+ public:
+  explicit Materials(const std::string& folder);
+
+  /// `weights` of prepare: a file, or the seed of the protocol's formula, as the workload's gate says.
+  Json weights(const Workload& workload, const std::vector<int64_t>& input);
+  /// For check and run: so many samples of the workload's data, or synthetic ones.
+  SampleFiles samples(const Workload& workload, const std::vector<int64_t>& input, int64_t count);
+  /// The same samples, each number of x times 1 + r, r drawn from -by to by with the seed.
+  Json moved(const Json& data, double by, uint64_t seed);
+  /// For fit: all of the data, with its tests; where its files are not there, as many synthetic samples as MNIST has, or as
+  /// fit into 192 MiB.
+  SampleFiles whole(const Workload& workload, const std::vector<int64_t>& input);
+
+  void remove();
+
+ private:
+  SampleFiles written(const std::string& name, const Workload& workload, const std::vector<int64_t>& input,
+                      int64_t train, int64_t test);
+  std::string folder_;
+};
+
+/// How many batches `run` takes in turns: eight, or as many as fit into 256 MiB, at least one.
+int64_t turns_for(int64_t batch, const std::vector<int64_t>& input);
+
+}  // namespace tandem::lab

@@ -1,0 +1,297 @@
+#include "lab/src/measure/one_run.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lab/src/driver/code_lines.h"
+#include "lab/src/measure/energy.h"
+#include "lab/src/measure/fit_metrics.h"
+#include "lab/src/stats/sample.h"
+#include "tandem/core/error.h"
+#include "tandem/io/file.h"
+
+namespace tandem::lab {
+namespace {
+
+double seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+std::string utc_now() {
+  const time_t now = ::time(nullptr);
+  tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+std::vector<double> step_seconds(const Timed& timed) {
+  std::vector<double> out;
+  for (const auto& [begin, end] : timed.steps) out.push_back(seconds(end - begin));
+  return out;
+}
+
+bool holds(const std::vector<std::string>& list, const std::string& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+[[noreturn]] void decline(const std::string& what, const std::string& got,
+                          const std::vector<std::string>& known) {
+  std::string names;
+  for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
+  throw DriverFailure(Status::declined,
+                      cat(what, ": the driver has ", names.empty() ? "none" : names, "; got ", got), "",
+                      what);
+}
+
+/// Declines what the driver did not offer in hello, before anything is written or loaded for it.
+void check_offer(const Hello& hello, const Preparation& p, const std::string& workload) {
+  if (!holds(hello.variants, p.variant)) decline("variant", p.variant, hello.variants);
+  if (!holds(hello.devices, p.device)) decline("device", p.device, hello.devices);
+  // A user's own workload may be another name for a model that all drivers have.
+  if (!holds(hello.workloads, workload) && !holds(hello.workloads, p.workload.value("model", "")))
+    decline("workload", workload, hello.workloads);
+  if (!holds(hello.phases, p.phase)) decline("phase", p.phase, hello.phases);
+  if (!holds(hello.precisions, p.precision)) decline("precision", p.precision, hello.precisions);
+  for (const auto& [name, value] : p.switches) {
+    const auto at = hello.switches.find(name);
+    if (at == hello.switches.end()) decline(name, cat(name, " = ", value), {});
+    if (!holds(at->second, value)) decline(name, value, at->second);
+  }
+}
+
+/// Takes one cell's run with a driver that has answered hello.
+class Taker {
+ public:
+  Taker(const Cell& cell, const Turn& turn, const RunSetting& setting, const Workload& workload, Run& run,
+        Client& client)
+      : cell_(cell),
+        turn_(turn),
+        setting_(setting),
+        workload_(workload),
+        run_(run),
+        client_(client),
+        input_(cell.condition.input.empty() ? workload.input : cell.condition.input),
+        turns_(turns_for(cell.condition.batch, input_)),
+        results_(cell.condition.phase, turns_, cell.condition.precision) {}
+
+  void steps(Preparation p) {
+    const SampleFiles files = setting_.materials.samples(workload_, input_, turns_ * cell_.condition.batch);
+    p.data = files.data;
+    run_.data = files.name;
+    prepare(p);
+    setting_.stage("first step");
+    const Timed first = region(Region::latency, 1, Window::first_step, client_.patience().first_step_s).timed;
+    run_.metrics["first_step_s"] = step_seconds(first)[0];
+    setting_.stage("warm-up");
+    const double step_s = warm_up();
+
+    Monitor monitor(
+        {.pid = client_.pid(), .interval_s = setting_.interval_s, .gpu = gpu_of(cell_.condition.device)});
+    monitor.start();
+    setting_.stage("timing, throughput");
+    const double half = cell_.effort.timed_s / 2;
+    const int64_t least = std::min<int64_t>(5, cell_.effort.timed_steps);
+    // Whole rounds of the batches, where there is time for one: then both regions see the same inputs.
+    const auto fitting = [&](double step) {
+      const auto within = [&](double s) { return static_cast<int64_t>(s / std::max(step, 1e-7)); };
+      const int64_t wanted = std::max(cell_.effort.timed_steps, within(cell_.effort.least_s));
+      const int64_t count = std::max(least, std::min(wanted, within(half)));
+      return count >= turns_ ? count / turns_ * turns_ : count;
+    };
+    monitor.begin_window();
+    const Seen throughput =
+        region(Region::throughput, fitting(step_s), Window::timed, patience(step_s, fitting(step_s)));
+    const double now_s = seconds(throughput.timed.end_ns - throughput.timed.begin_ns) /
+                         static_cast<double>(throughput.timed.count);
+    setting_.stage("timing, latency");
+    const Seen latency =
+        region(Region::latency, fitting(now_s), Window::timed, patience(now_s, fitting(now_s)));
+    add_report(run_, monitor.end_window());
+    if (const Objection found = check_regions(throughput.timed, throughput.seen, latency.timed, latency.seen,
+                                              cell_.condition.device, setting_.limits))
+      contradict(*found);
+
+    run_.step_s = step_seconds(latency.timed);
+    run_.metrics["step.latency_s"] = stats::median(run_.step_s);
+    run_.metrics["step.throughput_s"] = now_s;
+    run_.metrics["samples_per_s"] = static_cast<double>(cell_.condition.batch) / now_s;
+    add_energy_per_step(run_, throughput.timed.count + latency.timed.count);
+    breakdown();
+  }
+
+  void fit(Preparation p) {
+    const SampleFiles files = setting_.materials.whole(workload_, input_);
+    p.data = files.data;
+    run_.data = files.name;
+    prepare(p);
+    const int64_t epochs =
+        cell_.effort.epochs > 0
+            ? cell_.effort.epochs
+            : workload_.definition.value("fit", Json::object()).value("epochs", int64_t{1});
+    setting_.stage("epoch 1");
+    Monitor monitor(
+        {.pid = client_.pid(), .interval_s = setting_.interval_s, .gpu = gpu_of(cell_.condition.device)});
+    monitor.start();
+    const Witness before = witness(client_.pid());
+    const int64_t window_begun = now_ns();
+    monitor.begin_window();
+    const Fitted fitted = client_.fit(epochs, cell_.effort.cap_s, [&](const FitEpoch& e) {
+      setting_.stage(
+          cat("epoch ", e.epoch + 1 > epochs ? epochs : e.epoch + 1,
+              e.test_accuracy ? cat(", accuracy ", std::round(*e.test_accuracy * 1e4) / 1e4) : ""));
+    });
+    add_report(run_, monitor.end_window());
+    if (const Objection found = check_fit(fitted, epochs, cell_.effort.cap_s, files.test,
+                                          witness(client_.pid()) - before, setting_.limits))
+      contradict(*found);
+    run_.confusion = fitted.confusion;
+    add_fit_metrics(run_, fitted, workload_.definition, window_begun);
+    breakdown();
+  }
+
+ private:
+  struct Seen {
+    Timed timed;
+    Witness seen;
+  };
+
+  [[noreturn]] void contradict(const Contradiction& found) {
+    throw DriverFailure(Status::dishonest, cat(found.rule, ": ", found.text), client_.last_words());
+  }
+
+  double patience(double step_s, int64_t steps) const {
+    return client_.patience().run_s + 20 * step_s * static_cast<double>(steps);
+  }
+
+  void prepare(const Preparation& p) {
+    setting_.stage("prepare");
+    const int64_t sent = now_ns();
+    const Prepared prepared = client_.prepare(p);
+    const double window = seconds(now_ns() - sent);
+    if (prepared.seconds > window + setting_.limits.clock_slack_s)
+      contradict({"clock", cat("prepare cannot take longer than the lab waited for it, ", window, " s; got ",
+                               prepared.seconds, " s")});
+    run_.metrics["prepare_s"] = prepared.seconds;
+  }
+
+  Seen region(Region kind, int64_t count, Window window, double patience_s) {
+    const Witness before = witness(client_.pid());
+    Seen out{client_.run(kind, count, patience_s), {}};
+    out.seen = witness(client_.pid()) - before;
+    if (const Objection found = check_region(out.timed, out.seen, window, cell_.condition.phase,
+                                             cell_.condition.device, updates_, setting_.limits))
+      contradict(*found);
+    if (const Objection found = results_.add(out.timed)) contradict(*found);
+    updates_ = out.timed.updates;
+    return out;
+  }
+
+  /// Takes chunks of steps until two in a row have the same median, and returns that. Bounded in steps and in time.
+  double warm_up() {
+    const int64_t least = std::max<int64_t>(1, cell_.effort.warmup_steps), most = 10 * least;
+    const int64_t begun = now_ns();
+    int64_t taken = 1, chunk = std::max<int64_t>(1, std::min<int64_t>(2, least));
+    double before = NAN, now = NAN;
+    bool steady = false;
+    double step_s = run_.metrics["first_step_s"];
+    while (taken < most && !steady) {
+      const auto timed =
+          region(Region::latency, std::min(chunk, most - taken), Window::warm_up, patience(step_s, chunk))
+              .timed;
+      taken += timed.count;
+      before = now;
+      now = step_s = stats::median(step_seconds(timed));
+      steady = taken >= least && std::abs(now - before) <= kSteady * now;
+      const double spent = seconds(now_ns() - begun);
+      if (taken >= std::min<int64_t>(least, 3) && spent > cell_.effort.timed_s) break;
+      // Short steps come in chunks of about a quarter of a second, so that one that is late does not decide.
+      chunk = std::clamp(static_cast<int64_t>(0.25 / std::max(now, 1e-6)), std::max<int64_t>(1, least / 5),
+                         std::max<int64_t>(1, most / 4));
+    }
+    if (steady)
+      run_.metrics["warmup_steps"] = static_cast<double>(taken);
+    else
+      run_.unavailable["warmup_steps"] =
+          cat("the times were not steady after ", taken, " steps: the last two medians were ", before,
+              " s and ", now, " s");
+    return now;
+  }
+
+  void breakdown() {
+    if (!cell_.effort.breakdown || turn_.block != 0) return;
+    setting_.stage("breakdown");
+    try {
+      run_.breakdown = client_.breakdown(5);
+      for (const char* name : {"kernel_share", "copy_share", "launches", "nodes_before", "nodes_after"})
+        if (run_.breakdown.contains(name) && run_.breakdown[name].is_number())
+          run_.metrics[cat("breakdown.", name)] = run_.breakdown[name].get<double>();
+        else
+          run_.unavailable[cat("breakdown.", name)] = "the driver's profiler does not tell";
+    } catch (const DriverFailure& failure) {
+      // The times are taken already: a profiler that fails costs its own numbers alone.
+      for (const char* name : {"kernel_share", "copy_share", "launches", "nodes_before", "nodes_after"})
+        run_.unavailable[cat("breakdown.", name)] = failure.what();
+    }
+  }
+
+  const Cell& cell_;
+  const Turn& turn_;
+  const RunSetting& setting_;
+  const Workload& workload_;
+  Run& run_;
+  Client& client_;
+  std::vector<int64_t> input_;
+  int64_t turns_, updates_ = 0;
+  ResultsWatch results_;
+};
+
+}  // namespace
+
+Run take_run(const Cell& cell, const Turn& turn, const RunSetting& setting) {
+  Run run;
+  run.part = cell.part;
+  run.system = cell.system;
+  run.control = cell.control;
+  run.condition = cell.condition;
+  run.block = turn.block;
+  run.order = turn.order;
+  run.seed = seed_of_block(setting.seed, turn.block);
+  run.started = utc_now();
+  const Workload workload = load_workload(cell.condition.workload);
+  try {
+    const bool equal = cell.condition.track == "equal";
+    Preparation p = preparation_for(cell, workload, setting.bench.threads, run.seed);
+    Client client = setting.bench.start(cell.system, cell.condition.device);
+    const Hello hello = client.hello();
+    run.hello = hello.answer;
+    run.metrics["start_s"] = client.start_s();
+    check_offer(hello, p, cell.condition.workload);
+    if (equal) {
+      const GateResult gate = setting.gatekeeper.pass(cell, workload, setting.stage);
+      run.gate = gate.to_json();
+      if (!gate.passed) throw DriverFailure(Status::not_same_model, gate.why(), client.last_words());
+      p.weights = setting.materials.weights(workload, p.input);
+    }
+    Taker taker(cell, turn, setting, workload, run, client);
+    if (cell.condition.phase == "fit")
+      taker.fit(p);
+    else
+      taker.steps(p);
+    client.quit();
+    const std::vector<std::string> files = setting.bench.launcher(framework_of(cell.system)).definitions;
+    if (const auto lines = code_lines_of_files(files, workload.model))
+      run.metrics["code.lines"] = static_cast<double>(*lines);
+    else
+      run.unavailable["code.lines"] = "the driver's sources do not show the definition of " + workload.model;
+  } catch (const DriverFailure& failure) {
+    run.status = failure.status;
+    run.why = io::one_line(failure.what(), 1000);
+    run.last_words = failure.last_words;
+    if (run.status == Status::dishonest) run.metrics.clear(), run.step_s.clear();
+  }
+  return run;
+}
+
+}  // namespace tandem::lab

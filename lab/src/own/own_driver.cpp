@@ -1,0 +1,125 @@
+// The driver's loop: a request a line, an answer a line.
+#include "lab/src/own/own_driver.h"
+
+#include <istream>
+#include <new>
+#include <ostream>
+
+#include "lab/src/base/json.h"
+#include "lab/src/own/prepared_cell.h"
+
+namespace tandem::lab {
+namespace {
+
+using own::Declined;
+using own::Json;
+using own::PreparedCell;
+
+void print(std::ostream& out, const Json& line) {
+  // Texts may come from the request as they were; a byte that is no UTF-8 must not end the driver.
+  out << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n' << std::flush;
+}
+
+Json hello() {
+  const Json environment = parse_json<Json>("environment: ", environment_json(Device{}));
+  Json workloads = Json::array();
+  for (const zoo::ModelInfo& info : zoo::models()) workloads.push_back(info.name);
+  return {{"protocol", 1},
+          {"framework", "tandem"},
+          {"version", environment.value("tandem", "unknown")},
+          {"variants", {"eager", "graph"}},
+          {"devices", own::device_names()},
+          {"workloads", workloads},
+          {"phases", {"train", "infer"}},
+          {"precisions", own::precision_names()},
+          {"switches", own::known_switches()},
+          {"libraries", environment.value("libraries", Json::object())}};
+}
+
+class Dialogue {
+ public:
+  explicit Dialogue(std::ostream& out) : out_(out) {}
+
+  /// The fields of the answer.
+  Json answer(const Json& request) {
+    TD_CHECK(request.is_object(), "request: must be a JSON object; got ", request.type_name(), ".");
+    const std::string call = own::text_field(request, "call");
+    if (call == "hello") return hello();
+    if (call == "prepare") return prepare(request);
+    if (call == "check") return prepared(call).check(request);
+    if (call == "run") return prepared(call).run(request);
+    if (call == "breakdown") return prepared(call).breakdown(request);
+    if (call == "fit")
+      return prepared(call).fit(request, [&](const Json& progress) {
+        print(out_, {{"id", request.value("id", Json())}, {"progress", progress}});
+      });
+    if (call == "quit") {
+      is_over_ = true;
+      return Json::object();
+    }
+    throw Declined(call, cat(io::one_line(call, 80),
+                             ": Tandem's driver has no such call; it has hello, prepare, check, "
+                             "run, fit, breakdown and quit."));
+  }
+  bool is_over() const { return is_over_; }
+
+ private:
+  Json prepare(const Json& request) {
+    const int64_t begin = own::now_ns();
+    cell_.reset();  // before the next is built: two may not fit
+    auto next = std::make_unique<PreparedCell>(request);
+    Json fields = next->prepared();
+    fields["prepare_ns"] = own::now_ns() - begin;
+    cell_ = std::move(next);
+    return fields;
+  }
+  PreparedCell& prepared(const std::string& call) {
+    TD_CHECK(cell_, call, ": a cell must be prepared first; got none.");
+    return *cell_;
+  }
+
+  std::ostream& out_;
+  std::unique_ptr<PreparedCell> cell_;
+  bool is_over_ = false;
+};
+
+Json error(const char* kind, const std::string& what, const std::string& message) {
+  return {{"kind", kind}, {"what", what}, {"message", message}};
+}
+
+/// The whole answer to a line, whatever it holds.
+Json answer_line(Dialogue& dialogue, const std::string& line) {
+  Json request, failure;
+  try {
+    request = parse_json<Json>("request: ", line);
+    Json fields = dialogue.answer(request);
+    fields["id"] = request.value("id", Json());
+    fields["ok"] = true;
+    return fields;
+  } catch (const Declined& declined) {
+    failure = error("declined", declined.named(), declined.what());
+  } catch (const std::bad_alloc&) {
+    failure = error("out_of_memory", "memory", "memory: this machine has not enough of it.");
+  } catch (const OutOfMemory& memory) {
+    failure = error("out_of_memory", "Error", memory.what());
+  } catch (const Error& wrong) {
+    failure = error("failed", "Error", wrong.what());
+  } catch (const std::exception& other) {
+    failure = error("failed", "exception", other.what());
+  }
+  return {
+      {"id", request.is_object() ? request.value("id", Json()) : Json()}, {"ok", false}, {"error", failure}};
+}
+
+}  // namespace
+
+int run_own_driver(std::istream& in, std::ostream& out) {
+  Dialogue dialogue(out);
+  for (std::string line; !dialogue.is_over() && std::getline(in, line);) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    print(out, answer_line(dialogue, line));
+  }
+  return 0;
+}
+
+}  // namespace tandem::lab

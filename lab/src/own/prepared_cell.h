@@ -1,0 +1,60 @@
+// A prepared cell: the network of one `prepare`, and what the calls check, run, fit and breakdown do with it.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "lab/src/own/request.h"
+#include "lab/src/own/samples.h"
+
+namespace tandem::lab::own {
+
+/// CLOCK_MONOTONIC, in nanoseconds.
+int64_t now_ns();
+
+class PreparedCell {
+ public:
+  explicit PreparedCell(const Json& request);
+  ~PreparedCell();
+
+  int64_t parameters() const { return parameters_; }
+  /// Each returns the fields of its answer.
+  Json prepared() const;
+  Json check(const Json& request);
+  Json run(const Json& request);
+  /// `progress` gets one object an epoch.
+  Json fit(const Json& request, const std::function<void(const Json&)>& progress);
+  Json breakdown(const Json& request);
+
+ private:
+  using Batches = std::vector<SampleBatch>;
+  void build();
+  TensorFunction forward() const;
+  StepOptions step_options() const;
+  /// Calls a function as the variant does: at once, or compiled into `compiled`.
+  std::vector<Tensor> call(const TensorFunction& function, std::unique_ptr<Compiled>& compiled,
+                           const std::vector<Tensor>& in) const;
+  const Samples& samples() const { return train_ ? *train_ : *test_; }
+  SampleBatch on_device(const SampleBatch& batch) const;
+  const Batches& resident();
+  void step(const SampleBatch& batch);
+  void synchronize() const;
+  Json first_gradients(const SampleBatch& batch);
+  Json evaluate();
+  int64_t take_steps(int64_t count);
+
+  CellRequest request_;
+  std::unique_ptr<Samples> train_, test_;
+  std::unique_ptr<nn::Module> model_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<optim::LossScaler> scaler_;  // f16
+  std::unique_ptr<TrainingStep> training_;     // phase train
+  TensorFunction forward_, evaluation_;
+  std::unique_ptr<Compiled> compiled_forward_, compiled_evaluation_;
+  Batches resident_;      // of `run`, on the device
+  Tensor last_;           // the loss or the logits of the last step
+  bool is_fresh_ = true;  // no step has changed the weights yet
+  int64_t parameters_ = 0, updates_ = 0;
+};
+
+}  // namespace tandem::lab::own

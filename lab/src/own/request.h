@@ -1,0 +1,73 @@
+// A request of the driver protocol (lab/docs/protocol.md), read and checked: what `prepare` asks for, as far as Tandem can
+// obey it.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tandem/tandem.h"
+
+namespace tandem::lab::own {
+
+using Json = nlohmann::json;
+
+/// Something that this driver cannot obey. `what` names it: a switch, "precision", a call.
+class Declined : public std::runtime_error {
+ public:
+  Declined(std::string what, const std::string& message)
+      : std::runtime_error(message), what_(std::move(what)) {}
+  const std::string& named() const { return what_; }
+
+ private:
+  std::string what_;
+};
+
+/// Fields of a JSON object; Error where one is absent or of another kind. `path` is what messages call it, where that is
+/// more than its name.
+std::string text_field(const Json& holder, const std::string& name, const std::string& path = "");
+int64_t integer_field(const Json& holder, const std::string& name, int64_t least, int64_t most,
+                      std::optional<int64_t> otherwise = {}, const std::string& path = "");
+bool flag_field(const Json& holder, const std::string& name, bool otherwise);
+
+/// Two NumPy files; empty where the request has none.
+struct DataFiles {
+  std::string x, y;
+  bool given() const { return !x.empty(); }
+};
+
+/// The request `prepare`.
+struct CellRequest {
+  std::string model;  // of the zoo
+  Engine engine = Engine::eager;
+  bool trains = true;  // phase train, else infer
+  bool equal = true;   // track equal, else as_shipped
+  std::string precision = "f32";
+  Device device;
+  int64_t batch = 1, threads = 1, classes = 1;
+  uint64_t seed = 0;
+  Dims input;  // of one sample
+  bool dropout = true;
+  Json optimizer;  // name, lr, …
+  std::string weights_file;
+  std::optional<uint32_t> weights_hash;
+  DataFiles train, test;
+  Json switches = Json::object();  // as set
+  CompileOptions compile;          // what the switches make of it
+
+  DType dtype() const;                    // of the weights: f64 or f32
+  std::optional<DType> autocast() const;  // bf16 and f16: as the peers do it
+};
+
+/// Throws Error for a field that breaks a rule, Declined for one that asks for more than Tandem has.
+CellRequest read_prepare(const Json& request);
+
+/// The devices of this machine by name: "cpu", "cuda:0" …
+std::vector<std::string> device_names();
+std::vector<std::string> precision_names();
+/// Each switch with the values that it obeys: conv, graph, and graph.PASS for every pass of CompileOptions.
+std::map<std::string, std::vector<std::string>> known_switches();
+
+}  // namespace tandem::lab::own

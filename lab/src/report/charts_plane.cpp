@@ -1,0 +1,169 @@
+// Charts with two axes: lines with intervals or bands, scattered points, and the confusion matrix.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "lab/src/report/charts.h"
+
+namespace tandem::lab {
+namespace {
+
+constexpr double kWidth = 760, kHeight = 380, kLeft = 74, kRight = 20, kTop = 14, kBottom = 48;
+
+/// Axes, grid and names; the plot lies between the margins, `legend` pixels further down.
+void draw_frame(Svg& svg, const Axis& x, const Axis& y, const std::string& x_label,
+                const std::string& y_label, double top, double bottom) {
+  for (const double tick : x.ticks) {
+    svg.line(x.at(tick), top, x.at(tick), bottom, "grid");
+    svg.text(x.at(tick), bottom + 17, tick_text(tick), Svg::Anchor::middle, "tick");
+  }
+  for (const double tick : y.ticks) {
+    svg.line(kLeft, y.at(tick), kWidth - kRight, y.at(tick), "grid");
+    svg.text(kLeft - 8, y.at(tick) + 4, tick_text(tick), Svg::Anchor::end, "tick");
+  }
+  svg.line(kLeft, bottom, kWidth - kRight, bottom);
+  svg.line(kLeft, top, kLeft, bottom);
+  svg.text((kLeft + kWidth - kRight) / 2, bottom + 38, x_label, Svg::Anchor::middle, "axis-name");
+  svg.text(kLeft, top - 2, y_label, Svg::Anchor::start, "axis-name");
+}
+
+/// Names in lines above the plot; returns their height. About 7.4 pixels a letter.
+double draw_legend(Svg* svg, const std::vector<std::pair<std::string, std::string>>& entries) {
+  double x = kLeft, y = kTop + 6;
+  for (const auto& [label, colour] : entries) {
+    const double width = 36 + 7.4 * static_cast<double>(label.size());
+    if (x > kLeft && x + width > kWidth - kRight) x = kLeft, y += 20;
+    if (svg) {
+      svg->rect(x, y - 5, 14, 5, colour, "");
+      svg->text(x + 19, y + 2, label);
+    }
+    x += width;
+  }
+  return y + 22 - kTop;
+}
+
+std::string move_to(double x, double y, bool first) {
+  return (first ? "M" : "L") + pixels(x) + " " + pixels(y);
+}
+
+}  // namespace
+
+std::string line_chart(const LineChart& chart) {
+  double x_low = INFINITY, x_high = -INFINITY, y_low = INFINITY, y_high = -INFINITY;
+  std::vector<ChartLine> lines;
+  for (ChartLine line : chart.lines) {
+    std::erase_if(line.points,
+                  [](const ChartPoint& p) { return !std::isfinite(p.x) || !std::isfinite(p.y.value); });
+    if (line.points.empty()) continue;
+    for (ChartPoint& p : line.points) {
+      if (!std::isfinite(p.y.low)) p.y.low = p.y.value;
+      if (!std::isfinite(p.y.high)) p.y.high = p.y.value;
+      x_low = std::min(x_low, p.x);
+      x_high = std::max(x_high, p.x);
+      y_low = std::min(y_low, std::min(p.y.low, p.y.value));
+      y_high = std::max(y_high, std::max(p.y.high, p.y.value));
+    }
+    lines.push_back(std::move(line));
+  }
+  if (lines.empty()) return "";
+  for (const auto& [value, label] : chart.marks)
+    if (std::isfinite(value)) y_low = std::min(y_low, value), y_high = std::max(y_high, value);
+
+  std::vector<std::pair<std::string, std::string>> entries;
+  for (const ChartLine& line : lines) entries.emplace_back(line.label, line.colour);
+  const double top = kTop + draw_legend(nullptr, entries) + 14, bottom = top + kHeight - kTop - kBottom;
+  Svg svg(kWidth, bottom + kBottom, chart.title);
+  draw_legend(&svg, entries);
+  const Axis x = make_axis(x_low, x_high, kLeft, kWidth - kRight, chart.log_x);
+  const Axis y = make_axis(y_low, y_high, bottom, top, chart.log_y, chart.y_from_zero);
+  draw_frame(svg, x, y, chart.x_label, chart.y_label, top, bottom);
+  for (const auto& [value, label] : chart.marks) {
+    if (!std::isfinite(value)) continue;
+    svg.line(kLeft, y.at(value), kWidth - kRight, y.at(value), "mark");
+    svg.text(kWidth - kRight - 4, y.at(value) - 4, label, Svg::Anchor::end, "tick");
+  }
+  for (const ChartLine& line : lines) {
+    std::string middle, upper, lower;
+    for (const ChartPoint& p : line.points) {
+      middle += move_to(x.at(p.x), y.at(p.y.value), middle.empty());
+      upper += move_to(x.at(p.x), y.at(p.y.high), upper.empty());
+      if (!chart.band && p.y.high > p.y.low)
+        svg.line(x.at(p.x), y.at(p.y.low), x.at(p.x), y.at(p.y.high), "whisker");
+    }
+    if (chart.band) {
+      for (auto p = line.points.rbegin(); p != line.points.rend(); ++p)
+        lower += move_to(x.at(p->x), y.at(p->y.low), false);
+      svg.path(upper + lower + "Z", line.colour, "band");
+    }
+    svg.path(middle, line.colour, "line", line.label);
+    if (line.points.size() <= 60)
+      for (const ChartPoint& p : line.points)
+        svg.circle(x.at(p.x), y.at(p.y.value), 3, line.colour,
+                   line.label + ": " + number_text(p.y.value) + " at " + number_text(p.x));
+  }
+  return svg.finish();
+}
+
+std::string scatter_chart(const std::string& title, const Metric& x_metric, const Metric& y_metric,
+                          const std::vector<ScatterPoint>& points) {
+  double x_low = INFINITY, x_high = -INFINITY, y_low = INFINITY, y_high = -INFINITY;
+  std::map<std::string, std::string> labels;
+  for (const ScatterPoint& p : points) {
+    if (!std::isfinite(p.x) || !std::isfinite(p.y)) continue;
+    x_low = std::min(x_low, p.x), x_high = std::max(x_high, p.x);
+    y_low = std::min(y_low, p.y), y_high = std::max(y_high, p.y);
+    labels[p.label] = p.colour;
+  }
+  if (labels.empty()) return "";
+  const std::vector<std::pair<std::string, std::string>> entries(labels.begin(), labels.end());
+  const Unit x_unit = unit_for(x_metric, x_high), y_unit = unit_for(y_metric, y_high);
+  const double top = kTop + draw_legend(nullptr, entries) + 14, bottom = top + kHeight - kTop - kBottom;
+  Svg svg(kWidth, bottom + kBottom, title);
+  draw_legend(&svg, entries);
+  const Axis x = make_axis(x_low * x_unit.factor, x_high * x_unit.factor, kLeft, kWidth - kRight);
+  const Axis y = make_axis(y_low * y_unit.factor, y_high * y_unit.factor, bottom, top);
+  const auto named = [](const Metric& m, const Unit& u) {
+    return m.label + (u.name.empty() ? "" : ", " + u.name);
+  };
+  draw_frame(svg, x, y, named(x_metric, x_unit), named(y_metric, y_unit), top, bottom);
+  for (const ScatterPoint& p : points)
+    if (std::isfinite(p.x) && std::isfinite(p.y))
+      svg.circle(x.at(p.x * x_unit.factor), y.at(p.y * y_unit.factor), 3.5, p.colour,
+                 p.label + ": " + with_unit(p.x, x_metric) + ", " + with_unit(p.y, y_metric));
+  return svg.finish();
+}
+
+std::string confusion_chart(const std::string& title, const std::vector<std::vector<int64_t>>& counts) {
+  const size_t classes = counts.size();
+  if (classes == 0) return "";
+  const double cell = std::clamp(520.0 / static_cast<double>(classes), 4.0, 40.0), left = 60, top = 30;
+  const double side = cell * static_cast<double>(classes);
+  Svg svg(std::max(left + side + 20, 300.0), top + side + 40, title);
+  for (size_t i = 0; i < classes; ++i) {
+    int64_t total = 0;
+    for (const int64_t n : counts[i]) total += n;
+    for (size_t j = 0; j < counts[i].size() && j < classes; ++j) {
+      const double share = total > 0 ? static_cast<double>(counts[i][j]) / static_cast<double>(total) : 0;
+      const double x = left + cell * static_cast<double>(j), y = top + cell * static_cast<double>(i);
+      const std::string mix = "color-mix(in srgb, var(--" + std::string(i == j ? "c2" : "c3") + ") " +
+                              pixels(100 * std::sqrt(share)) + "%, var(--sunk))";
+      svg.rect(
+          x, y, cell - 1, cell - 1, mix,
+          std::to_string(counts[i][j]) + " of class " + std::to_string(i) + " taken for " + std::to_string(j),
+          "cell");
+      if (cell >= 24 && counts[i][j] > 0)
+        svg.text(x + cell / 2, y + cell / 2 + 4, std::to_string(counts[i][j]), Svg::Anchor::middle, "tick");
+    }
+    if (cell >= 12) {
+      svg.text(left - 6, top + cell * (static_cast<double>(i) + 0.5) + 4, std::to_string(i), Svg::Anchor::end,
+               "tick");
+      svg.text(left + cell * (static_cast<double>(i) + 0.5), top + side + 15, std::to_string(i),
+               Svg::Anchor::middle, "tick");
+    }
+  }
+  svg.text(left, top - 10, "rows: the true class; columns: what it was taken for", Svg::Anchor::start,
+           "tick");
+  return svg.finish();
+}
+
+}  // namespace tandem::lab

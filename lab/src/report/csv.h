@@ -1,0 +1,14 @@
+// Tables for other programs: one row a run, a summary or a comparison, with every number in full.
+#pragma once
+
+#include <string>
+
+#include "lab/src/analysis/analysis.h"
+
+namespace tandem::lab {
+
+std::string runs_csv(const Results& results);
+std::string summaries_csv(const Analysis& analysis);
+std::string comparisons_csv(const Analysis& analysis);
+
+}  // namespace tandem::lab

@@ -1,0 +1,156 @@
+// The page of a study: answers first, then figures and tables part by part, the papers' claims, what could not be
+// measured, and how all of it was done.
+#include <algorithm>
+
+#include "lab/src/report/answers.h"
+#include "lab/src/report/claims_view.h"
+#include "lab/src/report/page.h"
+#include "lab/src/report/provenance_view.h"
+#include "lab/src/report/report.h"
+#include "lab/src/report/scale.h"
+#include "lab/src/report/svg.h"
+
+namespace tandem::lab {
+namespace {
+
+std::string paragraph(const std::string& text, const char* kind = "") {
+  if (text.empty()) return "";
+  return "<p" + (*kind ? " class=\"" + std::string(kind) + "\"" : std::string()) + ">" + escaped(text) +
+         "</p>\n";
+}
+
+std::string list(const std::vector<std::string>& items) {
+  std::string html = "<ul>\n";
+  for (const std::string& item : items) html += "<li>" + escaped(item) + "</li>\n";
+  return html + "</ul>\n";
+}
+
+std::string section(const std::string& id, const std::string& title, const std::string& content) {
+  return "<section id=\"" + escaped(id) + "\">\n<h2>" + escaped(title) + "</h2>\n" + content + "</section>\n";
+}
+
+bool as_shipped(const Json& part) { return text_at(part, "track") == "as_shipped"; }
+
+std::string head(const ReportData& data, const std::vector<Json>& parts) {
+  const Json& study = data.results.study;
+  std::string html =
+      "<h1>" + escaped(text_at(study, "title")) + "</h1>\n" + paragraph(text_at(study, "question"));
+  std::string about = "Study " + text_at(study, "name");
+  if (!text_at(study, "paper").empty()) about += ", after paper " + text_at(study, "paper");
+  if (!data.results.runs.empty())
+    about += ". " + std::to_string(data.results.runs.size()) + " runs, the first begun at " +
+             data.results.runs.front().started;
+  html += paragraph(about + ".", "soft");
+  std::string found;
+  for (const Json& part : parts) {
+    const auto sentences = answers(data, part);
+    if (!sentences.empty())
+      found += "<h3>" + escaped(text_at(part, "title")) +
+               (as_shipped(part) ? " <span class=\"track\">as shipped</span>" : "") + "</h3>\n" +
+               list(sentences);
+  }
+  html += "<div class=\"answers\">" +
+          (found.empty() ? paragraph("No two systems have runs that can be compared yet.") : found) +
+          "</div>\n";
+  auto warnings = data_warnings(data);
+  for (const std::string& warning : warnings_of(data.results.provenance)) warnings.push_back(warning);
+  if (!warnings.empty())
+    html +=
+        "<div class=\"warning\"><strong>Read the figures with care:</strong>" + list(warnings) + "</div>\n";
+  return html;
+}
+
+std::string navigation(const std::vector<Json>& parts) {
+  std::string html = "<nav>";
+  for (const Json& part : parts)
+    html +=
+        "<a href=\"#part-" + escaped(text_at(part, "name")) + "\">" + escaped(text_at(part, "name")) + "</a>";
+  for (const char* name : {"claims", "gaps", "method", "provenance"})
+    html += std::string("<a href=\"#") + name + "\">" + name + "</a>";
+  return html + "</nav>\n";
+}
+
+std::string part_section(const ReportData& data, const Json& part) {
+  std::string html;
+  if (as_shipped(part))
+    html += paragraph(
+        "This part is of the track 'as shipped': each framework with its own initialisation, optimiser "
+        "defaults "
+        "and input scaling. The models are not the same, and nothing here may be held against the other "
+        "parts.",
+        "warning");
+  const std::string counterpart = text_at(part, "counterpart");
+  if (!counterpart.empty()) html += paragraph("Counterpart in the paper: " + counterpart + ".", "soft");
+  html += paragraph(text_at(part, "note"), "soft") +
+          paragraph(data_sentence(data, text_at(part, "name")), "soft");
+  if (data.conditions(text_at(part, "name")).empty()) {
+    html += paragraph("No run of this part has been taken.", "soft");
+  } else {
+    if (part.contains("figures") && part["figures"].is_array())
+      for (const Json& figure : part["figures"]) html += figure_html(data, part, figure);
+    const Grid grid = comparison_grid(data, part);
+    if (!grid.empty())
+      html += "<details><summary>Every comparison, with effect sizes and p-values</summary>\n" + grid.html() +
+              "</details>\n";
+  }
+  return section("part-" + text_at(part, "name"), text_at(part, "title"), html);
+}
+
+std::string gaps_section(const ReportData& data) {
+  std::string html;
+  const Grid gaps = gap_grid(data), missing = missing_grid(data.results);
+  html += gaps.empty() ? paragraph("Every run that was begun was measured.") : gaps.html();
+  for (const Gap& gap : data.analysis.gaps)
+    if (!gap.last_words.empty())
+      html += "<details><summary>Last words of " + escaped(gap.system) + " (" +
+              escaped(gap.condition.text()) + ")</summary><pre>" + escaped(gap.last_words) +
+              "</pre></details>\n";
+  if (!missing.empty()) html += "<h3>What the paper has and this run has not</h3>\n" + missing.html();
+  return section("gaps", "What could not be measured", html);
+}
+
+std::string method_section(const ReportData& data) {
+  std::string html = list({
+      "Every run is a fresh process on the same processors with the same number of threads; the order within "
+      "a block is drawn at "
+      "random, and runs of one block are a pair.",
+      "A system is timed only after the gate: the same weights, the same batch, and logits, loss, gradient "
+      "norms and the losses of "
+      "ten steps within a tolerance of Tandem in double precision.",
+      "Intervals are 95 % bootstrap intervals over runs, never over steps. Differences are tested by the "
+      "exact Wilcoxon signed-rank "
+      "test on pairs, corrected after Holm over the pairs of systems in one metric under one condition.",
+      "A difference counts only if its p-value passes 5 % after the correction and its interval lies outside "
+      "the noise floor: what "
+      "one system shows against itself.",
+      "A p-value marked 'the floor' is the smallest that so many runs can give: it says that all pairs "
+      "agree, not how large the "
+      "difference is.",
+  });
+  const Grid noise = noise_grid(data);
+  html += "<h3>The noise floor</h3>\n" + (noise.empty()
+                                              ? paragraph("No system was run against itself: there is no "
+                                                          "noise floor, and small differences mean little.")
+                                              : noise.html());
+  const Grid sources = source_grid(data.results);
+  if (!sources.empty()) html += "<h3>What the monitors read</h3>\n" + sources.html();
+  return section("method", "Method", html);
+}
+
+}  // namespace
+
+std::string html_report(const Results& results, const Analysis& analysis,
+                        const std::vector<Judgement>& judgements) {
+  const ReportData data(results, analysis);
+  std::vector<Json> parts = parts_of(results);
+  std::stable_partition(parts.begin(), parts.end(), [](const Json& part) { return !as_shipped(part); });
+  std::string body = head(data, parts) + navigation(parts);
+  for (const Json& part : parts) body += part_section(data, part);
+  body += section("claims", "What the papers published, and what holds here", claims_html(judgements));
+  body += gaps_section(data) + method_section(data);
+  body += section("provenance", "The machine and the software", provenance_grid(results.provenance).html());
+  const std::string title = text_at(results.study, "title");
+  return html_page(title.empty() ? "Tandem lab" : title, body);
+}
+
+}  // namespace tandem::lab

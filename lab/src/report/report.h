@@ -1,0 +1,24 @@
+// The reports of a study's folder: report.html (one file that needs no network), report.md, CSV tables, and the lines
+// that a terminal shows at the end of a run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lab/src/analysis/analysis.h"
+#include "lab/src/claims/judge.h"
+
+namespace tandem::lab {
+
+/// Reads a study's folder, decides, and writes report.html, report.md, runs.csv, summaries.csv and comparisons.csv into
+/// it, each whole or not at all. Returns the files' paths, report.html first. Throws Error for a folder without a study.
+std::vector<std::string> write_report(const std::string& folder);
+
+std::string html_report(const Results& results, const Analysis& analysis,
+                        const std::vector<Judgement>& judgements);
+std::string markdown_report(const Results& results, const Analysis& analysis,
+                            const std::vector<Judgement>& judgements);
+/// The answers and a table a part, aligned.
+std::string terminal_report(const Results& results, const Analysis& analysis);
+
+}  // namespace tandem::lab

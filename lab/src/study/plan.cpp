@@ -1,0 +1,321 @@
+// From a study's file to cells: lists are multiplied, options narrow them, and what cannot be had becomes a line of
+// `missing` with its reason.
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <tuple>
+
+#include "lab/src/study/catalogue.h"
+#include "lab/src/study/schema.h"
+#include "lab/src/study/table.h"
+#include "tandem/core/error.h"
+#include "tandem/io/file.h"
+
+namespace tandem::lab {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+template <class T>
+bool contains(const std::vector<T>& list, const T& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+/// `quick` where it names something, else `usual`.
+template <class T>
+const std::vector<T>& replaced(const std::vector<T>& usual, const std::vector<T>& quick) {
+  return quick.empty() ? usual : quick;
+}
+
+Axes effective_axes(const Part& part, bool quick) {
+  if (!quick) return part.axes;
+  const Axes& a = part.axes;
+  const Axes& q = part.quick_axes;
+  return {replaced(a.frameworks, q.frameworks), replaced(a.workloads, q.workloads),
+          replaced(a.device, q.device),         replaced(a.precision, q.precision),
+          replaced(a.batch, q.batch),           replaced(a.input, q.input),
+          replaced(a.optimizer, q.optimizer),   replaced(a.switches, q.switches)};
+}
+
+/// Expands one study under one set of options.
+class Expansion {
+ public:
+  Expansion(const StudyFile& study, const PlanOptions& options)
+      : study_(study),
+        options_(options),
+        known_(frameworks()),
+        workloads_there_(workload_names()),
+        devices_there_(options.present ? *options.present : present_devices()) {
+    if (options_.device == "cuda") options_.device = "cuda:0";
+    for (const std::string& name : options_.workloads)
+      load_workload(name);  // an unknown one is refused at once
+    for (const std::string& name : options_.frameworks) systems_of(name, known_);
+    TD_CHECK(!options_.runs || is_within(*options_.runs, limits::runs), "runs: there must be ",
+             limits::runs.least, " to ", limits::runs.most, "; got ", *options_.runs,
+             ". With fewer than 6 no paired rank test can decide at 5 %.");
+  }
+
+  Plan expand() {
+    plan_.name = study_.name;
+    for (const Missing& line : study_.missing) miss(line.part, line.what, line.why);
+    Json parts = Json::array();
+    for (const Part& part : study_.parts) parts.push_back(expand(part));
+    TD_CHECK(!plan_.cells.empty() || !plan_.missing.empty(), "study '", study_.name,
+             "': the options must leave something to measure; got none of its parts. Leave out --frameworks, "
+             "--workloads or --device.");
+    describe(std::move(parts));
+    return std::move(plan_);
+  }
+
+ private:
+  void miss(const std::string& part, const std::string& what, const std::string& why) {
+    for (const Missing& line : plan_.missing) {
+      if (line.part == part && line.what == what) return;
+    }
+    plan_.missing.push_back({part, what, why});
+  }
+
+  /// Systems of a part. The command line replaces the study's list, and narrows a list that a part has of its own:
+  /// such a part is about those systems.
+  std::vector<std::string> systems(const Part& part, const Axes& axes) {
+    std::vector<std::string> own;
+    for (const std::string& name : axes.frameworks.empty() ? study_.axes.frameworks : axes.frameworks) {
+      for (const std::string& system : checked_systems(part, name)) {
+        if (!contains(own, system)) own.push_back(system);
+      }
+    }
+    if (options_.frameworks.empty()) return own;
+    std::vector<std::string> chosen;
+    for (const std::string& name : options_.frameworks) {
+      std::vector<std::string> wanted = systems_of(name, known_);
+      std::vector<std::string> both;
+      for (const std::string& system : wanted) {
+        if (contains(own, system)) both.push_back(system);
+      }
+      // "tandem" alone means its systems of this study; only where there is none of them, all that the driver has.
+      if (!both.empty() || !axes.frameworks.empty()) wanted = both;
+      for (const std::string& system : wanted) {
+        if (!contains(chosen, system)) chosen.push_back(system);
+      }
+    }
+    return chosen;
+  }
+
+  std::vector<std::string> checked_systems(const Part& part, const std::string& name) const {
+    try {
+      return systems_of(name, known_);
+    } catch (const Error& error) {
+      throw Error(cat("read '", study_.path, "', part '", part.name, "': ", error.what()));
+    }
+  }
+
+  std::vector<std::string> workloads(const Axes& axes) const {
+    const std::vector<std::string>& own = axes.workloads.empty() ? study_.axes.workloads : axes.workloads;
+    if (options_.workloads.empty()) return own;
+    if (axes.workloads.empty()) return options_.workloads;
+    std::vector<std::string> chosen;
+    for (const std::string& name : own) {
+      if (contains(options_.workloads, name)) chosen.push_back(name);
+    }
+    return chosen;
+  }
+
+  /// Devices of a part that the machine has; the others become lines of `missing`.
+  std::vector<std::string> devices(const Part& part, const Axes& axes) {
+    std::vector<std::string> list = axes.device.empty() ? study_.axes.device : axes.device;
+    if (list.empty()) list = {"auto"};
+    std::vector<std::string> chosen;
+    for (std::string device : list) {
+      const bool automatic = device == "auto";
+      if (automatic) device = contains<std::string>(devices_there_, "cuda:0") ? "cuda:0" : "cpu";
+      if (!options_.device.empty()) {
+        if (automatic) device = options_.device;
+        if (device != options_.device) continue;
+      }
+      if (device.find('-') != std::string::npos) {
+        miss(part.name, "device " + device,
+             "a cell runs on one device; cells of several devices are not there yet");
+      } else if (!contains(devices_there_, device)) {
+        miss(part.name, "device " + device, "this machine has only " + listed(devices_there_));
+      } else if (!contains(chosen, device)) {
+        chosen.push_back(device);
+      }
+    }
+    return chosen;
+  }
+
+  Effort effort(const Part& part, const Workload& workload) const {
+    Effort effort;
+    apply(study_.effort, effort);
+    apply(part.effort, effort);
+    if (options_.quick) {
+      apply(study_.quick_effort, effort);
+      apply(part.quick_effort, effort);
+    }
+    if (options_.runs) effort.runs = *options_.runs;
+    if (part.phase == "fit" && effort.epochs == 0 && workload.definition.contains("fit")) {
+      effort.epochs = workload.definition["fit"].value("epochs", int64_t{1});
+    }
+    return effort;
+  }
+
+  /// The optimiser that an entry means for a workload: by name, one of the workload's.
+  Json optimizer(const Part& part, const Json& entry, const Workload& workload) const {
+    if (entry.is_object()) return entry;
+    const std::string name = entry.get<std::string>();
+    const Json& definition = workload.definition;
+    if (definition.contains("optimizers") && definition["optimizers"].contains(name))
+      return definition["optimizers"][name];
+    if (definition["optimizer"]["name"] == name) return definition["optimizer"];
+    throw Error(cat("read '", study_.path, "', part '", part.name,
+                    "': an optimizer must be one of the workload ", workload.name, "; got '",
+                    io::one_line(name, 80), "'. Add it to its [optimizers], or write a table."));
+  }
+
+  std::string control(const Part& part, const std::vector<std::string>& systems) const {
+    std::string control = part.control.value_or(study_.control);
+    if (options_.quick && part.quick_control) control = *part.quick_control;
+    if (control.empty() || systems.empty()) return "";
+    if (contains(systems, control)) return control;
+    TD_CHECK(!checked_systems(part, control).empty() && control.find(':') != std::string::npos, "read '",
+             study_.path, "', part '", part.name,
+             "': control must be one system such as \"tandem:graph\"; got '", control,
+             "'. Name its variant.");
+    return systems.front();  // the options left the control's system out: another one gives the noise floor
+  }
+
+  Json expand(const Part& part) {
+    const Axes axes = effective_axes(part, options_.quick);
+    const std::vector<std::string> systems = this->systems(part, axes);
+    const std::string control = this->control(part, systems);
+    const size_t before = plan_.cells.size();
+    std::vector<std::string> used_workloads, used_devices;
+    if (options_.quick && !part.quick_skip.empty()) {
+      miss(part.name, "the whole part", "left out with --quick: " + part.quick_skip);
+    } else if (!systems.empty()) {
+      used_workloads = workloads(axes);
+      used_devices = used_workloads.empty() ? std::vector<std::string>{} : devices(part, axes);
+    }
+    for (const std::string& name : used_workloads) {
+      if (!contains(workloads_there_, name)) {
+        miss(part.name, "workload " + name,
+             "studies/workloads/" + name + ".toml is not there yet: the zoo has no such model");
+        continue;
+      }
+      expand(part, axes, load_workload(name), used_devices, systems, control);
+    }
+    const Effort shown = effort(part, Workload{});
+    Json figures = Json::array();
+    for (const Figure& figure : part.figures) {
+      figures.push_back({{"kind", figure.kind},
+                         {"counterpart", figure.counterpart},
+                         {"title", figure.title},
+                         {"note", figure.note},
+                         {"metrics", figure.metrics},
+                         {"x", figure.x}});
+    }
+    return {{"name", part.name},
+            {"title", part.title},
+            {"counterpart", part.counterpart},
+            {"note", part.note},
+            {"phase", part.phase},
+            {"track", part.track},
+            {"frameworks", systems},
+            {"workloads", used_workloads},
+            {"devices", used_devices},
+            {"control", control},
+            {"runs", shown.runs},
+            {"timed_steps", shown.timed_steps},
+            {"warmup_steps", shown.warmup_steps},
+            {"cells", plan_.cells.size() - before},
+            {"figures", figures}};
+  }
+
+  void expand(const Part& part, const Axes& axes, const Workload& workload,
+              const std::vector<std::string>& devices, const std::vector<std::string>& systems,
+              const std::string& control) {
+    const auto batches = axes.batch.empty() ? std::vector<int64_t>{workload.batch} : axes.batch;
+    const auto inputs = axes.input.empty() ? std::vector<std::vector<int64_t>>{workload.input} : axes.input;
+    const auto precisions =
+        axes.precision.empty() ? std::vector<std::string>{workload.precision} : axes.precision;
+    const auto switches =
+        axes.switches.empty() ? std::vector<std::map<std::string, std::string>>{{}} : axes.switches;
+    std::vector<Json> optimizers = {Json()};
+    if (part.phase != "infer") {
+      optimizers = {workload.definition["optimizer"]};
+      if (!axes.optimizer.empty()) optimizers.clear();
+      for (const Json& entry : axes.optimizer) optimizers.push_back(optimizer(part, entry, workload));
+    }
+    for (const std::string& device : devices)
+      for (const std::string& precision : precisions)
+        for (const auto& input : inputs)
+          for (const int64_t batch : batches)
+            for (const Json& optimizer : optimizers)
+              for (const auto& turned : switches) {
+                const std::string name = optimizer.is_null() ? "" : optimizer["name"].get<std::string>();
+                const Condition condition{workload.name, part.phase, part.track, device, precision,
+                                          batch,         input,      name,       turned};
+                for (const std::string& system : systems)
+                  add(part, system, "", condition, workload, optimizer);
+                if (!control.empty()) add(part, control, "A/A", condition, workload, optimizer);
+              }
+  }
+
+  void add(const Part& part, const std::string& system, const std::string& control,
+           const Condition& condition, const Workload& workload, const Json& optimizer) {
+    TD_CHECK(seen_.insert({system, control, condition}).second, "read '", study_.path, "', part '", part.name,
+             "': each cell must be measured in one part alone; got ", system, " with ", condition.text(),
+             " twice. Take it out of one part and let a figure of the other show it.");
+    TD_CHECK(plan_.cells.size() < limits::cells, "read '", study_.path, "': a study must have at most ",
+             limits::cells, " cells; got more in part '", part.name, "'. Shorten its lists.");
+    plan_.cells.push_back({part.name, system, control, condition, effort(part, workload), optimizer});
+  }
+
+  void describe(Json parts) {
+    Json missing = Json::array();
+    for (const Missing& line : plan_.missing)
+      missing.push_back({{"part", line.part}, {"what", line.what}, {"why", line.why}});
+    plan_.study = {{"name", study_.name},
+                   {"title", study_.title},
+                   {"paper", study_.paper},
+                   {"question", study_.question},
+                   {"hypotheses", study_.hypotheses},
+                   {"parts", std::move(parts)},
+                   {"missing", std::move(missing)},
+                   {"options",
+                    {{"quick", options_.quick},
+                     {"frameworks", options_.frameworks},
+                     {"workloads", options_.workloads},
+                     {"device", options_.device},
+                     {"runs", options_.runs ? Json(*options_.runs) : Json()}}}};
+  }
+
+  const StudyFile& study_;
+  PlanOptions options_;
+  std::vector<Framework> known_;
+  std::vector<std::string> workloads_there_, devices_there_;
+  std::set<std::tuple<std::string, std::string, Condition>> seen_;
+  Plan plan_;
+};
+
+}  // namespace
+
+Plan expand_study(const StudyFile& study, const PlanOptions& options) {
+  return Expansion(study, options).expand();
+}
+
+Plan make_plan(const std::string& name, const PlanOptions& options) {
+  std::string path = name;
+  const bool is_path = name.find('/') != std::string::npos || name.ends_with(".toml");
+  if (!is_path) {
+    const std::vector<std::string> names = study_names();
+    TD_CHECK(contains(names, name), "study: the name must be one of ", listed(names),
+             ", or a file's path; got '", io::one_line(name, 80), "'. `tandem lab list` shows them.");
+    path = (fs::path(lab_home()) / "studies" / (name + ".toml")).string();
+  }
+  const StudyFile study = read_study(fs::path(path).stem().string(), path);
+  return expand_study(study, options);
+}
+
+}  // namespace tandem::lab

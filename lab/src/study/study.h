@@ -1,0 +1,86 @@
+// Studies and workloads: what is to be measured. A study's file names parts (each a table or figure of a paper), and a
+// part expands to cells: one system under one condition. lab/docs/studies.md describes the files.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/src/record/record.h"
+#include "lab/src/study/table.h"
+
+namespace tandem::lab {
+
+/// What the numbers of a study's or a workload's file may be, and the flags that stand for them.
+namespace limits {
+inline constexpr Whole runs{1, 10'000}, warmup_steps{0, 100'000}, timed_steps{1, 1'000'000},
+    epochs{1, 1'000'000}, batch{1, 1 << 20}, size{1, 1 << 16}, classes{1, 1 << 24}, gate_steps{0, 1000};
+inline constexpr Real seconds{0, 7 * 86'400}, accuracy{0, 1}, learning_rate{0, 1e6};
+inline constexpr Real number{-1e15, 1e15};  // what a paper published, and the bounds of a claim
+inline constexpr int64_t sample = 1 << 28;  // numbers of one sample
+inline constexpr size_t cells = 10'000;     // of a study
+}  // namespace limits
+
+/// Where studies/ and drivers/ lie: $TANDEM_LAB_HOME, or lab/ of the source tree that the program was built from, or
+/// share/tandem/lab beside an installed program. Throws Error where none holds studies/.
+std::string lab_home();
+
+/// studies/workloads/NAME.toml, checked. `definition` is the whole of it.
+struct Workload {
+  std::string name, title, model, data;
+  std::vector<int64_t> input;
+  int64_t classes = 0, batch = 0;
+  std::string precision = "f32";
+  Json definition;
+};
+std::vector<std::string> workload_names();
+Workload load_workload(const std::string& name);
+
+/// How long a cell's run is.
+struct Effort {
+  int64_t runs = 8;           // blocks: fresh processes a cell
+  int64_t warmup_steps = 10;  // at least; goes on until steady, at most 10 times as many
+  int64_t timed_steps = 200;  // a region; more where they last less than least_s
+  double timed_s = 20;        // a run's timed steps end after this many seconds, but not before 5 steps
+  double least_s = 0.5;       // a region of short steps goes on so long: monitors need time to see something
+  int64_t epochs = 0;         // phase fit; 0: the workload's
+  double cap_s = 600;  // phase fit: training stops after the epoch in which this passed; the curve is kept
+  bool breakdown = false;  // ask the driver where a step's time goes, after the timed steps of the first run
+};
+
+/// One system under one condition.
+struct Cell {
+  std::string part, system;
+  std::string control;  // "A/A" for the second, identical member of the control pair
+  Condition condition;
+  Effort effort;
+  Json optimizer;  // the workload's or the study's, as `prepare` carries it; null in phase infer
+};
+
+/// Something that the study asks for and that cannot be run now: a model, a device or a framework that is not there.
+struct Missing {
+  std::string part, what, why;
+};
+
+/// What the command line narrows or changes.
+struct PlanOptions {
+  std::vector<std::string> frameworks;  // "tandem", "pytorch:eager"; empty: the study's
+  std::vector<std::string> workloads;   // empty: the study's
+  std::string device;                   // empty: the study's
+  bool quick = false;
+  std::optional<int64_t> runs;
+  std::optional<std::vector<std::string>> present;  // devices of the machine; unset: looked for
+};
+
+struct Plan {
+  std::string name;  // "000"
+  Json study;        // the file, resolved: title, paper, question, parts, options; goes into study.json
+  std::vector<Cell> cells;  // in the order of the file; the runner interleaves
+  std::vector<Missing> missing;
+};
+
+std::vector<std::string> study_names();
+/// `name`: a study of studies/, or the path of a file. Throws Error for a file that breaks a rule: which and where.
+Plan make_plan(const std::string& name, const PlanOptions& options = {});
+
+}  // namespace tandem::lab

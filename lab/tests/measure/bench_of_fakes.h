@@ -1,0 +1,57 @@
+// A bench whose driver is the fake one, with a fault or without, and cells small enough for a test.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "lab/src/measure/one_run.h"
+#include "tests/support/temp_folder.h"
+
+namespace tandem::lab {
+
+/// The framework "tandem" is honest: the gate's reference. "fake" has the fault.
+inline Bench bench_of_fakes(const std::string& fault) {
+  Bench bench;
+  bench.launcher = [fault](const std::string& framework) -> Launch {
+    const std::string program = std::string(TANDEM_BIN_DIR) + "/lab_fake_driver";
+    if (framework == "tandem") return {{program}, {}, ""};
+    if (framework == "fake") return {{program, fault}, {}, ""};
+    return {{}, {}, framework + ": is not installed. Run 'tandem lab setup " + framework + "'."};
+  };
+  bench.threads = 1;
+  bench.patience.hello_s = bench.patience.prepare_s = bench.patience.check_s = 60;
+  bench.patience.first_step_s = bench.patience.epoch_s = 60;
+  bench.patience.run_s = 60;
+  bench.patience.quit_s = 5;
+  return bench;
+}
+
+inline Cell small_cell(const std::string& phase = "train", const std::string& workload = "lenet") {
+  Cell cell;
+  cell.part = "test";
+  cell.system = "fake:eager";
+  cell.condition.workload = workload;
+  cell.condition.phase = phase;
+  cell.condition.batch = 4;
+  cell.condition.input = {1, 28, 28};
+  cell.effort = {.runs = 2, .warmup_steps = 5, .timed_steps = 4000, .timed_s = 1.0, .epochs = 1, .cap_s = 60};
+  if (phase != "infer") {
+    cell.condition.optimizer = "sgd";
+    cell.optimizer = {{"name", "sgd"}, {"lr", 0.01}, {"momentum", 0.0}};
+  }
+  return cell;
+}
+
+/// One run of one cell with that fault, in a folder of its own or in one where the gate has been passed already.
+inline Run run_with(const std::string& fault, Cell cell, const std::string& folder,
+                    const Patience* patience = nullptr) {
+  Bench bench = bench_of_fakes(fault);
+  if (patience) bench.patience = *patience;
+  Materials materials(folder);
+  Gatekeeper gatekeeper(folder, bench, materials);
+  const RunSetting setting{bench, materials, gatekeeper};
+  return take_run(cell, {0, 0, 0}, setting);
+}
+
+}  // namespace tandem::lab

@@ -1,0 +1,337 @@
+// The driver's calls fit and breakdown, the switches, and what it makes of bad requests.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <numeric>
+
+#include "lab/tests/own/driver_talk.h"
+#include "tandem/tandem.h"
+
+namespace tandem::lab {
+namespace {
+
+/// The numbers of a progress line that a second run must repeat.
+json without_times(json line) {
+  for (const char* name : {"begin", "train_end", "end"}) line["progress"].erase(name);
+  line.erase("id");
+  return line;
+}
+
+TEST(OwnDriverFit, LearnsTellsItsProgressAndCountsWhatIsTakenForWhat) {
+  const SmallCell cell("lenet", {1, 28, 28}, 330, 45);
+  json eager = cell.prepare("eager", "train", 20), graph = cell.prepare("graph", "train", 20);
+  for (json* request : {&eager, &graph})
+    (*request)["workload"]["optimizer"] = {{"name", "adam"}, {"lr", 0.003}};
+  const json fit = {{"call", "fit"}, {"epochs", 5}, {"cap_s", 600}};
+  const std::vector<json> answers = answers_to({graph, fit, eager, fit});
+  ASSERT_EQ(answers.size(), 14u);
+  int64_t last = 0;
+  for (size_t e = 0; e < 5; ++e) {
+    const json& line = answers[1 + e]["progress"];
+    EXPECT_EQ(answers[1 + e]["id"], 2);
+    EXPECT_EQ(line["epoch"], e + 1);
+    EXPECT_GT(line["begin"], last);
+    EXPECT_GT(line["train_end"], line["begin"]);
+    EXPECT_GT(line["end"], line["train_end"]);
+    last = line["end"];
+    EXPECT_EQ(without_times(answers[1 + e]), without_times(answers[8 + e])) << "the engines agree to the bit";
+  }
+  const json &first = answers[1]["progress"], &end = answers[5]["progress"], &done = succeeded(answers[6]);
+  EXPECT_LT(end["loss"].get<double>(), 0.7 * first["loss"].get<double>());
+  EXPECT_GT(end["test_accuracy"], 0.8);
+  EXPECT_GT(end["accuracy"], first["accuracy"]);
+  EXPECT_EQ(done["epochs"], 5);
+  EXPECT_EQ(done["capped"], false);
+  int64_t all = 0, right = 0;
+  for (size_t i = 0; i < 10; ++i)
+    for (size_t j = 0; j < 10; ++j) {
+      all += done["confusion"][i][j].get<int64_t>();
+      right += i == j ? done["confusion"][i][j].get<int64_t>() : 0;
+    }
+  EXPECT_EQ(all, 45);
+  EXPECT_DOUBLE_EQ(end["test_accuracy"].get<double>(), static_cast<double>(right) / 45);
+}
+
+TEST(OwnDriverFit, TheFirstEpochIsTheOrderOfTheProtocolStepByStep) {
+  // The mean of an epoch's losses equals that of steps over files in the epoch's order.
+  const SmallCell cell("lenet", {1, 28, 28}, 45, 0);
+  const Tensor x = io::load_npy(cell.data.files["train"]["x"]),
+               y = io::load_npy(cell.data.files["train"]["y"]);
+  std::vector<std::pair<uint32_t, int64_t>> keys;
+  for (uint32_t k = 0; k < 45; ++k) {
+    uint32_t h = k * 0x9E3779B1u + (7 + 7919) * 0x7F4A7C15u;
+    h = (h ^ (h >> 16)) * 0x85EBCA6Bu;
+    h = (h ^ (h >> 13)) * 0xC2B2AE35u;
+    keys.emplace_back(h ^ (h >> 16), k);
+  }
+  std::sort(keys.begin(), keys.end());
+  std::vector<Tensor> rows, labels;
+  for (const auto& [key, k] : keys) {
+    rows.push_back(slice(x, 0, k, k + 1));
+    labels.push_back(slice(y, 0, k, k + 1));
+  }
+  const std::string sorted_x = cell.folder / "x.npy", sorted_y = cell.folder / "y.npy";
+  io::save_npy(sorted_x, concat(rows));
+  io::save_npy(sorted_y, concat(labels));
+  json sorted = cell.prepare("eager");
+  sorted["data"] = {{"train", {{"x", sorted_x}, {"y", sorted_y}}}};
+  const std::vector<json> answers = answers_to(
+      {cell.prepare("eager"), {{"call", "fit"}, {"epochs", 1}}, sorted, {{"call", "check"}, {"steps", 5}}});
+  double mean = 0;
+  for (const json& loss : succeeded(answers[4])["losses"]) mean += loss.get<double>() / 5;
+  EXPECT_NEAR(answers[1]["progress"]["loss"].get<double>(), mean, 1e-6);
+  EXPECT_TRUE(answers[1]["progress"]["test_accuracy"].is_null()) << "there is no test data";
+  EXPECT_TRUE(succeeded(answers[2])["confusion"].is_null());
+}
+
+TEST(OwnDriverFit, StopsAfterTheEpochInWhichTheCapPassed) {
+  const SmallCell cell("lenet", {1, 28, 28}, 24, 9);
+  const std::vector<json> answers =
+      answers_to({cell.prepare("graph"), {{"call", "fit"}, {"epochs", 50}, {"cap_s", 0}}});
+  ASSERT_EQ(answers.size(), 3u);
+  EXPECT_EQ(succeeded(answers[2])["epochs"], 1);
+  EXPECT_EQ(answers[2]["capped"], true);
+}
+
+TEST(OwnDriverBreakdown, ReportsPassesChoicesAndKernels) {
+  const SmallCell cell("lenet", {1, 28, 28}, 16, 0);
+  const json ask = {{"call", "breakdown"}, {"steps", 3}},
+             run = {{"call", "run"}, {"region", "latency"}, {"steps", 1}};
+  json plain = cell.prepare("graph"), unfused = cell.prepare("graph");
+  plain["switches"] = {{"graph", "off"}};
+  unfused["switches"] = {{"graph.fuse_pointwise", "off"}, {"conv", "heuristic"}};
+  const std::vector<json> answers =
+      answers_to({cell.prepare("graph"), ask, run, plain, ask, unfused, ask, cell.prepare("eager"), ask, run,
+                  cell.prepare("graph", "infer"), ask});
+  const json &graph = succeeded(answers[1]), &off = succeeded(answers[4]), &eager = succeeded(answers[8]);
+  EXPECT_GT(graph["nodes_before"], graph["nodes_after"]);
+  EXPECT_GT(graph["passes"]["fuse_pointwise"]["cheap"], 0);
+  EXPECT_EQ(graph["choices"].count("conv 1"), 1u) << graph["choices"];
+  EXPECT_EQ(graph["choices"].count("conv_weight_gradient 2"), 1u);
+  EXPECT_GT(graph["launches"], 10);
+  EXPECT_LE(graph["launches"], graph["nodes_after"]);
+  EXPECT_EQ(off["nodes_before"], graph["nodes_before"]);
+  EXPECT_EQ(off["nodes_after"], off["nodes_before"]);
+  EXPECT_TRUE(off["passes"].empty());
+  EXPECT_EQ(answers[3]["obeyed"], (json{{"graph", "off"}}));
+  EXPECT_FALSE(succeeded(answers[6])["passes"].contains("fuse_pointwise"));
+  EXPECT_TRUE(answers[6]["passes"].contains("prune"));
+  EXPECT_EQ(off["launches"], eager["launches"]) << "without passes a graph has a kernel for every operation";
+  for (const json& answer : {graph, off, eager}) {
+    EXPECT_GT(answer["kernel_share"], 0.2);
+    EXPECT_LE(answer["kernel_share"], 1.0);
+  }
+  EXPECT_FALSE(eager.contains("nodes_before"));
+  EXPECT_GT(succeeded(answers[11])["launches"], 4);
+  for (const json& answer : {graph, off, eager}) {
+    ASSERT_FALSE(answer["ops"].empty());
+    EXPECT_LE(answer["ops"].size(), 10u);
+    double sum = 0, before = 1;
+    for (const json& op : answer["ops"]) {
+      EXPECT_LE(op[1], before) << "the largest first";
+      before = op[1];
+      sum += before;
+    }
+    EXPECT_GT(sum, 0.2);
+    EXPECT_LE(sum, 1.0 + 1e-9);
+  }
+  EXPECT_EQ(succeeded(answers[2])["updates"], 5) << "one that may compile, three on the clock, one more";
+  EXPECT_EQ(succeeded(answers[9])["loss"], answers[2]["loss"]);
+}
+
+TEST(OwnDriverBreakdown, ReportsKernelsOfAGpu) {
+  if (!find_backend(DeviceKind::cuda)) GTEST_SKIP() << "this machine has no CUDA backend";
+  const SmallCell cell("lenet", {1, 28, 28}, 16, 0);
+  const json ask = {{"call", "breakdown"}, {"steps", 5}};
+  std::vector<json> requests;
+  for (const char* variant : {"eager", "graph"})
+    for (const char* phase : {"train", "infer"}) {
+      requests.push_back(cell.prepare(variant, phase));
+      requests.back()["device"] = "cuda:0";
+      requests.push_back(ask);
+    }
+  const std::vector<json> answers = answers_to(requests);
+  for (size_t i = 1; i < answers.size(); i += 2) {
+    const json& answer = succeeded(answers[i]);
+    EXPECT_GT(answer["kernel_share"], 0.0) << answer;
+    EXPECT_LE(answer["kernel_share"], 1.2) << "watched kernels are a little slower";
+    EXPECT_GE(answer["copy_share"], 0.0);
+    EXPECT_GE(answer["launches"], 4) << answer;
+    ASSERT_FALSE(answer["ops"].empty());
+    EXPECT_EQ(answer.contains("nodes_after"), i > 4);
+  }
+  EXPECT_GT(answers[1]["launches"], answers[5]["launches"]) << "the graph engine fuses";
+}
+
+TEST(OwnDriverSwitches, NoPassChangesABit) {
+  const SmallCell cell("mnist_cnn", {1, 28, 28}, 16, 0);
+  const json five = {{"call", "check"}, {"steps", 5}};
+  std::vector<json> requests = {cell.prepare("graph", "train", 4), five};
+  std::vector<json> settings = {{{"graph", "off"}}, {{"graph", "off"}, {"graph.prune", "on"}}};
+  for (const std::string& pass : all_stages()) settings.push_back({{"graph." + pass, "off"}});
+  for (const json& switches : settings) {
+    requests.push_back(requests[0]);
+    requests.back()["switches"] = switches;
+    requests.push_back(five);
+  }
+  const std::vector<json> answers = answers_to(requests);
+  for (size_t i = 3; i < answers.size(); i += 2) {
+    EXPECT_EQ(succeeded(answers[i])["losses"], succeeded(answers[1])["losses"]) << settings[i / 2 - 1];
+    EXPECT_EQ(answers[i - 1]["obeyed"], settings[i / 2 - 1]);
+  }
+}
+
+/// The error that a changed request `prepare` gets.
+json error_with(const SmallCell& cell, const std::function<void(json&)>& change) {
+  json request = cell.prepare("graph");
+  change(request);
+  const std::vector<json> answers = answers_to({request, {{"call", "hello"}}});
+  EXPECT_EQ(answers.size(), 2u);
+  EXPECT_EQ(answers[0]["ok"], false) << answers[0];
+  EXPECT_EQ(answers[0]["id"], 1);
+  succeeded(answers.back());  // it lives on
+  return answers[0].value("error", json::object());
+}
+
+TEST(OwnDriverBreakdown, ConvolutionModesAreObeyed) {
+  const SmallCell cell("lenet", {1, 28, 28}, 16, 0);
+  for (const std::string mode : {"fixed", "heuristic", "profile"}) {
+    json prepare = cell.prepare("graph");
+    prepare["switches"] = {{"conv", mode}};
+    const std::vector<json> answers = answers_to({prepare, {{"call", "breakdown"}, {"steps", 1}}});
+    EXPECT_EQ(succeeded(answers[0])["obeyed"]["conv"], mode);
+    const json& choices = succeeded(answers[1])["choices"];
+    ASSERT_EQ(choices.count("conv 1"), 1u) << choices;
+    for (const auto& [node, algorithm] : choices.items()) {
+      if (mode == "fixed") {
+        EXPECT_EQ(algorithm, "direct") << node;
+      }
+      EXPECT_NE(algorithm, "not timed yet") << node;
+    }
+  }
+}
+
+TEST(OwnDriverErrors, WhatCannotBeObeyedIsDeclinedByName) {
+  const SmallCell cell("lenet", {1, 28, 28}, 8, 4);
+  const auto declined = [&](const std::string& what, const std::function<void(json&)>& change) {
+    const json error = error_with(cell, change);
+    EXPECT_EQ(error["kind"], "declined") << error;
+    EXPECT_EQ(error["what"], what) << error;
+    EXPECT_TRUE(error["message"].get<std::string>().starts_with(what + ":")) << error;
+  };
+  declined("workload", [](json& r) { r["workload"]["model"] = "gnmt"; });
+  declined("variant", [](json& r) { r["variant"] = "xla"; });
+  declined("phase", [](json& r) { r["phase"] = "serve"; });
+  declined("track", [](json& r) { r["track"] = "odd"; });
+  declined("device", [](json& r) { r["device"] = "cuda:77"; });
+  declined("device", [](json& r) { r["device"] = "tpu"; });
+  declined("precision", [](json& r) { r["precision"] = "f8"; });
+  declined("precision", [](json& r) { r["precision"] = "tf32"; });
+  declined("conv", [](json& r) { r["switches"]["conv"] = "guess"; });
+  declined("lstm", [](json& r) { r["switches"]["lstm"] = "fused"; });
+  declined("graph.prune", [](json& r) { r["switches"]["graph.prune"] = 3; });
+  declined("graph", [](json& r) {
+    r["variant"] = "eager";
+    r["switches"]["graph"] = "off";
+  });
+  declined("optimizer", [](json& r) { r["workload"]["optimizer"]["name"] = "lion"; });
+  declined("optimizer", [](json& r) { r["workload"]["optimizer"]["dampening"] = 0.5; });
+  const std::vector<json> answers = answers_to({{{"call", "dance"}}});
+  EXPECT_EQ(answers[0]["error"]["kind"], "declined");
+  EXPECT_EQ(answers[0]["error"]["what"], "dance");
+}
+
+TEST(OwnDriverErrors, WrongFieldsAndFilesFailWithTheRule) {
+  const SmallCell cell("lenet", {1, 28, 28}, 8, 4);
+  const auto failed = [&](const std::string& words, const std::function<void(json&)>& change) {
+    const json error = error_with(cell, change);
+    EXPECT_EQ(error["kind"], "failed") << error;
+    EXPECT_NE(error["message"].get<std::string>().find(words), std::string::npos) << error << "\n" << words;
+  };
+  failed("workload: must be an object; got nothing", [](json& r) { r.erase("workload"); });
+  failed("batch: must be an integer from 1", [](json& r) { r["batch"] = 0; });
+  failed("batch: must be an integer from 1", [](json& r) { r["batch"] = "many"; });
+  failed("batch: must be an integer from 1", [](json& r) { r["batch"] = 18446744073709551615u; });
+  failed("threads: must be an integer", [](json& r) { r["threads"] = 1.5; });
+  failed("dropout: must be true or false", [](json& r) { r["dropout"] = 0; });
+  failed("input: must be three sizes", [](json& r) { r["input"] = {1, 28}; });
+  failed("model lenet: takes samples of (1, 28, 28)", [](json& r) {
+    r["input"] = {1, 32, 32};
+    r["data"]["train"] = r["data"]["test"];
+  });
+  failed("weights: the track equal needs", [](json& r) { r.erase("weights"); });
+  failed("weights.file: must be a text", [](json& r) { r["weights"] = json::object(); });
+  failed("nowhere.safetensors", [&](json& r) {
+    r["weights"] = {{"file", cell.folder / "nowhere.safetensors"}};
+  });
+  failed("nowhere.npy", [&](json& r) { r["data"]["train"]["x"] = cell.folder / "nowhere.npy"; });
+  failed("data: must have the part train", [](json& r) { r["data"] = json::object(); });
+  failed("data.train.y: must be i64", [](json& r) { r["data"]["train"]["y"] = r["data"]["train"]["x"]; });
+  failed("data.train.y: must be i64", [](json& r) { r["data"]["train"]["y"] = r["data"]["test"]["y"]; });
+  failed("data.train.x: must be f32 (N, 1, 28, 28)",
+         [](json& r) { r["data"]["train"]["x"] = r["data"]["train"]["y"]; });
+  failed("data.train.y: labels must be in 0 … 0", [](json& r) { r["workload"]["classes"] = 1; });
+  failed("switches: must be an object", [](json& r) { r["switches"] = {1, 2}; });
+  failed("workload.optimizer.lr: must be a number",
+         [](json& r) { r["workload"]["optimizer"]["lr"] = "fast"; });
+  failed("must have all parameters of the model; has no conv1.weight", [&](json& r) {
+    io::save_safetensors(cell.folder / "part.safetensors", {{"conv1.bias", zeros({6})}});
+    r["weights"] = {{"file", cell.folder / "part.safetensors"}};
+  });
+  failed("conv1.weight", [&](json& r) {
+    auto state = zoo::make_model("lenet")->state();
+    state[0].second = zeros({6, 1, 3, 3});
+    io::save_safetensors(cell.folder / "odd.safetensors", state);
+    r["weights"] = {{"file", cell.folder / "odd.safetensors"}};
+  });
+}
+
+TEST(OwnDriverErrors, MoreMemoryThanThereIsIsToldAsThat) {
+  const SmallCell cell("vgg16", {3, 32, 32}, 2, 0);
+  // A first dense layer of 2^53 bytes: more than any machine can address.
+  const json error = error_with(cell, [](json& r) { r["input"] = {3, 1 << 20, 1 << 20}; });
+  EXPECT_EQ(error["kind"], "out_of_memory") << error;
+}
+
+TEST(OwnDriverErrors, RubbishAndCallsOutOfOrderAreAnsweredAndSurvived) {
+  const std::vector<json> answers = answers_to_text(
+      "rubbish\n{\"id\": 1\n[1, 2]\n\n   \n{\"id\": 4}\n{\"id\": 5, \"call\": 7}\n\xff\xfe\n{\"id\": 6, "
+      "\"call\": "
+      "\"run\", \"region\": \"latency\", \"steps\": 1}\n{\"id\": 7, \"call\": \"check\"}\n{\"id\": 8, "
+      "\"call\": "
+      "\"fit\", \"epochs\": 1}\n{\"id\": 9, \"call\": \"breakdown\"}\n{\"id\": 10, \"call\": \"quit\"}");
+  ASSERT_EQ(answers.size(), 11u);
+  for (size_t i = 0; i < 10; ++i) {
+    EXPECT_EQ(answers[i]["ok"], false) << answers[i];
+    EXPECT_EQ(answers[i]["error"]["kind"], "failed") << answers[i];
+  }
+  EXPECT_TRUE(answers[0]["id"].is_null());
+  EXPECT_EQ(answers[3]["id"], 4);
+  EXPECT_EQ(answers[6]["error"]["message"], "run: a cell must be prepared first; got none.");
+  EXPECT_EQ(succeeded(answers[10])["id"], 10);
+}
+
+TEST(OwnDriverErrors, WrongCallsOfAPreparedCellLeaveItUsable) {
+  const SmallCell cell("lenet", {1, 28, 28}, 8, 0);
+  const std::vector<json> answers = answers_to({cell.prepare("eager", "infer"),
+                                                {{"call", "run"}, {"region", "sideways"}, {"steps", 1}},
+                                                {{"call", "run"}, {"region", "latency"}, {"steps", 0}},
+                                                {{"call", "run"}, {"region", "latency"}},
+                                                {{"call", "fit"}, {"epochs", 1}},
+                                                {{"call", "check"}, {"steps", -1}},
+                                                {{"call", "breakdown"}, {"steps", "all"}},
+                                                {{"call", "run"}, {"region", "latency"}, {"steps", 2}},
+                                                cell.prepare("eager", "train", 9),
+                                                {{"call", "fit"}, {"epochs", 1}},
+                                                {{"call", "fit"}, {"epochs", 1}, {"cap_s", "long"}}});
+  ASSERT_EQ(answers.size(), 11u);
+  for (size_t i : {1u, 2u, 3u, 4u, 5u, 6u, 9u, 10u}) EXPECT_EQ(answers[i]["ok"], false) << answers[i];
+  EXPECT_EQ(answers[1]["error"]["what"], "region");
+  EXPECT_EQ(answers[4]["error"]["kind"], "declined");
+  succeeded(answers[7]);
+  EXPECT_NE(answers[9]["error"]["message"].get<std::string>().find("an epoch must have a whole batch"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace tandem::lab

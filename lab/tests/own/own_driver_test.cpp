@@ -1,0 +1,224 @@
+// Tandem's driver, call by call, within this process.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "lab/src/own/network.h"
+#include "lab/src/own/prepared_cell.h"
+#include "lab/tests/own/driver_talk.h"
+
+namespace tandem::lab {
+namespace {
+
+const json kTenSteps = {{"call", "check"}, {"steps", 10}};
+
+TEST(OwnDriver, HelloOffersBothEnginesAllWorkloadsAndEveryPassOfTheLibrary) {
+  const std::vector<json> answers =
+      answers_to({{{"call", "hello"}}, {{"call", "quit"}}, {{"call", "hello"}}});
+  ASSERT_EQ(answers.size(), 2u) << "nothing is answered after quit";
+  const json& hello = succeeded(answers[0]);
+  EXPECT_EQ(hello["id"], 1);
+  EXPECT_EQ(hello["protocol"], 1);
+  EXPECT_EQ(hello["framework"], "tandem");
+  EXPECT_EQ(hello["variants"], (json{"eager", "graph"}));
+  EXPECT_EQ(hello["devices"][0], "cpu");
+  EXPECT_FALSE(hello["version"].get<std::string>().empty());
+  const auto workloads = hello["workloads"].get<std::vector<std::string>>();
+  const std::string folder = std::string(TANDEM_SOURCE_DIR) + "/lab/studies/workloads";
+  int files = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    const std::string model = read_toml(file.path().string())["model"];
+    EXPECT_EQ(std::count(workloads.begin(), workloads.end(), model), 1) << model;
+    ++files;
+  }
+  EXPECT_GE(files, 7);
+  EXPECT_EQ(hello["switches"]["conv"], (json{"fixed", "heuristic", "profile"}));
+  for (const std::string& pass : all_stages())
+    EXPECT_EQ(hello["switches"]["graph." + pass], (json{"on", "off"})) << pass;
+}
+
+TEST(OwnDriver,
+     TheHashTheOrderAndTheWeightsAreTheProtocols) {  // numbers computed from the page's formulas in Python
+  EXPECT_EQ(own::hashed(0, 0), 0u);
+  EXPECT_EQ(own::hashed(1, 2), 1712184577u);
+  EXPECT_EQ(own::hashed(123456, 99), 3637633216u);
+  EXPECT_EQ(own::hashed(4294967295u, 7), 2477081019u);
+  EXPECT_EQ(own::epoch_order(12, 5, 0), (std::vector<int64_t>{4, 10, 8, 7, 3, 1, 0, 5, 9, 2, 11, 6}));
+  EXPECT_EQ(own::epoch_order(12, 5, 1), (std::vector<int64_t>{5, 8, 7, 4, 6, 10, 9, 2, 1, 3, 11, 0}));
+  const auto lenet = zoo::make_model("lenet");
+  own::set_hash_weights(*lenet, 40);
+  const nn::NamedTensors named = lenet->named_parameters();  // conv1.weight, conv1.bias, …
+  const std::vector<float> weight = named[0].second.to_vector<float>(),
+                           bias = named[1].second.to_vector<float>();
+  EXPECT_EQ(weight[0], 0.051170650869607925f);
+  EXPECT_EQ(weight[149], -0.46754905581474304f);
+  EXPECT_EQ(bias[0], -0.01575498655438423f);
+  EXPECT_EQ(bias[5], -0.010849827900528908f);
+  const auto resnet = zoo::make_model("resnet18");
+  own::set_hash_weights(*resnet, 39);  // the second name is bn1.weight, and this its stream 40
+  for (const auto& [name, tensor] : resnet->named_parameters())
+    if (name == "bn1.weight") {
+      EXPECT_EQ(tensor.to_vector<float>()[3], 1.0020653009414673f);
+    }
+  for (const auto& [name, tensor] : resnet->named_buffers())
+    if (name.ends_with("running_var")) {
+      EXPECT_EQ(tensor.to_vector<float>()[0], 1.0f) << name;
+    }
+}
+
+TEST(OwnDriver, CheckHasTheSameBitsWithBothEnginesAndAgreesWithF64) {
+  const SmallCell cell("lenet", {1, 28, 28}, 40, 0);
+  json wide = cell.prepare("graph");
+  wide["precision"] = "f64";
+  const std::vector<json> answers = answers_to(
+      {cell.prepare("eager"), kTenSteps, cell.prepare("graph"), kTenSteps, wide, kTenSteps, kTenSteps});
+  ASSERT_EQ(answers.size(), 7u);
+  const json &eager = succeeded(answers[1]), &f64 = succeeded(answers[5]);
+  json graph = succeeded(answers[3]);
+  EXPECT_EQ(answers[0]["parameters"], 61706);
+  EXPECT_GT(answers[0]["prepare_ns"], 0);
+  EXPECT_EQ(eager["parameters"], 61706);
+  ASSERT_EQ(eager["logits"].size(), 4u);
+  EXPECT_EQ(eager["logits"][0].size(), 10u);
+  EXPECT_EQ(eager["losses"].size(), 10u);
+  EXPECT_EQ(eager["losses"][0], eager["loss"]);
+  EXPECT_EQ(eager["gradients"].size(), 10u);
+  EXPECT_GT(eager["gradients"]["conv1.weight"], 1e-3);
+  EXPECT_NE(eager["losses"][0], eager["losses"][9]);
+  graph["id"] = eager["id"];
+  EXPECT_EQ(graph, eager);
+  for (const char* name : {"logits", "loss", "gradients", "losses"})
+    expect_near(eager[name], f64[name], 1e-4, name);
+  EXPECT_NE(eager["loss"], f64["loss"]);
+  json second = answers[6];  // begins with the prepared weights each time
+  second["id"] = f64["id"];
+  EXPECT_EQ(second, f64);
+}
+
+TEST(OwnDriver, ANetworkWithBatchNormIsCheckedWithoutTouchingItsStatistics) {
+  const SmallCell cell("resnet18", {3, 32, 32}, 12, 6);
+  const json three = {{"call", "check"}, {"steps", 3}}, none = {{"call", "check"}, {"steps", 0}};
+  const std::vector<json> answers =
+      answers_to({cell.prepare("eager", "train", 4), three, cell.prepare("graph", "train", 4), three, none,
+                  none, cell.prepare("graph", "infer", 4), none});
+  json graph = succeeded(answers[3]), second = succeeded(answers[5]);
+  graph["id"] = answers[1]["id"];
+  EXPECT_EQ(graph, succeeded(answers[1]));
+  second["id"] = answers[4]["id"];
+  EXPECT_EQ(second, succeeded(answers[4])) << "a check without steps leaves everything as it was";
+  EXPECT_EQ(succeeded(answers[7])["logits"], graph["logits"]);
+  EXPECT_FALSE(answers[7].contains("loss"));
+}
+
+TEST(OwnDriver, SixteenBitNumbersGiveLossesNearThoseOfF32) {
+  const SmallCell cell("lenet", {1, 28, 28}, 24, 0);
+  write_weights(cell.folder / "w.safetensors", cell.definition, {1, 28, 28}, 3);
+  const auto prepare = [&](const char* variant, const char* precision) {
+    json request = cell.prepare(variant);
+    request["weights"] = {{"file", cell.folder / "w.safetensors"}};
+    request["precision"] = precision;
+    return request;
+  };
+  const std::vector<json> answers = answers_to(
+      {prepare("eager", "f32"), kTenSteps, prepare("eager", "bf16"), kTenSteps, prepare("graph", "bf16"),
+       kTenSteps, prepare("eager", "f16"), kTenSteps, prepare("graph", "f16"), kTenSteps});
+  for (size_t i = 3; i < answers.size(); i += 2) {
+    const double tolerance = i < 7 ? 4e-3 : 5e-4;  // 8 and 11 bits
+    expect_near(succeeded(answers[i])["losses"], answers[1]["losses"], tolerance, "losses");
+    expect_near(answers[i]["gradients"], answers[1]["gradients"], 2 * tolerance, "gradients");
+    EXPECT_NE(answers[i]["losses"], answers[1]["losses"]);
+    EXPECT_FALSE(answers[i - 1]["notes"].empty());
+  }
+  EXPECT_EQ(answers[3]["losses"], answers[5]["losses"]);
+  EXPECT_EQ(answers[7]["losses"], answers[9]["losses"]);
+}
+
+TEST(OwnDriver, RunTakesTheStepsOfCheckAndTellsWhenEachBeganAndEnded) {
+  const SmallCell cell("lenet", {1, 28, 28}, 40, 0);
+  const auto run = [](const char* region, int steps) {
+    return json{{"call", "run"}, {"region", region}, {"steps", steps}};
+  };
+  const int64_t before = own::now_ns();
+  const std::vector<json> answers =
+      answers_to({cell.prepare("graph"), run("latency", 4), run("throughput", 6), kTenSteps,
+                  run("latency", 1), cell.prepare("eager"), run("throughput", 7)});
+  const int64_t after = own::now_ns();
+  const json& latency = succeeded(answers[1]);
+  ASSERT_EQ(latency["steps"].size(), 4u);
+  int64_t last = before;
+  for (const json& step : latency["steps"]) {
+    EXPECT_GE(step[0], last);
+    EXPECT_GT(step[1], step[0]);
+    last = step[1];
+  }
+  EXPECT_EQ(latency["updates"], 4);
+  const json& throughput = succeeded(answers[2]);
+  EXPECT_EQ(throughput["count"], 6);
+  EXPECT_GE(throughput["begin"], last);
+  EXPECT_GT(throughput["end"], throughput["begin"]);
+  EXPECT_LE(throughput["end"], after);
+  EXPECT_EQ(throughput["updates"], 10);
+  const json& check = succeeded(answers[3]);
+  EXPECT_EQ(check["losses"][3], latency["loss"]);
+  EXPECT_EQ(answers[4]["updates"], 21);
+  // Five whole batches are in the file: step 6 is the first batch's second turn, as check's is.
+  EXPECT_EQ(succeeded(answers[6])["loss"], check["losses"][6]);
+}
+
+TEST(OwnDriver, InferenceGivesTheSameSumWithBothEnginesAndChangesNothing) {
+  const SmallCell cell("mnist_cnn", {1, 28, 28}, 16, 0);
+  const json run = {{"call", "run"}, {"region", "throughput"}, {"steps", 3}};
+  json eager = cell.prepare("eager", "infer"), graph = cell.prepare("graph", "infer");
+  eager["dropout"] = graph["dropout"] = true;  // off in test mode all the same
+  const std::vector<json> answers =
+      answers_to({eager, run, graph, run, run, {{"call", "check"}, {"steps", 0}}});
+  EXPECT_TRUE(succeeded(answers[1])["loss"].is_null());
+  EXPECT_EQ(answers[1]["updates"], 0);
+  EXPECT_NE(answers[1]["output_sum"], 0.0);
+  for (size_t i : {3u, 4u}) EXPECT_EQ(succeeded(answers[i])["output_sum"], answers[1]["output_sum"]);
+  EXPECT_EQ(succeeded(answers[5])["logits"].size(), 4u);
+}
+
+TEST(OwnDriver, DropoutIsDrawnFromTheSeedAndAgreesBetweenTheEngines) {
+  const SmallCell cell("mnist_cnn", {1, 28, 28}, 16, 0);
+  const json run = {{"call", "run"}, {"region", "throughput"}, {"steps", 3}};
+  json eager = cell.prepare("eager"), graph = cell.prepare("graph"), other = cell.prepare("graph");
+  eager["dropout"] = graph["dropout"] = other["dropout"] = true;
+  other["seed"] = 8;
+  const std::vector<json> answers =
+      answers_to({eager, run, graph, run, other, run, cell.prepare("graph"), run});
+  EXPECT_EQ(succeeded(answers[3])["loss"], succeeded(answers[1])["loss"]);
+  EXPECT_NE(succeeded(answers[5])["loss"], answers[1]["loss"]);
+  EXPECT_NE(succeeded(answers[7])["loss"], answers[1]["loss"]);
+}
+
+TEST(OwnDriver, AsShippedBeginsWithTandemsOwnWeightsAndRate) {
+  const SmallCell cell("resnet18", {3, 32, 32}, 8, 0);
+  json request = cell.prepare("graph", "train", 4);
+  request["track"] = "as_shipped";
+  std::vector<json> answers = answers_to({request});
+  EXPECT_NE(answers[0]["error"]["message"].get<std::string>().find("weights: the track as_shipped"),
+            std::string::npos);
+  request.erase("weights");
+  json adam = request;
+  adam["workload"]["optimizer"] = {{"name", "adam"}, {"lr", 0.5}};
+  const json one = {{"call", "check"}, {"steps", 1}};
+  answers = answers_to({request, one, request, one, adam});
+  EXPECT_NE(succeeded(answers[0])["notes"].dump().find("sgd with learning rate 0.001"), std::string::npos);
+  EXPECT_NE(succeeded(answers[4])["notes"].dump().find("adam with learning rate 0.001"), std::string::npos);
+  answers[3]["id"] = answers[1]["id"];
+  EXPECT_EQ(succeeded(answers[1]), answers[3]);
+}
+
+TEST(OwnDriver, ARequestNestedTooDeepIsRefusedAndTheDriverLivesOn) {
+  const auto answers = answers_to_text("{\"id\": 1, \"call\": " + std::string(100'000, '[') +
+                                       std::string(100'000, ']') + "}\n{\"id\": 2, \"call\": \"hello\"}\n");
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_EQ(answers[0]["ok"], false);
+  EXPECT_NE(answers[0]["error"]["message"].get<std::string>().find("at most 100 levels deep"),
+            std::string::npos);
+  EXPECT_EQ(answers[1]["ok"], true);
+}
+
+}  // namespace
+}  // namespace tandem::lab

@@ -1,0 +1,456 @@
+// The reports of made-up results: whole, well-formed, without a network, and drawn by a real browser where there is one.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <set>
+#include <sstream>
+
+#include "lab/src/report/compare.h"
+#include "lab/src/report/csv.h"
+#include "lab/src/report/grid.h"
+#include "lab/src/report/report.h"
+#include "lab/tests/report/sample_results.h"
+#include "tandem/core/error.h"
+
+namespace tandem::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+/// A folder that is gone after the test.
+struct Folder {
+  fs::path path;
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "lab_report_XXXXXX").string();
+    path = ::mkdtemp(name.data());
+  }
+  ~Folder() { fs::remove_all(path); }
+};
+
+void save(const Results& results, const fs::path& folder) {
+  fs::create_directories(folder);
+  std::ofstream(folder / "study.json") << results.study.dump();
+  std::ofstream(folder / "provenance.json") << results.provenance.dump();
+  for (const Run& run : results.runs) append_run(folder.string(), run);
+}
+
+/// The first tag that is not closed, closed twice or closed out of order; "" where all are in order.
+std::string first_fault(const std::string& html) {
+  std::vector<std::string> open;
+  for (size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
+    const size_t end = html.find('>', at);
+    if (end == std::string::npos) return "a tag that does not end";
+    std::string tag = html.substr(at + 1, end - at - 1);
+    if (tag[0] == '!') continue;
+    const bool closes = tag[0] == '/', alone = tag.back() == '/';
+    tag = tag.substr(closes, tag.find_first_of(" \n/", 1) - closes);
+    if (alone || tag == "meta" || tag == "br") continue;
+    if (closes) {
+      if (open.empty() || open.back() != tag)
+        return "</" + tag + "> after <" + (open.empty() ? "" : open.back()) + ">";
+      open.pop_back();
+    } else {
+      open.push_back(tag);
+      if (tag == "script" || tag == "style") at = html.find("</" + tag, at) - 1;
+    }
+  }
+  return open.empty() ? "" : "<" + open.back() + "> is not closed";
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+class Report : public ::testing::Test {
+ protected:
+  const Results results = testing::sample_results();
+  const Analysis analysis = analyse(results);
+  const std::string html =
+      html_report(results, analysis,
+                  {{"000-1", "000", "Table 4", "A <claim>", "p = 1e-9", "1.2×", Mark::holds, "because"}});
+};
+
+TEST_F(Report, IsWellFormedAndNeedsNoNetwork) {
+  EXPECT_EQ(first_fault(html), "");
+  std::string rest = html;
+  const std::string name_space = "http://www.w3.org/2000/svg";
+  for (size_t at = rest.find(name_space); at != std::string::npos; at = rest.find(name_space))
+    rest.erase(at, name_space.size());
+  EXPECT_EQ(rest.find("http"), std::string::npos);
+  EXPECT_EQ(rest.find("@import"), std::string::npos);
+  EXPECT_EQ(rest.find("src="), std::string::npos);
+}
+
+TEST_F(Report, SaysFirstWhichIsFasterAndHowSure) {
+  const size_t answers = html.find("class=\"answers\""), part = html.find("id=\"part-learning\"");
+  ASSERT_NE(answers, std::string::npos);
+  ASSERT_LT(answers, part);
+  const std::string head = html.substr(answers, part - answers);
+  EXPECT_NE(head.find("tandem:graph"), std::string::npos);
+  EXPECT_NE(head.find("interval"), std::string::npos);
+  EXPECT_NE(head.find("load average 3.1"), std::string::npos);
+}
+
+TEST_F(Report, NeverTrustsAName) {
+  EXPECT_EQ(html.find("<script>alert"), std::string::npos);
+  EXPECT_EQ(html.find("</pre><b>"), std::string::npos);
+  EXPECT_NE(html.find("&lt;script&gt;alert(&#39;x&#39;)"), std::string::npos);
+  EXPECT_NE(html.find("A &lt;claim&gt;"), std::string::npos);
+}
+
+TEST_F(Report, DrawsEveryKindOfFigure) {
+  EXPECT_GE(count(html, "<svg class=\"chart\""), 8u);
+  EXPECT_GT(count(html, "class=\"box\""), 4u);
+  EXPECT_EQ(count(html, "class=\"band\""), 2u);  // accuracy and loss of one system
+  EXPECT_EQ(count(html, "class=\"cell\""), 4u);
+  EXPECT_NE(html.find("libnvidia-ml.so.1 is not there"), std::string::npos)
+      << "what is unavailable gives its reason";
+  EXPECT_NE(html.find("cannot draw 'spiral'"), std::string::npos);
+}
+
+TEST(ReportOfSwitches, SaysWhatEachSettingDoesOrHowOftenItIsTheBest) {
+  for (const int64_t batches : {1, 5}) {
+    Results results;
+    results.study = {{"name", "modes"},
+                     {"title", "Modes"},
+                     {"parts",
+                      {{{"name", "convolution"},
+                        {"title", "Convolution"},
+                        {"phase", "train"},
+                        {"figures", {testing::sample_figure("table", {"samples_per_s"})}}}}}};
+    for (int64_t batch = 1; batch <= batches; ++batch)
+      for (const auto& [mode, step_s] : {std::pair("fixed", 0.003), {"heuristic", 0.002}, {"profile", 0.001}})
+        for (int64_t block = 0; block < 8; ++block) {
+          Condition condition = testing::sample_condition("train", 10 * batch);
+          condition.switches = {{"conv", mode}};
+          results.runs.push_back(
+              testing::sample_run("convolution", "tandem:graph", condition, block, step_s));
+        }
+    const Analysis analysis = analyse(results);
+    const std::string page = markdown_report(results, analysis, {});
+    if (batches == 1) {
+      EXPECT_NE(page.find("- tandem:graph with conv=profile is 3.0"), std::string::npos) << page;
+      EXPECT_NE(page.find("× faster to train than tandem:graph with conv=fixed here"), std::string::npos);
+    } else {
+      const char* counted =
+          "- By throughput, over 5 conditions of tandem:graph: tandem:graph with conv=profile is the best "
+          "setting in 5, 0 have no single best.";
+      EXPECT_NE(page.find(counted), std::string::npos) << page;
+    }
+    EXPECT_NE(page.find("| tandem:graph with conv=fixed | tandem:graph with conv=heuristic |"),
+              std::string::npos);
+    EXPECT_NE(comparisons_csv(analysis).find("tandem:graph with conv=heuristic"), std::string::npos);
+  }
+}
+
+TEST(ReportOfSwitches, APassIsHeldAgainstTheConditionOfAnotherPart) {
+  Results results;
+  const auto part = [](const char* name) -> Json {
+    return {
+        {"name", name}, {"title", name}, {"figures", {testing::sample_figure("bars", {"samples_per_s"})}}};
+  };
+  results.study = {{"name", "graph"}, {"title", "Graph"}, {"parts", {part("whole"), part("passes")}}};
+  const auto add = [&](const char* in, std::map<std::string, std::string> switches, double step_s) {
+    for (int64_t block = 0; block < 8; ++block) {
+      Condition condition = testing::sample_condition("train", 10);
+      condition.switches = switches;
+      results.runs.push_back(testing::sample_run(in, "tandem:graph", condition, block, step_s));
+    }
+  };
+  add("whole", {{"graph", "on"}}, 0.002);
+  add("whole", {{"graph", "off"}}, 0.003);
+  add("passes", {{"graph", "on"}, {"graph.prune", "off"}}, 0.0025);
+  const std::string page = markdown_report(results, analyse(results), {});
+  const size_t passes = page.find("## passes");
+  const std::string whole = "× faster to train than tandem:graph with graph=off here",
+                    prune = "× faster to train than tandem:graph with graph=on, graph.prune=off here";
+  ASSERT_NE(passes, std::string::npos) << page;
+  EXPECT_LT(page.find(whole), passes) << page;
+  EXPECT_EQ(page.find(whole, passes), std::string::npos) << page;
+  EXPECT_NE(page.find(prune, passes), std::string::npos) << page;
+  EXPECT_GT(page.find(prune), passes) << page;
+}
+
+TEST_F(Report, KeepsTheTracksApart) {
+  const size_t equal = html.find("id=\"part-learning\""), shipped = html.find("id=\"part-curves\"");
+  ASSERT_LT(equal, shipped);
+  EXPECT_EQ(html.substr(equal, shipped - equal).find("class=\"track\""), std::string::npos);
+  EXPECT_NE(html.find("class=\"track\"", shipped), std::string::npos);
+}
+
+TEST_F(Report, ShowsWhatCouldNotBeMeasured) {
+  EXPECT_NE(html.find("ended by signal 11"), std::string::npos);
+  EXPECT_NE(html.find("Segmentation fault"), std::string::npos);
+  EXPECT_NE(html.find("it needs four GPUs"), std::string::npos);
+  EXPECT_NE(html.find("Data: synthetic-mnist."), std::string::npos) << "made-up samples are named as such";
+}
+
+TEST_F(Report, OnATerminalIsATableAndSentences) {
+  const std::string text = terminal_report(results, analysis);
+  EXPECT_NE(text.find("tandem:graph"), std::string::npos);
+  EXPECT_NE(text.find("ms"), std::string::npos);
+  EXPECT_NE(text.find("Not measured"), std::string::npos);
+}
+
+TEST_F(Report, InMarkdownHasTheSameTables) {
+  const std::string text = markdown_report(results, analysis, {});
+  EXPECT_NE(text.find("## Learning"), std::string::npos);
+  EXPECT_NE(text.find("| pytorch:eager |"), std::string::npos);
+  EXPECT_NE(text.find("## Noise floor"), std::string::npos);
+}
+
+/// The tables of a Markdown text, each with its heading above it.
+std::vector<std::string> tables_of(const std::string& markdown) {
+  std::vector<std::string> tables;
+  std::istringstream lines(markdown);
+  std::string heading;
+  bool inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("#")) heading = line;
+    if (line.starts_with("|") && !inside) tables.push_back(heading + "\n");
+    inside = line.starts_with("|");
+    if (inside) tables.back() += line + "\n";
+  }
+  return tables;
+}
+
+TEST_F(Report, EveryTableThatShowsAWorkloadNamesItsData) {
+  const std::vector<Judgement> claims = {{"000-1",
+                                          "000",
+                                          "Table 4",
+                                          "A claim",
+                                          "p = 1e-9",
+                                          "1.2×",
+                                          Mark::undecided,
+                                          "because",
+                                          {},
+                                          "",
+                                          {},
+                                          "synthetic-mnist"}};
+  const std::string markdown = markdown_report(results, analysis, claims);
+  size_t named = 0;
+  for (const std::string& table : tables_of(markdown)) {
+    if (table.starts_with("## The machine") || table.starts_with("## What is not here")) continue;
+    EXPECT_NE(table.find("| data |"), std::string::npos) << table;
+    EXPECT_NE(table.find("| synthetic-mnist |"), std::string::npos) << table;
+    ++named;
+  }
+  EXPECT_GE(named, 6u) << "of two parts, claims, noise and gaps";
+  EXPECT_NE(markdown.find("> Read with care: lenet was measured on synthetic-mnist, made-up samples"),
+            std::string::npos);
+  EXPECT_NE(terminal_report(results, analysis).find("lenet was measured on synthetic-mnist"),
+            std::string::npos);
+  EXPECT_NE(html.find("lenet was measured on synthetic-mnist"), std::string::npos);
+  for (size_t at = html.find("<thead>"); at != std::string::npos; at = html.find("<thead>", at + 1)) {
+    const std::string head = html.substr(at, html.find("</thead>", at) - at);
+    const bool shows_workloads =
+        head.find(">condition<") != std::string::npos || head.find(">claim<") != std::string::npos;
+    EXPECT_EQ(shows_workloads, head.find(">data<") != std::string::npos) << head;
+  }
+  for (const std::string& csv : {runs_csv(results), summaries_csv(analysis), comparisons_csv(analysis)}) {
+    EXPECT_NE(csv.substr(0, csv.find('\n')).find(",data,"), std::string::npos);
+    EXPECT_EQ(count(csv, ",synthetic-mnist,") + 1, count(csv, "\r\n")) << "one a row";
+  }
+}
+
+TEST_F(Report, RealDataIsNamedWithoutAWarning) {
+  Results real = results;
+  for (lab::Run& run : real.runs) run.data = "mnist";
+  const Analysis found = analyse(real);
+  const std::string markdown = markdown_report(real, found, {});
+  EXPECT_EQ(markdown.find("made-up"), std::string::npos);
+  EXPECT_NE(markdown.find("Data: mnist."), std::string::npos);
+  EXPECT_NE(markdown.find("| mnist |"), std::string::npos);
+}
+
+/// Every text of a study and its runs with this at its end, but for the words that mean something to the report.
+Results poisoned(const std::string& poison) {
+  Results results = testing::sample_results();
+  const std::function<void(Json&, const std::string&)> spoil = [&](Json& json, const std::string& key) {
+    static const std::set<std::string> kept = {"kind", "track", "phase", "x"};
+    if (json.is_string() && !kept.contains(key)) json = json.get<std::string>() + poison;
+    if (json.is_object())
+      for (auto& [name, value] : json.items()) spoil(value, name);
+    if (json.is_array())
+      for (Json& value : json) spoil(value, key);
+  };
+  spoil(results.study, "");
+  spoil(results.provenance, "");
+  for (lab::Run& run : results.runs) {
+    for (std::string* text :
+         {&run.part, &run.system, &run.why, &run.last_words, &run.data, &run.started, &run.condition.workload,
+          &run.condition.device, &run.condition.precision, &run.condition.optimizer})
+      *text += poison;
+    run.condition.switches["switch" + poison] = "value" + poison;
+    run.metrics["metric" + poison] = 1;
+    run.unavailable = {{"gpu.percent" + poison, "reason" + poison}};
+    run.sources = {{"cpu.percent" + poison, "source" + poison}};
+    for (Trace& trace : run.traces) trace.metric += poison;
+  }
+  return results;
+}
+
+TEST(ReportOfPoison, NoTextOfAStudyOrADriverIsMarkupInAnyFormat) {
+  const std::string poison =
+      "\n# heading\n\n<script>alert(1)</script><img src=x onerror=alert(2)>\n- [a](javascript:b) "
+      "![i](http://x) `c` "
+      "*d* _e_ **f** ~~g~~ $h$ &lt; \\| j | k \\ \"l\" 'm'\x1b[31m\r\t=2+2";
+  const Results results = poisoned(poison);
+  const Analysis analysis = analyse(results);
+  Judgement claim{"1" + poison, "000" + poison, "s" + poison, "t" + poison,
+                  "p" + poison, "o" + poison,   Mark::holds,  "r" + poison};
+  claim.data = "d" + poison;
+
+  const std::string html = html_report(results, analysis, {claim});
+  EXPECT_EQ(first_fault(html), "");
+  EXPECT_EQ(html.find("<script>alert"), std::string::npos);
+  EXPECT_EQ(html.find("<img"), std::string::npos);
+  EXPECT_EQ(html.find('\x1b'), std::string::npos);
+
+  const std::string markdown = markdown_report(results, analysis, {claim});
+  EXPECT_EQ(markdown.find('<'), std::string::npos) << "no HTML at all";
+  EXPECT_EQ(markdown.find('\x1b'), std::string::npos);
+  size_t headings = 0;
+  std::istringstream lines(markdown);
+  for (std::string line; std::getline(lines, line);) {
+    headings += line.starts_with("#");
+    size_t columns = 0;
+    bool is_escaped = false;
+    for (const char c : line) {
+      if (!is_escaped && std::string("[]`*~$").find(c) != std::string::npos) ADD_FAILURE() << line;
+      columns += !is_escaped && c == '|';
+      is_escaped = !is_escaped && c == '\\';
+    }
+    EXPECT_EQ(line.starts_with("|"), columns > 0) << line;
+    EXPECT_EQ(line.find("heading") == 0 || line.starts_with("- \\["), false) << line;
+  }
+  EXPECT_EQ(headings, count(markdown, "\n## ") + 1);
+  EXPECT_EQ(count(markdown, "\n## "), 7u) << "two parts, claims, noise, gaps, what is not here, the machine";
+
+  const std::string text = terminal_report(results, analysis);
+  for (const char c : text) EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= 0x20);
+
+  for (const std::string& csv : {runs_csv(results), summaries_csv(analysis), comparisons_csv(analysis)}) {
+    // Read as RFC 4180 says: every row has as many fields as the first.
+    std::vector<size_t> fields = {1};
+    bool quoted = false;
+    for (size_t i = 0; i < csv.size(); ++i) {
+      if (csv[i] == '"') quoted = !quoted;
+      if (quoted) continue;
+      if (csv[i] == ',') ++fields.back();
+      if (csv[i] == '\n') fields.push_back(1);
+    }
+    EXPECT_FALSE(quoted);
+    fields.pop_back();
+    for (const size_t each : fields) ASSERT_EQ(each, fields[0]);
+  }
+}
+
+TEST(MarkdownText, IsReadAsItWasWritten) {
+  EXPECT_EQ(markdown_text("step.latency_s of mnist_cnn: 1.5×"), "step.latency_s of mnist_cnn: 1.5×");
+  EXPECT_EQ(markdown_text("_emphasis_"), "\\_emphasis\\_");
+  EXPECT_EQ(markdown_text("a <b> & c"), "a &lt;b&gt; &amp; c");
+  EXPECT_EQ(markdown_text("  # no heading"), "\\# no heading");
+  EXPECT_EQ(markdown_text("1. no list"), "1\\. no list");
+  EXPECT_EQ(markdown_text("- no list - here"), "\\- no list - here");
+  EXPECT_EQ(markdown_text("a\nb|c\\|d"), "a b\\|c\\\\\\|d");
+  EXPECT_EQ(markdown_text(""), "");
+  EXPECT_EQ(markdown_text(" \n "), "");
+}
+
+TEST_F(Report, TablesForProgramsHaveOneRowEach) {
+  EXPECT_EQ(count(runs_csv(results), "\r\n"), results.runs.size() + 1);
+  EXPECT_EQ(count(summaries_csv(analysis), "\r\n"), analysis.summaries.size() + 1);
+  EXPECT_EQ(count(comparisons_csv(analysis), "\r\n"), analysis.comparisons.size() + 1);
+  EXPECT_EQ(runs_csv(results).find("\n="), std::string::npos);
+}
+
+TEST(ReportOfNothing, IsAPageThatSaysSo) {
+  Results empty;
+  empty.study = {{"name", "x"},
+                 {"title", "Empty"},
+                 {"parts", {{{"name", "p"}, {"title", "P"}, {"figures", {{{"kind", "box"}}}}}}}};
+  const std::string html = html_report(empty, analyse(empty), {});
+  EXPECT_EQ(first_fault(html), "");
+  EXPECT_NE(html.find("No run of this part has been taken"), std::string::npos);
+  EXPECT_EQ(first_fault(html_report(Results{}, analyse(Results{}), {})), "");
+}
+
+TEST(WriteReport, WritesEveryFileIntoTheFolder) {
+  Folder folder;
+  save(testing::sample_results(), folder.path / "a");
+  const auto files = write_report((folder.path / "a").string());
+  ASSERT_EQ(files.size(), 5u);
+  for (const std::string& file : files) EXPECT_GT(fs::file_size(file), 100u) << file;
+  EXPECT_EQ(fs::path(files[0]).filename(), "report.html");
+  EXPECT_THROW(write_report((folder.path / "none").string()), Error);
+}
+
+TEST(CompareFolders, FindsWhatBecameSlower) {
+  Folder folder;
+  Results a = testing::sample_results(), b = a;
+  for (lab::Run& run : b.runs)
+    if (run.system == "pytorch:eager")
+      for (auto& [name, value] : run.metrics) value *= 1.5;
+  std::erase_if(b.runs, [](const lab::Run& run) { return run.system == testing::kHostile; });
+  b.provenance["cpu"]["model"] = "Another processor";
+  save(a, folder.path / "a");
+  save(b, folder.path / "b");
+  const FolderComparison found = compare_folders((folder.path / "a").string(), (folder.path / "b").string());
+  bool slower = false;
+  for (const Change& change : found.changes) {
+    if (change.comparison.metric != "step.latency_s") continue;
+    EXPECT_FALSE(change.comparison.paired);
+    if (change.system == "pytorch:eager") {
+      slower = true;
+      EXPECT_EQ(change.comparison.verdict, Verdict::first);
+      EXPECT_NEAR(change.comparison.ratio.value, 1.5, 0.02);
+    } else {
+      EXPECT_NE(change.comparison.verdict, Verdict::first) << change.system;
+    }
+  }
+  EXPECT_TRUE(slower);
+  EXPECT_FALSE(found.only_a.empty());
+  EXPECT_TRUE(found.only_b.empty());
+  EXPECT_NE(comparison_text(found).find("cpu.model: A processor in A, Another processor in B"),
+            std::string::npos);
+  EXPECT_EQ(first_fault(comparison_html(found)), "");
+}
+
+TEST(Browser, DrawsTheReportWithoutAnError) {
+  if (std::system("command -v chromium >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "there is no chromium to open the report with";
+  Folder folder;
+  save(testing::sample_results(), folder.path / "a");
+  write_report((folder.path / "a").string());
+  const std::string page = (folder.path / "a" / "report.html").string(),
+                    dom = (folder.path / "dom.html").string();
+  const std::string command =
+      "timeout 120 chromium --headless=new --no-sandbox --disable-gpu --user-data-dir='" +
+      (folder.path / "profile").string() +
+      "' --enable-logging=stderr --virtual-time-budget=5000 --dump-dom 'file://" + page + "' >'" + dom +
+      "' 2>'" + dom + ".log'";
+  ASSERT_EQ(std::system(command.c_str()), 0) << read(dom + ".log");
+  // What the page's script set on the root: how many charts it saw, and the first error.
+  const std::string all = read(dom), drawn = all.substr(0, all.find("<head"));
+  EXPECT_NE(drawn.find("data-ready=\""), std::string::npos) << "the script did not run to its end";
+  EXPECT_EQ(drawn.find("data-error"), std::string::npos);
+  EXPECT_EQ(drawn.find("data-ready=\"0\""), std::string::npos);
+  EXPECT_EQ(read(dom + ".log").find("CONSOLE"), std::string::npos) << read(dom + ".log");
+}
+
+}  // namespace
+}  // namespace tandem::lab

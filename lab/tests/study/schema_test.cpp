@@ -1,0 +1,352 @@
+// A study's or workload's file that breaks a rule is refused with the file, the key and the rule.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "lab/src/study/catalogue.h"
+#include "lab/tests/study/study_file.h"
+
+namespace tandem::lab {
+namespace {
+
+const std::string kGood = R"(name = "mini"
+title = "A small study"
+frameworks = ["tandem:graph"]
+workloads = ["lenet"]
+[[part]]
+name = "a"
+title = "A"
+phase = "train"
+)";
+
+/// What make_plan says to that text; "" where it says nothing.
+std::string complaint(const std::string& text) {
+  const StudyText file("mini", text);
+  try {
+    PlanOptions options;
+    options.present = std::vector<std::string>{"cpu"};
+    make_plan(file.path(), options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string with(const std::string& line) { return kGood + line + "\n"; }
+
+TEST(StudySchema, AGoodFileIsAccepted) { EXPECT_EQ(complaint(kGood), ""); }
+
+TEST(StudySchema, WhatIsNestedTooDeepIsRefusedBeforeItOverflowsTheStack) {
+  std::string key = "a";
+  for (int i = 0; i < 100'000; ++i) key += i % 2 ? ".a" : ". \"b\"";
+  for (const std::string& text :
+       {key + " = 1\n", "[" + key + "]\n", "[[" + key + "]]\n", "x = { " + key + " = 1 }\n",
+        "x = " + std::string(100'000, '[') + std::string(100'000, ']') + "\n",
+        "x = [\n" + std::string(60, '[') + "\n"}) {
+    const std::string message = complaint("# one\n" + text);
+    EXPECT_NE(message.find("keys must have at most 20 parts, and lists and tables must be nested at most 50"),
+              std::string::npos)
+        << text.substr(0, 50) << ": " << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+  }
+  // Dots, brackets and quotes in texts and comments are no nesting.
+  const std::string dots(200, '.'), brackets(200, '[');
+  EXPECT_EQ(complaint("# " + dots + brackets + " \"\n" + kGood), "");
+  for (const std::string& text : {"\"" + dots + brackets + "\\\"" + dots + "\"", "'" + brackets + "\"'",
+                                  "\"\"\"\n\"" + dots + brackets + "\n\"\"\"", "'''" + brackets + "'\n'''"})
+    EXPECT_NE(complaint(kGood + "unknown = " + text + "\n").find("unknown"), std::string::npos) << text;
+}
+
+TEST(StudySchema, EachBrokenRuleIsNamedWithItsKey) {
+  const std::pair<std::string, const char*> cases[] = {
+      {with("batches = [1]"), "batches"},
+      {with("batch = [0]"), "batch"},
+      {with("batch = 8"), "batch"},
+      {with("batch = [\"8\"]"), "batch"},
+      {with("precision = [\"f33\"]"), "f33"},
+      {with("device = [\"gpu\"]"), "device"},
+      {with("input = [3, 32, 32]"), "input"},
+      {with("input = [[3, -1]]"), "input"},
+      {with("switches = [{ conv = 1 }]"), "switches"},
+      {with("switches = { conv = \"fixed\" }"), "switches"},
+      {with("optimizer = [3]"), "optimizer"},
+      {with("track = \"other\""), "track"},
+      {with("effort = { runs = 0 }"), "runs"},
+      {with("effort = { run = 3 }"), "'run'"},
+      {with("quick = { batch = [\"x\"] }"), "batch"},
+      {with("quick = { skip = 1 }"), "skip"},
+      {with("frameworks = [\"tandem:fast\"]"), "tandem:fast"},
+      {with("frameworks = [\"caffe\"]"), "caffe"},
+      {with("frameworks = [\"tandem\", \"tandem\"]"), "twice"},
+      {with("control = \"tandem\""), "control"},
+      {with("[[part.figure]]\nkind = \"pie\"\ntitle = \"T\"\nmetrics = [\"start_s\"]"), "kind"},
+      {with("[[part.figure]]\nkind = \"confusion\"\ntitle = \"T\""), "kind"},
+      {with("[[part.figure]]\nkind = \"box\"\ntitle = \"T\""), "metrics"},
+      {with("[[part.figure]]\nkind = \"lines\"\ntitle = \"T\"\nmetrics = [\"start_s\"]"), "x"},
+      {with("[[part.figure]]\nkind = \"scatter\"\ntitle = \"T\"\nmetrics = [\"start_s\"]"), "metrics"},
+      {with("[[part]]\nname = \"a\"\ntitle = \"B\"\nphase = \"infer\""), "twice"},
+      {with("[[part]]\nname = \"b\"\ntitle = \"B\"\nphase = \"test\""), "phase"},
+      {with("[[part]]\nname = \"b\"\ntitle = \"B\"\nphase = \"infer\"\noptimizer = [\"sgd\"]"), "optimizer"},
+      {with("[[missing]]\nwhat = \"Fig. 1\""), "why"},
+      {"speed = 3\n" + kGood, "'speed'"},
+      {"name = \"mini\"\ntitle = \"T\"\nframeworks = [\"tandem\"]\n", "part"},
+      {"name = \"other\"\ntitle = \"T\"\nframeworks = [\"tandem\"]\n", "name"},
+      {"name = \"mini\"\ntitle = \"T\"\n", "frameworks"},
+      {"title = [", "TOML"},
+  };
+  for (const auto& [text, key] : cases) {
+    const std::string said = complaint(text);
+    EXPECT_NE(said.find(key), std::string::npos) << "for the file\n" << text << "it said: " << said;
+    EXPECT_NE(said.find("mini.toml"), std::string::npos) << said;
+  }
+}
+
+/// What each number of a file may be; the values between are accepted too.
+struct NumericKey {
+  std::string name;  // as messages call it
+  std::string before, after;
+  std::vector<std::string> good, bad;
+};
+
+const std::vector<std::string> kNeverANumber = {"nan",    "inf",         "-inf", "1e300",
+                                                "-1e300", "\"8\"",       "true", "false",
+                                                "[[1]]",  "{ one = 1 }", "[]",   "1979-05-27"};
+
+/// All numbers of [effort] and its like, whatever the table that they stand in.
+std::vector<NumericKey> effort_keys(const std::string& before, const std::string& after) {
+  const std::string most = "9223372036854775807", least = "-9223372036854775808";
+  std::vector<NumericKey> keys;
+  const auto whole = [&](const std::string& name, Whole range) {
+    NumericKey key{name, before + name + " = ", after, {}, {most, least, "-1", "2.0", "2.5"}};
+    for (const int64_t good : {range.least, range.most}) key.good.push_back(std::to_string(good));
+    for (const int64_t bad : {range.least - 1, range.most + 1}) key.bad.push_back(std::to_string(bad));
+    keys.push_back(key);
+  };
+  whole("runs", limits::runs);
+  whole("warmup_steps", limits::warmup_steps);
+  whole("timed_steps", limits::timed_steps);
+  whole("epochs", limits::epochs);
+  for (const char* name : {"timed_s", "least_s", "cap_s"})
+    keys.push_back({name,
+                    before + name + " = ",
+                    after,
+                    {"0", "0.0", "0.5", "604800"},
+                    {most, least, "-1", "-1e-300", "604800.5", "604801"}});
+  return keys;
+}
+
+TEST(StudySchema, EveryNumberHasTwoEndsAndIsRefusedBeyondThem) {
+  std::vector<NumericKey> keys;
+  const auto add = [&](const std::vector<NumericKey>& more) {
+    keys.insert(keys.end(), more.begin(), more.end());
+  };
+  // Tables of the whole study stand before the part.
+  const std::string part = kGood.substr(kGood.find("[[part]]")),
+                    top = kGood.substr(0, kGood.find("[[part]]"));
+  add(effort_keys(top + "[effort]\n", "\n" + part));
+  add(effort_keys(top + "[quick]\n", "\n" + part));
+  add(effort_keys(kGood + "effort = { ", " }\n"));
+  add(effort_keys(kGood + "quick = { ", " }\n"));
+  for (const std::string& begin : {std::string(), std::string("quick = { ")}) {
+    const std::string end = begin.empty() ? "\n" : " }\n";
+    keys.push_back({"batch",
+                    kGood + begin + "batch = [",
+                    "]" + end,
+                    {"1", "1048576"},
+                    {"0", "-1", "1048577", "9223372036854775807", "2.5"}});
+    keys.push_back({"input",
+                    kGood + begin + "input = [[1, ",
+                    ", 28]]" + end,
+                    {"1", "65536"},
+                    {"0", "-1", "65537", "9223372036854775807", "2.5"}});
+    keys.push_back({"input", kGood + begin + "input = [[65536, 65536, ", "]]" + end, {}, {"1", "65536"}});
+    keys.push_back({"optimizer",
+                    kGood + begin + "optimizer = [{ name = \"sgd\", lr = ",
+                    " }]" + end,
+                    {"0.01", "1", "1e6"},
+                    {"0", "-1", "1e7", "9223372036854775807"}});
+    keys.push_back({"optimizer",
+                    kGood + begin + "optimizer = [{ name = \"sgd\", lr = 0.1, momentum = ",
+                    " }]" + end,
+                    {"0", "0.9", "true"},
+                    {"9223372036854775807"}});
+  }
+  for (const NumericKey& key : keys) {
+    for (const std::string& value : key.good)
+      EXPECT_EQ(complaint(key.before + value + key.after), "") << key.name << " = " << value;
+    std::vector<std::string> bad = key.bad;
+    for (const std::string& value : kNeverANumber)
+      if (std::find(key.good.begin(), key.good.end(), value) == key.good.end() &&
+          !(key.name == "optimizer" && (value == "[]" || value == "false")))
+        bad.push_back(value);
+    for (const std::string& value : bad) {
+      const std::string text = complaint(key.before + value + key.after);
+      EXPECT_NE(text, "") << key.name << " = " << value << " is accepted";
+      EXPECT_TRUE(text.find(key.name) != std::string::npos || value == "1979-05-27") << value << ": " << text;
+      EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+      EXPECT_NE(text.find("must"), std::string::npos) << text;
+      EXPECT_NE(text.find("; got "), std::string::npos) << text;
+    }
+  }
+}
+
+TEST(StudySchema, ListsThatMultiplyBeyondAllBoundsAreRefused) {
+  std::string batches, precisions = "precision = [\"f32\", \"f64\", \"bf16\", \"f16\"]\n";
+  for (int i = 1; i <= 4000; ++i) batches += std::to_string(i) + ", ";
+  EXPECT_NE(complaint(with("batch = [" + batches + "]\n" + precisions)).find("at most 10000 cells"),
+            std::string::npos);
+  PlanOptions options;
+  options.present = std::vector<std::string>{"cpu"};
+  for (const int64_t runs : {int64_t{0}, int64_t{-1}, int64_t{10'001}, INT64_MAX}) {
+    options.runs = runs;
+    EXPECT_THROW(make_plan("000", options), Error) << runs;
+  }
+}
+
+TEST(StudySchema, AnUnknownStudyIsRefusedWithTheNamesThatThereAre) {
+  try {
+    make_plan("005");
+    FAIL() << "a study 005 was found";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("004"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(make_plan("./no/such/file.toml"), Error);
+}
+
+TEST(Workloads, EveryWorkloadOfTheTreeIsRead) {
+  ASSERT_GE(workload_names().size(), 7u);
+  for (const std::string& name : workload_names()) {
+    const Workload workload = load_workload(name);
+    EXPECT_EQ(workload.name, name);
+    EXPECT_GE(workload.batch, 1);
+    EXPECT_GE(workload.classes, 2);
+    EXPECT_EQ(workload.definition["model"], workload.model);
+  }
+  EXPECT_THROW(load_workload("no_such_network"), Error);
+  EXPECT_THROW(load_workload("../workloads/lenet"), Error);
+}
+
+/// A home of its own with one workload; set for the length of the test.
+class OtherHome : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directories(file_.folder() + "/studies/workloads");
+    setenv("TANDEM_LAB_HOME", file_.folder().c_str(), 1);
+  }
+  void TearDown() override { unsetenv("TANDEM_LAB_HOME"); }
+
+  std::string complaint(const std::string& text) {
+    std::ofstream(file_.folder() + "/studies/workloads/net.toml") << text;
+    try {
+      load_workload("net");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  StudyText file_{"mini", ""};
+};
+
+TEST_F(OtherHome, WorkloadsAreReadFromThereAndBrokenOnesAreNamed) {
+  const std::string good = R"(name = "net"
+title = "A net"
+model = "net"
+data = "synthetic"
+input = [4]
+classes = 2
+batch = 8
+optimizer = { name = "sgd", lr = 0.1 }
+)";
+  EXPECT_EQ(complaint(good), "");
+  const std::pair<std::string, const char*> cases[] = {
+      {good + "speed = 1\n", "'speed'"},
+      {good + "precision = \"f31\"\n", "precision"},
+      {good + "[fit]\nepochs = 0\n", "epochs"},
+      {good + "[fit]\nthresholds = [1.5]\n", "thresholds"},
+      {good + "[gate]\nweights = \"web\"\n", "weights"},
+      {good + "[optimizers]\nadam = 3\n", "optimizers"},
+      {"name = \"met\"\n" + good.substr(good.find("title")), "name"},
+      {good.substr(0, good.find("batch")) + "optimizer = { name = \"sgd\" }\n", "batch"},
+      {good.substr(0, good.find("optimizer")), "optimizer"},
+      {good.substr(0, good.find("optimizer")) + "optimizer = { name = \"sgd\", lr = -1 }\n", "optimizer"},
+  };
+  for (const auto& [text, key] : cases) {
+    const std::string said = complaint(text);
+    EXPECT_NE(said.find(key), std::string::npos) << "for the file\n" << text << "it said: " << said;
+    EXPECT_NE(said.find("net.toml"), std::string::npos) << said;
+  }
+}
+
+TEST_F(OtherHome, EveryNumberOfAWorkloadHasTwoEndsAndIsRefusedBeyondThem) {
+  const auto file = [](const std::string& key, const std::string& value) {
+    const auto line = [&](const char* name, const char* usual) {
+      return std::string(name) + " = " + (key == name ? value : usual) + "\n";
+    };
+    return "name = \"net\"\ntitle = \"A net\"\nmodel = \"net\"\ndata = \"synthetic\"\n" +
+           line("input", "[4]") + line("classes", "2") + line("batch", "8") +
+           "optimizer = { name = \"sgd\", lr = " + (key == "lr" ? value : "0.1") +
+           ", momentum = " + (key == "momentum" ? value : "0") +
+           " }\n[optimizers]\nadam = { name = \"adam\", lr = " + (key == "adam" ? value : "0.1") +
+           " }\n[fit]\n" + line("epochs", "1") + line("thresholds", "[0.9]") + line("target", "0.9") +
+           "[gate]\nbatch = " + (key == "gate batch" ? value : "4") + "\n" + line("steps", "10");
+  };
+  const std::string most = "9223372036854775807";
+  const struct {
+    const char *key, *named;
+    std::vector<std::string> good, bad;
+  } cases[] = {
+      {"input",
+       "input",
+       {"[1]", "[65536]", "[3, 32, 32]"},
+       {"[0]", "[-1]", "[65537]", "[" + most + "]", "[1.5]", "3", "[65536, 65536]", "[nan]"}},
+      {"classes", "classes", {"1", "16777216"}, {"0", "-1", "16777217", most, "1.5", "[1]"}},
+      {"batch", "batch", {"1", "1048576"}, {"0", "-1", "1048577", most, "1.5", "[1]"}},
+      {"gate batch", "batch", {"1", "1048576"}, {"0", "-1", "1048577", most, "1.5", "[1]"}},
+      {"steps", "steps", {"0", "1000"}, {"-1", "1001", most, "1.5", "[1]"}},
+      {"epochs", "epochs", {"1", "1000000"}, {"0", "-1", "1000001", most, "1.5", "[1]"}},
+      {"thresholds",
+       "thresholds",
+       {"[0.5, 1]", "1", "1e-9"},
+       {"0", "[0]", "-1", "1.5", "[0.5, nan]", most, "[[1]]"}},
+      {"target", "target", {"1", "1e-9"}, {"0", "-1", "1.5", most, "[1]"}},
+      {"lr", "optimizer", {"1e-9", "1000000"}, {"0", "-1", "1e7", most}},
+      {"momentum", "optimizer", {"0", "-1", "0.9"}, {most}},
+      {"adam", "optimizers", {"1e-9", "1000000"}, {"0", "-1", "1e7", most}},
+  };
+  for (const auto& c : cases) {
+    for (const std::string& value : c.good)
+      EXPECT_EQ(complaint(file(c.key, value)), "") << c.key << " = " << value;
+    std::vector<std::string> bad = c.bad;
+    for (const char* value : {"nan", "inf", "-inf", "1e300", "\"8\"", "{ one = 1 }"}) bad.push_back(value);
+    for (const std::string& value : bad) {
+      const std::string said = complaint(file(c.key, value));
+      EXPECT_NE(said.find(c.named), std::string::npos)
+          << c.key << " = " << value << " gives '" << said << "'";
+      EXPECT_NE(said.find("; got "), std::string::npos) << said;
+    }
+  }
+}
+
+TEST(Home, AFolderWithoutStudiesIsRefused) {
+  const StudyText empty("mini", "");
+  setenv("TANDEM_LAB_HOME", empty.folder().c_str(), 1);
+  EXPECT_THROW(lab_home(), Error);
+  unsetenv("TANDEM_LAB_HOME");
+  EXPECT_TRUE(std::filesystem::exists(lab_home() + "/studies/000.toml"));
+}
+
+TEST(Catalogue, AFrameworkMeansAllItsVariants) {
+  const std::vector<Framework> known = {{"a", "A", {"x", "y"}}, {"b", "B", {"z"}}};
+  EXPECT_EQ(systems_of("a", known), (std::vector<std::string>{"a:x", "a:y"}));
+  EXPECT_EQ(systems_of("a:y", known), (std::vector<std::string>{"a:y"}));
+  EXPECT_THROW(systems_of("a:w", known), Error);
+  EXPECT_THROW(systems_of("c", known), Error);
+  EXPECT_GE(frameworks().size(), 5u);
+}
+
+}  // namespace
+}  // namespace tandem::lab

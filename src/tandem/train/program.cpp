@@ -1,0 +1,77 @@
+#include "tandem/train/program.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <new>
+
+#include "tandem/core/error.h"
+#include "tandem/train/settings.h"
+
+namespace tandem {
+
+int fail_with(const std::string& name, int status, std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  text.erase(text.find_last_not_of(' ') + 1);
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s: %s\n", name.c_str(), text.c_str());
+  return status;
+}
+
+void as_usage(const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+}
+
+namespace {
+std::atomic<bool> g_stop{false};
+}
+const std::atomic<bool>& stop_on_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int number) {
+    if (g_stop.exchange(true) && number != SIGPIPE) ::_exit(130);
+  };
+  action.sa_flags = SA_RESTART;
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    struct sigaction before {};
+    ::sigaction(number, nullptr, &before);
+    const bool by_nohup = number == SIGHUP && before.sa_handler == SIG_IGN;
+    if (!by_nohup) ::sigaction(number, &action, nullptr);
+  }
+  return g_stop;
+}
+
+std::string resume_command(const std::vector<std::string>& arguments, const std::string& out) {
+  std::string text = "tandem";
+  bool has_out = false, has_resume = false;
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    text += " " + shell_word(arguments[i]);
+    has_out = has_out || arguments[i] == "--out" || arguments[i].starts_with("--out=");
+    has_resume = has_resume || arguments[i] == "--resume";
+  }
+  return text + (has_out ? "" : " --out " + shell_word(out)) + (has_resume ? "" : " --resume");
+}
+
+int run_action(const std::string& name, const Action& action) {
+  try {
+    action();
+  } catch (const UsageError& error) {
+    return fail_with(name, 2, error.what());
+  } catch (const Interrupted& stopped) {
+    return fail_with(name, 130, stopped.what());
+  } catch (const std::bad_alloc&) {
+    return fail_with(name, 1, "this machine has not enough memory. Try a smaller batch.");
+  } catch (const std::exception& error) {
+    return fail_with(name, 1, error.what());
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout))
+    return fail_with(name, 1, "cannot write to the standard output. Send it elsewhere.");
+  return 0;
+}
+
+}  // namespace tandem

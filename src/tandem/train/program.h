@@ -1,0 +1,71 @@
+// What programs have in common that are written with a parser of flags such as CLI11: they run the chosen subcommand and
+// turn errors into one line on stderr and an exit status: 0 done, 1 it failed, 2 wrong usage, 130 stopped by a signal.
+#pragma once
+
+#include <atomic>
+#include <cstdio>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+/// Wrong usage found after parsing: exit status 2.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Stopped by a signal, and can go on: exit status 130.
+class Interrupted : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// What the chosen subcommand will do once parsing is over.
+using Action = std::function<void()>;
+
+/// Runs `read`, which makes something of what the user typed: an Error in it is wrong usage.
+void as_usage(const std::function<void()>& read);
+
+/// From now on the first signal sets what is returned, so that what is under way can end well; the second ends the process
+/// at once. A reader of our output that goes away stops it as well, but never at once: it goes together with a terminal
+/// that hangs up.
+const std::atomic<bool>& stop_on_signals();
+
+/// The command line that goes on with what was stopped, in folder `out`.
+std::string resume_command(const std::vector<std::string>& arguments, const std::string& out);
+
+/// Prints "NAME: TEXT" as one line on stderr; returns the status.
+int fail_with(const std::string& name, int status, std::string text);
+/// Runs the action; `name` begins every message. Returns the exit status.
+int run_action(const std::string& name, const Action& action);
+
+/// Parses, then runs the action that a subcommand has set. App and ParseError are CLI11's. Returns the exit status.
+template <class ParseError, class App>
+int run_command_line(App& app, const Action& action, int argc, char** argv) {
+  const std::string name = app.get_name(), word = argc > 1 ? argv[1] : "";
+  std::string names;
+  bool is_known = word.empty() || word[0] == '-';
+  for (const App* command : app.get_subcommands([](const App*) { return true; })) {
+    is_known = is_known || command->get_name() == word;
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  if (!is_known)
+    return fail_with(
+        name, 2, "the command must be one of " + names + "; got '" + word + "'. Try '" + name + " --help'.");
+  try {
+    app.parse(argc, argv);
+  } catch (const ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    const std::string chosen =
+        app.get_subcommands().empty() ? "" : " " + app.get_subcommands()[0]->get_name();
+    return fail_with(name, 2, std::string(error.what()) + ". Try '" + name + chosen + " --help'.");
+  }
+  if (action) return run_action(name, action);
+  std::fputs(app.help().c_str(), stderr);
+  return 2;
+}
+
+}  // namespace tandem
