@@ -181,7 +181,7 @@ json gate_reference(json prepare, int64_t steps) {
   prepare["precision"] = "f64";
   prepare["switches"] = json::object();
   try {
-    own::PreparedCell cell(prepare);
+    own::PreparedCell cell(own::read_prepare(prepare));
     return cell.check({{"steps", steps}});
   } catch (const own::Declined& declined) {
     throw Error(declined.what());

@@ -7,6 +7,7 @@
 
 #include "lab/src/base/json.h"
 #include "lab/src/own/prepared_cell.h"
+#include "lab/src/own/search_cell.h"
 
 namespace tandem::lab {
 namespace {
@@ -24,10 +25,12 @@ Json hello() {
   const Json environment = parse_json<Json>("environment: ", environment_json(Device{}));
   Json workloads = Json::array();
   for (const zoo::ModelInfo& info : zoo::models()) workloads.push_back(info.name);
+  Json variants = {"eager", "graph"};
+  for (const std::string& method : own::search_names()) variants.push_back(method);
   return {{"protocol", 1},
           {"framework", "tandem"},
           {"version", environment.value("tandem", "unknown")},
-          {"variants", {"eager", "graph"}},
+          {"variants", variants},
           {"devices", own::device_names()},
           {"workloads", workloads},
           {"phases", {"train", "infer"}},
@@ -49,10 +52,12 @@ class Dialogue {
     if (call == "check") return prepared(call).check(request);
     if (call == "run") return prepared(call).run(request);
     if (call == "breakdown") return prepared(call).breakdown(request);
-    if (call == "fit")
-      return prepared(call).fit(request, [&](const Json& progress) {
-        print(out_, {{"id", request.value("id", Json())}, {"progress", progress}});
-      });
+    if (call == "fit") {
+      const auto progress = [&](const Json& line) {
+        print(out_, {{"id", request.value("id", Json())}, {"progress", line}});
+      };
+      return search_ ? search_->fit(request, progress) : prepared(call).fit(request, progress);
+    }
     if (call == "quit") {
       is_over_ = true;
       return Json::object();
@@ -67,19 +72,29 @@ class Dialogue {
   Json prepare(const Json& request) {
     const int64_t begin = own::now_ns();
     cell_.reset();  // before the next is built: two may not fit
-    auto next = std::make_unique<PreparedCell>(request);
-    Json fields = next->prepared();
+    search_.reset();
+    own::CellRequest cell = own::read_prepare(request);
+    Json fields;
+    if (cell.search.empty()) {
+      auto next = std::make_unique<PreparedCell>(std::move(cell));
+      fields = next->prepared();
+      cell_ = std::move(next);
+    } else {
+      search_.emplace(std::move(cell));
+      fields = search_->prepared();
+    }
     fields["prepare_ns"] = own::now_ns() - begin;
-    cell_ = std::move(next);
     return fields;
   }
   PreparedCell& prepared(const std::string& call) {
+    if (search_) throw Declined(call, cat(call, ": a search can only fit. Ask the variant eager or graph."));
     TD_CHECK(cell_, call, ": a cell must be prepared first; got none.");
     return *cell_;
   }
 
   std::ostream& out_;
   std::unique_ptr<PreparedCell> cell_;
+  std::optional<own::SearchCell> search_;  // one of the two at most
   bool is_over_ = false;
 };
 

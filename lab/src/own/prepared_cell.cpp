@@ -14,22 +14,6 @@ namespace {
 constexpr int64_t kResident = 8, kMostSteps = 10'000'000, kShownLogits = 4;
 constexpr double kHalfScale = 1024;  // that the loss of f16 begins with: a power of two, so exact
 
-/// Products of f32 numbers on a GPU are rounded to TF32 or not, for the whole process: the CUDA library asks once, at its
-/// first product.
-void fix_products(const CellRequest& cell) {
-  if (cell.device.is_cpu() || (cell.precision != "f32" && cell.precision != "tf32")) return;
-  static std::optional<bool> fixed;
-  const bool tf32 = cell.precision == "tf32";
-  if (!fixed) {
-    ::setenv("TANDEM_TF32", tf32 ? "1" : "0", 1);
-    fixed = tf32;
-  }
-  if (*fixed != tf32)
-    throw Declined("precision",
-                   cat("precision: a process computes with TF32 or without it; this one has begun with ",
-                       *fixed ? "tf32" : "f32", ". Start another."));
-}
-
 double norm_of(const Tensor& tensor) {
   const Tensor wide = cast(to(tensor, Device{}), DType::f64);
   double squares = 0;
@@ -45,8 +29,8 @@ int64_t now_ns() {
   return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
-PreparedCell::PreparedCell(const Json& request) : request_(read_prepare(request)) {
-  fix_products(request_);
+PreparedCell::PreparedCell(CellRequest request) : request_(std::move(request)) {
+  if (!request_.device.is_cpu()) set_tf32(request_.precision == "tf32");
   set_threads(static_cast<int>(request_.threads));
   // What an earlier run found would spare this one the time of its first step.
   set_convolution_choice(

@@ -14,7 +14,7 @@ int64_t now_ns();
 
 class PreparedCell {
  public:
-  explicit PreparedCell(const Json& request);
+  explicit PreparedCell(CellRequest request);
   ~PreparedCell();
 
   int64_t parameters() const { return parameters_; }

@@ -147,6 +147,11 @@ std::optional<DType> CellRequest::autocast() const {
   return parse_dtype(precision);
 }
 
+const std::vector<std::string>& search_names() {
+  static const std::vector<std::string> names = {"tpe", "asha", "random"};
+  return names;
+}
+
 std::vector<std::string> device_names() {
   std::vector<std::string> names = {"cpu"};
   try {
@@ -174,7 +179,13 @@ CellRequest read_prepare(const Json& request) {
   CellRequest cell;
   const Json& workload = object_field(request, "workload");
   cell.model = model_of(workload);
-  cell.engine = parse_engine(offered(request, "variant", {"eager", "graph"}));
+  std::vector<std::string> variants = {"eager", "graph"};
+  variants.insert(variants.end(), search_names().begin(), search_names().end());
+  const std::string variant = offered(request, "variant", variants);
+  if (variant == "eager" || variant == "graph")
+    cell.engine = parse_engine(variant);
+  else
+    cell.search = variant, cell.engine = Engine::graph;
   cell.trains = offered(request, "phase", {"train", "infer"}) == "train";
   cell.equal = !request.contains("track") || offered(request, "track", {"equal", "as_shipped"}) == "equal";
   cell.device = parse_device(offered(request, "device", device_names()));

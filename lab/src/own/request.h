@@ -42,6 +42,7 @@ struct DataFiles {
 struct CellRequest {
   std::string model;  // of the zoo
   Engine engine = Engine::eager;
+  std::string search;  // a method of search_names(); empty: the network itself is trained
   bool trains = true;  // phase train, else infer
   bool equal = true;   // track equal, else as_shipped
   std::string precision = "f32";
@@ -64,6 +65,8 @@ struct CellRequest {
 /// Throws Error for a field that breaks a rule, Declined for one that asks for more than Tandem has.
 CellRequest read_prepare(const Json& request);
 
+/// The variants that are methods of search, beside eager and graph.
+const std::vector<std::string>& search_names();
 /// The devices of this machine by name: "cpu", "cuda:0" …
 std::vector<std::string> device_names();
 std::vector<std::string> precision_names();

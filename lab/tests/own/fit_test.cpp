@@ -93,6 +93,29 @@ TEST(OwnDriverFit, StopsAfterTheEpochInWhichTheCapPassed) {
   EXPECT_EQ(answers[2]["capped"], true);
 }
 
+TEST(OwnDriverSearch, FitsOnceForItsTimeAndDeclinesWhatASearchCannotHave) {
+  const SmallCell cell("lenet", {1, 28, 28}, 330, 45);
+  json prepare = cell.prepare("random");
+  const json fit = {{"call", "fit"}, {"epochs", 1}, {"cap_s", 4}},
+             run = {{"call", "run"}, {"region", "latency"}, {"steps", 1}};
+  json shipped = prepare, two_epochs = fit;
+  shipped["track"] = "as_shipped";
+  shipped.erase("weights");
+  two_epochs["epochs"] = 2;
+  const std::vector<json> answers = answers_to({prepare, shipped, fit, run, two_epochs});
+  ASSERT_EQ(answers.size(), 6u);
+  EXPECT_EQ(answers[0]["error"]["what"], "track");
+  EXPECT_EQ(succeeded(answers[1])["parameters"], 61706);
+  const json& line = answers[2]["progress"];
+  EXPECT_EQ(line["epoch"], 1);
+  EXPECT_GT(line["end"].get<int64_t>() - line["begin"].get<int64_t>(), 1'000'000'000);
+  EXPECT_GT(line["test_accuracy"], 0.2) << "better than a guess";
+  EXPECT_LE(line["test_accuracy"], 1);
+  EXPECT_EQ(succeeded(answers[3])["epochs"], 1);
+  EXPECT_EQ(answers[4]["error"]["what"], "run");
+  EXPECT_EQ(answers[5]["error"]["what"], "epochs");
+}
+
 TEST(OwnDriverBreakdown, ReportsPassesChoicesAndKernels) {
   const SmallCell cell("lenet", {1, 28, 28}, 16, 0);
   const json ask = {{"call", "breakdown"}, {"steps", 3}},

@@ -20,7 +20,7 @@ TEST(OwnDriver, HelloOffersBothEnginesAllWorkloadsAndEveryPassOfTheLibrary) {
   EXPECT_EQ(hello["id"], 1);
   EXPECT_EQ(hello["protocol"], 1);
   EXPECT_EQ(hello["framework"], "tandem");
-  EXPECT_EQ(hello["variants"], (json{"eager", "graph"}));
+  EXPECT_EQ(hello["variants"], (json{"eager", "graph", "tpe", "asha", "random"}));
   EXPECT_EQ(hello["devices"][0], "cpu");
   EXPECT_FALSE(hello["version"].get<std::string>().empty());
   const auto workloads = hello["workloads"].get<std::vector<std::string>>();
