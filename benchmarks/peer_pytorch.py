@@ -5,7 +5,7 @@ bench.py starts it, asks, and waits for the answer, one line each:
   {"do": "hello"}                            -> framework, version, variants by device
   {"do": "check", case, device, steps}       -> losses of the first steps, for the equivalence gate
   {"do": "prepare", case, variant, device}   -> ok, or error where the variant does not work here
-  {"do": "run", case, variant, device, steps} -> seconds: one number a step (cpu) or one a block (cuda, synchronised)
+  {"do": "run", case, variant, device, steps} -> seconds: one number per step (cpu) or one per block (cuda, synchronised)
   {"do": "memory", case, variant, device, steps} -> bytes by which the process grew at most
   {"do": "check" | "run", "layer": [n, c, h, w, o, kernel, stride, padding, groups], variant} -> the same for one pass
                                                 of a convolution: variant "forward", "input" or "weight"

@@ -123,7 +123,7 @@ TEST(Fit, AFewLinesTrainTestAndPredict) {
   EXPECT_TRUE(net.training());
 }
 
-TEST(Fit, ALossOfOnesOwnFitsNumbers) {
+TEST(Fit, ALossOfYourOwnFitsNumbers) {
   const auto squared_error = [](const Tensor& out, const Tensor& y) { return mse_loss(out, y); };
   const Points train_set(200, 1, true), test_set(50, 2, true);
   manual_seed(3);
@@ -187,7 +187,7 @@ TEST(Fit, WithoutAValidationSetItTrainsAndSaysWhatCannotBeMonitored) {
             "clip-norm: must be a number above 0; got 0.");
 }
 
-TEST(Fit, AnOptimizerOfOnesOwnIsUsed) {
+TEST(Fit, AnOptimizerOfYourOwnIsUsed) {
   manual_seed(5);
   Net net;
   optim::Sgd sgd(net.named_parameters(), {.lr = 0.02, .momentum = 0.9});
@@ -345,7 +345,7 @@ TEST(Callbacks, SchedulesHaveTheRatesOfTheirFunctions) {
   const double lr = 0.04;
   struct Case {
     ScheduleOptions options;
-    std::function<double(int64_t step)> want;  // six steps an epoch, three epochs
+    std::function<double(int64_t step)> want;  // six steps per epoch, three epochs
   };
   const std::vector<Case> cases = {
       {{.kind = "constant", .warm_up = 4}, [&](int64_t s) { return warm_up(lr, s, 4, 0.01); }},

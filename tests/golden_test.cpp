@@ -98,7 +98,7 @@ struct GoldenRun {
   int64_t classes = 0;
   Dims input;                                                   // with the batch
   double gain = 1;                                              // of the weights
-  std::vector<double> losses;                                   // one a step
+  std::vector<double> losses;                                   // one per step
   std::map<std::string, std::pair<double, double>> parameters;  // sum and norm
 };
 

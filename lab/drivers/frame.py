@@ -169,7 +169,7 @@ class Data:
             raise ValueError("%s.x: must be f32 (N, %s); got %s %s." % (
                 what, ", ".join(map(str, input_sizes)), self.x.dtype, self.x.shape))
         if self.y.dtype != np.int64 or self.y.shape != self.x.shape[:1] or len(self.y) == 0:
-            raise ValueError("%s.y: must be i64 with one label a sample, at least one; got %s %s for %d samples." % (
+            raise ValueError("%s.y: must be i64 with one label per sample, at least one; got %s %s for %d samples." % (
                 what, self.y.dtype, self.y.shape, len(self.x)))
         if self.y.min() < 0 or self.y.max() >= classes:
             raise ValueError("%s.y: labels must be in 0 … %d; got %d … %d." % (

@@ -44,7 +44,7 @@ def load_mxnet():
 def settle(what, variable, value):
     """Sets an environment variable that MXNet reads once; another value in the same process is declined."""
     if settled.setdefault(what, value) != value:
-        raise Declined(what, "%s: MXNet reads it once a process, so it must stay %s; got %s. Start another driver."
+        raise Declined(what, "%s: MXNet reads it once per process, so it must stay %s; got %s. Start another driver."
                        % (what, settled[what], value))
     os.environ[variable] = value
 

@@ -234,7 +234,7 @@ class Walk:
         wrong += [name for name in ("switches", "libraries") if not isinstance(answer.get(name), dict)]
         self.table.check("hello", "fields", not wrong and answer.get("protocol") == 1, ", ".join(wrong) or "%s %s" % (
             answer["framework"], answer["version"]))
-        # It may have more models, for workloads of a user's own.
+        # It may have more models, for a user's own workloads.
         known = [name for name in answer["workloads"] if name in self.definitions]
         self.table.check("hello", "workloads of lab/studies/workloads", known, ", ".join(known))
 
@@ -373,7 +373,7 @@ class Walk:
         if sustained:
             good = before <= sustained["begin"] < sustained["end"] <= after and sustained["count"] == steps
             table.check(where, "run: throughput", good,
-                        "%.2f ms a step" % ((sustained["end"] - sustained["begin"]) / 1e6 / steps))
+                        "%.2f ms per step" % ((sustained["end"] - sustained["begin"]) / 1e6 / steps))
         if run and sustained and updates is False:
             first, second = run["output_sum"], sustained["output_sum"]
             table.check(where, "inference repeats itself", finite([first, second]) and run["loss"] is None and
@@ -416,7 +416,7 @@ class Walk:
             table.row(where, "fit", json.dumps(error))
             return
         lines = answer["lines"]
-        table.check(where, "fit: one line an epoch", [line["epoch"] for line in lines] == list(range(1, epochs + 1)) and
+        table.check(where, "fit: one line per epoch", [line["epoch"] for line in lines] == list(range(1, epochs + 1)) and
                     answer["epochs"] == epochs and answer["capped"] is False, "%d lines" % len(lines))
         times = [line[name] for line in lines for name in ("begin", "train_end", "end")]
         table.check(where, "fit: times", times == sorted(times), "%.3f s an epoch" % ((times[1] - times[0]) / 1e9))

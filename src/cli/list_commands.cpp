@@ -29,7 +29,7 @@ void print(const ordered_json& line) { std::printf("%s\n", line.dump().c_str());
 
 namespace {
 
-constexpr int64_t kMostDescribed = 1'000'000;  // samples a batch: the counts of operations stay below 2^63
+constexpr int64_t kMostDescribed = 1'000'000;  // samples per batch: the counts of operations stay below 2^63
 
 std::unique_ptr<nn::Module> shapes_of_model(const zoo::ChosenModel& chosen) {
   return nn::shapes_of([&] { return zoo::make_model(chosen); });
@@ -153,7 +153,7 @@ void add_models(CLI::App& app, Action& action) {
   CLI::App* cmd = app.add_subcommand("models", "list the models, or describe one layer by layer");
   cmd->add_option("name", flags->name, "a model to describe: a name, or the file of a description");
   cmd->add_option("--batch", flags->batch, "batch that the description is for (1)");
-  CLI::Option* json = cmd->add_flag("--json", flags->json, "print one JSON object a line");
+  CLI::Option* json = cmd->add_flag("--json", flags->json, "print one JSON object per line");
   cmd->add_flag("--toml", flags->toml, "print the model as a description, to change and train it")
       ->excludes(json);
   cmd->callback([flags, cmd, &action] {
@@ -186,7 +186,7 @@ void add_datasets(CLI::App& app, Action& action) {
       app.add_subcommand("datasets", "list the data sets and where they were found, or fetch one");
   cmd->add_option("--data-dir", flags->data_dir, "folder to look in, or to fetch to");
   cmd->add_option("--download", flags->download, "fetch this data set from its official source");
-  cmd->add_flag("--json", flags->json, "print one JSON object a line");
+  cmd->add_flag("--json", flags->json, "print one JSON object per line");
   cmd->callback([flags, &action] {
     action = [flags] {
       if (!flags->download.empty()) return fetch(flags->download, flags->data_dir, flags->json);

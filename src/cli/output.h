@@ -34,7 +34,7 @@ std::string shown(const MetricInfo& info, double value);
 
 /// One JSON object per line on stdout, and nothing else.
 CallbackPtr json_events();
-/// For a person: a table of the settings, a line an epoch, and the end. On a terminal a bar moves on stderr.
+/// For a person: a table of the settings, a line per epoch, and the end. On a terminal a bar moves on stderr.
 CallbackPtr text_events();
 
 }  // namespace tandem::cli

@@ -268,7 +268,7 @@ void add_search(CLI::App& app, Action& action, const std::vector<std::string>& a
                        {"seed", "of the proposals, and of every trial (default 0)"},
                        {"out", "folder (default: runs/search-MODEL, or the next free …-N)"},
                        {"resume", "go on with the search in --out"}});
-  cmd->add_flag("--json", flags->json, "print one JSON object a line");
+  cmd->add_flag("--json", flags->json, "print one JSON object per line");
   cmd->callback([flags, arguments, &action] {
     action = [flags, arguments] {
       search::SearchConfig& config = flags->config;

@@ -19,7 +19,7 @@ void add_train(CLI::App& app, Action& action, const std::vector<std::string>& ar
   CLI::App* cmd = app.add_subcommand("train", "train a model");
   cmd->add_option("MODEL", flags->model, setting("model").help);
   cmd->add_option("--config", flags->file, "file of settings, TOML with the names below; flags win over it");
-  cmd->add_flag("--json", flags->json, "print one JSON object a line");
+  cmd->add_flag("--json", flags->json, "print one JSON object per line");
   flags->settings.add_all(*cmd);
   cmd->callback([flags, arguments, &action] {
     action = [flags, arguments] {

@@ -38,7 +38,7 @@ def words(seed):
 
 
 def test_rows(groups, share, seed):
-    """The rows that data::split takes for testing; groups: one value a row, None for all the same."""
+    """The rows that data::split takes for testing; groups: one value per row, None for all the same."""
     n = len(groups)
     order, stream = list(range(n)), words(seed)
     for i in range(n - 1, 0, -1):

@@ -21,7 +21,7 @@ struct Estimate {
 struct Summary {
   Condition condition;
   std::string metric, system;
-  std::vector<double> values;   // one a run, in the order of blocks
+  std::vector<double> values;   // one per run, in the order of blocks
   std::vector<int64_t> blocks;  // of each value
   Estimate median;              // interval: bootstrap over runs
   double mean = 0, deviation = 0, minimum = 0, maximum = 0;

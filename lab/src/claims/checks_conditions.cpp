@@ -68,7 +68,7 @@ Sample series(const Claim& claim, const Evidence& evidence, const Condition& con
 /// Judges one system's series over at least three places.
 Finding judge_trend(const Claim& claim, const std::vector<std::pair<int64_t, Sample>>& places, double noise) {
   Finding finding;
-  std::vector<std::vector<double>> rows;  // a row a block that all places have
+  std::vector<std::vector<double>> rows;  // a row per block that all places have
   for (const auto& [block, value] : places.front().second) {
     std::vector<double> row;
     for (const auto& [place, sample] : places) {

@@ -21,7 +21,7 @@ struct Points {
   std::vector<double> x, y;
 };
 
-/// One point an epoch of each run: its number, and an accuracy, a loss or the training time until then.
+/// One point per epoch of each run: its number, and an accuracy, a loss or the training time until then.
 void add_epochs(const Run& run, const std::string& x, const std::string& y, Points& points) {
   double elapsed = 0;
   for (const Epoch& epoch : run.epochs) {

@@ -56,7 +56,7 @@ void add_run(CLI::App& app, Action& action, const std::vector<std::string>& argu
       ->delimiter(',');
   cmd->add_option("--workloads", flags->workloads, "lenet mnist_cnn … (default: the study's)")
       ->delimiter(',');
-  cmd->add_option("--runs", flags->runs, "runs a cell (default: the study's)");
+  cmd->add_option("--runs", flags->runs, "runs per cell (default: the study's)");
   flags->add(*cmd);
   cmd->callback([flags, arguments, &action] { action = [flags, arguments] { run(*flags, arguments); }; });
 }

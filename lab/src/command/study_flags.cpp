@@ -66,7 +66,7 @@ void StudyFlags::add(CLI::App& command) {
   command.add_option("--interval", interval, "seconds between readings of the monitors")
       ->capture_default_str();
   command.add_option("--threads", threads, "threads of every framework (default: all cores)");
-  command.add_flag("--json", json, "print one JSON object a line");
+  command.add_flag("--json", json, "print one JSON object per line");
 }
 
 RunnerOptions StudyFlags::options(const std::string& name) const {

@@ -215,7 +215,7 @@ Checked Client::check(int64_t steps) {
       out.losses = fields.numbers("losses");
       if (static_cast<int64_t>(out.losses.size()) != steps)
         throw Malformed(
-            cat("check: 'losses' must have one value a step, ", steps, "; got ", out.losses.size()));
+            cat("check: 'losses' must have one value per step, ", steps, "; got ", out.losses.size()));
     }
   } catch (const Malformed& error) {
     fail(Status::garbage, error.what());

@@ -115,7 +115,7 @@ class TextProgress : public Progress {
     drawn_ = 0;
   }
 
-  /// The whole table, at most ten times a second: drawing must not disturb what is measured.
+  /// The whole table, at most ten times per second: drawing must not disturb what is measured.
   void draw(bool now) {
     if (!live_) return;
     const int64_t at = now_ns();

@@ -1,4 +1,4 @@
-// What the user sees while a study runs: on a terminal a table that stays in place, elsewhere one line a run, or JSON lines.
+// What the user sees while a study runs: on a terminal a table that stays in place, elsewhere one line per run, or JSON lines.
 #pragma once
 
 #include <cstdio>
@@ -33,7 +33,7 @@ std::string headline_metric(const std::string& phase);
 
 /// For a person. `stream` is a terminal: the table is redrawn in place; else lines.
 std::unique_ptr<Progress> text_progress(std::FILE* stream);
-/// One JSON object a line on stdout.
+/// One JSON object per line on stdout.
 std::unique_ptr<Progress> json_progress(std::FILE* stream);
 /// Says nothing.
 std::unique_ptr<Progress> no_progress();

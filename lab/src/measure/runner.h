@@ -1,4 +1,4 @@
-// Runs a study: block after block, every cell once a block in random order, each run in a fresh process, each record on disk
+// Runs a study: block after block, every cell once per block in random order, each run in a fresh process, each record on disk
 // before the next run begins. A study that was stopped goes on where it stopped.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Small files of /proc and /sys, read many times a second: opened once, read from the start with pread, their numbers
+// Small files of /proc and /sys, read many times per second: opened once, read from the start with pread, their numbers
 // taken without streams. All of it is to keep the monitor's own share of the processor small.
 #pragma once
 

@@ -25,7 +25,7 @@ class ProcessTree {
     double cpu_s = 0;  // user and system time of all processes since their start, the ended ones' included
     double rss_bytes = 0;  // of those that live
   };
-  /// Looks for processes that are new. Costs a file a thread of the tree, where the kernel lists children; a file a
+  /// Looks for processes that are new. Costs a file per thread of the tree, where the kernel lists children; a file a
   /// process of the whole machine where it does not.
   void find_children();
   /// Reads every known process once; none where all have ended, with the reason in why().

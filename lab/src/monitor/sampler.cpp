@@ -12,7 +12,7 @@ namespace tandem::lab {
 namespace {
 
 constexpr double kMib = 1024.0 * 1024.0;
-constexpr double kSlowPeriod = 1.0;  // of what is read once a second
+constexpr double kSlowPeriod = 1.0;  // of what is read once per second
 constexpr double kFastPart =
     0.6;  // of the monitor's share, the most that the sources read at the interval may take
 

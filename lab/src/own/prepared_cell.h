@@ -22,7 +22,7 @@ class PreparedCell {
   Json prepared() const;
   Json check(const Json& request);
   Json run(const Json& request);
-  /// `progress` gets one object an epoch.
+  /// `progress` gets one object per epoch.
   Json fit(const Json& request, const std::function<void(const Json&)>& progress);
   Json breakdown(const Json& request);
 

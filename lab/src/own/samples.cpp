@@ -33,7 +33,7 @@ Samples::Samples(const std::string& part, const DataFiles& files, const Dims& in
   TD_CHECK(x_.dtype() == DType::f32 && x_.shape() == want, "data.", part, ".x: must be f32 (N, ", input[0],
            ", ", input[1], ", ", input[2], "); got ", x_.dtype(), " ", x_.shape(), ".");
   TD_CHECK(y_.dtype() == DType::i64 && y_.rank() == 1 && y_.size(0) == x_.size(0) && y_.size(0) >= 1, "data.",
-           part, ".y: must be i64 with one label a sample, and at least one sample; got ", y_.dtype(), " ",
+           part, ".y: must be i64 with one label per sample, and at least one sample; got ", y_.dtype(), " ",
            y_.shape(), " for ", x_.size(0), " samples.");
   const int64_t* labels = y_.data<int64_t>();
   const auto [least, most] = std::minmax_element(labels, labels + size());

@@ -1,4 +1,4 @@
-// A study's folder: study.json, provenance.json, and runs.jsonl, to which one line a run is appended. A line that a kill
+// A study's folder: study.json, provenance.json, and runs.jsonl, to which one line per run is appended. A line that a kill
 // cut off has no newline and is not whole JSON: readers leave it out, and the next append cuts it.
 #include <fcntl.h>
 #include <sys/file.h>

@@ -1,4 +1,4 @@
-// Tables for other programs: one row a run, a summary or a comparison, with every number in full.
+// Tables for other programs: one row per run, summary or comparison, with every number in full.
 #pragma once
 
 #include <string>

@@ -18,7 +18,7 @@ std::string html_report(const Results& results, const Analysis& analysis,
                         const std::vector<Judgement>& judgements);
 std::string markdown_report(const Results& results, const Analysis& analysis,
                             const std::vector<Judgement>& judgements);
-/// The answers and a table a part, aligned.
+/// The answers and a table per part, aligned.
 std::string terminal_report(const Results& results, const Analysis& analysis);
 
 }  // namespace tandem::lab

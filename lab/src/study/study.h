@@ -38,7 +38,7 @@ Workload load_workload(const std::string& name);
 
 /// How long a cell's run is.
 struct Effort {
-  int64_t runs = 8;           // blocks: fresh processes a cell
+  int64_t runs = 8;           // blocks: fresh processes per cell
   int64_t warmup_steps = 10;  // at least; goes on until steady, at most 10 times as many
   int64_t timed_steps = 200;  // a region; more where they last less than least_s
   double timed_s = 20;        // a run's timed steps end after this many seconds, but not before 5 steps

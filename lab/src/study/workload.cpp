@@ -65,7 +65,7 @@ Workload load_workload(const std::string& name) {
   workload.classes = top.integer("classes", 0, limits::classes);
   if (workload.classes == 0) top.refuse("classes", "be the number of classes");
   workload.batch = top.integer("batch", 0, limits::batch);
-  if (workload.batch == 0) top.refuse("batch", "be the number of samples a step");
+  if (workload.batch == 0) top.refuse("batch", "be the number of samples per step");
   workload.precision = top.choice("precision", "f32", {"f32", "tf32", "bf16", "f16", "f64"});
   check_optimizer(top, "optimizer", top.any("optimizer"));
   const Json named = top.table("optimizers");

@@ -389,7 +389,7 @@ TEST(Monitor, SlowsDownWhereReadingsCostTooMuch) {
   ASSERT_TRUE(child.is_ready());
   const MonitorReport report = watch({.pid = child.pid(), .interval_s = 0.001, .share = 0.002}, 1.5);
   EXPECT_TRUE(notes_have(report, "processor: read every"))
-      << "a thousand times a second is too often for 0.2 %";
+      << "a thousand times per second is too often for 0.2 %";
   std::printf("interval 1 ms, share 0.2 %%: the monitor took %.2f %%\n",
               report.metrics.at("monitor.percent"));
   EXPECT_LT(report.metrics.at("monitor.percent"), 20);

@@ -262,7 +262,7 @@ TEST_F(Report, EveryTableThatShowsAWorkloadNamesItsData) {
   }
   for (const std::string& csv : {runs_csv(results), summaries_csv(analysis), comparisons_csv(analysis)}) {
     EXPECT_NE(csv.substr(0, csv.find('\n')).find(",data,"), std::string::npos);
-    EXPECT_EQ(count(csv, ",synthetic-mnist,") + 1, count(csv, "\r\n")) << "one a row";
+    EXPECT_EQ(count(csv, ",synthetic-mnist,") + 1, count(csv, "\r\n")) << "one per row";
   }
 }
 

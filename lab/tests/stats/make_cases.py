@@ -352,7 +352,7 @@ def group_cases():
 
 
 def r_numbers(script):
-    """The numbers that an R script prints, one a line."""
+    """The numbers that an R script prints, one per line."""
     with tempfile.NamedTemporaryFile("w", suffix=".R") as file:
         file.write(script)
         file.flush()

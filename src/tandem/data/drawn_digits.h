@@ -31,7 +31,7 @@ class DrawnDigits final : public ImageDataset {
   uint64_t seed_;
   int64_t first_;
   std::unique_ptr<uint8_t[]> images_;
-  std::unique_ptr<std::atomic<uint8_t>[]> states_;  // one an image
+  std::unique_ptr<std::atomic<uint8_t>[]> states_;  // one per image
 };
 
 /// Always found.

@@ -75,7 +75,7 @@ std::shared_ptr<const ImageSet> read_idx_images(const std::string& name, const s
   TD_CHECK(images.sizes[1] == format.height && images.sizes[2] == format.width, what, "images must be ",
            format.height, " by ", format.width, "; got ", images.sizes[1], " by ", images.sizes[2], kMend);
   TD_CHECK(images.sizes[0] > 0, what, "must hold at least one image; got none", kMend);
-  TD_CHECK(images.sizes[0] == labels.sizes[0], what, "there must be one label an image; got ",
+  TD_CHECK(images.sizes[0] == labels.sizes[0], what, "there must be one label per image; got ",
            images.sizes[0], " images and ", labels.sizes[0], " labels in '", io::one_line(labels_path),
            "'. The two files do not belong together: fetch both again.");
   const auto bad = std::find_if(labels.values.begin(), labels.values.end(),

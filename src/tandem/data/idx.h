@@ -12,7 +12,7 @@
 namespace tandem::data {
 
 struct IdxArray {
-  std::vector<int64_t> sizes;   // one an axis
+  std::vector<int64_t> sizes;   // one per axis
   std::vector<uint8_t> values;  // row-major
 };
 

@@ -110,7 +110,7 @@ ImageSet::ImageSet(std::string name, ImageFormat format, std::vector<uint8_t> im
                    std::vector<uint8_t> labels)
     : ImageDataset(std::move(name), std::move(format), std::move(labels)), images_(std::move(images)) {
   TD_CHECK(static_cast<int64_t>(images_.size()) == size() * this->format().bytes(),
-           "image set: must have one label an image; got ", size(), " labels and ", images_.size(),
+           "image set: must have one label per image; got ", size(), " labels and ", images_.size(),
            " bytes of images of ", this->format().bytes(), " bytes each.");
 }
 

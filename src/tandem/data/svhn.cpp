@@ -42,7 +42,7 @@ std::shared_ptr<const ImageSet> read_svhn(const std::string& name, const std::st
            where, "X must be u8 (32, 32, 3, n); got ", x.dtype, " of ", x.sizes.size(), " axes",
            io::kDamaged);
   const int64_t count = x.sizes[3];
-  TD_CHECK(y.count() == count, where, "there must be one label an image; got ", count, " images and ",
+  TD_CHECK(y.count() == count, where, "there must be one label per image; got ", count, " images and ",
            y.count(), " labels", io::kDamaged);
   std::vector<uint8_t> images(x.values.size()), labels(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {

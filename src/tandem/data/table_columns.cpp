@@ -20,7 +20,7 @@ bool contains(const std::vector<std::string>& list, const std::string& name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-/// The different values with their counts, in sorted order. Sorting takes 16 bytes a cell, whatever the cells hold.
+/// The different values with their counts, in sorted order. Sorting takes 16 bytes per cell, whatever the cells hold.
 template <class Value, class Text>
 std::vector<Counted> counted(std::vector<Value> values, const Text& text) {
   std::sort(values.begin(), values.end());

@@ -69,7 +69,7 @@ struct RandomEraseOptions {
 Transform random_erase(RandomEraseOptions options);
 
 // On whole batches {images f32 (n, …), labels i64 (n,)}: the labels become f32 (n, classes) that add up to 1. Sample i
-// is mixed with sample i-1. Lambda is drawn from Beta(alpha, alpha), once a batch.
+// is mixed with sample i-1. Lambda is drawn from Beta(alpha, alpha), once per batch.
 /// lambda · x[i] + (1 - lambda) · x[i-1].
 BatchTransform mixup(int64_t classes, double alpha = 1);
 /// A box of x[i-1] pasted over x[i].

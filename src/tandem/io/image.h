@@ -50,7 +50,7 @@ Tensor decode_pnm(std::span<const uint8_t> bytes, const DecodeOptions& options, 
 int jpeg_orientation(std::span<const uint8_t> bytes);
 /// A u8 image as it is meant to be seen, by the orientation that its file tells.
 Tensor turn_upright(const Tensor& image, int orientation);
-/// Refuses sizes beyond max_pixels, and beyond what an image of `packed_bytes` may unpack to with that many bytes a pixel.
+/// Refuses sizes beyond max_pixels, and beyond what an image of `packed_bytes` may unpack to with that many bytes per pixel.
 void check_pixels(uint64_t height, uint64_t width, uint64_t pixel_bytes, uint64_t packed_bytes,
                   const DecodeOptions& options, const std::string& where);
 /// Rows of interleaved samples to planes: `rows` rows of `width` pixels of `from` channels, of which the first `to`

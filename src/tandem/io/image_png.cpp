@@ -97,7 +97,7 @@ Tensor detail::decode_png(std::span<const uint8_t> bytes, const DecodeOptions& o
   const int from = png_get_channels(decoder.png, decoder.info);
   detail::check_pixels(height, width, static_cast<uint64_t>(from), bytes.size(), options, where);
   const auto row_bytes = png_get_rowbytes(decoder.png, decoder.info);
-  TD_ASSERT(row_bytes == width * static_cast<uint64_t>(from), "libpng's rows have 8 bits a sample");
+  TD_ASSERT(row_bytes == width * static_cast<uint64_t>(from), "libpng's rows have 8 bits per sample");
   const auto h = static_cast<Dim>(height), w = static_cast<Dim>(width), plane = h * w;
   const int colours = from >= 3 ? 3 : 1;
   const bool unchanged = options.channels == Channels::unchanged;

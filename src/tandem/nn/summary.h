@@ -47,7 +47,7 @@ Summary summary(Module& model, const Dims& input);
 Summary summary(Module& model, const std::vector<Tensor>& inputs,
                 const std::function<void(const std::vector<Tensor>&)>& call);
 
-/// An aligned table with a line a layer, and the totals.
+/// An aligned table with a line per layer, and the totals.
 std::string to_string(const Summary& summary);
 
 }  // namespace tandem::nn

@@ -87,7 +87,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source)
 Tensor masked_select(const Tensor& x, const Tensor& mask);
 /// The places of what is not zero, i64 (count, rank), in order. Its size depends on the data.
 Tensor nonzero(const Tensor& x);
-/// The same as one tensor an axis.
+/// The same as one tensor per axis.
 std::vector<Tensor> where(const Tensor& condition);
 
 // In place: target, which may be a view with any strides, is changed where index or mask says, and nothing else of it is

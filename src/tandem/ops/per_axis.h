@@ -19,7 +19,7 @@ struct Axes3 {
 };
 std::ostream& operator<<(std::ostream& out, const Axes3& axes);
 
-/// An option: `.stride = 2` means every axis, `.stride = {1, 2}` one number an axis, {} nothing.
+/// An option: `.stride = 2` means every axis, `.stride = {1, 2}` one number per axis, {} nothing.
 class PerAxis {
  public:
   PerAxis() = default;

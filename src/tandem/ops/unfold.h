@@ -16,7 +16,7 @@ struct UnfoldOptions {
 /// x (N, C, …) with one to three spatial axes -> (N, C · elements of a window, windows).
 Tensor unfold(const Tensor& x, const UnfoldOptions& options);
 /// The transposed map: columns (N, C · elements of a window, windows) are added up into (N, C, size…). `size` has
-/// one number an axis.
+/// one number per axis.
 Tensor fold(const Tensor& columns, const PerAxis& size, const UnfoldOptions& options);
 
 /// Ops unfold: in x of rank 3 to 5; out columns; size is x's. fold: in columns; out (N, C, size…) with `axes`

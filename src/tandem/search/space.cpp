@@ -164,7 +164,7 @@ const std::vector<ParameterRule>& parameter_rules() {
        .meaning = "the same in multiples of the optimizer's own default",
        .least = 1e-9,
        .most = 1e9},
-      {.name = "batch", .meaning = "samples a step", .least = 1, .most = 1e9, .whole = true},
+      {.name = "batch", .meaning = "samples per step", .least = 1, .most = 1e9, .whole = true},
       {.name = "optimizer", .meaning = "by name", .words = optimizer_list()},
       {.name = "schedule",
        .meaning = "of the rate",

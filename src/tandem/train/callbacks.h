@@ -102,7 +102,7 @@ CallbackPtr best_weights(const BestOptions& options = {});
 /// Ends the run after the step in which so many seconds have passed, in this process. It can be resumed.
 CallbackPtr time_budget(double seconds);
 
-/// One row an epoch, rewritten whole and atomically: no row twice after a resume. Path empty: metrics.csv or
+/// One row per epoch, rewritten whole and atomically: no row twice after a resume. Path empty: metrics.csv or
 /// metrics.jsonl in the run's folder.
 CallbackPtr csv_log(const std::string& path = "");
 CallbackPtr jsonl_log(const std::string& path = "");

@@ -43,7 +43,7 @@ struct FitOptions {
   std::optional<int64_t> epochs = {};  ///< unset: 1, or as many as `steps` needs
   std::optional<int64_t> steps = {};   ///< the run ends after so many steps in all
   int64_t batch = 100;
-  int64_t accumulate = 1;  ///< batches a step; their gradients make one mean
+  int64_t accumulate = 1;  ///< batches per step; their gradients make one mean
   std::string optimizer = "sgd";
   std::optional<double> lr = {};              ///< unset: the optimiser's default
   std::optional<double> momentum = {};        ///< unset: the optimiser's default
@@ -107,7 +107,7 @@ struct TrainConfig : FitOptions {
 /// No count of steps, epochs or samples may be larger: sums and products of two settings stay far below 2^63 then, and
 /// a double holds each exactly.
 inline constexpr int64_t kMostCount = 1'000'000'000'000'000;
-inline constexpr int64_t kMostBatch = 1'000'000'000;  ///< samples a batch, batches a step
+inline constexpr int64_t kMostBatch = 1'000'000'000;  ///< samples per batch, batches per step
 inline constexpr int64_t kMostThreads = 4096;         ///< what set_threads takes
 inline constexpr double kMostNumber = 1e30;           ///< of rates and norms: f32 holds it
 

@@ -1,4 +1,4 @@
-// The models by name. One file a model family; adding one is a row in zoo.cpp. A user's own comes as a description
+// The models by name. One file per model family; adding one is a row in zoo.cpp. A user's own comes as a description
 // (zoo/description.h).
 #pragma once
 

@@ -28,7 +28,7 @@ constexpr int conv_warps(int tiles) { return tiles == 4 ? 16 : 32; }
 /// Taps of a group in the order in which threads read them: t, t + 4, t + 8, t + 12 lie together.
 __device__ __forceinline__ int tap_slot(int tap) { return (tap & ~15) | (tap & 3) << 2 | (tap >> 2 & 3); }
 
-/// One block an image. A warp makes 32 pixels by 8 · kTiles channels from every splits-th group of taps; the
+/// One block per image. A warp makes 32 pixels by 8 · kTiles channels from every splits-th group of taps; the
 /// splits are added in order.
 template <int kTiles, bool kExact>
 __global__ void __launch_bounds__(32 * conv_warps(kTiles))

@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kThreads) identity_kernel(int64_t size, int64_
   if (i < size) out[i] = i % n == i / n % n ? T(1) : T(0);
 }
 
-/// One thread a matrix: determinant or its sign and logarithm from the factors and the pivots (from 1).
+/// One thread per matrix: determinant or its sign and logarithm from the factors and the pivots (from 1).
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     determinant_kernel(int64_t batch, int64_t n, const T* lu, const int* pivots, T* det, T* sign_out,

@@ -241,7 +241,7 @@ void blas_product(const KernelArgs& args, Product p) {
       "cublasLtMatmul");
 }
 
-/// One thread an element of the output, the sum in order. Sums wrap, so that signed and unsigned give the
+/// One thread per element of the output, the sum in order. Sums wrap, so that signed and unsigned give the
 /// same bits; products of bool are "and", sums "or".
 template <class T, bool kBool>
 __global__ void __launch_bounds__(128) integer_product_kernel(const Product p) {

@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
   indices[i] = i;
 }
 
-/// One block a row: a thread adds the weights up in order, as the CPU does, then all search. -1 where a row has no
+/// One block per row: a thread adds the weights up in order, as the CPU does, then all search. -1 where a row has no
 /// finite sum above 0 or a weight below 0.
 __global__ void __launch_bounds__(kThreads)
     multinomial_kernel(int64_t n, int64_t count, const RngPosition rng, const double* __restrict__ weights,

@@ -41,7 +41,7 @@ struct PanelSource {
   int64_t direct_step = 0;    // and the distance from one k to the next
 };
 
-/// Added once to the finished sums: one value a row (m of them), one a column (n), or neither.
+/// Added once to the finished sums: one value per row (m of them), one per column (n), or neither.
 template <class S>
 struct Bias {
   const S* row = nullptr;

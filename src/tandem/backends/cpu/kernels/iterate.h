@@ -13,7 +13,7 @@ namespace tandem::cpu::TD_ISA {
 /// A strided operand laid over a shape, with neighbouring axes merged where they lie evenly in memory.
 struct Walk {
   char* data = nullptr;
-  int64_t width = 0;  // bytes an element
+  int64_t width = 0;  // bytes per element
   int rank = 0;       // after merging; 0 = one element for every place
   int64_t shape[kMaxRank];
   int64_t strides[kMaxRank];  // in elements; 0 where broadcast

@@ -176,7 +176,7 @@ struct CastLoop {
 // ---- loops made of a conversion, another type's loop, and a conversion back
 
 struct Widths {
-  int inputs, in, out;  // in and out: bytes an element
+  int inputs, in, out;  // in and out: bytes per element
 };
 
 void run_converted(TileFn load, TileFn loop, TileFn store, const Widths& w, const void* const* in,
