@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "lab/src/command/commands.h"
 #include "lab/src/driver/environment.h"
@@ -30,25 +31,29 @@ std::string sizes(const std::vector<int64_t>& sizes) {
 
 struct StudyRow {
   std::string name, title, wrong;
-  size_t cells = 0, missing = 0;
+  size_t cells = 0, runnable = 0, missing = 0;  // runnable: those whose framework and device are here
 };
 
 /// A study whose file is wrong is listed with what is wrong, and hides no other.
-StudyRow look_at(const std::string& name) {
+StudyRow look_at(const std::string& name, const std::set<std::string>& available) {
   try {
     const Plan plan = make_plan(name);
-    return {name, text_of(plan.study, "title"), "", plan.cells.size(), plan.missing.size()};
+    StudyRow row{name, text_of(plan.study, "title"), "", plan.cells.size(), 0, plan.missing.size()};
+    for (const Cell& cell : plan.cells) row.runnable += available.count(framework_of(cell.system));
+    return row;
   } catch (const Error& error) {
-    return {name, "", error.what(), 0, 0};
+    return {name, "", error.what()};
   }
 }
 
 void list_json() {
   const Machine machine = Machine::here(lab_home());
   const auto drivers = read_drivers(machine.home);
+  std::set<std::string> available;
   Json all = {{"drivers", Json::array()}, {"workloads", Json::array()}, {"studies", Json::array()}};
   for (const DriverInfo& info : drivers) {
     const Availability found = availability(info, machine, drivers);
+    if (found.available) available.insert(info.name);
     all["drivers"].push_back({{"name", info.name},
                               {"title", info.title},
                               {"variants", info.variants},
@@ -68,10 +73,11 @@ void list_json() {
                                 {"data", w.data}});
   }
   for (const std::string& name : study_names()) {
-    const StudyRow row = look_at(name);
+    const StudyRow row = look_at(name, available);
     all["studies"].push_back({{"name", name},
                               {"title", row.title},
                               {"cells", row.cells},
+                              {"runnable", row.runnable},
                               {"missing", row.missing},
                               {"wrong", row.wrong}});
   }
@@ -82,9 +88,11 @@ void list_text() {
   const Machine machine = Machine::here(lab_home());
   const auto drivers = read_drivers(machine.home);
   std::printf("Frameworks\n");
+  std::set<std::string> available;
   std::vector<std::vector<std::string>> rows;
   for (const DriverInfo& info : drivers) {
     const Availability found = availability(info, machine, drivers);
+    if (found.available) available.insert(info.name);
     std::string state = found.available ? "ready" : "absent: " + found.why;
     if (!found.available && !found.fix.empty()) state += ". " + found.fix;
     if (!found.remark.empty()) state += " (" + found.remark + ")";
@@ -101,11 +109,11 @@ void list_text() {
   std::printf("\nStudies\n");
   rows.clear();
   for (const std::string& name : study_names()) {
-    const StudyRow row = look_at(name);
+    const StudyRow row = look_at(name, available);
     rows.push_back({row.name, row.wrong.empty() ? row.title : "wrong: " + row.wrong,
-                    row.wrong.empty()
-                        ? cat(row.cells, " cells here", row.missing ? cat(", ", row.missing, " not now") : "")
-                        : ""});
+                    row.wrong.empty() ? cat(row.runnable, " of ", row.cells, " cells can run here",
+                                            row.missing ? cat(", ", row.missing, " missing") : "")
+                                      : ""});
   }
   print_rows(rows);
 }

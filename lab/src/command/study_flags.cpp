@@ -10,6 +10,7 @@
 
 #include "lab/src/measure/energy.h"
 #include "lab/src/monitor/provenance.h"
+#include "lab/src/report/report.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
 
@@ -58,7 +59,9 @@ void save_provenance(const std::string& folder, const Plan& plan, const RunnerOp
 void StudyFlags::add(CLI::App& command) {
   command.add_option("--device", device, "cpu or cuda:N (default: the study's)");
   CLI::Option* is_quick = command.add_flag("--quick", quick, "fewer and shorter runs: minutes");
-  command.add_option("--budget", budget, "begin no block that cannot end within 30m, 2h …")
+  command
+      .add_option("--budget", budget,
+                  "begin no block that cannot end within 30m, 2h …, and no run of the first")
       ->excludes(is_quick);
   command.add_option("--out", out,
                      "folder of the results (default: a new one below runs/); an old one goes on");
@@ -100,8 +103,13 @@ StudyOutcome take(const Plan& plan, const StudyFlags& flags, RunnerOptions optio
   std::vector<std::string> words = arguments;
   if (flags.out.empty()) words.insert(words.end(), {"--out", options.folder});
   const std::string go_on = "tandem lab " + quoted(words);
-  if (outcome.stopped)
-    throw Interrupted(cat("stopped; the runs so far are in ", options.folder, ". Go on with: ", go_on));
+  if (outcome.stopped) {
+    const std::string runs = options.folder + "/runs.jsonl";
+    const bool any = std::filesystem::exists(runs) && std::filesystem::file_size(runs) > 0;
+    if (any) write_report(options.folder);
+    throw Interrupted(cat("stopped; the runs so far", any ? " and their report" : "", " are in ",
+                          options.folder, ". Go on with: ", go_on));
+  }
   if (outcome.over_budget)
     progress->note(
         cat("the budget is spent: ", outcome.blocks_left, " blocks are left. Go on with: ", go_on));

@@ -199,20 +199,24 @@ StudyOutcome run_study(const Plan& plan, const RunnerOptions& options, Progress&
     if ((outcome.stopped = stopped())) break;
     const std::vector<Turn> turns = open_turns(block);
     if (turns.empty()) continue;
-    if (options.budget_s && whole_block) {
+    // A whole block at a time, so that all cells have as many runs; of the first, as many runs as there is time for.
+    const auto exceeds = [&](double estimate) {
+      return options.budget_s && since(begun) + std::max(0.0, estimate) > *options.budget_s;
+    };
+    if (whole_block) {
       double estimate = 0;
       for (const Turn& turn : turns) estimate += std::max(0.0, forecast.of(turn.cell));
-      if (since(begun) + estimate > *options.budget_s) {
-        outcome.over_budget = true;
-        for (int64_t b = block; b < blocks; ++b) outcome.blocks_left += !open_turns(b).empty();
-        break;
-      }
+      outcome.over_budget = exceeds(estimate);
     }
-    for (size_t i = 0; i < turns.size(); ++i) {
+    for (size_t i = 0; i < turns.size() && !outcome.over_budget; ++i) {
       const Turn& turn = turns[i];
       const Cell& cell = plan.cells[turn.cell];
       if (!standing.given_up(cell).empty()) continue;
       if ((outcome.stopped = stopped())) break;
+      if (!whole_block && outcome.taken > 0 && exceeds(forecast.of(turn.cell))) {
+        outcome.over_budget = true;
+        break;
+      }
       progress.start(turn.cell, block);
       const int64_t run_begun = now_ns();
       cooling.wait([&](const std::string& text) { progress.stage(text); });
@@ -240,6 +244,10 @@ StudyOutcome run_study(const Plan& plan, const RunnerOptions& options, Progress&
         outcome.stopped = true;
         break;
       }
+    }
+    if (outcome.over_budget) {
+      for (int64_t b = block; b < blocks; ++b) outcome.blocks_left += !open_turns(b).empty();
+      break;
     }
     whole_block = true;
   }

@@ -17,9 +17,10 @@ namespace tandem::lab {
 struct RunnerOptions {
   std::string folder;
   uint64_t seed = 1;
-  double interval_s = 0.1;         // of the monitors
-  std::optional<double> budget_s;  // no block begins that cannot end within it; the first always does
-  double cool_down_s = 60;         // at most so long a wait for the start temperature before a run
+  double interval_s = 0.1;  // of the monitors
+  std::optional<double>
+      budget_s;             // no block begins that cannot end within it, and no run of the first but one
+  double cool_down_s = 60;  // at most so long a wait for the start temperature before a run
   Bench bench;
   HonestyLimits limits = {};
   std::function<void(const std::string& folder)> on_start =

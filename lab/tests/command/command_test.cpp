@@ -158,6 +158,7 @@ TEST_F(Lab, ASignalEndsTheRunKeepsTheRecordsAndLeavesNoProcess) {
                                                                    << said;
       EXPECT_NE(said.find("Go on with: tandem lab run long.toml --threads 1 --out study"), std::string::npos)
           << said;
+      EXPECT_TRUE(std::filesystem::exists(folder_ / "study" / "report.md")) << "of the runs so far";
     }
     EXPECT_TRUE(comes_true(20, [&] { return children_of(lab).empty(); })) << "after signal " << signal;
     EXPECT_EQ(read(folder_ / "study" / "runs.jsonl").substr(0, before.size()), before);

@@ -318,7 +318,7 @@ TEST(Runner, ABrokenDriverCostsItsCellAndNotTheStudy) {
   EXPECT_EQ(outcome.failed, 10);
 }
 
-TEST(Runner, ABudgetEndsBetweenBlocksAndAtLeastOneBlockIsTaken) {
+TEST(Runner, ABudgetEndsBetweenBlocksAndWithinTheFirstAndAtLeastOneRunIsTaken) {
   TempFolder folder;
   const Plan plan = small_plan(50);
   RunnerOptions options = options_in(folder.path());
@@ -326,12 +326,16 @@ TEST(Runner, ABudgetEndsBetweenBlocksAndAtLeastOneBlockIsTaken) {
   const auto progress = no_progress();
   StudyOutcome outcome = run_study(plan, options, *progress);
   EXPECT_TRUE(outcome.over_budget);
-  EXPECT_EQ(outcome.taken, 5);
-  EXPECT_EQ(outcome.blocks_left, 49);
+  EXPECT_EQ(outcome.taken, 1) << "the first block has five, and no time for another";
+  EXPECT_EQ(outcome.blocks_left, 50);
   EXPECT_TRUE(std::filesystem::exists(folder / "material")) << "the study will go on";
+  for (int i = 2; i <= 5; ++i) {
+    outcome = run_study(plan, options, *progress);
+    EXPECT_EQ(outcome.taken, 1);
+  }
+  EXPECT_EQ(outcome.blocks_left, 49) << "the first block is whole";
   outcome = run_study(plan, options, *progress);
-  EXPECT_LE(outcome.taken, 5)
-      << "the first block is there already: one more at most, to learn how long it takes";
+  EXPECT_LE(outcome.taken, 5) << "one more block at most, to learn how long it takes";
   for (const lab::Run& run : load_results(folder.path()).runs) EXPECT_LT(run.block, 2);
 }
 
