@@ -267,6 +267,18 @@ TEST(Metrics, MatchPlainReferences) {
   EXPECT_EQ(error_of([&] { matrix.add(5, 0); }), "metrics: a class must be 0 to 4; got 5 predicted as 0.");
 }
 
+TEST(Metrics, AClassThatOccursNowhereHasNoPartInTheMean) {
+  ConfusionMatrix matrix(4);  // no sample is of class 3 or was taken for it; class 2 was only predicted
+  matrix.add(0, 0, 8);
+  matrix.add(0, 2, 2);
+  matrix.add(1, 1, 5);
+  EXPECT_NEAR(matrix.macro().precision, (1.0 + 1 + 0) / 3, 1e-15);
+  EXPECT_NEAR(matrix.macro().recall, (0.8 + 1 + 0) / 3, 1e-15);
+  EXPECT_NEAR(matrix.macro().f1, (16.0 / 18 + 1 + 0) / 3, 1e-15);
+  EXPECT_EQ(matrix.macro().support, 15);
+  EXPECT_EQ(ConfusionMatrix(3).macro().f1, 0);
+}
+
 /// Gives each sample's input back: the logits are the data.
 struct Echo : nn::Module {
   Tensor one = parameter("one", from_vector<float>({1}, {1}));

@@ -60,15 +60,20 @@ ClassScores ConfusionMatrix::scores(int64_t cls) const {
 
 ClassScores ConfusionMatrix::macro() const {
   ClassScores mean;
+  int64_t there = 0;  // classes that some sample is of or was taken for
   for (int64_t c = 0; c < classes_; ++c) {
+    int64_t either = 0;
+    for (int64_t other = 0; other < classes_; ++other) either += count(other, c) + count(c, other);
+    if (either == 0) continue;
+    ++there;
     const ClassScores one = scores(c);
     mean.precision += one.precision;
     mean.recall += one.recall;
     mean.f1 += one.f1;
     mean.support += one.support;
   }
-  if (classes_ == 0) return mean;
-  const auto n = static_cast<double>(classes_);
+  if (there == 0) return mean;
+  const auto n = static_cast<double>(there);
   mean.precision /= n;
   mean.recall /= n;
   mean.f1 /= n;
