@@ -490,6 +490,17 @@ TEST(Tasks, ClassWeightsAreThoseOfTheLoss) {
             "class-weights: there must be one per class; got 3 for outputs of (60, 2).");
 }
 
+TEST(Tasks, LabelsOtherThanZeroAndOneAreRefusedInTraining) {
+  manual_seed(3);
+  const auto model = dense(4, 3);
+  const data::TensorSet sevens({ones({20, 4}), full({20, 3}, 7)});
+  for (const Engine engine : {Engine::eager, Engine::graph})
+    EXPECT_EQ(error_of([&] {
+                fit(*model, sevens, {.task = make_task("multi-label"), .engine = engine, .batch = 5});
+              }),
+              "multi-label: targets must be 0 or 1; got 7. Give other data, or --task regression.");
+}
+
 TEST(Tasks, WhatCannotBeIsRefusedInOneLine) {
   const Case c = std::move(cases()[1]);
   manual_seed(3);

@@ -67,6 +67,8 @@ class Task {
   /// that the batch must have room for, where the task has lengths(); samples are padded to it.
   virtual std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices,
                                       int64_t epoch, int64_t length) const;
+  /// Throws Error for a batch of training whose values the loss makes no sense of. It is on the CPU, before it is used.
+  virtual void check_batch(const TaskBatch&) const {}
   /// How long each sample is, where they differ: batches are then made of samples of like length (data/buckets.h), and
   /// the graph engine sees few different lengths. Empty: all samples are alike.
   virtual std::vector<int64_t> lengths(const data::Dataset&) const { return {}; }

@@ -54,6 +54,14 @@ Engine engine_of(const FitOptions& options) { return options.anomaly ? Engine::e
 data::LoaderOptions training_batches(const FitOptions& options, const data::Dataset& set, Device device) {
   data::LoaderOptions loading = loader_options(options.task, set, options.batch, device);
   loading.seed = options.seed;
+  const TaskPtr task = options.task ? options.task : make_task("classification");
+  loading.collate = [task, names = task->fields(), collate = loading.collate](
+                        const data::Dataset& from, std::span<const int64_t> indices, int64_t epoch,
+                        int64_t length) {
+    std::vector<Tensor> tensors = collate(from, indices, epoch, length);
+    if (tensors.size() >= names.size()) task->check_batch(TaskBatch(names, tensors));
+    return tensors;
+  };
   return loading;
 }
 

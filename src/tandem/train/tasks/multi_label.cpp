@@ -1,12 +1,18 @@
 // Several labels per sample, each of them there or not: targets (n, labels) of 0 and 1.
 #include <cmath>
 
+#include "tandem/core/tape.h"
 #include "tandem/ops/loss.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/train/task.h"
 
 namespace tandem {
 namespace {
+
+void check_target(double value) {
+  TD_CHECK(value == 0 || value == 1, "multi-label: targets must be 0 or 1; got ", value,
+           ". Give other data, or --task regression.");
+}
 
 /// Counts by label: a label is predicted where its output is above 0, which is a probability above one half.
 class LabelMeter final : public Meter {
@@ -24,8 +30,7 @@ class LabelMeter final : public Meter {
       bool all_right = true;
       for (size_t k = 0; k < labels; ++k) {
         const size_t i = row * labels + k;
-        TD_CHECK(target[i] == 0 || target[i] == 1, "multi-label: targets must be 0 or 1; got ", target[i],
-                 ".");
+        check_target(target[i]);
         const bool is = target[i] == 1, said = out[i] > 0;
         counts_[k].add(is, said);
         scores_[k].push_back(out[i]);
@@ -72,6 +77,10 @@ class MultiLabel final : public Task {
   std::string name() const override { return "multi-label"; }
   Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
     return binary_cross_entropy_with_logits(out.at(0), target_of(out, batch));
+  }
+  void check_batch(const TaskBatch& batch) const override {
+    const NoGrad off;
+    for (const double value : cast(batch["target"], DType::f64).to_vector<double>()) check_target(value);
   }
   std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
     return {out.at(0), target_of(out, batch)};
