@@ -555,16 +555,17 @@ TEST(Resume, EveryOptimizerScheduleAverageAccumulationAndCallbackEndsWithTheSame
       ++n;
       const std::string what = info.name + " " + schedule;
       const auto options = [&](const std::string& out) {
-        FitOptions o{.engine = n % 2 ? Engine::graph : Engine::eager,
-                     .epochs = 3,
-                     .accumulate = n % 3 == 0 ? 2 : 1,
-                     .optimizer = info.name,
-                     .weight_decay = n % 5 == 0 ? std::optional<double>(0.1) : std::nullopt,
-                     .no_decay = n % 10 == 0 ? std::vector<std::string>{"bias"} : std::vector<std::string>{},
-                     .clip_norm = n % 4 == 0 ? std::optional<double>(0.5) : std::nullopt,
-                     .ema = n % 2 == 0 || n % 7 == 0 ? std::optional<double>(0.9) : std::nullopt,
-                     .ema_warm_up = n % 4 == 0,
-                     .out = out.empty() ? "" : folder / out};
+        FitOptions o{
+            .engine = n % 2 ? Engine::graph : Engine::eager,
+            .epochs = 3,
+            .accumulate = n % 3 == 0 ? 2 : 1,
+            .optimizer = info.name,
+            .weight_decay = n % 5 == 0 ? std::optional<double>(0.1) : std::nullopt,
+            .no_decay = n % 10 == 0 ? std::vector<std::string>{"*.bias"} : std::vector<std::string>{},
+            .clip_norm = n % 4 == 0 ? std::optional<double>(0.5) : std::nullopt,
+            .ema = n % 2 == 0 || n % 7 == 0 ? std::optional<double>(0.9) : std::nullopt,
+            .ema_warm_up = n % 4 == 0,
+            .out = out.empty() ? "" : folder / out};
         o.callbacks = {learning_rate({.kind = schedule,
                                       .by_epoch = n % 5 == 1 ? std::optional<bool>(false) : std::nullopt,
                                       .warm_up = n % 3,

@@ -16,6 +16,7 @@
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
+#include "tandem/train/parameter_names.h"
 #include "tandem/train/run_data.h"
 #include "tandem/train/run_folder.h"
 #include "tandem/train/train.h"
@@ -216,6 +217,7 @@ TEST(OwnData, WeightsOfAnotherRunAreTakenWhereTheyFitAndFrozenOnesStay) {
   const std::string text = notices.at(3) + notices.at(4);
   EXPECT_HAS(text, "took 8 of the model's 10 tensors");
   EXPECT_HAS(text, "of another shape, and drawn anew: fc3.weight");
+  EXPECT_HAS(notices.back(), "freeze: 4 of 10 parameters stay as they are, ");
   const auto before = load_run("eval", folder / "first").weights,
              after = load_run("eval", folder / "second").weights;
   for (size_t i = 0; i < before.size(); ++i) {
@@ -226,14 +228,91 @@ TEST(OwnData, WeightsOfAnotherRunAreTakenWhereTheyFitAndFrozenOnesStay) {
   }
   config.out = folder / "third";
   config.freeze = {"conv9"};
-  EXPECT_EQ(refusal([&] { train(config); }),
-            "freeze: must be a part of parameters' names; 'conv9' is in none of conv1.weight, conv1.bias, "
-            "conv2.weight, "
-            "conv2.bias, fc1.weight, fc1.bias, fc2.weight, fc2.bias, fc3.weight, fc3.bias.");
+  EXPECT_EQ(
+      refusal([&] { train(config); }),
+      "freeze: must name layers or parameters of the model; 'conv9' is none of conv1.weight, conv1.bias, "
+      "conv2.weight, "
+      "conv2.bias, fc1.weight, fc1.bias, fc2.weight, fc2.bias, fc3.weight, fc3.bias.");
+  config.freeze = {"weight"};
+  EXPECT_HAS(refusal([&] { train(config); }), "Write *.weight for those within layers.");
+  config.freeze = {"fc3"};  // its shape differs
+  EXPECT_HAS(refusal([&] { train(config); }),
+             "freeze: what is frozen must have come from --weights; fc3.weight did not fit");
   config.freeze = {};
   io::save_safetensors(folder / "other.safetensors", {{"encoder.weight", ones({3})}});
   config.weights = folder / "other.safetensors";
   EXPECT_HAS(refusal([&] { train(config); }), "nothing in it fits the model: it has 1 tensors, the model 10");
+}
+
+TEST(OwnData, FrozenNamesAreWholePartsFromTheStart) {
+  EXPECT_TRUE(is_named_by("conv1", "conv1.weight"));
+  EXPECT_TRUE(is_named_by("conv1.weight", "conv1.weight"));
+  EXPECT_FALSE(is_named_by("conv1", "layer2.0.conv1.weight"));
+  EXPECT_FALSE(is_named_by("conv1", "conv10.weight"));
+  EXPECT_FALSE(is_named_by("conv1.weight.x", "conv1.weight"));
+  EXPECT_TRUE(is_named_by("layer1", "layer1.0.conv1.weight"));
+  EXPECT_TRUE(is_named_by("*.bn1", "layer1.0.bn1.weight"));
+  EXPECT_FALSE(is_named_by("*.bn1", "bn1.weight"));
+  EXPECT_TRUE(is_named_by("*.bias", "fc1.bias"));
+  EXPECT_TRUE(is_named_by("*.bias", "layer1.0.bn1.bias"));
+  EXPECT_TRUE(is_named_by("layer*.0.conv1", "layer3.0.conv1.weight"));
+  EXPECT_FALSE(is_named_by("layer*.0.conv1", "layer3.1.conv1.weight"));
+  EXPECT_TRUE(is_named_by("l*y*1", "layer1.0.weight"));
+  EXPECT_FALSE(is_named_by("", "conv1.weight"));
+}
+
+TEST(OwnData, AFrozenBatchNormKeepsItsStatistics) {
+  const TempFolder folder;
+  TrainConfig config;
+  config.model = "resnet18";
+  config.data = "synthetic-cifar10";
+  config.limit = 8;
+  config.batch = 4;
+  config.out = folder / "first";
+  config.epochs = 1;
+  train(config);
+  config.out = folder / "second";
+  config.weights = folder / "first";
+  config.freeze = {"conv1", "bn1", "layer1"};
+  for (const Engine engine : {Engine::eager, Engine::graph}) {
+    config.engine = engine;
+    config.out = folder / name(engine);
+    std::string notice;
+    config.callbacks = {listen([&](const NoticeEvent& event) { notice = event.text; })};
+    train(config);
+    EXPECT_HAS(notice, "freeze: 15 of 62 parameters stay as they are, ");
+    EXPECT_HAS(notice, "; so do the statistics of 5 batch norms.");
+    const auto before = load_run("eval", folder / "first").weights,
+               after = load_run("eval", config.out).weights;
+    for (size_t i = 0; i < before.size(); ++i) {
+      const std::string& tensor = before[i].first;
+      const bool frozen =
+          tensor.starts_with("conv1.") || tensor.starts_with("bn1.") || tensor.starts_with("layer1.");
+      EXPECT_EQ(same_bits(before[i].second, after[i].second), frozen) << tensor;
+    }
+  }
+}
+
+TEST(OwnData, ALimitThatLeavesClassesOutIsSaid) {
+  const TempFolder folder;
+  std::string rows = "x,label\n";
+  for (int i = 0; i < 60; ++i) rows += cat(i, i < 20 ? ",a\n" : i < 40 ? ",b\n" : ",c\n");
+  tandem::testing::write_text(folder / "a.csv", rows);
+  TrainConfig config;
+  config.model = "mlp";
+  config.data = "csv";
+  config.data_dir = folder / "a.csv";
+  config.limit = 5;
+  config.out = folder / "run";
+  std::string notices;
+  config.callbacks = {listen([&](const NoticeEvent& event) { notices += event.text + "\n"; })};
+  train(config);
+  EXPECT_HAS(notices, "limit: the first 5 samples to train are of 1 of the 3 classes.");
+  notices.clear();
+  config.limit = 60;
+  config.out = folder / "all";
+  train(config);
+  EXPECT_EQ(notices.find("limit:"), std::string::npos) << notices;
 }
 
 TEST(OwnData, ArraysAreClassesNumbersOrLabels) {

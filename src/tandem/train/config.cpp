@@ -13,6 +13,7 @@
 #include "tandem/io/file.h"
 #include "tandem/io/json.h"
 #include "tandem/optim/optimizer.h"
+#include "tandem/train/parameter_names.h"
 #include "tandem/train/run_folder.h"
 #include "tandem/train/settings_json.h"
 
@@ -72,7 +73,7 @@ void check(const FitOptions& o) {
       "anomaly: stops at the first infinity, and the loss scaling of f16 is meant to meet some. Look for "
       "it with bf16 or f32.");
   for (const std::string& part : o.no_decay)
-    TD_CHECK(!part.empty(), "no-decay: must be a part of parameters' names; got ''. Try bias.");
+    TD_CHECK(!part.empty(), "no-decay: must name layers or parameters; got ''. Try *.bias.");
 }
 
 void check(const TrainConfig& config) {
@@ -84,7 +85,7 @@ void check(const TrainConfig& config) {
            "dtype: tf32 is how CUDA multiplies f32 matrices; got device ", config.device, ". Give f32.");
   if (!config.task_name.empty()) make_task(config.task_name);
   for (const std::string& part : config.freeze)
-    TD_CHECK(!part.empty(), "freeze: must be a part of parameters' names; got ''. Try conv1.");
+    TD_CHECK(!part.empty(), "freeze: must name layers or parameters; got ''. Try conv1.");
   TD_CHECK(is_floating(config.dtype), "dtype: must be f32, f64, bf16 or f16; got ", config.dtype, ".");
   TD_CHECK(!config.autocast || config.dtype == DType::f32,
            "dtype: the weights of a model under autocast must be f32; got ", config.dtype, ".");
@@ -117,12 +118,12 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const FitOptions& o, const nn::
   if (!o.no_decay.empty()) {
     optim::Settings undecayed = settings;
     undecayed.weight_decay = 0;
-    groups.push_back({[parts = o.no_decay](const std::string& name) {
-                        for (const std::string& part : parts)
-                          if (name.find(part) != std::string::npos) return true;
-                        return false;
-                      },
-                      undecayed});
+    std::vector<std::string> names;
+    for (const auto& row : model.named_parameters()) names.push_back(row.first);
+    check_patterns("no-decay", o.no_decay, names);
+    groups.push_back(
+        {[patterns = o.no_decay](const std::string& name) { return is_named_by_any(patterns, name); },
+         undecayed});
   }
   return optim::make_optimizer(o.optimizer, model.named_parameters(), settings, groups);
 }

@@ -49,7 +49,7 @@ struct FitOptions {
   std::optional<double> momentum = {};        ///< unset: the optimiser's default
   std::optional<double> weight_decay = {};    ///< unset: the optimiser's default
   std::optional<bool> decoupled = {};         ///< the decay shrinks weights, else it is added to gradients
-  std::vector<std::string> no_decay = {};     ///< parameters with one of these in their name are not decayed
+  std::vector<std::string> no_decay = {};     ///< names of what is not decayed: "*.bias"
   optim::Optimizer* own_optimizer = nullptr;  ///< in place of the named one; it holds the model's parameters
   LossFunction loss = {};                     ///< in place of the task's
   std::optional<double> clip_value = {};      ///< gradients' elements, before …
@@ -92,7 +92,7 @@ struct TrainConfig : FitOptions {
   bool class_weights = false;  ///< rare classes count more in the loss, so that all count alike
   // ---- The model's beginning
   std::string weights = {};              ///< a file of weights or the folder of a run: what fits is taken
-  std::vector<std::string> freeze = {};  ///< parameters with one of these in their name are not trained
+  std::vector<std::string> freeze = {};  ///< names of what is not trained: "conv1" (train/parameter_names.h)
   // ---- What becomes callbacks (train/callback_options.h), before `callbacks`
   ScheduleOptions schedule = {};           ///< of the learning rate
   std::string monitor = "loss";            ///< of early_stop and best; schedule has its own

@@ -12,6 +12,8 @@
 #include "tandem/data/table_set.h"
 #include "tandem/io/file.h"
 #include "tandem/io/torch_file.h"
+#include "tandem/nn/norm.h"
+#include "tandem/train/parameter_names.h"
 #include "tandem/train/run_folder.h"
 
 namespace tandem {
@@ -54,6 +56,17 @@ std::vector<int64_t> labels_of(const data::Dataset& set) {
   return labels;
 }
 
+/// The first samples of data that is in the order of its classes are not of all of them.
+void note_missing_classes(const char* part, const data::Dataset& limited, data::Splits& splits) {
+  const std::vector<int64_t> labels = labels_of(limited);
+  const auto there = static_cast<int64_t>(std::set<int64_t>(labels.begin(), labels.end()).size());
+  if (there < splits.info.classes)
+    splits.notices.push_back(cat("limit: the first ", limited.size(), " samples to ", part, " are of ", there,
+                                 " of the ", splits.info.classes,
+                                 " classes. Give a larger --limit, or data that is not in the order of its "
+                                 "classes."));
+}
+
 /// n / (classes · count): rare classes weigh more, and a sample weighs 1 in the mean.
 std::vector<double> balanced_weights(const std::vector<int64_t>& labels, int64_t classes) {
   std::vector<double> counts(static_cast<size_t>(classes));
@@ -63,12 +76,6 @@ std::vector<double> balanced_weights(const std::vector<int64_t>& labels, int64_t
     weights.push_back(
         count == 0 ? 0 : static_cast<double>(labels.size()) / (static_cast<double>(classes) * count));
   return weights;
-}
-
-std::string listed(const std::vector<std::string>& names, size_t most = 5) {
-  std::string out;
-  for (size_t i = 0; i < std::min(names.size(), most); ++i) out += (i == 0 ? "" : ", ") + names[i];
-  return names.size() > most ? cat(out, " and ", names.size() - most, " more") : out;
 }
 
 /// What is known of the classes of two sets must agree: a number must mean the same in both.
@@ -124,6 +131,13 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
   };
   splits.train = limited(splits.train);
   splits.test = limited(splits.test);
+  if (is_own && config.limit && splits.task == "classification") {
+    note_missing_classes("train", *splits.train, splits);
+    note_missing_classes("test", *splits.test, splits);
+  }
+  TD_CHECK(config.split_seed == 0 || config.valid > 0 || splits.split_off,
+           "split-seed: acts only with --valid, or data that is split for testing; ", splits.name,
+           " has a test part here. Give --valid as well, or leave --split-seed out.");
   data::DatasetPtr plain = splits.train;
   if (config.augment) {
     TD_CHECK(splits.augmented, "augment: ", splits.name,
@@ -215,10 +229,14 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
   return splits;
 }
 
-void load_fitting_weights(nn::Module& model, const std::string& path, std::vector<std::string>& notices) {
+nn::NamedTensors weights_of(const std::string& path) {
   std::error_code ignored;
-  const nn::NamedTensors given =
-      fs::is_directory(path, ignored) ? load_run("weights", path).weights : io::load_weights(path);
+  return fs::is_directory(path, ignored) ? load_run("weights", path).weights : io::load_weights(path);
+}
+
+std::vector<std::string> load_fitting_weights(nn::Module& model, const std::string& path,
+                                              std::vector<std::string>& notices) {
+  const nn::NamedTensors given = weights_of(path);
   const std::string what = cat("weights '", io::one_line(path), "': ");
   const nn::LoadReport report =
       model.load_state(given, {.strict = false, .source = "load '" + io::one_line(path) + "'"});
@@ -232,21 +250,40 @@ void load_fitting_weights(nn::Module& model, const std::string& path, std::vecto
     notices.push_back(cat(what, "not in the file, and drawn anew: ", listed(report.missing), "."));
   if (!report.unexpected.empty())
     notices.push_back(cat(what, "in the file alone, and not used: ", listed(report.unexpected), "."));
+  std::vector<std::string> drawn = report.mismatched;
+  drawn.insert(drawn.end(), report.missing.begin(), report.missing.end());
+  return drawn;
 }
 
-void freeze_named(nn::Module& model, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts) {
-    std::vector<std::string> names;
-    bool found = false;
-    for (auto& [name, parameter] : model.named_parameters()) {
-      names.push_back(name);
-      if (name.find(part) == std::string::npos) continue;
-      parameter.set_requires_grad(false);
-      found = true;
-    }
-    TD_CHECK(found, "freeze: must be a part of parameters' names; '", io::one_line(part, 100),
-             "' is in none of ", listed(names, 12), ".");
+std::vector<nn::Module*> freeze_named(nn::Module& model, const std::vector<std::string>& patterns,
+                                      const std::vector<std::string>& drawn,
+                                      std::vector<std::string>& notices) {
+  if (patterns.empty()) return {};
+  for (const std::string& name : drawn)
+    TD_CHECK(!is_named_by_any(patterns, name), "freeze: what is frozen must have come from --weights; ", name,
+             " did not fit, and was drawn anew. Leave it out of --freeze, or give weights that fit.");
+  std::vector<std::string> names;
+  int64_t tensors = 0, numbers = 0, all = 0;
+  for (auto& [name, parameter] : model.named_parameters()) {
+    names.push_back(name);
+    all += parameter.size();
+    if (!is_named_by_any(patterns, name)) continue;
+    parameter.set_requires_grad(false);
+    ++tensors;
+    numbers += parameter.size();
   }
+  check_patterns("freeze", patterns, names);
+  std::vector<nn::Module*> still;
+  for (const auto& [name, module] : model.named_modules())
+    if (dynamic_cast<nn::BatchNorm*>(module) && is_named_by_any(patterns, name + ".running_mean"))
+      still.push_back(module);
+  notices.push_back(cat("freeze: ", tensors, " of ", names.size(), " parameters stay as they are, ", numbers,
+                        " of ", all, " numbers",
+                        still.empty() ? std::string()
+                                      : cat("; so do the statistics of ", still.size(),
+                                            still.size() == 1 ? " batch norm" : " batch norms"),
+                        "."));
+  return still;
 }
 
 }  // namespace tandem

@@ -51,11 +51,17 @@ TaskPtr task_of(const DataRecord& record, const std::vector<double>& class_weigh
 /// How many numbers the model must give for one sample.
 int64_t outputs_for(const data::Splits& splits);
 
-/// Loads what fits from a file of weights (safetensors, .pt, .pth) or the folder of a run, and says in `notices` what
-/// was taken and what was not. Throws Error where nothing fits.
-void load_fitting_weights(nn::Module& model, const std::string& path, std::vector<std::string>& notices);
+/// The weights in a file (safetensors, .pt, .pth) or in the folder of a run.
+nn::NamedTensors weights_of(const std::string& path);
+/// Loads what fits of them, and says in `notices` what was taken and what was not. -> the names that were drawn anew. Throws Error where nothing fits.
+std::vector<std::string> load_fitting_weights(nn::Module& model, const std::string& path,
+                                              std::vector<std::string>& notices);
 
-/// Freezes the parameters with one of these in their name. Throws Error for one that is in no name.
-void freeze_named(nn::Module& model, const std::vector<std::string>& parts);
+/// Freezes what the patterns name (train/parameter_names.h), and says in `notices` how much that is. -> the batch norms
+/// among them, which training must leave in evaluation mode, so that their statistics stay as well. Throws Error for a
+/// pattern that names nothing, and for a name that is among `drawn`, those that --weights did not give.
+std::vector<nn::Module*> freeze_named(nn::Module& model, const std::vector<std::string>& patterns,
+                                      const std::vector<std::string>& drawn,
+                                      std::vector<std::string>& notices);
 
 }  // namespace tandem

@@ -88,7 +88,8 @@ void add_model_and_data(std::vector<Setting>& table) {
         {.unset = kRecipes[0], .bits = kIndirect, .choices = {kRecipes[0], kRecipes[1]}});
   t.add("weights", TD_FIELD(weights), "begin with what fits of a file of weights or of a run's folder",
         {.bits = kIndirect});
-  t.add("freeze", TD_FIELD(freeze), "parameters with one of these in their name are not trained: conv1",
+  t.add("freeze", TD_FIELD(freeze),
+        "names of layers and parameters that are not trained: conv1 (and all in it), layer*.0.conv1, *.bias",
         {.bits = kRecorded});
   t.add("data", TD_FIELD(data), "data set",
         {.unset = "the model's; mnist may be fashion-mnist or digits where it is not found",

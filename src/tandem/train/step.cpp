@@ -122,7 +122,7 @@ DType dtype_of(const nn::Module& model) {
 
 TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engine engine,
                            const StepOptions& options)
-    : model_(model), task_(task_or_usual(options.task)), fields_(task_->fields()) {
+    : model_(model), still_(options.still), task_(task_or_usual(options.task)), fields_(task_->fields()) {
   const DType dtype = dtype_of(model);
   const double scale = dtype == DType::f16 ? kHalfScale : 1;
   nn::NamedTensors trained;    // frozen parameters are left out
@@ -200,6 +200,7 @@ TrainingStep::Loss TrainingStep::call(Part& part, const std::vector<Tensor>& fie
   TD_CHECK(fields.size() == fields_.size(), "training step: the task ", task_->name(), " has ",
            fields_.size(), " fields; got ", fields.size(), " tensors.");
   model_.train();
+  for (nn::Module* module : still_) module->eval();
   if (carried_.empty()) carried_ = task_->first_state(model_, fields[0].size(0));
   std::vector<Tensor> inputs = fields;
   for (const auto& [name, tensor] : carried_) inputs.push_back(tensor);

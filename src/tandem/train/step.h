@@ -26,6 +26,8 @@ struct StepOptions {
   optim::Ema* ema = nullptr;            ///< updated after each step; must outlive it
   std::optional<DType> autocast = {};   ///< bf16 or f16: of the forward pass
   optim::LossScaler* scaler = nullptr;  ///< for f16; must outlive it
+  std::vector<nn::Module*> still =
+      {};  ///< parts of the model that stay in evaluation mode: frozen batch norms
   CompileOptions compile = {};
 };
 
@@ -63,6 +65,7 @@ class TrainingStep {
   Loss call(Part& part, const std::vector<Tensor>& fields);
 
   nn::Module& model_;
+  const std::vector<nn::Module*> still_;
   const TaskPtr task_;
   const std::vector<std::string> fields_;
   nn::NamedTensors carried_;

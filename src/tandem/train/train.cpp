@@ -85,6 +85,7 @@ struct Parts {
   std::optional<DataRecord> record = {};    // of data that has a name, for config.json
   std::vector<CallbackPtr> callbacks = {};  // before the options' own
   std::vector<std::string> notices = {};    // of what came before it
+  std::vector<nn::Module*> still = {};      // see StepOptions
   StartEvent start = {};                    // what is known of it
 };
 
@@ -212,7 +213,8 @@ Run::Run(const FitOptions& options, Parts parts)
                                                      .accumulates = options_.accumulate > 1,
                                                      .ema = ema_.get(),
                                                      .autocast = options_.autocast,
-                                                     .scaler = scaler_.get()});
+                                                     .scaler = scaler_.get(),
+                                                     .still = parts_.still});
   evaluation_ = std::make_unique<Evaluation>(
       model, engine_of(options_),
       RunOptions{.task = options_.task, .loss = options_.loss, .autocast = options_.autocast});
@@ -572,9 +574,10 @@ DoneEvent train(const TrainConfig& config) {
   RunFolder folder = open_run_folder(config, chosen.info.name);
   manual_seed(config.seed);
   const std::unique_ptr<nn::Module> model = zoo::make_model(fitting);
-  if (!config.weights.empty()) load_fitting_weights(*model, config.weights, notices);
+  std::vector<std::string> drawn;
+  if (!config.weights.empty()) drawn = load_fitting_weights(*model, config.weights, notices);
   const std::string first_weights = config.weights.empty() ? "" : io::weights_sha256(model->state());
-  freeze_named(*model, config.freeze);
+  std::vector<nn::Module*> still = freeze_named(*model, config.freeze, drawn, notices);
   model->to(config.dtype);
   model->to(config.device);
   FitOptions options = config;
@@ -601,3 +604,4 @@ DoneEvent train(const TrainConfig& config) {
 }
 
 }  // namespace tandem
+  parts.still = std::move(still);
