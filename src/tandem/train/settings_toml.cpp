@@ -22,41 +22,72 @@ std::string source_name(const std::string& source) { return "config '" + io::one
 
 #ifdef TANDEM_HAS_TOML
 
-[[noreturn]] void refuse(const Setting& s, const char* what) {
-  throw Error(cat(s.name, ": must be ", what, "; got something else. Write it as in ", s.name, " = ",
-                  s.kind == SettingKind::toggle ? "true"
-                  : s.kind == SettingKind::list ? "[\"bias\"]"
-                                                : "1",
-                  "."));
+/// What stands in the file, in words.
+const char* kind_of(const toml::node& node) {
+  if (node.is_table()) return "a table";
+  if (node.is_array()) return "a list";
+  if (node.is_string()) return "a text";
+  if (node.is_boolean()) return "true or false";
+  if (node.is_integer()) return "a whole number";
+  if (node.is_floating_point()) return "a number";
+  return "a date or a time";
 }
 
-/// A text is read as that of a flag: "10m", "18446744073709551615".
+/// A value of the setting, as a file has it.
+std::string example_of(const Setting& s) {
+  switch (s.kind) {
+    case SettingKind::toggle:
+      return "true";
+    case SettingKind::whole:
+    case SettingKind::natural:
+      return "1";
+    case SettingKind::number:
+      return "0.1";
+    case SettingKind::list:
+      return "[\"conv1\"]";
+    case SettingKind::text:
+      break;
+  }
+  const std::string usual = text_of(default_of(s));
+  return "\"" + (!s.choices.empty() ? s.choices.back() : usual.empty() ? "…" : usual) + "\"";
+}
+
+[[noreturn]] void refuse(const Setting& s, const char* what, const toml::node& node) {
+  throw Error(cat(s.name, ": must be ", what, "; got ", kind_of(node), ". Write it as in ", s.name, " = ",
+                  example_of(s), "."));
+}
+
+/// What is text in the table is read as that of a flag: "10m", "96x96".
 SettingValue value_of(const Setting& s, const toml::node& node) {
-  if (const auto* text = node.as_string(); text && s.kind != SettingKind::list)
-    return parse_setting(s, text->get());
   switch (s.kind) {
     case SettingKind::toggle:
       if (const auto* on = node.as_boolean()) return on->get();
-      refuse(s, "true or false");
+      refuse(s, "true or false", node);
+    case SettingKind::natural:  // TOML knows no number above 2^63 - 1: those are texts
+      if (const auto* text = node.as_string()) {
+        SettingValue value = parse_setting(s, text->get());
+        if (std::get<uint64_t>(value) > std::numeric_limits<int64_t>::max()) return value;
+      }
+      [[fallthrough]];
     case SettingKind::whole:
-    case SettingKind::natural:
       if (const auto* whole = node.as_integer()) return parse_setting(s, std::to_string(whole->get()));
-      refuse(s, "a whole number");
+      refuse(s, "a whole number", node);
     case SettingKind::number:
       if (const auto* whole = node.as_integer()) return static_cast<double>(whole->get());
       if (const auto* number = node.as_floating_point()) return number->get();
-      refuse(s, "a number");
+      refuse(s, "a number", node);
     case SettingKind::text:
+      if (const auto* text = node.as_string()) return parse_setting(s, text->get());
       if (const auto* whole = node.as_integer()) return std::to_string(whole->get());
       if (const auto* number = node.as_floating_point()) return text_of(number->get());
-      refuse(s, "a text");
+      refuse(s, "a text", node);
     case SettingKind::list: {
       if (const auto* text = node.as_string()) return std::vector<std::string>{text->get()};
       std::vector<std::string> words;
       const toml::array* list = node.as_array();
-      if (!list) refuse(s, "a list of texts");
+      if (!list) refuse(s, "a list of texts", node);
       for (const toml::node& word : *list) {
-        if (!word.is_string()) refuse(s, "a list of texts");
+        if (!word.is_string()) refuse(s, "a list of texts", node);
         words.push_back(word.as_string()->get());
       }
       return words;
