@@ -78,12 +78,13 @@ class Best {
   }
   /// Takes the latest epoch's value; true where it is progress.
   bool take(const Training& training) {
-    const double value = latest(training, monitor_);
-    const bool higher = this->higher(training);
-    if (value_ && !(higher ? value > *value_ + min_delta_ : value < *value_ - min_delta_)) return false;
-    value_ = value;
-    epoch_ = training.state().epoch;
-    return true;
+    return take(latest(training, monitor_), training.state().epoch, higher(training));
+  }
+  /// Takes those of all epochs so far.
+  void take_history(const Training& training) {
+    for (const EpochMetrics& row : training.state().history)
+      if (const double value = row[name(training)]; !std::isnan(value))
+        take(value, row.epoch, higher(training));
   }
   double value() const { return value_.value_or(std::nan("")); }
   int64_t epoch() const { return epoch_; }  // of the best; 0: none yet
@@ -100,6 +101,13 @@ class Best {
   }
 
  private:
+  bool take(double value, int64_t epoch, bool higher) {
+    if (value_ && !(higher ? value > *value_ + min_delta_ : value < *value_ - min_delta_)) return false;
+    value_ = value;
+    epoch_ = epoch;
+    return true;
+  }
+
   std::string monitor_, mode_;
   double min_delta_;
   std::optional<double> value_;
@@ -250,9 +258,12 @@ class BestWeights final : public Callback {
  public:
   explicit BestWeights(const BestOptions& options) : o_(options), best_(options.monitor, options.mode, 0) {}
   std::string name() const override { return "best"; }
+  /// No bits of the run depend on it, but what "best" means must not change on the way (check_same_settings).
   std::string settings(const Training& training) const override {
-    (void)best_.name(training);  // refused before anything is written
-    return "";
+    return best_.name(training) + (best_.higher(training) ? " up" : " down");
+  }
+  void on_start(Training& training) override {  // asked for at a resume: the epochs before it count as well
+    if (best_.epoch() == 0) best_.take_history(training);
   }
   void on_epoch(Training& training) override {
     if (!best_.take(training)) return;

@@ -180,6 +180,18 @@ std::string settings_json(const TrainConfig& c, const SettingsParts& parts) {
   return settings.dump();
 }
 
+/// The length of a schedule, "…, over 80", where another differs from it in that alone; else empty.
+std::string only_length_differs(const std::string& before, const std::string& now) {
+  const auto split = [](const std::string& text) {
+    const std::string mark = ", over ";
+    const size_t at = text.find(mark), begin = at + mark.size();
+    if (at == std::string::npos) return std::array<std::string, 2>{text, ""};
+    const size_t end = std::min(text.find_first_not_of("0123456789", begin), text.size());
+    return std::array<std::string, 2>{text.substr(0, at) + text.substr(end), text.substr(begin, end - begin)};
+  };
+  return split(before)[0] == split(now)[0] ? split(before)[1] : "";
+}
+
 /// What a setting is where a checkpoint does not hold it, as JSON: it may be older than the setting.
 std::string default_text(const std::string& key) {
   for (const Setting& s : tandem::settings())
@@ -194,6 +206,8 @@ void check_same_settings(const std::string& saved, const std::string& wanted, co
     const auto value = [&](const ordered_json& in) { return in.contains(key) ? in[key].dump() : "none"; };
     if (value(before) == value(now)) return;
     if (!before.contains(key) && now[key].dump() == default_text(key)) return;
+    // Whether the best weights are kept changes no bits; by which metric must stay.
+    if (key == "best" && !(before.contains(key) && now.contains(key))) return;
     if (key == "description") {
       const auto text = [&](const ordered_json& in) {
         return in.contains(key) ? in[key].get<std::string>() : std::string("a model of the zoo");
@@ -204,8 +218,13 @@ void check_same_settings(const std::string& saved, const std::string& wanted, co
                       ". Give the description as it was, or begin a new run in another --out."));
     }
     // What is no flag of the command, and what to do about it.
+    const std::string length = key == "schedule" ? only_length_differs(value(before), value(now)) : "";
     const std::string fix =
-        key.starts_with("train_") || key.starts_with("valid_") || key.starts_with("test_")
+        !length.empty()       ? "Give --schedule-length " + length + ", its length so far"
+        : key == "schedule"   ? "Give --schedule and what belongs to it as it was"
+        : key == "early-stop" ? "Give --early-stop, --min-delta, --restore-best and --monitor as they were"
+        : key == "best"       ? "Give --monitor as it was"
+        : key.starts_with("train_") || key.starts_with("valid_") || key.starts_with("test_")
             ? "Give the same data and --limit"
         : key == "arithmetic"
             ? "Resume on the same kind of device, with TANDEM_TF32, TANDEM_ISA and TANDEM_BF16 as they were"
