@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "tandem/train/settings.h"
 #include "tandem/train/train.h"
@@ -34,7 +35,7 @@ const std::map<std::string, Sample> kSamples = {
     {"model", {"lenet"}},
     {"recipe", {"paper", {{"model", "lenet"}}}},
     {"weights", {"runs/first"}},
-    {"freeze", {"bias"}},
+    {"freeze", {"*.bias"}},
     {"data", {"digits"}},
     {"data-dir", {"a folder/of \"mine\""}},
     {"target", {"price"}},
@@ -56,7 +57,7 @@ const std::map<std::string, Sample> kSamples = {
     {"momentum", {"0.5"}},
     {"weight-decay", {"1e-05"}},
     {"decoupled", {"false", {{"weight-decay", "0.1"}}}},
-    {"no-decay", {"bias,norm", {{"weight-decay", "0.1"}}}},
+    {"no-decay", {"*.bias,fc1", {{"weight-decay", "0.1"}}}},
     {"clip-value", {"2"}},
     {"clip-norm", {"0.5"}},
     {"ema", {"0.9"}},
@@ -141,7 +142,8 @@ TEST(Settings, OfAFileHaveTheTypesOfToml) {
       model = "mlp"
       lr = 1              # a whole number for a number
       batch = 32
-      no-decay = ["bias", "norm"]
+      no-decay = ["*.bias", "fc1"]
+      weight-decay = 1e-4
       freeze = "conv1"
       augment = true
       time-budget = "1.5h"
@@ -154,7 +156,7 @@ TEST(Settings, OfAFileHaveTheTypesOfToml) {
   EXPECT_EQ(config.model, "mlp");
   EXPECT_EQ(config.lr, 1.0);
   EXPECT_EQ(config.batch, 32);
-  EXPECT_EQ(config.no_decay, (std::vector<std::string>{"bias", "norm"}));
+  EXPECT_EQ(config.no_decay, (std::vector<std::string>{"*.bias", "fc1"}));
   EXPECT_EQ(config.freeze, std::vector<std::string>{"conv1"});
   EXPECT_TRUE(config.augment);
   EXPECT_EQ(config.time_budget, 5400.0);
@@ -172,9 +174,23 @@ TEST(Settings, ThatCannotBeAreNamedWithFileAndLine) {
       refused("lr = 0.1\nbach = 3\n"),
       "config 'a.toml', line 2: settings: must be those of 'tandem train --help'; got 'bach'. Did you mean "
       "batch?");
-  EXPECT_EQ(refused("batch = 1.5"),
-            "config 'a.toml', line 1: batch: must be a whole number; got something else. Write it as in "
-            "batch = 1.");
+  EXPECT_EQ(
+      refused("batch = 1.5"),
+      "config 'a.toml', line 1: batch: must be a whole number; got a number. Write it as in batch = 1.");
+  // A text for a number is none, and what stands in a table is named as it is written.
+  EXPECT_EQ(refused("lr = \"0.1\""),
+            "config 'a.toml', line 1: lr: must be a number; got a text. Write it as in lr = 0.1.");
+  EXPECT_EQ(
+      refused("batch = \"5\"").find("config 'a.toml', line 1: batch: must be a whole number; got a text"),
+      0u);
+  EXPECT_EQ(refused("seed = \"5\"").find("config 'a.toml', line 1: seed: must be a whole number; got a text"),
+            0u);
+  EXPECT_EQ(
+      refused("best = \"true\"").find("config 'a.toml', line 1: best: must be true or false; got a text"),
+      0u);
+  EXPECT_EQ(refused("schedule.kind = \"cosine\""),
+            "config 'a.toml', line 1: schedule: must be a text; got a table. Write it as in schedule = "
+            "\"plateau\".");
   EXPECT_EQ(refused("seed = -1"),
             "config 'a.toml', line 1: seed: must be a whole number of at least 0; got '-1'.");
   EXPECT_EQ(refused("augment = 1").find("config 'a.toml', line 1: augment: must be true or false"), 0u);
@@ -185,6 +201,40 @@ TEST(Settings, ThatCannotBeAreNamedWithFileAndLine) {
               make_config(values_of({{"half-model", "true"}}));
             }),
             "half-model: goes with --dtype bf16 or f16; got none.");
+}
+
+TEST(Settings, ThatActOnlyWithAnotherAreRefusedWithoutIt) {
+  const TempFolder folder;
+  std::vector<std::string> names;
+  for (const Setting& s : settings()) {
+    if (s.needs.what.empty()) continue;
+    names.push_back(s.name);
+    const Sample& sample = kSamples.at(s.name);
+    const std::string text = message([&] {
+      make_config(values_of({{"model", "mlp"}, {s.name, sample.text}}));
+    });
+    EXPECT_EQ(text.find(s.name + ": acts only with " + s.needs.what + "; this run has none."), 0u)
+        << s.name << ": " << text;
+    // Also where what is given is the default.
+    if (const SettingValue usual = default_of(s); usual.index() != 0 && s.kind != SettingKind::toggle) {
+      EXPECT_NE(message([&] { make_config({{"model", "mlp"}, {s.name, usual}}); }), "") << s.name;
+    }
+    Texts beside = sample.beside;
+    beside[s.name] = sample.text;
+    EXPECT_EQ(message([&] { make_config(values_of(beside)); }), "") << s.name;
+  }
+  for (const char* name : {"patience", "decay-every", "decay-factor", "least-lr", "schedule-length",
+                           "schedule-by", "monitor", "split-seed", "min-delta", "restore-best"})
+    EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
+  // By a flag and by a file alike.
+  const std::string wanted = "patience: acts only with --schedule plateau; this run has none.";
+  const ProcessResult flag = run_command({"train", "mlp", "--patience", "3"});
+  EXPECT_EQ(flag.status, 2);
+  EXPECT_NE(flag.err.find(wanted), std::string::npos) << flag.err;
+  testing::write_text(folder / "a.toml", "patience = 3\n");
+  const ProcessResult file = run_command({"train", "mlp", "--config", folder / "a.toml"});
+  EXPECT_EQ(file.status, 2);
+  EXPECT_NE(file.err.find(wanted), std::string::npos) << file.err;
 }
 
 TEST(Settings, HaveTheirDefaultsInTheHelp) {
@@ -341,6 +391,39 @@ TEST(Settings, OnWhichBitsDependMustBeRepeatedAtAResume) {
     ++tried;
   }
   EXPECT_GE(tried, 30);
+}
+
+TEST(Settings, TheMetricOfTheBestWeightsMustBeRepeatedAtAResume) {
+  const TempFolder folder;
+  for (const auto& [name, beside, fix] : std::vector<std::tuple<std::string, Texts, std::string>>{
+           {"best", {{"best", "true"}}, "Give --monitor as it was"},
+           {"stop", {{"early-stop", "9"}}, "and --monitor as they were"},
+           {"plateau", {{"schedule", "plateau"}}, "Give --schedule and what belongs to it"}}) {
+    Texts texts = beside;
+    texts["epochs"] = "1";
+    texts["steps"] = "4";
+    train(tiny(folder / name, texts));
+    texts["epochs"] = "2";
+    texts["steps"] = "8";
+    texts["monitor"] = "accuracy";
+    texts["resume"] = "true";
+    const std::string text = message([&] { train(tiny(folder / name, texts)); });
+    EXPECT_NE(text.find("the run was begun with "), std::string::npos) << text;
+    EXPECT_NE(text.find("test_accuracy"), std::string::npos) << text;
+    EXPECT_NE(text.find(fix), std::string::npos) << text;
+    texts["monitor"] = "loss";
+    EXPECT_EQ(message([&] { train(tiny(folder / name, texts)); }), "") << name;
+  }
+}
+
+TEST(Settings, AScheduleIsExtendedByItsLength) {
+  const TempFolder folder;
+  train(tiny(folder / "run", {{"schedule", "cosine"}, {"epochs", "1"}, {"steps", "4"}}));
+  Texts longer = {{"schedule", "cosine"}, {"epochs", "2"}, {"steps", "8"}, {"resume", "true"}};
+  const std::string text = message([&] { train(tiny(folder / "run", longer)); });
+  EXPECT_NE(text.find("Give --schedule-length 4, its length so far"), std::string::npos) << text;
+  longer["schedule-length"] = "4";
+  EXPECT_EQ(message([&] { train(tiny(folder / "run", longer)); }), "");
 }
 
 TEST(Settings, OnWhichNoBitsDependMayChangeAtAResume) {

@@ -33,6 +33,7 @@ std::string help_of(const Setting& s) {
       for (const std::string& word : s.choices) out += (&word == &s.choices[0] ? "" : ", ") + word;
     }
   }
+  if (!s.needs.what.empty()) out += "; only with " + s.needs.what;
   return s.unset.empty() ? out : out + " (default: " + s.unset + ")";
 }
 

@@ -1,4 +1,6 @@
 // The table of settings: one row each, in the order of the help and of setting them.
+#include <algorithm>
+
 #include "tandem/core/choices.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/train/setting_forms.h"
@@ -76,6 +78,30 @@ SettingRange at_least(double least, const char* unit = "") {
   return {.least = least, .most = static_cast<double>(kMostCount), .unit = unit};
 }
 
+// --- What settings need
+
+SettingNeed schedule_of(const char* what, std::vector<std::string> kinds) {
+  return {what, [kinds = std::move(kinds)](const TrainConfig& c) {
+            return std::find(kinds.begin(), kinds.end(), c.schedule.kind) != kinds.end();
+          }};
+}
+SettingNeed early_stop_need() {
+  return {"--early-stop", [](const TrainConfig& c) { return c.early_stop.has_value(); }};
+}
+SettingNeed decay_need() {
+  return {"--weight-decay (or adamw or lamb, which have one)", [](const TrainConfig& c) {
+            const bool has_one = c.optimizer == "adamw" || c.optimizer == "lamb";
+            return c.weight_decay.value_or(has_one ? 0.01 : 0) > 0;
+          }};
+}
+/// Data of the user's own may have a test part or not: open_training_data knows.
+SettingNeed split_need() {
+  return {"--valid, or data that is split for testing (csv, npy, image-folder)", [](const TrainConfig& c) {
+            return c.valid > 0 || c.test_share || c.data == "csv" || c.data == "npy" ||
+                   c.data == "image-folder";
+          }};
+}
+
 // --- The rows
 
 void add_model_and_data(std::vector<Setting>& table) {
@@ -106,7 +132,8 @@ void add_model_and_data(std::vector<Setting>& table) {
         {.unset = "0.2", .bits = kIndirect, .range = SettingRange{0, 1, false, false}});
   t.add("valid", TD_FIELD(valid), "share of the training part held out to judge epochs by: 0.1",
         {.bits = kIndirect, .range = SettingRange{0, 1, true, false}});
-  t.add("split-seed", TD_FIELD(split_seed), "of --test-share and --valid", {.bits = kIndirect});
+  t.add("split-seed", TD_FIELD(split_seed), "of --test-share and --valid",
+        {.bits = kIndirect, .needs = split_need()});
   t.add("limit", TD_FIELD(limit), "use the first so many samples to train, and to test",
         {.unset = "all", .bits = kIndirect, .range = at_least(1)});
   t.add("augment", TD_FIELD(augment),
@@ -145,16 +172,20 @@ void add_training(std::vector<Setting>& table) {
       "weight-decay", TD_FIELD(weight_decay), "of the optimizer",
       {.unset = "0.01 for adamw and lamb, else 0", .bits = kRecorded, .range = SettingRange{0, kMostNumber}});
   t.add("decoupled", TD_FIELD(decoupled), "decay shrinks weights, else it is added to gradients",
-        {.unset = "decoupled for adamw and lamb", .bits = kRecorded, .opposite = "coupled"});
-  t.add("no-decay", TD_FIELD(no_decay), "parameters with one of these in their name are not decayed: bias",
-        {.bits = kRecorded});
+        {.unset = "decoupled for adamw and lamb",
+         .bits = kRecorded,
+         .opposite = "coupled",
+         .needs = decay_need()});
+  t.add("no-decay", TD_FIELD(no_decay), "names of parameters that are not decayed: *.bias, bn1",
+        {.bits = kRecorded, .needs = decay_need()});
   t.add("clip-value", TD_FIELD(clip_value), "cut the elements of gradients to this size",
         {.unset = "not", .bits = kRecorded, .range = SettingRange{0, kMostNumber, false}});
   t.add("clip-norm", TD_FIELD(clip_norm), "scale gradients down to this norm",
         {.unset = "not", .bits = kRecorded, .range = SettingRange{0, kMostNumber, false}});
   t.add("ema", TD_FIELD(ema), "test and keep a moving average of the weights, of this decay: 0.999",
         {.unset = "not", .bits = kRecorded, .range = SettingRange{0, 1, true, false, "", " Try 0.999."}});
-  t.add("ema-warmup", TD_FIELD(ema_warm_up), "its decay begins small", {.bits = kRecorded});
+  t.add("ema-warmup", TD_FIELD(ema_warm_up), "its decay begins small",
+        {.bits = kRecorded, .needs = {"--ema", [](const TrainConfig& c) { return c.ema.has_value(); }}});
   t.add("seed", TD_FIELD(seed), "of weights, shuffle and dropout", {.bits = kRecorded});
 }
 
@@ -166,27 +197,42 @@ void add_schedule(std::vector<Setting>& table) {
   t.add("schedule-by", schedule_by_form(), "what it counts",
         {.unset = "epoch for step and exponential, else step",
          .bits = kIndirect,
-         .choices = {"step", "epoch"}});
-  t.add("schedule-length", TD_FIELD(schedule.total), "of cosine and one-cycle",
-        {.unset = "the run, by --epochs or else --steps", .bits = kIndirect, .range = at_least(1)});
+         .choices = {"step", "epoch"},
+         .needs = schedule_of("--schedule step, exponential, cosine or one-cycle",
+                              {"step", "exponential", "cosine", "one-cycle"})});
+  t.add("schedule-length", TD_FIELD(schedule.total), "epochs or steps that the schedule takes",
+        {.unset = "the run, by --epochs or else --steps",
+         .bits = kIndirect,
+         .range = at_least(1),
+         .needs = schedule_of("--schedule cosine or one-cycle", {"cosine", "one-cycle"})});
   t.add("warmup", TD_FIELD(schedule.warm_up), "steps in which the rate rises to its beginning",
         {.bits = kIndirect, .range = at_least(0, " steps")});
-  t.add("decay-every", TD_FIELD(schedule.every), "schedule step: epochs (or steps) between cuts",
-        {.bits = kIndirect, .range = at_least(1)});
-  t.add("decay-factor", TD_FIELD(schedule.factor), "of step, plateau and exponential",
-        {.unset = "0.1; exponential 0.95", .bits = kIndirect});
-  t.add("least-lr", TD_FIELD(schedule.least), "that cosine and plateau go down to",
-        {.bits = kIndirect, .range = SettingRange{0, kMostNumber}});
-  t.add("patience", TD_FIELD(schedule.patience), "plateau: epochs without progress that are let pass",
-        {.bits = kIndirect, .range = at_least(0, " epochs")});
-  t.add("monitor", monitor_form(),
-        "of plateau, --early-stop, --best: a metric of the task, loss, accuracy, r2 …", {.bits = kIndirect});
+  t.add("decay-every", TD_FIELD(schedule.every), "epochs (or steps) between cuts",
+        {.bits = kIndirect, .range = at_least(1), .needs = schedule_of("--schedule step", {"step"})});
+  t.add(
+      "decay-factor", TD_FIELD(schedule.factor), "of the rate, at each cut",
+      {.unset = "0.1; exponential 0.95",
+       .bits = kIndirect,
+       .needs = schedule_of("--schedule step, exponential or plateau", {"step", "exponential", "plateau"})});
+  t.add("least-lr", TD_FIELD(schedule.least), "that the rate goes down to",
+        {.bits = kIndirect,
+         .range = SettingRange{0, kMostNumber},
+         .needs = schedule_of("--schedule cosine or plateau", {"cosine", "plateau"})});
+  t.add("patience", TD_FIELD(schedule.patience),
+        "epochs without progress that are let pass (early stopping has --early-stop N)",
+        {.bits = kIndirect,
+         .range = at_least(0, " epochs"),
+         .needs = schedule_of("--schedule plateau", {"plateau"})});
+  t.add("monitor", monitor_form(), "a metric of the task that epochs are judged by, loss, accuracy, r2 …",
+        {.bits = kIndirect, .needs = {"--schedule plateau, --early-stop or --best", [](const TrainConfig& c) {
+                                        return c.schedule.kind == "plateau" || c.early_stop || c.best;
+                                      }}});
   t.add("early-stop", TD_FIELD(early_stop), "stop after more than so many epochs without progress",
         {.unset = "not", .bits = kIndirect, .range = at_least(0, " epochs")});
-  t.add("min-delta", TD_FIELD(min_delta), "early stop: progress is more than this",
-        {.bits = kIndirect, .range = SettingRange{0, kMostNumber}});
-  t.add("restore-best", TD_FIELD(restore_best), "early stop: end with the weights of the best epoch",
-        {.bits = kIndirect});
+  t.add("min-delta", TD_FIELD(min_delta), "progress is more than this",
+        {.bits = kIndirect, .range = SettingRange{0, kMostNumber}, .needs = early_stop_need()});
+  t.add("restore-best", TD_FIELD(restore_best), "end with the weights of the best epoch",
+        {.bits = kIndirect, .needs = early_stop_need()});
   t.add("time-budget", time_budget_form(), "stop after 90s, 10m, 1.5h …", {.unset = "not"});
 }
 

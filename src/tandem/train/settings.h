@@ -36,6 +36,12 @@ struct SettingRange {
   std::string hint = {};  ///< " Try 0.999."
 };
 
+/// What a setting acts only with: "--early-stop".
+struct SettingNeed {
+  std::string what = {};  ///< empty: nothing
+  std::function<bool(const TrainConfig&)> is_met = {};
+};
+
 /// A row of the table.
 struct Setting {
   std::string name = {};   ///< the flag without "--", and the key
@@ -46,6 +52,7 @@ struct Setting {
   std::optional<SettingRange> range = {};
   std::vector<std::string> choices = {};  ///< all texts that are allowed; empty: others
   std::string opposite = {};              ///< of a toggle: the flag that turns it off
+  SettingNeed needs = {};                 ///< without it the setting would do nothing, and is refused
   /// What is compared at a resume, where it is not get().
   std::function<SettingValue(const TrainConfig&)> recorded = {};
   SettingKind kind = SettingKind::text;
@@ -78,7 +85,8 @@ void check_values(const TrainConfig& config);
 
 using SettingValues = std::map<std::string, SettingValue>;
 
-/// A run with these settings; the others have their defaults. Throws Error. What is wrong only beside others is check()'s.
+/// A run with these settings; the others have their defaults. Throws Error, also for a setting that acts only with another
+/// that is not there. What else is wrong only beside others is check()'s.
 TrainConfig make_config(const SettingValues& values);
 /// What is not as in TrainConfig(): make_config of it gives the same settings.
 SettingValues given_settings(const TrainConfig& config);

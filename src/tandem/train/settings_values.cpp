@@ -167,6 +167,13 @@ TrainConfig make_config(const SettingValues& values) {
   for (const Setting& s : settings())
     if (const auto at = values.find(s.name); at != values.end() && at->second.index() != 0)
       s.set(config, at->second);
+  for (const Setting& s : settings()) {
+    const auto at = values.find(s.name);
+    const bool is_given = at != values.end() && at->second.index() != 0 &&
+                          (at->second != SettingValue(false) || !s.opposite.empty());
+    TD_CHECK(!is_given || s.needs.what.empty() || s.needs.is_met(config), s.name, ": acts only with ",
+             s.needs.what, "; this run has none. Give that as well, or leave --", s.name, " out.");
+  }
   return config;
 }
 
@@ -205,7 +212,7 @@ std::string settings_page() {
     const std::string usual = text_of(default_of(s));
     const bool is_toggle = s.kind == SettingKind::toggle;
     out += cat("| `", s.name, "` | ", s.help, s.opposite.empty() ? "" : " (flag: `--" + s.opposite + "`)",
-               " | ", values_of(s), " | ",
+               s.needs.what.empty() ? "" : "; only with " + s.needs.what, " | ", values_of(s), " | ",
                !s.unset.empty() ? s.unset
                : is_toggle      ? "off"
                                 : usual,
