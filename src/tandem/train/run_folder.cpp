@@ -73,20 +73,31 @@ std::string best_path(const std::string& folder) { return (fs::path(folder) / "b
 
 RunFolder open_run_folder(const FitOptions& options, const std::string& model) {
   std::string folder = options.out;
+  bool is_new = false;
   if (options.resume) {
     folder = folder_to_resume(options, model);
   } else if (folder.empty()) {
     int n = 1;
     while (exists(numbered(model, n)) || !make_folder(numbered(model, n))) ++n;
     folder = numbered(model, n);
+    is_new = true;
   } else {
-    make_folder(folder);
+    is_new = make_folder(folder);
   }
   check_content(options,
                 folder);  // before the lock, too: a refused run leaves no lock file in another's folder
-  RunFolder open{folder, io::FolderLock(options.resume ? "resume" : "train", folder, "run")};
+  RunFolder open{folder, io::FolderLock(options.resume ? "resume" : "train", folder, "run"), is_new};
   check_content(options, folder);  // a run may have begun or ended there since
   return open;
+}
+
+void remove_unused(const std::string& folder) {
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (at->path().filename() != ".lock") return;
+  if (error) return;
+  fs::remove(fs::path(folder) / ".lock", error);
+  fs::remove(folder, error);  // of an empty folder
 }
 
 void clear_run_folder(const std::string& folder) {

@@ -26,7 +26,10 @@ namespace tandem {
 struct RunFolder {
   std::string path;
   io::FolderLock lock;
+  bool is_new = false;  ///< it was not there before
 };
+/// Removes a new folder in which nothing has been written: a run that failed before its first file leaves none behind.
+void remove_unused(const std::string& folder);
 /// Chooses (and, for a new run, makes) the folder of a run: `out`, or where that is empty runs/<model> by the rules
 /// of TrainConfig. Throws Error where another run writes to it, a new run would write over another, or a resumed one
 /// has nothing to go on from; the folder is as it was then.

@@ -533,6 +533,19 @@ void take_folder(Parts& parts, RunFolder folder) {
   parts.lock.emplace(std::move(folder.lock));
 }
 
+/// Calls `run` with the folder of a run. Where it fails before the first file, a folder made for it goes again.
+template <class Train>
+DoneEvent in_folder(RunFolder folder, const Train& run) {
+  const std::string path = folder.path;
+  const bool is_new = folder.is_new;
+  try {
+    return run(std::move(folder));
+  } catch (...) {
+    if (is_new) remove_unused(path);
+    throw;
+  }
+}
+
 /// What a run by names writes, and what its settings ask for.
 std::vector<CallbackPtr> callbacks_of(const TrainConfig& config) {
   std::vector<CallbackPtr> out = {csv_log(), jsonl_log(), plots()};
@@ -555,23 +568,23 @@ FitResult fit(nn::Module& model, const data::Dataset& train_set, const FitOption
   check(options);
   TD_CHECK(!options.resume || !options.out.empty(), "fit: resume needs the run's folder. Give it as out.");
   Parts parts{.model = model, .train = train_set, .valid = options.validation, .test = options.test};
-  if (!options.out.empty()) take_folder(parts, open_run_folder(options, ""));
   static_cast<FitOptions&>(parts.start.config) = options;
   parts.start.config.device = device_of(model);
   parts.start.config.dtype = dtype_of(model);
   parts.start.title = train_set.describe();
-  return Run(options, std::move(parts)).train();
+  if (options.out.empty()) return Run(options, std::move(parts)).train();
+  return in_folder(open_run_folder(options, ""), [&](RunFolder folder) {
+    take_folder(parts, std::move(folder));
+    return Run(options, std::move(parts)).train();
+  });
 }
 
-DoneEvent train(const TrainConfig& config) {
-  check(config);
-  const MachineScope machine(config.machine);
-  check_device(config.device);  // a missing device is said before anything is written
-  const zoo::ChosenModel chosen = choose_model(config);
-  TrainingData data = open_training_data(config, chosen.info);
-  std::vector<std::string> notices = data.splits.notices;
-  const zoo::ChosenModel fitting = adapted(chosen, data, notices);
-  RunFolder folder = open_run_folder(config, chosen.info.name);
+namespace {
+
+/// A run by names whose data is open.
+DoneEvent train_in(RunFolder folder, const TrainConfig& config, const zoo::ChosenModel& chosen,
+                   const zoo::ChosenModel& fitting, const TrainingData& data,
+                   std::vector<std::string> notices) {
   manual_seed(config.seed);
   const std::unique_ptr<nn::Module> model = zoo::make_model(fitting);
   std::vector<std::string> drawn;
@@ -600,8 +613,23 @@ DoneEvent train(const TrainConfig& config) {
   parts.start.title = data.splits.info.title;
   parts.start.where = data.splits.where;
   parts.notices = std::move(notices);
+  parts.still = std::move(still);
   return Run(options, std::move(parts)).train();
 }
 
+}  // namespace
+
+DoneEvent train(const TrainConfig& config) {
+  check(config);
+  const MachineScope machine(config.machine);
+  check_device(config.device);  // a missing device is said before anything is written
+  const zoo::ChosenModel chosen = choose_model(config);
+  const TrainingData data = open_training_data(config, chosen.info);
+  std::vector<std::string> notices = data.splits.notices;
+  const zoo::ChosenModel fitting = adapted(chosen, data, notices);
+  return in_folder(open_run_folder(config, chosen.info.name), [&](RunFolder folder) {
+    return train_in(std::move(folder), config, chosen, fitting, data, std::move(notices));
+  });
+}
+
 }  // namespace tandem
-  parts.still = std::move(still);
