@@ -487,12 +487,16 @@ TEST(Command, FlagsOfTrainingThatCannotBeAreNamed) {
   EXPECT_EQ(refused({"--ema", "1"}), "ema: must be at least 0 and below 1; got 1. Try 0.999.");
   EXPECT_EQ(refused({"--clip-norm", "0"}), "clip-norm: must be a number above 0; got 0.");
   EXPECT_EQ(refused({"--weight-decay", "-1"}), "weight-decay: must be a number of at least 0; got -1.");
-  expect_contains(refused({"--restore-best"}), "Give --early-stop as well.");
+  expect_contains(refused({"--restore-best"}), "restore-best: acts only with --early-stop");
   const TempFolder folder;  // what can be monitored is known once the data is open
   expect_contains(complaint({"train", "mlp", "--data", "digits", "--early-stop", "1", "--monitor", "luck",
                              "--out", folder / "run"},
                             1),
                   "monitor: must be one of train_loss, test_loss, test_accuracy");
+  EXPECT_FALSE(std::filesystem::exists(folder / "run")) << "a run that wrote nothing leaves no folder";
+  std::filesystem::create_directory(folder / "mine");  // but one that was there stays
+  complaint({"train", "mlp", "--data", "digits", "--best", "--monitor", "luck", "--out", folder / "mine"}, 1);
+  EXPECT_TRUE(std::filesystem::exists(folder / "mine"));
   expect_contains(refused({"--coupled", "--decoupled"}), "excludes");
 }
 
@@ -502,7 +506,7 @@ TEST(Command, EveryTrainingFlagIsKeptAndMustBeRepeated) {
   const std::vector<std::vector<std::string>> flags = {
       {"--schedule", "cosine"}, {"--warmup", "3"},     {"--accumulate", "2"},     {"--ema", "0.9"},
       {"--clip-norm", "0.5"},   {"--clip-value", "2"}, {"--weight-decay", "0.1"}, {"--decoupled"},
-      {"--no-decay", "bias"},   {"--early-stop", "4"}};
+      {"--no-decay", "*.bias"}, {"--early-stop", "4"}};
   std::vector<std::string> all =
       run + std::vector<std::string>{"--best", "--tensorboard", "--time-budget", "1h"};
   for (const auto& flag : flags) all = all + flag;
@@ -571,6 +575,12 @@ TEST(Command, EvalPrintsScoresByClassAndPredictNamesTheClasses) {
   const ProcessResult inverted = run_command({"predict", out, folder / "inverse.pgm", "--invert", "--json"});
   EXPECT_EQ(lines_of(inverted.out).at(0)["top"], want["top"]);
   expect_contains(run_command({"predict", out, "--limit", "4", "--top", "2"}).out, "digits 3");
+  const std::vector<ordered_json> two =
+      lines_of(run_command({"predict", out, "--index", "3,7", "--json"}).out);
+  ASSERT_EQ(two.size(), 2u);
+  EXPECT_EQ(two[1]["top"], want["top"]);
+  expect_contains(complaint({"predict", out, folder / "grey.pgm", "--limit", "2"}, 2), "limit: acts only on");
+  expect_contains(complaint({"predict", out, "--index", "1", "--limit", "2"}, 2), "limit: acts only on");
   expect_contains(complaint({"predict", out, folder / "torn.pgm"}, 1), "torn.pgm");
   expect_contains(complaint({"predict", out, folder / "other.txt"}, 1), "other.txt");
   expect_contains(complaint({"predict", out, "--index", "10000"}, 1), "10000");

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/setting_flags.h"
+#include "tandem/core/error.h"
 #include "tandem/io/file.h"
 #include "tandem/train/train.h"
 
@@ -169,7 +170,7 @@ void add_predict(CLI::App& app, Action& action) {
   flags->settings.add(*cmd, kSavedRunSettings, {kTrainedOn});
   cmd->add_option("--index", c.indices, "samples of the data set's test part: 3,17")
       ->delimiter(',')
-      ->expected(1);
+      ->allow_extra_args(false);  // what follows is a file
   cmd->add_option("--limit", c.limit, "the first so many samples, where no --index is given")
       ->capture_default_str();
   cmd->add_option("--top", c.top, "classes to name")->capture_default_str();
@@ -178,11 +179,15 @@ void add_predict(CLI::App& app, Action& action) {
   cmd->add_option("--to", flags->to,
                   "write the predictions to this CSV file, beside the table's own columns");
   cmd->add_flag("--json", flags->json, "print one JSON object per line");
-  cmd->callback([flags, &action] {
-    action = [flags] {
+  cmd->callback([flags, cmd, &action] {
+    action = [flags, cmd] {
       as_usage([&] {
         take_settings(flags->settings, flags->config);
         check(flags->config);
+        const PredictConfig& given = flags->config;
+        TD_CHECK(cmd->count("--limit") == 0 || (given.files.empty() && given.indices.empty()),
+                 "limit: acts only on samples of a data set without --index; got ",
+                 given.files.empty() ? "--index" : "files", ". Leave --limit out.");
       });
       const PredictReport r = predict(flags->config);
       warn(r.warnings);
