@@ -18,6 +18,7 @@
 #include "tandem/search/tpe.h"
 #include "tandem/search/variant.h"
 #include "tandem/train/run_folder.h"
+#include "tandem/train/train.h"
 #include "tandem/zoo/zoo.h"
 #include "tests/support/process.h"
 #include "tests/support/refusal.h"
@@ -401,8 +402,109 @@ TEST(Search, AResumedOneMustHaveTheSameSettings) {
   (void)tandem::search::search(config);
   EXPECT_HAS(refusal([&] { (void)tandem::search::search(config); }), "holds a search already");
   config.base.resume = true;
-  config.base.seed = 1;
-  EXPECT_HAS(refusal([&] { (void)tandem::search::search(config); }), "begun with another seed, 0; got 1");
+  config.trials = 2;
+  const auto refused = [&](const auto& change) {
+    SearchConfig other = config;
+    change(other.base);
+    return refusal([&] { (void)tandem::search::search(other); });
+  };
+  EXPECT_HAS(refused([](TrainConfig& c) { c.seed = 1; }),
+             "the search was begun with seed 0; got seed 1. Give --seed as it was, or begin a new search");
+  EXPECT_HAS(refused([](TrainConfig& c) { c.split_seed = 5; }), "split-seed 0; got split-seed 5");
+  EXPECT_HAS(refused([](TrainConfig& c) { c.class_weights = true; }), "Give --class-weights as it was");
+  EXPECT_HAS(refused([](TrainConfig& c) { c.ema = 0.9; }), "ema none; got ema 0.9");
+  EXPECT_HAS(refused([](TrainConfig& c) { c.accumulate = 2; }), "accumulate 1; got accumulate 2");
+  EXPECT_HAS(refused([](TrainConfig& c) { c.freeze = {"conv1"}; }), "Give --freeze as it was");
+  EXPECT_HAS(refused([](TrainConfig& c) { c.machine.conv = ChoiceMode::fixed; }), "Give --conv as it was");
+  EXPECT_HAS(refused([](TrainConfig& c) { c.valid = 0.3; }), "valid 0.1; got valid 0.3");
+  EXPECT_HAS(refused([](TrainConfig& c) { c.clip_norm = 1; }), "Give --clip-norm as it was");
+  EXPECT_HAS(refused([&](TrainConfig& c) { c.weights = folder / "s/trials/0001"; }),
+             "Give --weights as it was");
+  config.base.machine.threads = 1;
+  config.base.engine = Engine::eager;
+  EXPECT_EQ(tandem::search::search(config).trials.size(), 2u);
+}
+
+TEST(Search, AResumedOneMustHaveTheSameData) {
+  const TempFolder folder;
+  const auto write = [&](int period) {
+    std::ofstream file(folder / "a.csv");
+    file << "x,y,label\n";
+    for (int i = 0; i < 60; ++i)
+      file << i << ',' << i % period << ',' << (i % 2 == 0 ? "even" : "odd") << '\n';
+  };
+  write(7);
+  SearchConfig config;
+  config.base.model = "mlp";
+  config.base.data = "csv";
+  config.base.data_dir = folder / "a.csv";
+  config.base.epochs = 1;
+  config.base.freeze = {"fc1"};
+  config.base.out = folder / "s";
+  config.trials = 1;
+  (void)tandem::search::search(config);
+  config.base.resume = true;
+  config.trials = 2;
+  write(5);
+  const std::string text = refusal([&] { (void)tandem::search::search(config); });
+  EXPECT_HAS(text, "the search was begun with train_data ");
+  EXPECT_HAS(text, "Give the same data");
+  config.base.freeze = {};
+  EXPECT_HAS(refusal([&] { (void)tandem::search::search(config); }), "Give --freeze as it was");
+}
+
+TEST(Search, AFrozenLayerThatAVariantDrawsAnewFailsTheTrial) {
+  const TempFolder folder;
+  TrainConfig first;
+  first.model = "lenet";
+  first.data = "digits";
+  first.limit = 50;
+  first.out = folder / "first";
+  (void)train(first);
+  SearchConfig config = small_search(folder / "s");
+  config.space = parse_space("width = [1, 2]\n");
+  config.base.limit = 50;
+  config.base.epochs = 1;
+  config.base.weights = folder / "first";
+  config.base.freeze = {"conv1"};
+  config.method = "random";
+  config.trials = 4;
+  const SearchResult result = tandem::search::search(config);
+  ASSERT_TRUE(result.winner);
+  int failed = 0;
+  for (const Trial& trial : result.trials) {
+    const bool is_wide = trial.settings.back().second == "2";
+    EXPECT_EQ(trial.failed.empty(), !is_wide) << trial.failed;
+    if (!is_wide) continue;
+    ++failed;
+    EXPECT_HAS(trial.failed,
+               "freeze: what is frozen must have come from --weights; conv1.weight did not fit");
+  }
+  EXPECT_GT(failed, 0);
+}
+
+TEST(Search, OneThatFindsNothingHasFailed) {
+  const TempFolder folder;
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"search", "mlp", "--data", "digits", "--limit", "2000"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_command(all);
+  };
+  std::ofstream(folder / "space.toml") << "lr = [1e6]\n";
+  const ProcessResult failed =
+      run({"--space", folder / "space.toml", "--trials", "2", "--epochs", "1", "--out", folder / "failed"});
+  EXPECT_EQ(failed.status, 1);
+  EXPECT_HAS(failed.err,
+             "search: some trial must succeed; all 2 failed, the first with: train: the loss became");
+  const ProcessResult spent = run({"--budget", "0.001s", "--epochs", "9", "--out", folder / "spent"});
+  EXPECT_EQ(spent.status, 1);
+  EXPECT_HAS(spent.err, "Give more --budget with --resume.");
+  const ProcessResult empty = run({"--budget", "", "--out", folder / "empty"});
+  EXPECT_EQ(empty.status, 2);
+  EXPECT_HAS(empty.err, "budget: must be a time like 90s");
+  const ProcessResult none = run({"--trials", "1", "--valid", "0", "--out", folder / "none"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_HAS(none.err, "valid: a search must hold samples out");
 }
 
 }  // namespace

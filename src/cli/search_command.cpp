@@ -179,7 +179,7 @@ class TextSink {
       end.add({"its model", e.winner_model});
       end.add({"again by", e.winner_command});
     } else {
-      end.add({"winner", "none: no trial has finished an epoch. Give more --budget with --resume."});
+      end.add({"winner", "none"});
     }
     end.print();
   }
@@ -236,6 +236,22 @@ const std::vector<std::string> kSearchSettings = {
     "ema",    "seed",     "engine",        "device",   "dtype",   "half-model", "conv",   "conv-workspace",
     "matmul", "threads",  "out",           "resume"};
 
+constexpr double kValid = 0.1;
+
+/// A search that found nothing has failed, and says why.
+void check_found(const SearchResult& result) {
+  if (result.winner) return;
+  const auto failed = std::find_if(result.trials.begin(), result.trials.end(),
+                                   [](const Trial& trial) { return !trial.failed.empty(); });
+  TD_CHECK(failed == result.trials.end() || result.ended == "budget", "search: some trial must succeed; all ",
+           result.trials.size(), " failed, the first with: ", failed->failed);
+  throw Error(cat("search: some trial must finish an epoch; none did in ", duration(result.seconds),
+                  failed == result.trials.end()
+                      ? std::string()
+                      : cat(", and trial ", failed->number, " failed: ", failed->failed),
+                  ". Give more --budget with --resume."));
+}
+
 }  // namespace
 
 void add_search(CLI::App& app, Action& action, const std::vector<std::string>& arguments) {
@@ -269,20 +285,25 @@ void add_search(CLI::App& app, Action& action, const std::vector<std::string>& a
                        {"out", "folder (default: runs/search-MODEL, or the next free …-N)"},
                        {"resume", "go on with the search in --out"}});
   cmd->add_flag("--json", flags->json, "print one JSON object per line");
-  cmd->callback([flags, arguments, &action] {
-    action = [flags, arguments] {
+  cmd->callback([flags, cmd, arguments, &action] {
+    action = [flags, cmd, arguments] {
       search::SearchConfig& config = flags->config;
       as_usage([&] {
-        config.base = flags->settings.config();
+        // Trials are always judged by a part that is held out: --split-seed has something to split.
+        config.base = flags->settings.config({{"valid", SettingValue(kValid)}});
+        TD_CHECK(
+            config.base.valid > 0,
+            "valid: a search must hold samples out to judge trials by; got 0. Give a share such as 0.1, or "
+            "leave --valid out.");
         take_subject(flags->subject, config.base);
-        if (!flags->budget.empty()) config.budget = parse_duration("budget", flags->budget);
+        if (cmd->count("--budget") > 0) config.budget = parse_duration("budget", flags->budget);
         if (!flags->space.empty()) config.space = search::read_space(flags->space);
         check(config);
       });
       config.base.stop = &stop_on_signals();
       const SearchResult result =
           search::search(config, flags->json ? sink_of<JsonSink>() : sink_of<TextSink>());
-      if (result.ended != "interrupted") return;
+      if (result.ended != "interrupted") return check_found(result);
       throw Interrupted(cat("stopped after ", result.trials.size(),
                             " trials. Go on with: ", resume_command(arguments, result.out)));
     };

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "tandem/io/safetensors.h"
 #include "tandem/search/halving.h"
 #include "tandem/search/variant.h"
 #include "tandem/train/run_data.h"
@@ -108,6 +109,11 @@ Plan make_plan(const SearchConfig& config) {
   plan.train_samples = data.splits.train->size();
   plan.valid_samples = data.valid->size();
   plan.test_samples = data.splits.test->size();
+  plan.train_data = data::fingerprint(*data.splits.train);
+  plan.valid_data = data::fingerprint(*data.valid);
+  plan.test_data = data::fingerprint(*data.splits.test);
+  plan.task = data.task->name() + (data.task->settings().empty() ? "" : ": " + data.task->settings());
+  if (!base.weights.empty()) plan.weights = io::weights_sha256(weights_of(base.weights));
   choose_metric(config.monitor, *data.task, plan);
   const int64_t most = base.epochs.value_or(9);
   plan.rungs = config.method == "random" ? std::vector<int64_t>{most} : rungs_of(1, most, config.eta);

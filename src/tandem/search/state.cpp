@@ -4,9 +4,13 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "tandem/core/backend.h"
 #include "tandem/io/json.h"
 #include "tandem/train/plot.h"
+#include "tandem/train/settings.h"
+#include "tandem/train/settings_json.h"
 
 namespace tandem::search {
 namespace {
@@ -26,6 +30,32 @@ std::string numbered(const SearchConfig& config, int n) {
   std::string word = fs::path(subject).stem().string();
   if (word.empty()) word = "space";
   return (fs::path("runs") / cat("search-", word, n == 1 ? "" : cat("-", n))).string();
+}
+
+/// 2: with all settings on which bits depend, and the data's fingerprints.
+constexpr int kFormat = 2;
+
+/// Throws Error with the name of the first setting that differs.
+void check_same(const ordered_json& before, const ordered_json& now, const std::string& where) {
+  const auto compare = [&](const std::string& key) {
+    const auto text = [&](const ordered_json& in) { return in.contains(key) ? in[key].dump() : "none"; };
+    if (text(before) == text(now)) return;
+    const bool is_data = key.starts_with("train_") || key.starts_with("valid_") || key.starts_with("test_");
+    const bool is_long = key == "models" || key == "space" || key == "eta";
+    throw Error(cat(where, "the search was begun with ",
+                    key == "models" ? "another model, or data that asks for another"
+                    : is_long       ? "another " + key
+                                    : cat(key, " ", text(before), "; got ", key, " ", text(now)),
+                    is_data                                           ? ". Give the same data"
+                    : is_long || key == "arithmetic" || key == "task" ? ". Give it as it was"
+                                                                      : ". Give --" + key + " as it was",
+                    ", or begin a new search in another --out."));
+  };
+  // Fingerprints last: settings say more.
+  for (const bool data : {false, true})
+    for (const ordered_json* side : {&now, &before})
+      for (const auto& [key, value] : side->items())
+        if (key.ends_with("_data") == data) compare(key);
 }
 
 ordered_json to_json(const Trial& trial) {
@@ -120,23 +150,35 @@ std::string plot(const Plan& plan, const SearchState& state) {
 }  // namespace
 
 std::string settings_json(const SearchConfig& config, const Plan& plan) {
-  const TrainConfig& base = config.base;
+  TrainConfig base = config.base;
+  base.valid = plan.valid;
   ordered_json models = ordered_json::array();
   for (const Candidate& row : plan.candidates) models.push_back(zoo::to_toml(row.description));
-  ordered_json out = {{"models", models},
-                      {"data", plan.data},
-                      {"train_samples", plan.train_samples},
-                      {"valid_samples", plan.valid_samples},
-                      {"test_samples", plan.test_samples},
-                      {"space", plan.space.to_toml()},
-                      {"method", config.method},
-                      {"monitor", plan.monitor},
-                      {"epochs", plan.rungs.back()},
-                      {"eta", config.eta},
-                      {"seed", base.seed},
-                      {"augment", base.augment},
-                      {"device", to_string(base.device)},
-                      {"dtype", name(base.autocast.value_or(base.dtype))}};
+  ordered_json out;
+  // By what they lead to, below: one thing may be said in several ways.
+  const std::set<std::string> elsewhere = {"model", "recipe", "data", "task", "weights", "monitor", "dtype"};
+  for (const Setting& s : settings()) {
+    if (s.bits == SettingBits::none || elsewhere.contains(s.name)) continue;
+    const SettingValue value = (s.recorded ? s.recorded : s.get)(base);
+    if (value.index() != 0) out[s.name] = json_of(value);
+  }
+  out["dtype"] = name(base.autocast.value_or(base.dtype));
+  out["arithmetic"] = backend(base.device).arithmetic();
+  out["method"] = config.method;
+  out["monitor"] = plan.monitor;
+  out["epochs"] = plan.rungs.back();
+  out["eta"] = config.eta;
+  if (!plan.weights.empty()) out["weights"] = plan.weights;
+  out["data"] = plan.data;
+  out["task"] = plan.task;
+  out["train_samples"] = plan.train_samples;
+  out["valid_samples"] = plan.valid_samples;
+  out["test_samples"] = plan.test_samples;
+  out["models"] = models;
+  out["space"] = plan.space.to_toml();
+  out["train_data"] = plan.train_data;
+  out["valid_data"] = plan.valid_data;
+  out["test_data"] = plan.test_data;
   return out.dump();
 }
 
@@ -176,7 +218,7 @@ std::string state_path(const std::string& folder) { return (fs::path(folder) / "
 void save_state(const std::string& folder, const SearchState& state) {
   ordered_json trials = ordered_json::array();
   for (const Trial& trial : state.trials) trials.push_back(to_json(trial));
-  const ordered_json out = {{"format", 1},
+  const ordered_json out = {{"format", kFormat},
                             {"settings", io::parse_json<ordered_json>("settings: ", state.settings)},
                             {"seconds", state.seconds},
                             {"trials", trials}};
@@ -191,15 +233,9 @@ SearchState load_state(const std::string& folder, const std::string& wanted_sett
                                    "Begin a new search in another --out.");
   SearchState state;
   try {
-    TD_CHECK(in.at("format") == 1, where, "the search was written by another version. Begin a new one.");
-    const auto wanted = io::parse_json<ordered_json>("settings: ", wanted_settings);
-    for (const auto& [key, value] : wanted.items()) {
-      const ordered_json before = in.at("settings").value(key, ordered_json());
-      TD_CHECK(before == value, where, "the search was begun with another ", key,
-               key == "models" || key == "space" ? std::string()
-                                                 : cat(", ", before.dump(), "; got ", value.dump()),
-               ". Give it as it was, or begin a new search in another --out.");
-    }
+    TD_CHECK(in.at("format") == kFormat, where,
+             "the search was written by another version. Begin a new one in another --out.");
+    check_same(in.at("settings"), io::parse_json<ordered_json>("settings: ", wanted_settings), where);
     state.settings = wanted_settings;
     state.seconds = in.at("seconds").get<double>();
     for (const ordered_json& trial : in.at("trials")) state.trials.push_back(trial_from(trial));

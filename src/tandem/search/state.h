@@ -16,7 +16,7 @@ struct SearchState {
   double seconds = 0;  ///< over all processes so far
 };
 
-/// What the proposals depend on, as JSON.
+/// What the proposals and the trials depend on, as JSON.
 std::string settings_json(const SearchConfig& config, const Plan& plan);
 
 /// The folder of a search, kept for one process.
