@@ -22,6 +22,7 @@
 #include "tandem/ops/shape.h"
 #include "tandem/train/step.h"
 #include "tandem/train/train.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/values.h"
 
@@ -192,7 +193,8 @@ TEST(Tasks, TheMetricsAreThoseOfAPlainLoopOverTheOutputs) {
   const Case& regression = all[1];
   const TaskPtr in_units = make_task("regression", {.target_mean = 7, .target_deviation = 3});
   const Metrics got = evaluate(*net, regression.test, {.task = in_units, .batch = 7});
-  const std::vector<float> guesses = predict(*net, regression.test, {.task = in_units}).to_vector<float>();
+  const std::vector<float> guesses =
+      cast(predict(*net, regression.test, {.task = in_units}), DType::f32).to_vector<float>();
   double squared = 0, absolute = 0, mean = 0, spread = 0;
   const int64_t n = regression.test.size();
   for (int64_t i = 0; i < n; ++i) mean += 7 + 3 * regression.test.get(i)[1].item<double>();
@@ -472,22 +474,45 @@ TEST(Tasks, ValidationJudgesEpochsAndTheTestPartIsMeasuredOnceAtTheEnd) {
   EXPECT_EQ(result["valid_accuracy"], best);
 }
 
-TEST(Tasks, ClassWeightsAreThoseOfTheLoss) {
+TEST(Tasks, ClassWeightsAreThoseOfTheLossOfTrainingAlone) {
   const Case c = std::move(cases()[0]);
   manual_seed(3);
   const auto model = c.model();
-  const Metrics got = evaluate(
-      *model, c.test, {.task = make_task("classification", {.class_weights = {1, 5}}), .batch = 100});
   std::vector<int64_t> all;
   for (int64_t i = 0; i < c.test.size(); ++i) all.push_back(i);
   const std::vector<Tensor> fields = c.test.batch(all);
-  const Tensor expected =
-      cross_entropy((*model)(fields[0]), fields[1], {.weight = from_vector<float>({1, 5}, {2})});
-  EXPECT_EQ(got["loss"], expected.item<double>());
-  EXPECT_EQ(error_of([&] {
-              evaluate(*model, c.test, {.task = make_task("classification", {.class_weights = {1, 5, 2}})});
-            }),
-            "class-weights: there must be one per class; got 3 for outputs of (60, 2).");
+  const Tensor out = (*model)(fields[0]);
+  const TaskPtr task = make_task("classification", {.class_weights = {1, 5}});
+  const std::vector<std::string> names = task->fields();
+  EXPECT_EQ(task->loss({out}, TaskBatch(names, fields)).item<double>(),
+            cross_entropy(out, fields[1], {.weight = from_vector<float>({1, 5}, {2})}).item<double>());
+  EXPECT_EQ(evaluate(*model, c.test, {.task = task, .batch = 100})["loss"],
+            cross_entropy(out, fields[1]).item<double>());
+  // A class that training never saw weighs nothing, and is measured all the same.
+  const TaskPtr one = make_task("classification", {.class_weights = {0, 0}});
+  EXPECT_TRUE(std::isfinite(evaluate(*model, c.test, {.task = one})["loss"]));
+  FitOptions options = usual(c);
+  options.task = make_task("classification", {.class_weights = {1, 5, 2}});
+  EXPECT_HAS(error_of([&] { fit(*model, c.train, options); }),
+             "class-weights: there must be one per class; got 3 for outputs of ");
+}
+
+TEST(Tasks, QuantitiesKeepTheirDigitsWhateverTheTypeOfTheModel) {
+  // Far from 0 beside their spread, and beyond what f16 holds.
+  const double mean = 1.7e9, deviation = 100;
+  const TaskPtr task = make_task("regression", {.target_mean = mean, .target_deviation = deviation});
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+    const Tensor answer = task->answer({cast(from_vector<float>({-1.5f, 0.25f}, {2, 1}), dtype)}).at(0);
+    EXPECT_EQ(answer.to_vector<double>(), (std::vector<double>{mean - 150, mean + 25})) << name(dtype);
+    // Targets are not rounded to the outputs' type.
+    const std::vector<std::string> names = task->fields();
+    const Tensor target = from_vector<float>({1.0001f, 0.2f}, {2});
+    const TaskBatch batch(names, {zeros({2, 1}), target});
+    const std::vector<Tensor> measured = task->measure({zeros({2, 1}, dtype)}, batch);
+    EXPECT_EQ(cast(measured[1], DType::f32).to_vector<float>(), target.to_vector<float>()) << name(dtype);
+  }
+  const TaskPtr labels = make_task("multi-label");
+  EXPECT_LT(labels->answer({full({1, 1}, 9, DType::bf16)}).at(0).item<float>(), 1);
 }
 
 TEST(Tasks, LabelsOtherThanZeroAndOneAreRefusedInTraining) {

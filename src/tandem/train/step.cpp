@@ -28,9 +28,12 @@ std::vector<Tensor> widened(std::vector<Tensor> outputs) {
   return outputs;
 }
 
+enum class LossFor : uint8_t { training, testing };
 Tensor loss_of(const Task& task, const LossFunction& own, const std::vector<Tensor>& out,
-               const TaskBatch& batch) {
-  const Tensor loss = own ? own(out.at(0), batch["target"]) : task.loss(out, batch);
+               const TaskBatch& batch, LossFor purpose = LossFor::training) {
+  const Tensor loss = own                            ? own(out.at(0), batch["target"])
+                      : purpose == LossFor::training ? task.loss(out, batch)
+                                                     : task.test_loss(out, batch);
   TD_CHECK(loss.rank() == 0 && is_floating(loss.dtype()),
            "loss: must be one number, 0-d, of a floating type; got ", loss.dtype(), " ", loss.shape(),
            ". Take its mean().");
@@ -250,7 +253,7 @@ Evaluation::Evaluation(nn::Module& model, Engine engine, const RunOptions& optio
     const std::vector<Tensor> out = widened(task->forward(model, batch, carried));
     TD_CHECK(carried.size() == carried_count, "task ", task->name(), ": forward must leave the ",
              carried_count, " tensors of first_state() for the next batch; it left ", carried.size(), ".");
-    std::vector<Tensor> results = {loss_of(*task, own, out, batch)};
+    std::vector<Tensor> results = {loss_of(*task, own, out, batch, LossFor::testing)};
     for (const Tensor& tensor : carried) results.push_back(tensor);
     const Tensor weight = task->weight(batch);
     results.push_back(weight.defined()

@@ -87,6 +87,11 @@ class Task {
   virtual nn::NamedTensors first_state(const nn::Module& /*model*/, int64_t /*batch*/) const { return {}; }
   /// One number, 0-d: a mean. `out` is f32 at least.
   virtual Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const = 0;
+  /// The same where a model is tested: without what belongs to training alone, such as weights of classes. The default
+  /// is loss().
+  virtual Tensor test_loss(const std::vector<Tensor>& out, const TaskBatch& batch) const {
+    return loss(out, batch);
+  }
   /// How many things the loss is a mean of, i64 or i32 (); undefined: the samples. Padding does not count.
   virtual Tensor weight(const TaskBatch&) const { return {}; }
 
@@ -112,7 +117,7 @@ using TaskPtr = std::shared_ptr<const Task>;
 
 /// What the tasks that come with Tandem take; each takes those that it has a use for, and refuses others.
 struct TaskOptions {
-  /// classification, segmentation: how much each class counts in the loss; empty: all alike.
+  /// classification, segmentation: how much each class counts in the loss of training; empty: all alike.
   std::vector<double> class_weights = {};
   int64_t top_k = 5;                         ///< classification: the metric top_5
   std::optional<int64_t> ignore_index = {};  ///< classification: a target that counts for nothing

@@ -99,13 +99,10 @@ class Classification : public Task {
     return text;
   }
   Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    Tensor logits = out.at(0), y = batch["target"];
-    if (logits.rank() > 2 && are_classes(logits, y)) {
-      logits = reshape(logits, {-1, logits.size(-1)});
-      y = reshape(y, {-1});
-    }
-    return cross_entropy(logits, y,
-                         {.weight = class_weights_for(logits, s_.weights), .ignore_index = s_.ignored});
+    return loss_by(s_.weights, out, batch);
+  }
+  Tensor test_loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+    return loss_by({}, out, batch);
   }
   Tensor weight(const TaskBatch& batch) const override {
     if (!s_.ignored) return {};
@@ -133,6 +130,16 @@ class Classification : public Task {
   }
 
  private:
+  Tensor loss_by(const std::vector<double>& weights, const std::vector<Tensor>& out,
+                 const TaskBatch& batch) const {
+    Tensor logits = out.at(0), y = batch["target"];
+    if (logits.rank() > 2 && are_classes(logits, y)) {
+      logits = reshape(logits, {-1, logits.size(-1)});
+      y = reshape(y, {-1});
+    }
+    return cross_entropy(logits, y,
+                         {.weight = class_weights_for(logits, weights), .ignore_index = s_.ignored});
+  }
   Settings s_;
 };
 

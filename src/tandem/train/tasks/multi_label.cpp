@@ -93,7 +93,11 @@ class MultiLabel final : public Task {
             {"micro_f1", true, true, false},
             {"auc", true, true, false}};
   }
-  std::vector<Tensor> answer(const std::vector<Tensor>& out) const override { return {sigmoid(out.at(0))}; }
+  /// In f32 at least: f16 and bf16 have few numbers near 1.
+  std::vector<Tensor> answer(const std::vector<Tensor>& out) const override {
+    const Tensor& x = out.at(0);
+    return {sigmoid(bytes_of(x.dtype()) == 2 ? cast(x, DType::f32) : x)};
+  }
 
  private:
   static Tensor target_of(const std::vector<Tensor>& out, const TaskBatch& batch) {

@@ -10,7 +10,12 @@
 namespace tandem {
 namespace {
 
-/// Both as (n, numbers): a model gives (n, 1) where the data may have (n).
+/// f32, or f64 where one of them is: no target is rounded to a smaller type of the outputs.
+DType common_type(const Tensor& a, const Tensor& b) {
+  return a.dtype() == DType::f64 || b.dtype() == DType::f64 ? DType::f64 : DType::f32;
+}
+
+/// Both as (n, numbers) in one type: a model gives (n, 1) where the data may have (n).
 struct Pair {
   Tensor out, target;
 };
@@ -19,7 +24,8 @@ Pair matched(const std::vector<Tensor>& outputs, const TaskBatch& batch) {
   const auto rows = [](const Tensor& x) { return x.rank() == 1 ? unsqueeze(x, 1) : flatten(x, 1); };
   TD_CHECK(out.rank() >= 1 && y.rank() >= 1, "regression: outputs and targets must be (n, …); got ",
            out.shape(), " and ", y.shape(), ".");
-  const Pair pair{rows(out), rows(cast(y, out.dtype()))};
+  const DType type = common_type(out, y);
+  const Pair pair{rows(cast(out, type)), rows(cast(y, type))};
   TD_CHECK(pair.out.shape() == pair.target.shape(),
            "regression: the model must give as many numbers as a sample has targets; got outputs ",
            out.shape(), " for targets ", y.shape(), ". Give its last layer that many outputs.");
@@ -95,8 +101,10 @@ class Regression final : public Task {
   std::vector<MetricInfo> metrics() const override {
     return {{"r2", true}, {"mse", false, false, false}, {"rmse", false}, {"mae", false, false, false}};
   }
+  /// In f64: a mean that is large beside the deviation, or beyond f16, must not take the answer away.
   std::vector<Tensor> answer(const std::vector<Tensor>& out) const override {
-    return {out.at(0) * deviation_ + mean_};
+    if (mean_ == 0 && deviation_ == 1) return {out.at(0)};
+    return {cast(out.at(0), DType::f64) * deviation_ + mean_};
   }
 
  private:

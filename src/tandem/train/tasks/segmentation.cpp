@@ -60,6 +60,9 @@ class Segmentation final : public Task {
     return cross_entropy(logits, batch["target"],
                          {.weight = class_weights_for(logits, weights_), .ignore_index = ignored_});
   }
+  Tensor test_loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+    return cross_entropy(checked(out, batch), batch["target"], {.ignore_index = ignored_});
+  }
   Tensor weight(const TaskBatch& batch) const override {
     return sum(cast(not_equal(batch["target"], ignored_), DType::i64));
   }
