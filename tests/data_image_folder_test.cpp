@@ -205,6 +205,41 @@ TEST_F(Folders, OfClassesThatCannotBeLearnedAreRefusedByName) {
   EXPECT_HAS(refusal({.data_dir = dir}), "test/ holds classes: there must be train/ beside it");
 }
 
+TEST_F(Folders, LoseNothingWithoutAWord) {
+  const std::string dir = folder / "set";
+  for (const char* name : {"cat/2020/1.png", "cat/2021/2.png", "dog/2020/3.png", "dog/2020/4.png"})
+    write_png(dir + "/train/" + name);
+  fs::create_directories(dir + "/valid");
+  for (const char* name : {"cat/1.png", "dog/2.png"}) write_png(dir + "/valid/" + name);
+  const Splits deep = open_dataset("image-folder", {.data_dir = dir});
+  EXPECT_EQ(deep.train->size(), 4);
+  EXPECT_EQ(deep.test->size(), 2) << "valid/ is a test part";
+  EXPECT_TRUE(deep.notices.empty());
+
+  write_png(dir + "/train/loose.png");
+  fs::create_symlink("nowhere", dir + "/train/owl");
+  fs::create_symlink("nowhere.png", dir + "/train/cat/5.png");
+  fs::create_symlink(".", dir + "/train/self");
+  fs::create_symlink("../dog", dir + "/train/cat/dog");
+  fs::create_directories(dir + "/val/cat");
+  write_png(dir + "/val/cat/1.png");
+  const Splits splits = open_dataset("image-folder", {.data_dir = dir});
+  EXPECT_EQ(splits.class_names, (std::vector<std::string>{"cat", "dog"}));
+  const std::string train = dir + "/train/";
+  EXPECT_EQ(splits.notices,
+            (std::vector<std::string>{
+                "left out: images beside the classes' folders: 1, the first '" + train + "loose.png'.",
+                "left out: links that lead nowhere: 1, the first '" + train + "owl'.",
+                "left out: links to the folder itself or to one above it: 1, the first '" + train + "self'.",
+                "left out: links that lead nowhere: 1, the first '" + train + "cat/5.png'.",
+                "left out: links to folders, which are not followed within a class: 1, the first '" + train +
+                    "cat/dog'.",
+                "valid/ is not used: val/ is there."}));
+  // The name of a class is kept with a run, as text.
+  fs::rename(dir + "/train/dog", dir + "/train/caf\xe9");
+  EXPECT_HAS(refusal({.data_dir = dir}), "the name of a class's folder must be UTF-8; ");
+}
+
 TEST_F(Folders, FilesThatCannotBeReadStopTheRunByNameOrAreLeftOutWithNotices) {
   for (int i = 0; i < 4; ++i) {
     write_png(folder / ("train/cat/" + std::to_string(i) + ".png"), pattern(3, 8, 8 + i));

@@ -8,6 +8,7 @@
 #include "tandem/data/places.h"
 #include "tandem/data/split.h"
 #include "tandem/data/transforms.h"
+#include "tandem/io/csv_rows.h"
 #include "tandem/io/file.h"
 #include "tandem/io/image.h"
 
@@ -22,7 +23,8 @@ namespace {
 
 constexpr int64_t kSide = 224, kShortSide = 256;  // what image models are trained with
 constexpr int64_t kMaxSide = 8192;
-constexpr size_t kMaxNotices = 5;  // files that are named one by one
+constexpr const char* kTestParts[] = {"test", "val", "valid"};  // the first that is there tests
+constexpr size_t kMaxNotices = 5;                               // files that are named one by one
 constexpr const char* kRead[] = {".jpg", ".jpeg", ".png"};
 constexpr const char* kNotRead[] = {".gif", ".webp", ".bmp", ".tif", ".tiff", ".heic", ".avif", ".jfif"};
 
@@ -47,44 +49,112 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
-/// The folders in a folder, sorted.
-std::vector<std::string> folders_in(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (is_folder(at->path()) && !is_hidden(at->path())) names.push_back(at->path().filename().string());
-  if (error) fail_to_read(folder, error);
-  std::sort(names.begin(), names.end());
-  return names;
+bool is_link(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_symlink(path, ignored);
 }
 
-/// All images below a folder, sorted. Links to folders are not followed, so that there is no endless round. `others`
-/// counts the files of kinds that are not read.
-std::vector<std::string> images_below(const fs::path& folder, int64_t& others) {
-  std::vector<std::string> paths;
+/// Whether a link in `folder` leads to it, or to a folder above it.
+bool leads_up(const fs::path& link, const fs::path& folder) {
   std::error_code error;
-  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+  const fs::path to = fs::canonical(link, error), from = fs::canonical(folder, error);
+  return !error && std::mismatch(to.begin(), to.end(), from.begin(), from.end()).first == to.end();
+}
+
+/// Things of one kind that were left out: how many, and the first.
+struct LeftOut {
+  int64_t count = 0;
+  std::string first = {};
+  void add(const fs::path& path) {
+    if (count++ == 0 || path.string() < first) first = path.string();
+  }
+  void tell(const char* what, std::vector<std::string>& notices) const {
+    if (count > 0)
+      notices.push_back(cat("left out: ", what, ": ", count, ", the first '", io::one_line(first), "'."));
+  }
+};
+
+/// What lies in a folder of classes.
+struct Listing {
+  std::vector<std::string> folders = {};  // sorted
+  LeftOut loose = {}, dangling = {}, circular = {};
+};
+Listing list(const std::string& folder) {
+  Listing found;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const fs::path& path = at->path();
     std::error_code ignored;
-    if (is_hidden(at->path())) {
-      at.disable_recursion_pending();
-    } else if (at->is_regular_file(ignored)) {
-      if (is_image(at->path())) paths.push_back(at->path().string());
-      others += has_ending(at->path(), kNotRead);
+    if (is_hidden(path)) continue;
+    if (is_link(path) && !fs::exists(path, ignored)) {
+      found.dangling.add(path);
+    } else if (is_folder(path)) {
+      if (is_link(path) && leads_up(path, folder))
+        found.circular.add(path);
+      else
+        found.folders.push_back(path.filename().string());
+    } else if (is_image(path)) {
+      found.loose.add(path);
     }
   }
   if (error) fail_to_read(folder, error);
-  std::sort(paths.begin(), paths.end());
-  return paths;
+  std::sort(found.folders.begin(), found.folders.end());
+  return found;
 }
 
+/// What lies below the folder of a class. Links to folders are not followed, so that there is no endless round.
+struct Images {
+  std::vector<std::string> paths = {};  // sorted
+  int64_t others = 0;                   // files of kinds that are not read
+  LeftOut dangling = {}, links = {};
+};
+Images images_below(const fs::path& folder) {
+  Images found;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const fs::path& path = at->path();
+    std::error_code ignored;
+    if (is_hidden(path)) {
+      at.disable_recursion_pending();
+    } else if (at->is_regular_file(ignored)) {
+      if (is_image(path)) found.paths.push_back(path.string());
+      found.others += has_ending(path, kNotRead);
+    } else if (is_link(path)) {
+      (is_folder(path) ? found.links : found.dangling).add(path);
+    }
+  }
+  if (error) fail_to_read(folder, error);
+  std::sort(found.paths.begin(), found.paths.end());
+  return found;
+}
+
+/// Whether there is an image in a class's folder, or below it.
 bool has_class(const fs::path& folder) {
   std::error_code error;
   if (fs::directory_iterator(folder, error); error) return false;
-  for (const std::string& name : folders_in(folder.string())) {
-    for (fs::directory_iterator at(folder / name, error), end; !error && at != end; at.increment(error))
-      if (is_image(at->path())) return true;
-  }
+  for (const std::string& name : list(folder.string()).folders)
+    for (fs::recursive_directory_iterator at(folder / name, error), end; !error && at != end;
+         at.increment(error)) {
+      std::error_code ignored;
+      if (is_hidden(at->path()))
+        at.disable_recursion_pending();
+      else if (at->is_regular_file(ignored) && is_image(at->path()))
+        return true;
+    }
   return false;
+}
+
+/// The classes of a folder. Their names are kept with a run, as text.
+std::vector<std::string> classes_in(const std::string& folder, std::vector<std::string>& notices) {
+  Listing found = list(folder);
+  found.loose.tell("images beside the classes' folders", notices);
+  found.dangling.tell("links that lead nowhere", notices);
+  found.circular.tell("links to the folder itself or to one above it", notices);
+  for (const std::string& name : found.folders)
+    TD_CHECK(io::is_utf8(name), "image folder '", io::one_line(folder),
+             "': the name of a class's folder must be UTF-8; '", io::one_line(name, 50),
+             "' is not. Rename it.");
+  return std::move(found.folders);
 }
 
 std::string missing_in(const std::string& folder) {
@@ -151,13 +221,17 @@ ImageFormat image_folder_format(int64_t height, int64_t width) {
 }
 
 void ImageFolder::add_class(const std::string& folder, int64_t label) {
-  for (const std::string& path : images_below(folder, other_images_)) files_.push_back({path, label});
+  const Images found = images_below(folder);
+  for (const std::string& path : found.paths) files_.push_back({path, label});
+  other_images_ += found.others;
+  found.dangling.tell("links that lead nowhere", notices_);
+  found.links.tell("links to folders, which are not followed within a class", notices_);
 }
 
 ImageFolder::ImageFolder(const std::string& folder, int64_t shrink_to) : shrink_to_(shrink_to) {
   const std::string where = cat("image folder '", io::one_line(folder), "': ");
   TD_CHECK(is_folder(folder), where, "must be a folder; it is not.");
-  classes_ = folders_in(folder);
+  classes_ = classes_in(folder, notices_);
   std::string empty_class;
   for (size_t i = 0; i < classes_.size(); ++i) {
     const size_t before = files_.size();
@@ -174,7 +248,7 @@ ImageFolder::ImageFolder(const std::string& folder, std::vector<std::string> cla
     : classes_(std::move(classes)), shrink_to_(shrink_to) {
   const std::string where = cat("image folder '", io::one_line(folder), "': ");
   TD_CHECK(is_folder(folder), where, "must be a folder; it is not.");
-  for (const std::string& name : folders_in(folder)) {
+  for (const std::string& name : classes_in(folder, notices_)) {
     const auto found = std::find(classes_.begin(), classes_.end(), name);
     TD_CHECK(found != classes_.end(), where, "its classes must be those of training; '",
              io::one_line(name, 50), "' is not one of them. Remove it, or put images of it into training.");
@@ -217,7 +291,7 @@ Splits open_image_folder(const DatasetInfo& info, const OpenOptions& options) {
   const std::string where = cat("data ", info.name, ": '", io::one_line(folder), "': ");
   const auto part = [&](const char* name) { return (fs::path(folder) / name).string(); };
   const bool has_train = is_folder(part("train"));
-  for (const char* name : {"test", "val"})
+  for (const char* name : kTestParts)
     TD_CHECK(has_train || !has_class(part(name)), where, name,
              "/ holds classes: there must be train/ beside it. Make it, or name the folder of the classes.");
   const ImageFolder all(has_train ? part("train") : folder);
@@ -229,13 +303,19 @@ Splits open_image_folder(const DatasetInfo& info, const OpenOptions& options) {
 
   Files train = options.skip_bad ? readable(all.files(), format, notices) : all.files(), test;
   check_classes(where, train, all.classes());
-  if (const char* name = is_folder(part("test")) ? "test" : "val"; has_train && is_folder(part(name))) {
-    const ImageFolder given(part(name), all.classes());
+  notices.insert(notices.end(), all.notices().begin(), all.notices().end());
+  std::vector<std::string> parts_there;
+  for (const char* name : kTestParts)
+    if (has_train && is_folder(part(name))) parts_there.emplace_back(name);
+  if (!parts_there.empty()) {
+    const std::string& name = parts_there[0];
+    const ImageFolder given(part(name.c_str()), all.classes());
     test = options.skip_bad ? readable(given.files(), format, notices) : given.files();
     TD_CHECK(!test.empty(), where, name, "/ must hold an image that can be read; all were left out.");
     others += given.other_images();
-    if (name == std::string("test") && is_folder(part("val")))
-      notices.push_back("val/ is not used: test/ is there.");
+    notices.insert(notices.end(), given.notices().begin(), given.notices().end());
+    for (size_t i = 1; i < parts_there.size(); ++i)
+      notices.push_back(cat(parts_there[i], "/ is not used: ", name, "/ is there."));
   } else {
     std::vector<int64_t> labels;
     for (const ImageFolder::File& file : train) labels.push_back(file.label);

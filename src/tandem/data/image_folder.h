@@ -33,6 +33,9 @@ class ImageFolder final : public Dataset {
   const std::vector<File>& files() const { return files_; }
   /// Files of kinds of images that are not read (.gif, .webp …), which were left out.
   int64_t other_images() const { return other_images_; }
+  /// What else was left out, one line each: links that lead nowhere, or to the folder itself or one above it; links to
+  /// folders within a class; images beside the classes' folders.
+  const std::vector<std::string>& notices() const { return notices_; }
 
  private:
   void add_class(const std::string& folder, int64_t label);
@@ -40,6 +43,7 @@ class ImageFolder final : public Dataset {
   std::vector<File> files_;
   std::vector<std::string> classes_;
   int64_t shrink_to_ = 0, other_images_ = 0;
+  std::vector<std::string> notices_;
 };
 
 /// How images of a folder become inputs of (height, width), 1 to 8,192 each: resized with their proportions so that they
@@ -51,7 +55,7 @@ extern const std::vector<float>& kPhotoMean;
 extern const std::vector<float>& kPhotoDeviation;
 
 std::optional<std::string> locate_image_folder(const DatasetInfo& info, const std::string& data_dir);
-/// train/ and test/ (or val/) with a folder a class each; without these two, or without train/, the images for testing
+/// train/ and test/ (or val/, or valid/) with a folder a class each; without these two, or without train/, the images for testing
 /// are split off, each class in equal shares. Images become options.image_size: see image_folder_format.
 Splits open_image_folder(const DatasetInfo& info, const OpenOptions& options);
 

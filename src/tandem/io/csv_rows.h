@@ -19,6 +19,8 @@ std::optional<double> csv_number(std::string_view cell);
 
 /// Refuses, beginning with `where`, what is no UTF-8 text: the mark of UTF-16 or UTF-32, a byte that breaks UTF-8, NUL.
 void check_utf8(const std::string& where, std::string_view text);
+/// Whether check_utf8 lets it pass.
+bool is_utf8(std::string_view text);
 
 /// Cuts a text into rows of cells. A cell in quotes holds anything, quotes doubled; spaces and tabs around a cell do not
 /// count, those inside quotes do. Lines end with LF, CRLF or CR. Empty lines and a byte order mark are passed over.
