@@ -147,6 +147,18 @@ TEST_F(Arrays, OfByteImagesSayHowFilesBecomeInputs) {
   EXPECT_FALSE(open().format) << "seven channels are no image";
 }
 
+TEST_F(Arrays, OfOtherKindsOrLabelsThanThoseOfTrainingAreRefused) {
+  const Tensor y = from_vector<int64_t>({0, 1, 0, 1}, {4});
+  for (const char* name : {"train_y", "test_y"}) save(name, y);
+  save("train_x", zeros({4, 2}, DType::u8));
+  save("test_x", zeros({4, 2}));
+  EXPECT_HAS(refusal(), "must both be u8, which is divided by 255, or neither; got u8 and f32.");
+  save("train_x", zeros({4, 2}));
+  EXPECT_EQ(open().byte_inputs, std::optional(false));
+  save("test_y", from_vector<int64_t>({0, 1, 2, 1}, {4}));
+  EXPECT_HAS(refusal(), "test_y.npy': its labels must be those of training; 2 is not one of them.");
+}
+
 TEST_F(Arrays, ThatCannotBeLearnedFromAreRefusedByRow) {
   const double inf = std::numeric_limits<double>::infinity();
   const Tensor y = from_vector<int64_t>({0, 1, 0, 1}, {4});

@@ -124,6 +124,64 @@ TEST(Csv, OfBadTablesIsRefusedInOneLineThatNamesTheFile) {
   EXPECT_EQ(open_dataset("csv", {.data_dir = path, .target = "k"}).class_names, (Strings{"x,\n\"q\"", "y"}));
 }
 
+TEST(Csv, ACellThatIsNoNumberAmongNumbersIsRefusedWhateverTheSplit) {
+  TempFolder folder;
+  const std::string path = folder / "t.csv";
+  // 40 rows; the cells of column a that are given stand in lines 12, 22 …
+  const auto make = [&](const Strings& bad, const char* k = "x") {
+    std::string text = "a,d,k\n";
+    for (int i = 0; i < 40; ++i) {
+      const bool is_bad = i % 10 == 0 && i > 0 && static_cast<size_t>(i / 10) <= bad.size();
+      text += cat(is_bad ? bad[static_cast<size_t>(i / 10 - 1)] : std::to_string(i * 7 % 40), ",2020-01-",
+                  10 + i % 18, ",", i % 2 == 0 ? k : "y", "\n");
+    }
+    write_text(path, text);
+  };
+  const auto said = [&](OpenOptions options, const char* target = "k") {
+    options.data_dir = path;
+    options.target = target;
+    std::string first;
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      options.split_seed = seed;
+      const std::string message = refusal(options);
+      if (seed == 0) first = message;
+      EXPECT_EQ(message, first) << "seed " << seed;
+    }
+    return first;
+  };
+  make({});
+  EXPECT_EQ(said({}), "");
+  for (const char* bad : {"12x", "inf", "1e400"}) {
+    make({bad});
+    EXPECT_EQ(said({}),
+              cat("table '", path, "': line 12, column 'a': must be a finite number, as 39 of the ",
+                  "column's 40 cells are; got '", bad, "'. Fix the cell; if it means missing, give ",
+                  "--missing '", bad, "'; if the column holds categories, name it by --categories."));
+    EXPECT_EQ(said({.csv = {.missing = {bad}}}), "");
+    EXPECT_EQ(said({.csv = {.categories = {"a"}}}), "");
+    EXPECT_EQ(said({.csv = {.ignore = {"a"}}}), "");
+    EXPECT_HAS(said({}, "a"), "if these are classes, choose --task classification.") << "the target";
+  }
+  // Texts among few numbers are categories, with each split: none is a column of numbers by chance.
+  write_text(path, "a,k\n1,x\n2,y\n3,x\n4,y\nfive,x\n6,y\n");
+  EXPECT_EQ(said({}), "");
+  for (uint64_t seed = 0; seed < 8; ++seed)
+    EXPECT_EQ(open_dataset("csv", {.data_dir = path, .split_seed = seed, .target = "k"})
+                  .encoder->columns()
+                  .at(0)
+                  .type,
+              ColumnType::category);
+  write_text(path, "a,k\n1,x\n2,y\ninf,x\n4,y\ninf,x\n6,y\n");
+  EXPECT_HAS(said({}),
+             "line 4, column 'a': must be a finite number, as 4 of the column's 6 cells are; got 'inf'");
+  std::string dates = "d,k\n";
+  for (int i = 0; i < 40; ++i)
+    dates += cat(i == 9 ? "2020-02-31" : cat("2020-01-", 10 + i % 18), i % 2 ? ",x\n" : ",y\n");
+  write_text(path, dates);
+  EXPECT_HAS(said({}),
+             "line 11, column 'd': must be a date, as 39 of the column's 40 cells are; got '2020-02-31'");
+}
+
 TEST(Csv, FoldersWithoutATableOrWithSeveralAreRefused) {
   TempFolder folder;
   EXPECT_HAS(refusal({.data_dir = folder.path()}), "(a .csv file is missing)");

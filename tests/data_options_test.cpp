@@ -23,6 +23,8 @@ TEST(OpenOptions, OnesThatADataSetDoesNotTakeAreRefusedWithThoseThatTakeThem) {
   EXPECT_HAS(refusal("cifar10", {.test_share = 0.5}), "test_share, which is for image-folder, npy, csv");
   EXPECT_EQ(refusal("synthetic-mnist", {.split_seed = 7}), "") << "a seed without a split changes nothing";
   EXPECT_HAS(refusal("svhn", {.task = "regression"}), "task, which is for npy, csv");
+  EXPECT_HAS(refusal("npy", {.csv = {.no_header = true}}),
+             "does not take csv, which is for csv; got some of delimiter");
   EXPECT_HAS(message_of<Error>([] { open_default({.task = "regression"}); }), "does not take task");
 }
 

@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <filesystem>
+#include <numeric>
+#include <set>
 
 #include "tandem/core/rng.h"
 #include "tandem/data/table_set.h"
@@ -16,6 +18,7 @@
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
+#include "tandem/ops/shape.h"
 #include "tandem/train/parameter_names.h"
 #include "tandem/train/run_data.h"
 #include "tandem/train/run_folder.h"
@@ -382,6 +385,20 @@ TEST(OwnData, WhatDoesNotFitIsOneLine) {
              "Give a .csv file with its columns.");
   EXPECT_HAS(refusal([&] { evaluate(EvalConfig{.folder = folder / "run", .data = "digits"}); }),
              "data digits: mlp takes samples of (10,)");
+  fs::remove(folder / "run/table.json");
+  EXPECT_EQ(
+      refusal([&] { evaluate(EvalConfig{.folder = folder / "run"}); }),
+      "eval '" + folder / "run" +
+          "': the run was trained on a table, and its table.json, which says how columns become inputs, is "
+          "missing. Put the file back, or train again.");
+  for (const char* task : {"segmentation", "sequence-labelling"}) {
+    config.task_name = task;
+    EXPECT_EQ(refusal([&] { train(config); }),
+              cat("task: must be classification, multi-label or regression; got '", task, "'."));
+  }
+  config.task_name = "multi-label";
+  EXPECT_EQ(refusal([&] { train(config); }),
+            "task: multi-label is for npy, whose targets are (n, labels); got data csv.");
   // Other classes than those of training would be taken for them.
   config = on_photos(folder / "photos", folder / "seen");
   config.epochs = 1;
@@ -391,6 +408,240 @@ TEST(OwnData, WhatDoesNotFitIsOneLine) {
             "data image-folder: the classes must be those of training, above, below; got across, below. Give "
             "data with "
             "the same classes.");
+}
+
+/// Lines of numbers a, b and their class.
+std::string points(int rows, int first = 0) {
+  std::string text = "a,b,kind\n";
+  for (int i = first; i < first + rows; ++i) {
+    const int a = i * 37 % 101, b = i * 53 % 89;
+    text += cat(a, ",", b, ",", a > b ? "more" : "less", "\n");
+  }
+  return text;
+}
+
+TEST(OwnData, WhatWasTrainedOnIsNotMeasuredWithoutAWord) {
+  const TempFolder folder;
+  const std::string data = folder / "points/d.csv", run = folder / "run";
+  fs::create_directories(folder / "points");
+  write_text(data, points(50));
+  TrainConfig config = on_table("", "kind", run);
+  config.data_dir = data;
+  config.epochs = 2;
+  const DoneEvent done = train(config);
+  const auto eval = [&](const std::string& dir = "") {
+    return evaluate(EvalConfig{.folder = run, .data_dir = dir});
+  };
+  // The same file by other names: its test part.
+  fs::create_symlink(data, folder / "link.csv");
+  fs::create_hard_link(data, folder / "hard.csv");
+  for (const std::string& dir : {std::string(), data, folder / "points", folder / "points/../points/./d.csv",
+                                 folder / "link.csv", folder / "hard.csv"}) {
+    const EvalReport report = eval(dir);
+    EXPECT_EQ(report.samples, 10) << dir;
+    EXPECT_EQ(report.metrics["loss"], done["test_loss"]) << dir;
+    EXPECT_TRUE(report.warnings.empty()) << dir;
+  }
+  // A copy cannot be told by its path.
+  fs::copy_file(data, folder / "copy.csv");
+  EXPECT_EQ(eval(folder / "copy.csv").samples, 50);
+  EXPECT_EQ(eval(folder / "copy.csv").warnings,
+            (std::vector<std::string>{cat("measured on all 50 rows of '", folder / "copy.csv",
+                                          "', among which are those that the run was trained on: this is no "
+                                          "test.")}));
+  write_text(folder / "new.csv", points(30, 70));
+  EXPECT_EQ(eval(folder / "new.csv").warnings,
+            (std::vector<std::string>{cat("measured on all 30 rows of '", folder / "new.csv", "'.")}));
+  write_text(folder / "one.csv", points(1, 70));
+  EXPECT_EQ(eval(folder / "one.csv").samples, 1) << "too few to split, and not the run's own";
+  const auto changed = [&] {
+    return cat(
+        "data csv: '", data,
+        "' has changed since the run was trained: what is split off for testing now would hold samples "
+        "that it was trained on. Measure another file or folder by --data-dir, or train again.");
+  };
+  for (const std::string& text : {points(51), points(49), points(50, 1)}) {
+    write_text(data, text);
+    EXPECT_EQ(refusal([&] { eval(); }), changed());
+    EXPECT_EQ(refusal([&] { predict(PredictConfig{.folder = run}); }), changed());
+  }
+  write_text(data, points(50));
+  EXPECT_EQ(eval().samples, 10);
+
+  // Less of the data in training: the part that was tested is compared.
+  config.limit = 7;
+  config.out = folder / "limited";
+  train(config);
+  EXPECT_EQ(evaluate(EvalConfig{.folder = config.out}).samples, 10);
+
+  // A test part of its own may be another one: nothing of training comes into it.
+  fs::create_directories(folder / "two");
+  write_text(folder / "two/train.csv", points(50));
+  write_text(folder / "two/test.csv", points(20, 60));
+  config.limit = {};
+  config.data_dir = folder / "two";
+  config.out = folder / "two-run";
+  train(config);
+  EXPECT_TRUE(evaluate(EvalConfig{.folder = config.out}).warnings.empty());
+  write_text(folder / "two/test.csv", points(10, 60));
+  EXPECT_HAS(evaluate(EvalConfig{.folder = config.out}).warnings.at(0),
+             "has changed since the run was trained");
+  EXPECT_HAS(evaluate(EvalConfig{.folder = config.out, .data_dir = folder / "two/train.csv"}).warnings.at(0),
+             "among which are those that the run was trained on");
+
+  make_photos(folder / "photos");
+  config = on_photos(folder / "photos", folder / "seen");
+  config.epochs = 1;
+  train(config);
+  EXPECT_EQ(evaluate(EvalConfig{.folder = config.out, .data_dir = folder / "photos/../photos/"}).samples, 4);
+  fs::remove(folder / "photos/above/3.png");
+  EXPECT_HAS(refusal([&] { evaluate(EvalConfig{.folder = config.out}); }), "has changed since");
+}
+
+TEST(OwnData, AnswersAreInTheUnitOfTheTableToItsDigits) {
+  // Times in seconds: far from 0 beside their spread.
+  const TempFolder folder;
+  std::string text = "a,b,y\n";
+  for (int i = 0; i < 120; ++i)
+    text += cat(i * 37 % 101, ",", i * 53 % 89, ",", 1700000000 + i * 37 % 101, "\n");
+  write_text(folder / "t.csv", text);
+  for (const std::optional<DType> type :
+       {std::optional<DType>(), std::optional(DType::bf16), std::optional(DType::f16)}) {
+    const std::string what = type ? name(*type) : "f32";
+    TrainConfig config = on_table("", "y", folder / what);
+    config.data_dir = folder / "t.csv";
+    config.epochs = 30;
+    config.autocast = type;
+    const DoneEvent done = train(config);
+    EXPECT_LT(done["test_rmse"], 20) << what;
+    const PredictReport rows = predict(PredictConfig{.folder = config.out, .files = {folder / "t.csv"}});
+    double squares = 0;
+    std::set<double> different;
+    for (size_t i = 0; i < rows.predictions.size(); ++i) {
+      const Prediction& p = rows.predictions[i];
+      EXPECT_EQ(std::stod(p.label), 1.7e9 + static_cast<double>(i * 37 % 101)) << what;
+      const double error = p.values.at(0) - (1.7e9 + static_cast<double>(i * 37 % 101));
+      squares += error * error;
+      different.insert(p.values[0]);
+    }
+    EXPECT_LT(std::sqrt(squares / 120), 20) << what;
+    EXPECT_GT(different.size(), 50u) << what;
+    const data::Table csv = data::parse_table(predictions_csv(rows));
+    for (size_t i = 0; i < 120; ++i)
+      EXPECT_EQ(std::stod(std::string(csv.column("predicted y")[static_cast<int64_t>(i)])),
+                rows.predictions[i].values[0]);
+    // What is measured is what is predicted.
+    const PredictReport test = predict(PredictConfig{.folder = config.out, .limit = 24});
+    squares = 0;
+    for (const Prediction& p : test.predictions) {
+      const double error = p.values.at(0) - std::stod(p.label);
+      squares += error * error;
+    }
+    EXPECT_NEAR(std::sqrt(squares / 24), done["test_rmse"], 1e-3 * done["test_rmse"]) << what;
+  }
+}
+
+TEST(OwnData, ArraysAreScaledAsThoseOfTraining) {
+  const TempFolder folder;
+  manual_seed(4);
+  const Tensor bytes = cast(uniform({60, 5}, 0, 255), DType::u8), numbers = cast(bytes, DType::f32);
+  const Tensor y = cast(greater(slice(numbers, 1, 0, 1), 128), DType::i64);
+  const auto on = [&](const Tensor& x, const std::string& name) {
+    fs::create_directories(folder / name);
+    io::save_npy(folder / name + "/x.npy", x);
+    io::save_npy(folder / name + "/y.npy", reshape(y, {60}));
+    TrainConfig config;
+    config.model = "mlp";
+    config.data = "npy";
+    config.data_dir = folder / name;
+    config.batch = 10;
+    config.optimizer = "adam";
+    config.out = folder / name + "-run";
+    train(config);
+    return config.out;
+  };
+  const std::string of_bytes = on(bytes, "bytes"), of_numbers = on(numbers, "numbers");
+  const auto said = [&](const std::string& run, const std::string& file) {
+    return message_of<Error>([&] { predict(PredictConfig{.folder = run, .files = {file}}); });
+  };
+  EXPECT_EQ(said(of_bytes, folder / "bytes/x.npy"), "");
+  EXPECT_EQ(said(of_numbers, folder / "numbers/x.npy"), "");
+  EXPECT_EQ(
+      said(of_bytes, folder / "numbers/x.npy"),
+      "predict '" + folder / "numbers/x.npy" +
+          "': inputs must be of the kind of training, bytes (u8), which are divided by 255; got numbers "
+          "that are taken as they are. Give data of that kind.");
+  EXPECT_HAS(said(of_numbers, folder / "bytes/x.npy"), "got bytes (u8), which are divided by 255");
+  EXPECT_HAS(refusal([&] { evaluate(EvalConfig{.folder = of_numbers, .data_dir = folder / "bytes"}); }),
+             "inputs must be of the kind of training");
+  io::save_npy(folder / "nan.npy", full({2, 5}, std::nan("")));
+  EXPECT_HAS(said(of_numbers, folder / "nan.npy"), "every number must be finite in f32; row 0 holds nan");
+
+  // Images of a data set have its mean and deviation, in arrays and files as well.
+  TrainConfig config;
+  config.model = "lenet";
+  config.data = "digits";
+  config.limit = 200;
+  config.out = folder / "digits-run";
+  train(config);
+  const data::Splits digits = data::open_dataset("digits");
+  const auto images = data::as_bytes(std::dynamic_pointer_cast<const data::ImageDataset>(digits.test));
+  const std::vector<Tensor> first = images->batch(std::vector<int64_t>{0, 1, 2, 3});
+  io::save_npy(folder / "digits.npy", first[0]);
+  const PredictReport by_index = predict(PredictConfig{.folder = config.out, .indices = {0, 1, 2, 3}});
+  const PredictReport by_array =
+      predict(PredictConfig{.folder = config.out, .files = {folder / "digits.npy"}});
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_NEAR(by_array.predictions[i].top[0].probability, by_index.predictions[i].top[0].probability, 1e-6);
+  io::save_npy(folder / "digits.npy", cast(first[0], DType::f32));
+  EXPECT_HAS(said(config.out, folder / "digits.npy"),
+             "the kind of training, pixels, as bytes (u8); got numbers that are taken as they are");
+  std::vector<int64_t> hundred(100);
+  std::iota(hundred.begin(), hundred.end(), int64_t{0});
+  const std::vector<Tensor> batch = images->batch(hundred);
+  fs::create_directories(folder / "hundred");
+  io::save_npy(folder / "hundred/x.npy", batch[0]);
+  io::save_npy(folder / "hundred/y.npy", batch[1]);
+  const EvalReport arrays =
+      evaluate(EvalConfig{.folder = config.out, .data = "npy", .data_dir = folder / "hundred"});
+  EXPECT_EQ(arrays.samples, 100);
+  EXPECT_NEAR(arrays.metrics["loss"],
+              evaluate(EvalConfig{.folder = config.out, .limit = 100}).metrics["loss"], 1e-5);
+}
+
+TEST(OwnData, TablesOfOtherFormsAreReadByTheFlagsThatMessagesName) {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 40; ++i)
+    text += cat(i % 5 == 0 ? "-" : std::to_string(i * 37 % 101), "|0", 1 + i % 9, "/0", 1 + i % 7, "/2020|",
+                i % 2 == 0 ? "x" : "y", "\n");
+  write_text(folder / "t.csv", text);
+  TrainConfig config = on_table("", "c2", folder / "run");
+  config.data_dir = folder / "t.csv";
+  config.epochs = 1;
+  config.csv.delimiter = "|";
+  config.csv.no_header = true;
+  config.csv.missing = {"-"};
+  EXPECT_HAS(refusal([&] { train(config); }), "Name the column by --day-first or --month-first");
+  config.csv.day_first = {"c1"};
+  train(config);
+  EXPECT_EQ(evaluate(EvalConfig{.folder = config.out}).samples, 8);
+  EXPECT_EQ(load_run("eval", config.out).data.encoder->columns().at(0).type, data::ColumnType::number);
+  fs::copy_file(folder / "t.csv", folder / "T.TSV");
+  EXPECT_EQ(predict(PredictConfig{.folder = config.out, .files = {folder / "T.TSV"}}).predictions.size(),
+            40u);
+  config.csv.delimiter = "||";
+  EXPECT_HAS(refusal([&] { train(config); }), "delimiter: must be one character");
+}
+
+TEST(OwnData, ClassWeightsChangeNoMeasure) {
+  const TempFolder folder;
+  make_photos(folder / "photos");
+  TrainConfig config = on_photos(folder / "photos", folder / "run");
+  config.epochs = 1;
+  config.class_weights = true;
+  const DoneEvent done = train(config);
+  EXPECT_EQ(evaluate(EvalConfig{.folder = config.out}).metrics["loss"], done["test_loss"]);
 }
 
 }  // namespace

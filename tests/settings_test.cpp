@@ -48,6 +48,15 @@ const std::map<std::string, Sample> kSamples = {
     {"augment", {"true"}},
     {"class-weights", {"true"}},
     {"skip-bad", {"true"}},
+    {"delimiter", {"|"}},
+    {"no-header", {"true"}},
+    {"missing", {"-,none"}},
+    {"categories", {"zip"}},
+    {"keep-columns", {"name,note"}},
+    {"ignore-columns", {"id"}},
+    {"day-first", {"born"}},
+    {"month-first", {"born"}},
+    {"max-values", {"9"}},
     {"epochs", {"2"}},
     {"steps", {"3"}},
     {"batch", {"7"}},
@@ -375,7 +384,7 @@ TEST(Settings, OnWhichBitsDependMustBeRepeatedAtAResume) {
   const TempFolder folder;
   int tried = 0;
   for (const Setting& s : settings()) {
-    if (s.bits == SettingBits::none || elsewhere.contains(s.name)) continue;
+    if (s.bits == SettingBits::none || elsewhere.contains(s.name) || s.group == "Tables (csv)") continue;
     const Sample& sample = kSamples.at(s.name);
     const std::string out = folder / s.name;
     train(tiny(out, sample.beside));

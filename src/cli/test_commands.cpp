@@ -45,6 +45,19 @@ void warn(const std::vector<std::string>& warnings) {
 std::string class_name(const std::vector<std::string>& names, int64_t cls) {
   return static_cast<size_t>(cls) < names.size() ? names[static_cast<size_t>(cls)] : std::to_string(cls);
 }
+/// For tables of text: a name with a line break would break them.
+std::string shown_class(const std::vector<std::string>& names, int64_t cls) {
+  return io::one_line(class_name(names, cls), 60);
+}
+
+/// Four digits behind the point, unless these say nothing.
+std::string number(double value) {
+  const double size = std::abs(value);
+  if (size == 0 || (size >= 0.01 && size < 1e15)) return fixed(value, 4);
+  char text[40];
+  std::snprintf(text, sizeof text, "%.7g", value);
+  return text;
+}
 
 ordered_json scores_json(const ClassScores& s) {
   return {{"precision", s.precision}, {"recall", s.recall}, {"f1", s.f1}, {"support", s.support}};
@@ -98,7 +111,7 @@ void print_text(const EvalReport& r) {
   const auto add = [&](const std::string& name, const ClassScores& s) {
     classes.add({name, fixed(s.precision, 4), fixed(s.recall, 4), fixed(s.f1, 4), grouped(s.support)});
   };
-  for (int64_t c = 0; c < count; ++c) add(class_name(r.class_names, c), m.confusion.scores(c));
+  for (int64_t c = 0; c < count; ++c) add(shown_class(r.class_names, c), m.confusion.scores(c));
   add("macro", m.confusion.macro());
   add("micro", m.confusion.micro());
   std::printf("\n");
@@ -108,12 +121,12 @@ void print_text(const EvalReport& r) {
   std::vector<std::string> header = {"is \\ taken for"};
   std::vector<size_t> right = {0};
   for (int64_t c = 0; c < count; ++c) {
-    header.push_back(class_name(r.class_names, c));
+    header.push_back(shown_class(r.class_names, c));
     right.push_back(right.size());
   }
   Table confusion(header, right);
   for (int64_t c = 0; c < count; ++c) {
-    std::vector<std::string> row = {class_name(r.class_names, c)};
+    std::vector<std::string> row = {shown_class(r.class_names, c)};
     for (int64_t p = 0; p < count; ++p) row.push_back(std::to_string(m.confusion.count(c, p)));
     confusion.add(row);
   }
@@ -166,7 +179,7 @@ void add_predict(CLI::App& app, Action& action) {
   CLI::App* cmd = app.add_subcommand("predict", "say what a trained model makes of images, tables or arrays");
   cmd->add_option("DIR", c.folder, "folder of a run, the --out of 'tandem train'")->required();
   cmd->add_option("FILE", c.files,
-                  "images, or a table (.csv) or an array (.npy); none: samples of a data set");
+                  "images, or a table (.csv, .tsv) or an array (.npy); none: samples of a data set");
   flags->settings.add(*cmd, kSavedRunSettings, {kTrainedOn});
   cmd->add_option("--index", c.indices, "samples of the data set's test part: 3,17")
       ->delimiter(',')
@@ -201,12 +214,12 @@ void add_predict(CLI::App& app, Action& action) {
       Table table;
       for (const Prediction& p : r.predictions) {
         ordered_json top = ordered_json::array();
-        std::vector<std::string> row = {p.source, p.label.empty() ? "" : "is " + p.label};
+        std::vector<std::string> row = {p.source, p.label.empty() ? "" : "is " + io::one_line(p.label, 60)};
         for (const Prediction::Guess& guess : p.top) {
           top.push_back({{"class", guess.cls}, {"name", guess.name}, {"probability", guess.probability}});
-          row.push_back(cat(guess.name, "  ", percent(guess.probability)));
+          row.push_back(cat(io::one_line(guess.name, 60), "  ", percent(guess.probability)));
         }
-        for (const double value : p.values) row.push_back(fixed(value, 4));
+        for (const double value : p.values) row.push_back(number(value));
         table.add(row);
         if (!flags->json) continue;
         ordered_json line = {{"event", "prediction"}, {"source", p.source}};

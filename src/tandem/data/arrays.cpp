@@ -206,6 +206,8 @@ std::optional<std::string> locate_arrays(const DatasetInfo& info, const std::str
   return locate_in(search_folders(info.name, data_dir), missing_array);
 }
 
+Tensor array_inputs(const Tensor& values, const std::string& where) { return as_inputs({values, where}); }
+
 Splits open_arrays(const DatasetInfo& info, const OpenOptions& options) {
   const std::string place = require_in(info, search_folders(info.name, options.data_dir), missing_array,
                                        "its arrays must be in one folder");
@@ -243,17 +245,27 @@ Splits open_arrays(const DatasetInfo& info, const OpenOptions& options) {
   }
   if (has_test && !is_whole) {
     const Samples test = samples(arrays[kTestX], arrays[kTestY]);
+    const auto is_bytes = [](const Array& array) { return array.values.dtype() == DType::u8; };
+    TD_CHECK(is_bytes(x) == is_bytes(arrays[kTestX]), arrays[kTestX].where,
+             "inputs for training and testing must both be u8, which is divided by 255, or neither; got ",
+             x.values.dtype(), " and ", arrays[kTestX].values.dtype(), ". Save both in one type.");
     TD_CHECK(test.x[0].shape() == sample.shape() && test.y[0].shape() == train.y[0].shape(),
              arrays[kTestX].where, "samples for training and testing must have one shape; got ",
              sample.shape(), " with targets ", train.y[0].shape(), " and ", test.x[0].shape(),
              " with targets ", test.y[0].shape(), ".");
-    if (has_classes) most = std::max(most, counted(test.y).rbegin()->first);
+    if (has_classes) {
+      const std::map<int64_t, int64_t> known = counted(train.y);
+      for (const auto& [label, count] : counted(test.y))
+        TD_CHECK(known.contains(label), arrays[kTestY].where, "its labels must be those of training; ", label,
+                 " is not one of them. Remove its samples, or put some into training.");
+    }
     splits.train = train.set(info.title + ", train");
     splits.test = test.set(info.title + ", test");
   } else {
     split_off(train, has_classes, x.where, options, splits);
   }
   splits.info.classes = has_classes ? most + 1 : 0;
+  splits.byte_inputs = x.values.dtype() == DType::u8;
   splits.info.train_size = splits.train->size();
   splits.info.test_size = splits.test->size();
   if (x.values.dtype() == DType::u8 && sample.rank() == 3 && (sample.size(0) == 1 || sample.size(0) == 3))

@@ -141,7 +141,7 @@ const std::vector<Row>& rows() {
               "Name with --data-dir a .csv file, or a folder with one or with train.csv and test.csv."},
          locate_csv,
          open_csv,
-         {"test_share", "target", "task"}},
+         {"test_share", "target", "task", "csv"}},
         {{.name = "digits",
           .title = "drawn digits",
           .description = "digits drawn by a formula, grey, 28 by 28; needs no files",
@@ -201,6 +201,10 @@ constexpr Option kOptions[] = {
     {"target",
      [](const OpenOptions& o) { return o.target.empty() ? "" : "'" + io::one_line(o.target, 50) + "'"; }},
     {"task", [](const OpenOptions& o) { return o.task.empty() ? "" : "'" + io::one_line(o.task, 50) + "'"; }},
+    {"csv",
+     [](const OpenOptions& o) {
+       return std::string(o.csv == CsvOptions{} ? "" : "some of delimiter, no-header, missing, categories …");
+     }},
 };
 
 bool takes(const Row& row, std::string_view option) {

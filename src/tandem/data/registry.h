@@ -32,6 +32,16 @@ struct DatasetInfo {
   std::vector<RemoteFile> files = {};  // what a download fetches; empty: it cannot be fetched
 };
 
+/// What the user says about a table (csv): how it is read, and what its columns are (table.h, table_encoder.h).
+struct CsvOptions {
+  std::string delimiter = {};             ///< one character, or "tab"; empty: found by the first line
+  bool no_header = false;                 ///< the first line is a row; the columns are called c0, c1 …
+  std::vector<std::string> missing = {};  ///< words for a missing value, besides the usual ones
+  std::vector<std::string> categories = {}, keep = {}, ignore = {}, day_first = {}, month_first = {};
+  int64_t max_values = TableEncoderOptions{}.max_values;
+  bool operator==(const CsvOptions&) const = default;
+};
+
 /// How a data set is opened: what the user says about files of their own. An option that a data set does not take must
 /// be left as it is here.
 struct OpenOptions {
@@ -43,6 +53,7 @@ struct OpenOptions {
   bool skip_bad = false;
   std::string target = {};  ///< csv: the column to predict; empty: the one called label or target
   std::string task = {};    ///< csv and npy: "classification" or "regression"; empty: by the target's type
+  CsvOptions csv = {};      ///< csv alone
 };
 
 /// What was opened. A sample is {input, target}: the target is i64 () for a class, f32 () or f32 (k) for regression.
@@ -60,6 +71,8 @@ struct Splits {
       {};  ///< in the order of their numbers; empty: numbers alone, or no classes
   std::optional<ImageFormat> format =
       {};  ///< how images become inputs (image_to_input), where the data has images
+  /// npy: true where the inputs are bytes, which are divided by 255; false where they are numbers taken as they are.
+  std::optional<bool> byte_inputs = {};
   std::shared_ptr<const TableEncoder> encoder = {};  ///< csv: how rows become inputs
   std::vector<std::string> notices = {};             ///< one line each, for the user
 };

@@ -32,6 +32,18 @@ std::vector<Counted> counted(std::vector<Value> values, const Text& text) {
   return runs;
 }
 
+/// So many that the others look like mistakes.
+bool nearly_all(int64_t some, int64_t cells) { return some < cells && some * 10 >= cells * 9; }
+
+/// "inf", and numbers that a double cannot hold: 1e400.
+bool is_infinite(std::string_view cell) {
+  const std::optional<double> value = io::csv_number(cell);
+  if (value) return std::isinf(*value);
+  double ignored = 0;
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), ignored);
+  return error == std::errc::result_out_of_range && end == cell.data() + cell.size();
+}
+
 /// The start of a text for a message, cut between characters.
 std::string start_of(std::string_view text) {
   size_t limit = 50;
@@ -87,11 +99,22 @@ Content content_of(const TextColumn& column) {
     if (const std::optional<double> value = finite_number(column[row])) {
       ++content.numbers;
       content.values.push_back(*value);
-    } else if (content.first_text < 0) {
-      content.first_text = row;
+    } else {
+      content.infinite += is_infinite(column[row]) ? 1 : 0;
+      if (content.first_text < 0) content.first_text = row;
     }
   }
   return content;
+}
+
+void check_nearly_numbers(const Table& table, const std::string& name, const TextColumn& column,
+                          const Content& content, const char* fix) {
+  const int64_t others = content.cells - content.numbers;
+  if (content.numbers == 0 || others == 0) return;
+  TD_CHECK(!nearly_all(content.numbers, content.cells) && content.infinite < others,
+           place_of(table, name, content.first_text), "must be a finite number, as ", content.numbers,
+           " of the column's ", content.cells, " cells are; got ", shown(column[content.first_text]),
+           ". Fix the cell; if it means missing, give --missing ", shown(column[content.first_text]), fix);
 }
 
 bool Content::compare_as_numbers() const {
@@ -105,7 +128,7 @@ std::string mixed_hint(const Table& table, const TextColumn& column, const Conte
   return cat(" ", content.numbers, " of its ", content.cells, " cells are numbers; ",
              shown(column[content.first_text]), " in line ",
              table.lines[static_cast<size_t>(content.first_text)],
-             " is not: if it means missing, add it to the words for that.");
+             " is not: if it means missing, name it by --missing.");
 }
 
 std::vector<Counted> counted_values(const TextColumn& column, const Content& content) {
@@ -120,14 +143,30 @@ bool nearly_all_different(int64_t different, int64_t cells) {
   return cells >= kFewCells && different * 10 > cells * 9;
 }
 
-bool are_dates(const TextColumn& column, DateForm form) {
-  int64_t dates = 0;
+namespace {
+
+/// The dates of a form among the cells that are not missing, and the row of the first cell that is none, or -1.
+struct DateCount {
+  int64_t dates = 0, cells = 0, first_other = -1;
+};
+DateCount count_dates(const TextColumn& column, DateForm form) {
+  DateCount count;
   for (int64_t row = 0; row < column.size(); ++row) {
     if (column.is_missing(row)) continue;
-    if (!parse_date(column[row], form)) return false;
-    ++dates;
+    ++count.cells;
+    if (parse_date(column[row], form))
+      ++count.dates;
+    else if (count.first_other < 0)
+      count.first_other = row;
   }
-  return dates > 0;
+  return count;
+}
+
+}  // namespace
+
+bool are_dates(const TextColumn& column, DateForm form) {
+  const DateCount count = count_dates(column, form);
+  return count.cells > 0 && count.dates == count.cells;
 }
 
 Scale scale_of(const std::string& what, std::span<const double> values) {
@@ -153,15 +192,25 @@ std::optional<DateForm> date_form(const Table& table, const std::string& name, c
   const bool says_day = contains(options.day_first, name), says_month = contains(options.month_first, name);
   TD_CHECK((!says_day || day) && (!says_month || month), "table ", table.source, ": column ", shown(name),
            ": every cell must be a date ", says_day ? "dd/mm/yyyy or dd.mm.yyyy" : "mm/dd/yyyy or mm.dd.yyyy",
-           ", as ", says_day ? "day_first" : "month_first", " says; one is not. Do not name it there.");
+           ", as ", says_day ? "--day-first" : "--month-first", " says; one is not. Do not name it there.");
   if (says_day || says_month) return says_day ? DateForm::day_first : DateForm::month_first;
   if (are_dates(column, DateForm::iso)) return DateForm::iso;
-  if (!day && !month) return std::nullopt;
+  if (!day && !month) {
+    for (const DateForm form : {DateForm::iso, DateForm::day_first, DateForm::month_first})
+      if (const DateCount count = count_dates(column, form); nearly_all(count.dates, count.cells))
+        throw Error(cat(place_of(table, name, count.first_other), "must be a date, as ", count.dates,
+                        " of the column's ", count.cells, " cells are; got ",
+                        shown(column[count.first_other]),
+                        ". Fix the cell; if it means missing, name it by --missing; if the column holds "
+                        "categories, name it by --categories."));
+    return std::nullopt;
+  }
   int64_t row = 0;
   while (column.is_missing(row)) ++row;
-  TD_CHECK(!day || !month, place_of(table, name, row), "what is the day and what the month in ",
-           shown(column[row]),
-           "? No date of the column tells. Name it in day_first or month_first, or write yyyy-mm-dd.");
+  TD_CHECK(
+      !day || !month, place_of(table, name, row), "what is the day and what the month in ",
+      shown(column[row]),
+      "? No date of the column tells. Name the column by --day-first or --month-first, or write yyyy-mm-dd.");
   return day ? DateForm::day_first : DateForm::month_first;
 }
 
@@ -180,13 +229,13 @@ void learn_categories(const Table& table, EncodedColumn& column, const std::vect
     for (size_t i : taken) rare -= values[i].count;
     notices.push_back(cat("column ", shown(column.name), " has ", values.size(), " different values: the ",
                           most, " most frequent have a feature each, the others share one (", rare, " of ",
-                          cells, " cells). Raise max_values for more."));
+                          cells, " cells). Raise --max-values for more."));
     column.has_missing = true;
   }
   for (size_t i : taken) {
     TD_CHECK(values[i].value.size() <= kMaxValueBytes, "table ", table.source, ": column ",
              shown(column.name), ": a category's value must take at most ", kMaxValueBytes, " bytes; got ",
-             values[i].value.size(), " (", shown(values[i].value), "). Name the column in ignore.");
+             values[i].value.size(), " (", shown(values[i].value), "). Name the column by --ignore-columns.");
     column.categories.values.push_back(values[i].value);
   }
 }
@@ -199,6 +248,10 @@ EncodedColumn learn_column(const Table& table, size_t place, const TableEncoderO
   if (contains(options.ignore, column.name)) return column;
   const TextColumn& cells = table.columns[place];
   const Content content = content_of(cells);
+  // What kind of column it is, is told by all the rows that there are; what its values are, by those of training.
+  const Table& all = options.taken_from ? *options.taken_from : table;
+  const TextColumn& all_cells = all.column(column.name);
+  const Content all_content = options.taken_from ? content_of(all_cells) : content;
   const std::string what = cat("table ", table.source, ": column ", shown(column.name));
   column.has_missing = content.missing > 0;
   const bool as_category = contains(options.categories, column.name);
@@ -206,9 +259,12 @@ EncodedColumn learn_column(const Table& table, size_t place, const TableEncoderO
     notices.push_back(cat("column ", shown(column.name), " is left out: ", why));
     return column;
   };
+  if (!as_category)
+    check_nearly_numbers(all, column.name, all_cells, all_content,
+                         "; if the column holds categories, name it by --categories.");
   if (content.cells == 0) return left_out("it has no values.");
   const char* constant = "all its cells are the same.";
-  if (content.all_numbers() && !as_category) {
+  if (all_content.all_numbers() && !as_category) {
     const auto [least, most] = std::minmax_element(content.values.begin(), content.values.end());
     if (*least == *most && content.missing == 0) return left_out(constant);
     column.type = ColumnType::number;
@@ -218,7 +274,7 @@ EncodedColumn learn_column(const Table& table, size_t place, const TableEncoderO
   const std::vector<Counted> values = counted_values(cells, content);
   if (values.size() == 1 && content.missing == 0) return left_out(constant);
   if (!as_category) {
-    if (const std::optional<DateForm> form = date_form(table, column.name, cells, options)) {
+    if (const std::optional<DateForm> form = date_form(all, column.name, all_cells, options)) {
       column.type = ColumnType::date;
       column.form = *form;
       std::vector<double> parts[4];
@@ -235,11 +291,11 @@ EncodedColumn learn_column(const Table& table, size_t place, const TableEncoderO
         !contains(options.keep, column.name)) {
       notices.push_back(cat("column ", shown(column.name), " is left out: nearly every value is different (",
                             values.size(), " of ", content.cells,
-                            " cells). Name it in keep to have it as a category.",
-                            mixed_hint(table, cells, content)));
+                            " cells). Name it by --keep-columns to have it as a category.",
+                            mixed_hint(all, all_cells, all_content)));
       return column;
     }
-    if (const std::string hint = mixed_hint(table, cells, content); !hint.empty())
+    if (const std::string hint = mixed_hint(all, all_cells, all_content); !hint.empty())
       notices.push_back(cat("column ", shown(column.name), " is taken as a category.", hint));
   }
   column.type = ColumnType::category;

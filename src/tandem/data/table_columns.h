@@ -31,7 +31,8 @@ struct Content {
   int64_t cells = 0;           // that are not missing
   int64_t numbers = 0;         // finite ones among them
   int64_t missing = 0;         // cells
-  int64_t first_text = -1;     // the row of the first cell that is no number
+  int64_t infinite = 0;        // cells that are numbers beyond a double's range, or infinity
+  int64_t first_text = -1;     // the row of the first cell that is no finite number
   std::vector<double> values;  // the numbers
   bool all_numbers() const { return cells > 0 && numbers == cells; }
   /// Whether values are told apart as numbers. From 2^53 on a double stands for several whole numbers, so that ids of that
@@ -51,6 +52,10 @@ std::vector<Counted> counted_values(const TextColumn& column, const Content& con
 bool nearly_all_different(int64_t different, int64_t cells);
 /// All cells that are not missing are dates of this form.
 bool are_dates(const TextColumn& column, DateForm form);
+/// Refuses a cell that is no finite number where nearly all of the column are, or where the others are infinite. `fix`
+/// ends the message.
+void check_nearly_numbers(const Table& table, const std::string& name, const TextColumn& column,
+                          const Content& content, const char* fix);
 /// Where a text column has numbers in it: a sentence on the cell that kept it from being one of numbers. Else "".
 std::string mixed_hint(const Table& table, const TextColumn& column, const Content& content);
 /// `what` begins the message: "table 'house.csv': column 'price'".

@@ -83,17 +83,17 @@ void check_options(const Table& train, const TableEncoderOptions& options) {
            ": the target column must be named; it is one of ", list_of(train.names), ".");
   train.column(options.target);
   const std::pair<const char*, const std::vector<std::string>*> lists[] = {
-      {"categories", &options.categories},
-      {"keep", &options.keep},
-      {"ignore", &options.ignore},
-      {"day_first", &options.day_first},
-      {"month_first", &options.month_first}};
+      {"--categories", &options.categories},
+      {"--keep-columns", &options.keep},
+      {"--ignore-columns", &options.ignore},
+      {"--day-first", &options.day_first},
+      {"--month-first", &options.month_first}};
   for (const auto& [name, list] : lists)
     for (const std::string& column : *list) {
       TD_CHECK(train.find(column), "table ", train.source, ": ", name, " must name columns (",
                list_of(train.names), "); got ", shown(column), ".");
       TD_CHECK(list != &options.ignore || column != options.target, "table ", train.source,
-               ": ignore must not name the target; got ", shown(column), ".");
+               ": --ignore-columns must not name the target; got ", shown(column), ".");
     }
   TD_CHECK(options.max_values >= 1 && options.max_values <= kMaxFeatures, "table: max_values must be 1 to ",
            kMaxFeatures, "; got ", options.max_values, ".");
@@ -127,14 +127,16 @@ TableTask task_of(const Table& table, const std::string& target, TableTask asked
              ". Fix the cell, or choose classification.");
   if (asked != TableTask::automatic) return asked;
   const std::vector<Counted> values = counted_values(cells, content);
+  check_nearly_numbers(table, target, cells, content,
+                       "; if these are classes, choose --task classification.");
   if (content.all_numbers())
     return are_class_numbers(values) ? TableTask::classification : TableTask::regression;
   for (DateForm form : {DateForm::iso, DateForm::day_first, DateForm::month_first})
     TD_CHECK(!are_dates(cells, form), what, " must hold numbers or classes; it holds dates (",
-             shown(values[0].value), "). Choose another target, or task = classification for classes.");
+             shown(values[0].value), "). Choose another target, or --task classification for classes.");
   TD_CHECK(!nearly_all_different(static_cast<int64_t>(values.size()), content.cells), what,
            " must hold numbers or classes; of its ", content.cells, " texts ", values.size(),
-           " are different. Choose another target, or task = classification.",
+           " are different. Choose another target, or --task classification.",
            mixed_hint(table, cells, content));
   return TableTask::classification;
 }
@@ -152,7 +154,7 @@ TableEncoder::TableEncoder(const Table& train, const TableEncoderOptions& option
 
 void TableEncoder::learn_target(const Table& train, const TableEncoderOptions& options) {
   const TextColumn& cells = train.column(target_);
-  task_ = task_of(train, target_, options.task);
+  task_ = task_of(options.taken_from ? *options.taken_from : train, target_, options.task);
   for (int64_t row = 0; row < cells.size(); ++row)
     TD_CHECK(!cells.is_missing(row), place_of(train, target_, row),
              "the target must not be missing in a training row; got ", shown(cells[row]),
@@ -193,7 +195,7 @@ void TableEncoder::name_features(const std::string& where) {
   TD_CHECK(count >= 1, where, "must have a column to learn from beside the target ", shown(target_),
            "; got none.");
   TD_CHECK(count <= kMaxFeatures, where, "columns must make at most ", kMaxFeatures, " features; they make ",
-           count, ". Lower max_values, or leave columns out.");
+           count, ". Lower --max-values, or leave columns out by --ignore-columns.");
   std::set<std::string> taken;
   const auto add = [&](const std::string& name) {
     std::string own = name;

@@ -7,6 +7,7 @@
 //   date      where every one is yyyy-mm-dd, with a time or without; or dd.mm.yyyy, dd/mm/yyyy, mm/dd/yyyy or
 //             mm.dd.yyyy, where the column's days tell the order (or the caller does: else it is refused);
 //   category  otherwise: text, yes/no, true/false.
+// A cell that is no number among others of which at least nine in ten are (or no date among dates) is refused by its line.
 // Left out, with a notice: columns whose cells are all the same, and text of which nearly every value is different
 // (more than 90 % of 20 or more cells), unless the caller keeps it.
 //
@@ -51,6 +52,9 @@ struct TableEncoderOptions {
   std::vector<std::string> day_first = {};    ///< columns of dates dd/mm/yyyy or dd.mm.yyyy
   std::vector<std::string> month_first = {};  ///< columns of dates mm/dd/yyyy or mm.dd.yyyy
   int64_t max_values = 64;                    ///< features of one category; 1 … 65,536
+  /// The table that the training rows were taken from, where that is a larger one: all its rows decide what a column is,
+  /// so that it does not depend on which were taken. It is looked at while the encoder learns.
+  const Table* taken_from = nullptr;
 };
 
 enum class ColumnType : uint8_t { number, category, date, left_out };

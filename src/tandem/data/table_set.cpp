@@ -50,12 +50,13 @@ TableSets open_tables(const std::string& path, const TableSetOptions& options) {
                           ": it cannot test, and is left out."));
     parts.test.reset();
   }
+  std::optional<Table> all;
   if (!parts.test) {
-    const TableTask task = task_of(parts.train, encoding.target, encoding.task);
-    parts = split(parts.train, options.test_share, options.seed,
+    all = std::move(parts.train);
+    const TableTask task = task_of(*all, encoding.target, encoding.task);
+    encoding.taken_from = &*all;
+    parts = split(*all, options.test_share, options.seed,
                   task == TableTask::classification ? encoding.target : "");
-    // Where the training rows alone would be taken otherwise (a class number among them is gone), all rows decide.
-    if (task_of(parts.train, encoding.target, encoding.task) != task) encoding.task = task;
     split_off = true;
     notices.push_back(cat(parts.test->rows(), " of ", parts.test->rows() + parts.train.rows(),
                           " rows were split off for testing (seed ", options.seed, ")."));
@@ -67,15 +68,27 @@ TableSets open_tables(const std::string& path, const TableSetOptions& options) {
   return {std::move(train), std::move(test), std::move(notices), split_off};
 }
 
-std::shared_ptr<const TableSet> open_test_table(const std::string& path, const TableEncoder& encoder,
-                                                bool whole, double test_share, uint64_t seed) {
+TestTable open_test_table(const std::string& path, const TableEncoder& encoder, bool whole, double test_share,
+                          uint64_t seed) {
   TableParts parts = read_tables(path, encoder.reading());
   if (parts.test && !parts.test->find(encoder.target())) parts.test.reset();
-  if (!parts.test && whole) parts.test = std::move(parts.train);
-  if (!parts.test)
-    parts = split(parts.train, test_share, seed,
-                  encoder.task() == TableTask::classification ? encoder.target() : "");
-  return std::make_shared<TableSet>(*parts.test, encoder);
+  if (parts.test) return {std::make_shared<TableSet>(*parts.test, encoder)};
+  const auto part = [&] {
+    const std::string by = encoder.task() == TableTask::classification ? encoder.target() : "";
+    return std::make_shared<TableSet>(*split(parts.train, test_share, seed, by).test, encoder);
+  };
+  if (!whole) {
+    const auto rows = part();
+    return {rows, rows};
+  }
+  TestTable all{std::make_shared<TableSet>(parts.train, encoder)};
+  try {
+    all.part = part();
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error&) {  // too few rows for a split: then it is no table that was split
+  }
+  return all;
 }
 
 }  // namespace tandem::data

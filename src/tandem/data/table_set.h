@@ -47,9 +47,13 @@ struct TableSets {
 /// for testing are split off; for classification each class in equal shares.
 TableSets open_tables(const std::string& path, const TableSetOptions& options);
 
-/// The rows for testing as an encoder of other rows reads them: nothing is learned. `whole`: where there is no test.csv,
-/// all rows; else those that open_tables splits off with this share and seed.
-std::shared_ptr<const TableSet> open_test_table(const std::string& path, const TableEncoder& encoder,
-                                                bool whole, double test_share = 0.2, uint64_t seed = 0);
+/// The rows for testing as an encoder of other rows reads them: nothing is learned.
+struct TestTable {
+  std::shared_ptr<const TableSet> test;  ///< test.csv; without one all rows where `whole`, else `part`
+  /// Without a test.csv: the rows that open_tables splits off with this share and seed; none where it cannot.
+  std::shared_ptr<const TableSet> part = nullptr;
+};
+TestTable open_test_table(const std::string& path, const TableEncoder& encoder, bool whole,
+                          double test_share = 0.2, uint64_t seed = 0);
 
 }  // namespace tandem::data

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "tandem/data/places.h"
+#include "tandem/data/table_columns.h"
 #include "tandem/data/table_set.h"
 
 namespace tandem::data {
@@ -26,6 +27,21 @@ std::string missing_table(const std::string& place) {
   return "a .csv file";
 }
 
+TableOptions reading_of(const CsvOptions& options) {
+  TableOptions reading{.header = !options.no_header};
+  const std::string& delimiter = options.delimiter;
+  if (delimiter == "tab" || delimiter == "\\t") {
+    reading.delimiter = '\t';
+  } else if (!delimiter.empty()) {
+    TD_CHECK(delimiter.size() == 1 && delimiter.find_first_of("\"\n\r") == std::string::npos,
+             "delimiter: must be one character, not a quote or the end of a line, or tab; got ",
+             shown(delimiter), ".");
+    reading.delimiter = delimiter[0];
+  }
+  reading.missing.insert(reading.missing.end(), options.missing.begin(), options.missing.end());
+  return reading;
+}
+
 }  // namespace
 
 std::optional<std::string> locate_csv(const DatasetInfo& info, const std::string& data_dir) {
@@ -36,7 +52,16 @@ Splits open_csv(const DatasetInfo& info, const OpenOptions& options) {
   const std::string place = require_in(info, search_folders(info.name, options.data_dir), missing_table,
                                        "there must be a .csv file, or a folder with one");
   const TableTask task = options.task.empty() ? TableTask::automatic : table_task(options.task);
-  TableSets sets = open_tables(place, {.encoding = {.target = options.target, .task = task},
+  const CsvOptions& csv = options.csv;
+  TableSets sets = open_tables(place, {.reading = reading_of(csv),
+                                       .encoding = {.target = options.target,
+                                                    .task = task,
+                                                    .categories = csv.categories,
+                                                    .keep = csv.keep,
+                                                    .ignore = csv.ignore,
+                                                    .day_first = csv.day_first,
+                                                    .month_first = csv.month_first,
+                                                    .max_values = csv.max_values},
                                        .test_share = options.test_share,
                                        .seed = options.split_seed});
   const TableEncoder& encoder = sets.train->encoder();

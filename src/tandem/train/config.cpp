@@ -83,7 +83,6 @@ void check(const TrainConfig& config) {
   check_values(config);
   TD_CHECK(!config.machine.tf32.value_or(false) || config.device.kind == DeviceKind::cuda,
            "dtype: tf32 is how CUDA multiplies f32 matrices; got device ", config.device, ". Give f32.");
-  if (!config.task_name.empty()) make_task(config.task_name);
   for (const std::string& part : config.freeze)
     TD_CHECK(!part.empty(), "freeze: must name layers or parameters; got ''. Try conv1.");
   TD_CHECK(is_floating(config.dtype), "dtype: must be f32, f64, bf16 or f16; got ", config.dtype, ".");

@@ -88,6 +88,7 @@ struct TrainConfig : FitOptions {
   uint64_t split_seed = 0;     ///< of both splits
   bool skip_bad = false;       ///< image files that cannot be read are left out, and named
   std::string target = {};     ///< the column of a table that is to be predicted
+  data::CsvOptions csv = {};   ///< how a table is read, and what its columns are
   std::string task_name = {};  ///< empty: what the data asks for (train/task.h)
   bool class_weights = false;  ///< rare classes count more in the loss, so that all count alike
   // ---- The model's beginning

@@ -36,6 +36,8 @@ EvalReport evaluate(const EvalConfig& config) {
       open_test_data(run.data, choose_model(run).info, config.data, config.data_dir, config.limit);
   const Metrics metrics =
       evaluate(*model, *data.test, {.task = task, .engine = config.engine, .autocast = run.autocast});
+  std::vector<std::string> warnings = run.warnings;
+  warnings.insert(warnings.end(), data.notices.begin(), data.notices.end());
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   return {.model = run.model,
           .data = data.name,
@@ -46,7 +48,7 @@ EvalReport evaluate(const EvalConfig& config) {
           .samples = data.test->size(),
           .seconds = seconds.count(),
           .weights_sha256 = io::weights_sha256(model->state()),
-          .warnings = run.warnings,
+          .warnings = std::move(warnings),
           .metrics = metrics};
 }
 

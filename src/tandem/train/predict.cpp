@@ -1,10 +1,14 @@
 // What models make of samples, and saved runs of images, tables and arrays.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <sstream>
 
 #include "tandem/core/tape.h"
+#include "tandem/data/arrays.h"
 #include "tandem/data/compose.h"
 #include "tandem/data/image_set.h"
 #include "tandem/io/file.h"
@@ -26,11 +30,37 @@ std::string class_name(const DataRecord& data, int64_t cls) {
                                                             : std::to_string(cls);
 }
 
+template <class T>
+std::string shortest(T value) {
+  char text[40];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+
+/// The shortest text that gives the number back: as f32, where it is one.
 std::string text_of(double value) {
+  const auto narrow = static_cast<float>(value);
+  return narrow == value || std::isnan(value) ? shortest(narrow) : shortest(value);
+}
+
+std::string share_text(double share) {
   std::ostringstream out;
-  out.precision(7);  // what f32 holds
-  out << value;
+  out.precision(7);
+  out << share;
   return out.str();
+}
+
+/// A target of a table in its own unit: of the numbers that training takes for it, the one with the fewest digits, which
+/// is what the table says.
+double in_own_unit(const data::TableEncoder& encoder, double standardised) {
+  const double mean = encoder.decode_target(0), exact = encoder.decode_target(standardised);
+  const auto wanted = static_cast<float>(standardised);
+  for (int digits = 1; digits < 17; ++digits) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.*e", digits - 1, exact);
+    const double rounded = std::strtod(text, nullptr);
+    if (static_cast<float>((rounded - mean) / encoder.target_deviation()) == wanted) return rounded;
+  }
+  return exact;
 }
 
 /// The target of a sample in words; numbers of tables in their own unit.
@@ -38,20 +68,33 @@ std::string label_of(const DataRecord& data, const Tensor& target) {
   if (data.task == "classification") return class_name(data, target.item<int64_t>());
   std::string text;
   for (const double value : cast(target, DType::f64).to_vector<double>())
-    text += (text.empty() ? "" : " ") + text_of(data.encoder ? data.encoder->decode_target(value) : value);
+    text += (text.empty() ? "" : " ") + text_of(data.encoder ? in_own_unit(*data.encoder, value) : value);
   return text;
 }
 
+/// In capitals or not.
 bool ends_with(const std::string& path, const std::string& ending) {
-  return path.size() > ending.size() && path.ends_with(ending);
+  if (path.size() <= ending.size()) return false;
+  return std::equal(ending.rbegin(), ending.rend(), path.rbegin(), [](char wanted, char c) {
+    return wanted == (c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
+  });
 }
-bool is_table(const std::string& path) { return ends_with(path, ".csv") || ends_with(path, ".csv.gz"); }
+bool is_table(const std::string& path) {
+  for (const char* ending : {".csv", ".tsv", ".csv.gz", ".tsv.gz"})
+    if (ends_with(path, ending)) return true;
+  return false;
+}
 
 /// A file as a sample of the data that a run was trained on.
 Tensor sample_from(const std::string& path, const data::ImageFormat& format, bool invert) {
   const Tensor image =
       io::read_image(path, {.channels = format.channels == 1 ? io::Channels::gray : io::Channels::rgb});
-  return data::image_to_input(invert ? sub(255, image) : image, format);  // stays u8
+  try {
+    return data::image_to_input(invert ? sub(255, image) : image, format);  // stays u8
+  } catch (Error& error) {
+    error.prepend(cat("predict '", io::one_line(path), "': "));
+    throw;
+  }
 }
 
 /// The most probable classes of each row of logits.
@@ -115,11 +158,12 @@ class Asked {
     if (got.rank() > 0) got.erase(0);
     TD_CHECK(array.rank() >= 1 && array.size(0) >= 1 && got == want, "predict '", io::one_line(path),
              "': must hold samples of ", want, " as (n, …); got ", array.shape(), ".");
-    const Tensor inputs = cast(array, DType::f32);
+    const std::string where = cat("predict '", io::one_line(path), "': ");
+    const auto inputs =
+        std::make_shared<data::TensorSet>(std::vector<Tensor>{data::array_inputs(array, where)}, "rows");
     for (int64_t i = 0; i < array.size(0); ++i)
       report_.predictions.push_back({cat("row ", i, " of '", io::one_line(path), "'"), "", {}, {}});
-    return std::make_shared<data::TensorSet>(
-        std::vector<Tensor>{array.dtype() == DType::u8 ? inputs / 255 : inputs}, "rows");
+    return alike_inputs(run_.data, inputs, array.dtype() == DType::u8, where);
   }
   data::DatasetPtr of_images() {
     TD_CHECK(run_.data.format, "predict '", io::one_line(config_.folder), "': the run was trained on ",
@@ -135,6 +179,7 @@ class Asked {
   data::DatasetPtr of_data_set() {
     const data::Splits data =
         open_test_data(run_.data, choose_model(run_).info, config_.data, config_.data_dir, {});
+    report_.warnings.insert(report_.warnings.end(), data.notices.begin(), data.notices.end());
     std::vector<int64_t> indices = config_.indices;
     if (indices.empty()) {
       indices.resize(static_cast<size_t>(std::min(config_.limit, data.test->size())));
@@ -237,7 +282,7 @@ std::string predictions_csv(const PredictReport& report) {
     for (const double value : p.values) cells.push_back(text_of(value));
     if (has_classes) {
       cells.push_back(p.top.at(0).name);
-      cells.push_back(text_of(p.top[0].probability));
+      cells.push_back(share_text(p.top[0].probability));
     }
     line(cells);
   }

@@ -8,11 +8,14 @@
 #include "tandem/core/threads.h"
 #include "tandem/data/compose.h"
 #include "tandem/data/drawn_digits.h"
+#include "tandem/data/image_ops.h"
 #include "tandem/data/split.h"
 #include "tandem/data/table_set.h"
+#include "tandem/io/csv_rows.h"
 #include "tandem/io/file.h"
 #include "tandem/io/torch_file.h"
 #include "tandem/nn/norm.h"
+#include "tandem/ops/pointwise.h"
 #include "tandem/train/parameter_names.h"
 #include "tandem/train/run_folder.h"
 
@@ -87,7 +90,94 @@ void check_same_classes(const DataRecord& record, const data::Splits& other) {
                   ". Give data with the same classes."));
 }
 
+/// The file that a folder of csv or npy stands for, where it holds one alone; else the folder.
+fs::path file_of(const std::string& name, const fs::path& place) {
+  const std::string ending = name == "csv" ? ".csv" : name == "npy" ? ".npz" : "";
+  std::vector<fs::path> files;
+  std::error_code error;
+  if (!ending.empty())
+    for (fs::directory_iterator at(place, error), end; !error && at != end; at.increment(error))
+      if (at->path().extension() == ending) files.push_back(at->path());
+  return files.size() == 1 ? files[0] : place;
+}
+
+/// Whether the data set is found there where the run found it, whatever the path is called.
+bool is_same_place(const DataRecord& record, const std::string& data_dir) {
+  std::string found = data_dir;
+  for (const data::DatasetStatus& row : data::list_datasets(data_dir))
+    if (row.info.name == record.name && row.found) found = row.where;
+  if (absolute(data_dir) == record.opening.data_dir || absolute(found) == record.opening.data_dir)
+    return true;
+  std::error_code error;
+  return fs::equivalent(file_of(record.name, found), file_of(record.name, record.opening.data_dir), error) &&
+         !error;
+}
+
+/// Pixels p that become (p / 255 - mean) / deviation; none where the inputs are other numbers.
+struct Pixels {
+  std::vector<float> mean = {0}, deviation = {1};
+  bool operator==(const Pixels&) const = default;
+};
+std::optional<Pixels> pixels_of(const std::optional<data::ImageFormat>& format,
+                                std::optional<bool> byte_inputs) {
+  if (format) return Pixels{format->mean, format->deviation};
+  return byte_inputs.value_or(false) ? std::optional(Pixels()) : std::nullopt;
+}
+
+/// (x - mean) / deviation of each channel (the first axis), or of all where there is one of each alone.
+Tensor scaled(const Tensor& x, const std::vector<float>& mean, const std::vector<float>& deviation) {
+  if (mean.size() == 1) return (x - mean[0]) / deviation[0];
+  return data::image::normalise(x, mean, deviation);
+}
+
+/// Samples whose inputs are pixels in one scale, in another.
+data::DatasetPtr rescaled(data::DatasetPtr set, const Pixels& from, const Pixels& to) {
+  if (from == to) return set;
+  Pixels back;  // x · deviation + mean
+  for (size_t i = 0; i < from.mean.size(); ++i) {
+    back.mean.resize(i + 1);
+    back.deviation.resize(i + 1);
+    back.mean[i] = -from.mean[i] / from.deviation[i];
+    back.deviation[i] = 1 / from.deviation[i];
+  }
+  const bool is_plain =
+      from == Pixels{std::vector<float>(from.mean.size(), 0.0f), std::vector<float>(from.mean.size(), 1.0f)};
+  return data::map(std::move(set), [to, back, is_plain](data::Sample sample) {
+    const Tensor plain = is_plain ? sample[0] : scaled(sample[0], back.mean, back.deviation);
+    sample[0] = scaled(plain, to.mean, to.deviation);
+    return sample;
+  });
+}
+
+/// What inputs are, for messages.
+std::string kind_of(const std::string& name, const std::optional<Pixels>& pixels, bool is_table,
+                    bool is_known) {
+  return is_table    ? "the columns of a table"
+         : pixels    ? name == "npy" ? "bytes (u8), which are divided by 255" : "pixels, as bytes (u8)"
+         : !is_known ? "arrays of a kind that its folder does not tell"
+                     : "numbers that are taken as they are";
+}
+
+/// The inputs of `set`, which are of this kind, made as those of the run were.
+data::DatasetPtr made_alike(const DataRecord& record, data::DatasetPtr set,
+                            const std::optional<Pixels>& pixels, const std::string& name, bool is_table,
+                            const std::string& where) {
+  const std::optional<Pixels> own = pixels_of(record.format, record.byte_inputs);
+  const bool is_own_table = record.encoder != nullptr,
+             is_known = own || record.byte_inputs || record.name != "npy";
+  TD_CHECK(is_known && is_table == is_own_table && pixels.has_value() == own.has_value(), where,
+           "inputs must be of the kind of training, ", kind_of(record.name, own, is_own_table, is_known),
+           "; got ", kind_of(name, pixels, is_table, true),
+           is_known ? ". Give data of that kind." : ". Train again, so that the run tells.");
+  return own ? rescaled(std::move(set), *pixels, *own) : set;
+}
+
 }  // namespace
+
+data::DatasetPtr alike_inputs(const DataRecord& record, data::DatasetPtr set, bool are_bytes,
+                              const std::string& where) {
+  return made_alike(record, std::move(set), pixels_of({}, are_bytes), "npy", false, where);
+}
 
 TaskPtr task_of(const DataRecord& record, const std::vector<double>& class_weights) {
   TaskOptions options{.class_weights = class_weights};
@@ -114,8 +204,12 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
                             .split_seed = config.split_seed,
                             .skip_bad = config.skip_bad,
                             .target = config.target,
-                            .task = config.task_name};
+                            .task = config.task_name,
+                            .csv = config.csv};
   // Labels that are there or not are numbers to the reader.
+  TD_CHECK(config.task_name != "multi-label" || name == "npy",
+           "task: multi-label is for npy, whose targets are (n, labels); got data ",
+           name.empty() ? usual : name, ".");
   if (config.task_name == "multi-label") opening.task = "regression";
   TrainingData out{.splits = name.empty() ? data::open_default(opening) : data::open_dataset(name, opening),
                    .record = {},
@@ -125,7 +219,10 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
   // Files of the user's own are found again where they were found now, not by the usual places.
   const bool is_own = splits.info.files.empty() && splits.where != data::kBuiltIn;
   opening.data_dir = absolute(is_own ? splits.where : config.data_dir);
-  out.record = {splits.name, opening, splits.task, splits.class_names, splits.format, splits.encoder};
+  TD_CHECK(io::is_utf8(opening.data_dir), "data-dir: its path is kept with the run, and must be UTF-8; '",
+           io::one_line(opening.data_dir), "' is not. Rename the folder.");
+  out.record = {splits.name,   opening,        splits.task,       splits.class_names,
+                splits.format, splits.encoder, splits.byte_inputs};
   const auto limited = [&](data::DatasetPtr set) {
     return config.limit ? data::first(set, *config.limit) : set;
   };
@@ -204,27 +301,56 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
   const bool is_own = name.empty() || name == record.name;
   data::OpenOptions opening;
   if (is_own) opening = record.opening;
-  const bool is_other_place = !data_dir.empty() && absolute(data_dir) != record.opening.data_dir;
-  if (!data_dir.empty()) opening.data_dir = data_dir;
+  const bool is_elsewhere = !is_own || (!data_dir.empty() && !is_same_place(record, data_dir));
+  if (is_elsewhere && !data_dir.empty()) opening.data_dir = data_dir;
   data::Splits splits;
+  data::DatasetPtr part;           // what is split off for testing, where there is no test part
   if (is_own && record.encoder) {  // the columns mean what they meant in training
     splits.info = data::dataset_info(record.name);
     splits.name = record.name;
     splits.where = opening.data_dir;
-    splits.test = data::open_test_table(opening.data_dir, *record.encoder, is_other_place, opening.test_share,
-                                        opening.split_seed);
+    const data::TestTable table = data::open_test_table(opening.data_dir, *record.encoder, is_elsewhere,
+                                                        opening.test_share, opening.split_seed);
+    splits.test = table.test;
+    splits.split_off = table.part != nullptr || (is_elsewhere && !fs::is_directory(opening.data_dir));
+    part = table.part;
     splits.class_names = record.class_names;
     splits.encoder = record.encoder;
   } else {
     splits = data::open_dataset(is_own ? record.name : name, opening);
     check_same_classes(record, splits);
-    if (is_other_place && splits.split_off) splits.test = data::concat({splits.train, splits.test});
+    if (splits.split_off) part = splits.test;
+    if (is_elsewhere && splits.split_off) splits.test = data::concat({splits.train, splits.test});
   }
   const Dims sample = splits.test->get(0).at(0).shape();
   TD_CHECK(sample == model.input && splits.info.classes <= model.classes, "data ", splits.name, ": ",
            model.name, " takes samples of ", model.input, " in at most ", model.classes, " classes; got ",
            sample, " in ", splits.info.classes, ". Choose another --data.");
   splits.task = record.task;
+  splits.notices.clear();  // what opening says was said in training
+  const auto print = [&](const data::DatasetPtr& set) {
+    return data::fingerprint(record.limit ? *data::first(set, *record.limit) : *set);
+  };
+  const std::string place = cat("'", io::one_line(splits.where), "'");
+  if (is_own && !is_elsewhere && !record.test_data.empty() && print(splits.test) != record.test_data) {
+    TD_CHECK(
+        !splits.split_off, "data ", splits.name, ": ", place,
+        " has changed since the run was trained: what is split off for testing now would hold samples that "
+        "it was trained on. Measure another file or folder by --data-dir, or train again.");
+    splits.notices.push_back(cat("the test part of ", place, " has changed since the run was trained."));
+  }
+  if (is_elsewhere && splits.split_off) {
+    const bool is_copy =
+        is_own && !record.test_data.empty() &&
+        ((part && print(part) == record.test_data) || print(splits.test) == record.train_data);
+    splits.notices.push_back(
+        cat("measured on all ", splits.test->size(), record.encoder ? " rows" : " samples", " of ", place,
+            is_copy ? ", among which are those that the run was trained on: this is no test." : "."));
+  }
+  // Of the run's own place they are alike; a run of an older version may not tell what they are.
+  if (is_elsewhere || record.byte_inputs)
+    splits.test = made_alike(record, splits.test, pixels_of(splits.format, splits.byte_inputs), splits.name,
+                             splits.encoder != nullptr, cat("data ", splits.name, ": "));
   if (limit) splits.test = data::first(splits.test, *limit);
   return splits;
 }

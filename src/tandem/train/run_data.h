@@ -23,6 +23,10 @@ struct DataRecord {
   std::vector<std::string> class_names = {};
   std::optional<data::ImageFormat> format = {};            ///< how images become inputs
   std::shared_ptr<const data::TableEncoder> encoder = {};  ///< how rows of tables become inputs
+  std::optional<bool> byte_inputs = {};                    ///< of arrays: data::Splits
+  // Of a saved run: what it was trained and tested on.
+  std::string train_data = {}, test_data = {};  ///< data::fingerprint; empty: not known
+  std::optional<int64_t> limit = {};            ///< TrainConfig::limit
 };
 
 /// The data of a run that begins, ready for the loop.
@@ -41,9 +45,16 @@ zoo::ChosenModel adapted(zoo::ChosenModel chosen, const TrainingData& data,
                          std::vector<std::string>& notices);
 
 /// The test part for `eval` and `predict`: the run's own data, or another data set or folder. Its samples are made as
-/// those of training were. A folder or file that is not the run's own and has no test part is taken whole.
+/// those of training were. A folder or file that is not the run's own and has no test part is taken whole; `notices` of
+/// the result say so, and whether it holds what the run was trained on. Throws Error where data that the run split
+/// itself has changed since, so that training samples would be among those for testing.
 data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& model, const std::string& data,
                             const std::string& data_dir, std::optional<int64_t> limit);
+
+/// Inputs of arrays (data/arrays.h) made as those of the run were: pixels get its mean and deviation. Throws Error,
+/// which begins with `where`, where bytes were trained on and these are numbers, or the other way round.
+data::DatasetPtr alike_inputs(const DataRecord& record, data::DatasetPtr set, bool are_bytes,
+                              const std::string& where);
 
 /// The task of a record.
 TaskPtr task_of(const DataRecord& record, const std::vector<double>& class_weights = {});

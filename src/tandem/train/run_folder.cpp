@@ -164,6 +164,7 @@ void save_config(const std::string& folder, const TrainConfig& config, const std
                       {"mean", format->mean},
                       {"deviation", format->deviation},
                       {"short_side", format->short_side}};
+    if (record->byte_inputs) out["inputs"] = *record->byte_inputs ? "bytes" : "numbers";
     if (record->encoder) write_text(table_path(folder), record->encoder->to_json());
   }
   write_text(config_path(folder), out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
@@ -196,6 +197,11 @@ SavedRun load_config(const char* what, const std::string& folder) {
     run.data.task = config.value("for", run.data.task);
     if (config.contains("opened")) run.data.opening = opening_from(config["opened"]);
     if (config.contains("classes")) run.data.class_names = config["classes"].get<std::vector<std::string>>();
+    if (config.contains("inputs")) run.data.byte_inputs = config["inputs"].get<std::string>() == "bytes";
+    run.data.train_data = config.value("train_data", "");
+    run.data.test_data = config.value("test_data", "");
+    if (config.contains("settings") && config["settings"].contains("limit"))
+      run.data.limit = config["settings"]["limit"].get<int64_t>();
     run.dtype = config.at("dtype").get<std::string>();
     run.description = config.value("description", "");
     if (config.contains("autocast")) run.autocast = parse_dtype(config["autocast"].get<std::string>());
@@ -226,6 +232,9 @@ SavedRun load_config(const char* what, const std::string& folder) {
 
 SavedRun load_run(const char* what, const std::string& folder, bool best) {
   SavedRun run = load_config(what, folder);
+  TD_CHECK(run.data.name != "csv" || run.data.encoder, what, " ", quoted(folder),
+           ": the run was trained on a table, and its table.json, which says how columns become inputs, is "
+           "missing. Put the file back, or train again.");
   TD_CHECK(!best || exists(best_path(folder)), what, " ", quoted(folder),
            ": the run has no best.safetensors. Train with --best, or leave --best out.");
   if (best || exists(weights_path(folder))) {

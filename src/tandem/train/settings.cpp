@@ -124,8 +124,10 @@ void add_model_and_data(std::vector<Setting>& table) {
         {.unset = "the usual places"});
   t.add("target", TD_FIELD(target), "csv: the column to predict",
         {.unset = "label or target", .bits = kIndirect});
-  t.add("task", TD_FIELD(task_name), "classification, regression …",
-        {.unset = "what the data asks for", .bits = kIndirect});
+  t.add("task", TD_FIELD(task_name), "what the model is trained for; multi-label is for npy",
+        {.unset = "what the data asks for",
+         .bits = kIndirect,
+         .choices = {"classification", "multi-label", "regression"}});
   t.add("input", input_form(), "image-folder: size of the inputs, 96x96",
         {.unset = "the model's, or 224x224", .bits = kIndirect});
   t.add("test-share", TD_FIELD(test_share), "of data without a test part, split off for testing",
@@ -142,6 +144,27 @@ void add_model_and_data(std::vector<Setting>& table) {
         "rare classes count more in the loss, so that all count alike", {.bits = kIndirect});
   t.add("skip-bad", TD_FIELD(skip_bad), "image-folder: leave files out that cannot be read, and name them",
         {.bits = kIndirect});
+}
+
+void add_tables(std::vector<Setting>& table) {
+  const Rows t{table, "Tables (csv)"};
+  t.add("delimiter", TD_FIELD(csv.delimiter), "between cells: a character, or tab",
+        {.unset = "comma, semicolon or tab, by the first line", .bits = kIndirect});
+  t.add("no-header", TD_FIELD(csv.no_header), "the first line is a row; the columns are called c0, c1 …",
+        {.bits = kIndirect});
+  t.add("missing", TD_FIELD(csv.missing),
+        "words for a missing value, besides NA, N/A, NaN, nan, null, NULL and ?", {.bits = kIndirect});
+  t.add("categories", TD_FIELD(csv.categories), "columns of numbers that are categories",
+        {.bits = kIndirect});
+  t.add("keep-columns", TD_FIELD(csv.keep),
+        "text columns that are kept though nearly every value is different", {.bits = kIndirect});
+  t.add("ignore-columns", TD_FIELD(csv.ignore), "columns that are left out", {.bits = kIndirect});
+  t.add("day-first", TD_FIELD(csv.day_first), "columns of dates dd/mm/yyyy or dd.mm.yyyy",
+        {.bits = kIndirect});
+  t.add("month-first", TD_FIELD(csv.month_first), "columns of dates mm/dd/yyyy or mm.dd.yyyy",
+        {.bits = kIndirect});
+  t.add("max-values", TD_FIELD(csv.max_values), "features of one category; rarer values share one more",
+        {.bits = kIndirect, .range = SettingRange{1, 65536}});
 }
 
 void add_training(std::vector<Setting>& table) {
@@ -288,6 +311,7 @@ const std::vector<Setting>& settings() {
   static const auto& table = *[] {
     auto* rows = new std::vector<Setting>;  // threads may ask until the process has ended
     add_model_and_data(*rows);
+    add_tables(*rows);
     add_training(*rows);
     add_schedule(*rows);
     add_machine(*rows);
