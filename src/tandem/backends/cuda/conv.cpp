@@ -134,6 +134,8 @@ constexpr auto fixed_algorithm(cudnnConvolutionBwdFilterAlgo_t) {
 
 /// The heuristic's proposals, best first; then what it named besides, with the reason why not: unsupported, not
 /// deterministic, or over the workspace that is allowed.
+/// cuDNN may name one more than once: the first of a name is kept, and one that is able is not listed again as
+/// refused.
 template <class Perf, class Ask, class Workspace>
 LibraryConvs proposals(const std::shared_ptr<const Descriptors>& described, const Ask& ask,
                        const Workspace& workspace_of) {
@@ -261,6 +263,8 @@ void LibraryConv::run(const ConvCall& call) const {
   if (call.bias) add_channel_bias(call.args, call.problem.shape, call.bias, call.out);
 }
 
+/// The handle has one stream and the descriptors, which all rows of a plan share, one math type: both are set for
+/// this call under the lock.
 void LibraryConv::compute(const ConvCall& call) const {
   const Descriptors& d = *described;
   DeviceState& state = state_of(call.args);
@@ -317,6 +321,7 @@ Convolution describe(const Buffer& x, const Buffer& weight, const Buffer& y, con
 
 /// What other calls share this one's plan: its device, pass, type and sizes.
 using Key = std::array<int64_t, 25>;
+/// Whether tf32 is allowed is not among them: setting it empties the cache (ChoiceCache).
 Key key_of(const DeviceState& state, const ConvProblem& p) {
   const Convolution& s = p.shape;
   Key key{state.index, static_cast<int64_t>(p.pass), static_cast<int64_t>(s.dtype), s.n, s.c, s.o, s.groups};
@@ -370,6 +375,7 @@ std::shared_ptr<ConvPlan> make_plan(const ConvCall& call) {
       TD_CONV_IMPLEMENTATIONS(TD_ROW)
 #undef TD_ROW
   };
+  // Our own but the last, cuDNN's, then the last.
   std::vector<const ConvImplementation*> rows(own_rows, std::end(own_rows) - 1);
   for (const auto& row : plan->library) rows.push_back(row.get());
   rows.push_back(*(std::end(own_rows) - 1));
@@ -422,6 +428,7 @@ void convolution(const KernelArgs& args) {
   if (out.size() == 0) return;
   const ConvCall call{args, problem_of<pass>(args), in0.data, in1.data, bias, out.data};
   if (in0.size() > 0 && in1.size() > 0) return compute(call);
+  // An empty sum: no channels, or no images to sum weights over.
   zero_fill(args, out);
   if (bias) add_channel_bias(args, call.problem.shape, bias, out.data);
 }

@@ -1,5 +1,5 @@
-// "direct": convolution written out, one thread an output element (one block a weight, for the weight gradient), sums in a
-// fixed order. Slow and sure; it stands in where cuDNN has no deterministic algorithm.
+// "direct": convolution written out, one thread per output element (one block per weight, for the weight gradient),
+// sums in a fixed order. Slow and sure; it stands in where cuDNN has no deterministic algorithm.
 #include "tandem/backends/cuda/check.h"
 #include "tandem/backends/cuda/convolution.h"
 #include "tandem/backends/cuda/device_state.h"
@@ -33,6 +33,8 @@ __device__ __forceinline__ int64_t read_place(const Convolution& s, const int64_
 }
 __device__ __forceinline__ int64_t volume(const Axes3& a) { return a.v[0] * a.v[1] * a.v[2]; }
 
+/// Thread i makes element i of y (n, o, out…): the sum over the group's channels, then the kernel's elements in
+/// memory order. Padding is left out of the sum, not added as zero.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(const Convolution s, int64_t size, const T* __restrict__ x, const T* __restrict__ weight,
@@ -60,6 +62,8 @@ __global__ void __launch_bounds__(kThreads)
   *to = static_cast<T>(sum);
 }
 
+/// Thread i makes element i of gx (n, c, in…). It looks for the outputs that read this element, rather than adding to
+/// it from each output: one writer and no atomics. Sums run over output channels, then the kernel's elements.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     input_gradient_kernel(const Convolution s, int64_t size, const T* __restrict__ g,
@@ -94,7 +98,7 @@ __global__ void __launch_bounds__(kThreads)
   *to = static_cast<T>(sum);
 }
 
-/// One block a weight; thread t takes places t, t + kThreads … of (n, output) and a tree joins the threads.
+/// One block per weight; thread t takes places t, t + kThreads … of (n, output) and a tree joins the threads.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     weight_gradient_kernel(const Convolution s, const T* __restrict__ g, const T* __restrict__ x,
@@ -108,6 +112,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t channel = o / (s.o / s.groups) * cg + c;
   const int64_t plane = volume(s.out), places = s.n * plane;
   C sum = 0;
+  // p counts (n, output place); split() takes the place off and leaves n.
   for (int64_t p = threadIdx.x; p < places; p += kThreads) {
     int64_t n = p;
     split(n, s.out, out);
@@ -119,12 +124,14 @@ __global__ void __launch_bounds__(kThreads)
   sums[threadIdx.x] = sum;
   __syncthreads();
   for (int half = kThreads / 2; half > 0; half /= 2) {
+    // Barriers on both sides: a step reads what the step before it wrote.
     if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
     __syncthreads();
   }
   if (threadIdx.x == 0) gw[blockIdx.x] = static_cast<T>(sums[0]);
 }
 
+/// y has been rounded to T once already; the sum with the bias is rounded again.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     channel_bias_kernel(int64_t size, int64_t plane, int64_t channels, const T* __restrict__ bias,

@@ -30,6 +30,9 @@ __device__ __forceinline__ int tap_slot(int tap) { return (tap & ~15) | (tap & 3
 
 /// One block per image. A warp makes 32 pixels by 8 · kTiles channels from every splits-th group of taps; the
 /// splits are added in order.
+/// A warp's unit of 32 pixels is two tiles of 16 rows of the matrix units (m), its channels kTiles tiles of 8 columns
+/// (j). Rows are g and g + 8 of a tile, columns 2t and 2t + 1, as tf32.cuh says. The order of a sum is that of its
+/// groups of taps within a split, then the splits, then the bias: a function of the shape alone.
 template <int kTiles, bool kExact>
 __global__ void __launch_bounds__(32 * conv_warps(kTiles))
     small_conv_kernel(const Image image, const ConvPlan plan, const float* __restrict__ x,
@@ -38,7 +41,8 @@ __global__ void __launch_bounds__(32 * conv_warps(kTiles))
   extern __shared__ __align__(16) unsigned shared[];
   __shared__ float biases[8 * kTiles];
   const int image_words = round_up(image.shared_size(), 4), weight_words = 8 * kTiles * plan.weight_row;
-  unsigned* weights = shared + image_words;                                       // [channel][tap slot]
+  unsigned* weights = shared + image_words;  // [channel][tap slot]
+  // 16 bits hold every offset: all of it fits 96 KiB, which is under 2^15 words.
   auto* tap_offsets = reinterpret_cast<unsigned short*>(weights + weight_words);  // [tap slot]
   const int size = image.size(), weight_size = plan.out_channels * image.taps;
   const float* from = x + static_cast<int64_t>(blockIdx.x) * size;
@@ -52,6 +56,7 @@ __global__ void __launch_bounds__(32 * conv_warps(kTiles))
     tap = i - channel * image.taps;
   };
   float read[kWeights];
+  // Of the input's gradient: out channel and tap change places, and a kernel is read from its end.
   const auto fetch = [&](int first) {
 #pragma unroll
     for (int u = 0; u < kWeights; ++u) {
@@ -71,6 +76,7 @@ __global__ void __launch_bounds__(32 * conv_warps(kTiles))
   clear(shared, image_words + weight_words);
   for (int tap = threadIdx.x; tap < plan.groups * kGroup; tap += blockDim.x)
     tap_offsets[tap_slot(tap)] = static_cast<unsigned short>(image.tap_offset(tap));
+  // The zeros and the offsets stand before the image and the weights are put among them.
   __syncthreads();
   pieces.put_all<kExact>(image, shared, from, size, plan.by_four);
   for (int first = threadIdx.x;;) {
@@ -85,6 +91,7 @@ __global__ void __launch_bounds__(32 * conv_warps(kTiles))
     if (first >= weight_size) break;
     fetch(first);
   }
+  // The image and the weights stand before any warp multiplies.
   __syncthreads();
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -101,6 +108,7 @@ __global__ void __launch_bounds__(32 * conv_warps(kTiles))
           f(8 * j + 2 * t + e % 2, unit * 32 + 16 * m + g + 8 * (e / 2), sum[m][j][e]);
   };
   float* out = y + static_cast<int64_t>(blockIdx.x) * plan.out_channels * image.pixels;
+  // Warps beyond unit_warps · splits (a block has at least four warps) take part in the barriers alone.
   int unit = split < plan.splits ? warp - split * plan.unit_warps : plan.units;
   for (; unit < plan.units; unit += plan.unit_warps) {
     const unsigned* rows[2][2];
@@ -135,6 +143,7 @@ __global__ void __launch_bounds__(32 * conv_warps(kTiles))
         }
       }
     }
+    // A warp then has one unit at most, whose sums stay in registers until the image may be overwritten.
     if (plan.splits > 1) break;
     each(unit, [&](int channel, int pixel, float value) {
       if (channel < plan.out_channels && pixel < image.pixels)
@@ -149,6 +158,7 @@ __global__ void __launch_bounds__(32 * conv_warps(kTiles))
     each(unit, [&](int channel, int pixel, float value) {
       sums[(split * 8 * kTiles + channel) * row + pixel] = value;
     });
+  // Every split of an element is there before it is added up.
   __syncthreads();
   for (int i = threadIdx.x; i < plan.out_channels * image.pixels; i += blockDim.x) {
     const int channel = plan.by_pixels.divide(i), pixel = i - channel * image.pixels;
@@ -165,6 +175,8 @@ struct Launch {
   int tiles, shared_bytes;
 };
 
+/// The input gradient is the convolution of g with the kernels turned round, padded by what is left of the kernel.
+/// Units go to warps in even rounds; warps that are left over share the taps of a unit instead, at most four of them.
 Launch launch_of(const ConvProblem& p) {
   const Convolution& s = p.shape;
   Launch l;

@@ -32,6 +32,7 @@ __global__ void __launch_bounds__(kGradientThreads)
   const int pixels = image.pixels, first_tap = blockIdx.y * kBlockTaps;
   const int first_image = blockIdx.x * plan.block_images;
   const int end_image = ::min(plan.images, first_image + plan.block_images);
+  // Rows of the product: taps q and q + 8 of two tiles of 16. Their place in the image is the same for all pixels.
   int taps[2][2];
 #pragma unroll
   for (int m = 0; m < 2; ++m)
@@ -43,6 +44,7 @@ __global__ void __launch_bounds__(kGradientThreads)
     const float* from = x + static_cast<int64_t>(n) * image.size();
     const float* gradient = g + static_cast<int64_t>(n) * plan.out_channels * pixels;
     Pieces pieces;
+    // Reads are begun here and used after the barriers, which they overlap with.
     pieces.fetch(from, size, threadIdx.x, plan.x_by_four);
     float next[kTiles][4];
     const auto fetch = [&](int item) {  // pixels 4t … 4t + 3 of the group, channel q of each tile
@@ -65,6 +67,7 @@ __global__ void __launch_bounds__(kGradientThreads)
     const int items = count * plan.groups;
     if (warp < items) fetch(warp);
     if (n > first_image) __syncthreads();  // the images before these are read
+    // The padding must be zero; the images themselves are written over it once all zeros stand.
     clear(shared, round_up(count * image.shared_size(), 4));
     __syncthreads();
     pieces.put_all<kExact>(image, shared, from, size, plan.x_by_four);
@@ -97,6 +100,7 @@ __global__ void __launch_bounds__(kGradientThreads)
   // The block's sums: [tap][channel] of each warp in shared memory, then added.
   constexpr int kRow = 8 * kTiles, kSums = kBlockTaps * kRow;
   __syncthreads();
+  // The images are read to the end by all warps: their memory now takes the sums.
   float* sums = reinterpret_cast<float*>(shared);
 #pragma unroll
   for (int m = 0; m < 2; ++m)
@@ -122,6 +126,9 @@ __global__ void __launch_bounds__(kGradientThreads)
       row[blockIdx.x * kSums + i] = total;
   }
   if (gridDim.x == 1) return;
+  // The block's sums reach memory before its count does; the barrier makes that true of all its threads. The block
+  // that counts last then sees everybody's, and reads them past its own cache. The order in which it adds them does
+  // not depend on which block it is.
   __threadfence();
   __shared__ bool is_last;
   __syncthreads();
@@ -139,6 +146,7 @@ __global__ void __launch_bounds__(kGradientThreads)
     float4 read[kBatch];
 #pragma unroll
     for (int u = 0; u < kBatch; ++u) {
+      // Past the last block the first is read again, and not added.
       const int b = first + u * kLanes;
       read[u] = __ldcg(reinterpret_cast<const float4*>(row) + (b < blocks ? b : first) * kQuads + quad);
     }
@@ -149,6 +157,7 @@ __global__ void __launch_bounds__(kGradientThreads)
   auto* lanes = reinterpret_cast<float4*>(shared);
   lanes[threadIdx.x] = total;
   __syncthreads();
+  // As the next launch expects to find it.
   if (threadIdx.x == 0) counters[blockIdx.y] = 0;
   if (part > 0) return;
 #pragma unroll
@@ -171,6 +180,8 @@ Image image_of(const Convolution& s) {
                     s.out[1], s.out[2]);
 }
 
+/// Images are shared out evenly over about kGradientBlocks blocks. As many are held at once as 48 KiB take; the sums
+/// of the warps need the same memory afterwards.
 Launch launch_of(const Convolution& s) {
   Launch l;
   l.image = image_of(s);

@@ -33,6 +33,9 @@ Mutex& fft_mutex() {
   return mutex;
 }
 
+/// fft_mutex() must be held. A plan takes `rows` transforms that follow each other without gaps. It owns no work
+/// area: each call lends it a piece of the workspace. An entry whose making threw keeps handle 0 and is made again at
+/// the next call.
 PlanEntry& plan_of(int device, cufftType type, int64_t n, int64_t rows) {
   static auto& plans = *new std::map<std::tuple<int, int, int64_t, int64_t>, PlanEntry>;
   PlanEntry& entry = plans[{device, static_cast<int>(type), n, rows}];
@@ -56,6 +59,7 @@ __global__ void __launch_bounds__(kThreads) scale_kernel(int64_t size, T scale, 
 }
 
 /// Half spectra (rows, bins, 2) without the imaginary parts that must be zero.
+/// Those are of bin 0 and, for even n, of the last bin: irfft does not read them, whatever they hold.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     hermitian_kernel(int64_t size, int64_t bins, bool even, const T* __restrict__ in, T* __restrict__ out) {
@@ -82,10 +86,12 @@ void run_plan(const KernelArgs& args, cufftType type, int64_t n, int64_t rows, i
   const std::lock_guard lock(fft_mutex());
   const PlanEntry& plan = plan_of(state_of(args).index, type, n, rows);
   const size_t first = (static_cast<size_t>(copied) * sizeof(T) + 255) / 256 * 256;
+  // One byte more: never a request for none, where a plan needs no work area.
   char* memory = static_cast<char*>(args.workspace(first + plan.work_bytes + 1));
   check_fft(cufftSetStream(plan.handle, stream_of(args)), "cufftSetStream");
   check_fft(cufftSetWorkArea(plan.handle, memory + first), "cufftSetWorkArea");
   check_fft(execute(plan.handle, reinterpret_cast<T*>(memory)), "cufftExec");
+  // cuFFT does not scale. The factor goes over the result in the same queue, one rounding per element.
   if (scale != 1) {
     const int64_t size = args.out[0].size();
     scale_kernel<<<blocks(size), kThreads, 0, stream_of(args)>>>(size, static_cast<T>(scale),
@@ -174,6 +180,7 @@ void irfft(const KernelArgs& args) {
   });
 }
 
+/// One thread per element of out (row, frame, place in the frame).
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     frames_kernel(int64_t size, const FrameAttrs f, const T* __restrict__ in, T* __restrict__ out) {
@@ -183,6 +190,8 @@ __global__ void __launch_bounds__(kThreads)
   out[i] = in[row * f.time + f.source(frame % f.frames * f.hop + i % f.size)];
 }
 
+/// One thread per place of the signal, which adds up what the frames hold for it in the order of
+/// FrameAttrs::gathered: the order of the CPU, and no atomics.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     overlap_add_kernel(int64_t size, const FrameAttrs f, const T* __restrict__ in, T* __restrict__ out) {

@@ -61,6 +61,8 @@ std::string compile(const cudaDeviceProp& properties, const std::string& source)
   return code;
 }
 
+/// The lock is held while it compiles: a second thread with the same source waits and finds it. Libraries are never
+/// unloaded, since recordings hold their kernels.
 cudaKernel_t find_kernel(const DeviceState& state, const std::string& source) {
   static Mutex& mutex = *new Mutex(LockOrder::compiled);
   static auto& kernels = *new std::map<std::pair<int, std::string>, cudaKernel_t>;
@@ -81,6 +83,8 @@ class CompiledKernel final : public FusedKernel {
  public:
   CompiledKernel(cudaKernel_t kernel, FusedSource source) : kernel_(kernel), source_(std::move(source)) {}
 
+  /// The buffers of all programs follow each other in args: inputs of the first, inputs of the second …, and outputs
+  /// likewise. Each program has as many blocks as it needs; which blocks are whose the kernel finds from the counts.
   void run(const KernelArgs& args) override {
     std::vector<uint64_t> words(source_.words);
     const Buffer* in = args.in;

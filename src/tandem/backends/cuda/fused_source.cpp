@@ -30,6 +30,7 @@ DType register_dtype(const FusedProgram& program, int index) {
                         : program.steps[static_cast<size_t>(index - inputs)].dtype;
 }
 
+/// How an input is read: one element for all places, in step with the outputs, or by its strides.
 enum class Walk { single, row_major, strided };
 
 Walk walk_of(const FusedProgram::Input& input, const Dims& shape) {
@@ -44,6 +45,8 @@ struct Axes {
   std::vector<int64_t> sizes;
   std::vector<std::vector<int64_t>> strides;  // [input][axis]
 };
+/// Axis d joins the one before it where stepping over all of d is one step of that one, in every input. Outputs are
+/// row-major, so they always allow it.
 Axes merge_axes(const FusedProgram& program) {
   Axes axes;
   axes.strides.resize(program.inputs.size());
@@ -105,6 +108,7 @@ class BodyWriter {
     const FusedProgram::Step& step = p_.steps[s];
     const char* type = type_name(step.dtype);
     out_ << "  const " << type << " r" << p_.inputs.size() + s << " = ";
+    // A cast has rules of its own for NaN, for numbers out of range and for bool, which are those of the separate op.
     if (step.op == &op_cast()) {
       out_ << "CastTo<" << type << ", " << type_name(register_dtype(p_, step.in[0])) << ">::apply(r"
            << step.in[0] << ");\n";
@@ -180,6 +184,8 @@ class BodyWriter {
 
 }  // namespace
 
+// The text is also the key of the compiled kernel, so nothing in it depends on addresses. Sizes of flat programs are
+// parameters: programs that differ in them alone share a body.
 FusedSource write_fused_source(const std::vector<FusedProgram>& programs) {
   FusedSource source;
   source.parts.resize(programs.size());
@@ -208,6 +214,7 @@ FusedSource write_fused_source(const std::vector<FusedProgram>& programs) {
          "template <class T>\nstruct alignas(sizeof(T) < 4 ? 4 * sizeof(T) : 16) Four {\n  T v[4];\n};\n";
   for (size_t g = 0; g < groups.size(); ++g)
     out << "namespace body" << g << " {\n" << groups[g].body << "}\n";
+  // Words are counted in the order of the struct: by group, then by member. All of it is 64-bit, without gaps.
   out << "struct Parameters {\n";
   for (size_t g = 0; g < groups.size(); ++g) {
     out << "  body" << g << "::Args group" << g << "[" << groups[g].members.size() << "];\n";
@@ -219,6 +226,7 @@ FusedSource write_fused_source(const std::vector<FusedProgram>& programs) {
   }
   out << "};\nextern \"C\" __global__ void __launch_bounds__(" << kThreads
       << ") fused(const __grid_constant__ Parameters p) {\n  unsigned block = blockIdx.x;\n";
+  // Each block walks down the programs until its number falls into one: the same for all of its threads.
   for (size_t g = 0; g < groups.size(); ++g)
     out << "#pragma unroll 1\n  for (int j = 0; j < " << groups[g].members.size() << "; ++j) {\n"
         << "    if (block < p.group" << g << "[j].blocks) return body" << g << "::run(p.group" << g

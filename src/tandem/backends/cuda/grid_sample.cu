@@ -1,5 +1,6 @@
-// grid_sample: one thread a result. Its adjoint sorts what the points read by pixel, stably, so that each pixel adds up its own
-// in the order of the points, as on the CPU; no atomics. The gradient of the grid: one thread a point, over the channels.
+// grid_sample: one thread per result. Its adjoint sorts what the points read by pixel, stably, so that each pixel adds
+// up its own in the order of the points, as on the CPU; no atomics. The gradient of the grid: one thread per point, over
+// the channels.
 #include <bit>
 
 #include "tandem/backends/cuda/check.h"
@@ -20,6 +21,7 @@ struct Sizes {
   TD_HD int64_t pixels() const { return height * width; }
 };
 
+/// The pixels that a point reads: each one across with each one down. `none`: grid_taps.h.
 template <class C>
 struct PointTaps {
   GridTaps<C> across, down;
@@ -40,6 +42,7 @@ __device__ void each_pixel(const PointTaps<C>& taps, int64_t width, const F& eac
         each(taps.down.at[y] * width + taps.across.at[x], x, y);
 }
 
+/// Thread i makes element i of out (image, channel, point), pixels row by row.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     sample_kernel(const GridAttrs attrs, const Sizes s, int64_t size, const T* __restrict__ x,
@@ -57,6 +60,7 @@ __global__ void __launch_bounds__(kThreads)
   out[i] = static_cast<T>(sum);
 }
 
+/// One thread owns both numbers of its point and adds the channels up in order.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     grid_gradient_kernel(const GridAttrs attrs, const Sizes s, const T* __restrict__ g,
@@ -85,6 +89,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 /// One entry for each pixel that a point reads: its place among those of all images as the key, and its weight.
+/// A pixel outside the image gets the key behind all others, `nowhere`. Entry e belongs to point e / taps_each.
 template <class T, class C>
 __global__ void __launch_bounds__(kThreads)
     entries_kernel(const GridAttrs attrs, const Sizes s, int taps_each, const T* __restrict__ grid,
@@ -104,6 +109,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 /// The first sorted entry of a pixel adds up all of them, for one channel.
+/// Thread t stands for sorted entry t % count and channel t / count. So each pixel of a channel has one writer;
+/// pixels that nobody reads keep the zero that was there before.
 template <class T, class C>
 __global__ void __launch_bounds__(kThreads)
     pixel_sums_kernel(const Sizes s, int taps_each, int64_t count, const uint64_t* __restrict__ keys,
@@ -117,6 +124,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t image = static_cast<int64_t>(key) / s.pixels(),
                 pixel = static_cast<int64_t>(key) - image * s.pixels();
   const int64_t plane = image * s.channels + c;
+  // entry / taps_each counts the points of all images, g (image, channel, point) those of one.
   const T* arriving = g + plane * s.points - image * s.points;
   C sum = 0;
   for (int64_t q = p; q < count && keys[q] == key; ++q) {
@@ -165,6 +173,7 @@ void adjoint_any(const KernelArgs& args) {
            "grid_sample: on a GPU the points of the grid must read under 2^31 pixels; got ", count,
            ". Split the batch.");
   if (count == 0) return;
+  // The weights lie behind the sort's memory: 8 bytes each are enough for either type.
   SortBuffers sorted =
       sort_buffers(args.workspace(sort_workspace(count, static_cast<size_t>(count) * sizeof(double))), count);
   visit_floating(out.dtype, [&](auto zero) {

@@ -33,6 +33,8 @@ struct Range {
   __device__ bool check(long long index) const {
     if (has(index)) return true;
     if (index == skip) return false;
+    // No lock: of several threads that fail at once any may have the last word. The report names a bad index, which
+    // need not be the first. The host looks at `op` to see whether there is one.
     volatile IndexReport* r = report;
     if (r->op == 0) {
       r->index = index;
@@ -131,6 +133,10 @@ __global__ void __launch_bounds__(kThreads)
 constexpr int kRun = 64;  // sorted sources that are added one after the other
 
 /// The sorted sources as runs of kRun: the part of each run that goes on from the run before.
+/// Thread t: run t / columns, column t % columns. Without the runs one thread would add all sources of a place that
+/// many share; with them it adds at most kRun of its own and one head per run. The cut is by place among the sorted
+/// sources, so that the order of additions depends on the index alone. A head that is not needed is not written, and
+/// not read either.
 template <class T, class C>
 __global__ void __launch_bounds__(kThreads)
     run_heads_kernel(int64_t size, int64_t columns, int64_t inner, int64_t count, uint64_t nowhere,
@@ -149,6 +155,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 /// The first sorted source of a place adds up the rest of its run, then the heads of the runs that go on with it.
+/// Exactly one thread writes an element of out, so that nothing is atomic. With `adds` the sum is complete before it
+/// meets what was there.
 template <class T, class C>
 __global__ void __launch_bounds__(kThreads)
     place_sums_kernel(int64_t size, int64_t columns, int64_t inner, int64_t count, int64_t length,
@@ -177,6 +185,7 @@ void sum_by_place(const KernelArgs& args, const Buffer& source, SortBuffers& sor
   const Buffer& out = args.out[0];
   void* heads = sorted.rest;
   const uint64_t nowhere = static_cast<uint64_t>(length);
+  // Only the bits that keys up to `nowhere` have are sorted by: fewer passes.
   sort_pairs(stream_of(args), sorted, count, std::bit_width(nowhere));
   const int64_t columns = outer * inner, runs = (count + kRun - 1) / kRun;
   by_addition(out.dtype, [&](auto zero) {
@@ -270,6 +279,7 @@ __global__ void __launch_bounds__(kThreads)
     value = F::of(value, static_cast<C>(source[order[q]]));
   heads[run] = value;
 }
+/// `out` holds x on entry; its element comes first, then the sources in order.
 template <class T, class C, class F>
 __global__ void __launch_bounds__(kThreads)
     reduce_places_kernel(int64_t count, uint64_t nowhere, const uint64_t* __restrict__ keys,
@@ -364,6 +374,7 @@ void index_add_into_any(const KernelArgs& args) { add_slices(args, args.in[2], t
 
 /// Operands: the place in the target without its axis, the source without its axis, the number among the sorted indices.
 /// Of equal keys the last one writes.
+/// The sort is stable: of equal keys the last is the last in the order of the index.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     write_last_kernel(const Layout<3> layout, int64_t sorted_base, int64_t count, uint64_t nowhere,
@@ -403,6 +414,7 @@ void scatter_into_any(const KernelArgs& args) {
   const int64_t count = index.size();
   check_count("scatter_into", count);
   if (count == 0) return;
+  // Behind the last element of out in memory, whatever its strides.
   uint64_t nowhere = 1;
   for (int d = 0; d < out.rank; ++d)
     if (out.shape[d] > 1) nowhere += static_cast<uint64_t>((out.shape[d] - 1) * out.strides[d]);
@@ -518,6 +530,7 @@ __global__ void __launch_bounds__(kThreads)
   if (i >= size) return;
   const int64_t row = i / classes, c = i - row * classes;
   const long long index = indices[row];
+  // One thread of the row reports.
   if (c == 0) range.check(index);
   out[i] = index == c ? 1 : 0;
 }
@@ -533,6 +546,7 @@ void one_hot_any(const KernelArgs& args) {
 
 constexpr int kRounds = 8, kPerBlock = kRounds * kThreads;  // elements that a block looks at
 
+/// __syncthreads_count is a barrier: threads past the end count as false, and none returns early.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     count_nonzero_kernel(int64_t size, const T* __restrict__ x, T mask, int64_t* __restrict__ counts) {
@@ -549,6 +563,8 @@ struct Sizes {
   int rank;
 };
 
+/// starts[block] rows lie before this block's first. In each round a thread's row follows those of the rounds before,
+/// of the warps before and of the lanes before: the rows come out in the order of the elements.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     write_nonzero_kernel(int64_t size, const T* __restrict__ x, T mask, const int64_t* __restrict__ starts,
@@ -560,6 +576,8 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t i = static_cast<int64_t>(blockIdx.x) * kPerBlock + r * kThreads + threadIdx.x;
     const bool found = i < size && (x[i] & mask) != 0;
     const unsigned votes = __ballot_sync(~0u, found);
+    // Barriers: all counts stand before any is read, and (at the end of the round) all are read before the next
+    // round.
     if (lane == 0) warps[warp] = __popc(votes);
     __syncthreads();
     int before = __popc(votes & ((1u << lane) - 1)), all = 0;
@@ -602,6 +620,7 @@ void nonzero_any(const KernelArgs& args) {
     check(cudaMemcpyAsync(starts.data(), counts, bytes, cudaMemcpyDeviceToHost, stream),
           "cudaMemcpyAsync to host");
     state_of(args).synchronize();
+    // Counts become starts; result[0] ends as the number of rows.
     for (int64_t& start : starts) {
       const int64_t count = start;
       start = result[0];
@@ -609,6 +628,7 @@ void nonzero_any(const KernelArgs& args) {
     }
     args.allocate_output(0, result);
     if (result[0] * result[1] == 0) return;
+    // The starts take the place of the counts. From pageable memory the call returns when the data has been taken.
     check(cudaMemcpyAsync(counts, starts.data(), bytes, cudaMemcpyHostToDevice, stream),
           "cudaMemcpyAsync to device");
     write_nonzero_kernel<T><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(

@@ -44,6 +44,7 @@ Libraries& libraries_of(DeviceState& state) {
   if (!found.solver) {
     check_solver(cusolverDnCreate(&found.solver), "cusolverDnCreate");
     check_blas(cublasCreate(&found.blas), "cublasCreate");
+    // f32 stays f32 here, whatever set_tf32 says: errors of a solve grow with the condition of the matrix.
     check_blas(cublasSetMathMode(found.blas, CUBLAS_PEDANTIC_MATH), "cublasSetMathMode");
   }
   return found;
@@ -149,6 +150,8 @@ __global__ void __launch_bounds__(kThreads) identity_kernel(int64_t size, int64_
 }
 
 /// One thread per matrix: determinant or its sign and logarithm from the factors and the pivots (from 1).
+/// A matrix and its transposed have one determinant. Each pivot that is not its own row is one exchange, which turns
+/// the sign. In f64, in the order of the diagonal; n = 0 gives 1, or sign 1 and logarithm 0.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     determinant_kernel(int64_t batch, int64_t n, const T* lu, const int* pivots, T* det, T* sign_out,
@@ -254,6 +257,7 @@ struct Factors {
   size_t lu, pivots, status, work, extra;
   int work_size = 0;
 
+  /// One factorisation per matrix, in place in a copy. status has one place more than the batch: getrs writes there.
   Factors(const Session& session, const Shape& s, const Buffer& a, int64_t extra_elements) {
     const int n = static_cast<int>(s.n);
     check_solver(getrf_size(T{}, session.solver(), n, n, a.as<T>(), n, &work_size), "getrf_bufferSize");
@@ -289,6 +293,7 @@ void solve(const KernelArgs& args) {
     check_singular("solve", session.read(f.pieces.template at<int>(f.status), s.batch));
     T* side = f.pieces.template at<T>(f.extra);
     for (int64_t i = 0; i < s.batch; ++i) {
+      // The factors are of the transposed matrix: OP_T solves with our own.
       transpose(args.in[1].as<T>() + i * s.n * columns, s.n, columns, side, session.stream);
       f.solve(session, s, i, CUBLAS_OP_T, columns, side);
       transpose(side, columns, s.n, args.out[0].as<T>() + i * s.n * columns, session.stream);
@@ -326,6 +331,7 @@ void determinant(const KernelArgs& args) {
           kLog ? args.out[1].as<T>() : nullptr);
       launched("determinant_kernel");
     };
+    // A singular matrix is no error here: its factors have a zero on the diagonal, and the determinant is 0.
     if (s.n == 0) return finish(nullptr, nullptr);
     Factors<T> f(session, s, args.in[0], 0);
     finish(f.pieces.template at<T>(f.lu), f.pieces.template at<int>(f.pivots));
@@ -383,6 +389,8 @@ void qr(const KernelArgs& args) {
       check_solver(geqrf(zero, session.solver(), m, n, a, m, pieces.at<T>(tau), pieces.at<T>(work), work_size,
                          pieces.at<int>(status)),
                    "geqrf");
+      // geqrf leaves R in the upper triangle and the reflections below it. orgqr then writes Q over both, so that R
+      // is taken out first: the first k rows, less what lies below the diagonal.
       transpose(a, s.n, s.m, r, session.stream);
       clear_kernel<<<blocks(s.m * s.n), kThreads, 0, session.stream>>>(s.m * s.n, s.m, s.n, false, r);
       launched("clear_kernel");
@@ -412,6 +420,7 @@ void svd(const KernelArgs& args) {
   by_type(args.out[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     // To cuSOLVER the matrix is (n, m), Aᵀ = V · S · Uᵀ: its left vectors are ours on the right.
+    // V (n, k) column-major is our vh (k, n) as it lies; U (m, k) comes transposed and is turned round.
     const JacobiSettings settings;
     int work_size = 0;
     T* none = args.out[0].as<T>();
@@ -460,6 +469,7 @@ void eigh(const KernelArgs& args) {
           syevd(zero, session.solver(), CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_UPPER, n, a, n,
                 args.out[0].as<T>() + i * n, pieces.at<T>(work), work_size, pieces.at<int>(status) + i),
           "syevd");
+      // Eigenvectors are columns: column-major they lie as rows.
       transpose(a, s.n, s.n, args.out[1].as<T>() + i * n * n, session.stream);
     }
     check_converged("eigh", session.read(pieces.at<int>(status), s.batch));

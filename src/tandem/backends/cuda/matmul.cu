@@ -50,6 +50,9 @@ struct Stored {
 };
 
 /// Finds the form of a logical (rows, columns) matrix by its strides.
+/// A row-major matrix is the transposed one column-major, which is what is wanted: OP_N. Where the rows are adjacent
+/// instead, OP_T. The stride of an axis of size 1 says nothing, so it is replaced. Strides that overlap (an expanded
+/// axis has 0) or leave gaps on both axes are copied.
 Stored find_form(const Matrix& m) {
   if ((m.column_stride == 1 || m.columns == 1) && (m.rows == 1 || m.row_stride >= m.columns))
     return {m.data,         CUBLAS_OP_N, m.columns, m.rows, m.rows == 1 ? m.columns : m.row_stride,
@@ -61,6 +64,7 @@ Stored find_form(const Matrix& m) {
 }
 
 /// All that the choice of an algorithm depends on.
+/// The last two numbers are 0.
 using PlanKey = std::array<int64_t, 18>;
 
 struct MatmulPlan {
@@ -108,6 +112,7 @@ uint32_t alignment(const void* data, int64_t leading, int64_t batch_stride, size
   return bits % 16 == 0 ? 16 : static_cast<uint32_t>(element);
 }
 
+/// The descriptors are made once and kept with the plan; only the bias pointer changes from call to call.
 MatmulPlan make_plan(DeviceState& state, const Product& p, const Stored& first, const Stored& second,
                      bool epilogue, const std::array<uint32_t, 3>& aligned) {
   MatmulPlan plan;
@@ -201,6 +206,7 @@ void blas_product(const KernelArgs& args, Product p) {
                     0};
   static Mutex& mutex = *new Mutex(LockOrder::libraries);
   static auto& plans = *new std::map<PlanKey, MatmulPlan>;
+  // Held until the launch: the plan's bias pointer is set for this call below.
   std::lock_guard lock(mutex);
   auto place = plans.find(key);
   if (place == plans.end())
@@ -220,6 +226,8 @@ void blas_product(const KernelArgs& args, Product p) {
   if (first.needs_copy) copy_in(p.b, first, first_bytes);
   if (second.needs_copy) copy_in(p.a, second, second_bytes);
   if (copies_bias || preset) {
+    // preset: one row of out after the other is the bias, and the product is added to it (beta 1). Only linear has a
+    // bias, and it has one matrix.
     const int64_t shape[2] = {preset ? p.m : 1, p.n}, from[2] = {0, p.bias_stride}, to[2] = {p.n, 1};
     strided_copy(stream, 2, shape, p.dtype, p.bias, from, preset ? p.out : work, to);
     if (copies_bias) {
@@ -308,6 +316,7 @@ ProductProblem problem_of(const KernelArgs& args, const Product& p) {
   return {state.index, state.properties.major, allow_tf32(), p.dtype, p.batches, p.m, p.n, p.k};
 }
 
+/// Inside a recording nothing can be timed: there the rule decides.
 void compute(const ProductCall& call) {
   const MatmulChoice choice = matmul_choice();
   const ProductProblem& p = call.problem;
@@ -353,6 +362,7 @@ Product matmul_product(const KernelArgs& args) {
   return p;
 }
 
+/// b is the weight (n, k) transposed, by its strides.
 Product linear_product(const KernelArgs& args) {
   const Buffer &x = args.in[0], &weight = args.in[1], &out = args.out[0];
   Product p{};

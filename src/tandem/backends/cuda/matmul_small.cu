@@ -54,6 +54,8 @@ struct Side {
   }
 };
 
+/// Grid: (tiles across, tiles down, batch). Which warp sums which group depends on k alone, so that an element's bits
+/// depend neither on the other elements nor on how it is read.
 template <bool kAByFour, bool kBByFour, bool kExact>
 __global__ void __launch_bounds__(kThreads) small_product_kernel(const Product p) {
   __shared__ __align__(16) float sums[kWarps][kTile * kTile];
@@ -106,6 +108,7 @@ __global__ void __launch_bounds__(kThreads) small_product_kernel(const Product p
     for (int h = 0; h < 2; ++h)
       *reinterpret_cast<float2*>(&sums[warp][(g + 8 * h) * kTile + 8 * j + 2 * t]) =
           make_float2(sum[j][2 * h], sum[j][2 * h + 1]);
+  // Thread i writes element i of the tile, to which all eight warps have contributed. The bias comes last.
   __syncthreads();
   if (!writes) return;
   float total = 0;

@@ -107,6 +107,7 @@ __device__ C reciprocal_root(C variance, double eps) {
 /// The sum over the block, for every thread.
 template <class C>
 __device__ C join_block(C mine, C* shared) {
+  // Threads may still read the result of the join before: it is kept until all have passed.
   __syncthreads();
   shared[threadIdx.x] = mine;
   for (int half = kThreads / 2; half > 0; half /= 2) {
@@ -117,6 +118,7 @@ __device__ C join_block(C mine, C* shared) {
   return shared[0];
 }
 
+/// Every lane gets the same sum. A row is one whole warp's, so that all 32 lanes are here or none is.
 __device__ double join_warp(double mine) {
   for (int step = 16; step > 0; step /= 2) mine += __shfl_xor_sync(0xffffffffu, mine, step);
   return mine;
@@ -146,6 +148,7 @@ Parts parts_of(int64_t n, int64_t statistics, int64_t together = 1) {
 }
 
 /// The mean of n elements, and the sum of their squared distances from it; of nothing both are 0.
+/// In two passes: squares of what is left after the mean lose nothing where the mean is large.
 template <class T, class C>
 __device__ Two<C> moments(const View& v, const T* __restrict__ x, int64_t r, int64_t begin, int64_t end,
                           C* shared) {
@@ -194,6 +197,7 @@ __device__ T scaled_gradient(T g, T x, C mean, C root, const C* weight, int64_t 
 
 // ---- a block a statistic
 
+/// Block r owns statistic r: it alone writes mean, variance and the elements of y.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     norm_kernel(const View v, const T* __restrict__ x, const typename ComputeType<T>::type* weight,
@@ -253,6 +257,7 @@ __global__ void __launch_bounds__(kThreads) moments_kernel(const View v, Parts p
   if (threadIdx.x == 0) out[r * parts.count + p] = m;
 }
 
+/// Lane p holds part p. Σ (x - mean)² = Σ own squares + n · (own mean - mean)² over the parts, in f64.
 template <class C>
 __global__ void __launch_bounds__(kThreads)
     join_moments_kernel(const View v, Parts parts, const Two<C>* __restrict__ in, C* mean, C* variance,
@@ -278,6 +283,8 @@ struct alignas(sizeof(T) * kCount) Pack {
   T values[kCount];
 };
 
+/// A thread takes kCount neighbours at a time. They belong to one channel: by_alignment asks that kCount divide
+/// `inner`.
 template <class T, int kCount>
 __global__ void __launch_bounds__(kThreads)
     scale_kernel(const View v, const T* __restrict__ x, const typename ComputeType<T>::type* weight,
@@ -383,6 +390,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   shared[threadIdx.x] = mine;
+  // The rows of threads join in a tree, each column on its own; a barrier before each step reads.
   for (int half = rows / 2; half > 0; half /= 2) {
     __syncthreads();
     if (static_cast<int>(threadIdx.x) / columns < half) {
@@ -497,8 +505,12 @@ void norm_gradient(const KernelArgs& args) {
     T* dx = args.out[0].as<T>();
     C* dweight = a.has_weight ? args.out[1].as<C>() : nullptr;
     C* dbias = a.has_bias ? args.out[1 + a.has_weight].as<C>() : nullptr;
+    // Batch norm finds dweight and dbias on its way to dx; the others sum them over another axis, in kernels of their
+    // own, which need the roots that the first ones leave.
     C *own_dweight = kOverBatch ? dweight : nullptr, *own_dbias = kOverBatch ? dbias : nullptr;
 
+    // The workspace: sums of the parts, sums of the rows, sums of the channels' pieces, then the roots. Pairs stand
+    // before single numbers, so that all are aligned.
     const size_t each = static_cast<size_t>(v.rows);
     const size_t split = parts.count > 1 ? each * static_cast<size_t>(parts.count) : 0;
     const size_t of_channels = affine_apart ? static_cast<size_t>(v.all() * pieces.count) : 0;

@@ -1,4 +1,4 @@
-// Max pooling and its two companions. One thread an output element, in fixed order: the scatter looks, for each
+// Max pooling and its two companions. One thread per output element, in fixed order: the scatter looks, for each
 // input place, at the windows that cover it, so that overlapping windows sum without atomics.
 #include "tandem/backends/cuda/check.h"
 #include "tandem/backends/cuda/device_state.h"
@@ -27,6 +27,8 @@ struct Range {
 };
 
 /// What window i of an axis covers, without padding.
+/// Adaptive: from i · in / out, rounded down, to (i + 1) · in / out, rounded up. Else the padding is cut off; with a
+/// dilation the first place that is inside stays on the window's own grid of steps.
 template <bool kPlain>
 __device__ __forceinline__ Range window(const PoolShape& s, int axis, int i) {
   const int in = s.in[axis];
@@ -45,6 +47,7 @@ __device__ __forceinline__ Range window(const PoolShape& s, int axis, int i) {
 }
 
 /// The windows begin … end - 1 of an axis are those that may cover element j.
+/// They may be more than do cover it: the caller compares positions.
 template <bool kPlain>
 __device__ __forceinline__ Range windows_over(const PoolShape& s, int axis, int j) {
   if (kPlain && axis == 0) return {0, 1, 1};
@@ -73,6 +76,7 @@ __device__ __forceinline__ void split(int place, const FastDivide (&sizes)[3], i
   if (kPlain) at[0] = 0;
 }
 
+/// Thread i makes pooled element i; of equal values the first in memory order wins.
 template <class T, bool kPlain>
 __global__ void __launch_bounds__(kThreads)
     max_pool_kernel(const PoolShape s, const uint32_t size, const T* __restrict__ x, T* __restrict__ values,
@@ -102,6 +106,7 @@ __global__ void __launch_bounds__(kThreads)
   positions[i] = best;
 }
 
+/// Thread i makes input place i: the sum of g over the windows whose position it is, in their order.
 template <class T, bool kPlain>
 __global__ void __launch_bounds__(kThreads)
     pool_scatter_kernel(const PoolShape s, const uint32_t size, const T* __restrict__ g,

@@ -62,11 +62,14 @@ __device__ void draw_four(const Draw draw, const Words& words, const DrawAttrs& 
   }
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
+    // u < 1, so the logarithm is of a number above 0.
     const C u = unit(words, j);
     value[j] = draw == Draw::uniform ? attrs.range.raw(u) : (C(0) - log_(C(1) - u)) / static_cast<C>(attrs.a);
   }
 }
 
+/// Thread t draws block offset + t and writes elements 4t … 4t + 3, of which the last thread may have fewer. In a
+/// replayed graph seed and offset are read from device memory, so that every replay draws anew.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     random_kernel(int64_t size, const Draw draw, const RngPosition rng, const DrawAttrs attrs, T* out) {
@@ -84,6 +87,7 @@ __global__ void __launch_bounds__(kThreads)
       value[j] = attrs.chance.fires(words.x[j]) ? C(1) : C(0);
       undecided = undecided || attrs.chance.undecided(words.x[j]);
     }
+    // Rare (once in 2^32 words). The lower halves come from a second stream: drawing them moves no other number.
     if (undecided) {
       const PhiloxBlock lower = lower_words(seed, block);
 #pragma unroll
@@ -98,6 +102,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int j = 0; j < 4; ++j) {
     if (4 * thread + j >= size) break;
     T made = static_cast<T>(value[j]);
+    // Rounding to T may reach `high`, which must not come out: limited after it, not before.
     if (draw == Draw::uniform) made = static_cast<T>(attrs.range.kept(static_cast<C>(made)));
     out[4 * thread + j] = made;
   }

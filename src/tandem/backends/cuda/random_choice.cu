@@ -14,6 +14,7 @@ constexpr int kThreads = 256;
 
 unsigned blocks(int64_t count) { return static_cast<unsigned>((count + kThreads - 1) / kThreads); }
 
+/// The 64 bits of element i. In a replayed graph seed and offset are in device memory: every replay draws anew.
 __device__ uint64_t word_of(const RngPosition& rng, int64_t i) {
   return random_word64(rng.base ? rng.base[0] : rng.seed, rng.offset + (rng.base ? rng.base[1] : 0), i);
 }
@@ -55,8 +56,10 @@ __global__ void __launch_bounds__(kThreads)
       upto[i] = sum;
       if (w[i] > 0) last = i;
     }
+    // The last comparison also refuses infinity and NaN.
     total = right && sum > 0 && sum <= 1.7976931348623157e308 ? sum : -1.;
   }
+  // The sums, `total` and `last` are written by thread 0 and read by all.
   __syncthreads();
   for (int64_t k = threadIdx.x; k < count; k += kThreads) {
     const double target = static_cast<double>(word_of(rng, row * count + k) >> 11) * 0x1p-53 * total;
@@ -68,6 +71,8 @@ __global__ void __launch_bounds__(kThreads)
       else
         begin = middle + 1;
     }
+    // A rounded target may reach the last sum, and places of weight 0 must never come out: `last` is the last place
+    // with a weight above 0.
     out[row * count + k] = total < 0 ? -1 : begin < last ? begin : last;
   }
 }
@@ -82,6 +87,8 @@ void randint(const KernelArgs& args) {
   launched("randint_kernel");
 }
 
+/// Row after row through one set of buffers: the queue runs them in order. The indices go in ascending and the sort
+/// is stable, so equal keys keep the order of their places, as on the CPU.
 void random_order(const KernelArgs& args) {
   const Buffer& in = args.in[0];
   const int64_t rows = in.shape[0], n = in.shape[1];

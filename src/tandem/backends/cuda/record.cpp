@@ -1,3 +1,5 @@
+// Steps as a CUDA graph: captured on a stream of its own, their order given by what they read rather than by the
+// stream, so that independent steps may run side by side on up to kLanes lanes.
 #include "tandem/backends/cuda/record.h"
 
 #include <algorithm>
@@ -83,6 +85,7 @@ std::vector<cudaGraphNode_t> waiting_for(cudaStream_t stream) {
   return {nodes, nodes + count};
 }
 
+/// Makes the stream's next launch wait for exactly these nodes, and no longer for what it launched before.
 void wait_for(cudaStream_t stream, std::vector<cudaGraphNode_t> nodes) {
   check(cudaStreamUpdateCaptureDependencies(stream, nodes.data(), nullptr, nodes.size(),
                                             cudaStreamSetCaptureDependencies),
@@ -90,6 +93,9 @@ void wait_for(cudaStream_t stream, std::vector<cudaGraphNode_t> nodes) {
 }
 
 /// Launches every step into the capture, each behind the nodes that it must follow.
+/// A step waits for the steps it reads from and for the one before it on its lane, whose scratch and counters it
+/// shares. In the end the stream waits for every node that nothing follows: a capture must end with all of its
+/// branches joined.
 void capture_steps(DeviceState& state, cudaStream_t stream, const std::vector<RecordStep>& steps,
                    const std::vector<std::shared_ptr<Scratch>>& scratch) {
   Lanes lanes;
@@ -131,6 +137,7 @@ std::unique_ptr<Recording> record(DeviceState& state, const std::vector<RecordSt
   try {
     capture_steps(state, stream, steps, scratch);
   } catch (...) {
+    // The capture ends before its stream goes. Its error is taken off, so that no later call reports it.
     (void)cudaStreamEndCapture(stream, &graph);
     if (graph) (void)cudaGraphDestroy(graph);
     (void)cudaGetLastError();
@@ -141,6 +148,7 @@ std::unique_ptr<Recording> record(DeviceState& state, const std::vector<RecordSt
   const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
   (void)cudaGraphDestroy(graph);
   check(status, "cudaGraphInstantiate");
+  // Owned before the upload, which may throw.
   auto recording = std::make_unique<GraphRecording>(state, executable, std::move(scratch));
   check(cudaGraphUpload(executable, state.queue), "cudaGraphUpload");
   return recording;

@@ -180,6 +180,8 @@ __device__ V load_fresh(const V* from) {
   return copy.value;
 }
 
+/// Grid: (groups of outputs, chunks). A block has kThreads / lanes outputs, which are its slots. The specialised
+/// walks for one and two axes find the same elements in the same order as the general one.
 template <class R>
 __global__ void __launch_bounds__(kThreads)
     reduce_kernel(const Plan plan, const typename R::In* __restrict__ in, typename R::Out* __restrict__ out,
@@ -216,6 +218,8 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
   // Several chunks: whoever finishes last finds all of them in memory and joins them in order.
+  // The fence and the barrier put the block's values into memory before it counts itself. The last to count sees all
+  // of them; it takes the chunks in order, so that it does not matter which block it is.
   if (lane == 0 && o < plan.outputs) partial[static_cast<size_t>(o) * plan.chunks + blockIdx.y] = mine;
   __threadfence();
   __shared__ bool is_last;
@@ -231,6 +235,7 @@ __global__ void __launch_bounds__(kThreads)
       mine = R::join(mine, load_fresh(partial + static_cast<size_t>(o) * plan.chunks + c));
   mine = join_lanes<R>(mine, shared, slot, lane, plan.lanes, plan.lanes_are_neighbours);
   if (lane == 0 && o < plan.outputs) out[o] = R::finish(mine);
+  // As the next launch expects to find it.
   if (threadIdx.x == 0) counters[blockIdx.x] = 0;
 }
 
@@ -243,6 +248,8 @@ Plan make_plan(const Buffer& in, const Dims& axes) {
   int kept = 0, reduced = 0;
   int64_t outputs = 1, count = 1, inner = 1;  // inner: outputs that lie beside each other in logical order
   bool inner_is_open = true, inner_reduced = false;
+  // From the last axis on: inner_reduced where the innermost axis of more than one element is reduced; else `inner`
+  // counts the outputs up to the first reduced axis.
   for (int d = in.rank - 1; d >= 0; --d) {
     if (in.shape[d] == 1) continue;
     if (reduces[d]) {
@@ -278,13 +285,16 @@ Plan make_plan(const Buffer& in, const Dims& axes) {
     while (beside < 32 && beside < inner) beside *= 2;
     lanes = kThreads / beside;
   }
+  // Every lane should have four elements or more.
   while (lanes > 1 && int64_t{lanes} * 4 > count) lanes /= 2;
   plan.lanes = lanes;
   const int64_t slots = kThreads / lanes, blocks = (outputs + slots - 1) / slots;
   const int64_t work = (count + 8 * lanes - 1) / (8 * lanes);  // chunks worth having
   int64_t chunks = 1;
+  // Chunks only where blocks alone do not fill the device. So there are fewer than 128 counters in use, of kCounters.
   if (work >= 4 && blocks < 128) chunks = work < 256 / blocks ? work : 256 / blocks;
   int64_t length = (count + chunks - 1) / chunks;
+  // Whole rounds of lanes: element r is always lane r % lanes of its chunk.
   length = (length + lanes - 1) / lanes * lanes;
   if (length == 0) length = lanes;
   plan.length = static_cast<uint32_t>(length);

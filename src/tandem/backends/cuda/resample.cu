@@ -1,4 +1,4 @@
-// resample and its adjoint: one thread an output element, which sums what it reads in a fixed order. The adjoint
+// resample and its adjoint: one thread per output element, which sums what it reads in a fixed order. The adjoint
 // looks for the places that read its element, so nothing is added with atomics.
 #include "tandem/backends/cuda/check.h"
 #include "tandem/backends/cuda/device_state.h"
@@ -16,6 +16,9 @@ struct Maps {
   ResampleAxis axis[3];  // depth, height, width
 };
 
+/// Places are split off the end of i, which is then the image (n · c). Not transposed: output `at` reads the inputs
+/// of its range. Transposed: input `at` is read by the outputs from first_after(at, false) to first_after(at, true).
+/// The sums run as on the CPU: a column over depth and height first, then the columns in order.
 template <class T, bool transposed>
 __global__ void __launch_bounds__(kThreads)
     resample_kernel(const Maps maps, int64_t size, const T* __restrict__ x, T* __restrict__ y) {

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
+/// What a value is carried in: f32 in f64, 16-bit types in f32, integers as they are.
 template <class T>
 struct Carry {
   using type = typename ComputeType<T>::type;
@@ -51,9 +52,11 @@ struct Linear {
   __device__ static Value one(const T* a, const T* b, int64_t at, int64_t) {
     return {static_cast<C>(a[at]), static_cast<C>(b[at])};
   }
+  /// a comes first, then b: b.scale · (a.scale · s + a.offset) + b.offset.
   __device__ static Value join(Value a, Value b) {
     return {a.scale * b.scale, b.scale * a.offset + b.offset};
   }
+  /// From s = 0, so that the scale of the first element never counts.
   __device__ static void write(Value v, T* out, int64_t*, int64_t at) {
     out[at] = static_cast<T>(static_cast<typename ComputeType<T>::type>(v.offset));
   }
@@ -70,6 +73,7 @@ struct Extreme {
   __device__ static Value one(const T* x, const T*, int64_t at, int64_t k) {
     return {static_cast<C>(x[at]), k};
   }
+  /// The later of two equals wins, and NaN over everything, the later NaN over the earlier.
   __device__ static Value join(Value a, Value b) {
     const bool later =
         b.value != b.value || (a.value == a.value && (kMax ? b.value >= a.value : b.value <= a.value));
@@ -85,6 +89,7 @@ using RunningMax = Extreme<T, true>;
 template <class T>
 using RunningMin = Extreme<T, false>;
 
+/// One block per sequence: element k lies at base + k · inner, from the end with `reverse`.
 template <class S>
 __global__ void __launch_bounds__(kThreads)
     scan_kernel(const typename S::Element* x, const typename S::Element* y, typename S::Element* out,
@@ -99,10 +104,14 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t at = base + (reverse ? n - 1 - k : k) * inner;
     Value mine{};
     if (k < n) mine = S::one(x, y, at, k);
+    // Thread 0 takes the carry in; the steps below hand it on to the others as part of its value.
     if (threadIdx.x == 0 && tile > 0) mine = S::join(carry, mine);
     shared[threadIdx.x] = mine;
     __syncthreads();
     for (int by = 1; by < kThreads; by *= 2) {
+      // All read, then all write: a barrier between the two, and one before the next step reads. Threads past n hold
+      // a value that means nothing, but values only move to later threads, so that none reaches an element; and a
+      // tile with such threads is the last, whose carry nobody uses.
       const bool joins = static_cast<int>(threadIdx.x) >= by;
       Value before{};
       if (joins) before = shared[threadIdx.x - by];
@@ -111,6 +120,7 @@ __global__ void __launch_bounds__(kThreads)
       __syncthreads();
     }
     carry = shared[kThreads - 1];
+    // The barrier below: every thread has its carry before the next tile writes over it.
     if (k < n) S::write(mine, out, place, at);
     __syncthreads();
   }

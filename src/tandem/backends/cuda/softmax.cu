@@ -30,6 +30,8 @@ __device__ C join_lanes(C mine, int lanes, C* shared) {
   const int width = lanes < 32 ? lanes : 32;
   for (int step = width / 2; step > 0; step /= 2)
     mine = kJoin(mine, __shfl_xor_sync(0xffffffffu, mine, step));
+  // The butterfly joins the same pairs for every lane, so that all of them hold the same bits. The first barrier
+  // below keeps the values of the join before, which slower threads may still read.
   if (lanes <= 32) return mine;
   __syncthreads();
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = mine;
@@ -40,6 +42,8 @@ __device__ C join_lanes(C mine, int lanes, C* shared) {
 }
 
 /// Row r begins at (r / inner) · n · inner + r % inner and steps by inner.
+/// Three passes over the row: the largest, the sum of exp(x - largest), the results. A row may be longer than
+/// registers hold, so that softmax computes its exponentials twice.
 template <class T, bool kLog>
 __global__ void __launch_bounds__(kThreads)
     softmax_kernel(const T* __restrict__ in, T* __restrict__ out, int64_t rows, int64_t n, int64_t inner,
@@ -99,6 +103,7 @@ void softmax_any(const KernelArgs& args) {
   const int64_t size = in.size();
   if (size == 0) return;
   const int64_t rows = size / n;
+  // The smallest power of two that is not below n, up to a warp; a whole block for long rows.
   int lanes = n > 1024 ? kThreads : 32;
   while (lanes > 1 && lanes / 2 >= n) lanes /= 2;
   const int64_t per_block = kThreads / lanes;

@@ -17,6 +17,7 @@ constexpr int kThreads = 128;
 unsigned blocks_for(int64_t threads) { return static_cast<unsigned>((threads + kThreads - 1) / kThreads); }
 size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
+/// Called without memory CUB only tells how much it needs.
 size_t temporary_bytes(int64_t n) {
   size_t bytes = 0;
   cub::DoubleBuffer<uint64_t> keys(nullptr, nullptr);
@@ -27,6 +28,8 @@ size_t temporary_bytes(int64_t n) {
 }
 
 /// The lines of x along the axis, one after the other.
+/// One thread per element. x is (outer, length, inner); line = outer · inner + i, and place p = line · length + j. A
+/// descending key is turned over, and the sort looks at the key's own width alone.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     sort_keys_kernel(int64_t size, int64_t length, int64_t inner, bool descending, const T* __restrict__ x,
@@ -39,6 +42,8 @@ __global__ void __launch_bounds__(kThreads)
   places[p] = static_cast<uint32_t>(p);
 }
 
+/// After the sort by value, place / length still names the line of an element. A second sort by line, stable, leaves
+/// the order of the values within each line as it is.
 __global__ void __launch_bounds__(kThreads)
     line_keys_kernel(int64_t size, int64_t length, const uint32_t* __restrict__ places,
                      uint64_t* __restrict__ keys) {
@@ -46,6 +51,7 @@ __global__ void __launch_bounds__(kThreads)
   if (p < size) keys[p] = places[p] / length;
 }
 
+/// One thread per element of out (outer, count, inner): the r-th of its line, counted from the start of the line.
 __global__ void __launch_bounds__(kThreads)
     take_order_kernel(int64_t size, int64_t length, int64_t inner, int64_t count,
                       const uint32_t* __restrict__ places, int64_t* __restrict__ out) {
@@ -61,6 +67,7 @@ void argsort_any(const KernelArgs& args) {
   const Buffer &x = args.in[0], &out = args.out[0];
   if (out.size() == 0) return;
   const int64_t size = x.size(), length = x.shape[a.axis], lines = size / length;
+  // Places are 32-bit and CUB counts pairs in int.
   TD_CHECK(size < int64_t{1} << 31, "sort: on a GPU a tensor must have fewer than 2^31 elements; got ", size,
            ".");
   int64_t inner = 1;
@@ -84,6 +91,8 @@ void argsort_any(const KernelArgs& args) {
   launched("take_order_kernel");
 }
 
+/// The first place whose key is not below the value's (right: is above it). `row` neighbouring values share one
+/// sequence. Keys are compared rather than numbers, so that NaN stands last here as it does in a sort.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     search_kernel(int64_t size, int64_t row, int64_t length, bool right, const T* __restrict__ sequence,
@@ -125,6 +134,7 @@ size_t sort_workspace(int64_t n, size_t rest) {
   return 2 * aligned(count * 8) + 2 * aligned(count * 4) + aligned(temporary_bytes(n)) + rest;
 }
 
+// The pieces follow each other as sort_workspace() counts them; each begins at a multiple of 256 bytes.
 SortBuffers sort_buffers(void* workspace, int64_t n) {
   char* at = static_cast<char*>(workspace);
   const auto take = [&](size_t bytes) {
@@ -150,6 +160,7 @@ void sort_pairs(cudaStream_t stream, SortBuffers& b, int64_t n, int bits) {
   check(cub::DeviceRadixSort::SortPairs(b.temporary, b.temporary_bytes, keys, values, static_cast<int>(n), 0,
                                         bits, stream),
         "a radix sort");
+  // The result may lie in either buffer of a pair, by the number of passes: the first always names it.
   b.keys = keys.Current();
   b.other_keys = keys.Alternate();
   b.values = values.Current();

@@ -1,4 +1,4 @@
-// unfold and fold: one thread an output element; fold adds what its element was copied to, in the order of the
+// unfold and fold: one thread per output element; fold adds what its element was copied to, in the order of the
 // window's elements.
 #include "tandem/backends/cuda/check.h"
 #include "tandem/backends/cuda/device_state.h"
@@ -12,11 +12,13 @@ namespace {
 
 constexpr int kThreads = 128;
 
+/// By axis: depth, height, width. elements: of a kernel; windows: places that it takes; image: elements of one.
 struct Windows {
   int64_t kernel[3], stride[3], padding[3], dilation[3], in[3], out[3];
   int64_t elements, windows, image;
 };
 
+/// y (image, element of the kernel, window), x (image, depth, height, width). Thread i makes element i of y.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     unfold_kernel(const Windows s, int64_t size, const T* __restrict__ x, T* __restrict__ y) {
@@ -37,6 +39,8 @@ __global__ void __launch_bounds__(kThreads)
   y[i] = inside ? x[image * s.image + place] : T(0.f);
 }
 
+/// x (image, element of the kernel, window), y (image, depth, height, width). Thread i makes element i of y: for each
+/// element of the kernel at most one window lies so that it was copied from here.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     fold_kernel(const Windows s, int64_t size, const T* __restrict__ x, T* __restrict__ y) {
