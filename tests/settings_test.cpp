@@ -425,6 +425,18 @@ TEST(Settings, TheMetricOfTheBestWeightsMustBeRepeatedAtAResume) {
   }
 }
 
+TEST(Settings, TheMetricOfTheBestWeightsStaysWhileTheyAreNotKept) {
+  const TempFolder folder;
+  train(tiny(folder / "run", {{"best", "true"}, {"epochs", "1"}, {"steps", "4"}}));
+  train(tiny(folder / "run", {{"epochs", "2"}, {"steps", "8"}, {"resume", "true"}}));
+  Texts texts = {
+      {"best", "true"}, {"monitor", "accuracy"}, {"epochs", "3"}, {"steps", "12"}, {"resume", "true"}};
+  const std::string text = message([&] { train(tiny(folder / "run", texts)); });
+  EXPECT_NE(text.find("Give --monitor as it was"), std::string::npos) << text;
+  texts["monitor"] = "loss";
+  EXPECT_EQ(message([&] { train(tiny(folder / "run", texts)); }), "");
+}
+
 TEST(Settings, AScheduleIsExtendedByItsLength) {
   const TempFolder folder;
   train(tiny(folder / "run", {{"schedule", "cosine"}, {"epochs", "1"}, {"steps", "4"}}));

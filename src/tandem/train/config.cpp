@@ -198,7 +198,8 @@ std::string default_text(const std::string& key) {
   return "";
 }
 
-void check_same_settings(const std::string& saved, const std::string& wanted, const std::string& source) {
+std::string check_same_settings(const std::string& saved, const std::string& wanted,
+                                const std::string& source) {
   const auto before = io::parse_json<ordered_json>("settings: ", saved),
              now = io::parse_json<ordered_json>("settings: ", wanted);
   const auto compare = [&](const std::string& key) {
@@ -241,6 +242,9 @@ void check_same_settings(const std::string& saved, const std::string& wanted, co
     for (const ordered_json* side : {&now, &before})
       for (const auto& [key, value] : side->items())
         if (is_data(key) == data) compare(key);
+  ordered_json kept = now;
+  if (before.contains("best")) kept["best"] = before["best"];
+  return kept.dump();
 }
 
 }  // namespace tandem

@@ -149,7 +149,9 @@ struct SettingsParts {
 /// The settings on which a run's bits depend, as JSON text: what a checkpoint holds and a resumed run must repeat.
 std::string settings_json(const TrainConfig& config, const SettingsParts& parts);
 
-/// Throws Error with the name and both values of the first setting that differs. `source` is the checkpoint.
-void check_same_settings(const std::string& saved, const std::string& wanted, const std::string& source);
+/// Throws Error with the name and both values of the first setting that differs. `source` is the checkpoint. -> `wanted`,
+/// with what the run has kept its best weights by, where this process keeps none: the file is still there.
+std::string check_same_settings(const std::string& saved, const std::string& wanted,
+                                const std::string& source);
 
 }  // namespace tandem

@@ -261,7 +261,7 @@ void Run::restore() {
   }
   const Checkpoint& saved = found->checkpoint;
   const std::string source = cat("'", found->path, "'");
-  check_same_settings(saved.settings, settings_, source);
+  settings_ = check_same_settings(saved.settings, settings_, source);
   model().load_state(saved.model, "load " + source);
   optimizer_->load_state(saved.optimizer, "load " + source);
   if (ema_) ema_->load_state(saved.ema, "load " + source);
