@@ -66,6 +66,7 @@ void compute(const ConvCall& call) {
   chooser().choose(choice.mode, call.problem, by_time).run(call);
 }
 
+/// An empty sum: the bias alone, or zero.
 template <class S>
 void fill_bias(const ConvShape& s, const S* bias, S* y) {
   const int64_t plane = s.oh * s.ow;
@@ -125,6 +126,8 @@ struct Volume {
   void fold(const T* from, S* x) const {  // its adjoint; sums in order of z
     parallel_for(n * c * d, [&](int64_t i) {
       const int64_t image = i / d / c, channel = i / d % c;
+      // One task per input plane: it looks for the (z, k) that read the plane, so that no two tasks add to one
+      // element.
       T* sums = scratch_of<T>(ScratchSlot::conv_tile, plane());
       std::fill_n(sums, plane(), T());
       for (int64_t z = 0; z < od; ++z)
@@ -152,6 +155,7 @@ struct Volume {
   }
 };
 
+/// The workspace of the three: x unfolded, y by planes, the weights and (forward) the bias, in the accumulator's type.
 template <class S>
 void volume_forward(const KernelArgs& args, const Volume& v, const S* x, const S* weight, const S* bias,
                     S* y) {

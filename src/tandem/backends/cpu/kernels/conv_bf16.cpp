@@ -43,6 +43,8 @@ struct PhaseAxis {
 
   PhaseAxis(int64_t input, int64_t gradient, const WindowAxis& along, int64_t phase)
       : taps{gradient, 0, 1, {}}, first(phase - along.padding) {
+    // Input first + i · stride, with i counted from the first that is inside, is reached by kernel position k from
+    // output i + skipped - (k · dilation - phase) / stride.
     const int64_t skipped = first < 0 ? ceil_div(-first, along.stride) : 0;
     first += skipped * along.stride;
     taps.outputs = first < input ? ceil_div(input - first, along.stride) : 0;
@@ -156,6 +158,8 @@ void product(const Bf16Kernel& kernel, const Gather& gather, int64_t images, con
              const Output& out) {
   const int64_t wide = gather.across.outputs, plane = gather.pixels_of_image(), depth = gather.depth();
   const int64_t all = images * plane, together = stripe_pixels(depth, wide);
+  // A task owns all channels of its stripe of pixels. How pixels are cut into stripes depends on the shape alone, and
+  // a sum over the taps lies in one product.
   parallel_ranges(all, together, [&](int64_t first, int64_t end) {
     const Stripe stripe(first, end - first, gather.down.outputs, wide);
     BFloat16* columns = scratch_of<BFloat16>(ScratchSlot::conv_source, depth * stripe.count);
@@ -164,6 +168,7 @@ void product(const Bf16Kernel& kernel, const Gather& gather, int64_t images, con
       gemm_bf16(kernel, out.channels, stripe.count, depth, {weights, depth, 1}, {columns, stripe.count, 1},
                 {to, nullptr, leading, false, out.bias});
     };
+    // Pixels that lie in a row in one image are written in place; else by way of a tile, each run to its place.
     const bool is_dense = out.column == 1 && out.row == wide;
     if (is_dense && stripe.is_in_one_image())
       return multiply(out.data + first / plane * out.image + first % plane, out.plane);
@@ -192,6 +197,8 @@ void forward(const ConvShape& s, const BFloat16* x, const BFloat16* weight, cons
             {y + g * og * plane, og, s.o * plane, plane, s.ow, 1, bias ? bias + g * og : nullptr});
 }
 
+/// Each phase writes inputs of its own, stride apart, so that all phases together write every input once. A phase
+/// without taps still writes its inputs: the product over nothing is zero.
 void input_gradient(const ConvShape& s, const BFloat16* g, const BFloat16* weight, BFloat16* dx) {
   const Bf16Kernel& kernel = *bf16_kernel();
   const int64_t cg = s.group_in(), og = s.group_out(), plane = s.h * s.w;
@@ -219,6 +226,8 @@ void input_gradient(const ConvShape& s, const BFloat16* g, const BFloat16* weigh
   }
 }
 
+/// Stripes go to blocks by the shape, never by the threads. A block adds its stripes up in f32 in order; then the
+/// blocks are added in order and rounded to bf16 once.
 void weight_gradient(const ConvShape& s, const BFloat16* g, const BFloat16* x, BFloat16* dw) {
   const Bf16Kernel& kernel = *bf16_kernel();
   const TapAxis down = forward_axis(s.h, s.oh, down_of(s)), across = forward_axis(s.w, s.ow, across_of(s));
@@ -237,6 +246,7 @@ void weight_gradient(const ConvShape& s, const BFloat16* g, const BFloat16* x, B
         BFloat16* columns = scratch_of<BFloat16>(ScratchSlot::conv_source, taps * stripe.count);
         gather.fill(columns, stripe);
         const BFloat16* own = g + group * og * plane;
+        // Rows of g are adjacent only within an image: a stripe over several is copied together.
         Bf16Matrix gradient{own + stripe.first / plane * s.o * plane + stripe.first % plane, plane, 1};
         if (!stripe.is_in_one_image()) {
           BFloat16* tile = scratch_of<BFloat16>(ScratchSlot::conv_tile, og * stripe.count);

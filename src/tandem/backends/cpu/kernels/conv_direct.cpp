@@ -6,6 +6,9 @@
 namespace tandem::cpu::TD_ISA {
 namespace {
 
+/// Taps run by kernel row first, so that the kernel rows that lie in the padding above or below an output row are the
+/// ends of its range of taps. A tile leaves out what no row of it needs. A task owns some blocks of output channels of
+/// one image and group; each of its sums is one chain over the taps.
 template <class S>
 void forward(const ConvShape& s, const S* x, const S* weight, const S* bias, S* y) {
   using T = Accumulator<S>;
@@ -23,6 +26,8 @@ void forward(const ConvShape& s, const S* x, const S* weight, const S* bias, S* 
 
   const int64_t group_weights = p.blocks() * p.block_rows() * taps;
   T* weights = scratch_of<T>(ScratchSlot::conv_weights, s.groups * group_weights + kLanes<T>);
+  // One request for three lists: offsets by tap, ranges (two numbers) by output row, and 0, 1, 2 … as kernel rows and
+  // columns.
   int64_t* offsets = scratch_of<int64_t>(ScratchSlot::conv_tile, taps + 2 * s.oh + s.kh + s.kw);
   TapRange* ranges = reinterpret_cast<TapRange*>(offsets + taps);
   int64_t* all = offsets + taps + 2 * s.oh;  // 0, 1, 2 …
@@ -53,6 +58,7 @@ void forward(const ConvShape& s, const S* x, const S* weight, const S* bias, S* 
     const int64_t n = chunk / split / s.groups, g = chunk / split % s.groups;
     const S* image = x + (n * s.groups + g) * cg * s.h * s.w;
     const T* source = nullptr;
+    // Where nothing is padded, strided or converted the image itself is the source.
     if constexpr (std::is_same_v<S, T>) source = planes.is_plain(s) ? image : nullptr;
     if (!source) {
       T* copy = scratch_of<T>(ScratchSlot::conv_source, cg * planes.channel());

@@ -59,6 +59,8 @@ struct WeightRows {
   }
 };
 
+/// A task has a block of images and a group to itself. The product comes out as (channel, image, pixel) and is copied
+/// to (image, channel, pixel). How many images go together depends on the shape alone, and no sum runs over images.
 template <class S>
 void forward(const ConvShape& s, const S* x, const S* weight, const S* bias, S* y) {
   using T = Accumulator<S>;

@@ -61,6 +61,8 @@ struct Phase {
 
 }  // namespace
 
+/// First all phases are prepared and their weights packed; then a task takes one image of one group, or some of its
+/// blocks of channels, through all phases. Phases write different inputs, and every input belongs to one phase.
 template <class S>
 void conv_direct_input_gradient(const ConvShape& s, const S* g, const S* weight, S* dx) {
   using T = Accumulator<S>;
@@ -98,6 +100,7 @@ void conv_direct_input_gradient(const ConvShape& s, const S* g, const S* weight,
     p.columns = across.count;
     p.taps = down.taps * og * across.taps;
     p.offsets = words;
+    // Taps by kernel row, then output channel, then kernel column: as pack_block packs the weights.
     for (int64_t i = 0; i < down.taps; ++i)
       for (int64_t o = 0; o < og; ++o)
         for (int64_t j = 0; j < across.taps; ++j)
@@ -107,11 +110,13 @@ void conv_direct_input_gradient(const ConvShape& s, const S* g, const S* weight,
     words += 2 * p.rows;
     p.ranges = ranges;
     for (int64_t r = 0; r < p.rows; ++r) {
+      // Rows of g that do not exist: past its end for the first taps, before its beginning for the last.
       int64_t begin = 0, end = down.taps;
       while (begin < end && down.first + r - down.back(begin) >= s.oh) ++begin;
       while (end > begin && down.first + r - down.back(end - 1) < 0) --end;
       ranges[r] = {begin * og * across.taps, end * og * across.taps};
     }
+    // Phases follow each other within a group's weights; a group is all_weights further.
     p.weights = weights + taps_before * blocks * block_rows;
     taps_before += p.taps;
     parallel_for(s.groups * blocks, [&](int64_t chunk) {

@@ -67,6 +67,7 @@ void add_columns(const ConvShape& s, const T* columns, int64_t image, int64_t ch
 template <class T>
 void input_gradient(const ConvShape& s, const T* g, const T* weight, T* dx) {
   const int64_t pixels = s.n * s.oh * s.ow;
+  // Groups one after the other through the same columns; within one, a task owns a channel of an image.
   T* columns = scratch_of<T>(ScratchSlot::conv_source, pixels * s.taps());
   for (int64_t group = 0; group < s.groups; ++group) {
     const GradientPixels<T> left{s, g + group * s.group_out() * s.oh * s.ow};

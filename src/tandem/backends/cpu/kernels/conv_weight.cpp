@@ -34,6 +34,7 @@ struct Pixels {
 };
 
 /// out[c * out_stride + t] (+)= the sums of kChannels × kTaps products.
+/// Lane l of a sum takes the pixels l, l + kLanes … of each row; the lanes are added at the end, by sum_each.
 template <class T, int kChannels, int kTaps>
 void run_tile(const Pixels<T>& p, const int64_t* offsets, T* out, int64_t out_stride, bool add) {
   constexpr int kL = kLanes<T>;
@@ -67,6 +68,7 @@ void run_tile(const Pixels<T>& p, const int64_t* offsets, T* out, int64_t out_st
 template <class T>
 using TileFn = void (*)(const Pixels<T>&, const int64_t*, T*, int64_t, bool);
 
+/// A tile of more taps than fit is never asked for: fit() only keeps it from being compiled.
 template <class T, int kChannels>
 TileFn<T> tile_with_taps(int64_t taps) {
   constexpr int kMost = taps_for(kChannels);
@@ -216,6 +218,7 @@ void conv_direct_weight_gradient(const ConvShape& s, const S* g, const S* x, S* 
   int64_t together = kCacheBytes / ((og * g_plane + x_image) * static_cast<int64_t>(sizeof(T)));
   if (together < 1) together = 1;
 
+  // [block][output channel][tap]. A task writes the rows of its own block, group and piece of channels.
   T* partial = scratch_of<T>(ScratchSlot::conv_weights, blocks.count * s.o * taps);
   int64_t* offsets = scratch_of<int64_t>(ScratchSlot::conv_tile, taps);
   for (int64_t c = 0, t = 0; c < cg; ++c)
@@ -228,6 +231,7 @@ void conv_direct_weight_gradient(const ConvShape& s, const S* g, const S* x, S* 
     const int64_t channel = group * og + pieces.begin(piece), channels = pieces.width(piece);
     T* buffer = scratch_of<T>(ScratchSlot::conv_source, together * (channels * g_plane + x_image));
     const int64_t end = blocks.begin(block + 1);
+    // The first images of a block set the sums, later ones add to them.
     for (int64_t n = blocks.begin(block); n < end; n += together) {
       const S* g_first = g + (n * s.o + channel) * s.oh * s.ow;
       const S* x_first = x + (n * s.c + group * cg) * s.h * s.w;
@@ -263,6 +267,7 @@ void conv_direct_weight_gradient(const ConvShape& s, const S* g, const S* x, S* 
     }
   });
 
+  // The blocks in order, into the first; then one rounding to S.
   parallel_ranges(s.o * taps, 4096, [&](int64_t begin, int64_t end) {
     for (int64_t block = 1; block < blocks.count; ++block)
       for (int64_t i = begin; i < end; ++i) partial[i] += partial[block * s.o * taps + i];

@@ -68,6 +68,7 @@ class WeightProductConv final : public ConvImplementation {
     const int64_t lanes = ceil_div(p.shape.ow, kLanes<float>) * kLanes<float>;
     return 8 * p.shape.ow < 5 * lanes && p.shape.group_out() >= 16;
   }
+  /// A sum over all pixels of all images is cut into blocks as of any long product (depth_of_block).
   void run(const ConvCall& call) const override {
     const ConvShape& s = call.problem.shape;
     visit_floating(call.problem.dtype, [&](auto zero) {

@@ -152,6 +152,7 @@ void transform_gradient(const float* from, float* to, int64_t step) {
 }
 
 /// G, down and across: point p of a kernel is the sum of its elements by these.
+/// In f64: the points of a kernel are rounded to f32 once, when they are stored.
 struct WeightMap {
   double down[kDown][3] = {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
   double across[kAcross][3] = {};
@@ -196,6 +197,9 @@ struct WeightMap {
 };
 
 /// The convolution s of x by kernels w(o, c) = weight[o * out_step + c * in_step], turned round or not.
+/// Weights are transformed first. Then a task takes kBlock tiles of all images through all three steps: gather and
+/// transform each input channel, one product over the channels per point, transform back and store. A tile at the
+/// edge computes all 2×4 outputs and stores those that exist.
 void convolve(const ConvShape& s, const float* x, const float* weight, int64_t out_step, int64_t in_step,
               bool turned, const float* bias, float* y) {
   const Tiles tiles(s);
@@ -209,6 +213,7 @@ void convolve(const ConvShape& s, const float* x, const float* weight, int64_t o
   // Weights by point, then blocks of output channels, each [input channel][output channel]; then the offsets.
   float* weights =
       scratch_of<float>(ScratchSlot::conv_weights, kPoints * point_weights + kLanes<float> + 2 * s.c + 2);
+  // An even number of floats lies before them, so that they are aligned.
   auto* offsets = reinterpret_cast<int64_t*>(weights + (kPoints * point_weights + kLanes<float> + 1) / 2 * 2);
   for (int64_t c = 0; c < s.c; ++c) offsets[c] = c * kBlock;
   const TapRange all{0, s.c};
@@ -267,6 +272,9 @@ void input_gradient(const ConvShape& s, const float* g, const float* weight, flo
   convolve(t, g, weight, 9, s.c * 9, true, nullptr, dx);
 }
 
+/// Tiles are taken in rounds that fit kGradientBytes. A round transforms every channel of x and g (a task per
+/// channel), then adds to the sums of each point (a task per point and piece of output channels). Rounds follow each
+/// other, so that an element is always summed in the order of the tiles.
 void weight_gradient(const ConvShape& s, const float* g, const float* x, float* dw) {
   const Tiles tiles(s);
   const int64_t fitting =
@@ -278,6 +286,7 @@ void weight_gradient(const ConvShape& s, const float* g, const float* x, float* 
   float* sums = scratch_of<float>(ScratchSlot::conv_weights, kPoints * s.o * s.c + 2 * s.c + 2);
   auto* offsets = reinterpret_cast<int64_t*>(sums + (kPoints * s.o * s.c + 1) / 2 * 2);
   for (int64_t c = 0; c < s.c; ++c) offsets[c] = c * pitch;
+  // [point][channel][tile]: add_row_products sums over the adjacent tiles.
   float* x_points = scratch_of<float>(ScratchSlot::conv_source, kPoints * (s.c + s.o) * pitch);
   float* g_points = x_points + kPoints * s.c * pitch;
   constexpr int64_t kPiece = 32;  // output channels of a chunk

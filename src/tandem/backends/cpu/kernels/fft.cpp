@@ -66,6 +66,8 @@ struct Split {
 };
 
 /// One step: from (radix, m, s) with `length` = radix · m to (m, radix, s), turned by roots of `length`.
+/// Input u of butterfly p lies m · s after input u - 1, output u lies s after output u - 1. The inner loop over s
+/// values, which all take the same roots, is long from the start because `count` transforms lie side by side.
 template <int kRadix, class T>
 void radix_step(Split<const T> from, Split<T> to, int64_t m, int64_t s, const Roots<T>& roots, int64_t step) {
   for (int64_t p = 0; p < m; ++p) {
@@ -150,6 +152,7 @@ struct Plan {
     const bool small_factors = rest == 1;
     if (!small_factors) {
       radices.clear();
+      // The next power of two that a linear convolution of n with n values fits into.
       while (size < 2 * n - 1 || (size & (size - 1))) size = (size | (size - 1)) + 1;
       for (rest = size; rest % 4 == 0; rest /= 4) radices.push_back(4);
       if (rest == 2) radices.push_back(2);
@@ -189,6 +192,7 @@ struct Plan {
     const size_t length = static_cast<size_t>(n);
     chirp.re.resize(length);
     chirp.im.resize(length);
+    // The filter is computed in f64 and rounded once. A size that is a power of two needs no chirp, so this ends.
     const Plan<double>* exact = nullptr;
     std::unique_ptr<Plan<double>> made;
     if constexpr (std::is_same_v<T, double>)
@@ -199,6 +203,7 @@ struct Plan {
     const Split<double> a{memory.data(), memory.data() + size}, b = a + 2 * size;
     for (int64_t k = 0; k < n; ++k) {
       double re, im;
+      // k² modulo 2n in integers: the angle stays exact for any k.
       const auto square = static_cast<unsigned __int128>(k) * static_cast<unsigned __int128>(k);
       root(static_cast<int64_t>(square % static_cast<unsigned __int128>(2 * n)), 2 * n, re, im);
       chirp.re[static_cast<size_t>(k)] = static_cast<T>(re);
@@ -346,6 +351,8 @@ void rfft(const KernelArgs& args) {
         [&](int64_t row, Split<T> from, int64_t step) {
           T* to = out + row * 2 * bins;
           for (int64_t k = 0; k < bins; ++k) {
+            // With z = even + i · odd samples: E = (Z[k] + conj Z[-k]) / 2, O = (Z[k] - conj Z[-k]) / 2i, X[k] = E +
+            // w^k · O.
             const int64_t i = k % half * step, j = (half - k) % half * step;
             const T even_re = (from.re[i] + from.re[j]) * T(0.5),
                     even_im = (from.im[i] - from.im[j]) * T(0.5);
@@ -393,6 +400,8 @@ void irfft(const KernelArgs& args) {
         [&](int64_t row, Split<T> to, int64_t step) {
           const T* from = in + row * 2 * bins;
           const auto imaginary = [&](int64_t k) { return k == 0 || k == half ? T(0) : from[2 * k + 1]; };
+          // The way back, without the halves: twice the values, through an inverse of half the size, is the inverse
+          // of size n without its factor 1/n, which is part of `scale`.
           for (int64_t k = 0; k < half; ++k) {
             const int64_t j = half - k;
             const T even_re = from[2 * k] + from[2 * j], even_im = imaginary(k) - imaginary(j);

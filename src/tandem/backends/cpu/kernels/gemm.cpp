@@ -144,6 +144,8 @@ struct Destination {
   bool add, last;
 };
 
+/// Three ways that compute the same: a whole tile that is only stored, a whole tile in vectors, and any tile element
+/// by element. Additions run in one order: earlier blocks of k, row bias, column bias.
 template <class S, class T = Accumulator<S>>
 [[gnu::always_inline]] inline void store_tile(const TileSums<T>& sums, const Destination<S>& to, int64_t rows,
                                               int64_t columns) {
@@ -239,6 +241,9 @@ BlockShape block_shape(int64_t a_panels, int64_t b_panels, int64_t kc) {
 
 }  // namespace
 
+/// Packing and multiplying are two parallel steps per block of k: all panels stand before any is read. A task of the
+/// second step owns a block of C. The blocks of C, and with them the tiles, are cut by the sizes, but a sum would be
+/// the same in any tile.
 template <class S>
 void gemm_panels(int64_t m, int64_t n, int64_t k, const PanelSource<Accumulator<S>>& a_source,
                  const PanelSource<Accumulator<S>>& b_source, S* c, int64_t leading, Bias<S> bias) {
@@ -250,6 +255,8 @@ void gemm_panels(int64_t m, int64_t n, int64_t k, const PanelSource<Accumulator<
   // A panel of A is read in whole vectors: room for the last one.
   T* a_packed = scratch_of<T>(ScratchSlot::gemm_a, a_panels * kRows * depth + kLanes<T>);
   T* b_packed = scratch_of<T>(ScratchSlot::gemm_b, b_panels * kColumns * depth);
+  // f32 and f64 keep the sums of earlier blocks of k in C itself. 16-bit types keep them in f32 beside it and round
+  // once, after the last block.
   T* partial;
   if constexpr (std::is_same_v<S, T>)
     partial = c;
@@ -263,6 +270,7 @@ void gemm_panels(int64_t m, int64_t n, int64_t k, const PanelSource<Accumulator<
     const Panels<T, kRows> a{a_source, m, a_packed, k0, kc};
     const Panels<T, kColumns> b{b_source, n, b_packed, k0, kc};
 
+    // Panels in place need no packing, but for the last one where it is not full.
     const int64_t a_first = a_source.direct ? a.full() : 0, b_first = b_source.direct ? b.full() : 0;
     const int64_t a_grain = 1 + kPackGrain / (kRows * (kc + 1)),
                   b_grain = 1 + kPackGrain / (kColumns * (kc + 1));
@@ -315,6 +323,8 @@ template void gemm_panels(int64_t, int64_t, int64_t, const PanelSource<float>&, 
 
 namespace {
 
+/// An operand that is small, or read by few panels of the other, is left where it lies: packing would cost more than
+/// it saves.
 template <class S>
 void run_panels(const GemmCall& call) {
   using T = Accumulator<S>;

@@ -78,6 +78,8 @@ struct ShortVec {
 };
 
 /// The products of kVectors vectors, k apart, with kLines lines over one block of k: out[v * kLines + j].
+/// Element p of a block goes to lane p % kSumLanes, the rest to the last lanes; by_rows sums in the same lanes and
+/// folds them alike. So the bits do not depend on how the matrix lies.
 template <class T, int kVectors>
 void dot_lines(const T* x, int64_t k, const T* const* lines, int64_t begin, int64_t end, T* out) {
   using V = ShortVec<T>;
@@ -204,6 +206,7 @@ template <class T, int kSums, int kVectors, int kRows>
 template <class T, int kSums>
 void by_rows(const Thin<T>& p, const T* x, int64_t depth) {
   constexpr int kL = kLanes<T>;
+  // Stripes may follow the number of threads, since no sum crosses a column.
   const int64_t share = ceil_div(p.lines, threads() * kNarrowStripe) * kNarrowStripe;
   const int64_t width = std::min(share, p.vectors <= 2 ? 2 * kStripe : kStripe);
   const bool crowded = p.matrix.column * static_cast<int64_t>(sizeof(T)) % kPage == 0;
@@ -249,6 +252,8 @@ void by_rows(const Thin<T>& p, const T* x, int64_t depth) {
           total[v * width + j] = k0 ? total[v * width + j] + own[j] : own[j];
       }
     }
+    // The last, partial vector was read from `last` on, so as not to pass the end of a row. Its sums lie from
+    // in_place on, for columns last … of the stripe: those from in_place on are taken from there.
     const int64_t in_place = count / kL * kL;
     for (int64_t v = 0; v < p.vectors; ++v) {
       for (int64_t j = 0; j < in_place; ++j) p.put(v, begin + j, total[v * width + j]);
@@ -257,6 +262,7 @@ void by_rows(const Thin<T>& p, const T* x, int64_t depth) {
   });
 }
 
+/// The smaller side is the vectors: rows of A, or columns of B where A is the large one.
 template <class S>
 Thin<S> thin_of(const GemmCall& call) {
   const int64_t m = call.problem.m, n = call.problem.n, k = call.problem.k;

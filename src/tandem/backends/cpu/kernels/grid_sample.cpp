@@ -100,6 +100,8 @@ void grid_sample_adjoint(const KernelArgs& args) {
     else
       sums = static_cast<C*>(args.workspace(static_cast<size_t>(out.size()) * sizeof(C)));
     const int64_t groups = (s.channels + kChannels - 1) / kChannels;
+    // Each task finds the taps of all points again for its kChannels channels: points may read the same pixels, so
+    // that they can not be shared out.
     parallel_for(s.images * groups, [&](int64_t task) {
       const int64_t image = task / groups, from = task % groups * kChannels,
                     upto = std::min(from + kChannels, s.channels);
@@ -127,6 +129,7 @@ void grid_sample_adjoint(const KernelArgs& args) {
   });
 }
 
+/// A task owns its points, whose sums run over the channels in order.
 void grid_sample_grid_gradient(const KernelArgs& args) {
   const Buffer &g = args.in[0], &x = args.in[1], &grid = args.in[2], &out = args.out[0];
   if (out.size() == 0) return;

@@ -31,6 +31,7 @@ void check_indices(IndexUse use, const Buffer& index, int64_t low, int64_t size,
   const Indices at(index);
   const int64_t n = index.size();
   const auto is_bad = [&](int64_t i) { return (at[i] < low || at[i] >= size) && at[i] != skip; };
+  // One loop without branches over all of them; only where it finds one is the first looked for.
   bool bad = false;
   for (int64_t i = 0; i < n; ++i) bad |= is_bad(i);
   if (!bad) return;
@@ -50,6 +51,8 @@ void by_addition(DType dtype, F&& f) {
 
 /// The places of an index tensor within a larger tensor of its rank, whose coordinate along `axis` the index gives. The
 /// walk is cut into tasks that share no line along the axis.
+/// A line is all places that differ in the axis alone. Index elements that go to one place are of one line, hence of
+/// one task, which walks them in order: no two tasks write to one place, and a sum has one order.
 struct Places {
   Places(const Buffer& i, const Buffer& l, int a) : index(i), large(l), axis(a), last(i.rank - 1) {
     if (axis == last) {
@@ -83,6 +86,8 @@ struct Places {
     }
     const int64_t pieces = (width + kColumns - 1) / kColumns, line = task / pieces;
     const int64_t from = task % pieces * kColumns, upto = from + kColumns < width ? from + kColumns : width;
+    // A task takes kColumns columns of the last axis, and of these all rows of the line, so that places along the
+    // axis stay with it.
     int64_t rows = 1, between = 1;  // rows of the last axis in this line; those at one place of the axis
     for (int d = axis; d < last; ++d) rows *= index.shape[d];
     for (int d = axis + 1; d < last; ++d) between *= index.shape[d];
@@ -297,6 +302,7 @@ void index_add_zeros(const KernelArgs& args) {
   const Indices at(index);
   int64_t* first =
       static_cast<int64_t*>(args.workspace(static_cast<size_t>(to.length + 1 + from.length) * 8));
+  // A counting sort: counts, then starts, then the slices of each place in the order of the index.
   int64_t* order = first + to.length + 1;
   std::memset(first, 0, static_cast<size_t>(to.length + 1) * 8);
   for (int64_t i = 0; i < from.length; ++i)
@@ -329,6 +335,7 @@ void index_add_zeros(const KernelArgs& args) {
 }
 
 /// As above, with the places found by a sort: the work depends on the slices alone.
+/// The slices of a place are summed before they meet what the place holds.
 void index_add_into(const KernelArgs& args) {
   const Buffer &out = args.out[0], &index = args.in[1], &source = args.in[2];
   check_indices(IndexUse::index_add_into, index, 0, out.shape[0]);

@@ -70,6 +70,8 @@ void transpose_into(const T* from, int64_t rows, int64_t columns, T* to) {
 // ---- Cholesky
 
 /// The lower triangle of a becomes L; 0, or the order of the first leading block that is not positive definite.
+/// Block column by block column: what the columns before give to all rows is taken off by one product, then the
+/// diagonal block is factored row by row, then the rows below it, which need nothing of each other.
 template <class T>
 int cholesky_in_place(T* data, int64_t n) {
   const Block<T> a{data, n};
@@ -99,6 +101,8 @@ int cholesky_in_place(T* data, int64_t n) {
 // ---- LU and triangular systems
 
 /// x (n, columns) := a⁻¹ · x for triangular a.
+/// Block row by block row, in the direction in which the unknowns come out. Within a block the columns of x, which
+/// need nothing of each other, are spread over the threads.
 template <class T>
 void solve_triangular(Block<T> a, int64_t n, bool upper, bool unit, T* x, int64_t columns) {
   const Block<T> out{x, columns};
@@ -126,6 +130,8 @@ void solve_triangular(Block<T> a, int64_t n, bool upper, bool unit, T* x, int64_
 
 /// a becomes L (below the diagonal, ones on it) and U of P · a; rows[i] says which row of a came to place i. Returns
 /// 0 or 1 + the first column without a pivot; `odd` tells whether the permutation is.
+/// The panel of kBlock columns is factored (rows are exchanged in full), then the rows of U beside it are made,
+/// then the rest is updated by one product. Of equal pivots the first row wins, so that the order is determined.
 template <class T>
 int lu_in_place(T* data, int64_t n, std::vector<int64_t>& rows, bool& odd) {
   const Block<T> a{data, n};
@@ -145,6 +151,7 @@ int lu_in_place(T* data, int64_t n, std::vector<int64_t>& rows, bool& odd) {
         odd = !odd;
       }
       const T* top = a.row(j);
+      // The column is zero from here down: nothing to eliminate, and the determinant is 0.
       if (top[j] == T(0)) {
         if (status == 0) status = static_cast<int>(j + 1);
         continue;
@@ -171,6 +178,7 @@ int lu_in_place(T* data, int64_t n, std::vector<int64_t>& rows, bool& odd) {
 /// beta. LAPACK's choice of sign.
 template <class T>
 T reflect(T* x, int64_t n, int64_t stride) {
+  // Divided by the largest number before squaring, and summed in f64: no overflow, and no loss of tiny columns.
   double largest = 0;
   for (int64_t i = 1; i < n; ++i) largest = std::max(largest, static_cast<double>(std::abs(x[i * stride])));
   if (largest == 0) return T(0);
@@ -231,6 +239,7 @@ void qr_in_place(T* data, int64_t m, int64_t n, T* q) {
   for (int64_t j0 = 0; j0 < k; j0 += kPanel) {
     const int64_t width = std::min(kPanel, k - j0), end = j0 + width;
     for (int64_t j = j0; j < end; ++j) {
+      // v[0] = 1 is not stored. row = tau · vᵀ · (the rest of the panel), which is then taken off as v · row.
       const T factor = tau[static_cast<size_t>(j)] = reflect(a.row(j) + j, m - j, n);
       const int64_t rest = end - j - 1;
       std::copy(a.row(j) + j + 1, a.row(j) + end, row.begin());
@@ -243,6 +252,8 @@ void qr_in_place(T* data, int64_t m, int64_t n, T* q) {
       Reflections<T>(a.at(j0, j0), m - j0, width, tau.data() + j0).apply(a.at(j0, end), n - end, true);
   }
   if (!q) return;
+  // Q is the product of all reflections applied to the identity, from the last panel to the first, so that each meets
+  // only the part that is not the identity any more.
   std::fill(q, q + m * k, T(0));
   for (int64_t i = 0; i < k; ++i) q[i * k + i] = T(1);
   for (int64_t j0 = (k - 1) / kPanel * kPanel; k > 0 && j0 >= 0; j0 -= kPanel)
@@ -264,6 +275,8 @@ void rotate(T* x, T* y, T c, T s, int64_t n) {
 
 /// The n rows of w (length n) become orthogonal by rotations of pairs, which v (n, n) takes part in. A row that has
 /// shrunk to nothing beside the others (epsilon squared) becomes zero. False where it does not end.
+/// One-sided Jacobi: the angle that makes x and y orthogonal is the one that makes the 2×2 matrix (xx, cross; cross,
+/// yy) diagonal; of its two the smaller is taken. Pairs run in a fixed order until a whole sweep turns nothing.
 template <class T>
 bool orthogonalise(T* w, T* v, int64_t n) {
   const double epsilon = static_cast<double>(std::numeric_limits<T>::epsilon());
@@ -301,6 +314,7 @@ void complete_row(T* w, int64_t row, int64_t n) {
   for (int64_t e = 0; e < n; ++e) {
     std::fill(out, out + n, T(0));
     out[e] = T(1);
+    // Twice, since one pass leaves rounding errors as large as what may remain.
     for (int pass = 0; pass < 2; ++pass)
       for (int64_t r = 0; r < row; ++r) subtract_scaled(out, dot(out, w + r * n, n), w + r * n, n);
     const T length = std::sqrt(dot(out, out, n));
@@ -311,6 +325,8 @@ void complete_row(T* w, int64_t row, int64_t n) {
 }
 
 /// a (m, n), m >= n, = u (m, n) · diag(s) · vt (n, n).
+/// A tall matrix is first brought to its square factor R by QR; u is then Q times the left vectors of R. Zero
+/// singular values have no left vector of their own: any that complete the basis will do.
 template <class T>
 bool svd_tall(const T* a, int64_t m, int64_t n, T* u, T* s, T* vt) {
   double largest = 0;  // scaled to about 1, so that squares neither overflow nor vanish
@@ -371,6 +387,9 @@ void tridiagonalise(T* data, int64_t n, std::vector<double>& d, std::vector<doub
   e.assign(size, 0);
   std::vector<T> tau(size), p(size), vectors(static_cast<size_t>(n * n));  // row k of vectors: reflection k
   const int64_t grain = 1 + kParallel / (n + 1);
+  // Reflection k clears column k below the place beside the diagonal: A := A - v · wᵀ - w · vᵀ, with p = tau · A · v
+  // and w = p - tau / 2 · (pᵀ · v) · v, which ends in p. Both halves of the matrix are kept, so that rows are
+  // contiguous.
   for (int64_t k = 0; k + 2 < n; ++k) {
     const int64_t rest = n - k - 1;
     const Block<T> lower = a.at(k + 1, k + 1);
@@ -396,6 +415,7 @@ void tridiagonalise(T* data, int64_t n, std::vector<double>& d, std::vector<doub
   if (n >= 2) e[size - 2] = static_cast<double>(a.row(n - 1)[n - 2]);
   std::fill(q, q + n * n, T(0));
   for (int64_t i = 0; i < n; ++i) q[i * n + i] = T(1);
+  // From the last to the first: reflection k only meets rows and columns from k + 1 on.
   for (int64_t k = n - 3; k >= 0; --k) {
     const int64_t rest = n - k - 1;
     const T factor = tau[static_cast<size_t>(k)];
@@ -416,6 +436,7 @@ struct Turn {
   double c, s;
 };
 
+/// All turns of a step at once, over strips of columns: one pass through memory, and each column's turns in order.
 template <class T>
 void apply_turns(const std::vector<Turn>& turns, T* rows, int64_t n) {
   constexpr int64_t kColumns = 256;
@@ -427,6 +448,8 @@ void apply_turns(const std::vector<Turn>& turns, T* rows, int64_t n) {
 }
 
 /// Implicit QL steps with Wilkinson's shift until e is zero; rows of `vectors` are turned along.
+/// In f64 for either type; `vectors` turns in T. An eigenvalue usually takes two or three steps; 80 without an end is
+/// a failure.
 template <class T>
 bool diagonalise(std::vector<double>& d, std::vector<double>& e, T* vectors, int64_t n) {
   const double epsilon = static_cast<double>(std::numeric_limits<T>::epsilon()) / 8;
@@ -441,6 +464,7 @@ bool diagonalise(std::vector<double>& d, std::vector<double>& e, T* vectors, int
       if (last == first) break;
       if (step == 80) return false;
       const double half = (at(d, first + 1) - at(d, first)) / (2 * at(e, first));
+      // The shift is the eigenvalue of the first 2×2 block that is nearer to its corner.
       double bulge =
           at(d, last) - at(d, first) + at(e, first) / (half + std::copysign(std::hypot(half, 1.), half));
       double s = 1, c = 1, moved = 0;
@@ -473,6 +497,8 @@ bool diagonalise(std::vector<double>& d, std::vector<double>& e, T* vectors, int
   return true;
 }
 
+/// Vectors are turned as rows, which are contiguous, and leave as columns. Values ascend; of equal ones the first
+/// stays first.
 template <class T>
 bool eigh_one(const T* a, int64_t n, T* values, T* vectors) {
   for (int64_t i = 0; i < n; ++i)
@@ -530,7 +556,7 @@ void cholesky(const KernelArgs& args) {
   }));
 }
 
-/// out (n, columns) = a⁻¹ · P · right, where `right` gives row i.
+/// out (n, columns) = a⁻¹ · right; put_row(i, to) writes row i of `right`. A singular a leaves out unwritten.
 template <class T, class F>
 int solve_by_lu(const T* a, int64_t n, T* out, int64_t columns, F&& put_row) {
   std::vector<T> lu(a, a + n * n);
@@ -581,7 +607,8 @@ void triangular_solve(const KernelArgs& args) {
   });
 }
 
-/// Calls put(i, sign, diagonal element k …) over the diagonal of U.
+/// The product over the diagonal of U in f64, its sign turned where the permutation is odd; or the sign and the
+/// logarithm of its size. A singular matrix gives 0, or sign 0 and -infinity.
 template <bool kLog>
 void determinant(const KernelArgs& args) {
   const Buffer& a = args.in[0];

@@ -39,6 +39,7 @@ GemmProblem matmul_problem(const KernelArgs& args) {
   return {a.shape[a.rank - 2], b.shape[b.rank - 1], a.shape[a.rank - 1], a.dtype};
 }
 
+/// Large products of a batch run one after the other, each on all threads; small ones side by side, one thread each.
 void matmul(const KernelArgs& args) {
   const Buffer &a = args.in[0], &b = args.in[1];
   const int r = a.rank;
@@ -93,6 +94,7 @@ void linear(const KernelArgs& args) {
       for (int64_t j = 0; j < p.n; ++j)
         static_cast<S*>(dense)[j] = static_cast<const S*>(bias)[j * args.in[2].strides[0]];
     });
+    // To the kernels a bias has no stride.
     bias = dense;
   }
   call.column_bias = bias;

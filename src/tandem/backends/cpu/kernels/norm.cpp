@@ -30,6 +30,7 @@ struct Moments {
   double mean, squares;  // squares: the sum of squared distances from the mean
 };
 /// Of nothing both are 0: gradients of weights then are too.
+/// Two passes: distances from the mean, rather than squares of x, keep their bits where the mean is large.
 template <class C, class T>
 Moments moments_of(const T* x, int64_t n) {
   if (n == 0) return {0, 0};
@@ -131,6 +132,8 @@ GradientBuffers gradient_buffers(const KernelArgs& args, const NormAttrs& a) {
           a.has_bias ? &args.out[1 + a.has_weight] : nullptr};
 }
 
+/// dx = root · (g w - mean(g w) - (x - mean) · root² · mean(g w (x - mean))). A task takes samples; the sums of a row
+/// are its own, and parts of dweight and dbias belong to runs of samples that the shape fixes.
 template <class T>
 void norm_rows_gradient(const KernelArgs& args) {
   using C = Compute<T>;
@@ -149,6 +152,7 @@ void norm_rows_gradient(const KernelArgs& args) {
   spread(buffers.weight, C(1), weight, all);
   const C inverse_n = static_cast<C>(1 / static_cast<double>(n));
   parallel_ranges(a.samples, a.inner > 1 ? least : run, [&](int64_t begin, int64_t end) {
+    // Ranges begin at multiples of `run`: a run belongs to one task, and first / run is its part.
     for (int64_t first = begin; first < end; first += run) {
       C *dweight = weight_parts + first / run * all, *dbias = bias_parts + first / run * all;
       for (int64_t c = 0; c < all; ++c) dweight[c] = dbias[c] = 0;
@@ -282,6 +286,8 @@ void norm_channels(const KernelArgs& args) {
       [&](int64_t at, int64_t c) { scale_segment(x + at, y + at, a.inner, mean[c], scale[c], bias[c]); });
 }
 
+/// In three steps: sums of every segment in parallel, sums of a channel over the samples in order in f64, then all
+/// elements with the channel's three factors.
 template <class T>
 void norm_channels_gradient(const KernelArgs& args) {
   using C = Compute<T>;

@@ -56,6 +56,7 @@ template <class T>
   return next > winner || (next != next && winner == winner);
 }
 
+/// The winner begins as the first of the window and is compared with itself once, which it does not beat.
 template <class S>
 void pool_plane(const PoolShape& p, const S* x, S* y, int32_t* position) {
   using T = Accumulator<S>;
@@ -175,6 +176,8 @@ bool is_inside(int32_t place, int64_t plane) { return place >= 0 && place < plan
 void max_pool_scatter(const KernelArgs& args) {
   const Buffer &g = args.in[0], &out = args.out[0];
   const PoolShape p = pool_shape(out, g, args.attributes<PoolAttrs>());
+  // Windows that do not overlap give an element at most one number: nothing is summed, and 16-bit types need no plane
+  // of float.
   bool overlap = false;
   for (const PoolAxis& a : p.axis)
     overlap = overlap || a.dilation * (a.kernel - 1) >= a.stride || (a.kernel == 0 && a.in % a.out != 0);

@@ -85,6 +85,8 @@ Out finish(typename SumTypes<T>::Total total) {
 constexpr int kStrip = 256;  // neighbouring outputs summed at a time
 
 /// Sums of one block of at most kSumBlock rows: `columns` neighbouring sequences at once, the same lanes for each.
+/// Lanes that get no row are left out of the folding: they would add zero. So a column has the bits that block_sum
+/// gives it alone.
 template <class T, class Lane = typename SumTypes<T>::Lane>
 void sum_strip(const T* x, int64_t row_stride, int64_t rows, int columns, Lane* out) {
   Lane lanes[kSumLanes][kStrip];
@@ -114,6 +116,8 @@ void sum_strip(const T* x, int64_t row_stride, int64_t rows, int columns, Lane* 
 }
 
 /// Where the elements of a sequence lie a row apart and those of neighbouring outputs beside each other.
+/// A task is one block of rows of one strip of outputs. Blocks are added afterwards in order, in the wider type, as
+/// in sum_blocks.
 template <class T, class Out>
 void sum_columns(const KernelArgs& args, const Split& s) {
   using Lane = typename SumTypes<T>::Lane;
@@ -167,6 +171,7 @@ void sum_blocks(const KernelArgs& args, const Split& s, Read&& read) {
     return block_sum<Lane>(
         0, n, [](auto v) { return v; }, read(sequence, begin, n, buffer));
   };
+  // Few and long sequences: threads share the blocks of one. The same sums in the same order as below.
   if (blocks > 1 && s.outputs < 64) {
     auto* partial =
         static_cast<Lane*>(args.workspace(static_cast<size_t>(s.outputs * blocks) * sizeof(Lane)));
@@ -208,6 +213,7 @@ const int64_t* widened_run(DType dtype, const Walk& sequence, int64_t begin, int
   return buffer;
 }
 
+/// Which of the two runs depends on the strides; their bits are the same.
 template <class T, class Out = typename SumTypes<T>::Out>
 void sum_typed(const KernelArgs& args, const Split& s) {
   const int last = s.kept.rank - 1;
@@ -238,8 +244,8 @@ void sum(const KernelArgs& args) {
                                  });
 }
 
-/// Calls visit(output, index in the sequence, elements, count) for every piece of every output's sequence in order,
-/// outputs in parallel.
+/// For each output: state = begin_output(), piece(state, index in the sequence, elements, count) for every piece of its
+/// sequence in order, end_output(state, output). Outputs in parallel.
 template <class T, class Begin, class Piece, class End>
 void for_sequences(const KernelArgs& args, Begin&& begin_output, Piece&& piece, End&& end_output) {
   const Split s = split_axes(args.in[0], args.attributes<ReduceAttrs>().axes);

@@ -72,6 +72,7 @@ void resample(const KernelArgs& args) {
         in_width * (1 + static_cast<int64_t>(depth.weights.size() * down.weights.size()) / rows);
     parallel_ranges(
         x.shape[0] * x.shape[1] * rows, 1 + kGrain / (row_work + width), [&](int64_t begin, int64_t end) {
+          // A task owns rows of the result. r counts (image, depth, row) of the result.
           T* sums = scratch_of<T>(ScratchSlot::conv_tile, in_width);
           for (int64_t r = begin; r < end; ++r) {
             const int64_t d = r % rows / down.rows(), h = r % down.rows();

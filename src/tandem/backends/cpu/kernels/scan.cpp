@@ -99,6 +99,7 @@ void running(const KernelArgs& args) {
   });
 }
 
+/// The first element is b alone: a[0] never counts, even where it is NaN.
 void linear(const KernelArgs& args) {
   visit_floating(args.in[0].dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -118,6 +119,7 @@ void linear(const KernelArgs& args) {
   });
 }
 
+/// The value so far is read back from the output, one step before; the later of two equals wins.
 template <bool is_max>
 void extreme(const KernelArgs& args) {
   visit_scanned(args.in[0].dtype, [&](auto zero) {

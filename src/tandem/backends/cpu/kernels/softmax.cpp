@@ -20,6 +20,8 @@ constexpr int64_t kShort = 16;  // rows up to here are summed in order
 /// be below the normal numbers.
 [[gnu::always_inline]] inline Vec<float> exp_below(Vec<float> x) {
   typedef typename VecOf<int32_t>::type Integers;
+  // 12582912 = 1.5 · 2^23: added to it, a number is rounded to the nearest integer, which is then in its low bits. ln
+  // 2 is taken off in two parts, of which the first is exact in few bits.
   const Vec<float> shifted = fma(x, splat(1.44269504f), splat(12582912.f));
   const Vec<float> k = shifted - 12582912.f;
   Vec<float> r = fma(k, splat(-0.693359375f), x);
@@ -49,6 +51,7 @@ C exponentials(const T* __restrict x, C largest, C* __restrict out, int64_t n) {
 }
 
 /// One row that lies in one piece.
+/// Where all of the row fits the buffer the exponentials are computed once, else again for the results.
 template <bool is_log, class T>
 void softmax_row(const T* __restrict x, T* __restrict out, int64_t n) {
   using C = typename ComputeType<T>::type;
@@ -86,6 +89,8 @@ constexpr int64_t kSide = 64;   // rows side by side
 constexpr int64_t kFlush = 64;  // elements of a row that are summed before they go to the total
 
 /// totals[c] = the sum over k < n of f(k, c), for `count` rows side by side.
+/// Each row in order: parts of kFlush elements in C, and the parts in f64. How many rows lie beside it shows in no
+/// sum.
 template <class C, class F>
 void sum_side_by_side(int64_t n, int64_t count, C* totals, F&& f) {
   double sums[kSide] = {};

@@ -40,6 +40,8 @@ constexpr int kDigitBits = 11, kDigits = 1 << kDigitBits;
 constexpr int64_t kBlock = int64_t{1} << 16;  // of a long line: counted and moved by one thread
 
 /// Sorts a by its keys, from the lowest digits up; b is as large. Returns the one that holds the result.
+/// Stable: the starts are counted by digit first and by block second, so that the items of one digit keep their order
+/// over the blocks, and each block moves its own in order to places that are its own.
 template <class Item>
 Item* radix_sort(Item* a, Item* b, int64_t n) {
   const int64_t blocks = (n + kBlock - 1) / kBlock;
@@ -63,6 +65,7 @@ Item* radix_sort(Item* a, Item* b, int64_t n) {
       }
       all_alike = all_alike || start - before == n;
     }
+    // No item would move.
     if (all_alike) continue;
     parallel_for(blocks, [&](int64_t block) {
       int64_t* to = counts.data() + block * kDigits;
@@ -80,6 +83,7 @@ constexpr int64_t kFew = 1024;  // so many are kept in a heap while the rest goe
 template <class Item, class Make>
 const Item* first_of_order(std::vector<Item>& items, std::vector<Item>& other, int64_t n, int64_t count,
                            const Make& make) {
+  // Items with their places are all different, so that any way of choosing gives the same first `count`.
   if (count <= kFew && count < n / 4) {
     items.clear();
     for (int64_t i = 0; i < count; ++i) items.push_back(make(i));
