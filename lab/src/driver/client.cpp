@@ -49,6 +49,7 @@ Client::Client(Client&&) noexcept = default;
 pid_t Client::pid() const { return process_->pid(); }
 std::string Client::last_words() { return process_->last_words(); }
 
+// For what the driver can no longer be asked about: it is killed first, so that its last words are complete.
 void Client::fail(Status status, const std::string& why) {
   process_->finish(0);
   throw DriverFailure(status, why, process_->last_words());
@@ -98,6 +99,8 @@ Json Client::next_answer(const std::string& name, int64_t deadline_ns) {
   return answer;
 }
 
+// One request, one answer with its id; lines of progress may come before it. The deadline counts from the request and
+// covers writing it, too. An answer that breaks the protocol ends the driver: nothing after it could be trusted.
 Json Client::call(Json request, double patience_s, const std::function<void(const Json&)>& on_progress) {
   const std::string name = request["call"].get<std::string>();
   request["id"] = ++id_;
@@ -185,6 +188,7 @@ Prepared Client::prepare(const Preparation& preparation) {
       throw Malformed(cat("prepare: prepare_ns must not be negative; got ", out.seconds, " s"));
     for (const auto& [name, value] : fields.table("obeyed").items())
       out.obeyed[name] = value.is_string() ? value.get<std::string>() : value.dump();
+    // A switch that is passed over in silence would measure another thing than was asked for.
     for (const auto& [name, value] : preparation.switches)
       if (const auto at = out.obeyed.find(name); at == out.obeyed.end() || at->second != value)
         throw Malformed(
@@ -258,6 +262,7 @@ Timed Client::run(Region region, int64_t steps, double patience_s) {
 }
 
 Fitted Client::fit(int64_t epochs, double cap_s, const std::function<void(const FitEpoch&)>& on_epoch) {
+  // The driver stops by itself when the cap is reached, between epochs: the patience is one epoch longer.
   Fitted out;
   const auto progress = [&](const Json& line) {
     if (static_cast<int64_t>(out.epochs.size()) >= epochs)

@@ -51,6 +51,7 @@ void close_all_but(int* kept, int count) {
 /// The driver's side, between vfork and exec. `cause` lies in the guard's memory, which the two share until then.
 [[noreturn]] void become(const GuardedProgram& program, pid_t guard, volatile int* cause) {
   ::setpgid(0, 0);
+  // The guard may have died before the next line was in force: then the parent is another by now.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // where somebody kills the guard, the driver must not go on for nobody
   if (::getppid() != guard) ::_exit(127);
   struct sigaction usual {};
@@ -134,6 +135,9 @@ bool take_ends(pid_t driver, int report, bool& driver_ended) {
 
 }  // namespace
 
+// Runs in a process that was forked from one with threads: no memory is allocated and no lock taken here, since
+// another thread may have held one. It lives until the lab closes `control`, or dies, which closes it as well; then
+// it kills all that the driver has started, of which it is made the parent (subreaper) as their own parents die.
 void guard_driver(const GuardedProgram& program, int control, int report) {
   ::setpgid(0, 0);  // Ctrl-C is for the lab, which then ends the driver in order
   ::prctl(PR_SET_NAME, "lab-guard");
@@ -146,6 +150,7 @@ void guard_driver(const GuardedProgram& program, int control, int report) {
 
   volatile int cause = 0;
   const pid_t self = ::getpid();
+  // vfork returns here after exec or _exit, so that `cause` is final.
   const pid_t driver = ::vfork();
   if (driver == 0) become(program, self, &cause);
   if (driver < 0) cause = errno;
@@ -163,6 +168,7 @@ void guard_driver(const GuardedProgram& program, int control, int report) {
   for (;;) {
     take_ends(driver, report, driver_ended);
     pollfd lab{control, POLLIN, 0};
+    // Children's signals are let through inside ppoll alone: none is lost between take_ends and the wait.
     if (::ppoll(&lab, 1, nullptr, &but_children) > 0 && lab.revents) break;  // nobody writes: it was closed
   }
   if (!driver_ended) ::kill(-driver, SIGKILL);

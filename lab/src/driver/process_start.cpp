@@ -100,6 +100,7 @@ int64_t now_ns() {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
+// Whatever a framework builds on, its pools are to have as many threads as the cell says.
 std::vector<std::pair<std::string, std::string>> thread_environment(int64_t threads) {
   std::vector<std::pair<std::string, std::string>> out;
   for (const char* name :
@@ -127,6 +128,8 @@ std::string Ending::text() const {
   return "an unknown end";
 }
 
+// A count before and after tells whether the kernel killed for memory meanwhile, on the machine or in this control
+// group.
 int64_t out_of_memory_kills() {
   int64_t kills = counter_in("/proc/vmstat", "oom_kill");
   std::ifstream groups("/proc/self/cgroup");
@@ -168,6 +171,7 @@ Process::Process(const ProcessOptions& options) : line_limit_(options.line_limit
   if (guard_ < 0)
     throw resource_error("driver: the lab must be able to start a process; got '", std::strerror(fork_error),
                          "'. Close other programs.");
+  // Now the guard alone has this end: where it dies, the read below ends instead of waiting for ever.
   close_fd(report.write);
   GuardMessage message{};
   ssize_t got;
@@ -188,6 +192,7 @@ Process::Process(const ProcessOptions& options) : line_limit_(options.line_limit
   input_ = std::exchange(in.write, -1);
   output_ = std::exchange(out.read, -1);
   errors_ = std::exchange(err.read, -1);
+  // Reads and writes wait in poll, with a deadline; they must never block by themselves.
   for (const int fd : {input_, output_, errors_, report_})
     ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
 }

@@ -23,6 +23,7 @@ std::string model_key(const Cell& cell) {
   return key;
 }
 
+/// And everything that can change how: the system, its device, precision and switches.
 std::string system_key(const Cell& cell) {
   const Condition& c = cell.condition;
   std::string key = cat(cell.system, ", ", model_key(cell), ", ", c.device, ", ", c.precision);
@@ -125,6 +126,7 @@ Checked Gatekeeper::check(const std::string& system, const Cell& cell, const Wor
   p.weights = materials_.weights(workload, p.input);
   p.data = materials_.samples(workload, p.input, batch * std::max<int64_t>(1, steps)).data;
   if (move.by > 0) p.data = materials_.moved(p.data, move.by, move.seed);
+  // The reference is one for all devices and switches.
   if (system == bench_.reference && precision == "f64") p.device = "cpu", p.switches.clear();
   Client client = bench_.start(system, p.device);
   client.hello();
@@ -145,6 +147,8 @@ Checked Gatekeeper::reference(const Cell& cell, const Workload& workload, const 
   }
 }
 
+// Answers are kept in gate.json by all that they depend on, so that a study that goes on asks nobody twice. The
+// reference is computed once per network, in f64 on the processor.
 GateResult Gatekeeper::pass(const Cell& cell, const Workload& workload,
                             const std::function<void(const std::string&)>& stage) {
   const std::string key = system_key(cell), reference_key = "reference: " + model_key(cell);

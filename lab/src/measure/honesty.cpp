@@ -17,6 +17,7 @@ std::string text_of(double s) {
   return buffer;
 }
 
+/// The time that the driver claims for its steps.
 double covered_s(const Timed& timed) {
   if (timed.region == Region::throughput) return seconds(timed.end_ns - timed.begin_ns);
   double sum = 0;
@@ -69,6 +70,8 @@ Objection check_window(const Timed& timed, const Witness& seen, double absolute_
 
 }  // namespace
 
+// What a driver says of its own times, held against what the lab has seen from outside: the clock between request and
+// answer, and the processor time of the driver's processes. The cheapest and plainest checks come first.
 Objection check_region(const Timed& timed, const Witness& seen, Window window, const std::string& phase,
                        const std::string& device, int64_t updates_before, const HonestyLimits& limits) {
   if (timed.count != timed.asked)
@@ -94,6 +97,7 @@ Objection check_region(const Timed& timed, const Witness& seen, Window window, c
     const double absolute = window == Window::first_step ? limits.uncovered_first_s : limits.uncovered_s;
     if (Objection found = check_window(timed, seen, absolute, limits)) return found;
   }
+  // Waiting for a core counts as use: a busy machine is no dishonesty.
   const double claimed = covered_s(timed), used = seen.cpu_s + std::max(0.0, seen.delay_s);
   if (device == "cpu" && claimed >= limits.measurable_s && used < limits.least_cpu_share * claimed)
     return Contradiction{"idle", cat("steps on the CPU must use it; the driver says ", text_of(claimed),
@@ -101,6 +105,8 @@ Objection check_region(const Timed& timed, const Witness& seen, Window window, c
   return {};
 }
 
+// The two regions do the same work, one with a wait after each step and one without. A step without the wait may be
+// faster, but not by more than overlap explains, nor slower by much, nor with much less processor time.
 Objection check_regions(const Timed& throughput, const Witness& seen_throughput, const Timed& latency,
                         const Witness& seen_latency, const std::string& device, const HonestyLimits& limits) {
   const double fast = median_step_s(throughput), slow = median_step_s(latency);
@@ -155,6 +161,8 @@ Objection ResultsWatch::add(const Timed& timed) {
                                      *timed.output_sum)};
 }
 
+// As check_region, for whole epochs: in order, on the lab's clock, as many as asked for or stopped by the cap,
+// filling the window; and the confusion matrix must say what the last accuracy says.
 Objection check_fit(const Fitted& fit, int64_t epochs, double cap_s, int64_t tests, const Witness& seen,
                     const HonestyLimits& limits) {
   const auto slack = static_cast<int64_t>(limits.clock_slack_s * 1e9);

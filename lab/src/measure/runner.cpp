@@ -136,6 +136,9 @@ std::string difference(const Json& there, const Json& wanted) {
              b.contains(pointer) ? short_text(b[pointer]) : "absent", " now");
 }
 
+// Block after block, each cell at most once per block in an order that the seed draws: slow changes of the machine
+// fall on all cells alike. A run is written before the next begins, so that a study can be stopped anywhere and goes
+// on where it was.
 StudyOutcome run_study(const Plan& plan, const RunnerOptions& options, Progress& progress) {
   // A part's cells that are not there; what a study as a whole leaves out has no part.
   const auto absent = std::find_if(plan.missing.begin(), plan.missing.end(),
@@ -234,6 +237,7 @@ StudyOutcome run_study(const Plan& plan, const RunnerOptions& options, Progress&
         ++outcome.taken;
         outcome.failed += run.status != Status::ok;
         forecast.add(turn.cell, since(run_begun));
+        // Runs that are left, at what their cells took so far.
         double left = 0;
         for (size_t j = 0; j < plan.cells.size(); ++j)
           left += static_cast<double>(standing.left(plan.cells[j])) * forecast.of(j);

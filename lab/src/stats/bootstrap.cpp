@@ -42,6 +42,7 @@ class Sorted {
   std::vector<double> values_;
 };
 
+/// As many draws as there are runs, with replacement.
 void draw(std::vector<uint32_t>& counts, Random& random) {
   std::fill(counts.begin(), counts.end(), 0);
   for (size_t i = 0; i < counts.size(); ++i) ++counts[random.below(counts.size())];
@@ -84,6 +85,7 @@ void add_influences(std::vector<double>& to, const std::vector<double>& statisti
 Interval ends(double value, std::vector<double> resampled, const BootstrapOptions& options,
               const std::function<std::vector<double>()>& influences) {
   Interval interval{value, kNaN, kNaN, options.coverage};
+  // A ratio to a median that is not positive means nothing: then there is no interval.
   for (const double statistic : resampled)
     if (!std::isfinite(statistic)) return interval;
   std::sort(resampled.begin(), resampled.end());
@@ -133,6 +135,7 @@ Interval median_interval(std::span<const double> values, const BootstrapOptions&
   });
 }
 
+// Pairs are drawn together: one set of counts for both samples.
 Interval median_ratio_paired(std::span<const double> first, std::span<const double> second,
                              const BootstrapOptions& options) {
   check_pairs("median_ratio_paired", first, second, 1);
@@ -158,6 +161,7 @@ Interval median_ratio_paired(std::span<const double> first, std::span<const doub
   });
 }
 
+// The samples are drawn apart, and their influences centred apart.
 Interval median_ratio(std::span<const double> first, std::span<const double> second,
                       const BootstrapOptions& options) {
   check_sample("median_ratio", first, 1);

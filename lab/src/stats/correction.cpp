@@ -15,6 +15,8 @@ std::vector<double> holm(std::span<const double> p) {
              ". Leave out tests that could not be made.");
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p[a] < p[b]; });
   std::vector<double> adjusted(p.size());
+  // The smallest p is multiplied by the number of tests, the next by one less …; none may come out below the one
+  // before it.
   double largest = 0;
   for (size_t i = 0; i < order.size(); ++i) {
     largest = std::max(largest, static_cast<double>(order.size() - i) * p[order[i]]);

@@ -14,6 +14,7 @@ constexpr double kSqrtHalf = 0.70710678118654752440;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// P(T > t) for t >= 0.
+/// By the beta function at df / (df + t²), with its complement computed by itself rather than as 1 - x.
 double t_upper(double t, double df) {
   const double square = t * t;
   if (std::isinf(square)) return 0;
@@ -98,6 +99,7 @@ double binomial_cdf(int64_t k, int64_t n, double p) {
            n, " and ", p, ". Check both.");
   if (k < 0) return 0;
   if (k >= n) return 1;
+  // P(X <= k) = I_{1-p}(n - k, k + 1).
   return beta_lower(static_cast<double>(n - k), static_cast<double>(k) + 1, 1 - p, p);
 }
 
@@ -110,6 +112,7 @@ double binomial_at_least(int64_t k, int64_t n, double p) {
   return beta_lower(static_cast<double>(k), static_cast<double>(n - k) + 1, p, 1 - p);
 }
 
+// The shares at which k or more, or k or fewer, would have just the chance of the tail.
 Bounds clopper_pearson(int64_t k, int64_t n, double coverage) {
   TD_CHECK(n > 0 && k >= 0 && k <= n, "clopper_pearson: n must be positive and k lie between 0 and n; got k ",
            k, " and n ", n, ". Check the counts.");

@@ -69,6 +69,7 @@ void check_coverage(const char* what, double coverage) {
 
 }  // namespace
 
+// The median of the means of all pairs of differences, and the interval that the signed-rank test gives.
 Interval hodges_lehmann_paired(std::span<const double> first, std::span<const double> second,
                                double coverage) {
   check_pairs("hodges_lehmann_paired", first, second, 1);
@@ -103,6 +104,7 @@ Interval hodges_lehmann_paired(std::span<const double> first, std::span<const do
   return interval;
 }
 
+// The median of all differences y - x, and the interval that the rank-sum test gives.
 Interval hodges_lehmann(std::span<const double> first, std::span<const double> second, double coverage) {
   check_sample("hodges_lehmann", first, 1);
   check_sample("hodges_lehmann", second, 1);
@@ -135,6 +137,7 @@ Interval hodges_lehmann(std::span<const double> first, std::span<const double> s
   return interval;
 }
 
+// P(second > first) - P(second < first) over all pairs.
 double cliffs_delta(std::span<const double> first, std::span<const double> second) {
   check_sample("cliffs_delta", first, 1);
   check_sample("cliffs_delta", second, 1);

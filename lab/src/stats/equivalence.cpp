@@ -12,6 +12,8 @@
 namespace tandem::lab::stats {
 namespace {
 
+/// Two one-sided tests: above low, and below high. Both must hold, so that the larger p counts. The interval has
+/// coverage 1 - 2 · level and lies within the margins exactly where both tests reject.
 Equivalence two_tests(double difference, double error, double df, double low, double high, double level) {
   TD_CHECK(low < high, "tost: the margins must have low < high; got ", low, " and ", high,
            ". Swap or widen them.");
@@ -70,6 +72,7 @@ Equivalence tost_welch(std::span<const double> first, std::span<const double> se
   check_sample("tost_welch", second, 2);
   const auto n = static_cast<double>(first.size()), m = static_cast<double>(second.size());
   const double a = variance(first) / n, b = variance(second) / m;
+  // Welch and Satterthwaite; where nothing varies any number will do, as no t is computed.
   const double df = a + b > 0 ? (a + b) * (a + b) / (a * a / (n - 1) + b * b / (m - 1)) : n + m - 2;
   Equivalence result = two_tests(mean(second) - mean(first), std::sqrt(a + b), df, low, high, level);
   result.test.name = "TOST, Welch";
@@ -77,6 +80,7 @@ Equivalence tost_welch(std::span<const double> first, std::span<const double> se
   return result;
 }
 
+// On logarithms, where a ratio is a difference: the margins are 1 / (1 + margin) and 1 + margin.
 Equivalence tost_ratio(std::span<const double> first, std::span<const double> second, double margin,
                        bool paired, double level) {
   TD_CHECK(margin > 0, "tost_ratio: the margin must be positive; got ", margin, ". Use 0.02 for 2 %.");

@@ -73,6 +73,7 @@ double matrix_cdf(double d, size_t n) {
 
 }  // namespace
 
+// The one-sided chance, by the sum of Birnbaum and Tingey; terms in logarithms, since the binomials overflow.
 double smirnov_sf(double d, size_t n) {
   TD_CHECK(n > 0, "smirnov_sf: there must be values; got none. Measure at least one run.");
   if (d <= 0) return 1;
@@ -101,6 +102,7 @@ double kolmogorov_exact_sf(double d, size_t n) {
   return std::clamp(1 - matrix_cdf(d, n), 0.0, 1.0);
 }
 
+// Two series for one function: the first converges fast for small x, the second for large.
 double kolmogorov_limit_sf(double x) {
   if (x <= 0) return 1;
   constexpr double kPi = 3.14159265358979323846;

@@ -19,6 +19,7 @@ struct Joined {
   size_t first = 0, second = 0;
 };
 
+/// With ties the variance is smaller; `continuity` takes half a step towards the middle.
 double normal_p(const Joined& data, double u, const MannWhitneyOptions& options) {
   const auto a = static_cast<double>(data.first), b = static_cast<double>(data.second);
   const double n = a + b;
@@ -31,6 +32,7 @@ double normal_p(const Joined& data, double u, const MannWhitneyOptions& options)
   return std::min(1.0, 2 * upper(std::max(u, a * b - u)));
 }
 
+/// Sums are doubled, so that the half ranks of ties are whole numbers.
 double exact_p(const std::vector<double>& chances, double rank_sum, Alternative alternative) {
   const auto at = static_cast<size_t>(std::lround(2 * rank_sum));
   double less = 0, greater = 0;
@@ -54,6 +56,7 @@ std::vector<double> rank_sum_distribution(std::span<const size_t> doubled, size_
   std::vector<std::vector<double>> ways(chosen + 1, std::vector<double>(most + 1));
   ways[0][0] = 1;
   for (size_t seen = 0; seen < doubled.size(); ++seen)
+    // From the largest down, so that no rank is drawn twice.
     for (size_t k = std::min(chosen, seen + 1); k > 0; --k)
       for (size_t s = most + 1; s-- > doubled[seen];) ways[k][s] += ways[k - 1][s - doubled[seen]];
   double all = 0;

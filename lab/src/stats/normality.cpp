@@ -65,6 +65,7 @@ TestResult lilliefors(std::span<const double> values) {
   const double d = n <= 100 ? result.statistic : result.statistic * std::pow(n / 100, 0.49);
   result.p = std::exp(-7.01256 * d * d * (size + 2.78019) + 2.99587 * d * std::sqrt(size + 2.78019) -
                       0.122119 + 0.974598 / std::sqrt(size) + 1.67997 / size);
+  // The fit above holds for p up to 0.1; beyond it polynomials in a scaled statistic take over (Stephens).
   if (result.p > 0.1) {
     const double k = (std::sqrt(n) - 0.01 + 0.85 / std::sqrt(n)) * result.statistic;
     if (k <= 0.302)

@@ -66,6 +66,7 @@ double sorted_quantile(std::span<const double> sorted, double q) {
   return share >= 0.5 ? high - (high - low) * (1 - share) : low + (high - low) * share;
 }
 
+// Ties share the mean of their places. tie_sum: the sum of t³ - t over groups of t equal values.
 Ranks ranks(std::span<const double> values) {
   check_sample("ranks", values, 0);
   std::vector<size_t> order(values.size());

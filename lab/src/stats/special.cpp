@@ -46,6 +46,7 @@ double gamma_factor(double a, double x) {
   return std::exp(-stirling_remainder(a) - deviance(a, x)) / std::sqrt(kTwoPi * a);
 }
 
+/// The lower part, for x below a + 1: all terms are positive, so that nothing cancels.
 double gamma_series(double a, double x) {
   double term = 1, sum = 1;
   for (int i = 1; i < kMostTerms && term > sum * kEpsilon * 0.25; ++i) {
@@ -55,6 +56,7 @@ double gamma_series(double a, double x) {
   return sum * gamma_factor(a, x);
 }
 
+/// The upper part, for x above a + 1.
 double gamma_fraction(double a, double x) {
   double b = x + 1 - a;
   double c = 1 / kTiny;
@@ -111,6 +113,7 @@ double beta_fraction(double a, double b, double x, double y) {
 
 }  // namespace
 
+// Each of the two is computed where it is the smaller one, about: its digits count, and the other is 1 minus it.
 double gamma_lower(double a, double x) {
   TD_CHECK(a > 0 && x >= 0, "gamma_lower: a must be positive and x not negative; got ", a, " and ", x,
            ". Check the degrees of freedom and the statistic.");

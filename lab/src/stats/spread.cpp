@@ -25,6 +25,7 @@ std::vector<double> distances(const std::vector<double>& sample, Centre centre) 
 
 }  // namespace
 
+// An analysis of variance of the distances from each sample's centre.
 TestResult levene(std::span<const std::vector<double>> samples, Centre centre) {
   check_samples("levene", samples);
   std::vector<std::vector<double>> away;
@@ -51,6 +52,7 @@ TestResult levene(std::span<const std::vector<double>> samples, Centre centre) {
   return result;
 }
 
+// Distances from the medians, ranked together and turned into normal scores: hardly moved by a single outlier.
 TestResult fligner(std::span<const std::vector<double>> samples) {
   check_samples("fligner", samples);
   std::vector<double> all;

@@ -69,6 +69,7 @@ double page_exact_sf(size_t l, size_t blocks, size_t treatments) {
 
 }  // namespace
 
+// Whether the treatments differ at all: rank sums against their common mean, with ties taken out.
 TestResult friedman(std::span<const std::vector<double>> rows) {
   const RankedRows data = rank_rows("friedman", rows);
   const double m = data.blocks, k = data.treatments;
@@ -86,6 +87,7 @@ TestResult friedman(std::span<const std::vector<double>> rows) {
   return result;
 }
 
+// Whether the treatments rise in the order in which they are given: L = Σ j · (rank sum of treatment j).
 TestResult page(std::span<const std::vector<double>> rows, Method method) {
   const RankedRows data = rank_rows("page", rows);
   const double m = data.blocks, k = data.treatments;
@@ -106,6 +108,7 @@ TestResult page(std::span<const std::vector<double>> rows, Method method) {
     return normal_sf((l - centre) / std::sqrt(variance));
   };
   result.p = p_of(result.statistic);
+  // Every block in the one right order of its k!.
   result.smallest_p = exact ? std::exp(-m * std::lgamma(k + 1)) : p_of(most);
   result.at_floor = result.statistic >= most;
   return result;

@@ -71,6 +71,7 @@ double exact_p(const Signed& data, double plus, Alternative alternative) {
   return std::min(1.0, 2 * std::min(less, greater));
 }
 
+/// Zeros that were ranked are taken out of mean and variance, ties out of the variance.
 double normal_p(const Signed& data, double plus, const WilcoxonOptions& options) {
   const double n = data.all, z = data.zeros;
   const double centre = 0.25 * (n * (n + 1) - z * (z + 1));
@@ -128,6 +129,7 @@ TestResult wilcoxon(std::span<const double> differences, const WilcoxonOptions& 
   result.statistic = options.alternative == Alternative::two_sided ? std::min(plus, total - plus) : plus;
   result.p = p_of(plus);
   const bool at_top = plus == total, at_bottom = plus == 0;
+  // What these very ranks allow, with all signs alike.
   result.smallest_p = p_of(options.alternative == Alternative::less ? 0 : total);
   result.at_floor = (at_top && options.alternative != Alternative::less) ||
                     (at_bottom && options.alternative != Alternative::greater);
@@ -145,6 +147,7 @@ TestResult wilcoxon(std::span<const double> first, std::span<const double> secon
 double wilcoxon_smallest_p(size_t n, Method method) {
   if (n == 0) return 1;
   if (method == Method::exact || (method == Method::automatic && n <= kExact))
+    // Two of 2^n patterns of signs.
     return std::min(1.0, std::ldexp(1.0, 1 - static_cast<int>(std::min<size_t>(n, 2000))));
   const auto count = static_cast<double>(n);
   const double score = 0.25 * count * (count + 1) / std::sqrt(count * (count + 1) * (2 * count + 1) / 24);

@@ -116,6 +116,7 @@ size_t index_of(const std::vector<std::string>& names, const std::string& wanted
   return i;
 }
 
+/// The file is read again after this, and whatever kernels remember of choices is dropped (choice_epoch).
 void change(Setting& setting, ChoiceMode mode, bool keep) {
   setting.mode = mode;
   setting.keep = keep;
@@ -195,6 +196,8 @@ void take_choices(const std::vector<Choice>& choices) {
 
 size_t choose_by_time(const std::string& what, const std::vector<std::string>& names, bool keep,
                       const std::function<double(size_t)>& seconds) {
+  // The lock is held throughout: two timings at once would disturb each other. Asked in this order: what is forced,
+  // what this process has taken or made, the file, the clock.
   const std::string key = what + "; tandem " TANDEM_VERSION;
   std::lock_guard lock(table().mutex);
   if (const size_t i = index_of(names, table().forced); i < names.size()) return i;

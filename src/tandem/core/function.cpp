@@ -37,6 +37,7 @@ std::vector<Tensor> CustomFunction::operator()(const std::vector<Tensor>& in) co
   }
   std::vector<Tensor> out;
   {
+    // The forward function is not recorded: its gradient is given, not derived.
     const NoGrad off;
     out = forward_(*context, in);
   }
@@ -55,6 +56,7 @@ std::vector<Tensor> CustomFunction::operator()(const std::vector<Tensor>& in) co
     for (const Tensor& input : in) is_input = is_input || t.same(input);
     for (size_t i = 0; i < made.size() && !is_input; ++i)
       if (t.same(made[i])) kept.output = static_cast<int>(i);
+    // An output is kept without its node, which owns this context: that would be a cycle. saved() puts the node back.
     kept.saved = save_for_gradient(kept.output < 0 ? t : t.detach());
   }
   const Ref<TapeNode> node = record(

@@ -76,6 +76,7 @@ struct LateOutputs {
 };
 
 /// Runs the kernel on fresh outputs.
+/// A view runs no kernel: it shares the memory of its input. An op that changes an input gives that very tensor back.
 Tensors run_eagerly(const Here& here, const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                     const InferArgs& inferred) {
   Tensors out;
@@ -122,6 +123,7 @@ Tensors run_eagerly(const Here& here, const OpDef& op, std::span<const Tensor> i
   run_noted(device, op.name, [&] { kernel(args); });
   if (note) [[unlikely]]
     note.describe(op, args);
+  // After the kernel: a tape that saved one of these sees that it has changed.
   if (op.changes_memory())
     for (size_t i = 0; i < in.size(); ++i)
       if (op.effects.writes_input(i)) in[i].impl()->storage->bump_version();
@@ -243,6 +245,8 @@ OpDef* find_op(std::string_view name) {
   return nullptr;
 }
 
+// Every op passes here, in this order: casts of autocast, checks, contiguous copies, inference, then the tracer or
+// the kernel, then the tape. Casts and copies are ops themselves, so that gradients flow through them.
 Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
   const Here& here = t_here;
   std::optional<Tensors> cast_in;
@@ -361,7 +365,7 @@ void set_anomaly_mode(bool on) {
 }
 
 namespace {
-/// Counts the values that are not finite.
+/// Whether every value is finite; those of integers and bool are.
 bool all_finite(const Tensor& t) {
   if (!is_floating(t.dtype())) return true;
   const std::vector<std::byte> bytes = host_bytes(t);

@@ -31,6 +31,8 @@ struct Dying {
 constinit thread_local Dying* t_dying = nullptr;
 constinit thread_local int t_depth = 0;  // of plain tensors within each other
 
+/// The first object that dies on a thread collects what dies with it and deletes that afterwards, one by one. Else a
+/// tape of n nodes would be destroyed n calls deep.
 template <class T>
 void destroy_in_turn(T* object, SmallVector<T*, 8> Dying::*list) {
   if (t_dying) {
@@ -306,6 +308,8 @@ class Walk {
     }
   }
 
+  /// A node is visited once every edge that leads to it has been served. Of those that are ready the one recorded
+  /// last goes first, so that gradients are added in an order that the recording alone decides.
   void run() {
     collect();
     GradMode mode(options_.create_graph);
@@ -368,6 +372,7 @@ class Walk {
     }
   }
 
+  /// Sums in the order of arrival.
   void deliver(const Target& to, const Tensor& gradient) {
     auto [at, fresh] = gradients_.emplace(to, gradient);
     if (!fresh) at->second = g_ops.add(at->second, gradient);
@@ -417,6 +422,7 @@ class Walk {
       if (const auto watched = watched_.find(at); watched != watched_.end())
         keep(at, watched->second, grads[i]);
     }
+    // Without a gradient the node has nothing to send, but those behind it still wait for its edges.
     if (any) run_rule(node, grads);
     for (const auto& edge : node.edges) {
       if (!edge.needed() || is_end(edge)) continue;
@@ -453,6 +459,7 @@ class Walk {
     }
     for (size_t i = 0; i < node.saved_out.size(); ++i) {
       Tensor t = unpack(node, node.saved_out[i], "output", i);
+      // A rule that is recorded itself must see the output as a result of this node.
       if (t.defined() && options_.create_graph && is_floating(t.dtype())) {
         t = t.detach();
         attach(t, Ref<TapeNode>(&node), i);
@@ -565,6 +572,7 @@ std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, c
   return result;
 }
 
+// Results that are one output of one node share a slot, since gradients of them are added before they arrive.
 Outputs outputs_of(std::span<const Tensor> tensors, const std::function<bool(const TapeNode&)>& inside) {
   Outputs outputs;
   std::map<Target, int> seen;

@@ -29,11 +29,14 @@ Buckets make_buckets(std::vector<int64_t> lengths, int64_t most) {
     // The longest of this part of the samples.
     const int64_t last = std::max<int64_t>(size * part / most - 1, 0);
     const int64_t bound = std::max<int64_t>(sorted[static_cast<size_t>(last)], 1);
+    // Parts of equal lengths fall together: there may be fewer buckets than asked for.
     if (out.bounds.empty() || out.bounds.back() < bound) out.bounds.push_back(bound);
   }
   return out;
 }
 
+// Batches come in the order in which they fill up; what is left over at the end, by length. All of it follows from
+// `order`, so that every epoch can be repeated.
 std::vector<BucketBatch> bucket_batches(const Buckets& buckets, std::span<const int64_t> order, int64_t batch,
                                         LastBatch last) {
   TD_CHECK(batch >= 1, "batch: must be at least 1; got ", batch, ".");

@@ -106,6 +106,7 @@ class Concatenated final : public Made {
 
  private:
   std::pair<const Dataset*, int64_t> place(int64_t i) const {
+    // The first set that ends after i: empty ones are passed over.
     const auto k = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin());
     return {bases_[k].get(), i - (k == 0 ? 0 : ends_[k - 1])};
   }
@@ -113,6 +114,8 @@ class Concatenated final : public Made {
   std::vector<int64_t> ends_;
 };
 
+/// Every world-th sample, from `rank` on: the parts differ in size by one at most. wrap begins again at the front, so
+/// that all parts are equally long.
 class Sharded final : public Reordered {
  public:
   Sharded(DatasetPtr base, int64_t rank, int64_t world, LastBatch rest)
@@ -160,6 +163,8 @@ class Batched final : public Made {
   LastBatch last_;
 };
 
+/// Keeps samples as they come until the room is used up; nothing is ever dropped, as every epoch asks for every
+/// sample.
 class Cached final : public Made {
  public:
   Cached(DatasetPtr base, int64_t max_bytes)

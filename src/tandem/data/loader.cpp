@@ -27,6 +27,7 @@ constexpr uint64_t kBatchStream = 0x6261746368657321;  // and the batches' numbe
 std::vector<int64_t> shuffled_order(int64_t size, uint64_t seed, int64_t epoch) {
   std::vector<int64_t> order(static_cast<size_t>(size));
   std::iota(order.begin(), order.end(), int64_t{0});
+  // Fisher and Yates. Epoch and place are both below 2^32, so that no two draws share a counter.
   for (int64_t i = size - 1; i > 0; --i) {
     const uint64_t counter = static_cast<uint64_t>(epoch) << 32 ^ static_cast<uint64_t>(i);
     const PhiloxBlock block = philox(seed ^ kShuffleStream, counter);
@@ -144,6 +145,7 @@ Loader::State::State(const Dataset& dataset, LoaderOptions options)
   hire();
 }
 
+/// A crew goes on from the next batch to be taken, whatever the one before it had prepared.
 void Loader::State::hire() {
   crew_ = std::make_unique<Crew>();
   hired_in_ = fork_count();
@@ -271,6 +273,8 @@ void Loader::State::work(Crew& crew) {
       made.error = std::current_exception();
     }
     lock.lock();
+    // Of an epoch that has been left meanwhile: thrown away. Slot index % prefetch is free, since no batch is begun
+    // that is prefetch or more ahead of the next to be taken.
     if (generation == crew.generation) {
       crew.slots[static_cast<size_t>(index % *options_.prefetch)] = std::move(made);
       crew.filled.notify_one();
@@ -292,6 +296,7 @@ std::optional<Batch> Loader::State::next() {
     std::unique_lock lock(crew.mutex);
     Slot& slot = crew.slots[static_cast<size_t>(next_batch_ % *options_.prefetch)];
     crew.filled.wait(lock, [&] { return slot.made || slot.error; });
+    // An error comes at its batch, after all batches before it.
     if (slot.error) std::rethrow_exception(slot.error);  // and again, if asked again
     made = std::move(slot.made);
     slot = {};

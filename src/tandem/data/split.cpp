@@ -60,6 +60,8 @@ SplitIndices split_indices(std::span<const int64_t> groups, double share, uint64
   const auto part = static_cast<int64_t>(std::floor(share * static_cast<double>(count) + 0.5));
   std::vector<int64_t> left = quotas(sizes, share, std::clamp(part, int64_t{1}, count - 1));
   std::vector<bool> is_test(groups.size());
+  // The first samples of each group in shuffled order are for testing, until its quota is used up; both lists stay in
+  // the order of the samples.
   for (int64_t i : shuffled(count, seed)) {
     int64_t& quota = left[static_cast<size_t>(groups[static_cast<size_t>(i)])];
     is_test[static_cast<size_t>(i)] = quota > 0;

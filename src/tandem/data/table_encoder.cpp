@@ -39,6 +39,8 @@ std::string key_of(const Categories& categories, std::string_view cell) {
   return std::string(cell);
 }
 
+/// The features of a column, in this order: its scaled numbers (one, or four of a date), one for each category, one
+/// for missing or unknown cells. encode_column and name_features go by it.
 int64_t features_of(const EncodedColumn& column) {
   if (column.type == ColumnType::left_out) return 0;
   return static_cast<int64_t>(column.scales.size() + column.categories.values.size()) + column.has_missing;
@@ -99,6 +101,7 @@ void check_options(const Table& train, const TableEncoderOptions& options) {
            kMaxFeatures, "; got ", options.max_values, ".");
 }
 
+/// Any two numbers, or 0, 1, 2 … without a gap.
 bool are_class_numbers(const std::vector<Counted>& values) {
   if (values.size() == 2) return true;
   if (values.size() > static_cast<size_t>(kMostClassNumbers)) return false;
@@ -115,6 +118,8 @@ TableTask table_task(const std::string& name) {
   throw Error(cat("task: must be automatic, classification or regression; got ", shown(name), "."));
 }
 
+// A guess that could well be wrong is refused rather than made: dates, and texts that nearly all differ, are no
+// target.
 TableTask task_of(const Table& table, const std::string& target, TableTask asked) {
   check_table(table);
   const TextColumn& cells = table.column(target);

@@ -47,6 +47,7 @@ struct Box {
 std::optional<Box> random_box(SampleRandom& random, int64_t height, int64_t width, double min_area,
                               double max_area, double min_aspect, double max_aspect) {
   const auto pixels = static_cast<double>(height * width);
+  // Even in the logarithm: 1:2 is as likely as 2:1.
   const double low = std::log(min_aspect), high = std::log(max_aspect);
   for (int tries = 0; tries < 10; ++tries) {
     const double area = pixels * random.between(min_area, max_area),
@@ -71,6 +72,7 @@ Transform compose(std::vector<Transform> list) {
   return {[list = std::move(list)](const Tensor& image, SampleRandom& draws) {
             Tensor made = image;
             for (size_t k = 0; k < list.size(); ++k) {
+              // Each step has numbers of its own: how many one draws does not change the next.
               SampleRandom own = draws.stream(k);
               made = list[k].apply(made, own);
             }
@@ -251,6 +253,7 @@ MixParts check_mix(const char* what, const std::vector<Tensor>& batch, int64_t c
   return {batch[0], batch[1], batch[0].size(0)};
 }
 
+/// Sample i is mixed with the one before it, the first with the last. Both labels may be one class.
 Tensor mixed_labels(const MixParts& parts, int64_t classes, float lambda) {
   Tensor mixed = empty({parts.count, classes}, DType::f32);
   float* out = mixed.data<float>();
@@ -310,6 +313,7 @@ BatchTransform cutmix(int64_t classes, double alpha) {
           std::copy_n(parts.images.data<float>() + ((other * planes + c) * height + row) * width + x0,
                       x1 - x0, mixed.data<float>() + ((i * planes + c) * height + row) * width + x0);
         }
+    // The box is cut at the edges of the image, so that the labels go by what was really pasted, not by lambda.
     const double area = static_cast<double>((x1 - x0) * (y1 - y0)),
                  whole = static_cast<double>(std::max<int64_t>(height * width, 1));
     return {mixed, mixed_labels(parts, classes, static_cast<float>(1 - area / whole))};

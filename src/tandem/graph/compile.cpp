@@ -78,6 +78,7 @@ struct CompiledState {
     return arenas[{static_cast<int>(device.kind), device.index}];
   }
   /// The owner goes. A captured tensor may be a result, which holds this.
+  /// A call in progress on another thread holds the lock; its entries then go with the state.
   void leave() {
     has_owner = false;
     std::list<std::shared_ptr<Entry>> gone;
@@ -111,6 +112,8 @@ struct Kept {
     check(capture.memory_holds() && capture.storage->version() == captures_seen[i], "captured tensor", i);
   }
 
+  /// The backward pass of one call, by the graph that fits the gradients that arrive. Where that graph would need a
+  /// value that the call did not keep, or would change its inputs, the function is run again instead.
   std::vector<TapeNode::Delivery> operator()(std::span<const Tensor> grads) const {
     if (grad_enabled()) return run_again(grads);  // the gradient is to be recorded
     std::unique_lock lock(state->mutex);
@@ -200,6 +203,7 @@ void put_on_tape(const std::shared_ptr<CompiledState>& state, const std::shared_
 
 }  // namespace
 
+// Which gradients are defined, and how they lie, decides which graph fits. The oldest is dropped at cache_size.
 Backward& CompiledState::backward_for(Entry& entry, std::span<const Tensor> grads) {
   for (Backward& known : entry.backwards)
     if (known.fits(grads)) return known;
@@ -223,11 +227,13 @@ Backward& CompiledState::backward_for(Entry& entry, std::span<const Tensor> grad
   if (all_kept) {
     GraphReport report;
     made.executor = graph::make_executor(std::move(backward.graph), options, report);
+    // Its inputs are gradients and kept values that others may still hold: it must not change them.
     const std::vector<bool>& changed = made.executor->changes_input();
     if (std::find(changed.begin(), changed.end(), true) != changed.end()) made.executor.reset();
   }
   if (made.executor) {
     const Graph& g = made.executor->graph();
+    // Only captured memory that the backward graph reads must be unchanged since the call.
     std::unordered_set<const Storage*> read;
     for (int v = 0; v < g.value_count(); ++v) read.insert(g.value(v).storage.get());
     for (size_t i = 0; i < entry.depends_on.captures.size(); ++i)
@@ -271,6 +277,8 @@ CompiledState& Compiled::state() const {
   return *state_;
 }
 
+// Entries that can never fit again (a choice has changed, captured memory has been replaced) are dropped on the way.
+// One whose switches differ now, such as training mode, stays: they may be set back.
 Entry& CompiledState::entry_for(const std::vector<Tensor>& inputs) {
   auto found = entries.end();
   for (auto at = entries.begin(); at != entries.end();) {
@@ -317,6 +325,7 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
              "got one on ",
              describe(leaf), ". Call zero_grad() first, or use grad().");
   }
+  // All random numbers of the call are taken at once; each node has its offset from here.
   const RngPosition random = take_random(entry.executor->graph().random_blocks);
   const GeneratorState place{random.seed, random.offset};
   std::vector<Tensor> all = entry.executor->run(inputs, state.arena_of(*entry.executor), place);

@@ -89,6 +89,9 @@ std::unique_ptr<Executor> make_executor(Graph g, const CompileOptions& options, 
   return Executor::make(std::move(g), std::move(plan), anomaly_mode());
 }
 
+// The function is traced once. Where gradients may be asked for, the trace is continued backwards once to learn which
+// values that needs; the forward graph then returns them as outputs behind the results and gradients. The backward
+// graph itself is made at the first backward pass, when the layouts of the arriving gradients are known.
 std::shared_ptr<Entry> make_entry(const TensorFunction& function, const CompileOptions& options,
                                   const std::vector<Tensor>& inputs) {
   auto entry = std::make_shared<Entry>(inputs);
@@ -122,6 +125,7 @@ std::shared_ptr<Entry> make_entry(const TensorFunction& function, const CompileO
     report.kept = static_cast<int>(entry->kept.size());
   }
   const bool differentiable = entry->outputs && entry->stale.empty();
+  // The trace keeps its graph where it will be continued again.
   Graph forward = differentiable ? traced->graph : std::move(traced->graph);
   for (int v : entry->kept) forward.add_output(v);
   forward.kept = static_cast<int>(entry->kept.size());

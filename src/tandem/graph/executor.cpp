@@ -19,6 +19,7 @@ CallList::CallList(Graph graph, MemoryPlan plan, bool check_anomalies)
   const size_t values = static_cast<size_t>(graph_.value_count());
   memory_.assign(values, nullptr);
   own_.resize(values);
+  // Captured memory is known now; inputs, results and the arena get their addresses at each run.
   const std::vector<bool> returned = graph_.returned_bases();
   for (int b = 0; b < graph_.value_count(); ++b) {
     const Value& value = graph_.value(b);
@@ -46,6 +47,7 @@ void CallList::make_calls(const void* random, uint64_t random_offset) {
     if (node.is_view()) continue;
     calls_.push_back(make_call(node));
     if (!node.bodies) continue;
+    // A body draws from its node's share of the random numbers: its own places count from there.
     MemoryPlan::ForBodies& plans = plan_.bodies.at(n);
     Call& call = calls_.back();
     call.bodies_offset = plans.offset;
@@ -203,6 +205,8 @@ void CallList::run_bodies(Call& call) {
 BodyCalls::BodyCalls(const Body& body, MemoryPlan plan, bool check_anomalies, const void* random,
                      uint64_t random_offset)
     : CallList(*body.graph, std::move(plan), check_anomalies), in_(body.in), out_(body.out) {
+  // A result that the body computes is written straight into the node's output. One that is memory from outside, or
+  // the same memory as an earlier result, is copied there at the end.
   std::vector<bool> seen(memory_.size(), false);
   for (size_t k = 0; k < out_.size(); ++k) {
     const size_t base = static_cast<size_t>(graph_.base_of(graph_.outputs()[k]));
@@ -231,6 +235,7 @@ void BodyCalls::run(const std::vector<Buffer>& in, const std::vector<Buffer>& ou
     put_arena(arena);
     moved_ = true;
   }
+  // Addresses are filled in anew only where one has changed since the last run.
   if (moved_)
     for (Call& call : calls_) set_pointers(call);
   moved_ = false;
@@ -293,6 +298,7 @@ std::vector<Tensor> Executor::run(const std::vector<Tensor>& inputs, Arena& aren
     execute();
   }
 
+  // Results that are views of one memory share one storage, as they would eagerly. returned_bases_ is sorted.
   std::vector<Ref<Storage>> fresh(returned_bases_.size());
   for (size_t i = 0; i < fresh.size(); ++i) fresh[i] = hand_over(returned_bases_[i]);
   std::vector<Tensor> results;
@@ -306,6 +312,7 @@ std::vector<Tensor> Executor::run(const std::vector<Tensor>& inputs, Arena& aren
     } else if (base.source == Source::input) {
       const Tensor& input = inputs[static_cast<size_t>(base.input)];
       impl->storage = input.impl()->storage;
+      // An input is traced as if it began at 0.
       impl->meta.offset += input.meta().offset;
     } else {
       const auto at = std::lower_bound(returned_bases_.begin(), returned_bases_.end(), value.base);

@@ -91,6 +91,7 @@ void Graph::add_use(int v, Use use) {
 
 void Graph::remove_use(int v, int place) {
   std::vector<Use>& uses = at_value(v).uses;
+  // The last use takes the place of the one that goes, and is told so. So removing costs the same for any number.
   uses[static_cast<size_t>(place)] = uses.back();
   set_place(uses.back(), place);
   uses.pop_back();
@@ -107,6 +108,7 @@ void Graph::derive_bases(const Node& node) {
 namespace {
 /// What a node and its bodies do together.
 std::shared_ptr<const Bodies> with_all_effects(const Node& node, Bodies bodies) {
+  // All bodies count, since any may run: an input is read where one of them reads it.
   bodies.effects = node.op->effects;
   bodies.reads.clear();
   for (size_t i = 0; i < node.in.size(); ++i)
@@ -135,6 +137,7 @@ void Graph::set_body(int n, size_t body, std::shared_ptr<const Graph> graph) {
   at(n).bodies = with_all_effects(node(n), std::move(bodies));
 }
 
+/// The order of nodes is a list: a node's number says nothing about its place.
 int Graph::insert(int before, Node node) {
   const int n = static_cast<int>(nodes_.size());
   if (node.bodies) node.bodies = with_all_effects(node, *node.bodies);
@@ -158,6 +161,7 @@ Node Graph::erase(int n) {
   Node& node = at(n);
   for (size_t i = 0; i < node.in.size(); ++i) remove_use(node.in[i], node.places_[i]);
   for (int v : node.out)
+    // Else another node makes it by now.
     if (value(v).maker == n) at_value(v).maker = kNone;
   (node.previous_ == kNone ? first_ : at(node.previous_).next_) = node.next_;
   (node.next_ == kNone ? last_ : at(node.next_).previous_) = node.previous_;
@@ -197,6 +201,7 @@ void Graph::replace(int from, int by) {
 }
 
 void Graph::cut(int nodes, int values) {
+  // While a graph is traced nodes are only appended, so that numbers are in order here.
   while (last_ != kNone && last_ >= nodes) erase(last_);
   nodes_.resize(static_cast<size_t>(nodes));
   values_.resize(static_cast<size_t>(values));
@@ -204,6 +209,8 @@ void Graph::cut(int nodes, int values) {
 
 void Graph::fold(int n) { constants_.push_back(erase(n)); }
 
+/// What every pass must leave true: the list and the uses are consistent, values are made once and before they are
+/// used, each read finds its memory changed exactly as often as when it was traced, and ordered effects are in order.
 void Graph::verify(const char* after) const {
   const auto require = [&](bool holds, const Node& node, const char* what) {
     TD_ASSERT(holds, "after ", after, ": ", node.what(), ": ", what);

@@ -87,6 +87,7 @@ size_t place_largest_first(std::vector<Life>& lives) {
   std::vector<std::pair<size_t, size_t>> taken;
   for (size_t i = 0; i < lives.size(); ++i) {
     Life& life = lives[i];
+    // What is alive at the same time, by place; the first gap that is large enough is taken.
     taken.clear();
     for (size_t j = 0; j < i; ++j)
       if (lives[j].from <= life.to && life.from <= lives[j].to)
@@ -125,6 +126,9 @@ size_t bytes_of_base(const Graph& graph, int base) {
   return static_cast<size_t>(last + 1) * bytes_of(m.dtype);
 }
 
+// A base lives from the first to the last node that touches it, both included: two bases that one node touches
+// never overlap. The arena of a node's bodies lives at that node alone, and the bodies share it, since one of them
+// runs.
 MemoryPlan plan_memory(const Graph& graph, bool share) {
   const size_t values = static_cast<size_t>(graph.value_count());
   MemoryPlan plan;
@@ -163,6 +167,7 @@ MemoryPlan plan_memory(const Graph& graph, bool share) {
       lives.push_back({kNone, place, place, (bytes + kAlignment - 1) / kAlignment * kAlignment, 0, n});
   }
   for (Life& life : lives) {
+    // Without sharing, one after the other; values_bytes is reported in both cases.
     life.offset = plan.values_bytes;
     plan.values_bytes += life.bytes;
   }

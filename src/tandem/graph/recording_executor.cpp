@@ -18,6 +18,8 @@ class Touches {
   void note(const char* begin, const char* end, int step, bool writes, F f) {
     cut(begin);
     cut(end);
+    // A writer waits for the last writer and for all who read since; they are then forgotten, since waiting for this
+    // step implies waiting for them.
     if (writes) {
       const auto first = parts_.lower_bound(begin), last = parts_.lower_bound(end);
       for (auto at = first; at != last; ++at) {
@@ -34,6 +36,7 @@ class Touches {
         const char* to = at == parts_.end() ? end : std::min(end, at->first);
         at = parts_.emplace(from, Part{to, -1, {}}).first;
       }
+      // A reader waits for the last writer alone: readers do not disturb each other.
       if (at->second.writer >= 0) f(at->second.writer);
       if (at->second.readers.empty() || at->second.readers.back() != step) at->second.readers.push_back(step);
       from = at->second.end;
@@ -80,6 +83,8 @@ class RecordingExecutor final : public Executor {
       backend_.copy_within(graph_.device, memory_[at],
                            inputs[static_cast<size_t>(graph_.value(b).input)].raw(), own_[at]->bytes());
     }
+    // A recording holds addresses. Where the arena has moved it is worth nothing, and the next run is the first
+    // again.
     if (has_run_ && bound_arena_ == arena.storage) return false;
     recording_.reset();
     has_run_ = false;
@@ -152,6 +157,7 @@ class RecordingExecutor final : public Executor {
         if (last_ordered >= 0) wait(last_ordered);
         last_ordered = i;
       }
+      // From the latest back: what the later ones wait for themselves need not be waited for again.
       std::sort(waits.begin(), waits.end(), std::greater<int>());
       waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
       std::bitset<kWindow>& mine = behind[static_cast<size_t>(i)];

@@ -67,6 +67,7 @@ class GraphTracer : public Tracer {
     return t;
   }
 
+  /// One node for one op. The results are tensors without memory that carry the number of their value.
   Tensors append(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                  std::span<const Meta> out) override {
     Node node;
@@ -83,8 +84,10 @@ class GraphTracer : public Tracer {
     if (!has_device_) set_device(out[0].device);
     TD_CHECK(out[0].device == graph_.device, op.name, ": a compiled callable runs on one device, ",
              graph_.device, "; got a result on ", out[0].device, ". Make or move the tensor outside of it.");
+    // How often each input's memory has been changed so far: a pass that moves a node must leave it so.
     for (int v : node.in) node.versions.push_back(changes_[graph_.base_of(v)]);
     if (op.is_random()) {
+      // Random numbers are counted from the start of the call: the eager engine would draw the same ones.
       node.random_offset = random_place_;
       random_place_ += philox_blocks(size_of(out[0].shape));
       graph_.random_blocks = std::max(graph_.random_blocks, random_place_);
@@ -170,6 +173,7 @@ class GraphTracer : public Tracer {
     return counts;
   }
   /// The node that a body belongs to has been appended (or plain code has run in its place), since they were so many.
+  /// Those changes are the body's own, seen from around: they must not count twice.
   void settle(const std::unordered_map<int, uint32_t>& before) {
     for (const auto& [base, count] : before) settled_[base] += changes_outside(base) - count;
   }
@@ -276,6 +280,7 @@ class GraphTracer : public Tracer {
             std::exchange(trace_.depends_on, {})};
   }
   /// Goes back to a mark, and gives the dependencies noted since.
+  /// Values and nodes noted since have the highest numbers, so that "gone" is a comparison.
   Dependencies rewind(Mark mark) {
     for (; !undo_.empty(); undo_.pop_back()) undo_.back()();
     graph_.cut(mark.nodes, mark.values);
@@ -328,6 +333,7 @@ class GraphTracer : public Tracer {
     });
   }
   /// The value of a tensor that is used in the trace around, or from outside of that: a view of its memory there.
+  /// The whole memory comes in as one input of the body, however many views of it are used.
   int id_from_around(const Tensor& t) {
     const int around = outer_->id_of(t);
     const auto [at, fresh] = around_.emplace(around, kNone);
@@ -559,6 +565,7 @@ class Extraction {
     return places_[v] = graph.add_outside_view(value.meta, memory->second);
   }
 
+  /// Made of nothing but attributes, and never changed: full, arange and the like.
   bool is_constant(const Node& node, int v) const {
     return node.in.empty() && node.effects().resources == 0 && from_.base_of(v) == v &&
            changes_[static_cast<size_t>(v)] == 0;
@@ -578,6 +585,7 @@ class Extraction {
       const int base = from_.base_of(node.in[i]);
       const uint32_t before = base < first_value_ ? changes_[static_cast<size_t>(base)] : 0;
       copy.in.push_back(place_of(node.in[i]));
+      // The new graph begins where the forward one has ended: changes are counted from there.
       copy.versions.push_back(node.versions[i] - before);
     }
     const auto draws = [&](uint64_t blocks) {
@@ -615,6 +623,8 @@ Differentiated continue_back(Trace& trace, bool is_body, std::span<const TapeNod
   const TraceScope scope(&tracer);
   const NoScopes outside;
   const ObserverScope unseen(nullptr);
+  // The trace is the same before and after: what the walk appends is copied out, then taken off again, also where a
+  // rule throws.
   const GraphTracer::Mark mark = tracer.mark();
   try {
     const std::vector<Tensor> seeds = make_seeds(tracer);

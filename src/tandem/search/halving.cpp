@@ -22,6 +22,7 @@ bool stands_at(const Scores& scores, size_t rung) {
 
 }  // namespace
 
+// From the most down by eta, as long as it is not below the least: the last rung is always the full budget.
 std::vector<int64_t> rungs_of(int64_t least, int64_t most, int64_t eta) {
   std::vector<int64_t> out = {most};
   while (out.back() / eta >= least) out.push_back(out.back() / eta);
@@ -29,6 +30,8 @@ std::vector<int64_t> rungs_of(int64_t least, int64_t most, int64_t eta) {
   return out;
 }
 
+// From the highest rung down: whoever is among the best of a rung's 1 / eta and still stands there goes on. A trial
+// that failed (a score that is not finite) is ranked but never goes on.
 std::optional<size_t> next_promotion(const std::vector<Scores>& trials, size_t rungs, int64_t eta) {
   for (size_t rung = rungs - 1; rung-- > 0;) {
     std::vector<size_t> best = ranked(trials, rung);
@@ -39,6 +42,7 @@ std::optional<size_t> next_promotion(const std::vector<Scores>& trials, size_t r
   return std::nullopt;
 }
 
+// When no more trials are begun: the best that wait, the furthest first, until enough have reached the last rung.
 std::optional<size_t> next_leader(const std::vector<Scores>& trials, size_t rungs, int64_t finalists) {
   const auto done = std::count_if(trials.begin(), trials.end(),
                                   [&](const Scores& scores) { return stands_at(scores, rungs - 1); });

@@ -36,6 +36,7 @@ class Density {
     other_ = std::clamp(1.0 / std::max(n, 1.0), 0.1, 0.5);
   }
 
+  /// One of the points, or none, with the same chance each; then every parameter near it, or evenly.
   Point draw(Random& random) const {
     const int64_t at = random.below(static_cast<int64_t>(points_.size()) + 1);
     Point out;
@@ -48,6 +49,7 @@ class Density {
     return out;
   }
 
+  /// The mean of the kernels, as the logarithm of a sum of exponentials: products over many parameters would vanish.
   double log_at(const Point& x) const {
     double even_part = 0;
     for (const Parameter& p : space_.parameters)
@@ -88,13 +90,15 @@ class Density {
     if (!p.is_list()) {
       const double width = widths_[parameter];
       const double z = (x - centre) / width;
+      // The kernel is cut off at 0 and 1: what is left inside is scaled to 1.
       const double inside = below((1 - centre) / width) - below(-centre / width);
       return -0.5 * z * z - std::log(width * std::sqrt(2 * 3.14159265358979323846) * inside);
     }
     const auto count = static_cast<double>(p.values.size());
     if (count == 1) return 0;
     if (p.scale == Scale::choice) return std::log(x == centre ? 1 - other_ : other_ / (count - 1));
-    double sum = 0;  // of an ordered list: less by half with each place further away, mixed with an even part
+    // An ordered list: the others share other_, each half as much as the one a place nearer.
+    double sum = 0;
     for (double i = 0; i < count; ++i)
       if (i != centre) sum += std::pow(0.5, std::abs(i - centre));
     return std::log(x == centre ? 1 - other_ : other_ * std::pow(0.5, std::abs(x - centre)) / sum);
@@ -115,6 +119,8 @@ Point random_point(const Space& space, uint64_t seed, int64_t number) {
   return out;
 }
 
+// Draws where good points are dense and keeps the candidate whose chance among the good ones is largest against that
+// among the rest. Seed and number decide all draws, so that a search can be repeated.
 Point tpe_point(const Space& space, const std::vector<Point>& best_first, int64_t number,
                 const ProposalOptions& options) {
   Random random(options.seed, kParzen, number);

@@ -51,6 +51,7 @@ size_t last_weights(const Layers& layers) {
   return layers.size();
 }
 
+/// The layer at `spared` gives the model's outputs, whose number is the task's. Lists inside a layer spare none.
 void widen(Layers& layers, double factor, size_t spared) {
   const auto scaled = [&](LayerDescription& l, const char* name) {
     if (const Setting* value = find(l, name))
@@ -86,6 +87,7 @@ void normalise(Layers& layers, bool on, size_t spared) {
   for (size_t i = 0; i < layers.size(); ++i) {
     LayerDescription l = layers[i];
     if (!on && l.type == "batch_norm") {
+      // Before a batch norm a bias does nothing and is left out: without the norm it is wanted again.
       if (!out.empty() && (is_conv(out.back()) || is_linear(out.back()))) drop(out.back(), "bias");
       continue;
     }
@@ -116,6 +118,8 @@ struct Block {
   size_t begin, end;
 };
 
+/// What may be repeated: residual blocks that keep their shape; else the last convolution of each run of them; else
+/// linear layers. Never the last layer with weights.
 std::vector<Block> blocks_of(const Layers& layers) {
   const size_t last = last_weights(layers);
   const auto collect = [&](const auto& begins) {
@@ -138,6 +142,8 @@ std::vector<Block> blocks_of(const Layers& layers) {
   return stages.empty() ? collect(is_linear) : stages;
 }
 
+/// From the last block to the first, so that the places of those before stay right. A copy keeps the shape: no stride,
+/// padding "same", and one group.
 void deepen(Layers& layers, int64_t times) {
   const std::vector<Block> blocks = blocks_of(layers);
   for (size_t b = blocks.size(); b-- > 0;) {
@@ -160,6 +166,7 @@ void deepen(Layers& layers, int64_t times) {
 
 }  // namespace
 
+// Norms and activations come before the depth, so that copies have them, too.
 zoo::ModelDescription vary(zoo::ModelDescription d, const Variant& v) {
   if (v.width) widen(d.layers, *v.width, last_weights(d.layers));
   if (v.activation) activate(d.layers, *v.activation, d.layers.size() - 1);

@@ -21,6 +21,7 @@ SmallVector<Operand, 4> operands(const Node& node) {
   SmallVector<Operand, 4> list;
   for (size_t i = 0; i < node.in.size(); ++i)
     list.push_back({node.in[i], node.reads_input(i) ? node.versions[i] : 0});
+  // a + b and b + a are one computation: the op says that its bits are the same.
   if (node.op->commutative) std::sort(list.begin(), list.end());
   return list;
 }
@@ -66,6 +67,7 @@ void common_subexpressions(Graph& graph) {
       seen.emplace(hash, n);
       continue;
     }
+    // The earlier node stays, so that its result stands before every use of the later one.
     const Node gone = graph.erase(n);
     for (size_t i = 0; i < gone.out.size(); ++i) {
       const int kept = graph.node(same->second).out[i];

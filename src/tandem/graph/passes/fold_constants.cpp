@@ -12,6 +12,7 @@ void fold_constants(Graph& graph) {
   for (int n = graph.first(); n != kNone;) {
     const int after = graph.next(n);
     const Node& node = graph.node(n);
+    // A constant may depend on constants. One that is changed or returned needs fresh memory at each call.
     bool folds =
         !node.is_fused() && !node.bodies && node.effects().resources == 0 && node.effects().writes == 0;
     for (int v : node.in) folds = folds && constant[static_cast<size_t>(v)];

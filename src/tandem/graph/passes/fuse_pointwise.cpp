@@ -106,6 +106,7 @@ class Grouping {
     });
   }
 
+  /// Joins the open groups that make its inputs, and with that merges them; else begins a group of its own.
   void add_pointwise(int n, const Node& node) {
     const Dims& shape = graph_.meta(node.out[0]).shape;
     // Inputs taken over element by element may join; any other use of a group's memory needs it written before.
@@ -161,6 +162,7 @@ class Grouping {
       if (!(m.shape == to.shape && m.strides == to.strides && m.offset == to.offset && m.dtype == to.dtype))
         return false;
     }
+    // Other groups that read the old contents must run before this one: they take no more members.
     close_readers(base, g);
     group(g).stores.push_back(base);
     storing_.push_back(g);
@@ -233,6 +235,7 @@ Node build(const Graph& graph, const Grouping& grouping, const Group& group) {
       if (value == v) return r;
     return std::nullopt;
   };
+  // First the inputs, in the order of their first use, then the steps: registers are numbered so.
   for (int m : group.members)
     graph.reads_of(graph.node(m), [&](int v, uint32_t version) {
       if (holds(group.makes, v) || find(v)) return;
@@ -300,6 +303,7 @@ int partner_of(const Graph& graph, int n) {
         is_small(earlier) && earlier.programs.size() < kMostPrograms &&
         earlier.in.size() + earlier.out.size() + node.in.size() + node.out.size() <= kMostBuffers;
     if (!fits) continue;
+    // Both will run at n: the earlier one moves past everything between, n included.
     for (int between = graph.next(e); between != graph.next(n); between = graph.next(between))
       if (!independent(graph, earlier, graph.node(between))) return kNone;
     return e;
