@@ -1,5 +1,5 @@
 // Products and convolutions of full f32 on CUDA (TANDEM_TF32=0): as exact as f32 can be, infinities included. Apart from
-// cuda_test.cpp, since a process computes with TF32 or without it.
+// cuda_test.cpp, where TF32 is on.
 // ctest: cuda
 #include <gtest/gtest.h>
 
@@ -12,6 +12,7 @@
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/ops/conv.h"
+#include "tandem/ops/create.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
@@ -52,6 +53,26 @@ TEST_F(CudaF32, ProductsKeepAllBits) {
     expect_rounded(matmul(ga, gb), want, cat("product ", size));
     expect_rounded(matmul(transpose(contiguous(transpose(ga))), gb), want, cat("laid out otherwise ", size));
   }
+}
+
+// Algorithms are kept by shape: one that was chosen under tf32 must not serve full f32, nor the other way round.
+TEST_F(CudaF32, TheSwitchOfTf32ActsOnShapesThatWereSeenBefore) {
+  manual_seed(3);
+  const Tensor a = numbers({512, 300}), b = numbers({300, 256});
+  const Tensor want = matmul(cast(a, DType::f64), cast(b, DType::f64));
+  const Tensor ga = to(a, kGpu), gb = to(b, kGpu), weight = contiguous(transpose(gb)),
+               zero = to(zeros({256}), kGpu);
+  for (const bool rounds : {false, true, false, true}) {
+    set_tf32(rounds);
+    for (const Tensor& got : {matmul(ga, gb), linear(ga, weight, zero)}) {
+      const double distance = relative_distance(to_array(got), to_array(want));
+      if (rounds)
+        EXPECT_GT(distance, 20 * kRounding);
+      else
+        EXPECT_LE(distance, kRounding);
+    }
+  }
+  set_tf32(false);
 }
 
 TEST_F(CudaF32, ConvolutionsKeepAllBits) {

@@ -64,8 +64,7 @@ Stored find_form(const Matrix& m) {
 }
 
 /// All that the choice of an algorithm depends on.
-/// The last two numbers are 0.
-using PlanKey = std::array<int64_t, 18>;
+using PlanKey = std::array<int64_t, 17>;
 
 struct MatmulPlan {
   cublasLtMatmulDesc_t operation = nullptr;
@@ -202,8 +201,7 @@ void blas_product(const KernelArgs& args, Product p) {
                     aligned[1],
                     aligned[2],
                     epilogue,
-                    0,
-                    0};
+                    p.dtype == DType::f32 && allow_tf32()};
   static Mutex& mutex = *new Mutex(LockOrder::libraries);
   static auto& plans = *new std::map<PlanKey, MatmulPlan>;
   // Held until the launch: the plan's bias pointer is set for this call below.
