@@ -49,7 +49,7 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
     {"lab/record", {"core", "io", "lab/base"}},
     {"lab/monitor", {"core", "io", "train", "lab/base", "lab/record"}},
     {"lab/driver", {"core", "io", "lab/base", "lab/record"}},
-    {"lab/study", {"core", "io", "lab/base", "lab/record"}},
+    {"lab/study", {"core", "io", "lab/base", "lab/record", "lab/driver"}},
     {"lab/own", {"surface", "io", "lab/base"}},
     {"lab/measure",
      {"core", "io", "lab/base", "lab/stats", "lab/record", "lab/monitor", "lab/driver", "lab/study",

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "lab/src/base/toml.h"
+#include "lab/src/driver/catalogue.h"
 #include "lab/src/study/catalogue.h"
 #include "lab/src/study/study.h"
 #include "tandem/core/error.h"
@@ -68,22 +68,9 @@ std::vector<std::string> workload_names() {
 }
 
 std::vector<Framework> frameworks() {
-  const std::string path = (fs::path(lab_home()) / "drivers" / "drivers.toml").string();
-  const Json table = read_toml(path);
   std::vector<Framework> all;
-  for (const auto& [name, entry] : table.items()) {
-    if (!entry.is_object() || !entry.contains("variants")) continue;
-    Framework framework{name, entry.value("title", name), {}};
-    const Json& variants = entry["variants"];
-    TD_CHECK(variants.is_array() && !variants.empty(), "read '", path, "', ", name,
-             ": variants must be a list of texts; got ", variants.dump(), ". Write for example [\"eager\"].");
-    for (const Json& variant : variants) {
-      TD_CHECK(variant.is_string(), "read '", path, "', ", name, ": variants must be a list of texts; got ",
-               variants.dump(), ". Write for example [\"eager\"].");
-      framework.variants.push_back(variant.get<std::string>());
-    }
-    all.push_back(std::move(framework));
-  }
+  for (const DriverInfo& info : read_drivers(lab_home()))
+    all.push_back({info.name, info.title, info.variants});
   return all;
 }
 
