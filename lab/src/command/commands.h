@@ -23,8 +23,6 @@ void add_driver(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 
-/// "90s", "10m", "1.5h", or seconds. Throws UsageError.
-double parse_duration(const std::string& text);
 /// Cores that this program may use.
 int64_t usable_cores();
 /// Starts drivers as drivers.toml says.

@@ -1,9 +1,8 @@
-// What several commands share: durations, signals, tables, and how drivers are started.
+// What several commands share: signals, tables, and how drivers are started.
 #include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
@@ -11,6 +10,7 @@
 #include "lab/src/study/study.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
+#include "tandem/train/settings.h"
 
 namespace tandem::lab {
 namespace {
@@ -23,19 +23,6 @@ size_t columns(const std::string& text) {
 }
 
 }  // namespace
-
-double parse_duration(const std::string& text) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  const std::string unit = end;
-  const double scale = unit == "s" || unit.empty()    ? 1
-                       : unit == "m" || unit == "min" ? 60
-                       : unit == "h"                  ? 3600
-                                                      : 0;
-  if (end == text.c_str() || scale == 0 || !std::isfinite(number) || number <= 0 || number * scale > 1e8)
-    throw UsageError(cat("budget: must be a time such as 90s, 30m or 2h; got '", text, "'."));
-  return number * scale;
-}
 
 int64_t usable_cores() { return static_cast<int64_t>(std::max<size_t>(1, first_cpus(CPU_SETSIZE).size())); }
 
@@ -85,18 +72,7 @@ void print_rows(const std::vector<std::vector<std::string>>& rows) {
 
 std::string quoted(const std::vector<std::string>& arguments) {
   std::string out;
-  for (const std::string& word : arguments) {
-    const bool plain = !word.empty() && word.find_first_not_of(
-                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                            "-_=+:,./@%") == std::string::npos;
-    std::string text = word;
-    if (!plain) {
-      text = "'";
-      for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-      text += "'";
-    }
-    out += (out.empty() ? "" : " ") + text;
-  }
+  for (const std::string& word : arguments) out += (out.empty() ? "" : " ") + shell_word(word);
   return out;
 }
 

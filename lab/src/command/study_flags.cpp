@@ -13,6 +13,7 @@
 #include "lab/src/report/report.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
+#include "tandem/train/settings.h"
 
 namespace tandem::lab {
 namespace {
@@ -77,7 +78,7 @@ RunnerOptions StudyFlags::options(const std::string& name) const {
   options.folder = out.empty() ? new_folder(name) : out;
   options.seed = seed;
   options.interval_s = interval;
-  if (!budget.empty()) options.budget_s = parse_duration(budget);
+  if (!budget.empty()) as_usage([&] { options.budget_s = parse_duration("budget", budget); });
   options.cool_down_s = quick ? 10 : 60;
   options.bench.threads = threads.value_or(usable_cores());
   if (options.bench.threads < 1 || options.bench.threads > usable_cores())
