@@ -129,5 +129,41 @@ TEST_F(CudaF32, InfinitiesAndLargeNumbersGoThrough) {
   EXPECT_EQ(c[5 * 16 + 1], 32.f);
 }
 
+// Groups of taps and of pixels are filled up with zeros, which must not meet what they stand beside: all factors but one
+// are positive and finite here, so an infinity is the only thing that may come of it.
+TEST_F(CudaF32, AnInfinityInAConvolutionGivesInfinitiesAndNoNan) {
+  struct Form {
+    Dims x, weight;
+    Conv2dOptions options;
+  };
+  for (const Form& form : {Form{{2, 1, 28, 28}, {6, 1, 5, 5}, {.padding = 2}},
+                           Form{{3, 3, 9, 9}, {7, 3, 3, 3}, {}}, Form{{2, 6, 14, 14}, {16, 6, 5, 5}, {}}}) {
+    for (const int64_t place : {int64_t{0}, int64_t{5}, form.x[2] * form.x[3] - 1}) {
+      const auto run = [&](Device device) {
+        Tensor image = full(form.x, 0.5);
+        image.data<float>()[place] = INFINITY;
+        const Tensor x = to(image, device).set_requires_grad();
+        const Tensor weight = to(full(form.weight, 0.25), device).set_requires_grad();
+        const Tensor y = conv2d(x, weight, to(zeros({form.weight[0]}), device), form.options);
+        Tensor down = full(y.shape(), 0.75);
+        down.data<float>()[place % y.size()] = INFINITY;
+        return std::vector<Tensor>{
+            to(y.detach(), kCpu), to(grad(y, {weight}, to(full(y.shape(), 0.75), device))[0], kCpu),
+            to(grad(conv2d(x, weight, to(zeros({form.weight[0]}), device), form.options), {x},
+                    to(down, device))[0],
+               kCpu)};
+      };
+      const auto want = run(kCpu), got = run(kGpu);
+      for (size_t i = 0; i < want.size(); ++i) {
+        const auto a = want[i].to_vector<float>(), b = got[i].to_vector<float>();
+        int64_t differ = 0;
+        for (size_t k = 0; k < a.size(); ++k)
+          differ += std::isinf(a[k]) != std::isinf(b[k]) || std::isnan(b[k]);
+        EXPECT_EQ(differ, 0) << "result " << i << " of x " << cat(form.x) << ", infinity at " << place;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem::testing

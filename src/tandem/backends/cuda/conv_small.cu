@@ -134,8 +134,10 @@ __global__ void __launch_bounds__(32 * conv_warps(kTiles))
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
         const unsigned *upper = rows[m][0], *lower = rows[m][1];
-        const unsigned first[4] = {upper[at[0]], lower[at[0]], upper[at[1]], lower[at[1]]};
-        const unsigned second[4] = {upper[at[2]], lower[at[2]], upper[at[3]], lower[at[3]]};
+        unsigned first[4] = {upper[at[0]], lower[at[0]], upper[at[1]], lower[at[1]]};
+        unsigned second[4] = {upper[at[2]], lower[at[2]], upper[at[3]], lower[at[3]]};
+        // What fills up the last group has weight 0 and must be 0 itself: an infinity times 0 would be NaN.
+        if (const int rest = image.taps - group * kGroup; rest < kGroup) clear_from(rest - t, first, second);
 #pragma unroll
         for (int j = 0; j < kTiles; ++j) {
           multiply_add<kExact>(sum[m][j], first, {filters[j].x, filters[j].y});

@@ -56,6 +56,14 @@ __device__ inline void clear(unsigned* shared, int words) {
     reinterpret_cast<uint4*>(shared)[i] = make_uint4(0, 0, 0, 0);
 }
 
+/// Of the four columns 0, 4, 8 and 12 that a thread reads of a group (two rows each), sets those from `rest` on to zero.
+__device__ __forceinline__ void clear_from(int rest, unsigned (&first)[4], unsigned (&second)[4]) {
+  if (rest <= 0) first[0] = first[1] = 0;
+  if (rest <= 4) first[2] = first[3] = 0;
+  if (rest <= 8) second[0] = second[1] = 0;
+  if (rest <= 12) second[2] = second[3] = 0;
+}
+
 /// A thread's part of `size` elements that lie together, four by four, read ahead of their use.
 struct Pieces {
   float4 piece[kPieces];

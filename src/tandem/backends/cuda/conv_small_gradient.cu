@@ -87,8 +87,10 @@ __global__ void __launch_bounds__(kGradientThreads)
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
         const unsigned *upper = held + taps[m][0], *lower = held + taps[m][1];
-        const unsigned first[4] = {upper[at[0]], lower[at[0]], upper[at[1]], lower[at[1]]};
-        const unsigned second[4] = {upper[at[2]], lower[at[2]], upper[at[3]], lower[at[3]]};
+        unsigned first[4] = {upper[at[0]], lower[at[0]], upper[at[1]], lower[at[1]]};
+        unsigned second[4] = {upper[at[2]], lower[at[2]], upper[at[3]], lower[at[3]]};
+        // As in conv_small.cu, for what fills up the last group of pixels.
+        if (p + 4 > pixels) clear_from(4 * (pixels - p), first, second);
 #pragma unroll
         for (int j = 0; j < kTiles; ++j) {
           multiply_add<kExact>(sum[m][j], first, {now[j][0], now[j][1]});
