@@ -13,6 +13,7 @@
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/nn/activation.h"
+#include "tandem/nn/attention.h"
 #include "tandem/nn/conv.h"
 #include "tandem/nn/dropout.h"
 #include "tandem/nn/embedding.h"
@@ -137,6 +138,9 @@ const std::vector<NamedLayer>& layers() {
       LAYER(".max_padding", EmbeddingBag, 3, 4, EmbeddingBagOptions{.mode = BagMode::max, .padding_idx = -3}),
       LAYER(".mean_padding", EmbeddingBag, 3, 4, EmbeddingBagOptions{.padding_idx = 0}),
 
+      LAYER("", MultiheadAttention, 6, 2),
+      LAYER(".no_bias", MultiheadAttention, 6, 3, MultiheadAttentionOptions{.bias = false}),
+
       LAYER("", ZeroPad1d, 1),
       LAYER(".sides", ZeroPad1d, (std::vector<int64_t>{2, 1})),
       LAYER("", ZeroPad2d, 1),
@@ -248,6 +252,7 @@ const std::vector<NamedLayer>& large_layers() {
       LAYER("", InstanceNorm2d, 4, InstanceNormOptions{.affine = true}),
       LAYER("", InstanceNorm3d, 4, InstanceNormOptions{.affine = true}),
       LAYER("", EmbeddingBag, 2000, 100),
+      LAYER("", MultiheadAttention, 200, 4),
   };
   return rows;
 }
@@ -393,8 +398,10 @@ TEST(GoldenLayers, StartWithValuesOfPyTorchsDistributions) {
         EXPECT_NEAR(quantile(values, shares[i]), want.quantiles[i], tolerance) << "share " << shares[i];
       }
       if (want.kind != "uniform") continue;
-      // Never outside 1 / √fan_in, the fan of the weight being counted from its second size on; the bias has the same.
-      if (key == "weight") fan_in = static_cast<double>(tensor.size() / tensor.size(0));
+      // Never outside 1 / √fan_in, the fan of the weight being counted from its second size on; the bias has the same. Of
+      // the projections into attention it is that of xavier_uniform, (in + out) / 6.
+      if (key.ends_with("weight")) fan_in = static_cast<double>(tensor.size() / tensor.size(0));
+      if (key == "in_proj_weight") fan_in = (200 + 600) / 6.0;
       EXPECT_LE(std::max(-values.front(), values.back()), (1 + 1e-6) / std::sqrt(fan_in));
       EXPECT_NEAR(half, 1 / std::sqrt(fan_in), 0.01 * half);
     }

@@ -73,6 +73,10 @@ LAYERS = [
     ("EmbeddingBag.max_padding", lambda: nn.EmbeddingBag(3, 4, mode="max", padding_idx=-3), (6, 2), 0, 3, "index"),
     ("EmbeddingBag.mean_padding", lambda: nn.EmbeddingBag(3, 4, padding_idx=0), (6, 2), 0, 3, "index"),
 
+    # States, lengths and masks of these are in sequences.txt.
+    ("MultiheadAttention", lambda: nn.MultiheadAttention(6, 2, batch_first=True), (2, 5, 6)),
+    ("MultiheadAttention.no_bias", lambda: nn.MultiheadAttention(6, 3, bias=False, batch_first=True), (2, 4, 6)),
+
     ("ZeroPad1d", lambda: nn.ZeroPad1d(1), (3, 5)),
     ("ZeroPad1d.sides", lambda: nn.ZeroPad1d((2, 1)), (2, 3, 5)),
     ("ZeroPad2d", lambda: nn.ZeroPad2d(1), (3, 4, 5)),
@@ -181,4 +185,5 @@ INITIAL = [
     ("InstanceNorm2d", lambda: nn.InstanceNorm2d(4, affine=True)),
     ("InstanceNorm3d", lambda: nn.InstanceNorm3d(4, affine=True)),
     ("EmbeddingBag", lambda: nn.EmbeddingBag(2000, 100)),
+    ("MultiheadAttention", lambda: nn.MultiheadAttention(200, 4)),
 ]

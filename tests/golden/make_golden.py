@@ -500,7 +500,8 @@ def write_layers():
         set_weights(layer)
         x = hash_array(shape, 900, low, high)
         x = x.requires_grad_() if kind == "real" else x.floor().long()
-        y = layer(x)
+        y = layer(x, x, x) if isinstance(layer, nn.MultiheadAttention) else layer(x)
+        y = y[0] if isinstance(y, tuple) else y
         (y * y * hash_array(tuple(y.shape), 77)).sum().backward()
         lines.append(f"layer {name} {mode} {shape_text(shape)} {low} {high} {kind}")
         lines += [f"state {key} {shape_text(value.shape)}" for key, value in state_of(layer)]

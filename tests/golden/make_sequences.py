@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/sequences.txt: PyTorch's MultiheadAttention and scaled_dot_product_attention with
+masks, and all their gradients, for attention_test.cpp. Needs PyTorch and NumPy."""
+import torch
+import torch.nn.functional as F
+
+from make_golden import HERE, hash_array, numbers, set_weights, shape_text
+
+lines = []
+
+
+def leaf(shape, salt):
+    return hash_array(shape, salt, -2, 2).requires_grad_()
+
+
+def write(name, results, leaves, weights=None):
+    """Results, and the gradients of the sum of their weighted squares."""
+    loss = 0
+    for i, (part, value) in enumerate(results):
+        kept = value if weights is None else value * weights
+        loss = loss + (kept * kept * hash_array(tuple(value.shape), 77 + i)).sum()
+        lines.append(f"{name} {part} {shape_text(value.shape)} {numbers(kept)}")
+    loss.backward()
+    for part, value in leaves:
+        lines.append(f"{name} d.{part} {shape_text(value.shape)} {numbers(value.grad)}")
+
+
+N, T = 3, 4
+WIDTH, HEADS, KEYS = 6, 2, 5
+ATTENTIONS = {  # bias, whether the query is the key, causal, lengths
+    "attention": (True, True, False, None),
+    "attention_no_bias": (False, True, True, None),
+    "attention_cross": (True, False, False, None),
+    "attention_cross_lengths": (True, False, False, [2, 5, 1]),
+    "attention_all": (True, True, True, [3, 1, 4]),
+}
+for name, (bias, is_self, causal, lengths) in ATTENTIONS.items():
+    layer = torch.nn.MultiheadAttention(WIDTH, HEADS, bias=bias, batch_first=True).double()
+    set_weights(layer)
+    q = leaf((N, T, WIDTH), 900)
+    k, v = (q, q) if is_self else (leaf((N, KEYS, WIDTH), 901), leaf((N, KEYS, WIDTH), 902))
+    beyond = torch.arange(k.shape[1]) >= torch.tensor(lengths)[:, None] if lengths else None
+    before = torch.ones(T, k.shape[1], dtype=bool).triu(1) if causal else None
+    y, _ = layer(q, k, v, key_padding_mask=beyond, attn_mask=before, need_weights=False)
+    leaves = [("q", q)] + ([] if is_self else [("k", k), ("v", v)]) + list(layer.named_parameters())
+    # Of a sequence to itself the steps beyond its length mean nothing.
+    write(name, [("output", y)], leaves, (~beyond).double()[:, :, None] if is_self and lengths else None)
+
+for name, lengths, options in [("dot", None, {}), ("dot_causal", None, dict(is_causal=True, scale=0.7)),
+                               ("dot_lengths", [2, 5, 1], {})]:
+    q, k, v = leaf((N, 2, T, 3), 900), leaf((N, 2, KEYS, 3), 901), leaf((N, 2, KEYS, 4), 902)
+    if lengths:
+        options = dict(attn_mask=(torch.arange(KEYS) < torch.tensor(lengths)[:, None])[:, None, None, :])
+    write(name, [("output", F.scaled_dot_product_attention(q, k, v, **options))], [("q", q), ("k", k), ("v", v)])
+(HERE / "sequences.txt").write_text("\n".join(lines) + "\n")
