@@ -21,6 +21,7 @@
 #include "tandem/nn/norm.h"
 #include "tandem/nn/pad.h"
 #include "tandem/nn/pool.h"
+#include "tandem/nn/recurrent.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
 #include "tests/support/golden.h"
@@ -138,6 +139,8 @@ const std::vector<NamedLayer>& layers() {
       LAYER(".max_padding", EmbeddingBag, 3, 4, EmbeddingBagOptions{.mode = BagMode::max, .padding_idx = -3}),
       LAYER(".mean_padding", EmbeddingBag, 3, 4, EmbeddingBagOptions{.padding_idx = 0}),
 
+      LAYER("", LSTM, 4, 3),
+      LAYER(".all", LSTM, 4, 3, LSTMOptions{.layers = 2, .bidirectional = true, .bias = false}),
       LAYER("", MultiheadAttention, 6, 2),
       LAYER(".no_bias", MultiheadAttention, 6, 3, MultiheadAttentionOptions{.bias = false}),
 
@@ -252,6 +255,7 @@ const std::vector<NamedLayer>& large_layers() {
       LAYER("", InstanceNorm2d, 4, InstanceNormOptions{.affine = true}),
       LAYER("", InstanceNorm3d, 4, InstanceNormOptions{.affine = true}),
       LAYER("", EmbeddingBag, 2000, 100),
+      LAYER("", LSTM, 80, 300, LSTMOptions{.bidirectional = true}),
       LAYER("", MultiheadAttention, 200, 4),
   };
   return rows;
@@ -399,8 +403,9 @@ TEST(GoldenLayers, StartWithValuesOfPyTorchsDistributions) {
       }
       if (want.kind != "uniform") continue;
       // Never outside 1 / √fan_in, the fan of the weight being counted from its second size on; the bias has the same. Of
-      // the projections into attention it is that of xavier_uniform, (in + out) / 6.
+      // an LSTM the fan is its hidden size, of the projections into attention that of xavier_uniform, (in + out) / 6.
       if (key.ends_with("weight")) fan_in = static_cast<double>(tensor.size() / tensor.size(0));
+      if (row.name == "LSTM") fan_in = 300;
       if (key == "in_proj_weight") fan_in = (200 + 600) / 6.0;
       EXPECT_LE(std::max(-values.front(), values.back()), (1 + 1e-6) / std::sqrt(fan_in));
       EXPECT_NEAR(half, 1 / std::sqrt(fan_in), 0.01 * half);

@@ -56,6 +56,7 @@
 #include "tandem/nn/pad.h"
 #include "tandem/nn/parametrized.h"
 #include "tandem/nn/pool.h"
+#include "tandem/nn/recurrent.h"
 #include "tandem/nn/summary.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/attention.h"

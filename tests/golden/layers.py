@@ -74,6 +74,8 @@ LAYERS = [
     ("EmbeddingBag.mean_padding", lambda: nn.EmbeddingBag(3, 4, padding_idx=0), (6, 2), 0, 3, "index"),
 
     # States, lengths and masks of these are in sequences.txt.
+    ("LSTM", lambda: nn.LSTM(4, 3, batch_first=True), (2, 5, 4)),
+    ("LSTM.all", lambda: nn.LSTM(4, 3, num_layers=2, bias=False, batch_first=True, bidirectional=True), (2, 3, 4)),
     ("MultiheadAttention", lambda: nn.MultiheadAttention(6, 2, batch_first=True), (2, 5, 6)),
     ("MultiheadAttention.no_bias", lambda: nn.MultiheadAttention(6, 3, bias=False, batch_first=True), (2, 4, 6)),
 
@@ -185,5 +187,6 @@ INITIAL = [
     ("InstanceNorm2d", lambda: nn.InstanceNorm2d(4, affine=True)),
     ("InstanceNorm3d", lambda: nn.InstanceNorm3d(4, affine=True)),
     ("EmbeddingBag", lambda: nn.EmbeddingBag(2000, 100)),
+    ("LSTM", lambda: nn.LSTM(80, 300, bidirectional=True)),
     ("MultiheadAttention", lambda: nn.MultiheadAttention(200, 4)),
 ]

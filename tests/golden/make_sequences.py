@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/sequences.txt: PyTorch's MultiheadAttention and scaled_dot_product_attention with
-masks, and all their gradients, for attention_test.cpp. Needs PyTorch and NumPy."""
+"""Writes tests/golden/sequences.txt: PyTorch's LSTM with states and lengths, MultiheadAttention and
+scaled_dot_product_attention with masks, and all their gradients, for recurrent_test.cpp and attention_test.cpp. Needs
+PyTorch and NumPy."""
 import torch
 import torch.nn.functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from make_golden import HERE, hash_array, numbers, set_weights, shape_text
 
@@ -25,7 +27,28 @@ def write(name, results, leaves, weights=None):
         lines.append(f"{name} d.{part} {shape_text(value.shape)} {numbers(value.grad)}")
 
 
-N, T = 3, 4
+N, T, FEATURES, HIDDEN = 3, 4, 3, 2
+LSTMS = {  # options, whether states are given, lengths
+    "lstm": ({}, False, None),
+    "lstm_no_bias": (dict(bias=False), True, None),
+    "lstm_deep": (dict(num_layers=2), True, None),
+    "lstm_both": (dict(bidirectional=True), False, None),
+    "lstm_lengths": ({}, False, [2, 4, 1]),
+    "lstm_all": (dict(num_layers=2, bidirectional=True), True, [3, 1, 4]),
+}
+for name, (options, has_states, lengths) in LSTMS.items():
+    lstm = torch.nn.LSTM(FEATURES, HIDDEN, batch_first=True, **options).double()
+    set_weights(lstm)
+    x = leaf((N, T, FEATURES), 900)
+    rows = options.get("num_layers", 1) * (2 if "bidirectional" in options else 1)
+    states = [leaf((rows, N, HIDDEN), 901), leaf((rows, N, HIDDEN), 902)] if has_states else None
+    given = pack_padded_sequence(x, torch.tensor(lengths), batch_first=True, enforce_sorted=False) if lengths else x
+    output, (h, c) = lstm(given, states)
+    if lengths:
+        output, _ = pad_packed_sequence(output, batch_first=True, total_length=T)
+    leaves = [("x", x)] + (list(zip(("h", "c"), states)) if states else []) + list(lstm.named_parameters())
+    write(name, [("output", output), ("h", h), ("c", c)], leaves)
+
 WIDTH, HEADS, KEYS = 6, 2, 5
 ATTENTIONS = {  # bias, whether the query is the key, causal, lengths
     "attention": (True, True, False, None),

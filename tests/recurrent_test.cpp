@@ -1,0 +1,372 @@
+// LSTM: PyTorch's values and gradients (golden/make_sequences.py), gradients by differences, the same bits in both
+// engines, steps beyond a sample's length, and refusals.
+// ctest: asan
+#include "tandem/nn/recurrent.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "tandem/core/autocast.h"
+#include "tandem/core/rng.h"
+#include "tandem/graph/compile.h"
+#include "tandem/nn/containers.h"
+#include "tandem/nn/layers.h"
+#include "tandem/nn/summary.h"
+#include "tandem/ops/arrange.h"
+#include "tandem/ops/create.h"
+#include "tandem/ops/reduce.h"
+#include "tandem/optim/sgd.h"
+#include "tests/support/golden.h"
+#include "tests/support/numeric_gradient.h"
+#include "tests/support/refusal.h"
+
+namespace tandem::testing {
+namespace {
+
+using List = std::vector<Tensor>;
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr Dim kSamples = 3, kSteps = 4, kFeatures = 3, kHidden = 2;
+
+Tensor values(const Dims& shape, uint32_t salt, DType dtype) {
+  return to_tensor(hash_array(shape, salt, -2, 2), dtype);
+}
+
+/// x with NaN in every step beyond its sample's length.
+Tensor spoiled(const Tensor& x, const std::vector<int64_t>& lengths) {
+  Array array = to_array(x);
+  each_index(x.shape(), [&](const Dims& at) {
+    if (at[1] >= lengths[static_cast<size_t>(at[0])]) array.at(at) = kNan;
+  });
+  return to_tensor(array, x.dtype());
+}
+
+Tensor to_lengths(const std::vector<int64_t>& lengths) {
+  return from_vector<int64_t>(lengths, {static_cast<Dim>(lengths.size())});
+}
+
+/// What the script differentiates.
+Tensor loss_of(const nn::LSTMResult& result) {
+  Tensor total;
+  uint32_t salt = 77;
+  for (const Tensor& y : {result.output, result.h, result.c}) {
+    const Tensor part = sum(y * y * to_tensor(hash_array(y.shape(), salt++), y.dtype()));
+    total = total.defined() ? total + part : part;
+  }
+  return total;
+}
+
+struct Case {
+  std::string name;
+  nn::LSTMOptions options;
+  bool has_states = false;
+  std::vector<int64_t> lengths;
+};
+/// The rows of LSTMS in golden/make_sequences.py.
+std::vector<Case> cases() {
+  return {{"lstm", {}, false, {}},
+          {"lstm_no_bias", {.bias = false}, true, {}},
+          {"lstm_deep", {.layers = 2}, true, {}},
+          {"lstm_both", {.bidirectional = true}, false, {}},
+          {"lstm_lengths", {}, false, {2, 4, 1}},
+          {"lstm_all", {.layers = 2, .bidirectional = true}, true, {3, 1, 4}}};
+}
+
+/// A layer with the weights of the script, and what a case calls it with.
+struct Fixture {
+  Fixture(const Case& row, DType dtype) : lstm(nullptr, "", kFeatures, kHidden, row.options) {
+    lstm.to(dtype);
+    set_weights(lstm);
+    x = values({kSamples, kSteps, kFeatures}, 900, dtype);
+    if (!row.lengths.empty()) {
+      inputs.lengths = to_lengths(row.lengths);
+      x = spoiled(x, row.lengths);
+    }
+    leaves = {{"x", x.set_requires_grad()}};
+    if (row.has_states) {
+      const Dims shape{row.options.layers * (row.options.bidirectional ? 2 : 1), kSamples, kHidden};
+      inputs.h = values(shape, 901, dtype).set_requires_grad();
+      inputs.c = values(shape, 902, dtype).set_requires_grad();
+      leaves.insert(leaves.end(), {{"h", inputs.h}, {"c", inputs.c}});
+    }
+    for (const auto& parameter : lstm.named_parameters()) leaves.push_back(parameter);
+  }
+  List tensors() const {
+    List all;
+    for (const auto& [name, leaf] : leaves) all.push_back(leaf);
+    return all;
+  }
+
+  nn::LSTM lstm;
+  Tensor x;
+  nn::LSTMInputs inputs;
+  nn::NamedTensors leaves;
+};
+
+TEST(LSTM, GivesPyTorchsValuesAndGradientsAlsoWithNansBeyondTheLengths) {
+  std::map<std::string, Array> want;
+  for (const std::string& line : golden_lines("sequences.txt")) {
+    std::istringstream in(line);
+    std::string name, part;
+    in >> name >> part;
+    want[name + " " + part] = read_array(in);
+  }
+  for (const Case& row : cases())
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      SCOPED_TRACE(cat(row.name, " in ", dtype));
+      Fixture s(row, dtype);
+      const double tolerance = dtype == DType::f64 ? 1e-9 : 1e-5;
+      const nn::LSTMResult result = s.lstm(s.x, s.inputs);
+      EXPECT_EQ(result.output.dtype(), dtype);
+      EXPECT_TRUE(near(to_array(result.output), want.at(row.name + " output"), tolerance));
+      EXPECT_TRUE(near(to_array(result.h), want.at(row.name + " h"), tolerance));
+      EXPECT_TRUE(near(to_array(result.c), want.at(row.name + " c"), tolerance));
+      const List gradients = grad(loss_of(result), s.tensors());
+      for (size_t i = 0; i < gradients.size(); ++i)
+        EXPECT_TRUE(near(to_array(gradients[i]), want.at(row.name + " d." + s.leaves[i].first), tolerance))
+            << s.leaves[i].first;
+    }
+}
+
+TEST(LSTM, GradientsAreThoseOfDifferences) {
+  for (const Case& row : cases()) {
+    SCOPED_TRACE(row.name);
+    Fixture s(row, DType::f64);
+    if (!row.lengths.empty()) {  // differences of a NaN are none; those beyond a length are 0
+      const NoGrad off;
+      assign(s.x, values(s.x.shape(), 900, DType::f64));
+    }
+    check_gradients_by_differences([&] { return loss_of(s.lstm(s.x, s.inputs)); }, s.leaves);
+  }
+}
+
+/// Losses and final weights of some training steps.
+std::vector<Tensor> trained(const Case& row, bool compiled) {
+  manual_seed(5);
+  nn::LSTM lstm(nullptr, "", kFeatures, kHidden, row.options);
+  optim::Sgd sgd(lstm.named_parameters(), {.lr = 0.1, .momentum = 0.9});
+  const auto step = [&](const List& in) {
+    nn::LSTMInputs inputs;
+    if (row.has_states) inputs.h = in[1], inputs.c = in[2];
+    if (!row.lengths.empty()) inputs.lengths = in.back();
+    const Tensor loss = loss_of(lstm(in[0], inputs));
+    sgd.update(grad(loss, lstm.parameters()));
+    return List{loss.detach()};
+  };
+  Compiled graph = compile(step);
+  List out;
+  for (uint32_t i = 0; i < 4; ++i) {
+    List in = {values({kSamples, kSteps, kFeatures}, 10 + i, DType::f32)};
+    const Dims shape{row.options.layers * (row.options.bidirectional ? 2 : 1), kSamples, kHidden};
+    if (row.has_states)
+      for (const uint32_t salt : {20 + i, 30 + i}) in.push_back(values(shape, salt, DType::f32));
+    if (!row.lengths.empty()) {
+      std::vector<int64_t> lengths = row.lengths;  // others at each step
+      lengths[i % 3] = i;
+      in[0] = spoiled(in[0], lengths);
+      in.push_back(to_lengths(lengths));
+    }
+    out.push_back(compiled ? graph(in)[0] : step(in)[0]);
+    EXPECT_TRUE(std::isfinite(out.back().item<float>())) << "step " << i;
+  }
+  EXPECT_EQ(graph.reports().size(), compiled ? 1u : 0u);
+  for (const Tensor& weight : lstm.parameters()) out.push_back(weight.detach());
+  return out;
+}
+
+TEST(LSTM, TrainingHasTheSameBitsInBothEngines) {
+  std::vector<Case> rows = cases();
+  rows.push_back({"dropout", {.layers = 3, .dropout = 0.4}, false, {}});
+  for (const Case& row : rows) {
+    SCOPED_TRACE(row.name);
+    const List eager = trained(row, false), graph = trained(row, true);
+    ASSERT_EQ(eager.size(), graph.size());
+    for (size_t i = 0; i < eager.size(); ++i) EXPECT_TRUE(same_bits(eager[i], graph[i])) << i;
+  }
+}
+
+TEST(LSTM, StepsBeyondTheLengthsChangeNothingAndGiveZeros) {
+  for (const bool bidirectional : {false, true}) {
+    manual_seed(4);
+    nn::LSTM lstm(nullptr, "", kFeatures, kHidden, {.layers = 2, .bidirectional = bidirectional});
+    const std::vector<int64_t> lengths = {4, 0, 2};
+    const Tensor x = values({3, 4, kFeatures}, 1, DType::f32);
+    const Tensor dirty = spoiled(x, lengths).set_requires_grad();
+    const Dim rows = bidirectional ? 4 : 2;
+    const Tensor h0 = values({rows, 3, kHidden}, 2, DType::f32),
+                 c0 = values({rows, 3, kHidden}, 3, DType::f32);
+    const nn::LSTMResult all = lstm(dirty, {.h = h0, .c = c0, .lengths = to_lengths(lengths)});
+    for (size_t n = 0; n < lengths.size(); ++n) {
+      SCOPED_TRACE(n);
+      const auto at = static_cast<Dim>(n);
+      const Tensor own = select(all.output.detach(), 0, at), h = select(all.h.detach(), 1, at),
+                   c = select(all.c.detach(), 1, at);
+      const Tensor beyond = slice(own, 0, lengths[n], 4);
+      EXPECT_TRUE(same_bits(clone(beyond), zeros(beyond.shape())));
+      if (lengths[n] == 0) {
+        EXPECT_TRUE(same_bits(clone(h), clone(select(h0, 1, at))));
+        EXPECT_TRUE(same_bits(clone(c), clone(select(c0, 1, at))));
+        continue;
+      }
+      // The sample alone, cut to its length.
+      const nn::LSTMResult cut =
+          lstm(slice(slice(x, 0, at, at + 1), 1, 0, lengths[n]),
+               {.h = clone(slice(h0, 1, at, at + 1)), .c = clone(slice(c0, 1, at, at + 1))});
+      EXPECT_TRUE(
+          near(to_array(slice(own, 0, 0, lengths[n])), to_array(select(cut.output.detach(), 0, 0)), 1e-6));
+      EXPECT_TRUE(near(to_array(h), to_array(select(cut.h.detach(), 1, 0)), 1e-6));
+      EXPECT_TRUE(near(to_array(c), to_array(select(cut.c.detach(), 1, 0)), 1e-6));
+    }
+    loss_of(all).backward();
+    EXPECT_TRUE(isfinite(sum(dirty.grad())).item<bool>());
+    for (const auto& [name, weight] : lstm.named_parameters())
+      EXPECT_TRUE(isfinite(sum(weight.grad())).item<bool>()) << name;
+    const Array g = to_array(dirty.grad());
+    each_index(g.shape, [&](const Dims& at) {
+      if (at[1] >= lengths[static_cast<size_t>(at[0])]) {
+        EXPECT_EQ(g.at(at), 0);
+      }
+    });
+  }
+}
+
+TEST(LSTM, StatesCarryASequenceOn) {
+  manual_seed(4);
+  nn::LSTM lstm(nullptr, "", kFeatures, kHidden, {.layers = 2});
+  const NoGrad off;
+  const Tensor x = values({2, 6, kFeatures}, 1, DType::f32);
+  const nn::LSTMResult whole = lstm(x), first = lstm(slice(x, 1, 0, 4)),
+                       second = lstm(slice(x, 1, 4, 6), {.h = first.h, .c = first.c});
+  EXPECT_TRUE(near(to_array(concat({first.output, second.output}, 1)), to_array(whole.output), 1e-6));
+  EXPECT_TRUE(near(to_array(second.h), to_array(whole.h), 1e-6));
+  EXPECT_TRUE(near(to_array(second.c), to_array(whole.c), 1e-6));
+  EXPECT_TRUE(same_bits(clone(select(whole.output, 1, 5)), clone(select(whole.h, 0, 1))));
+}
+
+TEST(LSTM, DropsBetweenLayersWhileTrainingOnly) {
+  manual_seed(4);
+  nn::LSTM lstm(nullptr, "", kFeatures, 8, {.layers = 2, .dropout = 0.5});
+  nn::LSTM one(nullptr, "", kFeatures, 8, {.dropout = 0.5});
+  const NoGrad off;
+  const Tensor x = values({2, 3, kFeatures}, 1, DType::f32);
+  const nn::LSTMResult a = lstm(x), b = lstm(x);
+  EXPECT_FALSE(same_bits(a.output, b.output));
+  EXPECT_TRUE(same_bits(clone(select(a.h, 0, 0)), clone(select(b.h, 0, 0))));  // of the first layer
+  EXPECT_TRUE(same_bits(one(x).output, one(x).output));
+  lstm.eval();
+  EXPECT_TRUE(same_bits(lstm(x).output, lstm(x).output));
+}
+
+TEST(LSTM, StandsInContainersAndIsClonedAndCounted) {
+  manual_seed(4);
+  nn::Sequential net{nn::make<nn::LSTM>(kFeatures, kHidden, {.bidirectional = true}),
+                     nn::make<nn::Linear>(2 * kHidden, 5)};
+  const Tensor x = values({2, 3, kFeatures}, 1, DType::f32);
+  const Tensor y = net(x).detach();
+  EXPECT_EQ(y.shape(), (Dims{2, 3, 5}));
+  EXPECT_TRUE(same_bits((*net.clone())(x).detach(), y));
+  EXPECT_EQ(nn::summary(net, {2, 3, kFeatures}).parameters, 2 * (8 * 3 + 8 * 2 + 16) + 5 * 4 + 5);
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : net.state()) names.push_back(name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"0.weight_ih_l0", "0.weight_hh_l0", "0.bias_ih_l0", "0.bias_hh_l0",
+                                      "0.weight_ih_l0_reverse", "0.weight_hh_l0_reverse",
+                                      "0.bias_ih_l0_reverse", "0.bias_hh_l0_reverse", "1.weight", "1.bias"}));
+  nn::LSTM deep(nullptr, "", 4, 3, {.layers = 2});
+  EXPECT_EQ(deep.state()[4].first, "weight_ih_l1");
+  EXPECT_EQ(deep.state()[4].second.shape(), (Dims{12, 3}));
+  EXPECT_TRUE(deep.weights[1].ih.same(deep.named_parameters()[4].second));
+}
+
+TEST(LSTM, HooksSeeTheInputsAndTheThreeResults) {
+  nn::LSTM lstm(nullptr, "", kFeatures, kHidden);
+  size_t inputs = 0, outputs = 0;
+  lstm.add_forward_hook([&](nn::Module&, const List& in, List& out) {
+    inputs = in.size(), outputs = out.size();
+    out[1] = out[1] * 0.0;
+  });
+  const NoGrad off;
+  const nn::LSTMResult result =
+      lstm(values({2, 3, kFeatures}, 1, DType::f32), {.lengths = to_lengths({1, 2})});
+  EXPECT_EQ(inputs, 2u);
+  EXPECT_EQ(outputs, 3u);
+  EXPECT_TRUE(near(to_array(result.h), Array(Dims{1, 2, kHidden}), 0));
+}
+
+TEST(LSTM, ComputesUnderAutocastWithStatesInF32) {
+  manual_seed(4);
+  nn::LSTM lstm(nullptr, "", kFeatures, 8, {.layers = 2});
+  const Tensor x = values({2, 3, kFeatures}, 1, DType::f32);
+  const auto step = [&](const List& in) {
+    nn::LSTMResult result;
+    {
+      const Autocast autocast(DType::bf16);
+      result = lstm(in[0], {.lengths = in[1]});
+    }
+    List out = grad(loss_of(result), lstm.parameters());
+    out.insert(out.end(), {result.output.detach(), result.h.detach(), result.c.detach()});
+    return out;
+  };
+  const List in = {x, to_lengths({3, 2})}, eager = step(in), graph = compile(step)(in);
+  for (size_t i = 0; i < eager.size(); ++i) {
+    EXPECT_EQ(eager[i].dtype(), DType::f32);
+    EXPECT_TRUE(same_bits(eager[i], graph[i])) << i;
+  }
+  const NoGrad off;
+  EXPECT_LT(relative_distance(to_array(eager[8]), to_array(lstm(x, {.lengths = in[1]}).output)), 0.02);
+}
+
+TEST(LSTM, TakesABatchOfNoSamples) {
+  nn::LSTM lstm(nullptr, "", kFeatures, kHidden, {.bidirectional = true});
+  const nn::LSTMResult result = lstm(zeros({0, 4, kFeatures}));
+  EXPECT_EQ(result.output.shape(), (Dims{0, 4, 2 * kHidden}));
+  EXPECT_EQ(result.h.shape(), (Dims{2, 0, kHidden}));
+}
+
+TEST(LSTM, RefusesWhatCannotBe) {
+  EXPECT_HAS(refusal([] { nn::LSTM(nullptr, "encoder", 0, 3); }),
+             "LSTM encoder: sizes must be at least 1; got 0 features, 3 hidden and 1 layers.");
+  refusal([] { nn::LSTM(nullptr, "", 3, 3, {.layers = 0}); });
+  refusal([] { nn::LSTM(nullptr, "", 3, INT64_MAX); });
+  EXPECT_HAS(refusal([] { nn::LSTM(nullptr, "", 3, 3, {.dropout = 1}); }), "below 1; got 1");
+  nn::LSTM lstm(nullptr, "", kFeatures, kHidden);
+  const Tensor x = ones({2, 4, kFeatures}), state = ones({1, 2, kHidden});
+  EXPECT_HAS(refusal([&] {
+               lstm(ones({4, kFeatures}));
+             }),
+             "LSTM: x must be (N, T, 3) with at least one time step; got f32 (4, 3)");
+  refusal([&] { lstm(ones({2, 4, 5})); });
+  refusal([&] { lstm(ones({2, 0, kFeatures})); });
+  refusal([&] { lstm(Tensor()); });
+  EXPECT_HAS(refusal([&] { lstm(cast(x, DType::f64)); }),
+             "LSTM: x must have the type f32 of the weights; got f64");
+  EXPECT_HAS(refusal([&] { lstm(x, {.h = state}); }), "Give both or neither");
+  EXPECT_HAS(refusal([&] {
+               lstm(x, {.h = state, .c = ones({2, 2, kHidden})});
+             }),
+             "here f32 (1, 2, 2); got h f32 (1, 2, 2) on cpu and c f32 (2, 2, 2)");
+  refusal([&] { lstm(x, {.h = state, .c = cast(state, DType::f64)}); });
+  EXPECT_HAS(refusal([&] { lstm(x, {.lengths = ones({2})}); }),
+             "LSTM: the lengths must be i64, one for each of 2 samples; got f32 (2,)");
+  refusal([&] { lstm(x, {.lengths = to_lengths({1, 2, 3})}); });
+  EXPECT_HAS(refusal([&] {
+               lstm(x, {.lengths = to_lengths({4, 5})});
+             }),
+             "LSTM: every length must be from 0 to 4, the size of the padded axis; got 5 for sample 1.");
+  refusal([&] { lstm(x, {.lengths = to_lengths({-1, 4})}); });
+}
+
+TEST(LSTM, ACompiledCallableRefusesLengthsOutOfRangeWhenItRuns) {
+  nn::LSTM lstm(nullptr, "", kFeatures, kHidden);
+  const NoGrad off;
+  Compiled run = compile([&](const List& in) { return List{lstm(in[0], {.lengths = in[1]}).output}; });
+  const Tensor x = ones({2, 4, kFeatures});
+  EXPECT_TRUE(same_bits(run({x, to_lengths({0, 4})})[0], lstm(x, {.lengths = to_lengths({0, 4})}).output));
+  for (const std::vector<int64_t>& wrong : {std::vector<int64_t>{5, 4}, {1, -1}})
+    refusal([&] { run({x, to_lengths(wrong)})[0].to_vector<float>(); });
+}
+
+}  // namespace
+}  // namespace tandem::testing
