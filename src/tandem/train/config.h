@@ -14,6 +14,7 @@
 #include "tandem/core/dtype.h"
 #include "tandem/data/image_set.h"
 #include "tandem/data/registry.h"
+#include "tandem/graph/compile.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/train/callback_options.h"
 #include "tandem/train/machine.h"
@@ -61,9 +62,10 @@ struct FitOptions {
   std::optional<DType> autocast = {};
   uint64_t seed = 0;  ///< of the shuffle
   std::vector<CallbackPtr> callbacks = {};
-  std::string out = {};  ///< folder of the run; fit(): empty writes nothing; train(): see TrainConfig
-  bool resume = false;   ///< go on from the newest usable checkpoint in `out`
-  bool anomaly = false;  ///< stop at the operation that first makes a NaN or infinity
+  std::string out = {};         ///< folder of the run; fit(): empty writes nothing; train(): see TrainConfig
+  bool resume = false;          ///< go on from the newest usable checkpoint in `out`
+  bool anomaly = false;         ///< stop at the operation that first makes a NaN or infinity
+  CompileOptions compile = {};  ///< what the graph engine does with a step; bits do not depend on it
   int64_t checkpoint_every = 500;           ///< steps; 0: only at the end of each epoch
   const std::atomic<bool>* stop = nullptr;  ///< once true, the run saves a checkpoint and ends after its step
 };

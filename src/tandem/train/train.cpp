@@ -214,7 +214,8 @@ Run::Run(const FitOptions& options, Parts parts)
                                                      .ema = ema_.get(),
                                                      .autocast = options_.autocast,
                                                      .scaler = scaler_.get(),
-                                                     .still = parts_.still});
+                                                     .still = parts_.still,
+                                                     .compile = options_.compile});
   evaluation_ = std::make_unique<Evaluation>(
       model, engine_of(options_),
       RunOptions{.task = options_.task, .loss = options_.loss, .autocast = options_.autocast});

@@ -44,6 +44,12 @@ std::string text_of(const Setting& value) {
   return std::visit(Text{}, value);
 }
 
+std::string text_of(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += cat(list.empty() ? "" : ", ", "\"", name, "\"");
+  return "[" + list + "]";
+}
+
 void write_layers(const std::vector<LayerDescription>& layers, const std::string& indent, std::string& out) {
   out += "[\n";
   for (const LayerDescription& layer : layers) {
@@ -51,6 +57,9 @@ void write_layers(const std::vector<LayerDescription>& layers, const std::string
     check_name(layer.name, "the name of a layer");
     out += indent + "  { type = \"" + layer.type + "\"";
     if (!layer.name.empty()) out += ", name = \"" + layer.name + "\"";
+    if (layer.from.size() == 1) out += ", from = \"" + layer.from[0] + "\"";
+    if (layer.from.size() > 1) out += ", from = " + text_of(layer.from);
+    if (!layer.to.empty()) out += ", to = \"" + layer.to + "\"";
     for (const SettingRule& rule : layer_type(layer.type).settings)  // in one order, whatever they came in
       for (const auto& [name, value] : layer.settings)
         if (name == rule.name) out += ", " + name + " = " + text_of(value);
@@ -97,18 +106,22 @@ class Reader {
         d.name = text(node, "name");
         at(line, [&] { check_name(d.name, "the name of a model"); });
       } else if (key == "input") {
-        d.input = sizes(node);
+        d.input = sizes(node, "input", 1);
+      } else if (key == "inputs") {
+        d.inputs = inputs(node);
+      } else if (key == "outputs") {
+        d.outputs = names(node, "outputs");
       } else if (key == "layer") {
         d.layers = layers(node, "layer", 0);
       } else {
         at(line, [&, k = std::string(key.str())] {
-          const std::string near = nearest(k, {"name", "input", "layer"});
-          throw Error(cat("the keys of a model must be name, input and layer; got '", one_line(k, 60), "'.",
-                          near.empty() ? "" : " Did you mean " + near + "?"));
+          const std::string near = nearest(k, {"name", "input", "inputs", "outputs", "layer"});
+          throw Error(cat("the keys of a model must be name, input, inputs, outputs and layer; got '",
+                          one_line(k, 60), "'.", near.empty() ? "" : " Did you mean " + near + "?"));
         });
       }
     }
-    TD_CHECK(root.contains("input"), source_name(source_),
+    TD_CHECK(root.contains("input") || !d.inputs.empty(), source_name(source_),
              ": must say what one sample looks like; got no input. Add a line like input = [1, 28, 28].");
     TD_CHECK(!d.layers.empty(), source_name(source_),
              ": must have layers; got none. Add layer = [ { type = \"flatten\" }, … ].");
@@ -123,16 +136,70 @@ class Reader {
     return value->get();
   }
 
-  Dims sizes(const toml::node& node) const {
-    const std::vector<int64_t> list = node.is_array() ? numbers(*node.as_array()) : std::vector<int64_t>();
+  /// `least`: how many sizes there must be.
+  Dims sizes(const toml::node& node, const char* key, size_t least) const {
+    const auto* array = node.as_array();
+    const std::vector<int64_t> list = array ? numbers(*array) : std::vector<int64_t>();
     at(line_of(node), [&] {
-      TD_CHECK(
-          !list.empty() && list.size() <= 4 &&
-              std::all_of(list.begin(), list.end(), [](int64_t v) { return v >= 1; }),
-          "input must be a list of the sizes of one sample, one to four whole numbers of at least 1; got "
-          "something else. Write it as in input = [1, 28, 28].");
+      TD_CHECK(array && list.size() == array->size() && list.size() >= least && list.size() <= 4 &&
+                   std::all_of(list.begin(), list.end(), [](int64_t v) { return v >= 1; }),
+               key, " must be a list of the sizes of one sample, ", least == 0 ? "none" : "one",
+               " to four whole numbers of at least 1; got something else. Write it as in ", key,
+               " = [1, 28, 28].");
     });
     return Dims(list);
+  }
+
+  /// One name, or a list of them.
+  std::vector<std::string> names(const toml::node& node, const char* key) const {
+    if (node.is_string()) return {node.as_string()->get()};
+    std::vector<std::string> list;
+    const auto* array = node.as_array();
+    at(line_of(node), [&] {
+      bool is_good = array && !array->empty() && array->size() <= static_cast<size_t>(kAnyNumber);
+      if (is_good)
+        for (const toml::node& element : *array) is_good = is_good && element.is_string();
+      TD_CHECK(is_good, key, " must be a name or a list of names, at most ", kAnyNumber,
+               "; got something else. Write it as in ", key, " = [\"a\", \"b\"].");
+    });
+    for (const toml::node& element : *array) list.push_back(element.as_string()->get());
+    return list;
+  }
+
+  std::vector<InputDescription> inputs(const toml::node& node) const {
+    const auto* array = node.as_array();
+    at(line_of(node), [&] {
+      TD_CHECK(array && !array->empty() && array->size() <= static_cast<size_t>(kAnyNumber),
+               "inputs must be a list of at most ", kAnyNumber,
+               " tables; got something else. Write inputs = [ { name = \"x\", shape = [20, 8] }, … ].");
+    });
+    std::vector<InputDescription> list;
+    for (const toml::node& element : *array) {
+      at(line_of(element), [&] {
+        const toml::table* table = element.as_table();
+        TD_CHECK(table && table->get("name") && table->get("shape"),
+                 "an input must be a table with name and shape, { name = \"x\", shape = [20, 8] }; got "
+                 "something else.");
+        InputDescription& input = list.emplace_back();
+        for (const auto& [key, value] : *table) {
+          if (key == "name") {
+            input.name = text(value, "name");
+            check_value_name(input.name);
+          } else if (key == "shape") {
+            input.shape = sizes(value, "shape", 0);
+          } else if (key == "type") {
+            const std::string type = text(value, "type");
+            TD_CHECK(type == "f32" || type == "i64", "the type of an input must be f32 or i64; got '",
+                     one_line(type, 60), "'.");
+            input.dtype = type == "i64" ? DType::i64 : DType::f32;
+          } else {
+            throw Error(cat("the keys of an input must be name, shape and type; got '",
+                            one_line(std::string(key.str()), 60), "'."));
+          }
+        }
+      });
+    }
+    return list;
   }
 
   /// Empty where it holds anything but whole numbers.
@@ -165,8 +232,7 @@ class Reader {
     at(line_of(node), [&] {
       TD_CHECK(array && !array->empty(), key, " must be a list of layers; got ",
                array ? "an empty one." : "something else.", " Write [[layer]], or layer = [ { … }, … ].");
-      TD_CHECK(depth <= kMostNested, "residual blocks must be nested at most ", kMostNested,
-               " deep; got more.");
+      TD_CHECK(depth <= kMostNested, "blocks must be nested at most ", kMostNested, " deep; got more.");
     });
     std::vector<LayerDescription> list;
     for (const toml::node& element : *array)
@@ -190,6 +256,11 @@ class Reader {
       if (name == "name") {
         out.name = text(value, "name");
         at(line_of(value), [&] { check_name(out.name, "the name of a layer"); });
+      } else if (name == "from") {
+        out.from = names(value, "from");
+      } else if (name == "to") {
+        out.to = text(value, "to");
+        at(line_of(value), [&] { check_value_name(out.to); });
       } else if (!known.make && (name == "layer" || name == "shortcut")) {
         (name == "layer" ? out.layers : out.shortcut) = layers(value, key.str().data(), depth + 1);
       } else {
@@ -214,8 +285,15 @@ class Reader {
 std::string to_toml(const ModelDescription& description) {
   check_name(description.name, "the name of a model");
   std::string out = "name = \"" + description.name + "\"\n";
-  out +=
-      "input = " + text_of(std::vector<int64_t>(description.input.begin(), description.input.end())) + "\n";
+  const auto sizes = [](const Dims& shape) {
+    return text_of(std::vector<int64_t>(shape.begin(), shape.end()));
+  };
+  if (description.inputs.empty()) out += "input = " + sizes(description.input) + "\n";
+  for (const InputDescription& input : description.inputs)
+    out += cat(&input == description.inputs.data() ? "inputs = [\n" : "", "  { name = \"", input.name,
+               "\", shape = ", sizes(input.shape), input.dtype == DType::i64 ? ", type = \"i64\"" : "",
+               " },\n", &input == &description.inputs.back() ? "]\n" : "");
+  if (!description.outputs.empty()) out += "outputs = " + text_of(description.outputs) + "\n";
   out += "layer = ";
   write_layers(description.layers, "", out);
   return out + "\n";

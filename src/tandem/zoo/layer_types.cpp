@@ -6,13 +6,21 @@
 
 #include "tandem/core/file.h"
 #include "tandem/nn/activation.h"
+#include "tandem/nn/attention.h"
 #include "tandem/nn/dropout.h"
 #include "tandem/nn/embedding.h"
 #include "tandem/nn/init.h"
 #include "tandem/nn/layers.h"
 #include "tandem/nn/norm.h"
 #include "tandem/nn/pool.h"
+#include "tandem/nn/recurrent.h"
+#include "tandem/ops/arrange.h"
+#include "tandem/ops/create.h"
+#include "tandem/ops/index.h"
+#include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
+#include "tandem/ops/shape.h"
+#include "tandem/ops/softmax.h"
 
 namespace tandem::zoo {
 namespace {
@@ -31,13 +39,19 @@ const Setting* find(const LayerDescription& layer, const char* name) {
     if (key == name) return &value;
   return nullptr;
 }
+/// Of a setting that is there: it must be given or has a default.
 template <class T>
-T get(const LayerDescription& layer, const char* name, T fallback) {
+T get(const LayerDescription& layer, const char* name) {
   const Setting* value = find(layer, name);
-  return value ? std::get<T>(*value) : fallback;
+  TD_ASSERT(value, "a layer that is made has all its settings");
+  return std::get<T>(*value);
 }
-int64_t count(const LayerDescription& layer, const char* name, int64_t fallback = 0) {
-  return get<int64_t>(layer, name, fallback);
+int64_t count(const LayerDescription& layer, const char* name) { return get<int64_t>(layer, name); }
+bool truth_of(const LayerDescription& layer, const char* name) { return get<bool>(layer, name); }
+double number_of(const LayerDescription& layer, const char* name) { return get<double>(layer, name); }
+std::string word_of(const LayerDescription& layer, const char* name) {
+  const Setting* value = find(layer, name);
+  return value ? std::get<std::string>(*value) : "";
 }
 
 /// P is PerAxis or Padding.
@@ -48,9 +62,8 @@ P axes_of(const Setting& value) {
   if (list.size() == 1) return P({list[0]});
   return list.size() == 2 ? P({list[0], list[1]}) : P({list[0], list[1], list[2]});
 }
-PerAxis per_axis(const LayerDescription& layer, const char* name, PerAxis fallback) {
-  const Setting* value = find(layer, name);
-  return value ? axes_of<PerAxis>(*value) : fallback;
+PerAxis per_axis(const LayerDescription& layer, const char* name) {
+  return axes_of<PerAxis>(*find(layer, name));
 }
 bool is_same(const LayerDescription& layer) {
   const Setting* value = find(layer, "padding");
@@ -58,8 +71,7 @@ bool is_same(const LayerDescription& layer) {
 }
 Padding padding(const LayerDescription& layer) {
   if (is_same(layer)) return Padding("same");
-  const Setting* value = find(layer, "padding");
-  return value ? axes_of<Padding>(*value) : Padding(0);
+  return axes_of<Padding>(*find(layer, "padding"));
 }
 
 /// Calls f.template operator()<axes>() for a sample (channels, …) of one to three spatial axes.
@@ -112,60 +124,232 @@ class SameMaxPool : public nn::Module {
   Axes3 kernel_;
 };
 
+/// Softmax over the last axis.
+class LastSoftmax : public nn::Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) override { return softmax(x, -1); }
+};
+
+/// f of two or more tensors of one shape, from the first to the last.
+template <Tensor (*f)(const Tensor&, const Tensor&)>
+class Joined : public nn::Module {
+ public:
+  using Module::forward;
+  using Module::Module;
+  std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
+    Tensor out = in.at(0);
+    for (size_t i = 1; i < in.size(); ++i) {
+      TD_CHECK(in[i].shape() == out.shape(), "the values must have one shape; got ", out.shape(), " and ",
+               in[i].shape(), ".");
+      out = f(out, in[i]);
+    }
+    return {out};
+  }
+};
+Tensor plus(const Tensor& a, const Tensor& b) { return a + b; }
+Tensor times(const Tensor& a, const Tensor& b) { return a * b; }
+using Sum = Joined<plus>;
+using Product = Joined<times>;
+
+class Concat : public nn::Module {
+ public:
+  Concat(Module* parent, const std::string& name, int64_t axis) : Module(parent, name), axis_(axis) {}
+  using Module::forward;
+  std::vector<Tensor> forward(const std::vector<Tensor>& in) override { return {concat(in, axis_ + 1)}; }
+
+ private:
+  int64_t axis_;  // of a sample, as in the classes below
+};
+
+class Transpose : public nn::Module {
+ public:
+  Transpose(Module* parent, const std::string& name, int64_t first, int64_t second)
+      : Module(parent, name), first_(first), second_(second) {}
+  Tensor forward(const Tensor& x) override { return transpose(x, first_ + 1, second_ + 1); }
+
+ private:
+  int64_t first_, second_;
+};
+
+/// Which of the first axis' places of samples (N, length, …) are true, as ones of rank `rank`.
+Tensor true_places(const Tensor& lengths, int64_t length, int rank, DType dtype) {
+  TD_CHECK(is_integer(lengths.dtype()) && lengths.rank() == 1,
+           "lengths must be whole numbers, one per sample; got ", describe(lengths), ".");
+  Dims shape = {lengths.size(0), length};
+  const Tensor mask = less(unsqueeze(arange(length, DType::i64, lengths.device()), 0), unsqueeze(lengths, 1));
+  for (int axis = 2; axis < rank; ++axis) shape.push_back(1);
+  return cast(reshape(mask, shape), dtype);
+}
+
+/// The mean over an axis; with lengths over the true places of the first.
+class Mean : public nn::Module {
+ public:
+  Mean(Module* parent, const std::string& name, int64_t axis) : Module(parent, name), axis_(axis) {}
+  Tensor forward(const Tensor& x) override { return mean(x, {axis_ + 1}); }
+  std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
+    if (in.size() == 1) return {forward(in[0])};
+    TD_CHECK(axis_ == 0, "mean: lengths belong to the first axis of a sample; got axis ", axis_, ".");
+    const Tensor &x = in[0], &lengths = in[1];
+    const Tensor places = true_places(lengths, x.size(1), x.rank(), DType::boolean);
+    Dims divisor = {lengths.size(0)};
+    for (int axis = 2; axis < x.rank(); ++axis) divisor.push_back(1);
+    return {sum(where(places, x, zeros_like(x)), {1}) / reshape(cast(lengths, x.dtype()), divisor)};
+  }
+
+ private:
+  int64_t axis_;
+};
+
+/// x, then the lengths where there are some, then the states where they are carried; gives them back behind the output.
+class LstmLayer : public nn::LSTM {
+ public:
+  LstmLayer(Module* parent, const std::string& name, int64_t features, int64_t hidden,
+            const nn::LSTMOptions& options, bool last, bool carry)
+      : LSTM(parent, name, features, hidden, options), options_(options), last_(last), carry_(carry) {}
+  using LSTM::forward;
+  std::string type_name() const override { return "LSTM"; }
+  Tensor forward(const Tensor& x) override { return only(forward(std::vector<Tensor>{x})); }
+  std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
+    nn::LSTMInputs inputs;
+    const size_t states = carry_ ? 2 : 0;
+    TD_CHECK(in.size() == 1 + states || in.size() == 2 + states, "lstm: takes a sequence",
+             carry_ ? ", two states" : "", " and lengths; got ", in.size(), " tensors.");
+    if (carry_) inputs.h = in[in.size() - 2], inputs.c = in.back();
+    if (in.size() == 2 + states) inputs.lengths = in[1];
+    const nn::LSTMResult result = LSTM::forward(in[0], inputs);
+    std::vector<Tensor> out = {last_ ? last_of(result.h) : result.output};
+    if (carry_) out.insert(out.end(), {result.h, result.c});
+    return out;
+  }
+
+ private:
+  /// h of the last layer: (N, hidden · directions).
+  Tensor last_of(const Tensor& h) const {
+    const int64_t rows = h.size(0);
+    if (!options_.bidirectional) return select(h, 0, rows - 1);
+    return concat({select(h, 0, rows - 2), select(h, 0, rows - 1)}, 1);
+  }
+  nn::LSTMOptions options_;
+  bool last_, carry_;
+};
+
+/// One tensor is query, key and value, three are each; lengths of the keys may come behind them.
+class AttentionLayer : public nn::MultiheadAttention {
+ public:
+  AttentionLayer(Module* parent, const std::string& name, int64_t width, int64_t heads,
+                 const nn::MultiheadAttentionOptions& options, bool causal)
+      : MultiheadAttention(parent, name, width, heads, options), causal_(causal) {}
+  using MultiheadAttention::forward;
+  std::string type_name() const override { return "MultiheadAttention"; }
+  Tensor forward(const Tensor& x) override { return only(forward(std::vector<Tensor>{x})); }
+  std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
+    AttentionOptions options;
+    options.causal = causal_;
+    const bool has_lengths = is_integer(in.back().dtype());
+    if (has_lengths) options.lengths = in.back();
+    const size_t count = in.size() - (has_lengths ? 1 : 0);
+    TD_CHECK(count == 1 || count == 3,
+             "attention: takes one sequence or three (query, key and value), and lengths; got ", count,
+             " sequences.");
+    return {MultiheadAttention::forward(in[0], in[count == 1 ? 0 : 1], in[count == 1 ? 0 : 2], options)};
+  }
+
+ private:
+  bool causal_;
+};
+
 // --- how each is made
 
+ModulePtr make_lstm(const LayerDescription& l, const Dims& in) {
+  const nn::LSTMOptions options{.layers = count(l, "layers"),
+                                .bidirectional = truth_of(l, "bidirectional"),
+                                .bias = truth_of(l, "bias")};
+  TD_CHECK(!(options.bidirectional && truth_of(l, "carry")),
+           "lstm: states are carried forwards alone; got carry with bidirectional. Leave one out.");
+  return make<LstmLayer>(in[1], count(l, "hidden"), options, word_of(l, "output") == "last",
+                         truth_of(l, "carry"));
+}
+
+ModulePtr make_attention(const LayerDescription& l, const Dims& in) {
+  return make<AttentionLayer>(in[1], count(l, "heads"), nn::MultiheadAttentionOptions{truth_of(l, "bias")},
+                              truth_of(l, "causal"));
+}
+
+ModulePtr make_concat(const LayerDescription& l, const Dims& in) {
+  TD_CHECK(count(l, "axis") < in.rank(), "concat: axis must be one of the sample's; got ", count(l, "axis"),
+           " of ", in, ". The batch is not counted.");
+  return make<Concat>(count(l, "axis"));
+}
+
+ModulePtr make_transpose(const LayerDescription& l, const Dims& in) {
+  const int64_t first = count(l, "first"), second = count(l, "second");
+  TD_CHECK(first < in.rank() && second < in.rank() && first != second,
+           "transpose: first and second must be two axes of a sample; got ", first, " and ", second, " of ",
+           in, ". The batch is not counted.");
+  return make<Transpose>(first, second);
+}
+
+ModulePtr make_mean(const LayerDescription& l, const Dims& in) {
+  TD_CHECK(count(l, "axis") < in.rank(), "mean: axis must be one of the sample's; got ", count(l, "axis"),
+           " of ", in, ". The batch is not counted.");
+  return make<Mean>(count(l, "axis"));
+}
+
 ModulePtr make_conv(const LayerDescription& l, const Dims& in) {
-  const nn::ConvLayerOptions options{.stride = per_axis(l, "stride", 1),
+  const nn::ConvLayerOptions options{.stride = per_axis(l, "stride"),
                                      .padding = padding(l),
-                                     .dilation = per_axis(l, "dilation", 1),
-                                     .groups = count(l, "groups", 1),
-                                     .bias = get(l, "bias", true)};
+                                     .dilation = per_axis(l, "dilation"),
+                                     .groups = count(l, "groups"),
+                                     .bias = truth_of(l, "bias")};
   return by_axes(in, [&]<int kAxes>() -> ModulePtr {
-    return make<nn::Conv<kAxes>>(in[0], count(l, "channels"), per_axis(l, "kernel", 1), options);
+    return make<nn::Conv<kAxes>>(in[0], count(l, "channels"), per_axis(l, "kernel"), options);
   });
 }
 
 ModulePtr make_conv_transpose(const LayerDescription& l, const Dims& in) {
-  const nn::ConvTransposeLayerOptions options{.stride = per_axis(l, "stride", 1),
-                                              .padding = per_axis(l, "padding", 0),
-                                              .output_padding = per_axis(l, "output_padding", 0),
-                                              .dilation = per_axis(l, "dilation", 1),
-                                              .groups = count(l, "groups", 1),
-                                              .bias = get(l, "bias", true)};
+  const nn::ConvTransposeLayerOptions options{.stride = per_axis(l, "stride"),
+                                              .padding = per_axis(l, "padding"),
+                                              .output_padding = per_axis(l, "output_padding"),
+                                              .dilation = per_axis(l, "dilation"),
+                                              .groups = count(l, "groups"),
+                                              .bias = truth_of(l, "bias")};
   return by_axes(in, [&]<int kAxes>() -> ModulePtr {
-    return make<nn::ConvTranspose<kAxes>>(in[0], count(l, "channels"), per_axis(l, "kernel", 1), options);
+    return make<nn::ConvTranspose<kAxes>>(in[0], count(l, "channels"), per_axis(l, "kernel"), options);
   });
 }
 
 ModulePtr make_linear(const LayerDescription& l, const Dims& in) {
-  return make<nn::Linear>(in.back(), count(l, "outputs"), nn::LinearOptions{get(l, "bias", true)});
+  return make<nn::Linear>(in.back(), count(l, "outputs"), nn::LinearOptions{truth_of(l, "bias")});
 }
 
 ModulePtr make_max_pool(const LayerDescription& l, const Dims& in) {
-  const PerAxis kernel = per_axis(l, "kernel", 2);
+  const PerAxis kernel = per_axis(l, "kernel");
   if (is_same(l)) {
-    const Setting *stride = find(l, "stride"), *dilation = find(l, "dilation");
-    TD_CHECK(stride && *stride == Setting(int64_t{1}) && (!dilation || *dilation == Setting(int64_t{1})),
-             "max_pool: padding = \"same\" keeps the size, so stride and dilation must be 1; got ",
-             stride ? "others" : "no stride, which is the kernel then", ". Add stride = 1.");
+    for (const char* name : {"stride", "dilation"}) {
+      const auto& steps = get<std::vector<int64_t>>(l, name);
+      TD_CHECK(std::all_of(steps.begin(), steps.end(), [](int64_t step) { return step == 1; }),
+               "max_pool: padding = \"same\" keeps the size, so stride and dilation must be 1; got ",
+               steps[0], " as ", name, ". Add stride = 1 (it is the kernel otherwise).");
+    }
     return by_axes(in, [&]<int kAxes>() -> ModulePtr { return make<SameMaxPool<kAxes>>(kernel); });
   }
   const MaxPoolOptions options{.kernel = kernel,
-                               .stride = per_axis(l, "stride", {}),
-                               .padding = per_axis(l, "padding", 0),
-                               .dilation = per_axis(l, "dilation", 1),
-                               .ceil_mode = get(l, "ceil_mode", false)};
+                               .stride = per_axis(l, "stride"),
+                               .padding = per_axis(l, "padding"),
+                               .dilation = per_axis(l, "dilation"),
+                               .ceil_mode = truth_of(l, "ceil_mode")};
   return by_axes(in, [&]<int kAxes>() -> ModulePtr {
     return make<Chosen<kAxes, nn::MaxPool1d, nn::MaxPool2d, nn::MaxPool3d>>(options);
   });
 }
 
 ModulePtr make_avg_pool(const LayerDescription& l, const Dims& in) {
-  const AvgPoolOptions options{.kernel = per_axis(l, "kernel", 2),
-                               .stride = per_axis(l, "stride", {}),
-                               .padding = per_axis(l, "padding", 0),
-                               .ceil_mode = get(l, "ceil_mode", false),
-                               .count_include_pad = get(l, "count_include_pad", true)};
+  const AvgPoolOptions options{.kernel = per_axis(l, "kernel"),
+                               .stride = per_axis(l, "stride"),
+                               .padding = per_axis(l, "padding"),
+                               .ceil_mode = truth_of(l, "ceil_mode"),
+                               .count_include_pad = truth_of(l, "count_include_pad")};
   return by_axes(in, [&]<int kAxes>() -> ModulePtr {
     return make<Chosen<kAxes, nn::AvgPool1d, nn::AvgPool2d, nn::AvgPool3d>>(options);
   });
@@ -174,29 +358,29 @@ ModulePtr make_avg_pool(const LayerDescription& l, const Dims& in) {
 ModulePtr make_adaptive_avg_pool(const LayerDescription& l, const Dims& in) {
   return by_axes(in, [&]<int kAxes>() -> ModulePtr {
     using Pool = Chosen<kAxes, nn::AdaptiveAvgPool1d, nn::AdaptiveAvgPool2d, nn::AdaptiveAvgPool3d>;
-    return make<Pool>(per_axis(l, "size", 1));
+    return make<Pool>(per_axis(l, "size"));
   });
 }
 
 ModulePtr make_adaptive_max_pool(const LayerDescription& l, const Dims& in) {
   return by_axes(in, [&]<int kAxes>() -> ModulePtr {
     using Pool = Chosen<kAxes, nn::AdaptiveMaxPool1d, nn::AdaptiveMaxPool2d, nn::AdaptiveMaxPool3d>;
-    return make<Pool>(per_axis(l, "size", 1));
+    return make<Pool>(per_axis(l, "size"));
   });
 }
 
 ModulePtr make_batch_norm(const LayerDescription& l, const Dims& in) {
-  const nn::BatchNormLayerOptions options{.eps = get(l, "eps", 1e-5),
-                                          .momentum = get(l, "momentum", 0.1),
-                                          .affine = get(l, "affine", true),
-                                          .track_running_stats = get(l, "track_running_stats", true)};
+  const nn::BatchNormLayerOptions options{.eps = number_of(l, "eps"),
+                                          .momentum = number_of(l, "momentum"),
+                                          .affine = truth_of(l, "affine"),
+                                          .track_running_stats = truth_of(l, "track_running_stats")};
   if (in.rank() <= 2) return make<nn::BatchNorm1d>(in[0], options);
   if (in.rank() == 3) return make<nn::BatchNorm2d>(in[0], options);
   return make<nn::BatchNorm3d>(in[0], options);
 }
 
 ModulePtr make_instance_norm(const LayerDescription& l, const Dims& in) {
-  const nn::InstanceNormOptions options{.eps = get(l, "eps", 1e-5), .affine = get(l, "affine", false)};
+  const nn::InstanceNormOptions options{.eps = number_of(l, "eps"), .affine = truth_of(l, "affine")};
   return by_axes(in, [&]<int kAxes>() -> ModulePtr {
     using Norm = Chosen<kAxes, nn::InstanceNorm1d, nn::InstanceNorm2d, nn::InstanceNorm3d>;
     return make<Norm>(in[0], options);
@@ -206,12 +390,12 @@ ModulePtr make_instance_norm(const LayerDescription& l, const Dims& in) {
 ModulePtr make_group_norm(const LayerDescription& l, const Dims& in) {
   return make<nn::GroupNorm>(
       count(l, "groups"), in[0],
-      nn::GroupNormOptions{.eps = get(l, "eps", 1e-5), .affine = get(l, "affine", true)});
+      nn::GroupNormOptions{.eps = number_of(l, "eps"), .affine = truth_of(l, "affine")});
 }
 
 /// The last `axes` sizes of a sample.
 Dims last_sizes(const LayerDescription& l, const Dims& in) {
-  const int64_t axes = count(l, "axes", 1);
+  const int64_t axes = count(l, "axes");
   TD_CHECK(axes <= in.rank(), l.type, ": axes must be at most those of a sample; got ", axes, " of ", in,
            ". Give fewer.");
   Dims sizes;
@@ -219,19 +403,21 @@ Dims last_sizes(const LayerDescription& l, const Dims& in) {
   return sizes;
 }
 ModulePtr make_layer_norm(const LayerDescription& l, const Dims& in) {
-  return make<nn::LayerNorm>(last_sizes(l, in), nn::LayerNormOptions{.eps = get(l, "eps", 1e-5),
-                                                                     .affine = get(l, "affine", true),
-                                                                     .bias = get(l, "bias", true)});
+  return make<nn::LayerNorm>(last_sizes(l, in), nn::LayerNormOptions{.eps = number_of(l, "eps"),
+                                                                     .affine = truth_of(l, "affine"),
+                                                                     .bias = truth_of(l, "bias")});
 }
 ModulePtr make_rms_norm(const LayerDescription& l, const Dims& in) {
   return make<nn::RMSNorm>(last_sizes(l, in),
-                           nn::RmsNormOptions{.eps = get(l, "eps", 0.), .affine = get(l, "affine", true)});
+                           nn::RmsNormOptions{.eps = number_of(l, "eps"), .affine = truth_of(l, "affine")});
 }
 
-ModulePtr make_dropout(const LayerDescription& l, const Dims&) { return make<nn::Dropout>(get(l, "p", 0.5)); }
+ModulePtr make_dropout(const LayerDescription& l, const Dims&) {
+  return make<nn::Dropout>(number_of(l, "p"));
+}
 ModulePtr make_channel_dropout(const LayerDescription& l, const Dims& in) {
   return by_axes(in, [&]<int kAxes>() -> ModulePtr {
-    return make<Chosen<kAxes, nn::Dropout1d, nn::Dropout2d, nn::Dropout3d>>(get(l, "p", 0.5));
+    return make<Chosen<kAxes, nn::Dropout1d, nn::Dropout2d, nn::Dropout3d>>(number_of(l, "p"));
   });
 }
 
@@ -248,18 +434,31 @@ ModulePtr make_plain(const LayerDescription&, const Dims&) {
 
 using K = SettingKind;
 
+SettingRule with_default(SettingRule rule, Setting otherwise) {
+  rule.otherwise = std::move(otherwise);
+  return rule;
+}
 SettingRule size(const char* name) { return {name, K::count, true, 1, kMostSize}; }
-SettingRule truth(const char* name) { return {name, K::truth}; }
-SettingRule number(const char* name, double least, double most, bool required = false) {
-  return {name, K::number, required, least, most};
+SettingRule size(const char* name, int64_t otherwise) {
+  return with_default({name, K::count, false, 1, kMostSize}, otherwise);
 }
-SettingRule window(const char* name, double least, bool required = false) {
-  return {name, K::per_axis, required, least, kMostWindow};
+SettingRule truth(const char* name, bool otherwise) { return with_default({name, K::truth}, otherwise); }
+SettingRule number(const char* name, double least, double most, double otherwise) {
+  return with_default({name, K::number, false, least, most}, otherwise);
 }
-SettingRule any_padding() { return {"padding", K::padding, false, 0, kMostWindow}; }
-SettingRule groups(bool required) { return {"groups", K::count, required, 1, kMostSize}; }
+/// A window must be given, or has a default, or (-1) is worked out elsewhere.
+SettingRule window(const char* name) { return {name, K::per_axis, true, 1, kMostWindow}; }
+SettingRule window(const char* name, double least, int64_t otherwise) {
+  SettingRule rule{name, K::per_axis, false, least, kMostWindow};
+  return otherwise < 0 ? rule : with_default(rule, otherwise);
+}
+SettingRule any_padding() { return with_default({"padding", K::padding, false, 0, kMostWindow}, int64_t{0}); }
+SettingRule word(const char* name, std::vector<std::string> words) {  // the first is the default
+  const std::string first = words[0];
+  return with_default({name, K::word, false, 0, 0, std::move(words)}, first);
+}
 SettingRule probability() {
-  SettingRule rule = number("p", 0, 1, true);
+  SettingRule rule{"p", K::number, true, 0, 1};
   rule.below_most = true;
   return rule;
 }
@@ -272,9 +471,12 @@ SettingRule init() {
           {"kaiming_normal", "kaiming_normal_fan_out", "kaiming_uniform", "xavier_normal", "xavier_uniform",
            "normal"}};
 }
-SettingRule init_std() { return number("init_std", 0, 1e6); }
-SettingRule eps() { return number("eps", 1e-12, 1); }
-SettingRule axes() { return {"axes", K::count, false, 1, 4}; }
+SettingRule init_std() { return {"init_std", K::number, false, 0, 1e6}; }
+SettingRule eps() { return number("eps", 1e-12, 1, 1e-5); }
+SettingRule axes() { return with_default({"axes", K::count, false, 1, 4}, int64_t{1}); }
+SettingRule axis(const char* name, int64_t otherwise) {
+  return with_default({name, K::count, false, 0, 3}, otherwise);
+}
 
 template <class Layer>
 LayerType plain(const char* name) {
@@ -286,23 +488,45 @@ std::vector<LayerType> make_table() {
       {"conv",
        2,
        4,
-       {size("channels"), window("kernel", 1, true), window("stride", 1), any_padding(),
-        window("dilation", 1), groups(false), truth("bias"), init(), init_std()},
+       {size("channels"), window("kernel"), window("stride", 1, 1), any_padding(), window("dilation", 1, 1),
+        size("groups", 1), truth("bias", true), init(), init_std()},
        make_conv},
       {"conv_transpose",
        2,
        4,
-       {size("channels"), window("kernel", 1, true), window("stride", 1), window("padding", 0),
-        window("output_padding", 0), window("dilation", 1), groups(false), truth("bias"), init(), init_std()},
+       {size("channels"), window("kernel"), window("stride", 1, 1), window("padding", 0, 0),
+        window("output_padding", 0, 0), window("dilation", 1, 1), size("groups", 1), truth("bias", true),
+        init(), init_std()},
        make_conv_transpose},
       {"linear",
        1,
        2,
-       {size("outputs"), truth("bias"), init(), init_std()},
+       {size("outputs"), truth("bias", true), init(), init_std()},
        make_linear,
        false,
        " Put a flatten layer before it."},
-      {"embedding", 1, 2, {size("rows"), size("width")}, make_embedding, true},
+      {"embedding", 0, 2, {size("rows"), size("width")}, make_embedding, true},
+      {"lstm",
+       2,
+       2,
+       {size("hidden"), with_default({"layers", K::count, false, 1, 64}, int64_t{1}),
+        truth("bidirectional", false), truth("bias", true), word("output", {"sequence", "last"}),
+        truth("carry", false)},
+       make_lstm,
+       false,
+       " Samples are (time, features).",
+       1,
+       2},
+      {"attention",
+       2,
+       2,
+       {with_default({"heads", K::count, false, 1, 1024}, int64_t{1}), truth("causal", false),
+        truth("bias", true)},
+       make_attention,
+       false,
+       " Samples are (time, width).",
+       1,
+       4},
       plain<nn::ReLU>("relu"),
       plain<nn::GELU>("gelu"),
       plain<nn::SiLU>("silu"),
@@ -311,55 +535,63 @@ std::vector<LayerType> make_table() {
       plain<nn::Hardswish>("hardswish"),
       plain<nn::Tanh>("tanh"),
       plain<nn::Sigmoid>("sigmoid"),
+      plain<LastSoftmax>("softmax"),
       {"leaky_relu",
        1,
        4,
-       {number("slope", -kMostNumber, kMostNumber)},
+       {number("slope", -kMostNumber, kMostNumber, 0.01)},
        [](const LayerDescription& l, const Dims&) -> ModulePtr {
-         return make<nn::LeakyReLU>(get(l, "slope", 0.01));
+         return make<nn::LeakyReLU>(number_of(l, "slope"));
        }},
       {"elu",
        1,
        4,
-       {number("alpha", -kMostNumber, kMostNumber)},
+       {number("alpha", -kMostNumber, kMostNumber, 1)},
        [](const LayerDescription& l, const Dims&) -> ModulePtr {
-         return make<nn::ELU>(get(l, "alpha", 1.));
+         return make<nn::ELU>(number_of(l, "alpha"));
        }},
       {"softplus",
        1,
        4,
-       {number("beta", 1e-6, kMostNumber), number("threshold", 0, kMostNumber)},
+       {number("beta", 1e-6, kMostNumber, 1), number("threshold", 0, kMostNumber, 20)},
        [](const LayerDescription& l, const Dims&) -> ModulePtr {
-         return make<nn::Softplus>(get(l, "beta", 1.), get(l, "threshold", 20.));
+         return make<nn::Softplus>(number_of(l, "beta"), number_of(l, "threshold"));
        }},
       {"max_pool",
        2,
        4,
-       {window("kernel", 1), window("stride", 1), any_padding(), window("dilation", 1), truth("ceil_mode")},
+       {window("kernel", 1, 2), window("stride", 1, -1), any_padding(), window("dilation", 1, 1),
+        truth("ceil_mode", false)},
        make_max_pool},
       {"avg_pool",
        2,
        4,
-       {window("kernel", 1), window("stride", 1), window("padding", 0), truth("ceil_mode"),
-        truth("count_include_pad")},
+       {window("kernel", 1, 2), window("stride", 1, -1), window("padding", 0, 0), truth("ceil_mode", false),
+        truth("count_include_pad", true)},
        make_avg_pool},
-      {"adaptive_avg_pool", 2, 4, {window("size", 1, true)}, make_adaptive_avg_pool},
-      {"adaptive_max_pool", 2, 4, {window("size", 1, true)}, make_adaptive_max_pool},
+      {"adaptive_avg_pool", 2, 4, {window("size")}, make_adaptive_avg_pool},
+      {"adaptive_max_pool", 2, 4, {window("size")}, make_adaptive_max_pool},
       {"global_avg_pool", 2, 4, {}, make_plain<GlobalAvgPool>},
       {"batch_norm",
        1,
        4,
-       {eps(), number("momentum", 0, 1), truth("affine"), truth("track_running_stats")},
+       {eps(), number("momentum", 0, 1, 0.1), truth("affine", true), truth("track_running_stats", true)},
        make_batch_norm},
-      {"instance_norm", 2, 4, {eps(), truth("affine")}, make_instance_norm},
-      {"group_norm", 1, 4, {groups(true), eps(), truth("affine")}, make_group_norm},
-      {"layer_norm", 1, 4, {axes(), eps(), truth("affine"), truth("bias")}, make_layer_norm},
-      {"rms_norm", 1, 4, {axes(), eps(), truth("affine")}, make_rms_norm},
+      {"instance_norm", 2, 4, {eps(), truth("affine", false)}, make_instance_norm},
+      {"group_norm", 1, 4, {size("groups"), eps(), truth("affine", true)}, make_group_norm},
+      {"layer_norm", 1, 4, {axes(), eps(), truth("affine", true), truth("bias", true)}, make_layer_norm},
+      {"rms_norm", 1, 4, {axes(), number("eps", 0, 1, 0), truth("affine", true)}, make_rms_norm},
       {"dropout", 1, 4, {probability()}, make_dropout},
       {"channel_dropout", 2, 4, {probability()}, make_channel_dropout},
       {"flatten", 1, 4, {}, make_plain<nn::Flatten>},
-      {"identity", 1, 4, {}, make_plain<nn::Identity>},
+      {"identity", 0, 4, {}, make_plain<nn::Identity>},
+      {"add", 0, 4, {}, make_plain<Sum>, false, "", 2, kAnyNumber},
+      {"multiply", 0, 4, {}, make_plain<Product>, false, "", 2, kAnyNumber},
+      {"concat", 1, 4, {axis("axis", 0)}, make_concat, false, "", 2, kAnyNumber},
+      {"transpose", 2, 4, {axis("first", 0), axis("second", 1)}, make_transpose},
+      {"mean", 1, 4, {axis("axis", 0)}, make_mean, false, "", 1, 2},
       {"residual", 1, 4, {}, nullptr},
+      {"repeat", 1, 4, {{"times", K::count, true, 1, 1000}}, nullptr},
   };
 }
 
@@ -511,9 +743,12 @@ const SettingRule& setting_rule(const LayerType& type, const std::string& name) 
   for (const SettingRule& rule : type.settings)
     if (rule.name == name) return rule;
   const std::string names = names_of(type.settings);
-  throw Error(cat(type.name, ": the settings must be among type, name", names.empty() ? "" : ", ", names,
-                  type.make ? "" : ", layer, shortcut", "; got '", one_line(name, 60), "'.",
-                  hint(name, list_of(type.settings))));
+  throw Error(cat(type.name, ": the settings must be among type, name, from, to", names.empty() ? "" : ", ",
+                  names,
+                  type.make                                 ? ""
+                  : std::string_view(type.name) == "repeat" ? ", layer"
+                                                            : ", layer, shortcut",
+                  "; got '", one_line(name, 60), "'.", hint(name, list_of(type.settings))));
 }
 
 Setting checked_setting(const LayerType& type, const std::string& name, Setting value) {
@@ -540,18 +775,49 @@ void check_layer(const LayerDescription& layer) {
   for (const SettingRule& rule : type.settings)
     TD_CHECK(!rule.required || find(layer, rule.name), type.name, ": must have the setting ", rule.name, ", ",
              describe(rule), "; got none. Add it.");
-  TD_CHECK(!find(layer, "init_std") || get<std::string>(layer, "init", "") == "normal", type.name,
+  TD_CHECK(!find(layer, "init_std") || word_of(layer, "init") == "normal", type.name,
            ": init_std belongs to init = \"normal\"; got it without. Leave it out, or add that.");
-  const bool is_residual = !type.make;
-  TD_CHECK(is_residual || (layer.layers.empty() && layer.shortcut.empty()), type.name,
-           ": must have no layers of its own; got some. Only residual has.");
-  TD_CHECK(!is_residual || !layer.layers.empty(),
-           "residual: must have layers of its own; got none. Add layer = [ … ].");
+  TD_CHECK(type.make || !layer.layers.empty(), type.name,
+           ": must have layers of its own; got none. Add layer = [ … ].");
+  TD_CHECK(!type.make || layer.layers.empty(), type.name,
+           ": must have no layers of its own; got some. Only residual and repeat have.");
+  TD_CHECK(layer.shortcut.empty() || layer.type == "residual", type.name,
+           ": must have no shortcut; got one. Only residual has.");
+}
+
+std::vector<std::pair<std::string, Setting>> full_settings(const LayerDescription& layer, const Dims& in) {
+  const LayerType& type = layer_type(layer.type);
+  const auto axes = static_cast<size_t>(std::max(1, in.rank() - 1));
+  std::vector<std::pair<std::string, Setting>> all;
+  const auto filled = [&](const char* name) -> const Setting* {
+    for (const auto& [key, value] : all)
+      if (key == name) return &value;
+    return nullptr;
+  };
+  for (const SettingRule& rule : type.settings) {
+    const Setting* given = find(layer, rule.name);
+    if (!given && rule.otherwise) given = &*rule.otherwise;
+    if (!given && std::string_view(rule.name) == "stride") given = filled("kernel");  // of a pool
+    if (!given) continue;
+    Setting value = *given;
+    const bool of_axes = rule.kind == SettingKind::per_axis || rule.kind == SettingKind::padding;
+    if (const auto* every = std::get_if<int64_t>(&value); every && of_axes)
+      value = std::vector<int64_t>(axes, *every);
+    all.emplace_back(rule.name, std::move(value));
+  }
+  return all;
+}
+
+std::vector<std::pair<std::string, Dims>> states_of(const LayerDescription& layer) {
+  if (layer.type != "lstm" || !truth_of(layer, "carry")) return {};
+  const Dims shape = {count(layer, "layers") * (truth_of(layer, "bidirectional") ? 2 : 1),
+                      count(layer, "hidden")};
+  return {{"h", shape}, {"c", shape}};
 }
 
 void initialise(const LayerDescription& layer, nn::Module& made) {
   namespace init = nn::init;
-  const std::string how = get<std::string>(layer, "init", "");
+  const std::string how = word_of(layer, "init");
   if (how.empty()) return;
   for (const auto& [name, tensor] : made.named_parameters()) {
     const init::KaimingOptions kaiming{
@@ -566,7 +832,7 @@ void initialise(const LayerDescription& layer, nn::Module& made) {
     else if (how == "xavier_uniform")
       init::xavier_uniform_(tensor);
     else if (how == "normal")
-      init::normal_(tensor, 0, get(layer, "init_std", 0.01));
+      init::normal_(tensor, 0, find(layer, "init_std") ? number_of(layer, "init_std") : 0.01);
     else
       init::kaiming_normal_(tensor, kaiming);
   }

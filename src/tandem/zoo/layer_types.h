@@ -22,20 +22,25 @@ struct SettingRule {
   const char* name;
   SettingKind kind;
   bool required = false;
-  double least = 0, most = 0;           ///< of counts and numbers, both allowed
-  std::vector<std::string> words = {};  ///< of words
-  bool below_most = false;              ///< `most` itself is not allowed
+  double least = 0, most = 0;             ///< of counts and numbers, both allowed
+  std::vector<std::string> words = {};    ///< of words
+  bool below_most = false;                ///< `most` itself is not allowed
+  std::optional<Setting> otherwise = {};  ///< where it is not given; none: it is left out then
 };
+
+inline constexpr int kAnyNumber = 64;
 
 struct LayerType {
   const char* name;
   /// Ranks of the samples that it takes, without the batch.
   int least_rank, most_rank;
   std::vector<SettingRule> settings;
-  /// Makes one for samples of shape `in`. Null: residual, which has layers of its own.
+  /// Makes one for samples of shape `in` (of its first value), with all settings there. Null: residual and repeat, which
+  /// have layers of their own.
   nn::ModulePtr (*make)(const LayerDescription& layer, const Dims& in);
-  bool takes_indices = false;  ///< of whole numbers: it must be the first layer
+  bool takes_indices = false;  ///< of whole numbers
   const char* advice = "";     ///< a sentence for samples of another rank
+  int least_inputs = 1, most_inputs = 1;
 };
 
 bool has_setting(const LayerType& type, const std::string& name);
@@ -52,6 +57,13 @@ Setting checked_setting(const LayerType& type, const std::string& name, Setting 
 /// Throws Error where the type is unknown, a setting cannot be, or one that must be there is not. Looks at this layer
 /// alone.
 void check_layer(const LayerDescription& layer);
+
+/// All settings of a layer, those that were not given with their defaults, lists for each spatial axis of samples of shape
+/// `in` written out, in the order of the table.
+std::vector<std::pair<std::string, Setting>> full_settings(const LayerDescription& layer, const Dims& in);
+
+/// The states that a layer carries from call to call: name and shape of one sample, (layers, size).
+std::vector<std::pair<std::string, Dims>> states_of(const LayerDescription& layer);
 
 /// Draws the weights again where the layer says how ("init").
 void initialise(const LayerDescription& layer, nn::Module& made);

@@ -1,0 +1,141 @@
+// Weights and data.
+#include "lab/src/material/material.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "lab/src/material/made_up.h"
+#include "tandem/tandem.h"
+
+namespace tandem::lab {
+namespace {
+
+/// A part of the data, as a list of tensors for each sample: the network's inputs, then the targets.
+struct Source {
+  std::function<std::vector<Tensor>(std::span<const int64_t>)> batch;  // samples, one after the other
+  int64_t size = 0;
+};
+
+Source from_set(const data::DatasetPtr& set) {
+  return {[set](std::span<const int64_t> indices) { return set->batch(indices); }, set->size()};
+}
+
+Source from_made_up(std::shared_ptr<const MadeUp> samples, int64_t size) {
+  return {[samples](std::span<const int64_t> indices) {
+            std::vector<std::vector<Tensor>> columns;
+            for (const int64_t i : indices) {
+              const std::vector<Tensor> sample = samples->get(i);
+              columns.resize(sample.size());
+              for (size_t k = 0; k < sample.size(); ++k) columns[k].push_back(sample[k]);
+            }
+            std::vector<Tensor> out;
+            for (const std::vector<Tensor>& column : columns) out.push_back(stack(column, 0));
+            return out;
+          },
+          size};
+}
+
+/// Writes so many samples, and returns how many that were. They are converted a piece at a time.
+int64_t write_part(const Source& source, int64_t samples, uint64_t seed,
+                   const std::vector<std::string>& paths) {
+  const int64_t count = std::min(samples, source.size);
+  const std::vector<int64_t> order = data::shuffled_order(source.size, seed, 0);
+  std::vector<Tensor> whole;
+  constexpr int64_t kPiece = 256;
+  const NoGrad off;
+  for (int64_t begin = 0; begin < count; begin += kPiece) {
+    const int64_t end = std::min(begin + kPiece, count);
+    const std::vector<Tensor> batch =
+        source.batch(std::span(order).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
+    TD_ASSERT(batch.size() == paths.size(), "a sample has a tensor for each name");
+    for (size_t k = 0; k < paths.size(); ++k) {
+      if (begin == 0) {
+        Dims shape = batch[k].shape();
+        shape[0] = count;
+        whole.push_back(empty(shape, batch[k].dtype()));
+      }
+      assign(slice(whole[k], 0, begin, end), batch[k]);
+    }
+  }
+  for (size_t k = 0; k < paths.size(); ++k) io::save_npy(paths[k], whole[k]);
+  return count;
+}
+
+std::string sizes_text(const Dims& shape) {
+  std::string text;
+  for (const Dim size : shape) text += cat(text.empty() ? "" : "x", size);
+  return text;
+}
+
+}  // namespace
+
+void write_weights(const std::string& path, const Network& network, uint64_t seed) {
+  manual_seed(seed);
+  io::save_safetensors(path, zoo::make_model(network.description)->state(),
+                       {{"network", network.line.name}, {"seed", std::to_string(seed)}});
+}
+
+DataChoice choose_data(const Workload& workload, const Network& network, const std::string& data_dir) {
+  const std::string& wanted = workload.data;
+  const auto& inputs = network.line.inputs;
+  const bool is_synthetic = wanted.starts_with("synthetic");
+  // Data sets are of one input and one label; what a network has besides can only be made up.
+  if (inputs.size() != 1 || workload.targets.size() != 1 || workload.classes() == 0)
+    return {"synthetic", false,
+            is_synthetic
+                ? ""
+                : cat("a data set has one input and one label for each sample, and this workload others.")};
+  const Dims& sizes = inputs[0].shape;
+  const int64_t classes = workload.classes();
+  std::string why =
+      cat("Tandem has no data set '", io::one_line(wanted, 80), "'. 'tandem datasets' lists those it has.");
+  std::string name = "synthetic-" + sizes_text(sizes);
+  for (const data::DatasetStatus& row : data::list_datasets(data_dir)) {
+    const bool fits = row.info.sample_shape == sizes && row.info.classes <= classes;
+    if (row.info.name == wanted && fits && row.found) return {wanted, !is_synthetic};
+    if (row.info.name == wanted && !fits)
+      why = cat("the samples of ", wanted, " are ", row.info.sample_shape, " of ", row.info.classes,
+                " classes, and these are ", sizes, " of ", classes, ".");
+    else if (row.info.name == wanted)
+      why = cat("the files of ", wanted, " are not here. ", row.info.how_to_get);
+    if (row.info.name == "synthetic-" + wanted && fits && row.found) name = row.info.name;
+  }
+  // A workload that asks for made-up samples gets what it asks for.
+  return {name, false, is_synthetic ? "" : why};
+}
+
+DataFolder write_data(const std::string& folder, const Workload& workload, const Network& network,
+                      int64_t train_samples, int64_t test_samples, uint64_t seed,
+                      const std::string& data_dir) {
+  TD_CHECK(train_samples >= 1 && test_samples >= 0, "data: must have at least one sample to train on; got ",
+           train_samples, " and ", test_samples, " to test on.");
+  const DataChoice choice = choose_data(workload, network, data_dir);
+  DataFolder out{choice.name, "built in", choice.is_real, 0, 0, Json::object()};
+  Source train, test;
+  const std::vector<std::string> sets = data::dataset_names();
+  if (std::find(sets.begin(), sets.end(), choice.name) != sets.end()) {
+    const data::Splits splits = data::open_dataset(choice.name, {.data_dir = choice.is_real ? data_dir : ""});
+    train = from_set(splits.train);
+    test = from_set(splits.test);
+    out.where = splits.where;
+  } else {
+    train = from_made_up(make_up(workload, network, seed, false), train_samples);
+    test = from_made_up(make_up(workload, network, seed, true), std::max<int64_t>(test_samples, 1));
+  }
+  std::filesystem::create_directories(folder);
+  const auto write = [&](const char* part, const Source& source, int64_t samples) {
+    std::vector<std::string> paths;
+    const auto add = [&](const std::string& name) {
+      paths.push_back(cat(folder, "/", part, "_", name, ".npy"));
+      out.files[part][name] = paths.back();
+    };
+    for (const zoo::InputDescription& input : network.line.inputs) add(input.name);
+    for (const auto& [name, rule] : workload.targets.items()) add(name);
+    return write_part(source, samples, seed, paths);
+  };
+  out.train = write("train", train, train_samples);
+  if (test_samples > 0) out.test = write("test", test, test_samples);
+  return out;
+}
+
+}  // namespace tandem::lab
