@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lab/src/analysis/analysis.h"
+#include "tandem/core/error.h"
 
 namespace tandem::lab {
 namespace {
@@ -33,10 +34,16 @@ const std::vector<Metric>& metrics() {
       {"fit.test_s", "test time", "s", Better::less},
       {"fit.accuracy", "test accuracy", "", Better::more, true},
       {"fit.best_accuracy", "best test accuracy", "", Better::more, true},
-      {"fit.best_epoch", "epoch of the best accuracy", "", Better::less, true},
+      {"fit.perplexity", "test perplexity", "", Better::less, true},
+      {"fit.best_perplexity", "best test perplexity", "", Better::less, true},
+      {"fit.mse", "test mean square error", "", Better::less, true},
+      {"fit.best_mse", "best test mean square error", "", Better::less, true},
+      {"fit.mae", "test mean absolute error", "", Better::less, true},
+      {"fit.best_mae", "best test mean absolute error", "", Better::less, true},
+      {"fit.best_epoch", "epoch of the best test", "", Better::less, true},
       {"fit.loss", "training loss", "", Better::less, true},
-      {"fit.time_to_0.90_s", "time to accuracy 0.90", "s", Better::less, true},
-      {"fit.energy_to_0.90_j", "energy to accuracy 0.90", "J", Better::less, true},
+      {"fit.time_to_0.90_s", "time to 0.90 in the test", "s", Better::less, true},
+      {"fit.energy_to_0.90_j", "energy to 0.90 in the test", "J", Better::less, true},
       {"cpu.percent", "CPU utilisation", "%", Better::neither},
       {"cpu.core_max_percent", "utilisation of the busiest core", "%", Better::neither},
       {"cpu.tree_percent", "processor time", "%", Better::neither},
@@ -70,11 +77,11 @@ Metric metric(const std::string& name) {
   for (const Metric& known : metrics())
     if (known.name == name) return known;
   if (const std::string value = threshold(name, "fit.time_to_", "_s"); !value.empty())
-    return {name, "time to accuracy " + value, "s", Better::less, true};
+    return {name, cat("time to ", value, " in the test"), "s", Better::less, true};
   if (const std::string value = threshold(name, "fit.energy_to_", "_j"); !value.empty())
-    return {name, "energy to accuracy " + value, "J", Better::less, true};
+    return {name, cat("energy to ", value, " in the test"), "J", Better::less, true};
   // What a claim may ask of single epochs.
-  const bool learned = name == "accuracy" || name == "test_accuracy" || name == "loss";
+  const bool learned = name == "accuracy" || name == "loss" || name.starts_with("test_");
   return {name, name, "", Better::neither, learned};
 }
 

@@ -29,9 +29,11 @@ void add_epochs(const Run& run, const std::string& x, const std::string& y, Poin
     const auto value = [&](const std::string& name) -> std::optional<double> {
       if (name == "epoch") return static_cast<double>(epoch.epoch);
       if (name == "elapsed_s") return elapsed;
-      if (name == "accuracy") return epoch.accuracy;
       if (name == "loss") return epoch.loss;
-      return epoch.test_accuracy;
+      const bool is_test = name.starts_with("test_");
+      const auto& values = is_test ? epoch.test_metrics : epoch.metrics;
+      const auto at = values.find(is_test ? name.substr(5) : name);
+      return at == values.end() ? std::nullopt : std::optional(at->second);
     };
     const auto across = value(x), up = value(y);
     if (!across || !up || !std::isfinite(*across) || !std::isfinite(*up)) continue;

@@ -15,6 +15,7 @@ namespace tandem::lab {
 
 void add_list(CLI::App& app, Action& action);
 void add_setup(CLI::App& app, Action& action);
+void add_network(CLI::App& app, Action& action);
 /// `arguments`: the whole command line, for the provenance and to say how a stopped study goes on.
 void add_run(CLI::App& app, Action& action, const std::vector<std::string>& arguments);
 /// The same.

@@ -67,8 +67,11 @@ void list_json() {
     const Workload w = load_workload(name);
     all["workloads"].push_back({{"name", w.name},
                                 {"title", w.title},
+                                {"network", w.network},
                                 {"input", w.input},
-                                {"classes", w.classes},
+                                {"targets", w.targets},
+                                {"loss", w.loss},
+                                {"metrics", w.metrics},
                                 {"batch", w.batch},
                                 {"data", w.data}});
   }
@@ -103,7 +106,8 @@ void list_text() {
   rows.clear();
   for (const std::string& name : workload_names()) {
     const Workload w = load_workload(name);
-    rows.push_back({w.name, w.title, sizes(w.input), cat("batch ", w.batch)});
+    rows.push_back(
+        {w.name, w.title, w.input.empty() ? "its own inputs" : sizes(w.input), cat("batch ", w.batch)});
   }
   print_rows(rows);
   std::printf("\nStudies\n");

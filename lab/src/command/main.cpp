@@ -15,6 +15,7 @@ int run(int argc, char** argv) {
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   add_list(app, action);
   add_setup(app, action);
+  add_network(app, action);
   add_run(app, action, arguments);
   add_advise(app, action, arguments);
   add_report(app, action);

@@ -10,7 +10,8 @@
 namespace tandem::lab {
 namespace {
 
-constexpr int64_t kProtocol = 1;
+constexpr int64_t kProtocol = 2;
+constexpr int64_t kMostChecked = 4096;  // elements of an output
 
 int64_t after(double seconds) { return now_ns() + static_cast<int64_t>(seconds * 1e9); }
 
@@ -25,10 +26,11 @@ bool speaks_of_memory(const std::string& words) {
 }  // namespace
 
 Json Preparation::request() const {
-  Json out = {{"call", "prepare"},   {"workload", workload}, {"variant", variant},     {"phase", phase},
-              {"track", track},      {"device", device},     {"precision", precision}, {"batch", batch},
-              {"threads", threads},  {"seed", seed},         {"input", input},         {"dropout", dropout},
-              {"switches", switches}};
+  Json out = {{"call", "prepare"},        {"workload", workload}, {"network", network},
+              {"definition", definition}, {"variant", variant},   {"phase", phase},
+              {"track", track},           {"device", device},     {"precision", precision},
+              {"batch", batch},           {"threads", threads},   {"seed", seed},
+              {"dropout", dropout},       {"switches", switches}};
   if (!weights.is_null()) out["weights"] = weights;
   if (!data.is_null()) out["data"] = data;
   return out;
@@ -161,7 +163,9 @@ Hello Client::hello() {
     out.version = fields.text("version");
     out.variants = fields.texts("variants");
     out.devices = fields.texts("devices");
-    out.workloads = fields.texts("workloads");
+    out.kinds = fields.texts("kinds");
+    out.losses = fields.texts("losses");
+    out.listings = fields.texts("listings");
     out.phases = fields.texts("phases");
     out.precisions = fields.texts("precisions");
     for (const auto& [name, values] : fields.table("switches").items()) {
@@ -207,10 +211,22 @@ Checked Client::check(int64_t steps) {
   try {
     const Answer fields(answer, "check");
     out.parameters = fields.integer("parameters");
-    for (const Json& row : fields.list(fields.field("logits"), "logits")) {
-      out.logits.emplace_back();
-      for (const Json& value : fields.list(row, "logits"))
-        out.logits.back().push_back(fields.number(value, "logits"));
+    for (const auto& [name, output] : fields.table("outputs").items()) {
+      const Answer parts(output, "check: output " + io::one_line(name, 60));
+      CheckedOutput& one = out.outputs[name];
+      int64_t count = 1;
+      for (const Json& size : parts.list(parts.field("shape"), "shape")) {
+        one.shape.push_back(parts.integer(size, "shape"));
+        if (one.shape.back() < 1 || count > (int64_t{1} << 40) / one.shape.back())
+          throw Malformed(cat("check: the sizes of an output must be at least 1; got ",
+                              shortened(output["shape"]), " for ", io::one_line(name, 60)));
+        count *= one.shape.back();
+      }
+      one.values = parts.numbers("values");
+      if (const int64_t wanted = std::min(count, kMostChecked);
+          static_cast<int64_t>(one.values.size()) != wanted)
+        throw Malformed(cat("check: output ", io::one_line(name, 60), " must have ", wanted, " values; got ",
+                            one.values.size()));
     }
     if (steps > 0) {
       out.loss = fields.number("loss");
@@ -276,9 +292,11 @@ Fitted Client::fit(int64_t epochs, double cap_s, const std::function<void(const 
     e.end_ns = fields.integer("end");
     e.received_ns = received_ns_;
     e.loss = fields.number("loss");
-    e.accuracy = fields.number("accuracy");
     if (fields.has("test_loss")) e.test_loss = fields.number("test_loss");
-    if (fields.has("test_accuracy")) e.test_accuracy = fields.number("test_accuracy");
+    for (const auto& [key, into] :
+         {std::pair{"metrics", &e.metrics}, std::pair{"test_metrics", &e.test_metrics}})
+      if (fields.has(key))
+        for (const auto& [name, value] : fields.table(key).items()) (*into)[name] = fields.number(value, key);
     out.epochs.push_back(e);
     if (on_epoch) on_epoch(e);
   };

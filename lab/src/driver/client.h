@@ -43,17 +43,18 @@ struct Patience {
 
 struct Hello {
   std::string framework, version;
-  std::vector<std::string> variants, devices, workloads, phases, precisions;
+  std::vector<std::string> variants, devices, kinds, losses, listings, phases, precisions;
   std::map<std::string, std::vector<std::string>> switches;
   Json answer;  // whole, for the record
 };
 
 struct Preparation {
   Json workload;  // the definition, with the cell's optimiser in it
+  Json network;   // as lab/docs/protocol.md has it
+  std::string definition = "description";
   std::string variant, phase, track = "equal", device = "cpu", precision = "f32";
   int64_t batch = 1, threads = 1;
   uint64_t seed = 0;
-  std::vector<int64_t> input;
   bool dropout = true;
   Json weights;  // {"file": …} or {"hash": …}; null: absent
   Json data;
@@ -68,9 +69,14 @@ struct Prepared {
   std::vector<std::string> notes;
 };
 
+/// An output of the network: all elements, or the protocol's choice of them.
+struct CheckedOutput {
+  std::vector<int64_t> shape;
+  std::vector<double> values;
+};
 struct Checked {
   int64_t parameters = 0;
-  std::vector<std::vector<double>> logits;
+  std::map<std::string, CheckedOutput> outputs;
   double loss = 0;
   std::map<std::string, double> gradients;
   std::vector<double> losses;
@@ -92,8 +98,9 @@ struct Timed {
 
 struct FitEpoch {
   int64_t epoch = 0, begin_ns = 0, train_end_ns = 0, end_ns = 0, received_ns = 0;
-  double loss = 0, accuracy = 0;
-  std::optional<double> test_loss, test_accuracy;
+  double loss = 0;
+  std::optional<double> test_loss;
+  std::map<std::string, double> metrics, test_metrics;
 };
 
 struct Fitted {
@@ -112,7 +119,7 @@ class Client {
 
   Hello hello();
   Prepared prepare(const Preparation& preparation);
-  /// `steps` of 0 asks for what phase infer gives: parameters and logits.
+  /// `steps` of 0 asks for what phase infer gives: parameters and outputs.
   Checked check(int64_t steps);
   Timed run(Region region, int64_t steps, double patience_s);
   Fitted fit(int64_t epochs, double cap_s, const std::function<void(const FitEpoch&)>& on_epoch = {});

@@ -11,26 +11,46 @@
 namespace tandem::lab {
 namespace {
 
+constexpr const char* kNoTest = "there is no test data";
+
 double seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+bool is_better_more(const std::string& metric) { return metric == "accuracy"; }
+
+/// The last and the best of a metric over the tests; of the workload's first, also when that was.
+void add_best(Run& run, const std::string& name, bool is_first) {
+  std::optional<double> best;
+  double last = 0;
+  int64_t best_epoch = 0;
+  for (const Epoch& epoch : run.epochs) {
+    const auto at = epoch.test_metrics.find(name);
+    if (at == epoch.test_metrics.end()) continue;
+    last = at->second;
+    if (!best || (is_better_more(name) ? last > *best : last < *best)) best = last, best_epoch = epoch.epoch;
+  }
+  const std::string last_name = "fit." + name, best_name = "fit.best_" + name;
+  if (best) {
+    run.metrics[last_name] = last;
+    run.metrics[best_name] = *best;
+    if (is_first) run.metrics["fit.best_epoch"] = static_cast<double>(best_epoch);
+    return;
+  }
+  run.unavailable[last_name] = run.unavailable[best_name] = kNoTest;
+  if (is_first) run.unavailable["fit.best_epoch"] = kNoTest;
+}
 
 }  // namespace
 
-void add_fit_metrics(Run& run, const Fitted& fitted, const Json& workload, int64_t window_begun) {
+void add_fit_metrics(Run& run, const Fitted& fitted, const Workload& workload, int64_t window_begun) {
   double total = 0;
-  std::vector<double> later, tests;
-  std::optional<double> best;
-  int64_t best_epoch = 0;
-  std::vector<double> elapsed;
+  std::vector<double> later, tests, elapsed;
   for (const FitEpoch& e : fitted.epochs) {
     const double train_s = seconds(e.train_end_ns - e.begin_ns), test_s = seconds(e.end_ns - e.train_end_ns);
-    run.epochs.push_back({e.epoch, train_s, test_s, e.loss, e.accuracy, e.test_loss, e.test_accuracy});
+    run.epochs.push_back({e.epoch, train_s, test_s, e.loss, e.test_loss, e.metrics, e.test_metrics});
     total += train_s;
     elapsed.push_back(total);
     if (e.epoch > 1) later.push_back(train_s);
-    if (e.test_accuracy) {
-      tests.push_back(test_s);
-      if (!best || *e.test_accuracy > *best) best = e.test_accuracy, best_epoch = e.epoch;
-    }
+    if (e.test_loss) tests.push_back(test_s);
   }
   auto& m = run.metrics;
   m["fit.total_s"] = total;
@@ -40,28 +60,29 @@ void add_fit_metrics(Run& run, const Fitted& fitted, const Json& workload, int64
     run.unavailable["fit.epoch_s"] = "there was one epoch alone";
   else
     m["fit.epoch_s"] = stats::median(later);
-  if (best) {
-    m["fit.accuracy"] = run.epochs.back().test_accuracy.value_or(*best);
-    m["fit.best_accuracy"] = *best;
-    m["fit.best_epoch"] = static_cast<double>(best_epoch);
+  if (tests.empty())
+    run.unavailable["fit.test_s"] = kNoTest;
+  else
     m["fit.test_s"] = stats::median(tests);
-  } else {
-    for (const char* name : {"fit.accuracy", "fit.best_accuracy", "fit.best_epoch", "fit.test_s"})
-      run.unavailable[name] = "there is no test data";
-  }
-  const Json thresholds = workload.value("fit", Json::object()).value("thresholds", Json::array());
-  for (const Json& threshold : thresholds) {
+  for (const std::string& name : workload.metrics) add_best(run, name, name == workload.metrics[0]);
+  if (workload.metrics.empty()) return;
+  const std::string& first = workload.metrics[0];
+  const bool more = is_better_more(first);
+  const Json fit = workload.definition.value("fit", Json::object());
+  for (const Json& threshold : fit.value("thresholds", Json::array())) {
     char suffix[16];
     std::snprintf(suffix, sizeof suffix, "%.2f", threshold.get<double>());
     const std::string time_name = cat("fit.time_to_", suffix, "_s"),
                       energy_name = cat("fit.energy_to_", suffix, "_j");
     const auto reached = std::find_if(run.epochs.begin(), run.epochs.end(), [&](const Epoch& e) {
-      return e.test_accuracy && *e.test_accuracy >= threshold.get<double>();
+      const auto at = e.test_metrics.find(first);
+      return at != e.test_metrics.end() &&
+             (more ? at->second >= threshold.get<double>() : at->second <= threshold.get<double>());
     });
     const auto at = static_cast<size_t>(reached - run.epochs.begin());
     if (reached == run.epochs.end()) {
       run.unavailable[time_name] = run.unavailable[energy_name] =
-          cat("test accuracy did not reach ", suffix, " within ", run.epochs.size(), " epochs");
+          cat("test ", first, " did not reach ", suffix, " within ", run.epochs.size(), " epochs");
       continue;
     }
     m[time_name] = elapsed[at];

@@ -85,9 +85,6 @@ GateResult compare(const Checked& reference, const Checked& system, const std::s
   if (system.parameters != reference.parameters)
     return different("the number of parameters", static_cast<double>(reference.parameters),
                      static_cast<double>(system.parameters));
-  if (system.logits.size() != reference.logits.size())
-    return different("the number of samples with logits", static_cast<double>(reference.logits.size()),
-                     static_cast<double>(system.logits.size()));
   const Tolerance allowed = tolerance(precision);
   Worst worst;
   // How far the reference itself is off where its samples are moved; `value` reads the number out of an answer.
@@ -99,18 +96,29 @@ GateResult compare(const Checked& reference, const Checked& system, const std::s
   const auto widened = [](double tolerance, double drift) {
     return std::max(tolerance, std::min(kMostDrift, kDriftShare * drift));
   };
-  double largest = 1;
-  for (const auto& row : reference.logits)
-    for (const double logit : row) largest = std::max(largest, std::abs(logit));
-  for (size_t i = 0; i < reference.logits.size(); ++i) {
-    if (system.logits[i].size() != reference.logits[i].size())
-      return different("the number of logits of a sample", static_cast<double>(reference.logits[i].size()),
-                       static_cast<double>(system.logits[i].size()));
-    for (size_t j = 0; j < reference.logits[i].size(); ++j)
-      worst.add(cat("logits[", i, "][", j, "]"), reference.logits[i][j], system.logits[i][j], largest,
-                widened(allowed.logits, drift_of(reference.logits[i][j], largest,
-                                                 [&](const Checked& c) { return c.logits.at(i).at(j); })));
+  for (const auto& [name, wanted] : reference.outputs) {
+    const auto found = system.outputs.find(name);
+    if (found == system.outputs.end())
+      return {false, cat("the output ", name, ", which is missing,"), NAN, NAN, INFINITY, 0};
+    if (found->second.shape != wanted.shape)
+      return different(cat("the number of elements of output ", name, " (", Json(found->second.shape).dump(),
+                           ", where it must be ", Json(wanted.shape).dump(), ")"),
+                       static_cast<double>(wanted.values.size()),
+                       static_cast<double>(found->second.values.size()));
+    double largest = 1;
+    for (const double value : wanted.values) largest = std::max(largest, std::abs(value));
+    for (size_t i = 0; i < wanted.values.size(); ++i)
+      worst.add(
+          cat("outputs ", name, "[", i, "]"), wanted.values[i], found->second.values[i], largest,
+          widened(allowed.outputs, drift_of(wanted.values[i], largest, [&, &name = name](const Checked& c) {
+                    return c.outputs.at(name).values.at(i);
+                  })));
   }
+  for (const auto& [name, output] : system.outputs)
+    if (!reference.outputs.count(name))
+      return {false,    cat("an output ", io::one_line(name, 60), ", which the network has not,"),
+              NAN,      NAN,
+              INFINITY, 0};
   if (!training) return worst.result();
 
   const double loss_scale = std::max(1e-3, std::abs(reference.loss));

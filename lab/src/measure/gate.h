@@ -1,5 +1,5 @@
 // The equivalence gate: before a cell may be timed, its system must show that it runs the same network. From the same
-// weights and the same batches it must have as many parameters, the same logits, loss and norms of gradients, and the same
+// weights and the same batches it must have as many parameters, the same outputs, loss and norms of gradients, and the same
 // losses over the first steps as the reference, which is Tandem's eager engine in f64.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace tandem::lab {
 
 /// How far a system may be from the reference; by precision, in lab/docs/method.md.
 struct Tolerance {
-  double logits;     // of the largest logit, or 1
+  double outputs;    // of the largest logit, or 1
   double loss;       // of the loss
   double gradients;  // of the norm, plus a thousandth of the largest norm
   double losses;     // of the step's loss
@@ -23,7 +23,7 @@ Tolerance tolerance(const std::string& precision);
 /// What was compared, with the number that lies farthest out, measured in its tolerance.
 struct GateResult {
   bool passed = false;
-  std::string what;                  // "logits[2][7]", "gradients conv1.weight", "losses[9]"
+  std::string what;                  // "outputs[2][7]", "gradients conv1.weight", "losses[9]"
   double reference = 0, system = 0;  // that number
   double error = 0, tolerance = 0;   // both relative, as the table states them
   std::string why() const;           // one line: what, both numbers, the tolerance

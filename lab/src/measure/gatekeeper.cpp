@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "lab/src/base/json.h"
+#include "lab/src/material/network.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
 
@@ -32,8 +33,11 @@ std::string system_key(const Cell& cell) {
 }
 
 Json to_json(const Checked& c) {
+  Json outputs = Json::object();
+  for (const auto& [name, output] : c.outputs)
+    outputs[name] = {{"shape", output.shape}, {"values", output.values}};
   return {{"parameters", c.parameters},
-          {"logits", c.logits},
+          {"outputs", outputs},
           {"loss", c.loss},
           {"gradients", c.gradients},
           {"losses", c.losses}};
@@ -42,7 +46,8 @@ Json to_json(const Checked& c) {
 Checked checked_from(const Json& j) {
   Checked c;
   j.at("parameters").get_to(c.parameters);
-  j.at("logits").get_to(c.logits);
+  for (const auto& [name, output] : j.at("outputs").items())
+    c.outputs[name] = {output.at("shape"), output.at("values")};
   j.at("loss").get_to(c.loss);
   j.at("gradients").get_to(c.gradients);
   j.at("losses").get_to(c.losses);
@@ -94,7 +99,7 @@ Preparation preparation_for(const Cell& cell, const Workload& workload, int64_t 
   p.batch = c.batch;
   p.threads = threads;
   p.seed = seed;
-  p.input = c.input.empty() ? workload.input : c.input;
+  p.network = load_network(workload, c.input).json();
   p.switches = c.switches;
   return p;
 }
@@ -123,9 +128,13 @@ Checked Gatekeeper::check(const std::string& system, const Cell& cell, const Wor
   p.batch = batch;
   // For inference dropout stays as defined: a driver that leaves it on in test mode must fail.
   p.dropout = !trains(cell);
-  p.weights = materials_.weights(workload, p.input);
-  p.data = materials_.samples(workload, p.input, batch * std::max<int64_t>(1, steps)).data;
-  if (move.by > 0) p.data = materials_.moved(p.data, move.by, move.seed);
+  p.weights = materials_.weights(workload, cell.condition.input);
+  p.data = materials_.samples(workload, cell.condition.input, batch * std::max<int64_t>(1, steps)).data;
+  if (move.by > 0) {
+    std::vector<std::string> inputs;
+    for (const Json& input : p.network.at("inputs")) inputs.push_back(input.at("name"));
+    p.data = materials_.moved(p.data, inputs, move.by, move.seed);
+  }
   // The reference is one for all devices and switches.
   if (system == bench_.reference && precision == "f64") p.device = "cpu", p.switches.clear();
   Client client = bench_.start(system, p.device);

@@ -92,7 +92,7 @@ Objection check_region(const Timed& timed, const Witness& seen, Window window, c
   if (phase != "infer" && !timed.loss)
     return Contradiction{"loss", "the loss of the last step must be a finite number; got none"};
   if (phase == "infer" && !timed.output_sum)
-    return Contradiction{"output", "the sum of the last step's logits must be a finite number; got none"};
+    return Contradiction{"output", "the sum of the last step's outputs must be a finite number; got none"};
   if (window != Window::warm_up) {
     const double absolute = window == Window::first_step ? limits.uncovered_first_s : limits.uncovered_s;
     if (Objection found = check_window(timed, seen, absolute, limits)) return found;
@@ -157,14 +157,14 @@ Objection ResultsWatch::add(const Timed& timed) {
   if (std::abs(*timed.output_sum - *sum_) <=
       share * std::max({1.0, std::abs(*sum_), std::abs(*timed.output_sum)}))
     return {};
-  return Contradiction{"output", cat("equal inputs must give equal sums of logits; got ", *sum_, " and then ",
-                                     *timed.output_sum)};
+  return Contradiction{"output", cat("equal inputs must give equal sums of outputs; got ", *sum_,
+                                     " and then ", *timed.output_sum)};
 }
 
 // As check_region, for whole epochs: in order, on the lab's clock, as many as asked for or stopped by the cap,
 // filling the window; and the confusion matrix must say what the last accuracy says.
-Objection check_fit(const Fitted& fit, int64_t epochs, double cap_s, int64_t tests, const Witness& seen,
-                    const HonestyLimits& limits) {
+Objection check_fit(const Fitted& fit, const std::vector<std::string>& metrics, int64_t epochs, double cap_s,
+                    int64_t tests, const Witness& seen, const HonestyLimits& limits) {
   const auto slack = static_cast<int64_t>(limits.clock_slack_s * 1e9);
   int64_t last = fit.sent_ns - slack;
   double covered = 0;
@@ -179,10 +179,18 @@ Objection check_fit(const Fitted& fit, int64_t epochs, double cap_s, int64_t tes
     if (e.end_ns > e.received_ns + slack)
       return Contradiction{"clock", cat("epoch ", e.epoch, " must have ended before it is reported; it ends ",
                                         text_of(seconds(e.end_ns - e.received_ns)), " later")};
-    for (const double accuracy : {e.accuracy, e.test_accuracy.value_or(0)})
-      if (accuracy < 0 || accuracy > 1)
-        return Contradiction{
-            "accuracy", cat("an accuracy must be within 0 and 1; got ", accuracy, " in epoch ", e.epoch)};
+    if (tests > 0)
+      for (const std::string& name : metrics)
+        if (!e.test_metrics.contains(name))
+          return Contradiction{
+              "metrics", cat("every metric of the workload must be measured on the test; epoch ", e.epoch,
+                             " has no ", name)};
+    for (const auto* all : {&e.metrics, &e.test_metrics})
+      for (const auto& [name, value] : *all)
+        if (value < 0 || (name == "accuracy" && value > 1))
+          return Contradiction{
+              name, cat("an accuracy must be within 0 and 1, and any other metric not negative; got ", value,
+                        " as ", name, " in epoch ", e.epoch)};
     last = e.end_ns;
     covered += seconds(e.end_ns - e.begin_ns);
   }
@@ -210,7 +218,8 @@ Objection check_fit(const Fitted& fit, int64_t epochs, double cap_s, int64_t tes
     if (all != tests)
       return Contradiction{"confusion",
                            cat("the confusion matrix must count every test sample, ", tests, "; got ", all)};
-    const double said = fit.epochs.back().test_accuracy.value_or(-1),
+    const auto& last = fit.epochs.back().test_metrics;
+    const double said = last.contains("accuracy") ? last.at("accuracy") : -1,
                  counted = static_cast<double>(right) / static_cast<double>(all);
     if (std::abs(said - counted) > 1e-4)
       return Contradiction{"confusion", cat("the confusion matrix must agree with the last test accuracy, ",

@@ -71,7 +71,7 @@ class ResultsWatch {
 };
 
 /// Phase fit. `tests`: how many test samples there are; 0: none.
-Objection check_fit(const Fitted& fit, int64_t epochs, double cap_s, int64_t tests, const Witness& seen,
-                    const HonestyLimits& limits = {});
+Objection check_fit(const Fitted& fit, const std::vector<std::string>& metrics, int64_t epochs, double cap_s,
+                    int64_t tests, const Witness& seen, const HonestyLimits& limits = {});
 
 }  // namespace tandem::lab

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "lab/src/base/json.h"
-#include "lab/src/own/material.h"
+#include "lab/src/material/material.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
 #include "tandem/io/npy.h"
@@ -29,9 +29,8 @@ std::string sizes_text(const std::vector<int64_t>& sizes) {
 
 }  // namespace
 
-int64_t turns_for(int64_t batch, const std::vector<int64_t>& input) {
-  double bytes = 4.0 * static_cast<double>(batch);
-  for (const int64_t size : input) bytes *= static_cast<double>(size);
+int64_t turns_for(int64_t batch, int64_t sample_bytes) {
+  const double bytes = static_cast<double>(sample_bytes) * static_cast<double>(batch);
   return std::clamp<int64_t>(static_cast<int64_t>((256 << 20) / std::max(1.0, bytes)), 1, 8);
 }
 
@@ -44,7 +43,7 @@ Json Materials::weights(const Workload& workload, const std::vector<int64_t>& in
   const std::string path = cat(folder_, "/", workload.name, "-", sizes_text(input), ".safetensors");
   if (!fs::exists(path)) {
     fs::create_directories(folder_);
-    write_weights(path, workload.definition, input, kSeed);
+    write_weights(path, load_network(workload, input), kSeed);
   }
   return {{"file", path}};
 }
@@ -57,21 +56,28 @@ SampleFiles Materials::written(const std::string& name, const Workload& workload
   if (!fs::exists(list)) {
     fs::remove_all(place);
     fs::create_directories(place);
-    const DataFolder data = write_data(place, workload.definition, input, train, test, kSeed);
-    const Json text = {
-        {"name", data.name}, {"is_real", data.is_real}, {"train", data.train}, {"test", data.test}};
+    const DataFolder data = write_data(place, workload, load_network(workload, input), train, test, kSeed);
+    Json names = Json::object();  // of the files, which may move with the folder
+    for (const auto& [part, files] : data.files.items())
+      for (const auto& [name, path] : files.items())
+        names[part][name] = fs::path(path.get<std::string>()).filename().string();
+    const Json text = {{"name", data.name},
+                       {"is_real", data.is_real},
+                       {"train", data.train},
+                       {"test", data.test},
+                       {"files", names}};
     io::write_atomically(list, [&](io::OutputFile& file) { file.write(text.dump() + "\n"); });
   }
   const auto bytes = io::read_file("run", list, 1 << 20);
   std::string why;
   const Json text = try_parse_json<Json>({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, why);
-  TD_CHECK(text.is_object() && text.contains("name"), "run: '", list,
+  TD_CHECK(text.is_object() && text.contains("files"), "run: '", list,
            "' must list samples; got something else. Delete the folder '", folder_,
            "': it will be made anew.");
   SampleFiles out{Json::object(), text["name"], text["is_real"], text["train"], text["test"]};
-  for (const char* part : {"train", "test"})
-    if (text[part] > 0)
-      out.data[part] = {{"x", cat(place, "/", part, "_x.npy")}, {"y", cat(place, "/", part, "_y.npy")}};
+  for (const auto& [part, files] : text["files"].items())
+    for (const auto& [name, file] : files.items())
+      out.data[part][name] = cat(place, "/", file.get<std::string>());
   return out;
 }
 
@@ -79,28 +85,30 @@ SampleFiles Materials::samples(const Workload& workload, const std::vector<int64
   return written(cat(count), workload, input, count, 0);
 }
 
-Json Materials::moved(const Json& data, double by, uint64_t seed) {
+Json Materials::moved(const Json& data, const std::vector<std::string>& inputs, double by, uint64_t seed) {
   Json out = data;
-  const std::string from = data.at("train").at("x"),
-                    to = cat(from.substr(0, from.rfind('.')), "-moved-", by, "-", seed, ".npy");
-  if (!fs::exists(to)) {
-    const Tensor x = io::load_npy(from);
-    std::vector<float> values = x.to_vector<float>();
-    std::mt19937_64 random(seed);
-    for (float& value : values)
-      value = static_cast<float>(value * (1 + by * (static_cast<double>(random() >> 11) * 0x1p-52 - 1)));
-    io::save_npy(to, from_vector(values, x.shape()));
+  for (const std::string& name : inputs) {
+    const std::string from = data.at("train").at(name),
+                      to = cat(from.substr(0, from.rfind('.')), "-moved-", by, "-", seed, ".npy");
+    if (!fs::exists(to)) {
+      const Tensor x = io::load_npy(from);
+      if (x.dtype() != DType::f32) continue;
+      std::vector<float> values = x.to_vector<float>();
+      std::mt19937_64 random(seed);
+      for (float& value : values)
+        value = static_cast<float>(value * (1 + by * (static_cast<double>(random() >> 11) * 0x1p-52 - 1)));
+      io::save_npy(to, from_vector(values, x.shape()));
+    }
+    out["train"][name] = to;
   }
-  out["train"]["x"] = to;
   return out;
 }
 
 SampleFiles Materials::whole(const Workload& workload, const std::vector<int64_t>& input) {
   const bool is_real = written("look", workload, input, 1, 0).is_real;
   if (is_real) return written("all", workload, input, kAll, kAll);
-  int64_t bytes = 4;
-  for (const int64_t size : input) bytes *= size;
-  const int64_t room = std::max<int64_t>(100, kSyntheticBytes / std::max<int64_t>(1, bytes));
+  const int64_t room = std::max<int64_t>(
+      100, kSyntheticBytes / std::max<int64_t>(1, load_network(workload, input).sample_bytes()));
   return written("all", workload, input, std::min(kSyntheticTrain, room), std::min(kSyntheticTest, room / 4));
 }
 

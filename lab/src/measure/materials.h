@@ -26,8 +26,8 @@ class Materials {
   Json weights(const Workload& workload, const std::vector<int64_t>& input);
   /// For check and run: so many samples of the workload's data, or synthetic ones.
   SampleFiles samples(const Workload& workload, const std::vector<int64_t>& input, int64_t count);
-  /// The same samples, each number of x times 1 + r, r drawn from -by to by with the seed.
-  Json moved(const Json& data, double by, uint64_t seed);
+  /// The same samples, each number of the inputs that have a point times 1 + r, r drawn from -by to by with the seed.
+  Json moved(const Json& data, const std::vector<std::string>& inputs, double by, uint64_t seed);
   /// For fit: all of the data, with its tests; where its files are not there, as many synthetic samples as MNIST has, or as
   /// fit into 192 MiB.
   SampleFiles whole(const Workload& workload, const std::vector<int64_t>& input);
@@ -41,6 +41,6 @@ class Materials {
 };
 
 /// How many batches `run` takes in turns: eight, or as many as fit into 256 MiB, at least one.
-int64_t turns_for(int64_t batch, const std::vector<int64_t>& input);
+int64_t turns_for(int64_t batch, int64_t sample_bytes);
 
 }  // namespace tandem::lab

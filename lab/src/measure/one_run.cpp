@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "lab/src/driver/code_lines.h"
+#include "lab/src/material/network.h"
 #include "lab/src/measure/energy.h"
 #include "lab/src/measure/fit_metrics.h"
 #include "lab/src/stats/sample.h"
@@ -46,12 +47,15 @@ bool holds(const std::vector<std::string>& list, const std::string& value) {
 }
 
 /// Declines what the driver did not offer in hello, before anything is written or loaded for it.
-void check_offer(const Hello& hello, const Preparation& p, const std::string& workload) {
+void check_offer(const Hello& hello, const Preparation& p) {
   if (!holds(hello.variants, p.variant)) decline("variant", p.variant, hello.variants);
   if (!holds(hello.devices, p.device)) decline("device", p.device, hello.devices);
-  // A user's own workload may be another name for a model that all drivers have.
-  if (!holds(hello.workloads, workload) && !holds(hello.workloads, p.workload.value("model", "")))
-    decline("workload", workload, hello.workloads);
+  for (const Json& call : p.network.at("calls"))
+    if (const std::string kind = call.at("kind"); !holds(hello.kinds, kind))
+      decline("kind", kind, hello.kinds);
+  if (const std::string loss = p.workload.at("loss").at("kind");
+      p.phase == "train" && !holds(hello.losses, loss))
+    decline("loss", loss, hello.losses);
   if (!holds(hello.phases, p.phase)) decline("phase", p.phase, hello.phases);
   if (!holds(hello.precisions, p.precision)) decline("precision", p.precision, hello.precisions);
   for (const auto& [name, value] : p.switches) {
@@ -72,8 +76,8 @@ class Taker {
         workload_(workload),
         run_(run),
         client_(client),
-        input_(cell.condition.input.empty() ? workload.input : cell.condition.input),
-        turns_(turns_for(cell.condition.batch, input_)),
+        input_(cell.condition.input),
+        turns_(turns_for(cell.condition.batch, load_network(workload, input_).sample_bytes())),
         results_(cell.condition.phase, turns_, cell.condition.precision) {}
 
   void steps(Preparation p) {
@@ -138,16 +142,18 @@ class Taker {
     const int64_t window_begun = now_ns();
     monitor.begin_window();
     const Fitted fitted = client_.fit(epochs, cell_.effort.cap_s, [&](const FitEpoch& e) {
-      setting_.stage(
-          cat("epoch ", e.epoch + 1 > epochs ? epochs : e.epoch + 1,
-              e.test_accuracy ? cat(", accuracy ", std::round(*e.test_accuracy * 1e4) / 1e4) : ""));
+      setting_.stage(cat("epoch ", e.epoch + 1 > epochs ? epochs : e.epoch + 1,
+                         e.test_metrics.empty() || workload_.metrics.empty()
+                             ? ""
+                             : cat(", ", workload_.metrics[0], " ",
+                                   std::round(e.test_metrics.at(workload_.metrics[0]) * 1e4) / 1e4)));
     });
     add_report(run_, monitor.end_window());
-    if (const Objection found = check_fit(fitted, epochs, cell_.effort.cap_s, files.test,
+    if (const Objection found = check_fit(fitted, workload_.metrics, epochs, cell_.effort.cap_s, files.test,
                                           witness(client_.pid()) - before, setting_.limits))
       contradict(*found);
     run_.confusion = fitted.confusion;
-    add_fit_metrics(run_, fitted, workload_.definition, window_begun);
+    add_fit_metrics(run_, fitted, workload_, window_begun);
     breakdown();
   }
 
@@ -267,12 +273,12 @@ Run take_run(const Cell& cell, const Turn& turn, const RunSetting& setting) {
     const Hello hello = client.hello();
     run.hello = hello.answer;
     run.metrics["start_s"] = client.start_s();
-    check_offer(hello, p, cell.condition.workload);
+    check_offer(hello, p);
     if (equal) {
       const GateResult gate = setting.gatekeeper.pass(cell, workload, setting.stage);
       run.gate = gate.to_json();
       if (!gate.passed) throw DriverFailure(Status::not_same_model, gate.why(), client.last_words());
-      p.weights = setting.materials.weights(workload, p.input);
+      p.weights = setting.materials.weights(workload, cell.condition.input);
     }
     Taker taker(cell, turn, setting, workload, run, client);
     if (cell.condition.phase == "fit")
@@ -281,10 +287,11 @@ Run take_run(const Cell& cell, const Turn& turn, const RunSetting& setting) {
       taker.steps(p);
     client.quit();
     const std::vector<std::string> files = setting.bench.launcher(framework_of(cell.system)).definitions;
-    if (const auto lines = code_lines_of_files(files, workload.model))
+    if (const auto lines = code_lines_of_files(files, workload.network))
       run.metrics["code.lines"] = static_cast<double>(*lines);
     else
-      run.unavailable["code.lines"] = "the driver's sources do not show the definition of " + workload.model;
+      run.unavailable["code.lines"] =
+          "the driver's sources do not show the definition of " + workload.network;
   } catch (const DriverFailure& failure) {
     run.status = failure.status;
     run.why = io::one_line(failure.what(), 1000);

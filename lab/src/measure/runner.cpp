@@ -10,11 +10,11 @@
 #include <map>
 
 #include "lab/src/base/json.h"
+#include "lab/src/material/material.h"
 #include "lab/src/measure/cooling.h"
 #include "lab/src/measure/energy.h"
 #include "lab/src/measure/one_run.h"
 #include "lab/src/measure/schedule.h"
-#include "lab/src/own/material.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
 
@@ -43,8 +43,8 @@ std::map<std::string, DataChoice> data_of(const Plan& plan) {
   for (const Cell& cell : plan.cells) {
     const Workload workload = load_workload(cell.condition.workload);
     const auto& input = cell.condition.input.empty() ? workload.input : cell.condition.input;
-    const std::string key = cat(workload.name, ", ", sizes_text(input));
-    if (!choices.contains(key)) choices[key] = choose_data(workload.definition, input);
+    const std::string key = cat(workload.name, input.empty() ? "" : ", ", sizes_text(input));
+    if (!choices.contains(key)) choices[key] = choose_data(workload, load_network(workload, input));
   }
   return choices;
 }

@@ -1,4 +1,4 @@
-// The call `fit`: epochs of training, each followed by a test.
+// The call `fit`: the library's fit, with a test after each epoch, as a user would write it.
 #include <limits>
 
 #include "lab/src/own/prepared_cell.h"
@@ -6,70 +6,65 @@
 namespace tandem::lab::own {
 namespace {
 
-/// The losses and right answers of an epoch, added up on the device by the step itself: nothing waits for them.
-class EpochCounts {
+/// Tests after each epoch, tells the lab, and stops when the cap has passed.
+class EpochReporter final : public Callback {
  public:
-  explicit EpochCounts(Device device)
-      : loss_(full({}, 0.0, DType::f64, device)), right_(full({}, 0.0, DType::f64, device)) {}
+  EpochReporter(const CellRequest& cell, nn::Module& model, const data::Dataset* test,
+                std::shared_ptr<Followed> followed, double cap_s, std::function<void(const Json&)> progress)
+      : device_(cell.device),
+        batch_(cell.batch),
+        test_(test),
+        followed_(std::move(followed)),
+        metrics_(cell.objective.metrics),
+        cap_s_(cap_s),
+        progress_(std::move(progress)),
+        evaluation_(model, cell.engine,
+                    {.task = make_task(cell, false, followed_), .autocast = cell.autocast()}) {}
 
-  LossFunction counting_loss() const {
-    return [loss_sum = loss_, right_sum = right_](const Tensor& out, const Tensor& y) {
-      const Tensor loss = cross_entropy(out, y, {.ignore_index = {}});
-      const NoGrad off;
-      assign(loss_sum, loss_sum + cast(loss.detach(), DType::f64));
-      assign(right_sum, right_sum + cast(sum(equal(argmax(out.detach(), 1), y)), DType::f64));
-      return loss;
-    };
+  void on_start(Training&) override { start_ = begin_ = now_ns(); }
+  void on_epoch(Training& training) override {
+    backend(device_).synchronize(device_);
+    const int64_t train_end = now_ns();
+    ++epochs_;
+    Json line = {{"epoch", epochs_},          {"begin", begin_},
+                 {"train_end", train_end},    {"loss", training.state().history.back()["train_loss"]},
+                 {"metrics", Json::object()}, {"test_loss", Json()},
+                 {"test_metrics", Json()}};
+    const int64_t places = followed_->places.item<int64_t>();
+    if (places > 0)
+      line["metrics"]["accuracy"] =
+          static_cast<double>(followed_->right.item<int64_t>()) / static_cast<double>(places);
+    if (test_) {
+      const Metrics measured = evaluation_(*test_, batch_);
+      line["test_loss"] = measured["loss"];
+      line["test_metrics"] = Json::object();
+      for (const std::string& name : metrics_) line["test_metrics"][name] = measured[name];
+    }
+    followed_->clear();
+    begin_ = now_ns();
+    line["end"] = begin_;
+    progress_(line);
+    const double seconds = static_cast<double>(begin_ - start_) * 1e-9;
+    capped_ = seconds >= cap_s_ && training.state().step < training.planned_steps();
+    if (capped_) training.stop("the cap has passed");
   }
-  void clear() {
-    const NoGrad off;
-    for (const Tensor& tensor : {loss_, right_}) nn::init::zeros_(tensor);
-  }
-  double loss() const { return loss_.item<double>(); }
-  double right() const { return right_.item<double>(); }
+  int64_t epochs() const { return epochs_; }
+  bool capped() const { return capped_; }
 
  private:
-  Tensor loss_, right_;
+  Device device_;
+  int64_t batch_;
+  const data::Dataset* test_;
+  std::shared_ptr<Followed> followed_;
+  std::vector<std::string> metrics_;
+  double cap_s_;
+  std::function<void(const Json&)> progress_;
+  Evaluation evaluation_;
+  int64_t start_ = 0, begin_ = 0, epochs_ = 0;
+  bool capped_ = false;
 };
 
 }  // namespace
-
-Json PreparedCell::evaluate() {
-  if (!evaluation_)
-    evaluation_ = [forward = forward_](const std::vector<Tensor>& in) {
-      const NoGrad off;
-      const Tensor logits = forward({in[0]})[0];
-      return std::vector<Tensor>{cross_entropy(logits, in[1], {.ignore_index = {}}), argmax(logits, 1)};
-    };
-  model_->eval();
-  const NoGrad off;
-  std::vector<Tensor> losses, answers;
-  std::vector<double> sizes;
-  for (int64_t begin = 0; begin < test_->size(); begin += request_.batch) {
-    const int64_t end = std::min(begin + request_.batch, test_->size());
-    const SampleBatch batch = on_device(test_->range(begin, end));
-    const std::vector<Tensor> results = call(evaluation_, compiled_evaluation_, {batch.x, batch.y});
-    losses.push_back(results[0]);
-    answers.push_back(results[1]);
-    sizes.push_back(static_cast<double>(end - begin));
-  }
-  const std::vector<double> loss = read_scalars(losses);
-  const std::vector<int64_t> taken = cast(to(concat(answers), Device{}), DType::i64).to_vector<int64_t>();
-  double sum = 0;
-  for (size_t i = 0; i < loss.size(); ++i) sum += loss[i] * sizes[i];
-  const auto classes = static_cast<size_t>(request_.classes);
-  std::vector<std::vector<int64_t>> confusion(classes, std::vector<int64_t>(classes));
-  int64_t right = 0;
-  for (size_t i = 0; i < taken.size(); ++i) {
-    const int64_t label = test_->label(static_cast<int64_t>(i));
-    ++confusion[static_cast<size_t>(label)][static_cast<size_t>(taken[i])];
-    right += taken[i] == label;
-  }
-  const auto samples = static_cast<double>(test_->size());
-  return {{"test_loss", sum / samples},
-          {"test_accuracy", static_cast<double>(right) / samples},
-          {"confusion", confusion}};
-}
 
 Json PreparedCell::fit(const Json& request, const std::function<void(const Json&)>& progress) {
   if (!request_.trains) throw Declined("fit", "fit: the cell must be prepared in phase train; got infer.");
@@ -81,45 +76,30 @@ Json PreparedCell::fit(const Json& request, const std::function<void(const Json&
   const int64_t batches = train_->size() / request_.batch;
   TD_CHECK(batches >= 1, "fit: an epoch must have a whole batch; got ", train_->size(), " samples and batch ",
            request_.batch, ".");
-
-  EpochCounts counts(request_.device);
-  StepOptions options = step_options();
-  options.loss = counts.counting_loss();
-  TrainingStep training(*model_, *optimizer_, request_.engine, options);
-  Json answer = {{"epochs", 0}, {"capped", false}, {"confusion", Json()}};
-  const int64_t start = now_ns();
-  for (int64_t epoch = 0; epoch < epochs && !answer["capped"].get<bool>(); ++epoch) {
-    const std::vector<int64_t> order = epoch_order(train_->size(), request_.seed, epoch);
-    counts.clear();
-    const int64_t begin = now_ns();
-    for (int64_t i = 0; i < batches; ++i) {
-      const SampleBatch batch = on_device(train_->batch(i, request_.batch, order));
-      last_ = training(batch.x, batch.y);
-      is_fresh_ = false;
-      ++updates_;
+  const auto followed = std::make_shared<Followed>(request_.device);
+  const auto reporter =
+      std::make_shared<EpochReporter>(request_, *model_, test_.get(), followed, cap_s, progress);
+  tandem::fit(*model_, *train_,
+              {.task = make_task(request_, true, followed),
+               .engine = request_.engine,
+               .epochs = epochs,
+               .batch = request_.batch,
+               .own_optimizer = optimizer_.get(),
+               .autocast = request_.autocast(),
+               .callbacks = {reporter},
+               .compile = request_.compile});
+  is_fresh_ = false;
+  updates_ += batches * reporter->epochs();
+  Json confusion;
+  if (test_ && followed->confusion.samples() > 0) {
+    const int64_t classes = followed->confusion.classes();
+    confusion = Json::array();
+    for (int64_t i = 0; i < classes; ++i) {
+      confusion.push_back(Json::array());
+      for (int64_t j = 0; j < classes; ++j) confusion.back().push_back(followed->confusion.count(i, j));
     }
-    synchronize();
-    const int64_t train_end = now_ns();
-    Json line = {{"epoch", epoch + 1},
-                 {"begin", begin},
-                 {"train_end", train_end},
-                 {"loss", counts.loss() / static_cast<double>(batches)},
-                 {"accuracy", counts.right() / static_cast<double>(batches * request_.batch)},
-                 {"test_loss", Json()},
-                 {"test_accuracy", Json()}};
-    if (test_) {
-      const Json tested = evaluate();
-      line["test_loss"] = tested["test_loss"];
-      line["test_accuracy"] = tested["test_accuracy"];
-      answer["confusion"] = tested["confusion"];
-    }
-    line["end"] = now_ns();
-    answer["epochs"] = epoch + 1;
-    const double seconds = static_cast<double>(line["end"].get<int64_t>() - start) * 1e-9;
-    answer["capped"] = seconds >= cap_s && epoch + 1 < epochs;
-    progress(line);
   }
-  return answer;
+  return {{"epochs", reporter->epochs()}, {"capped", reporter->capped()}, {"confusion", confusion}};
 }
 
 }  // namespace tandem::lab::own

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lab/src/own/samples.h"
+#include "lab/src/base/hash.h"
 
 namespace tandem::lab::own {
 namespace {
@@ -29,6 +29,23 @@ void load_weights(nn::Module& model, const std::string& file) {
            report.unexpected.empty() ? "" : report.unexpected.front(), ".");
   TD_CHECK(report.mismatched.empty(), "weights.file: tensors must have the model's shapes; ",
            report.mismatched.empty() ? "" : report.mismatched.front(), " has not.");
+}
+
+/// Whether the zoo's class has the parameters that the network lists.
+void check_parameters(const CellRequest& cell, const nn::Module& model) {
+  std::map<std::string, std::vector<int64_t>> own;
+  for (const auto& [name, tensor] : model.named_parameters())
+    own[name] = std::vector<int64_t>(tensor.shape().begin(), tensor.shape().end());
+  for (const auto& [name, shape] : cell.parameters) {
+    const auto at = own.find(name);
+    TD_CHECK(at != own.end() && at->second == shape, "network: ", cell.model,
+             " must have the parameters of Tandem's class of that name; ", name, " is ", Json(shape).dump(),
+             " in the network and ", at == own.end() ? "absent" : Json(at->second).dump(),
+             " in the class. Give a network of your own another name.");
+  }
+  TD_CHECK(own.size() == cell.parameters.size(), "network: ", cell.model,
+           " must have the parameters of Tandem's class of that name, ", own.size(), "; got ",
+           cell.parameters.size(), ". Give a network of your own another name.");
 }
 
 /// What the workload says of its optimiser, and nothing that would be left unheard.
@@ -97,9 +114,18 @@ void set_hash_weights(nn::Module& model, uint32_t seed) {
 
 std::unique_ptr<nn::Module> make_network(const CellRequest& cell) {
   manual_seed(cell.seed);
-  zoo::ModelOptions options = {.classes = cell.classes, .input = cell.input};
+  zoo::ModelOptions options;
   if (!cell.dropout) options.dropout = 0.0;
-  std::unique_ptr<nn::Module> model = zoo::make_model(cell.model, options);
+  std::unique_ptr<nn::Module> model;
+  if (cell.in_zoo) {
+    // The class and not the description: a mistake in that one must not pass the gate because everybody builds from it.
+    if (cell.objective.classes > 0) options.classes = cell.objective.classes;
+    options.input = cell.line.inputs.at(0).shape;
+    model = zoo::make_model(cell.model, options);
+    check_parameters(cell, *model);
+  } else {
+    model = zoo::make_model(cell.description, options);
+  }
   if (cell.weights_hash) set_hash_weights(*model, *cell.weights_hash);
   if (!cell.weights_file.empty()) load_weights(*model, cell.weights_file);
   model->to(cell.dtype());
@@ -114,8 +140,9 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const CellRequest& cell, const 
     throw Declined("optimizer", cat("optimizer: must be one of ", optim::optimizer_names(), "; got '",
                                     io::one_line(name, 80), "'."));
   if (cell.equal) return optim::make_optimizer(name, model.named_parameters(), settings_of(cell.optimizer));
-  const zoo::TrainingDefaults& usual = zoo::model_info(cell.model).training;
-  const double lr = usual.optimizer == name ? usual.lr : optim::optimizer_info(name).lr;
+  double lr = optim::optimizer_info(name).lr;
+  if (cell.in_zoo && zoo::model_info(cell.model).training.optimizer == name)
+    lr = zoo::model_info(cell.model).training.lr;
   return optim::make_optimizer(name, model.named_parameters(), {.lr = lr});
 }
 

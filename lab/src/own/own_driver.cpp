@@ -23,16 +23,18 @@ void print(std::ostream& out, const Json& line) {
 
 Json hello() {
   const Json environment = parse_json<Json>("environment: ", environment_json(Device{}));
-  Json workloads = Json::array();
-  for (const zoo::ModelInfo& info : zoo::models()) workloads.push_back(info.name);
+  Json listings = Json::array();
+  for (const zoo::ModelInfo& info : zoo::models()) listings.push_back(info.name);
   Json variants = {"eager", "graph"};
   for (const std::string& method : own::search_names()) variants.push_back(method);
-  return {{"protocol", 1},
+  return {{"protocol", 2},
           {"framework", "tandem"},
           {"version", environment.value("tandem", "unknown")},
           {"variants", variants},
           {"devices", own::device_names()},
-          {"workloads", workloads},
+          {"kinds", own::kind_names()},
+          {"losses", own::loss_names()},
+          {"listings", listings},
           {"phases", {"train", "infer"}},
           {"precisions", own::precision_names()},
           {"switches", own::known_switches()},

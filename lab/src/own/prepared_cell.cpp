@@ -6,13 +6,15 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "lab/src/base/hash.h"
 #include "lab/src/own/network.h"
 
 namespace tandem::lab::own {
 namespace {
 
-constexpr int64_t kResident = 8, kMostSteps = 10'000'000, kShownLogits = 4;
-constexpr double kHalfScale = 1024;  // that the loss of f16 begins with: a power of two, so exact
+constexpr int64_t kResident = 8, kMostSteps = 10'000'000;
+constexpr uint32_t kMostShown = 4096;  // elements of an output in `check`
+constexpr double kHalfScale = 1024;    // that the loss of f16 begins with: a power of two, so exact
 
 double norm_of(const Tensor& tensor) {
   const Tensor wide = cast(to(tensor, Device{}), DType::f64);
@@ -37,10 +39,8 @@ PreparedCell::PreparedCell(CellRequest request) : request_(std::move(request)) {
       {.mode = parse_choice_mode(request_.switches.value("conv", "heuristic")), .keep = false});
   build();
   parameters_ = nn::count_parameters(*model_);
-  if (request_.train.given())
-    train_ = std::make_unique<Samples>("train", request_.train, request_.input, request_.classes);
-  if (request_.test.given())
-    test_ = std::make_unique<Samples>("test", request_.test, request_.input, request_.classes);
+  if (!request_.train.empty()) train_ = load_samples("train", request_.train, request_);
+  if (!request_.test.empty()) test_ = load_samples("test", request_.test, request_);
 }
 
 PreparedCell::~PreparedCell() = default;
@@ -48,8 +48,6 @@ PreparedCell::~PreparedCell() = default;
 void PreparedCell::build() {
   training_.reset();
   compiled_forward_.reset();
-  compiled_evaluation_.reset();
-  evaluation_ = {};
   optimizer_.reset();
   model_.reset();  // before the next is made: two may not fit
   model_ = make_network(request_);
@@ -66,15 +64,21 @@ void PreparedCell::build() {
 }
 
 StepOptions PreparedCell::step_options() const {
-  return {.autocast = request_.autocast(), .scaler = scaler_.get(), .compile = request_.compile};
+  return {.task = make_task(request_, false),
+          .autocast = request_.autocast(),
+          .scaler = scaler_.get(),
+          .compile = request_.compile};
 }
 
 TensorFunction PreparedCell::forward() const {
-  return [model = model_.get(), autocast = request_.autocast()](const std::vector<Tensor>& in) {
+  return [this](const std::vector<Tensor>& in) {  // inputs, then states; outputs, then states
     const NoGrad off;
-    const Autocast precision(autocast);
-    const Tensor out = (*model)(in[0]);
-    return std::vector<Tensor>{bytes_of(out.dtype()) == 2 ? cast(out, DType::f32) : out};
+    const Autocast precision(request_.autocast());
+    std::vector<Tensor> states(in.begin() + static_cast<std::ptrdiff_t>(request_.line.inputs.size()),
+                               in.end());
+    std::vector<Tensor> out = outputs_of(request_, *model_, in, states);
+    out.insert(out.end(), states.begin(), states.end());
+    return out;
   };
 }
 
@@ -87,30 +91,43 @@ std::vector<Tensor> PreparedCell::call(const TensorFunction& function, std::uniq
 
 void PreparedCell::synchronize() const { backend(request_.device).synchronize(request_.device); }
 
-SampleBatch PreparedCell::on_device(const SampleBatch& batch) const {
+PreparedCell::Fields PreparedCell::batch(int64_t index) const {
   const NoGrad off;
+  Fields fields = batch_of(samples(), index, request_.batch);
   // In f64 nothing is to be computed in less; 16-bit numbers are made within the step, as mixed precision does.
-  const Tensor x = request_.dtype() == DType::f64 ? cast(batch.x, DType::f64) : batch.x;
-  return {to(x, request_.device), to(batch.y, request_.device)};
+  for (Tensor& field : fields)
+    field = to(is_floating(field.dtype()) ? cast(field, request_.dtype()) : field, request_.device);
+  return fields;
 }
 
 const PreparedCell::Batches& PreparedCell::resident() {
   if (resident_.empty()) {
     const int64_t count = std::clamp<int64_t>(samples().size() / request_.batch, 1, kResident);
-    for (int64_t i = 0; i < count; ++i) resident_.push_back(on_device(samples().batch(i, request_.batch)));
+    for (int64_t i = 0; i < count; ++i) resident_.push_back(batch(i));
   }
   return resident_;
 }
 
-void PreparedCell::step(const SampleBatch& batch) {
+void PreparedCell::forget() {
+  states_ = first_states(request_, request_.batch);
+  if (training_) training_->forget_carried();
+}
+
+void PreparedCell::step(const Fields& batch) {
   if (request_.trains) {
-    last_ = (*training_)(batch.x, batch.y);
+    last_ = {(*training_)(batch).value};
     ++updates_;
     is_fresh_ = false;
   } else {
     model_->eval();
     const NoGrad off;
-    last_ = call(forward_, compiled_forward_, {batch.x})[0];
+    const auto inputs = static_cast<std::ptrdiff_t>(request_.line.inputs.size());
+    std::vector<Tensor> in(batch.begin(), batch.begin() + inputs);
+    in.insert(in.end(), states_.begin(), states_.end());
+    last_ = call(forward_, compiled_forward_, in);
+    const auto outputs = static_cast<std::ptrdiff_t>(request_.line.outputs.size());
+    states_.assign(last_.begin() + outputs, last_.end());
+    last_.resize(static_cast<size_t>(outputs));
   }
 }
 
@@ -125,13 +142,38 @@ Json PreparedCell::prepared() const {
   return {{"parameters", parameters_}, {"obeyed", request_.switches}, {"notes", notes}};
 }
 
-Json PreparedCell::first_gradients(const SampleBatch& batch) {
+Json PreparedCell::first_outputs(const Fields& batch) {
+  model_->eval();
+  const NoGrad off;
+  const auto inputs = static_cast<std::ptrdiff_t>(request_.line.inputs.size());
+  std::vector<Tensor> in(batch.begin(), batch.begin() + inputs);
+  const std::vector<Tensor> states = first_states(request_, request_.batch);
+  in.insert(in.end(), states.begin(), states.end());
+  const std::vector<Tensor> out = call(forward_, compiled_forward_, in);
+  Json outputs = Json::object();
+  for (size_t i = 0; i < request_.line.outputs.size(); ++i) {
+    const std::vector<double> all = cast(to(out[i], Device{}), DType::f64).to_vector<double>();
+    std::vector<double> shown = all;
+    if (all.size() > kMostShown) {
+      shown.clear();
+      for (uint32_t k = 0; k < kMostShown; ++k) shown.push_back(all[hashed(k, kMostShown) % all.size()]);
+    }
+    outputs[request_.line.outputs[i].name] = {
+        {"shape", std::vector<int64_t>(out[i].shape().begin(), out[i].shape().end())}, {"values", shown}};
+  }
+  return outputs;
+}
+
+Json PreparedCell::first_gradients(const Fields& batch) {
   const double scale = request_.autocast() == DType::f16 ? kHalfScale : 1;
   const nn::NamedTensors named = model_->trainable_parameters();
+  const std::vector<std::string> names = make_task(request_, false)->fields();
   const TensorFunction function = [&](const std::vector<Tensor>& in) {
     const Tensor loss = [&] {
       const Autocast precision(request_.autocast());
-      return cross_entropy((*model_)(in[0]), in[1], {.ignore_index = {}});
+      std::vector<Tensor> states(in.begin() + static_cast<std::ptrdiff_t>(names.size()), in.end());
+      const TaskBatch fields(names, {in.begin(), in.begin() + static_cast<std::ptrdiff_t>(names.size())});
+      return loss_of(request_, outputs_of(request_, *model_, in, states), fields);
     }();
     std::vector<Tensor> wanted;
     for (const auto& [name, parameter] : named) wanted.push_back(parameter);
@@ -146,7 +188,9 @@ Json PreparedCell::first_gradients(const SampleBatch& batch) {
   const GeneratorState generator = generator_state();
   model_->train();
   std::unique_ptr<Compiled> compiled;
-  const std::vector<Tensor> results = call(function, compiled, {batch.x, batch.y});
+  std::vector<Tensor> in = batch;
+  for (const Tensor& state : first_states(request_, request_.batch)) in.push_back(state);
+  const std::vector<Tensor> results = call(function, compiled, in);
   set_generator_state(generator);
   const NoGrad off;
   for (size_t i = 0; i < buffers.size(); ++i) assign(buffers[i].second, kept[i]);
@@ -158,24 +202,15 @@ Json PreparedCell::first_gradients(const SampleBatch& batch) {
 Json PreparedCell::check(const Json& request) {
   const int64_t steps = integer_field(request, "steps", 0, kMostSteps, request_.trains ? 1 : 0);
   if (!is_fresh_) build();
-  const SampleBatch first = on_device(samples().batch(0, request_.batch));
-  Json answer = {{"parameters", parameters_}, {"logits", Json::array()}};
-  {
-    model_->eval();
-    const NoGrad off;
-    const Tensor logits = cast(to(call(forward_, compiled_forward_, {first.x})[0], Device{}), DType::f64);
-    const std::vector<double> values = logits.to_vector<double>();
-    const auto width = static_cast<std::ptrdiff_t>(logits.size(1));
-    for (std::ptrdiff_t i = 0; i < std::min<int64_t>(kShownLogits, request_.batch); ++i)
-      answer["logits"].push_back(
-          std::vector<double>(values.begin() + i * width, values.begin() + (i + 1) * width));
-  }
+  const Fields first = batch(0);
+  Json answer = {{"parameters", parameters_}, {"outputs", first_outputs(first)}};
   if (!request_.trains) return answer;
   answer.update(first_gradients(first));
   answer["losses"] = Json::array();
+  forget();
   for (int64_t i = 0; i < steps; ++i) {
-    step(i == 0 ? first : on_device(samples().batch(i, request_.batch)));
-    answer["losses"].push_back(last_.item<double>());
+    step(i == 0 ? first : batch(i));
+    answer["losses"].push_back(last_[0].item<double>());
   }
   return answer;
 }
@@ -187,9 +222,10 @@ Json PreparedCell::run(const Json& request) {
                    cat("region: must be latency or throughput; got '", io::one_line(region, 80), "'."));
   const int64_t steps = integer_field(request, "steps", 1, kMostSteps);
   const Batches& batches = resident();
-  const auto turn = [&](int64_t i) -> const SampleBatch& {
+  const auto turn = [&](int64_t i) -> const Fields& {
     return batches[static_cast<size_t>(i) % batches.size()];
   };
+  forget();
   synchronize();
   Json answer;
   if (region == "latency") {
@@ -207,12 +243,12 @@ Json PreparedCell::run(const Json& request) {
     synchronize();
     answer = {{"begin", begin}, {"end", now_ns()}, {"count", steps}};
   }
-  answer["loss"] = request_.trains ? Json(last_.item<double>()) : Json();
+  answer["loss"] = request_.trains ? Json(last_[0].item<double>()) : Json();
   if (!request_.trains) {
     const NoGrad off;
-    const Tensor logits = cast(to(last_, Device{}), DType::f64);
     double sum = 0;
-    for (const double v : logits.to_vector<double>()) sum += v;
+    for (const Tensor& output : last_)
+      for (const double v : cast(to(output, Device{}), DType::f64).to_vector<double>()) sum += v;
     answer["output_sum"] = sum;
   }
   answer["updates"] = updates_;

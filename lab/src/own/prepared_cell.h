@@ -6,6 +6,7 @@
 
 #include "lab/src/own/request.h"
 #include "lab/src/own/samples.h"
+#include "lab/src/own/task.h"
 
 namespace tandem::lab::own {
 
@@ -27,33 +28,37 @@ class PreparedCell {
   Json breakdown(const Json& request);
 
  private:
-  using Batches = std::vector<SampleBatch>;
+  using Fields = std::vector<Tensor>;  // of a batch: inputs, then targets
+  using Batches = std::vector<Fields>;
   void build();
   TensorFunction forward() const;
   StepOptions step_options() const;
   /// Calls a function as the variant does: at once, or compiled into `compiled`.
   std::vector<Tensor> call(const TensorFunction& function, std::unique_ptr<Compiled>& compiled,
                            const std::vector<Tensor>& in) const;
-  const Samples& samples() const { return train_ ? *train_ : *test_; }
-  SampleBatch on_device(const SampleBatch& batch) const;
+  const data::TensorSet& samples() const { return train_ ? *train_ : *test_; }
+  Fields batch(int64_t index) const;  // on the device
   const Batches& resident();
-  void step(const SampleBatch& batch);
+  /// States begin at zero, for training steps and for inference.
+  void forget();
+  void step(const Fields& batch);
   void synchronize() const;
-  Json first_gradients(const SampleBatch& batch);
-  Json evaluate();
+  Json first_outputs(const Fields& batch);
+  Json first_gradients(const Fields& batch);
   int64_t take_steps(int64_t count);
 
   CellRequest request_;
-  std::unique_ptr<Samples> train_, test_;
+  std::unique_ptr<data::TensorSet> train_, test_;
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<optim::LossScaler> scaler_;  // f16
   std::unique_ptr<TrainingStep> training_;     // phase train
-  TensorFunction forward_, evaluation_;
-  std::unique_ptr<Compiled> compiled_forward_, compiled_evaluation_;
-  Batches resident_;      // of `run`, on the device
-  Tensor last_;           // the loss or the logits of the last step
-  bool is_fresh_ = true;  // no step has changed the weights yet
+  TensorFunction forward_;
+  std::unique_ptr<Compiled> compiled_forward_;
+  std::vector<Tensor> states_;  // of inference
+  Batches resident_;            // of `run`, on the device
+  std::vector<Tensor> last_;    // the loss or the outputs of the last step
+  bool is_fresh_ = true;        // no step has changed the weights yet
   int64_t parameters_ = 0, updates_ = 0;
 };
 

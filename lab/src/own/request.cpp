@@ -23,43 +23,61 @@ std::string offered(const Json& request, const std::string& name, const std::vec
   return value;
 }
 
-const Json& object_field(const Json& holder, const std::string& name, const std::string& path = "") {
-  const auto place = holder.find(name);
-  TD_CHECK(place != holder.end() && place->is_object(), path.empty() ? name : path,
-           ": must be an object; got ", place == holder.end() ? "nothing" : place->type_name(), ".");
-  return *place;
-}
-
-std::string model_of(const Json& workload) {
-  const std::string model =
-      text_field(workload, workload.contains("model") ? "model" : "name", "workload.model");
-  const std::vector<zoo::ModelInfo>& all = zoo::models();
-  const bool known =
-      std::any_of(all.begin(), all.end(), [&](const auto& info) { return info.name == model; });
-  if (!known)
-    throw Declined("workload", cat("workload: the model must be one of Tandem's zoo; got '",
-                                   io::one_line(model, 80), "'. 'tandem models' lists them."));
-  return model;
-}
-
-Dims input_of(const Json& request, const Json& workload) {
-  const Json& holder = request.contains("input") ? request : workload;
-  const Json sizes = holder.value("input", Json());
-  bool is_right = sizes.is_array() && sizes.size() == 3;
-  Dims input;
-  for (size_t i = 0; is_right && i < 3; ++i) {
-    is_right = sizes[i].is_number_integer() && sizes[i] >= 1 && sizes[i] <= 1 << 20;
-    if (is_right) input.push_back(sizes[i].get<int64_t>());
+Objective read_objective(const Json& workload, const zoo::StraightLine& line) {
+  Objective out;
+  const Json& targets = object_field(workload, "targets", "workload.targets");
+  for (const auto& [name, rule] : targets.items())
+    out.targets.push_back({name, sizes_field(rule, "shape", "workload.targets." + name + ".shape"),
+                           type_field(rule, "workload.targets." + name + ".type")});
+  const Json& loss = object_field(workload, "loss", "workload.loss");
+  out.kind = text_field(loss, "kind", "workload.loss.kind");
+  if (std::find(loss_names().begin(), loss_names().end(), out.kind) == loss_names().end())
+    throw Declined("loss", cat("loss: must be one of ", listed(loss_names()), "; got '",
+                               io::one_line(out.kind, 80), "'."));
+  const std::string output = text_field(loss, "output", "workload.loss.output");
+  const auto at = std::find_if(line.outputs.begin(), line.outputs.end(),
+                               [&](const auto& each) { return each.name == output; });
+  TD_CHECK(at != line.outputs.end(), "workload.loss.output: must be an output of the network; got '",
+           io::one_line(output, 80), "'.");
+  out.output = static_cast<size_t>(at - line.outputs.begin());
+  out.target = text_field(loss, "target", "workload.loss.target");
+  TD_CHECK(targets.contains(out.target), "workload.loss.target: must be one of workload.targets; got '",
+           io::one_line(out.target, 80), "'.");
+  if (out.kind == "cross_entropy") {
+    out.classes = integer_field(targets[out.target], "below", 1, 1 << 24, {},
+                                "workload.targets." + out.target + ".below");
+    TD_CHECK(at->shape.rank() >= 1 && at->shape[-1] == out.classes,
+             "workload.loss.output: must have the target's classes, ", out.classes,
+             ", on its last axis; got ", at->shape, ".");
   }
-  TD_CHECK(is_right, "input: must be three sizes [channels, height, width], each 1 to 1048576; got ",
-           io::one_line(sizes.dump(), 80), ".");
-  return input;
+  if (loss.contains("lengths")) out.lengths = text_field(loss, "lengths", "workload.loss.lengths");
+  TD_CHECK(out.lengths.empty() || std::any_of(line.inputs.begin(), line.inputs.end(),
+                                              [&](const auto& input) { return input.name == out.lengths; }),
+           "workload.loss.lengths: must be an input of the network; got '", io::one_line(out.lengths, 80),
+           "'.");
+  const Json metrics = workload.value("metrics", Json::array());
+  TD_CHECK(metrics.is_array(), "workload.metrics: must be a list; got ", metrics.type_name(), ".");
+  for (const Json& name : metrics) {
+    const bool known =
+        name.is_string() && (out.kind == "cross_entropy" ? name == "accuracy" || name == "perplexity"
+                                                         : name == "mse" || name == "mae");
+    if (!known)
+      throw Declined("metrics", cat("metrics: must be accuracy or perplexity of a cross-entropy, mse or mae "
+                                    "of others; got ",
+                                    io::one_line(name.dump(), 80), "."));
+    out.metrics.push_back(name);
+  }
+  return out;
 }
 
-DataFiles data_files(const Json& data, const std::string& part) {
+DataFiles data_files(const Json& data, const std::string& part, const CellRequest& cell) {
   if (!data.contains(part) || data[part].is_null()) return {};
   const Json& files = object_field(data, part, "data." + part);
-  return {text_field(files, "x", "data." + part + ".x"), text_field(files, "y", "data." + part + ".y")};
+  DataFiles out;
+  for (const auto* all : {&cell.line.inputs, &cell.objective.targets})
+    for (const zoo::InputDescription& field : *all)
+      out[field.name] = text_field(files, field.name, cat("data.", part, ".", field.name));
+  return out;
 }
 
 void read_weights(const Json& request, CellRequest& cell) {
@@ -112,6 +130,37 @@ void read_switches(const Json& request, CellRequest& cell) {
 
 }  // namespace
 
+const Json& object_field(const Json& holder, const std::string& name, const std::string& path) {
+  const auto place = holder.find(name);
+  TD_CHECK(place != holder.end() && place->is_object(), path.empty() ? name : path,
+           ": must be an object; got ", place == holder.end() ? "nothing" : place->type_name(), ".");
+  return *place;
+}
+
+const Json& list_field(const Json& holder, const std::string& name, const std::string& path) {
+  const auto place = holder.find(name);
+  TD_CHECK(place != holder.end() && place->is_array(), path.empty() ? name : path, ": must be a list; got ",
+           place == holder.end() ? "nothing" : place->type_name(), ".");
+  return *place;
+}
+
+Dims sizes_field(const Json& holder, const std::string& name, const std::string& path) {
+  const Json& sizes = list_field(holder, name, path);
+  Dims out;
+  for (const Json& size : sizes) {
+    TD_CHECK(size.is_number_integer() && size >= 1 && size <= 1 << 24 && out.rank() < 5, path,
+             ": must be at most five sizes, each 1 to 16777216; got ", io::one_line(sizes.dump(), 80), ".");
+    out.push_back(size.get<int64_t>());
+  }
+  return out;
+}
+
+DType type_field(const Json& holder, const std::string& path) {
+  const std::string type = text_field(holder, "type", path);
+  TD_CHECK(type == "f32" || type == "i64", path, ": must be f32 or i64; got '", io::one_line(type, 40), "'.");
+  return type == "i64" ? DType::i64 : DType::f32;
+}
+
 std::string text_field(const Json& holder, const std::string& name, const std::string& path) {
   const auto place = holder.find(name);
   TD_CHECK(place != holder.end() && place->is_string() && !place->get_ref<const std::string&>().empty(),
@@ -147,6 +196,11 @@ std::optional<DType> CellRequest::autocast() const {
   return parse_dtype(precision);
 }
 
+const std::vector<std::string>& loss_names() {
+  static const std::vector<std::string> names = {"cross_entropy", "mse", "mae", "bce"};
+  return names;
+}
+
 const std::vector<std::string>& search_names() {
   static const std::vector<std::string> names = {"tpe", "asha", "random"};
   return names;
@@ -178,7 +232,9 @@ std::map<std::string, std::vector<std::string>> known_switches() {
 CellRequest read_prepare(const Json& request) {
   CellRequest cell;
   const Json& workload = object_field(request, "workload");
-  cell.model = model_of(workload);
+  read_network(object_field(request, "network"), cell);
+  cell.objective = read_objective(workload, cell.line);
+  if (request.contains("definition")) offered(request, "definition", {"description", "listing"});
   std::vector<std::string> variants = {"eager", "graph"};
   variants.insert(variants.end(), search_names().begin(), search_names().end());
   const std::string variant = offered(request, "variant", variants);
@@ -195,8 +251,6 @@ CellRequest read_prepare(const Json& request) {
   cell.batch = integer_field(request, "batch", 1, 1 << 24);
   cell.threads = integer_field(request, "threads", 1, 4096, 1);
   cell.seed = static_cast<uint64_t>(integer_field(request, "seed", 0, kMany, 0));
-  cell.classes = integer_field(workload, "classes", 1, 1 << 24, {}, "workload.classes");
-  cell.input = input_of(request, workload);
   cell.dropout = flag_field(request, "dropout", true);
   if (cell.trains) {
     cell.optimizer = object_field(workload, "optimizer", "workload.optimizer");
@@ -204,10 +258,10 @@ CellRequest read_prepare(const Json& request) {
   }
   read_weights(request, cell);
   const Json& data = object_field(request, "data");
-  cell.train = data_files(data, "train");
-  cell.test = data_files(data, "test");
-  TD_CHECK(cell.train.given() || (!cell.trains && cell.test.given()), "data: must have the part train; got ",
-           cell.test.given() ? "test alone" : "nothing", ".");
+  cell.train = data_files(data, "train", cell);
+  cell.test = data_files(data, "test", cell);
+  TD_CHECK(!cell.train.empty() || (!cell.trains && !cell.test.empty()),
+           "data: must have the part train; got ", cell.test.empty() ? "nothing" : "test alone", ".");
   read_switches(request, cell);
   return cell;
 }

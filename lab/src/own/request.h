@@ -30,26 +30,42 @@ class Declined : public std::runtime_error {
 std::string text_field(const Json& holder, const std::string& name, const std::string& path = "");
 int64_t integer_field(const Json& holder, const std::string& name, int64_t least, int64_t most,
                       std::optional<int64_t> otherwise = {}, const std::string& path = "");
+const Json& object_field(const Json& holder, const std::string& name, const std::string& path = "");
+const Json& list_field(const Json& holder, const std::string& name, const std::string& path = "");
+Dims sizes_field(const Json& holder, const std::string& name, const std::string& path);
+DType type_field(const Json& holder, const std::string& path);
 bool flag_field(const Json& holder, const std::string& name, bool otherwise);
 
-/// Two NumPy files; empty where the request has none.
-struct DataFiles {
-  std::string x, y;
-  bool given() const { return !x.empty(); }
+/// What is learned, and by which loss and metrics: of the workload.
+struct Objective {
+  std::string kind;     // of the loss: cross_entropy, mse, mae or bce
+  size_t output = 0;    // of the network's
+  std::string target;   // a name of `targets`
+  std::string lengths;  // an input that says how many places count; empty: all
+  std::vector<zoo::InputDescription> targets;
+  int64_t classes = 0;  // of a cross-entropy
+  std::vector<std::string> metrics;
 };
+
+/// A NumPy file for each input and target, by name; empty where the request has none.
+using DataFiles = std::map<std::string, std::string>;
 
 /// The request `prepare`.
 struct CellRequest {
-  std::string model;  // of the zoo
+  std::string model;                  // the network's name
+  bool in_zoo = false;                // the zoo has a class of that name, which is what is built
+  zoo::ModelDescription description;  // the network as the request gives it
+  zoo::StraightLine line;             // worked out again
+  std::map<std::string, std::vector<int64_t>> parameters;  // as the request lists them
+  Objective objective;
   Engine engine = Engine::eager;
   std::string search;  // a method of search_names(); empty: the network itself is trained
   bool trains = true;  // phase train, else infer
   bool equal = true;   // track equal, else as_shipped
   std::string precision = "f32";
   Device device;
-  int64_t batch = 1, threads = 1, classes = 1;
+  int64_t batch = 1, threads = 1;
   uint64_t seed = 0;
-  Dims input;  // of one sample
   bool dropout = true;
   Json optimizer;  // name, lr, …
   std::string weights_file;
@@ -65,6 +81,13 @@ struct CellRequest {
 /// Throws Error for a field that breaks a rule, Declined for one that asks for more than Tandem has.
 CellRequest read_prepare(const Json& request);
 
+/// Reads `network` into the cell: its name, its description and what that makes. Throws Error where it is none, Declined
+/// for a kind of layer that Tandem has not.
+void read_network(const Json& network, CellRequest& cell);
+
+/// The kinds of layers that it may hold.
+std::vector<std::string> kind_names();
+const std::vector<std::string>& loss_names();
 /// The variants that are methods of search, beside eager and graph.
 const std::vector<std::string>& search_names();
 /// The devices of this machine by name: "cpu", "cuda:0" …

@@ -1,18 +1,12 @@
-// Samples, their order and the hash.
+// Samples and their order.
 #include "lab/src/own/samples.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
-namespace tandem::lab::own {
+#include "lab/src/base/hash.h"
 
-uint32_t hashed(uint32_t i, uint32_t s) {
-  uint32_t h = i * 0x9E3779B1u + s * 0x7F4A7C15u;
-  h = (h ^ (h >> 16)) * 0x85EBCA6Bu;
-  h = (h ^ (h >> 13)) * 0xC2B2AE35u;
-  return h ^ (h >> 16);
-}
+namespace tandem::lab::own {
 
 std::vector<int64_t> epoch_order(int64_t samples, uint64_t seed, int64_t epoch) {
   const uint32_t stream = static_cast<uint32_t>(seed + 7919 * (static_cast<uint64_t>(epoch) + 1));
@@ -26,39 +20,33 @@ std::vector<int64_t> epoch_order(int64_t samples, uint64_t seed, int64_t epoch) 
   return order;
 }
 
-Samples::Samples(const std::string& part, const DataFiles& files, const Dims& input, int64_t classes)
-    : x_(io::load_npy(files.x)), y_(io::load_npy(files.y)) {
-  Dims want = input;
-  want.insert(0, x_.rank() > 0 ? x_.size(0) : 0);
-  TD_CHECK(x_.dtype() == DType::f32 && x_.shape() == want, "data.", part, ".x: must be f32 (N, ", input[0],
-           ", ", input[1], ", ", input[2], "); got ", x_.dtype(), " ", x_.shape(), ".");
-  TD_CHECK(y_.dtype() == DType::i64 && y_.rank() == 1 && y_.size(0) == x_.size(0) && y_.size(0) >= 1, "data.",
-           part, ".y: must be i64 with one label per sample, and at least one sample; got ", y_.dtype(), " ",
-           y_.shape(), " for ", x_.size(0), " samples.");
-  const int64_t* labels = y_.data<int64_t>();
-  const auto [least, most] = std::minmax_element(labels, labels + size());
-  TD_CHECK(*least >= 0 && *most < classes, "data.", part, ".y: labels must be in 0 … ", classes - 1, "; got ",
-           *least, " … ", *most, ".");
-}
-
-SampleBatch Samples::batch(int64_t index, int64_t size, const std::vector<int64_t>& order) const {
-  Dims shape = x_.shape();
-  shape[0] = size;
-  const SampleBatch out = {empty(shape), empty({size}, DType::i64)};
-  const size_t row = static_cast<size_t>(x_.size() / x_.size(0));
-  const auto first = static_cast<uint64_t>(index) * static_cast<uint64_t>(size);
-  for (int64_t j = 0; j < size; ++j) {
-    const size_t place = (first + static_cast<uint64_t>(j)) % static_cast<uint64_t>(this->size());
-    const size_t from = order.empty() ? place : static_cast<size_t>(order[place]);
-    std::memcpy(out.x.data<float>() + static_cast<size_t>(j) * row, x_.data<float>() + from * row,
-                row * sizeof(float));
-    out.y.data<int64_t>()[j] = y_.data<int64_t>()[from];
+std::unique_ptr<data::TensorSet> load_samples(const std::string& part, const DataFiles& files,
+                                              const CellRequest& cell) {
+  std::vector<Tensor> fields;
+  for (const auto* all : {&cell.line.inputs, &cell.objective.targets}) {
+    for (const zoo::InputDescription& field : *all) {
+      const Tensor values = io::load_npy(files.at(field.name));
+      Dims want = field.shape;
+      want.insert(0, values.rank() > 0 ? values.size(0) : 0);
+      TD_CHECK(values.dtype() == field.dtype && values.shape() == want && values.size(0) >= 1 &&
+                   (fields.empty() || values.size(0) == fields[0].size(0)),
+               "data.", part, ".", field.name, ": must be ", field.dtype, " of at least one sample of ",
+               field.shape, ", as many as the others; got ", values.dtype(), " ", values.shape(), ".");
+      fields.push_back(values);
+      if (field.name != cell.objective.target || cell.objective.classes == 0) continue;
+      const int64_t* labels = values.data<int64_t>();
+      const auto [least, most] = std::minmax_element(labels, labels + values.size());
+      TD_CHECK(*least >= 0 && *most < cell.objective.classes, "data.", part, ".", field.name,
+               ": labels must be in 0 … ", cell.objective.classes - 1, "; got ", *least, " … ", *most, ".");
+    }
   }
-  return out;
+  return std::make_unique<data::TensorSet>(std::move(fields), part);
 }
 
-SampleBatch Samples::range(int64_t begin, int64_t end) const {
-  return {slice(x_, 0, begin, end), slice(y_, 0, begin, end)};
+std::vector<Tensor> batch_of(const data::TensorSet& samples, int64_t index, int64_t size) {
+  std::vector<int64_t> places(static_cast<size_t>(size));
+  for (int64_t j = 0; j < size; ++j) places[static_cast<size_t>(j)] = (index * size + j) % samples.size();
+  return samples.batch(places);
 }
 
 }  // namespace tandem::lab::own

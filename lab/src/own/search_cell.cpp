@@ -18,8 +18,11 @@ class ArrayFolder {
     TD_CHECK(::mkdtemp(name.data()), "fit: a folder for the search must be made in ",
              fs::temp_directory_path().string(), "; it cannot be. Set TMPDIR to another place.");
     path_ = name;
-    link("train", request.train);
-    link("test", request.test);
+    const std::string x = request.line.inputs[0].name, y = request.objective.target;
+    for (const auto& [part, files] : {std::pair{"train", &request.train}, std::pair{"test", &request.test}}) {
+      link(part, "x", files->at(x));
+      link(part, "y", files->at(y));
+    }
   }
   ~ArrayFolder() {
     std::error_code ignored;
@@ -31,10 +34,9 @@ class ArrayFolder {
   std::string path(const std::string& name) const { return (path_ / name).string(); }
 
  private:
-  void link(const std::string& part, const DataFiles& files) const {
+  void link(const std::string& part, const std::string& name, const std::string& file) const {
     fs::create_directories(path_ / "data");
-    fs::create_symlink(fs::absolute(files.x), path_ / "data" / (part + "_x.npy"));
-    fs::create_symlink(fs::absolute(files.y), path_ / "data" / (part + "_y.npy"));
+    fs::create_symlink(fs::absolute(file), path_ / "data" / cat(part, "_", name, ".npy"));
   }
   fs::path path_;
 };
@@ -55,11 +57,16 @@ SearchCell::SearchCell(CellRequest request) : request_(std::move(request)) {
   if (!request_.trains) throw Declined("phase", "phase: a search trains; got infer.");
   if (request_.precision != "f32")
     throw Declined("precision", cat("precision: a search computes in f32; got ", request_.precision, "."));
-  TD_CHECK(request_.test.given(), "data: a search is judged by the part test; got train alone.");
+  TD_CHECK(!request_.test.empty(), "data: a search is judged by the part test; got train alone.");
+  if (!request_.in_zoo || request_.objective.metrics != std::vector<std::string>{"accuracy"})
+    throw Declined("network",
+                   cat("network: a search begins with a model of Tandem's zoo that classifies; got ",
+                       request_.model, "."));
 }
 
 Json SearchCell::prepared() const {
-  const auto first = zoo::make_model(request_.model, {.classes = request_.classes, .input = request_.input});
+  const auto first = zoo::make_model(
+      request_.model, {.classes = request_.objective.classes, .input = request_.line.inputs[0].shape});
   return {{"parameters", nn::count_parameters(*first)},
           {"obeyed", request_.switches},
           {"notes",
@@ -99,9 +106,9 @@ Json SearchCell::fit(const Json& request, const std::function<void(const Json&)>
             {"train_end", end},
             {"end", end},
             {"loss", winner.losses[best]},
-            {"accuracy", winner.values[best]},
+            {"metrics", {{"accuracy", winner.values[best]}}},
             {"test_loss", named(found.test, "test_loss")},
-            {"test_accuracy", named(found.test, "test_accuracy")}});
+            {"test_metrics", {{"accuracy", named(found.test, "test_accuracy")}}}});
   return {{"epochs", 1}, {"capped", false}, {"confusion", Json()}};
 }
 

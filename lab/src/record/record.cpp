@@ -98,6 +98,12 @@ std::map<std::string, std::string> texts(const Json& json, const std::string& na
   return values;
 }
 
+std::map<std::string, double> named_numbers(const Json& json, const std::string& name) {
+  std::map<std::string, double> values;
+  for (const auto& [key, value] : object(json, name).items()) values[key] = number(value, name + "." + key);
+  return values;
+}
+
 /// Reads the members of one object: each call takes one by name and leaves the default where it is absent.
 class Members {
  public:
@@ -109,6 +115,7 @@ class Members {
   void take(const char* name, std::vector<double>& to) const { get(name, to, numbers); }
   void take(const char* name, std::vector<int64_t>& to) const { get(name, to, integers); }
   void take(const char* name, std::map<std::string, std::string>& to) const { get(name, to, texts); }
+  void take(const char* name, std::map<std::string, double>& to) const { get(name, to, named_numbers); }
   void take(const char* name, std::optional<double>& to) const {
     if (const Json* value = member(json_, name); value && !value->is_null())
       to = number(*value, prefix_ + name);
@@ -169,10 +176,11 @@ Json epoch_to_json(const Epoch& epoch) {
   Json json = {{"epoch", epoch.epoch},
                {"train_s", number_to_json(epoch.train_s)},
                {"test_s", number_to_json(epoch.test_s)},
-               {"loss", number_to_json(epoch.loss)},
-               {"accuracy", number_to_json(epoch.accuracy)}};
+               {"loss", number_to_json(epoch.loss)}};
   if (epoch.test_loss) json["test_loss"] = number_to_json(*epoch.test_loss);
-  if (epoch.test_accuracy) json["test_accuracy"] = number_to_json(*epoch.test_accuracy);
+  for (const auto& [key, values] :
+       {std::pair{"metrics", &epoch.metrics}, {"test_metrics", &epoch.test_metrics}})
+    for (const auto& [name, value] : *values) json[key][name] = number_to_json(value);
   return json;
 }
 
@@ -183,9 +191,9 @@ Epoch epoch_from_json(const Json& json) {
   members.take("train_s", epoch.train_s);
   members.take("test_s", epoch.test_s);
   members.take("loss", epoch.loss);
-  members.take("accuracy", epoch.accuracy);
+  members.take("metrics", epoch.metrics);
   members.take("test_loss", epoch.test_loss);
-  members.take("test_accuracy", epoch.test_accuracy);
+  members.take("test_metrics", epoch.test_metrics);
   return epoch;
 }
 
@@ -286,9 +294,7 @@ Run run_from_json(const Json& json) {
   members.take("started", run.started);
   members.take("why", run.why);
   members.take("last_words", run.last_words);
-  if (const Json* metrics = member(json, "metrics"))
-    for (const auto& [name, value] : object(*metrics, "metrics").items())
-      run.metrics[name] = number(value, "metrics." + name);
+  members.take("metrics", run.metrics);
   members.take("unavailable", run.unavailable);
   members.take("sources", run.sources);
   if (const Json* notes = member(json, "notes"))

@@ -50,8 +50,9 @@ Status parse_status(const std::string& text);
 struct Epoch {
   int64_t epoch = 0;
   double train_s = 0, test_s = 0;
-  double loss = 0, accuracy = 0;
-  std::optional<double> test_loss, test_accuracy;
+  double loss = 0;
+  std::optional<double> test_loss;
+  std::map<std::string, double> metrics, test_metrics;  // of training, where they were followed; of the test
 };
 
 /// Readings of one monitor over a run, thinned for drawing: seconds since the first step, and the value.

@@ -181,27 +181,34 @@ std::string lines_figure(const ReportData& data, const Json& part, const Json& f
   return html;
 }
 
-/// Accuracy or loss by epoch: the median of the runs, a band from the worst to the best.
+/// The metrics of the test and the loss by epoch: the median of the runs, a band from the worst to the best.
 std::string convergence_figure(const ReportData& data, const Json& part, const Json& figure) {
   const std::string part_name = text_at(part, "name");
   const auto conditions = data.conditions(part_name);
   const auto names = distinctions(conditions);
   std::string html;
   for (size_t i = 0; i < conditions.size(); ++i) {
-    for (const bool accuracy : {true, false}) {
+    std::set<std::string> measured;  // each metric of the test, and the loss of training
+    for (const Run& run : data.results.runs)
+      if (run.part == part_name && run.condition == conditions[i])
+        for (const Epoch& epoch : run.epochs)
+          for (const auto& [name, value] : epoch.test_metrics) measured.insert(name);
+    std::vector<std::string> shown(measured.begin(), measured.end());
+    shown.push_back("");
+    for (const std::string& metric : shown) {
+      const std::string title = metric.empty() ? "training loss" : "test " + metric;
       std::map<std::string, std::map<int64_t, std::vector<double>>> curves;
       for (const Run& run : data.results.runs) {
         if (run.part != part_name || run.condition != conditions[i] || !run.control.empty()) continue;
         for (const Epoch& epoch : run.epochs) {  // a loss that is not finite any more ends its curve
-          const double value = accuracy ? epoch.test_accuracy.value_or(NAN) : epoch.loss;
+          const auto at = epoch.test_metrics.find(metric);
+          const double value = metric.empty()                   ? epoch.loss
+                               : at == epoch.test_metrics.end() ? NAN
+                                                                : at->second;
           if (std::isfinite(value)) curves[run.system][epoch.epoch].push_back(value);
         }
       }
-      LineChart chart{.title = accuracy ? "test accuracy" : "training loss",
-                      .x_label = "epoch",
-                      .y_label = accuracy ? "test accuracy" : "training loss",
-                      .band = true,
-                      .lines = {}};
+      LineChart chart{.title = title, .x_label = "epoch", .y_label = title, .band = true, .lines = {}};
       for (const auto& [system, epochs] : curves) {
         ChartLine line{system, data.colour(system), {}};
         for (const auto& [epoch, values] : epochs)

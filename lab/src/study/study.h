@@ -27,11 +27,17 @@ std::string lab_home();
 
 /// studies/workloads/NAME.toml, checked. `definition` is the whole of it.
 struct Workload {
-  std::string name, title, model, data;
-  std::vector<int64_t> input;
-  int64_t classes = 0, batch = 0;
+  std::string name, title, network, data;
+  std::vector<int64_t>
+      input;           // sizes of a sample, where the network's only input shall have others than its own
+  Json targets, loss;  // as the protocol has them; every target with its type and shape
+  std::vector<std::string> metrics;
+  int64_t batch = 0;
   std::string precision = "f32";
   Json definition;
+
+  /// Of the target of a cross-entropy; 0: there are none.
+  int64_t classes() const;
 };
 std::vector<std::string> workload_names();
 Workload load_workload(const std::string& name);

@@ -43,6 +43,48 @@ void check_sample(const Table& owner, const std::string& key, const std::vector<
   }
 }
 
+namespace {
+
+/// Each target with its type and shape; `below` for whole numbers alone.
+Json read_targets(const std::string& file, const Json& given) {
+  Json out = Json::object();
+  for (const auto& [name, value] : given.items()) {
+    if (!value.is_object())
+      Table(file, "[targets]", given).refuse(name, "be a table such as { type = \"i64\", below = 10 }");
+    Table table(file, "target " + name, value);
+    Json target = {{"type", table.choice("type", "f32", {"f32", "i64"})},
+                   {"shape", table.integers("shape", limits::size)}};
+    const int64_t below = table.integer("below", 0, {0, limits::classes.most});
+    if ((below > 0) != (target["type"] == "i64"))
+      table.refuse("below", "be the number of classes of a target of type i64, and of no other");
+    if (below > 0) target["below"] = below;
+    table.finish();
+    out[name] = target;
+  }
+  return out;
+}
+
+Json read_loss(const std::string& file, const Json& given, const Json& targets) {
+  Table table(file, "[loss]", given);
+  Json loss = {{"kind", table.choice("kind", "", {"cross_entropy", "mse", "mae", "bce"})},
+               {"output", table.text("output")},
+               {"target", table.text("target")}};
+  if (table.has("lengths")) loss["lengths"] = table.text("lengths");
+  if (!targets.contains(loss["target"])) table.refuse("target", "be one of [targets]");
+  if ((loss["kind"] == "cross_entropy") != (targets[loss["target"].get<std::string>()]["type"] == "i64"))
+    table.refuse("kind", "be cross_entropy for a target of type i64, and another for one of type f32");
+  table.finish();
+  return loss;
+}
+
+}  // namespace
+
+int64_t Workload::classes() const {
+  return loss.at("kind") == "cross_entropy"
+             ? targets.at(loss.at("target").get<std::string>()).at("below").get<int64_t>()
+             : 0;
+}
+
 Workload load_workload(const std::string& name) {
   const bool plain = !name.empty() && name.find('/') == std::string::npos && name[0] != '.';
   const fs::path path = fs::path(lab_home()) / "studies" / "workloads" / (name + ".toml");
@@ -57,13 +99,19 @@ Workload load_workload(const std::string& name) {
   if (workload.name != name) top.refuse("name", "be that of the file, '" + name + "'");
   workload.title = top.text("title");
   top.text("paper", "");
-  workload.model = top.text("model");
+  workload.network = top.text("network");
   workload.data = top.text("data");
   workload.input = top.integers("input", limits::size);
-  if (workload.input.empty()) top.refuse("input", "be the sizes of one sample, such as [3, 32, 32]");
   check_sample(top, "input", workload.input);
-  workload.classes = top.integer("classes", 0, limits::classes);
-  if (workload.classes == 0) top.refuse("classes", "be the number of classes");
+  workload.targets = read_targets(path.string(), top.table("targets"));
+  if (workload.targets.empty())
+    top.refuse("targets", "name what is learned, such as { y = { type = \"i64\", below = 10 } }");
+  workload.loss = read_loss(path.string(), top.table("loss"), workload.targets);
+  workload.metrics = top.texts("metrics");
+  top.require("metrics", workload.metrics,
+              workload.classes() > 0 ? std::vector<std::string>{"accuracy", "perplexity"}
+                                     : std::vector<std::string>{"mse", "mae"});
+  workload.definition["targets"] = workload.targets;  // with what was left out
   workload.batch = top.integer("batch", 0, limits::batch);
   if (workload.batch == 0) top.refuse("batch", "be the number of samples per step");
   workload.precision = top.choice("precision", "f32", {"f32", "tf32", "bf16", "f16", "f64"});
@@ -75,11 +123,13 @@ Workload load_workload(const std::string& name) {
 
   Table fit_table(path.string(), "[fit]", fit);
   fit_table.integer("epochs", 1, limits::epochs);
-  for (const double threshold : fit_table.numbers("thresholds", limits::accuracy)) {
-    if (threshold == 0) fit_table.refuse("thresholds", "be accuracies above 0 and up to 1");
-  }
-  if (fit_table.number("target", 1, limits::accuracy) == 0)
-    fit_table.refuse("target", "be an accuracy above 0 and up to 1");
+  const bool of_accuracy = !workload.metrics.empty() && workload.metrics[0] == "accuracy";
+  const Real range = of_accuracy ? limits::accuracy : Real{0, limits::number.most};
+  const std::string rule =
+      of_accuracy ? "accuracies above 0 and up to 1" : "values of the first metric, above 0";
+  for (const double threshold : fit_table.numbers("thresholds", range))
+    if (threshold == 0) fit_table.refuse("thresholds", "be " + rule);
+  if (fit_table.number("target", 1, range) == 0) fit_table.refuse("target", "be among " + rule);
   fit_table.finish();
   Table gate_table(path.string(), "[gate]", gate);
   gate_table.integer("batch", 1, limits::batch);

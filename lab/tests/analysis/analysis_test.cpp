@@ -351,7 +351,7 @@ TEST(Metrics, The_list_is_that_of_the_documentation) {
 }
 
 TEST(Metrics, Thresholds_and_strangers_are_read_too) {
-  EXPECT_EQ(metric("fit.time_to_0.97_s").label, "time to accuracy 0.97");
+  EXPECT_EQ(metric("fit.time_to_0.97_s").label, "time to 0.97 in the test");
   EXPECT_EQ(metric("fit.energy_to_0.97_j").unit, "J");
   EXPECT_EQ(metric("samples_per_s").better, Metric::Better::more);
   EXPECT_EQ(metric("my.own").label, "my.own");

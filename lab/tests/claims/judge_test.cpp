@@ -211,7 +211,13 @@ MadeUp learned(const std::string& data) {
   for (int64_t block = 0; block < 10; ++block)
     for (int64_t epoch = 1; epoch <= 6; ++epoch)
       made.run_of(fit, kA, block)
-          .epochs.push_back({epoch, 2.0, 0.1, 0.5, 0.5, 0.4, 0.5 + 0.04 * static_cast<double>(epoch)});
+          .epochs.push_back({epoch,
+                             2.0,
+                             0.1,
+                             0.5,
+                             0.4,
+                             {{"accuracy", 0.5}},
+                             {{"accuracy", 0.5 + 0.04 * static_cast<double>(epoch)}}});
   return made;
 }
 
@@ -484,8 +490,13 @@ TEST(JudgeCorrelation, OfSystemsAndOfEpochs) {
   for (int64_t block = 0; block < 6; ++block) {
     lab::Run& run = fit.run_of(condition, kA, block);
     for (int64_t epoch = 1; epoch <= 10; ++epoch) {
-      run.epochs.push_back({epoch, 2.0 + 0.01 * wobble(epoch, 5), 0.1, 0.5, 0.5, 0.4,
-                            0.5 + 0.04 * static_cast<double>(epoch)});
+      run.epochs.push_back({epoch,
+                            2.0 + 0.01 * wobble(epoch, 5),
+                            0.1,
+                            0.5,
+                            0.4,
+                            {{"accuracy", 0.5}},
+                            {{"accuracy", 0.5 + 0.04 * static_cast<double>(epoch)}}});
     }
   }
   const std::string epochs = "kind = \"correlation\"\nx = \"epoch\"\n";

@@ -12,8 +12,8 @@ using testing::TempFolder;
 using testing::write_text;
 
 const char* kHello =
-    R"({"id": 1, "ok": true, "protocol": 1, "framework": "fake", "version": "1", "variants": ["a"], "devices": ["cpu"],
-        "workloads": ["lenet"], "phases": ["train"], "precisions": ["f32"], "switches": {"conv": ["fixed"]}})";
+    R"({"id": 1, "ok": true, "protocol": 2, "framework": "fake", "version": "1", "variants": ["a"], "devices": ["cpu"],
+        "kinds": ["conv"], "losses": ["mse"], "listings": [], "phases": ["train"], "precisions": ["f32"], "switches": {"conv": ["fixed"]}})";
 
 std::string flat(std::string text) {
   for (char& c : text)
@@ -66,7 +66,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 /// A line of progress, as a driver prints it for epoch N of a fit that is its second request.
 const char* kProgress =
-    R"({"id": 2, "progress": {"epoch": 1, "begin": 1, "train_end": 2, "end": 3, "loss": 1.0, "accuracy": 0.5}})";
+    R"({"id": 2, "progress": {"epoch": 1, "begin": 1, "train_end": 2, "end": 3, "loss": 1.0, "metrics": {"accuracy": 0.5}}})";
 
 TEST(LabClient, ProgressBuysNoTimeBeyondTheCap) {
   // Slow progress without end, and as fast as the pipe takes it; both within the number of epochs.
@@ -110,8 +110,8 @@ TEST(LabClient, WhatIsNotTheProtocolIsGarbageAndQuoted) {
       {"{\"id\": 7, \"ok\": true}", "repeat the request's id 1; got 7"},
       {"{\"id\": \"one\", \"ok\": true}", "'id' must be an integer"},
       {"{\"id\": 1, \"ok\": 1}", "'ok' must be true or false"},
-      {"{\"id\": 1, \"ok\": true, \"protocol\": 2}", "protocol must be 1; got 2"},
-      {"{\"id\": 1, \"ok\": true, \"protocol\": 1, \"framework\": 3}", "'framework' must be a text; got 3"},
+      {"{\"id\": 1, \"ok\": true, \"protocol\": 1}", "protocol must be 2; got 1"},
+      {"{\"id\": 1, \"ok\": true, \"protocol\": 2, \"framework\": 3}", "'framework' must be a text; got 3"},
       {"{\"id\": 1, \"ok\": false}", "'error' must be there"},
       {"{\"id\": 1, \"ok\": false, \"error\": {\"kind\": \"bored\", \"message\": \"x\"}}", "got 'bored'"},
       {"\xff\xfe\x01", "must be a JSON object"},
@@ -191,11 +191,18 @@ TEST(LabClient, PrepareMustNameEachSwitchAsItWasAsked) {
 
 TEST(LabClient, CheckAndRunAreReadAndRefused) {
   Scripted driver(
-      {R"({"id": 1, "ok": true, "parameters": 2, "logits": [[1, 2.5]], "loss": 0.5, "gradients": {"w": 1e-3}, "losses": [0.5, 0.4]})",
+      {R"({"id": 1, "ok": true, "parameters": 2, "outputs": {"out": {"shape": [1, 2], "values": [1, 2.5]}}, "loss": 0.5, "gradients": {"w": 1e-3}, "losses": [0.5, 0.4]})",
        R"({"id": 2, "ok": true, "steps": [[10, 20], [25, 30]], "loss": 0.25, "updates": 2})",
        R"({"id": 3, "ok": true, "begin": 5, "end": 9, "count": 4, "loss": null, "updates": 0, "output_sum": 1.5})"});
   const Checked checked = driver.client->check(2);
-  EXPECT_EQ(checked.logits[0][1], 2.5);
+  EXPECT_EQ(checked.outputs.at("out").values, (std::vector<double>{1, 2.5}));
+  for (const char* outputs :
+       {R"({"out": {"shape": [1, 2], "values": [1]}})", R"({"out": {"shape": [0], "values": []}})",
+        R"({"out": [1, 2]})", R"({"out": {"shape": [5000], "values": [1]}})", R"([1])",
+        R"({"out": {"shape": [1099511627776, 2], "values": [1]}})"}) {
+    Scripted wrong({std::string(R"({"id": 1, "ok": true, "parameters": 2, "outputs": )") + outputs + "}"});
+    EXPECT_EQ(failure_of([&] { wrong.client->check(0); }).status, Status::garbage) << outputs;
+  }
   EXPECT_EQ(checked.gradients.at("w"), 1e-3);
   const Timed latency = driver.client->run(Region::latency, 2, 5);
   EXPECT_EQ(latency.steps[1].first, 25);
@@ -220,15 +227,16 @@ TEST(LabClient, CheckAndRunAreReadAndRefused) {
 TEST(LabClient, FitHasALineAnEpoch) {
   const auto progress = [](int epoch) {
     return "{\"id\": 1, \"progress\": {\"epoch\": " + std::to_string(epoch) +
-           ", \"begin\": 1, \"train_end\": 2, \"end\": 3, \"loss\": 0.5, \"accuracy\": 0.75, "
-           "\"test_accuracy\": 0.5}}\n";
+           ", \"begin\": 1, \"train_end\": 2, \"end\": 3, \"loss\": 0.5, \"metrics\": {\"accuracy\": 0.75}, "
+           "\"test_metrics\": {\"accuracy\": 0.5}}}\n";
   };
   Scripted driver({progress(1) + progress(2) +
                    R"({"id": 1, "ok": true, "epochs": 2, "capped": false, "confusion": [[1, 0], [0, 1]]})"});
   int told = 0;
   const Fitted fit = driver.client->fit(2, 10, [&](const FitEpoch&) { ++told; });
   EXPECT_EQ(told, 2);
-  EXPECT_EQ(fit.epochs[1].test_accuracy, 0.5);
+  EXPECT_EQ(fit.epochs[1].metrics.at("accuracy"), 0.75);
+  EXPECT_EQ(fit.epochs[1].test_metrics.at("accuracy"), 0.5);
   EXPECT_FALSE(fit.epochs[1].test_loss);
   EXPECT_EQ(fit.confusion[1][1], 1);
   Scripted liar({progress(1) + R"({"id": 1, "ok": true, "epochs": 2, "capped": false})"});

@@ -1,6 +1,8 @@
 // The files that all drivers of a study are given.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "lab/tests/own/driver_talk.h"
@@ -11,21 +13,18 @@ namespace {
 
 TEST(Material, WeightsAreThoseThatTandemBeginsWith) {
   const TempFolder folder;
-  const json lenet = definition_of("lenet");
-  write_weights(folder / "a.safetensors", lenet, {1, 28, 28}, 3);
+  write_weights(folder / "a.safetensors", load_network(load_workload("lenet")), 3);
   const io::SafetensorsFile file = io::load_safetensors(folder / "a.safetensors");
   manual_seed(3);
   const auto model = zoo::make_model("lenet");
   ASSERT_EQ(file.tensors.size(), model->state().size());
   for (const auto& [name, tensor] : model->state())
     EXPECT_EQ(file.find(name)->to_vector<float>(), tensor.to_vector<float>()) << name;
-  EXPECT_THROW(write_weights(folder / "b", lenet, {1, 28}, 3), Error);
-  EXPECT_THROW(write_weights(folder / "b", {{"model", "lenet"}}, {1, 28, 28}, 3), Error);
 }
 
 TEST(Material, AFileOfWeightsAndTheirHashGiveDifferentNetworksOfTheSameSize) {
   const SmallCell cell("mnist_cnn", {1, 28, 28}, 8, 0);
-  write_weights(cell.folder / "w.safetensors", cell.definition, {1, 28, 28}, 3);
+  write_weights(cell.folder / "w.safetensors", cell.network, 3);
   json request = cell.prepare("graph");
   request["weights"] = {{"file", cell.folder / "w.safetensors"}};
   const json check = {{"call", "check"}, {"steps", 1}};
@@ -40,7 +39,8 @@ TEST(Material, WithoutFilesTheDataIsMadeUpInTheSameShapesAndSaysSo) {
   std::filesystem::create_directory(folder / "none");
   const auto write = [&](const std::string& to, const std::string& workload, std::vector<int64_t> input,
                          uint64_t seed) {
-    return write_data(folder / to, definition_of(workload), input, 60, 20, seed, folder / "none");
+    const Workload made = load_workload(workload);
+    return write_data(folder / to, made, load_network(made, input), 60, 20, seed, folder / "none");
   };
   const DataFolder mnist = write("a", "lenet", {1, 28, 28}, 1);
   EXPECT_EQ(mnist.name, "synthetic-mnist");
@@ -65,30 +65,32 @@ TEST(Material, WithoutFilesTheDataIsMadeUpInTheSameShapesAndSaysSo) {
   EXPECT_NE(bytes(write("e", "vgg16", {3, 40, 48}, 2), "train"), bytes(odd, "train"));
   const std::vector<float> train = bytes(odd, "train"), test = bytes(odd, "test");
   EXPECT_FALSE(std::equal(test.begin(), test.end(), train.begin()));
-  EXPECT_THROW(write_data(folder / "f", definition_of("lenet"), {1, 28, 28}, 0, 1, 1), Error);
+  const Workload lenet = load_workload("lenet");
+  EXPECT_THROW(write_data(folder / "f", lenet, load_network(lenet), 0, 1, 1), Error);
 }
 
 TEST(Material, ADataSetWhoseFilesAreThereIsTaken) {
   // The drawn digits need no files: a workload that names them has real data everywhere.
   const TempFolder folder;
-  json workload = definition_of("lenet");
-  workload["data"] = "digits";
-  const DataFolder digits = write_data(folder / "a", workload, {1, 28, 28}, 30, 0, 1);
+  Workload workload = load_workload("lenet");
+  workload.data = "digits";
+  const DataFolder digits = write_data(folder / "a", workload, load_network(workload), 30, 0, 1);
   EXPECT_EQ(digits.name, "digits");
   EXPECT_TRUE(digits.is_real);
   EXPECT_EQ(digits.test, 0);
   EXPECT_FALSE(digits.files.contains("test"));
   // For samples of another size there is nothing but made-up ones.
-  EXPECT_EQ(write_data(folder / "b", workload, {1, 32, 32}, 4, 0, 1).name, "synthetic-1x32x32");
+  EXPECT_EQ(write_data(folder / "b", workload, load_network(workload, {1, 32, 32}), 4, 0, 1).name,
+            "synthetic-1x32x32");
 }
 
 TEST(Material, AChoiceOfMadeUpSamplesSaysWhatIsMissingAndHowToGetIt) {
   const TempFolder folder;
   std::filesystem::create_directory(folder / "none");
   const auto choose = [&](const char* data, std::vector<int64_t> input) {
-    json workload = definition_of("lenet");
-    workload["data"] = data;
-    return choose_data(workload, input, folder / "none");
+    Workload workload = load_workload(input[0] == 1 ? "lenet" : "resnet18");
+    workload.data = data;
+    return choose_data(workload, load_network(workload, input), folder / "none");
   };
   const DataChoice absent = choose("mnist", {1, 28, 28});
   EXPECT_EQ(absent.name, "synthetic-mnist");
@@ -104,31 +106,75 @@ TEST(Material, AChoiceOfMadeUpSamplesSaysWhatIsMissingAndHowToGetIt) {
   EXPECT_NE(choose("imagenet", {3, 40, 48}).why.find("no data set 'imagenet'"), std::string::npos);
   EXPECT_EQ(choose("synthetic", {3, 40, 48}).why, "") << "it is what the workload asks for";
   EXPECT_EQ(choose("synthetic-mnist", {1, 28, 28}).why, "");
-  const DataChoice digits = choose_data({{"data", "digits"}, {"classes", 10}}, {1, 28, 28});
+  Workload drawn = load_workload("lenet");
+  drawn.data = "digits";
+  const DataChoice digits = choose_data(drawn, load_network(drawn));
   EXPECT_TRUE(digits.is_real);
   EXPECT_EQ(digits.why, "");
   // What is chosen is what is written.
   for (const auto& [data, input] : {std::pair<const char*, std::vector<int64_t>>{"mnist", {1, 28, 28}},
                                     {"mnist", {3, 40, 48}},
                                     {"synthetic", {1, 28, 28}}}) {
-    json workload = definition_of("lenet");
-    workload["data"] = data;
-    const DataFolder written = write_data(folder / "w", workload, input, 4, 0, 1, folder / "none");
+    Workload workload = load_workload(input[0] == 1 ? "lenet" : "resnet18");
+    workload.data = data;
+    const DataFolder written =
+        write_data(folder / "w", workload, load_network(workload, input), 4, 0, 1, folder / "none");
     EXPECT_EQ(written.name, choose(data, input).name);
     EXPECT_EQ(written.is_real, choose(data, input).is_real);
   }
 }
 
-TEST(Material, TheGatesReferenceIsTheCheckInF64) {
-  const SmallCell cell("lenet", {1, 28, 28}, 24, 0);
-  json request = cell.prepare("graph");
-  const json reference = gate_reference(request, 3);
-  EXPECT_EQ(reference["losses"].size(), 3u);
-  request["precision"] = "f64";
-  const std::vector<json> answers = answers_to({request, {{"call", "check"}, {"steps", 3}}});
-  for (const auto& [name, value] : reference.items()) EXPECT_EQ(answers[1][name], value) << name;
-  request["workload"]["model"] = "gnmt";
-  EXPECT_THROW(gate_reference(request, 3), Error);
+/// Every network of the lab is a second writing of Tandem's class of that name, and must be the same line by line.
+TEST(Networks, ThoseOfTheZooAreTheZoosOwn) {
+  int compared = 0;
+  for (const std::string& name : workload_names()) {
+    const Workload workload = load_workload(name);
+    const auto& all = zoo::models();
+    if (std::none_of(all.begin(), all.end(), [&](const auto& info) { return info.name == workload.network; }))
+      continue;
+    ++compared;
+    const Network network = load_network(workload);
+    Network of_zoo;
+    of_zoo.description = zoo::describe(
+        workload.network, {.classes = workload.classes(), .input = network.line.inputs[0].shape});
+    of_zoo.line = zoo::straight_line(of_zoo.description);
+    EXPECT_EQ(network.json(), of_zoo.json()) << name;
+    for (const json& call : network.json()["calls"]) EXPECT_FALSE(call["settings"].contains("init")) << call;
+  }
+  EXPECT_GE(compared, 7);
+}
+
+TEST(Networks, PaddingIsGivenBeforeAndAfter) {
+  const json svhn = load_network(load_workload("svhn_cnn")).json();
+  int uneven = 0;
+  for (const json& call : svhn["calls"])
+    if (call["kind"] == "max_pool" && call["settings"]["stride"] == json{1, 1}) {
+      EXPECT_EQ(call["settings"]["padding"], (json{{0, 1}, {0, 1}}));
+      ++uneven;
+    }
+  EXPECT_EQ(uneven, 4);
+}
+
+TEST(MadeUp, RaggedSamplesHaveLengthsAndNothingBehindThem) {
+  const Workload workload = load_workload("sensor_lstm");
+  const TempFolder folder;
+  const DataFolder data = write_data(folder / "a", workload, load_network(workload), 64, 16, 1);
+  EXPECT_EQ(data.name, "synthetic");
+  const Tensor x = io::load_npy(data.files["train"]["x"]), n = io::load_npy(data.files["train"]["n"]),
+               y = io::load_npy(data.files["train"]["y"]);
+  ASSERT_EQ(x.size(0), 64);
+  const std::vector<int64_t> lengths = n.to_vector<int64_t>();
+  EXPECT_GT(std::set<int64_t>(lengths.begin(), lengths.end()).size(), 8u);
+  const int64_t steps = x.size(1);
+  for (int64_t i = 0; i < 64; ++i) {
+    ASSERT_GE(lengths[static_cast<size_t>(i)], 1);
+    ASSERT_LE(lengths[static_cast<size_t>(i)], steps);
+    for (int64_t t = 0; t < steps; ++t) {
+      const bool is_true = t < lengths[static_cast<size_t>(i)];
+      EXPECT_EQ(x.data<float>()[(i * steps + t) * x.size(2)] != 0, is_true);
+      EXPECT_EQ(y.data<float>()[i * steps + t] != 0, is_true);
+    }
+  }
 }
 
 }  // namespace

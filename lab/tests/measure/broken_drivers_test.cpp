@@ -112,7 +112,7 @@ TEST(BrokenDriver, NotTheSameModelIsCaughtByTheGate) {
       {"more_parameters", "train", "not_same_model", "number of parameters"},
       {"no_gradient", "train", "not_same_model", "gradient of"},
       {"other_samples", "train", "not_same_model", "not the same model"},
-      {"text_in_logits", "train", "garbage", "'logits' must be a finite number"},
+      {"text_in_outputs", "train", "garbage", "'values' must be a finite number"},
   };
   TempFolder folder;
   for (const Case& c : cases) {
@@ -123,7 +123,7 @@ TEST(BrokenDriver, NotTheSameModelIsCaughtByTheGate) {
 
 TEST(BrokenDriver, DropoutLeftOnAtTestTimeIsCaughtByTheGate) {
   TempFolder folder;
-  expect_caught({"dropout_on", "infer", "not_same_model", "logits["}, folder.path(), "mnist_cnn");
+  expect_caught({"dropout_on", "infer", "not_same_model", "outputs out["}, folder.path(), "mnist_cnn");
   // The same network with dropout off at test time passes.
   std::filesystem::remove(folder / "gate.json");
   EXPECT_EQ(to_string(honest_run(small_cell("infer", "mnist_cnn"), folder.path()).status), "ok");
@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"huge_line", "train", "garbage", "longer than"},
         Case{"closes_output", "train", "crashed", "closed its output"},
         Case{"wrong_id", "train", "garbage", "request's id"},
-        Case{"old_protocol", "train", "garbage", "protocol must be 1"},
+        Case{"old_protocol", "train", "garbage", "protocol must be 2"},
         Case{"no_version", "train", "garbage", "'version'"},
         Case{"out_of_memory", "train", "out_of_memory", "CUDA out of memory"},
         Case{"bad_alloc", "train", "out_of_memory", "memory"},

@@ -13,7 +13,7 @@ namespace {
 Checked reference() {
   Checked c;
   c.parameters = 100;
-  c.logits = {{0.5, -2, 1}, {3, 0.1, -0.2}};
+  c.outputs["out"] = {{2, 3}, {0.5, -2, 1, 3, 0.1, -0.2}};
   c.loss = 2.3;
   c.gradients = {{"a.weight", 0.8}, {"b.bias", 1e-9}};
   c.losses = {2.3, 2.2, 2.1};
@@ -32,10 +32,10 @@ TEST(Gate, EachQuantityIsHeldToItsTolerance) {
   for (const double share : {0.9, 1.1}) {
     const bool inside = share < 1;
     Checked c = reference();
-    c.logits[1][2] += share * allowed.logits * 3;  // 3 is the largest logit
+    c.outputs["out"].values[5] += share * allowed.outputs * 3;  // 3 is the largest
     EXPECT_EQ(passes(c).passed, inside);
     if (!inside) {
-      EXPECT_EQ(passes(c).what, "logits[1][2]");
+      EXPECT_EQ(passes(c).what, "outputs out[5]");
     }
     c = reference();
     c.loss *= 1 + share * allowed.loss;
@@ -96,10 +96,13 @@ TEST(Gate, ShapesAndNamesMustBeTheSame) {
   EXPECT_EQ(compare(reference(), c, "f32", true).what, "the number of parameters");
   EXPECT_NE(compare(reference(), c, "f32", true).why().find("101 and must be 100"), std::string::npos);
   c = reference();
-  c.logits.pop_back();
+  c.outputs["out"].shape = {3, 2};
   EXPECT_FALSE(compare(reference(), c, "bf16", false).passed);
   c = reference();
-  c.logits[0].push_back(0);
+  c.outputs["more"] = {{1}, {0}};
+  EXPECT_FALSE(compare(reference(), c, "bf16", false).passed);
+  c = reference();
+  c.outputs.clear();
   EXPECT_FALSE(compare(reference(), c, "bf16", false).passed);
   c = reference();
   c.gradients.erase("a.weight");
@@ -114,23 +117,23 @@ TEST(Gate, ShapesAndNamesMustBeTheSame) {
 
 TEST(Gate, WhatIsNotANumberFails) {
   Checked c = reference();
-  c.logits[0][0] = NAN;
+  c.outputs["out"].values[0] = NAN;
   EXPECT_FALSE(compare(reference(), c, "bf16", true).passed);
   c = reference();
   c.loss = INFINITY;
   EXPECT_FALSE(compare(reference(), c, "bf16", true).passed);
 }
 
-TEST(Gate, InferenceLooksAtLogitsAlone) {
+TEST(Gate, InferenceLooksAtOutputsAlone) {
   Checked c = reference();
   c.loss = 99;
   EXPECT_TRUE(compare(reference(), c, "f32", false).passed);
-  c.logits[0][0] = 0.6;
+  c.outputs["out"].values[0] = 0.6;
   const GateResult result = compare(reference(), c, "f32", false);
   EXPECT_FALSE(result.passed);
   EXPECT_EQ(result.reference, 0.5);
   EXPECT_EQ(result.system, 0.6);
-  EXPECT_EQ(result.to_json()["worst"]["what"], "logits[0][0]");
+  EXPECT_EQ(result.to_json()["worst"]["what"], "outputs out[0]");
 }
 
 }  // namespace

@@ -132,8 +132,15 @@ Fitted fit() {
   Fitted f;
   f.sent_ns = 0;
   for (int64_t i = 0; i < 3; ++i)
-    f.epochs.push_back({i + 1, i * 2000 * kMs, (i * 2000 + 1500) * kMs, (i + 1) * 2000 * kMs,
-                        (i + 1) * 2000 * kMs, 0.5, 0.8, 0.4, 0.75});
+    f.epochs.push_back({i + 1,
+                        i * 2000 * kMs,
+                        (i * 2000 + 1500) * kMs,
+                        (i + 1) * 2000 * kMs,
+                        (i + 1) * 2000 * kMs,
+                        0.5,
+                        0.4,
+                        {{"accuracy", 0.8}},
+                        {{"accuracy", 0.75}}});
   f.received_ns = 6000 * kMs;
   f.confusion = {{2, 0}, {1, 1}};
   return f;
@@ -141,7 +148,7 @@ Fitted fit() {
 
 TEST(Honesty, AFitMustAddUp) {
   const auto judged_fit = [](const Fitted& f, int64_t tests = 4) {
-    return rule(check_fit(f, 3, 100, tests, {}));
+    return rule(check_fit(f, {"accuracy"}, 3, 100, tests, {}));
   };
   EXPECT_EQ(judged_fit(fit()), "");
   Fitted f = fit();
@@ -159,8 +166,11 @@ TEST(Honesty, AFitMustAddUp) {
   f.epochs[2].end_ns += 500 * kMs;
   EXPECT_EQ(judged_fit(f), "clock");
   f = fit();
-  f.epochs[1].accuracy = 1.2;
+  f.epochs[1].metrics["accuracy"] = 1.2;
   EXPECT_EQ(judged_fit(f), "accuracy");
+  f = fit();
+  f.epochs[1].test_metrics.clear();
+  EXPECT_EQ(judged_fit(f), "metrics");
   f = fit();
   f.received_ns = 12000 * kMs;
   EXPECT_EQ(judged_fit(f), "window");

@@ -266,7 +266,7 @@ TEST(Standing, CountsTheRunsThatAreLeft) {
 TEST(Bench, ACellOnTheProcessorSeesNoGpu) {
   Bench bench;
   const std::string hello =
-      R"({\"id\": 1, \"ok\": true, \"protocol\": 1, \"framework\": \"x\", \"version\": \"[${CUDA_VISIBLE_DEVICES-unset}]\", \"variants\": [], \"devices\": [], \"workloads\": [], \"phases\": [], \"precisions\": [], \"switches\": {}})";
+      R"({\"id\": 1, \"ok\": true, \"protocol\": 2, \"framework\": \"x\", \"version\": \"[${CUDA_VISIBLE_DEVICES-unset}]\", \"variants\": [], \"devices\": [], \"kinds\": [], \"losses\": [], \"listings\": [], \"phases\": [], \"precisions\": [], \"switches\": {}})";
   bench.launcher = [&](const std::string&) -> Launch {
     return {{"sh", "-c", "read line; echo \"" + hello + "\"; cat >/dev/null"}, {}, ""};
   };

@@ -5,8 +5,7 @@
 
 #include <sstream>
 
-#include "lab/src/base/toml.h"
-#include "lab/src/own/material.h"
+#include "lab/src/material/material.h"
 #include "lab/src/own/own_driver.h"
 #include "tests/support/temp_folder.h"
 
@@ -37,35 +36,31 @@ inline std::vector<json> answers_to(std::vector<json> requests) {
   return answers_to_text(lines);
 }
 
-inline json definition_of(const std::string& workload) {
-  return read_toml(std::string(TANDEM_SOURCE_DIR) + "/lab/studies/workloads/" + workload + ".toml");
-}
-
-/// A workload with made-up data and, unless its weights come from the hash, a file of weights.
+/// A workload with made-up data.
 class SmallCell {
  public:
-  SmallCell(const std::string& workload, std::vector<int64_t> input, int64_t train, int64_t test)
-      : definition(definition_of(workload)) {
-    definition["input"] = input;
+  SmallCell(const std::string& name, const std::vector<int64_t>& input, int64_t train, int64_t test)
+      : workload(load_workload(name)), network(load_network(workload, input)) {
     // An empty data_dir, so that no data set of this machine is found.
     std::filesystem::create_directory(folder / "none");
-    data = write_data(folder / "data", definition, input, train, test, 5, folder / "none");
+    data = write_data(folder / "data", workload, network, train, test, 5, folder / "none");
   }
 
   /// A request `prepare` in the track equal, without dropout.
   json prepare(const std::string& variant, const std::string& phase = "train", int64_t batch = 8) const {
-    return {{"call", "prepare"},         {"workload", definition},
+    return {{"call", "prepare"},         {"workload", workload.definition},
             {"variant", variant},        {"phase", phase},
             {"track", "equal"},          {"batch", batch},
             {"device", "cpu"},           {"threads", 2},
             {"precision", "f32"},        {"seed", 7},
-            {"dropout", false},          {"input", definition["input"]},
+            {"dropout", false},          {"network", network.json()},
             {"weights", {{"hash", 40}}}, {"data", data.files},
             {"switches", json::object()}};
   }
 
   TempFolder folder;
-  json definition;
+  Workload workload;
+  Network network;
   DataFolder data;
 };
 

@@ -38,8 +38,8 @@ TEST(OwnDriverFit, LearnsTellsItsProgressAndCountsWhatIsTakenForWhat) {
   }
   const json &first = answers[1]["progress"], &end = answers[5]["progress"], &done = succeeded(answers[6]);
   EXPECT_LT(end["loss"].get<double>(), 0.7 * first["loss"].get<double>());
-  EXPECT_GT(end["test_accuracy"], 0.8);
-  EXPECT_GT(end["accuracy"], first["accuracy"]);
+  EXPECT_GT(end["test_metrics"]["accuracy"], 0.8);
+  EXPECT_GT(end["metrics"]["accuracy"], first["metrics"]["accuracy"]);
   EXPECT_EQ(done["epochs"], 5);
   EXPECT_EQ(done["capped"], false);
   int64_t all = 0, right = 0;
@@ -49,7 +49,7 @@ TEST(OwnDriverFit, LearnsTellsItsProgressAndCountsWhatIsTakenForWhat) {
       right += i == j ? done["confusion"][i][j].get<int64_t>() : 0;
     }
   EXPECT_EQ(all, 45);
-  EXPECT_DOUBLE_EQ(end["test_accuracy"].get<double>(), static_cast<double>(right) / 45);
+  EXPECT_DOUBLE_EQ(end["test_metrics"]["accuracy"].get<double>(), static_cast<double>(right) / 45);
 }
 
 TEST(OwnDriverFit, TheFirstEpochIsTheOrderOfTheProtocolStepByStep) {
@@ -80,7 +80,7 @@ TEST(OwnDriverFit, TheFirstEpochIsTheOrderOfTheProtocolStepByStep) {
   double mean = 0;
   for (const json& loss : succeeded(answers[4])["losses"]) mean += loss.get<double>() / 5;
   EXPECT_NEAR(answers[1]["progress"]["loss"].get<double>(), mean, 1e-6);
-  EXPECT_TRUE(answers[1]["progress"]["test_accuracy"].is_null()) << "there is no test data";
+  EXPECT_TRUE(answers[1]["progress"]["test_metrics"].is_null()) << "there is no test data";
   EXPECT_TRUE(succeeded(answers[2])["confusion"].is_null());
 }
 
@@ -109,8 +109,8 @@ TEST(OwnDriverSearch, FitsOnceForItsTimeAndDeclinesWhatASearchCannotHave) {
   const json& line = answers[2]["progress"];
   EXPECT_EQ(line["epoch"], 1);
   EXPECT_GT(line["end"].get<int64_t>() - line["begin"].get<int64_t>(), 1'000'000'000);
-  EXPECT_GT(line["test_accuracy"], 0.2) << "better than a guess";
-  EXPECT_LE(line["test_accuracy"], 1);
+  EXPECT_GT(line["test_metrics"]["accuracy"], 0.2) << "better than a guess";
+  EXPECT_LE(line["test_metrics"]["accuracy"], 1);
   EXPECT_EQ(succeeded(answers[3])["epochs"], 1);
   EXPECT_EQ(answers[4]["error"]["what"], "run");
   EXPECT_EQ(answers[5]["error"]["what"], "epochs");
@@ -242,7 +242,10 @@ TEST(OwnDriverErrors, WhatCannotBeObeyedIsDeclinedByName) {
     EXPECT_EQ(error["what"], what) << error;
     EXPECT_TRUE(error["message"].get<std::string>().starts_with(what + ":")) << error;
   };
-  declined("workload", [](json& r) { r["workload"]["model"] = "gnmt"; });
+  declined("kind", [](json& r) { r["network"]["calls"][1]["kind"] = "hyena"; });
+  declined("loss", [](json& r) { r["workload"]["loss"]["kind"] = "ctc"; });
+  declined("metrics", [](json& r) { r["workload"]["metrics"] = {"bleu"}; });
+  declined("definition", [](json& r) { r["definition"] = "dream"; });
   declined("variant", [](json& r) { r["variant"] = "xla"; });
   declined("phase", [](json& r) { r["phase"] = "serve"; });
   declined("track", [](json& r) { r["track"] = "odd"; });
@@ -277,11 +280,20 @@ TEST(OwnDriverErrors, WrongFieldsAndFilesFailWithTheRule) {
   failed("batch: must be an integer from 1", [](json& r) { r["batch"] = 18446744073709551615u; });
   failed("threads: must be an integer", [](json& r) { r["threads"] = 1.5; });
   failed("dropout: must be true or false", [](json& r) { r["dropout"] = 0; });
-  failed("input: must be three sizes", [](json& r) { r["input"] = {1, 28}; });
-  failed("model lenet: takes samples of (1, 28, 28)", [](json& r) {
-    r["input"] = {1, 32, 32};
-    r["data"]["train"] = r["data"]["test"];
+  failed("network: must be an object", [](json& r) { r.erase("network"); });
+  failed("network.calls: must be 1 to 10000 calls", [](json& r) { r["network"]["calls"] = json::array(); });
+  failed("network.inputs.shape: must be at most five sizes", [](json& r) {
+    r["network"]["inputs"][0]["shape"] = {1, -28, 28};
   });
+  failed("must name an input or what an earlier layer gave",
+         [](json& r) { r["network"]["calls"][3]["in"] = {"v99"}; });
+  failed("takes samples of rank 2 to 4", [](json& r) { r["network"]["inputs"][0]["shape"] = {28}; });
+  failed("conv1.weight is [6,1,3,3] in the network and [6,1,5,5] in the class", [](json& r) {
+    r["network"]["calls"][0]["parameters"]["conv1.weight"] = {6, 1, 3, 3};
+  });
+  failed("workload.loss.output: must be an output", [](json& r) { r["workload"]["loss"]["output"] = "mel"; });
+  failed("workload.loss.target: must be one of", [](json& r) { r["workload"]["loss"]["target"] = "z"; });
+  failed("workload.loss.lengths: must be an input", [](json& r) { r["workload"]["loss"]["lengths"] = "n"; });
   failed("weights: the track equal needs", [](json& r) { r.erase("weights"); });
   failed("weights.file: must be a text", [](json& r) { r["weights"] = json::object(); });
   failed("nowhere.safetensors", [&](json& r) {
@@ -291,9 +303,15 @@ TEST(OwnDriverErrors, WrongFieldsAndFilesFailWithTheRule) {
   failed("data: must have the part train", [](json& r) { r["data"] = json::object(); });
   failed("data.train.y: must be i64", [](json& r) { r["data"]["train"]["y"] = r["data"]["train"]["x"]; });
   failed("data.train.y: must be i64", [](json& r) { r["data"]["train"]["y"] = r["data"]["test"]["y"]; });
-  failed("data.train.x: must be f32 (N, 1, 28, 28)",
+  failed("data.train.y: must be a text; got nothing", [](json& r) { r["data"]["train"].erase("y"); });
+  failed("data.train.x: must be f32 of at least one sample of (1, 28, 28)",
          [](json& r) { r["data"]["train"]["x"] = r["data"]["train"]["y"]; });
-  failed("data.train.y: labels must be in 0 … 0", [](json& r) { r["workload"]["classes"] = 1; });
+  failed("must have the target's classes, 1, on its last axis; got (10,)",
+         [](json& r) { r["workload"]["targets"]["y"]["below"] = 1; });
+  failed("data.train.y: labels must be in 0 … 9; got", [&](json& r) {
+    io::save_npy(cell.folder / "far.npy", full({8}, 10.0, DType::i64));
+    r["data"]["train"]["y"] = cell.folder / "far.npy";
+  });
   failed("switches: must be an object", [](json& r) { r["switches"] = {1, 2}; });
   failed("workload.optimizer.lr: must be a number",
          [](json& r) { r["workload"]["optimizer"]["lr"] = "fast"; });
@@ -309,11 +327,28 @@ TEST(OwnDriverErrors, WrongFieldsAndFilesFailWithTheRule) {
   });
 }
 
-TEST(OwnDriverErrors, MoreMemoryThanThereIsIsToldAsThat) {
-  const SmallCell cell("vgg16", {3, 32, 32}, 2, 0);
-  // A first dense layer of 2^53 bytes: more than any machine can address.
-  const json error = error_with(cell, [](json& r) { r["input"] = {3, 1 << 20, 1 << 20}; });
-  EXPECT_EQ(error["kind"], "out_of_memory") << error;
+TEST(OwnDriverErrors, ANetworkThatNoMachineHoldsIsRefused) {
+  const SmallCell cell("lenet", {1, 28, 28}, 2, 0);
+  const json error = error_with(cell, [](json& r) {
+    r["network"]["name"] = "wide";  // 2^31 parameters of a network that the zoo has not
+    r["network"]["calls"] = {{{"kind", "flatten"},
+                              {"name", "a"},
+                              {"in", {"x"}},
+                              {"out", "v1"},
+                              {"settings", json::object()},
+                              {"parameters", json::object()}},
+                             {{"kind", "linear"},
+                              {"name", "b"},
+                              {"in", {"v1"}},
+                              {"out", "v2"},
+                              {"settings", {{"outputs", 1 << 24}, {"bias", false}}},
+                              {"parameters", json::object()}}};
+    r["network"]["outputs"] = {{{"name", "out"}, {"value", "v2"}, {"shape", {1 << 24}}}};
+    r["workload"]["targets"]["y"]["below"] = 1 << 24;
+  });
+  EXPECT_EQ(error["kind"], "failed") << error;
+  EXPECT_NE(error["message"].get<std::string>().find("at most 2147483648 parameters"), std::string::npos)
+      << error;
 }
 
 TEST(OwnDriverErrors, RubbishAndCallsOutOfOrderAreAnsweredAndSurvived) {

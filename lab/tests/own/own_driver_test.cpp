@@ -1,8 +1,9 @@
 // Tandem's driver, call by call, within this process.
 #include <gtest/gtest.h>
 
-#include <filesystem>
+#include <algorithm>
 
+#include "lab/src/base/hash.h"
 #include "lab/src/own/network.h"
 #include "lab/src/own/prepared_cell.h"
 #include "lab/tests/own/driver_talk.h"
@@ -12,26 +13,24 @@ namespace {
 
 const json kTenSteps = {{"call", "check"}, {"steps", 10}};
 
-TEST(OwnDriver, HelloOffersBothEnginesAllWorkloadsAndEveryPassOfTheLibrary) {
+TEST(OwnDriver, HelloOffersBothEnginesEveryKindOfLayerAndEveryPassOfTheLibrary) {
   const std::vector<json> answers =
       answers_to({{{"call", "hello"}}, {{"call", "quit"}}, {{"call", "hello"}}});
   ASSERT_EQ(answers.size(), 2u) << "nothing is answered after quit";
   const json& hello = succeeded(answers[0]);
   EXPECT_EQ(hello["id"], 1);
-  EXPECT_EQ(hello["protocol"], 1);
+  EXPECT_EQ(hello["protocol"], 2);
   EXPECT_EQ(hello["framework"], "tandem");
   EXPECT_EQ(hello["variants"], (json{"eager", "graph", "tpe", "asha", "random"}));
   EXPECT_EQ(hello["devices"][0], "cpu");
   EXPECT_FALSE(hello["version"].get<std::string>().empty());
-  const auto workloads = hello["workloads"].get<std::vector<std::string>>();
-  const std::string folder = std::string(TANDEM_SOURCE_DIR) + "/lab/studies/workloads";
-  int files = 0;
-  for (const auto& file : std::filesystem::directory_iterator(folder)) {
-    const std::string model = read_toml(file.path().string())["model"];
-    EXPECT_EQ(std::count(workloads.begin(), workloads.end(), model), 1) << model;
-    ++files;
-  }
-  EXPECT_GE(files, 7);
+  const auto kinds = hello["kinds"].get<std::vector<std::string>>();
+  for (const std::string& name : workload_names())
+    for (const zoo::LayerCall& call : load_network(load_workload(name)).line.calls)
+      EXPECT_EQ(std::count(kinds.begin(), kinds.end(), call.layer.type), 1)
+          << name << ", " << call.layer.type;
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), "residual"), 0) << "blocks are unrolled before";
+  EXPECT_EQ(hello["losses"], (json{"cross_entropy", "mse", "mae", "bce"}));
   EXPECT_EQ(hello["switches"]["conv"], (json{"fixed", "heuristic", "profile"}));
   for (const std::string& pass : all_stages())
     EXPECT_EQ(hello["switches"]["graph." + pass], (json{"on", "off"})) << pass;
@@ -39,10 +38,10 @@ TEST(OwnDriver, HelloOffersBothEnginesAllWorkloadsAndEveryPassOfTheLibrary) {
 
 TEST(OwnDriver,
      TheHashTheOrderAndTheWeightsAreTheProtocols) {  // numbers computed from the page's formulas in Python
-  EXPECT_EQ(own::hashed(0, 0), 0u);
-  EXPECT_EQ(own::hashed(1, 2), 1712184577u);
-  EXPECT_EQ(own::hashed(123456, 99), 3637633216u);
-  EXPECT_EQ(own::hashed(4294967295u, 7), 2477081019u);
+  EXPECT_EQ(hashed(0, 0), 0u);
+  EXPECT_EQ(hashed(1, 2), 1712184577u);
+  EXPECT_EQ(hashed(123456, 99), 3637633216u);
+  EXPECT_EQ(hashed(4294967295u, 7), 2477081019u);
   EXPECT_EQ(own::epoch_order(12, 5, 0), (std::vector<int64_t>{4, 10, 8, 7, 3, 1, 0, 5, 9, 2, 11, 6}));
   EXPECT_EQ(own::epoch_order(12, 5, 1), (std::vector<int64_t>{5, 8, 7, 4, 6, 10, 9, 2, 1, 3, 11, 0}));
   const auto lenet = zoo::make_model("lenet");
@@ -78,8 +77,8 @@ TEST(OwnDriver, CheckHasTheSameBitsWithBothEnginesAndAgreesWithF64) {
   EXPECT_EQ(answers[0]["parameters"], 61706);
   EXPECT_GT(answers[0]["prepare_ns"], 0);
   EXPECT_EQ(eager["parameters"], 61706);
-  ASSERT_EQ(eager["logits"].size(), 4u);
-  EXPECT_EQ(eager["logits"][0].size(), 10u);
+  EXPECT_EQ(eager["outputs"]["out"]["shape"], (json{8, 10}));
+  EXPECT_EQ(eager["outputs"]["out"]["values"].size(), 80u);
   EXPECT_EQ(eager["losses"].size(), 10u);
   EXPECT_EQ(eager["losses"][0], eager["loss"]);
   EXPECT_EQ(eager["gradients"].size(), 10u);
@@ -87,7 +86,7 @@ TEST(OwnDriver, CheckHasTheSameBitsWithBothEnginesAndAgreesWithF64) {
   EXPECT_NE(eager["losses"][0], eager["losses"][9]);
   graph["id"] = eager["id"];
   EXPECT_EQ(graph, eager);
-  for (const char* name : {"logits", "loss", "gradients", "losses"})
+  for (const char* name : {"outputs", "loss", "gradients", "losses"})
     expect_near(eager[name], f64[name], 1e-4, name);
   EXPECT_NE(eager["loss"], f64["loss"]);
   json second = answers[6];  // begins with the prepared weights each time
@@ -106,13 +105,13 @@ TEST(OwnDriver, ANetworkWithBatchNormIsCheckedWithoutTouchingItsStatistics) {
   EXPECT_EQ(graph, succeeded(answers[1]));
   second["id"] = answers[4]["id"];
   EXPECT_EQ(second, succeeded(answers[4])) << "a check without steps leaves everything as it was";
-  EXPECT_EQ(succeeded(answers[7])["logits"], graph["logits"]);
+  EXPECT_EQ(succeeded(answers[7])["outputs"], graph["outputs"]);
   EXPECT_FALSE(answers[7].contains("loss"));
 }
 
 TEST(OwnDriver, SixteenBitNumbersGiveLossesNearThoseOfF32) {
   const SmallCell cell("lenet", {1, 28, 28}, 24, 0);
-  write_weights(cell.folder / "w.safetensors", cell.definition, {1, 28, 28}, 3);
+  write_weights(cell.folder / "w.safetensors", cell.network, 3);
   const auto prepare = [&](const char* variant, const char* precision) {
     json request = cell.prepare(variant);
     request["weights"] = {{"file", cell.folder / "w.safetensors"}};
@@ -176,7 +175,7 @@ TEST(OwnDriver, InferenceGivesTheSameSumWithBothEnginesAndChangesNothing) {
   EXPECT_EQ(answers[1]["updates"], 0);
   EXPECT_NE(answers[1]["output_sum"], 0.0);
   for (size_t i : {3u, 4u}) EXPECT_EQ(succeeded(answers[i])["output_sum"], answers[1]["output_sum"]);
-  EXPECT_EQ(succeeded(answers[5])["logits"].size(), 4u);
+  EXPECT_EQ(succeeded(answers[5])["outputs"].size(), 1u);
 }
 
 TEST(OwnDriver, DropoutIsDrawnFromTheSeedAndAgreesBetweenTheEngines) {

@@ -44,7 +44,8 @@ Run full_run() {
   run.sources = {{"cpu.percent", "/proc/stat"}};
   run.notes = {"PSS was read every 2 s"};
   run.step_s = {0.25, 1e-9};
-  run.epochs = {{1, 2.5, 0.5, 0.3, 0.9, 0.1, 0.97}, {2, 2.25, 0.5, 0.2, 0.95, std::nullopt, std::nullopt}};
+  run.epochs = {{1, 2.5, 0.5, 0.3, 0.1, {{"accuracy", 0.9}}, {{"accuracy", 0.97}}},
+                {2, 2.25, 0.5, 0.2, std::nullopt, {}, {}}};
   run.confusion = {{9, 1}, {0, 10}};
   run.traces = {{"cpu.percent", "%", "stat", {0, 0.1}, {50, 60}}};
   run.breakdown = {{"kernel_share", 0.5}};
@@ -69,7 +70,8 @@ TEST(Record, A_run_survives_JSON_in_every_field) {
   EXPECT_TRUE(std::isnan(back.metrics.at("fit.loss")));
   EXPECT_EQ(back.metrics.at("b"), -std::numeric_limits<double>::infinity());
   ASSERT_EQ(back.epochs.size(), 2u);
-  EXPECT_EQ(back.epochs[0].test_accuracy, 0.97);
+  EXPECT_EQ(back.epochs[0].test_metrics.at("accuracy"), 0.97);
+  EXPECT_EQ(back.epochs[0].metrics, run.epochs[0].metrics);
   EXPECT_FALSE(back.epochs[1].test_loss);
   EXPECT_EQ(back.confusion, run.confusion);
   ASSERT_EQ(back.traces.size(), 1u);

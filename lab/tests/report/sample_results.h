@@ -90,8 +90,13 @@ inline Results sample_results() {
     Run run = sample_run("curves", "tandem:graph", fit, block, 0.003);
     for (int64_t epoch = 1; epoch <= 4; ++epoch) {
       const double rise = 1 - 0.5 / static_cast<double>(epoch);
-      run.epochs.push_back(
-          {epoch, 1.5, 0.2, 1 - rise, rise, 1 - rise, rise - 0.01 * static_cast<double>(block % 2)});
+      run.epochs.push_back({epoch,
+                            1.5,
+                            0.2,
+                            1 - rise,
+                            1 - rise,
+                            {{"accuracy", rise}},
+                            {{"accuracy", rise - 0.01 * static_cast<double>(block % 2)}}});
     }
     if (block == 7) run.epochs.back().loss = NAN;  // one that diverged
     run.confusion = {{9, 1}, {2, 8}};

@@ -222,8 +222,9 @@ TEST(Workloads, EveryWorkloadOfTheTreeIsRead) {
     const Workload workload = load_workload(name);
     EXPECT_EQ(workload.name, name);
     EXPECT_GE(workload.batch, 1);
-    EXPECT_GE(workload.classes, 2);
-    EXPECT_EQ(workload.definition["model"], workload.model);
+    EXPECT_NE(workload.classes(), 1);
+    EXPECT_FALSE(workload.metrics.empty());
+    EXPECT_EQ(workload.definition["network"], workload.network);
   }
   EXPECT_THROW(load_workload("no_such_network"), Error);
   EXPECT_THROW(load_workload("../workloads/lenet"), Error);
@@ -251,13 +252,19 @@ class OtherHome : public ::testing::Test {
   StudyText file_{"mini", ""};
 };
 
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  return text.replace(text.find(from), from.size(), to);
+}
+
 TEST_F(OtherHome, WorkloadsAreReadFromThereAndBrokenOnesAreNamed) {
   const std::string good = R"(name = "net"
 title = "A net"
-model = "net"
+network = "net"
 data = "synthetic"
 input = [4]
-classes = 2
+targets = { y = { type = "i64", below = 2 } }
+loss = { kind = "cross_entropy", output = "out", target = "y" }
+metrics = ["accuracy"]
 batch = 8
 optimizer = { name = "sgd", lr = 0.1 }
 )";
@@ -268,6 +275,16 @@ optimizer = { name = "sgd", lr = 0.1 }
       {good + "[fit]\nepochs = 0\n", "epochs"},
       {good + "[fit]\nthresholds = [1.5]\n", "thresholds"},
       {good + "[gate]\nweights = \"web\"\n", "weights"},
+      {replaced(good, "below = 2", "shape = [2]"), "below"},
+      {replaced(good, "type = \"i64\", below = 2", "below = 2"), "below"},
+      {replaced(good, "type = \"i64\"", "type = \"i8\""), "type"},
+      {replaced(good, "{ type = \"i64\", below = 2 }", "3"), "targets"},
+      {replaced(good, "targets = { y", "goals = { y"), "targets"},
+      {replaced(good, "target = \"y\"", "target = \"z\""), "target"},
+      {replaced(good, "\"cross_entropy\"", "\"mse\""), "kind"},
+      {replaced(good, "\"cross_entropy\"", "\"ctc\""), "kind"},
+      {replaced(good, "output = \"out\", ", ""), "output"},
+      {replaced(good, "[\"accuracy\"]", "[\"mse\"]"), "metrics"},
       {good + "[optimizers]\nadam = 3\n", "optimizers"},
       {"name = \"met\"\n" + good.substr(good.find("title")), "name"},
       {good.substr(0, good.find("batch")) + "optimizer = { name = \"sgd\" }\n", "batch"},
@@ -286,9 +303,13 @@ TEST_F(OtherHome, EveryNumberOfAWorkloadHasTwoEndsAndIsRefusedBeyondThem) {
     const auto line = [&](const char* name, const char* usual) {
       return std::string(name) + " = " + (key == name ? value : usual) + "\n";
     };
-    return "name = \"net\"\ntitle = \"A net\"\nmodel = \"net\"\ndata = \"synthetic\"\n" +
-           line("input", "[4]") + line("classes", "2") + line("batch", "8") +
-           "optimizer = { name = \"sgd\", lr = " + (key == "lr" ? value : "0.1") +
+    return "name = \"net\"\ntitle = \"A net\"\nnetwork = \"net\"\ndata = \"synthetic\"\n" +
+           line("input", "[4]") +
+           "targets = { y = { type = \"i64\", below = " + (key == "below" ? value : "2") +
+           ", shape = " + (key == "shape" ? value : "[]") +
+           " } }\nloss = { kind = \"cross_entropy\", output = \"out\", target = \"y\" }\nmetrics = "
+           "[\"accuracy\"]\n" +
+           line("batch", "8") + "optimizer = { name = \"sgd\", lr = " + (key == "lr" ? value : "0.1") +
            ", momentum = " + (key == "momentum" ? value : "0") +
            " }\n[optimizers]\nadam = { name = \"adam\", lr = " + (key == "adam" ? value : "0.1") +
            " }\n[fit]\n" + line("epochs", "1") + line("thresholds", "[0.9]") + line("target", "0.9") +
@@ -303,7 +324,11 @@ TEST_F(OtherHome, EveryNumberOfAWorkloadHasTwoEndsAndIsRefusedBeyondThem) {
        "input",
        {"[1]", "[65536]", "[3, 32, 32]"},
        {"[0]", "[-1]", "[65537]", "[" + most + "]", "[1.5]", "3", "[65536, 65536]", "[nan]"}},
-      {"classes", "classes", {"1", "16777216"}, {"0", "-1", "16777217", most, "1.5", "[1]"}},
+      {"below", "below", {"1", "16777216"}, {"0", "-1", "16777217", most, "1.5", "[1]"}},
+      {"shape",
+       "shape",
+       {"[]", "[1]", "[65536]"},
+       {"[0]", "[-1]", "[65537]", "[" + most + "]", "[1.5]", "3"}},
       {"batch", "batch", {"1", "1048576"}, {"0", "-1", "1048577", most, "1.5", "[1]"}},
       {"gate batch", "batch", {"1", "1048576"}, {"0", "-1", "1048577", most, "1.5", "[1]"}},
       {"steps", "steps", {"0", "1000"}, {"-1", "1001", most, "1.5", "[1]"}},

@@ -35,21 +35,15 @@ void sleep_s(double seconds) { std::this_thread::sleep_for(std::chrono::duration
 
 void print(const std::string& line) { std::cout << line << '\n' << std::flush; }
 
-/// The logits of the first four samples with dropout left on, as a driver gives them that forgets the test mode.
-json logits_with_dropout() {
+/// The outputs of the first batch with dropout left on, as a driver gives them that forgets the test mode.
+json outputs_with_dropout() {
   const lab::own::CellRequest cell = lab::own::read_prepare(g_preparation);
   const auto model = lab::own::make_network(cell);
   model->train();
-  const lab::own::Samples samples("train", cell.train, cell.input, cell.classes);
+  const auto samples = lab::own::load_samples("train", cell.train, cell);
   const NoGrad no_grad;
-  const Tensor logits = model->forward(samples.range(0, 4).x);
-  json rows = json::array();
-  for (int64_t i = 0; i < 4; ++i) {
-    rows.push_back(json::array());
-    for (int64_t j = 0; j < logits.size(1); ++j)
-      rows.back().push_back(logits.data<float>()[i * logits.size(1) + j]);
-  }
-  return rows;
+  const Tensor out = model->forward(lab::own::batch_of(*samples, 0, cell.batch)[0]);
+  return {{"out", {{"shape", {out.size(0), out.size(1)}}, {"values", out.to_vector<float>()}}}};
 }
 
 /// What happens in the middle of a run: a run of more than one step.
@@ -144,8 +138,8 @@ json tampered_answer(json answer) {
     answer["parameters"] = answer["parameters"].get<int64_t>() + 10;
   if (call == "check") {
     if (fault("more_parameters")) answer["parameters"] = answer["parameters"].get<int64_t>() + 10;
-    if (fault("dropout_on") && g_preparation["phase"] == "infer") answer["logits"] = logits_with_dropout();
-    if (fault("text_in_logits")) answer["logits"][0][0] = "NaN";
+    if (fault("dropout_on") && g_preparation["phase"] == "infer") answer["outputs"] = outputs_with_dropout();
+    if (fault("text_in_outputs")) answer["outputs"]["out"]["values"][0] = "NaN";
     if (fault("no_gradient") && answer.contains("gradients"))
       answer["gradients"].erase(answer["gradients"].begin());
   }

@@ -1,0 +1,196 @@
+#include "lab/src/material/made_up.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lab/src/base/hash.h"
+#include "tandem/core/error.h"
+#include "tandem/ops/create.h"
+
+namespace tandem::lab {
+namespace {
+
+constexpr int64_t kGrid = 4;  // a pattern is this many by this many values, and smooth between
+
+uint32_t stream_of(int64_t sample, uint64_t seed, bool is_test) {
+  return hashed(static_cast<uint32_t>(sample), static_cast<uint32_t>(seed) * 2 + (is_test ? 1 : 0));
+}
+
+class Patterns final : public MadeUp {
+ public:
+  Patterns(const Dims& shape, int64_t classes, uint64_t seed, bool is_test)
+      : shape_(shape), classes_(classes), seed_(seed), is_test_(is_test) {}
+
+  std::vector<Tensor> get(int64_t i) const override {
+    const uint32_t stream = stream_of(i, seed_, is_test_);
+    const int64_t label = hashed(stream, 1) % static_cast<uint32_t>(classes_);
+    const float strength = 1.25f + 0.5f * hashed_unit(2, stream);
+    const Tensor image = empty(shape_);
+    float* out = image.data<float>();
+    uint32_t at = 0;
+    for (int64_t c = 0; c < shape_[0]; ++c)
+      for (int64_t y = 0; y < shape_[1]; ++y)
+        for (int64_t x = 0; x < shape_[2]; ++x, ++at)
+          out[at] = strength * pattern(label, c, y, x) + 0.9f * hashed_unit(at + 16, stream);
+    return {image, from_vector<int64_t>({label}, {})};
+  }
+
+ private:
+  float corner(int64_t label, int64_t c, int64_t row, int64_t column) const {
+    const int64_t place = ((label * shape_[0] + c) * (kGrid + 1) + row) * (kGrid + 1) + column;
+    return 1.9f * hashed_unit(static_cast<uint32_t>(place), static_cast<uint32_t>(seed_) ^ 0x5A17u);
+  }
+  /// Between the four corners of its cell of the grid.
+  float pattern(int64_t label, int64_t c, int64_t y, int64_t x) const {
+    const auto place = [](int64_t at, int64_t size) {
+      return static_cast<float>(at * kGrid) / static_cast<float>(size);
+    };
+    const float fy = place(y, shape_[1]), fx = place(x, shape_[2]);
+    const auto row = static_cast<int64_t>(fy), column = static_cast<int64_t>(fx);
+    const float v = fy - static_cast<float>(row), u = fx - static_cast<float>(column);
+    const float upper = corner(label, c, row, column) * (1 - u) + corner(label, c, row, column + 1) * u;
+    const float lower =
+        corner(label, c, row + 1, column) * (1 - u) + corner(label, c, row + 1, column + 1) * u;
+    return upper * (1 - v) + lower * v;
+  }
+
+  Dims shape_;
+  int64_t classes_;
+  uint64_t seed_;
+  bool is_test_;
+};
+
+/// An input as rows of numbers, along its first axis.
+struct Rows {
+  int64_t rows = 1, width = 1;
+  std::vector<float> values;
+  int64_t true_rows = 1;
+};
+
+class AnyKind final : public MadeUp {
+ public:
+  AnyKind(const Workload& workload, const Network& network, uint64_t seed, bool is_test)
+      : targets_(workload.targets), inputs_(network.line.inputs), seed_(seed), is_test_(is_test) {
+    for (const zoo::InputDescription& input : inputs_) {
+      int64_t rows = 0;
+      for (const zoo::LayerCall& call : network.line.calls)
+        if (call.layer.type == "embedding" && call.in[0] == input.name)
+          for (const auto& [name, value] : call.layer.settings)
+            if (name == "rows") rows = std::get<int64_t>(value);
+      below_.push_back(rows);
+      if (input.shape.rank() > 0) longest_ = std::max(longest_, input.shape[0]);
+    }
+  }
+
+  std::vector<Tensor> get(int64_t i) const override {
+    const uint32_t stream = stream_of(i, seed_, is_test_);
+    const bool ragged = std::any_of(inputs_.begin(), inputs_.end(), is_length);
+    const int64_t length = ragged ? 1 + hashed(3, stream) % static_cast<uint32_t>(longest_) : longest_;
+    std::vector<Tensor> sample;
+    std::vector<Rows> known;
+    for (size_t k = 0; k < inputs_.size(); ++k) {
+      const zoo::InputDescription& input = inputs_[k];
+      if (is_length(input)) {
+        sample.push_back(from_vector<int64_t>({length}, {}));
+        continue;
+      }
+      const bool follows = ragged && input.shape[0] == longest_;
+      Rows rows{input.shape[0], size_of(input.shape) / input.shape[0], {}, follows ? length : input.shape[0]};
+      const Tensor tensor = empty(input.shape, input.dtype);
+      const uint32_t own = stream + 101 * static_cast<uint32_t>(k + 1);
+      for (int64_t at = 0; at < tensor.size(); ++at) {
+        const bool is_true = at / rows.width < rows.true_rows;
+        const uint32_t place = static_cast<uint32_t>(at);
+        if (input.dtype == DType::i64) {
+          const int64_t word =
+              is_true ? hashed(place, own) % static_cast<uint32_t>(std::max<int64_t>(1, below_[k])) : 0;
+          tensor.data<int64_t>()[at] = word;
+          rows.values.push_back(is_true ? hashed_unit(static_cast<uint32_t>(word), 77) : 0);
+        } else {
+          tensor.data<float>()[at] = is_true ? 1.7f * hashed_unit(place, own) : 0;
+          rows.values.push_back(tensor.data<float>()[at]);
+        }
+      }
+      known.push_back(std::move(rows));
+      sample.push_back(tensor);
+    }
+    uint32_t number = 0;
+    for (const auto& [name, rule] : targets_.items()) sample.push_back(target(rule, known, length, number++));
+    return sample;
+  }
+
+ private:
+  static bool is_length(const zoo::InputDescription& input) {
+    return input.dtype == DType::i64 && input.shape.rank() == 0;
+  }
+
+  /// The weighted sum for output k at a place of a target whose first axis has `places`.
+  float value(const std::vector<Rows>& known, int64_t places, int64_t place, uint32_t k) const {
+    float sum = 0;
+    for (size_t r = 0; r < known.size(); ++r) {
+      const Rows& rows = known[r];
+      const auto weight = [&](int64_t column, uint32_t lag) {
+        return hashed_unit(static_cast<uint32_t>(column) * 2 + lag,
+                           static_cast<uint32_t>(seed_) + 1009 * (k + 1) + 31 * static_cast<uint32_t>(r));
+      };
+      const float scale = 1.0f / std::sqrt(static_cast<float>(rows.width));
+      if (rows.rows == places && places > 1) {
+        for (int64_t c = 0; c < rows.width; ++c) {
+          sum += scale * weight(c, 0) * rows.values[static_cast<size_t>(place * rows.width + c)];
+          if (place > 0)
+            sum +=
+                scale * 0.5f * weight(c, 1) * rows.values[static_cast<size_t>((place - 1) * rows.width + c)];
+        }
+      } else {
+        for (int64_t row = 0; row < rows.true_rows; ++row)
+          for (int64_t c = 0; c < rows.width; ++c)
+            sum += scale * weight(c, 0) * rows.values[static_cast<size_t>(row * rows.width + c)] /
+                   std::sqrt(static_cast<float>(rows.true_rows));
+      }
+    }
+    return sum;
+  }
+
+  Tensor target(const Json& rule, const std::vector<Rows>& known, int64_t length, uint32_t number) const {
+    const std::vector<int64_t> shape = rule.at("shape");
+    const bool whole = rule.at("type") == "i64";
+    const Tensor out = empty(Dims(shape), whole ? DType::i64 : DType::f32);
+    const int64_t places = shape.empty() ? 1 : shape[0], width = out.size() / std::max<int64_t>(1, places);
+    for (int64_t at = 0; at < out.size(); ++at) {
+      const int64_t place = at / width;
+      const bool is_true = places != longest_ || place < length;
+      const uint32_t first = 64 * number + static_cast<uint32_t>(at % width);
+      if (!whole) {
+        out.data<float>()[at] = is_true ? std::tanh(value(known, places, place, first)) : 0;
+        continue;
+      }
+      int64_t best = 0;
+      float most = -INFINITY;
+      for (int64_t k = 0; is_true && k < rule.at("below").get<int64_t>(); ++k)
+        if (const float v = value(known, places, place, first + 997 * static_cast<uint32_t>(k)); v > most)
+          most = v, best = k;
+      out.data<int64_t>()[at] = best;
+    }
+    return out;
+  }
+
+  Json targets_;
+  std::vector<zoo::InputDescription> inputs_;
+  std::vector<int64_t> below_;
+  int64_t longest_ = 1;
+  uint64_t seed_;
+  bool is_test_;
+};
+
+}  // namespace
+
+std::unique_ptr<MadeUp> make_up(const Workload& workload, const Network& network, uint64_t seed,
+                                bool is_test) {
+  const auto& inputs = network.line.inputs;
+  if (inputs.size() == 1 && inputs[0].shape.rank() == 3 && inputs[0].dtype == DType::f32 &&
+      workload.targets.size() == 1 && workload.classes() > 0 && workload.targets.begin()->at("shape").empty())
+    return std::make_unique<Patterns>(inputs[0].shape, workload.classes(), seed, is_test);
+  return std::make_unique<AnyKind>(workload, network, seed, is_test);
+}
+
+}  // namespace tandem::lab

@@ -1,0 +1,27 @@
+// The networks of the lab: descriptions in networks/NAME.toml, worked out into the straight line that the protocol
+// carries to the drivers.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "lab/src/study/study.h"
+#include "tandem/zoo/description.h"
+
+namespace tandem::lab {
+
+/// A workload's network for samples of these sizes (of its only input; empty: its own), with as many outputs as the
+/// workload has classes.
+struct Network {
+  zoo::ModelDescription description;
+  zoo::StraightLine line;
+  Json json() const;  // as `prepare` carries it: lab/docs/protocol.md
+
+  int64_t sample_bytes() const;  // of all inputs
+};
+
+/// Throws Error where the file breaks a rule, or where the workload's loss does not fit what the network gives.
+Network load_network(const Workload& workload, const std::vector<int64_t>& input = {});
+
+}  // namespace tandem::lab

@@ -1,0 +1,225 @@
+#include "lab/src/own/task.h"
+
+#include <cmath>
+#include <mutex>
+
+#include "lab/src/own/samples.h"
+
+namespace tandem::lab::own {
+namespace {
+
+/// Which places of the loss count, (N, places) of ones and zeros; undefined: all do.
+Tensor counting(const CellRequest& cell, const TaskBatch& batch, int64_t places) {
+  if (cell.objective.lengths.empty()) return {};
+  const Tensor& lengths = batch[cell.objective.lengths];
+  return less(unsqueeze(arange(places, DType::i64, lengths.device()), 0), unsqueeze(lengths, 1));
+}
+
+/// The mean of `each` (N, places, …) over what counts.
+Tensor mean_of(const CellRequest& cell, const TaskBatch& batch, const Tensor& each) {
+  if (cell.objective.lengths.empty()) return mean(each);
+  const Tensor mask = counting(cell, batch, each.size(1));
+  Dims shape = {each.size(0), each.size(1)};
+  for (int axis = 2; axis < each.rank(); ++axis) shape.push_back(1);
+  const int64_t width = each.size() / (each.size(0) * each.size(1));
+  const Tensor kept = where(reshape(mask, shape), each, zeros_like(each));
+  return sum(kept) / (cast(sum(cast(mask, DType::i64)), each.dtype()) * static_cast<double>(width));
+}
+
+/// The classes' axis second, as cross_entropy wants it.
+Tensor classes_second(const Tensor& out) {
+  return out.rank() == 2 ? out : reshape(out, {out.size() / out.size(-1), out.size(-1)});
+}
+
+/// How many places are right, and how many count.
+std::pair<Tensor, Tensor> right_of(const CellRequest& cell, const std::vector<Tensor>& out,
+                                   const TaskBatch& batch) {
+  const Tensor& y = batch[cell.objective.target];
+  const Tensor same = equal(argmax(out[cell.objective.output], -1), y);
+  if (cell.objective.lengths.empty())
+    return {sum(cast(same, DType::i64)), full({}, static_cast<double>(y.size()), DType::i64, y.device())};
+  const Tensor mask = counting(cell, batch, y.size(1));
+  return {sum(cast(logical_and(same, mask), DType::i64)), sum(cast(mask, DType::i64))};
+}
+
+/// `measured`: two sums (1, 2) of f64 for each batch (of what is averaged, and how many), then predictions and labels.
+class WorkloadMeter final : public Meter {
+ public:
+  WorkloadMeter(const Objective& objective, std::shared_ptr<Followed> followed)
+      : objective_(objective), followed_(std::move(followed)) {
+    if (objective.classes > 0) confusion_ = ConfusionMatrix(objective.classes);
+  }
+  void add(const std::vector<Tensor>& measured) override {
+    const std::vector<double> sums = measured.at(0).to_vector<double>();
+    for (size_t i = 0; i + 2 < sums.size(); i += 3)
+      places_ += sums[i], squares_ += sums[i + 1], distances_ += sums[i + 2];
+    if (measured.size() < 3) return;
+    const std::vector<int64_t> taken = measured[1].to_vector<int64_t>(),
+                               label = measured[2].to_vector<int64_t>();
+    for (size_t i = 0; i < taken.size(); ++i) confusion_.add(label[i], taken[i]);
+  }
+  void finish(Metrics& metrics) const override {
+    for (const std::string& name : objective_.metrics) {
+      if (name == "accuracy") metrics.add(name, distances_ / places_);
+      if (name == "perplexity") metrics.add(name, std::exp(metrics["loss"]));
+      if (name == "mse") metrics.add(name, squares_ / places_);
+      if (name == "mae") metrics.add(name, distances_ / places_);
+    }
+    if (followed_) followed_->confusion = confusion_;
+  }
+
+ private:
+  Objective objective_;
+  std::shared_ptr<Followed> followed_;
+  ConfusionMatrix confusion_;
+  double places_ = 0, squares_ = 0, distances_ = 0;  // of classes `distances_` counts the right ones
+};
+
+class WorkloadTask final : public Task {
+ public:
+  WorkloadTask(const CellRequest& cell, bool epochs, std::shared_ptr<Followed> followed)
+      : cell_(cell), epochs_(epochs && cell.line.states.empty()), followed_(std::move(followed)) {
+    for (const zoo::InputDescription& input : cell.line.inputs) fields_.push_back(input.name);
+    for (const zoo::InputDescription& target : cell.objective.targets) fields_.push_back(target.name);
+  }
+  std::string name() const override { return "lab-" + cell_.model; }
+  std::vector<std::string> fields() const override { return fields_; }
+  bool shuffles() const override { return false; }  // the order is the protocol's
+  data::LastBatch last_batch() const override { return data::LastBatch::drop; }
+  std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
+                              int64_t) const override {
+    if (!epochs_) return set.batch(indices);
+    const std::shared_ptr<const std::vector<int64_t>> order = order_of(set.size(), epoch);
+    std::vector<int64_t> mapped;
+    for (const int64_t i : indices) mapped.push_back((*order)[static_cast<size_t>(i)]);
+    return set.batch(mapped);
+  }
+  std::vector<Tensor> forward(nn::Module& model, const TaskBatch& batch,
+                              std::vector<Tensor>& carried) const override {
+    return outputs_of(cell_, model, batch.tensors(), carried);
+  }
+  nn::NamedTensors first_state(const nn::Module&, int64_t batch) const override {
+    nn::NamedTensors named;
+    const std::vector<Tensor> zeros = first_states(cell_, batch);
+    for (size_t i = 0; i < zeros.size(); ++i) named.emplace_back(cell_.line.states[i].name, zeros[i]);
+    return named;
+  }
+  Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+    const Tensor loss = loss_of(cell_, out, batch);
+    if (followed_ && cell_.objective.classes > 0) {
+      const NoGrad off;
+      const auto [right, places] = right_of(cell_, out, batch);
+      assign(followed_->right, followed_->right + right);
+      assign(followed_->places, followed_->places + places);
+    }
+    return loss;
+  }
+  Tensor test_loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+    return loss_of(cell_, out, batch);
+  }
+  Tensor weight(const TaskBatch& batch) const override {
+    if (cell_.objective.lengths.empty()) return {};
+    return sum(batch[cell_.objective.lengths]);
+  }
+  std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+    const Tensor &o = out[cell_.objective.output], &y = batch[cell_.objective.target];
+    if (cell_.objective.classes > 0) {
+      const auto [right, places] = right_of(cell_, out, batch);
+      const Tensor sums = stack({places, zeros_like(places), right});
+      std::vector<Tensor> measured = {unsqueeze(cast(sums, DType::f64), 0)};
+      if (y.rank() == 1) measured.insert(measured.end(), {argmax(o, -1), y});
+      return measured;
+    }
+    const Tensor distance = cast(o, DType::f64) - cast(y, DType::f64);
+    const auto total = [&](const Tensor& each) {
+      if (cell_.objective.lengths.empty()) return sum(each);
+      Dims shape = {each.size(0), each.size(1)};
+      for (int axis = 2; axis < each.rank(); ++axis) shape.push_back(1);
+      const Tensor mask = reshape(counting(cell_, batch, each.size(1)), shape);
+      return sum(where(mask, each, zeros_like(each)));
+    };
+    return {
+        unsqueeze(stack({total(ones_like(distance)), total(distance * distance), total(abs(distance))}), 0)};
+  }
+  std::unique_ptr<Meter> meter() const override {
+    return std::make_unique<WorkloadMeter>(cell_.objective, followed_);
+  }
+  std::vector<MetricInfo> metrics() const override {
+    std::vector<MetricInfo> infos;
+    for (const std::string& name : cell_.objective.metrics)
+      infos.push_back({.name = name, .higher_is_better = name == "accuracy"});
+    return infos;
+  }
+
+ private:
+  std::shared_ptr<const std::vector<int64_t>> order_of(int64_t samples, int64_t epoch) const {
+    const std::lock_guard lock(mutex_);  // batches are made by several threads
+    if (!order_ || epoch != order_epoch_) {
+      order_ = std::make_shared<const std::vector<int64_t>>(epoch_order(samples, cell_.seed, epoch));
+      order_epoch_ = epoch;
+    }
+    return order_;
+  }
+
+  CellRequest cell_;
+  bool epochs_;
+  std::shared_ptr<Followed> followed_;
+  std::vector<std::string> fields_;
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const std::vector<int64_t>> order_;
+  mutable int64_t order_epoch_ = -1;
+};
+
+}  // namespace
+
+Followed::Followed(Device device)
+    : right(full({}, 0.0, DType::i64, device)), places(full({}, 0.0, DType::i64, device)) {}
+
+void Followed::clear() {
+  const NoGrad off;
+  for (const Tensor& tensor : {right, places}) assign(tensor, zeros_like(tensor));
+}
+
+TaskPtr make_task(const CellRequest& cell, bool epochs, std::shared_ptr<Followed> followed) {
+  return std::make_shared<WorkloadTask>(cell, epochs, std::move(followed));
+}
+
+std::vector<Tensor> first_states(const CellRequest& cell, int64_t batch) {
+  std::vector<Tensor> zeros_of;
+  for (const zoo::InputDescription& state : cell.line.states)
+    zeros_of.push_back(zeros({state.shape[0], batch, state.shape[1]}, cell.dtype(), cell.device));
+  return zeros_of;
+}
+
+std::vector<Tensor> outputs_of(const CellRequest& cell, nn::Module& model, const std::vector<Tensor>& fields,
+                               std::vector<Tensor>& states) {
+  const size_t inputs = cell.line.inputs.size(), outputs = cell.line.outputs.size();
+  std::vector<Tensor> in(fields.begin(), fields.begin() + static_cast<std::ptrdiff_t>(inputs));
+  // The last batch of an evaluation may be smaller, and goes on from the first samples of the one before.
+  for (const Tensor& state : states)
+    in.push_back(state.size(1) == in[0].size(0) ? state : slice(state, 1, 0, in[0].size(0)));
+  std::vector<Tensor> out = in.size() == 1 && outputs == 1 ? std::vector<Tensor>{model(in[0])} : model(in);
+  for (Tensor& tensor : out)
+    if (bytes_of(tensor.dtype()) == 2) tensor = cast(tensor, DType::f32);
+  for (size_t i = 0; i < states.size(); ++i) states[i] = out[outputs + i].detach();
+  out.resize(outputs);
+  return out;
+}
+
+Tensor loss_of(const CellRequest& cell, const std::vector<Tensor>& outputs, const TaskBatch& batch) {
+  const Objective& objective = cell.objective;
+  const Tensor &o = outputs[objective.output], &y = batch[objective.target];
+  if (objective.kind == "cross_entropy") {
+    if (objective.lengths.empty())
+      return cross_entropy(classes_second(o), reshape(y, {-1}), {.ignore_index = {}});
+    const Tensor each = cross_entropy(classes_second(o), reshape(y, {-1}),
+                                      {.ignore_index = {}, .reduction = Reduction::none});
+    return mean_of(cell, batch, reshape(each, y.shape()));
+  }
+  const Tensor target = cast(y, o.dtype());
+  if (objective.kind == "mse") return mean_of(cell, batch, square(o - target));
+  if (objective.kind == "mae") return mean_of(cell, batch, abs(o - target));
+  return mean_of(cell, batch, binary_cross_entropy_with_logits(o, target, {.reduction = Reduction::none}));
+}
+
+}  // namespace tandem::lab::own
