@@ -5,15 +5,21 @@
 #include <sys/resource.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/data/compose.h"
 #include "tandem/graph/compile.h"
+#include "tandem/nn/attention.h"
+#include "tandem/nn/recurrent.h"
 #include "tandem/nn/summary.h"
+#include "tandem/ops/arrange.h"
 #include "tandem/ops/create.h"
+#include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
+#include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/train/step.h"
@@ -148,6 +154,161 @@ TEST(Description, OptionsChangeItAsTheyChangeAModelOfTheZoo) {
                                {.classes = 3});
              }),
              "must have a linear layer");
+}
+
+// --- several inputs, names for values, repetition, states
+
+const char* const kSensors = R"(name = "sensors"
+inputs = [
+  { name = "x", shape = [5, 3] },
+  { name = "z", shape = [5], type = "i64" },
+  { name = "n", shape = [], type = "i64" },
+]
+outputs = ["level", "kind"]
+layer = [
+  { type = "embedding", name = "words", rows = 7, width = 2, from = "z", to = "a" },
+  { type = "concat", axis = 1, from = ["x", "a"] },
+  { type = "lstm", name = "rnn", hidden = 4, carry = true, from = ["both", "n"], to = "h" },
+  { type = "linear", name = "level", outputs = 1, to = "level" },
+  { type = "mean", from = ["h", "n"] },
+  { type = "linear", name = "kind", outputs = 6, to = "kind" },
+]
+)";
+
+std::string sensors(const std::string& from = "", const std::string& to = "") {
+  std::string text = kSensors;
+  text.replace(text.find("from = [\"x\", \"a\"]"), 17, "from = [\"x\", \"a\"], to = \"both\"");
+  if (!from.empty()) text.replace(text.find(from), from.size(), to);
+  return text;
+}
+
+TEST(Description, SeveralInputsOutputsAndStatesGoThroughByName) {
+  const ModelDescription d = parse_description(sensors());
+  const zoo::StraightLine line = zoo::straight_line(d);
+  ASSERT_EQ(line.calls.size(), 6u);
+  EXPECT_EQ(line.calls[1].in, (std::vector<std::string>{"x", "v1"}));
+  EXPECT_EQ(line.calls[1].shape, (Dims{5, 5}));
+  EXPECT_EQ(line.calls[2].in, (std::vector<std::string>{"v2", "n"}));
+  EXPECT_EQ(line.calls[2].states, (std::vector<std::string>{"rnn.h", "rnn.c"}));
+  EXPECT_EQ(line.calls[2].parameters[0].first, "rnn.weight_ih_l0");
+  EXPECT_EQ(line.calls[2].parameters[0].second, (Dims{16, 5}));
+  ASSERT_EQ(line.states.size(), 2u);
+  EXPECT_EQ(line.states[0].shape, (Dims{1, 4}));
+  ASSERT_EQ(line.outputs.size(), 2u);
+  EXPECT_EQ(line.outputs[1].name, "kind");
+  EXPECT_EQ(line.outputs[1].shape, (Dims{6}));
+  // The same text again, and the same straight line.
+  EXPECT_EQ(zoo::to_toml(parse_description(zoo::to_toml(d))), zoo::to_toml(d));
+
+  // What the model computes is what its parts compute.
+  manual_seed(3);
+  const auto model = zoo::make_model(d);
+  const Tensor x = normal({2, 5, 3}, 0, 1), z = from_vector<int64_t>({1, 2, 3, 4, 5, 6, 0, 1, 0, 0}, {2, 5}),
+               n = from_vector<int64_t>({5, 2}, {2});
+  const std::vector<Tensor> first = (*model)({x, z, n, zeros({1, 2, 4}), zeros({1, 2, 4})});
+  ASSERT_EQ(first.size(), 4u);
+  EXPECT_EQ(first[0].shape(), (Dims{2, 5, 1}));
+  EXPECT_EQ(first[1].shape(), (Dims{2, 6}));
+  std::map<std::string, nn::Module*> parts;
+  for (const auto& [name, part] : model->named_modules()) parts[name] = part;
+  const Tensor both = concat({x, (*parts.at("words"))(z)}, 2);
+  auto& rnn = dynamic_cast<nn::LSTM&>(*parts.at("rnn"));
+  const nn::LSTMResult h = rnn.forward(both, {.h = zeros({1, 2, 4}), .c = zeros({1, 2, 4}), .lengths = n});
+  EXPECT_EQ(first[0].to_vector<float>(), (*parts.at("level"))(h.output).to_vector<float>());
+  EXPECT_EQ(first[2].to_vector<float>(), h.h.to_vector<float>());
+  const Tensor last = sum(h.output, {1}) / from_vector<float>({5, 2}, {2, 1});
+  EXPECT_LT(relative_distance(to_array(first[1]), to_array((*parts.at("kind"))(last))), 1e-6);
+  // States go on: another call from the ones that were left is not the first again.
+  const std::vector<Tensor> second = (*model)({x, z, n, first[2], first[3]});
+  EXPECT_NE(first[0].to_vector<float>(), second[0].to_vector<float>());
+  EXPECT_HAS(refusal([&] { (*model)({x, z, n}); }), "takes 3 tensors and 2 states behind them; got 3");
+  EXPECT_HAS(refusal([&] { (*model)({z, x, n, first[2], first[3]}); }), "samples of (5, 3) as x; got (2, 5)");
+  EXPECT_EQ(model->clone()->named_parameters().size(), model->named_parameters().size());
+}
+
+TEST(Description, WhatValuesAndBlocksCannotBeIsRefusedByName) {
+  EXPECT_HAS(why_not(sensors("from = [\"x\", \"a\"]", "from = [\"x\", \"b\"]")),
+             "must name an input or what an earlier layer gave");
+  EXPECT_HAS(why_not(sensors("to = \"h\"", "to = \"both\"")),
+             "the name of a value must be its own; got 'both' twice");
+  EXPECT_HAS(why_not(sensors("to = \"h\"", "to = \"v7\"")), "must not be v and a number");
+  EXPECT_HAS(why_not(sensors("to = \"h\"", "to = \"a.b\"")), "letters, digits and _");
+  EXPECT_HAS(why_not(sensors("outputs = [\"level\", ", "outputs = [\"x\", ")),
+             "outputs must be made by layers");
+  EXPECT_HAS(why_not(sensors("from = \"z\"", "from = \"x\"")), "takes whole numbers; got x");
+  EXPECT_HAS(why_not(sensors("[\"both\", \"n\"]", "[\"both\", \"n\", \"x\"]")),
+             "lstm: takes 1 to 2 values; got 3");
+  EXPECT_HAS(why_not(sensors("[\"both\", \"n\"]", "[\"both\", \"x\"]")), "lengths");
+  EXPECT_HAS(why_not(sensors("carry = true", "carry = true, bidirectional = true")),
+             "carried forwards alone");
+  EXPECT_HAS(why_not(sensors("{ name = \"n\", shape = [], type = \"i64\" }",
+                             "{ name = \"n\", shape = [], type = \"i32\" }")),
+             "must be f32 or i64");
+  EXPECT_HAS(why_not(sensors("{ name = \"x\", shape", "{ name = \"z\", shape")),
+             "the name of an input must be its own");
+  EXPECT_HAS(
+      why_not("input = [2]\ninputs = [ { name = \"x\", shape = [2] } ]\nlayer = [ { type = \"relu\" } ]"),
+      "either input or inputs");
+  EXPECT_HAS(why_not_layer("{ type = \"add\" }"), "add: takes 2 or more values; got 1");
+  EXPECT_HAS(why_not_layer("{ type = \"relu\", to = \"a\" }, { type = \"flatten\" }, { type = \"add\", from "
+                           "= [\"a\", \"x\"] }, "
+                           "{ type = \"concat\", axis = 3, from = [\"a\", \"x\"] }"),
+             "axis must be one of the sample's; got 3");
+  EXPECT_HAS(why_not_layer("{ type = \"repeat\", times = 2 }"), "repeat: must have layers of its own");
+  EXPECT_HAS(why_not_layer("{ type = \"repeat\", times = 0, layer = [ { type = \"relu\" } ] }"),
+             "times must be a whole number from 1");
+  EXPECT_HAS(why_not_layer("{ type = \"repeat\", times = 2, layer = [ { type = \"relu\" } ], shortcut = [ { "
+                           "type = \"relu\" } ] }"),
+             "must have no shortcut");
+  EXPECT_HAS(refusal([] { zoo::output_shape(parse_description(sensors())); }),
+             "must have one output here; it has 2");
+  EXPECT_HAS(refusal([] { zoo::with_options(parse_description(sensors()), {.input = Dims{4}}); }),
+             "has 3 inputs");
+}
+
+TEST(Description, ARepeatIsItsLayersWrittenOut) {
+  const std::string block =
+      "{ type = \"linear\", name = \"fc\", outputs = 3 }, { type = \"tanh\", name = \"t\" }";
+  const auto model = [](const std::string& layers) {
+    manual_seed(5);
+    return zoo::make_model(parse_description("name = \"m\"\ninput = [3]\nlayer = [ " + layers + " ]"));
+  };
+  const auto short_form =
+      model("{ type = \"repeat\", name = \"blocks\", times = 3, layer = [ " + block + " ] }");
+  std::string written;
+  for (int i = 0; i < 3; ++i) {
+    std::string one = block;
+    for (const std::string name : {"fc", "t"})
+      one.replace(one.find("name = \"" + name), 8, cat("name = \"blocks.", i, "."));
+    written += (i ? ", " : "") + one;
+  }
+  const auto long_form = model(written);
+  ASSERT_EQ(short_form->named_parameters().size(), 6u);
+  EXPECT_EQ(short_form->named_parameters()[2].first, "blocks.1.fc.weight");
+  const Tensor x = normal({4, 3}, 0, 1);
+  EXPECT_EQ((*short_form)(x).to_vector<float>(), (*long_form)(x).to_vector<float>());
+  EXPECT_EQ(short_form->named_parameters()[5].first, long_form->named_parameters()[5].first);
+}
+
+TEST(Description, AttentionTakesOneSequenceOrThreeAndLengths) {
+  const auto make = [](const std::string& from) {
+    return zoo::make_model(parse_description(
+        "name = \"m\"\ninputs = [ { name = \"q\", shape = [4, 6] }, { name = \"k\", shape = [5, 6] }, "
+        "{ name = \"n\", shape = [], type = \"i64\" } ]\nlayer = [ { type = \"attention\", name = \"a\", "
+        "heads = 2, from = " +
+        from + " } ]"));
+  };
+  manual_seed(6);
+  const Tensor q = normal({2, 4, 6}, 0, 1), k = normal({2, 5, 6}, 0, 1),
+               n = from_vector<int64_t>({5, 3}, {2});
+  const auto model = make("[\"q\", \"k\", \"k\", \"n\"]");
+  std::map<std::string, nn::Module*> parts;
+  for (const auto& [name, part] : model->named_modules()) parts[name] = part;
+  auto& attention = dynamic_cast<nn::MultiheadAttention&>(*parts.at("a"));
+  EXPECT_EQ((*model)({q, k, n})[0].to_vector<float>(),
+            attention.forward(q, k, k, {.lengths = n}).to_vector<float>());
+  EXPECT_EQ((*make("\"q\""))({q, k, n})[0].shape(), (Dims{2, 4, 6}));
+  EXPECT_HAS(refusal([&] { make("[\"q\", \"k\"]"); }), "one sequence or three");
 }
 
 // --- building
@@ -312,7 +473,7 @@ TEST(Description, ALayerThatCannotTakeWhatArrivesIsNamedWithThatShape) {
   EXPECT_HAS(why_not_layer("{ type = \"max_pool\", padding = \"same\" }"), "Add stride = 1.");
   EXPECT_HAS(
       why_not("input = [8]\nlayer = [ { type = \"relu\" }, { type = \"embedding\", rows = 3, width = 3 } ]"),
-      "must be the first layer");
+      "takes whole numbers");
 }
 
 // --- reading
@@ -446,7 +607,7 @@ TEST(Description, HostileTextIsRefusedInOneLineAndCostsNothing) {
   EXPECT_HAS(why_not("x = \"" + repeated(".", 1000) + "\"  # " + repeated("[", 1000)), "got 'x'");
   std::string nested = "{ type = \"relu\" }";
   for (int i = 0; i < 9; ++i) nested = "{ type = \"residual\", layer = [ " + nested + " ] }";
-  EXPECT_HAS(why_not_layer(nested), "residual blocks must be nested at most 8 deep");
+  EXPECT_HAS(why_not_layer(nested), "blocks must be nested at most 8 deep");
   EXPECT_HAS(why_not("input = [3]\nlayer = [\n" + repeated("{type=\"relu\"},\n", 10'001) + "]"),
              "at most 10000 layers");
   EXPECT_HAS(why_not(std::string(300'000, '#')), "at most 262144 bytes; got 300000.");

@@ -40,6 +40,8 @@ const std::vector<Metric>& metrics() {
       {"fit.best_mse", "best test mean square error", "", Better::less, true},
       {"fit.mae", "test mean absolute error", "", Better::less, true},
       {"fit.best_mae", "best test mean absolute error", "", Better::less, true},
+      {"fit.accuracy_noise_0.10", "test accuracy under noise 0.10", "", Better::more, true},
+      {"fit.memory_growth_mib", "memory growth of an epoch", "MiB", Better::less},
       {"fit.best_epoch", "epoch of the best test", "", Better::less, true},
       {"fit.loss", "training loss", "", Better::less, true},
       {"fit.time_to_0.90_s", "time to 0.90 in the test", "s", Better::less, true},
@@ -80,6 +82,10 @@ Metric metric(const std::string& name) {
     return {name, cat("time to ", value, " in the test"), "s", Better::less, true};
   if (const std::string value = threshold(name, "fit.energy_to_", "_j"); !value.empty())
     return {name, cat("energy to ", value, " in the test"), "J", Better::less, true};
+  if (const size_t at = name.find("_noise_"); name.starts_with("fit.") && at != std::string::npos) {
+    const Metric plain = metric(name.substr(0, at));
+    return {name, cat(plain.label, " under noise ", name.substr(at + 7)), plain.unit, plain.better, true};
+  }
   // What a claim may ask of single epochs.
   const bool learned = name == "accuracy" || name == "loss" || name.starts_with("test_");
   return {name, name, "", Better::neither, learned};

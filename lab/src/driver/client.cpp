@@ -310,6 +310,11 @@ Fitted Client::fit(int64_t epochs, double cap_s, const std::function<void(const 
     if (const int64_t told = fields.integer("epochs"); told != static_cast<int64_t>(out.epochs.size()))
       throw Malformed(cat("fit: as many lines of progress must come as epochs; got ", out.epochs.size(),
                           " lines and ", told, " epochs"));
+    if (fields.has("tests"))
+      for (const auto& [part, measured] : fields.table("tests").items())
+        for (const auto& [name, value] :
+             Answer(measured, "fit: test " + io::one_line(part, 60)).table("metrics").items())
+          out.tests[part][name] = fields.number(value, "tests");
     if (fields.has("confusion"))
       for (const Json& row : fields.list(fields.field("confusion"), "confusion")) {
         out.confusion.emplace_back();

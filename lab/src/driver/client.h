@@ -108,6 +108,8 @@ struct Fitted {
   std::vector<FitEpoch> epochs;
   bool capped = false;
   std::vector<std::vector<int64_t>> confusion;
+  std::map<std::string, std::map<std::string, double>>
+      tests;  // of further parts of the data, by name: metrics
 };
 
 class Client {

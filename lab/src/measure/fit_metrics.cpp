@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "lab/src/measure/energy.h"
+#include "lab/src/measure/materials.h"
 #include "lab/src/stats/sample.h"
 #include "tandem/core/error.h"
 
@@ -16,6 +17,20 @@ constexpr const char* kNoTest = "there is no test data";
 double seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 bool is_better_more(const std::string& metric) { return metric == "accuracy"; }
+
+/// How much the driver's memory grew from epoch to epoch: the median of the slopes between any two epochs (Theil and Sen)
+/// after the first, which still sets up.
+void add_growth(Run& run) {
+  std::vector<double> slopes;
+  for (size_t i = 1; i < run.epochs.size(); ++i)
+    for (size_t j = i + 1; j < run.epochs.size(); ++j)
+      if (run.epochs[i].rss_mib && run.epochs[j].rss_mib)
+        slopes.push_back((*run.epochs[j].rss_mib - *run.epochs[i].rss_mib) / static_cast<double>(j - i));
+  if (slopes.empty())
+    run.unavailable["fit.memory_growth_mib"] = "there were fewer than three epochs";
+  else
+    run.metrics["fit.memory_growth_mib"] = stats::median(slopes);
+}
 
 /// The last and the best of a metric over the tests; of the workload's first, also when that was.
 void add_best(Run& run, const std::string& name, bool is_first) {
@@ -41,12 +56,14 @@ void add_best(Run& run, const std::string& name, bool is_first) {
 
 }  // namespace
 
-void add_fit_metrics(Run& run, const Fitted& fitted, const Workload& workload, int64_t window_begun) {
+void add_fit_metrics(Run& run, const Fitted& fitted, const Workload& workload,
+                     const std::vector<std::optional<double>>& memory_mib, int64_t window_begun) {
   double total = 0;
   std::vector<double> later, tests, elapsed;
   for (const FitEpoch& e : fitted.epochs) {
     const double train_s = seconds(e.train_end_ns - e.begin_ns), test_s = seconds(e.end_ns - e.train_end_ns);
-    run.epochs.push_back({e.epoch, train_s, test_s, e.loss, e.test_loss, e.metrics, e.test_metrics});
+    run.epochs.push_back({e.epoch, train_s, test_s, e.loss, e.test_loss, e.metrics, e.test_metrics,
+                          memory_mib.at(run.epochs.size())});
     total += train_s;
     elapsed.push_back(total);
     if (e.epoch > 1) later.push_back(train_s);
@@ -64,6 +81,16 @@ void add_fit_metrics(Run& run, const Fitted& fitted, const Workload& workload, i
     run.unavailable["fit.test_s"] = kNoTest;
   else
     m["fit.test_s"] = stats::median(tests);
+  add_growth(run);
+  for (const double deviation : workload.noise)
+    for (const std::string& name : workload.metrics) {
+      const std::string under = cat("fit.", name, "_", noise_name(deviation));
+      const auto part = fitted.tests.find("test_" + noise_name(deviation));
+      if (part != fitted.tests.end() && part->second.contains(name))
+        m[under] = part->second.at(name);
+      else
+        run.unavailable[under] = tests.empty() ? kNoTest : "the driver did not test under noise";
+    }
   for (const std::string& name : workload.metrics) add_best(run, name, name == workload.metrics[0]);
   if (workload.metrics.empty()) return;
   const std::string& first = workload.metrics[0];

@@ -202,8 +202,11 @@ Objection check_fit(const Fitted& fit, const std::vector<std::string>& metrics, 
     return Contradiction{"cap", cat("training may stop early only after ", text_of(cap_s),
                                     "; it stopped after ", text_of(covered))};
   const double window = seconds(fit.received_ns - fit.sent_ns);
-  const double allowed =
-      limits.uncovered_share * window + limits.uncovered_first_s + std::max(0.0, seen.delay_s);
+  // Further tests come after the last epoch, each about as long as that one's.
+  const double test_s = seconds(fit.epochs.back().end_ns - fit.epochs.back().train_end_ns);
+  const double allowed = limits.uncovered_share * window + limits.uncovered_first_s +
+                         std::max(0.0, seen.delay_s) +
+                         static_cast<double>(fit.tests.size()) * (2 * test_s + 0.5);
   if (window - covered > allowed)
     return Contradiction{"window",
                          cat("the epochs must fill the time between request and answer; the driver says ",

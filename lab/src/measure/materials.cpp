@@ -1,9 +1,12 @@
 #include "lab/src/measure/materials.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <random>
 
+#include "lab/src/base/hash.h"
 #include "lab/src/base/json.h"
 #include "lab/src/material/material.h"
 #include "tandem/core/error.h"
@@ -104,7 +107,47 @@ Json Materials::moved(const Json& data, const std::vector<std::string>& inputs, 
   return out;
 }
 
+std::string noise_name(double deviation) {
+  char text[32];
+  std::snprintf(text, sizeof text, "noise_%.2f", deviation);
+  return text;
+}
+
+void Materials::add_noise(SampleFiles& files, const Workload& workload, const std::vector<int64_t>& input) {
+  if (files.test == 0) return;
+  const Network network = load_network(workload, input);
+  for (const double deviation : workload.noise) {
+    const std::string part = "test_" + noise_name(deviation);
+    files.data[part] = files.data["test"];
+    uint32_t stream = 0;
+    for (const zoo::InputDescription& field : network.line.inputs) {
+      ++stream;
+      if (field.dtype != DType::f32) continue;
+      const std::string from = files.data["test"][field.name],
+                        to = cat(from.substr(0, from.rfind('.')), "-", noise_name(deviation), ".npy");
+      if (!fs::exists(to)) {
+        const Tensor x = io::load_npy(from);
+        std::vector<float> values = x.to_vector<float>();
+        for (size_t i = 0; i < values.size(); ++i) {  // two hashed numbers make a normal one (Box and Muller)
+          const auto place = static_cast<uint32_t>(2 * i);
+          const double u = (static_cast<double>(hashed(place, stream)) + 1) * 0x1p-32,
+                       v = static_cast<double>(hashed(place + 1, stream)) * 0x1p-32;
+          values[i] += static_cast<float>(deviation * std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * v));
+        }
+        io::save_npy(to, from_vector(values, x.shape()));
+      }
+      files.data[part][field.name] = to;
+    }
+  }
+}
+
 SampleFiles Materials::whole(const Workload& workload, const std::vector<int64_t>& input) {
+  SampleFiles files = all(workload, input);
+  add_noise(files, workload, input);
+  return files;
+}
+
+SampleFiles Materials::all(const Workload& workload, const std::vector<int64_t>& input) {
   const bool is_real = written("look", workload, input, 1, 0).is_real;
   if (is_real) return written("all", workload, input, kAll, kAll);
   const int64_t room = std::max<int64_t>(

@@ -28,7 +28,7 @@ class Materials {
   SampleFiles samples(const Workload& workload, const std::vector<int64_t>& input, int64_t count);
   /// The same samples, each number of the inputs that have a point times 1 + r, r drawn from -by to by with the seed.
   Json moved(const Json& data, const std::vector<std::string>& inputs, double by, uint64_t seed);
-  /// For fit: all of the data, with its tests; where its files are not there, as many synthetic samples as MNIST has, or as
+  /// For fit: all of the data, with its tests (under each noise that the workload names, as part test_noise_0.10 …); where its files are not there, as many synthetic samples as MNIST has, or as
   /// fit into 192 MiB.
   SampleFiles whole(const Workload& workload, const std::vector<int64_t>& input);
 
@@ -37,8 +37,13 @@ class Materials {
  private:
   SampleFiles written(const std::string& name, const Workload& workload, const std::vector<int64_t>& input,
                       int64_t train, int64_t test);
+  SampleFiles all(const Workload& workload, const std::vector<int64_t>& input);
+  void add_noise(SampleFiles& files, const Workload& workload, const std::vector<int64_t>& input);
   std::string folder_;
 };
+
+/// "noise_0.10".
+std::string noise_name(double deviation);
 
 /// How many batches `run` takes in turns: eight, or as many as fit into 256 MiB, at least one.
 int64_t turns_for(int64_t batch, int64_t sample_bytes);

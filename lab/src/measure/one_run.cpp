@@ -9,6 +9,7 @@
 #include "lab/src/material/network.h"
 #include "lab/src/measure/energy.h"
 #include "lab/src/measure/fit_metrics.h"
+#include "lab/src/monitor/process_tree.h"
 #include "lab/src/stats/sample.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
@@ -141,7 +142,12 @@ class Taker {
     const Witness before = witness(client_.pid());
     const int64_t window_begun = now_ns();
     monitor.begin_window();
+    ProcessTree tree("/proc", client_.pid());
+    std::vector<std::optional<double>> memory;  // after each epoch
     const Fitted fitted = client_.fit(epochs, cell_.effort.cap_s, [&](const FitEpoch& e) {
+      tree.find_children();
+      const auto reading = tree.read();
+      memory.push_back(reading ? std::optional(reading->rss_bytes / (1 << 20)) : std::nullopt);
       setting_.stage(cat("epoch ", e.epoch + 1 > epochs ? epochs : e.epoch + 1,
                          e.test_metrics.empty() || workload_.metrics.empty()
                              ? ""
@@ -153,7 +159,7 @@ class Taker {
                                           witness(client_.pid()) - before, setting_.limits))
       contradict(*found);
     run_.confusion = fitted.confusion;
-    add_fit_metrics(run_, fitted, workload_, window_begun);
+    add_fit_metrics(run_, fitted, workload_, memory, window_begun);
     breakdown();
   }
 

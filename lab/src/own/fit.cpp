@@ -48,6 +48,7 @@ class EpochReporter final : public Callback {
     capped_ = seconds >= cap_s_ && training.state().step < training.planned_steps();
     if (capped_) training.stop("the cap has passed");
   }
+  Metrics tested(const data::Dataset& test) { return evaluation_(test, batch_); }
   int64_t epochs() const { return epochs_; }
   bool capped() const { return capped_; }
 
@@ -99,7 +100,14 @@ Json PreparedCell::fit(const Json& request, const std::function<void(const Json&
       for (int64_t j = 0; j < classes; ++j) confusion.back().push_back(followed->confusion.count(i, j));
     }
   }
-  return {{"epochs", reporter->epochs()}, {"capped", reporter->capped()}, {"confusion", confusion}};
+  Json answer = {{"epochs", reporter->epochs()}, {"capped", reporter->capped()}, {"confusion", confusion}};
+  for (const auto& [part, files] : request_.more_tests) {
+    const Metrics measured = reporter->tested(*load_samples(part, files, request_));
+    answer["tests"][part]["loss"] = measured["loss"];
+    for (const std::string& name : request_.objective.metrics)
+      answer["tests"][part]["metrics"][name] = measured[name];
+  }
+  return answer;
 }
 
 }  // namespace tandem::lab::own

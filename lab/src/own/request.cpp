@@ -46,7 +46,7 @@ Objective read_objective(const Json& workload, const zoo::StraightLine& line) {
   if (out.kind == "cross_entropy") {
     out.classes = integer_field(targets[out.target], "below", 1, 1 << 24, {},
                                 "workload.targets." + out.target + ".below");
-    TD_CHECK(at->shape.rank() >= 1 && at->shape[-1] == out.classes,
+    TD_CHECK(at->shape.rank() >= 1 && at->shape.back() == out.classes,
              "workload.loss.output: must have the target's classes, ", out.classes,
              ", on its last axis; got ", at->shape, ".");
   }
@@ -260,6 +260,8 @@ CellRequest read_prepare(const Json& request) {
   const Json& data = object_field(request, "data");
   cell.train = data_files(data, "train", cell);
   cell.test = data_files(data, "test", cell);
+  for (const auto& [part, files] : data.items())
+    if (part.starts_with("test_")) cell.more_tests[part] = data_files(data, part, cell);
   TD_CHECK(!cell.train.empty() || (!cell.trains && !cell.test.empty()),
            "data: must have the part train; got ", cell.test.empty() ? "nothing" : "test alone", ".");
   read_switches(request, cell);

@@ -71,8 +71,9 @@ struct CellRequest {
   std::string weights_file;
   std::optional<uint32_t> weights_hash;
   DataFiles train, test;
-  Json switches = Json::object();  // as set
-  CompileOptions compile;          // what the switches make of it
+  std::map<std::string, DataFiles> more_tests;  // by the names of their parts
+  Json switches = Json::object();               // as set
+  CompileOptions compile;                       // what the switches make of it
 
   DType dtype() const;                    // of the weights: f64 or f32
   std::optional<DType> autocast() const;  // bf16 and f16: as the peers do it

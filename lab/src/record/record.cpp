@@ -178,6 +178,7 @@ Json epoch_to_json(const Epoch& epoch) {
                {"test_s", number_to_json(epoch.test_s)},
                {"loss", number_to_json(epoch.loss)}};
   if (epoch.test_loss) json["test_loss"] = number_to_json(*epoch.test_loss);
+  if (epoch.rss_mib) json["rss_mib"] = number_to_json(*epoch.rss_mib);
   for (const auto& [key, values] :
        {std::pair{"metrics", &epoch.metrics}, {"test_metrics", &epoch.test_metrics}})
     for (const auto& [name, value] : *values) json[key][name] = number_to_json(value);
@@ -194,6 +195,7 @@ Epoch epoch_from_json(const Json& json) {
   members.take("metrics", epoch.metrics);
   members.take("test_loss", epoch.test_loss);
   members.take("test_metrics", epoch.test_metrics);
+  members.take("rss_mib", epoch.rss_mib);
   return epoch;
 }
 

@@ -52,8 +52,8 @@ Json read_targets(const std::string& file, const Json& given) {
     if (!value.is_object())
       Table(file, "[targets]", given).refuse(name, "be a table such as { type = \"i64\", below = 10 }");
     Table table(file, "target " + name, value);
-    Json target = {{"type", table.choice("type", "f32", {"f32", "i64"})},
-                   {"shape", table.integers("shape", limits::size)}};
+    Json target = {{"type", table.choice("type", "f32", {"f32", "i64"})}, {"shape", Json::array()}};
+    if (table.any("shape") != Json::array()) target["shape"] = table.integers("shape", limits::size);
     const int64_t below = table.integer("below", 0, {0, limits::classes.most});
     if ((below > 0) != (target["type"] == "i64"))
       table.refuse("below", "be the number of classes of a target of type i64, and of no other");
@@ -130,6 +130,9 @@ Workload load_workload(const std::string& name) {
   for (const double threshold : fit_table.numbers("thresholds", range))
     if (threshold == 0) fit_table.refuse("thresholds", "be " + rule);
   if (fit_table.number("target", 1, range) == 0) fit_table.refuse("target", "be among " + rule);
+  workload.noise = fit_table.numbers("noise", limits::noise);
+  for (const double deviation : workload.noise)
+    if (deviation == 0) fit_table.refuse("noise", "be deviations above 0");
   fit_table.finish();
   Table gate_table(path.string(), "[gate]", gate);
   gate_table.integer("batch", 1, limits::batch);

@@ -194,6 +194,7 @@ class Flattener {
       error.prepend(cat("cannot take samples of ", shape, ": "));
       throw;
     }
+    if (!name.empty()) reserve(name);
     values_.emplace(call.out, out);
     call.shape = sample_of(call.out);
     TD_CHECK(size_of(call.shape) <= kMostElements, layer.type, ": a sample must have at most ", kMostElements,
@@ -202,8 +203,27 @@ class Flattener {
     return line_.calls.back().out;
   }
 
+  /// A layer's name must leave room for the others: dots make groups.
+  void reserve(const std::string& name) {
+    const auto check_free = [&](const std::string& part, bool is_group) {
+      if (!leaves_.contains(part) && (is_group || !groups_.contains(part))) return;
+      // Where the part is a group: the first layer in it. Names of a group are neighbours in the set.
+      const std::string other = leaves_.contains(part) ? part : *leaves_.lower_bound(part + ".");
+      TD_CHECK(other != name, "the name of a layer must be its own; got '", name, "' twice. Rename one.");
+      throw Error(cat("the name of a layer must not be the beginning of another's, up to a dot; got '", name,
+                      "' beside '", other, "'. Rename one, for example '", part, "' to '", part, "_0'."));
+    };
+    for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+      check_free(name.substr(0, dot), true);
+      groups_.insert(name.substr(0, dot));
+    }
+    check_free(name, false);
+    leaves_.insert(name);
+  }
+
   const ModelDescription& model_;
   StraightLine line_;
+  std::set<std::string> groups_, leaves_;             // of layers' names
   std::map<Value, Tensor> values_;                    // without values, a batch of one sample each
   std::vector<std::map<std::string, Value>> scopes_;  // names that a description gives, the innermost last
   int64_t count_ = 0, parameters_ = 0;
@@ -243,10 +263,9 @@ class DescribedModel : public nn::Module {
     }
     for (const auto& [slot, step] : last_use) steps_[step].done.push_back(slot);
     slots_ = slots.size();
-    for (const auto& [layer, module] : to_initialise_) initialise(*layer, *module);
+    for (const auto& [layer, module] : to_initialise_) draw_weights(*layer, *module);
     to_initialise_.clear();
     groups_.clear();
-    leaves_.clear();
   }
 
   Tensor forward(const Tensor& x) override { return only(forward(std::vector<Tensor>{x})); }
@@ -297,19 +316,10 @@ class DescribedModel : public nn::Module {
 
   /// Puts a layer where its dotted name says, in containers that are made as they are needed.
   void place(const std::string& name, const nn::ModulePtr& made) {
-    const auto check_free = [&](const std::string& part, bool is_group) {
-      if (!leaves_.contains(part) && (is_group || !groups_.contains(part))) return;
-      // Where the part is a group: the first layer in it. Names of a group are neighbours in the set.
-      const std::string other = leaves_.contains(part) ? part : *leaves_.lower_bound(part + ".");
-      TD_CHECK(other != name, "the name of a layer must be its own; got '", name, "' twice. Rename one.");
-      throw Error(cat("the name of a layer must not be the beginning of another's, up to a dot; got '", name,
-                      "' beside '", other, "'. Rename one, for example '", part, "' to '", part, "_0'."));
-    };
     nn::ModuleDict* parent = nullptr;  // null: the model
     size_t begin = 0;
     for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', begin)) {
       const std::string group = name.substr(0, dot), last = name.substr(begin, dot - begin);
-      check_free(group, true);
       nn::ModuleDict*& known = groups_[group];
       if (!known) {
         const auto fresh = nn::make<nn::ModuleDict>();
@@ -319,8 +329,6 @@ class DescribedModel : public nn::Module {
       parent = known;
       begin = dot + 1;
     }
-    check_free(name, false);
-    leaves_.insert(name);
     put(parent, name.substr(begin), made);
   }
   void put(nn::ModuleDict* parent, const std::string& name, const nn::ModulePtr& child) {
@@ -338,7 +346,6 @@ class DescribedModel : public nn::Module {
   std::vector<nn::ModulePtr> unnamed_;  // sums of residual blocks
   // While it is built.
   std::map<std::string, nn::ModuleDict*> groups_;
-  std::set<std::string> leaves_;
   std::vector<std::pair<const LayerDescription*, nn::Module*>> to_initialise_;
 };
 
@@ -452,7 +459,7 @@ StraightLine straight_line(const ModelDescription& description) {
   const TraceScope off(nullptr);
   nn::shapes_of([&]() -> std::unique_ptr<nn::Module> {
     line = Flattener(description).take();
-    return std::make_unique<DescribedModel>(line);  // finds names that do not go together
+    return nullptr;
   });
   return line;
 }

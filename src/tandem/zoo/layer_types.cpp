@@ -147,10 +147,10 @@ class Joined : public nn::Module {
     return {out};
   }
 };
-Tensor plus(const Tensor& a, const Tensor& b) { return a + b; }
-Tensor times(const Tensor& a, const Tensor& b) { return a * b; }
-using Sum = Joined<plus>;
-using Product = Joined<times>;
+Tensor added(const Tensor& a, const Tensor& b) { return a + b; }
+Tensor multiplied(const Tensor& a, const Tensor& b) { return a * b; }
+using Sum = Joined<added>;
+using Product = Joined<multiplied>;
 
 class Concat : public nn::Module {
  public:
@@ -330,7 +330,7 @@ ModulePtr make_max_pool(const LayerDescription& l, const Dims& in) {
       const auto& steps = get<std::vector<int64_t>>(l, name);
       TD_CHECK(std::all_of(steps.begin(), steps.end(), [](int64_t step) { return step == 1; }),
                "max_pool: padding = \"same\" keeps the size, so stride and dilation must be 1; got ",
-               steps[0], " as ", name, ". Add stride = 1 (it is the kernel otherwise).");
+               steps[0], " as ", name, " (no stride means the kernel). Add stride = 1.");
     }
     return by_axes(in, [&]<int kAxes>() -> ModulePtr { return make<SameMaxPool<kAxes>>(kernel); });
   }
@@ -815,7 +815,7 @@ std::vector<std::pair<std::string, Dims>> states_of(const LayerDescription& laye
   return {{"h", shape}, {"c", shape}};
 }
 
-void initialise(const LayerDescription& layer, nn::Module& made) {
+void draw_weights(const LayerDescription& layer, nn::Module& made) {
   namespace init = nn::init;
   const std::string how = word_of(layer, "init");
   if (how.empty()) return;

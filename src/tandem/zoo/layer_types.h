@@ -66,7 +66,7 @@ std::vector<std::pair<std::string, Setting>> full_settings(const LayerDescriptio
 std::vector<std::pair<std::string, Dims>> states_of(const LayerDescription& layer);
 
 /// Draws the weights again where the layer says how ("init").
-void initialise(const LayerDescription& layer, nn::Module& made);
+void draw_weights(const LayerDescription& layer, nn::Module& made);
 
 /// The one of `words` that `word` was probably meant to be; empty: none is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& words);
