@@ -12,20 +12,22 @@ A driver is a script of this shape (lab/docs/drivers.md tells more, lab/drivers/
     class SomeDriver(frame.Driver):
         def hello(self):
             return {"framework": "some", "version": "1.0", "variants": ["eager"], "devices": ["cpu"],
-                    "workloads": ["lenet"], "phases": ["train", "infer"], "precisions": ["f32"],
-                    "switches": {}, "libraries": {}}
+                    "kinds": ["linear", "relu"], "losses": ["cross_entropy"], "listings": ["lenet"],
+                    "phases": ["train", "infer"], "precisions": ["f32"], "switches": {}, "libraries": {}}
         def build(self, cell):
             return SomeModel(cell)
 
     if __name__ == "__main__":
         frame.serve(SomeDriver())
 
-The frame reads the requests, checks each field of `prepare` against what `hello` offers (so that an unknown workload,
-variant, device, precision, switch or value is declined by name before `build` is called), reads the data and the
-weights, keeps the order of the batches, times `run`, goes through the epochs of `fit`, and turns exceptions into
-answers: Declined -> declined, MemoryError or what Driver.is_out_of_memory knows -> out_of_memory, anything else ->
-failed, with the traceback on standard error. Batches are NumPy arrays x f32 (N, C, H, W), y i64 (N,) until Model.place
-takes them.
+The frame reads the requests, checks each field of `prepare` against what `hello` offers (so that an unknown kind of
+layer, loss, variant, device, precision, switch or value is declined by name before `build` is called), reads the data
+and the weights, keeps the order of the batches, times `run`, goes through the epochs of `fit`, computes the test's loss
+and metrics, and turns exceptions into answers: Declined -> declined, MemoryError or what Driver.is_out_of_memory knows
+-> out_of_memory, anything else -> failed, with the traceback on standard error.
+
+A batch is a dict {name: NumPy array} of the network's inputs and the workload's targets, f32 or i64, the first axis
+being the batch, until Model.place takes it.
 
 Needs Python 3.8 and NumPy 1.20 or later, and nothing else.
 """
@@ -38,10 +40,12 @@ import os
 import sys
 import time
 import traceback
+from types import SimpleNamespace
 
 import numpy as np
 
-PROTOCOL = 1
+PROTOCOL = 2
+CHECKED_VALUES = 4096  # how many numbers of an output `check` tells at most
 RESIDENT_BATCHES = 8  # how many batches of `run` lie on the device
 
 
@@ -61,7 +65,8 @@ class Driver:
     """One framework. `hello` and `build` must be given."""
 
     def hello(self):
-        """-> dict with framework, version, variants, devices, workloads, phases, precisions, switches, libraries."""
+        """-> dict with framework, version, variants, devices, kinds, losses, listings, phases, precisions, switches,
+        libraries."""
         raise NotImplementedError
 
     def build(self, cell):
@@ -69,8 +74,8 @@ class Driver:
         raise NotImplementedError
 
     def why_declined(self, what, value):
-        """Why a value that `hello` does not offer (of a switch, "precision", "device", …) cannot be obeyed: a sentence
-        that follows the rule in the message. None: there is no more to say."""
+        """Why a value that `hello` does not offer (of a switch, "precision", "device", "kind", "loss", …) cannot be
+        obeyed: a sentence that follows the rule in the message. None: there is no more to say."""
         return None
 
     def is_out_of_memory(self, error):
@@ -81,16 +86,18 @@ class Driver:
 
 
 class Model:
-    """One prepared cell. A step keeps its loss and its logits where it likes (on the device) until they are read."""
+    """One prepared cell. A step keeps its loss and its outputs where it likes (on the device) until they are read.
+    Networks with states begin each step with what the step before left, and with zeros after reset_states."""
 
     notes = ()     # texts for the answer to prepare
     obeyed = None  # the switches as set; None: those of the request
+    cell = None    # set by the frame after build
 
     def parameters(self):
         """Must: how many numbers are trained."""
         raise NotImplementedError
 
-    def place(self, x, y):
+    def place(self, batch):
         """Must: the batch on the device, in whatever form the steps take. Its size is always cell.batch."""
         raise NotImplementedError
 
@@ -99,7 +106,7 @@ class Model:
         raise NotImplementedError
 
     def infer_step(self, placed):
-        """Must: the logits in test mode (dropout off, running statistics); reads nothing back."""
+        """Must: the outputs in test mode (dropout off, running statistics); reads nothing back."""
         raise NotImplementedError
 
     def synchronize(self):
@@ -110,39 +117,54 @@ class Model:
         """Must, in phase train: the loss of the last train_step, before its update, as a float."""
         raise NotImplementedError
 
-    def read_logits(self):
-        """Must: the logits (N, classes) of the last infer_step; and of train_step, unless count is overridden."""
+    def read_outputs(self):
+        """Must: {output's name: array (batch, …)} of the last infer_step; and of train_step, unless count is
+        overridden."""
         raise NotImplementedError
 
-    def loss_and_gradients(self, x, y):
-        """Must, in phase train: (loss, {canonical name: Euclidean norm of the gradient}) in training mode; leaves
-        weights and running statistics as they were."""
+    def loss_and_gradients(self, batch):
+        """Must, in phase train: (loss, {canonical name: Euclidean norm of the gradient}) in training mode, from zero
+        states; leaves weights, running statistics and states as they were."""
         raise NotImplementedError
 
-    def logits(self, x, y):
-        """Logits of a batch in test mode, as NumPy (N, classes)."""
-        self.infer_step(self.place(x, y))
-        return np.asarray(self.read_logits(), dtype=np.float64)
+    def reset_states(self):
+        """Must, for networks with states: they are zero again."""
 
     # The training loss and accuracy of an epoch of fit. A framework that computes asynchronously overrides both, and
     # adds up on the device; these read back after each step.
-    def count(self, placed, y):
-        """Adds the last train_step's loss and number of right answers to the epoch's sums."""
-        sums = self.__dict__.setdefault("_sums", [0.0, 0])
-        sums[0] += self.read_loss()
-        sums[1] += int((np.asarray(self.read_logits()).argmax(axis=1) == y).sum())
+    def count(self, placed, batch):
+        """Adds the last train_step's loss and, where the workload asks for the accuracy, its right answers to the
+        epoch's sums."""
+        loss, right = self.__dict__.get("_sums", (0.0, 0))
+        loss += self.read_loss()
+        if "accuracy" in self.cell.metrics:
+            outputs, labels = self.cell.counted_places(self.read_outputs(), batch)
+            right += int((outputs.argmax(axis=-1) == labels).sum())
+        self._sums = loss, right
 
     def counted(self):
-        """(sum of the steps' losses, number of right answers) since the last call."""
-        return self.__dict__.pop("_sums", (0.0, 0))
+        """(sum of the steps' losses, {"accuracy": number of right answers} or {}) since the last call."""
+        loss, right = self.__dict__.pop("_sums", (0.0, 0))
+        return loss, {"accuracy": right} if "accuracy" in self.cell.metrics else {}
 
     def train_epoch(self, data, order, batches, size):
         """One epoch of fit: so many batches of this size, in this order; adds up what `counted` tells."""
         for index in range(batches):
-            x, y = data.batch(index, size, order)
-            placed = self.place(x, y)
+            batch = data.batch(index, size, order)
+            placed = self.place(batch)
             self.train_step(placed)
-            self.count(placed, y)
+            self.count(placed, batch)
+
+    def sustained(self, step, placed_batches, steps):
+        """-> function without arguments that takes so many steps, the batches in turns: what the region throughput of
+        `run` times. `step` is train_step or infer_step."""
+        turns = [placed_batches[index % len(placed_batches)] for index in range(steps)]
+
+        def take():
+            for placed in turns:
+                step(placed)
+
+        return take
 
     def timed(self, step, steps, placed_batches):
         """Nanoseconds of so many steps, after one that may compile."""
@@ -159,49 +181,110 @@ class Model:
         raise Declined("breakdown", "breakdown: this driver has no profiler.")
 
 
+class Network:
+    """The protocol's `network`, checked.
+
+    name        of the network
+    inputs      [{"name", "type", "shape"}, …]     states   [{"name", "shape"}, …], shapes without the batch
+    calls       [{"kind", "name", "in", "out", "shape", "settings", "parameters", "buffers"}, …] in the order of work;
+                where `prepare` says dropout false, every p is 0
+    outputs     [{"name", "value", "shape"}, …]
+    parameters  {full name: PyTorch's shape} of all calls, and buffers likewise
+    """
+
+    def __init__(self, description, dropout):
+        def part(name, kind, default=None):
+            return _field(description, name, kind, "network." + name, default)
+
+        self.name = part("name", str)
+        self.inputs, self.states = part("inputs", list), part("states", list, [])
+        self.calls, self.outputs = part("calls", list), part("outputs", list)
+        self.parameters, self.buffers = {}, {}
+        known = {entry["name"] for entry in self.inputs}
+        for call in self.calls:
+            for value in call["in"]:
+                if value not in known:
+                    raise ValueError("network: %s %r must take values made before it; got %r." % (
+                        call["kind"], call["name"], value))
+            known.add(call["out"])
+            self.parameters.update({name: tuple(shape) for name, shape in call["parameters"].items()})
+            self.buffers.update({name: tuple(shape) for name, shape in call["buffers"].items()})
+            if not dropout and "p" in call["settings"]:
+                call["settings"]["p"] = 0.0
+        for output in self.outputs:
+            if output["value"] not in known:
+                raise ValueError("network: output %r must be a value of the network; got %r." % (
+                    output["name"], output["value"]))
+
+    def limits(self):
+        """{input's name: (least, most)} of the whole numbers: rows of an embedding, and lengths of its sequences."""
+        shapes = {entry["name"]: entry["shape"] for entry in self.inputs + [
+            {"name": call["out"], "shape": call["shape"]} for call in self.calls]}
+        whole = {entry["name"] for entry in self.inputs if entry["type"] == "i64"}
+        found = {}
+        for call in self.calls:
+            if call["kind"] == "embedding":
+                found[call["in"][0]] = 0, call["settings"]["rows"] - 1
+            elif call["kind"] in ("lstm", "attention", "mean") and call["in"][-1] in whole:
+                time = shapes[call["in"][1 if len(call["in"]) > 3 else 0]][0]  # of the keys, or the only values
+                found[call["in"][-1]] = 1, min(time, found.get(call["in"][-1], (1, time))[1])
+        return {name: found[name] for name in found if name in whole}
+
+
 class Data:
-    """Samples in NumPy files, mapped: x f32 (N, C, H, W), y i64 (N,)."""
+    """Samples in NumPy files, mapped, by the names of the network's inputs and the workload's targets.
 
-    def __init__(self, what, entry, input_sizes, classes):
-        self.x = self._mapped(what + ".x", entry.get("x"))
-        self.y = np.asarray(self._mapped(what + ".y", entry.get("y")))
-        if self.x.dtype != np.float32 or self.x.ndim != 4 or tuple(self.x.shape[1:]) != tuple(input_sizes):
-            raise ValueError("%s.x: must be f32 (N, %s); got %s %s." % (
-                what, ", ".join(map(str, input_sizes)), self.x.dtype, self.x.shape))
-        if self.y.dtype != np.int64 or self.y.shape != self.x.shape[:1] or len(self.y) == 0:
-            raise ValueError("%s.y: must be i64 with one label per sample, at least one; got %s %s for %d samples." % (
-                what, self.y.dtype, self.y.shape, len(self.x)))
-        if self.y.min() < 0 or self.y.max() >= classes:
-            raise ValueError("%s.y: labels must be in 0 … %d; got %d … %d." % (
-                what, classes - 1, self.y.min(), self.y.max()))
+    wanted: {name: (type, shape of a sample, least, most)}; least and most are None for any."""
 
-    @staticmethod
-    def _mapped(what, path):
-        if not isinstance(path, str):
-            raise ValueError("%s: must be the path of a NumPy file; got %r." % (what, path))
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+    def __init__(self, what, paths, wanted):
+        self.arrays, self.length = {}, None
+        for name, (kind, shape, least, most) in wanted.items():
+            full = "%s.%s" % (what, name)
+            if not isinstance(paths.get(name), str):
+                raise ValueError("%s: must be the path of a NumPy file; got %r." % (full, paths.get(name)))
+            array = np.load(paths[name], mmap_mode="r", allow_pickle=False)
+            if array.dtype != TYPES[kind] or array.shape[1:] != shape or array.ndim == 0 or len(array) == 0:
+                raise ValueError("%s: must be %s (N%s) with at least one sample; got %s %s." % (
+                    full, kind, "".join(", %d" % size for size in shape), array.dtype, array.shape))
+            if self.length is None:
+                self.length, first = len(array), full
+            if len(array) != self.length:
+                raise ValueError("%s: must have as many samples as %s, %d; got %d." % (
+                    full, first, self.length, len(array)))
+            if most is not None and (array.min() < least or array.max() > most):
+                raise ValueError("%s: must be in %d … %d; got %d … %d." % (
+                    full, least, most, array.min(), array.max()))
+            self.arrays[name] = array
 
     def __len__(self):
-        return len(self.y)
+        return self.length
 
     def batch(self, index, size, order=None):
         """Batch number `index` in the given order (that of the file where there is none); runs on from the start."""
         places = np.arange(index * size, (index + 1) * size, dtype=np.int64) % len(self)
-        if order is None and places[0] <= places[-1] and size <= len(self):
-            cut = slice(int(places[0]), int(places[-1]) + 1)
-            return np.array(self.x[cut]), np.array(self.y[cut])
         if order is not None:
             places = order[places]
-        return np.asarray(self.x[places]), self.y[places]
+        elif places[0] <= places[-1] and size <= len(self):
+            cut = slice(int(places[0]), int(places[-1]) + 1)
+            return {name: np.array(array[cut]) for name, array in self.arrays.items()}
+        return {name: np.asarray(array[places]) for name, array in self.arrays.items()}
+
+
+TYPES = {"f32": np.float32, "i64": np.int64}
+# What each metric is measured of: the losses with which it makes sense.
+METRICS = {"accuracy": ("cross_entropy",), "perplexity": ("cross_entropy",), "mse": ("mse", "mae"),
+           "mae": ("mse", "mae")}
 
 
 class Cell:
     """What `prepare` asked for, checked. The fields have the protocol's names; besides:
 
-    workload   the definition as a dict            model      the network's name
-    input      tuple (C, H, W)                     classes    how many
-    optimizer  dict with name, lr, ...             switches   dict, every name and value known to `hello`
+    network    Network                             targets    {name: {"type", "shape", "below" or absent}}
+    loss       kind, output, target, lengths (the name of the whole numbers that say how many places count, or None)
+    metrics    list of names                       optimizer  dict with name, lr, ...
+    switches   dict, every name and value known to `hello`
     train      Data or None                        test       Data or None
+    classes    `below` of the loss's target, sizes: the shape of the only input; None where there is none (listings)
     """
 
     def __init__(self, request, hello, why_declined=None):
@@ -212,8 +295,11 @@ class Cell:
 
         self.workload = _field(request, "workload", dict)
         self.name = _field(self.workload, "name", str, "workload.name")
-        self.model = self.workload.get("model", self.name)
-        offered("workload", self.model)
+        self.dropout = _field(request, "dropout", bool, default=True)
+        self.network = Network(_field(request, "network", dict), self.dropout)
+        self.definition = _offered("definition", request.get("definition", "description"), ["description", "listing"])
+        self._check_layers(hello, why)
+        self._read_loss(hello, why)
         self.variant = offered("variant", _field(request, "variant", str))
         self.phase = offered("phase", _field(request, "phase", str))
         self.device = offered("device", _field(request, "device", str))
@@ -222,21 +308,71 @@ class Cell:
         self.batch = _positive(request, "batch")
         self.threads = _positive(request, "threads", 1)
         self.seed = _field(request, "seed", int, default=0)
-        self.dropout = _field(request, "dropout", bool, default=True)
-        self.classes = _positive(self.workload, "classes")
-        sizes = request.get("input", self.workload.get("input"))
-        if not isinstance(sizes, list) or len(sizes) != 3 or not all(isinstance(n, int) and n > 0 for n in sizes):
-            raise ValueError("input: must be three sizes [C, H, W]; got %r." % (sizes,))
-        self.input = tuple(sizes)
         self.optimizer = dict(_field(self.workload, "optimizer", dict, "workload.optimizer"))
         _field(self.optimizer, "name", str, "workload.optimizer.name")
         self.switches = self._checked_switches(request.get("switches") or {}, hello["switches"], why)
         self.weights_from = request.get("weights") or {}
         if self.track == "equal" and not self.weights_from:
             raise ValueError('weights: the track "equal" needs {"file": PATH} or {"hash": SEED}; got none.')
-        data = _field(request, "data", dict)
-        self.train = Data("data.train", data["train"], self.input, self.classes) if data.get("train") else None
-        self.test = Data("data.test", data["test"], self.input, self.classes) if data.get("test") else None
+        self._read_data(_field(request, "data", dict))
+
+    def _check_layers(self, hello, why):
+        if self.definition == "listing":
+            if self.network.name not in hello["listings"]:
+                raise Declined("definition", "definition: this driver has listings of %s; got %s." % (
+                    ", ".join(hello["listings"]) or "no network", self.network.name))
+            return
+        for call in self.network.calls:
+            if call["kind"] not in hello["kinds"]:
+                raise Declined(call["kind"], _with_reason("%s: this driver builds %s; got the layer %r." % (
+                    call["kind"], ", ".join(hello["kinds"]), call["name"]), why("kind", call["kind"])))
+
+    def _read_loss(self, hello, why):
+        self.targets = _field(self.workload, "targets", dict, "workload.targets")
+        loss = _field(self.workload, "loss", dict, "workload.loss")
+        self.loss = SimpleNamespace(kind=loss.get("kind"), output=loss.get("output"), target=loss.get("target"),
+                                    lengths=loss.get("lengths"))
+        if self.loss.kind not in hello["losses"]:
+            raise Declined(str(self.loss.kind), _with_reason("%s: this driver has the losses %s." % (
+                self.loss.kind, ", ".join(hello["losses"])), why("loss", self.loss.kind)))
+        outputs = {output["name"]: list(output["shape"]) for output in self.network.outputs}
+        inputs = {entry["name"]: entry for entry in self.network.inputs}
+        if self.loss.output not in outputs:
+            raise ValueError("workload.loss.output: must be one of %s; got %r." % (
+                ", ".join(outputs), self.loss.output))
+        if self.loss.target not in self.targets:
+            raise ValueError("workload.loss.target: must be one of %s; got %r." % (
+                ", ".join(self.targets), self.loss.target))
+        if self.loss.lengths not in [None] + list(inputs) + list(self.targets):
+            raise ValueError("workload.loss.lengths: must be an input or a target; got %r." % self.loss.lengths)
+        target, shape = self.targets[self.loss.target], outputs[self.loss.output]
+        wanted = ("i64", shape[:-1]) if self.loss.kind == "cross_entropy" else ("f32", shape)
+        if (target["type"], list(target["shape"])) != wanted:
+            raise ValueError("workload.targets.%s: %s of an output of sizes %s takes %s %s; got %s %s." % (
+                self.loss.target, self.loss.kind, shape, wanted[0], wanted[1], target["type"], target["shape"]))
+        self.metrics = _field(self.workload, "metrics", list, "workload.metrics", [])
+        for metric in self.metrics:
+            if self.loss.kind not in METRICS.get(metric, ()):
+                known = [name for name in METRICS if self.loss.kind in METRICS[name]]
+                raise Declined("metrics", "metrics: beside the loss %s must be one of %s; got %r." % (
+                    self.loss.kind, ", ".join(known) or "none", metric))
+        self.classes = target.get("below")
+        self.sizes = tuple(self.network.inputs[0]["shape"]) if len(self.network.inputs) == 1 else None
+
+    def _read_data(self, data):
+        limits = self.network.limits()
+        for name, target in self.targets.items():
+            if target.get("below") is not None:
+                limits[name] = 0, target["below"] - 1
+        if self.loss.lengths is not None:
+            time = next(output["shape"][0] for output in self.network.outputs if output["name"] == self.loss.output)
+            limits[self.loss.lengths] = 1, min(time, limits.get(self.loss.lengths, (1, time))[1])
+        entries = {entry["name"]: entry for entry in self.network.inputs}
+        entries.update(self.targets)
+        wanted = {name: (_offered(name + ".type", entry["type"], list(TYPES)), tuple(entry["shape"]))
+                  + limits.get(name, (None, None)) for name, entry in entries.items()}
+        self.train, self.test = (
+            Data("data." + part, data[part], wanted) if data.get(part) else None for part in ("train", "test"))
         if self.train is None and (self.phase == "train" or self.test is None):
             raise ValueError("data: must have the part train; got %s." % (sorted(data) or "nothing"))
 
@@ -253,6 +389,27 @@ class Cell:
     def samples(self):
         """The samples of `check` and `run`, in both phases: those to train on; the test's where there are no others."""
         return self.train if self.train is not None else self.test
+
+    def counted_places(self, outputs, batch):
+        """The loss's output and target at the places that count: for cross_entropy (places, classes) and (places,),
+        else both (numbers,). outputs: {name: array (samples, …)}, of the batch's first samples."""
+        output = np.asarray(outputs[self.loss.output])
+        target = batch[self.loss.target][:len(output)]
+        if self.loss.lengths is not None:
+            counts = np.arange(output.shape[1]) < batch[self.loss.lengths][:len(output), None]
+            output, target = output[counts], target[counts]
+        if self.loss.kind == "cross_entropy":
+            output = output.reshape(-1, output.shape[-1])
+        else:
+            output = output.reshape(-1)
+        return output, target.reshape(-1)
+
+    def counted_in(self, data, places):
+        """How many labels count in the samples at these places."""
+        shape = self.targets[self.loss.target]["shape"]
+        if self.loss.lengths is None:
+            return len(places) * math.prod(shape)
+        return int(data.arrays[self.loss.lengths][places].sum()) * math.prod(shape[1:])
 
     def optimizer_options(self, known):
         """(name, options) of the optimiser; declined unless `known` has the name, with the options besides lr."""
@@ -327,6 +484,35 @@ def epoch_order(samples, seed, epoch):
     return np.argsort(hashed(np.arange(samples, dtype=np.uint32), seed + 7919 * (epoch + 1)), kind="stable")
 
 
+def checked_values(array):
+    """An output as `check` tells it: its shape and its numbers, of many the ones that the hash picks."""
+    flat = array.reshape(-1)
+    if len(flat) > CHECKED_VALUES:
+        flat = flat[hashed(np.arange(CHECKED_VALUES), CHECKED_VALUES).astype(np.int64) % len(flat)]
+    return {"shape": list(array.shape), "values": flat.tolist()}
+
+
+def _measured(cell, output, target):
+    """{"loss": array, metric: array}: of each place that counts. The metrics that are means over places."""
+    if cell.loss.kind == "cross_entropy":
+        top = output.max(axis=1)
+        picked = output[np.arange(len(target)), target]
+        found = {"loss": top + np.log(np.exp(output - top[:, None]).sum(axis=1)) - picked}
+        if "accuracy" in cell.metrics:
+            found["accuracy"] = output.argmax(axis=1) == target
+        return found
+    if cell.loss.kind == "bce":
+        return {"loss": np.maximum(output, 0) - output * target + np.log1p(np.exp(-np.abs(output)))}
+    apart = {"mse": np.square(output - target), "mae": np.abs(output - target)}
+    return dict({name: apart[name] for name in cell.metrics}, loss=apart[cell.loss.kind])
+
+
+def _metrics_of(cell, loss):
+    """The metrics that follow from the mean loss."""
+    found = {"perplexity": float(np.exp(loss))} if "perplexity" in cell.metrics else {}
+    return dict(found, **{cell.loss.kind: loss}) if cell.loss.kind in cell.metrics else found
+
+
 def read_safetensors(path):
     """{name: f32 array} of a safetensors file. Integer tensors (counters) are left out."""
     if not isinstance(path, str):
@@ -383,6 +569,7 @@ class _Dialogue:
         begin = now_ns()
         cell = Cell(request, self.offer(), self.driver.why_declined)
         model = self.driver.build(cell)
+        model.cell = cell
         model.synchronize()
         self.cell, self.model = cell, model
         return {"parameters": int(model.parameters()), "prepare_ns": now_ns() - begin,
@@ -396,30 +583,44 @@ class _Dialogue:
     def check(self, request):
         cell, model = self.prepared("check")
         data = cell.samples()
-        x, y = data.batch(0, cell.batch)
-        logits = np.asarray(model.logits(x, y), dtype=np.float64)
-        if logits.shape != (cell.batch, cell.classes):
-            raise RuntimeError("check: logits must be %s; got %s." % ((cell.batch, cell.classes), logits.shape))
-        answer = {"parameters": int(model.parameters()), "logits": logits[:4].tolist()}
+        batch = data.batch(0, cell.batch)
+        model.reset_states()
+        answer = {"parameters": int(model.parameters()),
+                  "outputs": {name: checked_values(value) for name, value in self.outputs(batch).items()}}
         if cell.phase == "infer":
             return answer
         steps = _positive(request, "steps", 1, least=0)
-        loss, norms = model.loss_and_gradients(x, y)
+        model.reset_states()
+        loss, norms = model.loss_and_gradients(batch)
         answer["loss"] = float(loss)
         answer["gradients"] = {name: float(norms[name]) for name in sorted(norms)}
         answer["losses"] = []
+        model.reset_states()
         for index in range(steps):
-            model.train_step(model.place(*data.batch(index, cell.batch)))
+            model.train_step(model.place(data.batch(index, cell.batch)))
             self.updates += 1
             answer["losses"].append(float(model.read_loss()))
         return answer
+
+    def outputs(self, batch):
+        """{name: f64 array (batch, …)} of the batch in test mode, in the network's order."""
+        cell, model = self.cell, self.model
+        model.infer_step(model.place(batch))
+        read, found = model.read_outputs(), {}
+        for output in cell.network.outputs:
+            found[output["name"]] = np.asarray(read[output["name"]], dtype=np.float64)
+            shape = (cell.batch,) + tuple(output["shape"])
+            if found[output["name"]].shape != shape:
+                raise RuntimeError("output %s: must be %s; got %s." % (
+                    output["name"], shape, found[output["name"]].shape))
+        return found
 
     def resident(self):
         """The batches of `run`, on the device."""
         if self.placed is None:
             data, size = self.cell.samples(), self.cell.batch
             count = max(1, min(RESIDENT_BATCHES, len(data) // size))
-            self.placed = [self.model.place(*data.batch(index, size)) for index in range(count)]
+            self.placed = [self.model.place(data.batch(index, size)) for index in range(count)]
         return self.placed
 
     def run(self, request):
@@ -427,17 +628,23 @@ class _Dialogue:
         region = _offered("region", request.get("region"), ["latency", "throughput"])
         steps = _positive(request, "steps")
         placed = self.resident()
-        turns = [placed[index % len(placed)] for index in range(steps)]
         step = model.train_step if cell.phase == "train" else model.infer_step
-        model.synchronize()
-        answer = _latency(step, model.synchronize, turns) if region == "latency" else \
-            _throughput(step, model.synchronize, turns)
+        model.reset_states()
+        if region == "latency":
+            turns = [placed[index % len(placed)] for index in range(steps)]
+            model.synchronize()
+            answer = _latency(step, model.synchronize, turns)
+        else:
+            take = model.sustained(step, placed, steps)
+            model.synchronize()
+            answer = dict(_throughput(take, model.synchronize), count=steps)
         if cell.phase == "train":
             self.updates += steps
             answer["loss"] = float(model.read_loss())
         else:
             answer["loss"] = None
-            answer["output_sum"] = float(np.asarray(model.read_logits(), dtype=np.float64).sum())
+            answer["output_sum"] = sum(float(np.asarray(value, dtype=np.float64).sum())
+                                       for value in model.read_outputs().values())
         answer["updates"] = self.updates
         return answer
 
@@ -454,17 +661,24 @@ class _Dialogue:
                 len(cell.train), cell.batch))
         start, done, capped, confusion = now_ns(), 0, False, None
         while done < epochs and not capped:
-            order = epoch_order(len(cell.train), cell.seed, done)
+            # A network with states goes on from batch to batch: its samples keep the order of the file.
+            order = np.arange(len(cell.train)) if cell.network.states else \
+                epoch_order(len(cell.train), cell.seed, done)
             begin = now_ns()
+            model.reset_states()
             model.train_epoch(cell.train, order, batches, cell.batch)
             model.synchronize()
             train_end = now_ns()
             self.updates += batches
             loss, right = model.counted()
-            line = {"epoch": done + 1, "begin": begin, "train_end": train_end, "loss": float(loss) / batches,
-                    "accuracy": int(right) / (batches * cell.batch), "test_loss": None, "test_accuracy": None}
+            loss = float(loss) / batches
+            line = {"epoch": done + 1, "begin": begin, "train_end": train_end, "loss": loss,
+                    "metrics": _metrics_of(cell, loss), "test_loss": None, "test_metrics": None}
+            if "accuracy" in right:
+                line["metrics"]["accuracy"] = int(right["accuracy"]) / cell.counted_in(
+                    cell.train, order[:batches * cell.batch])
             if cell.test is not None:
-                line["test_loss"], line["test_accuracy"], confusion = self.evaluate()
+                line["test_loss"], line["test_metrics"], confusion = self.evaluate()
             line["end"] = now_ns()
             done += 1
             capped = line["end"] - start > cap_ns and done < epochs
@@ -472,20 +686,27 @@ class _Dialogue:
         return {"epochs": done, "capped": capped, "confusion": confusion}
 
     def evaluate(self):
-        """-> (mean loss, accuracy, confusion) over the test's samples. The last batch is filled up, for frameworks that
-        compile for one size, and what was filled in is left out."""
+        """-> (mean loss, metrics, confusion or None) over the test's samples. The last batch is filled up, for
+        frameworks that compile for one size, and what was filled in is left out."""
         cell, model = self.cell, self.model
-        confusion = np.zeros((cell.classes, cell.classes), dtype=np.int64)
-        loss = 0.0
+        # Counted where there is one label per sample.
+        confusion = np.zeros((cell.classes, cell.classes), dtype=np.int64) if "accuracy" in cell.metrics and \
+            not cell.targets[cell.loss.target]["shape"] and cell.classes is not None else None
+        sums, count = {}, 0
+        model.reset_states()
         for begin in range(0, len(cell.test), cell.batch):
-            x, y = cell.test.batch(begin // cell.batch, cell.batch)
+            batch = cell.test.batch(begin // cell.batch, cell.batch)
             kept = min(cell.batch, len(cell.test) - begin)
-            logits = np.asarray(model.logits(x, y), dtype=np.float64)[:kept]
-            y = y[:kept]
-            top = logits.max(axis=1)
-            loss += float((top + np.log(np.exp(logits - top[:, None]).sum(axis=1)) - logits[np.arange(kept), y]).sum())
-            np.add.at(confusion, (y, logits.argmax(axis=1)), 1)
-        return loss / len(cell.test), int(np.trace(confusion)) / len(cell.test), confusion.tolist()
+            outputs = {name: value[:kept] for name, value in self.outputs(batch).items()}
+            output, target = cell.counted_places(outputs, batch)
+            count += len(output)
+            for name, values in _measured(cell, output, target).items():
+                sums[name] = sums.get(name, 0.0) + float(values.sum())
+            if confusion is not None:
+                np.add.at(confusion, (target, output.argmax(axis=1)), 1)
+        means = {name: total / count for name, total in sums.items()}
+        loss = means.pop("loss")
+        return loss, dict(_metrics_of(cell, loss), **means), None if confusion is None else confusion.tolist()
 
     def breakdown(self, request):
         cell, model = self.prepared("breakdown")
@@ -510,12 +731,11 @@ def _latency(step, synchronize, turns):
     return {"steps": times}
 
 
-def _throughput(step, synchronize, turns):
+def _throughput(take, synchronize):
     begin = now_ns()
-    for placed in turns:
-        step(placed)
+    take()
     synchronize()
-    return {"begin": begin, "end": now_ns(), "count": len(turns)}
+    return {"begin": begin, "end": now_ns()}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
