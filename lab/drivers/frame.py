@@ -35,8 +35,10 @@ from __future__ import annotations
 
 import gc
 import json
+import keyword
 import math
 import os
+import re
 import sys
 import time
 import traceback
@@ -215,6 +217,34 @@ class Network:
             if output["value"] not in known:
                 raise ValueError("network: output %r must be a value of the network; got %r." % (
                     output["name"], output["value"]))
+
+    def straight_line(self, reserved=()):
+        """The network as a person writes it in Python, with names that are used again when their value is no longer
+        needed: (names of the inputs, lines, names of the outputs). A line is (call, [names of what it takes], name of
+        what it makes, [names that nothing reads after it and that it leaves bound]). reserved: names to keep clear of.
+        """
+        last, taken, names = {}, set(reserved) | set(keyword.kwlist), {}
+        for index, call in enumerate(self.calls):
+            last.update({value: index for value in call["in"]})
+        last.update({output["value"]: len(self.calls) for output in self.outputs})
+
+        def fresh(wish):
+            name = re.sub(r"\W", "_", wish)
+            name = "_" + name if name[:1].isdigit() else name
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            return name
+
+        for entry in self.inputs:
+            names[entry["name"]] = fresh(entry["name"])
+        inputs, lines = list(names.values()), []
+        for index, call in enumerate(self.calls):
+            used = [names[value] for value in call["in"]]
+            free = list(dict.fromkeys(names[value] for value in call["in"] if last[value] == index))
+            names[call["out"]] = free.pop(0) if free else fresh(call["out"])
+            lines.append((call, used, names[call["out"]], free))
+        return inputs, lines, [names[output["value"]] for output in self.outputs]
 
     def limits(self):
         """{input's name: (least, most)} of the whole numbers: rows of an embedding, and lengths of its sequences."""
