@@ -6,16 +6,17 @@ import shutil
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "listings")]
 import frame  # noqa: E402
 
 frame.claim_stdout()
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
 
 import pytorch_models  # noqa: E402
+import pytorch_network  # noqa: E402
 from frame import Declined  # noqa: E402
 
 OPTIMIZERS = {  # the class, and the options that a workload may set besides lr
@@ -35,10 +36,12 @@ class PyTorchDriver(frame.Driver):
             "version": torch.__version__,
             "variants": ["eager", "compile", "captured"],
             "devices": ["cpu"] + ["cuda:%d" % i for i in range(torch.cuda.device_count() if cuda else 0)],
-            "workloads": list(pytorch_models.MODELS),
+            "kinds": list(pytorch_network.WRITERS),
+            "losses": list(pytorch_network.LOSSES),
+            "listings": list(pytorch_models.MODELS),
             "phases": ["train", "infer"],
             "precisions": ["f32", "bf16", "f64"] + (["tf32"] if cuda else []),
-            "switches": {"conv": ["heuristic"] + (["profile"] if cuda else []), "graph": ["on", "off"],
+            "switches": {"conv": ["heuristic"] + (["fixed", "profile"] if cuda else []), "graph": ["on", "off"],
                          "graph.cache": ["on", "off"], "onednn": ["on", "off"]},
             "libraries": libraries(),
         }
@@ -47,7 +50,7 @@ class PyTorchDriver(frame.Driver):
         if what == "conv" and value == "profile":
             return "cudnn.benchmark acts on CUDA devices alone; on the CPU PyTorch measures nothing."
         if what == "conv" and value == "fixed":
-            return "PyTorch has no setting that names one algorithm for convolutions."
+            return "It stands for cudnn.deterministic, which acts on CUDA devices alone."
         if what == "precision" and value == "tf32":
             return "TF32 is a format of CUDA devices."
         return None
@@ -80,15 +83,20 @@ class PyTorchModel(frame.Model):
         self.obeyed = self._obey(cell)
         torch.manual_seed(cell.seed)
         self.dtype = torch.float64 if cell.precision == "f64" else torch.float32
-        self.network = pytorch_models.make(cell.model, cell.classes, cell.input, cell.dropout)
+        if cell.definition == "listing":
+            self.network = pytorch_models.make(cell.network.name, cell.classes, cell.sizes, cell.dropout)
+        else:
+            self.network, _ = pytorch_network.build(cell.network)
         self._load(cell)
         self.network.to(self.device, self.dtype)
         self.optimizer = self._make_optimizer(cell) if cell.phase == "train" else None
         self.forward = self._compiled() if cell.variant == "compile" else self.network
         self.network.train(cell.phase == "train")
-        self.loss = self.last_logits = None
+        self.loss = self.last_outputs = None
         self._loss_sum = self._right = 0
-        self._graph = None  # the variant captured: recorded at the first step, as other systems compile there
+        # The variant captured: recorded at the first step, as other systems compile there.
+        self._graph = self._static = None
+        self._plan(cell)
 
     # ---- what prepare sets
 
@@ -104,7 +112,14 @@ class PyTorchModel(frame.Model):
         if obeyed["conv"] == "profile" and not self.cuda:
             raise Declined("conv", "conv: profile is cudnn.benchmark, which acts on CUDA devices alone; got %s."
                            % cell.device)
+        if obeyed["conv"] == "fixed":
+            if not self.cuda:
+                raise Declined("conv", "conv: fixed stands for cudnn.deterministic, which acts on CUDA devices alone; "
+                               "got %s." % cell.device)
+            self.notes.append("conv fixed: PyTorch names no algorithm; cudnn.deterministic leaves cuDNN its "
+                              "deterministic ones, chosen without measuring")
         torch.backends.cudnn.benchmark = obeyed["conv"] == "profile"
+        torch.backends.cudnn.deterministic = obeyed["conv"] == "fixed"
 
         graph = {"eager": "off", "captured": "on"}.get(cell.variant)  # None: either
         if graph and want.get("graph", graph) != graph:
@@ -168,49 +183,90 @@ class PyTorchModel(frame.Model):
             return torch.compile(self.network, dynamic=False, backend="aot_eager")
         return torch.compile(self.network, dynamic=False)
 
-    # ---- steps
+    # ---- steps. A placed batch is (the network's inputs, what the loss takes beside the output)
+
+    def _plan(self, cell):
+        """What a step needs to know of the names: it finds everything by place."""
+        names = [output["name"] for output in cell.network.outputs]
+        self.chosen = names.index(cell.loss.output)
+        self.outputs, self.several = len(names), len(names) + len(cell.network.states) > 1
+        self.loss_function = pytorch_network.loss_function(cell.loss, cell.network.outputs[self.chosen]["shape"])
+        self.inputs = [entry["name"] for entry in cell.network.inputs]
+        self.wanted = [cell.loss.target] + ([cell.loss.lengths] if cell.loss.lengths is not None else [])
+        # As nn.LSTM takes them: the batch is the second axis.
+        self.state_shapes = [(entry["shape"][0], cell.batch) + tuple(entry["shape"][1:])
+                             for entry in cell.network.states]
+        self.reset_states()
+
+    def reset_states(self):
+        if self._static is None:
+            self.states = tuple(torch.zeros(shape, device=self.device, dtype=self.dtype) for shape in self.state_shapes)
+        else:
+            for state in self.states:
+                state.zero_()
 
     def _autocast(self):
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.cell.precision == "bf16",
                               cache_enabled=self.cell.variant != "captured")
 
-    def _loss_of(self, forward, x, y):
-        if self.cell.precision != "bf16":
-            logits = forward(x)
-            return F.cross_entropy(logits, y), logits
-        with self._autocast():
-            logits = forward(x)
-        return F.cross_entropy(logits.float(), y), logits
+    def _outputs_of(self, inputs):
+        """-> (outputs, states as the step leaves them)."""
+        if self.cell.precision == "bf16":
+            with self._autocast():
+                made = self.forward(*inputs, *self.states)
+        else:
+            made = self.forward(*inputs, *self.states)
+        return (made[:self.outputs], made[self.outputs:]) if self.several else ((made,), ())
 
-    def place(self, x, y):
-        return torch.from_numpy(x).to(self.device, self.dtype), torch.from_numpy(y).to(self.device)
+    def _loss_of(self, inputs, wanted):
+        """-> (loss, outputs, states)."""
+        outputs, states = self._outputs_of(inputs)
+        output = outputs[self.chosen]
+        if self.cell.precision == "bf16":
+            output = output.float()
+        return self.loss_function(output, *wanted), outputs, states
+
+    def place(self, batch):
+        there = {}
+        for name, array in batch.items():
+            tensor = torch.from_numpy(array)
+            there[name] = tensor.to(self.device, self.dtype if tensor.is_floating_point() else tensor.dtype)
+        return tuple(there[name] for name in self.inputs), tuple(there[name] for name in self.wanted)
 
     def train_step(self, placed):
         if self.cell.variant == "captured":
-            self._replay_training(placed)
+            self._replay(placed)
         else:
             self._train(*placed)
 
-    def _train(self, x, y):
+    def _train(self, inputs, wanted):
         if not self.network.training:
             self.network.train()
         self.optimizer.zero_grad()
-        self.loss, self.last_logits = self._loss_of(self.forward, x, y)
+        self.loss, self.last_outputs, states = self._loss_of(inputs, wanted)
         self.loss.backward()
         self.optimizer.step()
+        if states:
+            self._keep(states)
 
     def infer_step(self, placed):
         if self.cell.variant == "captured" and self.cell.phase == "infer":
-            self._replay_inference(placed)
+            self._replay(placed)
             return
         if self.network.training:
             self.network.eval()
         with torch.inference_mode():
-            if self.cell.precision == "bf16":
-                with self._autocast():
-                    self.last_logits = self.forward(placed[0])
-            else:
-                self.last_logits = self.forward(placed[0])
+            self.last_outputs, states = self._outputs_of(placed[0])
+            if states:
+                self._keep(states)
+
+    def _keep(self, states):
+        """The states for the next step: the recorded step has them in a place of their own."""
+        if self._static is None:
+            self.states = tuple(state.detach().to(self.dtype) for state in states)
+        else:
+            for kept, state in zip(self.states, states):
+                kept.copy_(state.detach())
 
     def synchronize(self):
         if self.cuda:
@@ -222,27 +278,34 @@ class PyTorchModel(frame.Model):
     def read_loss(self):
         return self.loss.item()
 
-    def read_logits(self):
-        return self.last_logits.detach().double().cpu().numpy()
+    def read_outputs(self):
+        return {entry["name"]: value.detach().double().cpu().numpy()
+                for entry, value in zip(self.cell.network.outputs, self.last_outputs)}
 
-    def count(self, placed, y):
+    def count(self, placed, batch):
         with torch.no_grad():
             self._loss_sum = self._loss_sum + self.loss.detach()
-            self._right = self._right + (self.last_logits.detach().argmax(1) == placed[1]).sum()
+            if "accuracy" in self.cell.metrics:
+                target, *lengths = placed[1]
+                right = self.last_outputs[self.chosen].detach().argmax(-1) == target
+                if lengths:
+                    right = right & pytorch_network.counted(target, lengths[0])
+                self._right = self._right + right.sum()
 
     def counted(self):
-        sums = float(self._loss_sum), int(self._right)
+        sums = float(self._loss_sum), {"accuracy": int(self._right)} if "accuracy" in self.cell.metrics else {}
         self._loss_sum = self._right = 0
         return sums
 
-    def loss_and_gradients(self, x, y):
+    def loss_and_gradients(self, batch):
         self.network.train()
-        x, y = self.place(x, y)
         kept = [buffer.clone() for buffer in self.network.buffers()]  # running statistics, which this pass would move
+        states, self.states = self.states, tuple(torch.zeros_like(state) for state in self.states)
         names, tensors = zip(*self.network.named_parameters())
-        loss, _ = self._loss_of(self.forward, x, y)
+        loss, _, _ = self._loss_of(*self.place(batch))
         norms = {name: gradient.double().norm().item()
                  for name, gradient in zip(names, torch.autograd.grad(loss, tensors))}
+        self.states = states
         with torch.no_grad():
             for buffer, old in zip(self.network.buffers(), kept):
                 buffer.copy_(old)
@@ -250,67 +313,64 @@ class PyTorchModel(frame.Model):
 
     # ---- the variant captured
 
-    def _capture_training(self):
-        """Records one whole training step. A replay reads static_x and static_y and leaves loss and logits in place."""
-        self.network.train()
-        self.static_x = torch.zeros((self.cell.batch,) + self.cell.input, device=self.device, dtype=self.dtype)
-        self.static_y = torch.zeros((self.cell.batch,), device=self.device, dtype=torch.int64)
+    def _record(self, placed):
+        """Records one whole step of the cell's phase. A replay reads the batch from _static and the states from where
+        they are, and leaves states, loss and outputs in place."""
+        training = self.cell.phase == "train"
+        self.network.train(training)
+        self._static = tuple(tuple(torch.empty_like(tensor) for tensor in part) for part in placed)
+        self._fill(placed)
         kept = {name: tensor.clone() for name, tensor in self.network.state_dict().items()}
         side = torch.cuda.Stream(self.device)
         side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(side):
             for _ in range(CAPTURE_WARM_UP):
-                self._train(self.static_x, self.static_y)
+                self._recorded(training)
         torch.cuda.current_stream(self.device).wait_stream(side)
         # What the warm-up left would tie the recording to the side stream.
-        self.loss = self.last_logits = None
-        # Without gradients at the start, backward writes them afresh in the graph's own memory at every replay.
-        self.optimizer.zero_grad(set_to_none=True)
+        self.loss = self.last_outputs = None
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            self.loss, self.last_logits = self._loss_of(self.forward, self.static_x, self.static_y)
-            self.loss.backward()
-            self.optimizer.step()
-        # The warm-up has moved weights, statistics and the optimiser's state; recording moves nothing. State that is
-        # zero means the same as none for every optimiser of the table.
+            self._recorded(training)
+        # The warm-up has moved weights, statistics, states and the optimiser's state; recording moves nothing. State
+        # that is zero means the same as none for every optimiser of the table.
         with torch.no_grad():
             self.network.load_state_dict(kept)
-            for state in self.optimizer.state.values():
+            for state in self.optimizer.state.values() if training else ():
                 for value in state.values():
                     if isinstance(value, torch.Tensor):
                         value.zero_()
-        self._outputs = self.loss, self.last_logits
+        self.reset_states()
+        self._made = self.loss, self.last_outputs
         self._graph = graph
 
-    def _replay_training(self, placed):
-        if self._graph is None:
-            self._capture_training()
-        self.static_x.copy_(placed[0])
-        self.static_y.copy_(placed[1])
-        self._graph.replay()
-        self.loss, self.last_logits = self._outputs
+    def _recorded(self, training):
+        """One step from and to the fixed places."""
+        inputs, wanted = self._static
+        if not training:
+            with torch.no_grad():
+                self.last_outputs, states = self._outputs_of(inputs)
+                self._keep(states)
+            return
+        # Without gradients at the start, backward writes them afresh in the graph's own memory at every replay.
+        self.optimizer.zero_grad(set_to_none=True)
+        self.loss, self.last_outputs, states = self._loss_of(inputs, wanted)
+        self.loss.backward()
+        self.optimizer.step()
+        with torch.no_grad():
+            self._keep(states)
 
-    def _capture_inference(self):
-        self.network.eval()
-        self.static_x = torch.zeros((self.cell.batch,) + self.cell.input, device=self.device, dtype=self.dtype)
-        side = torch.cuda.Stream(self.device)
-        side.wait_stream(torch.cuda.current_stream(self.device))
-        graph = torch.cuda.CUDAGraph()
-        with torch.no_grad(), self._autocast():
-            with torch.cuda.stream(side):
-                for _ in range(CAPTURE_WARM_UP):
-                    self.network(self.static_x)
-            torch.cuda.current_stream(self.device).wait_stream(side)
-            with torch.cuda.graph(graph):
-                self._outputs = self.network(self.static_x)
-        self._graph = graph
+    def _fill(self, placed):
+        for part, given in zip(self._static, placed):
+            for tensor, value in zip(part, given):
+                tensor.copy_(value)
 
-    def _replay_inference(self, placed):
+    def _replay(self, placed):
         if self._graph is None:
-            self._capture_inference()
-        self.static_x.copy_(placed[0])
+            self._record(placed)
+        self._fill(placed)
         self._graph.replay()
-        self.last_logits = self._outputs
+        self.loss, self.last_outputs = self._made
 
     # ---- where the time goes
 
