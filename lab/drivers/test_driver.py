@@ -1,18 +1,22 @@
 """Walks a driver through the whole of lab/docs/protocol.md, and compares two drivers.
 
-    python3 lab/drivers/test_driver.py -- COMMAND...                        every workload that it offers, first variant
+    python3 lab/drivers/test_driver.py -- COMMAND...                        every workload that it can build, first variant
     python3 lab/drivers/test_driver.py --workloads lenet,vgg16 --variants all -- COMMAND...
     python3 lab/drivers/test_driver.py -- COMMAND... --against COMMAND2...  the answers to check must agree, too
+    python3 lab/drivers/test_driver.py --kinds -- COMMAND... --against COMMAND2...   small networks, for each kind of layer
+    python3 lab/drivers/test_driver.py --listings -- COMMAND...             networks from descriptions against its listings
 
-Data are random and small and lie in a temporary folder; each class has a pattern of its own, so that fit has something
-to learn. Prints a table and "N passed, M failed"; exits with 1 where something failed. Needs NumPy, and Python 3.11 or
-later for TOML.
+Networks are asked of the program tandem (`tandem lab network NAME`). Data are random and small and lie in a temporary
+folder; where one label is to be told from one input, each class has a pattern of its own, so that fit has something to
+learn. Prints a table and "N passed, M failed"; exits with 1 where something failed. Needs NumPy, and Python 3.11 or later
+for TOML.
 """
 import argparse
 import json
 import math
 import os
 import queue
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,13 +26,21 @@ import tomllib
 
 import numpy as np
 
-WORKLOADS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "studies", "workloads")
+import frame
+import kinds
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WORKLOADS = os.path.join(HERE, "..", "studies", "workloads")
 BATCH = 4
 # With a batch of 4 resnet18's last statistics are of four numbers each, and in f32 rounding moves gradients and losses
 # by per cents on some samples, while in f64 two drivers agree to 2e-13 (lab/docs/drivers.md).
 LARGER_BATCH = {"resnet18": 8}
 SMALL_INPUT = {"vgg16": [3, 32, 32]}  # the others are tried at the size of their definition
 SEED = 11
+ROUNDS, ROUND_S = 15, 0.4  # runs of each definition for the ratio of speeds, and how long one takes about
+# Layers that read of a sequence one step alone, or up to its length where they are given it.
+STEPWISE = {"linear", "embedding", "relu", "gelu", "silu", "selu", "mish", "hardswish", "tanh", "sigmoid", "leaky_relu",
+            "elu", "softplus", "softmax", "layer_norm", "rms_norm", "dropout", "identity", "add", "multiply", "concat"}
 # Relative differences between two drivers. Sums of many terms, and steps that build on each other, let
 # differences of rounding grow: gradients are given five times as much, the losses of the steps ten times.
 TOLERANCE = {"f32": 2e-4, "tf32": 5e-3, "bf16": 5e-2, "f16": 1e-2, "f64": 1e-6}
@@ -146,16 +158,102 @@ def write_lenet(path, seed):
         file.write(len(text).to_bytes(8, "little") + text + body)
 
 
-def write_data(folder, name, sizes, classes, samples):
-    """Noise and, by class, a pattern; -> {"x": PATH, "y": PATH}."""
-    random = np.random.default_rng([len(name), samples] + list(sizes))
-    patterns = np.random.default_rng(list(sizes)).standard_normal([classes] + list(sizes))
-    y = (np.arange(samples) * 7 % classes).astype(np.int64)
-    x = (0.5 * random.standard_normal([samples] + list(sizes)) + patterns[y]).astype(np.float32)
-    paths = {part: os.path.join(folder, "%s_%s.npy" % (name, part)) for part in "xy"}
-    np.save(paths["x"], x)
-    np.save(paths["y"], y)
+class Samples:
+    """Random samples of a workload and its network, by name."""
+
+    def __init__(self, workload, network):
+        self.workload = workload
+        self.targets, self.loss = workload["targets"], workload["loss"]
+        self.network = frame.Network(network, True)
+        self.limits = self.network.limits()
+        self.entries = {entry["name"]: entry for entry in self.network.inputs}
+        self.entries.update(self.targets)
+        for name, target in self.targets.items():
+            if "below" in target:
+                self.limits[name] = 0, target["below"] - 1
+        if "lengths" in self.loss:
+            self.limits.setdefault(self.loss["lengths"], (1, self.time_of(self.loss["output"])))
+
+    def time_of(self, output):
+        return next(entry["shape"][0] for entry in self.network.outputs if entry["name"] == output)
+
+    def make(self, samples, seed):
+        """{name: array (samples, …)}."""
+        random, made = np.random.default_rng(seed), {}
+        for name, entry in self.entries.items():
+            shape = [samples] + list(entry["shape"])
+            if entry["type"] == "i64":
+                least, most = self.limits.get(name, (0, 9))
+                made[name] = random.integers(least, most + 1, shape)
+            elif name == self.loss["target"] and self.loss["kind"] == "bce":
+                made[name] = random.integers(0, 2, shape).astype(np.float32)
+            else:
+                made[name] = random.standard_normal(shape).astype(np.float32)
+        target = self.targets[self.loss["target"]]
+        pictures = [entry for entry in self.network.inputs if entry["type"] == "f32"]
+        if target["type"] == "i64" and not target["shape"] and len(pictures) == 1:
+            sizes = pictures[0]["shape"]
+            patterns = np.random.default_rng(list(sizes)).standard_normal([target["below"]] + list(sizes))
+            labels = made[self.loss["target"]] = (np.arange(samples) * 7 % target["below"]).astype(np.int64)
+            made[pictures[0]["name"]] = (0.5 * made[pictures[0]["name"]] + patterns[labels]).astype(np.float32)
+        return made
+
+    def lengths(self):
+        """{name: time} of the whole numbers that are lengths."""
+        return {name: most for name, (least, most) in self.limits.items() if least == 1}
+
+    def reads_beyond(self):
+        """The kind of a layer that reads what lies beyond the lengths, and may; None where there is none."""
+        for call in self.network.calls:
+            with_lengths = call["in"][-1] in self.lengths()
+            if call["kind"] not in STEPWISE and not (call["kind"] in ("lstm", "attention", "mean") and with_lengths):
+                return call["kind"]
+        return None
+
+    def changed_beyond(self, made):
+        """The same samples with other numbers beyond the lengths, in everything that has their axis of time."""
+        other = self.make(len(next(iter(made.values()))), 77)
+        found = dict(made)
+        for name, entry in self.entries.items():
+            ends = [made[length] for length, time in self.lengths().items()
+                    if entry["shape"][:1] == [time] and (name not in self.targets or length == self.loss.get("lengths"))]
+            if ends:
+                beyond = np.arange(entry["shape"][0]) >= np.max(ends, axis=0)[:, None]
+                beyond = beyond.reshape(beyond.shape + (1,) * (len(entry["shape"]) - 1))
+                found[name] = np.where(beyond, other[name], made[name])
+        return found
+
+    def counted(self, made, name, output):
+        """The values of an output's first batch that the lengths leave; None where they are not known to count."""
+        values = np.array(output["values"], dtype=np.float64)
+        if values.size != math.prod(output["shape"]):
+            return None
+        values = values.reshape(output["shape"])
+        if name == self.loss["output"] and "lengths" in self.loss:
+            ends = made[self.loss["lengths"]][:len(values), None]
+            return values[np.arange(values.shape[1]) < ends].reshape(-1).tolist()
+        with_time = values.ndim > 1 and values.shape[1] in self.lengths().values()
+        return None if with_time else values.reshape(-1).tolist()
+
+
+def write(folder, name, arrays):
+    """-> {name: PATH}."""
+    paths = {part: os.path.join(folder, "%s_%s.npy" % (name, part)) for part in arrays}
+    for part, array in arrays.items():
+        np.save(paths[part], array)
     return paths
+
+
+def resolved(tandem, name, sizes):
+    """The network of a workload, from the program tandem."""
+    command = [tandem, "lab", "network", name] + (["--input", "x".join(map(str, sizes))] if sizes else [])
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True)
+    except OSError as error:
+        sys.exit("%s: %s. Build it, or say where it is with --tandem." % (tandem, error.strerror))
+    if answer.returncode != 0:
+        sys.exit("%s: %s" % (" ".join(command), answer.stderr.strip()))
+    return json.loads(answer.stdout)
 
 
 def numbers(value):
@@ -163,6 +261,11 @@ def numbers(value):
     if isinstance(value, dict):
         return [n for key in sorted(value) for n in numbers(value[key])]
     return [n for item in value for n in numbers(item)] if isinstance(value, list) else [value]
+
+
+def part(answer, key):
+    """A part of an answer to check, as numbers by name: of outputs the values."""
+    return {name: output["values"] for name, output in answer[key].items()} if key == "outputs" else answer[key]
 
 
 def finite(value):
@@ -187,30 +290,55 @@ class Walk:
         self.command, self.options, self.table, self.folder = command, options, table, folder
         self.process = None
         self.known = None
-        self.definitions = {}
+        self.definitions, self.networks = {}, {}
         for file in sorted(os.listdir(WORKLOADS)):
             with open(os.path.join(WORKLOADS, file), "rb") as toml:
                 definition = tomllib.load(toml)
             self.definitions[definition["name"]] = definition
+        if options.kinds:
+            self.definitions = {workload["name"]: workload for workload, _ in kinds.cases()}
+            self.networks = {workload["name"]: network for workload, network in kinds.cases()}
 
     def start(self):
         self.process = Process(self.command, self.options.timeout)
 
+    def network(self, name):
+        if name not in self.networks:
+            self.networks[name] = resolved(self.options.tandem, name, SMALL_INPUT.get(name))
+        return json.loads(json.dumps(self.networks[name]))
+
+    def samples(self, name):
+        return Samples(self.definitions[name], self.network(name))
+
+    def names(self):
+        """The workloads to try: those asked for, or all that it can build."""
+        if self.options.workloads:
+            return self.options.workloads.split(",")
+        found = []
+        for name, definition in self.definitions.items():
+            missing = {call["kind"] for call in self.network(name)["calls"]} - set(self.known["kinds"])
+            missing |= {definition["loss"]["kind"]} - set(self.known["losses"])
+            if missing:
+                self.table.note(name, "is not built", "without " + ", ".join(sorted(missing)))
+            else:
+                found.append(name)
+        return found
+
     def cell(self, name, **changes):
         definition = self.definitions[name]
-        sizes = SMALL_INPUT.get(name, definition["input"])
-        batch = LARGER_BATCH.get(name, BATCH)
+        batch = self.options.batch or LARGER_BATCH.get(name, BATCH)
         phases = self.known["phases"]
-        wanted = self.options.precision
+        samples = self.samples(name)
         # A tenth of the learning rate: with weights from the hash and a batch this small the deep ones would diverge.
         optimizer = dict(definition["optimizer"], lr=definition["optimizer"]["lr"] / 10)
-        fields = {"workload": dict(definition, optimizer=optimizer), "variant": self.known["variants"][0],
+        fields = {"workload": dict(definition, optimizer=optimizer), "network": self.network(name),
+                  "definition": "description", "variant": self.known["variants"][0],
                   "track": "equal", "batch": batch, "device": self.options.device,
                   "phase": "train" if "train" in phases else phases[0],
-                  "threads": self.options.threads, "precision": wanted, "seed": 3, "input": sizes, "dropout": False,
+                  "threads": self.options.threads, "precision": self.options.precision, "seed": 3, "dropout": False,
                   "weights": {"hash": SEED}, "switches": {},
-                  "data": {part: write_data(self.folder, part + "_" + name, sizes, definition["classes"], samples)
-                           for part, samples in (("train", 10 * batch), ("test", 2 * batch + 1))}}
+                  "data": {part: write(self.folder, part + "_" + name, samples.make(count, [count, len(name)]))
+                           for part, count in (("train", 10 * batch), ("test", 2 * batch + 1))}}
         fields.update(changes)
         return {key: value for key, value in fields.items() if value is not None}
 
@@ -228,15 +356,16 @@ class Walk:
         if answer is None:
             raise Broken("hello was not answered")
         self.known = answer
-        lists = ("variants", "devices", "workloads", "phases", "precisions")
+        lists = ("variants", "devices", "kinds", "losses", "phases", "precisions")
         wrong = [name for name in lists if not answer.get(name) or not all(isinstance(v, str) for v in answer[name])]
+        wrong += [name for name in ("listings",) if not isinstance(answer.get(name), list)]
         wrong += [name for name in ("framework", "version") if not isinstance(answer.get(name), str)]
         wrong += [name for name in ("switches", "libraries") if not isinstance(answer.get(name), dict)]
-        self.table.check("hello", "fields", not wrong and answer.get("protocol") == 1, ", ".join(wrong) or "%s %s" % (
+        self.table.check("hello", "fields", not wrong and answer.get("protocol") == 2, ", ".join(wrong) or "%s %s" % (
             answer["framework"], answer["version"]))
-        # It may have more models, for a user's own workloads.
-        known = [name for name in answer["workloads"] if name in self.definitions]
-        self.table.check("hello", "workloads of lab/studies/workloads", known, ", ".join(known))
+        known = {kind for workload, network in kinds.cases() for kind in [call["kind"] for call in network["calls"]]}
+        strange = set(answer["kinds"]) - known
+        self.table.check("hello", "kinds of the protocol", not strange, ", ".join(sorted(strange or answer["kinds"])))
 
     def declines(self, what, call, kind="declined", names=None, **fields):
         error = self.process.call(call, **fields).get("error") or {}
@@ -244,12 +373,17 @@ class Walk:
         self.table.check("bad requests", what, good, "%s: %s" % (error.get("kind"), error.get("message")))
 
     def bad_requests(self):
-        workload = [name for name in self.known["workloads"] if name in self.definitions][0]
-        cell = self.cell(workload)
+        cell = self.cell(self.names()[0])
         self.declines("run before prepare", "run", kind="failed", region="latency", steps=1)
         self.declines("an unknown call", "dance", names="dance")
-        strange = dict(cell["workload"], name="no_such_net", model="no_such_net")
-        self.declines("an unknown workload", "prepare", names="workload", **dict(cell, workload=strange))
+        strange = json.loads(json.dumps(cell["network"]))
+        strange["calls"][0]["kind"] = "no_such_layer"
+        self.declines("an unknown kind of layer", "prepare", names="no_such_layer", **dict(cell, network=strange))
+        strange = dict(cell["workload"], loss=dict(cell["workload"]["loss"], kind="no_such_loss"))
+        self.declines("an unknown loss", "prepare", names="no_such_loss", **dict(cell, workload=strange))
+        strange = dict(cell["network"], name="no_such_network")
+        self.declines("a listing that it has not", "prepare", names="definition", **dict(
+            cell, network=strange, definition="listing"))
         self.declines("an unknown switch", "prepare", names="no.such", **dict(cell, switches={"no.such": "on"}))
         for name in self.known["switches"]:
             self.declines("an unknown value of " + name, "prepare", names=name,
@@ -258,7 +392,7 @@ class Walk:
             self.declines("an unknown " + name, "prepare", names=name, **dict(cell, **{name: "sideways"}))
         gone = os.path.join(self.folder, "absent.npy")
         self.declines("a missing data file", "prepare", kind="failed", **dict(
-            cell, data={"train": {"x": gone, "y": gone}}))
+            cell, data={"train": {name: gone for name in cell["data"]["train"]}}))
         self.declines("a missing weights file", "prepare", kind="failed", **dict(cell, weights={"file": gone}))
         self.declines("a batch of 0", "prepare", kind="failed", **dict(cell, batch=0))
         unknown_optimizer = dict(cell["workload"], optimizer={"name": "wishful", "lr": 1})
@@ -317,10 +451,7 @@ class Walk:
         checked = prepared and self.ask(where, "check", steps=steps)
         if checked is None:
             return None
-        classes = cell["workload"]["classes"]
-        logits = checked["logits"]
-        table.check(where, "check: logits", len(logits) == 4 and all(len(row) == classes for row in logits)
-                    and finite(logits), "%d × %d" % (len(logits), len(logits[0])))
+        self.outputs(where, cell, checked)
         loss, losses = checked["loss"], checked["losses"]
         table.check(where, "check: losses, the first being the loss", len(losses) == steps and finite(losses) and
                     distance([loss], losses[:1]) < 1e-3, "%s, %s" % (loss, losses))
@@ -331,21 +462,22 @@ class Walk:
 
         repeated = self.prepared(where, cell) and self.ask(where, "check", steps=steps)
         if repeated:
-            apart = max(distance(checked[key], repeated[key]) for key in ("logits", "gradients", "losses"))
+            apart = max(distance(part(checked, key), part(repeated, key)) for key in ("outputs", "gradients", "losses"))
             table.check(where, "check: repeats itself", apart < TOLERANCE[cell["precision"]] / 10, "%.2g apart" % apart)
         if name == "lenet":
             path = os.path.join(self.folder, "lenet.safetensors")
             write_lenet(path, SEED)
             loaded = self.prepared(where, dict(cell, weights={"file": path})) and self.ask(where, "check", steps=0)
             if loaded:
-                apart = max(distance(checked[key], loaded[key]) for key in ("logits", "gradients"))
+                apart = max(distance(part(checked, key), part(loaded, key)) for key in ("outputs", "gradients"))
                 table.check(where, "weights: file and hash agree", apart < 1e-5, "%.2g apart" % apart)
         dropped = self.prepared(where, dict(cell, dropout=True)) and self.ask(where, "check", steps=0)
         if dropped:
-            apart = distance(checked["logits"], dropped["logits"])
+            apart = distance(part(checked, "outputs"), part(dropped, "outputs"))
             table.check(where, "dropout is off in test mode", apart < TOLERANCE[cell["precision"]] / 10,
                         "%.2g apart" % apart)
-        self.fitting(where, cell)
+        self.beyond_lengths(where, name, cell, checked)
+        self.fitting(where, name, cell)
         shipped = self.process.call("prepare", **self.cell(name, variant=variant, track="as_shipped", weights=None))
         if (shipped.get("error") or {}).get("kind") == "declined":
             table.note(where, "as shipped", "declined: " + shipped["error"]["message"])
@@ -353,6 +485,38 @@ class Walk:
             table.check(where, "as shipped", shipped.get("parameters") == prepared["parameters"],
                         shipped.get("error") or "; ".join(shipped["notes"]))
         return checked
+
+    def outputs(self, where, cell, checked):
+        """The outputs of an answer to check have their shapes, and finite numbers."""
+        wanted = {entry["name"]: [cell["batch"]] + entry["shape"] for entry in cell["network"]["outputs"]}
+        found = checked["outputs"]
+        good = {name: output["shape"] for name, output in found.items()} == wanted and all(
+            len(output["values"]) == min(4096, math.prod(output["shape"])) and finite(output["values"])
+            for output in found.values())
+        self.table.check(where, "check: outputs", good, ", ".join(
+            "%s %s" % (name, output["shape"]) for name, output in found.items()))
+
+    def beyond_lengths(self, where, name, cell, checked):
+        """What lies beyond the lengths must not move the answer to check."""
+        samples = self.samples(name)
+        if not samples.lengths():
+            return
+        if samples.reads_beyond():
+            self.table.note(where, "beyond the lengths", "is read, by " + samples.reads_beyond())
+            return
+        made = {part: np.load(path) for part, path in cell["data"]["train"].items()}
+        changed = write(self.folder, "beyond_" + name, samples.changed_beyond(made))
+        answer = self.prepared(where, dict(cell, data={"train": changed})) and \
+            self.ask(where, "check", steps=len(checked["losses"]))
+        if answer is None:
+            return
+        pairs = [(checked[key], answer[key]) for key in ("loss", "gradients", "losses")]
+        for output in checked["outputs"]:
+            counted = [samples.counted(made, output, each["outputs"][output]) for each in (checked, answer)]
+            pairs += [tuple(counted)] if None not in counted else []
+        apart = max(distance([a], [b]) for a, b in pairs)
+        self.table.check(where, "what is beyond the lengths moves nothing", apart < TOLERANCE[cell["precision"]] / 10,
+                         "%.2g apart" % apart)
 
     def regions(self, where, updates):
         """Both regions of run, and breakdown, in the phase that is prepared."""
@@ -395,15 +559,16 @@ class Walk:
         answer = prepared and self.ask(where, "check", steps=0)
         if answer is None:
             return None
-        self.table.check(where, "check: logits alone", finite(answer["logits"]) and "losses" not in answer)
+        self.outputs(where, cell, answer)
+        self.table.check(where, "check: outputs alone", "losses" not in answer and "gradients" not in answer)
         if checked:
-            apart = distance(answer["logits"], checked["logits"])
+            apart = distance(part(answer, "outputs"), part(checked, "outputs"))
             self.table.check(where, "check: as in phase train", apart < TOLERANCE[cell["precision"]],
                              "%.2g apart" % apart)
         self.regions(where, updates=False)
         return answer
 
-    def fitting(self, where, cell):
+    def fitting(self, where, name, cell):
         table, epochs = self.table, 3
         if self.prepared(where, dict(cell, dropout=True)) is None:
             return
@@ -420,13 +585,21 @@ class Walk:
                     answer["epochs"] == epochs and answer["capped"] is False, "%d lines" % len(lines))
         times = [line[name] for line in lines for name in ("begin", "train_end", "end")]
         table.check(where, "fit: times", times == sorted(times), "%.3f s an epoch" % ((times[1] - times[0]) / 1e9))
-        confusion = np.array(answer["confusion"])
-        right = float(np.trace(confusion)) / max(1, confusion.sum())
-        table.check(where, "fit: confusion counts every test sample", confusion.sum() == 2 * cell["batch"] + 1 and
-                    abs(right - lines[-1]["test_accuracy"]) < 1e-9, "accuracy %.2f" % right)
-        kept = [line[name] for line in lines for name in ("loss", "accuracy", "test_loss")]
-        table.check(where, "fit: losses", finite(kept) and all(0 <= line["accuracy"] <= 1 for line in lines),
-                    " ".join(str(line["loss"])[:6] for line in lines))
+        metrics = cell["workload"].get("metrics", [])
+        tested = [line["test_metrics"] for line in lines]
+        table.check(where, "fit: the workload's metrics of the test", all(
+            sorted(found) == sorted(metrics) and (finite(found) or not found) for found in tested), tested[-1])
+        if "accuracy" in metrics and not cell["workload"]["targets"][cell["workload"]["loss"]["target"]]["shape"]:
+            confusion = np.array(answer["confusion"])
+            right = float(np.trace(confusion)) / max(1, confusion.sum())
+            table.check(where, "fit: confusion counts every test sample", confusion.sum() == 2 * cell["batch"] + 1 and
+                        abs(right - tested[-1]["accuracy"]) < 1e-9, "accuracy %.2f" % right)
+        else:
+            table.check(where, "fit: no confusion", answer["confusion"] is None)
+        kept = [[line["loss"], line["test_loss"], line["metrics"]] for line in lines]
+        table.check(where, "fit: losses", finite(kept) and all(
+            set(line["metrics"]) <= set(metrics) and 0 <= line["metrics"].get("accuracy", 0) <= 1 for line in lines),
+            " ".join(str(line["loss"])[:6] for line in lines))
         capped = self.ask(where, "fit", epochs=epochs, cap_s=1e-6)
         if capped:
             table.check(where, "fit: stops at the cap", capped["capped"] is True and capped["epochs"] == 1,
@@ -438,19 +611,96 @@ class Walk:
         if not self.options.no_bad_requests:
             self.bad_requests()
         found = {}
-        names = self.options.workloads.split(",") if self.options.workloads else self.known["workloads"]
         variants = self.known["variants"] if self.options.variants == "all" else \
             self.options.variants.split(",") if self.options.variants else self.known["variants"][:1]
-        for name in [name for name in names if name in self.definitions]:
+        for name in self.names():
             for variant in variants:
                 try:
-                    found[name, variant] = self.workload(name, variant)
+                    found[name, variant] = self.checked(name, variant) if self.options.kinds else \
+                        self.workload(name, variant)
                 except Broken as error:
                     self.table.row("%s %s" % (name, variant), "the process", str(error))
                     self.process.end()
                     self.start()
         self.endings()
         return found
+
+    def checked(self, name, variant):
+        """A small network: check alone, and that lengths are obeyed; -> the answer to check."""
+        where = "%s %s" % (name, variant)
+        cell = self.cell(name, variant=variant)
+        steps = 3 if cell["phase"] == "train" else 0
+        answer = self.prepared(where, cell) and self.ask(where, "check", steps=steps)
+        if answer:
+            self.outputs(where, cell, answer)
+            if steps:
+                self.table.check(where, "check: losses", finite(answer["losses"]), answer["losses"])
+                self.beyond_lengths(where, name, cell, answer)
+        return answer or None
+
+    def listings(self):
+        """The networks built from descriptions against those written by hand: the answers to check, and the speed."""
+        self.hello()
+        for name in self.known["listings"]:
+            if name not in self.definitions or self.options.workloads and name not in self.options.workloads.split(","):
+                continue
+            for variant in self.options.variants.split(",") if self.options.variants else self.known["variants"][:1]:
+                self.listing(name, variant)
+        self.process.call("quit")
+        self.process.end()
+
+    def listing(self, name, variant):
+        where = "%s %s" % (name, variant)
+        cell = self.cell(name, variant=variant)
+        steps = 3 if cell["phase"] == "train" else 0
+        pair, answers = [], []
+        try:
+            for definition in ("description", "listing"):
+                self.start()
+                pair.append(self.process)
+                if self.process.call("hello").get("ok") is not True or \
+                        self.prepared("%s %s" % (where, definition), dict(cell, definition=definition)) is None:
+                    return
+                answers.append(self.ask(where, "check", steps=steps))
+            if None not in answers:
+                agree(where, *answers, "listing: ", TOLERANCE[cell["precision"]], self.table)
+                self.table.note(where, "listing's time / description's", "%.3f" % ratio(*pair))
+        finally:
+            for process in pair:
+                process.end()
+
+
+def ratio(first, second):
+    """The median of the ratios of the times of two prepared processes, second to first, that run in turns."""
+    def seconds(process, steps):
+        answer = process.call("run", region="throughput", steps=steps)
+        return (answer["end"] - answer["begin"]) / 1e9
+
+    steps = max(2, int(ROUND_S / (seconds(first, 2) and seconds(first, 2) / 2)))
+    for process in (first, second):
+        seconds(process, steps)
+    ratios = []
+    for index in range(ROUNDS):
+        if index % 2:  # neither is always the one after the other
+            late = seconds(second, steps)
+            ratios.append(late / seconds(first, steps))
+        else:
+            early = seconds(first, steps)
+            ratios.append(seconds(second, steps) / early)
+    return statistics.median(ratios)
+
+
+def agree(where, mine, theirs, what, allowed, table):
+    """Two answers to check are the same."""
+    table.check(where, what + "parameters", mine["parameters"] == theirs["parameters"],
+                "%s and %s" % (mine["parameters"], theirs["parameters"]))
+    for key, factor in (("outputs", 1), ("loss", 1), ("gradients", 5), ("losses", 10)):
+        if key in mine and key in theirs:
+            same = not isinstance(mine[key], dict) or sorted(mine[key]) == sorted(theirs[key])
+            # A wrong gradient of one small layer must not hide behind those of large ones.
+            apart = distance([part(mine, key)], [part(theirs, key)], floor=1.0 if key == "outputs" else 0.01)
+            table.check(where, what + key, same and apart <= allowed * factor,
+                        "%.2g apart, %.2g allowed" % (apart, allowed * factor))
 
 
 def compare(first, other, options, table, folder):
@@ -461,24 +711,19 @@ def compare(first, other, options, table, folder):
     allowed = TOLERANCE[options.precision]
     for (name, variant), mine in first.items():
         where = "%s %s" % (name, variant)
-        if mine is None or name not in walk.known.get("workloads", ()):
-            table.note(where, "against", "one of the two does not have it")
+        if mine is None:
+            table.note(where, "against", "the first does not have it")
             continue
         cell = walk.cell(name, phase="train" if "losses" in mine and "train" in walk.known["phases"] else "infer")
         prepared = walk.process.call("prepare", **cell)
+        if (prepared.get("error") or {}).get("kind") == "declined":
+            table.note(where, "against", "the other declines it: " + prepared["error"]["message"])
+            continue
         theirs = prepared.get("ok") and walk.ask(where, "check", steps=len(mine.get("losses", ())))
         if not theirs:
             table.row(where, "against: prepare", json.dumps(prepared.get("error")))
             continue
-        table.check(where, "against: parameters", mine["parameters"] == theirs["parameters"],
-                    "%s and %s" % (mine["parameters"], theirs["parameters"]))
-        for key, factor in (("logits", 1), ("loss", 1), ("gradients", 5), ("losses", 10)):
-            if key in mine and key in theirs:
-                same = key != "gradients" or sorted(mine[key]) == sorted(theirs[key])
-                # A wrong gradient of one small layer must not hide behind those of large ones.
-                apart = distance([mine[key]], [theirs[key]], floor=1.0 if key == "logits" else 0.01)
-                table.check(where, "against: " + key, same and apart <= allowed * factor,
-                            "%.2g apart, %.2g allowed" % (apart, allowed * factor))
+        agree(where, mine, theirs, "against: ", allowed, table)
     walk.process.call("quit")
     walk.process.end()
 
@@ -499,12 +744,18 @@ def main():
     parser.add_argument("--precision", default="f32", choices=sorted(TOLERANCE))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=300, help="seconds to wait for one answer")
+    parser.add_argument("--batch", type=int, help="samples of a batch; default: %d" % BATCH)
+    parser.add_argument("--tandem", default=os.path.join(HERE, "..", "..", "build", "release", "bin", "tandem"),
+                        help="the program that resolves networks")
     parser.add_argument("--no-bad-requests", action="store_true")
+    parser.add_argument("--kinds", action="store_true", help="small networks, at least one for each kind of layer and loss")
+    parser.add_argument("--listings", action="store_true", help="descriptions against the driver's listings")
     options = parser.parse_args(own)
     table = Table()
     with tempfile.TemporaryDirectory() as folder:
         try:
-            found = Walk(command, options, table, folder).everything()
+            walk = Walk(command, options, table, folder)
+            found = walk.listings() if options.listings else walk.everything()
             if other:
                 compare(found, other, options, table, folder)
         except Broken as error:
