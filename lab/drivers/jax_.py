@@ -1,4 +1,5 @@
-"""The driver of JAX: plain JAX, the whole training step in one jit with its buffers given back (donated).
+"""The driver of JAX: plain JAX, the whole training step in one jit with its buffers given back (donated). The variant
+loop takes all steps of the region throughput in one call of a compiled loop on the device, and is else the same.
 
 The backend starts with the first `prepare`, because threads and convolution mode can be told to XLA only before that:
 a later cell of the same process must ask for the same ones.
@@ -7,17 +8,22 @@ import glob
 import importlib.metadata
 import importlib.util
 import os
+import sys
 import tempfile
 from functools import partial
 
-import frame
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "listings")]
+import frame  # noqa: E402
 
 frame.claim_stdout()
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
+from jax import lax  # noqa: E402
 
 import jax_models  # noqa: E402
+import jax_network  # noqa: E402
 import xla_profile  # noqa: E402
 
 PRECISIONS = {"f32": jnp.float32, "tf32": jnp.float32, "bf16": jnp.bfloat16, "f64": jnp.float64}
@@ -81,127 +87,232 @@ def make_optimizer(options):
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+class Listing:
+    """A hand-written network with the interface of jax_network.Network."""
+
+    def __init__(self, cell):
+        self.cell, net = cell, jax_models.describe(cell.network.name, cell.sizes, cell.classes)
+        self.layouts, self.grids = net.layouts, net.grids
+        self.shapes = {name: jax_models.canonical_shape(*layout) for name, layout in net.layouts.items()}
+        self.stats = {name + suffix: (size,) for name, size in net.stat_sizes.items()
+                      for suffix in (".running_mean", ".running_var")}
+
+    def stored(self, name, array):
+        return np.ascontiguousarray(jax_models.from_canonical(array, self.layouts[name][0], self.grids.get(name)))
+
+    def placed(self, name, array):
+        return array.transpose(0, 2, 3, 1)
+
+    def forward(self, params, stats, states, inputs, training, key):
+        dtype = inputs[0].dtype
+        net = jax_models.Net(params, stats, training, key, self.cell.dropout, dtype)
+        return (jax_models.MODELS[self.cell.network.name](net, inputs[0], self.cell.classes),), net.new_stats, states
+
+
 class JaxModel(frame.Model):
     def __init__(self, cell):
         self.cell, self.notes = cell, []
         platform, _, index = cell.device.partition(":")
         self.device = jax.devices(platform)[int(index or 0)]
-        net = jax_models.describe(cell.model, cell.input, cell.classes)
-        self.layouts = net.layouts
-        wide = jnp.float64 if cell.precision == "f64" else jnp.float32
-        self.wide = wide
+        self.network = Listing(cell) if cell.definition == "listing" else jax_network.Network(cell.network)
+        self.wide = jnp.float64 if cell.precision == "f64" else jnp.float32
         # Every array is made by NumPy and put on the cell's device, so that nothing is computed on another.
-        params = {name: jax.device_put(value.astype(wide), self.device) for name, value in self._initial(net).items()}
-        stats = {}
-        for name, size in net.stat_sizes.items():
-            for suffix, value in ((".running_mean", np.zeros(size)), (".running_var", np.ones(size))):
-                value = self.found_stats.get(name + suffix, value).astype(wide)
-                stats[name + suffix] = jax.device_put(value, self.device)
+        params, stats = ({name: jax.device_put(value.astype(self.wide), self.device) for name, value in part.items()}
+                         for part in self._initial())
         start, self.update = make_optimizer(cell.optimizer)
         with jax.default_device(self.device):
             slots = start(params) if cell.phase == "train" else {}
-            self.state = (params, slots, stats, jnp.zeros((), jnp.int32))
+            state = (params, slots, stats, jnp.zeros((), jnp.int32))
             self.key = jax.random.key(cell.seed)
-        self.state, self.key = jax.device_put((self.state, self.key), self.device)
-        self.sums = None
+        self.state, self.key = jax.device_put((state, self.key), self.device)
+        self.reset_states()
+        names = [output["name"] for output in cell.network.outputs]
+        self.chosen = names.index(cell.loss.output)
+        self.sums = self.loss = self.last_outputs = None
+        self.stacked = self.loop = None  # the variant loop: the batches of `run`, and the loop over them
         self._compile()
 
-    def _initial(self, net):
-        """The parameters to start from, as this driver stores them."""
-        shapes = {name: jax_models.canonical_shape(*layout) for name, layout in net.layouts.items()}
-        given = self.cell.weights(shapes)
-        self.found_stats = {name: value for name, value in (given or {}).items() if "running_" in name}
+    def _initial(self):
+        """(parameters, running statistics) to start from, as they are stored."""
+        given = self.cell.weights(self.network.shapes)
+        stats = {name: np.full(shape, 1.0 if name.endswith("running_var") else 0.0, np.float32)
+                 for name, shape in self.network.stats.items()}
         if given is not None:
-            return {name: np.ascontiguousarray(jax_models.from_canonical(given[name], kind, net.grids.get(name)))
-                    for name, (kind, _) in net.layouts.items()}
+            return ({name: self.network.stored(name, given[name]) for name in self.network.shapes},
+                    {name: given.get(name, value) for name, value in stats.items()})
         self.notes.append("JAX itself has no default of initialisation and optimisers: weights are jax.nn.initializers."
                           "lecun_normal, biases 0, and the optimiser's numbers are those of the workload.")
-        lecun, values = jax.nn.initializers.lecun_normal(), {}
-        for number, (name, (kind, shape)) in enumerate(sorted(net.layouts.items())):
-            if kind == "vector":
+        values = {}
+        for number, (name, shape) in enumerate(sorted(self.network.shapes.items())):
+            if len(shape) == 1:
                 values[name] = np.full(shape, 1.0 if name.endswith("weight") else 0.0, np.float32)
-            else:
-                values[name] = np.asarray(lecun(jax.random.fold_in(jax.random.key(self.cell.seed), number), shape))
-        return values
+                continue
+            lecun = jax.nn.initializers.lecun_normal(in_axis=tuple(range(1, len(shape))), out_axis=0)
+            values[name] = self.network.stored(name, np.asarray(lecun(
+                jax.random.fold_in(jax.random.key(self.cell.seed), number), shape)))
+        return values, stats
 
     def _compile(self):
-        cell, update = self.cell, self.update
-        forward, dtype, wide = jax_models.MODELS[cell.model], PRECISIONS[cell.precision], self.wide
+        cell, update, wide = self.cell, self.update, self.wide
+        forward, dtype, chosen = self.network.forward, PRECISIONS[cell.precision], self.chosen
 
-        def loss_of(params, stats, key, x, y):
-            net = jax_models.Net(params, stats, True, key, cell.dropout, dtype)
-            logits = forward(net, x.astype(dtype), cell.classes).astype(wide)
-            picked = jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], axis=1)
-            return -picked.mean(), (logits, net.new_stats)
+        def narrow(tree):
+            return jax.tree.map(lambda x: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree)
 
-        @partial(jax.jit, donate_argnums=0)
-        def train(state, key, x, y):
+        def widen(tree):
+            return jax.tree.map(lambda x: x.astype(wide), tree)
+
+        def loss_of(params, stats, states, key, inputs, wanted):
+            outputs, stats, states = forward(narrow(params), stats, states, narrow(inputs), True, key)
+            output = outputs[chosen].astype(wide)
+            return jax_network.loss_of(cell.loss, output, *wanted), (output, stats, widen(states))
+
+        def train(state, states, key, inputs, wanted):
             params, slots, stats, step = state
             key = jax.random.fold_in(key, step)
-            (loss, (logits, stats)), gradients = jax.value_and_grad(loss_of, has_aux=True)(params, stats, key, x, y)
+            (loss, (output, stats, states)), gradients = jax.value_and_grad(loss_of, has_aux=True)(
+                params, stats, states, key, inputs, wanted)
             params, slots = update(params, gradients, slots, step)
-            return (params, slots, stats, step + 1), loss, logits
+            return (params, slots, stats, step + 1), states, loss, output
 
-        @jax.jit
-        def infer(state, x):
+        def infer(state, states, inputs):
             params, _, stats, _ = state
-            return forward(jax_models.Net(params, stats, dtype=dtype), x.astype(dtype), cell.classes).astype(wide)
+            outputs, _, states = forward(narrow(params), stats, states, narrow(inputs), False, None)
+            return widen(states), widen(outputs)
 
         @jax.jit
-        def norms(state, key, x, y):
+        def norms(state, states, key, inputs, wanted):
             params, _, stats, step = state
             key = jax.random.fold_in(key, step)
-            (loss, _), gradients = jax.value_and_grad(loss_of, has_aux=True)(params, stats, key, x, y)
+            states = jax.tree.map(jnp.zeros_like, states)
+            (loss, _), gradients = jax.value_and_grad(loss_of, has_aux=True)(params, stats, states, key, inputs, wanted)
             return loss, {name: jnp.sqrt(jnp.sum(jnp.square(g))) for name, g in gradients.items()}
 
         @partial(jax.jit, donate_argnums=0)
-        def add_up(sums, loss, logits, y):
-            return sums[0] + loss, sums[1] + (logits.argmax(axis=1) == y).sum()
+        def add_up(sums, loss, output, target, lengths=None):
+            if "accuracy" not in cell.metrics:
+                return sums[0] + loss, sums[1]
+            right = output.argmax(-1) == target
+            if lengths is not None:
+                right &= jax_network.counted(right, lengths)
+            return sums[0] + loss, sums[1] + right.sum()
 
-        self.train, self.infer, self.norms, self.add_up = train, infer, norms, add_up
+        def batch(stacked, index):
+            """One of the stacked batches. The barrier keeps a loop over a single one from computing it once."""
+            chosen = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, index % x.shape[0], keepdims=False), stacked)
+            return lax.optimization_barrier((chosen, index))[0]
+
+        def nothing_yet(step, *arguments):
+            """Zeros in the shapes of what a step makes."""
+            return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(step, *arguments))
+
+        @partial(jax.jit, donate_argnums=(0, 1))
+        def train_loop(state, states, key, stacked, steps):
+            def body(index, made):
+                return train(*made[:2], key, *batch(stacked, index))
+
+            loss, output = nothing_yet(train, state, states, key, *batch(stacked, 0))[2:]
+            return lax.fori_loop(0, steps, body, (state, states, loss, output))
+
+        @jax.jit
+        def infer_loop(state, states, stacked, steps):
+            def body(index, made):
+                return infer(state, made[0], batch(stacked, index)[0])
+
+            outputs = nothing_yet(infer, state, states, batch(stacked, 0)[0])[1]
+            return lax.fori_loop(0, steps, body, (states, outputs))
+
+        self.train, self.infer = jax.jit(train, donate_argnums=(0, 1)), jax.jit(infer)
+        self.norms, self.add_up, self.train_loop, self.infer_loop = norms, add_up, train_loop, infer_loop
+
+    def reset_states(self):
+        self.states = tuple(
+            jax.device_put(np.zeros((entry["shape"][0], self.cell.batch) + tuple(entry["shape"][1:]), self.wide),
+                           self.device) for entry in self.cell.network.states)
 
     def parameters(self):
         return sum(value.size for value in self.state[0].values())
 
-    def place(self, x, y):
-        x = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).astype(self.wide)
-        return jax.device_put((x, y.astype(np.int32)), self.device)
+    def place(self, batch):
+        """(the inputs, what the loss takes beside the output)."""
+        def there(name, array):
+            return jax.device_put(np.ascontiguousarray(array).astype(
+                np.int32 if array.dtype == np.int64 else self.wide), self.device)
+
+        placed = {name: there(name, array) for name, array in batch.items()}
+        inputs = tuple(there(entry["name"], self.network.placed(entry["name"], batch[entry["name"]]))
+                       for entry in self.cell.network.inputs)
+        return inputs, tuple(placed[name] for name in (self.cell.loss.target, self.cell.loss.lengths) if name)
 
     def train_step(self, placed):
-        self.state, self.loss, self.last_logits = self.train(self.state, self.key, *placed)
+        if self.stacked is not None and self.loop is None:
+            self._compile_loop()
+        self.state, self.states, self.loss, self.last_output = self.train(self.state, self.states, self.key, *placed)
 
     def infer_step(self, placed):
-        self.last_logits = self.infer(self.state, placed[0])
+        if self.stacked is not None and self.loop is None:
+            self._compile_loop()
+        self.states, self.last_outputs = self.infer(self.state, self.states, placed[0])
+
+    def keep_resident(self, placed_batches):
+        if self.cell.variant == "loop":
+            self.stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *placed_batches)
+
+    def _compile_loop(self):
+        """In the first step of `run`, where the other variant compiles, too."""
+        steps = jax.device_put(np.int32(1), self.device)
+        if self.cell.phase == "train":
+            self.loop = self.train_loop.lower(self.state, self.states, self.key, self.stacked, steps).compile()
+        else:
+            self.loop = self.infer_loop.lower(self.state, self.states, self.stacked, steps).compile()
+
+    def sustained(self, step, placed_batches, steps):
+        if self.cell.variant != "loop":
+            return super().sustained(step, placed_batches, steps)
+        if self.loop is None:
+            self._compile_loop()
+        count = jax.device_put(np.int32(steps), self.device)
+
+        def take():
+            if self.cell.phase == "train":
+                self.state, self.states, self.loss, self.last_output = self.loop(
+                    self.state, self.states, self.key, self.stacked, count)
+            else:
+                self.states, self.last_outputs = self.loop(self.state, self.states, self.stacked, count)
+
+        return take
 
     def synchronize(self):
-        jax.block_until_ready((self.state, getattr(self, "last_logits", None), self.sums))
+        jax.block_until_ready((self.state, self.states, self.last_outputs, self.sums))
 
     def read_loss(self):
         return float(self.loss)
 
-    def read_logits(self):
-        return np.asarray(self.last_logits)
+    def read_outputs(self):
+        return {entry["name"]: np.asarray(value)
+                for entry, value in zip(self.cell.network.outputs, self.last_outputs)}
 
-    def loss_and_gradients(self, x, y):
-        loss, norms = self.norms(self.state, self.key, *self.place(x, y))
+    def loss_and_gradients(self, batch):
+        loss, norms = self.norms(self.state, self.states, self.key, *self.place(batch))
         return float(loss), {name: float(value) for name, value in norms.items()}
 
-    def count(self, placed, y):
+    def count(self, placed, batch):
         if self.sums is None:
             self.sums = jax.device_put((np.zeros((), self.wide), np.zeros((), np.int32)), self.device)
-        self.sums = self.add_up(self.sums, self.loss, self.last_logits, placed[1])
+        self.sums = self.add_up(self.sums, self.loss, self.last_output, *placed[1])
 
     def counted(self):
         (loss, right), self.sums = self.sums, None
-        return float(loss), int(right)
+        return float(loss), {"accuracy": int(right)} if "accuracy" in self.cell.metrics else {}
 
     def breakdown(self, steps, placed_batches):
         """Instructions of the step before and after XLA's passes, and the time of each kind from JAX's profiler."""
         placed = placed_batches[0]
         if self.cell.phase == "train":
-            lowered, step = self.train.lower(self.state, self.key, *placed), self.train_step
+            lowered = self.train.lower(self.state, self.states, self.key, *placed)
+            step = self.train_step
         else:
-            lowered, step = self.infer.lower(self.state, placed[0]), self.infer_step
+            lowered, step = self.infer.lower(self.state, self.states, placed[0]), self.infer_step
         optimized = lowered.compile().as_text()
         answer = {"source": "jax.profiler and the compiled step's HLO",
                   "nodes_before": xla_profile.count_instructions(lowered.as_text(dialect="hlo")),
@@ -236,8 +347,9 @@ class JaxDriver(frame.Driver):
 
     def hello(self):
         cuda = cuda_devices()
-        return {"framework": "jax", "version": jax.__version__, "variants": ["jit"], "devices": ["cpu"] + cuda,
-                "workloads": list(jax_models.MODELS), "phases": ["train", "infer"],
+        return {"framework": "jax", "version": jax.__version__, "variants": ["jit", "loop"],
+                "devices": ["cpu"] + cuda, "kinds": list(jax_network.WRITERS), "losses": list(jax_network.LOSSES),
+                "listings": list(jax_models.MODELS), "phases": ["train", "infer"],
                 "precisions": ["f32", "bf16", "f64"] + (["tf32"] if cuda else []),
                 "switches": {"conv": ["heuristic", "profile"]} if cuda else {},
                 "libraries": {name: importlib.metadata.version(name) for name in ("jaxlib", "numpy")}}
