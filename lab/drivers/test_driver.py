@@ -37,7 +37,7 @@ BATCH = 4
 LARGER_BATCH = {"resnet18": 8}
 SMALL_INPUT = {"vgg16": [3, 32, 32]}  # the others are tried at the size of their definition
 SEED = 11
-ROUNDS, ROUND_S = 15, 0.4  # runs of each definition for the ratio of speeds, and how long one takes about
+ROUNDS, ROUND_S = 21, 0.2  # runs of each definition for the ratio of speeds, and how long one takes about
 # Layers that read of a sequence one step alone, or up to its length where they are given it.
 STEPWISE = {"linear", "embedding", "relu", "gelu", "silu", "selu", "mish", "hardswish", "tanh", "sigmoid", "leaky_relu",
             "elu", "softplus", "softmax", "layer_norm", "rms_norm", "dropout", "identity", "add", "multiply", "concat"}
@@ -645,49 +645,43 @@ class Walk:
             if name not in self.definitions or self.options.workloads and name not in self.options.workloads.split(","):
                 continue
             for variant in self.options.variants.split(",") if self.options.variants else self.known["variants"][:1]:
-                self.listing(name, variant)
-        self.process.call("quit")
-        self.process.end()
+                try:
+                    self.listing(name, variant)
+                except Broken as error:
+                    self.table.row("%s %s" % (name, variant), "the process", str(error))
+                    self.process.end()
+                    self.start()
+        self.endings()
 
     def listing(self, name, variant):
         where = "%s %s" % (name, variant)
         cell = self.cell(name, variant=variant)
         steps = 3 if cell["phase"] == "train" else 0
-        pair, answers = [], []
-        try:
-            for definition in ("description", "listing"):
-                self.start()
-                pair.append(self.process)
-                if self.process.call("hello").get("ok") is not True or \
-                        self.prepared("%s %s" % (where, definition), dict(cell, definition=definition)) is None:
-                    return
-                answers.append(self.ask(where, "check", steps=steps))
-            if None not in answers:
-                agree(where, *answers, "listing: ", TOLERANCE[cell["precision"]], self.table)
-                self.table.note(where, "listing's time / description's", "%.3f" % ratio(*pair))
-        finally:
-            for process in pair:
-                process.end()
+        answers = []
+        for definition in ("description", "listing"):
+            prepared = self.prepared("%s %s" % (where, definition), dict(cell, definition=definition))
+            answers.append(prepared and self.ask(where, "check", steps=steps))
+        if None in answers:
+            return
+        agree(where, *answers, "listing: ", TOLERANCE[cell["precision"]], self.table)
+        # In turns in one process: two processes differ by per cents, whatever they run.
+        ratios = []
+        for index in range(ROUNDS):
+            order = ("description", "listing") if index % 2 else ("listing", "description")
+            times = {definition: self.step_time(dict(cell, definition=definition)) for definition in order}
+            ratios.append(times["listing"] / times["description"])
+        self.table.note(where, "listing's time / description's", "%.3f, median of %d" % (
+            statistics.median(ratios), ROUNDS))
 
+    def step_time(self, cell):
+        """Nanoseconds of a step of the freshly prepared cell."""
+        def timed(steps):
+            answer = self.process.call("run", region="throughput", steps=steps)
+            return (answer["end"] - answer["begin"]) / steps
 
-def ratio(first, second):
-    """The median of the ratios of the times of two prepared processes, second to first, that run in turns."""
-    def seconds(process, steps):
-        answer = process.call("run", region="throughput", steps=steps)
-        return (answer["end"] - answer["begin"]) / 1e9
-
-    steps = max(2, int(ROUND_S / (seconds(first, 2) and seconds(first, 2) / 2)))
-    for process in (first, second):
-        seconds(process, steps)
-    ratios = []
-    for index in range(ROUNDS):
-        if index % 2:  # neither is always the one after the other
-            late = seconds(second, steps)
-            ratios.append(late / seconds(first, steps))
-        else:
-            early = seconds(first, steps)
-            ratios.append(seconds(second, steps) / early)
-    return statistics.median(ratios)
+        self.process.call("prepare", **cell)
+        timed(2)  # what is to be compiled
+        return timed(max(2, int(ROUND_S * 1e9 / timed(2))))
 
 
 def agree(where, mine, theirs, what, allowed, table):
