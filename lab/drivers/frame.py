@@ -305,8 +305,8 @@ class Data:
 
 TYPES = {"f32": np.float32, "i64": np.int64}
 # What each metric is measured of: the losses with which it makes sense.
-METRICS = {"accuracy": ("cross_entropy",), "perplexity": ("cross_entropy",), "mse": ("mse", "mae"),
-           "mae": ("mse", "mae")}
+METRICS = {"accuracy": ("cross_entropy",), "perplexity": ("cross_entropy",), "mse": ("mse", "mae", "bce"),
+           "mae": ("mse", "mae", "bce")}
 
 
 class Cell:
@@ -534,10 +534,9 @@ def _measured(cell, output, target):
         if "accuracy" in cell.metrics:
             found["accuracy"] = output.argmax(axis=1) == target
         return found
-    if cell.loss.kind == "bce":
-        return {"loss": np.maximum(output, 0) - output * target + np.log1p(np.exp(-np.abs(output)))}
-    apart = {"mse": np.square(output - target), "mae": np.abs(output - target)}
-    return dict({name: apart[name] for name in cell.metrics}, loss=apart[cell.loss.kind])
+    each = {"mse": np.square(output - target), "mae": np.abs(output - target),
+            "bce": np.maximum(output, 0) - output * target + np.log1p(np.exp(-np.abs(output)))}
+    return dict({name: each[name] for name in cell.metrics}, loss=each[cell.loss.kind])
 
 
 def _metrics_of(cell, loss):

@@ -118,11 +118,14 @@ def batch_norm(x, scale, shift, mean, var, momentum, epsilon, training):
     return made, (1 - momentum) * old_mean + momentum * mean, (1 - momentum) * old_var + momentum * unbiased
 
 
-def normalized(x, scale, shift, axes, epsilon, centred=True):
+def normalized(x, scale, shift, axes, epsilon):
     """Over these axes of x."""
     wide = widened(x)
-    if centred:
-        wide = wide - wide.mean(axes, keepdims=True)
+    return rms_norm(wide - wide.mean(axes, keepdims=True), scale, shift, axes, epsilon).astype(x.dtype)
+
+
+def rms_norm(x, scale, shift, axes, epsilon):
+    wide = widened(x)
     made = wide * lax.rsqrt(jnp.square(wide).mean(axes, keepdims=True) + epsilon)
     made = made if scale is None else made * scale
     return (made if shift is None else made + shift).astype(x.dtype)
@@ -399,12 +402,14 @@ def write_batch_norm(w, c):
         mean, var, c.last(), c.affine(), mean, var, c["momentum"], c["eps"])
 
 
-def write_last_norm(centred):
-    def write(w, c):
-        axes = tuple(range(-c["axes"], 0))
-        return "normalized(%s, %s, %r, %r, %r)" % (c.plain(), c.affine(), axes, c["eps"], centred)
+def write_layer_norm(w, c):
+    return "normalized(%s, %s, %r, %r)" % (c.plain(), c.affine(), tuple(range(-c["axes"], 0)), c["eps"])
 
-    return write
+
+def write_rms_norm(w, c):
+    x = c.plain()
+    epsilon = c["eps"] or "jnp.finfo(%s.dtype).eps" % x  # 0: the spacing of numbers at 1
+    return "rms_norm(%s, %s, %r, %s)" % (x, c.affine(), tuple(range(-c["axes"], 0)), epsilon)
 
 
 def write_dropout(by_channel):
@@ -501,8 +506,8 @@ WRITERS = {
     "instance_norm": lambda w, c: "normalized(%s, %s, %r, %r)" % (
         c.last(), c.affine(), tuple(range(1, 1 + c.axes)), c["eps"]),
     "group_norm": lambda w, c: "group_norm(%s, %s, %r, %r)" % (c.last(), c.affine(), c["groups"], c["eps"]),
-    "layer_norm": write_last_norm(True),
-    "rms_norm": write_last_norm(False),
+    "layer_norm": write_layer_norm,
+    "rms_norm": write_rms_norm,
     "dropout": write_dropout(False),
     "channel_dropout": write_dropout(True),
     "flatten": write_flatten,
@@ -519,7 +524,7 @@ CHANNELLED = {"conv", "conv_transpose", "max_pool", "avg_pool", "adaptive_avg_po
               "global_avg_pool", "batch_norm", "instance_norm", "group_norm", "channel_dropout"}
 LAYERS = {layer.__name__: layer for layer in (
     channels_first, channels_last, regrouped, conv, linear, softplus, max_pool, dilated_max_pool, avg_pool,
-    adaptive_pool, batch_norm, normalized, group_norm, dropout, mean_of_true, lstm, last_of, attention)}
+    adaptive_pool, batch_norm, normalized, rms_norm, group_norm, dropout, mean_of_true, lstm, last_of, attention)}
 
 
 class Network:

@@ -76,8 +76,8 @@ class Net:
 
     def norm(self, kind, x, name, sizes, affine=True, bias=True, buffers=None, **settings):
         parameters = weights(bias, sizes, sizes) if affine else {}
-        if kind in ("layer_norm", "rms_norm"):
-            settings["bias"] = affine and bias
+        if kind == "layer_norm":
+            settings["bias"] = bias
         return self.call(kind, x, self.shapes[x], name, parameters, buffers, affine=affine, **settings)
 
     def batch_norm(self, x, name, affine=True, track=True, momentum=0.1, eps=1e-5):
@@ -128,7 +128,7 @@ class Net:
         shape = self.outputs[0]["shape"]
         target = {"type": "i64", "shape": shape[:-1], "below": shape[-1]} if loss == "cross_entropy" else {
             "type": "f32", "shape": shape}
-        metrics = {"cross_entropy": ["accuracy", "perplexity"], "bce": []}.get(loss, ["mse", "mae"])
+        metrics = ["accuracy", "perplexity"] if loss == "cross_entropy" else ["mse", "mae"]
         entry = {"kind": loss, "output": self.outputs[0]["name"], "target": "target"}
         workload = {"name": self.name, "network": self.name, "targets": {"target": target}, "metrics": metrics,
                     "loss": dict(entry, lengths=lengths) if lengths else entry,
@@ -150,7 +150,7 @@ def weights(bias, shape, bias_shape):
 
 def case_convolutions():
     net = Net("conv_2d", x=("f32", 4, 11, 9))
-    v = net.conv(net.same("identity", "x"), 6, "block.0.conv", 3, stride=2, padding=[[0, 1], [2, 1]], groups=2)
+    v = net.conv(net.same("identity", "x"), 6, "block.0.conv", (4, 2), padding=[[1, 2], [0, 1]], groups=2)
     v = net.conv(net.same("relu", v), 8, "block.1.conv", (3, 2), padding=(2, 0), dilation=2, bias=False)
     v = net.call("global_avg_pool", net.same("tanh", v), net.shapes[v][:1])
     yield net.end(out=net.linear(v, 5, "fc"))
@@ -191,7 +191,7 @@ def case_pools():
     parts = [net.max_pool(v, [4, 4], 2, 2, [[0, 0], [0, 0]]),
              net.max_pool(v, [5, 4], 3, 2, [[1, 1], [1, 1]]),
              net.max_pool(v, [9, 8], 2, 1, [[0, 1], [0, 1]]),
-             net.max_pool(v, [5, 4], (3, 3), 2, [[1, 1], [0, 1]]),
+             net.max_pool(v, [9, 8], (4, 2), 1, [[1, 2], [0, 1]]),
              net.max_pool(v, [5, 4], 2, 2, [[0, 0], [0, 0]], ceil_mode=True),
              net.max_pool(v, [7, 6], 2, 1, [[0, 0], [0, 0]], dilation=2)]
     yield net.end(out=net.linear(net.concat([net.flatten(part) for part in parts]), 5, "fc"))
@@ -227,19 +227,20 @@ def case_norms():
     v = net.norm("group_norm", net.same("tanh", v), "gn2", [6], affine=False, groups=2, eps=1e-5)
     v = net.same("channel_dropout", v, p=0.3)
     yield net.end(out=net.linear(net.flatten(v), 5, "fc"))
-    net = Net("last_axis_norms", x=("f32", 3, 4, 5))
+    net = Net("last_axis_norms", x=("f32", 4, 5), z=("f32", 3, 4, 5))
     v = net.norm("layer_norm", "x", "ln1", [4, 5], axes=2, eps=1e-5)
     v = net.norm("layer_norm", net.linear(v, 6, "fc1"), "ln2", [6], bias=False, axes=1, eps=1e-4)
     v = net.norm("rms_norm", net.linear(v, 6, "fc2", bias=False), "rms1", [6], bias=False, axes=1, eps=1e-5)
-    v = net.norm("layer_norm", net.same("gelu", v), "ln3", [3, 4, 6], affine=False, axes=3, eps=1e-5)
-    v = net.norm("rms_norm", net.linear(v, 4, "fc3"), "rms2", [4, 4], affine=False, axes=2, eps=1e-5)
-    yield net.end(out=net.linear(net.flatten(v), 5, "fc"))
+    v = net.norm("layer_norm", net.same("gelu", v), "ln3", [6], affine=False, axes=1, eps=1e-5)
+    v = net.norm("rms_norm", net.linear(v, 4, "fc3"), "rms2", [4, 4], affine=False, axes=2, eps=0.0)
+    w = net.norm("layer_norm", net.conv("z", 3, "conv", 1), "ln4", [3, 4, 5], axes=3, eps=1e-5)
+    yield net.end(out=net.linear(net.concat([net.flatten(v), net.flatten(w)]), 5, "fc"))
 
 
 def case_shapes():
     net = Net("shapes", x=("f32", 3, 4, 5), z=("f32", 3, 4, 5))
-    v = net.linear("x", 5, "fc1")
-    w = net.same("tanh", net.linear("z", 5, "fc2"))
+    v = net.conv("x", 3, "conv1", 1)
+    w = net.same("tanh", net.conv("z", 3, "conv2", 1))
     total = net.call("add", [v, w, "x"], [3, 4, 5])
     product = net.call("multiply", [v, w, total], [3, 4, 5])
     joined = net.concat([total, product], 1)
@@ -255,7 +256,7 @@ def case_sequences():
     for layers, bidirectional, output, bias in ((1, False, "sequence", True), (2, False, "last", True),
                                                 (2, True, "sequence", False), (2, True, "last", True)):
         for lengths in (False, True):
-            for carry in (False, True):
+            for carry in (False,) if bidirectional else (False, True):  # states are carried forwards alone
                 name = "lstm_%d%s_%s%s%s" % (layers, "_both" if bidirectional else "", output,
                                              "_lengths" if lengths else "", "_carry" if carry else "")
                 net = Net(name, **dict({"x": ("f32", 6, 4)}, **({"n": ("i64",)} if lengths else {})))
@@ -285,7 +286,7 @@ def case_attention():
 def case_losses():
     for loss in ("cross_entropy", "mse", "mae", "bce"):
         for lengths in (False, True):
-            net = Net(loss + ("_lengths" if lengths else ""), x=("f32", 4, 3, 5), n=("i64",))
+            net = Net(loss + ("_lengths" if lengths else ""), x=("f32", 4, 5), n=("i64",))
             v = net.linear("x", 6, "fc1")
             yield net.end(loss, "n" if lengths else None, out=net.linear(net.same("tanh", v), 2, "fc2"), hidden=v)
 

@@ -10,6 +10,8 @@ A state is (layers · directions, batch, hidden), as nn.LSTM takes it.
 import torch
 from torch import nn
 
+from frame import Declined
+
 RESERVED = ("self", "torch", "F", "at_last")  # names of the generated source that are no values
 
 
@@ -24,36 +26,38 @@ def at_last(sequence, lengths):
     return sequence.gather(1, places).squeeze(1)
 
 
-class BothWays(nn.Module):
-    """A bidirectional LSTM with lengths: the way back begins at each sample's last true step, so its input is turned
-    round up to there. Each layer and direction is an nn.LSTM of its own; the parameters are this module's, by the names
-    of a whole nn.LSTM."""
+class Layered(nn.Module):
+    """An LSTM whose layers and ways are an nn.LSTM each, parts[layer][way]. The parameters are this module's, by the
+    names of a whole nn.LSTM."""
 
-    def __init__(self, features, hidden, layers, bias):
+    def __init__(self, features, hidden, layers, bias, ways):
         super().__init__()
-        whole = nn.LSTM(features, hidden, layers, bias=bias, batch_first=True, bidirectional=True)
+        whole = nn.LSTM(features, hidden, layers, bias=bias, batch_first=True, bidirectional=ways == 2)
         for name, parameter in whole.named_parameters():
             self.register_parameter(name, parameter)
         self.hidden, self.parts = hidden, []
         for layer in range(layers):
-            ways = []
-            for suffix in ("_l%d" % layer, "_l%d_reverse" % layer):
-                way = nn.LSTM(features if layer == 0 else 2 * hidden, hidden, bias=bias, batch_first=True)
-                for name in [name for name, _ in way.named_parameters()]:
-                    setattr(way, name, getattr(self, name[:-len("_l0")] + suffix))
-                ways.append(way)
-            self.parts.append(ways)
+            self.parts.append([nn.LSTM(features if layer == 0 else ways * hidden, hidden, bias=bias, batch_first=True)
+                               for _ in range(ways)])
+            for part, suffix in zip(self.parts[-1], ("_l%d" % layer, "_l%d_reverse" % layer)):
+                for name in [name for name, _ in part.named_parameters()]:
+                    setattr(part, name, getattr(self, name[:-len("_l0")] + suffix))
 
     def _apply(self, *arguments, **options):
         super()._apply(*arguments, **options)
-        for way in sum(self.parts, []):
-            way.flatten_parameters()
+        for part in sum(self.parts, []):
+            part.flatten_parameters()
         return self
 
     def train(self, mode=True):
-        for way in sum(self.parts, []):
-            way.train(mode)
+        for part in sum(self.parts, []):
+            part.train(mode)
         return super().train(mode)
+
+
+class BothWays(Layered):
+    """A bidirectional LSTM with lengths: the way back begins at each sample's last true step, so its input is turned
+    round up to there."""
 
     def forward(self, x, lengths, mask):
         """mask: (N, T), true for true steps. -> (sequence, last)."""
@@ -69,32 +73,29 @@ class BothWays(nn.Module):
         return x, torch.cat((at_last(x[:, :, :self.hidden], lengths), x[:, 0, self.hidden:]), 1)
 
 
-class StepByStep(nn.LSTM):
-    """An LSTM with lengths and carried states: nn.LSTM does not tell a cell's state at a step in the middle, so the
-    steps are written out."""
+class Carried(Layered):
+    """An LSTM with lengths and carried states. nn.LSTM does not tell the cell's state at a step in the middle: it is
+    computed again, from the gates of all steps at once; no gradient goes through it."""
 
-    def forward(self, x, mask, h, c):
-        """h, c: (layers · directions, N, hidden). -> (sequence, h, c), both after each sample's last true step."""
-        steps, new_h, new_c = range(x.shape[1]), [], []
-        x = x.masked_fill(~mask.unsqueeze(2), 0)
-        for layer in range(self.num_layers):
-            ways = []
-            for suffix in ("_l%d" % layer, "_l%d_reverse" % layer)[:2 if self.bidirectional else 1]:
-                w_ih, w_hh = getattr(self, "weight_ih" + suffix), getattr(self, "weight_hh" + suffix)
-                gates_of_x = torch.nn.functional.linear(x, w_ih)
-                if self.bias:
-                    gates_of_x = gates_of_x + getattr(self, "bias_ih" + suffix) + getattr(self, "bias_hh" + suffix)
-                state, cell, made = h[len(new_h)], c[len(new_h)], {}
-                for t in steps if not ways else reversed(steps):
-                    i, f, g, o = (gates_of_x[:, t] + state @ w_hh.t()).chunk(4, 1)
-                    true = mask[:, t].unsqueeze(1)
-                    cell = torch.where(true, f.sigmoid() * cell + i.sigmoid() * g.tanh(), cell)
-                    state = torch.where(true, o.sigmoid() * cell.tanh(), state)
-                    made[t] = torch.where(true, state, 0)
-                ways.append(torch.stack([made[t] for t in steps], 1))
-                new_h.append(state)
-                new_c.append(cell)
-            x = torch.cat(ways, 2)
+    def forward(self, x, lengths, mask, h, c):
+        """h, c: (layers, N, hidden). -> (sequence, h, c), both after each sample's last true step."""
+        true, new_h, new_c = mask.unsqueeze(2), [], []
+        x = x.masked_fill(~true, 0)
+        for (part,), begin_h, begin_c in zip(self.parts, h, c):
+            made = part(x, (begin_h.unsqueeze(0), begin_c.unsqueeze(0)))[0]
+            with torch.no_grad():
+                before = torch.cat((begin_h.unsqueeze(1).to(made.dtype), made[:, :-1]), 1)
+                gates = nn.functional.linear(x, part.weight_ih_l0) + nn.functional.linear(before, part.weight_hh_l0)
+                if part.bias:
+                    gates = gates + part.bias_ih_l0 + part.bias_hh_l0
+                i, f, g, _ = gates.chunk(4, 2)
+                kept = torch.where(true, f.sigmoid(), 1).unbind(1)
+                added = torch.where(true, i.sigmoid() * g.tanh(), 0).unbind(1)
+                for share, more in zip(kept, added):
+                    begin_c = torch.addcmul(more, share, begin_c)
+            new_h.append(at_last(made, lengths))
+            new_c.append(begin_c)
+            x = made.masked_fill(~true, 0)
         return x, torch.stack(new_h), torch.stack(new_c)
 
 
@@ -160,7 +161,7 @@ class Call:
 
     def __init__(self, call, variables, shapes):
         self.name, self.values, self.settings, self.shape = call["name"], call["in"], call["settings"], call["shape"]
-        self.parameters, self.a, self.shapes = call["parameters"], variables, shapes
+        self.a, self.shapes = variables, shapes
 
     def __getitem__(self, setting):
         value = self.settings[setting]
@@ -243,24 +244,27 @@ def lstm(w, c):
     carried = [w.states[c.name + part] for part in (".h", ".c")] if c["carry"] else []
     lasts = "[-2:].transpose(0, 1).flatten(1)" if c["bidirectional"] else "[-1]"  # of (layers · directions, N, hidden)
 
-    def whole(kind):
-        return w.add(c.name, lambda: kind(*sizes, bias=c["bias"], batch_first=True, bidirectional=c["bidirectional"]))
+    if carried and c["bidirectional"]:
+        raise Declined("lstm", "lstm: states are carried forwards alone; got carry with bidirectional. Leave one out.")
+
+    def whole():
+        return w.add(c.name, lambda: nn.LSTM(*sizes, c["bias"], batch_first=True, bidirectional=c["bidirectional"]))
 
     if len(c.a) == 1:
-        called = "%s(%s%s)" % (whole(nn.LSTM), x, ", (%s)" % ", ".join(carried) if carried else "")
+        called = "%s(%s%s)" % (whole(), x, ", (%s)" % ", ".join(carried) if carried else "")
         if carried:
             return "$, (%s) = %s%s" % (", ".join(carried), called, "\n$ = %s%s" % (carried[0], lasts) if last else "")
         return called + ("[1][0]" + lasts if last else "[0]")
     lengths, mask = c.a[1], w.mask(c.values[1], c.a[1], c.shapes[0][0])
     if carried:
-        text = "$, %s = %s(%s, %s, %s)" % (
-            ", ".join(carried), whole(StepByStep), x, mask, ", ".join(carried))
+        module = w.add(c.name, lambda: Carried(*sizes, c["bias"], 1))
+        text = "$, %s = %s(%s, %s, %s, %s)" % (", ".join(carried), module, x, lengths, mask, ", ".join(carried))
         return text + ("\n$ = %s%s" % (carried[0], lasts) if last else "")
     if c["bidirectional"]:
-        module = w.add(c.name, lambda: BothWays(*sizes, c["bias"]))
+        module = w.add(c.name, lambda: BothWays(*sizes, c["bias"], 2))
         return "%s(%s, %s, %s)[%d]" % (module, x, lengths, mask, last)
     beyond = "~%s.unsqueeze(2)" % mask
-    sequence = "%s(%s.masked_fill(%s, 0))[0]" % (whole(nn.LSTM), x, beyond)
+    sequence = "%s(%s.masked_fill(%s, 0))[0]" % (whole(), x, beyond)
     return "at_last(%s, %s)" % (sequence, lengths) if last else "%s.masked_fill(%s, 0)" % (sequence, beyond)
 
 
@@ -284,12 +288,6 @@ def attention(w, c):
 def batch_norm(c):
     return getattr(nn, by_axes("BatchNorm", c))(
         c.shapes[0][0], c["eps"], c["momentum"], c["affine"], c["track_running_stats"])
-
-
-def rms_norm(c):
-    if c.name + ".bias" in c.parameters:
-        raise ValueError("rms_norm %r: PyTorch's has no bias; got one. Set bias = false." % c.name)
-    return nn.RMSNorm(c.shapes[0][-c["axes"]:], c["eps"], c["affine"])
 
 
 def channel_dropout(w, c):
@@ -336,7 +334,8 @@ WRITERS = {
         c.shapes[0][0], c["eps"], affine=c["affine"])),
     "group_norm": layer(lambda c: nn.GroupNorm(c["groups"], c.shapes[0][0], c["eps"], c["affine"])),
     "layer_norm": layer(lambda c: nn.LayerNorm(c.shapes[0][-c["axes"]:], c["eps"], c["affine"], c["bias"])),
-    "rms_norm": layer(rms_norm),
+    # eps 0: the spacing of numbers at 1, PyTorch's None.
+    "rms_norm": layer(lambda c: nn.RMSNorm(c.shapes[0][-c["axes"]:], c["eps"] or None, c["affine"])),
     "dropout": function("F.dropout(%s, %r, self.training)", "p"),
     "channel_dropout": channel_dropout,
     "flatten": function("torch.flatten(%s, 1)"),
