@@ -9,8 +9,8 @@ Values with channels and places are kept with the channels last, (N, H, W, C), w
 the Writer knows the layout of each value and turns it where another one is needed:
   PLAIN   as the description has it          LAST   channels last
   (C, …)  flattened with the channels last, of a value of these sizes
-Parameters are stored as the layers take them: kernels (places, in, out), matrices (in, out), the rows of a matrix after a
-flattening in that one's order. A state is (layers · directions, N, hidden).
+Parameters are stored as the layers take them: kernels (places, in, out), matrices (in, out), the rows of a matrix after
+a flattening in that one's order. A state is (layers · directions, N, hidden).
 """
 import math
 

@@ -1,5 +1,5 @@
-"""Small networks for test_driver.py --kinds: every kind of layer with its settings, every loss, lengths and states, written
-down as the protocol sends them. `cases()` -> [(workload, network), …].
+"""Small networks for test_driver.py --kinds: every kind of layer with its settings, every loss, lengths and states,
+written down as the protocol sends them. `cases()` -> [(workload, network), …].
 
 A new kind: a method of Net where it has parameters, and a function `case_…` that uses it.
 """
@@ -44,7 +44,8 @@ class Net:
         axes = len(sizes)
         kernel, stride, dilation = (per_axis(value, axes) for value in (kernel, stride, dilation))
         padding = [[side, side] for side in per_axis(padding, axes)] if not isinstance(padding, list) else padding
-        made = [(n + sum(p) - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in zip(sizes, padding, dilation, kernel, stride)]
+        made = [(n + sum(p) - d * (k - 1) - 1) // s + 1
+                for n, p, d, k, s in zip(sizes, padding, dilation, kernel, stride)]
         return self.call("conv", x, [channels] + made, name,
                          weights(bias, [channels, before // groups] + kernel, (channels,)), channels=channels,
                          kernel=kernel, stride=stride, padding=padding, dilation=dilation, groups=groups, bias=bias)
@@ -97,7 +98,7 @@ class Net:
         return self.call("embedding", x, self.shapes[x] + [width], name, {"weight": (rows, width)}, rows=rows,
                          width=width)
 
-    def lstm(self, values, hidden, name="lstm", layers=1, bidirectional=False, bias=True, output="sequence", carry=False):
+    def lstm(self, values, hidden, name, layers, bidirectional, bias, output, carry):
         values = [values] if isinstance(values, str) else values
         time, features = self.shapes[values[0]]
         ways, parameters = 2 if bidirectional else 1, {}
@@ -207,7 +208,8 @@ def case_pools():
     net = Net("pools_1d_3d", x=("f32", 2, 9), z=("f32", 2, 4, 5, 6))
     line, block = net.conv("x", 3, "conv1", 3), net.conv("z", 3, "conv2", 2)
     parts = [net.max_pool(line, [4], 3, 2, [[1, 1]]), net.avg_pool(line, [3], 2, 2),
-             net.call("adaptive_avg_pool", line, [3, 3], size=[3]), net.call("adaptive_max_pool", line, [3, 3], size=[3]),
+             net.call("adaptive_avg_pool", line, [3, 3], size=[3]),
+             net.call("adaptive_max_pool", line, [3, 3], size=[3]),
              net.max_pool(block, [3, 4, 5], 2, 1, [[0, 1]] * 3), net.avg_pool(block, [2, 3, 3], 2, 2, 1),
              net.call("adaptive_avg_pool", block, [3, 2, 2, 2], size=[2, 2, 2])]
     yield net.end(out=net.linear(net.concat([net.flatten(part) for part in parts]), 5, "fc"))

@@ -1,15 +1,15 @@
 """Walks a driver through the whole of lab/docs/protocol.md, and compares two drivers.
 
-    python3 lab/drivers/test_driver.py -- COMMAND...                        every workload that it can build, first variant
+    python3 lab/drivers/test_driver.py -- COMMAND...                every workload that it can build, first variant
     python3 lab/drivers/test_driver.py --workloads lenet,vgg16 --variants all -- COMMAND...
-    python3 lab/drivers/test_driver.py -- COMMAND... --against COMMAND2...  the answers to check must agree, too
-    python3 lab/drivers/test_driver.py --kinds -- COMMAND... --against COMMAND2...   small networks, for each kind of layer
-    python3 lab/drivers/test_driver.py --listings -- COMMAND...             networks from descriptions against its listings
+    python3 lab/drivers/test_driver.py -- COMMAND... --against COMMAND2...    the answers to check must agree, too
+    python3 lab/drivers/test_driver.py --kinds -- COMMAND...        small networks, for each kind of layer; alone or against
+    python3 lab/drivers/test_driver.py --listings -- COMMAND...     its networks from descriptions against its listings
 
 Networks are asked of the program tandem (`tandem lab network NAME`). Data are random and small and lie in a temporary
 folder; where one label is to be told from one input, each class has a pattern of its own, so that fit has something to
-learn. Prints a table and "N passed, M failed"; exits with 1 where something failed. Needs NumPy, and Python 3.11 or later
-for TOML.
+learn. Prints a table and "N passed, M failed"; exits with 1 where something failed. Needs NumPy, and Python 3.11 or
+later for TOML.
 """
 import argparse
 import json
@@ -248,7 +248,8 @@ def resolved(tandem, name, sizes):
     """The network of a workload, from the program tandem."""
     command = [tandem, "lab", "network", name] + (["--input", "x".join(map(str, sizes))] if sizes else [])
     try:
-        answer = subprocess.run(command, capture_output=True, text=True)
+        answer = subprocess.run(command, capture_output=True, text=True, env=dict(
+            os.environ, TANDEM_LAB_HOME=os.path.join(HERE, "..")))
     except OSError as error:
         sys.exit("%s: %s. Build it, or say where it is with --tandem." % (tandem, error.strerror))
     if answer.returncode != 0:
@@ -749,7 +750,7 @@ def main():
     parser.add_argument("--tandem", default=os.path.join(HERE, "..", "..", "build", "release", "bin", "tandem"),
                         help="the program that resolves networks")
     parser.add_argument("--no-bad-requests", action="store_true")
-    parser.add_argument("--kinds", action="store_true", help="small networks, at least one for each kind of layer and loss")
+    parser.add_argument("--kinds", action="store_true", help="small networks, for each kind of layer and loss")
     parser.add_argument("--listings", action="store_true", help="descriptions against the driver's listings")
     options = parser.parse_args(own)
     table = Table()
