@@ -22,7 +22,7 @@ foreach(program tandem_cli tandem_lab)
   endif()
 endforeach()
 if(TARGET tandem_lab)  # what the lab reads: studies, workloads, claims, the peers' drivers
-  install(DIRECTORY lab/studies lab/networks lab/drivers DESTINATION ${CMAKE_INSTALL_DATADIR}/tandem/lab PATTERN __pycache__ EXCLUDE)
+  install(DIRECTORY lab/studies lab/networks lab/drivers lab/listings DESTINATION ${CMAKE_INSTALL_DATADIR}/tandem/lab PATTERN __pycache__ EXCLUDE)
 endif()
 if(TARGET tandem_cuda)  # opened at run time, beside libtandem.so
   set_target_properties(tandem_cuda PROPERTIES INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)

@@ -317,6 +317,7 @@ class Cell:
     metrics    list of names                       optimizer  dict with name, lr, ...
     switches   dict, every name and value known to `hello`
     train      Data or None                        test       Data or None
+    more_tests {part: Data}, tested once after the last epoch of fit
     classes    `below` of the loss's target, sizes: the shape of the only input; None where there is none (listings)
     """
 
@@ -406,6 +407,8 @@ class Cell:
                   + limits.get(name, (None, None)) for name, entry in entries.items()}
         self.train, self.test = (
             Data("data." + part, data[part], wanted) if data.get(part) else None for part in ("train", "test"))
+        self.more_tests = {part: Data("data." + part, data[part], wanted) for part in sorted(data)
+                           if part.startswith("test_")}
         if self.train is None and (self.phase == "train" or self.test is None):
             raise ValueError("data: must have the part train; got %s." % (sorted(data) or "nothing"))
 
@@ -711,15 +714,19 @@ class _Dialogue:
                 line["metrics"]["accuracy"] = int(right["accuracy"]) / cell.counted_in(
                     cell.train, order[:batches * cell.batch])
             if cell.test is not None:
-                line["test_loss"], line["test_metrics"], confusion = self.evaluate()
+                line["test_loss"], line["test_metrics"], confusion = self.evaluate(cell.test)
             line["end"] = now_ns()
             done += 1
             capped = line["end"] - start > cap_ns and done < epochs
             self.emit({"id": request.get("id"), "progress": line})
-        return {"epochs": done, "capped": capped, "confusion": confusion}
+        tests = {}
+        for part, data in cell.more_tests.items():
+            loss, metrics, _ = self.evaluate(data)
+            tests[part] = {"loss": loss, "metrics": metrics}
+        return {"epochs": done, "capped": capped, "confusion": confusion, "tests": tests}
 
-    def evaluate(self):
-        """-> (mean loss, metrics, confusion or None) over the test's samples. The last batch is filled up, for
+    def evaluate(self, data):
+        """-> (mean loss, metrics, confusion or None) over the samples. The last batch is filled up, for
         frameworks that compile for one size, and what was filled in is left out."""
         cell, model = self.cell, self.model
         # Counted where there is one label per sample.
@@ -727,9 +734,9 @@ class _Dialogue:
             not cell.targets[cell.loss.target]["shape"] and cell.classes is not None else None
         sums, count = {}, 0
         model.reset_states()
-        for begin in range(0, len(cell.test), cell.batch):
-            batch = cell.test.batch(begin // cell.batch, cell.batch)
-            kept = min(cell.batch, len(cell.test) - begin)
+        for begin in range(0, len(data), cell.batch):
+            batch = data.batch(begin // cell.batch, cell.batch)
+            kept = min(cell.batch, len(data) - begin)
             outputs = {name: value[:kept] for name, value in self.outputs(batch).items()}
             output, target = cell.counted_places(outputs, batch)
             count += len(output)
