@@ -122,8 +122,9 @@ __global__ void __launch_bounds__(32 * conv_warps(kTiles))
       for (int j = 0; j < kTiles; ++j)
 #pragma unroll
         for (int e = 0; e < 4; ++e) sum[m][j][e] = 0;
-#pragma unroll 2
-    for (int group = split; group < plan.groups; group += plan.splits) {
+    // A group of taps, of which the first `rest` are there. What fills it up has weight 0 and must be 0 itself: an
+    // infinity times 0 would be NaN.
+    const auto multiply = [&](int group, int rest) {
       const int slot = group * kGroup + 4 * t;
       const uint2 packed = *reinterpret_cast<const uint2*>(tap_offsets + slot);
       const unsigned at[4] = {packed.x & 0xffffu, packed.x >> 16, packed.y & 0xffffu, packed.y >> 16};
@@ -136,15 +137,20 @@ __global__ void __launch_bounds__(32 * conv_warps(kTiles))
         const unsigned *upper = rows[m][0], *lower = rows[m][1];
         unsigned first[4] = {upper[at[0]], lower[at[0]], upper[at[1]], lower[at[1]]};
         unsigned second[4] = {upper[at[2]], lower[at[2]], upper[at[3]], lower[at[3]]};
-        // What fills up the last group has weight 0 and must be 0 itself: an infinity times 0 would be NaN.
-        if (const int rest = image.taps - group * kGroup; rest < kGroup) clear_from(rest - t, first, second);
+        if (rest < kGroup) clear_from(rest - t, first, second);
 #pragma unroll
         for (int j = 0; j < kTiles; ++j) {
           multiply_add<kExact>(sum[m][j], first, {filters[j].x, filters[j].y});
           multiply_add<kExact>(sum[m][j], second, {filters[j].z, filters[j].w});
         }
       }
-    }
+    };
+    // Only the last group may be filled up, so only there is a branch between reads and products, which costs time.
+    const int whole = image.taps / kGroup;
+    int group = split;
+#pragma unroll 2
+    for (; group < whole; group += plan.splits) multiply(group, kGroup);
+    if (group < plan.groups) multiply(group, image.taps - group * kGroup);
     // A warp then has one unit at most, whose sums stay in registers until the image may be overwritten.
     if (plan.splits > 1) break;
     each(unit, [&](int channel, int pixel, float value) {

@@ -81,16 +81,22 @@ __global__ void __launch_bounds__(kGradientThreads)
       if (item + kGradientWarps < items) fetch(item + kGradientWarps);
       const int k = plan.by_groups.divide(item), p = (item - k * plan.groups) * kGroup + 4 * t;
       const unsigned* held = shared + k * image.shared_size();
+      // What fills up the last group of pixels must be zero, as in conv_small.cu. By masks here: a branch between reads and
+      // products costs more.
       int at[4];
+      unsigned mask[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) at[i] = image.pixel_offset(p + i);
+      for (int i = 0; i < 4; ++i) {
+        at[i] = image.pixel_offset(p + i);
+        mask[i] = p + i < pixels ? ~0u : 0u;
+      }
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
         const unsigned *upper = held + taps[m][0], *lower = held + taps[m][1];
-        unsigned first[4] = {upper[at[0]], lower[at[0]], upper[at[1]], lower[at[1]]};
-        unsigned second[4] = {upper[at[2]], lower[at[2]], upper[at[3]], lower[at[3]]};
-        // As in conv_small.cu, for what fills up the last group of pixels.
-        if (p + 4 > pixels) clear_from(4 * (pixels - p), first, second);
+        const unsigned first[4] = {upper[at[0]] & mask[0], lower[at[0]] & mask[0], upper[at[1]] & mask[1],
+                                   lower[at[1]] & mask[1]};
+        const unsigned second[4] = {upper[at[2]] & mask[2], lower[at[2]] & mask[2], upper[at[3]] & mask[3],
+                                    lower[at[3]] & mask[3]};
 #pragma unroll
         for (int j = 0; j < kTiles; ++j) {
           multiply_add<kExact>(sum[m][j], first, {now[j][0], now[j][1]});
