@@ -169,7 +169,10 @@ void max_pool(const KernelArgs& args) {
 }
 
 /// Places come from max_pool, or from anybody who calls the ops: one outside of the plane reads as zero and writes nothing.
-bool is_inside(int32_t place, int64_t plane) { return place >= 0 && place < plane; }
+/// One comparison for both ends: as an unsigned number, a negative place is beyond every plane.
+bool is_inside(int32_t place, int64_t plane) {
+  return static_cast<uint64_t>(int64_t{place}) < static_cast<uint64_t>(plane);
+}
 
 /// Where windows overlap, sums run in the order of the windows. 16-bit types sum in float and round once, so
 /// they go through a plane of float.
