@@ -39,6 +39,8 @@ struct Here {
   bool anomaly = false;
 };
 constinit thread_local Here t_here;
+/// Not inlined, so that apply() finds the address once: compilers take it for cheap and find it again for every use.
+[[gnu::noinline]] const Here& here_of_thread() { return t_here; }
 
 Tensor make_tensor(const Meta& meta, Ref<Storage>&& storage) {
   auto impl = make_ref<TensorImpl>();
@@ -248,7 +250,7 @@ OpDef* find_op(std::string_view name) {
 // Every op passes here, in this order: casts of autocast, checks, contiguous copies, inference, then the tracer or
 // the kernel, then the tape. Casts and copies are ops themselves, so that gradients flow through them.
 Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
-  const Here& here = t_here;
+  const Here& here = here_of_thread();
   std::optional<Tensors> cast_in;
   if (here.autocast) [[unlikely]]
     if ((cast_in = here.autocast->inputs(op.precision, in))) in = {cast_in->data(), cast_in->size()};
