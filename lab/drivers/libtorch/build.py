@@ -7,8 +7,8 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 HOME = os.path.dirname(os.path.dirname(HERE))
-SOURCES = ["driver.cpp", "inputs.cpp"]
-HEADERS = ["cell.h", "inputs.h", "model.h", "models.h"]
+SOURCES = ["driver.cpp", "network.cpp", "cell.cpp", "inputs.cpp"]
+HEADERS = ["cell.h", "inputs.h", "loss.h", "model.h", "network.h", "../../listings/libtorch/models.h"]
 
 
 def stop(message):

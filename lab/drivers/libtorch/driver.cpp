@@ -7,13 +7,15 @@
 #include <cmath>
 #include <cstdio>
 #include <iostream>
+#include <numeric>
 
 #include "model.h"
 
 namespace libtorch_driver {
 namespace {
 
-constexpr int64_t kResidentBatches = 8;  // how many batches of `run` lie on the device
+constexpr int64_t kResidentBatches = 8;   // how many batches of `run` lie on the device
+constexpr int64_t kCheckedValues = 4096;  // how many numbers of an output `check` tells at most
 
 int64_t now_ns() {
   timespec t{};
@@ -86,12 +88,14 @@ class Dialogue {
       precisions.push_back("tf32");
       conv.push_back("profile");
     }
-    return {{"protocol", 1},
+    return {{"protocol", 2},
             {"framework", "libtorch"},
             {"version", TORCH_VERSION},
             {"variants", {"eager"}},
             {"devices", devices},
-            {"workloads", model_names()},
+            {"kinds", Network::kinds()},
+            {"losses", loss_kinds()},
+            {"listings", Network::listings()},
             {"phases", {"train", "infer"}},
             {"precisions", precisions},
             {"switches", {{"conv", conv}, {"onednn", {"on", "off"}}}},
@@ -121,25 +125,35 @@ class Dialogue {
   Json check(const Json& request) {
     Model& model = prepared("check");
     const Batch first = model.place(cell_.samples(), 0);
+    model.reset_states();
     model.infer_step(first);
-    const Tensor logits = model.read_logits();
-    Json rows = Json::array();
-    for (int64_t i = 0; i < std::min<int64_t>(4, cell_.batch); ++i) {
-      const double* row = logits.data_ptr<double>() + i * cell_.classes;
-      rows.push_back(std::vector<double>(row, row + cell_.classes));
-    }
-    Json answer = {{"parameters", model.parameters()}, {"logits", rows}};
+    Json outputs = Json::object();
+    for (size_t i = 0; i < cell_.outputs.size(); ++i)
+      outputs[cell_.outputs[i].name] = checked_values(model.read_output(i));
+    Json answer = {{"parameters", model.parameters()}, {"outputs", outputs}};
     if (cell_.phase == "infer") return answer;
     const int64_t steps = request.contains("steps") ? whole_number(request, "steps", 0) : 1;
     const auto [loss, norms] = model.loss_and_gradients(first);
     answer["loss"] = loss;
     answer["gradients"] = norms;
     answer["losses"] = Json::array();
+    model.reset_states();
     for (int64_t i = 0; i < steps; ++i, ++updates_) {
       model.train_step(model.place(cell_.samples(), i));
       answer["losses"].push_back(model.read_loss());
     }
     return answer;
+  }
+
+  /// Shape and numbers of an output; of many, those that the hash picks.
+  static Json checked_values(const Tensor& output) {
+    const double* numbers = output.data_ptr<double>();
+    std::vector<double> values(static_cast<size_t>(std::min(output.numel(), kCheckedValues)));
+    for (size_t k = 0; k < values.size(); ++k)
+      values[k] = numbers[output.numel() > kCheckedValues
+                              ? hashed(static_cast<uint32_t>(k), kCheckedValues) % output.numel()
+                              : static_cast<int64_t>(k)];
+    return {{"shape", output.sizes().vec()}, {"values", values}};
   }
 
   Json run(const Json& request) {
@@ -157,6 +171,7 @@ class Dialogue {
       training ? model.train_step(batch) : model.infer_step(batch);
     };
     Json answer;
+    model.reset_states();
     model.synchronize();
     if (region == "latency") {
       std::vector<std::array<int64_t, 2>> times(static_cast<size_t>(steps));
@@ -174,10 +189,13 @@ class Dialogue {
       answer = {{"begin", begin}, {"end", now_ns()}, {"count", steps}};
     }
     answer["loss"] = training ? Json(model.read_loss()) : Json();
-    if (training)
+    if (training) {
       updates_ += steps;
-    else
-      answer["output_sum"] = model.read_logits().sum().item<double>();
+    } else {
+      double sum = 0;
+      for (size_t i = 0; i < cell_.outputs.size(); ++i) sum += model.read_output(i).sum().item<double>();
+      answer["output_sum"] = sum;
+    }
     answer["updates"] = updates_;
     return answer;
   }
@@ -199,8 +217,12 @@ class Dialogue {
     bool capped = false;
     int64_t done = 0;
     while (done < epochs && !capped) {
-      const std::vector<int64_t> order = epoch_order(samples.size(), cell_.seed, done);
+      // A network with states goes on from batch to batch: its samples keep the order of the file.
+      std::vector<int64_t> order(static_cast<size_t>(samples.size()));
+      std::iota(order.begin(), order.end(), int64_t{0});
+      if (cell_.network.at("states").empty()) order = epoch_order(samples.size(), cell_.seed, done);
       const int64_t begin = now_ns();
+      model.reset_states();
       for (int64_t i = 0; i < batches; ++i) {
         const Batch batch = model.place(samples, i, &order);
         model.train_step(batch);
@@ -209,14 +231,15 @@ class Dialogue {
       model.synchronize();
       const int64_t train_end = now_ns();
       updates_ += batches;
-      const auto [loss, right] = model.counted();
-      Json line = {{"epoch", ++done},
-                   {"begin", begin},
-                   {"train_end", train_end},
-                   {"loss", loss / static_cast<double>(batches)},
-                   {"accuracy", static_cast<double>(right) / static_cast<double>(batches * cell_.batch)},
-                   {"test_loss", nullptr},
-                   {"test_accuracy", nullptr}};
+      const auto [loss_sum, right] = model.counted();
+      const double loss = loss_sum / static_cast<double>(batches);
+      Json metrics = metrics_of(loss);
+      if (cell_.measures("accuracy")) {
+        order.resize(static_cast<size_t>(batches * cell_.batch));
+        metrics["accuracy"] = static_cast<double>(right) / static_cast<double>(labels_in(samples, order));
+      }
+      Json line = {{"epoch", ++done},    {"begin", begin},       {"train_end", train_end}, {"loss", loss},
+                   {"metrics", metrics}, {"test_loss", nullptr}, {"test_metrics", nullptr}};
       if (cell_.test) confusion = evaluate(line);
       const int64_t end = now_ns();
       line["end"] = end;
@@ -226,31 +249,73 @@ class Dialogue {
     return {{"epochs", done}, {"capped", capped}, {"confusion", confusion}};
   }
 
-  /// Sets the line's test_loss and test_accuracy; -> the confusion matrix. The last batch runs on from the first
-  /// sample, and what was filled in is left out.
+  /// The metrics that follow from the mean loss.
+  Json metrics_of(double loss) const {
+    Json metrics = Json::object();
+    if (cell_.measures("perplexity")) metrics["perplexity"] = std::exp(loss);
+    if (cell_.measures(cell_.loss.kind)) metrics[cell_.loss.kind] = loss;
+    return metrics;
+  }
+
+  /// How many labels of these samples count.
+  int64_t labels_in(const Samples& samples, const std::vector<int64_t>& order) const {
+    const std::vector<int64_t>& shape = cell_.loss.target_shape;
+    const bool all = cell_.loss.lengths.empty();
+    int64_t labels = static_cast<int64_t>(order.size()), each = 1;
+    for (size_t i = all ? 0 : 1; i < shape.size(); ++i) each *= shape[i];
+    if (!all) {
+      std::vector<int64_t> lengths(order.size());
+      samples.batch(cell_.loss.lengths, 0, labels, &order, lengths.data());
+      labels = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+    }
+    return labels * each;
+  }
+
+  /// Sets the line's test_loss and test_metrics; -> the confusion matrix, null where there is not one label per sample.
+  /// The last batch runs on from the first sample, and what was filled in is left out.
   Json evaluate(Json& line) {
     const Samples& samples = *cell_.test;
-    std::vector<std::vector<int64_t>> confusion(static_cast<size_t>(cell_.classes),
-                                                std::vector<int64_t>(static_cast<size_t>(cell_.classes)));
-    double loss = 0;
-    int64_t right = 0;
+    const Loss& loss = cell_.loss;
+    const bool accuracy = cell_.measures("accuracy");
+    const bool one_label = accuracy && loss.target_shape.empty() && cell_.classes > 0;
+    Tensor confusion = torch::zeros({cell_.classes, cell_.classes}, torch::kLong);
+    const std::string other =
+        loss.kind == "mse" ? "mae" : "mse";  // the metric beside a loss that is one itself
+    double loss_sum = 0, other_sum = 0;
+    int64_t right = 0, places = 0;
+    model_->reset_states();
     for (int64_t begin = 0; begin < samples.size(); begin += cell_.batch) {
       const Batch batch = model_->place(samples, begin / cell_.batch);
       model_->infer_step(batch);
       const int64_t kept = std::min(cell_.batch, samples.size() - begin);
-      const Tensor logits = model_->read_logits().slice(0, 0, kept).contiguous();
-      const Tensor labels = batch.y.to(torch::kCPU).slice(0, 0, kept).contiguous();
-      loss += torch::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<double>();
-      const Tensor taken = logits.argmax(1).contiguous();
-      for (int64_t i = 0; i < kept; ++i) {
-        const int64_t truth = labels.data_ptr<int64_t>()[i], guess = taken.data_ptr<int64_t>()[i];
-        ++confusion[static_cast<size_t>(truth)][static_cast<size_t>(guess)];
-        right += truth == guess;
-      }
+      const auto cut = [&](const Tensor& x) { return x.defined() ? x.slice(0, 0, kept).to(torch::kCPU) : x; };
+      const Tensor output = cut(model_->read_output(loss.output)), lengths = cut(batch.lengths);
+      Tensor target = cut(batch.target);
+      if (target.is_floating_point()) target = target.to(torch::kDouble);
+      loss_sum += loss_function(loss.kind)(output, target, lengths, true).item<double>();
+      if (cell_.measures(other))
+        other_sum += loss_function(other)(output, target, lengths, true).item<double>();
+      Tensor counts = torch::ones_like(target, torch::kBool);
+      if (lengths.defined()) counts = counts & counted(lengths, target);
+      places += counts.sum().item<int64_t>();
+      if (!accuracy) continue;
+      const Tensor taken = output.argmax(-1);
+      right += ((taken == target) & counts).sum().item<int64_t>();
+      if (one_label)
+        confusion.view(-1).index_add_(0, target * cell_.classes + taken, torch::ones_like(target));
     }
-    line["test_loss"] = loss / static_cast<double>(samples.size());
-    line["test_accuracy"] = static_cast<double>(right) / static_cast<double>(samples.size());
-    return confusion;
+    const auto mean = [places](double sum) { return sum / static_cast<double>(places); };
+    line["test_loss"] = mean(loss_sum);
+    line["test_metrics"] = metrics_of(mean(loss_sum));
+    if (accuracy) line["test_metrics"]["accuracy"] = mean(static_cast<double>(right));
+    if (cell_.measures(other)) line["test_metrics"][other] = mean(other_sum);
+    if (!one_label) return nullptr;
+    Json rows = Json::array();
+    for (int64_t i = 0; i < cell_.classes; ++i) {
+      const int64_t* row = confusion.data_ptr<int64_t>() + i * cell_.classes;
+      rows.push_back(std::vector<int64_t>(row, row + cell_.classes));
+    }
+    return rows;
   }
 
   std::FILE* output_;

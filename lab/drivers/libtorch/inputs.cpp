@@ -90,44 +90,49 @@ MappedFile::~MappedFile() {
   if (data_) ::munmap(data_, bytes_);
 }
 
-Samples::Samples(const std::string& what, const std::string& x_path, const std::string& y_path,
-                 const std::vector<int64_t>& input, int64_t classes)
-    : x_file_(std::make_unique<MappedFile>(x_path)), y_file_(std::make_unique<MappedFile>(y_path)) {
-  const Array x = numpy_head(what + ".x", *x_file_), y = numpy_head(what + ".y", *y_file_);
-  std::vector<int64_t> expected = input;
-  expected.insert(expected.begin(), x.shape.empty() ? 0 : x.shape[0]);
-  if (x.dtype != "<f4" || x.shape != expected || x.shape[0] == 0)
-    throw std::runtime_error(what + ".x: must be <f4 (N, " + text_of(input).substr(1) + " with N > 0; got " +
-                             x.dtype + " " + text_of(x.shape) + ".");
-  if (y.dtype != "<i8" || y.shape != std::vector<int64_t>{x.shape[0]})
-    throw std::runtime_error(what + ".y: must be <i8 (" + std::to_string(x.shape[0]) + "); got " + y.dtype +
-                             " " + text_of(y.shape) + ".");
-  size_ = x.shape[0];
-  numbers_ = product(input);
-  const auto holds = [](const MappedFile& file, const Array& array, size_t width) {
-    return file.bytes() >= array.offset + width * static_cast<size_t>(product(array.shape));
-  };
-  if (!holds(*x_file_, x, 4) || !holds(*y_file_, y, 8))
-    throw std::runtime_error(what + ": a file is shorter than its head says.");
-  x_ = x_file_->data() + x.offset;
-  y_ = y_file_->data() + y.offset;
-  for (int64_t i = 0; i < size_; ++i) {
-    int64_t label = 0;
-    std::memcpy(&label, y_ + 8 * i, 8);
-    if (label < 0 || label >= classes)
-      throw std::runtime_error(what + ".y: labels must be in 0 … " + std::to_string(classes - 1) + "; got " +
-                               std::to_string(label) + ".");
+Samples::Samples(const std::string& what, const std::map<std::string, std::string>& paths,
+                 const std::vector<Column>& columns) {
+  for (const Column& column : columns) {
+    const std::string full = what + "." + column.name;
+    const auto path = paths.find(column.name);
+    if (path == paths.end()) throw std::runtime_error(full + ": must be the path of a NumPy file; got none.");
+    Part part;
+    part.file = std::make_unique<MappedFile>(path->second);
+    const Array array = numpy_head(full, *part.file);
+    std::vector<int64_t> expected = column.shape;
+    expected.insert(expected.begin(), array.shape.empty() ? 0 : array.shape[0]);
+    const std::string dtype = column.type == "f32" ? "<f4" : "<i8";
+    if (array.dtype != dtype || array.shape != expected || expected[0] == 0)
+      throw std::runtime_error(full + ": must be " + dtype + " with at least one sample of sizes " +
+                               text_of(column.shape) + "; got " + array.dtype + " " + text_of(array.shape) +
+                               ".");
+    if (size_ == 0) size_ = expected[0];
+    if (expected[0] != size_)
+      throw std::runtime_error(full + ": must have as many samples as " + what + "." + columns[0].name +
+                               ", " + std::to_string(size_) + "; got " + std::to_string(expected[0]) + ".");
+    part.bytes = static_cast<size_t>(product(column.shape)) * (column.type == "f32" ? 4 : 8);
+    if (part.file->bytes() < array.offset + part.bytes * static_cast<size_t>(size_))
+      throw std::runtime_error(full + ": the file is shorter than its head says.");
+    part.data = part.file->data() + array.offset;
+    for (int64_t i = 0; column.bounded && i < size_ * product(column.shape); ++i) {
+      int64_t number = 0;
+      std::memcpy(&number, part.data + 8 * i, 8);
+      if (number < column.least || number > column.most)
+        throw std::runtime_error(full + ": must be in " + std::to_string(column.least) + " … " +
+                                 std::to_string(column.most) + "; got " + std::to_string(number) + ".");
+    }
+    parts_.emplace(column.name, std::move(part));
   }
 }
 
-void Samples::batch(int64_t index, int64_t batch, const std::vector<int64_t>* order, float* x,
-                    int64_t* y) const {
-  const size_t bytes = static_cast<size_t>(numbers_) * sizeof(float);
+void Samples::batch(const std::string& name, int64_t index, int64_t batch, const std::vector<int64_t>* order,
+                    void* to) const {
+  const Part& part = parts_.at(name);
   for (int64_t j = 0; j < batch; ++j) {
     const int64_t place = (index * batch + j) % size_;
     const auto sample = static_cast<size_t>(order ? (*order)[static_cast<size_t>(place)] : place);
-    std::memcpy(x + j * numbers_, x_ + sample * bytes, bytes);
-    std::memcpy(y + j, y_ + sample * 8, 8);
+    std::memcpy(static_cast<char*>(to) + static_cast<size_t>(j) * part.bytes, part.data + sample * part.bytes,
+                part.bytes);
   }
 }
 

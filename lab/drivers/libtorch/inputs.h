@@ -36,20 +36,34 @@ class MappedFile {
   size_t bytes_ = 0;
 };
 
-/// Samples in two NumPy files: x f32 (N, C, H, W), y i64 (N,).
+/// What one file of samples must hold, of each sample. `least` and `most` bound whole numbers where `bounded`.
+struct Column {
+  std::string name, type;  // "f32" or "i64"
+  std::vector<int64_t> shape;
+  bool bounded = false;
+  int64_t least = 0, most = 0;
+};
+
+/// Samples in NumPy files, one for each input of the network and each target of the workload.
 class Samples {
  public:
-  Samples(const std::string& what, const std::string& x_path, const std::string& y_path,
-          const std::vector<int64_t>& input, int64_t classes);
+  /// what: the part's name in messages. paths: by the columns' names.
+  Samples(const std::string& what, const std::map<std::string, std::string>& paths,
+          const std::vector<Column>& columns);
   int64_t size() const { return size_; }
-  int64_t numbers() const { return numbers_; }  ///< of one sample
-  /// Batch `index` in the given order (that of the file where it is null), which runs on from the start.
-  void batch(int64_t index, int64_t batch, const std::vector<int64_t>* order, float* x, int64_t* y) const;
+  /// Column `name` of batch `index`, f32 or i64, in the given order (that of the file where it is null), which runs on
+  /// from the start.
+  void batch(const std::string& name, int64_t index, int64_t batch, const std::vector<int64_t>* order,
+             void* to) const;
 
  private:
-  std::unique_ptr<MappedFile> x_file_, y_file_;
-  const char *x_ = nullptr, *y_ = nullptr;
-  int64_t size_ = 0, numbers_ = 0;
+  struct Part {
+    std::unique_ptr<MappedFile> file;
+    const char* data = nullptr;
+    size_t bytes = 0;  // of one sample
+  };
+  std::map<std::string, Part> parts_;
+  int64_t size_ = 0;
 };
 
 uint32_t hashed(uint32_t index, int64_t seed);

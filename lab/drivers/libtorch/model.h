@@ -2,7 +2,8 @@
 #pragma once
 
 #include "cell.h"
-#include "models.h"
+#include "loss.h"
+#include "network.h"
 
 #include <torch/cuda.h>
 #include <torch/optim/adam.h>
@@ -14,8 +15,10 @@
 
 namespace libtorch_driver {
 
+/// A batch on the device: the network's inputs and what the loss takes beside the output.
 struct Batch {
-  Tensor x, y;
+  Tensors inputs;
+  Tensor target, lengths;
 };
 
 /// bf16 autocast while it lives, where the cell wants it.
@@ -42,14 +45,18 @@ class Autocast {
 class Model {
  public:
   explicit Model(const Cell& cell)
-      : cell_(cell), device_(cell.device), type_(cell.precision == "f64" ? torch::kDouble : torch::kFloat) {
+      : cell_(cell),
+        device_(cell.device),
+        type_(cell.precision == "f64" ? torch::kDouble : torch::kFloat),
+        loss_function_(loss_function(cell.loss.kind)) {
     obey();
     torch::manual_seed(static_cast<uint64_t>(cell.seed));
-    network_ = make_model(cell.model, {cell.classes, cell.input, cell.dropout});
+    network_ = std::make_unique<Network>(cell);
     load();
-    network_->to(device_, type_);
+    layers().to(device_, type_);
     if (cell.phase == "train") make_optimizer();
-    network_->train(cell.phase == "train");
+    layers().train(cell.phase == "train");
+    reset_states();
   }
 
   Json obeyed() const { return obeyed_; }
@@ -57,20 +64,36 @@ class Model {
 
   int64_t parameters() const {
     int64_t all = 0;
-    for (const Tensor& p : network_->parameters()) all += p.numel();
+    for (const auto& parameter : network_->parameters()) all += parameter.second.numel();
     return all;
   }
 
+  void reset_states() { network_->reset_states(cell_.batch, torch::TensorOptions(device_).dtype(type_)); }
+
   Batch place(const Samples& samples, int64_t index, const std::vector<int64_t>* order = nullptr) const {
-    std::vector<int64_t> sizes = cell_.input;
-    sizes.insert(sizes.begin(), cell_.batch);
-    const Tensor x = torch::empty(sizes, torch::kFloat), y = torch::empty({cell_.batch}, torch::kLong);
-    samples.batch(index, cell_.batch, order, x.data_ptr<float>(), y.data_ptr<int64_t>());
-    return {x.to(device_, type_), y.to(device_)};
+    const auto read = [&](const std::string& name, bool whole, std::vector<int64_t> sizes) {
+      sizes.insert(sizes.begin(), cell_.batch);
+      const Tensor read = torch::empty(sizes, whole ? torch::kLong : torch::kFloat);
+      samples.batch(name, index, cell_.batch, order, read.data_ptr());
+      return read;
+    };
+    const auto placed = [&](const Tensor& read) {
+      return read.is_floating_point() ? read.to(device_, type_) : read.to(device_);
+    };
+    Batch batch;
+    Tensors host;
+    for (const Value& input : cell_.inputs)
+      host.push_back(read(input.name, input.type == "i64", input.shape));
+    for (const Tensor& input : host) batch.inputs.push_back(placed(input));
+    for (const size_t input : network_->host_inputs()) batch.inputs.push_back(host[input]);
+    const Loss& loss = cell_.loss;
+    batch.target = placed(read(loss.target, loss.kind == "cross_entropy", loss.target_shape));
+    if (!loss.lengths.empty()) batch.lengths = placed(read(loss.lengths, true, {}));
+    return batch;
   }
 
   void train_step(const Batch& batch) {
-    if (!network_->is_training()) network_->train();
+    if (!layers().is_training()) layers().train();
     optimizer_->zero_grad();
     loss_ = loss_of(batch);
     loss_.backward();
@@ -78,9 +101,9 @@ class Model {
   }
 
   void infer_step(const Batch& batch) {
-    if (network_->is_training()) network_->eval();
+    if (layers().is_training()) layers().eval();
     const c10::InferenceMode guard;
-    logits_ = forward(batch.x);
+    outputs_ = forward(batch);
   }
 
   void synchronize() const {
@@ -88,50 +111,64 @@ class Model {
   }
 
   double read_loss() const { return loss_.item<double>(); }
-  /// Of the last step, (N, classes) in f64 on the CPU.
-  Tensor read_logits() const { return logits_.detach().to(torch::kCPU, torch::kDouble).contiguous(); }
+  /// Output number i of the last step, (batch, …) in f64 on the CPU.
+  Tensor read_output(size_t i) const {
+    return outputs_[i].detach().to(torch::kCPU, torch::kDouble).contiguous();
+  }
 
   /// Adds the last training step's loss and right answers to the epoch's sums, on the device.
   void count(const Batch& batch) {
     const torch::NoGradGuard guard;
-    const Tensor right = (logits_.argmax(1) == batch.y).sum();
     loss_sum_ = loss_sum_.defined() ? loss_sum_ + loss_ : loss_.detach();
-    right_ = right_.defined() ? right_ + right : right;
+    if (!cell_.measures("accuracy")) return;
+    Tensor right = outputs_[cell_.loss.output].argmax(-1) == batch.target;
+    if (batch.lengths.defined()) right = right & libtorch_driver::counted(batch.lengths, batch.target);
+    right_ = right_.defined() ? right_ + right.sum() : right.sum();
   }
+  /// (sum of the losses, number of right answers) since the last call.
   std::pair<double, int64_t> counted() {
-    const std::pair<double, int64_t> sums{loss_sum_.item<double>(), right_.item<int64_t>()};
+    const std::pair<double, int64_t> sums{loss_sum_.item<double>(),
+                                          right_.defined() ? right_.item<int64_t>() : 0};
     loss_sum_ = right_ = Tensor();
     return sums;
   }
 
-  /// Loss, and by name the norms of the gradients, in training mode. No update; running statistics stay as they are.
+  /// Loss, and by name the norms of the gradients, in training mode and from zero states. No update; running statistics
+  /// and states stay as they are.
   std::pair<double, Json> loss_and_gradients(const Batch& batch) {
-    network_->train();
+    layers().train();
+    const Tensors states = network_->states;
     std::vector<Tensor> kept;
-    for (const Tensor& buffer : network_->buffers()) kept.push_back(buffer.clone());
-    network_->zero_grad();
+    for (const Tensor& buffer : layers().buffers()) kept.push_back(buffer.clone());
+    layers().zero_grad();
+    reset_states();
     const Tensor loss = loss_of(batch);
     loss.backward();
     Json norms = Json::object();
-    for (const auto& parameter : network_->named_parameters())
-      norms[parameter.key()] = parameter.value().grad().to(torch::kDouble).norm().item<double>();
-    network_->zero_grad();
+    for (const auto& [name, parameter] : network_->parameters())
+      norms[name] =
+          parameter.grad().defined() ? parameter.grad().to(torch::kDouble).norm().item<double>() : 0.0;
+    layers().zero_grad();
     const torch::NoGradGuard guard;
-    const std::vector<Tensor> buffers = network_->buffers();
+    const std::vector<Tensor> buffers = layers().buffers();
     for (size_t i = 0; i < kept.size(); ++i) buffers[i].copy_(kept[i]);
+    network_->states = states;
     return {loss.item<double>(), norms};
   }
 
  private:
-  Tensor forward(const Tensor& x) {
+  torch::nn::Module& layers() { return network_->layers(); }
+
+  Tensors forward(const Batch& batch) {
     const Autocast autocast(cell_.precision == "bf16", device_.type());
-    return network_->forward(x);
+    return network_->forward(batch.inputs);
   }
 
   Tensor loss_of(const Batch& batch) {
-    logits_ = forward(batch.x);
-    return torch::cross_entropy_loss(cell_.precision == "bf16" ? logits_.to(torch::kFloat) : logits_,
-                                     batch.y);
+    outputs_ = forward(batch);
+    const Tensor& output = outputs_[cell_.loss.output];
+    return loss_function_(cell_.precision == "bf16" ? output.to(torch::kFloat) : output, batch.target,
+                          batch.lengths, false);
   }
 
   void obey() {
@@ -163,7 +200,7 @@ class Model {
       return;
     }
     Shapes shapes;
-    for (const auto& p : network_->named_parameters()) shapes[p.key()] = p.value().sizes().vec();
+    for (const auto& [name, parameter] : network_->parameters()) shapes[name] = parameter.sizes().vec();
     Weights weights = cell_.weights.contains("hash")
                           ? hash_weights(shapes, cell_.weights.at("hash").get<int64_t>())
                           : read_weights(cell_.weights.at("file").get<std::string>(), shapes);
@@ -175,8 +212,8 @@ class Model {
                   " must have ", to.numel(), " numbers; got ", found->second.size(), ".");
       to.copy_(torch::from_blob(found->second.data(), to.sizes(), torch::kFloat));
     };
-    for (const auto& p : network_->named_parameters()) copy(p.key(), p.value());
-    for (const auto& b : network_->named_buffers()) copy(b.key(), b.value());
+    for (const auto& [name, parameter] : network_->parameters()) copy(name, parameter);
+    for (const auto& [name, statistic] : network_->statistics()) copy(name, statistic);
   }
 
   double option(const std::string& name, double otherwise) const {
@@ -209,7 +246,7 @@ class Model {
             .weight_decay(option("weight_decay", 0))
             .dampening(option("dampening", 0))
             .nesterov(cell_.optimizer.value("nesterov", false));
-      optimizer_ = std::make_unique<torch::optim::SGD>(network_->parameters(), options);
+      optimizer_ = std::make_unique<torch::optim::SGD>(layers().parameters(), options);
     } else {
       torch::optim::AdamOptions options(lr);
       if (!shipped) {
@@ -220,16 +257,18 @@ class Model {
           options.betas(
               {cell_.optimizer["betas"].at(0).get<double>(), cell_.optimizer["betas"].at(1).get<double>()});
       }
-      optimizer_ = std::make_unique<torch::optim::Adam>(network_->parameters(), options);
+      optimizer_ = std::make_unique<torch::optim::Adam>(layers().parameters(), options);
     }
   }
 
   const Cell& cell_;
   torch::Device device_;
   torch::ScalarType type_;
-  std::shared_ptr<Network> network_;
+  LossFunction loss_function_;
+  std::unique_ptr<Network> network_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
-  Tensor loss_, logits_, loss_sum_, right_;
+  Tensors outputs_;
+  Tensor loss_, loss_sum_, right_;
   Json obeyed_ = Json::object(), notes_ = Json::array();
 };
 

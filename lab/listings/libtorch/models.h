@@ -1,4 +1,4 @@
-// The workloads' networks in libtorch, with the names that all drivers use for their weights (lab/docs/workloads.md).
+// Networks of the lab written by hand for libtorch, with the names that all drivers use for their weights (lab/docs/workloads.md).
 #pragma once
 
 #include <torch/nn/modules/activation.h>
@@ -19,7 +19,7 @@ using torch::Tensor;
 namespace nn = torch::nn;
 
 /// What a network is made for. `dropout` false: every probability is 0, for the gate.
-struct ModelOptions {
+struct ListingOptions {
   int64_t classes = 10;
   std::vector<int64_t> input;  // C, H, W of one sample
   bool dropout = true;
@@ -27,7 +27,8 @@ struct ModelOptions {
   double probability(double p) const { return dropout ? p : 0.0; }
 };
 
-struct Network : nn::Module {
+/// A network of one input and one output.
+struct Listing : nn::Module {
   /// x (N, C, H, W) -> logits (N, classes).
   virtual Tensor forward(Tensor x) = 0;
 
@@ -43,8 +44,8 @@ struct Network : nn::Module {
 
 inline Tensor pooled(const Tensor& x) { return torch::max_pool2d(x, 2); }
 
-struct LeNet : Network {
-  explicit LeNet(const ModelOptions& o) : fc3(dense("fc3", 84, o.classes)) {}
+struct LeNet : Listing {
+  explicit LeNet(const ListingOptions& o) : fc3(dense("fc3", 84, o.classes)) {}
   Tensor forward(Tensor x) override {
     x = pooled(torch::relu(conv1(x)));
     x = pooled(torch::relu(conv2(x)));
@@ -55,8 +56,8 @@ struct LeNet : Network {
   nn::Linear fc1 = dense("fc1", 16 * 5 * 5, 120), fc2 = dense("fc2", 120, 84), fc3;
 };
 
-struct MnistCnn : Network {
-  explicit MnistCnn(const ModelOptions& o)
+struct MnistCnn : Listing {
+  explicit MnistCnn(const ListingOptions& o)
       : drop1(drop("drop1", o.probability(0.25))),
         drop2(drop("drop2", o.probability(0.5))),
         fc2(dense("fc2", 128, o.classes)) {}
@@ -74,8 +75,8 @@ struct MnistCnn : Network {
 
 /// Pairs of 3×3 convolutions that keep the size, each pair with a pool and dropout; then two dense layers with dropout
 /// between. cifar10_cnn and cifar100_cnn differ in numbers alone.
-struct CifarCnn : Network {
-  CifarCnn(const ModelOptions& o, const std::vector<int64_t>& channels, const std::vector<double>& dropout,
+struct CifarCnn : Listing {
+  CifarCnn(const ListingOptions& o, const std::vector<int64_t>& channels, const std::vector<double>& dropout,
            int64_t units) {
     int64_t in = 3;
     for (const int64_t out : channels) {
@@ -102,14 +103,14 @@ struct CifarCnn : Network {
 };
 
 struct Cifar10Cnn : CifarCnn {
-  explicit Cifar10Cnn(const ModelOptions& o) : CifarCnn(o, {32, 64}, {0.25, 0.25, 0.5}, 512) {}
+  explicit Cifar10Cnn(const ListingOptions& o) : CifarCnn(o, {32, 64}, {0.25, 0.25, 0.5}, 512) {}
 };
 struct Cifar100Cnn : CifarCnn {
-  explicit Cifar100Cnn(const ModelOptions& o) : CifarCnn(o, {128, 256, 512}, {0.1, 0.25, 0.5, 0.5}, 1024) {}
+  explicit Cifar100Cnn(const ListingOptions& o) : CifarCnn(o, {128, 256, 512}, {0.1, 0.25, 0.5, 0.5}, 1024) {}
 };
 
-struct SvhnCnn : Network {
-  explicit SvhnCnn(const ModelOptions& o) {
+struct SvhnCnn : Listing {
+  explicit SvhnCnn(const ListingOptions& o) {
     int64_t in = 3;
     for (const int64_t out : {48, 64, 128, 160, 192, 192, 192, 192}) {
       const std::string number = std::to_string(convs.size() + 1);
@@ -165,8 +166,8 @@ struct BasicBlock : nn::Module {
   nn::Sequential downsample{nullptr};
 };
 
-struct ResNet18 : Network {
-  explicit ResNet18(const ModelOptions& o) : fc(dense("fc", 512, o.classes)) {}
+struct ResNet18 : Listing {
+  explicit ResNet18(const ListingOptions& o) : fc(dense("fc", 512, o.classes)) {}
   Tensor forward(Tensor x) override {
     x = torch::max_pool2d(torch::relu(bn1(conv1(x))), 3, 2, 1);
     x = layer4->forward(layer3->forward(layer2->forward(layer1->forward(x))));
@@ -183,8 +184,8 @@ struct ResNet18 : Network {
   nn::Linear fc;
 };
 
-struct Vgg16 : Network {
-  explicit Vgg16(const ModelOptions& o) {
+struct Vgg16 : Listing {
+  explicit Vgg16(const ListingOptions& o) {
     struct Group {
       int64_t channels;
       int convolutions;
@@ -208,14 +209,14 @@ struct Vgg16 : Network {
   nn::Sequential features, classifier;
 };
 
-inline const std::vector<std::string>& model_names() {
+inline const std::vector<std::string>& listing_names() {
   static const std::vector<std::string> names = {"lenet",    "mnist_cnn", "cifar10_cnn", "cifar100_cnn",
                                                  "svhn_cnn", "resnet18",  "vgg16"};
   return names;
 }
 
-/// The network by its workload's name, one of model_names().
-inline std::shared_ptr<Network> make_model(const std::string& name, const ModelOptions& o) {
+/// The network by its workload's name, one of listing_names().
+inline std::shared_ptr<Listing> make_listing(const std::string& name, const ListingOptions& o) {
   if (name == "lenet") return std::make_shared<LeNet>(o);
   if (name == "mnist_cnn") return std::make_shared<MnistCnn>(o);
   if (name == "cifar10_cnn") return std::make_shared<Cifar10Cnn>(o);
