@@ -11,7 +11,8 @@ import sysconfig
 import tempfile
 import warnings
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "listings")]
 import frame  # noqa: E402
 
 frame.claim_stdout()
@@ -20,9 +21,10 @@ warnings.simplefilter("ignore")
 import numpy as np  # noqa: E402
 
 import blas_threads  # noqa: E402
+import mxnet_network  # noqa: E402
 from frame import Declined  # noqa: E402
 
-WORKLOADS = ["lenet", "mnist_cnn", "cifar10_cnn", "cifar100_cnn", "svhn_cnn", "resnet18", "vgg16"]
+LISTINGS = ["lenet", "mnist_cnn", "cifar10_cnn", "cifar100_cnn", "svhn_cnn", "resnet18", "vgg16"]
 OPTIONS = {"sgd": {"momentum", "weight_decay"}, "adam": {"betas", "eps", "weight_decay"}}
 mx = mxnet_models = None
 settled = {}  # what MXNet reads from the environment once and keeps: its value of this process
@@ -83,7 +85,9 @@ class MxnetDriver(frame.Driver):
             "version": distribution()[1],
             "variants": ["gluon"],
             "devices": ["cpu"] + cuda,
-            "workloads": WORKLOADS,
+            "kinds": list(mxnet_network.WRITERS),
+            "losses": list(mxnet_network.LOSSES),
+            "listings": LISTINGS,
             "phases": ["train", "infer"],
             "precisions": ["f32", "f64"],
             "switches": {"conv": ["heuristic"] + (["profile"] if cuda else []), "graph": ["on", "off"],
@@ -114,18 +118,22 @@ class MxnetModel(frame.Model):
         np.random.seed(cell.seed % 2**32)
         self.context = mx.gpu(int(cell.device.split(":")[1])) if self.cuda else mx.cpu()
         self.dtype = "float64" if cell.precision == "f64" else "float32"
-        self.network = mxnet_models.make(cell.model, cell.classes, cell.input, cell.dropout)
+        if cell.definition == "listing":
+            self.network = mxnet_models.make(cell.network.name, cell.classes, cell.sizes, cell.dropout)
+            self.network.cast(self.dtype)
+            self.named = {mxnet_models.weight_name(path): p
+                          for path, p in self.network._collect_params_with_prefix().items()}
+        else:
+            self.network, self.named, _ = mxnet_network.build(
+                cell.network, cell.batch, self.dtype, cell.phase == "train", self.obeyed.get("onednn") != "off")
         self.network.initialize(ctx=self.context)  # Gluon's own: uniform within 0.07, biases 0
-        self.network.cast(self.dtype)
-        self.named = {mxnet_models.weight_name(path): p
-                      for path, p in self.network._collect_params_with_prefix().items()}
         self._load(cell)
         if self.obeyed["graph"] == "on":
             static = self.obeyed["graph.static"] == "on"
             self.network.hybridize(static_alloc=static, static_shape=static)
-        self.criterion = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+        self._plan(cell)
         self.trainer = self._make_trainer(cell) if cell.phase == "train" else None
-        self.losses = self.last_logits = None
+        self.losses = self.last_outputs = None
         self._loss_sum = self._right = 0
 
     def _obey(self, cell):
@@ -179,21 +187,45 @@ class MxnetModel(frame.Model):
             self.adam_eps = options.get("eps", 1e-8)
         return mx.gluon.Trainer(self.network.collect_params(), made, kvstore=None)
 
-    # ---- steps
+    # ---- steps. A placed batch is (the network's inputs, what the loss takes beside the output)
 
-    def place(self, x, y):
-        return mx.nd.array(x, ctx=self.context, dtype=self.dtype), mx.nd.array(y, ctx=self.context, dtype="int32")
+    def _plan(self, cell):
+        """What a step needs to know of the names: it finds everything by place."""
+        names = [output["name"] for output in cell.network.outputs]
+        self.chosen = names.index(cell.loss.output)
+        self.outputs, self.several = len(names), len(names) + len(cell.network.states) > 1
+        self.loss_function = mxnet_network.loss_function(
+            mx.nd, cell.loss, cell.network.outputs[self.chosen]["shape"])
+        self.inputs = [entry["name"] for entry in cell.network.inputs]
+        self.wanted = [cell.loss.target] + ([cell.loss.lengths] if cell.loss.lengths is not None else [])
+        self.reset_states()
+
+    def reset_states(self):
+        # As MXNet's RNN takes them: the batch is the second axis.
+        self.states = [mx.nd.zeros((entry["shape"][0], self.cell.batch) + tuple(entry["shape"][1:]), ctx=self.context,
+                                   dtype=self.dtype) for entry in self.cell.network.states]
+
+    def place(self, batch):
+        there = {name: mx.nd.array(array, ctx=self.context, dtype="int32" if array.dtype == np.int64 else self.dtype)
+                 for name, array in batch.items()}
+        return [there[name] for name in self.inputs], [there[name] for name in self.wanted]
+
+    def _outputs_of(self, inputs):
+        """-> (outputs, states as the step leaves them)."""
+        made = self.network(*inputs, *self.states)
+        return (made[:self.outputs], made[self.outputs:]) if self.several else ([made], [])
 
     def _backward(self, placed):
         """Leaves the gradients of the sum of the samples' losses."""
         with mx.autograd.record():
-            logits = self.network(placed[0])
-            losses = self.criterion(logits, placed[1])
+            outputs, states = self._outputs_of(placed[0])
+            losses = self.loss_function(outputs[self.chosen], *placed[1])
         losses.backward()
-        return losses, logits
+        return losses, outputs, states
 
     def train_step(self, placed):
-        self.losses, self.last_logits = self._backward(placed)
+        self.losses, self.last_outputs, states = self._backward(placed)
+        self.states = [state.detach() for state in states]
         self.steps += 1
         if self.adam_eps is not None:
             # PyTorch adds eps to the root of the corrected second moment, MXNet to that of the plain one.
@@ -202,7 +234,7 @@ class MxnetModel(frame.Model):
         self.trainer.step(self.cell.batch)  # divides by the batch
 
     def infer_step(self, placed):
-        self.last_logits = self.network(placed[0])
+        self.last_outputs, self.states = self._outputs_of(placed[0])
 
     def synchronize(self):
         mx.nd.waitall()
@@ -213,23 +245,32 @@ class MxnetModel(frame.Model):
     def read_loss(self):
         return float(self.losses.asnumpy().astype(np.float64).mean())
 
-    def read_logits(self):
-        return self.last_logits.asnumpy()
+    def read_outputs(self):
+        return {entry["name"]: value.asnumpy() for entry, value in zip(self.cell.network.outputs, self.last_outputs)}
 
-    def count(self, placed, y):
+    def count(self, placed, batch):
         self._loss_sum = self._loss_sum + self.losses.mean()
-        self._right = self._right + (self.last_logits.argmax(axis=1).astype("int32") == placed[1]).sum()
+        if "accuracy" in self.cell.metrics:
+            target, *lengths = placed[1]
+            right = self.last_outputs[self.chosen].argmax(axis=-1).astype("int32") == target
+            if lengths:
+                right = mxnet_network.masked(mx.nd, right, lengths[0])
+            self._right = self._right + right.sum()
 
     def counted(self):
-        sums = float(self._loss_sum.asscalar()), int(self._right.asscalar())
+        sums = float(self._loss_sum.asscalar()), {"accuracy": int(self._right.asscalar())} \
+            if "accuracy" in self.cell.metrics else {}
         self._loss_sum = self._right = 0
         return sums
 
-    def loss_and_gradients(self, x, y):
+    def loss_and_gradients(self, batch):
         statistics = [p for p in self.named.values() if p.grad_req == "null"]
         kept = [p.data().copy() for p in statistics]  # which this pass would move
         mx.nd.waitall()
-        losses, _ = self._backward(self.place(x, y))
+        states = self.states
+        self.reset_states()
+        losses, _, _ = self._backward(self.place(batch))
+        self.states = states
         norms = {name: float(np.linalg.norm(p.grad().asnumpy().astype(np.float64))) / self.cell.batch
                  for name, p in self.named.items() if p.grad_req != "null"}
         mx.nd.waitall()
