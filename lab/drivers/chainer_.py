@@ -6,7 +6,8 @@ import random
 import sys
 import warnings
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "listings")]
 import frame  # noqa: E402
 
 frame.claim_stdout()
@@ -14,13 +15,13 @@ warnings.simplefilter("ignore")  # of NumPy's and Chainer's old names for each o
 
 import numpy as np  # noqa: E402
 import chainer  # noqa: E402
-import chainer.functions as F  # noqa: E402
 
 import blas_threads  # noqa: E402
 import chainer_models  # noqa: E402
+import chainer_network  # noqa: E402
 from frame import Declined  # noqa: E402
 
-EPS = 1e-5  # of normalisation layers, by the definition; Chainer's own is 2e-5
+EPS = 1e-5  # of the listings' normalisation layers, by the definition; Chainer's own is 2e-5
 OPTIONS = {"sgd": {"momentum", "weight_decay"}, "adam": {"betas", "eps", "weight_decay"}}
 
 
@@ -41,7 +42,9 @@ class ChainerDriver(frame.Driver):
             "version": chainer.__version__,
             "variants": ["eager"],
             "devices": ["cpu"] + cuda,
-            "workloads": list(chainer_models.MODELS),
+            "kinds": list(chainer_network.WRITERS),
+            "losses": list(chainer_network.LOSSES),
+            "listings": list(chainer_models.MODELS),
             "phases": ["train", "infer"],
             "precisions": ["f32", "f64"],
             "switches": {"conv": ["heuristic"] + (["profile"] if cuda else []), "graph": ["off"]},
@@ -83,32 +86,39 @@ class ChainerModel(frame.Model):
         self.device.use()
         if self.cuda:
             self.device.xp.random.seed(cell.seed)
-        eps = 2e-5 if cell.track == "as_shipped" else EPS
-        self.network = chainer_models.make(cell.model, cell.classes, cell.input, cell.dropout, eps)
+        self._make_network(cell)
         self._load(cell)
         self.network.to_device(self.device)
         self.optimizer = self._make_optimizer(cell) if cell.phase == "train" else None
-        self.loss = self.last_logits = None
+        self.loss = self.last_outputs = None
         self._loss_sum = self._right = 0
+        self._plan(cell)
+
+    def _make_network(self, cell):
+        """named: {canonical name: its Parameters, one after the other on the first axis}; statistics: (canonical name,
+        link, attribute) of the running means and variances."""
+        self.host = set()
+        if cell.definition == "description":
+            self.network = chainer_network.build(cell.network, cell.batch, self.dtype)
+            self.named, self.statistics, self.host = self.network.named, self.network.statistics, self.network.host
+            return
+        self.network = chainer_models.make(cell.network.name, cell.classes, cell.sizes, cell.dropout, EPS)
+        self.named = {chainer_models.weight_name(path): [p] for path, p in self.network.namedparams()}
+        self.statistics = [(chainer_models.weight_name(path + "/" + part), link, part)
+                           for path, link in self.network.namedlinks()
+                           if isinstance(link, chainer.links.BatchNormalization) for part in ("avg_mean", "avg_var")]
 
     def _load(self, cell):
-        parameters = {chainer_models.weight_name(path): p for path, p in self.network.namedparams()}
-        weights = cell.weights({name: p.shape for name, p in parameters.items()})
+        weights = cell.weights({name: (sum(len(part) for part in parts),) + parts[0].shape[1:]
+                                for name, parts in self.named.items()})
         if weights is None:
-            self.notes.append("weights: Chainer's own initialisation (LeCun normal, biases 0), seed %d; eps of "
-                              "normalisation layers 2e-5" % cell.seed)
+            self.notes.append("weights: Chainer's own initialisation (LeCun normal, biases 0), seed %d" % cell.seed)
             return
-        for name, parameter in parameters.items():
-            parameter.array[...] = weights[name]
-        for name, statistic in self._statistics():
-            statistic[...] = weights.get(name, 0.0 if name.endswith("mean") else 1.0)
-
-    def _statistics(self):
-        """(canonical name, array) of the running means and variances."""
-        for path, link in self.network.namedlinks():
-            if isinstance(link, chainer.links.BatchNormalization):
-                yield chainer_models.weight_name(path + "/avg_mean"), link.avg_mean
-                yield chainer_models.weight_name(path + "/avg_var"), link.avg_var
+        for name, parts in self.named.items():
+            for part, piece in zip(parts, np.split(weights[name], len(parts))):
+                part.array[...] = piece
+        for name, link, attribute in self.statistics:
+            getattr(link, attribute)[...] = weights.get(name, 0.0 if name.endswith("mean") else 1.0)
 
     def _make_optimizer(self, cell):
         name, options = cell.optimizer_options(OPTIONS)
@@ -130,29 +140,56 @@ class ChainerModel(frame.Model):
             made.add_hook(chainer.optimizer_hooks.WeightDecay(options["weight_decay"]))
         return made
 
-    # ---- steps
+    # ---- steps. A placed batch is (the network's inputs, what the loss takes beside the output)
 
-    def place(self, x, y):
-        return self.device.send(x.astype(self.dtype, copy=False)), self.device.send(y.astype(np.int32))
+    def _plan(self, cell):
+        """What a step needs to know of the names: it finds everything by place."""
+        names = [output["name"] for output in cell.network.outputs]
+        self.chosen, self.outputs = names.index(cell.loss.output), len(names)
+        self.loss_function = chainer_network.loss_function(cell.loss, cell.network.outputs[self.chosen]["shape"])
+        self.inputs = [entry["name"] for entry in cell.network.inputs]
+        self.wanted = [cell.loss.target] + ([cell.loss.lengths] if cell.loss.lengths is not None else [])
+        self.reset_states()
 
-    def _forward(self, placed):
-        logits = self.network(placed[0])
-        return F.softmax_cross_entropy(logits, placed[1]), logits
+    def reset_states(self):
+        # As Chainer's n_step_lstm takes them: the batch is the second axis.
+        self.states = tuple(self.device.send(np.zeros(
+            (entry["shape"][0], self.cell.batch) + tuple(entry["shape"][1:]), self.dtype))
+            for entry in self.cell.network.states)
+
+    def place(self, batch):
+        here = {name: array.astype(np.int32 if array.dtype == np.int64 else self.dtype, copy=False)
+                for name, array in batch.items()}
+        return (tuple(here[name] if name in self.host else self.device.send(here[name]) for name in self.inputs),
+                tuple(self.device.send(here[name]) for name in self.wanted))
+
+    def _outputs_of(self, inputs):
+        """-> (outputs, states as the step leaves them)."""
+        made = self.network(*inputs, *self.states)
+        return (made[:self.outputs], made[self.outputs:]) if isinstance(made, tuple) else ((made,), ())
+
+    def _backward(self, placed):
+        outputs, states = self._outputs_of(placed[0])
+        loss = self.loss_function(outputs[self.chosen], *placed[1])
+        self.network.cleargrads()
+        loss.backward()
+        return loss, outputs, states
 
     def train_step(self, placed):
         with chainer.using_config("train", True):
-            loss, logits = self._forward(placed)
-            self.network.cleargrads()
-            loss.backward()
+            loss, outputs, states = self._backward(placed)
             if self.adam_eps is not None:
                 # PyTorch adds eps to the root of the corrected second moment, Chainer to that of the plain one.
                 self.optimizer.hyperparam.eps = self.adam_eps * math.sqrt(1 - self.adam_beta2 ** (self.optimizer.t + 1))
             self.optimizer.update()
-        self.loss, self.last_logits = loss.array, logits.array
+        self.loss, self.last_outputs = loss.array, [output.array for output in outputs]
+        self.states = tuple(state.array for state in states)
 
     def infer_step(self, placed):
         with chainer.using_config("train", False), chainer.no_backprop_mode():
-            self.last_logits = self.network(placed[0]).array
+            outputs, states = self._outputs_of(placed[0])
+        self.last_outputs = [output.array for output in outputs]
+        self.states = tuple(state.array for state in states)
 
     def synchronize(self):
         if self.cuda:
@@ -164,29 +201,38 @@ class ChainerModel(frame.Model):
     def read_loss(self):
         return float(self.loss)
 
-    def read_logits(self):
-        return chainer.backends.cuda.to_cpu(self.last_logits)
+    def read_outputs(self):
+        return {entry["name"]: chainer.backends.cuda.to_cpu(value)
+                for entry, value in zip(self.cell.network.outputs, self.last_outputs)}
 
-    def count(self, placed, y):
+    def count(self, placed, batch):
         self._loss_sum = self._loss_sum + self.loss
-        self._right = self._right + (self.last_logits.argmax(axis=1) == placed[1]).sum()
+        if "accuracy" in self.cell.metrics:
+            target, *lengths = placed[1]
+            right = self.last_outputs[self.chosen].argmax(axis=-1) == target
+            if lengths:
+                mask = chainer_network.true_steps(lengths[0], target.shape[1], self.device.xp)
+                right = right & mask.reshape(mask.shape + (1,) * (target.ndim - 2))
+            self._right = self._right + right.sum()
 
     def counted(self):
-        sums = float(self._loss_sum), int(self._right)
+        sums = float(self._loss_sum), {"accuracy": int(self._right)} if "accuracy" in self.cell.metrics else {}
         self._loss_sum = self._right = 0
         return sums
 
-    def loss_and_gradients(self, x, y):
-        kept = [statistic.copy() for _, statistic in self._statistics()]  # which this pass would move
+    def loss_and_gradients(self, batch):
+        kept = [getattr(link, attribute).copy() for _, link, attribute in self.statistics]  # which this pass would move
+        states = self.states
+        self.reset_states()
         with chainer.using_config("train", True):
-            loss, _ = self._forward(self.place(x, y))
-            self.network.cleargrads()
-            loss.backward()
-        norms = {chainer_models.weight_name(path): math.sqrt(float((p.grad.astype(np.float64) ** 2).sum()))
-                 for path, p in self.network.namedparams()}
+            loss, _, _ = self._backward(self.place(batch))
+        self.states = states
+        norms = {name: math.sqrt(sum(float((part.grad.astype(np.float64) ** 2).sum()) for part in parts
+                                     if part.grad is not None))
+                 for name, parts in self.named.items()}
         self.network.cleargrads()
-        for (_, statistic), old in zip(self._statistics(), kept):
-            statistic[...] = old
+        for (_, link, attribute), old in zip(self.statistics, kept):
+            getattr(link, attribute)[...] = old
         return float(loss.array), norms
 
     # ---- where the time goes
