@@ -8,7 +8,8 @@ import sys
 import sysconfig
 import warnings
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "listings")]
 import frame  # noqa: E402
 
 frame.claim_stdout()
@@ -48,6 +49,7 @@ from pytensor.graph.basic import applys_between  # noqa: E402
 
 import blas_threads  # noqa: E402
 import theano_models  # noqa: E402
+import theano_network  # noqa: E402
 from frame import Declined  # noqa: E402
 
 # The switch -> Theano's own name of the group of rewrites.
@@ -64,7 +66,9 @@ class TheanoDriver(frame.Driver):
             "version": "pytensor " + pytensor.__version__,
             "variants": ["function"],
             "devices": ["cpu"],
-            "workloads": list(theano_models.MODELS),
+            "kinds": list(theano_network.LAYERS),
+            "losses": list(theano_network.LOSSES),
+            "listings": list(theano_models.MODELS),
             "phases": ["train", "infer"],
             "precisions": ["f32", "f64"],
             "switches": switches,
@@ -94,24 +98,38 @@ class TheanoModel(frame.Model):
         self.notes = []
         self.dtype = "float64" if cell.precision == "f64" else "float32"
         self.obeyed = self._obey(cell)
-        self.network = theano_models.Network(self.dtype, cell.seed, cell.dropout)
-        self.model = theano_models.MODELS[cell.model]
-        self.x = at.tensor(self.dtype, shape=(cell.batch,) + cell.input, name="x")
-        self.y = at.tensor("int64", shape=(cell.batch,), name="y")
-        self.test_logits = self._trace(training=False)  # makes the weights
+        self._plan(cell)
+        if cell.definition == "listing":
+            self.network = theano_models.Network(self.dtype, cell.seed, cell.dropout)
+        else:
+            self.network = theano_network.Network(cell.network, cell.batch, self.dtype, cell.seed)
+        self.test_outputs, self.test_updates = self._trace(training=False)  # makes the weights
         self._load(cell)
-        self.loss = self.last_logits = None
+        self.loss = self.last_outputs = None
         self._functions = {}
         if cell.phase == "train":
-            self.train_logits = self._trace(training=True)
-            picked = at.special.log_softmax(self.train_logits, axis=-1)[at.arange(cell.batch), self.y]
-            self.train_loss = -at.mean(picked)
+            self.train_outputs, self.train_updates = self._trace(training=True)
+            self.train_loss = theano_network.loss_of(
+                cell.loss, cell.network.outputs[self.chosen]["shape"], cell.batch, self.train_outputs[self.chosen],
+                *[self.variables[name] for name in self.wanted])
             weights = self.network.weights
-            self.gradients = dict(zip(weights, at.grad(self.train_loss, list(weights.values()))))
+            self.gradients = dict(zip(weights, at.grad(self.train_loss, list(weights.values()),
+                                                       disconnected_inputs="ignore")))
             self.optimizer_updates = self._optimizer(cell)
             self._function("train")
         else:
             self._function("infer")
+
+    def _plan(self, cell):
+        """The variables of a batch: the network's inputs, then what the loss takes besides."""
+        self.chosen = [output["name"] for output in cell.network.outputs].index(cell.loss.output)
+        self.wanted = [cell.loss.target] + ([cell.loss.lengths] if cell.loss.lengths is not None else [])
+        entries = {entry["name"]: entry for entry in cell.network.inputs}
+        self.inputs = len(entries)
+        entries.update({name: cell.targets[name] for name in self.wanted if name not in entries})
+        self.variables = {name: at.tensor("int64" if entry["type"] == "i64" else self.dtype,
+                                          shape=(cell.batch,) + tuple(entry["shape"]), name=name)
+                          for name, entry in entries.items()}
 
     def _obey(self, cell):
         want = cell.switches
@@ -139,7 +157,14 @@ class TheanoModel(frame.Model):
         return obeyed
 
     def _trace(self, training):
-        return self.network.trace(self.model, self.x, (self.cell.batch,) + self.cell.input, self.cell.classes, training)
+        """-> (outputs, updates of running statistics and states)."""
+        inputs, cell = list(self.variables.values())[:self.inputs], self.cell
+        if cell.definition == "listing":
+            outputs = [self.network.trace(theano_models.MODELS[cell.network.name], inputs[0],
+                                          (cell.batch,) + cell.sizes, cell.classes, training)]
+        else:
+            outputs = self.network.trace(inputs, training)
+        return outputs, self.network.updates
 
     def _load(self, cell):
         shapes = {name: shared.get_value(borrow=True).shape for name, shared in self.network.weights.items()}
@@ -185,29 +210,35 @@ class TheanoModel(frame.Model):
 
     def _parts(self, name):
         """(inputs, outputs, updates) of one of the functions."""
+        inputs = list(self.variables.values())
         if name == "infer":
-            return [self.x], [self.test_logits], []
+            return inputs[:self.inputs], self.test_outputs, self.test_updates
         if name == "train":
-            return [self.x, self.y], [self.train_loss, self.train_logits], self.optimizer_updates + self.network.updates
-        return [self.x, self.y], [self.train_loss] + [at.sqrt(at.sum(at.sqr(at.cast(g, "float64"))))
-                                                      for g in self.gradients.values()], []
+            return inputs, [self.train_loss] + self.train_outputs, self.optimizer_updates + self.train_updates
+        return inputs, [self.train_loss] + [at.sqrt(at.sum(at.sqr(at.cast(g, "float64"))))
+                                            for g in self.gradients.values()], []
 
     def _function(self, name):
         if name not in self._functions:
             inputs, outputs, updates = self._parts(name)
-            self._functions[name] = pytensor.function(inputs, outputs, updates=updates, mode=self.mode)
+            self._functions[name] = pytensor.function(inputs, outputs, updates=updates, mode=self.mode,
+                                                      on_unused_input="ignore")
         return self._functions[name]
 
-    # ---- steps
+    # ---- steps. A placed batch is the arrays of the variables
 
-    def place(self, x, y):
-        return np.ascontiguousarray(x, dtype=self.dtype), np.ascontiguousarray(y)
+    def reset_states(self):
+        for state in getattr(self.network, "states", ()):
+            state.set_value(np.zeros_like(state.get_value(borrow=True)))
+
+    def place(self, batch):
+        return [np.ascontiguousarray(batch[name], dtype=variable.dtype) for name, variable in self.variables.items()]
 
     def train_step(self, placed):
-        self.loss, self.last_logits = self._functions["train"](*placed)
+        self.loss, *self.last_outputs = self._functions["train"](*placed)
 
     def infer_step(self, placed):
-        self.last_logits = self._function("infer")(placed[0])[0]
+        self.last_outputs = self._function("infer")(*placed[:self.inputs])
 
     def synchronize(self):
         """Functions return when they are done."""
@@ -218,11 +249,16 @@ class TheanoModel(frame.Model):
     def read_loss(self):
         return float(self.loss)
 
-    def read_logits(self):
-        return self.last_logits
+    def read_outputs(self):
+        return {entry["name"]: value for entry, value in zip(self.cell.network.outputs, self.last_outputs)}
 
-    def loss_and_gradients(self, x, y):
-        loss, *norms = self._function("gradients")(*self.place(x, y))
+    def loss_and_gradients(self, batch):
+        states = getattr(self.network, "states", ())
+        kept = [state.get_value() for state in states]
+        self.reset_states()
+        loss, *norms = self._function("gradients")(*self.place(batch))
+        for state, old in zip(states, kept):
+            state.set_value(old)
         return float(loss), {name: float(norm) for name, norm in zip(self.gradients, norms)}
 
     # ---- where the time goes
@@ -232,7 +268,8 @@ class TheanoModel(frame.Model):
         name = "train" if self.cell.phase == "train" else "infer"
         inputs, outputs, updates = self._parts(name)
         profile = pytensor.compile.profiling.ProfileStats(atexit_print=False)
-        function = pytensor.function(inputs, outputs, updates=updates, mode=self.mode, profile=profile)
+        function = pytensor.function(inputs, outputs, updates=updates, mode=self.mode, profile=profile,
+                                     on_unused_input="ignore")
         begin = frame.now_ns()
         for index in range(steps):
             function(*placed_batches[index % len(placed_batches)][:len(inputs)])

@@ -13,6 +13,8 @@ from pytensor.tensor.nnet import conv2d, relu
 from pytensor.tensor.nnet.batchnorm import batch_normalization_test, batch_normalization_train
 from pytensor.tensor.signal.pool import pool_2d
 
+EPS = float(np.nextafter(np.float32(1e-5), np.float32(1)))  # Theano takes 1e-5 or more: the first f32 that is
+
 
 class Network:
     """The weights by name, and the layers as expressions. Values are pairs (expression, sizes)."""
@@ -89,9 +91,9 @@ class Network:
                 self.statistics[key] = pytensor.shared(np.full(channels, start, self.dtype), name=key)
         mean, var = (self.statistics["%s.running_%s" % (name, part)] for part in ("mean", "var"))
         if not self.training:
-            return batch_normalization_test(x, gamma, beta, mean, var, axes="spatial", epsilon=1e-5), sizes
+            return batch_normalization_test(x, gamma, beta, mean, var, axes="spatial", epsilon=EPS), sizes
         y, _, _, new_mean, new_var = batch_normalization_train(
-            x, gamma, beta, axes="spatial", epsilon=1e-5, running_average_factor=0.1, running_mean=mean,
+            x, gamma, beta, axes="spatial", epsilon=EPS, running_average_factor=0.1, running_mean=mean,
             running_var=var)
         self.updates += [(mean, at.cast(new_mean, self.dtype)), (var, at.cast(new_var, self.dtype))]
         return y, sizes
