@@ -87,9 +87,7 @@ void read_loss(Cell& cell, const Json& workload, const Json& hello) {
                              (classes ? "i64 " : "f32 ") + Json(wanted).dump() + " here; got " +
                              target.dump() + ".");
   if (!field(target, "below").is_null()) cell.classes = target.at("below").get<int64_t>();
-  const Json known = classes                   ? Json{"accuracy", "perplexity"}
-                     : cell.loss.kind == "bce" ? Json::array()
-                                               : Json{"mse", "mae"};
+  const Json known = classes ? Json{"accuracy", "perplexity"} : Json{"mse", "mae"};
   for (const Json& metric : workload.value("metrics", Json::array()))
     cell.metrics.push_back(must_be_one_of("metrics", metric, known));
 }

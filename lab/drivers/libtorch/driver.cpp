@@ -279,9 +279,10 @@ class Dialogue {
     const bool accuracy = cell_.measures("accuracy");
     const bool one_label = accuracy && loss.target_shape.empty() && cell_.classes > 0;
     Tensor confusion = torch::zeros({cell_.classes, cell_.classes}, torch::kLong);
-    const std::string other =
-        loss.kind == "mse" ? "mae" : "mse";  // the metric beside a loss that is one itself
-    double loss_sum = 0, other_sum = 0;
+    double loss_sum = 0;
+    std::map<std::string, double> sums;  // of the metrics that other losses measure
+    for (const char* metric : {"mse", "mae"})
+      if (cell_.measures(metric) && loss.kind != metric) sums[metric] = 0;
     int64_t right = 0, places = 0;
     model_->reset_states();
     for (int64_t begin = 0; begin < samples.size(); begin += cell_.batch) {
@@ -293,8 +294,8 @@ class Dialogue {
       Tensor target = cut(batch.target);
       if (target.is_floating_point()) target = target.to(torch::kDouble);
       loss_sum += loss_function(loss.kind)(output, target, lengths, true).item<double>();
-      if (cell_.measures(other))
-        other_sum += loss_function(other)(output, target, lengths, true).item<double>();
+      for (auto& [metric, sum] : sums)
+        sum += loss_function(metric)(output, target, lengths, true).item<double>();
       Tensor counts = torch::ones_like(target, torch::kBool);
       if (lengths.defined()) counts = counts & counted(lengths, target);
       places += counts.sum().item<int64_t>();
@@ -308,7 +309,7 @@ class Dialogue {
     line["test_loss"] = mean(loss_sum);
     line["test_metrics"] = metrics_of(mean(loss_sum));
     if (accuracy) line["test_metrics"]["accuracy"] = mean(static_cast<double>(right));
-    if (cell_.measures(other)) line["test_metrics"][other] = mean(other_sum);
+    for (const auto& [metric, sum] : sums) line["test_metrics"][metric] = mean(sum);
     if (!one_label) return nullptr;
     Json rows = Json::array();
     for (int64_t i = 0; i < cell_.classes; ++i) {
