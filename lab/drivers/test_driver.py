@@ -34,7 +34,9 @@ WORKLOADS = os.path.join(HERE, "..", "studies", "workloads")
 BATCH = 4
 # With a batch of 4 resnet18's last statistics are of four numbers each, and in f32 rounding moves gradients and losses
 # by per cents on some samples, while in f64 two drivers agree to 2e-13 (lab/docs/drivers.md).
-LARGER_BATCH = {"resnet18": 8}
+# In cifar100_cnn a pool of four samples met two places so alike that f32 took one here and the other there, and the
+# losses drifted apart by 1 %; in f64 they agreed to 1e-15, and with eight samples in f32 to 2e-7.
+LARGER_BATCH = {"resnet18": 8, "cifar100_cnn": 8}
 SMALL_INPUT = {"vgg16": [3, 32, 32]}  # the others are tried at the size of their definition
 SEED = 11
 ROUNDS, ROUND_S = 21, 0.2  # runs of each definition for the ratio of speeds, and how long one takes about
