@@ -1,111 +1,171 @@
-"""The driver of TensorFlow: Keras layers, and the whole training step in one tf.function written by hand.
+"""The driver of TensorFlow: plain TensorFlow operations, and the whole training step in one function written by hand.
 
-Variants: function (TensorFlow's own executor and graph passes) and xla (jit_compile=True).
+Variants: function (a tf.function: TensorFlow's own executor and graph passes), xla (jit_compile=True) and eager (each
+operation by itself, with tf.GradientTape).
 """
 import frame
 
 frame.claim_stdout()
 import os  # noqa: E402
+import sys  # noqa: E402
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "listings"))
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-import tensorflow_models as models  # noqa: E402
+import channels_last  # noqa: E402
+import tensorflow_layers as layers  # noqa: E402
+import tensorflow_models as listings  # noqa: E402
+import tensorflow_network  # noqa: E402
 import tensorflow_process as process  # noqa: E402
 import xla_profile  # noqa: E402
+
+
+class Listing:
+    """A network written by hand, with the fields of tensorflow_network.Network. Its layers of Keras move their running
+    statistics themselves."""
+
+    states, changed = [], {"train": [], "test": []}
+
+    def __init__(self, cell):
+        self.model = listings.make(cell)
+        self.initialised = not listings.load(self.model, cell)
+        names = {id(weight.variable): weight.name for weight in listings.weights_of(self.model)}
+        self.variables = self.model.trainable_variables
+        self.names = [names[id(variable)] for variable in self.variables]
+        self.tensors = [variable.value for variable in self.variables]
+        self.everything = [variable.value for variable in self.model.variables]
+        self.orders = {cell.network.inputs[0]["name"]: (1, 2, 0), cell.network.outputs[0]["name"]: (0,)}
+
+    def train(self, x):
+        return (self.model(x, training=True),), ()
+
+    def test(self, x):
+        return (self.model(x, training=False),), ()
 
 
 class TensorFlowModel(frame.Model):
     def __init__(self, cell, obeyed):
         self.cell, self.obeyed, self.notes = cell, obeyed, []
-        self.xla = cell.variant == "xla"
-        self.network = models.make(cell)
-        if not models.load(self.network, cell):
+        self.network = Listing(cell) if cell.definition == "listing" else tensorflow_network.Network(cell)
+        if self.network.initialised:
             self.notes.append("weights: Keras's own initialisation, seed %d" % cell.seed)
-        self.names = {id(weight.variable): weight.name for weight in models.weights_of(self.network)}
-        self.variables = self.network.trainable_variables
-        self.wide = tf.float64 if cell.precision == "f64" else tf.float32
+        self.inputs = [(entry["name"], self.network.orders[entry["name"]]) for entry in cell.network.inputs]
+        self._read_loss()
         if cell.phase == "train":
-            self.optimizer = models.optimizer(cell, frame.Declined, self.notes)
-            self.optimizer.build(self.variables)
-            self.sums = (tf.Variable(0.0, dtype=self.wide), tf.Variable(0, dtype=tf.int64))
+            self.optimizer = process.optimizer(cell, self.notes)
+            self.optimizer.build(self.network.variables)
+            kind = tf.float64 if cell.precision == "f64" else tf.float32
+            self.sums = tf.Variable(0.0, dtype=kind), tf.Variable(0, dtype=tf.int64)
         self._trace()
+
+    def _read_loss(self):
+        """What the loss takes: an output by its place, and the arrays of a batch."""
+        loss = self.cell.loss
+        self.place_of_output = [output["name"] for output in self.cell.network.outputs].index(loss.output)
+        self.axes, order = channels_last.of_loss(loss, self.network.orders)
+        self.targets = [(loss.target, order)] + ([(loss.lengths, ())] if loss.lengths else [])
+        self.loss_of = layers.loss_of(loss.kind, loss.lengths is not None)
 
     def _trace(self):
         """The functions that the calls run; TensorFlow traces and compiles each when it is first called."""
-        compiled = tf.function(jit_compile=True) if self.xla else tf.function
-        self.train, self.infer = compiled(self._train), compiled(self._infer)
-        self.gradients, self.add_up = compiled(self._gradients), tf.function(self._add_up)
+        def compiled(function):
+            if self.cell.variant == "eager":
+                return function
+            return tf.function(function, jit_compile=self.cell.variant == "xla" or None, autograph=False)
 
-    def _loss(self, x, y):
+        self.train, self.infer, self.gradients = map(compiled, (self._train, self._infer, self._gradients))
+        self.add_up = tf.function(self._add_up, autograph=False)
+
+    def _output(self, outputs):
+        output = outputs[self.place_of_output]
+        return output if self.axes is None else tf.transpose(output, self.axes)
+
+    def _loss(self, inputs, targets):
         with tf.GradientTape() as tape:
-            logits = self.network(x, training=True)
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
-        return loss, logits, tape.gradient(loss, self.variables)
+            outputs, changes = self.network.train(*inputs)
+            loss = self.loss_of(self._output(outputs), *targets)
+        return loss, outputs, changes, tape.gradient(loss, self.network.tensors)
 
-    def _train(self, x, y):
-        loss, logits, gradients = self._loss(x, y)
-        self.optimizer.apply_gradients(zip(gradients, self.variables))
-        return loss, logits
+    def _train(self, inputs, targets):
+        loss, outputs, changes, gradients = self._loss(inputs, targets)
+        self.optimizer.apply_gradients(zip(gradients, self.network.variables))
+        for variable, value in zip(self.network.changed["train"], changes):
+            variable.assign(value)
+        return loss, outputs
 
-    def _infer(self, x):
-        return self.network(x, training=False)
+    def _infer(self, inputs):
+        outputs, changes = self.network.test(*inputs)
+        for variable, value in zip(self.network.changed["test"], changes):
+            variable.assign(value)
+        return outputs
 
-    def _gradients(self, x, y):
-        loss, _, gradients = self._loss(x, y)
-        return loss, [tf.norm(gradient) for gradient in gradients]
+    def _gradients(self, inputs, targets):
+        loss, _, _, gradients = self._loss(inputs, targets)
+        return loss, [tf.norm(tf.convert_to_tensor(gradient)) for gradient in gradients]
 
-    def _add_up(self, loss, logits, y):
-        right = tf.equal(tf.argmax(logits, axis=1), y)
+    def _add_up(self, loss, outputs, targets):
         self.sums[0].assign_add(loss)
-        self.sums[1].assign_add(tf.reduce_sum(tf.cast(right, tf.int64)))
+        if "accuracy" in self.cell.metrics:
+            right = tf.argmax(self._output(outputs), axis=-1) == targets[0]
+            if len(targets) > 1:
+                true = tf.sequence_mask(targets[1], right.shape[1])
+                right &= tf.reshape(true, true.shape.as_list() + [1] * (right.shape.rank - 2))
+            self.sums[1].assign_add(tf.reduce_sum(tf.cast(right, tf.int64)))
 
     def parameters(self):
-        return sum(int(np.prod(variable.shape)) for variable in self.variables)
+        return sum(int(np.prod(variable.shape)) for variable in self.network.variables)
 
-    def place(self, x, y):
-        x = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).astype(self.wide.as_numpy_dtype)
-        with tf.device("/GPU:0" if self.cell.device != "cpu" else "/CPU:0"):
-            return tf.identity(tf.constant(x)), tf.identity(tf.constant(y))
+    def place(self, batch):
+        inputs = tuple(process.placed(self.cell, batch[name], order) for name, order in self.inputs)
+        return inputs, tuple(process.placed(self.cell, batch[name], order) for name, order in self.targets)
 
     def train_step(self, placed):
-        self.loss, self.last_logits = self.train(*placed)
+        self.loss, self.outputs = self.train(*placed)
 
     def infer_step(self, placed):
-        self.last_logits = self.infer(placed[0])
+        self.outputs = self.infer(placed[0])
 
     def synchronize(self):
         process.synchronize()
 
+    def reset_states(self):
+        for state in self.network.states:
+            state.assign(tf.zeros_like(state))
+
     def read_loss(self):
         return float(self.loss)
 
-    def read_logits(self):
-        return self.last_logits.numpy()
+    def read_outputs(self):
+        return process.read(self.cell, self.outputs, self.network.orders)
 
-    def loss_and_gradients(self, x, y):
-        loss, norms = self.gradients(*self.place(x, y))
-        return float(loss), {self.names[id(variable)]: float(norm) for variable, norm in zip(self.variables, norms)}
+    def loss_and_gradients(self, batch):
+        kept = [variable.numpy() for variable in self.network.everything]  # a listing moves its statistics
+        loss, norms = self.gradients(*self.place(batch))
+        for variable, value in zip(self.network.everything, kept):
+            variable.assign(value)
+        return float(loss), {name: float(norm) for name, norm in zip(self.network.names, norms)}
 
-    def count(self, placed, y):
-        self.add_up(self.loss, self.last_logits, placed[1])
+    def count(self, placed, batch):
+        self.add_up(self.loss, self.outputs, placed[1])
 
     def counted(self):
-        values = float(self.sums[0]), int(self.sums[1])
+        loss, right = float(self.sums[0]), int(self.sums[1])
         for variable in self.sums:
             variable.assign(tf.zeros_like(variable))
-        return values
+        return loss, {"accuracy": right} if "accuracy" in self.cell.metrics else {}
 
     def breakdown(self, steps, placed_batches):
         training = self.cell.phase == "train"
         step = self.train_step if training else self.infer_step
         arguments = placed_batches[0] if training else placed_batches[0][:1]
-        if self.xla:
-            answer, name_of = process.hlo_fields(self.train if training else self.infer, *arguments)
-            answer["source"] = "tf.profiler and the compiled step's HLO"
-        else:
-            answer, name_of = {"source": "tf.profiler and Grappler's graphs"}, process.operation_name
+        answer, name_of = {"source": "tf.profiler"}, process.operation_name
+        if self.cell.variant == "xla":
+            fields, name_of = process.hlo_fields(self.train if training else self.infer, *arguments)
+            answer.update(fields, source="tf.profiler and the compiled step's HLO")
+        elif self.cell.variant == "function":
+            answer["source"] = "tf.profiler and Grappler's graphs"
             # Only a new function shows its graphs. It takes a step that does not count, so the weights are put back.
             kept = [variable.numpy() for variable in self._state()]
             sizes = process.nodes_of(lambda: tf.function(self._train if training else self._infer)(*arguments))
@@ -119,7 +179,7 @@ class TensorFlowModel(frame.Model):
         return answer
 
     def _state(self):
-        return self.network.variables + (self.optimizer.variables if self.cell.phase == "train" else [])
+        return self.network.everything + (self.optimizer.variables if self.cell.phase == "train" else [])
 
 
 class TensorFlowDriver(frame.Driver):
@@ -128,21 +188,24 @@ class TensorFlowDriver(frame.Driver):
 
     def hello(self):
         switches = {"graph." + name: ["on", "off"] for name in process.PASSES}
-        return process.offer("tensorflow", tf.__version__, ["function", "xla"], models.MODELS,
-                             dict(switches, graph=["on", "off"]))
+        return process.offer("tensorflow", tf.__version__, ["function", "xla", "eager"], tensorflow_network.KINDS,
+                             listings.MODELS, dict(switches, graph=["on", "off"]))
 
     def why_declined(self, what, value):
         return process.why_declined(what, value)
 
     def build(self, cell):
-        if cell.variant == "xla":
-            for name, value in cell.switches.items():
-                if name.startswith("graph") and value == "off":
-                    raise frame.Declined(name, "%s: the variant xla leaves the graph to XLA, which has no such switch; "
-                                         "the variant function obeys it." % name)
+        for name, value in cell.switches.items():
+            if name.startswith("graph") and cell.variant == "eager":
+                raise frame.Declined(name, "%s: the variant eager makes no graph; the variant function obeys it."
+                                     % name)
+            if name.startswith("graph") and cell.variant == "xla" and value == "off":
+                raise frame.Declined(name, "%s: the variant xla leaves the graph to XLA, which has no such switch; "
+                                     "the variant function obeys it." % name)
         self.process.start(cell)
-        obeyed = dict(cell.switches) if cell.variant == "xla" else \
-            dict(cell.switches, **self.process.set_passes(cell.switches))
+        obeyed = dict(cell.switches)
+        if cell.variant == "function":
+            obeyed.update(self.process.set_passes(cell.switches))
         return TensorFlowModel(cell, obeyed)
 
 

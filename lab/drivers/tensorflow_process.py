@@ -10,8 +10,10 @@ import re
 import tempfile
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+import channels_last
 import frame
 import xla_profile
 
@@ -24,13 +26,16 @@ def gpus():
     return tf.config.list_physical_devices("GPU")
 
 
-def offer(framework, version, variants, workloads, switches):
+LOSSES = ["cross_entropy", "mse", "mae", "bce"]
+
+
+def offer(framework, version, variants, kinds, listings, switches):
     """The answer to hello."""
     cuda = ["cuda:%d" % index for index in range(len(gpus()))]
     if cuda:
         switches = dict(switches, conv=["fixed", "profile"])
     return {"framework": framework, "version": version, "variants": variants, "devices": ["cpu"] + cuda,
-            "workloads": list(workloads), "phases": ["train", "infer"],
+            "kinds": list(kinds), "losses": LOSSES, "listings": list(listings), "phases": ["train", "infer"],
             "precisions": ["f32", "bf16", "f64"] + (["tf32"] if cuda else []), "switches": switches,
             "libraries": {name: importlib.metadata.version(name) for name in ("tensorflow", "keras", "numpy")}}
 
@@ -101,6 +106,46 @@ def synchronize():
     """Returns when all devices are done. On the CPU a call returns when its work is done."""
     if tf.config.get_visible_devices("GPU"):
         tf.test.experimental.sync_devices()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Batches and optimisers
+
+
+def stored(cell, array, order):
+    """An array of samples, their axes in this order, in the type of the cell's numbers."""
+    array = np.ascontiguousarray(array.transpose(channels_last.with_samples(order)))
+    return array.astype(np.float64, copy=False) if cell.precision == "f64" and array.dtype == np.float32 else array
+
+
+def placed(cell, array, order):
+    """A batch's array on the cell's device, the axes of its samples in this order."""
+    array = stored(cell, array, order)
+    with tf.device("/GPU:0" if cell.device != "cpu" else "/CPU:0"):
+        return tf.identity(tf.constant(array))
+
+
+def read(cell, outputs, orders):
+    """{name: array with the network's axes} of the outputs on the device."""
+    names = [output["name"] for output in cell.network.outputs]
+    return {name: output.numpy().transpose(channels_last.with_samples(channels_last.inverse(orders[name])))
+            for name, output in zip(names, outputs)}
+
+
+OPTIMIZERS = {"sgd": (keras.optimizers.SGD, {"lr": "learning_rate", "momentum": "momentum"}, {"momentum": 0.0}),
+              "adam": (keras.optimizers.Adam, {"lr": "learning_rate", "eps": "epsilon"}, {"lr": 1e-3, "eps": 1e-8})}
+
+
+def optimizer(cell, notes):
+    """The cell's optimiser in PyTorch's meaning or, on the track as_shipped, with Keras's own defaults."""
+    name, options = cell.optimizer_options({name: set(known) for name, (_, known, _) in OPTIMIZERS.items()})
+    kind, known, defaults = OPTIMIZERS[name]
+    if cell.track == "as_shipped":
+        notes.append("optimizer: %s with Keras's own defaults" % name)
+        return kind()
+    if name == "adam":
+        notes.append("optimizer: Keras's Adam adds epsilon before it corrects the second moment, PyTorch's after that")
+    return kind(**{known[option]: value for option, value in dict(defaults, **options).items()})
 
 
 # ---------------------------------------------------------------------------------------------------------------------

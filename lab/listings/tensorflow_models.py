@@ -133,7 +133,8 @@ MODELS = {"lenet": lenet, "mnist_cnn": mnist_cnn, "cifar10_cnn": cifar10_cnn, "c
 
 def make(cell):
     """The Keras model of a cell, under the dtype policy in force, with Keras's own initial weights."""
-    return MODELS[cell.model](cell.input, cell.classes, lambda rate: layers.Dropout(rate if cell.dropout else 0.0))
+    return MODELS[cell.network.name](cell.sizes, cell.classes,
+                                     lambda rate: layers.Dropout(rate if cell.dropout else 0.0))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -191,30 +192,3 @@ def load(model, cell):
         if weight.name in given:
             weight.variable.assign(np.ascontiguousarray(weight.to_native(given[weight.name])))
     return True
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Optimisers
-
-
-OPTIMIZERS = {"sgd": (keras.optimizers.SGD, {"lr": "learning_rate", "momentum": "momentum"}),
-              "adam": (keras.optimizers.Adam, {"lr": "learning_rate", "eps": "epsilon"})}
-PYTORCH_DEFAULTS = {"sgd": {"momentum": 0.0}, "adam": {"lr": 1e-3, "eps": 1e-8}}
-
-
-def optimizer(cell, declined, notes):
-    """The cell's optimiser in PyTorch's meaning or, on the track as_shipped, with Keras's own defaults."""
-    options = dict(cell.optimizer)
-    name = options.pop("name")
-    if name not in OPTIMIZERS:
-        raise declined("optimizer", "optimizer: must be one of %s; got %r." % (", ".join(OPTIMIZERS), name))
-    kind, known = OPTIMIZERS[name]
-    for option in sorted(set(options) - set(known)):
-        raise declined("optimizer." + option, "optimizer.%s: this driver's %s takes %s." % (
-            option, name, ", ".join(known)))
-    if cell.track == "as_shipped":
-        notes.append("optimizer: %s with Keras's own defaults" % name)
-        return kind()
-    if name == "adam":
-        notes.append("optimizer: Keras's Adam adds epsilon before it corrects the second moment, PyTorch's after that")
-    return kind(**{known[option]: value for option, value in dict(PYTORCH_DEFAULTS[name], **options).items()})
