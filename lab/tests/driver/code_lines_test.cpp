@@ -78,10 +78,10 @@ TEST(CodeLines, OfEveryDriverAndWorkloadAreKnown) {
   for (const char* workload :
        {"lenet", "mnist_cnn", "cifar10_cnn", "cifar100_cnn", "svhn_cnn", "resnet18", "vgg16"})
     for (const char* file :
-         {"/lab/drivers/pytorch_models.py", "/lab/drivers/libtorch/models.h",
-          "/lab/drivers/tensorflow_models.py", "/lab/drivers/jax_models.py",
-          "/lab/drivers/onnxruntime_models.py", "/lab/drivers/chainer_models.py",
-          "/lab/drivers/mxnet_models.py", "/lab/drivers/theano_models.py", "/src/tandem/zoo"}) {
+         {"/lab/listings/pytorch_models.py", "/lab/listings/libtorch/models.h",
+          "/lab/listings/tensorflow_models.py", "/lab/listings/jax_models.py",
+          "/lab/listings/onnxruntime_models.py", "/lab/listings/chainer_models.py",
+          "/lab/listings/mxnet_models.py", "/lab/listings/theano_models.py", "/src/tandem/zoo"}) {
       const auto lines = code_lines_of_files({home + file}, workload);
       ASSERT_TRUE(lines) << workload << " in " << file;
       EXPECT_GT(*lines, 2) << workload << " in " << file;
