@@ -480,7 +480,8 @@ TEST(Description, ALayerThatCannotTakeWhatArrivesIsNamedWithThatShape) {
 
 TEST(Description, UnknownWordsAndWrongValuesAreRefusedByLineAndRule) {
   EXPECT_EQ(why_not("inptu = [3]\nlayer = [ { type = \"relu\" } ]"),
-            "model 'mynet.toml', line 1: the keys of a model must be name, input and layer; got 'inptu'. Did "
+            "model 'mynet.toml', line 1: the keys of a model must be name, input, inputs, outputs and layer; "
+            "got 'inptu'. Did "
             "you mean "
             "input?");
   EXPECT_HAS(why_not("layer = [ { type = \"relu\" } ]"),
@@ -496,7 +497,8 @@ TEST(Description, UnknownWordsAndWrongValuesAreRefusedByLineAndRule) {
   EXPECT_HAS(why_not_layer("{ type = \"convv\" }"), "line 2: the type of a layer must be one of conv, ");
   EXPECT_HAS(why_not_layer("{ type = \"convv\" }"), "got 'convv'. Did you mean conv?");
   EXPECT_EQ(why_not_layer("{ type = \"linear\", outputs = 3, unit = 3 }"),
-            "model 'mynet.toml', line 2: linear: the settings must be among type, name, outputs, bias, init, "
+            "model 'mynet.toml', line 2: linear: the settings must be among type, name, from, to, outputs, "
+            "bias, init, "
             "init_std; "
             "got 'unit'. Did you mean init?");
   EXPECT_HAS(why_not("input = [3, 8, 8]\n[[layer]]\ntype = \"conv\"\nkernel = 3\nchanels = 2"),
@@ -507,7 +509,7 @@ TEST(Description, UnknownWordsAndWrongValuesAreRefusedByLineAndRule) {
              "none. Add it.");
   EXPECT_HAS(why_not_layer("{ type = \"relu\", layer = [ { type = \"relu\" } ] }"), "got 'layer'");
   EXPECT_HAS(why_not_layer("{ type = \"residual\", stride = 2 }"),
-             "among type, name, layer, shortcut; got 'stride'");
+             "among type, name, from, to, layer, shortcut; got 'stride'");
   EXPECT_HAS(why_not_layer("{ type = \"residual\" }"), "residual: must have layers of its own");
   EXPECT_HAS(why_not_layer("{ type = \"relu\", name = \"a b\" }"),
              "the name of a layer must have at most 64 letters");

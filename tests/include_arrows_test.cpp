@@ -50,17 +50,18 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
     {"lab/monitor", {"core", "io", "train", "lab/base", "lab/record"}},
     {"lab/driver", {"core", "io", "lab/base", "lab/record"}},
     {"lab/study", {"core", "io", "lab/base", "lab/record", "lab/driver"}},
-    {"lab/own", {"surface", "io", "lab/base"}},
+    {"lab/material", {"surface", "core", "io", "ops", "zoo", "lab/base", "lab/study"}},
+    {"lab/own", {"surface", "io", "zoo", "lab/base"}},
     {"lab/measure",
      {"core", "io", "lab/base", "lab/stats", "lab/record", "lab/monitor", "lab/driver", "lab/study",
-      "lab/own"}},
+      "lab/material"}},
     {"lab/analysis", {"core", "lab/stats", "lab/record"}},
     {"lab/claims", {"core", "io", "lab/base", "lab/stats", "lab/record", "lab/study", "lab/analysis"}},
     {"lab/report",
      {"core", "io", "lab/base", "lab/stats", "lab/record", "lab/study", "lab/analysis", "lab/claims"}},
     {"lab/command",
-     {"core", "io", "train", "lab/base", "lab/record", "lab/monitor", "lab/driver", "lab/study", "lab/own",
-      "lab/measure", "lab/analysis", "lab/claims", "lab/report"}},
+     {"core", "io", "train", "lab/base", "lab/record", "lab/monitor", "lab/driver", "lab/study",
+      "lab/material", "lab/own", "lab/measure", "lab/analysis", "lab/claims", "lab/report"}},
 };
 
 /// The part of the house that a path belongs to, or "" for a place that the table does not know. Paths are as includes

@@ -70,7 +70,7 @@ void check_loss(const Workload& workload, const zoo::StraightLine& line) {
   const zoo::StraightLine::Output* output = nullptr;
   for (const auto& each : line.outputs) {
     names.push_back(each.name);
-    if (each.name == workload.loss.at("output")) output = &each;
+    if (each.name == workload.loss.at("output").get<std::string>()) output = &each;
   }
   if (!output)
     refuse(cat("loss.output must be an output of the network ", line.name, ", ", listed(names), "; got '",

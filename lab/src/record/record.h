@@ -51,9 +51,10 @@ struct Epoch {
   int64_t epoch = 0;
   double train_s = 0, test_s = 0;
   double loss = 0;
-  std::optional<double> test_loss;
-  std::map<std::string, double> metrics, test_metrics;  // of training, where they were followed; of the test
-  std::optional<double> rss_mib;                        // of the driver's processes when it had ended
+  std::optional<double> test_loss = {};
+  std::map<std::string, double> metrics = {},
+                                test_metrics = {};  // of training, where they were followed; of the test
+  std::optional<double> rss_mib = {};               // of the driver's processes when it had ended
 };
 
 /// Readings of one monitor over a run, thinned for drawing: seconds since the first step, and the value.

@@ -179,7 +179,8 @@ frameworks = ["pytorch:eager"]
   EXPECT_EQ(systems_of(make_plan(file.path(), options)),
             (std::set<std::string>{"tandem:eager", "tandem:graph", "tandem:graph A/A"}));
   options.frameworks = {"jax"};  // not in the study: all its variants join, and the control moves to it
-  EXPECT_EQ(systems_of(make_plan(file.path(), options)), (std::set<std::string>{"jax:jit", "jax:jit A/A"}));
+  EXPECT_EQ(systems_of(make_plan(file.path(), options)),
+            (std::set<std::string>{"jax:jit", "jax:jit A/A", "jax:loop"}));
   options.frameworks = {"pytorch:eager"};
   EXPECT_EQ(make_plan(file.path(), options).cells.size(), 4u);  // both parts, each with a control
   options.frameworks = {"caffe"};
