@@ -19,8 +19,8 @@ class Writer:
 
     def write(self, writers, reserved):
         """Writes all calls; -> (names of what the source is given, names of what it makes), each with the states at
-        the end. writers: {kind: function of (Writer, Call) -> an expression, or statements with $ where the value's name
-        goes}. reserved: names that the statements use."""
+        the end. writers: {kind: function of (Writer, Call) -> an expression, or statements with $ where the value's
+        name goes}. reserved: names that the statements use."""
         several = 20 * (1 + len(self.network.calls))
         own = ["%s%d" % (name, i) for name in ("w", "k", "state") for i in range(several)]
         inputs, lines, outputs = self.network.straight_line(tuple(reserved) + tuple(own))
@@ -70,6 +70,10 @@ class Call:
         count, rank = self["axes"], len(self.shape)
         return tuple(range(rank - count + 1, rank + 1)), tuple(self.shape[-count:])
 
+    def eps(self, dtype):
+        """The eps of rms_norm: where it is 0, the spacing of the type's numbers at 1."""
+        return self["eps"] or float(np.finfo(dtype).eps)
+
     @property
     def over_channels(self):
         """The shape of a vector with a number for each channel, beside the value."""
@@ -92,10 +96,11 @@ class Call:
             self.shapes[0][1:], before, self["kernel"], self["stride"], gaps, self.shape[1:]))
 
     def counted_share(self):
-        """Of an avg_pool over what was padded by `reach`: what each mean is to be multiplied with, (1, 1, …). A mean counts
-        the padding where the settings say so, and nothing beyond it."""
+        """Of an avg_pool over what was padded by `reach`: what each mean is to be multiplied with, (1, 1, …). A mean
+        counts the padding where the settings say so, and nothing beyond it."""
         shares = []
-        for n, p, k, s, size in zip(self.shapes[0][1:], self["padding"], self["kernel"], self["stride"], self.shape[1:]):
+        for n, p, k, s, size in zip(
+                self.shapes[0][1:], self["padding"], self["kernel"], self["stride"], self.shape[1:]):
             first = np.arange(size) * s - p
             least, most = (-p, n + p) if self["count_include_pad"] else (0, n)
             shares.append(np.minimum(first + k, most) - np.maximum(first, least))
@@ -104,8 +109,8 @@ class Call:
 
     def max_windows(self):
         """How a framework that pads both sides alike, by less than a window, comes to the windows of this max_pool:
-        (padding, None), or (padding, [(begin, end) by axis]): of those windows the ones to keep, or None: the value must
-        be padded before, by `reach`."""
+        (padding, None), or (padding, [(begin, end) by axis]): of those windows the ones to keep, or None: the value
+        must be padded before, by `reach`."""
         before, after = zip(*self["padding"])
         both, sizes = tuple(max(pair) for pair in self["padding"]), self.shape[1:]
         if set(self["dilation"]) != {1} or any(p >= k for p, k in zip(both, self["kernel"])):

@@ -4,8 +4,8 @@ source text, one statement per call, on Chainer's functions.
     network = build(cell.network, cell.batch, np.float32)
     out, other, h, c = network(x, n, h, c)        the outputs, then the states as the step leaves them
 
-A state is (layers · directions, batch, hidden), as n_step_lstm takes it. Layouts are those of PyTorch, but each gate of an
-LSTM has matrices of its own. Lengths that an LSTM reads are NumPy arrays on every device.
+A state is (layers · directions, batch, hidden), as n_step_lstm takes it. Layouts are those of PyTorch, but each gate of
+an LSTM has matrices of its own. Lengths that an LSTM reads are NumPy arrays on every device.
 """
 import functools
 import math
@@ -93,8 +93,8 @@ def lstm(x, h, c, weights, biases, layers, both):
 
 
 def lstm_up_to(x, lengths, h, c, weights, biases, layers, both):
-    """The same up to each sample's length. Chainer takes the longest sample first, and of each step those that are there
-    yet."""
+    """The same up to each sample's length. Chainer takes the longest sample first, and of each step those that are
+    there yet."""
     function = F.n_step_bilstm if both else F.n_step_lstm
     order = np.argsort(-lengths, kind="stable").astype(np.int32)
     back = np.argsort(order).astype(np.int32)
@@ -270,10 +270,8 @@ def layer_norm(w, c):
 
 
 def rms_norm(w, c):
-    text = "unit(%s, %r, %r)" % (c.a[0], c.last[0], c["eps"])
-    for last, sign in (("weight", "*"), ("bias", "+")):
-        text += " %s %s" % (sign, w.weight(c, last)) if c.has(last) else ""
-    return text
+    text = "unit(%s, %r, %r)" % (c.a[0], c.last[0], c.eps(w.dtype))
+    return text + " * " + w.weight(c, "weight") if c["affine"] else text
 
 
 def dropout(w, c):
@@ -366,8 +364,8 @@ WRITERS = {
 
 
 def build(network, batch, dtype):
-    """-> the Chain, with the attributes named, statistics (as in Writer) and host (the names of the inputs that it takes as
-    NumPy arrays)."""
+    """-> the Chain, with the attributes named, statistics (as in Writer) and host (the names of the inputs that it
+    takes as NumPy arrays)."""
     writer = Writer(network, batch, dtype)
     kind = type("Described", (chainer.Chain,), {})
     chain = writer.chain = kind()

@@ -1,5 +1,5 @@
-"""Networks of the protocol as Gluon's HybridBlocks: the parameters by their canonical names, and a `hybrid_forward` written
-out as source text, one statement per call, on MXNet's operators.
+"""Networks of the protocol as Gluon's HybridBlocks: the parameters by their canonical names, and a `hybrid_forward`
+written out as source text, one statement per call, on MXNet's operators.
 
     network, named, source = build(cell.network, cell.batch, "float32")
     out = network(x)                                one output and no states
@@ -67,7 +67,8 @@ def masked(F, x, lengths):
 
 
 def lstm_layer(F, x, weights, h, c, hidden, both=False):
-    """x: (T, N, features); h, c: (directions, N, hidden). weights: the matrices, then the biases. -> [sequence, h, c]."""
+    """x: (T, N, features); h, c: (directions, N, hidden). weights: the matrices, then the biases. -> [sequence, h,
+    c]."""
     flat = F.concat(*[F.reshape(weight, shape=(-1,)) for weight in weights], dim=0)
     return F.RNN(x, flat, h, c, state_size=hidden, num_layers=1, bidirectional=both, p=0.0, state_outputs=True,
                  mode="lstm")
@@ -117,8 +118,8 @@ def attended(F, query, key, value, heads, mask):
     return F.reshape(F.transpose(F.reshape(mixed, shape=(-4, -1, heads, 0, 0)), axes=(0, 2, 1, 3)), shape=(0, 0, -3))
 
 
-NAMES = {"padded": padded, "spread_max": spread_max, "pooled_to": pooled_to, "standard": standard, "unit": unit, "masked": masked,
-         "lstm_layers": lstm_layers, "lstm_up_to": lstm_up_to, "attended": attended}
+NAMES = {each.__name__: each for each in (
+    padded, spread_max, pooled_to, standard, unit, masked, lstm_layers, lstm_up_to, attended)}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -153,16 +154,16 @@ def conv(w, c):
 
 def conv_transpose(w, c):
     if c.axes == 3 and not (w.onednn and w.dtype == "float32"):
-        raise Declined("conv_transpose", "conv_transpose: over three axes MXNet has it in oneDNN alone, in f32; got %s and "
-                       "onednn %s." % (w.dtype, "on" if w.onednn else "off"))
+        raise Declined("conv_transpose", "conv_transpose: over three axes MXNet has it in oneDNN alone, in f32; got %s "
+                       "and onednn %s." % (w.dtype, "on" if w.onednn else "off"))
     return ("F.Deconvolution(%s, %s, kernel=%r, stride=%r, dilate=%r, pad=%r, adj=%r, num_filter=%d, num_group=%d, "
             "no_bias=%r)" % (c.a[0], w.weights(c, "weight", "bias"), c["kernel"], c["stride"], c["dilation"],
                              c["padding"], c["output_padding"], c["channels"], c["groups"], not c["bias"]))
 
 
 def linear(w, c):
-    return "F.FullyConnected(%s, %s, num_hidden=%d, no_bias=%r, flatten=False)" % (
-        c.a[0], w.weights(c, "weight", "bias"), c["outputs"], not c["bias"])
+    return "F.FullyConnected(%s, %s, num_hidden=%d, no_bias=%r, flatten=%r)" % (
+        c.a[0], w.weights(c, "weight", "bias"), c["outputs"], not c["bias"], len(c.shape) == 1)
 
 
 def pooling(kind, c, x, padding, convention="valid", more=""):
@@ -192,8 +193,8 @@ def avg_pool(w, c):
         return pooling("avg", c, c.a[0], padding, "valid", ", count_include_pad=%r" % count)
     sizes = zip(c.shapes[0][1:], padding, c["kernel"], c["stride"])
     if [-(-(n + 2 * p - k) // s) + 1 for n, p, k, s in sizes] != c.shape[1:]:
-        raise Declined("avg_pool", "avg_pool: MXNet's ceil_mode makes a last window of padding alone, too; got sizes %r "
-                       "of %r." % (c.shape, c.shapes[0]))
+        raise Declined("avg_pool", "avg_pool: MXNet's ceil_mode makes a last window of padding alone, too; got sizes "
+                       "%r of %r." % (c.shape, c.shapes[0]))
     x = c.a[0]
     if count:  # the gradient that oneDNN has of this is wrong: the zeros are put there before
         x, padding = "padded(F, %s, %r, 0)" % (x, tuple((side, side) for side in padding)), (0,) * c.axes
@@ -254,7 +255,7 @@ def layer_norm(w, c):
 
 
 def rms_norm(w, c):
-    return scaled(w, c, "unit(F, %s, %r, %r)" % (c.a[0], c.last[0], c["eps"]), beside(c))
+    return scaled(w, c, "unit(F, %s, %r, %r)" % (c.a[0], c.last[0], c.eps(w.dtype)), beside(c))
 
 
 def dropout(w, c):
@@ -268,8 +269,8 @@ def dropout(w, c):
 def mean(w, c):
     if len(c.a) == 1:
         return "F.mean(%s, axis=%d)" % (c.a[0], c["axis"] + 1)
-    return "F.broadcast_div(F.sum(masked(F, {0}, {1}), axis=1), F.reshape(F.cast({1}, dtype={2!r}), shape={3!r}))".format(
-        c.a[0], c.a[1], w.dtype, (-1,) + (1,) * c.axes)
+    return "F.broadcast_div(F.sum(masked(F, %s, %s), axis=1), F.reshape(F.cast(%s, dtype=%r), shape=%r))" % (
+        c.a[0], c.a[1], c.a[1], w.dtype, (-1,) + (1,) * c.axes)
 
 
 def lstm(w, c):
@@ -277,7 +278,7 @@ def lstm(w, c):
     ways, hidden, layers = 2 if c["bidirectional"] else 1, c["hidden"], c["layers"]
     suffixes = c.lstm_suffixes()
     if w.trains and not w.onednn:
-        raise Declined("onednn", "onednn: MXNet trains an LSTM on the CPU with oneDNN alone, so it must be on; got off.")
+        raise Declined("onednn", "onednn: MXNet trains an lstm on the CPU with oneDNN alone: it must be on; got off.")
     no_bias = None if c["bias"] else w.constant(np.zeros(4 * hidden))
 
     def part(names):
@@ -287,8 +288,8 @@ def lstm(w, c):
 
     if len(c.a) == 2:
         if c["carry"]:
-            raise Declined("lstm", "lstm: MXNet's does not tell the state of a cell at a step in the middle, so lengths "
-                           "and carry must not come together; got both in %s." % c.name)
+            raise Declined("lstm", "lstm: MXNet's does not tell the state of a cell at a step in the middle, so "
+                           "lengths and carry must not come together; got both in %s." % c.name)
         start = w.constant(np.zeros((1, w.batch, hidden)))
         parts = "[%s]" % ", ".join("[%s]" % ", ".join(part([name]) for name in names) for names in suffixes)
         made = "lstm_up_to(F, %s, %s, %s, %s, %d)" % (time_first, c.a[1], parts, start, hidden)
@@ -374,8 +375,8 @@ WRITERS = {
 
 
 def build(network, batch, dtype, trains=True, onednn=True):
-    """-> (HybridBlock, {canonical name: its Parameter}, the source of its hybrid_forward). onednn: whether MXNet has it or,
-    on CUDA devices, cuDNN."""
+    """-> (HybridBlock, {canonical name: its Parameter}, the source of its hybrid_forward). onednn: whether MXNet has it
+    or, on CUDA devices, cuDNN."""
     import mxnet as mx
     writer = Writer(network, batch, dtype, trains, onednn)
     source = writer.source()
@@ -387,7 +388,7 @@ def build(network, batch, dtype, trains=True, onednn=True):
     for full, name in writer.parameters.items():
         trained = full in network.parameters
         shape = network.parameters[full] if trained else network.buffers[full]
-        # Scales of norms and running variances begin with 1; what has no start of its own gets Gluon's, by its name's end.
+        # Scales of norms and running variances begin with 1; what has no start here gets Gluon's, by its name's end.
         last, kind = full.rpartition(".")[2], kinds[full]
         start = "zeros" if "bias" in last or last == "running_mean" else "ones" if "norm" in kind else None
         named[full] = block.params.get(name + "_weight", shape=shape, init=start, dtype=dtype,
@@ -422,8 +423,8 @@ LOSSES = {
 
 
 def loss_function(F, loss, shape):
-    """-> function of (output, target) or, with lengths, of (output, target, lengths) that gives a number for each sample:
-    their mean is the loss, which is how Gluon adds up and divides. shape: of the output, without the batch."""
+    """-> function of (output, target) or, with lengths, of (output, target, lengths) that gives a number for each
+    sample: their mean is the loss, which is how Gluon adds up and divides. shape: of the output, without the batch."""
     places = LOSSES[loss.kind]
     if loss.lengths is None:
         if not shape:

@@ -152,13 +152,13 @@ class Text(channels_last.Layouts):
             how = '"VALID"'
         elif padding == windows.same_padding(x.shape[1:], windows.reach(s["kernel"], s["dilation"]), s["stride"]):
             how = '"SAME"'
-        elif axes == 2:
+        elif axes == 2 and max(s["dilation"]) == 1:
             how = str([[0, 0]] + [list(pair) for pair in padding] + [[0, 0]])
-        else:
+        else:  # of dilations with padding that is written out there is no gradient on the CPU
             made, how = self._padded(made, padding), '"VALID"'
         weight, dilations = self._kernel(call, axes), ""
         if max(s["dilation"]) > 1:
-            # Of strides with dilations, and of f64 on the CPU, there are no gradients.
+            # Nor is there one of dilations with strides, nor in f64.
             if max(s["stride"]) > 1 and (self.on_cpu or axes == 3) or self.precise and self.on_cpu:
                 weight = "layers.spread(%s, %s)" % (weight, s["dilation"])
             else:

@@ -41,6 +41,10 @@ os.environ["PYTENSOR_FLAGS"] = ",".join(
     ["base_compiledir=" + compile_folder()] + (["blas__ldflags=" + BLAS] if BLAS else []) +
     [flag for flag in [os.environ.get("PYTENSOR_FLAGS")] if flag])
 
+SCAN_IN_C = sys.version_info < (3, 11)  # the C code of its loop does not compile with a later Python
+if not SCAN_IN_C:
+    sys.modules["pytensor.scan.scan_perform_ext"] = None  # not found: scan loops in Python
+
 import numpy as np  # noqa: E402
 import pytensor  # noqa: E402
 import pytensor.tensor as at  # noqa: E402
@@ -99,6 +103,8 @@ class TheanoModel(frame.Model):
         self.dtype = "float64" if cell.precision == "f64" else "float32"
         self.obeyed = self._obey(cell)
         self._plan(cell)
+        if not SCAN_IN_C and any(call["kind"] == "lstm" for call in cell.network.calls):
+            self.notes.append("lstm: Theano's scan loops in Python; its loop in C needs Python 3.10 or earlier")
         if cell.definition == "listing":
             self.network = theano_models.Network(self.dtype, cell.seed, cell.dropout)
         else:

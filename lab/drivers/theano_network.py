@@ -1,5 +1,5 @@
-"""Networks of the protocol as Theano graphs. Theano has no layers: each kind is a function that makes an expression of the
-values before it, and a step is what Theano compiles of them all.
+"""Networks of the protocol as Theano graphs. Theano has no layers: each kind is a function that makes an expression of
+the values before it, and a step is what Theano compiles of them all.
 
 A network is traced twice over the same weights: for training, where dropout acts and batch statistics are used, and for
 testing. Layouts are those of PyTorch; a state is (layers · directions, batch, hidden).
@@ -14,6 +14,7 @@ from pytensor.sandbox.rng_mrg import MRG_RandomStream
 from pytensor.tensor.nnet import conv2d, relu
 from pytensor.tensor.nnet.abstract_conv import conv2d_grad_wrt_inputs, conv3d, conv3d_grad_wrt_inputs
 from pytensor.tensor.nnet.batchnorm import batch_normalization_test, batch_normalization_train
+from pytensor.tensor.shape import unbroadcast
 from pytensor.tensor.signal.pool import pool_2d, pool_3d
 
 import calls
@@ -98,8 +99,8 @@ def padded(net, c, x, pairs, value):
 
 
 def over_two(c, x, function, *tuples):
-    """A function of two axes at least, for values of one: a second axis of size 1 stands before it. tuples: settings, each
-    with what it is on that axis."""
+    """A function of two axes at least, for values of one: a second axis of size 1 stands before it. tuples: settings,
+    each with what it is on that axis."""
     if c.axes == 1:
         return function(x.dimshuffle(0, 1, "x", 2), *[(other,) + tuple(setting) for setting, other in tuples])[:, :, 0]
     return function(x, *[tuple(setting) for setting, _ in tuples])
@@ -181,36 +182,36 @@ def pointwise(function, *settings):
     return lambda net, c: function(c.a[0], *[net.number(c[name]) for name in settings])
 
 
+def pooled(c, x, padding, mode):
+    pool = pool_3d if c.axes == 3 else pool_2d
+    return over_two(c, x, lambda x, kernel, stride, pad: pool(x, kernel, True, stride, pad, mode),
+                    (c["kernel"], 1), (c["stride"], 1), (padding, 0))
+
+
 def max_pool(net, c):
-    pool, wide = pool_3d if c.axes == 3 else pool_2d, c.max_windows()
-    if wide is None:
-        padding = c.reach([before for before, _ in c["padding"]])
-        x = padded(net, c, c.a[0], padding, -np.inf) if any(map(any, padding)) else c.a[0]
-        if set(c["dilation"]) != {1}:  # windows with gaps, one axis after the other
-            for axis, (k, s, d, size) in enumerate(zip(c["kernel"], c["stride"], c["dilation"], c.shape[1:]), 2):
-                skip = (slice(None),) * axis
-                x = functools.reduce(at.maximum, [x[skip + (slice(i * d, i * d + (size - 1) * s + 1, s),)]
-                                                  for i in range(k)])
-            return x
-        wide = (0,) * c.axes, None
-    else:
-        x = c.a[0]
-    padding, kept = wide
-    y = over_two(c, x, lambda x, ws, stride, pad: pool(x, ws=ws, stride=stride, pad=pad, ignore_border=True, mode="max"),
-                 (c["kernel"], 1), (c["stride"], 1), (padding, 0))
-    return y if kept is None else y[(slice(None), slice(None)) + tuple(slice(*ends) for ends in kept)]
+    wide = c.max_windows()
+    if wide is not None:
+        padding, kept = wide
+        y = pooled(c, c.a[0], padding, "max")
+        return y if kept is None else y[(slice(None), slice(None)) + tuple(slice(*ends) for ends in kept)]
+    padding = c.reach([before for before, _ in c["padding"]])
+    x = padded(net, c, c.a[0], padding, -np.inf) if any(map(any, padding)) else c.a[0]
+    if set(c["dilation"]) == {1}:
+        return pooled(c, x, (0,) * c.axes, "max")
+    # Windows with gaps, one axis after the other.
+    for axis, (k, s, d, size) in enumerate(zip(c["kernel"], c["stride"], c["dilation"], c.shape[1:]), 2):
+        skip = (slice(None),) * axis
+        x = functools.reduce(at.maximum, [x[skip + (slice(i * d, i * d + (size - 1) * s + 1, s),)] for i in range(k)])
+    return x
 
 
 def avg_pool(net, c):
-    pool, x, padding = pool_3d if c.axes == 3 else pool_2d, c.a[0], c["padding"]
-    mode, share = "average_inc_pad" if c["count_include_pad"] else "average_exc_pad", None
-    if c.windows(padding) != c.shape[1:]:
-        # Windows that reach over the edge: of what is padded before, times the share of it that counts.
-        x, share, mode = padded(net, c, x, c.reach(padding), 0), c.counted_share(), "average_inc_pad"
-        padding = (0,) * c.axes
-    y = over_two(c, x, lambda x, ws, stride, pad: pool(x, ws=ws, stride=stride, pad=pad, ignore_border=True, mode=mode),
-                 (c["kernel"], 1), (c["stride"], 1), (padding, 0))
-    return y if share is None else y * net.number(share)
+    if c.windows(c["padding"]) == c.shape[1:] and (c["count_include_pad"] or not any(c["padding"])):
+        return pooled(c, c.a[0], c["padding"], "average_inc_pad")
+    # Windows that reach over the edge, and padding that does not count, of which Theano has no gradient: of what is
+    # padded before, times the share of it that counts.
+    x = padded(net, c, c.a[0], c.reach(c["padding"]), 0)
+    return pooled(c, x, (0,) * c.axes, "average_inc_pad") * net.number(c.counted_share())
 
 
 def adaptive_pool(reduce):
@@ -256,13 +257,11 @@ def group_norm(net, c):
     return scaled(net, c, x.reshape([net.batch] + list(c.shape)), ("x", 0) + ("x",) * c.axes)
 
 
-def last_norm(centred):
-    def made(net, c):
-        axes, _ = c.last
-        order = ("x",) * axes[0] + tuple(range(len(axes)))
-        return scaled(net, c, normalised(c.a[0], axes, c["eps"], centred), order)
-
-    return made
+def last_norm(net, c):
+    axes, _ = c.last
+    centred = c.kind == "layer_norm"
+    x = normalised(c.a[0], axes, c["eps"] if centred else c.eps(net.dtype), centred)
+    return scaled(net, c, x, ("x",) * axes[0] + tuple(range(len(axes))))
 
 
 def dropout(net, c):
@@ -312,7 +311,7 @@ def lstm(net, c):
             w_ih, w_hh, b_ih, b_hh = (net.weight(c, part + suffix) for part in (
                 "weight_ih", "weight_hh", "bias_ih", "bias_hh"))
             gates = product(net, x, w_ih, None if b_ih is None else b_ih + b_hh, [time, width]).dimshuffle(1, 0, 2)
-            zeros = at.unbroadcast(at.zeros((net.batch, hidden), net.dtype), 0, 1)
+            zeros = unbroadcast(at.zeros((net.batch, hidden), net.dtype), 0, 1)
             start = [zeros, zeros] if begin is None else [state[len(new)] for state in begin]
             (h, cell), _ = pytensor.scan(step, sequences=[gates] + ([mask] if mask is not None else []),
                                          outputs_info=start, non_sequences=[w_hh], go_backwards=bool(ways), strict=True)
@@ -320,7 +319,8 @@ def lstm(net, c):
             ways.append((h[::-1] if ways else h).dimshuffle(1, 0, 2))
         x, width = ways[0] if len(ways) == 1 else at.concatenate(ways, axis=2), hidden * len(ways)
     if begin is not None:
-        net.updates += [(state, at.stack([pair[part] for pair in new])) for part, state in enumerate(begin)]
+        net.updates += [(state, unbroadcast(at.stack([pair[part] for pair in new]), 0))
+                        for part, state in enumerate(begin)]
     if c["output"] == "last":
         return new[-1][0] if len(ways) == 1 else at.concatenate([new[-2][0], new[-1][0]], axis=1)
     return x if mask is None else masked(x, c.a[1], time)
@@ -376,8 +376,8 @@ LAYERS = {
     "batch_norm": batch_norm,
     "instance_norm": group_norm,
     "group_norm": group_norm,
-    "layer_norm": last_norm(True),
-    "rms_norm": last_norm(False),
+    "layer_norm": last_norm,
+    "rms_norm": last_norm,
     "dropout": dropout,
     "channel_dropout": dropout,
     "flatten": lambda net, c: c.a[0].flatten(2),

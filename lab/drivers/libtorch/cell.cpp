@@ -132,14 +132,15 @@ void read_data(Cell& cell, const Json& data, const Json& targets) {
       column.bounded = column.type == "i64";
       std::tie(column.least, column.most) = found->second;
     }
-  for (const char* part : {"train", "test"}) {
-    const Json entry = field(data, part);
+  for (const auto& [part, entry] : data.items()) {
     if (entry.is_null()) continue;
     std::map<std::string, std::string> paths;
     for (const auto& [name, path] : entry.items())
       if (path.is_string()) paths[name] = path.get<std::string>();
-    (part == std::string("train") ? cell.train : cell.test) =
-        std::make_unique<Samples>(std::string("data.") + part, paths, columns);
+    const auto read = [&] { return Samples("data." + part, paths, columns); };
+    if (part == "train") cell.train = std::make_unique<Samples>(read());
+    if (part == "test") cell.test = std::make_unique<Samples>(read());
+    if (part.rfind("test_", 0) == 0) cell.more_tests.emplace(part, read());
   }
   if (!cell.train && (cell.phase == "train" || !cell.test))
     throw std::runtime_error("data: must have the part train; got " + data.dump() + ".");

@@ -36,6 +36,7 @@ struct Cell {
   int64_t classes = 0;  // `below` of the loss's target; 0: not given
   Json optimizer, weights, switches;
   std::unique_ptr<Samples> train, test;
+  std::map<std::string, Samples> more_tests;  // data's further parts, tested once after the last epoch of fit
 
   /// The samples of check and run: those to train on, or the test's where there are no others.
   const Samples& samples() const { return train ? *train : *test; }

@@ -240,13 +240,23 @@ class Dialogue {
       }
       Json line = {{"epoch", ++done},    {"begin", begin},       {"train_end", train_end}, {"loss", loss},
                    {"metrics", metrics}, {"test_loss", nullptr}, {"test_metrics", nullptr}};
-      if (cell_.test) confusion = evaluate(line);
+      if (cell_.test) {
+        const Tested tested = evaluate(*cell_.test);
+        line["test_loss"] = tested.loss;
+        line["test_metrics"] = tested.metrics;
+        confusion = tested.confusion;
+      }
       const int64_t end = now_ns();
       line["end"] = end;
       capped = static_cast<double>(end - start) > cap_ns && done < epochs;
       emit({{"id", field(request, "id")}, {"progress", line}});
     }
-    return {{"epochs", done}, {"capped", capped}, {"confusion", confusion}};
+    Json tests = Json::object();
+    for (const auto& [part, samples] : cell_.more_tests) {
+      const Tested tested = evaluate(samples);
+      tests[part] = {{"loss", tested.loss}, {"metrics", tested.metrics}};
+    }
+    return {{"epochs", done}, {"capped", capped}, {"confusion", confusion}, {"tests", tests}};
   }
 
   /// The metrics that follow from the mean loss.
@@ -271,10 +281,13 @@ class Dialogue {
     return labels * each;
   }
 
-  /// Sets the line's test_loss and test_metrics; -> the confusion matrix, null where there is not one label per sample.
+  struct Tested {
+    double loss = 0;
+    Json metrics, confusion;  // confusion: null where there is not one label per sample
+  };
+
   /// The last batch runs on from the first sample, and what was filled in is left out.
-  Json evaluate(Json& line) {
-    const Samples& samples = *cell_.test;
+  Tested evaluate(const Samples& samples) {
     const Loss& loss = cell_.loss;
     const bool accuracy = cell_.measures("accuracy");
     const bool one_label = accuracy && loss.target_shape.empty() && cell_.classes > 0;
@@ -306,17 +319,16 @@ class Dialogue {
         confusion.view(-1).index_add_(0, target * cell_.classes + taken, torch::ones_like(target));
     }
     const auto mean = [places](double sum) { return sum / static_cast<double>(places); };
-    line["test_loss"] = mean(loss_sum);
-    line["test_metrics"] = metrics_of(mean(loss_sum));
-    if (accuracy) line["test_metrics"]["accuracy"] = mean(static_cast<double>(right));
-    for (const auto& [metric, sum] : sums) line["test_metrics"][metric] = mean(sum);
-    if (!one_label) return nullptr;
-    Json rows = Json::array();
+    Tested tested{mean(loss_sum), metrics_of(mean(loss_sum)), nullptr};
+    if (accuracy) tested.metrics["accuracy"] = mean(static_cast<double>(right));
+    for (const auto& [metric, sum] : sums) tested.metrics[metric] = mean(sum);
+    if (!one_label) return tested;
+    tested.confusion = Json::array();
     for (int64_t i = 0; i < cell_.classes; ++i) {
       const int64_t* row = confusion.data_ptr<int64_t>() + i * cell_.classes;
-      rows.push_back(std::vector<int64_t>(row, row + cell_.classes));
+      tested.confusion.push_back(std::vector<int64_t>(row, row + cell_.classes));
     }
-    return rows;
+    return tested;
   }
 
   std::FILE* output_;

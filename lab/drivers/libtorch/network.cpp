@@ -387,7 +387,9 @@ class Builder {
       return map([=, eps = number("eps")](const Tensor& x) {
         return torch::layer_norm(x, over, weight, bias, eps);
       });
-    map([=, eps = number("eps")](const Tensor& x) {
+    // Without an eps it is the spacing of the type's numbers at 1.
+    const std::optional<double> eps = number("eps") == 0 ? std::nullopt : std::optional(number("eps"));
+    map([=](const Tensor& x) {
       return torch::rms_norm(x, over, weight.defined() ? std::optional<Tensor>(weight) : std::nullopt, eps);
     });
   }
