@@ -28,8 +28,58 @@ bool Grid::is_number(size_t column) const {
   return std::find(numbers_.begin(), numbers_.end(), column) != numbers_.end();
 }
 
+const std::vector<int>& block_widths() {
+  static const std::vector<int> widths = {20, 25, 30, 35, 40, 45,  50,  55,  60, 65,
+                                          70, 75, 80, 85, 90, 100, 110, 120, 999};
+  return widths;
+}
+
+namespace {
+
+constexpr size_t kShortNumber = 12;  // letters: such a number is not broken over lines
+constexpr size_t kLongestWord = 24;  // letters: longer words may be broken anywhere
+
+size_t longest_word(const std::string& text) {
+  size_t longest = 0, begin = 0;
+  while (begin < text.size()) {
+    const size_t end = std::min(text.find_first_of(" \n", begin), text.size());
+    longest = std::max(longest, text_width(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return longest;
+}
+
+std::string cell_classes(const GridCell& cell, bool number) {
+  std::string classes = cell.mark;
+  const auto add = [&](const char* name) { classes += (classes.empty() ? "" : " ") + std::string(name); };
+  if (number) add(text_width(cell.text) <= kShortNumber ? "number short" : "number");
+  if (longest_word(cell.text) > kLongestWord) add("long");
+  return classes;
+}
+
+}  // namespace
+
+double Grid::width() const {
+  double sum = 0;
+  for (size_t i = 0; i < header_.size(); ++i) {
+    size_t word = longest_word(header_[i]), letters = text_width(header_[i]);
+    for (const auto& row : rows_) {
+      const size_t all = text_width(row[i].text);
+      letters = std::max(letters, all);
+      word = std::max(word, is_number(i) && all <= kShortNumber ? all : longest_word(row[i].text));
+    }
+    // A letter is about half as wide as high; texts of many words want room for a few of them in a line.
+    const size_t line = is_number(i) ? word : std::max(word, std::min<size_t>(letters, 16));
+    sum += 0.55 * static_cast<double>(std::min(line, kLongestWord)) + 1.2;
+  }
+  return sum;
+}
+
 std::string Grid::html() const {
-  std::string page = "<div class=\"table\"><table class=\"sortable\"><thead><tr>";
+  const auto& widths = block_widths();
+  const auto fits = std::lower_bound(widths.begin(), widths.end() - 1, width());
+  std::string page =
+      "<div class=\"table blocks-" + std::to_string(*fits) + "\"><table class=\"sortable\"><thead><tr>";
   for (size_t i = 0; i < header_.size(); ++i)
     page += std::string("<th scope=\"col\"") + (is_number(i) ? " class=\"number\"" : "") + ">" +
             escaped(header_[i]) + "</th>";
@@ -38,16 +88,17 @@ std::string Grid::html() const {
     page += "<tr>";
     for (size_t i = 0; i < row.size(); ++i) {
       const GridCell& cell = row[i];
-      std::string classes = is_number(i) ? "number" : "";
-      if (!cell.mark.empty()) classes += (classes.empty() ? "" : " ") + cell.mark;
-      page += "<td";
-      if (!classes.empty()) page += " class=\"" + classes + "\"";
+      page += "<td data-label=\"" + escaped(header_[i]) + "\"";
+      if (const std::string classes = cell_classes(cell, is_number(i)); !classes.empty())
+        page += " class=\"" + classes + "\"";
       if (cell.sort && std::isfinite(*cell.sort)) {
         char key[40];
         std::snprintf(key, sizeof key, "%.9g", *cell.sort);
         page += std::string(" data-sort=\"") + key + "\"";
       }
-      page += ">" + escaped(cell.text) + "</td>";
+      const std::string text = escaped(cell.text);
+      page += ">" + (cell.link.empty() ? text : "<a href=\"#" + escaped(cell.link) + "\">" + text + "</a>") +
+              "</td>";
     }
     page += "</tr>\n";
   }

@@ -10,7 +10,8 @@ namespace tandem::lab {
 struct GridCell {
   std::string text;
   std::optional<double> sort = {};  // by what a column of numbers is sorted
-  std::string mark = {};            // class of the HTML cell: "good", "bad", "unsure", "none", "absent"
+  std::string mark = {};            // class of the HTML cell: "good", "bad", "unsure", "absent"
+  std::string link = {};            // in HTML: the id of the section to which the text leads
 };
 
 class Grid {
@@ -21,17 +22,23 @@ class Grid {
   void add(std::vector<GridCell> row);
   bool empty() const { return rows_.empty(); }
 
+  /// Where the page is narrower than the table needs, each row becomes a block with a line per column: nothing is cut or scrolled.
   std::string html() const;
   std::string markdown() const;
   std::string text() const;
 
  private:
   bool is_number(size_t column) const;
+  /// About how wide the table must be to be read, in letters' heights.
+  double width() const;
 
   std::vector<std::string> header_;
   std::vector<size_t> numbers_;
   std::vector<std::vector<GridCell>> rows_;
 };
+
+/// The widths at which a table becomes blocks, one CSS class each ("blocks-40"): html() takes the first that is not below its own.
+const std::vector<int>& block_widths();
 
 /// Text as it must stand in Markdown, on one line: nothing in it is markup or HTML.
 std::string markdown_text(const std::string& text);
