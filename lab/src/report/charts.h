@@ -33,8 +33,14 @@ struct ChartLine {
   std::string label, colour;
   std::vector<ChartPoint> points;  // in the order of x
 };
+/// What stands at an axis.
+struct AxisName {
+  std::string text;         // with the unit: "step time, ms"
+  std::string better = {};  // "lower is better"; "" where neither side is
+};
 struct LineChart {
-  std::string title, x_label, y_label;
+  std::string title;
+  AxisName x_name, y_name;
   bool band = false;  // intervals as a band instead of bars
   bool log_x = false, log_y = false, y_from_zero = false;
   std::vector<ChartLine> lines;

@@ -4,15 +4,17 @@
 #include <map>
 
 #include "lab/src/report/charts.h"
+#include "lab/src/report/grid.h"
 
 namespace tandem::lab {
 namespace {
 
-constexpr double kWidth = 760, kHeight = 380, kLeft = 74, kRight = 20, kTop = 14, kBottom = 48;
+constexpr double kWidth = 560, kHeight = 340, kLeft = 74, kRight = 20, kTop = 14, kBottom = 48,
+                 kBetter = 20;  // the words which side is better, below the name of x
 
-/// Axes, grid and names; the plot lies between the margins, `legend` pixels further down.
-void draw_frame(Svg& svg, const Axis& x, const Axis& y, const std::string& x_label,
-                const std::string& y_label, double top, double bottom) {
+/// Axes, grid and names; the plot lies between the margins, from `top` to `bottom`.
+void draw_frame(Svg& svg, const Axis& x, const Axis& y, const AxisName& x_name, const AxisName& y_name,
+                double top, double bottom) {
   for (const double tick : x.ticks) {
     svg.line(x.at(tick), top, x.at(tick), bottom, "grid");
     svg.text(x.at(tick), bottom + 17, tick_text(tick), Svg::Anchor::middle, "tick");
@@ -23,15 +25,17 @@ void draw_frame(Svg& svg, const Axis& x, const Axis& y, const std::string& x_lab
   }
   svg.line(kLeft, bottom, kWidth - kRight, bottom);
   svg.line(kLeft, top, kLeft, bottom);
-  svg.text((kLeft + kWidth - kRight) / 2, bottom + 38, x_label, Svg::Anchor::middle, "axis-name");
-  svg.text(kLeft, top - 2, y_label, Svg::Anchor::start, "axis-name");
+  svg.text(kWidth / 2, bottom + 38, x_name.text, Svg::Anchor::middle, "axis-name");
+  svg.text(kWidth / 2, bottom + 58, x_name.better, Svg::Anchor::middle, "axis-name");
+  svg.text(4, top - 34, y_name.text, Svg::Anchor::start, "axis-name");
+  svg.text(4, top - 14, y_name.better, Svg::Anchor::start, "axis-name");
 }
 
-/// Names in lines above the plot; returns their height. About 7.4 pixels a letter.
+/// Names in lines above the plot; returns their height. About 9 pixels per letter, as large as a phone shows them.
 double draw_legend(Svg* svg, const std::vector<std::pair<std::string, std::string>>& entries) {
   double x = kLeft, y = kTop + 6;
   for (const auto& [label, colour] : entries) {
-    const double width = 36 + 7.4 * static_cast<double>(label.size());
+    const double width = 36 + 9 * static_cast<double>(text_width(label));
     if (x > kLeft && x + width > kWidth - kRight) x = kLeft, y += 20;
     if (svg) {
       svg->rect(x, y - 5, 14, 5, colour, "");
@@ -71,12 +75,13 @@ std::string line_chart(const LineChart& chart) {
 
   std::vector<std::pair<std::string, std::string>> entries;
   for (const ChartLine& line : lines) entries.emplace_back(line.label, line.colour);
-  const double top = kTop + draw_legend(nullptr, entries) + 14, bottom = top + kHeight - kTop - kBottom;
-  Svg svg(kWidth, bottom + kBottom, chart.title);
+  const double top = kTop + draw_legend(nullptr, entries) + 44,
+               bottom = top + kHeight - kTop - kBottom - kBetter;
+  Svg svg(kWidth, bottom + kBottom + (chart.x_name.better.empty() ? 0 : kBetter), chart.title);
   draw_legend(&svg, entries);
   const Axis x = make_axis(x_low, x_high, kLeft, kWidth - kRight, chart.log_x);
   const Axis y = make_axis(y_low, y_high, bottom, top, chart.log_y, chart.y_from_zero);
-  draw_frame(svg, x, y, chart.x_label, chart.y_label, top, bottom);
+  draw_frame(svg, x, y, chart.x_name, chart.y_name, top, bottom);
   for (const auto& [value, label] : chart.marks) {
     if (!std::isfinite(value)) continue;
     svg.line(kLeft, y.at(value), kWidth - kRight, y.at(value), "mark");
@@ -117,15 +122,14 @@ std::string scatter_chart(const std::string& title, const Metric& x_metric, cons
   if (labels.empty()) return "";
   const std::vector<std::pair<std::string, std::string>> entries(labels.begin(), labels.end());
   const Unit x_unit = unit_for(x_metric, x_high), y_unit = unit_for(y_metric, y_high);
-  const double top = kTop + draw_legend(nullptr, entries) + 14, bottom = top + kHeight - kTop - kBottom;
-  Svg svg(kWidth, bottom + kBottom, title);
+  const double top = kTop + draw_legend(nullptr, entries) + 44,
+               bottom = top + kHeight - kTop - kBottom - kBetter;
+  Svg svg(kWidth, bottom + kBottom + (better_text(x_metric).empty() ? 0 : kBetter), title);
   draw_legend(&svg, entries);
   const Axis x = make_axis(x_low * x_unit.factor, x_high * x_unit.factor, kLeft, kWidth - kRight);
   const Axis y = make_axis(y_low * y_unit.factor, y_high * y_unit.factor, bottom, top);
-  const auto named = [](const Metric& m, const Unit& u) {
-    return m.label + (u.name.empty() ? "" : ", " + u.name);
-  };
-  draw_frame(svg, x, y, named(x_metric, x_unit), named(y_metric, y_unit), top, bottom);
+  draw_frame(svg, x, y, {axis_name(x_metric, x_unit), better_text(x_metric)},
+             {axis_name(y_metric, y_unit), better_text(y_metric)}, top, bottom);
   for (const ScatterPoint& p : points)
     if (std::isfinite(p.x) && std::isfinite(p.y))
       svg.circle(x.at(p.x * x_unit.factor), y.at(p.y * y_unit.factor), 3.5, p.colour,
@@ -136,9 +140,9 @@ std::string scatter_chart(const std::string& title, const Metric& x_metric, cons
 std::string confusion_chart(const std::string& title, const std::vector<std::vector<int64_t>>& counts) {
   const size_t classes = counts.size();
   if (classes == 0) return "";
-  const double cell = std::clamp(520.0 / static_cast<double>(classes), 4.0, 40.0), left = 60, top = 30;
+  const double cell = std::clamp(480.0 / static_cast<double>(classes), 4.0, 48.0), left = 44, top = 44;
   const double side = cell * static_cast<double>(classes);
-  Svg svg(std::max(left + side + 20, 300.0), top + side + 40, title);
+  Svg svg(kWidth, top + side + 50, title);
   for (size_t i = 0; i < classes; ++i) {
     int64_t total = 0;
     for (const int64_t n : counts[i]) total += n;
@@ -152,7 +156,8 @@ std::string confusion_chart(const std::string& title, const std::vector<std::vec
           std::to_string(counts[i][j]) + " of class " + std::to_string(i) + " taken for " + std::to_string(j),
           "cell");
       if (cell >= 24 && counts[i][j] > 0)
-        svg.text(x + cell / 2, y + cell / 2 + 4, std::to_string(counts[i][j]), Svg::Anchor::middle, "tick");
+        svg.text(x + cell / 2, y + cell / 2 + 4, std::to_string(counts[i][j]), Svg::Anchor::middle,
+                 share > 0.4 ? "tick filled" : "tick");
     }
     if (cell >= 12) {
       svg.text(left - 6, top + cell * (static_cast<double>(i) + 0.5) + 4, std::to_string(i), Svg::Anchor::end,
@@ -161,8 +166,11 @@ std::string confusion_chart(const std::string& title, const std::vector<std::vec
                Svg::Anchor::middle, "tick");
     }
   }
-  svg.text(left, top - 10, "rows: the true class; columns: what it was taken for", Svg::Anchor::start,
-           "tick");
+  svg.text(4, top - 26, "down: the true class, number", Svg::Anchor::start, "axis-name");
+  svg.text(4, top - 8, "cells: test samples; more on the diagonal is better", Svg::Anchor::start,
+           "axis-name");
+  svg.text(left, top + side + 38, "across: the class that it was taken for, number", Svg::Anchor::start,
+           "axis-name");
   return svg.finish();
 }
 

@@ -3,13 +3,15 @@
 #include <cmath>
 
 #include "lab/src/report/charts.h"
+#include "lab/src/report/grid.h"
 #include "lab/src/stats/sample.h"
 
 namespace tandem::lab {
 namespace {
 
-constexpr double kWidth = 760, kLeft = 200, kRight = 24, kRowHeight = 30, kGroupHeight = 24, kTop = 10,
-                 kBottom = 44;
+// Narrow, so that the letters can be read where a phone shows the whole drawing; hence names above their rows.
+constexpr double kWidth = 560, kLeft = 14, kRight = 26, kNameHeight = 22, kRowHeight = 26, kGroupSpace = 8,
+                 kTop = 6, kBottom = 66;
 
 std::vector<double> finite(const std::vector<double>& values) {
   std::vector<double> kept;
@@ -19,12 +21,20 @@ std::vector<double> finite(const std::vector<double>& values) {
   return kept;
 }
 
-/// A label that fits the margin: the end is what distinguishes systems, so the middle goes.
-std::string shortened(const std::string& text, size_t most) {
-  size_t letters = 0;
-  for (const char c : text) letters += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  if (letters <= most || text.size() != letters) return text;
-  return text.substr(0, most / 2) + "…" + text.substr(text.size() - (most - most / 2 - 1));
+/// A text in lines that fit the drawing, broken between words.
+std::vector<std::string> lines_of(const std::string& text) {
+  constexpr size_t kLetters = 54;
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    if (lines.empty() || text_width(lines.back()) + 1 + text_width(word) > kLetters)
+      lines.push_back(word);
+    else
+      lines.back() += " " + word;
+    begin = end + 1;
+  }
+  return lines;
 }
 
 /// The frame that both kinds share: groups, labels, the axis below. Calls draw(row, y, axis, unit) for each row.
@@ -35,8 +45,11 @@ std::string rows_chart(const std::string& title, const Metric& metric, const std
   double height = kTop + kBottom;
   std::string group;
   for (const ChartRow& row : rows) {
-    if (row.group != group) height += kGroupHeight, group = row.group;
-    height += kRowHeight;
+    if (row.group != group) {
+      group = row.group;
+      height += kGroupSpace + kNameHeight * static_cast<double>(lines_of(group).size());
+    }
+    height += kRowHeight + kNameHeight * static_cast<double>(lines_of(row.label).size());
   }
   Svg svg(kWidth, height, title);
   const Axis axis =
@@ -47,19 +60,24 @@ std::string rows_chart(const std::string& title, const Metric& metric, const std
     svg.text(axis.at(tick), bottom + 17, tick_text(tick), Svg::Anchor::middle, "tick");
   }
   svg.line(kLeft, bottom, kWidth - kRight, bottom);
-  svg.text(
-      (kLeft + kWidth - kRight) / 2, bottom + 36,
-      metric.label + (unit.name.empty() ? "" : ", " + unit.name) + (axis.logarithmic ? " (logarithmic)" : ""),
-      Svg::Anchor::middle, "axis-name");
+  svg.text(kWidth / 2, bottom + 38, axis_name(metric, unit) + (axis.logarithmic ? " (logarithmic)" : ""),
+           Svg::Anchor::middle, "axis-name");
+  svg.text(kWidth / 2, bottom + 58, better_text(metric), Svg::Anchor::middle, "axis-name");
   double y = kTop;
+  const auto write = [&](const std::string& text, const char* kind) {
+    for (const std::string& line : lines_of(text)) {
+      svg.text(kLeft, y + 17, line, Svg::Anchor::start, kind);
+      y += kNameHeight;
+    }
+  };
   group.clear();
   for (const ChartRow& row : rows) {
     if (row.group != group) {
       group = row.group;
-      svg.text(4, y + 16, group, Svg::Anchor::start, "group");
-      y += kGroupHeight;
+      y += kGroupSpace;
+      write(group, "group");
     }
-    svg.text(kLeft - 10, y + kRowHeight / 2 + 4, shortened(row.label, 28), Svg::Anchor::end);
+    write(row.label, "label");
     draw(svg, row, y + kRowHeight / 2, axis, unit);
     y += kRowHeight;
   }

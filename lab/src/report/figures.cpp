@@ -83,9 +83,16 @@ std::string caption(const Json& part, const Json& figure, const std::string& mor
   return text;
 }
 
+/// A figure that has nothing to show: one line.
+std::string nothing(const Json& figure, const std::string& more, const std::string& why) {
+  return "<p class=\"soft nothing\">" + escaped(text_at(figure, "title") + more + ": " + why) + "</p>\n";
+}
+
 std::string framed(const Json& part, const Json& figure, const std::string& more,
                    const std::string& content) {
-  return "<figure>" + caption(part, figure, more) + "\n" + content + "</figure>\n";
+  // Drawings stand beside each other where there is room; a table has the whole width.
+  const std::string kind = content.starts_with("<svg") ? "<figure class=\"drawn\">" : "<figure>";
+  return kind + caption(part, figure, more) + "\n" + content + "</figure>\n";
 }
 
 /// Why nothing of a metric can be drawn: the reason that runs give, or that there are none.
@@ -94,7 +101,7 @@ std::string absence(const ReportData& data, const std::string& part, const std::
     if (run.part == part)
       if (const auto found = run.unavailable.find(metric_name); found != run.unavailable.end())
         return metric(metric_name).label + " is unavailable here: " + found->second + ".";
-  return "There is no run with " + metric(metric_name).label + " yet.";
+  return "no run has a " + metric(metric_name).label + " yet.";
 }
 
 std::string rows_figure(const ReportData& data, const Json& part, const Json& figure, bool boxes) {
@@ -110,10 +117,8 @@ std::string rows_figure(const ReportData& data, const Json& part, const Json& fi
               {summary.system, data.colour(summary.system), summary.values, summary.median, groups[i]});
     const Metric m = metric(name);
     const std::string chart = boxes ? box_chart(m.label, m, rows) : bar_chart(m.label, m, rows);
-    html += framed(part, figure, ": " + m.label,
-                   chart.empty()
-                       ? "<p class=\"soft\">" + escaped(absence(data, text_at(part, "name"), name)) + "</p>"
-                       : chart);
+    html += chart.empty() ? nothing(figure, "", absence(data, text_at(part, "name"), name))
+                          : framed(part, figure, ": " + m.label, chart);
   }
   return html;
 }
@@ -159,8 +164,8 @@ std::string lines_figure(const ReportData& data, const Json& part, const Json& f
           }
       const Unit unit = unit_for(m, largest);
       LineChart chart{.title = m.label,
-                      .x_label = axis == "batch" ? "batch size" : "side of the input, pixels",
-                      .y_label = m.label + (unit.name.empty() ? "" : ", " + unit.name),
+                      .x_name = {axis == "batch" ? "batch size, samples" : "side of the input, pixels"},
+                      .y_name = {axis_name(m, unit), better_text(m)},
                       .log_x = axis == "batch",
                       .y_from_zero = true,
                       .lines = {}};
@@ -171,11 +176,9 @@ std::string lines_figure(const ReportData& data, const Json& part, const Json& f
           p.y = {p.y.value * unit.factor, p.y.low * unit.factor, p.y.high * unit.factor};
         chart.lines.push_back(std::move(line));
       }
-      const std::string drawn = line_chart(chart);
-      html += framed(part, figure, ": " + m.label + (names[k].empty() ? "" : ", " + names[k]),
-                     drawn.empty()
-                         ? "<p class=\"soft\">" + escaped(absence(data, text_at(part, "name"), name)) + "</p>"
-                         : drawn);
+      const std::string drawn = line_chart(chart), more = names[k].empty() ? "" : ", " + names[k];
+      html += drawn.empty() ? nothing(figure, more, absence(data, text_at(part, "name"), name))
+                            : framed(part, figure, ": " + m.label + more, drawn);
     }
   }
   return html;
@@ -195,20 +198,23 @@ std::string convergence_figure(const ReportData& data, const Json& part, const J
           for (const auto& [name, value] : epoch.test_metrics) measured.insert(name);
     std::vector<std::string> shown(measured.begin(), measured.end());
     shown.push_back("");
-    for (const std::string& metric : shown) {
-      const std::string title = metric.empty() ? "training loss" : "test " + metric;
+    for (const std::string& name : shown) {
+      const std::string title = name.empty() ? "training loss" : "test " + name;
+      const Metric m = metric(name.empty() ? "fit.loss" : "fit." + name);
       std::map<std::string, std::map<int64_t, std::vector<double>>> curves;
       for (const Run& run : data.results.runs) {
         if (run.part != part_name || run.condition != conditions[i] || !run.control.empty()) continue;
         for (const Epoch& epoch : run.epochs) {  // a loss that is not finite any more ends its curve
-          const auto at = epoch.test_metrics.find(metric);
-          const double value = metric.empty()                   ? epoch.loss
-                               : at == epoch.test_metrics.end() ? NAN
-                                                                : at->second;
+          const auto at = epoch.test_metrics.find(name);
+          const double value = name.empty() ? epoch.loss : at == epoch.test_metrics.end() ? NAN : at->second;
           if (std::isfinite(value)) curves[run.system][epoch.epoch].push_back(value);
         }
       }
-      LineChart chart{.title = title, .x_label = "epoch", .y_label = title, .band = true, .lines = {}};
+      LineChart chart{.title = title,
+                      .x_name = {"epoch, number"},
+                      .y_name = {axis_name(m, unit_for(m, 1)), better_text(m)},
+                      .band = true,
+                      .lines = {}};
       for (const auto& [system, epochs] : curves) {
         ChartLine line{system, data.colour(system), {}};
         for (const auto& [epoch, values] : epochs)
@@ -222,8 +228,7 @@ std::string convergence_figure(const ReportData& data, const Json& part, const J
         html += framed(part, figure, ": " + chart.title + (names[i].empty() ? "" : ", " + names[i]), drawn);
     }
   }
-  return html.empty() ? framed(part, figure, "", "<p class=\"soft\">No run has finished an epoch yet.</p>")
-                      : html;
+  return html.empty() ? nothing(figure, "", "no run has finished an epoch yet.") : html;
 }
 
 std::string timeline_figure(const ReportData& data, const Json& part, const Json& figure) {
@@ -231,14 +236,15 @@ std::string timeline_figure(const ReportData& data, const Json& part, const Json
   const auto conditions = data.conditions(part_name);
   const auto names = distinctions(conditions);
   std::string html;
-  for (const std::string& name : texts_at(figure, "metrics"))
+  for (const std::string& name : texts_at(figure, "metrics")) {
+    bool any = false;
     for (size_t i = 0; i < conditions.size(); ++i) {
-      LineChart chart{
-          .title = metric(name).label,
-          .x_label = "seconds since the first timed step",
-          .y_label = metric(name).label + (metric(name).unit.empty() ? "" : ", " + metric(name).unit),
-          .y_from_zero = true,
-          .lines = {}};
+      const Metric m = metric(name);
+      LineChart chart{.title = m.label,
+                      .x_name = {"time since the first timed step, s"},
+                      .y_name = {axis_name(m, {1, m.unit}), better_text(m)},
+                      .y_from_zero = true,
+                      .lines = {}};
       std::set<std::string> drawn_systems;
       for (const Run& run : data.results.runs) {  // the first run of each system
         if (run.part != part_name || run.condition != conditions[i] || !run.control.empty()) continue;
@@ -251,10 +257,13 @@ std::string timeline_figure(const ReportData& data, const Json& part, const Json
         }
       }
       const std::string drawn = line_chart(chart);
-      if (!drawn.empty())
-        html += framed(part, figure, ": " + chart.title + (names[i].empty() ? "" : ", " + names[i]), drawn);
+      if (drawn.empty()) continue;
+      any = true;
+      html += framed(part, figure, ": " + chart.title + (names[i].empty() ? "" : ", " + names[i]), drawn);
     }
-  return html.empty() ? framed(part, figure, "", "<p class=\"soft\">No run has such readings.</p>") : html;
+    if (!any) html += nothing(figure, "", absence(data, part_name, name));
+  }
+  return html;
 }
 
 std::string table_figure(const ReportData& data, const Json& part, const Json& figure) {
@@ -292,8 +301,8 @@ std::string table_figure(const ReportData& data, const Json& part, const Json& f
       }
       if (any) grid.add(std::move(row));
     }
-  return framed(part, figure, ": medians of the runs",
-                grid.empty() ? "<p class=\"soft\">No run has ended yet.</p>" : grid.html());
+  if (grid.empty()) return nothing(figure, "", "no run has any of its numbers.");
+  return framed(part, figure, ": medians of the runs", grid.html());
 }
 
 std::string confusion_figure(const ReportData& data, const Json& part, const Json& figure) {
@@ -303,14 +312,12 @@ std::string confusion_figure(const ReportData& data, const Json& part, const Jso
     if (run.part == text_at(part, "name") && !run.confusion.empty() && run.control.empty() &&
         done.insert({run.system, run.condition}).second)
       html += framed(part, figure, ": " + run.system, confusion_chart(run.system, run.confusion));
-  return html.empty() ? framed(part, figure, "", "<p class=\"soft\">No run has been tested yet.</p>")
-                      : "<div class=\"two\">" + html + "</div>";
+  return html.empty() ? nothing(figure, "", "no run has been tested yet.") : html;
 }
 
 std::string scatter_figure(const ReportData& data, const Json& part, const Json& figure) {
   const auto names = texts_at(figure, "metrics");
-  if (names.size() < 2)
-    return framed(part, figure, "", "<p class=\"soft\">A scatter plot needs two metrics.</p>");
+  if (names.size() < 2) return nothing(figure, "", "a scatter plot needs two metrics.");
   std::vector<ScatterPoint> points;
   for (const Run& run : data.results.runs) {
     if (run.part != text_at(part, "name") || run.status != Status::ok || !run.control.empty()) continue;
@@ -320,8 +327,8 @@ std::string scatter_figure(const ReportData& data, const Json& part, const Json&
   }
   const std::string drawn =
       scatter_chart(text_at(figure, "title"), metric(names[0]), metric(names[1]), points);
-  return framed(part, figure, "",
-                drawn.empty() ? "<p class=\"soft\">No run has both numbers yet.</p>" : drawn);
+  return drawn.empty() ? nothing(figure, "", "no run has both numbers yet.")
+                       : framed(part, figure, "", drawn);
 }
 
 }  // namespace
@@ -350,7 +357,7 @@ std::string figure_html(const ReportData& data, const Json& part, const Json& fi
   if (kind == "table") return table_figure(data, part, figure);
   if (kind == "confusion") return confusion_figure(data, part, figure);
   if (kind == "scatter") return scatter_figure(data, part, figure);
-  return framed(part, figure, "", "<p class=\"soft\">This report cannot draw '" + escaped(kind) + "'.</p>");
+  return nothing(figure, "", "this report cannot draw '" + kind + "'.");
 }
 
 }  // namespace tandem::lab

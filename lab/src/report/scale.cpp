@@ -63,6 +63,26 @@ std::string with_unit(double value, const Metric& metric) {
   return number_text(value * unit.factor) + (unit.name.empty() ? "" : " " + unit.name);
 }
 
+std::string better_text(const Metric& metric) {
+  switch (metric.better) {
+    case Metric::Better::less:
+      return "lower is better";
+    case Metric::Better::more:
+      return "higher is better";
+    case Metric::Better::neither:
+      break;
+  }
+  return "";
+}
+
+std::string axis_name(const Metric& metric, const Unit& unit) {
+  if (!unit.name.empty()) return metric.label + ", " + unit.name;
+  const auto has = [&](const char* word) { return metric.name.find(word) != std::string::npos; };
+  if (has("accuracy") || has("_share")) return metric.label + ", share of 1";
+  if (has("epoch") || has("launches") || has("nodes") || has("lines")) return metric.label + ", number";
+  return metric.label + ", no unit";
+}
+
 double Axis::at(double value) const {
   const double share = logarithmic ? (std::log(value) - std::log(low)) / (std::log(high) - std::log(low))
                                    : (value - low) / (high - low);

@@ -26,6 +26,11 @@ Unit unit_for(const Metric& metric, double largest);
 /// "3.17 ms".
 std::string with_unit(double value, const Metric& metric);
 
+/// "lower is better", "higher is better"; "" where neither side is.
+std::string better_text(const Metric& metric);
+/// What stands at an axis: "step time, ms". What has no unit says what its numbers are: "test accuracy, share of 1".
+std::string axis_name(const Metric& metric, const Unit& unit);
+
 /// An axis from `low` to `high` over `pixels`.
 struct Axis {
   double low = 0, high = 1;

@@ -56,6 +56,7 @@ Svg::Svg(double width, double height, const std::string& title) {
 }
 
 void Svg::text(double x, double y, const std::string& words, Anchor anchor, const char* kind) {
+  if (words.empty()) return;
   const char* where = anchor == Anchor::start ? "start" : anchor == Anchor::middle ? "middle" : "end";
   body_ += "<text class=\"" + std::string(kind) + "\" x=\"" + pixels(x) + "\" y=\"" + pixels(y) +
            "\" text-anchor=\"" + where + "\">" + escaped(words) + "</text>\n";

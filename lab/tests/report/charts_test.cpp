@@ -91,8 +91,12 @@ TEST(BarChart, DrawsIntervalsAndTurnsToDotsOverDecades) {
 }
 
 TEST(LineChart, LeavesOutWhatIsNotFinite) {
-  LineChart chart{
-      .title = "t", .x_label = "x", .y_label = "y", .band = true, .lines = {}, .marks = {{0.5, "a mark"}}};
+  LineChart chart{.title = "t",
+                  .x_name = {"x, s"},
+                  .y_name = {"y, ms", "lower is better"},
+                  .band = true,
+                  .lines = {},
+                  .marks = {{0.5, "a mark"}}};
   chart.lines = {{"a", "red", {{1, {1, 0.5, 1.5}}, {2, {NAN, 0, 0}}, {3, {2, 1, INFINITY}}}},
                  {"b", "blue", {}}};
   const std::string svg = line_chart(chart);
@@ -112,6 +116,54 @@ TEST(ConfusionChart, HasACellForEachPair) {
   EXPECT_EQ(confusion_chart("c", {}), "");
 }
 
+/// The texts at the axes of a drawing.
+std::vector<std::string> axis_names(const std::string& svg) {
+  std::vector<std::string> names;
+  for (size_t at = svg.find("class=\"axis-name\""); at != std::string::npos;
+       at = svg.find("class=\"axis-name\"", at + 1)) {
+    const size_t begin = svg.find('>', at) + 1;
+    names.push_back(svg.substr(begin, svg.find('<', begin) - begin));
+  }
+  return names;
+}
+
+TEST(Charts, EveryAxisHasItsUnitAndSaysWhichSideIsBetter) {
+  using Names = std::vector<std::string>;
+  const Metric more{"n", "throughput", "samples/s", Metric::Better::more};
+  const Metric neither{"u", "utilisation", "%", Metric::Better::neither};
+  const std::vector<ChartRow> rows = {{"a", "red", {0.001, 0.002}, Estimate{0.002, 0.001, 0.003}}};
+  EXPECT_EQ(axis_names(box_chart("t", kTime, rows)), (Names{"step time, ms", "lower is better"}));
+  EXPECT_EQ(axis_names(bar_chart("t", more, rows)), (Names{"throughput, samples/s", "higher is better"}));
+  EXPECT_EQ(axis_names(bar_chart("t", neither, rows)), (Names{"utilisation, %"}));
+  EXPECT_EQ(axis_names(scatter_chart("t", neither, kTime, {{1, 2, "a", "red"}})),
+            (Names{"utilisation, %", "step time, s", "lower is better"}));
+  const LineChart lines{.title = "t",
+                        .x_name = {"batch size, samples"},
+                        .y_name = {"step time, s", "lower is better"},
+                        .lines = {{"a", "red", {{1, {1, 1, 1}}}}}};
+  EXPECT_EQ(axis_names(line_chart(lines)), (Names{"batch size, samples", "step time, s", "lower is better"}));
+  EXPECT_EQ(axis_names(confusion_chart("c", {{1}})).size(), 3u);
+}
+
+TEST(Charts, WhatHasNoUnitSaysWhatItsNumbersAre) {
+  EXPECT_EQ(axis_name(metric("fit.accuracy"), {}), "test accuracy, share of 1");
+  EXPECT_EQ(axis_name(metric("code.lines"), {}), "lines of code, number");
+  EXPECT_EQ(axis_name(metric("fit.loss"), {}), "training loss, no unit");
+  for (const Metric& known : metrics()) {
+    const std::string name = axis_name(known, {1, known.unit});
+    EXPECT_GT(name.size(), known.label.size() + 2) << known.name;
+    EXPECT_EQ(better_text(known).empty(), known.better == Metric::Better::neither) << known.name;
+  }
+}
+
+TEST(BoxChart, BreaksALongNameIntoLinesInsteadOfCuttingIt) {
+  const std::string words =
+      "tandem:graph with graph=on, graph.prune=off, graph.fuse=off, conv=profile, threads=2";
+  const std::string chart = box_chart("t", kTime, {{words, "red", {1, 2}, {}}});
+  EXPECT_EQ(count(chart, "class=\"label\""), 2u);
+  EXPECT_EQ(chart.find("…"), std::string::npos);
+}
+
 TEST(Charts, NamesAreEscaped) {
   const std::string chart = box_chart("<t>", kTime, {{"<script>&\"", "red", {1, 2}, {}}});
   EXPECT_EQ(chart.find("<script>"), std::string::npos);
@@ -123,6 +175,36 @@ TEST(Grid, IsAlignedByLettersAndNotByBytes) {
   grid.add({{"µ"}, {"1"}});
   grid.add({{"abc"}, {"12.5"}});
   EXPECT_EQ(grid.text(), "  name  value\n  µ         1\n  abc    12.5\n");
+}
+
+TEST(Grid, EveryCellOfHtmlCarriesItsColumnsNameForNarrowPages) {
+  Grid grid({"system", "time <s>"}, {1});
+  grid.add({{"tandem:graph", {}, "", "part-x"}, {"3.00 ms", 0.003}});
+  const std::string html = grid.html();
+  EXPECT_NE(html.find("<td data-label=\"system\"><a href=\"#part-x\">tandem:graph</a></td>"),
+            std::string::npos)
+      << html;
+  EXPECT_NE(
+      html.find("<td data-label=\"time &lt;s&gt;\" class=\"number short\" data-sort=\"0.003\">3.00 ms</td>"),
+      std::string::npos)
+      << html;
+}
+
+TEST(Grid, BecomesBlocksBelowTheWidthThatItNeeds) {
+  const auto width_of = [](const Grid& grid) {
+    const std::string html = grid.html();
+    return std::stoi(html.substr(html.find("blocks-") + 7));
+  };
+  Grid narrow({"what", "value"}), wide(std::vector<std::string>(9, "tensorflow:function")),
+      huge(std::vector<std::string>(40, "tensorflow:function")), word({"what"});
+  narrow.add({{"a"}, {"b"}});
+  word.add({{std::string(500, 'x')}});
+  EXPECT_EQ(width_of(narrow), block_widths().front());
+  EXPECT_GT(width_of(wide), 90);
+  EXPECT_LE(width_of(wide), 120);
+  EXPECT_EQ(width_of(huge), block_widths().back()) << "it is never a table";
+  EXPECT_LE(width_of(word), 30) << "a word without end is broken";
+  EXPECT_NE(word.html().find("class=\"long\""), std::string::npos);
 }
 
 TEST(Grid, EscapesInHtmlAndMarkdown) {

@@ -118,7 +118,7 @@ TEST_F(Report, DrawsEveryKindOfFigure) {
   EXPECT_EQ(count(html, "class=\"cell\""), 4u);
   EXPECT_NE(html.find("libnvidia-ml.so.1 is not there"), std::string::npos)
       << "what is unavailable gives its reason";
-  EXPECT_NE(html.find("cannot draw 'spiral'"), std::string::npos);
+  EXPECT_NE(html.find("cannot draw &#39;spiral&#39;"), std::string::npos);
 }
 
 TEST(ReportOfSwitches, SaysWhatEachSettingDoesOrHowOftenItIsTheBest) {
