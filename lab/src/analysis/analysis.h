@@ -47,6 +47,10 @@ struct Comparison {
   double p = 1, p_holm = 1;  // Holm within one condition and metric
   bool at_floor = false;     // p is the smallest that this test can give for so many runs
   bool can_decide = true;    // false: so few runs that p_holm cannot pass 0.05, whatever is measured
+  std::optional<double>
+      noise;                  // the floor that it was held against: 0.02 = 2 %; none where none was measured
+  bool beyond_noise = false;  // the interval of the ratio lies beyond that floor
+  double equal_within = 0;    // the share within which the two count as equal
   /// `first`: the first is better in the sense of the metric, and where neither is better, it is the lower one.
   Verdict verdict = Verdict::undecided;
   /// "pytorch:eager is 1.34× faster than … (95 % interval 1.29 to 1.40); the noise floor is 2 %."

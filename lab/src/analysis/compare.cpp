@@ -136,12 +136,13 @@ void judge(Comparison& comparison, const Samples& samples, const Yardstick& yard
   grounds.median_second = stats::median(samples.second);
   grounds.smallest_p_holm = std::min(1.0, smallest_p(samples) * static_cast<double>(yardstick.family));
   grounds.least_runs = least_runs(samples.paired, yardstick.family, options.level);
-  grounds.equivalence_margin = std::max(options.equivalence, floor);
-  grounds.equivalence_p = equivalence_p(samples, grounds.equivalence_margin, options.level);
-  grounds.beyond_noise = beyond(comparison, floor);
+  comparison.equal_within = std::max(options.equivalence, floor);
+  grounds.equivalence_p = equivalence_p(samples, comparison.equal_within, options.level);
+  if (yardstick.noise) comparison.noise = floor;
+  comparison.beyond_noise = beyond(comparison, floor);
   comparison.can_decide = grounds.smallest_p_holm < options.level;
 
-  if (comparison.p_holm < options.level && grounds.beyond_noise) {
+  if (comparison.p_holm < options.level && comparison.beyond_noise) {
     const bool first_is_lower = comparison.shift.value > 0;
     const bool lower_wins = metric(comparison.metric).better != Metric::Better::more;
     comparison.verdict = first_is_lower == lower_wins ? Verdict::first : Verdict::second;

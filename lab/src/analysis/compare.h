@@ -40,10 +40,9 @@ void judge(Comparison& comparison, const Samples& samples, const Yardstick& yard
 /// What a judgement rests on, for its words.
 struct Grounds {
   double median_first = 0, median_second = 0;
-  double equivalence_margin = 0, equivalence_p = 1;
+  double equivalence_p = 1;
   double smallest_p_holm = 0;  // the smallest that so many runs and comparisons allow
   size_t least_runs = 0;       // that could decide
-  bool beyond_noise = false;
 };
 std::string verdict_text(const Comparison& comparison, const Grounds& grounds, const Yardstick& yardstick,
                          const AnalysisOptions& options);

@@ -140,7 +140,7 @@ std::string verdict_text(const Comparison& c, const Grounds& grounds, const Yard
                 quantity(grounds.median_second, read.unit));
   if (c.verdict == Verdict::equivalent)
     return cat(c.first, " and ", c.second, " are equal in ", read.label, " here, within ",
-               percent(grounds.equivalence_margin), " (", ratio, ", p = ", probability(grounds.equivalence_p),
+               percent(c.equal_within), " (", ratio, ", p = ", probability(grounds.equivalence_p),
                " by TOST); ", noise, ".");
   const std::string begin =
       cat("Undecided between ", c.first, " and ", c.second, " in ", read.label, " here: ");
@@ -151,8 +151,8 @@ std::string verdict_text(const Comparison& c, const Grounds& grounds, const Yard
   if (c.p_holm < options.level)
     return cat(begin, "they differ (", ratio, ", ", p_text(c), "), but not by more than the noise; ", noise,
                ".");
-  return cat(begin, "neither a difference nor equality within ", percent(grounds.equivalence_margin),
-             " is shown (", ratio, ", ", p_text(c), "); ", noise, ".");
+  return cat(begin, "neither a difference nor equality within ", percent(c.equal_within), " is shown (",
+             ratio, ", ", p_text(c), "); ", noise, ".");
 }
 
 }  // namespace tandem::lab

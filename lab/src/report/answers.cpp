@@ -1,16 +1,150 @@
 #include "lab/src/report/answers.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <set>
-
-#include "lab/src/report/scale.h"
 
 namespace tandem::lab {
 namespace {
 
-constexpr size_t kManyConditions = 4;  // more than so many are counted, not listed
+bool is_measured(const ReportData& data, const std::vector<Condition>& conditions, const std::string& name) {
+  return std::any_of(data.analysis.summaries.begin(), data.analysis.summaries.end(), [&](const Summary& s) {
+    return s.metric == name &&
+           std::find(conditions.begin(), conditions.end(), s.condition) != conditions.end();
+  });
+}
+
+/// Puts the best first, and finds the comparisons with the second and the last.
+template <class Find>
+void rank(Answer& answer, Find find) {
+  auto& list = answer.ranked;
+  const bool more = answer.metric.better == Metric::Better::more;
+  std::stable_sort(list.begin(), list.end(), [&](const Standing& a, const Standing& b) {
+    return more ? a.median > b.median : a.median < b.median;
+  });
+  if (list.size() < 2) return;
+  answer.second = find(list[0].name, list[1].name);
+  // A verdict rests on pairs, the medians on all runs: where the two disagree the verdict counts.
+  if (const Comparison* c = answer.second;
+      c && ((c->verdict == Verdict::first && c->first == list[1].name) ||
+            (c->verdict == Verdict::second && c->second == list[1].name)))
+    std::swap(list[0], list[1]);
+  if (list.size() > 2) answer.last = find(list[0].name, list.back().name);
+}
+
+/// Why a comparison must not or cannot be asked; "" where it can.
+std::string reason_for_none(const Answer& answer, bool real) {
+  if (answer.metric.learned && !real) return "made-up samples say nothing about learning";
+  if (answer.ranked.size() == 1) return answer.ranked[0].name + " alone was measured";
+  return answer.second ? "" : "the best two were not compared";
+}
+
+std::vector<Answer> system_answers(const ReportData& data, const Json& part, const Metric& m,
+                                   const std::set<Condition>& alone_is_answered) {
+  std::vector<Answer> list;
+  const auto conditions = data.conditions(text_at(part, "name"));
+  std::vector<Condition> groups = conditions;
+  for (Condition& group : groups) {
+    group.batch = 0;
+    group.input.clear();
+    group.optimizer.clear();
+    group.switches.clear();
+  }
+  const auto texts = distinctions(conditions), group_texts = distinctions(groups);
+  for (size_t i = 0; i < conditions.size(); ++i) {
+    const auto summaries = ranking(data, conditions[i], m);
+    if (summaries.empty() || (summaries.size() == 1 && alone_is_answered.contains(conditions[i]))) continue;
+    Answer answer{m, texts[i], group_texts[i], {}, nullptr, nullptr, data.analysis.data_text(conditions[i]),
+                  ""};
+    for (const Summary* s : summaries) answer.ranked.push_back({s->system, s->median.value});
+    rank(answer, [&](const std::string& a, const std::string& b) {
+      return data.analysis.comparison(conditions[i], m.name, a, b);
+    });
+    answer.none = reason_for_none(answer, data.analysis.on_real_data(conditions[i]));
+    list.push_back(std::move(answer));
+  }
+  return list;
+}
+
+/// One switch of one system, all else the same.
+struct Turned {
+  std::string name, system;
+  Condition base;                               // without switches
+  std::map<std::string, std::string> the_rest;  // the other switches
+  auto operator<=>(const Turned&) const = default;
+};
+
+Turned turned_by(const Effect& effect) {
+  Turned turned{"", effect.system, effect.comparison.condition, {}};
+  for (const auto* switches : {&effect.first.switches, &effect.second.switches})
+    for (const auto& [name, value] : *switches) {
+      const auto &a = effect.first.switches, &b = effect.second.switches;
+      if (a.contains(name) && b.contains(name) && a.at(name) == b.at(name))
+        turned.the_rest[name] = value;
+      else
+        turned.name = name;
+    }
+  return turned;
+}
+
+std::vector<Answer> switch_answers(const ReportData& data, const Json& part, const Metric& m) {
+  std::map<Turned, std::vector<const Effect*>> contests;
+  for (const Effect* effect : effects_of(data, part, m.name)) contests[turned_by(*effect)].push_back(effect);
+  std::vector<Condition> bases;
+  for (const auto& [turned, effects] : contests) bases.push_back(turned.base);
+  const auto texts = distinctions(bases);
+  std::vector<Answer> list;
+  for (const auto& [turned, effects] : contests) {
+    const std::string group = turned.name + " of " + turned.system;
+    std::string where = group;
+    for (const auto& [name, value] : turned.the_rest) where += ", " + name + "=" + value;
+    if (const std::string& text = texts[list.size()]; !text.empty()) where += ", " + text;
+    Answer answer{m, where, group, {}, nullptr, nullptr, data.analysis.data_text(*effects[0]), ""};
+    std::set<std::string> seen;
+    bool real = true;
+    for (const Effect* effect : effects)
+      for (const auto& [name, condition] : {std::pair(&effect->comparison.first, &effect->first),
+                                            std::pair(&effect->comparison.second, &effect->second)}) {
+        real &= data.analysis.on_real_data(*condition);
+        if (const Summary* s = data.analysis.summary(*condition, m.name, effect->system);
+            s && seen.insert(*name).second)
+          answer.ranked.push_back({*name, s->median.value});
+      }
+    rank(answer, [&](const std::string& a, const std::string& b) -> const Comparison* {
+      for (const Effect* effect : effects)
+        if (const Comparison& c = effect->comparison;
+            (c.first == a && c.second == b) || (c.first == b && c.second == a))
+          return &c;
+      return nullptr;
+    });
+    answer.none = reason_for_none(answer, real);
+    list.push_back(std::move(answer));
+  }
+  return list;
+}
+
+/// Why nothing of a part was measured.
+std::string reason_for_nothing(const ReportData& data, const std::string& part) {
+  for (const Run& run : data.results.runs)
+    if (run.part == part && run.status != Status::ok) return "no run ended well: " + run.why;
+  const Json& study = data.results.study;
+  if (study.is_object() && study.contains("missing") && study["missing"].is_array())
+    for (const Json& row : study["missing"])
+      if (text_at(row, "part") == part) return "not measured: " + text_at(row, "why");
+  return "no run of this part has been taken";
+}
+
+}  // namespace
+
+std::vector<Json> parts_of(const Results& results) {
+  std::vector<Json> parts;
+  if (results.study.is_object() && results.study.contains("parts") && results.study["parts"].is_array())
+    for (const Json& part : results.study["parts"])
+      if (part.is_object()) parts.push_back(part);
+  return parts;
+}
+
+bool as_shipped(const Json& part) { return text_at(part, "track") == "as_shipped"; }
 
 std::vector<std::string> metrics_of(const Json& part) {
   std::vector<std::string> names;
@@ -23,7 +157,33 @@ std::vector<std::string> metrics_of(const Json& part) {
   return names;
 }
 
-/// The systems' summaries in one metric under one condition, the best first.
+std::vector<std::string> main_metrics(const ReportData& data, const Json& part) {
+  const auto conditions = data.conditions(text_at(part, "name"));
+  const auto shown = metrics_of(part);
+  const auto is_shown = [&](const char* name) {
+    return std::find(shown.begin(), shown.end(), name) != shown.end();
+  };
+  const bool fit = text_at(part, "phase") == "fit";
+  const char* usual = fit ? "fit.total_s" : "step.throughput_s";
+  // What its figures show first; what every such part measures where they show nothing that has a better side.
+  std::vector<std::string> times, learned;
+  if (is_shown(usual)) times.push_back(usual);
+  for (const std::string& name : shown)
+    if (metric(name).better != Metric::Better::neither)
+      (metric(name).learned ? learned : times).push_back(name);
+  times.push_back(usual);
+  if (fit)
+    for (const char* name : {"fit.accuracy", "fit.perplexity", "fit.mse", "fit.mae"}) learned.push_back(name);
+  std::vector<std::string> names;
+  for (const auto* candidates : {&times, &learned})
+    for (const std::string& name : *candidates)
+      if (is_measured(data, conditions, name)) {
+        names.push_back(name);
+        break;
+      }
+  return names;
+}
+
 std::vector<const Summary*> ranking(const ReportData& data, const Condition& condition, const Metric& m) {
   std::vector<const Summary*> list;
   for (const Summary& s : data.analysis.summaries)
@@ -35,10 +195,6 @@ std::vector<const Summary*> ranking(const ReportData& data, const Condition& con
   return list;
 }
 
-std::string interval_text(const Estimate& e) { return number_text(e.low) + " to " + number_text(e.high); }
-
-/// What a switch does in this metric: between conditions of the part, and between one of them and the same without the
-/// switch, wherever that was measured.
 std::vector<const Effect*> effects_of(const ReportData& data, const Json& part, const std::string& name) {
   const auto conditions = data.conditions(text_at(part, "name"));
   const auto has = [&](const Condition& c) {
@@ -53,246 +209,25 @@ std::vector<const Effect*> effects_of(const ReportData& data, const Json& part, 
   return list;
 }
 
-GridCell verdict_cell(const Comparison& c) {
-  if (c.verdict == Verdict::equivalent) return {"equal", {}, ""};
-  if (c.verdict == Verdict::undecided) return {c.can_decide ? "undecided" : "too few runs", {}, "unsure"};
-  const std::string& named = c.verdict == Verdict::first ? c.first : c.second;
-  // Where neither side is better the verdict names the lower one.
-  if (metric(c.metric).better == Metric::Better::neither) return {"lower: " + named, {}, ""};
-  return {named, {}, "good"};
-}
-
-}  // namespace
-
-std::vector<Json> parts_of(const Results& results) {
-  std::vector<Json> parts;
-  if (results.study.is_object() && results.study.contains("parts") && results.study["parts"].is_array())
-    for (const Json& part : results.study["parts"])
-      if (part.is_object()) parts.push_back(part);
-  return parts;
-}
-
-std::string main_metric(const ReportData& data, const Json& part) {
-  const auto conditions = data.conditions(text_at(part, "name"));
-  for (const std::string& name : metrics_of(part)) {
-    if (metric(name).better == Metric::Better::neither) continue;
-    for (const Condition& condition : conditions)
-      if (!ranking(data, condition, metric(name)).empty()) return name;
-  }
-  return "";
-}
-
-namespace {
-
-/// One sentence for each switch turned on each system; where there are many, how often each setting is the best.
-std::vector<std::string> switch_answers(const ReportData& data, const Json& part) {
-  std::vector<std::string> sentences;
-  const std::string name = main_metric(data, part);
-  // What was turned on one system under otherwise the same condition: a group.
-  std::map<std::pair<std::string, Condition>, std::vector<const Effect*>> groups;
-  std::vector<Condition> bases;
-  for (const Effect* effect : effects_of(data, part, name)) {
-    groups[{effect->system, effect->comparison.condition}].push_back(effect);
-    if (std::find(bases.begin(), bases.end(), effect->comparison.condition) == bases.end())
-      bases.push_back(effect->comparison.condition);
-  }
-  const auto texts = distinctions(bases);
-  std::map<std::string, std::map<std::string, size_t>> wins;  // by system: with its switches
-  std::map<std::string, size_t> open;
-  for (const auto& [key, effects] : groups) {
-    // The best is the one that no comparison finds worse, if one of them finds it better.
-    std::set<std::string> better, worse;
-    for (const Effect* effect : effects) {
-      const Comparison& c = effect->comparison;
-      if (c.verdict != Verdict::first && c.verdict != Verdict::second) continue;
-      better.insert(c.verdict == Verdict::first ? c.first : c.second);
-      worse.insert(c.verdict == Verdict::first ? c.second : c.first);
+std::vector<Answer> answers(const ReportData& data, const Json& part) {
+  std::vector<Answer> list;
+  for (const std::string& name : main_metrics(data, part)) {
+    const Metric m = metric(name);
+    std::set<Condition> turned;
+    for (const Effect* effect : effects_of(data, part, name)) {
+      turned.insert(effect->first);
+      turned.insert(effect->second);
     }
-    std::vector<std::string> best;
-    std::set_difference(better.begin(), better.end(), worse.begin(), worse.end(), std::back_inserter(best));
-    if (best.size() == 1)
-      ++wins[key.first][best[0]];
-    else
-      ++open[key.first];
-    if (groups.size() > kManyConditions) continue;
-    const auto place = std::find(bases.begin(), bases.end(), key.second) - bases.begin();
-    const std::string& text = texts[static_cast<size_t>(place)];
-    for (const Effect* effect : effects)
-      sentences.push_back((text.empty() ? "" : text + ": ") + effect->comparison.text);
+    for (auto& more : {system_answers(data, part, m, turned), switch_answers(data, part, m)})
+      list.insert(list.end(), more.begin(), more.end());
   }
-  if (groups.size() <= kManyConditions) return sentences;
-  std::map<std::string, size_t> of_system;
-  for (const auto& [key, effects] : groups) ++of_system[key.first];
-  for (const auto& [system, count] : of_system) {
-    std::string text =
-        "By " + metric(name).label + ", over " + std::to_string(count) + " conditions of " + system + ": ";
-    for (const auto& [setting, won] : wins[system])
-      text += setting + " is the best setting in " + std::to_string(won) + ", ";
-    sentences.push_back(text + std::to_string(open[system]) + " have no single best.");
+  if (list.empty()) {
+    Answer nothing;
+    nothing.data = "–";
+    nothing.none = reason_for_nothing(data, text_at(part, "name"));
+    list.push_back(std::move(nothing));
   }
-  return sentences;
-}
-
-}  // namespace
-
-std::vector<std::string> answers(const ReportData& data, const Json& part) {
-  std::vector<std::string> sentences;
-  const std::string name = main_metric(data, part);
-  if (name.empty()) return sentences;
-  const Metric m = metric(name);
-  const auto conditions = data.conditions(text_at(part, "name"));
-  const auto groups = distinctions(conditions);
-  std::map<std::string, size_t> wins;
-  size_t undecided = 0, compared = 0;
-  for (size_t i = 0; i < conditions.size(); ++i) {
-    const auto list = ranking(data, conditions[i], m);
-    if (list.size() < 2) continue;
-    ++compared;
-    const Comparison* next = data.analysis.comparison(conditions[i], name, list[0]->system, list[1]->system);
-    const bool won = next && (next->verdict == Verdict::first || next->verdict == Verdict::second);
-    if (won)
-      ++wins[list[0]->system];
-    else
-      ++undecided;
-    if (conditions.size() > kManyConditions) continue;
-    for (size_t k = 1; k < list.size(); ++k)
-      if (const Comparison* c =
-              data.analysis.comparison(conditions[i], name, list[0]->system, list[k]->system))
-        sentences.push_back((groups[i].empty() ? "" : groups[i] + ": ") + c->text);
-  }
-  if (conditions.size() > kManyConditions && compared > 0) {
-    std::string text = "By " + m.label + ", over " + std::to_string(compared) + " conditions: ";
-    for (const auto& [system, count] : wins)
-      text += system + " is the best in " + std::to_string(count) + ", ";
-    sentences.push_back(text + std::to_string(undecided) + " are undecided or equal between the best two.");
-  }
-  const auto switched = switch_answers(data, part);
-  sentences.insert(sentences.end(), switched.begin(), switched.end());
-  return sentences;
-}
-
-Grid comparison_grid(const ReportData& data, const Json& part) {
-  Grid grid({"condition", "data", "metric", "first", "second", "second / first", "95 % interval",
-             "Cliff's delta", "p (Holm)", "runs", "better"},
-            {5, 6, 7, 8, 9});
-  const auto conditions = data.conditions(text_at(part, "name"));
-  const auto groups = distinctions(conditions);
-  const auto add = [&](const std::string& group, const std::string& samples, const Comparison& c) {
-    grid.add({{group.empty() ? "–" : group},
-              {samples},
-              {metric(c.metric).label},
-              {c.first},
-              {c.second},
-              {number_text(c.ratio.value) + "×", c.ratio.value},
-              {interval_text(c.ratio), c.ratio.low},
-              {number_text(c.cliffs_delta, 2), c.cliffs_delta},
-              {p_text(c.p_holm) + (c.at_floor ? ", the floor" : ""), c.p_holm},
-              {std::to_string(c.runs), static_cast<double>(c.runs)},
-              verdict_cell(c)});
-  };
-  for (const std::string& name : metrics_of(part)) {
-    for (size_t i = 0; i < conditions.size(); ++i)
-      for (const Comparison& c : data.analysis.comparisons)
-        if (c.metric == name && c.condition == conditions[i])
-          add(groups[i], data.analysis.data_text(c.condition), c);
-    for (const Effect* effect : effects_of(data, part, name))
-      add(effect->comparison.condition.text(), data.analysis.data_text(*effect), effect->comparison);
-  }
-  return grid;
-}
-
-std::vector<std::string> data_warnings(const ReportData& data) {
-  std::map<std::string, std::set<std::string>> made_up;  // by workload
-  for (const auto& [condition, names] : data.analysis.data)
-    for (const std::string& name : names)
-      if (!is_real_data(name)) made_up[condition.workload].insert(name);
-  std::vector<std::string> sentences;
-  for (const auto& [workload, names] : made_up) {
-    std::string text;
-    for (const std::string& name : names) text += (text.empty() ? "" : " and ") + name;
-    sentences.push_back(
-        workload + " was measured on " + text +
-        ", made-up samples: its times stand, and its accuracies say nothing about real data.");
-  }
-  return sentences;
-}
-
-std::string data_sentence(const ReportData& data, const std::string& part) {
-  std::set<std::string> names;
-  for (const Run& run : data.results.runs)
-    if (run.part == part && !run.data.empty()) names.insert(run.data);
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "Data: " : ", ") + name;
-  return text.empty() ? "" : text + ".";
-}
-
-Grid noise_grid(const ReportData& data) {
-  Grid grid({"condition", "data", "metric", "system against itself", "ratio", "95 % interval", "noise floor",
-             "runs"},
-            {4, 5, 6, 7});
-  for (const NoiseFloor& n : data.analysis.noise)
-    if (metric(n.metric).better != Metric::Better::neither)
-      grid.add({{n.condition.text()},
-                {data.analysis.data_text(n.condition)},
-                {metric(n.metric).label},
-                {n.system},
-                {number_text(n.ratio.value), n.ratio.value},
-                {interval_text(n.ratio), n.ratio.low},
-                {number_text(100 * n.floor, 2) + " %", n.floor},
-                {std::to_string(n.runs), static_cast<double>(n.runs)}});
-  return grid;
-}
-
-Grid gap_grid(const ReportData& data) {
-  Grid grid({"condition", "data", "system", "what happened", "why", "runs"}, {5});
-  for (const Gap& gap : data.analysis.gaps)
-    grid.add({{gap.condition.text()},
-              {data.analysis.data_text(gap.condition)},
-              {gap.system},
-              {to_string(gap.status), {}, "bad"},
-              {gap.why},
-              {std::to_string(gap.runs), static_cast<double>(gap.runs)}});
-  return grid;
-}
-
-Grid source_grid(const Results& results) {
-  std::map<std::string, std::pair<std::string, bool>>
-      sources;  // by metric: the text, and whether it is a source
-  for (const Run& run : results.runs) {
-    for (const auto& [name, source] : run.sources) sources[name] = {source, true};
-    for (const auto& [name, why] : run.unavailable) sources.try_emplace(name, why, false);
-  }
-  Grid grid({"number", "read from"});
-  for (const auto& [name, row] : sources)
-    grid.add({{metric(name).label},
-              {row.second ? row.first : "unavailable: " + row.first, {}, row.second ? "" : "absent"}});
-  return grid;
-}
-
-Grid missing_grid(const Results& results) {
-  Grid grid({"part", "what", "why it is not here"});
-  if (results.study.is_object() && results.study.contains("missing") && results.study["missing"].is_array())
-    for (const Json& row : results.study["missing"])
-      grid.add({{text_at(row, "part")}, {text_at(row, "what")}, {text_at(row, "why")}});
-  return grid;
-}
-
-Grid summary_grid(const ReportData& data, const Json& part) {
-  const std::string name = main_metric(data, part);
-  const Metric m = metric(name);
-  Grid grid({"condition", "data", "system", m.label, "95 % interval", "runs"}, {3, 4, 5});
-  if (name.empty()) return grid;
-  const auto conditions = data.conditions(text_at(part, "name"));
-  const auto groups = distinctions(conditions);
-  for (size_t i = 0; i < conditions.size(); ++i)
-    for (const Summary* s : ranking(data, conditions[i], m))
-      grid.add({{groups[i].empty() ? conditions[i].text() : groups[i]},
-                {data.analysis.data_text(conditions[i])},
-                {s->system},
-                {with_unit(s->median.value, m), s->median.value},
-                {with_unit(s->median.low, m) + " to " + with_unit(s->median.high, m), s->median.low},
-                {std::to_string(s->values.size()), static_cast<double>(s->values.size())}});
-  return grid;
+  return list;
 }
 
 }  // namespace tandem::lab

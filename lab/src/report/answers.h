@@ -1,36 +1,47 @@
-// What a study answers: the sentences that stand first in every report, and the tables behind them.
+// What a study answers, metric by metric: who is the best, by how much, how sure that is and on which data. Nothing is
+// computed here that the analysis has not.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "lab/src/report/figures.h"
-#include "lab/src/report/grid.h"
 
 namespace tandem::lab {
 
 /// The parts of study.json, in its order.
 std::vector<Json> parts_of(const Results& results);
-/// The metric that a part asks about: the first of its figures that has a better side and was measured; "" where none was.
-std::string main_metric(const ReportData& data, const Json& part);
+/// "not the same model" stands behind everything of such a part.
+bool as_shipped(const Json& part);
+/// The metrics of a part's figures, each once.
+std::vector<std::string> metrics_of(const Json& part);
+/// The metrics that a part asks about, of those that were measured: the time of a step; of phase fit the training time and the first
+/// metric of the test. Where these were not measured: the first of its figures that has a better side.
+std::vector<std::string> main_metrics(const ReportData& data, const Json& part);
+/// The systems' summaries in one metric under one condition, the best first.
+std::vector<const Summary*> ranking(const ReportData& data, const Condition& condition, const Metric& metric);
+/// What a switch does in this metric: between conditions of the part, and between one of them and the same without the switch,
+/// wherever that was measured.
+std::vector<const Effect*> effects_of(const ReportData& data, const Json& part, const std::string& metric);
 
-/// One sentence a finding, the systems of a condition from the best to the worst, then what each switch does to a system. Where
-/// a part has many conditions: in how many of them each system, or setting, is the best, and how many are undecided.
-std::vector<std::string> answers(const ReportData& data, const Json& part);
+struct Standing {
+  std::string name;  // a system, or a system with its switches
+  double median = 0;
+};
 
-/// Every comparison of a part in the metrics of its figures.
-Grid comparison_grid(const ReportData& data, const Json& part);
-/// One sentence for each workload that made-up samples stood in for its data.
-std::vector<std::string> data_warnings(const ReportData& data);
-/// "Data: mnist." of a part; "" where no run of it saw any.
-std::string data_sentence(const ReportData& data, const std::string& part);
-Grid noise_grid(const ReportData& data);
-Grid gap_grid(const ReportData& data);
-/// Where the monitors' numbers come from, and the reason for those that this machine does not offer.
-Grid source_grid(const Results& results);
-/// What the study asks for and could not be planned here.
-Grid missing_grid(const Results& results);
-/// Medians of each part's main metrics, for a terminal and for Markdown.
-Grid summary_grid(const ReportData& data, const Json& part);
+/// Systems under one condition, or the settings of one switch of a system, in one metric.
+struct Answer {
+  Metric metric;
+  std::string where;             // what tells it from others of its part: "batch 64", "conv of tandem:graph"
+  std::string group;             // of many answers those with the same text are counted together
+  std::vector<Standing> ranked;  // the best first
+  const Comparison* second = nullptr;  // the best against the second
+  const Comparison* last = nullptr;    // the best against the last, where that is not the second
+  std::string data;
+  std::string none;  // why there is no answer, where no comparison is asked; else ""
+};
+
+/// Never empty: a part without a measurement has one that says why.
+std::vector<Answer> answers(const ReportData& data, const Json& part);
 
 }  // namespace tandem::lab

@@ -1,14 +1,15 @@
-// The page of a study: answers first, then figures and tables part by part, the papers' claims, what could not be
+// The page of a study: the table of answers first, then figures and tables part by part, the papers' claims, what could not be
 // measured, and how all of it was done.
 #include <algorithm>
 
-#include "lab/src/report/answers.h"
+#include "lab/src/report/answer_grid.h"
 #include "lab/src/report/claims_view.h"
 #include "lab/src/report/page.h"
 #include "lab/src/report/provenance_view.h"
 #include "lab/src/report/report.h"
 #include "lab/src/report/scale.h"
 #include "lab/src/report/svg.h"
+#include "lab/src/report/tables.h"
 
 namespace tandem::lab {
 namespace {
@@ -29,29 +30,25 @@ std::string section(const std::string& id, const std::string& title, const std::
   return "<section id=\"" + escaped(id) + "\">\n<h2>" + escaped(title) + "</h2>\n" + content + "</section>\n";
 }
 
-bool as_shipped(const Json& part) { return text_at(part, "track") == "as_shipped"; }
-
 std::string head(const ReportData& data, const std::vector<Json>& parts) {
   const Json& study = data.results.study;
   std::string html =
       "<h1>" + escaped(text_at(study, "title")) + "</h1>\n" + paragraph(text_at(study, "question"));
+  const Grid grid = answer_grid(data, parts);
+  html += "<section id=\"answer\" class=\"answers\">\n<h2>The answer</h2>\n" +
+          (grid.empty() ? paragraph("This study has no parts: there is nothing to answer.")
+                        : grid.html() + paragraph("Values are medians over runs. The ratio after the second "
+                                                  "and the last says how many times "
+                                                  "better the winner is, with its 95 % interval in brackets. "
+                                                  "Undecided does not mean equal: equal was tested for.",
+                                                  "soft")) +
+          "</section>\n";
   std::string about = "Study " + text_at(study, "name");
   if (!text_at(study, "paper").empty()) about += ", after paper " + text_at(study, "paper");
   if (!data.results.runs.empty())
     about += ". " + std::to_string(data.results.runs.size()) + " runs, the first begun at " +
              data.results.runs.front().started;
   html += paragraph(about + ".", "soft");
-  std::string found;
-  for (const Json& part : parts) {
-    const auto sentences = answers(data, part);
-    if (!sentences.empty())
-      found += "<h3>" + escaped(text_at(part, "title")) +
-               (as_shipped(part) ? " <span class=\"track\">as shipped</span>" : "") + "</h3>\n" +
-               list(sentences);
-  }
-  html += "<div class=\"answers\">" +
-          (found.empty() ? paragraph("No two systems have runs that can be compared yet.") : found) +
-          "</div>\n";
   auto warnings = data_warnings(data);
   for (const std::string& warning : warnings_of(data.results.provenance)) warnings.push_back(warning);
   if (!warnings.empty())
@@ -86,6 +83,8 @@ std::string part_section(const ReportData& data, const Json& part) {
   if (data.conditions(text_at(part, "name")).empty()) {
     html += paragraph("No run of this part has been taken.", "soft");
   } else {
+    if (counts_answers(answers(data, part)))
+      html += "<h3>Condition by condition</h3>\n" + each_answer_grid(data, part).html();
     if (part.contains("figures") && part["figures"].is_array())
       for (const Json& figure : part["figures"]) html += figure_html(data, part, figure);
     const Grid grid = comparison_grid(data, part);

@@ -2,10 +2,11 @@
 
 #include <filesystem>
 
-#include "lab/src/report/answers.h"
+#include "lab/src/report/answer_grid.h"
 #include "lab/src/report/claims_view.h"
 #include "lab/src/report/csv.h"
 #include "lab/src/report/provenance_view.h"
+#include "lab/src/report/tables.h"
 #include "tandem/io/file.h"
 
 namespace tandem::lab {
@@ -15,17 +16,19 @@ std::string markdown_report(const Results& results, const Analysis& analysis,
   const ReportData data(results, analysis);
   std::string page = "# " + markdown_text(text_at(results.study, "title")) + "\n\n" +
                      markdown_text(text_at(results.study, "question")) + "\n";
+  const Grid found = answer_grid(data, parts_of(results));
+  if (!found.empty()) page += "\n## The answer\n\n" + found.markdown();
   auto warnings = data_warnings(data);
   for (const std::string& warning : warnings_of(results.provenance)) warnings.push_back(warning);
   for (const std::string& warning : warnings) page += "\n> Read with care: " + markdown_text(warning) + "\n";
   for (const Json& part : parts_of(results)) {
-    page += "\n## " + markdown_text(text_at(part, "title")) +
-            (text_at(part, "track") == "as_shipped" ? " (as shipped)" : "") + "\n\n";
+    page +=
+        "\n## " + markdown_text(text_at(part, "title")) + (as_shipped(part) ? " (as shipped)" : "") + "\n\n";
     if (const std::string seen = data_sentence(data, text_at(part, "name")); !seen.empty())
       page += markdown_text(seen) + "\n\n";
-    for (const std::string& sentence : answers(data, part)) page += "- " + markdown_text(sentence) + "\n";
+    if (counts_answers(answers(data, part))) page += each_answer_grid(data, part).markdown() + "\n";
     const Grid summary = summary_grid(data, part), comparisons = comparison_grid(data, part);
-    if (!summary.empty()) page += "\n" + summary.markdown();
+    if (!summary.empty()) page += summary.markdown();
     if (!comparisons.empty()) page += "\n" + comparisons.markdown();
   }
   page += "\n## What the papers published\n\n" + claims_markdown(judgements);
@@ -42,9 +45,10 @@ std::string terminal_report(const Results& results, const Analysis& analysis) {
   for (const Json& part : parts_of(results)) {
     const Grid summary = summary_grid(data, part);
     if (summary.empty()) continue;
-    page += terminal_text(text_at(part, "title")) +
-            (text_at(part, "track") == "as_shipped" ? " (as shipped)" : "") + "\n" + summary.text();
-    for (const std::string& sentence : answers(data, part)) page += "  - " + terminal_text(sentence) + "\n";
+    page += terminal_text(text_at(part, "title")) + (as_shipped(part) ? " (as shipped)" : "") + "\n" +
+            summary.text();
+    for (const std::string& sentence : answer_sentences(data, part))
+      page += "  - " + terminal_text(sentence) + "\n";
     page += "\n";
   }
   const Grid gaps = gap_grid(data);

@@ -94,14 +94,176 @@ TEST_F(Report, IsWellFormedAndNeedsNoNetwork) {
   EXPECT_EQ(rest.find("src="), std::string::npos);
 }
 
-TEST_F(Report, SaysFirstWhichIsFasterAndHowSure) {
-  const size_t answers = html.find("class=\"answers\""), part = html.find("id=\"part-learning\"");
-  ASSERT_NE(answers, std::string::npos);
-  ASSERT_LT(answers, part);
-  const std::string head = html.substr(answers, part - answers);
-  EXPECT_NE(head.find("tandem:graph"), std::string::npos);
-  EXPECT_NE(head.find("interval"), std::string::npos);
-  EXPECT_NE(head.find("load average 3.1"), std::string::npos);
+/// The rows of the first table of a page: the texts of their cells.
+std::vector<std::vector<std::string>> first_table(const std::string& html) {
+  std::vector<std::vector<std::string>> rows;
+  const size_t begin = html.find("<tbody>"), end = html.find("</tbody>", begin);
+  for (size_t row = html.find("<tr>", begin); row < end; row = html.find("<tr>", row + 1)) {
+    rows.emplace_back();
+    const size_t row_end = html.find("</tr>", row);
+    for (size_t cell = html.find("<td", row); cell < row_end; cell = html.find("<td", cell + 1)) {
+      std::string text = html.substr(html.find('>', cell) + 1);
+      text = text.substr(0, text.find("</td>"));
+      if (text.starts_with("<a "))
+        text = text.substr(text.find('>') + 1, text.find("</a>") - text.find('>') - 1);
+      rows.back().push_back(text);
+    }
+  }
+  return rows;
+}
+
+TEST_F(Report, BeginsWithATableOfWhoWinsByHowMuchHowSureAndOnWhichData) {
+  const size_t title = html.find("</h1>"), answer = html.find("<h2>The answer</h2>"),
+               table = html.find("<table");
+  ASSERT_NE(answer, std::string::npos);
+  EXPECT_LT(title, answer);
+  EXPECT_LT(answer, table);
+  EXPECT_EQ(html.find("<h2>"), answer) << "nothing stands before it";
+  EXPECT_EQ(count(html, "id=\"answer\""), 1u) << "in one place";
+  const auto rows = first_table(html);
+  ASSERT_EQ(rows.size(), 3u) << "two batch sizes, and the accuracy of the fit";
+  EXPECT_EQ(rows[0][0], "Learning: batch 32");
+  EXPECT_EQ(rows[0][1], "step time, lower is better") << "what its figures show first";
+  EXPECT_EQ(rows[0][2], "tandem:graph, 1.50\u00a0ms");
+  EXPECT_TRUE(rows[0][3].starts_with("pytorch:eager, 7.5")) << rows[0][3];
+  EXPECT_NE(rows[0][3].find("ms: 5.0"), std::string::npos) << rows[0][3];
+  EXPECT_NE(rows[0][3].find("× to "), std::string::npos) << rows[0][3];
+  EXPECT_NE(rows[0][4].find("ms: 6."), std::string::npos) << rows[0][4];
+  EXPECT_TRUE(rows[0][5].starts_with("decided: p = 0.0")) << rows[0][5];
+  EXPECT_NE(rows[0][5].find("after Holm (the floor), 8 runs each, beyond the noise floor of 0 %"),
+            std::string::npos)
+      << rows[0][5];
+  EXPECT_EQ(rows[0][6], "synthetic-mnist (made up)");
+  EXPECT_EQ(rows[2][0], "Curves (as shipped)");
+  EXPECT_EQ(rows[2][1], "test accuracy, higher is better");
+  EXPECT_EQ(rows[2][2], "no answer");
+  EXPECT_EQ(rows[2][5], "made-up samples say nothing about learning");
+  EXPECT_LT(html.find("load average 3.1"), html.find("id=\"part-learning\"")) << "warnings stand under it";
+}
+
+/// One part with systems of these step times under these batch sizes.
+Results race(const std::vector<std::pair<std::string, double>>& systems, const std::vector<int64_t>& batches,
+             int64_t blocks) {
+  Results results;
+  results.study = {
+      {"name", "race"},
+      {"title", "Race"},
+      {"parts",
+       {{{"name", "race"},
+         {"title", "Race"},
+         {"phase", "train"},
+         {"figures", {testing::sample_figure("box", {"step.latency_s", "step.throughput_s"})}}}}}};
+  for (const int64_t batch : batches)
+    for (int64_t block = 0; block < blocks; ++block)
+      for (const auto& [system, step_s] : systems)
+        results.runs.push_back(
+            testing::sample_run("race", system, testing::sample_condition("train", batch), block, step_s));
+  return results;
+}
+
+std::vector<std::vector<std::string>> answers_of(const Results& results) {
+  return first_table(html_report(results, analyse(results), {}));
+}
+
+TEST(ReportAnswer, SaysSoWhereNothingDecides) {
+  const auto few = answers_of(race({{"a:x", 0.001}, {"b:y", 0.002}}, {10}, 3));
+  ASSERT_EQ(few.size(), 1u);
+  EXPECT_EQ(few[0][0], "Race");
+  EXPECT_EQ(few[0][1], "step time in a row, lower is better");
+  EXPECT_TRUE(few[0][2].starts_with("undecided; ahead: a:x, ")) << few[0][2];
+  EXPECT_EQ(few[0][4], "–") << "of two systems the last is the second";
+  EXPECT_EQ(few[0][5], "undecided: 3 runs each, too few to decide anything");
+
+  const auto equal = answers_of(race({{"a:x", 0.002}, {"b:y", 0.002}}, {10}, 12));
+  EXPECT_TRUE(equal[0][2].starts_with("equal; ahead: ")) << equal[0][2];
+  EXPECT_EQ(equal[0][5], "equal within 2 %: 12 runs each, no noise floor was measured");
+
+  Results noisy = race({{"a:x", 0.002}, {"b:y", 0.002}}, {10}, 12);
+  for (int64_t block = 0; block < 12; ++block) {
+    lab::Run control =
+        testing::sample_run("race", "a:x", testing::sample_condition("train", 10), block, 0.0025);
+    control.control = "A/A";
+    noisy.runs.push_back(control);
+  }
+  const auto within = answers_of(noisy);
+  EXPECT_TRUE(within[0][2].starts_with("within the noise; ahead: ")) << within[0][2];
+  EXPECT_TRUE(within[0][5].starts_with("no difference beyond the noise floor of 2")) << within[0][5];
+
+  const auto alone = answers_of(race({{"a:x", 0.002}}, {10}, 8));
+  EXPECT_EQ(alone[0][2], "no answer");
+  EXPECT_EQ(alone[0][5], "a:x alone was measured");
+
+  Results none = race({}, {}, 0);
+  none.study["missing"] = {{{"part", "race"}, {"what", "all"}, {"why", "it needs four GPUs"}}};
+  const auto nothing = answers_of(none);
+  EXPECT_EQ(nothing[0][2], "no answer");
+  EXPECT_EQ(nothing[0][5], "not measured: it needs four GPUs");
+}
+
+TEST(ReportAnswer, CountsManyConditionsAndListsThemInTheirPart) {
+  const Results results = race({{"a:x", 0.001}, {"b:y", 0.002}, {"c:z", 0.004}}, {1, 2, 3, 4, 5}, 8);
+  const std::string html = html_report(results, analyse(results), {});
+  const auto rows = first_table(html);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0][0], "Race, 5 conditions");
+  EXPECT_EQ(rows[0][2], "a:x in 5 of 5");
+  EXPECT_TRUE(rows[0][3].ends_with("× where decided")) << rows[0][3];
+  EXPECT_TRUE(rows[0][4].starts_with("up to ")) << rows[0][4];
+  EXPECT_TRUE(rows[0][5].starts_with("5 decided (p = 0.0")) << rows[0][5];
+  const size_t each = html.find("<h3>Condition by condition</h3>");
+  ASSERT_NE(each, std::string::npos);
+  EXPECT_GT(each, html.find("id=\"part-race\""));
+  EXPECT_EQ(first_table(html.substr(each)).size(), 5u);
+}
+
+TEST(ReportAnswer, PrefersTheTimeOfAStepAndOfAFitWithItsFirstMetric) {
+  Results results = race({{"a:x", 0.001}, {"b:y", 0.002}}, {10}, 8);
+  results.study["parts"][0]["phase"] = "fit";
+  results.study["parts"][0]["figures"] = {testing::sample_figure("convergence", {"test_accuracy"})};
+  for (lab::Run& run : results.runs) {
+    run.data = "mnist";
+    run.metrics["fit.total_s"] = 1000 * run.metrics["step.latency_s"];
+    run.metrics["fit.accuracy"] = (run.system == "a:x" ? 0.9 : 0.95) + 0.001 * static_cast<double>(run.block);
+  }
+  const auto rows = answers_of(results);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0][1], "training time, lower is better");
+  EXPECT_TRUE(rows[0][2].starts_with("a:x, ")) << rows[0][2];
+  EXPECT_EQ(rows[1][1], "test accuracy, higher is better");
+  EXPECT_TRUE(rows[1][2].starts_with("b:y, 0.95")) << rows[1][2];
+  EXPECT_NE(rows[1][3].find(": 1.05"), std::string::npos)
+      << "times better, whichever side that is: " << rows[1][3];
+  EXPECT_EQ(rows[1][6], "mnist (real)");
+}
+
+TEST_F(Report, AFigureWithoutDataIsOneLine) {
+  EXPECT_NE(
+      html.find(
+          "<p class=\"soft nothing\">A figure: GPU utilisation is unavailable here: libnvidia-ml.so.1 is not "
+          "there.</p>"),
+      std::string::npos);
+  EXPECT_NE(html.find("<p class=\"soft nothing\">A figure: this report cannot draw &#39;spiral&#39;.</p>"),
+            std::string::npos);
+  for (size_t at = html.find("<figure"); at != std::string::npos; at = html.find("<figure", at + 1)) {
+    const std::string figure = html.substr(at, html.find("</figure>", at) - at);
+    EXPECT_TRUE(figure.find("<svg") != std::string::npos || figure.find("<table") != std::string::npos)
+        << figure;
+  }
+}
+
+TEST_F(Report, EveryChartNamesItsAxesWithUnits) {
+  size_t charts = 0;
+  for (size_t at = html.find("<svg"); at != std::string::npos; at = html.find("<svg", at + 1), ++charts) {
+    const std::string svg = html.substr(at, html.find("</svg>", at) - at);
+    EXPECT_GE(count(svg, "class=\"axis-name\""), 1u) << svg.substr(0, 300);
+    const size_t name = svg.find("class=\"axis-name\"");
+    EXPECT_NE(svg.substr(svg.find('>', name), 80).find(", "), std::string::npos) << svg.substr(name, 120);
+  }
+  EXPECT_GE(charts, 8u);
+  EXPECT_NE(html.find(">test accuracy, share of 1<"), std::string::npos);
+  EXPECT_NE(html.find(">batch size, samples<"), std::string::npos);
+  EXPECT_NE(html.find(">lower is better<"), std::string::npos);
+  EXPECT_NE(html.find(">higher is better<"), std::string::npos);
 }
 
 TEST_F(Report, NeverTrustsAName) {
@@ -142,13 +304,18 @@ TEST(ReportOfSwitches, SaysWhatEachSettingDoesOrHowOftenItIsTheBest) {
     const Analysis analysis = analyse(results);
     const std::string page = markdown_report(results, analysis, {});
     if (batches == 1) {
-      EXPECT_NE(page.find("- tandem:graph with conv=profile is 3.0"), std::string::npos) << page;
-      EXPECT_NE(page.find("× faster to train than tandem:graph with conv=fixed here"), std::string::npos);
+      EXPECT_NE(
+          page.find("| Convolution: conv of tandem:graph | throughput, higher is better | tandem:graph with "
+                    "conv=profile, "),
+          std::string::npos)
+          << page;
+      EXPECT_NE(page.find("samples/s: 3.0"), std::string::npos) << "the last, conv=fixed: " << page;
     } else {
-      const char* counted =
-          "- By throughput, over 5 conditions of tandem:graph: tandem:graph with conv=profile is the best "
-          "setting in 5, 0 have no single best.";
-      EXPECT_NE(page.find(counted), std::string::npos) << page;
+      EXPECT_NE(
+          page.find("| Convolution: conv of tandem:graph, 5 conditions | throughput, higher is better | "
+                    "tandem:graph with conv=profile in 5 of 5 |"),
+          std::string::npos)
+          << page;
     }
     EXPECT_NE(page.find("| tandem:graph with conv=fixed | tandem:graph with conv=heuristic |"),
               std::string::npos);
@@ -173,15 +340,14 @@ TEST(ReportOfSwitches, APassIsHeldAgainstTheConditionOfAnotherPart) {
   add("whole", {{"graph", "on"}}, 0.002);
   add("whole", {{"graph", "off"}}, 0.003);
   add("passes", {{"graph", "on"}, {"graph.prune", "off"}}, 0.0025);
-  const std::string page = markdown_report(results, analyse(results), {});
-  const size_t passes = page.find("## passes");
-  const std::string whole = "× faster to train than tandem:graph with graph=off here",
-                    prune = "× faster to train than tandem:graph with graph=on, graph.prune=off here";
-  ASSERT_NE(passes, std::string::npos) << page;
-  EXPECT_LT(page.find(whole), passes) << page;
-  EXPECT_EQ(page.find(whole, passes), std::string::npos) << page;
-  EXPECT_NE(page.find(prune, passes), std::string::npos) << page;
-  EXPECT_GT(page.find(prune), passes) << page;
+  const auto rows = first_table(html_report(results, analyse(results), {}));
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0][0], "whole: graph of tandem:graph");
+  EXPECT_TRUE(rows[0][2].starts_with("tandem:graph with graph=on, ")) << rows[0][2];
+  EXPECT_TRUE(rows[0][3].starts_with("tandem:graph with graph=off, ")) << rows[0][3];
+  EXPECT_EQ(rows[1][0], "passes: graph.prune of tandem:graph, graph=on");
+  EXPECT_TRUE(rows[1][2].starts_with("tandem:graph with graph=on, ")) << rows[1][2];
+  EXPECT_TRUE(rows[1][3].starts_with("tandem:graph with graph=on, graph.prune=off, ")) << rows[1][3];
 }
 
 TEST_F(Report, KeepsTheTracksApart) {
@@ -245,10 +411,13 @@ TEST_F(Report, EveryTableThatShowsAWorkloadNamesItsData) {
   for (const std::string& table : tables_of(markdown)) {
     if (table.starts_with("## The machine") || table.starts_with("## What is not here")) continue;
     EXPECT_NE(table.find("| data |"), std::string::npos) << table;
-    EXPECT_NE(table.find("| synthetic-mnist |"), std::string::npos) << table;
+    EXPECT_NE(table.find(table.starts_with("## The answer") ? "| synthetic-mnist (made up) |"
+                                                            : "| synthetic-mnist |"),
+              std::string::npos)
+        << table;
     ++named;
   }
-  EXPECT_GE(named, 6u) << "of two parts, claims, noise and gaps";
+  EXPECT_GE(named, 7u) << "of the answer, two parts, claims, noise and gaps";
   EXPECT_NE(markdown.find("> Read with care: lenet was measured on synthetic-mnist, made-up samples"),
             std::string::npos);
   EXPECT_NE(terminal_report(results, analysis).find("lenet was measured on synthetic-mnist"),
@@ -338,7 +507,8 @@ TEST(ReportOfPoison, NoTextOfAStudyOrADriverIsMarkupInAnyFormat) {
     EXPECT_EQ(line.find("heading") == 0 || line.starts_with("- \\["), false) << line;
   }
   EXPECT_EQ(headings, count(markdown, "\n## ") + 1);
-  EXPECT_EQ(count(markdown, "\n## "), 7u) << "two parts, claims, noise, gaps, what is not here, the machine";
+  EXPECT_EQ(count(markdown, "\n## "), 8u)
+      << "the answer, two parts, claims, noise, gaps, what is not here, the machine";
 
   const std::string text = terminal_report(results, analysis);
   for (const char c : text) EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= 0x20);
@@ -438,18 +608,51 @@ TEST(Browser, DrawsTheReportWithoutAnError) {
   write_report((folder.path / "a").string());
   const std::string page = (folder.path / "a" / "report.html").string(),
                     dom = (folder.path / "dom.html").string();
-  const std::string command =
-      "timeout 120 chromium --headless=new --no-sandbox --disable-gpu --user-data-dir='" +
-      (folder.path / "profile").string() +
-      "' --enable-logging=stderr --virtual-time-budget=5000 --dump-dom 'file://" + page + "' >'" + dom +
-      "' 2>'" + dom + ".log'";
-  ASSERT_EQ(std::system(command.c_str()), 0) << read(dom + ".log");
+  const auto open = [&](const std::string& address, const std::string& to) {
+    const std::string command =
+        "timeout 120 chromium --headless=new --no-sandbox --disable-gpu --user-data-dir='" +
+        (folder.path / "profile").string() +
+        "' --enable-logging=stderr --allow-file-access-from-files --virtual-time-budget=5000 --dump-dom "
+        "'file://" +
+        address + "' >'" + to + "' 2>'" + to + ".log'";
+    return std::system(command.c_str());
+  };
+  ASSERT_EQ(open(page, dom), 0) << read(dom + ".log");
   // What the page's script set on the root: how many charts it saw, and the first error.
   const std::string all = read(dom), drawn = all.substr(0, all.find("<head"));
   EXPECT_NE(drawn.find("data-ready=\""), std::string::npos) << "the script did not run to its end";
   EXPECT_EQ(drawn.find("data-error"), std::string::npos);
   EXPECT_EQ(drawn.find("data-ready=\"0\""), std::string::npos);
   EXPECT_EQ(read(dom + ".log").find("CONSOLE"), std::string::npos) << read(dom + ".log");
+
+  // As wide as a phone, with everything opened: the widest reach of any element, which must not be beyond the page.
+  const std::string phone = (folder.path / "phone.html").string(),
+                    seen = (folder.path / "seen.html").string();
+  std::ofstream(phone)
+      << R"(<body style="margin:0"><iframe id="f" style="border:0;width:390px;height:4000px"></iframe><script>
+    var f = document.getElementById('f');
+    f.onload = function () {
+      var d = f.contentDocument, reach = 0, tables = 0;
+      d.querySelectorAll('details').forEach(function (e) { e.open = true; });
+      d.querySelectorAll('body *').forEach(function (e) {
+        var r = e.getBoundingClientRect();
+        if (r.width > 0 && !e.closest('svg')) reach = Math.max(reach, Math.ceil(r.right), Math.ceil(r.left + e.scrollWidth));
+      });
+      d.querySelectorAll('table').forEach(function (t) { tables += t.offsetWidth > 0; });
+      document.body.setAttribute('data-reach', reach);
+      document.body.setAttribute('data-tables', tables);
+    };
+    f.src = 'a/report.html';
+  </script></body>)";
+  ASSERT_EQ(open(phone, seen), 0) << read(seen + ".log");
+  const std::string measured = read(seen);
+  const auto number = [&](const std::string& name) {
+    const size_t at = measured.find(name + "=\"");
+    return at == std::string::npos ? -1 : std::stoi(measured.substr(at + name.size() + 2));
+  };
+  EXPECT_GE(number("data-tables"), 6) << measured;
+  EXPECT_GT(number("data-reach"), 300);
+  EXPECT_LE(number("data-reach"), 390) << "something is cut";
 }
 
 }  // namespace

@@ -1,0 +1,150 @@
+#include "lab/src/report/tables.h"
+
+#include <map>
+#include <set>
+
+#include "lab/src/report/answers.h"
+#include "lab/src/report/scale.h"
+
+namespace tandem::lab {
+namespace {
+
+std::string interval_text(const Estimate& e) { return number_text(e.low) + " to " + number_text(e.high); }
+
+GridCell verdict_cell(const Comparison& c) {
+  if (c.verdict == Verdict::equivalent) return {"equal", {}, ""};
+  if (c.verdict == Verdict::undecided) return {c.can_decide ? "undecided" : "too few runs", {}, "unsure"};
+  const std::string& named = c.verdict == Verdict::first ? c.first : c.second;
+  // Where neither side is better the verdict names the lower one.
+  if (metric(c.metric).better == Metric::Better::neither) return {"lower: " + named, {}, ""};
+  return {named, {}, "good"};
+}
+
+}  // namespace
+
+Grid comparison_grid(const ReportData& data, const Json& part) {
+  Grid grid({"condition", "data", "metric", "first", "second", "second / first", "95 % interval",
+             "Cliff's delta", "p (Holm)", "runs", "better"},
+            {5, 6, 7, 8, 9});
+  const auto conditions = data.conditions(text_at(part, "name"));
+  const auto groups = distinctions(conditions);
+  const auto add = [&](const std::string& group, const std::string& samples, const Comparison& c) {
+    grid.add({{group.empty() ? "–" : group},
+              {samples},
+              {metric(c.metric).label},
+              {c.first},
+              {c.second},
+              {number_text(c.ratio.value) + "×", c.ratio.value},
+              {interval_text(c.ratio), c.ratio.low},
+              {number_text(c.cliffs_delta, 2), c.cliffs_delta},
+              {p_text(c.p_holm) + (c.at_floor ? ", the floor" : ""), c.p_holm},
+              {std::to_string(c.runs), static_cast<double>(c.runs)},
+              verdict_cell(c)});
+  };
+  for (const std::string& name : metrics_of(part)) {
+    for (size_t i = 0; i < conditions.size(); ++i)
+      for (const Comparison& c : data.analysis.comparisons)
+        if (c.metric == name && c.condition == conditions[i])
+          add(groups[i], data.analysis.data_text(c.condition), c);
+    for (const Effect* effect : effects_of(data, part, name))
+      add(effect->comparison.condition.text(), data.analysis.data_text(*effect), effect->comparison);
+  }
+  return grid;
+}
+
+std::vector<std::string> data_warnings(const ReportData& data) {
+  std::map<std::string, std::set<std::string>> made_up;  // by workload
+  for (const auto& [condition, names] : data.analysis.data)
+    for (const std::string& name : names)
+      if (!is_real_data(name)) made_up[condition.workload].insert(name);
+  std::vector<std::string> sentences;
+  for (const auto& [workload, names] : made_up) {
+    std::string text;
+    for (const std::string& name : names) text += (text.empty() ? "" : " and ") + name;
+    sentences.push_back(
+        workload + " was measured on " + text +
+        ", made-up samples: its times stand, and its accuracies say nothing about real data.");
+  }
+  return sentences;
+}
+
+std::string data_sentence(const ReportData& data, const std::string& part) {
+  std::set<std::string> names;
+  for (const Run& run : data.results.runs)
+    if (run.part == part && !run.data.empty()) names.insert(run.data);
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "Data: " : ", ") + name;
+  return text.empty() ? "" : text + ".";
+}
+
+Grid noise_grid(const ReportData& data) {
+  Grid grid({"condition", "data", "metric", "system against itself", "ratio", "95 % interval", "noise floor",
+             "runs"},
+            {4, 5, 6, 7});
+  for (const NoiseFloor& n : data.analysis.noise)
+    if (metric(n.metric).better != Metric::Better::neither)
+      grid.add({{n.condition.text()},
+                {data.analysis.data_text(n.condition)},
+                {metric(n.metric).label},
+                {n.system},
+                {number_text(n.ratio.value), n.ratio.value},
+                {interval_text(n.ratio), n.ratio.low},
+                {number_text(100 * n.floor, 2) + " %", n.floor},
+                {std::to_string(n.runs), static_cast<double>(n.runs)}});
+  return grid;
+}
+
+Grid gap_grid(const ReportData& data) {
+  Grid grid({"condition", "data", "system", "what happened", "why", "runs"}, {5});
+  for (const Gap& gap : data.analysis.gaps)
+    grid.add({{gap.condition.text()},
+              {data.analysis.data_text(gap.condition)},
+              {gap.system},
+              {to_string(gap.status), {}, "bad"},
+              {gap.why},
+              {std::to_string(gap.runs), static_cast<double>(gap.runs)}});
+  return grid;
+}
+
+Grid source_grid(const Results& results) {
+  std::map<std::string, std::pair<std::string, bool>>
+      sources;  // by metric: the text, and whether it is a source
+  for (const Run& run : results.runs) {
+    for (const auto& [name, source] : run.sources) sources[name] = {source, true};
+    for (const auto& [name, why] : run.unavailable) sources.try_emplace(name, why, false);
+  }
+  Grid grid({"number", "read from"});
+  for (const auto& [name, row] : sources)
+    grid.add({{metric(name).label},
+              {row.second ? row.first : "unavailable: " + row.first, {}, row.second ? "" : "absent"}});
+  return grid;
+}
+
+Grid missing_grid(const Results& results) {
+  Grid grid({"part", "what", "why it is not here"});
+  if (results.study.is_object() && results.study.contains("missing") && results.study["missing"].is_array())
+    for (const Json& row : results.study["missing"])
+      grid.add({{text_at(row, "part")}, {text_at(row, "what")}, {text_at(row, "why")}});
+  return grid;
+}
+
+Grid summary_grid(const ReportData& data, const Json& part) {
+  Grid grid({"condition", "data", "metric", "system", "median", "95 % interval", "runs"}, {4, 5, 6});
+  const auto conditions = data.conditions(text_at(part, "name"));
+  const auto groups = distinctions(conditions);
+  for (const std::string& name : main_metrics(data, part)) {
+    const Metric m = metric(name);
+    for (size_t i = 0; i < conditions.size(); ++i)
+      for (const Summary* s : ranking(data, conditions[i], m))
+        grid.add({{groups[i].empty() ? conditions[i].text() : groups[i]},
+                  {data.analysis.data_text(conditions[i])},
+                  {m.label},
+                  {s->system},
+                  {with_unit(s->median.value, m), s->median.value},
+                  {with_unit(s->median.low, m) + " to " + with_unit(s->median.high, m), s->median.low},
+                  {std::to_string(s->values.size()), static_cast<double>(s->values.size())}});
+  }
+  return grid;
+}
+
+}  // namespace tandem::lab

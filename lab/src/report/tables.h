@@ -1,0 +1,27 @@
+// The tables behind a report's answers: every comparison, the noise floor, what is missing, and where numbers come from.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lab/src/report/figures.h"
+#include "lab/src/report/grid.h"
+
+namespace tandem::lab {
+
+/// Every comparison of a part in the metrics of its figures.
+Grid comparison_grid(const ReportData& data, const Json& part);
+/// One sentence for each workload that made-up samples stood in for its data.
+std::vector<std::string> data_warnings(const ReportData& data);
+/// "Data: mnist." of a part; "" where no run of it saw any.
+std::string data_sentence(const ReportData& data, const std::string& part);
+Grid noise_grid(const ReportData& data);
+Grid gap_grid(const ReportData& data);
+/// Where the monitors' numbers come from, and the reason for those that this machine does not offer.
+Grid source_grid(const Results& results);
+/// What the study asks for and could not be planned here.
+Grid missing_grid(const Results& results);
+/// Medians of each part's main metrics, for a terminal and for Markdown.
+Grid summary_grid(const ReportData& data, const Json& part);
+
+}  // namespace tandem::lab
