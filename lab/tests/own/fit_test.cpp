@@ -109,7 +109,8 @@ TEST(OwnDriverSearch, FitsOnceForItsTimeAndDeclinesWhatASearchCannotHave) {
   const json& line = answers[2]["progress"];
   EXPECT_EQ(line["epoch"], 1);
   EXPECT_GT(line["end"].get<int64_t>() - line["begin"].get<int64_t>(), 1'000'000'000);
-  EXPECT_GE(line["test_metrics"]["accuracy"], 0) << "four seconds may not be enough to learn on a busy machine";
+  EXPECT_GE(line["test_metrics"]["accuracy"], 0)
+      << "four seconds may not be enough to learn on a busy machine";
   EXPECT_LE(line["test_metrics"]["accuracy"], 1);
   EXPECT_EQ(succeeded(answers[3])["epochs"], 1);
   EXPECT_EQ(answers[4]["error"]["what"], "run");
