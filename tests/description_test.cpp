@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -658,6 +659,12 @@ TEST(DescriptionCommand, EveryModelPrintsItselfAndCanBeTrainedFromThat) {
   EXPECT_HAS(table.out, "small: a description of 5 layers");
   const ProcessResult json = run_command({"models", folder / "small.toml", "--json"});
   EXPECT_EQ(nlohmann::json::parse(json.out)["classes"], 10) << json.err;
+  std::ofstream(folder / "sensors.toml") << sensors("[\"level\", \"kind\"]", "[\"level\"]");
+  const ProcessResult several = run_command({"models", folder / "sensors.toml"});
+  EXPECT_EQ(several.status, 0) << several.err;
+  EXPECT_HAS(several.out, "LSTM");
+  EXPECT_HAS(run_command({"train", folder / "sensors.toml", "--data", "digits", "--out", folder / "run"}).err,
+             "has 3 inputs");
   EXPECT_EQ(run_command({"models", "--toml"}).err,
             "tandem: models: --toml prints one model. Name the model.\n");
 }

@@ -35,13 +35,22 @@ std::unique_ptr<nn::Module> shapes_of_model(const zoo::ChosenModel& chosen) {
   return nn::shapes_of([&] { return zoo::make_model(chosen); });
 }
 
-/// Of a batch of samples; of whole numbers where the model begins by looking them up.
+/// Of a batch of samples; of what a description takes, where that is more than one tensor of numbers.
 nn::Summary summary_of(const zoo::ChosenModel& chosen, const Dims& batch) {
   const std::unique_ptr<nn::Module> model = shapes_of_model(chosen);
-  if (!chosen.description || !zoo::layer_type(chosen.description->layers[0].type).takes_indices)
+  if (!chosen.description) return nn::summary(*model, batch);
+  const zoo::StraightLine line = zoo::straight_line(*chosen.description);
+  if (line.inputs.size() == 1 && line.states.empty() && line.inputs[0].dtype == DType::f32)
     return nn::summary(*model, batch);
-  return nn::summary(*model, {zeros(batch, DType::i64)},
-                     [&](const std::vector<Tensor>& in) { (*model)(in[0]); });
+  std::vector<Tensor> in;
+  for (const zoo::InputDescription& input : line.inputs) {
+    Dims shape = input.shape;
+    shape.insert(0, batch[0]);
+    in.push_back(zeros(shape, input.dtype));
+  }
+  for (const zoo::InputDescription& state : line.states)
+    in.push_back(zeros({state.shape[0], batch[0], state.shape[1]}));
+  return nn::summary(*model, in, [&](const std::vector<Tensor>& each) { (*model)(each); });
 }
 
 void list_models(bool json) {
