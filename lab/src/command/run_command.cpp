@@ -13,7 +13,7 @@ namespace {
 
 struct Flags : StudyFlags {
   std::string study;
-  std::vector<std::string> frameworks, workloads;
+  std::vector<std::string> frameworks, workloads, parts;
 };
 
 void run(const Flags& flags, const std::vector<std::string>& arguments) {
@@ -21,6 +21,7 @@ void run(const Flags& flags, const std::vector<std::string>& arguments) {
   PlanOptions wanted;
   wanted.frameworks = flags.frameworks;
   wanted.workloads = flags.workloads;
+  wanted.parts = flags.parts;
   wanted.device = flags.device;
   wanted.quick = flags.quick;
   wanted.runs = flags.runs;
@@ -56,6 +57,7 @@ void add_run(CLI::App& app, Action& action, const std::vector<std::string>& argu
       ->delimiter(',');
   cmd->add_option("--workloads", flags->workloads, "lenet mnist_cnn … (default: the study's)")
       ->delimiter(',');
+  cmd->add_option("--parts", flags->parts, "parts of the study (default: all)")->delimiter(',');
   cmd->add_option("--runs", flags->runs, "runs per cell (default: the study's)");
   flags->add(*cmd);
   cmd->callback([flags, arguments, &action] { action = [flags, arguments] { run(*flags, arguments); }; });

@@ -59,11 +59,9 @@ void save_provenance(const std::string& folder, const Plan& plan, const RunnerOp
 
 void StudyFlags::add(CLI::App& command) {
   command.add_option("--device", device, "cpu or cuda:N (default: the study's)");
-  CLI::Option* is_quick = command.add_flag("--quick", quick, "fewer and shorter runs: minutes");
-  command
-      .add_option("--budget", budget,
-                  "begin no block that cannot end within 30m, 2h …, and no run of the first")
-      ->excludes(is_quick);
+  command.add_flag("--quick", quick, "fewer and shorter runs: minutes");
+  command.add_option("--budget", budget,
+                     "begin no block that cannot end within 30m, 2h …, and no run of the first");
   command.add_option("--out", out,
                      "folder of the results (default: a new one below runs/); an old one goes on");
   command.add_option("--seed", seed, "of the order of runs and of dropout")->capture_default_str();

@@ -51,6 +51,11 @@ class Expansion {
     for (const std::string& name : options_.workloads)
       load_workload(name);  // an unknown one is refused at once
     for (const std::string& name : options_.frameworks) systems_of(name, known_);
+    std::vector<std::string> parts;
+    for (const Part& part : study_.parts) parts.push_back(part.name);
+    for (const std::string& name : options_.parts)
+      TD_CHECK(contains(parts, name), "parts: the study '", study_.name, "' has ", listed(parts), "; got '",
+               io::one_line(name, 80), "'.");
     TD_CHECK(!options_.runs || is_within(*options_.runs, limits::runs), "runs: there must be ",
              limits::runs.least, " to ", limits::runs.most, "; got ", *options_.runs,
              ". With fewer than 6 no paired rank test can decide at 5 %.");
@@ -60,7 +65,9 @@ class Expansion {
     plan_.name = study_.name;
     for (const Missing& line : study_.missing) miss(line.part, line.what, line.why);
     Json parts = Json::array();
-    for (const Part& part : study_.parts) parts.push_back(expand(part));
+    for (const Part& part : study_.parts) {
+      if (options_.parts.empty() || contains(options_.parts, part.name)) parts.push_back(expand(part));
+    }
     TD_CHECK(!plan_.cells.empty() || !plan_.missing.empty(), "study '", study_.name,
              "': the options must leave something to measure; got none of its parts. Leave out --frameworks, "
              "--workloads or --device.");
@@ -287,6 +294,7 @@ class Expansion {
                     {{"quick", options_.quick},
                      {"frameworks", options_.frameworks},
                      {"workloads", options_.workloads},
+                     {"parts", options_.parts},
                      {"device", options_.device},
                      {"runs", options_.runs ? Json(*options_.runs) : Json()}}}};
   }

@@ -73,6 +73,7 @@ struct Missing {
 struct PlanOptions {
   std::vector<std::string> frameworks;  // "tandem", "pytorch:eager"; empty: the study's
   std::vector<std::string> workloads;   // empty: the study's
+  std::vector<std::string> parts;       // empty: all
   std::string device;                   // empty: the study's
   bool quick = false;
   std::optional<int64_t> runs;

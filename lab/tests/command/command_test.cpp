@@ -57,7 +57,7 @@ TEST_F(Lab, ListsFrameworksWorkloadsAndStudies) {
 
 TEST_F(Lab, WrongUsageIsOneLineAndStatusTwo) {
   for (const char* words :
-       {"nosuch", "run", "run 009", "run 000 --quick --budget 1h", "run 000 --runs 0",
+       {"nosuch", "run", "run 009", "run 000 --parts nosuch", "run 000 --runs 0",
         "run 000 --frameworks caffe", "run 000 --workloads bert", "run 000 --device tpu",
         "run 000 --threads 100000", "run 000 --interval 0", "run 000 --budget soon", "advise", "advise bert",
         "advise lenet --goal beauty", "setup caffe", "compare one", "list extra"}) {

@@ -187,7 +187,7 @@ frameworks = ["pytorch:eager"]
   EXPECT_THROW(make_plan(file.path(), options), Error);
 }
 
-TEST(Plan, WorkloadsReplaceTheStudysListAndNarrowAPartsOwn) {
+TEST(Plan, WorkloadsReplaceTheStudysListAndNarrowAPartsOwnAndPartsAreChosen) {
   const StudyText file("mini", std::string(kHead) + R"(
 [[part]]
 name = "a"
@@ -205,6 +205,13 @@ workloads = ["mnist_cnn", "cifar10_cnn"]
   for (const Cell& cell : make_plan(file.path(), options).cells)
     seen.insert(cell.part + " " + cell.condition.workload);
   EXPECT_EQ(seen, (std::set<std::string>{"a cifar10_cnn", "b cifar10_cnn"}));
+
+  options.parts = {"b"};
+  seen.clear();
+  for (const Cell& cell : make_plan(file.path(), options).cells) seen.insert(cell.part);
+  EXPECT_EQ(seen, (std::set<std::string>{"b"}));
+  options.parts = {"b", "nosuch"};
+  EXPECT_THROW(make_plan(file.path(), options), Error);
 }
 
 TEST(Plan, OptimizersAreTheWorkloadsByNameOrTables) {
