@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "lab/src/base/json.h"
 #include "lab/src/measure/energy.h"
 #include "lab/src/monitor/provenance.h"
 #include "lab/src/report/report.h"
@@ -29,7 +30,8 @@ std::string new_folder(const std::string& study) {
   return cat("runs/lab-", name, "-", stamp);
 }
 
-/// provenance.json: the machine and its state before the first run, and the files that decide what is measured.
+/// provenance.json: the machine and its state before the first run, and the files that decide what is measured; and what of
+/// it is another where a study goes on.
 void save_provenance(const std::string& folder, const Plan& plan, const RunnerOptions& options,
                      const std::vector<std::string>& arguments) {
   ProvenanceOptions what;
@@ -50,7 +52,14 @@ void save_provenance(const std::string& folder, const Plan& plan, const RunnerOp
   Json record = provenance(what);
   record["seed"] = options.seed;
   record["threads_of_each_framework"] = options.bench.threads;
-  io::write_atomically(folder + "/provenance.json", [&](io::OutputFile& file) {
+  const std::string path = folder + "/provenance.json";
+  if (std::filesystem::exists(path)) {
+    const auto bytes = io::read_file("run", path, int64_t{1} << 28);
+    record = with_sitting(parse_json<Json>("read '" + path + "': ",
+                                           {reinterpret_cast<const char*>(bytes.data()), bytes.size()}),
+                          record);
+  }
+  io::write_atomically(path, [&](io::OutputFile& file) {
     file.write(record.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   });
 }

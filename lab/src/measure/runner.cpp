@@ -149,7 +149,6 @@ StudyOutcome run_study(const Plan& plan, const RunnerOptions& options, Progress&
   fs::create_directories(options.folder);
   const io::FolderLock lock("run", options.folder, "study");
   settle_record(plan, options);
-  if (options.on_start && !fs::exists(options.folder + "/provenance.json")) options.on_start(options.folder);
 
   Standing standing;
   std::map<std::string, size_t> places;
@@ -172,6 +171,8 @@ StudyOutcome run_study(const Plan& plan, const RunnerOptions& options, Progress&
     for (const Cell& cell : plan.cells) count += standing.left(cell);
     return count;
   };
+
+  if (options.on_start && runs_left() > 0) options.on_start(options.folder);
 
   progress.begin(plan, options.folder, blocks, runs_left());
   for (const Run& run : earlier)

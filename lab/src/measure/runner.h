@@ -24,7 +24,7 @@ struct RunnerOptions {
   Bench bench;
   HonestyLimits limits = {};
   std::function<void(const std::string& folder)> on_start =
-      {};  // once, before the first run: writes the provenance
+      {};  // before the first run of this call: writes the provenance
 };
 
 struct StudyOutcome {

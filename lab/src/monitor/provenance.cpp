@@ -232,6 +232,31 @@ json provenance(const ProvenanceOptions& options) {
   return parse_json<json>("provenance: ", out.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
+json with_sitting(json first, const json& now) {
+  const auto machine = [](const json& one) {
+    const auto text = [&one](const char* pointer) {
+      const json::json_pointer at(pointer);
+      return one.contains(at) && !one[at].is_null() ? one[at].dump() : std::string();
+    };
+    std::string said = cat(text("/processor/model"), ", ", text("/processor/cores"), " cores");
+    const json::json_pointer gpus("/gpu/devices");
+    if (one.contains(gpus) && one[gpus].is_object())
+      for (const auto& [name, gpu] : one[gpus].items())
+        if (gpu.is_object() && gpu.contains("name")) said += cat(", ", name, " ", gpu["name"].dump());
+    return said;
+  };
+  TD_CHECK(machine(first) == machine(now),
+           "run: a study goes on only on the machine where it began; it began on ", machine(first),
+           ", and this is ", machine(now), ". Give another --out.");
+  json sitting;
+  for (const char* key : {"time", "source_commit", "files", "system", "others"})
+    if (now.contains(key)) sitting[key] = now[key];
+  first["sittings"].push_back(sitting);
+  for (const std::string& line : provenance_warnings(now))
+    first["warnings"].push_back(cat("going on at ", now.value("time", ""), ": ", line));
+  return first;
+}
+
 std::vector<std::string> provenance_warnings(const json& provenance) {
   std::vector<std::string> lines;
   if (provenance.is_object() && provenance.contains("warnings") && provenance["warnings"].is_array())

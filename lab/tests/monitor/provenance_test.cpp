@@ -9,6 +9,7 @@
 #include "lab/src/monitor/machine.h"
 #include "lab/tests/monitor/fake_nvml.h"
 #include "lab/tests/monitor/fake_tree.h"
+#include "tandem/core/error.h"
 
 namespace tandem::lab {
 namespace {
@@ -55,6 +56,32 @@ TEST(Provenance, DescribesThisMachine) {
   EXPECT_EQ(library.value()["sha256"].get<std::string>().size(), 64u);
   EXPECT_EQ(all["environment"]["TANDEM_TEST_VARIABLE"], "\xEF\xBF\xBD bytes");
   EXPECT_FALSE(all["environment"].contains("PATH"));
+}
+
+TEST(Provenance, AStudyGoesOnAtAnotherTimeAndNotOnAnotherMachine) {
+  json first = {{"time", "2026-01-01T00:00:00Z"},
+                {"processor", {{"model", "Neoverse-V1"}, {"cores", 2}}},
+                {"gpu", {{"devices", {{"cuda:0", {{"name", "NVIDIA H200"}}}}}}},
+                {"source_commit", "aaa"},
+                {"warnings", json::array()}};
+  json later = first;
+  later["time"] = "2026-01-02T00:00:00Z";
+  later["source_commit"] = "bbb";
+  later["warnings"].push_back("a load average of 3");
+  const json both = with_sitting(with_sitting(first, later), later);
+  EXPECT_EQ(both["time"], first["time"]);
+  EXPECT_EQ(both["source_commit"], "aaa");
+  ASSERT_EQ(both["sittings"].size(), 2u);
+  EXPECT_EQ(both["sittings"][0]["source_commit"], "bbb");
+  EXPECT_TRUE(warns(both, "2026-01-02T00:00:00Z: a load average of 3"));
+  for (const auto& [path, value] : {std::pair<std::string, json>{"/processor/model", "Xeon"},
+                                    {"/processor/cores", 16},
+                                    {"/gpu/devices/cuda:0/name", "NVIDIA A100"}}) {
+    json other = later;
+    other[json::json_pointer(path)] = value;
+    EXPECT_THROW(with_sitting(first, other), Error) << path;
+  }
+  EXPECT_NO_THROW(with_sitting(json::object(), json::object()));
 }
 
 TEST(Provenance, AnEmptyMachineIsNoError) {
