@@ -50,7 +50,6 @@ struct Comparison {
   std::optional<double>
       noise;                  // the floor that it was held against: 0.02 = 2 %; none where none was measured
   bool beyond_noise = false;  // the interval of the ratio lies beyond that floor
-  double equal_within = 0;    // the share within which the two count as equal
   /// `first`: the first is better in the sense of the metric, and where neither is better, it is the lower one.
   Verdict verdict = Verdict::undecided;
   /// "pytorch:eager is 1.34× faster than … (95 % interval 1.29 to 1.40); the noise floor is 2 %."
@@ -122,7 +121,7 @@ Metric metric(const std::string& name);
 
 struct AnalysisOptions {
   double level = 0.05;  // of all tests
-  /// Two systems within this share of each other count as equal (TOST), or within the noise floor.
+  /// Two systems within this share of each other count as equal (TOST), where the noise floor is not above it.
   double equivalence = 0.02;
   int resamples = 4000;  // of every bootstrap
   uint64_t seed = 1;

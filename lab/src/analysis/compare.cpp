@@ -136,8 +136,7 @@ void judge(Comparison& comparison, const Samples& samples, const Yardstick& yard
   grounds.median_second = stats::median(samples.second);
   grounds.smallest_p_holm = std::min(1.0, smallest_p(samples) * static_cast<double>(yardstick.family));
   grounds.least_runs = least_runs(samples.paired, yardstick.family, options.level);
-  comparison.equal_within = std::max(options.equivalence, floor);
-  grounds.equivalence_p = equivalence_p(samples, comparison.equal_within, options.level);
+  grounds.equivalence_p = equivalence_p(samples, options.equivalence, options.level);
   if (yardstick.noise) comparison.noise = floor;
   comparison.beyond_noise = beyond(comparison, floor);
   comparison.can_decide = grounds.smallest_p_holm < options.level;
@@ -146,7 +145,7 @@ void judge(Comparison& comparison, const Samples& samples, const Yardstick& yard
     const bool first_is_lower = comparison.shift.value > 0;
     const bool lower_wins = metric(comparison.metric).better != Metric::Better::more;
     comparison.verdict = first_is_lower == lower_wins ? Verdict::first : Verdict::second;
-  } else if (grounds.equivalence_p < options.level) {
+  } else if (grounds.equivalence_p < options.level && floor <= options.equivalence) {
     comparison.verdict = Verdict::equivalent;
   } else {
     comparison.verdict = Verdict::undecided;

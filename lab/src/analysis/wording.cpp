@@ -140,7 +140,7 @@ std::string verdict_text(const Comparison& c, const Grounds& grounds, const Yard
                 quantity(grounds.median_second, read.unit));
   if (c.verdict == Verdict::equivalent)
     return cat(c.first, " and ", c.second, " are equal in ", read.label, " here, within ",
-               percent(c.equal_within), " (", ratio, ", p = ", probability(grounds.equivalence_p),
+               percent(options.equivalence), " (", ratio, ", p = ", probability(grounds.equivalence_p),
                " by TOST); ", noise, ".");
   const std::string begin =
       cat("Undecided between ", c.first, " and ", c.second, " in ", read.label, " here: ");
@@ -151,7 +151,11 @@ std::string verdict_text(const Comparison& c, const Grounds& grounds, const Yard
   if (c.p_holm < options.level)
     return cat(begin, "they differ (", ratio, ", ", p_text(c), "), but not by more than the noise; ", noise,
                ".");
-  return cat(begin, "neither a difference nor equality within ", percent(c.equal_within), " is shown (",
+  if (c.noise && *c.noise > options.equivalence && grounds.equivalence_p < options.level)
+    return cat(begin, "no difference is shown (", ratio, ", ", p_text(c),
+               "), and the noise is wider than the ", percent(options.equivalence), " that count as equal; ",
+               noise, ".");
+  return cat(begin, "neither a difference nor equality within ", percent(options.equivalence), " is shown (",
              ratio, ", ", p_text(c), "); ", noise, ".");
 }
 

@@ -153,8 +153,7 @@ StudyOutcome run_study(const Plan& plan, const RunnerOptions& options, Progress&
   Standing standing;
   std::map<std::string, size_t> places;
   for (size_t i = 0; i < plan.cells.size(); ++i) places[cell_key(plan.cells[i])] = i;
-  std::vector<Run> earlier;
-  if (fs::exists(options.folder + "/runs.jsonl")) earlier = load_results(options.folder).runs;
+  const std::vector<Run> earlier = load_results(options.folder).runs;
   for (const Run& run : earlier) standing.add(run);
 
   const int64_t blocks = block_count(plan.cells);

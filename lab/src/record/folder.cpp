@@ -38,7 +38,7 @@ Json read_object(const std::string& path) {
 bool is_whole(std::string_view line) { return Json::accept(line.begin(), line.end()); }
 
 std::vector<Run> read_runs(const std::string& path) {
-  const auto bytes = io::read_file("read", path);
+  const auto bytes = io::read_maybe_gzip("read", path);
   std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::vector<Run> runs;
   for (int64_t number = 1; !rest.empty(); ++number) {
@@ -133,8 +133,11 @@ Results load_results(const std::string& folder) {
   results.study = read_object(study);
   const std::string provenance = path_in(folder, "provenance.json");
   if (exists(provenance)) results.provenance = read_object(provenance);
-  const std::string runs = path_in(folder, "runs.jsonl");
+  const std::string runs = path_in(folder, "runs.jsonl"), packed = runs + ".gz";
+  TD_CHECK(!exists(runs) || !exists(packed), "read '", io::one_line(folder),
+           "': the folder must hold one file of runs; got runs.jsonl and runs.jsonl.gz. Remove one.");
   if (exists(runs)) results.runs = read_runs(runs);
+  if (exists(packed)) results.runs = read_runs(packed);
   return results;
 }
 
@@ -142,6 +145,8 @@ void append_run(const std::string& folder, const Run& run) {
   // Foreign bytes of a driver's last words may be no UTF-8: they become replacement characters.
   const std::string line = to_json(run).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   const std::string path = path_in(folder, "runs.jsonl");
+  TD_CHECK(!exists(path + ".gz"), "append to '", io::one_line(path),
+           "': the runs so far must not be packed; got runs.jsonl.gz. Unpack it: gunzip.");
   const bool is_new = !exists(path);
   const Descriptor file = open_file("append to", path, O_RDWR | O_CREAT | O_APPEND);
   while (::flock(file.fd(), LOCK_EX) != 0)

@@ -107,7 +107,7 @@ struct Results {
   std::vector<Run> runs;
 };
 
-/// Reads study.json, provenance.json and runs.jsonl. A last line that a kill cut off is left out. Throws Error for a
+/// Reads study.json, provenance.json and runs.jsonl, or runs.jsonl.gz as gzip makes it. A last line that a kill cut off is left out. Throws Error for a
 /// folder that holds no study.
 Results load_results(const std::string& folder);
 

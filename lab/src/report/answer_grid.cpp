@@ -43,9 +43,6 @@ std::string percent_text(double share) {
   return tick_text(std::round(percent / step) * step) + " %";  // two digits: 2 %, 1.4 %, 0.31 %
 }
 
-/// What counts as equal because the noise is wide must not be called so.
-bool is_equal_by_noise(const Comparison& c) { return c.noise && *c.noise >= c.equal_within; }
-
 std::string rival_text(const Answer& answer, const Standing& rival, const Comparison* c, bool interval) {
   std::string text = rival.name + ", " + value_text(rival.median, answer.metric);
   if (!c) return text;
@@ -55,8 +52,7 @@ std::string rival_text(const Answer& answer, const Standing& rival, const Compar
   if (interval && std::isfinite(ratio.low) && std::isfinite(ratio.high))
     text += " (" + ratio_text(ratio.low) + " to " + ratio_text(ratio.high) + ")";
   if (!interval && c->verdict == Verdict::undecided) text += ", undecided";
-  if (!interval && c->verdict == Verdict::equivalent)
-    text += is_equal_by_noise(*c) ? ", within the noise" : ", equal";
+  if (!interval && c->verdict == Verdict::equivalent) text += ", equal";
   return text;
 }
 
@@ -74,10 +70,8 @@ std::string sureness(const Comparison& c) {
       return "decided: " + evidence_text(c) +
              (c.noise ? ", beyond " + floor : ", no noise floor was measured");
     case Verdict::equivalent:
-      return is_equal_by_noise(c)
-                 ? "no difference beyond " + floor + ": " + runs_text(c.runs)
-                 : "equal within " + percent_text(c.equal_within) + ": " + runs_text(c.runs) +
-                       (c.noise ? ", " + floor : ", no noise floor was measured");
+      return "equal within " + percent_text(AnalysisOptions{}.equivalence) + ": " + runs_text(c.runs) +
+             (c.noise ? ", " + floor : ", no noise floor was measured");
     case Verdict::undecided:
       break;
   }
@@ -85,6 +79,8 @@ std::string sureness(const Comparison& c) {
   if (c.p_holm < 0.05 && !c.beyond_noise)
     return "undecided: " + evidence_text(c) +
            (c.noise ? ", but not beyond " + floor : ", but the interval holds 1");
+  if (c.noise && *c.noise > AnalysisOptions{}.equivalence)
+    return "undecided: " + evidence_text(c) + ", and " + floor + " is too wide to call them equal";
   return "undecided: " + evidence_text(c) + ": neither a difference nor equality is shown";
 }
 
@@ -103,9 +99,7 @@ GridCell winner_cell(const Answer& answer) {
   if (!answer.none.empty()) return {"no answer", {}, "absent"};
   const std::string best = answer.ranked[0].name + ", " + value_text(answer.ranked[0].median, answer.metric);
   if (is_decided(answer)) return {best, {}, "good"};
-  if (answer.second->verdict == Verdict::equivalent)
-    return {
-        (is_equal_by_noise(*answer.second) ? "within the noise; ahead: " : "equal; ahead: ") + best, {}, ""};
+  if (answer.second->verdict == Verdict::equivalent) return {"equal; ahead: " + best, {}, ""};
   return {"undecided; ahead: " + best, {}, "unsure"};
 }
 
@@ -160,7 +154,7 @@ Tally tally(const std::vector<const Answer*>& list) {
       if (const double ratio = advantage(*answer, c).value; std::isfinite(ratio))
         t.low = std::min(t.low, ratio), t.high = std::max(t.high, ratio);
     } else {
-      ++(c.verdict == Verdict::equivalent && !is_equal_by_noise(c) ? t.equal : t.undecided);
+      ++(c.verdict == Verdict::equivalent ? t.equal : t.undecided);
     }
   }
   return t;

@@ -105,7 +105,7 @@ std::string Grid::html() const {
   return page + "</tbody></table></div>\n";
 }
 
-std::string markdown_text(const std::string& text) {
+std::string markdown_text(const std::string& text, bool in_cell) {
   const auto is_word = [&](size_t i) {
     return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) || (text[i] & 0x80));
   };
@@ -115,8 +115,8 @@ std::string markdown_text(const std::string& text) {
   for (size_t i = begin; i < text.size(); ++i) {
     const char c = text[i];
     // At the beginning of a line these make headings, lists, quotes, rules and numbered lists.
-    const bool begins = (i == begin && std::strchr("#>+-=~:", c)) ||
-                        (i == digits && digits > begin && (c == '.' || c == ')'));
+    const bool begins = !in_cell && ((i == begin && std::strchr("#>+-=~:", c)) ||
+                                     (i == digits && digits > begin && (c == '.' || c == ')')));
     if (c == '<')
       safe += "&lt;";
     else if (c == '>')
@@ -139,13 +139,13 @@ std::string terminal_text(const std::string& text) { return io::one_line(text, t
 std::string Grid::markdown() const {
   std::string page = "|", rule = "|";
   for (size_t i = 0; i < header_.size(); ++i) {
-    page += " " + markdown_text(header_[i]) + " |";
+    page += " " + markdown_text(header_[i], true) + " |";
     rule += is_number(i) ? "---:|" : "---|";
   }
   page += "\n" + rule + "\n";
   for (const auto& row : rows_) {
     page += "|";
-    for (const GridCell& cell : row) page += " " + markdown_text(cell.text) + " |";
+    for (const GridCell& cell : row) page += " " + markdown_text(cell.text, true) + " |";
     page += "\n";
   }
   return page;

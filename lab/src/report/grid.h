@@ -40,8 +40,9 @@ class Grid {
 /// The widths at which a table becomes blocks, one CSS class each ("blocks-40"): html() takes the first that is not below its own.
 const std::vector<int>& block_widths();
 
-/// Text as it must stand in Markdown, on one line: nothing in it is markup or HTML.
-std::string markdown_text(const std::string& text);
+/// Text as it must stand in Markdown, on one line: nothing in it is markup or HTML. In a cell of a table nothing begins a
+/// heading or a list.
+std::string markdown_text(const std::string& text, bool in_cell = false);
 /// Text as it must stand on a terminal, on one line: without control characters, which could move the cursor or worse.
 std::string terminal_text(const std::string& text);
 

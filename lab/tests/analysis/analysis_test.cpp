@@ -158,6 +158,11 @@ TEST(Analysis, Equality_is_shown_not_assumed) {
   const Comparison same = analyse(study({{"a", kBase}, {"b", near}})).comparisons.at(0);
   EXPECT_EQ(same.verdict, Verdict::equivalent) << same.text;
   EXPECT_TRUE(contains(same.text, "a and b are equal in step time here, within 2 %")) << same.text;
+  Results noisy = study({{"a", kBase}, {"b", near}});
+  add_control(noisy, "a", times(1.05));  // a machine that cannot tell 5 % apart shows no equality
+  const Comparison unsure = analyse(noisy).comparisons.at(0);
+  EXPECT_EQ(unsure.verdict, Verdict::undecided) << unsure.text;
+  EXPECT_TRUE(contains(unsure.text, "the noise is wider than the 2 % that count as equal")) << unsure.text;
   const std::vector<double> wild_a = {1, 2, 1.2, 0.4, 1.9, 0.8, 1.1, 1.5},
                             wild_b = {1.9, 0.5, 1, 1.3, 0.9, 1.4, 2, 0.7};
   const Comparison unknown = analyse(study({{"a", wild_a}, {"b", wild_b}})).comparisons.at(0);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "tandem/core/error.h"
@@ -131,6 +132,15 @@ TEST(Record, Appended_runs_are_read_back_in_their_order) {
   EXPECT_EQ(results.provenance.at("cpu"), "x");
   ASSERT_EQ(results.runs.size(), 3u);
   for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(results.runs[static_cast<size_t>(i)].block, i);
+
+  // Packed runs, as results are published, are read, and nothing is appended beside them.
+  ASSERT_EQ(std::system(("gzip '" + folder.path() + "/runs.jsonl'").c_str()), 0);
+  ASSERT_EQ(load_results(folder.path()).runs.size(), 3u);
+  EXPECT_NE(message_of<Error>([&] { append_run(folder.path(), run); }).find("must not be packed"),
+            std::string::npos);
+  write_text(folder / "runs.jsonl", "");
+  EXPECT_NE(message_of<Error>([&] { load_results(folder.path()); }).find("one file of runs"),
+            std::string::npos);
 }
 
 TEST(Record, Last_words_that_are_no_UTF_8_cost_nothing) {
