@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "lab/src/analysis/compare.h"
+#include "lab/src/analysis/statistics.h"
 #include "lab/src/stats/correction.h"
 #include "lab/src/stats/effect.h"
 #include "lab/src/stats/normality.h"
@@ -112,15 +113,8 @@ Summary summarise(const Condition& condition, const std::string& name, const std
   const stats::Interval median = stats::median_interval(
       summary.values, bootstrap_for(options, condition.text() + "|" + name + "|" + system));
   summary.median = {median.value, median.low, median.high};
-  summary.mean = stats::mean(summary.values);
-  summary.deviation = stats::deviation(summary.values);
-  const auto [least, most] = std::minmax_element(summary.values.begin(), summary.values.end());
-  summary.minimum = *least;
-  summary.maximum = *most;
-  if (runs.size() >= 5) {
-    summary.ks_normality = stats::kolmogorov_smirnov_normal(summary.values).p;
-    if (summary.deviation > 0) summary.normality = stats::lilliefors(summary.values).p;
-  }
+  for (const Statistic& statistic : statistics())
+    if (const auto value = statistic.of(summary.values)) summary.statistics[statistic.name] = *value;
   return summary;
 }
 

@@ -21,13 +21,10 @@ struct Estimate {
 struct Summary {
   Condition condition;
   std::string metric, system;
-  std::vector<double> values;   // one per run, in the order of blocks
-  std::vector<int64_t> blocks;  // of each value
-  Estimate median;              // interval: bootstrap over runs
-  double mean = 0, deviation = 0, minimum = 0, maximum = 0;
-  std::optional<double> normality;  // p of the Lilliefors test; from 5 runs on
-  /// p of the Kolmogorov-Smirnov test against a standard normal, as paper 000 did it.
-  std::optional<double> ks_normality;
+  std::vector<double> values;                // one per run, in the order of blocks
+  std::vector<int64_t> blocks;               // of each value
+  Estimate median;                           // interval: bootstrap over runs
+  std::map<std::string, double> statistics;  // by name (statistics.h); those that have a meaning here
 };
 
 enum class Verdict { first, second, equivalent, undecided };

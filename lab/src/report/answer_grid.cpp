@@ -37,12 +37,6 @@ std::string ratio_text(double ratio) {
   return number_text(ratio, ratio >= 1 && ratio < 1.1 ? 4 : 3) + "×";
 }
 
-std::string percent_text(double share) {
-  const double percent = 100 * share;
-  const double step = percent > 0 ? std::pow(10, std::floor(std::log10(percent)) - 1) : 1;
-  return tick_text(std::round(percent / step) * step) + " %";  // two digits: 2 %, 1.4 %, 0.31 %
-}
-
 std::string rival_text(const Answer& answer, const Standing& rival, const Comparison* c, bool interval) {
   std::string text = rival.name + ", " + value_text(rival.median, answer.metric);
   if (!c) return text;

@@ -5,6 +5,8 @@
 #include <set>
 #include <vector>
 
+#include "lab/src/analysis/statistics.h"
+
 namespace tandem::lab {
 namespace {
 
@@ -73,16 +75,19 @@ std::string runs_csv(const Results& results) {
 }
 
 std::string summaries_csv(const Analysis& analysis) {
-  std::string text =
-      row(joined(kConditionHeader, {"system", "metric", "runs", "median", "low", "high", "mean", "deviation",
-                                    "minimum", "maximum", "p_lilliefors", "p_ks"}));
-  for (const Summary& s : analysis.summaries)
-    text +=
-        row(joined(condition_fields(s.condition, analysis.data_text(s.condition)),
-                   {field(s.system), field(s.metric), std::to_string(s.values.size()), field(s.median.value),
-                    field(s.median.low), field(s.median.high), field(s.mean), field(s.deviation),
-                    field(s.minimum), field(s.maximum), s.normality ? field(*s.normality) : "",
-                    s.ks_normality ? field(*s.ks_normality) : ""}));
+  std::vector<std::string> header = {"system", "metric", "runs", "median", "low", "high"};
+  for (const Statistic& statistic : statistics()) header.push_back(statistic.name);
+  std::string text = row(joined(kConditionHeader, header));
+  for (const Summary& s : analysis.summaries) {
+    std::vector<std::string> fields = {
+        field(s.system),       field(s.metric),     std::to_string(s.values.size()),
+        field(s.median.value), field(s.median.low), field(s.median.high)};
+    for (const Statistic& statistic : statistics()) {
+      const auto found = s.statistics.find(statistic.name);
+      fields.push_back(found == s.statistics.end() ? "" : field(found->second));
+    }
+    text += row(joined(condition_fields(s.condition, analysis.data_text(s.condition)), fields));
+  }
   return text;
 }
 

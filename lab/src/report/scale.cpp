@@ -140,4 +140,10 @@ Axis make_axis(double low, double high, double from, double to, bool logarithmic
   return axis;
 }
 
+std::string percent_text(double share) {
+  const double percent = 100 * share;
+  const double step = percent > 0 ? std::pow(10, std::floor(std::log10(percent)) - 1) : 1;
+  return tick_text(std::round(percent / step) * step) + " %";
+}
+
 }  // namespace tandem::lab

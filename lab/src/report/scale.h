@@ -45,4 +45,7 @@ struct Axis {
 Axis make_axis(double low, double high, double from, double to, bool logarithmic = false,
                bool from_zero = false);
 
+/// A share in per cent with two digits: 2 %, 1.4 %, 0.31 %.
+std::string percent_text(double share);
+
 }  // namespace tandem::lab

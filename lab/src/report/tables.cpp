@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "lab/src/analysis/statistics.h"
 #include "lab/src/report/answers.h"
 #include "lab/src/report/scale.h"
 
@@ -129,20 +130,41 @@ Grid missing_grid(const Results& results) {
 }
 
 Grid summary_grid(const ReportData& data, const Json& part) {
-  Grid grid({"condition", "data", "metric", "system", "median", "95 % interval", "runs"}, {4, 5, 6});
+  std::vector<std::string> header = {"condition", "data", "metric", "system", "median", "95 % interval"};
+  std::vector<size_t> numbers = {4, 5};
+  const auto add_column = [&](const std::string& name) {
+    numbers.push_back(header.size());
+    header.push_back(name);
+  };
+  for (const Statistic& statistic : statistics())
+    if (!statistic.label.empty()) add_column(statistic.label);
+  add_column("runs");
+  Grid grid(header, numbers);
   const auto conditions = data.conditions(text_at(part, "name"));
   const auto groups = distinctions(conditions);
   for (const std::string& name : main_metrics(data, part)) {
     const Metric m = metric(name);
     for (size_t i = 0; i < conditions.size(); ++i)
-      for (const Summary* s : ranking(data, conditions[i], m))
-        grid.add({{groups[i].empty() ? conditions[i].text() : groups[i]},
-                  {data.analysis.data_text(conditions[i])},
-                  {m.label},
-                  {s->system},
-                  {with_unit(s->median.value, m), s->median.value},
-                  {with_unit(s->median.low, m) + " to " + with_unit(s->median.high, m), s->median.low},
-                  {std::to_string(s->values.size()), static_cast<double>(s->values.size())}});
+      for (const Summary* s : ranking(data, conditions[i], m)) {
+        std::vector<GridCell> row = {
+            {groups[i].empty() ? conditions[i].text() : groups[i]},
+            {data.analysis.data_text(conditions[i])},
+            {m.label},
+            {s->system},
+            {with_unit(s->median.value, m), s->median.value},
+            {with_unit(s->median.low, m) + " to " + with_unit(s->median.high, m), s->median.low}};
+        for (const Statistic& statistic : statistics()) {
+          if (statistic.label.empty()) continue;
+          const auto found = s->statistics.find(statistic.name);
+          if (found == s->statistics.end())
+            row.push_back({"–"});
+          else
+            row.push_back({statistic.is_share ? percent_text(found->second) : with_unit(found->second, m),
+                           found->second});
+        }
+        row.push_back({std::to_string(s->values.size()), static_cast<double>(s->values.size())});
+        grid.add(row);
+      }
   }
   return grid;
 }
