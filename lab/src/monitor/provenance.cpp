@@ -167,10 +167,25 @@ void warn_of_machine(const json& all, json& warnings) {
   if (others["steal_percent"].is_number() && others["steal_percent"].get<double>() > 1)
     warnings.push_back(cat("steal: the hypervisor takes ", shown(others["steal_percent"].get<double>()),
                            " % of the processor's time for others"));
-  for (const json& process : others["busy"])
-    warnings.push_back(cat("busy: process ", process["pid"].get<int64_t>(), " (",
-                           process["name"].get<std::string>(), ") takes ",
-                           shown(process["percent"].get<double>()), " % of a core"));
+  // One line for all: the busiest by name, the others by their number.
+  std::vector<const json*> busy;
+  for (const json& process : others["busy"]) busy.push_back(&process);
+  if (busy.empty()) return;
+  std::stable_sort(busy.begin(), busy.end(), [](const json* a, const json* b) {
+    return (*a)["percent"].get<double>() > (*b)["percent"].get<double>();
+  });
+  constexpr size_t kNamed = 3;
+  double sum = 0;
+  std::string named;
+  for (size_t i = 0; i < busy.size(); ++i) {
+    sum += (*busy[i])["percent"].get<double>();
+    if (i < kNamed)
+      named += cat(i == 0 ? "" : ", ", (*busy[i])["name"].get<std::string>(), " (process ",
+                   (*busy[i])["pid"].get<int64_t>(), ")");
+  }
+  if (busy.size() > kNamed) named += cat(" and ", busy.size() - kNamed, " more");
+  warnings.push_back(
+      cat("busy: ", named, busy.size() == 1 ? " takes " : " take ", shown(sum), " % of a core"));
 }
 
 void warn_of_gpus(const json& gpus, json& warnings) {
