@@ -101,7 +101,17 @@ Tensor Module::operator()(const Tensor& x) {
 }
 
 std::vector<Tensor> Module::operator()(const std::vector<Tensor>& in) {
-  return call(in, [this](const std::vector<Tensor>& now) { return forward(now); });
+  if (!pre_hooks_.empty() || !hooks_.empty())
+    return call(in, [this](const std::vector<Tensor>& now) { return forward(now); });
+  detail::check_stack("module");
+  read_switch(changes_);
+  const TracedLayer layer(*this);
+  try {
+    return forward(in);  // without the copy that hooks could change
+  } catch (Error& error) {
+    name_layer(error);
+    throw;
+  }
 }
 
 std::vector<Tensor> Module::call(std::vector<Tensor> in,
