@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -18,10 +19,12 @@
 #include "tandem/nn/summary.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/create.h"
+#include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
+#include "tandem/ops/softmax.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/train/step.h"
 #include "tandem/zoo/zoo.h"
@@ -289,6 +292,60 @@ TEST(Description, ARepeatIsItsLayersWrittenOut) {
   const Tensor x = normal({4, 3}, 0, 1);
   EXPECT_EQ((*short_form)(x).to_vector<float>(), (*long_form)(x).to_vector<float>());
   EXPECT_EQ(short_form->named_parameters()[5].first, long_form->named_parameters()[5].first);
+}
+
+TEST(Description, BeforeIsWhatTheLayerBeforeGave) {
+  const ModelDescription d = parse_description(
+      "name = \"m\"\ninput = [2]\nlayer = [ { type = \"repeat\", name = \"chain\", times = 3, layer = [ "
+      "{ type = \"add\", from = [\"before\", \"x\"] } ] } ]");
+  const zoo::StraightLine line = zoo::straight_line(d);
+  ASSERT_EQ(line.calls.size(), 3u);
+  EXPECT_EQ(line.calls[0].in, (std::vector<std::string>{"x", "x"}));
+  EXPECT_EQ(line.calls[2].in, (std::vector<std::string>{"v2", "x"}));
+  EXPECT_EQ((*zoo::make_model(d))(from_vector<float>({1, -2}, {1, 2})).to_vector<float>(),
+            (std::vector<float>{4, -8}));
+  EXPECT_EQ(zoo::to_toml(parse_description(zoo::to_toml(d))), zoo::to_toml(d));
+  EXPECT_HAS(why_not_layer("{ type = \"relu\", to = \"before\" }"), "nor before; got 'before'");
+}
+
+TEST(Description, FunctionsSumsAndProductsAreThoseOfTheLibrary) {
+  const auto made = [](const std::string& layer, const Tensor& x) {
+    std::string sizes;
+    for (int axis = 1; axis < x.rank(); ++axis) sizes += cat(axis > 1 ? ", " : "", x.size(axis));
+    return (*zoo::make_model(
+        parse_description(cat("name = \"m\"\ninput = [", sizes, "]\nlayer = [ ", layer, " ]"))))(x);
+  };
+  manual_seed(7);
+  const Tensor x = normal({2, 3, 5}, 0, 1);
+  EXPECT_TRUE(same_bits(made("{ type = \"exp\" }", x), exp(x)));
+  EXPECT_TRUE(same_bits(made("{ type = \"erf\" }", x), erf(x)));
+  EXPECT_TRUE(same_bits(made("{ type = \"log_softmax\" }", x), log_softmax(x, -1)));
+  EXPECT_TRUE(same_bits(made("{ type = \"sum\" }", x), sum(x, {1})));
+  EXPECT_TRUE(same_bits(made("{ type = \"sum\", axis = 1 }", x), sum(x, {2})));
+  EXPECT_HAS(refusal([&] { made("{ type = \"sum\", axis = 2 }", x); }),
+             "sum: axis must be one of the sample's; got 2 of (3, 5)");
+
+  const auto product = zoo::make_model(
+      parse_description("name = \"m\"\ninput = [5]\nlayer = [ { type = \"matmul\", outputs = 4 } ]"));
+  ASSERT_EQ(product->named_parameters().size(), 1u);
+  const auto [name, weight] = product->named_parameters()[0];
+  EXPECT_EQ(name, "0.weight");
+  EXPECT_EQ(weight.shape(), (Dims{5, 4}));
+  const Tensor rows = normal({3, 5}, 0, 1);
+  EXPECT_TRUE(same_bits((*product)(rows), matmul(rows, weight)));
+  // As many outputs as there are classes, like a linear layer.
+  EXPECT_EQ(zoo::make_model(parse_description("name = \"m\"\ninput = [5]\nlayer = [ { type = \"matmul\", "
+                                              "outputs = 4 } ]"),
+                            {.classes = 7})
+                ->named_parameters()[0]
+                .second.shape(),
+            (Dims{5, 7}));
+  // The fan of its inputs is the first size: 10,000 of them, and the deviation is sqrt(2 / 10,000).
+  const auto drawn = zoo::make_model(parse_description(
+      "name = \"m\"\ninput = [10000]\nlayer = [ { type = \"matmul\", outputs = 4, init = \"kaiming_normal\" "
+      "} ]"));
+  EXPECT_NEAR(std::sqrt(mean(square(drawn->named_parameters()[0].second)).item<double>()), std::sqrt(2e-4),
+              5e-4);
 }
 
 TEST(Description, AttentionTakesOneSequenceOrThreeAndLengths) {

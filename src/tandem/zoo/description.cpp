@@ -19,6 +19,8 @@
 namespace tandem::zoo {
 namespace {
 
+constexpr const char* kBefore = "before";  // in `from`: what the layer before gave
+
 /// "conv1 (conv, line 7)".
 std::string title(const LayerDescription& layer, const std::string& name) {
   return cat(name, " (", one_line(layer.type, 60), layer.line > 0 ? cat(", line ", layer.line) : "", ")");
@@ -98,7 +100,8 @@ class Flattener {
         check_layer(layer);
         check_name(layer.name, "the name of a layer");
         std::vector<Value> in;
-        for (const std::string& from : layer.from) in.push_back(named(from, "from"));
+        for (const std::string& from : layer.from)
+          in.push_back(from == kBefore ? value : named(from, "from"));
         if (in.empty()) in = {value};
         const LayerType& type = layer_type(layer.type);
         TD_CHECK(static_cast<int>(in.size()) >= type.least_inputs &&
@@ -291,11 +294,12 @@ class DescribedModel : public nn::Module {
         values[step.out] = (*step.layer)(values[step.in[0]]);
       } else {
         std::vector<Tensor> given;
+        given.reserve(step.in.size() + step.states.size());
         for (const size_t slot : step.in) given.push_back(values[slot]);
         for (const size_t slot : step.states) given.push_back(values[slot]);
-        const std::vector<Tensor> out = (*step.layer)(given);
-        values[step.out] = out[0];
-        for (size_t i = 0; i < step.states.size(); ++i) values[step.states[i]] = out[i + 1];
+        std::vector<Tensor> out = (*step.layer)(given);
+        values[step.out] = std::move(out[0]);
+        for (size_t i = 0; i < step.states.size(); ++i) values[step.states[i]] = std::move(out[i + 1]);
       }
       for (const size_t slot : step.done) values[slot] = {};
     }
@@ -420,11 +424,11 @@ void check_value_name(const std::string& name) {
   bool is_good = !name.empty() && name.size() <= kMostName && is_letter(name[0]);
   for (const char c : name) is_good = is_good && (is_letter(c) || is_digit(c));
   // v1, v2 … are what straight_line calls values.
-  const bool is_taken =
-      name.size() > 1 && name[0] == 'v' && std::all_of(name.begin() + 1, name.end(), is_digit);
+  const bool is_taken = name == kBefore || (name.size() > 1 && name[0] == 'v' &&
+                                            std::all_of(name.begin() + 1, name.end(), is_digit));
   TD_CHECK(is_good && !is_taken, "the name of a value must be at most ", kMostName,
-           " letters, digits and _, must not begin with a digit, and must not be v and a number; got '",
-           one_line(name, 60), "'. Rename it.");
+           " letters, digits and _, must not begin with a digit, and must not be v and a number, nor ",
+           kBefore, "; got '", one_line(name, 60), "'. Rename it.");
 }
 
 ModelDescription with_options(ModelDescription d, const ModelOptions& options) {

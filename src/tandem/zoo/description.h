@@ -37,8 +37,8 @@ struct LayerDescription {
   /// type repeat: what it goes through several times, each time with weights of its own.
   std::vector<LayerDescription> layers = {}, shortcut = {};
   int64_t line = 0;  ///< in its file, for messages; 0: none
-  /// The values that it takes: inputs of the model, or what an earlier layer gave under that name. Empty: what the layer
-  /// before gave.
+  /// The values that it takes: inputs of the model, what an earlier layer gave under that name, or "before", what the
+  /// layer before gave. Empty: that alone.
   std::vector<std::string> from = {};
   /// A name for what it gives. Inside of residual and repeat it is known to their end.
   std::string to = {};

@@ -17,6 +17,7 @@
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/index.h"
+#include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
@@ -131,6 +132,36 @@ class LastSoftmax : public nn::Module {
   Tensor forward(const Tensor& x) override { return softmax(x, -1); }
 };
 
+class LastLogSoftmax : public nn::Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) override { return log_softmax(x, -1); }
+};
+
+class Exp : public nn::Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) override { return exp(x); }
+};
+
+class Erf : public nn::Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) override { return erf(x); }
+};
+
+/// x (…, in) times a weight (in, out): the product that Linear has with its weight transposed.
+class Matmul : public nn::Module {
+ public:
+  Matmul(Module* parent, const std::string& name, int64_t in, int64_t out) : Module(parent, name) {
+    weight_ = parameter("weight", nn::uniform_by_fan_in({in, out}, in));
+  }
+  Tensor forward(const Tensor& x) override { return matmul(x, weight_); }
+
+ private:
+  Tensor weight_;
+};
+
 /// f of two or more tensors of one shape, from the first to the last.
 template <Tensor (*f)(const Tensor&, const Tensor&)>
 class Joined : public nn::Module {
@@ -138,13 +169,13 @@ class Joined : public nn::Module {
   using Module::forward;
   using Module::Module;
   std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
-    Tensor out = in.at(0);
+    std::vector<Tensor> out(1, in.at(0));
     for (size_t i = 1; i < in.size(); ++i) {
-      TD_CHECK(in[i].shape() == out.shape(), "the values must have one shape; got ", out.shape(), " and ",
-               in[i].shape(), ".");
-      out = f(out, in[i]);
+      TD_CHECK(in[i].shape() == out[0].shape(), "the values must have one shape; got ", out[0].shape(),
+               " and ", in[i].shape(), ".");
+      out[0] = f(out[0], in[i]);
     }
-    return {out};
+    return out;
   }
 };
 Tensor added(const Tensor& a, const Tensor& b) { return a + b; }
@@ -196,6 +227,15 @@ class Mean : public nn::Module {
     for (int axis = 2; axis < x.rank(); ++axis) divisor.push_back(1);
     return {sum(where(places, x, zeros_like(x)), {1}) / reshape(cast(lengths, x.dtype()), divisor)};
   }
+
+ private:
+  int64_t axis_;
+};
+
+class SumOver : public nn::Module {
+ public:
+  SumOver(Module* parent, const std::string& name, int64_t axis) : Module(parent, name), axis_(axis) {}
+  Tensor forward(const Tensor& x) override { return sum(x, {axis_ + 1}); }
 
  private:
   int64_t axis_;
@@ -290,10 +330,12 @@ ModulePtr make_transpose(const LayerDescription& l, const Dims& in) {
   return make<Transpose>(first, second);
 }
 
-ModulePtr make_mean(const LayerDescription& l, const Dims& in) {
-  TD_CHECK(count(l, "axis") < in.rank(), "mean: axis must be one of the sample's; got ", count(l, "axis"),
+/// Layer is Mean or SumOver.
+template <class Layer>
+ModulePtr make_over_axis(const LayerDescription& l, const Dims& in) {
+  TD_CHECK(count(l, "axis") < in.rank(), l.type, ": axis must be one of the sample's; got ", count(l, "axis"),
            " of ", in, ". The batch is not counted.");
-  return make<Mean>(count(l, "axis"));
+  return make<Layer>(count(l, "axis"));
 }
 
 ModulePtr make_conv(const LayerDescription& l, const Dims& in) {
@@ -321,6 +363,10 @@ ModulePtr make_conv_transpose(const LayerDescription& l, const Dims& in) {
 
 ModulePtr make_linear(const LayerDescription& l, const Dims& in) {
   return make<nn::Linear>(in.back(), count(l, "outputs"), nn::LinearOptions{truth_of(l, "bias")});
+}
+
+ModulePtr make_matmul(const LayerDescription& l, const Dims& in) {
+  return make<Matmul>(in.back(), count(l, "outputs"));
 }
 
 ModulePtr make_max_pool(const LayerDescription& l, const Dims& in) {
@@ -505,6 +551,13 @@ std::vector<LayerType> make_table() {
        make_linear,
        false,
        " Put a flatten layer before it."},
+      {"matmul",
+       1,
+       2,
+       {size("outputs"), init(), init_std()},
+       make_matmul,
+       false,
+       " Put a flatten layer before it."},
       {"embedding", 0, 2, {size("rows"), size("width")}, make_embedding, true},
       {"lstm",
        2,
@@ -535,7 +588,10 @@ std::vector<LayerType> make_table() {
       plain<nn::Hardswish>("hardswish"),
       plain<nn::Tanh>("tanh"),
       plain<nn::Sigmoid>("sigmoid"),
+      plain<Exp>("exp"),
+      plain<Erf>("erf"),
       plain<LastSoftmax>("softmax"),
+      plain<LastLogSoftmax>("log_softmax"),
       {"leaky_relu",
        1,
        4,
@@ -589,7 +645,8 @@ std::vector<LayerType> make_table() {
       {"multiply", 0, 4, {}, make_plain<Product>, false, "", 2, kAnyNumber},
       {"concat", 1, 4, {axis("axis", 0)}, make_concat, false, "", 2, kAnyNumber},
       {"transpose", 2, 4, {axis("first", 0), axis("second", 1)}, make_transpose},
-      {"mean", 1, 4, {axis("axis", 0)}, make_mean, false, "", 1, 2},
+      {"mean", 1, 4, {axis("axis", 0)}, make_over_axis<Mean>, false, "", 1, 2},
+      {"sum", 1, 4, {axis("axis", 0)}, make_over_axis<SumOver>},
       {"residual", 1, 4, {}, nullptr},
       {"repeat", 1, 4, {{"times", K::count, true, 1, 1000}}, nullptr},
   };
@@ -819,7 +876,9 @@ void draw_weights(const LayerDescription& layer, nn::Module& made) {
   namespace init = nn::init;
   const std::string how = word_of(layer, "init");
   if (how.empty()) return;
-  for (const auto& [name, tensor] : made.named_parameters()) {
+  for (const auto& [name, parameter] : made.named_parameters()) {
+    // The functions take a weight as (out, in).
+    const Tensor tensor = layer.type == "matmul" ? transpose(parameter.detach(), 0, 1) : parameter;
     const init::KaimingOptions kaiming{
         .mode = how == "kaiming_normal_fan_out" ? init::FanMode::fan_out : init::FanMode::fan_in,
         .nonlinearity = init::Nonlinearity::relu};
