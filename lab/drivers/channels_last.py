@@ -9,8 +9,8 @@ the order travels along with it, so that a transposition is made only where a la
 
 SPATIAL = ("conv", "conv_transpose", "max_pool", "avg_pool", "adaptive_avg_pool", "adaptive_max_pool",
            "global_avg_pool", "batch_norm", "instance_norm", "group_norm", "channel_dropout")
-NEUTRAL = ("relu", "gelu", "silu", "selu", "mish", "hardswish", "tanh", "sigmoid", "leaky_relu", "elu", "softplus",
-           "dropout", "identity", "add", "multiply")
+NEUTRAL = ("relu", "gelu", "silu", "selu", "mish", "hardswish", "tanh", "sigmoid", "exp", "erf", "leaky_relu", "elu",
+           "softplus", "dropout", "identity", "add", "multiply")
 
 
 class Value:

@@ -5,7 +5,7 @@ A new kind: a method of Net where it has parameters, and a function `case_…` t
 """
 import math
 
-ACTIVATIONS = ("relu", "gelu", "silu", "selu", "mish", "hardswish", "tanh", "sigmoid")
+ACTIVATIONS = ("relu", "gelu", "silu", "selu", "mish", "hardswish", "tanh", "sigmoid", "exp", "erf")
 
 
 class Net:
@@ -38,6 +38,10 @@ class Net:
         width = self.shapes[x][-1]
         return self.call("linear", x, self.shapes[x][:-1] + [outputs], name,
                          weights(bias, (outputs, width), (outputs,)), outputs=outputs, bias=bias)
+
+    def matmul(self, x, outputs, name):
+        return self.call("matmul", x, self.shapes[x][:-1] + [outputs], name,
+                         {"weight": (self.shapes[x][-1], outputs)}, outputs=outputs)
 
     def conv(self, x, channels, name, kernel, stride=1, padding=0, dilation=1, groups=1, bias=True):
         before, *sizes = self.shapes[x]
@@ -182,7 +186,8 @@ def case_pointwise():
     v = net.linear("x", 8, "fc1")
     parts = [net.same(kind, v) for kind in ACTIVATIONS]
     parts += [net.same("leaky_relu", v, slope=0.2), net.same("elu", v, alpha=0.7),
-              net.same("softplus", v, beta=2.0, threshold=3.0), net.same("softmax", v)]
+              net.same("softplus", v, beta=2.0, threshold=3.0), net.same("softmax", v),
+              net.same("log_softmax", v)]
     yield net.end(out=net.linear(net.same("dropout", net.concat(parts), p=0.5), 5, "fc2"))
 
 
@@ -249,6 +254,17 @@ def case_shapes():
     turned = net.call("transpose", joined, [3, 5, 8], axes=[1, 2])
     short = net.call("mean", turned, [3, 8], axis=1)
     yield net.end(out=net.linear(net.flatten(short), 5, "fc"), other=turned, middle=net.call("mean", short, [8], axis=0))
+
+
+def case_products():
+    net = Net("products", x=("f32", 4, 6))
+    v = net.same("tanh", net.matmul("x", 7, "rows"))
+    short = net.call("sum", v, [4], axis=1)
+    yield net.end(out=net.matmul(net.same("relu", net.matmul(short, 8, "a")), 5, "b"),
+                  columns=net.call("sum", v, [7], axis=0))
+    net = Net("product_of_a_grid", x=("f32", 3, 4, 5))  # what stands behind a flatten, channels last or not
+    v = net.conv("x", 2, "conv", 3)
+    yield net.end("mse", out=net.matmul(net.flatten(v), 3, "fc"), rows=net.call("sum", v, [2, 3], axis=1))
 
 
 def case_sequences():

@@ -99,6 +99,17 @@ class Carried(Layered):
         return x, torch.stack(new_h), torch.stack(new_c)
 
 
+class Product(nn.Module):
+    """x (…, in) times a weight (in, out)."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(inputs, outputs).uniform_(-inputs ** -0.5, inputs ** -0.5))
+
+    def forward(self, x):
+        return x @ self.weight
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # The source
 
@@ -310,6 +321,7 @@ WRITERS = {
         c.shapes[0][0], c["channels"], c["kernel"], c["stride"], c["padding"], c["output_padding"], c["groups"],
         c["bias"], c["dilation"])),
     "linear": layer(lambda c: nn.Linear(c.shapes[0][-1], c["outputs"], c["bias"])),
+    "matmul": layer(lambda c: Product(c.shapes[0][-1], c["outputs"])),
     "embedding": layer(lambda c: nn.Embedding(c["rows"], c["width"])),
     "relu": function("F.relu(%s)"),
     "gelu": function("F.gelu(%s)"),
@@ -319,10 +331,13 @@ WRITERS = {
     "hardswish": function("F.hardswish(%s)"),
     "tanh": function("torch.tanh(%s)"),
     "sigmoid": function("torch.sigmoid(%s)"),
+    "exp": function("torch.exp(%s)"),
+    "erf": function("torch.erf(%s)"),
     "leaky_relu": function("F.leaky_relu(%s, %r)", "slope"),
     "elu": function("F.elu(%s, %r)", "alpha"),
     "softplus": function("F.softplus(%s, %r, %r)", "beta", "threshold"),
     "softmax": function("F.softmax(%s, -1)"),
+    "log_softmax": function("F.log_softmax(%s, -1)"),
     "max_pool": max_pool,
     "avg_pool": lambda w, c: "F.%s(%s, %r, %r, %r, %r, %r)" % (
         by_axes("avg_pool", c), c.a[0], c["kernel"], c["stride"], c["padding"], c["ceil_mode"], c["count_include_pad"]),
@@ -345,6 +360,7 @@ WRITERS = {
     "concat": lambda w, c: "torch.cat((%s), %d)" % (", ".join(c.a), c["axis"] + 1),
     "transpose": lambda w, c: "%s.transpose(%d, %d)" % (c.a[0], c["axes"][0] + 1, c["axes"][1] + 1),
     "mean": mean,
+    "sum": lambda w, c: "%s.sum(%d)" % (c.a[0], c["axis"] + 1),
     "lstm": lstm,
     "attention": attention,
 }

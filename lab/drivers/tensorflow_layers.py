@@ -88,6 +88,10 @@ def softmax(x):
     return tf.cast(tf.nn.softmax(wide(x)), x.dtype)
 
 
+def log_softmax(x):
+    return tf.cast(tf.nn.log_softmax(wide(x)), x.dtype)
+
+
 def softplus(x, beta, threshold):
     scaled = x * beta
     return tf.where(scaled > threshold, x, tf.nn.softplus(scaled) / beta)

@@ -21,13 +21,14 @@ from channels_last import Value, last, plain
 ACTIVATIONS = {"relu": "tf.nn.relu({x})", "gelu": "tf.nn.gelu({x})", "silu": "tf.nn.silu({x})",
                "selu": "tf.nn.selu({x})", "mish": "{x} * tf.tanh(tf.nn.softplus({x}))",
                "hardswish": "{x} * tf.nn.relu6({x} + 3) / 6", "tanh": "tf.tanh({x})", "sigmoid": "tf.sigmoid({x})",
+               "exp": "tf.exp({x})", "erf": "tf.math.erf({x})",
                "leaky_relu": "tf.nn.leaky_relu({x}, {slope})",
                "elu": "tf.where({x} > 0, {x}, {alpha} * tf.nn.elu({x}))",
                "softplus": "layers.softplus({x}, {beta}, {threshold})"}
-KINDS = ["conv", "conv_transpose", "linear", "embedding", *ACTIVATIONS, "softmax", "max_pool", "avg_pool",
-         "adaptive_avg_pool", "adaptive_max_pool", "global_avg_pool", "batch_norm", "instance_norm", "group_norm",
+KINDS = ["conv", "conv_transpose", "linear", "matmul", "embedding", *ACTIVATIONS, "softmax", "log_softmax", "max_pool",
+         "avg_pool", "adaptive_avg_pool", "adaptive_max_pool", "global_avg_pool", "batch_norm", "instance_norm", "group_norm",
          "layer_norm", "rms_norm", "dropout", "channel_dropout", "flatten", "identity", "add", "multiply", "concat",
-         "transpose", "mean", "lstm", "attention"]
+         "transpose", "mean", "sum", "lstm", "attention"]
 
 
 def same(array):
@@ -220,6 +221,12 @@ class Text(channels_last.Layouts):
         made = "layers.linear(%s, %s, %s)" % (self.canonical(x), weight, self._vector(call, "bias"))
         return Value(made, call["shape"])
 
+    def matmul(self, call, x):
+        weight = self._weight(call["name"] + ".weight", same, "glorot_uniform")
+        if len(x.shape) == 1:
+            return Value("tf.matmul(%s, %s)" % (self.canonical(x), weight), call["shape"])
+        return Value("layers.linear(%s, %s, None)" % (self.canonical(x), weight), call["shape"])
+
     def embedding(self, call, x):
         weight = self._weight(call["name"] + ".weight", same, "uniform", computed=False)
         return Value(self._cast("tf.gather(%s, %s)" % (weight, self.canonical(x))), call["shape"])
@@ -338,6 +345,10 @@ class Text(channels_last.Layouts):
         made = self.canonical(x)
         return Value("layers.softmax(%s)" % made if self.mixed else "tf.nn.softmax(%s)" % made, call["shape"])
 
+    def log_softmax(self, call, x):
+        made = self.canonical(x)
+        return Value("layers.log_softmax(%s)" % made if self.mixed else "tf.nn.log_softmax(%s)" % made, call["shape"])
+
     def dropout(self, call, x):
         p = call["settings"]["p"]
         return x.like("tf.nn.dropout(%s, %r)" % (x.made, p)) if self.training and p > 0 else x
@@ -372,6 +383,9 @@ class Text(channels_last.Layouts):
             return Value("layers.mean_of_true(%s, %s)" % (self.canonical(x), lengths.made), call["shape"])
         made = "tf.reduce_mean(%s, %d)" % (self.canonical(x) if x.grid else x.made, x.order.index(axis) + 1)
         return Value(made, call["shape"], [a - (a > axis) for a in x.order if a != axis])
+
+    def sum(self, call, x):
+        return Value("tf.reduce_sum(%s, %d)" % (self.canonical(x), call["settings"]["axis"] + 1), call["shape"])
 
     # -- sequences
 

@@ -12,6 +12,7 @@
 #include <torch/nn/modules/rnn.h>
 #include <torch/nn/utils/rnn.h>
 
+#include <cmath>
 #include <limits>
 
 #include "../../listings/libtorch/models.h"
@@ -106,6 +107,7 @@ class Builder {
         {"conv", &Builder::conv},
         {"conv_transpose", &Builder::conv_transpose},
         {"linear", &Builder::linear},
+        {"matmul", &Builder::matmul},
         {"embedding", &Builder::embedding},
         {"relu", &Builder::activation},
         {"gelu", &Builder::activation},
@@ -115,10 +117,13 @@ class Builder {
         {"hardswish", &Builder::activation},
         {"tanh", &Builder::activation},
         {"sigmoid", &Builder::activation},
+        {"exp", &Builder::activation},
+        {"erf", &Builder::activation},
         {"leaky_relu", &Builder::activation},
         {"elu", &Builder::activation},
         {"softplus", &Builder::activation},
         {"softmax", &Builder::activation},
+        {"log_softmax", &Builder::activation},
         {"max_pool", &Builder::max_pools},
         {"avg_pool", &Builder::avg_pools},
         {"adaptive_avg_pool", &Builder::adaptive_pools},
@@ -138,6 +143,7 @@ class Builder {
         {"concat", &Builder::join},
         {"transpose", &Builder::shaping},
         {"mean", &Builder::mean},
+        {"sum", &Builder::sum},
         {"lstm", &Builder::lstm},
         {"attention", &Builder::attention},
     };
@@ -272,6 +278,17 @@ class Builder {
     through(nn::Linear(options));
   }
 
+  /// libtorch has no module of a product with a weight that is not transposed.
+  void matmul() {
+    const int64_t inputs = shape().back();
+    const double bound = 1 / std::sqrt(static_cast<double>(inputs));
+    const auto made = std::make_shared<nn::Module>();
+    made->register_parameter("weight", torch::empty({inputs, whole("outputs")}).uniform_(-bound, bound));
+    map([weight = kept(made)->named_parameters()["weight"]](const Tensor& x) {
+      return torch::matmul(x, weight);
+    });
+  }
+
   void embedding() { through(nn::Embedding(whole("rows"), whole("width"))); }
 
   void activation() {
@@ -283,7 +300,10 @@ class Builder {
     if (kind_ == "hardswish") return map([](const Tensor& x) { return torch::hardswish(x); });
     if (kind_ == "tanh") return map([](const Tensor& x) { return torch::tanh(x); });
     if (kind_ == "sigmoid") return map([](const Tensor& x) { return torch::sigmoid(x); });
+    if (kind_ == "exp") return map([](const Tensor& x) { return torch::exp(x); });
+    if (kind_ == "erf") return map([](const Tensor& x) { return torch::erf(x); });
     if (kind_ == "softmax") return map([](const Tensor& x) { return torch::softmax(x, -1); });
+    if (kind_ == "log_softmax") return map([](const Tensor& x) { return torch::log_softmax(x, -1); });
     if (kind_ == "leaky_relu")
       return map([slope = number("slope")](const Tensor& x) { return torch::leaky_relu(x, slope); });
     if (kind_ == "elu")
@@ -437,6 +457,10 @@ class Builder {
       sizes[0] = -1;
       v[out] = sum / v[n].view(sizes);
     });
+  }
+
+  void sum() {
+    map([axis = whole("axis") + 1](const Tensor& x) { return torch::sum(x, axis); });
   }
 
   void lstm() {
