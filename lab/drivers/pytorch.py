@@ -34,7 +34,7 @@ class PyTorchDriver(frame.Driver):
         return {
             "framework": "pytorch",
             "version": torch.__version__,
-            "variants": ["eager", "compile", "captured"],
+            "variants": ["eager", "tuned", "compile", "captured"],
             "devices": ["cpu"] + ["cuda:%d" % i for i in range(torch.cuda.device_count() if cuda else 0)],
             "kinds": list(pytorch_network.WRITERS),
             "losses": list(pytorch_network.LOSSES),
@@ -121,7 +121,7 @@ class PyTorchModel(frame.Model):
         torch.backends.cudnn.benchmark = obeyed["conv"] == "profile"
         torch.backends.cudnn.deterministic = obeyed["conv"] == "fixed"
 
-        graph = {"eager": "off", "captured": "on"}.get(cell.variant)  # None: either
+        graph = {"eager": "off", "tuned": "off", "captured": "on"}.get(cell.variant)  # None: either
         if graph and want.get("graph", graph) != graph:
             raise Declined("graph", "graph: the variant %s can only have it %s; got %s. The variant compile obeys both."
                            % (cell.variant, graph, want["graph"]))
@@ -137,7 +137,8 @@ class PyTorchModel(frame.Model):
             torch.cuda.set_device(self.device)
             torch.cuda.empty_cache()
         else:
-            obeyed["onednn"] = want.get("onednn", "on" if torch.backends.mkldnn.is_available() else "off")
+            usual = "on" if torch.backends.mkldnn.is_available() and cell.variant != "tuned" else "off"
+            obeyed["onednn"] = want.get("onednn", usual)
             if obeyed["onednn"] == "on" and not torch.backends.mkldnn.is_available():
                 raise Declined("onednn", "onednn: this build of PyTorch has no oneDNN.")
             torch.backends.mkldnn.enabled = obeyed["onednn"] == "on"
@@ -165,6 +166,8 @@ class PyTorchModel(frame.Model):
             self.notes.append("optimizer: %s with PyTorch's own defaults" % name)
         if cell.variant == "captured" and name != "sgd":  # sgd has no state on the host
             options["capturable"] = True
+        if cell.variant == "tuned" and name in ("sgd", "adam"):
+            options["fused"] = True
         return OPTIMIZERS[name][0](self.network.parameters(), **options)
 
     def _compiled(self):
