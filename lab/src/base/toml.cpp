@@ -29,7 +29,26 @@ nlohmann::json to_json(const toml::node& node, const std::string& name) {
                   node.source().begin.line, ". Write it as a text."));
 }
 
+/// In one line. JSON's texts and numbers are TOML's, too.
+std::string inline_text(const nlohmann::json& value) {
+  if (!value.is_structured()) return value.dump();
+  std::string list;
+  for (const auto& [key, entry] : value.items()) {
+    if (!list.empty()) list += ", ";
+    if (value.is_object()) list += nlohmann::json(key).dump() + " = ";
+    list += inline_text(entry);
+  }
+  return value.is_object() ? "{ " + list + " }" : "[" + list + "]";
+}
+
 }  // namespace
+
+std::string toml_text(const nlohmann::json& table) {
+  std::string text;
+  for (const auto& [key, value] : table.items())
+    text += nlohmann::json(key).dump() + " = " + inline_text(value) + "\n";
+  return text;
+}
 
 nlohmann::json parse_toml(const std::string& text, const std::string& name) {
   check_toml_depth(text, cat("read '", name, "'"));

@@ -26,8 +26,8 @@ void add_compare(CLI::App& app, Action& action);
 
 /// Cores that this program may use.
 int64_t usable_cores();
-/// Starts drivers as drivers.toml says.
-Launcher catalogue_launcher();
+/// Starts drivers as drivers.toml says, and a further file of its form ("": none).
+Launcher catalogue_launcher(const std::string& further = "");
 /// Ctrl-C, SIGTERM and SIGHUP turn the flag true; the second one ends the program at once, with status 130, and the guards
 /// of its drivers end those.
 const std::atomic<bool>* stop_on_signals();

@@ -26,9 +26,9 @@ size_t columns(const std::string& text) {
 
 int64_t usable_cores() { return static_cast<int64_t>(std::max<size_t>(1, first_cpus(CPU_SETSIZE).size())); }
 
-Launcher catalogue_launcher() {
+Launcher catalogue_launcher(const std::string& further) {
   const Machine machine = Machine::here(lab_home());
-  const auto drivers = std::make_shared<std::vector<DriverInfo>>(read_drivers(machine.home));
+  const auto drivers = std::make_shared<std::vector<DriverInfo>>(read_drivers(machine.home, further));
   return [machine, drivers](const std::string& framework) -> Launch {
     const DriverInfo& info = find_driver(*drivers, framework);
     const Availability found = availability(info, machine, *drivers);

@@ -32,6 +32,7 @@ std::string sizes(const std::vector<int64_t>& sizes) {
 struct StudyRow {
   std::string name, title, wrong;
   size_t cells = 0, runnable = 0, missing = 0;  // runnable: those whose framework and device are here
+  std::vector<std::string> workloads = {};      // that it brings along
 };
 
 /// A study whose file is wrong is listed with what is wrong, and hides no other.
@@ -39,6 +40,7 @@ StudyRow look_at(const std::string& name, const std::set<std::string>& available
   try {
     const Plan plan = make_plan(name);
     StudyRow row{name, text_of(plan.study, "title"), "", plan.cells.size(), 0, plan.missing.size()};
+    for (const Workload& own : plan.workloads.own()) row.workloads.push_back(own.name);
     for (const Cell& cell : plan.cells) row.runnable += available.count(framework_of(cell.system));
     return row;
   } catch (const Error& error) {
@@ -82,6 +84,7 @@ void list_json() {
                               {"cells", row.cells},
                               {"runnable", row.runnable},
                               {"missing", row.missing},
+                              {"workloads", row.workloads},
                               {"wrong", row.wrong}});
   }
   std::printf("%s\n", all.dump().c_str());
@@ -114,10 +117,13 @@ void list_text() {
   rows.clear();
   for (const std::string& name : study_names()) {
     const StudyRow row = look_at(name, available);
-    rows.push_back({row.name, row.wrong.empty() ? row.title : "wrong: " + row.wrong,
-                    row.wrong.empty() ? cat(row.runnable, " of ", row.cells, " cells can run here",
-                                            row.missing ? cat(", ", row.missing, " missing") : "")
-                                      : ""});
+    rows.push_back(
+        {row.name, row.wrong.empty() ? row.title : "wrong: " + row.wrong,
+         row.wrong.empty()
+             ? cat(row.runnable, " of ", row.cells, " cells can run here",
+                   row.missing ? cat(", ", row.missing, " missing") : "",
+                   row.workloads.empty() ? "" : cat(", ", row.workloads.size(), " workloads of its own"))
+             : ""});
   }
   print_rows(rows);
 }

@@ -28,17 +28,19 @@ std::vector<int64_t> sizes_of(const std::string& text) {
 
 void add_network(CLI::App& app, Action& action) {
   struct Flags {
-    std::string workload, input;
+    std::string workload, input, study;
   };
   auto flags = std::make_shared<Flags>();
   CLI::App* cmd =
       app.add_subcommand("network", "print a workload's network as the drivers get it: one JSON object");
   cmd->add_option("WORKLOAD", flags->workload, "a workload of 'tandem lab list'")->required();
+  cmd->add_option("--study", flags->study, "the study, or its file, that brings the workload along");
   cmd->add_option("--input", flags->input, "sizes of a sample, such as 3x32x32 (default: the workload's)");
   cmd->callback([flags, &action] {
     action = [flags] {
       as_usage([&] {
-        const Workload workload = load_workload(flags->workload);
+        const Workload workload = flags->study.empty() ? load_workload(flags->workload)
+                                                       : workloads_of(flags->study).load(flags->workload);
         std::printf("%s\n", load_network(workload, sizes_of(flags->input)).json().dump().c_str());
       });
     };

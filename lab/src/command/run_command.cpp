@@ -23,6 +23,7 @@ void run(const Flags& flags, const std::vector<std::string>& arguments) {
   wanted.workloads = flags.workloads;
   wanted.parts = flags.parts;
   wanted.device = flags.device;
+  wanted.drivers = flags.drivers;
   wanted.quick = flags.quick;
   wanted.runs = flags.runs;
   Plan plan;
@@ -58,6 +59,9 @@ void add_run(CLI::App& app, Action& action, const std::vector<std::string>& argu
   cmd->add_option("--workloads", flags->workloads, "lenet mnist_cnn … (default: the study's)")
       ->delimiter(',');
   cmd->add_option("--parts", flags->parts, "parts of the study (default: all)")->delimiter(',');
+  cmd->add_option(
+      "--drivers", flags->drivers,
+      "a file in the form of drivers.toml with further frameworks, such as another build of Tandem");
   cmd->add_option("--runs", flags->runs, "runs per cell (default: the study's)");
   flags->add(*cmd);
   cmd->callback([flags, arguments, &action] { action = [flags, arguments] { run(*flags, arguments); }; });

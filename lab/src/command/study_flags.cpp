@@ -44,7 +44,7 @@ void save_provenance(const std::string& folder, const Plan& plan, const RunnerOp
       what.device = parse_device(cell.condition.device);
       if (std::find(what.gpus.begin(), what.gpus.end(), *gpu) == what.gpus.end()) what.gpus.push_back(*gpu);
     }
-    files.insert(lab_home() + "/studies/workloads/" + cell.condition.workload + ".toml");
+    files.insert(plan.workloads.load(cell.condition.workload).file);
     for (const std::string& word : options.bench.launcher(framework_of(cell.system)).command)
       if (std::filesystem::is_regular_file(word)) files.insert(word);
   }
@@ -102,7 +102,7 @@ RunnerOptions StudyFlags::options(const std::string& name) const {
 
 StudyOutcome take(const Plan& plan, const StudyFlags& flags, RunnerOptions options,
                   const std::vector<std::string>& arguments) {
-  options.bench.launcher = catalogue_launcher();
+  options.bench.launcher = catalogue_launcher(flags.drivers);
   options.bench.stop = stop_on_signals();
   options.on_start = [&](const std::string& folder) { save_provenance(folder, plan, options, arguments); };
   const auto progress = flags.json ? json_progress(stdout) : text_progress(stderr);

@@ -12,6 +12,7 @@ namespace tandem::lab {
 
 struct StudyFlags {
   std::string device, budget, out;
+  std::string drivers;  // a file with further ones; of `run` alone
   bool quick = false, json = false;
   std::optional<int64_t> runs, threads;
   uint64_t seed = 1;

@@ -106,27 +106,38 @@ bool DriverInfo::needs_python() const {
                      [](const std::string& word) { return word.find("{python}") != std::string::npos; });
 }
 
-std::vector<DriverInfo> parse_drivers(const std::string& text, const std::string& name) {
+std::vector<DriverInfo> parse_drivers(const std::string& text, const std::string& name,
+                                      std::vector<DriverInfo> known) {
   const Json file = parse_toml(text, name);
-  std::vector<DriverInfo> drivers;
+  std::vector<DriverInfo> drivers = std::move(known);
+  const auto is_there = [&](const std::string& driver) {
+    return std::any_of(drivers.begin(), drivers.end(),
+                       [&](const DriverInfo& other) { return other.name == driver; });
+  };
+  const size_t before = drivers.size();
   for (const auto& [driver, values] : file.items()) {
     TD_CHECK(values.is_object(), name, ": each driver must be a table; got ", driver, " = ", values.dump(),
              ".");
+    TD_CHECK(!driver.empty() && driver.find(':') == std::string::npos, name,
+             ": the name of a driver must have no colon, which comes before the variant; got '",
+             io::one_line(driver, 80), "'.");
+    TD_CHECK(!is_there(driver), name, ": the name of a driver must be its own; got ", driver,
+             ", which the lab has. Rename it.");
     drivers.push_back(read_table(driver, {values, cat(name, ": ", driver)}));
   }
-  for (const DriverInfo& info : drivers) {
-    const bool found = std::any_of(drivers.begin(), drivers.end(),
-                                   [&](const DriverInfo& other) { return other.name == info.environment; });
-    TD_CHECK(found, name, ": ", info.name, ".environment: must be the name of a driver; got '",
-             info.environment, "'.");
-  }
+  for (size_t i = before; i < drivers.size(); ++i)
+    TD_CHECK(is_there(drivers[i].environment), name, ": ", drivers[i].name,
+             ".environment: must be the name of a driver; got '", drivers[i].environment, "'.");
   return drivers;
 }
 
-std::vector<DriverInfo> read_drivers(const std::string& home) {
-  const std::string path = home + "/drivers/drivers.toml";
-  const auto bytes = io::read_file("read", path, int64_t{1} << 20);
-  return parse_drivers(std::string(bytes.begin(), bytes.end()), path);
+std::vector<DriverInfo> read_drivers(const std::string& home, const std::string& further) {
+  const auto read = [](const std::string& path, std::vector<DriverInfo> known) {
+    const auto bytes = io::read_file("read", path, int64_t{1} << 20);
+    return parse_drivers(std::string(bytes.begin(), bytes.end()), path, std::move(known));
+  };
+  std::vector<DriverInfo> drivers = read(home + "/drivers/drivers.toml", {});
+  return further.empty() ? drivers : read(further, std::move(drivers));
 }
 
 const DriverInfo& find_driver(const std::vector<DriverInfo>& drivers, const std::string& name) {

@@ -40,10 +40,12 @@ struct Machine {
   static Machine here(const std::string& home);
 };
 
-/// home/drivers/drivers.toml in the order of names. Throws Error with file, table, key and rule.
-std::vector<DriverInfo> read_drivers(const std::string& home);
-/// The same from a text; `name` is what messages call it.
-std::vector<DriverInfo> parse_drivers(const std::string& text, const std::string& name);
+/// home/drivers/drivers.toml in the order of names, then those of a further file of the same form ("": none), which have
+/// other names. Throws Error with file, table, key and rule.
+std::vector<DriverInfo> read_drivers(const std::string& home, const std::string& further = "");
+/// Those of a text, behind the ones that are known; `name` is what messages call it.
+std::vector<DriverInfo> parse_drivers(const std::string& text, const std::string& name,
+                                      std::vector<DriverInfo> known = {});
 /// The driver of that name. Throws Error with the list of names.
 const DriverInfo& find_driver(const std::vector<DriverInfo>& drivers, const std::string& name);
 

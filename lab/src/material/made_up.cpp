@@ -10,6 +10,10 @@
 namespace tandem::lab {
 namespace {
 
+// A target is a sum over a row, or over all rows. Of many, a few stand in, spread evenly: else a large target would take minutes.
+constexpr int64_t kManyTerms = 64, kFewTerms = 8;
+int64_t terms_of(int64_t numbers) { return numbers > kManyTerms ? kFewTerms : numbers; }
+
 constexpr int64_t kGrid = 4;  // a pattern is this many by this many values, and smooth between
 
 uint32_t stream_of(int64_t sample, uint64_t seed, bool is_test) {
@@ -133,19 +137,19 @@ class AnyKind final : public MadeUp {
         return hashed_unit(static_cast<uint32_t>(column) * 2 + lag,
                            static_cast<uint32_t>(seed_) + 1009 * (k + 1) + 31 * static_cast<uint32_t>(r));
       };
-      const float scale = 1.0f / std::sqrt(static_cast<float>(rows.width));
-      if (rows.rows == places && places > 1) {
-        for (int64_t c = 0; c < rows.width; ++c) {
-          sum += scale * weight(c, 0) * rows.values[static_cast<size_t>(place * rows.width + c)];
-          if (place > 0)
+      const int64_t columns = terms_of(rows.width), lines = terms_of(rows.true_rows);
+      const float scale = 1.0f / std::sqrt(static_cast<float>(columns));
+      for (int64_t i = 0; i < columns; ++i) {
+        const int64_t c = i * rows.width / columns;
+        const auto at = [&](int64_t row) { return rows.values[static_cast<size_t>(row * rows.width + c)]; };
+        if (rows.rows == places && places > 1) {
+          sum += scale * weight(c, 0) * at(place);
+          if (place > 0) sum += scale * 0.5f * weight(c, 1) * at(place - 1);
+        } else {
+          for (int64_t j = 0; j < lines; ++j)
             sum +=
-                scale * 0.5f * weight(c, 1) * rows.values[static_cast<size_t>((place - 1) * rows.width + c)];
+                scale * weight(c, 0) * at(j * rows.true_rows / lines) / std::sqrt(static_cast<float>(lines));
         }
-      } else {
-        for (int64_t row = 0; row < rows.true_rows; ++row)
-          for (int64_t c = 0; c < rows.width; ++c)
-            sum += scale * weight(c, 0) * rows.values[static_cast<size_t>(row * rows.width + c)] /
-                   std::sqrt(static_cast<float>(rows.true_rows));
       }
     }
     return sum;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "lab/src/base/toml.h"
 #include "tandem/core/error.h"
 
 namespace tandem::lab {
@@ -100,6 +101,45 @@ void check_loss(const Workload& workload, const zoo::StraightLine& line) {
       refuse(cat("a target must have another name than the inputs; got '", input.name, "' for both."));
 }
 
+/// Its text has been made here, so that its lines are nobody's.
+void forget_lines(std::vector<zoo::LayerDescription>& layers) {
+  for (zoo::LayerDescription& layer : layers) {
+    layer.line = 0;
+    forget_lines(layer.layers);
+    forget_lines(layer.shortcut);
+  }
+}
+
+/// The description that stands in the workload itself.
+zoo::ModelDescription described_inside(const Workload& workload) {
+  const std::string source = cat(workload.file, ": workload ", workload.name, ": network");
+  try {
+    zoo::ModelDescription description = zoo::parse_description(toml_text(workload.description), source);
+    if (!workload.description.contains("name")) description.name = workload.network;
+    forget_lines(description.layers);
+    return description;
+  } catch (const Error& error) {
+    std::string why = error.what();
+    const std::string line = cat("model '", source, "', line ");
+    if (why.starts_with(line)) {
+      const size_t end = why.find_first_not_of("0123456789", line.size());
+      why = cat("model '", source, "'", end == std::string::npos ? "" : why.substr(end));
+    }
+    throw Error(why);
+  }
+}
+
+zoo::ModelDescription described_in_file(const Workload& workload) {
+  const fs::path path = fs::path(lab_home()) / "networks" / (workload.network + ".toml");
+  const bool plain = !workload.network.empty() && workload.network.find('/') == std::string::npos &&
+                     workload.network[0] != '.';
+  std::error_code ignored;
+  TD_CHECK(plain && fs::exists(path, ignored), "workload ", workload.name,
+           ": network must be the name of a description in lab/networks; got '", workload.network,
+           "'. lab/docs/workloads.md says how to write one.");
+  return zoo::read_description(path.string());
+}
+
 }  // namespace
 
 Json Network::json() const {
@@ -130,19 +170,13 @@ int64_t Network::sample_bytes() const {
 }
 
 Network load_network(const Workload& workload, const std::vector<int64_t>& input) {
-  const fs::path path = fs::path(lab_home()) / "networks" / (workload.network + ".toml");
-  const bool plain = !workload.network.empty() && workload.network.find('/') == std::string::npos &&
-                     workload.network[0] != '.';
-  std::error_code ignored;
-  TD_CHECK(plain && fs::exists(path, ignored), "workload ", workload.name,
-           ": network must be the name of a description in lab/networks; got '", workload.network,
-           "'. lab/docs/workloads.md says how to write one.");
   zoo::ModelOptions options;
   const std::vector<int64_t>& sizes = input.empty() ? workload.input : input;
   if (!sizes.empty()) options.input = Dims(sizes);
   if (workload.classes() > 0) options.classes = workload.classes();
   Network network;
-  network.description = zoo::with_options(zoo::read_description(path.string()), options);
+  network.description = zoo::with_options(
+      workload.description.is_null() ? described_in_file(workload) : described_inside(workload), options);
   network.line = zoo::straight_line(network.description);
   check_loss(workload, network.line);
   return network;

@@ -1,4 +1,4 @@
-// The networks of the lab: descriptions in networks/NAME.toml, worked out into the straight line that the protocol
+// The networks of the lab: descriptions in networks/NAME.toml, or in a workload itself, worked out into the straight line that the protocol
 // carries to the drivers.
 #pragma once
 

@@ -271,7 +271,7 @@ Run take_run(const Cell& cell, const Turn& turn, const RunSetting& setting) {
   run.order = turn.order;
   run.seed = seed_of_block(setting.seed, turn.block);
   run.started = utc_now();
-  const Workload workload = load_workload(cell.condition.workload);
+  const Workload workload = setting.workloads.load(cell.condition.workload);
   try {
     const bool equal = cell.condition.track == "equal";
     Preparation p = preparation_for(cell, workload, setting.bench.threads, run.seed);

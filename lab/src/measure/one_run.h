@@ -12,6 +12,7 @@ namespace tandem::lab {
 
 struct RunSetting {
   const Bench& bench;
+  const Workloads& workloads;
   Materials& materials;
   Gatekeeper& gatekeeper;
   double interval_s = 0.1;  // of the monitors

@@ -41,7 +41,7 @@ std::string sizes_text(const std::vector<int64_t>& sizes) {
 std::map<std::string, DataChoice> data_of(const Plan& plan) {
   std::map<std::string, DataChoice> choices;
   for (const Cell& cell : plan.cells) {
-    const Workload workload = load_workload(cell.condition.workload);
+    const Workload workload = plan.workloads.load(cell.condition.workload);
     const auto& input = cell.condition.input.empty() ? workload.input : cell.condition.input;
     const std::string key = cat(workload.name, input.empty() ? "" : ", ", sizes_text(input));
     if (!choices.contains(key)) choices[key] = choose_data(workload, load_network(workload, input));
@@ -224,13 +224,10 @@ StudyOutcome run_study(const Plan& plan, const RunnerOptions& options, Progress&
       const int64_t run_begun = now_ns();
       cooling.wait([&](const std::string& text) { progress.stage(text); });
       try {
-        const RunSetting setting{options.bench,
-                                 materials,
-                                 gatekeeper,
-                                 options.interval_s,
-                                 options.seed,
-                                 options.limits,
-                                 [&](const std::string& text) { progress.stage(text); }};
+        const RunSetting setting{options.bench,      plan.workloads,
+                                 materials,          gatekeeper,
+                                 options.interval_s, options.seed,
+                                 options.limits,     [&](const std::string& text) { progress.stage(text); }};
         const Run run = take_run(cell, turn, setting);
         append_run(options.folder, run);
         standing.add(run);

@@ -11,8 +11,8 @@ struct Framework {
   std::vector<std::string> variants;
 };
 
-/// drivers/drivers.toml, in the order of names.
-std::vector<Framework> frameworks();
+/// drivers/drivers.toml, in the order of names, and those of a further file of its form ("": none).
+std::vector<Framework> frameworks(const std::string& further = "");
 
 /// "pytorch:eager" gives itself, "pytorch" all its variants. Throws Error for a name that is not in `known`.
 std::vector<std::string> systems_of(const std::string& name, const std::vector<Framework>& known);

@@ -67,9 +67,9 @@ std::vector<std::string> workload_names() {
   return toml_names(fs::path(lab_home()) / "studies" / "workloads");
 }
 
-std::vector<Framework> frameworks() {
+std::vector<Framework> frameworks(const std::string& further) {
   std::vector<Framework> all;
-  for (const DriverInfo& info : read_drivers(lab_home()))
+  for (const DriverInfo& info : read_drivers(lab_home(), further))
     all.push_back({info.name, info.title, info.variants});
   return all;
 }

@@ -44,12 +44,11 @@ class Expansion {
   Expansion(const StudyFile& study, const PlanOptions& options)
       : study_(study),
         options_(options),
-        known_(frameworks()),
-        workloads_there_(workload_names()),
+        known_(frameworks(options.drivers)),
         devices_there_(options.present ? *options.present : present_devices()) {
     if (options_.device == "cuda") options_.device = "cuda:0";
     for (const std::string& name : options_.workloads)
-      load_workload(name);  // an unknown one is refused at once
+      study_.workloads.load(name);  // an unknown one is refused at once
     for (const std::string& name : options_.frameworks) systems_of(name, known_);
     std::vector<std::string> parts;
     for (const Part& part : study_.parts) parts.push_back(part.name);
@@ -63,6 +62,7 @@ class Expansion {
 
   Plan expand() {
     plan_.name = study_.name;
+    plan_.workloads = study_.workloads;
     for (const Missing& line : study_.missing) miss(line.part, line.what, line.why);
     Json parts = Json::array();
     for (const Part& part : study_.parts) {
@@ -205,12 +205,12 @@ class Expansion {
       used_devices = used_workloads.empty() ? std::vector<std::string>{} : devices(part, axes);
     }
     for (const std::string& name : used_workloads) {
-      if (!contains(workloads_there_, name)) {
+      if (!study_.workloads.has(name)) {
         miss(part.name, "workload " + name,
              "studies/workloads/" + name + ".toml is not there yet: the zoo has no such model");
         continue;
       }
-      expand(part, axes, load_workload(name), used_devices, systems, control);
+      expand(part, axes, study_.workloads.load(name), used_devices, systems, control);
     }
     const Effort shown = effort(part, Workload{});
     Json figures = Json::array();
@@ -297,12 +297,16 @@ class Expansion {
                      {"parts", options_.parts},
                      {"device", options_.device},
                      {"runs", options_.runs ? Json(*options_.runs) : Json()}}}};
+    if (!options_.drivers.empty()) plan_.study["options"]["drivers"] = options_.drivers;
+    // What the study itself says of them must be the same where it goes on; files are in the provenance.
+    for (const Workload& own : study_.workloads.own())
+      plan_.study["workloads"][own.name] = {{"definition", own.definition}, {"network", own.description}};
   }
 
   const StudyFile& study_;
   PlanOptions options_;
   std::vector<Framework> known_;
-  std::vector<std::string> workloads_there_, devices_there_;
+  std::vector<std::string> devices_there_;
   std::set<std::tuple<std::string, std::string, Condition>> seen_;
   Plan plan_;
 };
@@ -313,7 +317,9 @@ Plan expand_study(const StudyFile& study, const PlanOptions& options) {
   return Expansion(study, options).expand();
 }
 
-Plan make_plan(const std::string& name, const PlanOptions& options) {
+namespace {
+
+StudyFile study_named(const std::string& name) {
   std::string path = name;
   const bool is_path = name.find('/') != std::string::npos || name.ends_with(".toml");
   if (!is_path) {
@@ -322,8 +328,15 @@ Plan make_plan(const std::string& name, const PlanOptions& options) {
              ", or a file's path; got '", io::one_line(name, 80), "'. `tandem lab list` shows them.");
     path = (fs::path(lab_home()) / "studies" / (name + ".toml")).string();
   }
-  const StudyFile study = read_study(fs::path(path).stem().string(), path);
-  return expand_study(study, options);
+  return read_study(fs::path(path).stem().string(), path);
 }
+
+}  // namespace
+
+Plan make_plan(const std::string& name, const PlanOptions& options) {
+  return expand_study(study_named(name), options);
+}
+
+Workloads workloads_of(const std::string& name) { return study_named(name).workloads; }
 
 }  // namespace tandem::lab

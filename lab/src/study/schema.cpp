@@ -162,6 +162,34 @@ Part read_part(const std::string& file, const Json& json) {
   return part;
 }
 
+/// What a workload of a study may be called: files are named after it.
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name.size() <= 80 && name[0] != '.' &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+                  c == '-' || c == '.';
+         });
+}
+
+Workloads read_workloads(const std::string& path, const std::vector<Json>& tables) {
+  const std::vector<std::string> files = workload_names();
+  std::vector<Workload> own;
+  for (const Json& json : tables) {
+    const bool named = json.contains("name") && json["name"].is_string();
+    const std::string where = cat("workload '", named ? json["name"].get<std::string>() : "", "'");
+    own.push_back(read_workload(path, where, json));
+    const Table table(path, where, json);
+    const std::string& name = own.back().name;
+    if (!is_plain_name(name))
+      table.refuse("name", "have at most 80 letters, digits, _, - and dots, and begin with no dot");
+    if (std::find(files.begin(), files.end(), name) != files.end())
+      table.refuse("name", "be another one than that of a file in studies/workloads/", "Rename it.");
+    if (std::any_of(own.begin(), own.end() - 1, [&](const Workload& other) { return other.name == name; }))
+      table.refuse("name", "be given once", "Rename one of the two.");
+  }
+  return Workloads(std::move(own));
+}
+
 }  // namespace
 
 void apply(const EffortChange& change, Effort& effort) {
@@ -195,11 +223,13 @@ StudyFile read_study(const std::string& name, const std::string& path) {
   study.control = table.text("control", "");
   study.effort = read_effort_table(path, "[effort]", table.table("effort"));
   study.quick_effort = read_effort_table(path, "[quick]", table.table("quick"));
-  const std::vector<Json> parts = table.tables("part"), missing = table.tables("missing");
+  const std::vector<Json> parts = table.tables("part"), missing = table.tables("missing"),
+                          workloads = table.tables("workload");
   table.finish();
   if (parts.empty())
     table.refuse("part", "be there at least once", "Write [[part]] with name, title and phase.");
 
+  study.workloads = read_workloads(path, workloads);
   std::set<std::string> names;
   for (const Json& part : parts) {
     study.parts.push_back(read_part(path, part));

@@ -58,6 +58,7 @@ struct StudyFile {
   EffortChange effort, quick_effort;
   std::vector<Part> parts;
   std::vector<Missing> missing;  // what the file itself says that it cannot have
+  Workloads workloads = {};      // with those that it brings along
 };
 
 /// An optimiser as workloads and studies write it: a name, a learning rate and further numbers, flags or lists of them. Throws
@@ -65,6 +66,9 @@ struct StudyFile {
 void check_optimizer(const Table& owner, const std::string& key, const Json& optimizer);
 /// The sizes of a sample, each within its limits already: together they must be, too.
 void check_sample(const Table& owner, const std::string& key, const std::vector<int64_t>& sizes);
+
+/// A workload as a file or a study's [[workload]] has it. `where` begins messages, "" at the top of a file.
+Workload read_workload(const std::string& file, const std::string& where, const Json& json);
 
 /// Throws Error for a file that breaks a rule.
 StudyFile read_study(const std::string& name, const std::string& path);

@@ -25,9 +25,11 @@ inline constexpr size_t cells = 10'000;     // of a study
 /// share/tandem/lab beside an installed program. Throws Error where none holds studies/.
 std::string lab_home();
 
-/// studies/workloads/NAME.toml, checked. `definition` is the whole of it.
+/// A workload, checked: studies/workloads/NAME.toml, or one that a study brings along. `definition` is the whole of it.
 struct Workload {
   std::string name, title, network, data;
+  std::string file;  // that it stands in
+  Json description;  // of the network, as its file would say it; null: it is networks/NETWORK.toml
   std::vector<int64_t>
       input;           // sizes of a sample, where the network's only input shall have others than its own
   Json targets, loss;  // as the protocol has them; every target with its type and shape
@@ -42,6 +44,21 @@ struct Workload {
 };
 std::vector<std::string> workload_names();
 Workload load_workload(const std::string& name);
+
+/// All workloads by name: those that a study brings along, and the files.
+class Workloads {
+ public:
+  Workloads() = default;
+  explicit Workloads(std::vector<Workload> own) : own_(std::move(own)) {}
+
+  const std::vector<Workload>& own() const { return own_; }
+  bool has(const std::string& name) const;
+  /// Throws Error, with the names that there are.
+  Workload load(const std::string& name) const;
+
+ private:
+  std::vector<Workload> own_;
+};
 
 /// How long a cell's run is.
 struct Effort {
@@ -75,6 +92,7 @@ struct PlanOptions {
   std::vector<std::string> workloads;   // empty: the study's
   std::vector<std::string> parts;       // empty: all
   std::string device;                   // empty: the study's
+  std::string drivers;                  // a file with further drivers; empty: none
   bool quick = false;
   std::optional<int64_t> runs;
   std::optional<std::vector<std::string>> present;  // devices of the machine; unset: looked for
@@ -85,10 +103,13 @@ struct Plan {
   Json study;        // the file, resolved: title, paper, question, parts, options; goes into study.json
   std::vector<Cell> cells;  // in the order of the file; the runner interleaves
   std::vector<Missing> missing;
+  Workloads workloads = {};  // that the cells name
 };
 
 std::vector<std::string> study_names();
 /// `name`: a study of studies/, or the path of a file. Throws Error for a file that breaks a rule: which and where.
 Plan make_plan(const std::string& name, const PlanOptions& options = {});
+/// Those of the study, by its name or its file's path.
+Workloads workloads_of(const std::string& name);
 
 }  // namespace tandem::lab

@@ -1,4 +1,4 @@
-// studies/workloads/NAME.toml, read and checked.
+// Workloads, read and checked: studies/workloads/NAME.toml, and what a study brings along.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -46,12 +46,12 @@ void check_sample(const Table& owner, const std::string& key, const std::vector<
 namespace {
 
 /// Each target with its type and shape; `below` for whole numbers alone.
-Json read_targets(const std::string& file, const Json& given) {
+Json read_targets(const std::string& file, const std::string& where, const Json& given) {
   Json out = Json::object();
   for (const auto& [name, value] : given.items()) {
     if (!value.is_object())
-      Table(file, "[targets]", given).refuse(name, "be a table such as { type = \"i64\", below = 10 }");
-    Table table(file, "target " + name, value);
+      Table(file, where, given).refuse(name, "be a table such as { type = \"i64\", below = 10 }");
+    Table table(file, where + ", " + name, value);
     Json target = {{"type", table.choice("type", "f32", {"f32", "i64"})}, {"shape", Json::array()}};
     if (table.any("shape") != Json::array()) target["shape"] = table.integers("shape", limits::size);
     const int64_t below = table.integer("below", 0, {0, limits::classes.most});
@@ -64,8 +64,8 @@ Json read_targets(const std::string& file, const Json& given) {
   return out;
 }
 
-Json read_loss(const std::string& file, const Json& given, const Json& targets) {
-  Table table(file, "[loss]", given);
+Json read_loss(const std::string& file, const std::string& where, const Json& given, const Json& targets) {
+  Table table(file, where, given);
   Json loss = {{"kind", table.choice("kind", "", {"cross_entropy", "mse", "mae", "bce"})},
                {"output", table.text("output")},
                {"target", table.text("target")}};
@@ -85,28 +85,31 @@ int64_t Workload::classes() const {
              : 0;
 }
 
-Workload load_workload(const std::string& name) {
-  const bool plain = !name.empty() && name.find('/') == std::string::npos && name[0] != '.';
-  const fs::path path = fs::path(lab_home()) / "studies" / "workloads" / (name + ".toml");
-  std::error_code ignored;
-  TD_CHECK(plain && fs::exists(path, ignored),
-           "workload: the name must be one of studies/workloads/: ", listed(workload_names()), "; got '",
-           io::one_line(name, 80), "'. lab/docs/workloads.md says how to add one.");
+Workload read_workload(const std::string& file, const std::string& where, const Json& json) {
+  const auto inside = [&](const std::string& part) { return where.empty() ? part : where + ", " + part; };
   Workload workload;
-  workload.definition = read_toml(path.string());
-  Table top(path.string(), "", workload.definition);
+  workload.file = file;
+  workload.definition = json;
+  Table top(file, where, json);
   workload.name = top.text("name");
-  if (workload.name != name) top.refuse("name", "be that of the file, '" + name + "'");
   workload.title = top.text("title");
   top.text("paper", "");
-  workload.network = top.text("network");
-  workload.data = top.text("data");
+  if (const Json network = top.any("network"); network.is_object()) {
+    workload.network = workload.name;
+    if (network.contains("name") && network["name"].is_string())
+      workload.network = network["name"].get<std::string>();
+    workload.description = network;
+    workload.definition["network"] = workload.network;  // what it is goes to the drivers by itself
+  } else {
+    workload.network = top.text("network");
+  }
+  workload.data = top.text("data", "synthetic");
   workload.input = top.integers("input", limits::size);
   check_sample(top, "input", workload.input);
-  workload.targets = read_targets(path.string(), top.table("targets"));
+  workload.targets = read_targets(file, inside("[targets]"), top.table("targets"));
   if (workload.targets.empty())
     top.refuse("targets", "name what is learned, such as { y = { type = \"i64\", below = 10 } }");
-  workload.loss = read_loss(path.string(), top.table("loss"), workload.targets);
+  workload.loss = read_loss(file, inside("[loss]"), top.table("loss"), workload.targets);
   workload.metrics = top.texts("metrics");
   top.require("metrics", workload.metrics,
               workload.classes() > 0 ? std::vector<std::string>{"accuracy", "perplexity"}
@@ -121,7 +124,7 @@ Workload load_workload(const std::string& name) {
   const Json fit = top.table("fit"), gate = top.table("gate");
   top.finish();
 
-  Table fit_table(path.string(), "[fit]", fit);
+  Table fit_table(file, inside("[fit]"), fit);
   fit_table.integer("epochs", 1, limits::epochs);
   const bool of_accuracy = !workload.metrics.empty() && workload.metrics[0] == "accuracy";
   const Real range = of_accuracy ? limits::accuracy : Real{0, limits::number.most};
@@ -134,12 +137,43 @@ Workload load_workload(const std::string& name) {
   for (const double deviation : workload.noise)
     if (deviation == 0) fit_table.refuse("noise", "be deviations above 0");
   fit_table.finish();
-  Table gate_table(path.string(), "[gate]", gate);
+  Table gate_table(file, inside("[gate]"), gate);
   gate_table.integer("batch", 1, limits::batch);
   gate_table.integer("steps", 10, limits::gate_steps);
   gate_table.choice("weights", "file", {"file", "hash"});
   gate_table.finish();
   return workload;
+}
+
+Workload load_workload(const std::string& name) {
+  const bool plain = !name.empty() && name.find('/') == std::string::npos && name[0] != '.';
+  const fs::path path = fs::path(lab_home()) / "studies" / "workloads" / (name + ".toml");
+  std::error_code ignored;
+  TD_CHECK(plain && fs::exists(path, ignored),
+           "workload: the name must be one of studies/workloads/: ", listed(workload_names()), "; got '",
+           io::one_line(name, 80), "'. lab/docs/workloads.md says how to add one.");
+  const Json json = read_toml(path.string());
+  Workload workload = read_workload(path.string(), "", json);
+  if (workload.name != name)
+    Table(path.string(), "", json).refuse("name", "be that of the file, '" + name + "'");
+  return workload;
+}
+
+bool Workloads::has(const std::string& name) const {
+  const std::vector<std::string> files = workload_names();
+  return std::any_of(own_.begin(), own_.end(), [&](const Workload& w) { return w.name == name; }) ||
+         std::find(files.begin(), files.end(), name) != files.end();
+}
+
+Workload Workloads::load(const std::string& name) const {
+  std::vector<std::string> names;
+  for (const Workload& workload : own_) {
+    if (workload.name == name) return workload;
+    names.push_back(workload.name);
+  }
+  TD_CHECK(own_.empty() || has(name), "workload: the name must be one of the study's, ", listed(names),
+           ", or of studies/workloads/, ", listed(workload_names()), "; got '", io::one_line(name, 80), "'.");
+  return load_workload(name);
 }
 
 }  // namespace tandem::lab

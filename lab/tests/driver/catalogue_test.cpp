@@ -218,6 +218,30 @@ TEST_F(Drivers, AMistakeInTheFileIsNamedWithItsPlace) {
   EXPECT_TRUE(has(error_of("a = 1\n"), "each driver must be a table"));
 }
 
+TEST_F(Drivers, AFurtherFileAddsDriversOfOtherNames) {
+  const std::string home = TANDEM_SOURCE_DIR "/lab", path = machine_.home + "/more.toml";
+  const auto reading = [&](const std::string& text) -> std::string {
+    std::ofstream(path) << text;
+    try {
+      read_drivers(home, path);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string rest = "]\ntitle = \"A\"\nvariants = [\"eager\"]\ncommand = [\"/bin/sh\"]\n";
+  EXPECT_EQ(reading("[tandem_old" + rest), "");
+  const std::vector<DriverInfo> all = read_drivers(home, path);
+  EXPECT_EQ(all.back().name, "tandem_old");
+  EXPECT_EQ(all.size(), read_drivers(home).size() + 1);
+  EXPECT_TRUE(availability(all.back(), machine_, all).available);
+  EXPECT_EQ(driver_command(all.back(), machine_), std::vector<std::string>{"/bin/sh"});
+  EXPECT_EQ(reading("[torch_new" + rest + "environment = \"pytorch\"\n"), "") << "one of the lab's";
+  EXPECT_TRUE(has(reading("[tandem" + rest), "the name of a driver must be its own; got tandem"));
+  EXPECT_TRUE(has(reading("[\"a:b\"" + rest), "must have no colon"));
+  EXPECT_TRUE(has(reading("[a" + rest + "environment = \"b\"\n"), "must be the name of a driver; got 'b'"));
+}
+
 TEST_F(Drivers, AnUnknownNameGivesTheList) {
   try {
     driver("caffe");

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <set>
 
+#include "lab/src/base/toml.h"
+#include "lab/src/material/made_up.h"
 #include "lab/tests/own/driver_talk.h"
 #include "tandem/tandem.h"
 
@@ -142,6 +144,68 @@ TEST(Networks, ThoseOfTheZooAreTheZoosOwn) {
     for (const json& call : network.json()["calls"]) EXPECT_FALSE(call["settings"].contains("init")) << call;
   }
   EXPECT_GE(compared, 7);
+}
+
+TEST(Networks, ThoseThatStudiesBringAlongCanBeBuilt) {
+  int seen = 0;
+  for (const std::string& study : study_names()) {
+    const Workloads workloads = workloads_of(study);
+    for (const Workload& own : workloads.own()) {
+      SCOPED_TRACE(study + ": " + own.name);
+      EXPECT_NO_THROW({
+        const Network network = load_network(own);
+        EXPECT_EQ(network.line.name, own.name);
+        seen += !network.json()["calls"].empty();
+      });
+    }
+  }
+  EXPECT_GE(seen, 60);
+}
+
+TEST(Networks, ADescriptionInAWorkloadIsReadAsOneInAFile) {
+  Workload workload = load_workload("lenet");
+  const json of_file = load_network(workload).json();
+  workload.file = "here.toml";
+  workload.description = parse_toml(zoo::to_toml(zoo::describe("lenet")), "lenet");
+  EXPECT_EQ(load_network(workload).json(), of_file);
+
+  const auto said = [&](const json& description) -> std::string {
+    workload.description = description;
+    try {
+      load_network(workload);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const json relu = {{"type", "relu"}};
+  EXPECT_EQ(
+      said({{"input", {4}}, {"layers", {relu}}}),
+      "model 'here.toml: workload lenet: network': the keys of a model must be name, input, inputs, outputs "
+      "and layer; got 'layers'. Did you mean layer?");
+  EXPECT_EQ(
+      said({{"input", {4}}, {"layer", {{{"type", "conv"}, {"channels", 2}, {"kernel", 3}}}}}).find(", line "),
+      std::string::npos)
+      << "there are no lines to name";
+  EXPECT_NE(said({{"input", {4}}, {"layer", {{{"type", "rellu"}}}}}).find("Did you mean relu?"),
+            std::string::npos);
+}
+
+TEST(MadeUp, ALargeTargetIsMadeOfAFewNumbersOfItsSample) {
+  Workload workload = load_workload("lenet");
+  workload.description = {{"input", {200, 300}}, {"layer", {{{"type", "identity"}}}}};
+  workload.targets = {{"y", {{"type", "f32"}, {"shape", {200, 300}}}}};
+  workload.loss = {{"kind", "mse"}, {"output", "out"}, {"target", "y"}};
+  workload.input.clear();
+  const auto samples = make_up(workload, load_network(workload), 1, false);
+  const std::vector<Tensor> a = samples->get(0), b = samples->get(1);
+  ASSERT_EQ(a.size(), 2u);
+  EXPECT_EQ(a[1].shape(), (Dims{200, 300}));
+  const std::vector<float> of_a = a[1].to_vector<float>(), of_b = b[1].to_vector<float>();
+  EXPECT_NE(of_a, of_b) << "it follows from the sample";
+  const auto [least, most] = std::minmax_element(of_a.begin(), of_a.end());
+  EXPECT_LT(*least, -0.5f);
+  EXPECT_GT(*most, 0.5f);
 }
 
 TEST(Networks, PaddingIsGivenBeforeAndAfter) {

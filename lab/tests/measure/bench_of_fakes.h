@@ -50,7 +50,8 @@ inline Run run_with(const std::string& fault, Cell cell, const std::string& fold
   if (patience) bench.patience = *patience;
   Materials materials(folder);
   Gatekeeper gatekeeper(folder, bench, materials);
-  const RunSetting setting{bench, materials, gatekeeper};
+  const Workloads workloads;
+  const RunSetting setting{bench, workloads, materials, gatekeeper};
   return take_run(cell, {0, 0, 0}, setting);
 }
 
