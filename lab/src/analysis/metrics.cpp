@@ -23,6 +23,7 @@ const std::vector<Metric>& metrics() {
   static const std::vector<Metric> list = {
       {"step.latency_s", "step time", "s", Better::less},
       {"step.throughput_s", "step time in a row", "s", Better::less},
+      {"step.call_s", "step time per call", "s", Better::less},
       {"samples_per_s", "throughput", "samples/s", Better::more},
       {"start_s", "start", "s", Better::less},
       {"prepare_s", "building the network", "s", Better::less},
@@ -51,6 +52,8 @@ const std::vector<Metric>& metrics() {
       {"cpu.tree_percent", "processor time", "%", Better::neither},
       {"rss.mean_mib", "mean resident memory", "MiB", Better::less},
       {"rss.peak_mib", "peak resident memory", "MiB", Better::less},
+      {"rss.start_mib", "resident memory after the start", "MiB", Better::less},
+      {"rss.over_start_mib", "peak resident memory over the start's", "MiB", Better::less},
       {"pss.mean_mib", "mean proportional memory", "MiB", Better::less},
       {"pss.peak_mib", "peak proportional memory", "MiB", Better::less},
       {"gpu.percent", "GPU utilisation", "%", Better::neither},

@@ -74,7 +74,8 @@ std::string noise_text(const Comparison& comparison, const Yardstick& yardstick)
 
 /// "faster to train": how one says that a system has less of this, or more of it; "" where there is no such word.
 std::string faster(const std::string& name, const std::string& phase) {
-  if (name == "step.latency_s" || name == "step.throughput_s" || name == "samples_per_s")
+  if (name == "step.latency_s" || name == "step.throughput_s" || name == "step.call_s" ||
+      name == "samples_per_s")
     return phase == "infer" ? "faster in inference" : "faster to train";
   if (name == "start_s") return "faster to start";
   if (name == "prepare_s") return "faster to build the network";

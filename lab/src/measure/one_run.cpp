@@ -66,6 +66,25 @@ void check_offer(const Hello& hello, const Preparation& p) {
   }
 }
 
+/// Resident memory of the driver's processes, as they stand.
+void add_memory_at_start(Run& run, pid_t driver) {
+  ProcessTree tree("/proc", driver);
+  tree.find_children();
+  if (const auto reading = tree.read())
+    run.metrics["rss.start_mib"] = reading->rss_bytes / (1 << 20);
+  else
+    run.unavailable["rss.start_mib"] = tree.why();
+}
+
+/// What the timed steps held beyond it.
+void add_memory_over_start(Run& run) {
+  const auto start = run.metrics.find("rss.start_mib"), peak = run.metrics.find("rss.peak_mib");
+  if (start != run.metrics.end() && peak != run.metrics.end())
+    run.metrics["rss.over_start_mib"] = peak->second - start->second;
+  else
+    run.unavailable["rss.over_start_mib"] = "the process's memory could not be read at both times";
+}
+
 /// Takes one cell's run with a driver that has answered hello.
 class Taker {
  public:
@@ -114,6 +133,7 @@ class Taker {
     const Seen latency =
         region(Region::latency, fitting(now_s), Window::timed, patience(now_s, fitting(now_s)));
     add_report(run_, monitor.end_window());
+    add_memory_over_start(run_);
     if (const Objection found = check_regions(throughput.timed, throughput.seen, latency.timed, latency.seen,
                                               cell_.condition.device, setting_.limits))
       contradict(*found);
@@ -121,6 +141,7 @@ class Taker {
     run_.step_s = step_seconds(latency.timed);
     run_.metrics["step.latency_s"] = stats::median(run_.step_s);
     run_.metrics["step.throughput_s"] = now_s;
+    run_.metrics["step.call_s"] = now_s / static_cast<double>(p.network.at("calls").size());
     run_.metrics["samples_per_s"] = static_cast<double>(cell_.condition.batch) / now_s;
     add_energy_per_step(run_, throughput.timed.count + latency.timed.count);
     breakdown();
@@ -155,6 +176,7 @@ class Taker {
                                    std::round(e.test_metrics.at(workload_.metrics[0]) * 1e4) / 1e4)));
     });
     add_report(run_, monitor.end_window());
+    add_memory_over_start(run_);
     if (const Objection found = check_fit(fitted, workload_.metrics, epochs, cell_.effort.cap_s, files.test,
                                           witness(client_.pid()) - before, setting_.limits))
       contradict(*found);
@@ -279,6 +301,7 @@ Run take_run(const Cell& cell, const Turn& turn, const RunSetting& setting) {
     const Hello hello = client.hello();
     run.hello = hello.answer;
     run.metrics["start_s"] = client.start_s();
+    add_memory_at_start(run, client.pid());
     check_offer(hello, p);
     if (equal) {
       const GateResult gate = setting.gatekeeper.pass(cell, workload, setting.stage);
