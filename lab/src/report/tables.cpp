@@ -6,6 +6,8 @@
 #include "lab/src/analysis/statistics.h"
 #include "lab/src/report/answers.h"
 #include "lab/src/report/scale.h"
+#include "lab/src/study/table.h"
+#include "tandem/core/error.h"
 
 namespace tandem::lab {
 namespace {
@@ -58,13 +60,17 @@ std::vector<std::string> data_warnings(const ReportData& data) {
   for (const auto& [condition, names] : data.analysis.data)
     for (const std::string& name : names)
       if (!is_real_data(name)) made_up[condition.workload].insert(name);
+  // One sentence for all that had the same samples.
+  std::map<std::set<std::string>, std::vector<std::string>> workloads;
+  for (const auto& [workload, names] : made_up) workloads[names].push_back(workload);
   std::vector<std::string> sentences;
-  for (const auto& [workload, names] : made_up) {
+  for (const auto& [names, measured] : workloads) {
     std::string text;
     for (const std::string& name : names) text += (text.empty() ? "" : " and ") + name;
-    sentences.push_back(
-        workload + " was measured on " + text +
-        ", made-up samples: its times stand, and its accuracies say nothing about real data.");
+    const bool one = measured.size() == 1;
+    sentences.push_back(cat(listed(measured), one ? " was" : " were", " measured on ", text,
+                            ", made-up samples: ", one ? "its" : "their", " times stand, and ",
+                            one ? "its" : "their", " accuracies say nothing about real data."));
   }
   return sentences;
 }
