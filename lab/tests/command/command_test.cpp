@@ -102,6 +102,49 @@ TEST_F(Lab, RunsASmallStudyGoesOnAndReports) {
   EXPECT_NE(compared.out.find("step time"), std::string::npos);
 }
 
+TEST_F(Lab, AStudyOfOneFileRunsWithItsOwnWorkloadAndASecondBuild) {
+  const std::string study =
+      "name = \"one\"\ntitle = \"One\"\nframeworks = [\"tandem:eager\"]\ndevice = [\"cpu\"]\n"
+      "[effort]\nruns = 1\ntimed_steps = 5\ntimed_s = 0.1\nleast_s = 0\n"
+      "[[part]]\nname = \"a\"\ntitle = \"A\"\nphase = \"train\"\nworkloads = [\"line\"]\n"
+      "[[part.figure]]\nkind = \"table\"\ntitle = \"T\"\n"
+      "metrics = [\"step.call_s\", \"rss.start_mib\", \"rss.over_start_mib\"]\n"
+      "[[workload]]\nname = \"line\"\ntitle = \"Two layers\"\nbatch = 8\n"
+      "network = { input = [4], layer = [{ type = \"matmul\", outputs = 4 }, { type = \"matmul\", outputs = "
+      "3 }] }\n"
+      "targets = { y = { shape = [3] } }\nloss = { kind = \"mse\", output = \"out\", target = \"y\" }\n"
+      "optimizer = { name = \"sgd\", lr = 0.1 }\n";
+  std::ofstream(folder_ / "one.toml") << study;
+  std::ofstream(folder_ / "builds.toml") << "[tandem_old]\ntitle = \"Tandem, before\"\n"
+                                            "variants = [\"eager\"]\ncommand = [\""
+                                         << TANDEM_BIN_DIR << "/tandem-lab\", \"driver\"]\n";
+  const std::string words =
+      "run ./one.toml --drivers builds.toml --frameworks tandem:eager,tandem_old:eager --out one";
+  const Said said = lab(words);
+  ASSERT_EQ(said.status, 0) << said.err;
+  const std::string runs = read(folder_ / "one" / "runs.jsonl"), report = read(folder_ / "one" / "report.md");
+  for (const char* text : {"\"system\":\"tandem_old:eager\"", "\"workload\":\"line\"",
+                           "\"step.call_s\":", "\"rss.start_mib\":", "\"rss.over_start_mib\":"})
+    EXPECT_NE(runs.find(text), std::string::npos) << text << " in " << runs;
+  EXPECT_EQ(runs.find("\"status\":\"failed"), std::string::npos) << runs;
+  EXPECT_NE(report.find("step time per call"), std::string::npos);
+  EXPECT_NE(read(folder_ / "one" / "provenance.json").find("one.toml"), std::string::npos);
+
+  EXPECT_EQ(lab(words).status, 0) << "all runs are there";
+  EXPECT_EQ(read(folder_ / "one" / "runs.jsonl"), runs);
+  std::string other = study;
+  std::ofstream(folder_ / "one.toml") << other.replace(other.find("lr = 0.1"), 8, "lr = 0.2");
+  const Said changed = lab(words);
+  EXPECT_EQ(changed.status, 1);
+  EXPECT_NE(changed.err.find("goes on only as it began"), std::string::npos) << changed.err;
+
+  const Said network = lab("network line --study ./one.toml");
+  EXPECT_EQ(network.status, 0) << network.err;
+  EXPECT_NE(network.out.find("\"kind\":\"matmul\""), std::string::npos) << network.out;
+  EXPECT_EQ(lab("network line").status, 2);
+  EXPECT_NE(lab("list").out.find("workloads of its own"), std::string::npos);
+}
+
 /// The processes that a lab of this number has started, and all that they started: the lab marks them.
 std::vector<int> children_of(pid_t lab) {
   std::vector<int> found;

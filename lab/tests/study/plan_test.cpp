@@ -228,6 +228,24 @@ TEST(Plan, OptimizersAreTheWorkloadsByNameOrTables) {
   EXPECT_THROW(plan_with(R"(["lion"])"), Error);
 }
 
+TEST(Plan, AFurtherFileOfDriversAddsSystems) {
+  const std::string part = "[[part]]\nname = \"a\"\ntitle = \"A\"\nphase = \"train\"\n";
+  const StudyText study("mini", kHead + part);
+  const StudyText drivers("more",
+                          "[tandem_old]\ntitle = \"Tandem, before\"\nvariants = [\"eager\", \"graph\"]\n"
+                          "command = [\"/old/bin/tandem-lab\", \"driver\"]\n");
+  PlanOptions options = on_cpu();
+  options.frameworks = {"tandem:graph", "tandem_old:graph"};
+  EXPECT_THROW(make_plan(study.path(), options), Error) << "nobody knows it yet";
+  options.drivers = drivers.path();
+  const Plan plan = make_plan(study.path(), options);
+  EXPECT_EQ(systems_of(plan),
+            (std::set<std::string>{"tandem:graph", "tandem:graph A/A", "tandem_old:graph"}));
+  EXPECT_EQ(plan.study["options"]["drivers"], drivers.path());
+  options.drivers = study.folder() + "/none.toml";
+  EXPECT_THROW(make_plan(study.path(), options), Error);
+}
+
 TEST(Plan, ACellIsMeasuredInOnePartAlone) {
   const StudyText file("mini", std::string(kHead) + R"(
 [[part]]
@@ -244,7 +262,8 @@ phase = "train"
 
 TEST(Studies, EveryStudyExpandsOnBothKindsOfMachineQuickAndInFull) {
   const std::vector<std::string> names = study_names();
-  for (const char* wanted : {"000", "001", "002", "003", "004", "mine"}) {
+  for (const char* wanted : {"000", "001", "002", "003", "004", "mine", "products", "functions", "rows",
+                             "convolutions", "ops", "startup", "memory"}) {
     EXPECT_TRUE(std::find(names.begin(), names.end(), wanted) != names.end()) << wanted;
   }
   for (const std::string& name : names) {

@@ -39,6 +39,76 @@ std::string with(const std::string& line) { return kGood + line + "\n"; }
 
 TEST(StudySchema, AGoodFileIsAccepted) { EXPECT_EQ(complaint(kGood), ""); }
 
+// A study that brings a workload along.
+const std::string kOwn = R"(name = "mini"
+title = "A small study"
+frameworks = ["tandem:graph"]
+[[part]]
+name = "a"
+title = "A"
+phase = "train"
+workloads = ["line", "lenet"]
+[[workload]]
+name = "line"
+title = "One linear layer"
+batch = 8
+network = { input = [4], layer = [{ type = "linear", outputs = 3 }] }
+targets = { y = { shape = [3] } }
+loss = { kind = "mse", output = "out", target = "y" }
+optimizer = { name = "sgd", lr = 0.1 }
+)";
+
+TEST(StudySchema, AStudyMayBringWorkloadsAlong) {
+  EXPECT_EQ(complaint(kOwn), "");
+  const StudyText file("mini", kOwn);
+  PlanOptions options;
+  options.present = std::vector<std::string>{"cpu"};
+  const Plan plan = make_plan(file.path(), options);
+  ASSERT_EQ(plan.cells.size(), 2u);
+  EXPECT_EQ(plan.cells[0].condition.workload, "line");
+  EXPECT_EQ(plan.cells[0].condition.batch, 8);
+  const Workload line = plan.workloads.load("line");
+  EXPECT_EQ(line.file, file.path());
+  EXPECT_EQ(line.network, "line");
+  EXPECT_EQ(line.data, "synthetic");
+  EXPECT_EQ(line.description["layer"][0]["type"], "linear");
+  EXPECT_EQ(line.definition["network"], "line") << "drivers get what it is by itself";
+  EXPECT_EQ(plan.study["workloads"]["line"]["network"]["input"], Json{4}) << "it must be the same to go on";
+  EXPECT_TRUE(plan.workloads.load("lenet").description.is_null());
+  EXPECT_EQ(workloads_of(file.path()).own().size(), 1u);
+  options.workloads = {"line"};
+  EXPECT_EQ(make_plan(file.path(), options).cells.size(), 1u);
+  options.workloads = {"lime"};
+  EXPECT_THROW(make_plan(file.path(), options), Error);
+}
+
+TEST(StudySchema, ABrokenWorkloadOfAStudyIsNamed) {
+  const auto changed = [](const std::string& from, const std::string& to) {
+    std::string text = kOwn;
+    return text.replace(text.rfind(from), from.size(), to);
+  };
+  const std::string second = kOwn.substr(kOwn.find("[[workload]]"));
+  const std::pair<std::string, const char*> cases[] = {
+      {kOwn + "speed = 1\n", "workload 'line': the keys here must be some of batch"},
+      {kOwn + second, "workload 'line': name must be given once; got \"line\""},
+      {changed("name = \"line\"", "name = \"lenet\""), "name must be another one than that of a file"},
+      {changed("name = \"line\"", "name = \"../line\""), "name must have at most 80 letters"},
+      {changed("name = \"line\"\n", ""), "workload '': name must be a text"},
+      {changed("network = {", "network = 3 # {"), "workload 'line': network must be a text"},
+      {changed("batch = 8\n", ""), "workload 'line': batch must be the number of samples"},
+      {changed("kind = \"mse\"", "kind = \"hinge\""), "workload 'line', [loss]: kind must"},
+      {changed("{ shape = [3] }", "{ shape = [0] }"), "workload 'line', [targets], y: shape must"},
+      {kOwn + "gate = { batch = 0 }\n", "workload 'line', [gate]: batch must"},
+      {kOwn + "fit = { epochs = 0 }\n", "workload 'line', [fit]: epochs must"},
+      {kOwn + "[[workload]]\n", "workload '': name must be a text"},
+  };
+  for (const auto& [text, words] : cases) {
+    const std::string said = complaint(text);
+    EXPECT_NE(said.find(words), std::string::npos) << "for the file\n" << text << "it said: " << said;
+    EXPECT_NE(said.find("mini.toml"), std::string::npos) << said;
+  }
+}
+
 TEST(StudySchema, WhatIsNestedTooDeepIsRefusedBeforeItOverflowsTheStack) {
   std::string key = "a";
   for (int i = 0; i < 100'000; ++i) key += i % 2 ? ".a" : ". \"b\"";
