@@ -268,20 +268,16 @@ void add_info(CLI::App& app, Action& action) {
 }
 
 void add_script_commands(CLI::App& app, Action& action) {
-  for (const char* word : {"test", "bench"}) {
-    CLI::App* cmd = app.add_subcommand(
-        word, std::string(word == std::string("test") ? "run the tests" : "run the benchmarks") +
-                  " (from the repository: ./tandem " + word + ")");
-    cmd->allow_extras();
-    cmd->callback([word, &action] {
-      action = [word] {
-        throw UsageError(cat(word,
-                             ": this belongs to the script ./tandem at the root of the repository, which "
-                             "builds what it needs. Run ./tandem ",
-                             word, " there."));
-      };
-    });
-  }
+  CLI::App* cmd = app.add_subcommand("test", "run the tests (from the repository: ./tandem test)");
+  cmd->allow_extras();
+  cmd->callback([&action] {
+    action = [] {
+      throw UsageError(
+          "test: this belongs to the script ./tandem at the root of the repository, which builds what it "
+          "needs. "
+          "Run ./tandem test there.");
+    };
+  });
 }
 
 }  // namespace tandem::cli
