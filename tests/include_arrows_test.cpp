@@ -50,7 +50,7 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
     {"lab/monitor", {"core", "io", "train", "lab/base", "lab/record"}},
     {"lab/driver", {"core", "io", "lab/base", "lab/record"}},
     {"lab/study", {"core", "io", "lab/base", "lab/record", "lab/driver"}},
-    {"lab/material", {"surface", "core", "io", "ops", "zoo", "lab/base", "lab/study"}},
+    {"lab/material", {"surface", "core", "data", "io", "ops", "zoo", "lab/base", "lab/study"}},
     {"lab/own", {"surface", "io", "zoo", "lab/base"}},
     {"lab/measure",
      {"core", "io", "lab/base", "lab/stats", "lab/record", "lab/monitor", "lab/driver", "lab/study",

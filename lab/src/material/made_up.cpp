@@ -188,6 +188,39 @@ class AnyKind final : public MadeUp {
 
 }  // namespace
 
+Tensor make_up_photograph(int64_t number, uint64_t seed) {
+  const uint32_t stream = stream_of(number, seed, false);
+  const int64_t height = number % 3 == 2 ? 500 : 375, width = number % 3 == 2 ? 375 : 500;
+  const Tensor picture = empty({3, height, width}, DType::u8);
+  const auto smooth = [&](int64_t c, double y, double x, uint32_t octave) {
+    const auto corner = [&](int64_t row, int64_t column) {
+      return double{hashed_unit(static_cast<uint32_t>((row * 512 + column) * 3 + c), stream + octave)};
+    };
+    const auto row = static_cast<int64_t>(y), column = static_cast<int64_t>(x);
+    const double v = y - static_cast<double>(row), u = x - static_cast<double>(column);
+    return (corner(row, column) * (1 - u) + corner(row, column + 1) * u) * (1 - v) +
+           (corner(row + 1, column) * (1 - u) + corner(row + 1, column + 1) * u) * v;
+  };
+  for (int64_t c = 0; c < 3; ++c)
+    for (int64_t y = 0; y < height; ++y)
+      for (int64_t x = 0; x < width; ++x) {
+        const auto fy = static_cast<double>(y), fx = static_cast<double>(x);
+        double value = 128 + 80 * smooth(c, fy / 120, fx / 120, 1) + 35 * smooth(c, fy / 24, fx / 24, 2) +
+                       18 * smooth(c, fy / 5, fx / 5, 3);
+        for (uint32_t disc = 0; disc < 2; ++disc) {
+          const double cy = static_cast<double>(height) * (0.5 + 0.4 * hashed_unit(disc, stream + 4)),
+                       cx = static_cast<double>(width) * (0.5 + 0.4 * hashed_unit(disc, stream + 5)),
+                       radius = 60 + 40 * double{hashed_unit(disc, stream + 6)};
+          if ((fy - cy) * (fy - cy) + (fx - cx) * (fx - cx) < radius * radius)
+            value = 0.5 * value + 64 + 60 * hashed_unit(3 * disc + static_cast<uint32_t>(c), stream + 7);
+        }
+        const int64_t at = (c * height + y) * width + x;
+        value += 6 * hashed_unit(static_cast<uint32_t>(at), stream + 8);
+        picture.data<uint8_t>()[at] = static_cast<uint8_t>(std::clamp(value, 0.0, 255.0));
+      }
+  return picture;
+}
+
 std::unique_ptr<MadeUp> make_up(const Workload& workload, const Network& network, uint64_t seed,
                                 bool is_test) {
   const auto& inputs = network.line.inputs;

@@ -27,4 +27,8 @@ class MadeUp {
 std::unique_ptr<MadeUp> make_up(const Workload& workload, const Network& network, uint64_t seed,
                                 bool is_test);
 
+/// A made-up photograph, u8 (3, height, width) of about the size and the detail of a real one: coarse to fine patches of
+/// colour, two discs with sharp edges, and grain.
+Tensor make_up_photograph(int64_t number, uint64_t seed);
+
 }  // namespace tandem::lab

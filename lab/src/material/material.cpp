@@ -5,10 +5,13 @@
 #include <filesystem>
 
 #include "lab/src/material/made_up.h"
+#include "lab/src/material/pictures.h"
 #include "tandem/tandem.h"
 
 namespace tandem::lab {
 namespace {
+
+constexpr int64_t kPictures = 256;  // files that arrays of a workload with [images] are made of
 
 /// A part of the data, as a list of tensors for each sample: the network's inputs, then the targets.
 struct Source {
@@ -31,6 +34,24 @@ Source from_made_up(std::shared_ptr<const MadeUp> samples, int64_t size) {
             std::vector<Tensor> out;
             for (const std::vector<Tensor>& column : columns) out.push_back(stack(column, 0));
             return out;
+          },
+          size};
+}
+
+/// The middle of each file of the list, without end.
+Source from_pictures(const Workload& workload, const Network& network, const std::string& list,
+                     int64_t size) {
+  return {[files = read_picture_list(list), workload,
+           shape = network.line.inputs[0].shape](std::span<const int64_t> indices) {
+            std::vector<Tensor> pictures;
+            std::vector<int64_t> labels;
+            for (const int64_t i : indices) {
+              const PictureFile& file = files[static_cast<size_t>(i) % files.size()];
+              pictures.push_back(picture_sample(workload, shape, file.path));
+              labels.push_back(file.label);
+            }
+            const auto count = static_cast<Dim>(labels.size());
+            return std::vector<Tensor>{stack(pictures, 0), from_vector(labels, {count})};
           },
           size};
 }
@@ -76,6 +97,7 @@ void write_weights(const std::string& path, const Network& network, uint64_t see
 }
 
 DataChoice choose_data(const Workload& workload, const Network& network, const std::string& data_dir) {
+  if (workload.images) return choose_pictures(workload, data_dir);
   const std::string& wanted = workload.data;
   const auto& inputs = network.line.inputs;
   const bool is_synthetic = wanted.starts_with("synthetic");
@@ -113,7 +135,12 @@ DataFolder write_data(const std::string& folder, const Workload& workload, const
   DataFolder out{choice.name, "built in", choice.is_real, 0, 0, Json::object()};
   Source train, test;
   const std::vector<std::string> sets = data::dataset_names();
-  if (std::find(sets.begin(), sets.end(), choice.name) != sets.end()) {
+  if (workload.images) {
+    train = from_pictures(workload, network,
+                          write_pictures(folder + "/pictures", workload, std::min(kPictures, std::max(train_samples, test_samples)), seed, data_dir),
+                          train_samples);
+    test = train;
+  } else if (std::find(sets.begin(), sets.end(), choice.name) != sets.end()) {
     const data::Splits splits = data::open_dataset(choice.name, {.data_dir = choice.is_real ? data_dir : ""});
     train = from_set(splits.train);
     test = from_set(splits.test);

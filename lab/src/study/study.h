@@ -14,7 +14,8 @@ namespace tandem::lab {
 /// What the numbers of a study's or a workload's file may be, and the flags that stand for them.
 namespace limits {
 inline constexpr Whole runs{1, 10'000}, warmup_steps{0, 100'000}, timed_steps{1, 1'000'000},
-    epochs{1, 1'000'000}, batch{1, 1 << 20}, size{1, 1 << 16}, classes{1, 1 << 24}, gate_steps{0, 1000};
+    epochs{1, 1'000'000}, batch{1, 1 << 20}, size{1, 1 << 16}, picture{1, 1 << 13}, classes{1, 1 << 24},
+    gate_steps{0, 1000};
 inline constexpr Real seconds{0, 7 * 86'400}, accuracy{0, 1}, learning_rate{0, 1e6}, noise{0, 1000};
 inline constexpr Real number{-1e15, 1e15};  // what a paper published, and the bounds of a claim
 inline constexpr int64_t sample = 1 << 28;  // numbers of one sample
@@ -24,6 +25,12 @@ inline constexpr size_t cells = 10'000;     // of a study
 /// Where studies/ and drivers/ lie: $TANDEM_LAB_HOME, or lab/ of the source tree that the program was built from, or
 /// share/tandem/lab beside an installed program. Throws Error where none holds studies/.
 std::string lab_home();
+
+/// How samples are made of image files: [images] of a workload. Each is cut to the size of the network's input.
+struct ImageRule {
+  int64_t resize = 256;  // pixels of the shorter side
+  std::vector<double> mean = {0.485, 0.456, 0.406}, std = {0.229, 0.224, 0.225};  // of each channel, 0 to 1
+};
 
 /// A workload, checked: studies/workloads/NAME.toml, or one that a study brings along. `definition` is the whole of it.
 struct Workload {
@@ -37,6 +44,7 @@ struct Workload {
   std::vector<double> noise;  // deviations of what is added to the inputs of further tests after `fit`
   int64_t batch = 0;
   std::string precision = "f32";
+  std::optional<ImageRule> images;  // unset: samples are arrays
   Json definition;
 
   /// Of the target of a cross-entropy; 0: there are none.

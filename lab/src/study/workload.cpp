@@ -77,6 +77,31 @@ Json read_loss(const std::string& file, const std::string& where, const Json& gi
   return loss;
 }
 
+ImageRule read_image_rule(const std::string& file, const std::string& where, const Json& given,
+                          const Workload& workload) {
+  Table table(file, where, given);
+  ImageRule rule;
+  rule.resize = table.integer("resize", rule.resize, limits::picture);
+  const auto channels = [&](const char* key, std::vector<double>& to, Real range) {
+    const std::vector<double> values = table.numbers(key, range);
+    if (!table.has(key)) return;
+    if (values.size() != 3) table.refuse(key, "be three numbers, one for each channel");
+    to = values;
+  };
+  channels("mean", rule.mean, {-1000, 1000});
+  channels("std", rule.std, {1e-3, 1000});
+  table.finish();
+  const auto& input = workload.input;
+  if (input.size() != 3 || input[0] != 3 || std::max(input[1], input[2]) > rule.resize)
+    table.refuse("resize",
+                 "be at least the height and the width of the workload's input, which must be [3, height, "
+                 "width]");
+  if (workload.targets.size() != 1 || workload.classes() == 0 ||
+      !workload.targets.begin()->at("shape").empty())
+    Table(file, "", workload.definition).refuse("targets", "be one label where [images] stands");
+  return rule;
+}
+
 }  // namespace
 
 int64_t Workload::classes() const {
@@ -121,8 +146,9 @@ Workload read_workload(const std::string& file, const std::string& where, const 
   check_optimizer(top, "optimizer", top.any("optimizer"));
   const Json named = top.table("optimizers");
   for (const auto& [key, optimizer] : named.items()) check_optimizer(top, "optimizers", optimizer);
-  const Json fit = top.table("fit"), gate = top.table("gate");
+  const Json fit = top.table("fit"), gate = top.table("gate"), images = top.table("images");
   top.finish();
+  if (top.has("images")) workload.images = read_image_rule(file, inside("[images]"), images, workload);
 
   Table fit_table(file, inside("[fit]"), fit);
   fit_table.integer("epochs", 1, limits::epochs);
