@@ -39,10 +39,10 @@ Json largest(const std::vector<DeviceActivity>& activities, int64_t steps, int64
 
 /// Takes so many steps; -> how long they took, in nanoseconds.
 int64_t PreparedCell::take_steps(int64_t count) {
-  const Batches& batches = resident();
+  if (!feed_) resident();
   forget();
   const int64_t begin = now_ns();
-  for (int64_t i = 0; i < count; ++i) step(batches[static_cast<size_t>(i) % batches.size()]);
+  for (int64_t i = 0; i < count; ++i) step(take(i, count));
   synchronize();
   return now_ns() - begin;
 }

@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "lab/src/base/json.h"
+#include "lab/src/own/load_cell.h"
 #include "lab/src/own/prepared_cell.h"
 #include "lab/src/own/search_cell.h"
 
@@ -35,7 +36,7 @@ Json hello() {
           {"kinds", own::kind_names()},
           {"losses", own::loss_names()},
           {"listings", listings},
-          {"phases", {"train", "infer"}},
+          {"phases", own::phase_names()},
           {"precisions", own::precision_names()},
           {"switches", own::known_switches()},
           {"libraries", environment.value("libraries", Json::object())}};
@@ -51,8 +52,8 @@ class Dialogue {
     const std::string call = own::text_field(request, "call");
     if (call == "hello") return hello();
     if (call == "prepare") return prepare(request);
-    if (call == "check") return prepared(call).check(request);
-    if (call == "run") return prepared(call).run(request);
+    if (call == "check") return load_ ? load_->check() : prepared(call).check(request);
+    if (call == "run") return load_ ? load_->run(request) : prepared(call).run(request);
     if (call == "breakdown") return prepared(call).breakdown(request);
     if (call == "fit") {
       const auto progress = [&](const Json& line) {
@@ -75,9 +76,13 @@ class Dialogue {
     const int64_t begin = own::now_ns();
     cell_.reset();  // before the next is built: two may not fit
     search_.reset();
+    load_.reset();
     own::CellRequest cell = own::read_prepare(request);
     Json fields;
-    if (cell.search.empty()) {
+    if (cell.loads) {
+      load_ = std::make_unique<own::LoadCell>(std::move(cell));
+      fields = load_->prepared();
+    } else if (cell.search.empty()) {
       auto next = std::make_unique<PreparedCell>(std::move(cell));
       fields = next->prepared();
       cell_ = std::move(next);
@@ -90,12 +95,14 @@ class Dialogue {
   }
   PreparedCell& prepared(const std::string& call) {
     if (search_) throw Declined(call, cat(call, ": a search can only fit. Ask the variant eager or graph."));
+    if (load_) throw Declined(call, cat(call, ": phase load has check and run alone."));
     TD_CHECK(cell_, call, ": a cell must be prepared first; got none.");
     return *cell_;
   }
 
   std::ostream& out_;
   std::unique_ptr<PreparedCell> cell_;
+  std::unique_ptr<own::LoadCell> load_;
   std::optional<own::SearchCell> search_;  // one of the two at most
   bool is_over_ = false;
 };

@@ -4,17 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <ctime>
 
-#include "lab/src/base/hash.h"
 #include "lab/src/own/network.h"
 
 namespace tandem::lab::own {
 namespace {
 
-constexpr int64_t kResident = 8, kMostSteps = 10'000'000;
-constexpr uint32_t kMostShown = 4096;  // elements of an output in `check`
-constexpr double kHalfScale = 1024;    // that the loss of f16 begins with: a power of two, so exact
+constexpr int64_t kResident = 8;
+constexpr double kHalfScale = 1024;  // that the loss of f16 begins with: a power of two, so exact
 
 double norm_of(const Tensor& tensor) {
   const Tensor wide = cast(to(tensor, Device{}), DType::f64);
@@ -24,12 +21,6 @@ double norm_of(const Tensor& tensor) {
 }
 
 }  // namespace
-
-int64_t now_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
 
 PreparedCell::PreparedCell(CellRequest request) : request_(std::move(request)) {
   if (!request_.device.is_cpu()) set_tf32(request_.precision == "tf32");
@@ -41,6 +32,7 @@ PreparedCell::PreparedCell(CellRequest request) : request_(std::move(request)) {
   parameters_ = nn::count_parameters(*model_);
   if (!request_.train.empty()) train_ = load_samples("train", request_.train, request_);
   if (!request_.test.empty()) test_ = load_samples("test", request_.test, request_);
+  if (request_.takes_from_loader()) feed_ = std::make_unique<Feed>(request_, request_.images, &samples());
 }
 
 PreparedCell::~PreparedCell() = default;
@@ -108,6 +100,12 @@ const PreparedCell::Batches& PreparedCell::resident() {
   return resident_;
 }
 
+const PreparedCell::Fields& PreparedCell::take(int64_t i, int64_t steps) {
+  if (!feed_) return resident()[static_cast<size_t>(i) % resident().size()];
+  if (i == 0) feed_->begin(steps);
+  return feed_->next();
+}
+
 void PreparedCell::forget() {
   states_ = first_states(request_, request_.batch);
   if (training_) training_->forget_carried();
@@ -151,16 +149,8 @@ Json PreparedCell::first_outputs(const Fields& batch) {
   in.insert(in.end(), states.begin(), states.end());
   const std::vector<Tensor> out = call(forward_, compiled_forward_, in);
   Json outputs = Json::object();
-  for (size_t i = 0; i < request_.line.outputs.size(); ++i) {
-    const std::vector<double> all = cast(to(out[i], Device{}), DType::f64).to_vector<double>();
-    std::vector<double> shown = all;
-    if (all.size() > kMostShown) {
-      shown.clear();
-      for (uint32_t k = 0; k < kMostShown; ++k) shown.push_back(all[hashed(k, kMostShown) % all.size()]);
-    }
-    outputs[request_.line.outputs[i].name] = {
-        {"shape", std::vector<int64_t>(out[i].shape().begin(), out[i].shape().end())}, {"values", shown}};
-  }
+  for (size_t i = 0; i < request_.line.outputs.size(); ++i)
+    outputs[request_.line.outputs[i].name] = shown_values(out[i]);
   return outputs;
 }
 
@@ -216,33 +206,11 @@ Json PreparedCell::check(const Json& request) {
 }
 
 Json PreparedCell::run(const Json& request) {
-  const std::string region = text_field(request, "region");
-  if (region != "latency" && region != "throughput")
-    throw Declined("region",
-                   cat("region: must be latency or throughput; got '", io::one_line(region, 80), "'."));
-  const int64_t steps = integer_field(request, "steps", 1, kMostSteps);
-  const Batches& batches = resident();
-  const auto turn = [&](int64_t i) -> const Fields& {
-    return batches[static_cast<size_t>(i) % batches.size()];
-  };
+  const StepsAsked asked = read_run(request);
+  if (!feed_) resident();
   forget();
-  synchronize();
-  Json answer;
-  if (region == "latency") {
-    std::vector<std::pair<int64_t, int64_t>> times;
-    for (int64_t i = 0; i < steps; ++i) {
-      const int64_t begin = now_ns();
-      step(turn(i));
-      synchronize();
-      times.emplace_back(begin, now_ns());
-    }
-    answer["steps"] = times;
-  } else {
-    const int64_t begin = now_ns();
-    for (int64_t i = 0; i < steps; ++i) step(turn(i));
-    synchronize();
-    answer = {{"begin", begin}, {"end", now_ns()}, {"count", steps}};
-  }
+  Json answer = timed_steps(
+      asked, [&](int64_t i) { step(take(i, asked.steps)); }, [&] { synchronize(); });
   answer["loss"] = request_.trains ? Json(last_[0].item<double>()) : Json();
   if (!request_.trains) {
     const NoGrad off;
@@ -252,6 +220,7 @@ Json PreparedCell::run(const Json& request) {
     answer["output_sum"] = sum;
   }
   answer["updates"] = updates_;
+  if (feed_) answer.update({{"samples_sum", feed_->samples_sum()}, {"wait_ns", feed_->waited_ns()}});
   return answer;
 }
 

@@ -4,14 +4,13 @@
 #include <functional>
 #include <memory>
 
+#include "lab/src/own/feed.h"
 #include "lab/src/own/request.h"
 #include "lab/src/own/samples.h"
+#include "lab/src/own/steps.h"
 #include "lab/src/own/task.h"
 
 namespace tandem::lab::own {
-
-/// CLOCK_MONOTONIC, in nanoseconds.
-int64_t now_ns();
 
 class PreparedCell {
  public:
@@ -39,6 +38,8 @@ class PreparedCell {
   const data::TensorSet& samples() const { return train_ ? *train_ : *test_; }
   Fields batch(int64_t index) const;  // on the device
   const Batches& resident();
+  /// Batch i of so many steps: one of those that lie on the device or, with the switch feed=loader, the pipeline's next.
+  const Fields& take(int64_t i, int64_t steps);
   /// States begin at zero, for training steps and for inference.
   void forget();
   void step(const Fields& batch);
@@ -57,6 +58,7 @@ class PreparedCell {
   std::unique_ptr<Compiled> compiled_forward_;
   std::vector<Tensor> states_;  // of inference
   Batches resident_;            // of `run`, on the device
+  std::unique_ptr<Feed> feed_;  // with the switch feed=loader
   std::vector<Tensor> last_;    // the loss or the outputs of the last step
   bool is_fresh_ = true;        // no step has changed the weights yet
   int64_t parameters_ = 0, updates_ = 0;

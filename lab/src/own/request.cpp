@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "lab/src/own/feed.h"
+
 namespace tandem::lab::own {
 namespace {
 
@@ -81,6 +83,7 @@ DataFiles data_files(const Json& data, const std::string& part, const CellReques
 }
 
 void read_weights(const Json& request, CellRequest& cell) {
+  if (cell.loads) return;  // there is no network
   const bool given = request.contains("weights") && !request["weights"].is_null();
   if (!cell.equal) {
     TD_CHECK(!given, "weights: the track as_shipped begins with Tandem's own; got some.");
@@ -116,6 +119,10 @@ void read_switches(const Json& request, CellRequest& cell) {
     if (std::find(row->second.begin(), row->second.end(), text) == row->second.end())
       throw Declined(
           name, cat(name, ": must be one of ", listed(row->second), "; got '", io::one_line(text, 80), "'."));
+    if (cell.loads)
+      throw Declined(name, cat(name, ": phase load has no network, and nothing to turn; got '", text, "'."));
+    if (name == "feed" && text == "loader" && !cell.trains)
+      throw Declined(name, "feed: the loader feeds training steps; phase infer has resident batches alone.");
     if (name.starts_with("graph")) {
       if (cell.engine == Engine::eager)
         throw Declined(name, cat(name, ": the eager variant has no graph. Ask the variant graph."));
@@ -201,6 +208,11 @@ const std::vector<std::string>& loss_names() {
   return names;
 }
 
+const std::vector<std::string>& phase_names() {
+  static const std::vector<std::string> names = {"train", "infer", "load"};
+  return names;
+}
+
 const std::vector<std::string>& search_names() {
   static const std::vector<std::string> names = {"tpe", "asha", "random"};
   return names;
@@ -223,7 +235,8 @@ std::vector<std::string> precision_names() {
 }
 
 std::map<std::string, std::vector<std::string>> known_switches() {
-  std::map<std::string, std::vector<std::string>> known = {{"graph", {"on", "off"}}};
+  std::map<std::string, std::vector<std::string>> known = {{"graph", {"on", "off"}},
+                                                           {"feed", {"resident", "loader"}}};
   for (const ChoiceMode mode : kChoiceModes) known["conv"].push_back(name(mode));
   for (const std::string& pass : all_stages()) known["graph." + pass] = {"on", "off"};
   return known;
@@ -242,12 +255,15 @@ CellRequest read_prepare(const Json& request) {
     cell.engine = parse_engine(variant);
   else
     cell.search = variant, cell.engine = Engine::graph;
-  cell.trains = offered(request, "phase", {"train", "infer"}) == "train";
+  const std::string phase = offered(request, "phase", phase_names());
+  cell.trains = phase == "train", cell.loads = phase == "load";
   cell.equal = !request.contains("track") || offered(request, "track", {"equal", "as_shipped"}) == "equal";
   cell.device = parse_device(offered(request, "device", device_names()));
   cell.precision = offered(request, "precision", precision_names());
   if (cell.precision == "tf32" && cell.device.is_cpu())
     throw Declined("precision", "precision: tf32 is a mode of the GPU; got it for cpu.");
+  if (cell.loads && cell.precision != "f32")
+    throw Declined("precision", cat("precision: phase load makes samples of f32; got ", cell.precision, "."));
   cell.batch = integer_field(request, "batch", 1, 1 << 24);
   cell.threads = integer_field(request, "threads", 1, 4096, 1);
   cell.seed = static_cast<uint64_t>(integer_field(request, "seed", 0, kMany, 0));
@@ -262,8 +278,10 @@ CellRequest read_prepare(const Json& request) {
   cell.test = data_files(data, "test", cell);
   for (const auto& [part, files] : data.items())
     if (part.starts_with("test_")) cell.more_tests[part] = data_files(data, part, cell);
-  TD_CHECK(!cell.train.empty() || (!cell.trains && !cell.test.empty()),
+  if (data.contains("images")) cell.images = std::make_shared<const Images>(read_images(data, cell));
+  TD_CHECK(cell.loads || !cell.train.empty() || (!cell.trains && !cell.test.empty()),
            "data: must have the part train; got ", cell.test.empty() ? "nothing" : "test alone", ".");
+  TD_CHECK(!cell.loads || cell.images, "data: must have images in phase load; got none.");
   read_switches(request, cell);
   return cell;
 }

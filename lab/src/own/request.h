@@ -50,6 +50,8 @@ struct Objective {
 /// A NumPy file for each input and target, by name; empty where the request has none.
 using DataFiles = std::map<std::string, std::string>;
 
+struct Images;  // feed.h
+
 /// The request `prepare`.
 struct CellRequest {
   std::string model;                  // the network's name
@@ -60,7 +62,8 @@ struct CellRequest {
   Objective objective;
   Engine engine = Engine::eager;
   std::string search;  // a method of search_names(); empty: the network itself is trained
-  bool trains = true;  // phase train, else infer
+  bool trains = true;  // phase train, else infer or load
+  bool loads = false;  // phase load
   bool equal = true;   // track equal, else as_shipped
   std::string precision = "f32";
   Device device;
@@ -72,10 +75,13 @@ struct CellRequest {
   std::optional<uint32_t> weights_hash;
   DataFiles train, test;
   std::map<std::string, DataFiles> more_tests;  // by the names of their parts
+  std::shared_ptr<const Images> images;         // null: none
   Json switches = Json::object();               // as set
   CompileOptions compile;                       // what the switches make of it
 
-  DType dtype() const;                    // of the weights: f64 or f32
+  DType dtype() const;  // of the weights: f64 or f32
+  /// Whether the batches of `run` come from the pipeline, and do not lie on the device already.
+  bool takes_from_loader() const { return switches.value("feed", "resident") == "loader"; }
   std::optional<DType> autocast() const;  // bf16 and f16: as the peers do it
 };
 
@@ -91,10 +97,11 @@ std::vector<std::string> kind_names();
 const std::vector<std::string>& loss_names();
 /// The variants that are methods of search, beside eager and graph.
 const std::vector<std::string>& search_names();
+const std::vector<std::string>& phase_names();
 /// The devices of this machine by name: "cpu", "cuda:0" …
 std::vector<std::string> device_names();
 std::vector<std::string> precision_names();
-/// Each switch with the values that it obeys: conv, graph, and graph.PASS for every pass of CompileOptions.
+/// Each switch with the values that it obeys: conv, feed, graph, and graph.PASS for every pass of CompileOptions.
 std::map<std::string, std::vector<std::string>> known_switches();
 
 }  // namespace tandem::lab::own

@@ -1,0 +1,24 @@
+// A prepared cell of phase load: no network, only the pipeline that makes batches of image files.
+#pragma once
+
+#include "lab/src/own/feed.h"
+
+namespace tandem::lab::own {
+
+class LoadCell {
+ public:
+  explicit LoadCell(CellRequest request);
+
+  /// Each returns the fields of its answer.
+  Json prepared() const;
+  /// The first batch in test mode.
+  Json check() const;
+  /// A step is one batch, made of its files and on the device.
+  Json run(const Json& request);
+
+ private:
+  CellRequest request_;
+  std::unique_ptr<Feed> feed_;
+};
+
+}  // namespace tandem::lab::own
