@@ -73,6 +73,8 @@ const std::vector<Metric>& metrics() {
       {"breakdown.launches", "kernel launches of a step", "", Better::neither},
       {"breakdown.nodes_before", "graph nodes before the passes", "", Better::neither},
       {"breakdown.nodes_after", "graph nodes after the passes", "", Better::neither},
+      {"input.wait_share", "share of the step that waits for samples", "", Better::less},
+      {"input.cold_share", "share of samples read from the disk", "", Better::neither},
       {"code.lines", "lines of code", "", Better::less},
   };
   return list;

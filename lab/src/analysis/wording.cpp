@@ -76,7 +76,9 @@ std::string noise_text(const Comparison& comparison, const Yardstick& yardstick)
 std::string faster(const std::string& name, const std::string& phase) {
   if (name == "step.latency_s" || name == "step.throughput_s" || name == "step.call_s" ||
       name == "samples_per_s")
-    return phase == "infer" ? "faster in inference" : "faster to train";
+    return phase == "infer"  ? "faster in inference"
+           : phase == "load" ? "faster to load samples"
+                             : "faster to train";
   if (name == "start_s") return "faster to start";
   if (name == "prepare_s") return "faster to build the network";
   if (name == "first_step_s") return "faster in the first step";

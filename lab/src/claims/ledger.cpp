@@ -47,7 +47,7 @@ CheckKind read_kind(Table& table) {
 Where read_where(const std::string& file, const std::string& place, const Json& json, Where where) {
   Table table(file, place + ", where", json);
   if (table.has("workload")) where.workload = table.texts("workload");
-  where.phase = table.choice("phase", where.phase, {"", "train", "infer", "fit"});
+  where.phase = table.choice("phase", where.phase, {"", "train", "infer", "fit", "load"});
   where.track = table.choice("track", where.track, {"equal", "as_shipped"});
   if (table.has("device")) where.device = table.texts("device");
   table.require("device", where.device, {"cpu", "cuda"});

@@ -271,6 +271,12 @@ Timed Client::run(Region region, int64_t steps, double patience_s) {
     if (fields.has("loss")) out.loss = fields.number("loss");
     if (fields.has("output_sum")) out.output_sum = fields.number("output_sum");
     out.updates = fields.integer("updates");
+    if (fields.has("wait_ns")) out.wait_ns = fields.integer("wait_ns");
+    if (fields.has("samples_sum")) {
+      out.samples_sum.emplace();
+      for (const auto& [name, sum] : fields.table("samples_sum").items())
+        (*out.samples_sum)[name] = fields.number(sum, "samples_sum");
+    }
   } catch (const Malformed& error) {
     fail(Status::garbage, error.what());
   }

@@ -94,6 +94,9 @@ struct Timed {
           count = 0;  // throughput; of latency: the first begin, the last end, all steps
   std::optional<double> loss, output_sum;
   int64_t updates = 0;
+  // Where batches come from the driver's pipeline: sums of the last one by name, and how long steps waited for theirs.
+  std::optional<std::map<std::string, double>> samples_sum;
+  std::optional<int64_t> wait_ns;
 };
 
 struct FitEpoch {
@@ -121,7 +124,7 @@ class Client {
 
   Hello hello();
   Prepared prepare(const Preparation& preparation);
-  /// `steps` of 0 asks for what phase infer gives: parameters and outputs.
+  /// `steps` of 0 asks for what phases infer and load give: parameters and outputs.
   Checked check(int64_t steps);
   Timed run(Region region, int64_t steps, double patience_s);
   Fitted fit(int64_t epochs, double cap_s, const std::function<void(const FitEpoch&)>& on_epoch = {});

@@ -13,6 +13,7 @@ namespace {
 // ResNet-18 on CIFAR-10 with six seeds: f32 of two frameworks was up to 3.2 times as far off as the reference with moved
 // samples, a learning rate 20 % too high 11 to 103 times.
 constexpr double kDriftShare = 10, kMostDrift = 0.3;
+constexpr double kMostLevels = 4, kMeanLevels = 0.75;  // of 256, by which decoders may differ
 
 std::string number(double value) {
   char buffer[40];
@@ -41,6 +42,26 @@ GateResult different(const std::string& what, double reference, double system) {
   return {false, what, reference, system, std::abs(system - reference), 0};
 }
 
+/// What is different in names and shapes of the outputs; nothing where they are the same.
+std::optional<GateResult> other_outputs(const Checked& reference, const Checked& system) {
+  for (const auto& [name, wanted] : reference.outputs) {
+    const auto found = system.outputs.find(name);
+    if (found == system.outputs.end())
+      return GateResult{false, cat("the output ", name, ", which is missing,"), NAN, NAN, INFINITY, 0};
+    if (found->second.shape != wanted.shape)
+      return different(cat("the number of elements of output ", name, " (", Json(found->second.shape).dump(),
+                           ", where it must be ", Json(wanted.shape).dump(), ")"),
+                       static_cast<double>(wanted.values.size()),
+                       static_cast<double>(found->second.values.size()));
+  }
+  for (const auto& [name, output] : system.outputs)
+    if (!reference.outputs.count(name))
+      return GateResult{false,    cat("an output ", io::one_line(name, 60), ", which the network has not,"),
+                        NAN,      NAN,
+                        INFINITY, 0};
+  return {};
+}
+
 }  // namespace
 
 Tolerance tolerance(const std::string& precision) {
@@ -55,16 +76,17 @@ Tolerance tolerance(const std::string& precision) {
 
 std::string GateResult::why() const {
   if (passed)
-    return cat("the same model; farthest out is ", what, ": ", number(system), ", reference ",
+    return cat("the same ", kind, "; farthest out is ", what, ": ", number(system), ", reference ",
                number(reference));
   std::string text =
-      cat("not the same model: ", what, " is ", number(system), " and must be ", number(reference));
+      cat("not the same ", kind, ": ", what, " is ", number(system), " and must be ", number(reference));
   if (tolerance > 0) text += cat(" (off by ", number(error), ", allowed ", number(tolerance), ")");
   return text;
 }
 
 Json GateResult::to_json() const {
   return {{"passed", passed},
+          {"kind", kind},
           {"worst",
            {{"what", what},
             {"reference", reference},
@@ -96,29 +118,18 @@ GateResult compare(const Checked& reference, const Checked& system, const std::s
   const auto widened = [](double tolerance, double drift) {
     return std::max(tolerance, std::min(kMostDrift, kDriftShare * drift));
   };
+  if (const auto found = other_outputs(reference, system)) return *found;
   for (const auto& [name, wanted] : reference.outputs) {
-    const auto found = system.outputs.find(name);
-    if (found == system.outputs.end())
-      return {false, cat("the output ", name, ", which is missing,"), NAN, NAN, INFINITY, 0};
-    if (found->second.shape != wanted.shape)
-      return different(cat("the number of elements of output ", name, " (", Json(found->second.shape).dump(),
-                           ", where it must be ", Json(wanted.shape).dump(), ")"),
-                       static_cast<double>(wanted.values.size()),
-                       static_cast<double>(found->second.values.size()));
+    const std::vector<double>& values = system.outputs.at(name).values;
     double largest = 1;
     for (const double value : wanted.values) largest = std::max(largest, std::abs(value));
     for (size_t i = 0; i < wanted.values.size(); ++i)
       worst.add(
-          cat("outputs ", name, "[", i, "]"), wanted.values[i], found->second.values[i], largest,
+          cat("outputs ", name, "[", i, "]"), wanted.values[i], values[i], largest,
           widened(allowed.outputs, drift_of(wanted.values[i], largest, [&, &name = name](const Checked& c) {
                     return c.outputs.at(name).values.at(i);
                   })));
   }
-  for (const auto& [name, output] : system.outputs)
-    if (!reference.outputs.count(name))
-      return {false,    cat("an output ", io::one_line(name, 60), ", which the network has not,"),
-              NAN,      NAN,
-              INFINITY, 0};
   if (!training) return worst.result();
 
   const double loss_scale = std::max(1e-3, std::abs(reference.loss));
@@ -156,6 +167,26 @@ GateResult compare(const Checked& reference, const Checked& system, const std::s
               widened(allowed.losses, drift));
   }
   return worst.result();
+}
+
+GateResult compare_samples(const Checked& reference, const Checked& system, double level) {
+  const auto of_samples = [](GateResult result) {
+    result.kind = "samples";
+    return result;
+  };
+  if (const auto found = other_outputs(reference, system)) return of_samples(*found);
+  Worst worst;
+  for (const auto& [name, wanted] : reference.outputs) {
+    const std::vector<double>& values = system.outputs.at(name).values;
+    double apart = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      worst.add(cat(name, "[", i, "]"), wanted.values[i], values[i], 1, kMostLevels * level);
+      apart += std::abs(values[i] - wanted.values[i]);
+    }
+    worst.add(cat("the mean difference of ", name), 0, apart / static_cast<double>(values.size()), 1,
+              kMeanLevels * level);
+  }
+  return of_samples(worst.result());
 }
 
 }  // namespace tandem::lab

@@ -26,6 +26,7 @@ struct GateResult {
   std::string what;                  // "outputs[2][7]", "gradients conv1.weight", "losses[9]"
   double reference = 0, system = 0;  // that number
   double error = 0, tolerance = 0;   // both relative, as the table states them
+  std::string kind = "model";        // or "samples", of phase load
   std::string why() const;           // one line: what, both numbers, the tolerance
   Json to_json() const;
 };
@@ -39,5 +40,9 @@ std::optional<double> moved_by(const std::string& precision);
 /// than 0.3; a loss as far as it or one before.
 GateResult compare(const Checked& reference, const Checked& system, const std::string& precision,
                    bool training, const std::vector<Checked>& moved = {});
+
+/// Phase load: the samples of a batch in test mode. `level`: what one step of the 256 of a pixel is in them. Decoders and
+/// rounding may differ by 4 levels in one number, and by three quarters of one in the mean over all.
+GateResult compare_samples(const Checked& reference, const Checked& system, double level);
 
 }  // namespace tandem::lab

@@ -13,12 +13,32 @@ namespace {
 
 constexpr uint64_t kMoves = 2;
 
-bool trains(const Cell& cell) { return cell.condition.phase != "infer"; }
+bool trains(const Cell& cell) { return lab::trains(cell.condition.phase); }
+bool loads(const Cell& cell) { return cell.condition.phase == "load"; }
+
+/// The pipeline alone of a cell that trains from it.
+Cell loading_of(Cell cell) {
+  cell.condition.phase = "load";
+  cell.condition.precision = "f32";
+  cell.condition.optimizer.clear();
+  cell.condition.switches.clear();
+  cell.optimizer = nullptr;
+  return cell;
+}
+
+/// Samples are of f32 everywhere.
+std::string reference_precision(const Cell& cell) { return loads(cell) ? "f32" : "f64"; }
+
+/// What one step of the 256 of a pixel is in a sample.
+double level_of(const Workload& workload) {
+  const std::vector<double>& std = workload.images->std;
+  return 1 / (255 * *std::min_element(std.begin(), std.end()));
+}
 
 /// Everything that can change what the network computes.
 std::string model_key(const Cell& cell) {
   const Condition& c = cell.condition;
-  std::string key = cat(c.workload, trains(cell) ? ", train" : ", infer", ", input");
+  std::string key = cat(c.workload, ", ", trains(cell) ? "train" : c.phase, ", input");
   for (const int64_t size : c.input) key += cat(" ", size);
   if (trains(cell)) key += ", " + cell.optimizer.dump();
   return key;
@@ -28,7 +48,8 @@ std::string model_key(const Cell& cell) {
 std::string system_key(const Cell& cell) {
   const Condition& c = cell.condition;
   std::string key = cat(cell.system, ", ", model_key(cell), ", ", c.device, ", ", c.precision);
-  for (const auto& [name, value] : c.switches) key += cat(", ", name, "=", value);
+  for (const auto& [name, value] : c.switches)
+    if (name != kStorage) key += cat(", ", name, "=", value);
   return key;
 }
 
@@ -59,9 +80,13 @@ double number_or_nan(const Json& j) { return j.is_number() ? j.get<double>() : N
 
 GateResult result_from(const Json& j) {
   const Json& worst = j.at("worst");
-  return {j.at("passed").get<bool>(),           worst.at("what").get<std::string>(),
-          number_or_nan(worst.at("reference")), number_or_nan(worst.at("system")),
-          number_or_nan(worst.at("error")),     number_or_nan(worst.at("tolerance"))};
+  return {j.at("passed").get<bool>(),
+          worst.at("what").get<std::string>(),
+          number_or_nan(worst.at("reference")),
+          number_or_nan(worst.at("system")),
+          number_or_nan(worst.at("error")),
+          number_or_nan(worst.at("tolerance")),
+          j.value("kind", "model")};
 }
 
 }  // namespace
@@ -70,6 +95,16 @@ std::string framework_of(const std::string& system) { return system.substr(0, sy
 std::string variant_of(const std::string& system) {
   const size_t colon = system.find(':');
   return colon == std::string::npos ? "" : system.substr(colon + 1);
+}
+
+std::string storage_of(const Condition& condition) {
+  const auto at = condition.switches.find(kStorage);
+  return at == condition.switches.end() ? "" : at->second;
+}
+
+bool takes_from_loader(const Condition& condition) {
+  const auto feed = condition.switches.find("feed");
+  return condition.phase == "load" || (feed != condition.switches.end() && feed->second == "loader");
 }
 
 Client Bench::start(const std::string& system, const std::string& device) const {
@@ -92,7 +127,7 @@ Preparation preparation_for(const Cell& cell, const Workload& workload, int64_t 
   p.workload = workload.definition;
   if (!cell.optimizer.is_null()) p.workload["optimizer"] = cell.optimizer;
   p.variant = variant_of(cell.system);
-  p.phase = trains(cell) ? "train" : "infer";
+  p.phase = trains(cell) ? "train" : c.phase;
   p.track = c.track;
   p.device = c.device;
   p.precision = c.precision;
@@ -101,6 +136,7 @@ Preparation preparation_for(const Cell& cell, const Workload& workload, int64_t 
   p.seed = seed;
   p.network = load_network(workload, c.input).json();
   p.switches = c.switches;
+  p.switches.erase(kStorage);
   return p;
 }
 
@@ -128,15 +164,20 @@ Checked Gatekeeper::check(const std::string& system, const Cell& cell, const Wor
   p.batch = batch;
   // For inference dropout stays as defined: a driver that leaves it on in test mode must fail.
   p.dropout = !trains(cell);
-  p.weights = materials_.weights(workload, cell.condition.input);
-  p.data = materials_.samples(workload, cell.condition.input, batch * std::max<int64_t>(1, steps)).data;
+  if (loads(cell)) {
+    p.data = {{"images", materials_.pictures(workload, batch, "").images}};
+  } else {
+    p.weights = materials_.weights(workload, cell.condition.input);
+    p.data = materials_.samples(workload, cell.condition.input, batch * std::max<int64_t>(1, steps)).data;
+  }
   if (move.by > 0) {
     std::vector<std::string> inputs;
     for (const Json& input : p.network.at("inputs")) inputs.push_back(input.at("name"));
     p.data = materials_.moved(p.data, inputs, move.by, move.seed);
   }
   // The reference is one for all devices and switches.
-  if (system == bench_.reference && precision == "f64") p.device = "cpu", p.switches.clear();
+  if (system == bench_.reference && precision == reference_precision(cell))
+    p.device = "cpu", p.switches.clear();
   Client client = bench_.start(system, p.device);
   client.hello();
   client.prepare(p);
@@ -147,7 +188,7 @@ Checked Gatekeeper::check(const std::string& system, const Cell& cell, const Wor
 
 Checked Gatekeeper::reference(const Cell& cell, const Workload& workload, const Move& move) {
   try {
-    return check(bench_.reference, cell, workload, "f64", move);
+    return check(bench_.reference, cell, workload, reference_precision(cell), move);
   } catch (const DriverFailure& failure) {
     throw DriverFailure(
         Status::failed,
@@ -160,6 +201,9 @@ Checked Gatekeeper::reference(const Cell& cell, const Workload& workload, const 
 // reference is computed once per network, in f64 on the processor.
 GateResult Gatekeeper::pass(const Cell& cell, const Workload& workload,
                             const std::function<void(const std::string&)>& stage) {
+  // A pipeline that makes other samples is no way to feed the same network.
+  if (trains(cell) && takes_from_loader(cell.condition) && workload.images)
+    if (GateResult samples = pass(loading_of(cell), workload, stage); !samples.passed) return samples;
   const std::string key = system_key(cell), reference_key = "reference: " + model_key(cell);
   if (known_.contains(key)) return result_from(known_[key]);
   if (!known_.contains(reference_key)) {
@@ -171,7 +215,8 @@ GateResult Gatekeeper::pass(const Cell& cell, const Workload& workload,
   const std::string& precision = cell.condition.precision;
   const Checked wanted = checked_from(known_[reference_key]),
                 system = check(cell.system, cell, workload, precision, {});
-  GateResult result = compare(wanted, system, precision, trains(cell));
+  GateResult result = loads(cell) ? compare_samples(wanted, system, level_of(workload))
+                                  : compare(wanted, system, precision, trains(cell));
   // Some networks let the least rounding grow from step to step, in every framework alike. Whether this is one, the
   // reference shows: it is asked only where it matters.
   if (const auto by = moved_by(precision); by && !result.passed && result.tolerance > 0 && trains(cell)) {

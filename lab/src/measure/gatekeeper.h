@@ -37,6 +37,11 @@ struct Bench {
 std::string framework_of(const std::string& system);
 std::string variant_of(const std::string& system);
 
+/// The value of the switch `storage` of a cell; "": it has none.
+std::string storage_of(const Condition& condition);
+/// Whether batches of `run` come from the driver's pipeline: phase load, and training with the switch feed=loader.
+bool takes_from_loader(const Condition& condition);
+
 /// What prepare says for a cell: as it is timed. Data, weights and batch are left to the caller.
 Preparation preparation_for(const Cell& cell, const Workload& workload, int64_t threads, uint64_t seed);
 

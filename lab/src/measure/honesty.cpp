@@ -17,17 +17,11 @@ std::string text_of(double s) {
   return buffer;
 }
 
-/// The time that the driver claims for its steps.
-double covered_s(const Timed& timed) {
-  if (timed.region == Region::throughput) return seconds(timed.end_ns - timed.begin_ns);
-  double sum = 0;
-  for (const auto& [begin, end] : timed.steps) sum += seconds(end - begin);
-  return sum;
+double mean_step_s(const Timed& timed) {
+  return covered_s(timed) / static_cast<double>(std::max<int64_t>(1, timed.count));
 }
 
 double median_step_s(const Timed& timed) {
-  if (timed.region == Region::throughput)
-    return covered_s(timed) / static_cast<double>(std::max<int64_t>(1, timed.count));
   std::vector<double> steps;
   for (const auto& [begin, end] : timed.steps) steps.push_back(seconds(end - begin));
   if (steps.empty()) return 0;
@@ -70,6 +64,13 @@ Objection check_window(const Timed& timed, const Witness& seen, double absolute_
 
 }  // namespace
 
+double covered_s(const Timed& timed) {
+  if (timed.region == Region::throughput) return seconds(timed.end_ns - timed.begin_ns);
+  double sum = 0;
+  for (const auto& [begin, end] : timed.steps) sum += seconds(end - begin);
+  return sum;
+}
+
 // What a driver says of its own times, held against what the lab has seen from outside: the clock between request and
 // answer, and the processor time of the driver's processes. The cheapest and plainest checks come first.
 Objection check_region(const Timed& timed, const Witness& seen, Window window, const std::string& phase,
@@ -85,11 +86,11 @@ Objection check_region(const Timed& timed, const Witness& seen, Window window, c
         cat("steps must lie between the request and its answer; the first began ",
             text_of(seconds(timed.begin_ns - timed.sent_ns)), " after the request and the last ended ",
             text_of(seconds(timed.received_ns - timed.end_ns)), " before the answer")};
-  const int64_t updates = phase == "infer" ? 0 : timed.count;
+  const int64_t updates = trains(phase) ? timed.count : 0;
   if (timed.updates - updates_before != updates)
     return Contradiction{"updates", cat("the optimiser must have made one update a step, ", updates, "; got ",
                                         timed.updates - updates_before)};
-  if (phase != "infer" && !timed.loss)
+  if (trains(phase) && !timed.loss)
     return Contradiction{"loss", "the loss of the last step must be a finite number; got none"};
   if (phase == "infer" && !timed.output_sum)
     return Contradiction{"output", "the sum of the last step's outputs must be a finite number; got none"};
@@ -108,8 +109,10 @@ Objection check_region(const Timed& timed, const Witness& seen, Window window, c
 // The two regions do the same work, one with a wait after each step and one without. A step without the wait may be
 // faster, but not by more than overlap explains, nor slower by much, nor with much less processor time.
 Objection check_regions(const Timed& throughput, const Witness& seen_throughput, const Timed& latency,
-                        const Witness& seen_latency, const std::string& device, const HonestyLimits& limits) {
-  const double fast = median_step_s(throughput), slow = median_step_s(latency);
+                        const Witness& seen_latency, const std::string& device, const HonestyLimits& limits,
+                        bool in_bursts) {
+  const double fast = mean_step_s(throughput),
+               slow = in_bursts ? mean_step_s(latency) : median_step_s(latency);
   const bool cpu = device == "cpu";
   const double least = cpu ? limits.least_throughput : limits.least_throughput_gpu;
   if (fast < least * slow)
@@ -137,7 +140,8 @@ ResultsWatch::ResultsWatch(std::string phase, int64_t turns, std::string precisi
     : phase_(std::move(phase)), precision_(std::move(precision)), turns_(std::max<int64_t>(1, turns)) {}
 
 Objection ResultsWatch::add(const Timed& timed) {
-  if (phase_ != "infer") {
+  if (phase_ == "load") return {};  // check_samples looks at its batches
+  if (trains(phase_)) {
     if (timed.loss) losses_.push_back(*timed.loss);
     const bool stuck = losses_.size() >= 3 && std::all_of(losses_.begin(), losses_.end(), [&](double loss) {
                          return loss == losses_.front();

@@ -40,10 +40,14 @@ struct HonestyLimits {
   double least_cpu_share = 0.25;   // of the claimed time, processor time used or waited for (device cpu)
   double least_throughput = 0.33;  // throughput step / latency step, on a CPU
   double least_throughput_gpu = 0.02;
-  double most_throughput = 3;  // the same, the other way
-  double least_work = 0.6;     // processor time a step, throughput / latency
-  double measurable_s = 0.2;   // below this, processor times are too coarse to compare
+  double most_throughput = 3;    // the same, the other way
+  double least_work = 0.6;       // processor time a step, throughput / latency
+  double least_decoding = 0.25;  // processor time a batch of phase load, of what the lab itself needs
+  double measurable_s = 0.2;     // below this, processor times are too coarse to compare
 };
+
+/// The time that the driver claims for its steps.
+double covered_s(const Timed& timed);
 
 enum class Window { first_step, warm_up, timed };
 
@@ -51,10 +55,11 @@ enum class Window { first_step, warm_up, timed };
 Objection check_region(const Timed& timed, const Witness& seen, Window window, const std::string& phase,
                        const std::string& device, int64_t updates_before, const HonestyLimits& limits = {});
 
-/// The two timed regions of one run against each other.
+/// The two timed regions of one run against each other. `in_bursts`: samples that are made ahead come in bursts, so that a
+/// synchronised step is the mean of all and not the median.
 Objection check_regions(const Timed& throughput, const Witness& seen_throughput, const Timed& latency,
                         const Witness& seen_latency, const std::string& device,
-                        const HonestyLimits& limits = {});
+                        const HonestyLimits& limits = {}, bool in_bursts = false);
 
 /// What all answers of one run say about the results: the loss must move (train), equal inputs must give equal sums (infer).
 class ResultsWatch {

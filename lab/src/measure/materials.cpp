@@ -8,7 +8,7 @@
 
 #include "lab/src/base/hash.h"
 #include "lab/src/base/json.h"
-#include "lab/src/material/material.h"
+#include "lab/src/material/pictures.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
 #include "tandem/io/npy.h"
@@ -23,6 +23,7 @@ constexpr int64_t kAll = int64_t{1} << 31;
 // As many as MNIST has, as far as they fit into this.
 constexpr int64_t kSyntheticTrain = 60'000, kSyntheticTest = 10'000;
 constexpr int64_t kSyntheticBytes = 192 << 20;
+constexpr int64_t kMostPictures = 4096;
 
 std::string sizes_text(const std::vector<int64_t>& sizes) {
   std::string text;
@@ -155,9 +156,30 @@ SampleFiles Materials::all(const Workload& workload, const std::vector<int64_t>&
   return written("all", workload, input, std::min(kSyntheticTrain, room), std::min(kSyntheticTest, room / 4));
 }
 
+int64_t pictures_for(int64_t batch, int64_t timed_steps) {
+  return std::max(batch, std::min(kMostPictures, batch * std::min(timed_steps, kMostPictures)));
+}
+
+PictureFiles Materials::pictures(const Workload& workload, int64_t count, const std::string& storage) {
+  if (storage == "memory" && !ram_) ram_ = std::make_unique<RamFolder>();
+  const std::string place =
+      cat(storage == "memory" ? ram_->path() : folder_, "/", workload.name, "-pictures-", count);
+  // The list is written last: where it stands, the files are whole. It holds their paths, so that a folder that was moved is
+  // written anew.
+  const std::string list = place + "/list.txt";
+  if (!fs::exists(list) || !fs::exists(read_picture_list(list).front().path)) {
+    fs::remove_all(place);
+    write_pictures(place, workload, count, kSeed);
+  }
+  PictureFiles out{images_request(workload, list), choose_pictures(workload).name, {}};
+  for (const PictureFile& file : read_picture_list(list)) out.paths.push_back(file.path);
+  return out;
+}
+
 void Materials::remove() {
   std::error_code ignored;
   fs::remove_all(folder_, ignored);
+  ram_.reset();
 }
 
 }  // namespace tandem::lab

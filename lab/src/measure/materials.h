@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "lab/src/measure/storage.h"
 #include "lab/src/study/study.h"
 
 namespace tandem::lab {
@@ -16,6 +18,13 @@ struct SampleFiles {
   std::string name;      // "mnist", "synthetic-mnist"
   bool is_real = false;  // not made up
   int64_t train = 0, test = 0;
+};
+
+/// Image files of a workload with [images].
+struct PictureFiles {
+  Json images;       // as prepare takes them
+  std::string name;  // "voc2012", "synthetic-photographs"
+  std::vector<std::string> paths;
 };
 
 class Materials {
@@ -32,6 +41,10 @@ class Materials {
   /// fit into 192 MiB.
   SampleFiles whole(const Workload& workload, const std::vector<int64_t>& input);
 
+  /// So many image files at most, on the storage that the switch names; "": in the study's folder, wherever the system keeps
+  /// them.
+  PictureFiles pictures(const Workload& workload, int64_t count, const std::string& storage);
+
   void remove();
 
  private:
@@ -40,7 +53,11 @@ class Materials {
   SampleFiles all(const Workload& workload, const std::vector<int64_t>& input);
   void add_noise(SampleFiles& files, const Workload& workload, const std::vector<int64_t>& input);
   std::string folder_;
+  std::unique_ptr<RamFolder> ram_;  // where something was placed there
 };
+
+/// How many image files a run of so many steps reads: no file twice, as far as 4096 go.
+int64_t pictures_for(int64_t batch, int64_t timed_steps);
 
 /// "noise_0.10".
 std::string noise_name(double deviation);

@@ -9,6 +9,7 @@
 #include "lab/src/material/network.h"
 #include "lab/src/measure/energy.h"
 #include "lab/src/measure/fit_metrics.h"
+#include "lab/src/measure/input_checks.h"
 #include "lab/src/monitor/process_tree.h"
 #include "lab/src/stats/sample.h"
 #include "tandem/core/error.h"
@@ -16,6 +17,10 @@
 
 namespace tandem::lab {
 namespace {
+
+// By how much the sum of a batch may differ, of the size of its numbers. Decoders differ by parts of a level, which add up to
+// nothing; another batch of photographs is some per cent away.
+constexpr double kSamePictures = 3e-3, kSameArrays = 1e-5;
 
 double seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
@@ -51,13 +56,13 @@ bool holds(const std::vector<std::string>& list, const std::string& value) {
 void check_offer(const Hello& hello, const Preparation& p) {
   if (!holds(hello.variants, p.variant)) decline("variant", p.variant, hello.variants);
   if (!holds(hello.devices, p.device)) decline("device", p.device, hello.devices);
+  if (!holds(hello.phases, p.phase)) decline("phase", p.phase, hello.phases);
   for (const Json& call : p.network.at("calls"))
-    if (const std::string kind = call.at("kind"); !holds(hello.kinds, kind))
+    if (const std::string kind = call.at("kind"); p.phase != "load" && !holds(hello.kinds, kind))
       decline("kind", kind, hello.kinds);
   if (const std::string loss = p.workload.at("loss").at("kind");
       p.phase == "train" && !holds(hello.losses, loss))
     decline("loss", loss, hello.losses);
-  if (!holds(hello.phases, p.phase)) decline("phase", p.phase, hello.phases);
   if (!holds(hello.precisions, p.precision)) decline("precision", p.precision, hello.precisions);
   for (const auto& [name, value] : p.switches) {
     const auto at = hello.switches.find(name);
@@ -97,13 +102,17 @@ class Taker {
         run_(run),
         client_(client),
         input_(cell.condition.input),
-        turns_(turns_for(cell.condition.batch, load_network(workload, input_).sample_bytes())),
-        results_(cell.condition.phase, turns_, cell.condition.precision) {}
+        network_(load_network(workload, input_)),
+        storage_(storage_of(cell.condition)),
+        is_fed_(takes_from_loader(cell.condition)),
+        limits_(setting.limits),
+        turns_(turns_for(cell.condition.batch, network_.sample_bytes())),
+        results_(cell.condition.phase, turns_, cell.condition.precision) {
+    if (storage_ == "disk") limits_.least_cpu_share = 0;  // who waits for a disk does not use the processor
+  }
 
   void steps(Preparation p) {
-    const SampleFiles files = setting_.materials.samples(workload_, input_, turns_ * cell_.condition.batch);
-    p.data = files.data;
-    run_.data = files.name;
+    place_samples(p);
     prepare(p);
     setting_.stage("first step");
     const Timed first = region(Region::latency, 1, Window::first_step, client_.patience().first_step_s).timed;
@@ -135,11 +144,22 @@ class Taker {
     add_report(run_, monitor.end_window());
     add_memory_over_start(run_);
     if (const Objection found = check_regions(throughput.timed, throughput.seen, latency.timed, latency.seen,
-                                              cell_.condition.device, setting_.limits))
+                                              cell_.condition.device, limits_, is_fed_))
       contradict(*found);
 
     run_.step_s = step_seconds(latency.timed);
-    run_.metrics["step.latency_s"] = stats::median(run_.step_s);
+    if (cell_.condition.phase == "load")
+      run_.unavailable["step.latency_s"] =
+          "batches that are made ahead come in bursts, so that one wait says nothing";
+    else
+      run_.metrics["step.latency_s"] = stats::median(run_.step_s);
+    if (latency.timed.wait_ns && cell_.condition.phase != "load")
+      run_.metrics["input.wait_share"] =
+          std::min(1.0, seconds(*latency.timed.wait_ns) / covered_s(latency.timed));
+    if (storage_ == "disk")
+      run_.metrics["input.cold_share"] =
+          std::min(1.0, static_cast<double>(pictures_.paths.size()) /
+                            static_cast<double>(cell_.condition.batch * throughput.timed.count));
     run_.metrics["step.throughput_s"] = now_s;
     run_.metrics["step.call_s"] = now_s / static_cast<double>(p.network.at("calls").size());
     run_.metrics["samples_per_s"] = static_cast<double>(cell_.condition.batch) / now_s;
@@ -178,7 +198,7 @@ class Taker {
     add_report(run_, monitor.end_window());
     add_memory_over_start(run_);
     if (const Objection found = check_fit(fitted, workload_.metrics, epochs, cell_.effort.cap_s, files.test,
-                                          witness(client_.pid()) - before, setting_.limits))
+                                          witness(client_.pid()) - before, limits_))
       contradict(*found);
     run_.confusion = fitted.confusion;
     add_fit_metrics(run_, fitted, workload_, memory, window_begun);
@@ -190,6 +210,39 @@ class Taker {
     Timed timed;
     Witness seen;
   };
+
+  /// Writes what `run` takes, and names it in the request and in the record.
+  void place_samples(Preparation& p) {
+    p.data = Json::object();
+    if (cell_.condition.phase != "load") {
+      const SampleFiles files = setting_.materials.samples(workload_, input_, turns_ * cell_.condition.batch);
+      p.data = files.data;
+      run_.data = files.name;
+    }
+    if (!is_fed_ || !workload_.images) {
+      arrays_ = p.data.value("train", Json::object());
+      return;
+    }
+    setting_.stage("image files");
+    const int64_t count = pictures_for(cell_.condition.batch, cell_.effort.timed_steps);
+    pictures_ = setting_.materials.pictures(workload_, count, storage_);
+    p.data["images"] = pictures_.images;
+    run_.data = pictures_.name;
+  }
+
+  /// Of batches that the driver's pipeline made: whether they are the right ones.
+  void check_input(const Seen& got) {
+    const int64_t last = got.timed.asked - 1, batch = cell_.condition.batch;
+    const bool loads = cell_.condition.phase == "load";
+    const BatchSums made =
+        pictures_.paths.empty()
+            ? array_sums(arrays_, last, batch)
+            : picture_sums(workload_, network_, pictures_.images.at("list"), last, batch, run_.seed);
+    const double share = pictures_.paths.empty() ? kSameArrays : kSamePictures;
+    if (const Objection found = check_samples(got.timed, made, share, !loads, limits_)) contradict(*found);
+    if (loads)
+      if (const Objection found = check_decoding(got.timed, got.seen, made, limits_)) contradict(*found);
+  }
 
   [[noreturn]] void contradict(const Contradiction& found) {
     throw DriverFailure(Status::dishonest, cat(found.rule, ": ", found.text), client_.last_words());
@@ -204,20 +257,22 @@ class Taker {
     const int64_t sent = now_ns();
     const Prepared prepared = client_.prepare(p);
     const double window = seconds(now_ns() - sent);
-    if (prepared.seconds > window + setting_.limits.clock_slack_s)
+    if (prepared.seconds > window + limits_.clock_slack_s)
       contradict({"clock", cat("prepare cannot take longer than the lab waited for it, ", window, " s; got ",
                                prepared.seconds, " s")});
     run_.metrics["prepare_s"] = prepared.seconds;
   }
 
   Seen region(Region kind, int64_t count, Window window, double patience_s) {
+    if (storage_ == "disk") drop_from_cache(pictures_.paths);
     const Witness before = witness(client_.pid());
     Seen out{client_.run(kind, count, patience_s), {}};
     out.seen = witness(client_.pid()) - before;
     if (const Objection found = check_region(out.timed, out.seen, window, cell_.condition.phase,
-                                             cell_.condition.device, updates_, setting_.limits))
+                                             cell_.condition.device, updates_, limits_))
       contradict(*found);
     if (const Objection found = results_.add(out.timed)) contradict(*found);
+    if (is_fed_) check_input(out);
     updates_ = out.timed.updates;
     return out;
   }
@@ -236,7 +291,9 @@ class Taker {
               .timed;
       taken += timed.count;
       before = now;
-      now = step_s = stats::median(step_seconds(timed));
+      // Batches that are made ahead come in bursts: their mean tells.
+      now = step_s =
+          is_fed_ ? covered_s(timed) / static_cast<double>(timed.count) : stats::median(step_seconds(timed));
       steady = taken >= least && std::abs(now - before) <= kSteady * now;
       const double spent = seconds(now_ns() - begun);
       if (taken >= std::min<int64_t>(least, 3) && spent > cell_.effort.timed_s) break;
@@ -277,6 +334,12 @@ class Taker {
   Run& run_;
   Client& client_;
   std::vector<int64_t> input_;
+  Network network_;
+  std::string storage_;  // of the switch; "": none
+  bool is_fed_;          // batches come from the driver's pipeline
+  HonestyLimits limits_;
+  PictureFiles pictures_;
+  Json arrays_;  // files of `run`
   int64_t turns_, updates_ = 0;
   ResultsWatch results_;
 };
@@ -307,7 +370,8 @@ Run take_run(const Cell& cell, const Turn& turn, const RunSetting& setting) {
       const GateResult gate = setting.gatekeeper.pass(cell, workload, setting.stage);
       run.gate = gate.to_json();
       if (!gate.passed) throw DriverFailure(Status::not_same_model, gate.why(), client.last_words());
-      p.weights = setting.materials.weights(workload, cell.condition.input);
+      if (cell.condition.phase != "load")
+        p.weights = setting.materials.weights(workload, cell.condition.input);
     }
     Taker taker(cell, turn, setting, workload, run, client);
     if (cell.condition.phase == "fit")
@@ -316,7 +380,9 @@ Run take_run(const Cell& cell, const Turn& turn, const RunSetting& setting) {
       taker.steps(p);
     client.quit();
     const std::vector<std::string> files = setting.bench.launcher(framework_of(cell.system)).definitions;
-    if (const auto lines = code_lines_of_files(files, workload.network))
+    if (cell.condition.phase == "load")
+      run.unavailable["code.lines"] = "phase load has no network";
+    else if (const auto lines = code_lines_of_files(files, workload.network))
       run.metrics["code.lines"] = static_cast<double>(*lines);
     else
       run.unavailable["code.lines"] =

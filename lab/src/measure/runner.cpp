@@ -10,7 +10,7 @@
 #include <map>
 
 #include "lab/src/base/json.h"
-#include "lab/src/material/material.h"
+#include "lab/src/material/pictures.h"
 #include "lab/src/measure/cooling.h"
 #include "lab/src/measure/energy.h"
 #include "lab/src/measure/one_run.h"
@@ -47,6 +47,29 @@ std::map<std::string, DataChoice> data_of(const Plan& plan) {
     if (!choices.contains(key)) choices[key] = choose_data(workload, load_network(workload, input));
   }
   return choices;
+}
+
+/// The plan without the cells whose image files cannot lie where they ask for: those become lines of `missing`.
+Plan with_storage(Plan plan, const std::string& folder) {
+  std::map<std::string, std::string> refusals;  // by storage and bytes
+  const auto refused = [&](const Cell& cell) {
+    const std::string storage = storage_of(cell.condition);
+    if (storage.empty()) return false;
+    const int64_t bytes = picture_bytes(load_workload(cell.condition.workload),
+                                        pictures_for(cell.condition.batch, cell.effort.timed_steps));
+    const std::string key = cat(storage, " ", bytes);
+    if (!refusals.contains(key)) refusals[key] = storage_refusal(storage, folder, bytes);
+    if (refusals[key].empty()) return false;
+    Missing line{cell.part, cell.condition.text(), refusals[key]};
+    const auto is_same = [&](const Missing& other) {
+      return other.part == line.part && other.what == line.what;
+    };
+    if (std::none_of(plan.missing.begin(), plan.missing.end(), is_same))
+      plan.missing.push_back(std::move(line));
+    return true;
+  };
+  std::erase_if(plan.cells, refused);
+  return plan;
 }
 
 std::string short_text(const Json& value) {
@@ -139,14 +162,15 @@ std::string difference(const Json& there, const Json& wanted) {
 // Block after block, each cell at most once per block in an order that the seed draws: slow changes of the machine
 // fall on all cells alike. A run is written before the next begins, so that a study can be stopped anywhere and goes
 // on where it was.
-StudyOutcome run_study(const Plan& plan, const RunnerOptions& options, Progress& progress) {
+StudyOutcome run_study(const Plan& asked, const RunnerOptions& options, Progress& progress) {
+  fs::create_directories(options.folder);
+  const Plan plan = with_storage(asked, options.folder);
   // A part's cells that are not there; what a study as a whole leaves out has no part.
   const auto absent = std::find_if(plan.missing.begin(), plan.missing.end(),
                                    [](const Missing& missing) { return !missing.part.empty(); });
   TD_CHECK(!plan.cells.empty(), "run: the study must have a cell that can be run here; got none",
            absent == plan.missing.end() ? "" : ": " + absent->what + ": " + absent->why,
            ". See 'tandem lab list' for what is installed.");
-  fs::create_directories(options.folder);
   const io::FolderLock lock("run", options.folder, "study");
   settle_record(plan, options);
 

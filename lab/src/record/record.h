@@ -15,20 +15,26 @@ using Json = nlohmann::json;
 
 /// What is held fixed when systems are compared. Two runs may be compared only where all of it is equal.
 struct Condition {
-  std::string workload;         // "lenet"
-  std::string phase;            // "train", "infer" or "fit" (whole epochs with tests)
+  std::string workload;  // "lenet"
+  std::string phase;     // "train", "infer", "fit" (whole epochs with tests) or "load" (batches of files)
   std::string track = "equal";  // or "as_shipped"
   std::string device = "cpu";   // or "cuda:0"
   std::string precision = "f32";
   int64_t batch = 0;
   std::vector<int64_t> input;                   // sizes of one sample
-  std::string optimizer;                        // of phases train and fit; "" in infer
+  std::string optimizer;                        // of phases train and fit; "" in the others
   std::map<std::string, std::string> switches;  // what the study turns; "" keys do not occur
 
   auto operator<=>(const Condition&) const = default;
   /// "lenet train, batch 100, cpu, f32": what distinguishes it, for people. Stable: used as a key in files too.
   std::string text() const;
 };
+
+/// The switch that the lab itself obeys: where image files lie. No driver is told of it.
+inline constexpr const char* kStorage = "storage";
+
+/// Whether a phase trains: it has an optimiser and a loss.
+inline bool trains(const std::string& phase) { return phase == "train" || phase == "fit"; }
 
 /// How a run ended. Only `ok` runs are measured; each other kind has its reason in `why`.
 enum class Status {

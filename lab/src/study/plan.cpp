@@ -192,6 +192,26 @@ class Expansion {
     return systems.front();  // the options left the control's system out: another one gives the noise floor
   }
 
+  /// Why a workload cannot stand in a part; "": it can.
+  std::string unfit(const Part& part, const Axes& axes, const Workload& workload) const {
+    const auto on_storage = [](const auto& turned) { return turned.contains(kStorage); };
+    if (workload.images && part.phase == "fit")
+      return "phase fit trains on arrays, and its samples are image files";
+    if (workload.images) {
+      const auto is_cut = [&](const std::vector<int64_t>& size) {
+        return size.size() == 3 && size[0] == 3 && std::max(size[1], size[2]) <= workload.images->resize;
+      };
+      return std::all_of(axes.input.begin(), axes.input.end(), is_cut)
+                 ? ""
+                 : cat("its samples are cut out of pictures of at least ", workload.images->resize, " by ",
+                       workload.images->resize, " pixels, and another input is asked for");
+    }
+    if (part.phase == "load") return "phase load makes samples of image files, and it has no [images]";
+    if (std::any_of(axes.switches.begin(), axes.switches.end(), on_storage))
+      return "storage is that of image files, and it has no [images]";
+    return "";
+  }
+
   Json expand(const Part& part) {
     const Axes axes = effective_axes(part, options_.quick);
     const std::vector<std::string> systems = this->systems(part, axes);
@@ -210,7 +230,11 @@ class Expansion {
              "studies/workloads/" + name + ".toml is not there yet: the zoo has no such model");
         continue;
       }
-      expand(part, axes, study_.workloads.load(name), used_devices, systems, control);
+      const Workload workload = study_.workloads.load(name);
+      if (const std::string why = unfit(part, axes, workload); !why.empty())
+        miss(part.name, "workload " + name, why);
+      else
+        expand(part, axes, workload, used_devices, systems, control);
     }
     const Effort shown = effort(part, Workload{});
     Json figures = Json::array();
@@ -249,7 +273,7 @@ class Expansion {
     const auto switches =
         axes.switches.empty() ? std::vector<std::map<std::string, std::string>>{{}} : axes.switches;
     std::vector<Json> optimizers = {Json()};
-    if (part.phase != "infer") {
+    if (trains(part.phase)) {
       optimizers = {workload.definition["optimizer"]};
       if (!axes.optimizer.empty()) optimizers.clear();
       for (const Json& entry : axes.optimizer) optimizers.push_back(optimizer(part, entry, workload));

@@ -96,10 +96,22 @@ Axes read_axes(Table& table) {
     for (const auto& [key, value] : entry.items()) {
       if (key.empty() || !value.is_string()) table.refuse("switches", switch_rule);
       map[key] = value.get<std::string>();
+      if (key == kStorage && value != "disk" && value != "memory")
+        table.refuse("switches", "have \"disk\" or \"memory\" as storage");
     }
     axes.switches.push_back(std::move(map));
   }
   return axes;
+}
+
+/// The switches that are about where samples come from: only where the phase takes them from there.
+void check_feed(const Table& table, const std::string& phase, const Axes& axes) {
+  for (const auto& turned : axes.switches) {
+    const auto feed = turned.find("feed");
+    if (feed != turned.end() && phase != "train") table.refuse("switches", "have feed in phase train alone");
+    if (turned.contains(kStorage) && phase != "load" && (feed == turned.end() || feed->second != "loader"))
+      table.refuse("switches", "have storage in phase load, or beside feed = \"loader\", alone");
+  }
 }
 
 Figure read_figure(const std::string& file, const std::string& where, const Json& json,
@@ -136,11 +148,12 @@ Part read_part(const std::string& file, const Json& json) {
   part.title = table.text("title");
   part.counterpart = table.text("counterpart", "");
   part.note = table.text("note", "");
-  part.phase = table.choice("phase", "", {"train", "infer", "fit"});
+  part.phase = table.choice("phase", "", {"train", "infer", "fit", "load"});
   part.track = table.choice("track", "equal", {"equal", "as_shipped"});
   part.axes = read_axes(table);
-  if (part.phase == "infer" && !part.axes.optimizer.empty())
-    table.refuse("optimizer", "be absent in phase infer");
+  check_feed(table, part.phase, part.axes);
+  if (!trains(part.phase) && !part.axes.optimizer.empty())
+    table.refuse("optimizer", "be absent in phase infer and load");
   if (table.has("control")) part.control = table.text("control", "");
   part.effort = read_effort_table(file, "part '" + part.name + "', effort", table.table("effort"));
   const Json quick = table.table("quick");
@@ -150,6 +163,7 @@ Part read_part(const std::string& file, const Json& json) {
 
   Table quick_table(file, "part '" + part.name + "', quick", quick);
   part.quick_axes = read_axes(quick_table);
+  check_feed(quick_table, part.phase, part.quick_axes);
   part.quick_effort = read_effort(quick_table);
   part.quick_skip = quick_table.text("skip", "");
   if (quick_table.has("control")) part.quick_control = quick_table.text("control", "");

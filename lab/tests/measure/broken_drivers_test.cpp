@@ -15,15 +15,6 @@ namespace {
 
 using testing::TempFolder;
 
-/// The honest one. A machine that gives it no core for most of one region can make its times contradict each other: one of a few
-/// runs must pass.
-lab::Run honest_run(const Cell& cell, const std::string& folder) {
-  lab::Run run;
-  for (int attempt = 0; attempt < 4 && (attempt == 0 || run.status == Status::dishonest); ++attempt)
-    run = run_with("", cell, folder);
-  return run;
-}
-
 /// A folder where the honest fake has passed the gate, shared by the faults that show only later.
 const std::string& passed_folder() {
   static TempFolder folder;

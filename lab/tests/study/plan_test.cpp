@@ -367,5 +367,28 @@ TEST(Studies, EveryTableAndFigureOfEveryPaperHasACounterpartOrAReason) {
   }
 }
 
+TEST(Plan, WorkloadsWithoutImageFilesAreMissingWhereTheseAreReadAndTheOthersWhereArraysAre) {
+  const auto plan_of = [](const std::string& part) {
+    const StudyText file("mini", std::string(kHead) + "[[part]]\nname = \"a\"\ntitle = \"A\"\n" + part);
+    return make_plan(file.path(), on_cpu());
+  };
+  Plan plan = plan_of("phase = \"load\"\nworkloads = [\"lenet\", \"photos_cnn\"]\n");
+  ASSERT_EQ(plan.missing.size(), 1u);
+  EXPECT_EQ(plan.missing[0].what, "workload lenet");
+  EXPECT_NE(plan.missing[0].why.find("it has no [images]"), std::string::npos);
+  ASSERT_EQ(plan.cells.size(), 4u);
+  EXPECT_EQ(plan.cells[0].condition.phase, "load");
+  EXPECT_TRUE(plan.cells[0].optimizer.is_null());
+  plan = plan_of(
+      "phase = \"train\"\nworkloads = [\"lenet\"]\nswitches = [{ feed = \"loader\", storage = \"disk\" }]\n");
+  EXPECT_TRUE(plan.cells.empty());
+  ASSERT_EQ(plan.missing.size(), 1u);
+  EXPECT_EQ(plan_of("phase = \"train\"\nswitches = [{ feed = \"loader\" }]\n").cells.size(), 4u);
+  for (const char* part : {"phase = \"fit\"\nworkloads = [\"photos_cnn\"]\n",
+                           "phase = \"load\"\nworkloads = [\"photos_cnn\"]\ninput = [[3, 80, 80]]\n",
+                           "phase = \"load\"\nworkloads = [\"photos_cnn\"]\ninput = [[1, 28, 28]]\n"})
+    EXPECT_TRUE(plan_of(part).cells.empty()) << part;
+}
+
 }  // namespace
 }  // namespace tandem::lab

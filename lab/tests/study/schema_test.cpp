@@ -37,6 +37,10 @@ std::string complaint(const std::string& text) {
 
 std::string with(const std::string& line) { return kGood + line + "\n"; }
 
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  return text.replace(text.find(from), from.size(), to);
+}
+
 TEST(StudySchema, AGoodFileIsAccepted) { EXPECT_EQ(complaint(kGood), ""); }
 
 // A study that brings a workload along.
@@ -142,6 +146,12 @@ TEST(StudySchema, EachBrokenRuleIsNamedWithItsKey) {
       {with("input = [[3, -1]]"), "input"},
       {with("switches = [{ conv = 1 }]"), "switches"},
       {with("switches = { conv = \"fixed\" }"), "switches"},
+      {with("switches = [{ feed = \"loader\", storage = \"tape\" }]"), "\"disk\" or \"memory\" as storage"},
+      {with("switches = [{ storage = \"disk\" }]"), "storage in phase load"},
+      {with("switches = [{ feed = \"resident\", storage = \"disk\" }]"), "storage in phase load"},
+      {with("quick = { switches = [{ storage = \"disk\" }] }"), "storage in phase load"},
+      {replaced(with("switches = [{ feed = \"loader\" }]"), "\"train\"", "\"infer\""), "feed in phase train"},
+      {replaced(with("optimizer = [\"sgd\"]"), "\"train\"", "\"load\""), "optimizer"},
       {with("optimizer = [3]"), "optimizer"},
       {with("track = \"other\""), "track"},
       {with("effort = { runs = 0 }"), "runs"},
@@ -322,10 +332,6 @@ class OtherHome : public ::testing::Test {
   StudyText file_{"mini", ""};
 };
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  return text.replace(text.find(from), from.size(), to);
-}
-
 TEST_F(OtherHome, WorkloadsAreReadFromThereAndBrokenOnesAreNamed) {
   const std::string good = R"(name = "net"
 title = "A net"
@@ -365,6 +371,40 @@ optimizer = { name = "sgd", lr = 0.1 }
     const std::string said = complaint(text);
     EXPECT_NE(said.find(key), std::string::npos) << "for the file\n" << text << "it said: " << said;
     EXPECT_NE(said.find("net.toml"), std::string::npos) << said;
+  }
+}
+
+TEST_F(OtherHome, ImagesAreForOneInputOfThreeChannelsAndOneLabel) {
+  const std::string good = R"(name = "net"
+title = "A net"
+network = "net"
+data = "photographs"
+input = [3, 24, 32]
+targets = { y = { type = "i64", below = 2 } }
+loss = { kind = "cross_entropy", output = "out", target = "y" }
+batch = 8
+optimizer = { name = "sgd", lr = 0.1 }
+[images]
+resize = 32
+)";
+  EXPECT_EQ(complaint(good), "");
+  const Workload workload = load_workload("net");
+  ASSERT_TRUE(workload.images);
+  EXPECT_EQ(workload.images->resize, 32);
+  EXPECT_EQ(workload.images->mean, (std::vector<double>{0.485, 0.456, 0.406}));
+  const std::pair<std::string, const char*> cases[] = {
+      {replaced(good, "resize = 32", "resize = 31"), "resize"},
+      {replaced(good, "resize = 32", "resize = 8193"), "resize"},
+      {replaced(good, "[3, 24, 32]", "[1, 24, 32]"), "resize"},
+      {replaced(good, "[3, 24, 32]", "[24]"), "resize"},
+      {replaced(good, "below = 2", "below = 2, shape = [4]"), "targets"},
+      {good + "mean = [1, 2]\n", "mean"},
+      {good + "std = [1, 1, 0]\n", "std"},
+      {good + "crop = 3\n", "'crop'"},
+  };
+  for (const auto& [text, key] : cases) {
+    const std::string said = complaint(text);
+    EXPECT_NE(said.find(key), std::string::npos) << "for the file\n" << text << "it said: " << said;
   }
 }
 

@@ -85,6 +85,11 @@ json tampered_request(json request) {
     if (fault("wrong_weights")) request["weights"] = {{"hash", 99}};
     if (fault("wrong_learning_rate"))
       request["workload"]["optimizer"]["lr"] = request["workload"]["optimizer"]["lr"].get<double>() * 2;
+    if (request["data"].contains("images")) {
+      json& images = request["data"]["images"];
+      if (fault("wrong_mean")) images["mean"][0] = images["mean"][0].get<double>() + 0.015;
+      if (fault("wrong_crop")) images["resize"] = images["resize"].get<int64_t>() + 4;
+    }
     if (fault("other_samples") && request["data"].contains("train"))
       request["seed"] = 7, request["batch"] = 8;
   }
@@ -113,6 +118,17 @@ void tamper_steps(json& answer) {
       for (json& stamp : step) stamp = stamp.get<int64_t>() + (fault("late") ? 1 : -1) * 3'600'000'000'000;
 }
 
+void tamper_input(json& answer) {
+  static json first;  // the sums of the first batch that was made
+  if (fault("same_batch") && first.is_null()) first = answer["samples_sum"];
+  if (fault("same_batch")) answer["samples_sum"] = first;
+  if (fault("no_sums")) answer.erase("samples_sum");
+  if (fault("other_sums")) answer["samples_sum"]["z"] = 1;
+  if (fault("text_in_sums")) answer["samples_sum"]["x"] = "many";
+  if (fault("no_wait")) answer.erase("wait_ns");
+  if (fault("long_wait")) answer["wait_ns"] = int64_t{3'600'000'000'000};
+}
+
 /// Sleeps as long as the steps would take, and makes up stamps.
 void fake_steps(json& answer, bool throughput) {
   const int64_t begin = lab::own::now_ns();
@@ -134,6 +150,10 @@ json tampered_answer(json answer) {
   if (!answer.value("ok", false)) return answer;
   if (call == "hello" && fault("old_protocol")) answer["protocol"] = 0;
   if (call == "hello" && fault("no_version")) answer.erase("version");
+  if (call == "hello" && fault("no_pipeline")) {
+    answer["phases"] = {"train", "infer"};
+    answer["switches"].erase("feed");
+  }
   if (call == "prepare" && fault("more_parameters"))
     answer["parameters"] = answer["parameters"].get<int64_t>() + 10;
   if (call == "check") {
@@ -164,6 +184,7 @@ json tampered_answer(json answer) {
                       (answer["end"].get<int64_t>() - answer["begin"].get<int64_t>()) / 10;
     answer["updates"] =
         answer["updates"].get<int64_t>() + (g_preparation["phase"] == "train" ? g_extra_updates : 0);
+    tamper_input(answer);
     if (fault("no_updates")) answer["updates"] = 0;
     if (fault("stuck_loss")) answer["loss"] = 2.302585;
     if (fault("no_loss")) answer["loss"] = nullptr;
