@@ -75,6 +75,11 @@ class Driver:
         """-> Model for the Cell. May raise Declined(what, message) for what this cell's mixture cannot have."""
         raise NotImplementedError
 
+    def pipeline(self, cell, model):
+        """-> Pipeline for the Cell; must be given where `hello` offers phase load (model is None there) or the switch
+        feed."""
+        raise NotImplementedError
+
     def why_declined(self, what, value):
         """Why a value that `hello` does not offer (of a switch, "precision", "device", "kind", "loss", …) cannot be
         obeyed: a sentence that follows the rule in the message. None: there is no more to say."""
@@ -184,6 +189,32 @@ class Model:
     def breakdown(self, steps, placed_batches):
         """Runs steps of the prepared phase under the framework's profiler -> the fields of the answer."""
         raise Declined("breakdown", "breakdown: this driver has no profiler.")
+
+
+class Pipeline:
+    """The framework's own way from samples to batches on the device, made ahead: image files (cell.images), or arrays
+    (cell.samples()) where the cell has none. Sample p of a run is file or row p mod N; in training a picture is cut at
+    the place that `cut_of` draws, in `first` at `middle_of`."""
+
+    def first(self):
+        """Must, in phase load: the first batch in test mode, an array (batch, 3, height, width)."""
+        raise NotImplementedError
+
+    def begin(self, batches):
+        """Must: begins anew with batch 0, and makes so many batches and no more."""
+        raise NotImplementedError
+
+    def next(self):
+        """Must: the next batch, as Model.place gives it; waits until it is there."""
+        raise NotImplementedError
+
+    def read(self, placed):
+        """Must: {name: array} of the inputs and targets of a batch that next gave; the order of axes does not matter."""
+        raise NotImplementedError
+
+    def synchronize(self):
+        """Must: returns when the device has done all that was asked of it."""
+        raise NotImplementedError
 
 
 class Network:
@@ -317,6 +348,7 @@ class Cell:
     metrics    list of names                       optimizer  dict with name, lr, ...
     switches   dict, every name and value known to `hello`
     train      Data or None                        test       Data or None
+    images     paths, labels (lists), resize, height, width, mean, std; None where there are none
     more_tests {part: Data}, tested once after the last epoch of fit
     classes    `below` of the loss's target, sizes: the shape of the only input; None where there is none (listings)
     """
@@ -332,10 +364,11 @@ class Cell:
         self.dropout = _field(request, "dropout", bool, default=True)
         self.network = Network(_field(request, "network", dict), self.dropout)
         self.definition = _offered("definition", request.get("definition", "description"), ["description", "listing"])
-        self._check_layers(hello, why)
+        self.phase = offered("phase", _field(request, "phase", str))
+        if self.phase != "load":
+            self._check_layers(hello, why)
         self._read_loss(hello, why)
         self.variant = offered("variant", _field(request, "variant", str))
-        self.phase = offered("phase", _field(request, "phase", str))
         self.device = offered("device", _field(request, "device", str))
         self.precision = offered("precision", _field(request, "precision", str))
         self.track = _offered("track", request.get("track", "equal"), ["equal", "as_shipped"])
@@ -346,7 +379,15 @@ class Cell:
         _field(self.optimizer, "name", str, "workload.optimizer.name")
         self.switches = self._checked_switches(request.get("switches") or {}, hello["switches"], why)
         self.weights_from = request.get("weights") or {}
-        if self.track == "equal" and not self.weights_from:
+        if self.phase == "load" and self.switches:
+            raise Declined(min(self.switches), "%s: phase load has no network, and nothing to turn."
+                           % min(self.switches))
+        if self.phase == "load" and self.precision != "f32":
+            raise Declined("precision", "precision: phase load makes samples of f32; got %s." % self.precision)
+        if self.phase != "train" and self.switches.get("feed") == "loader":
+            raise Declined("feed", "feed: the loader feeds training steps; phase %s has resident batches alone."
+                           % self.phase)
+        if self.phase != "load" and self.track == "equal" and not self.weights_from:
             raise ValueError('weights: the track "equal" needs {"file": PATH} or {"hash": SEED}; got none.')
         self._read_data(_field(request, "data", dict))
 
@@ -409,8 +450,37 @@ class Cell:
             Data("data." + part, data[part], wanted) if data.get(part) else None for part in ("train", "test"))
         self.more_tests = {part: Data("data." + part, data[part], wanted) for part in sorted(data)
                            if part.startswith("test_")}
-        if self.train is None and (self.phase == "train" or self.test is None):
+        self.images = self._read_images(_field(data, "images", dict, "data.images")) if data.get("images") else None
+        if self.phase == "load":
+            if self.images is None:
+                raise ValueError("data: must have images in phase load; got none.")
+        elif self.train is None and (self.phase == "train" or self.test is None):
             raise ValueError("data: must have the part train; got %s." % (sorted(data) or "nothing"))
+
+    def _read_images(self, given):
+        if self.sizes is None or len(self.sizes) != 3 or self.sizes[0] != 3 or len(self.targets) != 1:
+            raise ValueError("data.images: must be for a network of one input (3, height, width) and one target.")
+        images = SimpleNamespace(paths=[], labels=[], resize=_positive(given, "resize"), height=self.sizes[1],
+                                 width=self.sizes[2])
+        for name in ("mean", "std"):
+            values = _field(given, name, list, "data.images." + name)
+            if len(values) != 3 or not all(isinstance(value, (int, float)) for value in values):
+                raise ValueError("data.images.%s: must be three numbers; got %r." % (name, values))
+            setattr(images, name, [float(value) for value in values])
+        if images.resize < max(images.height, images.width):
+            raise ValueError("data.images.resize: must be at least the sizes of a sample, %d and %d; got %d." % (
+                images.height, images.width, images.resize))
+        with open(_field(given, "list", str, "data.images.list"), encoding="utf-8") as file:
+            for line in file:
+                label, tab, path = line.rstrip("\n").partition("\t")
+                if not tab or not label.isdigit() or self.classes is not None and int(label) >= self.classes:
+                    raise ValueError("data.images.list: each line must be a label below %s and a path, with a tab "
+                                     "between; got %r." % (self.classes, line[:120]))
+                images.labels.append(int(label))
+                images.paths.append(path)
+        if not images.paths:
+            raise ValueError("data.images.list: must have a file; got none.")
+        return images
 
     @staticmethod
     def _checked_switches(switches, known, why):
@@ -520,6 +590,24 @@ def epoch_order(samples, seed, epoch):
     return np.argsort(hashed(np.arange(samples, dtype=np.uint32), seed + 7919 * (epoch + 1)), kind="stable")
 
 
+def drawn(positions, seed):
+    """Three 32-bit numbers for each position of a run, (n, 3): where a picture is cut, down and across, and whether it is
+    mirrored."""
+    positions = np.asarray(positions, dtype=np.uint32).reshape(-1, 1)
+    return hashed(positions * np.uint32(3) + np.arange(3, dtype=np.uint32), seed)
+
+
+def cut_of(numbers, height, width, images):
+    """(top, left, is mirrored) in a picture of these sizes, by three numbers of `drawn`."""
+    down, across, mirrored = map(int, numbers)
+    return (down * (height - images.height + 1) >> 32, across * (width - images.width + 1) >> 32, mirrored >> 31 == 1)
+
+
+def middle_of(height, width, images):
+    """The same in test mode."""
+    return (height - images.height) // 2, (width - images.width) // 2, False
+
+
 def checked_values(array):
     """An output as `check` tells it: its shape and its numbers, of many the ones that the hash picks."""
     flat = array.reshape(-1)
@@ -586,7 +674,7 @@ class _Dialogue:
         self.driver = driver
         self.emit = emit  # writes one JSON object as a line
         self.known = None
-        self.cell = self.model = self.placed = None
+        self.cell = self.model = self.placed = self.pipeline = None
         self.updates = 0
 
     def offer(self):
@@ -598,25 +686,37 @@ class _Dialogue:
         return dict(self.offer(), protocol=PROTOCOL)
 
     def prepare(self, request):
-        self.cell = self.model = self.placed = None  # before the next is built: two may not fit
+        # Before the next is built: two may not fit.
+        self.cell = self.model = self.placed = self.pipeline = None
         self.updates = 0
         gc.collect()
         begin = now_ns()
         cell = Cell(request, self.offer(), self.driver.why_declined)
+        if cell.phase == "load":
+            self.pipeline = self.driver.pipeline(cell, None)
+            self.cell = cell
+            return {"parameters": 0, "prepare_ns": now_ns() - begin, "obeyed": {}, "notes": []}
         model = self.driver.build(cell)
         model.cell = cell
         model.synchronize()
+        if cell.switches.get("feed") == "loader":
+            self.pipeline = self.driver.pipeline(cell, model)
         self.cell, self.model = cell, model
         return {"parameters": int(model.parameters()), "prepare_ns": now_ns() - begin,
                 "obeyed": cell.switches if model.obeyed is None else model.obeyed, "notes": list(model.notes)}
 
     def prepared(self, call):
-        if self.model is None:
+        if self.cell is None:
             raise RuntimeError("%s: a cell must be prepared first; got none." % call)
+        if self.model is None and call not in ("check", "run"):
+            raise Declined(call, "%s: phase load has check and run alone." % call)
         return self.cell, self.model
 
     def check(self, request):
         cell, model = self.prepared("check")
+        if cell.phase == "load":
+            return {"parameters": 0, "outputs": {cell.network.inputs[0]["name"]: checked_values(
+                np.asarray(self.pipeline.first(), dtype=np.float64))}}
         data = cell.samples()
         batch = data.batch(0, cell.batch)
         model.reset_states()
@@ -663,6 +763,13 @@ class _Dialogue:
         cell, model = self.prepared("run")
         region = _offered("region", request.get("region"), ["latency", "throughput"])
         steps = _positive(request, "steps")
+        if cell.phase == "load":
+            return self.run_fed(region, steps, lambda placed: None, self.pipeline.synchronize)
+        if self.pipeline is not None:
+            model.reset_states()
+            answer = self.run_fed(region, steps, model.train_step, model.synchronize)
+            self.updates += steps
+            return dict(answer, loss=float(model.read_loss()), updates=self.updates)
         placed = self.resident()
         step = model.train_step if cell.phase == "train" else model.infer_step
         model.reset_states()
@@ -683,6 +790,31 @@ class _Dialogue:
                                        for value in model.read_outputs().values())
         answer["updates"] = self.updates
         return answer
+
+    def run_fed(self, region, steps, step, synchronize):
+        """The answer of `run` where batches come from the pipeline, which begins within the first step."""
+        pipeline, kept, waited = self.pipeline, None, 0
+
+        def take(index):
+            nonlocal kept, waited
+            begin = now_ns()
+            if index == 0:
+                pipeline.begin(steps)
+            kept = pipeline.next()
+            waited += now_ns() - begin
+            step(kept)
+
+        synchronize()
+        if region == "latency":
+            answer = _latency(take, synchronize, range(steps))
+        else:
+            def take_all():
+                for index in range(steps):
+                    take(index)
+
+            answer = dict(_throughput(take_all, synchronize), count=steps)
+        sums = {name: float(np.asarray(value, dtype=np.float64).sum()) for name, value in pipeline.read(kept).items()}
+        return dict(answer, loss=None, updates=self.updates, samples_sum=sums, wait_ns=waited)
 
     def fit(self, request):
         cell, model = self.prepared("fit")
@@ -751,13 +883,27 @@ class _Dialogue:
     def breakdown(self, request):
         cell, model = self.prepared("breakdown")
         steps = _positive(request, "steps", 5)
-        answer = dict(model.breakdown(steps, self.resident()))
+        answer = dict(model.breakdown(steps, self.resident() if self.pipeline is None else _Fed(self.pipeline, steps)))
         if cell.phase == "train":
             self.updates += steps
         return answer
 
     def quit(self, request):
         return {}
+
+
+class _Fed:
+    """The batches of a breakdown, where they come from the pipeline: each is taken once, whatever its number."""
+
+    def __init__(self, pipeline, steps):
+        pipeline.begin(4 * steps + 8)
+        self.pipeline = pipeline
+
+    def __len__(self):
+        return 1 << 30
+
+    def __getitem__(self, index):
+        return self.pipeline.next()
 
 
 def _latency(step, synchronize, turns):
@@ -879,6 +1025,6 @@ def serve(driver, requests=None):
         emit(answer)
         if call == "quit":
             break
-    dialogue.model = dialogue.placed = None
+    dialogue.model = dialogue.placed = dialogue.pipeline = None
     sys.stderr.flush()
     sys.exit(0)

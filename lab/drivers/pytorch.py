@@ -17,6 +17,7 @@ import torch  # noqa: E402
 
 import pytorch_models  # noqa: E402
 import pytorch_network  # noqa: E402
+import pytorch_pipeline  # noqa: E402
 from frame import Declined  # noqa: E402
 
 OPTIMIZERS = {  # the class, and the options that a workload may set besides lr
@@ -39,10 +40,10 @@ class PyTorchDriver(frame.Driver):
             "kinds": list(pytorch_network.WRITERS),
             "losses": list(pytorch_network.LOSSES),
             "listings": list(pytorch_models.MODELS),
-            "phases": ["train", "infer"],
+            "phases": ["train", "infer", "load"],
             "precisions": ["f32", "bf16", "f64"] + (["tf32"] if cuda else []),
             "switches": {"conv": ["heuristic"] + (["fixed", "profile"] if cuda else []), "graph": ["on", "off"],
-                         "graph.cache": ["on", "off"], "onednn": ["on", "off"]},
+                         "graph.cache": ["on", "off"], "onednn": ["on", "off"], "feed": ["resident", "loader"]},
             "libraries": libraries(),
         }
 
@@ -57,6 +58,9 @@ class PyTorchDriver(frame.Driver):
 
     def build(self, cell):
         return PyTorchModel(cell)
+
+    def pipeline(self, cell, model):
+        return pytorch_pipeline.PyTorchPipeline(cell, model)
 
     def is_out_of_memory(self, error):
         return isinstance(error, torch.OutOfMemoryError) or super().is_out_of_memory(error)
@@ -80,7 +84,7 @@ class PyTorchModel(frame.Model):
         self.notes = []
         self.device = torch.device(cell.device)
         self.cuda = self.device.type == "cuda"
-        self.obeyed = self._obey(cell)
+        self.obeyed = dict(self._obey(cell), feed=cell.switches.get("feed", "resident"))
         torch.manual_seed(cell.seed)
         self.dtype = torch.float64 if cell.precision == "f64" else torch.float32
         if cell.definition == "listing":
@@ -230,10 +234,12 @@ class PyTorchModel(frame.Model):
         return self.loss_function(output, *wanted), outputs, states
 
     def place(self, batch):
-        there = {}
-        for name, array in batch.items():
-            tensor = torch.from_numpy(array)
-            there[name] = tensor.to(self.device, self.dtype if tensor.is_floating_point() else tensor.dtype)
+        return self.placed({name: torch.from_numpy(array) for name, array in batch.items()})
+
+    def placed(self, batch):
+        """A batch of tensors {name: tensor} as the steps take it."""
+        there = {name: tensor.to(self.device, self.dtype if tensor.is_floating_point() else tensor.dtype,
+                                 non_blocking=True) for name, tensor in batch.items()}
         return tuple(there[name] for name in self.inputs), tuple(there[name] for name in self.wanted)
 
     def train_step(self, placed):

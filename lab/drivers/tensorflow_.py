@@ -18,6 +18,7 @@ import channels_last  # noqa: E402
 import tensorflow_layers as layers  # noqa: E402
 import tensorflow_models as listings  # noqa: E402
 import tensorflow_network  # noqa: E402
+import tensorflow_pipeline  # noqa: E402
 import tensorflow_process as process  # noqa: E402
 import xla_profile  # noqa: E402
 
@@ -188,8 +189,9 @@ class TensorFlowDriver(frame.Driver):
 
     def hello(self):
         switches = {"graph." + name: ["on", "off"] for name in process.PASSES}
-        return process.offer("tensorflow", tf.__version__, ["function", "xla", "eager"], tensorflow_network.KINDS,
-                             listings.MODELS, dict(switches, graph=["on", "off"]))
+        offer = process.offer("tensorflow", tf.__version__, ["function", "xla", "eager"], tensorflow_network.KINDS,
+                              listings.MODELS, dict(switches, graph=["on", "off"], feed=["resident", "loader"]))
+        return dict(offer, phases=offer["phases"] + ["load"])
 
     def why_declined(self, what, value):
         return process.why_declined(what, value)
@@ -207,6 +209,11 @@ class TensorFlowDriver(frame.Driver):
         if cell.variant == "function":
             obeyed.update(self.process.set_passes(cell.switches))
         return TensorFlowModel(cell, obeyed)
+
+    def pipeline(self, cell, model):
+        if model is None:
+            self.process.start(cell)
+        return tensorflow_pipeline.TensorFlowPipeline(cell, model)
 
 
 if __name__ == "__main__":

@@ -58,9 +58,10 @@ struct Table {
 };
 
 DriverInfo read_table(const std::string& name, const Table& table) {
-  static const std::set<std::string> known = {
-      "title", "variants",    "command", "packages", "build_packages", "pip_options",     "python",
-      "build", "environment", "built",   "why_not",  "remarks",        "build_platforms", "definitions"};
+  static const std::set<std::string> known = {"title",         "variants",        "command",     "packages",
+                                              "more_packages", "build_packages",  "pip_options", "python",
+                                              "build",         "environment",     "built",       "why_not",
+                                              "remarks",       "build_platforms", "definitions"};
   for (const auto& [key, value] : table.values.items())
     TD_CHECK(known.count(key), table.where, ": there is no key '", key, "'. lab/docs/setup.md lists them.");
   for (const char* needed : {"title", "variants", "command"})
@@ -71,6 +72,7 @@ DriverInfo read_table(const std::string& name, const Table& table) {
   info.variants = table.texts("variants");
   info.command = table.texts("command");
   info.packages = table.texts("packages");
+  info.more_packages = table.texts("more_packages");
   info.build_packages = table.texts("build_packages");
   info.pip_options = table.texts("pip_options");
   info.python = table.text_or("python", "");
@@ -88,7 +90,7 @@ DriverInfo read_table(const std::string& name, const Table& table) {
   }
   TD_CHECK(info.build.empty() == info.built.empty(), table.where,
            ": build and built go together, for the files tell whether it has been done; got one of them.");
-  for (const auto* list : {&info.packages, &info.build_packages})
+  for (const auto* list : {&info.packages, &info.more_packages, &info.build_packages})
     for (const std::string& requirement : *list) {
       try {
         parse_requirement(requirement);
@@ -104,6 +106,12 @@ DriverInfo read_table(const std::string& name, const Table& table) {
 bool DriverInfo::needs_python() const {
   return std::any_of(command.begin(), command.end(),
                      [](const std::string& word) { return word.find("{python}") != std::string::npos; });
+}
+
+std::vector<std::string> DriverInfo::all_packages() const {
+  std::vector<std::string> all = packages;
+  all.insert(all.end(), more_packages.begin(), more_packages.end());
+  return all;
 }
 
 std::vector<DriverInfo> parse_drivers(const std::string& text, const std::string& name,

@@ -13,8 +13,10 @@ namespace tandem::lab {
 struct DriverInfo {
   std::string name, title;
   std::vector<std::string> variants;
-  std::vector<std::string> command;         // with {home}, {lab} and {python}
-  std::vector<std::string> packages;        // pip's requirements, the framework itself first
+  std::vector<std::string> command;   // with {home}, {lab} and {python}
+  std::vector<std::string> packages;  // pip's requirements, the framework itself first
+  /// Installed with them, but not needed to start: an environment without them declines what needs them, by name.
+  std::vector<std::string> more_packages;
   std::vector<std::string> build_packages;  // installed before them, where a package is built from its source
   std::vector<std::string> pip_options;     // further words for `pip install`
   std::string python;              // the versions of Python that have the packages: ">=3.8,<3.12"; empty: any
@@ -26,6 +28,8 @@ struct DriverInfo {
   std::map<std::string, std::string> why_not;  // platform -> why no environment can be made there
   std::map<std::string, std::string> remarks;  // platform -> what a reader of `lab list` should know
 
+  /// What `setup` installs: packages and more_packages.
+  std::vector<std::string> all_packages() const;
   /// Starts with {python}, so that a virtual environment has to be there.
   bool needs_python() const;
 };

@@ -70,14 +70,15 @@ class Setup {
     }
     check_version();
     const std::vector<std::string> missing =
-        missing_packages(info_.packages, package_folders(info_, machine_));
+        missing_packages(info_.all_packages(), package_folders(info_, machine_));
     if (missing.empty()) {
-      say(cat("all packages are there (", joined(info_.packages), ")"));
+      say(cat("all packages are there (", joined(info_.all_packages()), ")"));
       return changed;
     }
     if (!info_.build_packages.empty()) install(info_.build_packages, {}, log);
-    install(info_.packages, info_.pip_options, log);
-    const std::vector<std::string> left = missing_packages(info_.packages, package_folders(info_, machine_));
+    install(info_.all_packages(), info_.pip_options, log);
+    const std::vector<std::string> left =
+        missing_packages(info_.all_packages(), package_folders(info_, machine_));
     TD_CHECK(left.empty(), "setup ", info_.name, ": pip must leave all packages in place; ", joined(left),
              " is not there. See '", log, "', or remove '", folder_, "' and run setup once more.");
     return true;

@@ -61,6 +61,7 @@ title = "An old framework"
 variants = ["eager"]
 command = ["{python}", "{home}/drivers/old.py"]
 packages = ["old_frame==1.9.1", "numpy<1.24"]
+more_packages = ["pictures"]
 build_packages = ["wheel"]
 pip_options = ["--no-build-isolation"]
 python = ">=3.8,<3.12"
@@ -285,9 +286,10 @@ TEST_F(Drivers, WhatIsAbsentHasAReasonAndAMend) {
 TEST_F(Drivers, SetupMakesAnEnvironmentWithAnInterpreterOfTheRange) {
   EXPECT_EQ(set_up("old"), SetupResult::ready);
   EXPECT_TRUE(has(said_, "python3.9 (Python 3.9)\n")) << said_;
-  EXPECT_TRUE(has(said_, "old: installing wheel\nold: installing old_frame==1.9.1, numpy<1.24\n")) << said_;
+  EXPECT_TRUE(has(said_, "old: installing wheel\nold: installing old_frame==1.9.1, numpy<1.24, pictures\n"))
+      << said_;
   EXPECT_TRUE(has(said_, "old: ready (version 1.9.1)\n")) << said_;
-  EXPECT_TRUE(has(calls(), "--no-build-isolation old_frame==1.9.1 numpy<1.24")) << calls();
+  EXPECT_TRUE(has(calls(), "--no-build-isolation old_frame==1.9.1 numpy<1.24 pictures")) << calls();
   const Availability now = look("old");
   EXPECT_TRUE(now.available) << now.why;
   EXPECT_EQ(now.version, "1.9.1");
@@ -309,6 +311,14 @@ TEST_F(Drivers, APackageOfTheWrongVersionIsMissing) {
   fs::remove_all(packages() + "/numpy-1.25.0.dist-info");
   EXPECT_EQ(set_up("old"), SetupResult::ready);
   EXPECT_TRUE(has(calls(), "pip install")) << calls();
+}
+
+TEST_F(Drivers, OneThatLacksAFurtherPackageStartsAndIsCompletedBySetup) {
+  set_up("old");
+  fs::remove_all(packages() + "/pictures-1.0.dist-info");
+  EXPECT_TRUE(look("old").available) << look("old").why;
+  EXPECT_EQ(set_up("old"), SetupResult::ready);
+  EXPECT_TRUE(fs::exists(packages() + "/pictures-1.0.dist-info"));
 }
 
 TEST_F(Drivers, AFailingPipIsOneLineWithItsCauseAndKeepsItsLog) {
