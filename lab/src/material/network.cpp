@@ -166,6 +166,9 @@ int64_t Network::sample_bytes() const {
   int64_t bytes = 0;
   for (const zoo::InputDescription& input : line.inputs)
     bytes += size_of(input.shape) * (input.dtype == DType::i64 ? 8 : 4);
+  for (const auto& [name, target] : targets.items())
+    bytes +=
+        size_of(Dims(target.at("shape").get<std::vector<int64_t>>())) * (target.at("type") == "i64" ? 8 : 4);
   return bytes;
 }
 
@@ -178,6 +181,7 @@ Network load_network(const Workload& workload, const std::vector<int64_t>& input
   network.description = zoo::with_options(
       workload.description.is_null() ? described_in_file(workload) : described_inside(workload), options);
   network.line = zoo::straight_line(network.description);
+  network.targets = workload.targets;
   check_loss(workload, network.line);
   return network;
 }

@@ -16,9 +16,10 @@ namespace tandem::lab {
 struct Network {
   zoo::ModelDescription description;
   zoo::StraightLine line;
-  Json json() const;  // as `prepare` carries it: lab/docs/protocol.md
+  Json targets = Json::object();  // the workload's
+  Json json() const;              // as `prepare` carries it: lab/docs/protocol.md
 
-  int64_t sample_bytes() const;  // of all inputs
+  int64_t sample_bytes() const;  // of all inputs and targets
 };
 
 /// Throws Error where the file breaks a rule, or where the workload's loss does not fit what the network gives.

@@ -200,6 +200,7 @@ TEST(MadeUp, ALargeTargetIsMadeOfAFewNumbersOfItsSample) {
   const auto samples = make_up(workload, load_network(workload), 1, false);
   const std::vector<Tensor> a = samples->get(0), b = samples->get(1);
   ASSERT_EQ(a.size(), 2u);
+  EXPECT_EQ(load_network(workload).sample_bytes(), 2 * 200 * 300 * 4) << "the target's, too";
   EXPECT_EQ(a[1].shape(), (Dims{200, 300}));
   const std::vector<float> of_a = a[1].to_vector<float>(), of_b = b[1].to_vector<float>();
   EXPECT_NE(of_a, of_b) << "it follows from the sample";
