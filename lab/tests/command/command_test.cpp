@@ -105,12 +105,13 @@ TEST_F(Lab, RunsASmallStudyGoesOnAndReports) {
 TEST_F(Lab, AStudyOfOneFileRunsWithItsOwnWorkloadAndASecondBuild) {
   const std::string study =
       "name = \"one\"\ntitle = \"One\"\nframeworks = [\"tandem:eager\"]\ndevice = [\"cpu\"]\n"
-      "[effort]\nruns = 1\ntimed_steps = 5\ntimed_s = 0.1\nleast_s = 0\n"
+      "[effort]\nruns = 1\ntimed_steps = 5\ntimed_s = 2\nleast_s = 0.3\n"
       "[[part]]\nname = \"a\"\ntitle = \"A\"\nphase = \"train\"\nworkloads = [\"line\"]\n"
       "[[part.figure]]\nkind = \"table\"\ntitle = \"T\"\n"
       "metrics = [\"step.call_s\", \"rss.start_mib\", \"rss.over_start_mib\"]\n"
-      "[[workload]]\nname = \"line\"\ntitle = \"Two layers\"\nbatch = 8\n"
-      "network = { input = [4], layer = [{ type = \"matmul\", outputs = 4 }, { type = \"matmul\", outputs = "
+      "[[workload]]\nname = \"line\"\ntitle = \"Two layers\"\nbatch = 256\n"
+      "network = { input = [64], layer = [{ type = \"matmul\", outputs = 64 }, { type = \"matmul\", outputs "
+      "= "
       "3 }] }\n"
       "targets = { y = { shape = [3] } }\nloss = { kind = \"mse\", output = \"out\", target = \"y\" }\n"
       "optimizer = { name = \"sgd\", lr = 0.1 }\n";
