@@ -22,6 +22,7 @@ void add_run(CLI::App& app, Action& action, const std::vector<std::string>& argu
 void add_advise(CLI::App& app, Action& action, const std::vector<std::string>& arguments);
 void add_driver(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
+void add_publish(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 
 /// Cores that this program may use.

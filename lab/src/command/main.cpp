@@ -19,6 +19,7 @@ int run(int argc, char** argv) {
   add_run(app, action, arguments);
   add_advise(app, action, arguments);
   add_report(app, action);
+  add_publish(app, action);
   add_compare(app, action);
   add_driver(app, action);
   return run_command_line<CLI::ParseError>(app, action, argc, argv);

@@ -1,9 +1,10 @@
-// tandem lab report DIR and tandem lab compare DIR_A DIR_B: from records to answers.
+// tandem lab report DIR, publish DIR TO and compare DIR_A DIR_B: from records to answers.
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "lab/src/command/commands.h"
+#include "lab/src/record/publish.h"
 #include "lab/src/report/compare.h"
 #include "lab/src/report/report.h"
 #include "tandem/io/file.h"
@@ -30,6 +31,23 @@ void add_report(CLI::App& app, Action& action) {
       const Results results = load_results(flags->folder);
       std::printf("%s", terminal_report(results, analyse(results)).c_str());
       for (const std::string& file : files) std::printf("%s\n", file.c_str());
+    };
+  });
+}
+
+void add_publish(CLI::App& app, Action& action) {
+  struct Flags {
+    std::string from, to;
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* cmd = app.add_subcommand(
+      "publish",
+      "copy a study's records to a folder for others: packed, without the folders of this machine");
+  cmd->add_option("DIR", flags->from, "folder of a study, the --out of 'tandem lab run'")->required();
+  cmd->add_option("TO", flags->to, "the folder to write, new or published before")->required();
+  cmd->callback([flags, &action] {
+    action = [flags] {
+      for (const std::string& file : publish(flags->from, flags->to)) std::printf("%s\n", file.c_str());
     };
   });
 }

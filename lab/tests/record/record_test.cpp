@@ -1,5 +1,6 @@
 // Records: JSON both ways, the durable append, torn ends, and files that break a rule.
 #include "lab/src/record/record.h"
+#include "lab/src/record/publish.h"
 
 #include <gtest/gtest.h>
 
@@ -115,6 +116,33 @@ TEST(Record, A_condition_reads_plainly_and_tells_conditions_apart) {
   others[6].input = {1, 2, 828};
   others[7].switches["conv"] = "fixed";
   for (const Condition& other : others) EXPECT_NE(other.text(), base.text());
+}
+
+TEST(Publish, Records_go_to_others_packed_and_without_folders) {
+  EXPECT_EQ(without_folders("a /home/me/x y.py"), "a …/x y.py");
+  EXPECT_EQ(without_folders("File \"/opt/lib/a-b.py\", line 3; /tmp, /proc/1/stat 3/4 and a/b/c"),
+            "File \"…/a-b.py\", line 3; /tmp, /proc/1/stat 3/4 and a/b/c");
+  TempFolder folder, to;
+  start_study(folder);
+  EXPECT_NE(message_of<Error>([&] { publish(folder.path(), to.path() + "/a"); }).find("must have a run"),
+            std::string::npos);
+  lab::Run run = full_run();
+  run.last_words = "Traceback: /home/me/tandem/driver.py";
+  append_run(folder.path(), run);
+  write_text(
+      folder / "provenance.json",
+      R"({"files": {"/home/me/lib.so": 1}, "environment": {"OMP_NUM_THREADS": "2", "TANDEM_DATA": "/data/me"}})");
+  const std::string target = to.path() + "/a";
+  EXPECT_EQ(publish(folder.path(), target).size(), 3u);
+  const Results results = load_results(target);
+  ASSERT_EQ(results.runs.size(), 1u);
+  EXPECT_EQ(results.runs[0].metrics.at("step.latency_s"), run.metrics.at("step.latency_s"));
+  EXPECT_EQ(results.runs[0].last_words, "Traceback: …/driver.py");
+  EXPECT_EQ(results.provenance["files"], (Json{{"…/lib.so", 1}}));
+  EXPECT_EQ(results.provenance["environment"], (Json{{"OMP_NUM_THREADS", "2"}}));
+  EXPECT_EQ(publish(folder.path(), target).size(), 3u) << "again, over what it published";
+  EXPECT_NE(message_of<Error>([&] { publish(folder.path(), folder.path()); }).find("must be a new folder"),
+            std::string::npos);
 }
 
 TEST(Record, Appended_runs_are_read_back_in_their_order) {

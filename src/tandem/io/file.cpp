@@ -129,6 +129,28 @@ std::vector<uint8_t> unpack(const std::string& where, std::span<const uint8_t> p
   return out;
 }
 
+std::vector<uint8_t> pack_gzip(std::span<const uint8_t> bytes) {
+  z_stream stream{};
+  TD_ASSERT(deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, window_of(Packing::gzip), 8,
+                         Z_DEFAULT_STRATEGY) == Z_OK,
+            "zlib did not start");
+  std::vector<uint8_t> out;
+  std::vector<uint8_t> piece(size_t{1} << 20);
+  size_t read = 0;
+  for (int status = Z_OK; status != Z_STREAM_END;) {
+    const size_t given = std::min(bytes.size() - read, kPiece);
+    stream.next_in = const_cast<Bytef*>(bytes.data() + read);
+    stream.avail_in = static_cast<uInt>(given);
+    stream.next_out = piece.data();
+    stream.avail_out = static_cast<uInt>(piece.size());
+    status = deflate(&stream, read + given == bytes.size() ? Z_FINISH : Z_NO_FLUSH);
+    read += given - stream.avail_in;
+    out.insert(out.end(), piece.begin(), piece.end() - stream.avail_out);
+  }
+  deflateEnd(&stream);
+  return out;
+}
+
 std::vector<uint8_t> unpack_start(std::span<const uint8_t> packed, Packing packing, size_t bytes) {
   std::vector<uint8_t> out(bytes);
   Inflating inflating(packing);

@@ -36,6 +36,8 @@ enum class Packing : uint8_t { gzip, zlib, raw };
 /// while it grows; where `packed` is a part of a file, the ratio is that to `file_bytes`.
 std::vector<uint8_t> unpack(const std::string& where, std::span<const uint8_t> packed, Packing packing,
                             int64_t max_bytes, int64_t expected = 0, uint64_t file_bytes = 0);
+/// The bytes as gzip packs them, as small as it can; the same for the same bytes.
+std::vector<uint8_t> pack_gzip(std::span<const uint8_t> bytes);
 /// The first bytes of what `packed` unpacks to; fewer where it is shorter or damaged.
 std::vector<uint8_t> unpack_start(std::span<const uint8_t> packed, Packing packing, size_t bytes);
 
