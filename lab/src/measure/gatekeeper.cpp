@@ -12,6 +12,7 @@ namespace tandem::lab {
 namespace {
 
 constexpr uint64_t kMoves = 2;
+constexpr double kFirstStepPatience_s = 60;
 
 bool trains(const Cell& cell) { return lab::trains(cell.condition.phase); }
 bool loads(const Cell& cell) { return cell.condition.phase == "load"; }
@@ -226,6 +227,35 @@ GateResult Gatekeeper::pass(const Cell& cell, const Workload& workload,
   known_[key] = result.to_json();
   save();
   return result;
+}
+
+FirstStep Gatekeeper::first_step(const Cell& cell, Preparation p,
+                                 const std::function<void(const std::string&)>& stage) {
+  const std::string key = cat("first step: ", model_key(cell), ", batch ", p.batch);
+  if (!known_.contains(key)) {
+    stage("gate, the reference's first step");
+    p.variant = variant_of(bench_.reference);
+    p.precision = "f32", p.device = "cpu";
+    p.switches.clear();
+    try {
+      Client client = bench_.start(bench_.reference, p.device);
+      client.hello();
+      client.prepare(p);
+      const Timed timed = client.run(Region::latency, 1, kFirstStepPatience_s);
+      client.quit();
+      known_[key] = {{"loss", timed.loss ? Json(*timed.loss) : Json()},
+                     {"output_sum", timed.output_sum ? Json(*timed.output_sum) : Json()}};
+    } catch (const DriverFailure& failure) {
+      known_[key] = {{"why", io::one_line(failure.what(), 300)}};
+    }
+    save();
+  }
+  FirstStep out;
+  const Json& there = known_[key];
+  if (const Json loss = there.value("loss", Json()); loss.is_number()) out.loss = loss.get<double>();
+  if (const Json sum = there.value("output_sum", Json()); sum.is_number()) out.output_sum = sum.get<double>();
+  out.why = there.value("why", "");
+  return out;
 }
 
 std::vector<Checked> Gatekeeper::moved(const Cell& cell, const Workload& workload, double by) {

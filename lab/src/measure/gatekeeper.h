@@ -45,6 +45,13 @@ bool takes_from_loader(const Condition& condition);
 /// What prepare says for a cell: as it is timed. Data, weights and batch are left to the caller.
 Preparation preparation_for(const Cell& cell, const Workload& workload, int64_t threads, uint64_t seed);
 
+/// What the first step of a run gives, on the first batch from the prepared weights. The gate asks a process of its own; that the
+/// one which is timed runs the same network shows here.
+struct FirstStep {
+  std::optional<double> loss, output_sum;  // of training, of inference
+  std::string why;                         // neither is there: the reason
+};
+
 class Gatekeeper {
  public:
   Gatekeeper(std::string folder, const Bench& bench, Materials& materials);
@@ -52,6 +59,11 @@ class Gatekeeper {
   /// Throws DriverFailure where the driver fails on the way. `stage` is told what goes on.
   GateResult pass(const Cell& cell, const Workload& workload,
                   const std::function<void(const std::string&)>& stage);
+
+  /// The reference's, for a run that is prepared like this: in f32 on the processor, once for each network and batch. It has a
+  /// minute; where that is not enough, there is none.
+  FirstStep first_step(const Cell& cell, Preparation preparation,
+                       const std::function<void(const std::string&)>& stage);
 
  private:
   struct Move {

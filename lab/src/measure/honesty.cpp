@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdio>
 
+#include "lab/src/measure/gate.h"
 #include "tandem/core/error.h"
+#include "tandem/io/file.h"
 
 namespace tandem::lab {
 namespace {
@@ -136,6 +138,27 @@ Objection check_regions(const Timed& throughput, const Witness& seen_throughput,
   return {};
 }
 
+Objection check_first_step(const Timed& timed, const std::optional<double>& loss,
+                           const std::optional<double>& output_sum, int64_t numbers,
+                           const std::string& precision) {
+  const Tolerance allowed = tolerance(precision);
+  // The gate's tolerances are of one number each, against f64; here both sides round, and an output's sum adds up what they do.
+  constexpr double kBoth = 5, kMost = 0.3;
+  if (loss && timed.loss &&
+      std::abs(*timed.loss - *loss) > std::min(kMost, kBoth * allowed.loss) * std::max(1e-3, std::abs(*loss)))
+    return Contradiction{"network",
+                         cat("the network that is timed must be the one of the gate; its first loss is ",
+                             *timed.loss, ", and the reference's ", *loss)};
+  if (output_sum && timed.output_sum &&
+      std::abs(*timed.output_sum - *output_sum) >
+          kBoth * allowed.outputs * std::max(static_cast<double>(numbers), std::abs(*output_sum)))
+    return Contradiction{
+        "network", cat("the network that is timed must be the one of the gate; the outputs of its first "
+                       "batch add up to ",
+                       *timed.output_sum, ", and the reference's to ", *output_sum)};
+  return {};
+}
+
 ResultsWatch::ResultsWatch(std::string phase, int64_t turns, std::string precision)
     : phase_(std::move(phase)), precision_(std::move(precision)), turns_(std::max<int64_t>(1, turns)) {}
 
@@ -165,10 +188,48 @@ Objection ResultsWatch::add(const Timed& timed) {
                                      " and then ", *timed.output_sum)};
 }
 
+namespace {
+
+/// Metrics that a driver tells: those of the workload and no others, each within its range; `where`: "in epoch 3".
+Objection check_metrics(const std::map<std::string, double>& told, const std::vector<std::string>& metrics,
+                        const std::string& where) {
+  for (const auto& [name, value] : told) {
+    if (std::find(metrics.begin(), metrics.end(), name) == metrics.end())
+      return Contradiction{"metrics", cat("only the workload's metrics may be told; got ",
+                                          io::one_line(name, 60), " ", where)};
+    if (value < 0 || (name == "accuracy" && value > 1))
+      return Contradiction{
+          name, cat("an accuracy must be within 0 and 1, and any other metric not negative; got ", value,
+                    " as ", name, " ", where)};
+  }
+  return {};
+}
+
+/// Further tests: all of them with all metrics, or none.
+Objection check_tests(const Fitted& fit, const std::vector<std::string>& metrics,
+                      const std::vector<std::string>& parts) {
+  if (fit.tests.empty()) return {};
+  for (const auto& [part, told] : fit.tests) {
+    if (std::find(parts.begin(), parts.end(), part) == parts.end())
+      return Contradiction{"tests",
+                           cat("only parts of the data may be tested; got ", io::one_line(part, 60))};
+    if (Objection found = check_metrics(told, metrics, "of " + part)) return found;
+  }
+  for (const std::string& part : parts)
+    for (const std::string& name : metrics)
+      if (!fit.tests.contains(part) || !fit.tests.at(part).contains(name))
+        return Contradiction{"tests",
+                             cat("every further part must be tested, or none; got no ", name, " of ", part)};
+  return {};
+}
+
+}  // namespace
+
 // As check_region, for whole epochs: in order, on the lab's clock, as many as asked for or stopped by the cap,
 // filling the window; and the confusion matrix must say what the last accuracy says.
 Objection check_fit(const Fitted& fit, const std::vector<std::string>& metrics, int64_t epochs, double cap_s,
-                    int64_t tests, const Witness& seen, const HonestyLimits& limits) {
+                    int64_t tests, const Witness& seen, const HonestyLimits& limits,
+                    const std::vector<std::string>& parts) {
   const auto slack = static_cast<int64_t>(limits.clock_slack_s * 1e9);
   int64_t last = fit.sent_ns - slack;
   double covered = 0;
@@ -190,11 +251,7 @@ Objection check_fit(const Fitted& fit, const std::vector<std::string>& metrics, 
               "metrics", cat("every metric of the workload must be measured on the test; epoch ", e.epoch,
                              " has no ", name)};
     for (const auto* all : {&e.metrics, &e.test_metrics})
-      for (const auto& [name, value] : *all)
-        if (value < 0 || (name == "accuracy" && value > 1))
-          return Contradiction{
-              name, cat("an accuracy must be within 0 and 1, and any other metric not negative; got ", value,
-                        " as ", name, " in epoch ", e.epoch)};
+      if (Objection found = check_metrics(*all, metrics, cat("in epoch ", e.epoch))) return found;
     last = e.end_ns;
     covered += seconds(e.end_ns - e.begin_ns);
   }
@@ -205,6 +262,7 @@ Objection check_fit(const Fitted& fit, const std::vector<std::string>& metrics, 
   if (fit.capped && covered < 0.95 * cap_s)
     return Contradiction{"cap", cat("training may stop early only after ", text_of(cap_s),
                                     "; it stopped after ", text_of(covered))};
+  if (Objection found = check_tests(fit, metrics, parts)) return found;
   const double window = seconds(fit.received_ns - fit.sent_ns);
   // Further tests come after the last epoch, each about as long as that one's.
   const double test_s = seconds(fit.epochs.back().end_ns - fit.epochs.back().train_end_ns);

@@ -61,6 +61,12 @@ Objection check_regions(const Timed& throughput, const Witness& seen_throughput,
                         const Witness& seen_latency, const std::string& device,
                         const HonestyLimits& limits = {}, bool in_bursts = false);
 
+/// The first step of a run, of training or inference, against the reference's, which are of f32. `numbers`: how many an output's sum
+/// has. What the reference does not tell is not asked.
+Objection check_first_step(const Timed& timed, const std::optional<double>& loss,
+                           const std::optional<double>& output_sum, int64_t numbers,
+                           const std::string& precision);
+
 /// What all answers of one run say about the results: the loss must move (train), equal inputs must give equal sums (infer).
 class ResultsWatch {
  public:
@@ -75,8 +81,10 @@ class ResultsWatch {
   std::optional<double> sum_;
 };
 
-/// Phase fit. `tests`: how many test samples there are; 0: none.
+/// Phase fit. `tests`: how many test samples there are; 0: none. `parts`: the further parts of the data that are tested after the
+/// last epoch; a driver that tests none of them says nothing wrong.
 Objection check_fit(const Fitted& fit, const std::vector<std::string>& metrics, int64_t epochs, double cap_s,
-                    int64_t tests, const Witness& seen, const HonestyLimits& limits = {});
+                    int64_t tests, const Witness& seen, const HonestyLimits& limits = {},
+                    const std::vector<std::string>& parts = {});
 
 }  // namespace tandem::lab

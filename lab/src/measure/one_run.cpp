@@ -117,6 +117,7 @@ class Taker {
     setting_.stage("first step");
     const Timed first = region(Region::latency, 1, Window::first_step, client_.patience().first_step_s).timed;
     run_.metrics["first_step_s"] = step_seconds(first)[0];
+    check_network(first, p);
     setting_.stage("warm-up");
     const double step_s = warm_up();
 
@@ -197,8 +198,11 @@ class Taker {
     });
     add_report(run_, monitor.end_window());
     add_memory_over_start(run_);
+    std::vector<std::string> parts;
+    for (const auto& [part, paths] : files.data.items())
+      if (part.starts_with("test_")) parts.push_back(part);
     if (const Objection found = check_fit(fitted, workload_.metrics, epochs, cell_.effort.cap_s, files.test,
-                                          witness(client_.pid()) - before, limits_))
+                                          witness(client_.pid()) - before, limits_, parts))
       contradict(*found);
     run_.confusion = fitted.confusion;
     add_fit_metrics(run_, fitted, workload_, memory, window_begun);
@@ -228,6 +232,23 @@ class Taker {
     pictures_ = setting_.materials.pictures(workload_, count, storage_);
     p.data["images"] = pictures_.images;
     run_.data = pictures_.name;
+  }
+
+  /// That the process which is timed runs the network which passed the gate. Dropout draws other numbers in every framework, and
+  /// pictures are decoded a little differently: such losses say nothing.
+  void check_network(const Timed& first, const Preparation& p) {
+    const bool drops =
+        std::any_of(network_.line.calls.begin(), network_.line.calls.end(),
+                    [](const auto& call) { return call.layer.type.find("dropout") != std::string::npos; });
+    if (cell_.condition.track != "equal" || is_fed_ || (p.phase == "train" && drops)) return;
+    const FirstStep wanted = setting_.gatekeeper.first_step(cell_, p, setting_.stage);
+    if (!wanted.why.empty())
+      run_.notes.push_back("the first step was not held against the reference's: " + wanted.why);
+    int64_t numbers = 0;
+    for (const auto& output : network_.line.outputs) numbers += cell_.condition.batch * size_of(output.shape);
+    if (const Objection found =
+            check_first_step(first, wanted.loss, wanted.output_sum, numbers, cell_.condition.precision))
+      contradict(*found);
   }
 
   /// Of batches that the driver's pipeline made: whether they are the right ones.

@@ -104,6 +104,15 @@ TEST(BrokenDriver, NotTheSameModelIsCaughtByTheGate) {
       {"no_gradient", "train", "not_same_model", "gradient of"},
       {"other_samples", "train", "not_same_model", "not the same model"},
       {"text_in_outputs", "train", "garbage", "'values' must be a finite number"},
+      {"null_in_outputs", "train", "garbage", "'values' must be a finite number"},
+      {"huge_in_outputs", "train", "not_same_model", "outputs out[0] is 1e+300"},
+      {"no_output", "train", "not_same_model", "the output out, which is missing"},
+      {"extra_output", "train", "not_same_model", "an output more, which the network has not"},
+      {"wrong_shape", "train", "not_same_model", "where it must be [16,10]"},
+      {"few_values", "train", "garbage", "output out must have 160 values; got 159"},
+      {"million_values", "train", "garbage", "output out must have 160 values; got 1000000"},
+      {"extra_gradient", "train", "not_same_model", "a gradient of ghost.weight, which the model has not"},
+      {"null_loss", "train", "garbage", "'losses' must be a finite number"},
   };
   TempFolder folder;
   for (const Case& c : cases) {
@@ -118,6 +127,48 @@ TEST(BrokenDriver, DropoutLeftOnAtTestTimeIsCaughtByTheGate) {
   // The same network with dropout off at test time passes.
   std::filesystem::remove(folder / "gate.json");
   EXPECT_EQ(to_string(honest_run(small_cell("infer", "mnist_cnn"), folder.path()).status), "ok");
+}
+
+TEST(BrokenDriver, StatesThatAreNotResetAndLengthsThatAreIgnoredAreCaughtByTheGate) {
+  TempFolder folder;
+  for (const Case& c : {Case{"states_carried", "infer", "not_same_model", "outputs "},
+                        Case{"lengths_ignored", "train", "not_same_model", "not the same model"}}) {
+    Cell cell = small_cell(c.phase, "sensor_lstm");
+    cell.condition.input.clear();
+    const lab::Run run = run_with(c.fault, cell, folder.path());
+    EXPECT_EQ(to_string(run.status), c.status) << c.fault << ": " << run.why;
+    EXPECT_NE(run.why.find(c.why), std::string::npos) << c.fault << ": " << run.why;
+  }
+}
+
+TEST(BrokenDriver, AnotherNetworkThanThatOfTheGateIsCaughtByItsFirstStep) {
+  for (const char* phase : {"infer", "train"}) {
+    const lab::Run run = run_with("other_network", small_cell(phase), passed_folder());
+    EXPECT_EQ(to_string(run.status), "dishonest") << phase << ": " << run.why;
+    EXPECT_NE(run.why.find("network: the network that is timed must be the one of the gate"),
+              std::string::npos)
+        << phase << ": " << run.why;
+  }
+}
+
+TEST(BrokenDriver, AFitThatContradictsItselfIsCaughtByName) {
+  Cell cell = small_cell("fit");
+  cell.condition.batch = 100;
+  cell.effort.cap_s = 900;
+  for (const Case& c : {Case{"epochs_reversed", "fit", "dishonest", "count: epochs must come in order"},
+                        Case{"epoch_repeated", "fit", "dishonest", "count: epochs must come in order"},
+                        Case{"accuracy_beyond_one", "fit", "dishonest", "accuracy: "},
+                        Case{"metric_not_asked", "fit", "dishonest", "metrics: only the workload's metrics"},
+                        Case{"null_metric", "fit", "garbage", "'test_metrics' must be a finite number"},
+                        Case{"test_missing", "fit", "dishonest", "tests: every further part"},
+                        Case{"test_not_asked", "fit", "dishonest", "tests: only parts of the data"},
+                        Case{"test_beyond_one", "fit", "dishonest", "accuracy: "}}) {
+    cell.effort.epochs = std::string(c.fault).starts_with("epoch") ? 2 : 1;
+    const lab::Run run = run_with(c.fault, cell, passed_folder());
+    EXPECT_EQ(to_string(run.status), c.status) << c.fault << ": " << run.why;
+    EXPECT_NE(run.why.find(c.why), std::string::npos) << c.fault << ": " << run.why;
+    EXPECT_TRUE(run.metrics.empty() || run.status != Status::dishonest);
+  }
 }
 
 class BrokenInTheRun : public ::testing::TestWithParam<Case> {};
@@ -144,6 +195,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"garbage", "train", "garbage", "some framework says hello"},
         Case{"half_line", "train", "crashed", "exit status 0"},
         Case{"huge_line", "train", "garbage", "longer than"},
+        Case{"endless_line", "train", "garbage", "longer than"}, Case{"raves", "train", "hung", "no answer"},
         Case{"closes_output", "train", "crashed", "closed its output"},
         Case{"wrong_id", "train", "garbage", "request's id"},
         Case{"old_protocol", "train", "garbage", "protocol must be 2"},

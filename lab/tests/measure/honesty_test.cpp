@@ -180,6 +180,41 @@ TEST(Honesty, AFitMustAddUp) {
   EXPECT_EQ(judged_fit(f), "confusion");
 }
 
+TEST(Honesty, FurtherTestsAreAllThereOrNone) {
+  const auto judged_fit = [](const Fitted& f) {
+    return rule(check_fit(f, {"accuracy"}, 3, 100, 4, {}, {}, {"test_a", "test_b"}));
+  };
+  Fitted f = fit();
+  EXPECT_EQ(judged_fit(f), "") << "a driver that tests no further part is no liar";
+  f.tests = {{"test_a", {{"accuracy", 0.5}}}, {"test_b", {{"accuracy", 0.25}}}};
+  EXPECT_EQ(judged_fit(f), "");
+  f.tests.erase("test_b");
+  EXPECT_EQ(judged_fit(f), "tests");
+  f.tests["test_b"] = {};
+  EXPECT_EQ(judged_fit(f), "tests");
+  f.tests = {{"test_c", {{"accuracy", 0.5}}}};
+  EXPECT_EQ(judged_fit(f), "tests");
+  f.tests = {{"test_a", {{"accuracy", -0.5}}}};
+  EXPECT_EQ(judged_fit(f), "accuracy");
+  f = fit();
+  f.epochs[0].metrics["beauty"] = 1;
+  EXPECT_EQ(judged_fit(f), "metrics");
+}
+
+TEST(Honesty, TheFirstStepMustBeTheReferences) {
+  Timed t = steps(1, 10);
+  t.loss = 2.3;
+  t.output_sum = 40;
+  EXPECT_EQ(rule(check_first_step(t, 2.3005, {}, 1000, "f32")), "");
+  EXPECT_EQ(rule(check_first_step(t, 2.31, {}, 1000, "f32")), "network");
+  EXPECT_EQ(rule(check_first_step(t, 2.31, {}, 1000, "bf16")), "");
+  EXPECT_EQ(rule(check_first_step(t, 8, {}, 1000, "bf16")), "network");
+  EXPECT_EQ(rule(check_first_step(t, {}, 40.3, 1000, "f32")), "");
+  EXPECT_EQ(rule(check_first_step(t, {}, 41, 1000, "f32")), "network");
+  EXPECT_EQ(rule(check_first_step(t, {}, {}, 1000, "f32")), "")
+      << "what the reference could not tell is not asked";
+}
+
 TEST(Honesty, TheWitnessSeesProcessorTimeOfAProcessAndItsChildren) {
   const Witness before = witness(::getpid());
   int ready[2];

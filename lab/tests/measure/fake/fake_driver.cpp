@@ -19,6 +19,8 @@
 #include "lab/src/own/own_driver.h"
 #include "lab/src/own/prepared_cell.h"
 #include "lab/src/own/samples.h"
+#include "lab/src/own/steps.h"
+#include "lab/src/own/task.h"
 
 namespace {
 
@@ -46,6 +48,51 @@ json outputs_with_dropout() {
   return {{"out", {{"shape", {out.size(0), out.size(1)}}, {"values", out.to_vector<float>()}}}};
 }
 
+/// The outputs of the first batch that begin with the states which it leaves itself, as a driver gives them that forgets to reset.
+json outputs_with_carried_states() {
+  const lab::own::CellRequest cell = lab::own::read_prepare(g_preparation);
+  const auto model = lab::own::make_network(cell);
+  model->eval();
+  const auto samples = lab::own::load_samples("train", cell.train, cell);
+  const NoGrad no_grad;
+  std::vector<Tensor> states = lab::own::first_states(cell, cell.batch);
+  const std::vector<Tensor> batch = lab::own::batch_of(*samples, 0, cell.batch);
+  lab::own::outputs_of(cell, *model, batch, states);
+  json outputs;
+  const std::vector<Tensor> out = lab::own::outputs_of(cell, *model, batch, states);
+  for (size_t i = 0; i < out.size(); ++i) outputs[cell.line.outputs[i].name] = lab::own::shown_values(out[i]);
+  return outputs;
+}
+
+void tamper_outputs(json& outputs) {
+  if (outputs.empty()) return;
+  const std::string name = outputs.begin().key();
+  json& output = outputs[name];
+  if (fault("no_output")) outputs.erase(name);
+  if (fault("extra_output")) outputs["more"] = output;
+  if (fault("wrong_shape")) std::swap(output["shape"][0], output["shape"][1]);
+  if (fault("few_values")) output["values"].erase(0);
+  if (fault("million_values")) output["values"] = std::vector<double>(1'000'000, 0.5);
+  if (fault("null_in_outputs")) output["values"][0] = nullptr;
+  if (fault("huge_in_outputs")) output["values"][0] = 1e300;
+}
+
+/// A line of progress of `fit`, or its answer.
+void tamper_fit(json& answer) {
+  if (answer.contains("progress")) {
+    json& epoch = answer["progress"];
+    if (fault("epochs_reversed")) epoch["epoch"] = 3 - epoch["epoch"].get<int64_t>();
+    if (fault("epoch_repeated")) epoch["epoch"] = 1;
+    if (fault("accuracy_beyond_one")) epoch["test_metrics"]["accuracy"] = 1.5;
+    if (fault("metric_not_asked")) epoch["test_metrics"]["beauty"] = 0.5;
+    if (fault("null_metric")) epoch["test_metrics"]["accuracy"] = nullptr;
+  } else if (answer.contains("tests")) {
+    if (fault("test_missing")) answer["tests"].erase(answer["tests"].begin());
+    if (fault("test_not_asked")) answer["tests"]["test_of_courage"] = answer["tests"].front();
+    if (fault("test_beyond_one")) answer["tests"].front()["metrics"]["accuracy"] = 2;
+  }
+}
+
 /// What happens in the middle of a run: a run of more than one step.
 void break_down() {
   if (fault("early_exit")) {
@@ -71,10 +118,22 @@ void break_down() {
     std::_Exit(0);
   }
   if (fault("huge_line")) print(std::string(size_t{70} << 20, 'x'));
+  if (fault("endless_line"))
+    for (const std::string piece(1 << 16, 'x');;) std::cout << piece << std::flush;
+  if (fault("raves"))
+    for (;;) std::fprintf(stderr, "a framework that cannot stop complaining\n");
   if (fault("closes_output")) {
     ::close(1);
     sleep_s(1e6);
   }
+}
+
+/// Every sample is as long as the longest.
+void ignore_lengths(json& request) {
+  std::string& path = request["data"]["train"]["n"].get_ref<std::string&>();
+  const Tensor lengths = io::load_npy(path);
+  path += ".ignored.npy";
+  io::save_npy(path, full(lengths.shape(), max(lengths).item<int64_t>(), DType::i64));
 }
 
 json tampered_request(json request) {
@@ -83,6 +142,9 @@ json tampered_request(json request) {
   if (call == "prepare") {
     g_preparation = request;
     if (fault("wrong_weights")) request["weights"] = {{"hash", 99}};
+    // Right in the gate, whose batch is another, and another network where it is timed.
+    if (fault("other_network") && request["batch"] == 4) request["weights"] = {{"hash", 99}};
+    if (fault("lengths_ignored")) ignore_lengths(request);
     if (fault("wrong_learning_rate"))
       request["workload"]["optimizer"]["lr"] = request["workload"]["optimizer"]["lr"].get<double>() * 2;
     if (request["data"].contains("images")) {
@@ -147,6 +209,7 @@ void fake_steps(json& answer, bool throughput) {
 json tampered_answer(json answer) {
   const std::string call = g_request.value("call", "");
   if (fault("wrong_id") && call == "run") answer["id"] = answer["id"].get<int64_t>() + 1;
+  if (call == "fit") tamper_fit(answer);
   if (!answer.value("ok", false)) return answer;
   if (call == "hello" && fault("old_protocol")) answer["protocol"] = 0;
   if (call == "hello" && fault("no_version")) answer.erase("version");
@@ -159,6 +222,11 @@ json tampered_answer(json answer) {
   if (call == "check") {
     if (fault("more_parameters")) answer["parameters"] = answer["parameters"].get<int64_t>() + 10;
     if (fault("dropout_on") && g_preparation["phase"] == "infer") answer["outputs"] = outputs_with_dropout();
+    if (fault("states_carried") && g_preparation["phase"] == "infer")
+      answer["outputs"] = outputs_with_carried_states();
+    tamper_outputs(answer["outputs"]);
+    if (fault("extra_gradient") && answer.contains("gradients")) answer["gradients"]["ghost.weight"] = 1;
+    if (fault("null_loss") && answer.contains("losses")) answer["losses"][3] = nullptr;
     if (fault("text_in_outputs")) answer["outputs"]["out"]["values"][0] = "NaN";
     if (fault("no_gradient") && answer.contains("gradients"))
       answer["gradients"].erase(answer["gradients"].begin());
