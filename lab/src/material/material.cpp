@@ -136,9 +136,11 @@ DataFolder write_data(const std::string& folder, const Workload& workload, const
   Source train, test;
   const std::vector<std::string> sets = data::dataset_names();
   if (workload.images) {
-    train = from_pictures(workload, network,
-                          write_pictures(folder + "/pictures", workload, std::min(kPictures, std::max(train_samples, test_samples)), seed, data_dir),
-                          train_samples);
+    train = from_pictures(
+        workload, network,
+        write_pictures(folder + "/pictures", workload,
+                       std::min(kPictures, std::max(train_samples, test_samples)), seed, data_dir),
+        train_samples);
     test = train;
   } else if (std::find(sets.begin(), sets.end(), choice.name) != sets.end()) {
     const data::Splits splits = data::open_dataset(choice.name, {.data_dir = choice.is_real ? data_dir : ""});
