@@ -156,7 +156,20 @@ bool needs_build(const DriverInfo& info, const Machine& machine) {
 
 bool is_built(const DriverInfo& info, const Machine& machine) {
   const std::vector<std::string> files = resolve(info.built, info, machine);
-  return std::all_of(files.begin(), files.end(), is_file);
+  if (!std::all_of(files.begin(), files.end(), is_file)) return false;
+  // Built from what is there now.
+  std::error_code ignored;
+  fs::file_time_type oldest = fs::file_time_type::max();
+  for (const std::string& file : files) oldest = std::min(oldest, fs::last_write_time(file, ignored));
+  const auto is_newer = [&](const fs::path& source) {
+    return fs::is_regular_file(source, ignored) && fs::last_write_time(source, ignored) > oldest;
+  };
+  for (const std::string& source : resolve(info.sources, info, machine)) {
+    if (is_newer(source)) return false;
+    for (const auto& entry : fs::recursive_directory_iterator(source, ignored))
+      if (is_newer(entry.path())) return false;
+  }
+  return true;
 }
 
 std::vector<std::string> required_packages(const DriverInfo& info, const std::vector<DriverInfo>& drivers) {
@@ -201,7 +214,7 @@ Availability availability(const DriverInfo& info, const Machine& machine,
   }
   if (needs_build(info, machine) && !python.given && !is_built(info, machine))
     return absent(info.needs_python() ? "its environment is not complete: a library has not been built"
-                                      : "its program has not been built",
+                                      : "its program has not been built, or before its sources were changed",
                   setup);
   for (const std::string& word : driver_command(info, machine)) {
     const bool ours = word.rfind(machine.home + "/", 0) == 0 || word == machine.lab;

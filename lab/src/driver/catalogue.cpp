@@ -61,7 +61,7 @@ DriverInfo read_table(const std::string& name, const Table& table) {
   static const std::set<std::string> known = {"title",         "variants",        "command",     "packages",
                                               "more_packages", "build_packages",  "pip_options", "python",
                                               "build",         "environment",     "built",       "why_not",
-                                              "remarks",       "build_platforms", "definitions"};
+                                              "remarks",       "build_platforms", "definitions", "sources"};
   for (const auto& [key, value] : table.values.items())
     TD_CHECK(known.count(key), table.where, ": there is no key '", key, "'. lab/docs/setup.md lists them.");
   for (const char* needed : {"title", "variants", "command"})
@@ -79,6 +79,7 @@ DriverInfo read_table(const std::string& name, const Table& table) {
   info.environment = table.text_or("environment", name);
   info.build = table.texts("build");
   info.built = table.texts("built");
+  info.sources = table.texts("sources");
   info.build_platforms = table.texts("build_platforms");
   info.definitions = table.texts("definitions");
   info.why_not = table.by_platform("why_not");

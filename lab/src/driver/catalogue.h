@@ -23,6 +23,8 @@ struct DriverInfo {
   std::string environment;         // the virtual environment that it lives in; its own name, or a shared one
   std::vector<std::string> build;  // what makes its program once the packages are there
   std::vector<std::string> built;  // the files that `build` leaves; {site} is the packages' folder
+  std::vector<std::string>
+      sources;  // the files, or folders of them, that it is built from: newer ones ask for a build
   std::vector<std::string> build_platforms;    // where `build` is needed; empty: everywhere
   std::vector<std::string> definitions;        // the files that define its networks: their lines are counted
   std::map<std::string, std::string> why_not;  // platform -> why no environment can be made there

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -369,9 +370,22 @@ TEST_F(Drivers, ASharedEnvironmentIsSetUpFirstAndThenItsProgramIsBuilt) {
   EXPECT_TRUE(has(said_, "native: building: ")) << said_;
   EXPECT_TRUE(look("native").available) << look("native").why;
   fs::remove(root_ / "home/build-peers/native");
-  EXPECT_EQ(look("native").why, "its program has not been built");
+  EXPECT_EQ(look("native").why, "its program has not been built, or before its sources were changed");
   EXPECT_EQ(set_up("native"), SetupResult::ready);
   EXPECT_EQ(set_up("native"), SetupResult::was_ready);
+
+  for (DriverInfo& info : drivers_)
+    if (info.name == "native") info.sources = {"{home}/native", "{home}/nosuch"};
+  fs::create_directories(root_ / "home/native/more");
+  std::ofstream(root_ / "home/native/more/network.cpp") << "old";
+  fs::last_write_time(root_ / "home/native/more/network.cpp",
+                      fs::file_time_type::clock::now() - std::chrono::hours(1));
+  EXPECT_TRUE(look("native").available) << look("native").why;
+  fs::last_write_time(root_ / "home/native/more/network.cpp",
+                      fs::file_time_type::clock::now() + std::chrono::hours(1));
+  EXPECT_FALSE(look("native").available) << "a source is newer";
+  fs::last_write_time(root_ / "home/native/more/network.cpp",
+                      fs::file_time_type::clock::now() - std::chrono::hours(1));
 }
 
 TEST_F(Drivers, AFailingBuildIsOneLineWithItsCause) {
