@@ -6,6 +6,7 @@
 `changes` are the new values of network.changed: running statistics and states. network.text is what was made.
 """
 import keyword
+import platform
 import re
 
 import keras
@@ -49,6 +50,8 @@ class Text(channels_last.Layouts):
         self.type = "tf.bfloat16" if self.mixed else "tf.float64" if self.precise else "tf.float32"
         self.is_xla = cell.variant == "xla"
         self.on_cpu = cell.device == "cpu" and not self.is_xla  # by TensorFlow's own kernels
+        # oneDNN, which TensorFlow has for f32 on x86-64 alone, does more than TensorFlow's own kernels.
+        self.is_bare = self.on_cpu and (self.precise or platform.machine() != "x86_64")
         self.lines, self.target = [], None  # the lines so far, and the variable that the next one is for
         self.names = {}  # identifiers by what they stand for
         self.taken = {"tf", "layers", "zip", "part", "kernel"} | set(keyword.kwlist)
@@ -159,8 +162,8 @@ class Text(channels_last.Layouts):
             made, how = self._padded(made, padding), '"VALID"'
         weight, dilations = self._kernel(call, axes), ""
         if max(s["dilation"]) > 1:
-            # Nor is there one of dilations with strides, nor in f64.
-            if max(s["stride"]) > 1 and (self.on_cpu or axes == 3) or self.precise and self.on_cpu:
+            # Nor is there one of dilations with strides, nor of any without oneDNN.
+            if max(s["stride"]) > 1 and (self.on_cpu or axes == 3) or self.is_bare:
                 weight = "layers.spread(%s, %s)" % (weight, s["dilation"])
             else:
                 dilations = ", dilations=%s" % s["dilation"]
@@ -170,8 +173,9 @@ class Text(channels_last.Layouts):
         else:
             function = {1: "tf.nn.conv1d(%s, %s, %s, %s%s)", 2: "tf.nn.conv2d(%s, %s, %s, %s%s)",
                         3: 'tf.nn.convolution(%s, %s, %s, %s, "NDHWC"%s)'}[axes]
-            # Groups over three axes, and groups of f64 on the CPU, are left to us.
-            split = 1 if axes < 3 and not (self.precise and self.on_cpu) or self.is_xla else groups
+            # Groups over three axes, and those without oneDNN, are left to us: Grappler fuses a bias into a grouped
+            # convolution that TensorFlow's own kernels then refuse.
+            split = 1 if axes < 3 and not self.is_bare or self.is_xla else groups
             made = self._in_groups(split, made, weight, lambda made, weight: function % (
                 made, weight, s["stride"], how, dilations))
         return Value(self._biased(call, made), call["shape"], last(axes + 1))
