@@ -10,7 +10,7 @@ namespace tandem::lab {
 
 inline constexpr const char* kRamDisk = "/dev/shm";
 
-/// Why files of so many bytes cannot be placed, in one line; "": they can. `disk`: the study's folder must be on a disk from whose
+/// Why files of `bytes` bytes cannot be placed, in one line; "": they can. `disk`: the study's folder must be on a disk from whose
 /// cache files can be dropped (a file is written there to try it). `memory`: `ram` must be a file system in memory with enough room.
 std::string storage_refusal(const std::string& storage, const std::string& folder, int64_t bytes,
                             const std::string& ram = kRamDisk);

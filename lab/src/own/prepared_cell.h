@@ -38,7 +38,7 @@ class PreparedCell {
   const data::TensorSet& samples() const { return train_ ? *train_ : *test_; }
   Fields batch(int64_t index) const;  // on the device
   const Batches& resident();
-  /// Batch i of so many steps: one of those that lie on the device or, with the switch feed=loader, the pipeline's next.
+  /// Batch i of `steps`: one of those that lie on the device or, with the switch feed=loader, the pipeline's next.
   const Fields& take(int64_t i, int64_t steps);
   /// States begin at zero, for training steps and for inference.
   void forget();

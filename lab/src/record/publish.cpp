@@ -1,7 +1,9 @@
 #include "lab/src/record/publish.h"
 
+#include <cctype>
 #include <filesystem>
 
+#include "lab/src/base/json.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
 
@@ -40,7 +42,8 @@ std::string text_of(const Json& json, int indent) {
 
 Json read_json(const std::string& path) {
   const auto bytes = io::read_file("publish", path);
-  return Json::parse(bytes.begin(), bytes.end());
+  return parse_json<Json>("publish '" + io::one_line(path) + "': the file ",
+                          {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace
