@@ -56,7 +56,7 @@ class Materials {
   std::unique_ptr<RamFolder> ram_;  // where something was placed there
 };
 
-/// How many image files a run of `steps` steps reads: no file twice, as far as 4096 go.
+/// How many image files a run of `timed_steps` steps reads: no file twice, as far as 4096 go.
 int64_t pictures_for(int64_t batch, int64_t timed_steps);
 
 /// "noise_0.10".
