@@ -60,7 +60,7 @@ class TextProgress : public Progress {
     say(cat("study ", plan.name, ": ", plan.cells.size(), " cells, ", blocks, " blocks, ", runs_left,
             " runs to take, into ", folder));
     for (const Missing& missing : plan.missing)
-      say(cat("not now: ", missing.part, ", ", missing.what, ": ", missing.why));
+      say(cat("not now: ", missing.part, missing.part.empty() ? "" : ", ", missing.what, ": ", missing.why));
   }
   void known(size_t cell, const Run& run) override { count(cell, run); }
   void start(size_t cell, int64_t block) override {
