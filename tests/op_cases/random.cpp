@@ -152,6 +152,12 @@ void add_random_cases(std::vector<OpCase>& cases) {
   coin.half_ulps = 0;
   cases.push_back(coin);
   cases.push_back(with_shapes(coin, "bernoulli/empty", {{0, 2}}));
+  OpCase truths = coin;
+  truths.name = "bernoulli/bool";
+  truths.call = [](In in) {
+    return cast(bernoulli(in[0].shape(), 0.25, DType::boolean, in[0].device()), in[0].dtype());
+  };
+  cases.push_back(truths);
 
   // The upper half of element 9's 64 bits is that of the limit: the lower halves decide, once so and once so.
   for (const double below : {0.5, 0.25}) {

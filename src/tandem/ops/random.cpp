@@ -14,10 +14,10 @@ namespace tandem {
 
 namespace {
 
-const RandomAttrs& infer_random(InferArgs& args) {
+const RandomAttrs& infer_random(InferArgs& args, bool may_be_bool = false) {
   const auto& a = args.attributes<RandomAttrs>();
-  TD_CHECK(is_floating(a.dtype), args.op, ": the element type must be floating; got ", a.dtype,
-           ". cast() the result instead.");
+  TD_CHECK(is_floating(a.dtype) || (may_be_bool && a.dtype == DType::boolean), args.op,
+           ": the element type must be floating; got ", a.dtype, ". cast() the result instead.");
   infer_made<RandomAttrs>(args);
   return a;
 }
@@ -34,7 +34,7 @@ void infer_uniform(InferArgs& args) {
 }
 void infer_normal(InferArgs& args) { infer_random(args); }
 void infer_bernoulli(InferArgs& args) {
-  const double p = infer_random(args).a;
+  const double p = infer_random(args, true).a;
   TD_CHECK(p >= 0 && p <= 1, "bernoulli: the probability must lie in 0..1; got ", p, ".");
 }
 void infer_exponential(InferArgs& args) {

@@ -18,7 +18,7 @@ Tensor rand(const Dims& shape, DType dtype = DType::f32, Device device = {});
 Tensor randn(const Dims& shape, DType dtype = DType::f32, Device device = {});
 Tensor rand_like(const Tensor& x);
 Tensor randn_like(const Tensor& x);
-/// 1 with probability p, exact to 2^-64, else 0.
+/// 1 with probability p, exact to 2^-64, else 0; floating or bool.
 Tensor bernoulli(const Dims& shape, double p, DType dtype = DType::f32, Device device = {});
 /// Exponential with the given rate: density rate · exp(-rate · x).
 Tensor exponential(const Dims& shape, double rate = 1, DType dtype = DType::f32, Device device = {});

@@ -93,6 +93,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int j = 0; j < 4; ++j) value[j] = attrs.chance.fires(words.x[j], lower.x[j]) ? C(1) : C(0);
     }
+  } else if constexpr (std::is_same_v<T, bool>) {  // of the others there are none
   } else if constexpr (sizeof(T) == 8) {
     draw_four(draw, WordPairs{words, lower_words(seed, block)}, attrs, value);
   } else {
@@ -103,7 +104,8 @@ __global__ void __launch_bounds__(kThreads)
     if (4 * thread + j >= size) break;
     T made = static_cast<T>(value[j]);
     // Rounding to T may reach `high`, which must not come out: limited after it, not before.
-    if (draw == Draw::uniform) made = static_cast<T>(attrs.range.kept(static_cast<C>(made)));
+    if constexpr (!std::is_same_v<T, bool>)
+      if (draw == Draw::uniform) made = static_cast<T>(attrs.range.kept(static_cast<C>(made)));
     out[4 * thread + j] = made;
   }
 }
@@ -162,11 +164,15 @@ void random_any(const KernelArgs& args) {
   if (size == 0) return;
   DrawAttrs attrs{{}, ChanceDraw(kDraw == Draw::bernoulli ? a.a : 0.), a.a, a.b};
   if (kDraw == Draw::uniform) attrs.range = uniform_draw(a.a, a.b, a.dtype);
-  visit_floating(out.dtype, [&](auto zero) {
+  const auto run = [&](auto zero) {
     using T = decltype(zero);
     random_kernel<T><<<blocks_for((size + 3) / 4), kThreads, 0, stream_of(args)>>>(size, kDraw, args.rng,
                                                                                    attrs, out.as<T>());
-  });
+  };
+  if (kDraw == Draw::bernoulli && out.dtype == DType::boolean)
+    run(false);
+  else
+    visit_floating(out.dtype, run);
   launched("random_kernel");
 }
 

@@ -148,35 +148,37 @@ void draw_words(const Stream& stream, uint64_t first_block, RunOfWords& c) {
   }
 }
 
-void bernoulli(const KernelArgs& args) {
+template <class T>
+void bernoulli_of(const KernelArgs& args) {
   const ChanceDraw chance(args.attributes<RandomAttrs>().a);
   const Stream stream(args.rng);
-  visit_floating(args.out[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    T* data = args.out[0].as<T>();
-    parallel_ranges(args.out[0].size(), kGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; i += 4 * kRun) {
-        RunOfWords runs;
-        uint32_t words[4 * kRun];
-        T ones[4 * kRun];
-        const auto first_block = static_cast<uint64_t>(i / 4);
-        draw_words(stream, first_block, runs);
-        for (int b = 0; b < kRun; ++b)
-          for (int k = 0; k < 4; ++k) words[4 * b + k] = static_cast<uint32_t>(runs[k][b]);
-        uint32_t undecided = 0;
-        for (const uint32_t word : words) undecided |= static_cast<uint32_t>(chance.undecided(word));
-        for (int n = 0; n < 4 * kRun; ++n) ones[n] = static_cast<T>(chance.fires(words[n]) ? 1.f : 0.f);
-        if (undecided) [[unlikely]]  // one word in 2^32: the lower 32 bits decide
-          for (int b = 0; b < kRun; ++b) {
-            const PhiloxBlock lower =
-                lower_words(stream.seed, stream.offset + first_block + static_cast<uint64_t>(b));
-            for (int k = 0; k < 4; ++k)
-              ones[4 * b + k] = static_cast<T>(chance.fires(words[4 * b + k], lower.x[k]) ? 1.f : 0.f);
-          }
-        std::copy_n(ones, std::min<int64_t>(4 * kRun, end - i), data + i);
-      }
-    });
+  T* data = args.out[0].as<T>();
+  parallel_ranges(args.out[0].size(), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i += 4 * kRun) {
+      RunOfWords runs;
+      uint32_t words[4 * kRun];
+      T ones[4 * kRun];
+      const auto first_block = static_cast<uint64_t>(i / 4);
+      draw_words(stream, first_block, runs);
+      for (int b = 0; b < kRun; ++b)
+        for (int k = 0; k < 4; ++k) words[4 * b + k] = static_cast<uint32_t>(runs[k][b]);
+      uint32_t undecided = 0;
+      for (const uint32_t word : words) undecided |= static_cast<uint32_t>(chance.undecided(word));
+      for (int n = 0; n < 4 * kRun; ++n) ones[n] = static_cast<T>(chance.fires(words[n]) ? 1.f : 0.f);
+      if (undecided) [[unlikely]]  // one word in 2^32: the lower 32 bits decide
+        for (int b = 0; b < kRun; ++b) {
+          const PhiloxBlock lower =
+              lower_words(stream.seed, stream.offset + first_block + static_cast<uint64_t>(b));
+          for (int k = 0; k < 4; ++k)
+            ones[4 * b + k] = static_cast<T>(chance.fires(words[4 * b + k], lower.x[k]) ? 1.f : 0.f);
+        }
+      std::copy_n(ones, std::min<int64_t>(4 * kRun, end - i), data + i);
+    }
   });
+}
+void bernoulli(const KernelArgs& args) {
+  if (args.out[0].dtype == DType::boolean) return bernoulli_of<bool>(args);
+  visit_floating(args.out[0].dtype, [&](auto zero) { bernoulli_of<decltype(zero)>(args); });
 }
 
 void exponential(const KernelArgs& args) {
