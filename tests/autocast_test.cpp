@@ -59,6 +59,7 @@ const std::map<std::string, Precision> kPrecisions = {{"matmul", Precision::low}
                                                       {"cumsum", Precision::full},
                                                       {"cumprod", Precision::full},
                                                       {"linear_scan", Precision::full},
+                                                      {"ctc", Precision::full},
                                                       {"layer_norm", Precision::full},
                                                       {"group_norm", Precision::full},
                                                       {"grid_sample", Precision::full},
@@ -76,7 +77,8 @@ const std::map<std::string, Precision> kPrecisions = {{"matmul", Precision::low}
                                                       {"qr", Precision::full},
                                                       {"svd", Precision::full},
                                                       {"eigh", Precision::full},
-                                                      {"concat", Precision::widest}};
+                                                      {"concat", Precision::widest},
+                                                      {"recurrent", Precision::widest}};
 
 TEST(Autocast, HasThePrecisionOfTheTableInEveryOpsRecord) {
   for (const OpDef* op : all_ops()) {

@@ -17,6 +17,7 @@
 #include "tandem/data/loader.h"
 #include "tandem/graph/compile.h"
 #include "tandem/graph/cond.h"
+#include "tandem/nn/recurrent.h"
 #include "tandem/ops/conv.h"
 #include "tandem/ops/dropout.h"
 #include "tandem/ops/fft.h"
@@ -728,6 +729,77 @@ TEST_F(Cuda, NormalisationOfLongAndOfManyStatisticsAgreesWithTheCpu) {
           EXPECT_LE(relative_distance(to_array(got[i]), to_array(want[i])), tolerance)
               << name << ", result " << i << " of " << shape << ", " << dtype;
       }
+}
+
+/// A layer with every regulariser that its kind has.
+std::unique_ptr<nn::RecurrentLayer> recurrent_layer(const std::string& kind, int64_t hidden) {
+  manual_seed(6);
+  nn::RecurrentLayerOptions options{
+      .bidirectional = true, .zoneout_h = 0.2, .state_dropout = 0.1, .weight_drop = 0.1};
+  if (kind == "gru") return std::make_unique<nn::GRU>(nullptr, "", 5, hidden, options);
+  if (kind == "rnn") return std::make_unique<nn::RNN>(nullptr, "", 5, hidden, options);
+  options.zoneout_c = options.recurrent_dropout = 0.1;
+  return std::make_unique<nn::LSTM>(nullptr, "", 5, hidden, options);
+}
+
+TEST_F(Cuda, RecurrentLayersOfAllSizesAgreeWithTheCpuWithTheSameMasks) {
+  // One block and many, parts of warps, several passes, weights that fit shared memory and weights that do not, more
+  // samples than fit at once.
+  const Dims sizes[] = {{1, 1, 1},   {3, 4, 5},    {20, 7, 200}, {20, 3, 650}, {33, 5, 128},
+                        {70, 3, 64}, {7, 2, 1100}, {300, 2, 33}, {9, 2, 2100}, {9000, 2, 8}};
+  for (const std::string kind : {"lstm", "gru", "rnn"})
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
+      for (const Dims& size : sizes) {
+        if (dtype != DType::f32 && size[2] > 700) continue;  // takes the CPU long
+        const auto run = [&](Device device, DType type) {
+          const std::unique_ptr<nn::RecurrentLayer> layer = recurrent_layer(kind, size[2]);
+          layer->to(dtype);
+          layer->to(type);
+          layer->to(device);
+          const Tensor x =
+              to(cast(cast(normal({size[0], size[1], 5}), dtype), type), device).set_requires_grad();
+          std::vector<int64_t> lengths;
+          for (int64_t n = 0; n < size[0]; ++n) lengths.push_back(size[1] - n % 2);
+          const nn::RecurrentLayerResult y =
+              (*layer)(x, {.lengths = to(from_vector(lengths, {size[0]}), device)});
+          std::vector<Tensor> leaves = layer->parameters();
+          leaves.push_back(x);
+          std::vector<Tensor> all = grad(sum(y.output * y.output) + sum(y.h), leaves);
+          all.insert(all.end(), {y.output.detach(), y.h.detach()});
+          return all;
+        };
+        const auto want = run(kCpu, DType::f64), got = run(kGpu, dtype);
+        const double tolerance = dtype == DType::f64    ? 1e-11
+                                 : dtype == DType::bf16 ? 6e-2
+                                                        : 5e-3;  // tf32 around it
+        for (size_t i = 0; i < want.size(); ++i)
+          EXPECT_LE(relative_distance(to_array(got[i]), to_array(want[i])), tolerance)
+              << kind << ", result " << i << " of " << size << ", " << dtype;
+      }
+}
+
+TEST_F(Cuda, RecordedStepsOfRecurrentLayersHaveTheBitsOfEagerOnes) {
+  for (const std::string kind : {"lstm", "gru", "rnn"}) {
+    const auto steps = [&](bool compiled) {
+      const std::unique_ptr<nn::RecurrentLayer> layer = recurrent_layer(kind, 70);
+      layer->to(kGpu);
+      const auto step = [&](const std::vector<Tensor>& in) {
+        return grad(sum((*layer)(in[0]).output), layer->parameters());
+      };
+      Compiled graph = compile(step);
+      std::vector<Tensor> all;
+      for (int i = 0; i < 4; ++i) {
+        const std::vector<Tensor> in = {to(normal({6, 9, 5}), kGpu)};
+        for (const Tensor& t : compiled ? graph(in) : step(in)) all.push_back(t);
+      }
+      if (compiled) {
+        EXPECT_NE(graph.reports()[0].executor.find("replayed as one"), std::string::npos);
+      }
+      return all;
+    };
+    const auto eager = steps(false), graph = steps(true);
+    for (size_t i = 0; i < eager.size(); ++i) EXPECT_TRUE(same_bits(eager[i], graph[i])) << kind << " " << i;
+  }
 }
 
 TEST_F(Cuda, StreamsCopyBesideTheDevicesQueueAndWaitForEachOther) {

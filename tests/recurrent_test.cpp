@@ -1,4 +1,4 @@
-// LSTM: PyTorch's values and gradients (golden/make_sequences.py), gradients by differences, the same bits in both
+// LSTM, GRU and RNN: PyTorch's values and gradients (golden/make_sequences.py), gradients by differences, the same bits in both
 // engines, steps beyond a sample's length, and refusals.
 // ctest: asan
 #include "tandem/nn/recurrent.h"
@@ -8,9 +8,11 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <memory>
 
 #include "tandem/core/autocast.h"
 #include "tandem/core/rng.h"
+#include "tandem/core/threads.h"
 #include "tandem/graph/compile.h"
 #include "tandem/nn/containers.h"
 #include "tandem/nn/layers.h"
@@ -48,37 +50,87 @@ Tensor to_lengths(const std::vector<int64_t>& lengths) {
 }
 
 /// What the script differentiates.
-Tensor loss_of(const nn::LSTMResult& result) {
+Tensor loss_of(const nn::RecurrentLayerResult& result) {
   Tensor total;
   uint32_t salt = 77;
   for (const Tensor& y : {result.output, result.h, result.c}) {
+    if (!y.defined()) continue;
     const Tensor part = sum(y * y * to_tensor(hash_array(y.shape(), salt++), y.dtype()));
     total = total.defined() ? total + part : part;
   }
   return total;
 }
 
+using Options = nn::RecurrentLayerOptions;
+using nn::RecurrentImplementation;
+constexpr RecurrentImplementation kImplementations[] = {
+    RecurrentImplementation::fused, RecurrentImplementation::block, RecurrentImplementation::cell};
+enum Type { lstm, gru, rnn };
+
+std::unique_ptr<nn::RecurrentLayer> make(Type type, const Options& options, int64_t hidden = kHidden) {
+  if (type == lstm) return std::make_unique<nn::LSTM>(nullptr, "", kFeatures, hidden, options);
+  if (type == gru) return std::make_unique<nn::GRU>(nullptr, "", kFeatures, hidden, options);
+  return std::make_unique<nn::RNN>(nullptr, "", kFeatures, hidden, options);
+}
+
 struct Case {
   std::string name;
-  nn::LSTMOptions options;
+  Type type;
+  Options options;
   bool has_states = false;
   std::vector<int64_t> lengths;
 };
-/// The rows of LSTMS in golden/make_sequences.py.
+/// The rows of LAYERS in golden/make_sequences.py.
 std::vector<Case> cases() {
-  return {{"lstm", {}, false, {}},
-          {"lstm_no_bias", {.bias = false}, true, {}},
-          {"lstm_deep", {.layers = 2}, true, {}},
-          {"lstm_both", {.bidirectional = true}, false, {}},
-          {"lstm_lengths", {}, false, {2, 4, 1}},
-          {"lstm_all", {.layers = 2, .bidirectional = true}, true, {3, 1, 4}}};
+  return {{"lstm", lstm, {}, false, {}},
+          {"lstm_no_bias", lstm, {.bias = false}, true, {}},
+          {"lstm_deep", lstm, {.layers = 2}, true, {}},
+          {"lstm_both", lstm, {.bidirectional = true}, false, {}},
+          {"lstm_lengths", lstm, {}, false, {2, 4, 1}},
+          {"lstm_all", lstm, {.layers = 2, .bidirectional = true}, true, {3, 1, 4}},
+          {"gru", gru, {}, false, {}},
+          {"gru_no_bias", gru, {.bias = false}, true, {}},
+          {"gru_all", gru, {.layers = 2, .bidirectional = true}, true, {3, 1, 4}},
+          {"rnn", rnn, {}, true, {}},
+          {"rnn_relu", rnn, {.relu = true}, false, {}},
+          {"rnn_all", rnn, {.layers = 2, .bidirectional = true}, true, {3, 1, 4}}};
+}
+/// Each regulariser by itself, and all at once.
+std::vector<Case> regularised() {
+  const Options all{.layers = 2,
+                    .bidirectional = true,
+                    .dropout = 0.2,
+                    .zoneout_h = 0.3,
+                    .zoneout_c = 0.4,
+                    .input_dropout = 0.2,
+                    .state_dropout = 0.3,
+                    .recurrent_dropout = 0.25,
+                    .weight_drop = 0.3};
+  Options without_cells = all;
+  without_cells.zoneout_c = without_cells.recurrent_dropout = 0;
+  return {{"zoneout_h", lstm, {.zoneout_h = 0.4}, true, {}},
+          {"zoneout_c", lstm, {.zoneout_c = 0.4}, true, {}},
+          {"input_dropout", lstm, {.input_dropout = 0.4}, true, {}},
+          {"state_dropout", lstm, {.state_dropout = 0.4}, true, {}},
+          {"recurrent_dropout", lstm, {.recurrent_dropout = 0.4}, true, {}},
+          {"weight_drop", lstm, {.weight_drop = 0.4}, true, {}},
+          {"all", lstm, all, true, {3, 0, 4}},
+          {"gru_zoneout", gru, {.zoneout_h = 0.4, .state_dropout = 0.3}, true, {}},
+          {"gru_all", gru, without_cells, true, {3, 0, 4}},
+          {"rnn_all", rnn, without_cells, true, {3, 0, 4}}};
+}
+Case with(Case row, RecurrentImplementation implementation) {
+  row.options.implementation = implementation;
+  row.name += cat(" as ", static_cast<int>(implementation));
+  return row;
 }
 
 /// A layer with the weights of the script, and what a case calls it with.
 struct Fixture {
-  Fixture(const Case& row, DType dtype) : lstm(nullptr, "", kFeatures, kHidden, row.options) {
-    lstm.to(dtype);
-    set_weights(lstm);
+  Fixture(const Case& row, DType dtype, int64_t hidden = kHidden)
+      : layer(make(row.type, row.options, hidden)) {
+    layer->to(dtype);
+    set_weights(*layer);
     x = values({kSamples, kSteps, kFeatures}, 900, dtype);
     if (!row.lengths.empty()) {
       inputs.lengths = to_lengths(row.lengths);
@@ -86,26 +138,34 @@ struct Fixture {
     }
     leaves = {{"x", x.set_requires_grad()}};
     if (row.has_states) {
-      const Dims shape{row.options.layers * (row.options.bidirectional ? 2 : 1), kSamples, kHidden};
+      const Dims shape{row.options.layers * (row.options.bidirectional ? 2 : 1), kSamples, hidden};
       inputs.h = values(shape, 901, dtype).set_requires_grad();
-      inputs.c = values(shape, 902, dtype).set_requires_grad();
-      leaves.insert(leaves.end(), {{"h", inputs.h}, {"c", inputs.c}});
+      leaves.push_back({"h", inputs.h});
+      if (row.type == lstm) {
+        inputs.c = values(shape, 902, dtype).set_requires_grad();
+        leaves.push_back({"c", inputs.c});
+      }
     }
-    for (const auto& parameter : lstm.named_parameters()) leaves.push_back(parameter);
+    for (const auto& parameter : layer->named_parameters()) leaves.push_back(parameter);
   }
   List tensors() const {
     List all;
     for (const auto& [name, leaf] : leaves) all.push_back(leaf);
     return all;
   }
+  /// Always with the same random numbers.
+  nn::RecurrentLayerResult run() {
+    manual_seed(3);
+    return (*layer)(x, inputs);
+  }
 
-  nn::LSTM lstm;
+  std::unique_ptr<nn::RecurrentLayer> layer;
   Tensor x;
-  nn::LSTMInputs inputs;
+  nn::RecurrentLayerInputs inputs;
   nn::NamedTensors leaves;
 };
 
-TEST(LSTM, GivesPyTorchsValuesAndGradientsAlsoWithNansBeyondTheLengths) {
+TEST(Recurrent, GivesPyTorchsValuesAndGradientsAlsoWithNansBeyondTheLengths) {
   std::map<std::string, Array> want;
   for (const std::string& line : golden_lines("sequences.txt")) {
     std::istringstream in(line);
@@ -113,46 +173,121 @@ TEST(LSTM, GivesPyTorchsValuesAndGradientsAlsoWithNansBeyondTheLengths) {
     in >> name >> part;
     want[name + " " + part] = read_array(in);
   }
-  for (const Case& row : cases())
-    for (const DType dtype : {DType::f64, DType::f32}) {
-      SCOPED_TRACE(cat(row.name, " in ", dtype));
-      Fixture s(row, dtype);
-      const double tolerance = dtype == DType::f64 ? 1e-9 : 1e-5;
-      const nn::LSTMResult result = s.lstm(s.x, s.inputs);
-      EXPECT_EQ(result.output.dtype(), dtype);
-      EXPECT_TRUE(near(to_array(result.output), want.at(row.name + " output"), tolerance));
-      EXPECT_TRUE(near(to_array(result.h), want.at(row.name + " h"), tolerance));
-      EXPECT_TRUE(near(to_array(result.c), want.at(row.name + " c"), tolerance));
-      const List gradients = grad(loss_of(result), s.tensors());
-      for (size_t i = 0; i < gradients.size(); ++i)
-        EXPECT_TRUE(near(to_array(gradients[i]), want.at(row.name + " d." + s.leaves[i].first), tolerance))
-            << s.leaves[i].first;
+  for (const Case& plain : cases())
+    for (const RecurrentImplementation implementation : kImplementations)
+      for (const DType dtype : {DType::f64, DType::f32}) {
+        const Case row = with(plain, implementation);
+        SCOPED_TRACE(cat(row.name, " in ", dtype));
+        Fixture s(row, dtype);
+        const double tolerance = dtype == DType::f64 ? 1e-9 : 1e-5;
+        const nn::RecurrentLayerResult result = s.run();
+        EXPECT_EQ(result.output.dtype(), dtype);
+        EXPECT_TRUE(near(to_array(result.output), want.at(plain.name + " output"), tolerance));
+        EXPECT_TRUE(near(to_array(result.h), want.at(plain.name + " h"), tolerance));
+        if (plain.type == lstm) {
+          EXPECT_TRUE(near(to_array(result.c), want.at(plain.name + " c"), tolerance));
+        }
+        const List gradients = grad(loss_of(result), s.tensors());
+        for (size_t i = 0; i < gradients.size(); ++i)
+          EXPECT_TRUE(
+              near(to_array(gradients[i]), want.at(plain.name + " d." + s.leaves[i].first), tolerance))
+              << s.leaves[i].first;
+      }
+}
+
+TEST(Recurrent, GradientsAreThoseOfDifferences) {
+  std::vector<Case> rows = cases();
+  for (const Case& row : regularised()) rows.push_back(row);
+  for (const Case& plain : rows)
+    for (const RecurrentImplementation implementation : kImplementations) {
+      const Case row = with(plain, implementation);
+      SCOPED_TRACE(row.name);
+      Fixture s(row, DType::f64);
+      if (!row.lengths.empty()) {  // differences of a NaN are none; those beyond a length are 0
+        const NoGrad off;
+        assign(s.x, values(s.x.shape(), 900, DType::f64));
+      }
+      check_gradients_by_differences([&] { return loss_of(s.run()); }, s.leaves);
     }
 }
 
-TEST(LSTM, GradientsAreThoseOfDifferences) {
-  for (const Case& row : cases()) {
-    SCOPED_TRACE(row.name);
-    Fixture s(row, DType::f64);
-    if (!row.lengths.empty()) {  // differences of a NaN are none; those beyond a length are 0
-      const NoGrad off;
-      assign(s.x, values(s.x.shape(), 900, DType::f64));
-    }
-    check_gradients_by_differences([&] { return loss_of(s.lstm(s.x, s.inputs)); }, s.leaves);
+/// Results and gradients from a fixed place of the random stream, and where the stream stands then.
+struct Outcome {
+  List tensors;
+  GeneratorState after;
+};
+Outcome outcome(const Case& row, DType dtype, int64_t hidden, bool training) {
+  Fixture s(row, dtype, hidden);
+  training ? s.layer->train() : s.layer->eval();
+  const nn::RecurrentLayerResult result = s.run();
+  Outcome out{grad(loss_of(result), s.tensors()), generator_state()};
+  for (const Tensor& t : {result.output, result.h, result.c})
+    if (t.defined()) out.tensors.push_back(t.detach());
+  return out;
+}
+
+TEST(Recurrent, TheThreeImplementationsAgreeWithEachRegulariserAndDrawTheSameNumbers) {
+  for (const Case& row : regularised())
+    for (const bool training : {true, false})
+      for (const int64_t hidden : {3, 37}) {
+        SCOPED_TRACE(cat(row.name, training ? " training" : "", " with ", hidden));
+        const Outcome want = outcome(with(row, RecurrentImplementation::cell), DType::f64, hidden, training);
+        for (const RecurrentImplementation other :
+             {RecurrentImplementation::block, RecurrentImplementation::fused})
+          for (const DType dtype : {DType::f64, DType::f32}) {
+            const Outcome got = outcome(with(row, other), dtype, hidden, training);
+            ASSERT_EQ(got.tensors.size(), want.tensors.size());
+            EXPECT_EQ(got.after.offset, want.after.offset);
+            for (size_t i = 0; i < got.tensors.size(); ++i)
+              EXPECT_LT(relative_distance(to_array(got.tensors[i]), to_array(want.tensors[i])),
+                        dtype == DType::f64 ? 1e-12 : 1e-5)
+                  << i;
+          }
+      }
+}
+
+TEST(Recurrent, ZoneoutKeepsWhatItDrawsAndTakesTheMeanInTestMode) {
+  manual_seed(1);
+  nn::LSTM keeps(nullptr, "", kFeatures, 64, {.zoneout_h = 0.999}), plain(nullptr, "", kFeatures, 64);
+  keeps.load_state(plain.state());
+  const NoGrad off;
+  const Tensor x = values({1, 1, kFeatures}, 1, DType::f32), h = values({1, 1, 64}, 2, DType::f32),
+               c = h * 0.5;
+  const nn::LSTMInputs states{.h = h, .c = c};
+  const Tensor kept = keeps(x, states).h;
+  int same = 0;
+  for (int64_t i = 0; i < 64; ++i) same += to_array(kept)[i] == to_array(h)[i];
+  EXPECT_GE(same, 60);
+  keeps.eval();
+  EXPECT_TRUE(near(to_array(keeps(x, states).h), to_array(h * 0.999 + plain(x, states).h * 0.001), 1e-6));
+}
+
+TEST(Recurrent, GradientsOfGradientsAreTheCellsAlone) {
+  for (const RecurrentImplementation implementation : kImplementations) {
+    Fixture s(with(cases()[0], implementation), DType::f64);
+    const auto twice = [&] {
+      const Tensor first = grad(loss_of(s.run()), {s.x}, {}, {.create_graph = true})[0];
+      return grad(sum(first * first), {s.x})[0];
+    };
+    if (implementation == RecurrentImplementation::cell)
+      EXPECT_TRUE(isfinite(sum(twice())).item<bool>());
+    else
+      EXPECT_HAS(refusal([&] { twice(); }), "its gradient must not be differentiated again");
   }
 }
 
 /// Losses and final weights of some training steps.
 std::vector<Tensor> trained(const Case& row, bool compiled) {
   manual_seed(5);
-  nn::LSTM lstm(nullptr, "", kFeatures, kHidden, row.options);
-  optim::Sgd sgd(lstm.named_parameters(), {.lr = 0.1, .momentum = 0.9});
+  const std::unique_ptr<nn::RecurrentLayer> layer = make(row.type, row.options);
+  optim::Sgd sgd(layer->named_parameters(), {.lr = 0.01, .momentum = 0.9});
   const auto step = [&](const List& in) {
-    nn::LSTMInputs inputs;
-    if (row.has_states) inputs.h = in[1], inputs.c = in[2];
+    nn::RecurrentLayerInputs inputs;
+    if (row.has_states) inputs.h = in[1];
+    if (row.has_states && row.type == lstm) inputs.c = in[2];
     if (!row.lengths.empty()) inputs.lengths = in.back();
-    const Tensor loss = loss_of(lstm(in[0], inputs));
-    sgd.update(grad(loss, lstm.parameters()));
+    const Tensor loss = loss_of((*layer)(in[0], inputs));
+    sgd.update(grad(loss, layer->parameters()));
     return List{loss.detach()};
   };
   Compiled graph = compile(step);
@@ -172,19 +307,37 @@ std::vector<Tensor> trained(const Case& row, bool compiled) {
     EXPECT_TRUE(std::isfinite(out.back().item<float>())) << "step " << i;
   }
   EXPECT_EQ(graph.reports().size(), compiled ? 1u : 0u);
-  for (const Tensor& weight : lstm.parameters()) out.push_back(weight.detach());
+  for (const Tensor& weight : layer->parameters()) out.push_back(weight.detach());
   return out;
 }
 
-TEST(LSTM, TrainingHasTheSameBitsInBothEngines) {
+TEST(Recurrent, TrainingHasTheSameBitsInBothEngines) {
   std::vector<Case> rows = cases();
-  rows.push_back({"dropout", {.layers = 3, .dropout = 0.4}, false, {}});
-  for (const Case& row : rows) {
+  rows.push_back({"dropout", lstm, {.layers = 3, .dropout = 0.4}, false, {}});
+  for (const Case& row : regularised()) rows.push_back(row);
+  for (const Case& plain : rows)
+    for (const RecurrentImplementation implementation : kImplementations) {
+      const Case row = with(plain, implementation);
+      SCOPED_TRACE(row.name);
+      const List eager = trained(row, false), graph = trained(row, true);
+      ASSERT_EQ(eager.size(), graph.size());
+      for (size_t i = 0; i < eager.size(); ++i) EXPECT_TRUE(same_bits(eager[i], graph[i])) << i;
+    }
+}
+
+TEST(Recurrent, HasTheSameBitsWithAnyNumberOfThreads) {
+  const int before = threads();
+  for (const Case& row : regularised()) {
     SCOPED_TRACE(row.name);
-    const List eager = trained(row, false), graph = trained(row, true);
-    ASSERT_EQ(eager.size(), graph.size());
-    for (size_t i = 0; i < eager.size(); ++i) EXPECT_TRUE(same_bits(eager[i], graph[i])) << i;
+    List first;
+    for (const int count : {1, 2, 5}) {
+      set_threads(count);
+      const List now = outcome(row, DType::f32, 200, true).tensors;
+      for (size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(same_bits(first[i], now[i])) << i;
+      first = now;
+    }
   }
+  set_threads(before);
 }
 
 TEST(LSTM, StepsBeyondTheLengthsChangeNothingAndGiveZeros) {
@@ -331,6 +484,15 @@ TEST(LSTM, RefusesWhatCannotBe) {
   refusal([] { nn::LSTM(nullptr, "", 3, 3, {.layers = 0}); });
   refusal([] { nn::LSTM(nullptr, "", 3, INT64_MAX); });
   EXPECT_HAS(refusal([] { nn::LSTM(nullptr, "", 3, 3, {.dropout = 1}); }), "below 1; got 1");
+  EXPECT_HAS(refusal([] { nn::LSTM(nullptr, "", 3, 3, {.zoneout_h = -0.1}); }), "probability of zoneout_h");
+  EXPECT_HAS(refusal([] { nn::GRU(nullptr, "", 3, 3, {.zoneout_c = 0.1}); }),
+             "GRU: zoneout_c and recurrent_dropout are of an LSTM alone");
+  EXPECT_HAS(refusal([] { nn::LSTM(nullptr, "", 3, 3, {.relu = true}); }), "relu is of an RNN alone");
+  EXPECT_HAS(refusal([] {
+               nn::GRU(nullptr, "", 3, 3)(ones({2, 4, 3}), {.h = ones({1, 2, 3}), .c = ones({1, 2, 3})});
+             }),
+             "GRU: has one state, h; got c besides");
+  refusal([] { nn::RNN(nullptr, "", 3, 3)(ones({2, 4, 3}), {.h = ones({1, 2, 4})}); });
   nn::LSTM lstm(nullptr, "", kFeatures, kHidden);
   const Tensor x = ones({2, 4, kFeatures}), state = ones({1, 2, kHidden});
   EXPECT_HAS(refusal([&] {

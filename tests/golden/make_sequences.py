@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/sequences.txt: PyTorch's LSTM with states and lengths, MultiheadAttention and
+"""Writes tests/golden/sequences.txt: PyTorch's LSTM, GRU and RNN with states and lengths, MultiheadAttention and
 scaled_dot_product_attention with masks, and all their gradients, for recurrent_test.cpp and attention_test.cpp. Needs
 PyTorch and NumPy."""
 import torch
@@ -28,26 +28,33 @@ def write(name, results, leaves, weights=None):
 
 
 N, T, FEATURES, HIDDEN = 3, 4, 3, 2
-LSTMS = {  # options, whether states are given, lengths
-    "lstm": ({}, False, None),
-    "lstm_no_bias": (dict(bias=False), True, None),
-    "lstm_deep": (dict(num_layers=2), True, None),
-    "lstm_both": (dict(bidirectional=True), False, None),
-    "lstm_lengths": ({}, False, [2, 4, 1]),
-    "lstm_all": (dict(num_layers=2, bidirectional=True), True, [3, 1, 4]),
+LAYERS = {  # type, options, whether states are given, lengths
+    "lstm": ("LSTM", {}, False, None),
+    "lstm_no_bias": ("LSTM", dict(bias=False), True, None),
+    "lstm_deep": ("LSTM", dict(num_layers=2), True, None),
+    "lstm_both": ("LSTM", dict(bidirectional=True), False, None),
+    "lstm_lengths": ("LSTM", {}, False, [2, 4, 1]),
+    "lstm_all": ("LSTM", dict(num_layers=2, bidirectional=True), True, [3, 1, 4]),
+    "gru": ("GRU", {}, False, None),
+    "gru_no_bias": ("GRU", dict(bias=False), True, None),
+    "gru_all": ("GRU", dict(num_layers=2, bidirectional=True), True, [3, 1, 4]),
+    "rnn": ("RNN", {}, True, None),
+    "rnn_relu": ("RNN", dict(nonlinearity="relu"), False, None),
+    "rnn_all": ("RNN", dict(num_layers=2, bidirectional=True), True, [3, 1, 4]),
 }
-for name, (options, has_states, lengths) in LSTMS.items():
-    lstm = torch.nn.LSTM(FEATURES, HIDDEN, batch_first=True, **options).double()
-    set_weights(lstm)
+for name, (kind, options, has_states, lengths) in LAYERS.items():
+    layer = getattr(torch.nn, kind)(FEATURES, HIDDEN, batch_first=True, **options).double()
+    set_weights(layer)
     x = leaf((N, T, FEATURES), 900)
     rows = options.get("num_layers", 1) * (2 if "bidirectional" in options else 1)
-    states = [leaf((rows, N, HIDDEN), 901), leaf((rows, N, HIDDEN), 902)] if has_states else None
+    parts = ("h", "c") if kind == "LSTM" else ("h",)
+    states = [leaf((rows, N, HIDDEN), 901 + i) for i in range(len(parts))] if has_states else None
     given = pack_padded_sequence(x, torch.tensor(lengths), batch_first=True, enforce_sorted=False) if lengths else x
-    output, (h, c) = lstm(given, states)
+    output, after = layer(given, states if kind == "LSTM" or not states else states[0])
     if lengths:
         output, _ = pad_packed_sequence(output, batch_first=True, total_length=T)
-    leaves = [("x", x)] + (list(zip(("h", "c"), states)) if states else []) + list(lstm.named_parameters())
-    write(name, [("output", output), ("h", h), ("c", c)], leaves)
+    leaves = [("x", x)] + (list(zip(parts, states)) if states else []) + list(layer.named_parameters())
+    write(name, [("output", output)] + list(zip(parts, after if kind == "LSTM" else [after])), leaves)
 
 WIDTH, HEADS, KEYS = 6, 2, 5
 ATTENTIONS = {  # bias, whether the query is the key, causal, lengths

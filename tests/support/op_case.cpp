@@ -33,6 +33,8 @@ const std::vector<OpCase>& all_cases() {
     add_linalg_cases(list);
     add_fft_cases(list);
     add_norm_cases(list);
+    add_recurrent_cases(list);
+    add_ctc_cases(list);
     return list;
   }();
   return cases;
@@ -52,6 +54,8 @@ const std::vector<ErrorCase>& all_error_cases() {
     add_window_errors(list);
     add_grid_sample_errors(list);
     add_norm_errors(list);
+    add_recurrent_errors(list);
+    add_ctc_errors(list);
     return list;
   }();
   return errors;

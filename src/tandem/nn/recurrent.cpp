@@ -9,6 +9,7 @@
 #include "tandem/ops/lengths.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
+#include "tandem/ops/random.h"
 #include "tandem/ops/shape.h"
 
 namespace tandem::nn {
@@ -19,7 +20,8 @@ namespace {
 /// part of chunk() adds zeros of the whole: of T steps that is time in proportion to T, not to T².
 std::vector<Tensor> cut(const Tensor& x, int64_t axis, int64_t count) {
   const CustomFunction parts(
-      "LSTM", [=](FunctionContext&, const std::vector<Tensor>& in) { return chunk(in[0], count, axis); },
+      "recurrent layer",
+      [=](FunctionContext&, const std::vector<Tensor>& in) { return chunk(in[0], count, axis); },
       [=](const FunctionContext&, std::vector<Tensor> grads) {
         Tensor zero;  // for parts that nobody used
         for (const Tensor& g : grads)
@@ -31,58 +33,62 @@ std::vector<Tensor> cut(const Tensor& x, int64_t axis, int64_t count) {
   return parts({x});
 }
 
-/// One direction of one layer.
-struct Pass {
-  std::vector<Tensor> steps;  // h at each step, (N, hidden); beyond a length whatever it was before
-  Tensor h, c;                // (N, hidden)
-};
-
-/// The implementation `cell`: op by op, one step after the other. x (T, N, in); within (T, N, 1) or undefined. What stands
-/// where `within` is false must be finite.
-Pass run_cell(const LSTM::Weights& weights, const Tensor& x, const Tensor& h, const Tensor& c,
-              const Tensor& within, bool from_end) {
-  const Dim count = x.size(0);
-  const Tensor bias = weights.bias_ih.defined() ? weights.bias_ih + weights.bias_hh : Tensor();
-  const std::vector<Tensor> products = cut(linear(x, weights.ih, bias), 0, count);  // (1, N, 4 · hidden)
-  Pass pass{std::vector<Tensor>(static_cast<size_t>(count)), h, c};
-  for (Dim i = 0; i < count; ++i) {
-    const Dim t = from_end ? count - 1 - i : i;
-    const auto at = static_cast<size_t>(t);
-    const std::vector<Tensor> gates = cut(squeeze(products[at], 0) + linear(pass.h, weights.hh), 1, 4);
-    const Tensor c_next = sigmoid(gates[1]) * pass.c + sigmoid(gates[0]) * tanh(gates[2]);
-    const Tensor h_next = sigmoid(gates[3]) * tanh(c_next);
-    if (within.defined()) {
-      const Tensor is_true = select(within, 0, t);  // (N, 1)
-      pass.c = where(is_true, c_next, pass.c);
-      pass.h = where(is_true, h_next, pass.h);
-    } else {
-      pass.c = c_next;
-      pass.h = h_next;
-    }
-    pass.steps[at] = pass.h;
-  }
-  return pass;
+/// now, or what was before where `keeps` says so; or the mean of both.
+Tensor zoned_out(const Tensor& now, const Tensor& before, const Tensor& keeps, double share) {
+  if (keeps.defined()) return where(keeps, before, now);
+  return share == 0 ? now : before * share + now * (1 - share);
 }
 
 }  // namespace
 
-LSTM::LSTM(Module* parent, const std::string& name, int64_t features, int64_t hidden, LSTMOptions options)
+/// What regularises one direction of one layer in one call; undefined and 0 where nothing does.
+struct RecurrentLayer::Masks {
+  Tensor weight, input, state;          // like weight_hh, (1, N, in), (N, hidden): 0 or 1 / (1 - p)
+  Tensor candidates, keeps_h, keeps_c;  // bool (T, N, hidden)
+  double candidate_scale = 1, keep_h = 0, keep_c = 0;
+};
+
+/// One direction of one layer.
+struct RecurrentLayer::Pass {
+  Tensor steps;  // h at each step, (T, N, hidden); beyond a length whatever it was before
+  Tensor h, c;   // (N, hidden)
+};
+
+RecurrentLayer::RecurrentLayer(Module* parent, const std::string& name, const char* type, Recurrence kind,
+                               int64_t features, int64_t hidden, const RecurrentLayerOptions& options)
     : Module(parent, name),
+      type_(type),
+      kind_(kind),
       features_(features),
       hidden_(hidden),
       directions_(options.bidirectional ? 2 : 1),
       options_(options) {
-  const std::string layer = label("LSTM", name);
+  const std::string layer = label(type, name);
   TD_CHECK(features >= 1 && hidden >= 1 && options.layers >= 1, layer, ": sizes must be at least 1; got ",
            features, " features, ", hidden, " hidden and ", options.layers, " layers.");
-  TD_CHECK(options.dropout >= 0 && options.dropout < 1, layer,
-           ": the probability of dropout must be at least 0 and below 1; got ", options.dropout, ".");
-  const Dim rows = times_capped(4, hidden), wide = times_capped(directions_, hidden);
+  for (const auto& [what, p] : {std::pair{"dropout", options.dropout},
+                                {"zoneout_h", options.zoneout_h},
+                                {"zoneout_c", options.zoneout_c},
+                                {"input_dropout", options.input_dropout},
+                                {"state_dropout", options.state_dropout},
+                                {"recurrent_dropout", options.recurrent_dropout},
+                                {"weight_drop", options.weight_drop}})
+    TD_CHECK(p >= 0 && p < 1, layer, ": the probability of ", what, " must be at least 0 and below 1; got ",
+             p, ".");
+  TD_CHECK(has_cells() || (options.zoneout_c == 0 && options.recurrent_dropout == 0), layer,
+           ": zoneout_c and recurrent_dropout are of an LSTM alone, which has a cell; got ",
+           options.zoneout_c, " and ", options.recurrent_dropout, ". Use zoneout_h or state_dropout.");
+  TD_CHECK(!options.relu || kind == Recurrence::rnn_relu, layer,
+           ": relu is of an RNN alone; got it here. Leave it out.");
+  TD_CHECK(options.implementation <= RecurrentImplementation::cell, layer,
+           ": the implementation must be fused, block or cell; got ",
+           static_cast<int>(options.implementation), ".");
+  const Dim rows = times_capped(gates_of(kind), hidden), wide = times_capped(directions_, hidden);
   for (int64_t i = 0; i < options.layers; ++i)
     for (const char* direction : {"", "_reverse"}) {
       if (*direction && !options.bidirectional) continue;
-      const auto drawn = [&](const char* kind, const Dims& shape) {
-        return parameter(cat(kind, "_l", i, direction), uniform_by_fan_in(shape, hidden));
+      const auto drawn = [&](const char* what, const Dims& shape) {
+        return parameter(cat(what, "_l", i, direction), uniform_by_fan_in(shape, hidden));
       };
       Weights& row = weights.emplace_back();
       row.ih = drawn("weight_ih", {rows, i == 0 ? features : wide});
@@ -93,69 +99,199 @@ LSTM::LSTM(Module* parent, const std::string& name, int64_t features, int64_t hi
     }
 }
 
-void LSTM::check(const Tensor& x, const LSTMInputs& inputs) const {
+void RecurrentLayer::check(const Tensor& x, const RecurrentLayerInputs& inputs) const {
   const DType dtype = weights[0].ih.dtype();
-  TD_CHECK(x.defined() && x.rank() == 3 && x.size(1) >= 1 && x.size(2) == features_,
-           "LSTM: x must be (N, T, ", features_, ") with at least one time step; got ", describe(x),
+  TD_CHECK(x.defined() && x.rank() == 3 && x.size(1) >= 1 && x.size(2) == features_, type_,
+           ": x must be (N, T, ", features_, ") with at least one time step; got ", describe(x),
            ". unsqueeze() a single sequence; transpose() one with another order of axes.");
-  TD_CHECK(x.dtype() == dtype || (autocast_is_on() && is_floating(x.dtype())), "LSTM: x must have the type ",
-           dtype, " of the weights; got ", describe(x), ". cast() it, or move the layer by to().");
+  TD_CHECK(x.dtype() == dtype || (autocast_is_on() && is_floating(x.dtype())), type_,
+           ": x must have the type ", dtype, " of the weights; got ", describe(x),
+           ". cast() it, or move the layer by to().");
+  TD_CHECK(has_cells() || !inputs.c.defined(), type_, ": has one state, h; got c besides. Leave it out.");
   if (!inputs.h.defined() && !inputs.c.defined()) return;
   const Dims shape{options_.layers * directions_, x.size(0), hidden_};
   const auto fits = [&](const Tensor& state) {
     return state.defined() && state.shape() == shape && state.dtype() == dtype;
   };
-  TD_CHECK(fits(inputs.h) && fits(inputs.c),
-           "LSTM: initial states are two, h and c, each (layers · directions, N, hidden), here ", dtype, " ",
-           shape, "; got h ", describe(inputs.h), " and c ", describe(inputs.c),
-           ". Give both or neither; zeros are the default.");
+  TD_CHECK(fits(inputs.h) && (!has_cells() || fits(inputs.c)), type_, ": initial states are ",
+           has_cells() ? "two, h and c, each" : "one, h,", " (layers · directions, N, hidden), here ", dtype,
+           " ", shape, "; got h ", describe(inputs.h),
+           has_cells() ? cat(" and c ", describe(inputs.c), ". Give both or neither")
+                       : std::string(". reshape() or cast() it"),
+           "; zeros are the default.");
 }
 
-LSTMResult LSTM::operator()(const Tensor& x, const LSTMInputs& inputs) {
+RecurrentLayerResult RecurrentLayer::operator()(const Tensor& x, const RecurrentLayerInputs& inputs) {
   std::vector<Tensor> in = {x};
   for (const Tensor& given : {inputs.h, inputs.c, inputs.lengths})
     if (given.defined()) in.push_back(given);
   const std::vector<Tensor> out = call(in, [&](const std::vector<Tensor>& all) {
     size_t next = 1;
-    LSTMInputs now;
+    RecurrentLayerInputs now;
     if (inputs.h.defined()) now.h = all[next++];
     if (inputs.c.defined()) now.c = all[next++];
     if (inputs.lengths.defined()) now.lengths = all[next];
-    const LSTMResult result = forward(all[0], now);
-    return std::vector<Tensor>{result.output, result.h, result.c};
+    const RecurrentLayerResult result = forward(all[0], now);
+    std::vector<Tensor> results = {result.output, result.h};
+    if (has_cells()) results.push_back(result.c);
+    return results;
   });
-  return {out[0], out[1], out[2]};
+  return {out[0], out[1], has_cells() ? out[2] : Tensor()};
 }
 
-LSTMResult LSTM::forward(const Tensor& x, const LSTMInputs& inputs) {
+/// Always the same numbers in the same order, whatever computes the steps.
+RecurrentLayer::Masks RecurrentLayer::draw(Dim steps, Dim samples, Dim features, DType dtype,
+                                           Device device) const {
+  Masks masks;
+  if (!training()) {
+    masks.keep_h = options_.zoneout_h;
+    masks.keep_c = options_.zoneout_c;
+    return masks;
+  }
+  const auto scaled = [&](const Dims& shape, double p) {
+    return p == 0 ? Tensor() : bernoulli(shape, 1 - p, dtype, device) * (1 / (1 - p));
+  };
+  const auto truth = [&](double p) {
+    return bernoulli({steps, samples, hidden_}, p, DType::boolean, device);
+  };
+  masks.weight = scaled({gates_of(kind_) * hidden_, hidden_}, options_.weight_drop);
+  masks.input = scaled({1, samples, features}, options_.input_dropout);
+  masks.state = scaled({samples, hidden_}, options_.state_dropout);
+  if (options_.recurrent_dropout > 0) {
+    masks.candidates = truth(1 - options_.recurrent_dropout);
+    masks.candidate_scale = 1 / (1 - options_.recurrent_dropout);
+  }
+  if (options_.zoneout_h > 0) masks.keeps_h = truth(options_.zoneout_h);
+  if (options_.zoneout_c > 0) masks.keeps_c = truth(options_.zoneout_c);
+  return masks;
+}
+
+/// x (T, N, gates · hidden): the products of the input; within (T, N, 1) or undefined. What stands where `within` is false must
+/// be finite.
+RecurrentLayer::Pass RecurrentLayer::run_cell(const Weights& row, const Tensor& x, const Tensor& h0,
+                                              const Tensor& c0, const Tensor& within, const Masks& masks,
+                                              bool from_end) const {
+  const Dim count = x.size(0);
+  const std::vector<Tensor> products = cut(x, 0, count);  // (1, N, gates · hidden)
+  std::vector<Tensor> steps(static_cast<size_t>(count));
+  Tensor h = h0, c = c0;
+  for (Dim i = 0; i < count; ++i) {
+    const Dim t = from_end ? count - 1 - i : i;
+    const auto at_step = [&](const Tensor& mask) { return mask.defined() ? select(mask, 0, t) : Tensor(); };
+    const Tensor now = squeeze(products[static_cast<size_t>(t)], 0);
+    const Tensor state = masks.state.defined() ? h * masks.state : h;
+    Tensor h_next, c_next;
+    if (kind_ == Recurrence::lstm) {
+      const std::vector<Tensor> gates = cut(now + linear(state, row.hh), 1, 4);
+      Tensor candidate = tanh(gates[2]);
+      if (masks.candidates.defined())
+        candidate = candidate * (cast(at_step(masks.candidates), candidate.dtype()) * masks.candidate_scale);
+      c_next = sigmoid(gates[1]) * c + sigmoid(gates[0]) * candidate;
+      h_next = sigmoid(gates[3]) * tanh(c_next);
+      c_next = zoned_out(c_next, c, at_step(masks.keeps_c), masks.keep_c);
+    } else if (kind_ == Recurrence::gru) {
+      const std::vector<Tensor> parts = cut(now, 1, 3), q = cut(linear(state, row.hh, row.bias_hh), 1, 3);
+      const Tensor r = sigmoid(parts[0] + q[0]), z = sigmoid(parts[1] + q[1]), n = tanh(parts[2] + r * q[2]);
+      h_next = n + z * (h - n);
+    } else {
+      const Tensor sum = now + linear(state, row.hh);
+      h_next = kind_ == Recurrence::rnn_tanh ? tanh(sum) : relu(sum);
+    }
+    h_next = zoned_out(h_next, h, at_step(masks.keeps_h), masks.keep_h);
+    if (within.defined()) {
+      const Tensor is_true = select(within, 0, t);  // (N, 1)
+      h_next = where(is_true, h_next, h);
+      if (has_cells()) c_next = where(is_true, c_next, c);
+    }
+    h = h_next, c = c_next;
+    steps[static_cast<size_t>(t)] = h;
+  }
+  return {stack(steps, 0), h, c};
+}
+
+RecurrentLayer::Pass RecurrentLayer::run_block(const Weights& row, const Tensor& x, const Tensor& h0,
+                                               const Tensor& c0, const Tensor& lengths, const Masks& masks,
+                                               bool from_end) const {
+  const Dim count = x.size(0);
+  const std::vector<Tensor> products = cut(x, 0, count);
+  std::vector<Tensor> steps(static_cast<size_t>(count));
+  Pass pass{{}, h0, c0};
+  for (Dim i = 0; i < count; ++i) {
+    const Dim t = from_end ? count - 1 - i : i;
+    const auto at_step = [&](const Tensor& mask) {
+      return mask.defined() ? slice(mask, 0, t, t + 1) : Tensor();
+    };
+    Masks now = masks;
+    for (Tensor* mask : {&now.candidates, &now.keeps_h, &now.keeps_c}) *mask = at_step(*mask);
+    pass = run_fused(row, products[static_cast<size_t>(t)], pass.h, pass.c,
+                     lengths.defined() ? lengths - t : Tensor(), now, false);
+    steps[static_cast<size_t>(t)] = pass.steps;
+  }
+  return {concat(steps, 0), pass.h, pass.c};
+}
+
+RecurrentLayer::Pass RecurrentLayer::run_fused(const Weights& row, const Tensor& x, const Tensor& h,
+                                               const Tensor& c, const Tensor& lengths, const Masks& masks,
+                                               bool from_end) const {
+  const RecurrentResult result = recurrent({.x = x,
+                                            .weight = row.hh,
+                                            .h = h,
+                                            .c = c,
+                                            .bias = kind_ == Recurrence::gru ? row.bias_hh : Tensor(),
+                                            .lengths = lengths,
+                                            .state_mask = masks.state,
+                                            .keeps_h = masks.keeps_h,
+                                            .keeps_c = masks.keeps_c,
+                                            .candidates = masks.candidates},
+                                           {.kind = kind_,
+                                            .from_end = from_end,
+                                            .keep_h = masks.keep_h,
+                                            .keep_c = masks.keep_c,
+                                            .candidate_scale = masks.candidate_scale});
+  return {result.output, result.h, result.c};
+}
+
+RecurrentLayerResult RecurrentLayer::forward(const Tensor& x, const RecurrentLayerInputs& inputs) {
   check(x, inputs);
-  const Dim n = x.size(0);
+  const Dim n = x.size(0), steps = x.size(1);
+  const DType dtype = weights[0].hh.dtype();
   Tensor y = transpose(x, 0, 1);  // (T, N, in): the steps lie together
   Tensor within;                  // (T, N, 1)
   if (inputs.lengths.defined()) {
-    within = unsqueeze(transpose(within_lengths("LSTM", inputs.lengths, n, x.size(1), 0)), 2);
+    within = unsqueeze(transpose(within_lengths(type_, inputs.lengths, n, steps, 0)), 2);
     y = where(within, y, 0.0);
   }
-  const Tensor zero = inputs.h.defined() ? Tensor() : zeros({n, hidden_}, weights[0].hh.dtype(), x.device());
+  const Tensor zero = inputs.h.defined() ? Tensor() : zeros({n, hidden_}, dtype, x.device());
   std::vector<Tensor> h, c;
   for (int64_t layer = 0; layer < options_.layers; ++layer) {
     const bool is_last = layer + 1 == options_.layers;
-    const int time = is_last ? 1 : 0;  // the axis of steps in what the layer gives
     std::vector<Tensor> sides;
     for (int64_t direction = 0; direction < directions_; ++direction) {
-      const int64_t row = layer * directions_ + direction;
-      const Pass pass =
-          run_cell(weights[static_cast<size_t>(row)], y, zero.defined() ? zero : select(inputs.h, 0, row),
-                   zero.defined() ? zero : select(inputs.c, 0, row), within, direction == 1);
-      sides.push_back(stack(pass.steps, time));
+      const int64_t at = layer * directions_ + direction;
+      const auto state = [&](const Tensor& given) { return zero.defined() ? zero : select(given, 0, at); };
+      const Tensor h_first = state(inputs.h), c_first = has_cells() ? state(inputs.c) : Tensor();
+      Weights row = weights[static_cast<size_t>(at)];
+      const Masks masks = draw(steps, n, y.size(2), dtype, x.device());
+      if (masks.weight.defined()) row.hh = row.hh * masks.weight;
+      // The biases add up in one place but for a gru, whose second one stands within the product of r.
+      const Tensor bias =
+          row.bias_ih.defined() && kind_ != Recurrence::gru ? row.bias_ih + row.bias_hh : row.bias_ih;
+      const Tensor products = linear(masks.input.defined() ? y * masks.input : y, row.ih, bias);
+      const bool from_end = direction == 1;
+      const Pass pass = options_.implementation == RecurrentImplementation::cell
+                            ? run_cell(row, products, h_first, c_first, within, masks, from_end)
+                        : options_.implementation == RecurrentImplementation::block
+                            ? run_block(row, products, h_first, c_first, inputs.lengths, masks, from_end)
+                            : run_fused(row, products, h_first, c_first, inputs.lengths, masks, from_end);
+      sides.push_back(pass.steps);
       h.push_back(pass.h);
-      c.push_back(pass.c);
+      if (has_cells()) c.push_back(pass.c);
     }
     y = sides.size() == 1 ? sides[0] : concat(sides, 2);
-    if (within.defined()) y = where(is_last ? transpose(within, 0, 1) : within, y, 0.0);
+    if (within.defined()) y = where(within, y, 0.0);
     if (!is_last && options_.dropout > 0 && training()) y = dropout(y, options_.dropout);
   }
-  return {y, stack(h), stack(c)};
+  return {transpose(y, 0, 1), stack(h), has_cells() ? stack(c) : Tensor()};
 }
 
 }  // namespace tandem::nn

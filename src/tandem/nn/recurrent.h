@@ -2,19 +2,38 @@
 #pragma once
 
 #include "tandem/nn/module.h"
+#include "tandem/ops/recurrent.h"
 
 namespace tandem::nn {
 
-struct LSTMOptions {
+/// How the steps are computed. Parameters, results and random numbers are the same in all three; sums may be rounded otherwise.
+enum class RecurrentImplementation : uint8_t {
+  fused,  ///< the whole sequence is one op
+  block,  ///< one op per step
+  cell,   ///< made of single ops: slow, and the one with gradients of every order
+};
+
+struct RecurrentLayerOptions {
   int64_t layers = 1;          ///< the output of one is the input of the next
   bool bidirectional = false;  ///< a second pass from the end, beside the first in the output
   bool bias = true;
   double dropout = 0;  ///< while training, on the output of every layer but the last
+  // Regularisers of every layer and direction, by their probabilities; all but zoneout act while training alone.
+  double zoneout_h =
+      0;  ///< a unit of h keeps its old value (Krueger et al. 2017); in test mode it takes the mean
+  double zoneout_c = 0;  ///< the same for c. LSTM only
+  double input_dropout =
+      0;  ///< on the input, with one mask for all steps (variational, Gal and Ghahramani 2016)
+  double state_dropout = 0;      ///< the same on h as it enters the product
+  double recurrent_dropout = 0;  ///< on tanh(g), anew at each step (Semeniuta et al. 2016). LSTM only
+  double weight_drop = 0;        ///< on weight_hh, once per call (Merity et al. 2018)
+  bool relu = false;             ///< in place of tanh. RNN only
+  RecurrentImplementation implementation = RecurrentImplementation::fused;
 };
 
 /// What a call may be given besides the sequence.
-struct LSTMInputs {
-  /// Initial states, (layers · directions, N, hidden) each; both or neither. Zeros where none are given.
+struct RecurrentLayerInputs {
+  /// Initial states, (layers · directions, N, hidden) each; all or none. Zeros where none are given. c: LSTM only.
   Tensor h = {}, c = {};
   /// i64 (N): how many steps of each sample are true, from 0 to T. Those beyond are not read and give zeros, and a
   /// direction from the end begins at the last true step. A length out of range is refused: at once where its value can be
@@ -22,38 +41,83 @@ struct LSTMInputs {
   Tensor lengths = {};
 };
 
-struct LSTMResult {
+struct RecurrentLayerResult {
   Tensor output;  ///< h of the last layer at every step, (N, T, hidden · directions)
-  Tensor h, c;    ///< the states after the last true step, (layers · directions, N, hidden)
+  Tensor h, c;    ///< the states after the last true step, (layers · directions, N, hidden). c: LSTM only
 };
 
-/// Hochreiter and Schmidhuber 1997, with forget gates: x (N, T, features) -> output (N, T, hidden · directions). At each step
-///   i, f, g, o = weight_ih · x + bias_ih + weight_hh · h + bias_hh
-///   c = sigmoid(f) · c + sigmoid(i) · tanh(g),  h = sigmoid(o) · tanh(c)
-/// Parameters are uniform in ±1/√hidden; weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, then those of the direction from
-/// the end, weight_ih_l0_reverse …, then the next layer's, weight_ih_l1 …
-class LSTM : public Module {
+/// What LSTM, GRU and RNN share: x (N, T, features) -> output (N, T, hidden · directions). Parameters are uniform in ±1/√hidden;
+/// weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, then those of the direction from the end, weight_ih_l0_reverse …, then
+/// the next layer's, weight_ih_l1 … A step is that of ops/recurrent.h.
+class RecurrentLayer : public Module {
  public:
-  using Options = LSTMOptions;
-  LSTM(Module* parent, const std::string& name, int64_t features, int64_t hidden, LSTMOptions options = {});
   using Module::forward;
   /// The output alone. What a container calls.
   Tensor forward(const Tensor& x) override { return forward(x, {}).output; }
-  LSTMResult forward(const Tensor& x, const LSTMInputs& inputs);
-  LSTMResult operator()(const Tensor& x, const LSTMInputs& inputs = {});
+  RecurrentLayerResult forward(const Tensor& x, const RecurrentLayerInputs& inputs);
+  RecurrentLayerResult operator()(const Tensor& x, const RecurrentLayerInputs& inputs = {});
 
   /// Of one direction of one layer.
   struct Weights {
     Tensor ih, hh, bias_ih,
-        bias_hh;  // (4 · hidden, in), (4 · hidden, hidden), (4 · hidden) twice, or undefined
+        bias_hh;  // (gates · hidden, in), (gates · hidden, hidden), (gates · hidden) twice, or undefined
   };
   std::vector<Weights> weights;  ///< layer by layer; of two directions the one from the start first
 
- private:
-  void check(const Tensor& x, const LSTMInputs& inputs) const;
+ protected:
+  RecurrentLayer(Module* parent, const std::string& name, const char* type, Recurrence kind, int64_t features,
+                 int64_t hidden, const RecurrentLayerOptions& options);
 
+ private:
+  struct Masks;
+  struct Pass;
+  void check(const Tensor& x, const RecurrentLayerInputs& inputs) const;
+  Masks draw(Dim steps, Dim samples, Dim features, DType dtype, Device device) const;
+  Pass run_cell(const Weights& row, const Tensor& x, const Tensor& h, const Tensor& c, const Tensor& within,
+                const Masks& masks, bool from_end) const;
+  Pass run_block(const Weights& row, const Tensor& x, const Tensor& h, const Tensor& c, const Tensor& lengths,
+                 const Masks& masks, bool from_end) const;
+  Pass run_fused(const Weights& row, const Tensor& x, const Tensor& h, const Tensor& c, const Tensor& lengths,
+                 const Masks& masks, bool from_end) const;
+  bool has_cells() const { return kind_ == Recurrence::lstm; }
+
+  const char* type_;
+  Recurrence kind_;
   int64_t features_, hidden_, directions_;
-  LSTMOptions options_;
+  RecurrentLayerOptions options_;
+};
+
+using LSTMOptions = RecurrentLayerOptions;
+using LSTMInputs = RecurrentLayerInputs;
+using LSTMResult = RecurrentLayerResult;
+
+/// Hochreiter and Schmidhuber 1997, with forget gates:
+///   i, f, g, o = weight_ih · x + bias_ih + weight_hh · h + bias_hh
+///   c = sigmoid(f) · c + sigmoid(i) · tanh(g),  h = sigmoid(o) · tanh(c)
+class LSTM : public RecurrentLayer {
+ public:
+  using Options = RecurrentLayerOptions;
+  LSTM(Module* parent, const std::string& name, int64_t features, int64_t hidden, const Options& options = {})
+      : RecurrentLayer(parent, name, "LSTM", Recurrence::lstm, features, hidden, options) {}
+};
+
+/// Cho et al. 2014, as PyTorch has it:
+///   r, z = sigmoid(weight_ih · x + bias_ih + weight_hh · h + bias_hh), two thirds of the rows
+///   n = tanh(weight_ih · x + bias_ih + r · (weight_hh · h + bias_hh)), the last third;  h = (1 - z) · n + z · h
+class GRU : public RecurrentLayer {
+ public:
+  using Options = RecurrentLayerOptions;
+  GRU(Module* parent, const std::string& name, int64_t features, int64_t hidden, const Options& options = {})
+      : RecurrentLayer(parent, name, "GRU", Recurrence::gru, features, hidden, options) {}
+};
+
+/// Elman 1990: h = tanh(weight_ih · x + bias_ih + weight_hh · h + bias_hh), or relu of it.
+class RNN : public RecurrentLayer {
+ public:
+  using Options = RecurrentLayerOptions;
+  RNN(Module* parent, const std::string& name, int64_t features, int64_t hidden, const Options& options = {})
+      : RecurrentLayer(parent, name, "RNN", options.relu ? Recurrence::rnn_relu : Recurrence::rnn_tanh,
+                       features, hidden, options) {}
 };
 
 }  // namespace tandem::nn

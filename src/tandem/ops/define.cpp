@@ -5,6 +5,7 @@
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/conv.h"
 #include "tandem/ops/create.h"
+#include "tandem/ops/ctc.h"
 #include "tandem/ops/fft.h"
 #include "tandem/ops/grid_sample.h"
 #include "tandem/ops/index.h"
@@ -14,6 +15,7 @@
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/pool.h"
 #include "tandem/ops/random.h"
+#include "tandem/ops/recurrent.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/resample.h"
 #include "tandem/ops/scan.h"
@@ -102,6 +104,10 @@ void define_all_ops() {
                          op_group_norm_gradient,
                          op_batch_norm,
                          op_batch_norm_gradient,
+                         op_recurrent,
+                         op_recurrent_gradient,
+                         op_ctc,
+                         op_ctc_gradient,
                          op_matmul,
                          op_linear,
                          op_conv,

@@ -83,3 +83,6 @@ OPS += [
     ("cdist/most", [((2, 3, 5), -1, 1), ((4, 5), -1, 1)], lambda a, b: torch.cdist(a, b, float("inf"))),
     ("pairwise_distance/p3", [X, X], lambda a, b: F.pairwise_distance(a, b, 3)),
 ]
+
+OPS.append(("ctc_loss/logits", [((6, 3, 3), -3, 0), ((3, 2), 1, 3, "index64"), ((3,), 4, 7, "index64"), ((3,), 0, 3, "index64")],
+            lambda x, t, steps, labels: F.ctc_loss(F.log_softmax(x, 2), t, steps, labels)))

@@ -145,6 +145,8 @@ std::string start() {
   register_scan_kernels();
   register_norm_kernels();
   register_matmul_kernels();
+  register_recurrent_kernels();
+  register_ctc_kernels();
   register_conv_kernels();
   register_pool_kernels();
   register_resample_kernels();

@@ -11,6 +11,8 @@ void register_reduce_kernels();
 void register_scan_kernels();
 void register_norm_kernels();
 void register_matmul_kernels();
+void register_recurrent_kernels();
+void register_ctc_kernels();
 void register_conv_kernels();
 void register_pool_kernels();
 void register_resample_kernels();

@@ -8,6 +8,7 @@ void register_kernels() {
   register_norm_kernels();
   register_softmax_kernels();
   register_matmul_kernels();
+  register_recurrent_kernels();
   register_conv_kernels();
   register_pool_kernels();
 #ifndef TD_ISA_avx512  // wider vectors would gain little (CMakeLists.txt, two_level_kernels)
@@ -17,6 +18,7 @@ void register_kernels() {
   register_resample_kernels();
 #endif
 #ifdef TD_ISA_baseline  // they move elements rather than compute (CMakeLists.txt, one_level_kernels)
+  register_ctc_kernels();
   register_grid_sample_kernels();
   register_index_kernels();
   register_scan_kernels();

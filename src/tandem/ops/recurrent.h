@@ -1,0 +1,110 @@
+// Whole sequences of a recurrent layer as one op: what the layers of nn/recurrent.h are made of.
+#pragma once
+
+#include "tandem/core/op.h"
+
+namespace tandem {
+
+/// What happens at a step, with a = x_t + weight · h, cut into gates of `hidden` rows each in PyTorch's order:
+///   lstm       i, f, g, o = a; c = sigmoid(f) · c + sigmoid(i) · tanh(g); h = sigmoid(o) · tanh(c)
+///   gru        r, z, n = x_t and q = weight · h + bias, cut likewise; r = sigmoid(r + q_r), z = sigmoid(z + q_z),
+///              n = tanh(n + r · q_n); h = (1 - z) · n + z · h
+///   rnn_tanh   h = tanh(a)
+///   rnn_relu   h = relu(a)
+enum class Recurrence : uint8_t { lstm, gru, rnn_tanh, rnn_relu };
+/// Gates of a step: rows of the weight over `hidden`.
+constexpr int64_t gates_of(Recurrence kind) {
+  return kind == Recurrence::lstm ? 4 : kind == Recurrence::gru ? 3 : 1;
+}
+
+/// T steps of N samples. What a field that may be left out stands for is left undefined.
+struct RecurrentInputs {
+  Tensor x;          ///< (T, N, gates · hidden): what the input contributes to each step, its bias included
+  Tensor weight;     ///< (gates · hidden, hidden)
+  Tensor h;          ///< (N, hidden), before the first step
+  Tensor c = {};     ///< the same, lstm only
+  Tensor bias = {};  ///< gru only: (gates · hidden), or none; of the other kinds it belongs into x
+  Tensor lengths = {};  ///< i64 (N): beyond it a sample's states stay as they are
+  /// Multiplied with h before the product, at every step the same: (N, hidden), of the type of x. For dropout.
+  Tensor state_mask = {};
+  /// bool (T, N, hidden): where it is true, h (c) keeps its old value. Zoneout while training.
+  Tensor keeps_h = {}, keeps_c = {};
+  /// lstm only, bool (T, N, hidden): where it is false, tanh(g) counts as 0. Recurrent dropout.
+  Tensor candidates = {};
+};
+struct RecurrentOptions {
+  Recurrence kind = Recurrence::lstm;
+  bool from_end = false;  ///< the last step first
+  /// The share of its old value that h (c) keeps: the mean of zoneout, for use without keeps_h (keeps_c).
+  double keep_h = 0, keep_c = 0;
+  double candidate_scale = 1;  ///< of tanh(g), beside `candidates`
+};
+struct RecurrentResult {
+  Tensor output;  ///< h after each step, (T, N, hidden)
+  Tensor h, c;    ///< after the last one; c of an lstm
+};
+/// All steps as one op, on every device. Gradients of first order; those of higher orders are refused.
+RecurrentResult recurrent(const RecurrentInputs& inputs, const RecurrentOptions& options = {});
+
+/// What the two ops know. In x, weight, h, then what is there of c (lstm), bias, lengths, state_mask, keeps_h, keeps_c and
+/// candidates, in this order; out output, h, [c, c of each step,] and what the gradient needs of each step: the gates (lstm: i, f,
+/// g, o; gru: r, z, n and q_n; rnn: h before zoneout), side by side.
+struct RecurrentAttrs {
+  Recurrence kind = Recurrence::lstm;
+  bool from_end = false;
+  bool has_bias = false, has_lengths = false, has_state_mask = false, has_keeps_h = false,
+       has_keeps_c = false, has_candidates = false;
+  bool has_grad_output = false, has_grad_h = false, has_grad_c = false;  // of the gradient
+  double keep_h = 0, keep_c = 0, candidate_scale = 1;
+  template <class Visit>
+  static auto fields(Visit visit) {
+    using A = RecurrentAttrs;
+    return visit(field("kind", &A::kind), field("from_end", &A::from_end), field("has_bias", &A::has_bias),
+                 field("has_lengths", &A::has_lengths), field("has_state_mask", &A::has_state_mask),
+                 field("has_keeps_h", &A::has_keeps_h), field("has_keeps_c", &A::has_keeps_c),
+                 field("has_candidates", &A::has_candidates), field("has_grad_output", &A::has_grad_output),
+                 field("has_grad_h", &A::has_grad_h), field("has_grad_c", &A::has_grad_c),
+                 field("keep_h", &A::keep_h), field("keep_c", &A::keep_c),
+                 field("candidate_scale", &A::candidate_scale));
+  }
+};
+/// Columns of what the gradient needs, over `hidden`.
+constexpr int64_t saved_of(Recurrence kind) { return kind >= Recurrence::rnn_tanh ? 1 : 4; }
+
+/// The inputs and outputs of both ops by name, for inference and kernels: A is Tensor or Buffer. Null: not there.
+template <class A>
+struct RecurrentOperands {
+  const A *x = nullptr, *weight = nullptr, *h = nullptr, *c = nullptr, *bias = nullptr, *lengths = nullptr,
+          *state_mask = nullptr, *keeps_h = nullptr, *keeps_c = nullptr, *candidates = nullptr;
+  // of the gradient: what the forward op gave, and the gradients of that
+  const A *output = nullptr, *cells = nullptr, *saved = nullptr, *grad_output = nullptr, *grad_h = nullptr,
+          *grad_c = nullptr;
+  int count = 0;
+
+  RecurrentOperands(const RecurrentAttrs& a, bool gradient, const A* in) {
+    const auto next = [&](bool is_there) { return is_there ? in + count++ : nullptr; };
+    const bool lstm = a.kind == Recurrence::lstm;
+    x = next(!gradient);
+    weight = next(true);
+    h = next(true);
+    c = next(lstm);
+    bias = next(a.has_bias && !gradient);
+    lengths = next(a.has_lengths);
+    state_mask = next(a.has_state_mask);
+    keeps_h = next(a.has_keeps_h);
+    keeps_c = next(a.has_keeps_c);
+    candidates = next(a.has_candidates);
+    output = next(gradient);
+    cells = next(gradient && lstm);
+    saved = next(gradient);
+    grad_output = next(gradient && a.has_grad_output);
+    grad_h = next(gradient && a.has_grad_h);
+    grad_c = next(gradient && a.has_grad_c);
+  }
+};
+
+OpDef& op_recurrent();
+/// In what RecurrentOperands says; out the gradients of x, [gru: of weight · h + bias,] h [and c].
+OpDef& op_recurrent_gradient();
+
+}  // namespace tandem

@@ -1,0 +1,84 @@
+// One unit of one sample at one step of a recurrent layer, forward and backward, for CPU and CUDA kernels (ops/recurrent.h has the
+// formulas). A gradient is that with respect to what stands before the sigmoid or tanh of a gate.
+#pragma once
+
+#include "tandem/ops/elementary_functions.h"
+
+namespace tandem {
+
+template <class C>
+struct LstmForward {
+  C i, f, g, o, c, h;
+};
+/// i, f, g, o: the sums; share: what tanh(g) is multiplied with, 0 where it is dropped.
+template <class C>
+TD_FN LstmForward<C> lstm_forward(C i, C f, C g, C o, C c_before, C share) {
+  LstmForward<C> now;
+  now.i = sigmoid_(i);
+  now.f = sigmoid_(f);
+  now.g = tanh_(g);
+  now.o = sigmoid_(o);
+  now.c = now.f * c_before + now.i * (now.g * share);
+  now.h = now.o * tanh_(now.c);
+  return now;
+}
+
+template <class C>
+struct LstmBackward {
+  C i, f, g, o, c;
+};
+/// i, f, g, o: the gates; dh, dc: gradients of the new h and c.
+template <class C>
+TD_FN LstmBackward<C> lstm_backward(C i, C f, C g, C o, C c_before, C share, C dh, C dc) {
+  const C candidate = g * share, bent = tanh_(f * c_before + i * candidate);
+  const C all = dc + dh * o * (C(1) - bent * bent);
+  LstmBackward<C> back;
+  back.i = all * candidate * i * (C(1) - i);
+  back.f = all * c_before * f * (C(1) - f);
+  back.g = all * i * share * (C(1) - g * g);
+  back.o = dh * bent * o * (C(1) - o);
+  back.c = all * f;
+  return back;
+}
+
+template <class C>
+struct GruForward {
+  C r, z, n, h;
+};
+/// x_…: what the input contributes; q_…: what the state does.
+template <class C>
+TD_FN GruForward<C> gru_forward(C x_r, C x_z, C x_n, C q_r, C q_z, C q_n, C h_before) {
+  GruForward<C> now;
+  now.r = sigmoid_(x_r + q_r);
+  now.z = sigmoid_(x_z + q_z);
+  now.n = tanh_(x_n + now.r * q_n);
+  now.h = now.n + now.z * (h_before - now.n);
+  return now;
+}
+
+template <class C>
+struct GruBackward {
+  C r, z, n, q_n, h;
+};
+template <class C>
+TD_FN GruBackward<C> gru_backward(C r, C z, C n, C q_n, C h_before, C dh) {
+  GruBackward<C> back;
+  back.n = dh * (C(1) - z) * (C(1) - n * n);
+  back.r = back.n * q_n * r * (C(1) - r);
+  back.z = dh * (h_before - n) * z * (C(1) - z);
+  back.q_n = back.n * r;
+  back.h = dh * z;
+  return back;
+}
+
+/// h of a plain layer, and the gradient of its sum.
+template <class C>
+TD_FN C rnn_forward(bool is_tanh, C sum) {
+  return is_tanh ? tanh_(sum) : sum > C(0) ? sum : sum != sum ? sum : C(0);
+}
+template <class C>
+TD_FN C rnn_backward(bool is_tanh, C h, C dh) {
+  return is_tanh ? dh * (C(1) - h * h) : h > C(0) ? dh : C(0);
+}
+
+}  // namespace tandem
