@@ -29,6 +29,8 @@
 #include "tandem/graph/checkpoint.h"
 #include "tandem/graph/compile.h"
 #include "tandem/graph/cond.h"
+#include "tandem/graph/scan.h"
+#include "tandem/graph/while_loop.h"
 #include "tandem/io/dlpack.h"
 #include "tandem/io/file.h"
 #include "tandem/io/image.h"

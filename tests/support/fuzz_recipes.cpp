@@ -5,6 +5,8 @@
 #include "tandem/core/tape.h"
 #include "tandem/graph/checkpoint.h"
 #include "tandem/graph/cond.h"
+#include "tandem/graph/scan.h"
+#include "tandem/graph/while_loop.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/dropout.h"
 #include "tandem/ops/index.h"
@@ -278,6 +280,39 @@ void branches(FuzzRun& run) {
   for (const Tensor& result : results) run.add("cond", result);
 }
 
+/// A part of a program for each slice of a value, or as long as values say so.
+void loops(FuzzRun& run) {
+  if (run.depth() >= 2) return;
+  const CaseInput form{{2, 3}, -2, 2};
+  const Tensor h = run.fitted(run.pick_floating(), form, DType::f32);
+  const Tensor x = run.fitted(run.pick_floating(), {{3, 2, 3}, -2, 2}, DType::f32);
+  const uint32_t number = run.raw();
+  const auto part = [&] { return run.apart(number, form, DType::f32); };
+  if (run.chance(0.4)) {
+    const std::vector<Tensor> results = while_loop([](const auto& s) { return less(sum(s[0]), 1); },
+                                                   [&](const auto& s) {
+                                                     const Tensor made = part();
+                                                     return std::vector{s[0] * 0.5 + sigmoid(made), made};
+                                                   },
+                                                   {h, select(x, 0, 0)}, {.at_most = 3});
+    for (const Tensor& result : results) run.add("while_loop", result);
+    return;
+  }
+  const ScanOptions options{.from_end = run.chance(0.3), .recompute = run.chance(0.3)};
+  ScanFunction step = [&](const auto& s, const auto& in) {
+    const Tensor made = part(), next = tanh(made * s[0]) + in[0];
+    return ScanStep{{next}, {next, made * s[0]}};
+  };
+  if (options.recompute)  // called again when other values are at hand
+    step = [h](const auto& s, const auto& in) {
+      const Tensor next = dropout(tanh(h * s[0]), 0.25) * s[0] + in[0];
+      return ScanStep{{next}, {next, next * h}};
+    };
+  const ScanResult made = scan(step, {h}, {x}, options);
+  run.add("state of scan", made.state[0]);
+  for (const Tensor& output : made.outputs) run.add("scan", output);
+}
+
 /// A scalar made of several values, and of a leaf that wants a gradient; undefined where none does.
 Tensor loss_of(FuzzRun& run) {
   Tensor total;
@@ -395,6 +430,7 @@ void add_plain_recipes(std::vector<FuzzRecipe>& recipes) {
                        run.add("compiled tanh(x) * x of ", run.side.inner({x})[0]);
                      }});
   recipes.push_back({"branches", 2, branches});
+  recipes.push_back({"loops", 2, loops});
   recipes.push_back({"only_eagerly", 0.25, only_eagerly});
   recipes.push_back({"module", 8, module, false, true});
 }

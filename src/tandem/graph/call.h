@@ -8,17 +8,35 @@ namespace tandem::graph {
 /// A body of a node, ready to run.
 class BodyCalls final : public CallList {
  public:
-  BodyCalls(const Body& body, MemoryPlan plan, bool check_anomalies, const void* random,
-            uint64_t random_offset);
-  /// Over the buffers of the node, with this memory to work in.
-  void run(const std::vector<Buffer>& in, const std::vector<Buffer>& out, char* arena);
+  BodyCalls(const Body& body, MemoryPlan plan, bool check_anomalies, const void* random);
+
+  // Where each input and result is.
+  std::vector<char*> in, out;
+  /// As they are in the node.
+  void take(const std::vector<Buffer>& node_in, const std::vector<Buffer>& node_out);
+  /// One run, with this memory to work in and random numbers from there on.
+  void run(char* arena, uint64_t random_offset);
+
+  size_t bytes_of_input(size_t i) const { return bytes_of_base(graph_, input_values_[i]); }
+  size_t bytes_of_result(size_t k) const { return bytes_of_base(graph_, base_of_result(k)); }
+  /// Whether kernels write a result straight to its place.
+  bool is_written_there(size_t k) const { return written_there_[k]; }
 
  private:
-  void move(int base, void* to);
-  std::vector<int> in_, out_;  // Body::in and out
-  std::vector<size_t> first_,
-      copied_;  // results: the first one of each returned base; those that are copied from elsewhere
-  bool moved_ = true;
+  int base_of_result(size_t k) const { return graph_.base_of(graph_.outputs()[k]); }
+  void move(int base, char* to);
+
+  /// A buffer of a call, so far from the start of its base.
+  struct Part {
+    Buffer* buffer;
+    int64_t offset;
+  };
+  const Body& body_;
+  std::vector<int> input_values_;
+  std::vector<bool>
+      written_there_;  // by result; others are memory from outside, or that of an earlier result
+  std::vector<std::vector<Part>> parts_;  // by base that may move from run to run
+  bool placed_ = false;
 };
 
 struct CallList::Call {
@@ -26,7 +44,7 @@ struct CallList::Call {
   KernelFn kernel = nullptr;
   std::unique_ptr<FusedKernel> fused;
   std::vector<std::unique_ptr<BodyCalls>> bodies;
-  size_t bodies_offset = 0;  // of their memory in the arena
+  MemoryPlan::ForBodies for_bodies;  // its plans are the bodies'
   std::vector<Buffer> in, out;
   KernelArgs args;
 };

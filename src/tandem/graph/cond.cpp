@@ -8,7 +8,7 @@
 
 #include "tandem/core/mutex.h"
 #include "tandem/core/region.h"
-#include "tandem/graph/tracer.h"
+#include "tandem/graph/bodies.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/shape.h"
 
@@ -52,14 +52,6 @@ struct Functions {
     }
   }
 };
-
-[[noreturn]] void refuse_change(size_t which) {
-  throw Error(
-      cat("cond: ", kBranch[which],
-          " must do the same each time it is called (first by shapes alone, then to compute); the second "
-          "time it gave other results. Keep what depends on anything but tensors, modules and random "
-          "operations out of it."));
-}
 
 void check_alike(const std::vector<Tensor>& x, const std::vector<Tensor>& y) {
   TD_CHECK(x.size() == y.size(), "cond: both functions must return equally many tensors; got ", x.size(),
@@ -117,10 +109,9 @@ struct Places {
       as_traced = gradients[i].edge == ends[b][i];
       filled[of[b][i]] = clone(gradients[i].gradient);
     }
-    if (!as_traced) refuse_change(b);
+    if (!as_traced) graph::refuse_other_results("cond", kBranch[b]);
     for (size_t p = 0; p < filled.size(); ++p)
-      if (!filled[p].defined())
-        filled[p] = full(list[p].meta.shape, -0.0, list[p].meta.dtype, list[p].meta.device);
+      if (!filled[p].defined()) filled[p] = graph::negative_zeros(list[p].meta);
     return filled;
   }
   std::vector<TapeNode::Delivery> deliver(std::vector<Tensor> gradients) const {
@@ -310,12 +301,8 @@ std::vector<Tensor> choose(Choice choice, const std::function<std::vector<Tensor
     results.resize(count);
   } else {
     results = run_plainly();
-    const std::vector<Tensor>& traced = choice.results[choice.taken];
-    bool as_traced = results.size() == traced.size();
-    for (size_t i = 0; as_traced && i < traced.size(); ++i)
-      as_traced = results[i].shape() == traced[i].shape() && results[i].dtype() == traced[i].dtype() &&
-                  results[i].impl()->requires_grad == traced[i].impl()->requires_grad;
-    if (!as_traced) refuse_change(choice.taken);
+    if (!graph::are_like(results, choice.results[choice.taken]))
+      graph::refuse_other_results("cond", kBranch[choice.taken]);
   }
   if (rule.wanted.empty()) return results;
   for (const auto& trace : choice.traces)
@@ -329,18 +316,6 @@ std::vector<Tensor> choose(Choice choice, const std::function<std::vector<Tensor
   record("cond", std::move(ends), outputs, std::move(rule));
   for (size_t k = 0; k < wanted.size(); ++k) results[wanted[k]] = outputs[k];
   return results;
-}
-
-/// Shows whoever looks at each operation what the branches use: both, since their gradients ask for both.
-void show(Observer* observer, const Choice& choice, std::span<const Tensor> results) {
-  if (!observer) return;
-  TD_CHECK(!choice.changes,
-           "cond: inside checkpoint(), which runs its function twice, the functions must not change tensors "
-           "in place. Do that outside.");
-  std::vector<Tensor> used;
-  for (const auto& trace : choice.traces) used.insert(used.end(), trace->used.begin(), trace->used.end());
-  observer->before(cond_op(), used);
-  observer->after(results);
 }
 
 }  // namespace
@@ -367,29 +342,27 @@ std::vector<Tensor> cond(const Tensor& condition, const TensorFunction& if_true,
   if (!tracer) choice.taken = condition.item<bool>() ? 0 : 1;
   choice.traces = trace_both(functions, condition.device());
   uint64_t blocks = 0;
-  std::vector<Ref<Storage>> changed;  // in plain code: memory that one of the branches changes
   for (size_t b = 0; b < 2; ++b) {
     choice.results[b] = choice.traces[b]->results;
-    const graph::Graph& g = choice.traces[b]->graph;
-    blocks = std::max(blocks, g.random_blocks);
-    const std::vector<bool> changed_bases = g.changed_bases();
-    for (int v = 0; v < g.value_count(); ++v) {
-      if (!changed_bases[static_cast<size_t>(v)] || !g.is_external(v)) continue;
-      choice.changes = true;
-      if (g.value(v).storage) changed.push_back(g.value(v).storage);
-    }
+    blocks = std::max(blocks, choice.traces[b]->graph.random_blocks);
   }
+  const graph::ChangedAround changed(choice.traces);
+  choice.changes = changed.any;
+  // What the branches use is shown for both, since their gradients ask for both.
+  const auto show = [&](std::span<const Tensor> results) {
+    graph::show_uses(cond_op(), choice.traces, changed, {}, results);
+  };
   std::vector<Tensor> results;
-  if (!tracer) show(current_observer(), choice, {});
+  if (!tracer) show({});
   graph::run_in_place_of(choice.traces, [&] {
     results = choose(choice, [&] {
       // As for the node of a graph: whichever branch runs, a tape from before must not use what one of them changes.
-      for (const Ref<Storage>& storage : changed) storage->bump_version();
+      for (const Ref<Storage>& storage : changed.storages) storage->bump_version();
       return functions.run(choice.taken);
     });
   });
   if (tracer) {
-    show(current_observer(), choice, results);
+    show(results);
     tracer->set_random_place(choice.place.offset + blocks);
   } else {
     set_generator_state({choice.place.seed, choice.place.offset + blocks});

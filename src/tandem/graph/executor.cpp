@@ -47,15 +47,27 @@ void CallList::make_calls(const void* random, uint64_t random_offset) {
     if (node.is_view()) continue;
     calls_.push_back(make_call(node));
     if (!node.bodies) continue;
-    // A body draws from its node's share of the random numbers: its own places count from there.
-    MemoryPlan::ForBodies& plans = plan_.bodies.at(n);
     Call& call = calls_.back();
-    call.bodies_offset = plans.offset;
+    call.for_bodies = std::move(plan_.bodies.at(n));
     for (size_t k = 0; k < node.bodies->list.size(); ++k)
-      call.bodies.push_back(std::make_unique<BodyCalls>(node.bodies->list[k], std::move(plans.plans[k]),
-                                                        check_anomalies_, random,
-                                                        random_offset + node.random_offset));
+      call.bodies.push_back(std::make_unique<BodyCalls>(
+          node.bodies->list[k], std::move(call.for_bodies.plans[k]), check_anomalies_, random));
   }
+}
+
+bool CallList::waits() const {
+  return std::any_of(calls_.begin(), calls_.end(), [](const Call& call) {
+    return (call.node->op && call.node->op->waits) ||
+           std::any_of(call.bodies.begin(), call.bodies.end(),
+                       [](const auto& body) { return body->waits(); });
+  });
+}
+
+void CallList::set_random_offset(uint64_t offset) {
+  if (!random_ || offset == random_offset_) return;
+  random_offset_ = offset;
+  for (Call& call : calls_)
+    if (call.args.rng.base) call.args.rng.offset = offset + call.node->random_offset;
 }
 
 GraphView CallList::view() const {
@@ -193,56 +205,6 @@ void CallList::launch(Call& call) {
     if (call.node->layer) error.prepend(*call.node->layer + ": ");
     throw;
   }
-}
-
-/// The one that the first element of input 0 stands for: the first body where it is true, else the second.
-void CallList::run_bodies(Call& call) {
-  bool condition = false;
-  backend_.copy_to_host(graph_.device, &condition, call.in[0].data, sizeof(condition));
-  call.bodies[condition ? 0 : 1]->run(call.in, call.out, arena_ + call.bodies_offset);
-}
-
-BodyCalls::BodyCalls(const Body& body, MemoryPlan plan, bool check_anomalies, const void* random,
-                     uint64_t random_offset)
-    : CallList(*body.graph, std::move(plan), check_anomalies), in_(body.in), out_(body.out) {
-  // A result that the body computes is written straight into the node's output. One that is memory from outside, or
-  // the same memory as an earlier result, is copied there at the end.
-  std::vector<bool> seen(memory_.size(), false);
-  for (size_t k = 0; k < out_.size(); ++k) {
-    const size_t base = static_cast<size_t>(graph_.base_of(graph_.outputs()[k]));
-    const bool own = graph_.value(static_cast<int>(base)).source == Source::computed && !seen[base];
-    (own ? first_ : copied_).push_back(k);
-    seen[base] = true;
-  }
-  make_calls(random, random_offset);
-}
-
-void BodyCalls::move(int base, void* to) {
-  char*& now = memory_[static_cast<size_t>(base)];
-  moved_ = moved_ || now != to;
-  now = static_cast<char*>(to);
-}
-
-void BodyCalls::run(const std::vector<Buffer>& in, const std::vector<Buffer>& out, char* arena) {
-  const auto buffer_of = [&](size_t result) -> const Buffer& {
-    return out[static_cast<size_t>(out_[result])];
-  };
-  const auto base_of = [&](size_t result) { return graph_.base_of(graph_.outputs()[result]); };
-  for (int b : input_bases_)
-    move(b, in[static_cast<size_t>(in_[static_cast<size_t>(graph_.value(b).input)])].data);
-  for (size_t k : first_) move(base_of(k), buffer_of(k).data);
-  if (arena != arena_) {
-    put_arena(arena);
-    moved_ = true;
-  }
-  // Addresses are filled in anew only where one has changed since the last run.
-  if (moved_)
-    for (Call& call : calls_) set_pointers(call);
-  moved_ = false;
-  for (Call& call : calls_) launch(call);
-  for (size_t k : copied_)
-    backend_.copy_within(graph_.device, buffer_of(k).data, memory_[static_cast<size_t>(base_of(k))],
-                         bytes_of_base(graph_, base_of(k)));
 }
 
 void CallList::check_finite(const Call& call) {

@@ -30,6 +30,8 @@ class CallList {
   /// What there is to see of it, with the algorithm of each kernel that has several.
   GraphView view() const;
   const Graph& graph() const { return graph_; }
+  /// Whether some call waits for the device, those of bodies included.
+  bool waits() const;
 
  protected:
   struct Call;  // one node, ready to run
@@ -41,9 +43,11 @@ class CallList {
   Call make_call(const Node& node);
   void set_pointers(Call& call);
   void launch(Call& call);
-  /// What all calls together compute and move; of bodies nothing, since only one of them runs.
+  /// What all calls together compute and move; of bodies nothing.
   Work work() const;
   void run_bodies(Call& call);
+  void run_loop(Call& call, char* arena, uint64_t random_offset);
+  void set_random_offset(uint64_t offset);
   void check_finite(const Call& call);
   Ref<Storage> new_memory(int base);
   void put(int base, const Ref<Storage>& storage);

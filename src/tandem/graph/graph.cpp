@@ -4,6 +4,12 @@
 
 namespace tandem::graph {
 
+uint64_t Bodies::random_blocks() const {
+  uint64_t most = 0;
+  for (const Body& body : list) most = std::max(most, body.graph->random_blocks);
+  return loop && most ? static_cast<uint64_t>(loop->count - 1) * loop->random_blocks + most : most;
+}
+
 int Node::alias_of(size_t output) const {
   if (!bodies) return effects().alias_of(output);
   const size_t own = out.size() - bodies->changed.size();
@@ -35,6 +41,12 @@ std::vector<bool> Graph::changed_bases() const {
       if (is_changed_in_place(v)) changed[static_cast<size_t>(base_of(v))] = true;
     });
   return changed;
+}
+
+int Graph::value_of_input(int input) const {
+  for (int v = 0; v < value_count(); ++v)
+    if (value(v).source == Source::input && value(v).base == v && value(v).input == input) return v;
+  TD_ASSERT(false, "a graph has no input ", input);
 }
 
 std::vector<bool> Graph::returned_bases(bool with_kept) const {
@@ -126,6 +138,11 @@ std::shared_ptr<const Bodies> with_all_effects(const Node& node, Bodies bodies) 
       graph.reads_of(graph.node(n), reads);
     }
     for (int v : graph.outputs()) reads(v);
+  }
+  if (const Loop* loop = bodies.loop.get()) {  // without a run its results are what is carried
+    for (int i : loop->carried)
+      bodies.reads[static_cast<size_t>(bodies.list[0].in[static_cast<size_t>(i)])] = true;
+    if (loop->count_in != kNone) bodies.reads[static_cast<size_t>(loop->count_in)] = true;
   }
   return std::make_shared<const Bodies>(std::move(bodies));
 }

@@ -2,7 +2,7 @@
 // and for what a node changes in place) the value whose memory it shares. Passes change the graph through the functions
 // below; none changes a bit of what it computes.
 //
-// A node may have graphs of its own that hang on it, its bodies: the branches of a cond().
+// A node may have graphs of its own that hang on it, its bodies: the branches of a cond(), the step of a loop.
 //
 // What a node reads, writes and touches follows from the effects of its op (core/op.h), or from those of its bodies, and
 // nothing else: ask reads_of, writes_of and Node::effects. verify() tells whether a graph still computes what was traced,
@@ -49,10 +49,43 @@ struct Body {
   std::shared_ptr<const Graph> graph;
   std::vector<int> in, out;
 };
-/// The bodies of one node.
+/// How a node runs its first body again and again. Where it has a second one, the condition, that runs before each time on
+/// the values that are carried (its first inputs), and ends the loop where its result, one bool, is false.
+struct Loop {
+  /// Of an input or result of the body: each run has a slice of the node's input or output, so many bytes apart.
+  struct Slices {
+    int of = 0;
+    int64_t bytes = 0;
+  };
+  int64_t count = 0;      // of runs; with a condition: the most
+  bool from_end = false;  // the first run has the last slice
+  std::vector<int>
+      carried;  // inputs of the body: result number i of a run is carried[i] in the next. The first run reads
+                // the node's input, the last one writes its output
+  std::vector<int>
+      history;  // by carried: the output of the node that gets the values before each run as slices; kNone
+  std::vector<Slices> sliced, stacked;  // inputs; results
+  uint64_t random_blocks = 0;           // each run draws so far behind the one before
+  bool repeats =
+      false;  // it goes back over the runs of another loop: random numbers are those of that, last run first
+  int count_in = kNone,
+      count_out = kNone;  // the input (i64) that says how many runs, where `count` is the most; the
+                          // output that gets it
+
+  /// From one slice to the next where only the engine looks at them. Slices are aligned, so that kernels find them like
+  /// fresh memory.
+  static constexpr int64_t kAlignment = 64;
+  static constexpr int64_t padded(int64_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+};
+/// The bodies of one node: one of them runs, or they are a loop.
 struct Bodies {
   std::vector<Body> list;
   std::vector<int> changed;  // the inputs that the node's last outputs are: those that some body changes
+  std::shared_ptr<const Loop> loop;  // null: none
+  /// All that they may draw.
+  uint64_t random_blocks() const;
   // Of the node and all bodies together; Graph::insert() fills them in.
   Effects effects;
   std::vector<bool> reads;  // by input
@@ -103,6 +136,8 @@ class Graph {
   const Value& value(int v) const { return values_[static_cast<size_t>(v)]; }
   const Meta& meta(int v) const { return value(v).meta; }
   int base_of(int v) const { return value(v).base; }
+  /// The value that input number `input` is.
+  int value_of_input(int input) const;
   bool is_external(int v) const { return value(base_of(v)).source != Source::computed; }
   const std::vector<Use>& uses_of(int v) const { return value(v).uses; }
   const Node& node(int n) const { return nodes_[static_cast<size_t>(n)]; }

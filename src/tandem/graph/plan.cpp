@@ -126,6 +126,33 @@ size_t bytes_of_base(const Graph& graph, int base) {
   return static_cast<size_t>(last + 1) * bytes_of(m.dtype);
 }
 
+namespace {
+size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+MemoryPlan::ForBodies plan_bodies(const Bodies& bodies, bool share) {
+  MemoryPlan::ForBodies plan;
+  for (const Body& body : bodies.list) {
+    plan.plans.push_back(plan_memory(*body.graph, share));
+    plan.bytes = std::max(plan.bytes, aligned(plan.plans.back().arena_bytes));
+  }
+  if (!bodies.loop) return plan;
+  const Loop& loop = *bodies.loop;
+  const Graph& step = *bodies.list[0].graph;
+  const auto take = [&](size_t bytes) {
+    const int64_t at = static_cast<int64_t>(plan.bytes);
+    plan.bytes += std::max(aligned(bytes), kAlignment);
+    return at;
+  };
+  for (size_t c = 0; c < loop.carried.size(); ++c)
+    plan.second.push_back(loop.history[c] != kNone || loop.count == 1
+                              ? -1
+                              : take(bytes_of_base(step, step.value_of_input(loop.carried[c]))));
+  for (const Loop::Slices& each : loop.stacked)
+    plan.staged.push_back(each.bytes % Loop::kAlignment == 0 ? -1 : take(static_cast<size_t>(each.bytes)));
+  return plan;
+}
+}  // namespace
+
 // A base lives from the first to the last node that touches it, both included: two bases that one node touches
 // never overlap. The arena of a node's bodies lives at that node alone, and the bodies share it, since one of them
 // runs.
@@ -149,22 +176,15 @@ MemoryPlan plan_memory(const Graph& graph, bool share) {
       int& life = life_of[static_cast<size_t>(base)];
       if (life == kNone) {
         life = static_cast<int>(lives.size());
-        const size_t bytes = (bytes_of_base(graph, base) + kAlignment - 1) / kAlignment * kAlignment;
-        lives.push_back({base, place, place, std::max(bytes, kAlignment)});
+        lives.push_back({base, place, place, std::max(aligned(bytes_of_base(graph, base)), kAlignment)});
       }
       lives[static_cast<size_t>(life)].to = place;
     };
     for (int v : node.in) touch(v);
     for (int v : node.out) touch(v);
     if (!node.bodies) continue;
-    MemoryPlan::ForBodies& inner = plan.bodies[n];
-    size_t bytes = 0;
-    for (const Body& body : node.bodies->list) {
-      inner.plans.push_back(plan_memory(*body.graph, share));
-      bytes = std::max(bytes, inner.plans.back().arena_bytes);
-    }
-    if (bytes)
-      lives.push_back({kNone, place, place, (bytes + kAlignment - 1) / kAlignment * kAlignment, 0, n});
+    const size_t bytes = (plan.bodies[n] = plan_bodies(*node.bodies, share)).bytes;
+    if (bytes) lives.push_back({kNone, place, place, bytes, 0, n});
   }
   for (Life& life : lives) {
     // Without sharing, one after the other; values_bytes is reported in both cases.

@@ -13,8 +13,12 @@ struct MemoryPlan {
   size_t values_bytes = 0;  // if every base had memory of its own
   /// What the bodies of a node need while it runs: they do not run at the same time.
   struct ForBodies {
-    size_t offset = 0;  // in the arena
+    size_t offset = 0, bytes = 0;  // in the arena
     std::vector<MemoryPlan> plans;
+    // Of a loop, from `offset` on; -1: none.
+    std::vector<int64_t>
+        second;  // by carried value: another place for it, so that a run never writes what it reads
+    std::vector<int64_t> staged;  // by stacked result: an aligned place to write it to before it is copied
   };
   std::unordered_map<int, ForBodies> bodies;  // by node
 };

@@ -65,11 +65,10 @@ class Touches {
 class RecordingExecutor final : public Executor {
  public:
   RecordingExecutor(Graph graph, MemoryPlan plan, bool check_anomalies)
-      : Executor(std::move(graph), std::move(plan), check_anomalies), recordable_(!check_anomalies) {
+      : Executor(std::move(graph), std::move(plan), check_anomalies),
+        recordable_(!check_anomalies && !waits()) {
     for (const auto* bases : {&input_bases_, &returned_bases_})
       for (int b : *bases) put(b, new_memory(b));
-    for (const Call& call : calls_)
-      if (call.node->op && call.node->op->waits) recordable_ = false;
   }
   std::string describe() const override {
     if (recording_) return cat(graph_.device, ": recorded, replayed as one");
@@ -153,6 +152,9 @@ class RecordingExecutor final : public Executor {
       };
       graph_.reads_of(node, [&](int v, uint32_t) { note(v, false); });
       graph_.writes_of(node, [&](int v) { note(v, true); });
+      const MemoryPlan::ForBodies& inner = calls_[static_cast<size_t>(i)].for_bodies;
+      if (inner.bytes)
+        touches.note(arena_ + inner.offset, arena_ + inner.offset + inner.bytes, i, true, wait);
       if (node.effects().is_ordered()) {
         if (last_ordered >= 0) wait(last_ordered);
         last_ordered = i;

@@ -67,6 +67,15 @@ class GraphTracer : public Tracer {
     return t;
   }
 
+  /// Handed to the code of a body at each run.
+  void add_own(const OwnInput& own) {
+    Tensor t = add_input(own.meta, graph_.inputs++);
+    t.impl()->requires_grad = own.requires_grad;
+    trace_.operands.push_back(kNone);
+    placeholders_.push_back(t);
+    trace_.own.push_back(t);
+  }
+
   /// One node for one op. The results are tensors without memory that carry the number of their value.
   Tensors append(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                  std::span<const Meta> out) override {
@@ -107,17 +116,24 @@ class GraphTracer : public Tracer {
 
   /// A node with bodies.
   std::vector<Tensor> append(const OpDef& op, std::span<const Tensor> in, std::vector<NewBody> bodies,
-                             std::span<const Meta> out, uint64_t random_offset) {
+                             std::span<const Meta> out, uint64_t random_offset,
+                             std::shared_ptr<const Loop> loop) {
     Node node;
     node.op = &op;
     for (const Tensor& t : in) node.in.push_back(id_of(t));
     Bodies all;
+    all.loop = std::move(loop);
     std::unordered_map<int, int> places;  // value -> input of the node
     std::set<int> changed;
     node.random_offset = random_offset;
     for (NewBody& body : bodies) {
       Body& added = all.list.emplace_back();
-      for (int v : body.operands) {
+      for (size_t i = 0; i < body.operands.size(); ++i) {
+        const int v = body.operands[i];
+        if (v == kNone) {
+          added.in.push_back(body.own[i]);
+          continue;
+        }
         const auto [at, fresh] = places.emplace(v, static_cast<int>(node.in.size()));
         if (fresh) node.in.push_back(v);
         added.in.push_back(at->second);
@@ -127,10 +143,10 @@ class GraphTracer : public Tracer {
         if (const Value& value = body.graph.value(b);
             changes[static_cast<size_t>(b)] && value.source == Source::input)
           changed.insert(added.in[static_cast<size_t>(value.input)]);
-      graph_.random_blocks = std::max(graph_.random_blocks, random_offset + body.graph.random_blocks);
       added.out = std::move(body.out);
       added.graph = std::make_shared<const Graph>(std::move(body.graph));
     }
+    graph_.random_blocks = std::max(graph_.random_blocks, random_offset + all.random_blocks());
     all.changed.assign(changed.begin(), changed.end());
     for (int v : node.in) node.versions.push_back(changes_[graph_.base_of(v)]);
     node.repeated = Region::repeated();
@@ -285,7 +301,7 @@ class GraphTracer : public Tracer {
     for (; !undo_.empty(); undo_.pop_back()) undo_.back()();
     graph_.cut(mark.nodes, mark.values);
     graph_.inputs = mark.inputs;
-    if (outer_) trace_.operands.resize(static_cast<size_t>(mark.inputs));
+    if (is_body_) trace_.operands.resize(static_cast<size_t>(mark.inputs));
     trace_.used.resize(mark.used);
     graph_.random_blocks = mark.random_blocks;
     random_place_ = mark.random_place;
@@ -318,11 +334,13 @@ class GraphTracer : public Tracer {
     for (const auto& [impl, touched] : touched_) drop(*impl);
   }
 
-  /// A value that add_input() made, which comes in by itself.
-  bool is_bare_input(const Tensor& t) const {
-    return t.impl()->trace_serial == serial_ &&
-           graph_.value(static_cast<int>(t.impl()->trace_id)).source == Source::input &&
-           graph_.value(static_cast<int>(t.impl()->trace_id)).input < 0;
+  /// Whether a tensor is the whole of memory that a node of this trace made for it, since there were so many values.
+  bool made_since(int values, const Tensor& t) const {
+    if (t.impl()->trace_serial != serial_) return false;
+    const int v = static_cast<int>(t.impl()->trace_id);
+    const Value& value = graph_.value(v);
+    return v >= values && value.base == v && value.source == Source::computed &&
+           is_contiguous(value.meta.shape, value.meta.strides);
   }
 
  private:
@@ -355,9 +373,14 @@ class GraphTracer : public Tracer {
   uint32_t changes_outside(int base) const {
     const Value& value = graph_.value(base);
     if (value.source == Source::captured) return value.storage->version();
-    return outer_ && value.input >= 0
-               ? outer_->changes_of_base(trace_.operands[static_cast<size_t>(value.input)])
-               : 0;
+    const int operand = operand_of(value);
+    return operand == kNone ? 0 : outer_->changes_of_base(operand);
+  }
+  /// The memory around that an input of a body is; kNone: none.
+  int operand_of(const Value& value) const {
+    return outer_ && value.source == Source::input && value.input >= 0
+               ? trace_.operands[static_cast<size_t>(value.input)]
+               : kNone;
   }
   uint32_t changes_of_base(int base) const {
     uint32_t count = count_in(changes_, base);
@@ -369,14 +392,12 @@ class GraphTracer : public Tracer {
     const int base = base_of(t);
     if (!outer_) return {base, this};
     if (base == kNone) return outer_->home_of(t);
-    const Value& value = graph_.value(base);
-    if (value.source != Source::input || value.input < 0) return {base, this};
-    return outer_->home_of_base(trace_.operands[static_cast<size_t>(value.input)]);
+    return home_of_base(base);
   }
   std::pair<int, const GraphTracer*> home_of_base(int base) const {
-    const Value& value = graph_.value(base);
-    if (!outer_ || value.source != Source::input || value.input < 0) return {base, this};
-    return outer_->home_of_base(trace_.operands[static_cast<size_t>(value.input)]);
+    const int operand = operand_of(graph_.value(base));
+    if (operand == kNone) return {base, this};
+    return outer_->home_of_base(operand);
   }
   void take_gradient(LeafGradient gradient, const Ref<TensorImpl>& leaf) {
     if (taken_.count(leaf.get())) return;
@@ -505,6 +526,7 @@ class Extraction {
   Extraction(const Trace& trace, int first_node, int first_value, bool is_body)
       : from_(trace.graph),
         operands_(trace.operands),
+        own_inputs_(static_cast<int>(trace.own.size())),
         is_body_(is_body),
         first_node_(first_node),
         first_value_(first_value) {
@@ -516,13 +538,18 @@ class Extraction {
       });
   }
 
-  // The graph, and by input of it: the base of the trace that it is where that is kept, and the memory around where it is
-  // such; kNone elsewhere.
+  // The graph, and by input of it: the base of the trace that it is where that is kept, the memory around where it is
+  // such, and the own input of the body where it is one; kNone elsewhere.
   Graph graph;
-  std::vector<int> kept, operands;
+  std::vector<int> kept, operands, own;
 
-  /// A value of the trace that comes in by itself.
-  void add_input(int v) { places_[v] = new_input(from_.meta(v), kNone, kNone); }
+  /// The values that come in by themselves, in the order in which they were made.
+  void add_new_inputs() {
+    for (int v = first_value_; v < from_.value_count(); ++v)
+      if (const Value& value = from_.value(v);
+          value.source == Source::input && value.base == v && value.input < 0)
+        places_[v] = new_input(value.meta, kNone, kNone, kNone);
+  }
 
   void copy_nodes() {
     for (int n = first_node_; n < from_.numbers_given(); ++n) copy(from_.node(n));
@@ -530,10 +557,11 @@ class Extraction {
   void add_output(int v) { graph.add_output(place_of(v)); }
 
  private:
-  int new_input(Meta meta, int kept_value, int operand) {
+  int new_input(Meta meta, int kept_value, int operand, int own_input) {
     meta.offset = 0;
     kept.push_back(kept_value);
     operands.push_back(operand);
+    own.push_back(own_input);
     return graph.add_input(meta, graph.inputs++);
   }
 
@@ -551,7 +579,9 @@ class Extraction {
     }
     if (is_body_ && base.source == Source::input) {
       const auto [memory, first] = memories_.try_emplace(value.base, kNone);
-      if (first) memory->second = new_input(base.meta, kNone, operands_[static_cast<size_t>(base.input)]);
+      if (first)
+        memory->second = new_input(base.meta, kNone, operands_[static_cast<size_t>(base.input)],
+                                   base.input < own_inputs_ ? base.input : kNone);
       return places_[v] = graph.add_outside_view(value.meta, memory->second);
     }
     TD_ASSERT(v < first_value_, "value ", v, " of the backward pass is used before it is made");
@@ -561,7 +591,7 @@ class Extraction {
     }
     // Whole memory, and a view of it: views of v that the new nodes make count from there.
     const auto [memory, first] = memories_.try_emplace(value.base, kNone);
-    if (first) memory->second = new_input(base.meta, value.base, kNone);
+    if (first) memory->second = new_input(base.meta, value.base, kNone, kNone);
     return places_[v] = graph.add_outside_view(value.meta, memory->second);
   }
 
@@ -592,8 +622,7 @@ class Extraction {
       graph.random_blocks = std::max(graph.random_blocks, node.random_offset + blocks);
     };
     if (node.op->is_random()) draws(philox_blocks(size_of(from_.meta(node.out[0]).shape)));
-    if (node.bodies)
-      for (const Body& body : node.bodies->list) draws(body.graph->random_blocks);
+    if (node.bodies) draws(node.bodies->random_blocks());
     for (int v : node.out) {
       places_[v] = graph.add_value(from_.meta(v), Source::computed);
       copy.out.push_back(places_[v]);
@@ -603,54 +632,65 @@ class Extraction {
 
   const Graph& from_;
   const std::vector<int>& operands_;  // Trace::operands
+  int own_inputs_;
   bool is_body_;
   int first_node_, first_value_;
   std::vector<uint32_t> changes_;  // by base: how often it was changed before the first node
   std::unordered_map<int, int> places_, memories_;
 };
 
-/// Continues a trace by the walk back from its outputs, and takes what that appends out of it.
-struct Differentiated {
+/// Continues a trace by `code`, which gives results, and takes what that appends out of it.
+struct Extracted {
   std::unique_ptr<Extraction> extraction;
-  std::vector<size_t> ends;
   Dependencies depends_on;
 };
-/// `seeds`: by output; called when the trace is continued.
-Differentiated continue_back(Trace& trace, bool is_body, std::span<const TapeNode::Edge> ends,
-                             const std::vector<Tensor>& outputs,
-                             const std::function<std::vector<Tensor>(GraphTracer&)>& make_seeds) {
+Extracted extract(Trace& trace, bool is_body, const std::function<std::vector<Tensor>(GraphTracer&)>& code) {
   GraphTracer& tracer = static_cast<GraphTracer&>(*trace.tracer);
   const TraceScope scope(&tracer);
   const NoScopes outside;
   const ObserverScope unseen(nullptr);
-  // The trace is the same before and after: what the walk appends is copied out, then taken off again, also where a
-  // rule throws.
+  // The trace is the same before and after: what the code appends is copied out, then taken off again, also where it
+  // throws.
   const GraphTracer::Mark mark = tracer.mark();
   try {
-    const std::vector<Tensor> seeds = make_seeds(tracer);
-    std::vector<TapeNode::Delivery> gradients = gradients_at(ends, outputs, seeds, false);
     static const OpDef& copy = *find_op("copy");
-    for (TapeNode::Delivery& g : gradients)
-      if (is_body) g.gradient = apply(copy, {&g.gradient, 1})[0];  // an output of a node is memory of its own
+    std::vector<Tensor> outputs = code(tracer);
+    for (Tensor& t : outputs)  // an output of a node is memory of its own
+      if (is_body && !tracer.made_since(mark.values, t)) t = apply(copy, {&t, 1})[0];
     TD_CHECK(trace.graph.random_blocks == mark.random_blocks,
              "compile: a gradient rule that draws random numbers cannot be used on the results of a compiled "
              "callable. Take the gradient inside the callable.");
-    Differentiated result;
+    Extracted result;
     result.extraction = std::make_unique<Extraction>(trace, mark.nodes, mark.values, is_body);
-    for (const Tensor& seed : seeds)
-      if (seed.defined() && tracer.is_bare_input(seed))
-        result.extraction->add_input(static_cast<int>(seed.impl()->trace_id));
+    result.extraction->add_new_inputs();
     result.extraction->copy_nodes();
-    for (const TapeNode::Delivery& g : gradients) {
-      result.extraction->add_output(tracer.id_of(g.gradient));
-      result.ends.push_back(g.edge);
-    }
+    for (const Tensor& t : outputs) result.extraction->add_output(tracer.id_of(t));
     result.depends_on = tracer.rewind(mark);
     return result;
   } catch (...) {
     tracer.rewind(mark);
     throw;
   }
+}
+
+/// The walk back from outputs of a trace, taken out of it.
+struct Differentiated : Extracted {
+  std::vector<size_t> ends;
+};
+/// `make_seeds`: by output; called when the trace is continued.
+Differentiated continue_back(Trace& trace, bool is_body, std::span<const TapeNode::Edge> ends,
+                             const std::vector<Tensor>& outputs,
+                             const std::function<std::vector<Tensor>(GraphTracer&)>& make_seeds) {
+  std::vector<size_t> found;
+  Extracted back = extract(trace, is_body, [&](GraphTracer& tracer) {
+    std::vector<Tensor> gradients;
+    for (TapeNode::Delivery& g : gradients_at(ends, outputs, make_seeds(tracer), false)) {
+      found.push_back(g.edge);
+      gradients.push_back(std::move(g.gradient));
+    }
+    return gradients;
+  });
+  return {std::move(back), std::move(found)};
 }
 
 /// Values that come in by themselves, one for each layout.
@@ -679,11 +719,22 @@ BackwardGraph differentiate(Trace& trace, const std::vector<const Meta*>& arrivi
   return result;
 }
 
-std::shared_ptr<Trace> trace_body(const std::function<std::vector<Tensor>()>& code, Device device) {
+std::shared_ptr<Trace> trace_body(const TensorFunction& code, std::span<const OwnInput> own, Device device) {
   auto body = std::make_shared<Trace>();
-  body->tracer = std::make_shared<GraphTracer>(*body, static_cast<GraphTracer*>(current_tracer()), device);
-  continue_body(*body, [&] { body->results = code(); });
+  const auto tracer =
+      std::make_shared<GraphTracer>(*body, static_cast<GraphTracer*>(current_tracer()), device);
+  body->tracer = tracer;
+  for (const OwnInput& each : own) tracer->add_own(each);
+  continue_body(*body, [&] { body->results = code(body->own); });
   return body;
+}
+
+std::shared_ptr<Trace> trace_body(const std::function<std::vector<Tensor>()>& code, Device device) {
+  return trace_body([&](const std::vector<Tensor>&) { return code(); }, {}, device);
+}
+
+bool has_memory_of_its_own(const Tensor& tensor) {
+  return static_cast<GraphTracer&>(*current_tracer()).made_since(0, tensor);
 }
 
 void continue_body(Trace& trace, const std::function<void()>& code) {
@@ -723,16 +774,26 @@ void run_in_place_of(std::span<const std::shared_ptr<Trace>> bodies, const std::
 }
 
 std::vector<Tensor> append_node(const OpDef& op, std::span<const Tensor> in, std::vector<NewBody> bodies,
-                                std::span<const Meta> out, uint64_t random_offset) {
-  return static_cast<GraphTracer&>(*current_tracer()).append(op, in, std::move(bodies), out, random_offset);
+                                std::span<const Meta> out, uint64_t random_offset,
+                                std::shared_ptr<const Loop> loop) {
+  return static_cast<GraphTracer&>(*current_tracer())
+      .append(op, in, std::move(bodies), out, random_offset, std::move(loop));
 }
 
 namespace {
-BackwardBody body_of(Differentiated back) {
-  Extraction& e = *back.extraction;
-  return {std::move(e.graph), std::move(e.operands), std::move(e.kept), std::move(back.ends)};
+BackwardBody body_of(Extraction& e, std::vector<size_t> ends) {
+  return {std::move(e.graph), std::move(e.operands), std::move(e.kept), std::move(e.own), std::move(ends)};
 }
+BackwardBody body_of(Differentiated back) { return body_of(*back.extraction, std::move(back.ends)); }
 }  // namespace
+
+BackwardBody derive_body(Trace& trace,
+                         const std::function<std::vector<Tensor>(const NewInput& new_input)>& code) {
+  const Extracted derived = extract(trace, true, [&](GraphTracer& tracer) {
+    return code([&](const Meta& meta) { return tracer.add_input(meta, -1); });
+  });
+  return body_of(*derived.extraction, {});
+}
 
 BackwardBody differentiate_body(Trace& trace, std::span<const TapeNode::Edge> ends,
                                 std::span<const Tensor> results, std::span<const Tensor> seeds) {

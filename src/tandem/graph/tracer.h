@@ -74,8 +74,10 @@ struct Trace {
   std::vector<End> ends;            // and where they leave
   std::shared_ptr<Tracer> tracer;   // for differentiate()
   // Of code that becomes a body of a node in the trace around it:
-  std::vector<int> operands;  // by input of the graph: the memory (a base) in the graph around that it is
-  std::vector<Tensor> used;   // the tensors from around that it uses
+  std::vector<int>
+      operands;  // by input of the graph: the memory (a base) in the graph around that it is; kNone: own
+  std::vector<Tensor> used;  // the tensors from around that it uses
+  std::vector<Tensor> own;   // what it is handed at each run: the first inputs of the graph
 };
 
 std::unique_ptr<Trace> trace(const TensorFunction& function, const std::vector<Tensor>& inputs);
@@ -89,11 +91,19 @@ struct BackwardGraph {
 };
 BackwardGraph differentiate(Trace& trace, const std::vector<const Meta*>& arriving);
 
-// --- code that becomes a body of a node: the branches of cond()
+// --- code that becomes a body of a node: the branches of cond(), the step of a loop
 
 /// Traces code in place of which a node of the trace that this thread is in will run its graph, or plain code, where it is
 /// in none. Its results must be fresh tensors.
 std::shared_ptr<Trace> trace_body(const std::function<std::vector<Tensor>()>& code, Device device);
+/// The same for code that is handed tensors at each run.
+struct OwnInput {
+  Meta meta;  // row-major
+  bool requires_grad = false;
+};
+std::shared_ptr<Trace> trace_body(const TensorFunction& code, std::span<const OwnInput> own, Device device);
+/// In a trace: whether a tensor is the whole of memory that an operation of this trace made for it.
+bool has_memory_of_its_own(const Tensor& tensor);
 /// Where gradients of some tensors of bodies leave these: each once.
 std::vector<TapeNode::Edge> ends_of_bodies(std::span<const std::shared_ptr<Trace>> bodies,
                                            std::span<const Tensor> results);
@@ -108,12 +118,14 @@ struct NewBody {
   /// All of a traced body, with these of its tensors as results.
   NewBody(const Trace& trace, std::span<const Tensor> results);
   Graph graph;
-  std::vector<int> operands;  // by input of the graph: the value of the graph around
-  std::vector<int> out;       // by result of the graph: the output of the node
+  std::vector<int> operands;  // by input of the graph: the value of the graph around; kNone: see `own`
+  std::vector<int> own;  // by input of the graph: the one of the tensors `in` of append_node() that it is
+  std::vector<int> out;  // by result of the graph: the output of the node
 };
 /// Appends a node with bodies to the trace that this thread is in. Gives its outputs; what it changes in place comes on top.
 std::vector<Tensor> append_node(const OpDef& op, std::span<const Tensor> in, std::vector<NewBody> bodies,
-                                std::span<const Meta> out, uint64_t random_offset);
+                                std::span<const Meta> out, uint64_t random_offset,
+                                std::shared_ptr<const Loop> loop = nullptr);
 
 /// The backward pass of a traced body, as a body: single gradients on their way out at `ends`.
 struct BackwardBody {
@@ -121,9 +133,15 @@ struct BackwardBody {
   std::vector<int>
       operands;  // by input of the graph: the memory in the graph around that it is; kNone: a kept one
   std::vector<int>
-      kept;  // by input of the graph: the base of the trace that it is; kNone: memory from around
+      kept;              // by input of the graph: the base of the trace that it is; kNone: memory from around
+  std::vector<int> own;  // by input of the graph: the own input of the trace that it is; kNone: none
   std::vector<size_t> ends;  // by output of the graph: the end that this gradient goes to
 };
+/// Continues the trace of a body by `code`, and takes what that appends out as a body: its first inputs are those that the
+/// code makes by new_input(), and are neither from around, nor kept, nor own. The trace is as it was before.
+using NewInput = std::function<Tensor(const Meta&)>;
+BackwardBody derive_body(Trace& trace,
+                         const std::function<std::vector<Tensor>(const NewInput& new_input)>& code);
 /// For gradients of results of it that want them: one for each, tensors from around.
 BackwardBody differentiate_body(Trace& trace, std::span<const TapeNode::Edge> ends,
                                 std::span<const Tensor> results, std::span<const Tensor> seeds);

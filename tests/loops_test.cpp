@@ -1,0 +1,730 @@
+// scan() and while_loop(): one node with graphs of its own in a compiled callable, plain code elsewhere, with the bits of
+// plain loops in both.
+// ctest: asan
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tandem/core/region.h"
+#include "tandem/core/rng.h"
+#include "tandem/core/tape.h"
+#include "tandem/graph/checkpoint.h"
+#include "tandem/graph/cond.h"
+#include "tandem/graph/scan.h"
+#include "tandem/graph/while_loop.h"
+#include "tandem/nn/norm.h"
+#include "tandem/ops/arrange.h"
+#include "tandem/ops/dropout.h"
+#include "tandem/ops/index.h"
+#include "tandem/ops/matmul.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/random.h"
+#include "tandem/ops/reduce.h"
+#include "tandem/ops/shape.h"
+#include "tests/support/numeric_gradient.h"
+#include "tests/support/refusal.h"
+#include "tests/support/values.h"
+
+namespace tandem::testing {
+namespace {
+
+using List = std::vector<Tensor>;
+Tensor values(const Dims& shape, uint32_t salt) { return to_tensor(hash_array(shape, salt), DType::f32); }
+
+/// What code uses and leaves behind.
+struct World {
+  Tensor x = values({5, 2, 3}, 1).set_requires_grad(), h = values({2, 3}, 2).set_requires_grad();
+  Tensor w = values({3, 3}, 3).set_requires_grad(), u = values({3, 3}, 4).set_requires_grad();
+  Tensor unused = values({3}, 5).set_requires_grad(), memory = values({3}, 6);
+  List leaves() const { return {x, h, w, u, unused}; }
+};
+using Scan = std::function<ScanResult(const ScanFunction&, const List&, const List&)>;
+Scan by_scan(ScanOptions options = {}) {
+  return [options](const ScanFunction& step, const List& state, const List& sequences) {
+    return scan(step, state, sequences, options);
+  };
+}
+/// As anybody would write it.
+ScanResult by_plain_loop(const ScanFunction& step, const List& state, const List& sequences) {
+  ScanResult result{state, {}};
+  std::vector<List> stacks;
+  for (int64_t t = 0; t < sequences[0].shape()[0]; ++t) {
+    List slices;
+    for (const Tensor& s : sequences) slices.push_back(select(s, 0, t));
+    ScanStep made = step(result.state, slices);
+    result.state = made.state;
+    stacks.resize(made.outputs.size());
+    for (size_t i = 0; i < stacks.size(); ++i) stacks[i].push_back(made.outputs[i]);
+  }
+  for (const List& each : stacks) result.outputs.push_back(stack(each));
+  return result;
+}
+List flat(ScanResult result) {
+  result.state.insert(result.state.end(), result.outputs.begin(), result.outputs.end());
+  return result.state;
+}
+using Code = std::function<List(World&, const Scan&)>;
+
+enum class Way { eager, compiled, compiled_step };
+
+/// Runs it three times with a backward pass after each: results, gradients of leaves, memory that it may change, and the
+/// place in the random stream.
+std::vector<List> run(const Code& code, Way way, const Scan& loop = by_scan()) {
+  World world;
+  manual_seed(11);
+  const List leaves = world.leaves();
+  const TensorFunction forward = [&](const List&) { return code(world, loop); };
+  const auto with_gradients = [&](const TensorFunction& f) {
+    return [&leaves, f](const List& in) {
+      for (Tensor leaf : leaves) leaf.zero_grad();
+      List out = f(in);
+      Tensor total;
+      for (const Tensor& y : out)
+        if (is_floating(y.dtype())) total = total.defined() ? total + sum(y * y) : sum(y * y);
+      backward(total);
+      for (Tensor& y : out) y = y.detach();
+      for (const Tensor& leaf : leaves) out.push_back(leaf.grad().defined() ? leaf.grad() : zeros_like(leaf));
+      return out;
+    };
+  };
+  Compiled inner = compile(forward), whole = compile(with_gradients(forward));
+  std::vector<List> seen;
+  for (int call = 0; call < 3; ++call) {
+    List out = way == Way::compiled        ? with_gradients([&](const List& i) { return inner(i); })({})
+               : way == Way::compiled_step ? whole({})
+                                           : with_gradients(forward)({});
+    for (Tensor& t : out) t = clone(t);
+    out.push_back(clone(world.memory));
+    out.push_back(full({}, static_cast<double>(generator_state().offset), DType::f64));
+    seen.push_back(std::move(out));
+  }
+  EXPECT_LE(inner.reports().size() + whole.reports().size(), 1u) << "it was traced again";
+  return seen;
+}
+
+void expect_same(const std::vector<List>& a, const std::vector<List>& b, const char* what) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t call = 0; call < a.size(); ++call) {
+    ASSERT_EQ(a[call].size(), b[call].size()) << what;
+    for (size_t i = 0; i < a[call].size(); ++i)
+      EXPECT_EQ(host_bytes(a[call][i]), host_bytes(b[call][i]))
+          << what << ", call " << call << ", tensor " << i;
+  }
+}
+/// -0 and 0 are the same: the loop adds zeros around the gradient of each slice.
+void expect_equal_values(const std::vector<List>& a, const std::vector<List>& b) {
+  for (size_t call = 0; call < a.size(); ++call)
+    for (size_t i = 0; i < a[call].size(); ++i)
+      EXPECT_EQ(to_array(a[call][i]).values, to_array(b[call][i]).values)
+          << "call " << call << ", tensor " << i;
+}
+/// Both engines the same, and gradients by computing again the same; gives what the eager engine did.
+std::vector<List> both_engines(const Code& code, bool recomputes = true) {
+  const auto eager = run(code, Way::eager);
+  expect_same(run(code, Way::compiled), eager, "results of a compiled callable");
+  expect_same(run(code, Way::compiled_step), eager, "gradients inside it");
+  if (recomputes)
+    for (Way way : {Way::eager, Way::compiled, Way::compiled_step})
+      expect_same(run(code, way, by_scan({.recompute = true})), eager, "computed again");
+  return eager;
+}
+
+/// A recurrent cell whose state is used several times, and is an output as well.
+List recurrent(World& world, const Scan& loop) {
+  return flat(loop(
+      [&](const List& state, const List& slices) {
+        const Tensor gate = sigmoid(matmul(slices[0], world.w) + matmul(state[0], world.u));
+        const Tensor h = gate * state[0] + (1 - gate) * tanh(matmul(state[0] * gate, world.w));
+        return ScanStep{{h}, {h, matmul(h, world.u)}};
+      },
+      {world.h}, {world.x}));
+}
+
+TEST(Scan, HasTheBitsOfAPlainLoopInBothEnginesWithItsGradients) {
+  expect_equal_values(both_engines(recurrent), run(recurrent, Way::eager, by_plain_loop));
+}
+
+/// Two states, of which one has no gradient from outside and one is whole numbers; a state that only goes through; an
+/// output that is an input; a sequence that is used twice, and one without gradients.
+List several(World& world, const Scan& loop) {
+  const Tensor order = arange(5, DType::i64);
+  return flat(loop(
+      [&](const List& s, const List& in) {
+        const Tensor cell = s[1] * sigmoid(in[0]) + tanh(matmul(s[0], world.w)) * in[0];
+        const Tensor h = tanh(cell) * world.memory;
+        return ScanStep{{h, cell, s[2] + in[1], s[3]}, {transpose(h), in[0], s[3] * h}};
+      },
+      {zeros({2, 3}), world.h, zeros({}, DType::i64), transpose(world.w * 0.5)[0] * 1.0}, {world.x, order}));
+}
+
+TEST(Scan, CarriesSeveralStatesOfAnyType) {
+  const auto eager = both_engines(several);
+  expect_equal_values(eager, run(several, Way::eager, by_plain_loop));
+  EXPECT_EQ(eager[0][2].item<int64_t>(), 10);
+}
+
+TEST(Scan, TakesOneStepAndNoState) {
+  const Code code = [](World& world, const Scan& loop) {
+    List out = flat(loop(
+        [&](const List& s, const List& in) {
+          return ScanStep{{matmul(in[0], world.w) + s[0]}, {}};
+        },
+        {world.h}, {slice(world.x, 0, 2, 3)}));
+    const List more = flat(loop(
+        [&](const List&, const List& in) {
+          return ScanStep{{}, {in[0] * in[0]}};
+        },
+        {}, {transpose(world.x, 0, 1)}));
+    out.insert(out.end(), more.begin(), more.end());
+    return out;
+  };
+  expect_equal_values(both_engines(code), run(code, Way::eager, by_plain_loop));
+}
+
+TEST(Scan, GoesFromTheEndToo) {
+  const Code forwards = [](World& world, const Scan& loop) {
+    const List parts = {select(world.x, 0, 4), select(world.x, 0, 3), select(world.x, 0, 2),
+                        select(world.x, 0, 1), select(world.x, 0, 0)};
+    World turned = world;
+    turned.x = stack(parts);
+    List out = recurrent(turned, loop);
+    for (size_t i = 1; i < out.size(); ++i) {
+      List back;
+      for (int64_t t = 4; t >= 0; --t) back.push_back(select(out[i], 0, t));
+      out[i] = stack(back);
+    }
+    return out;
+  };
+  const Scan from_end = by_scan({.from_end = true});
+  const auto eager = run(recurrent, Way::eager, from_end);
+  expect_equal_values(eager, run(forwards, Way::eager));
+  expect_same(run(recurrent, Way::compiled, from_end), eager, "compiled");
+  expect_same(run(recurrent, Way::compiled_step, from_end), eager, "compiled step");
+  expect_same(run(recurrent, Way::compiled_step, by_scan({.from_end = true, .recompute = true})), eager,
+              "computed again");
+}
+
+TEST(Scan, DrawsRandomNumbersAlikeInBothEngines) {
+  const Code code = [](World& world, const Scan& loop) {
+    const Tensor before = uniform({3});
+    List out = flat(loop(
+        [&world, before](const List& s, const List& in) {
+          const Tensor h = dropout(matmul(in[0], world.w), 0.5) + s[0];
+          return ScanStep{{h}, {h * uniform({2, 3}), before}};
+        },
+        {world.h}, {world.x}));
+    out[0] = out[0] * uniform({2, 3});
+    return out;
+  };
+  const auto eager = both_engines(code);
+  EXPECT_EQ(eager[0].back().item<double>(), 1 + 5 * (2 + 2) + 2);
+  EXPECT_NE(host_bytes(eager[0][1]), host_bytes(eager[1][1]));
+  // Where nothing else draws inside, the numbers are those of the plain loop.
+  expect_equal_values(eager, run(code, Way::eager, by_plain_loop));
+}
+
+TEST(Scan, ChangesTensorsFromAroundInPlace) {
+  const Code code = [](World& world, const Scan& loop) {
+    return flat(loop(
+        [&](const List& s, const List& in) {
+          {
+            const NoGrad off;
+            assign(world.memory, world.memory * 0.5 + sum(in[0], 0));
+          }
+          return ScanStep{{s[0] + in[0] * clone(world.memory)}, {}};
+        },
+        {world.h}, {world.x}));
+  };
+  expect_equal_values(both_engines(code, false), run(code, Way::eager, by_plain_loop));
+  for (Way way : {Way::eager, Way::compiled_step})
+    EXPECT_HAS(refusal([&] { run(code, way, by_scan({.recompute = true})); }),
+               "scan: with recompute, which runs the step twice, it must not change tensors in place");
+  const Code reads = [](World& world, const Scan& loop) {
+    return flat(loop(
+        [&](const List& s, const List& in) {
+          {
+            const NoGrad off;
+            assign(world.memory, world.memory * 0.5);
+          }
+          return ScanStep{{s[0] + in[0] * world.memory}, {}};
+        },
+        {world.h}, {world.x}));
+  };
+  for (Way way : {Way::eager, Way::compiled_step})
+    EXPECT_HAS(
+        refusal([&] { run(reads, way); }),
+        "scan: a tensor that the step changes in place is needed for its gradient as it was in each run");
+}
+
+TEST(Scan, NestsInItselfAndInBranchesAndCheckpoints) {
+  const Code code = [](World& world, const Scan& loop) {
+    const auto inner = [&world, loop](const Tensor& h, const Tensor& rows) {
+      return loop(
+          [&world](const List& s, const List& in) {
+            const Tensor next = cond(
+                greater(sum(in[0]), 0), [&] { return tanh(s[0] + in[0]) * world.memory; },
+                [&] { return dropout(s[0], 0.25) - matmul(in[0], world.u); });
+            return ScanStep{{next}, {next * in[0]}};
+          },
+          {h}, {rows});
+    };
+    const auto outer = [&world, loop, inner](const List& in) {
+      return flat(loop(
+          [&world, inner](const List& s, const List& slices) {
+            const ScanResult made = inner(select(s[0], 0, 0), matmul(slices[0], world.w));
+            return ScanStep{{s[0] * 0.5 + made.outputs[0]}, {made.state[0]}};
+          },
+          {in[0]}, {world.x}));
+    };
+    List out = outer({world.h});
+    const List again = checkpoint(outer, List{world.h * 2.0});
+    out.insert(out.end(), again.begin(), again.end());
+    const Tensor chosen = cond(
+        less(sum(world.h), 100),
+        [&] {
+          return outer({world.h})[1] * uniform({5, 3});
+        },
+        [&] {
+          return zeros({5, 3});
+        });
+    out.push_back(chosen);
+    return out;
+  };
+  both_engines(code);
+}
+
+TEST(Scan, HasTheGradientsThatDifferencesShow) {
+  const auto leaf = [](const Dims& shape, uint32_t salt) {
+    return to_tensor(hash_array(shape, salt), DType::f64).set_requires_grad();
+  };
+  const Tensor x = leaf({4, 2}, 1), h = leaf({2}, 2), w = leaf({2, 2}, 3);
+  for (bool recompute : {false, true})
+    check_gradients_by_differences(
+        [&] {
+          const ScanResult made = scan(
+              [&](const List& s, const List& in) {
+                const Tensor next = tanh(matmul(unsqueeze(s[0], 0), w)) * in[0];
+                return ScanStep{{squeeze(next, 0)}, {next * w}};
+              },
+              {h}, {x}, {.recompute = recompute});
+          return sum(made.outputs[0] * made.outputs[0]) + sum(made.state[0]);
+        },
+        {{"x", x}, {"h", h}, {"w", w}});
+}
+
+TEST(Scan, IsDifferentiatedTwiceWhereItComputesAgain) {
+  const Tensor w = values({3}, 5).set_requires_grad();
+  const auto twice = [&](const List& in, const Scan& loop) {
+    const Tensor x = in[0];
+    const ScanResult made = loop(
+        [w](const List& s, const List& slices) {
+          const Tensor next = tanh(s[0] * w) * slices[0] + slices[0];
+          return ScanStep{{next}, {dropout(next, 0.25) * w}};
+        },
+        {ones({3})}, {x});
+    const Tensor y = sum(made.state[0] * made.state[0]) + sum(made.outputs[0]);
+    const List g = grad(y, {x, w}, {}, {.create_graph = true});
+    List out = grad(sum(g[0] * g[0]) + sum(g[1]) + y, {x, w});
+    out.push_back(g[0].detach());
+    out.push_back(g[1].detach());
+    return out;
+  };
+  const Tensor x = values({4, 3}, 6).set_requires_grad();
+  const auto seeded = [&](const TensorFunction& f) {
+    manual_seed(3);
+    return f({x});
+  };
+  const TensorFunction by_loop = [&](const List& in) { return twice(in, by_plain_loop); };
+  const TensorFunction again = [&](const List& in) { return twice(in, by_scan({.recompute = true})); };
+  Compiled compiled = compile(again);
+  const List eager = seeded(again), plain = seeded(by_loop);
+  for (int call = 0; call < 2; ++call) {
+    const List graph = seeded([&](const List& in) { return compiled(in); });
+    for (size_t i = 0; i < eager.size(); ++i) EXPECT_EQ(host_bytes(eager[i]), host_bytes(graph[i])) << i;
+  }
+  for (size_t i = 0; i < eager.size(); ++i)
+    EXPECT_TRUE(near(to_array(eager[i]), to_array(plain[i]), 1e-5)) << i;
+}
+
+TEST(Scan, IsOneNodeThatIsTracedOnce) {
+  World world;
+  int calls = 0;
+  Compiled compiled = compile([&](const List& in) {
+    return flat(scan(
+        [&](const List& s, const List& slices) {
+          ++calls;
+          const Tensor h = tanh(matmul(slices[0], world.w) + s[0]) * 2.0;
+          return ScanStep{{h}, {h}};
+        },
+        {in[1]}, {in[0]}));
+  });
+  const NoGrad off;
+  compiled({world.x, world.h});
+  EXPECT_EQ(calls, 1);
+  compiled({world.x, world.h});
+  EXPECT_EQ(calls, 1);
+  const GraphView graph = compiled.reports()[0].graph;
+  ASSERT_EQ(graph.count("scan"), 1);
+  ASSERT_EQ(graph.nodes.size(), 1u);
+  ASSERT_EQ(graph.nodes[0].bodies.size(), 1u);
+  EXPECT_EQ(graph.count("matmul"), 1);
+  EXPECT_EQ(graph.count("tanh"), 1);
+}
+
+TEST(Scan, IsPrunedOnlyWhereNothingItDoesIsSeen) {
+  const Tensor x = values({4, 3}, 1), memory = zeros({3});
+  for (bool acts : {false, true}) {
+    Compiled compiled = compile([&](const List&) {
+      scan(
+          [&](const List&, const List& in) {
+            if (acts) assign(memory, memory + 1);
+            return ScanStep{{}, {in[0] * 2}};
+          },
+          {}, {x});
+      return List{x + 1};
+    });
+    compiled({});
+    EXPECT_EQ(compiled.reports()[0].graph.count("scan"), acts);
+  }
+  EXPECT_EQ(to_array(memory).values, (std::vector<double>{4, 4, 4}));
+}
+
+struct Net : nn::Module {
+  nn::BatchNorm1d norm{this, "norm", 3};
+  Tensor forward(const Tensor& x) override { return norm(x); }
+};
+
+TEST(Scan, MovesTheBuffersOfAModuleAtEachStep) {
+  const Tensor x = values({3, 4, 3}, 1);
+  const auto outcome = [&](bool compiled) {
+    Net net;
+    const TensorFunction plain = [&](const List&) {
+      return flat(scan([&](const List&, const List& in) { return ScanStep{{}, {net(in[0])}}; }, {}, {x}));
+    };
+    Compiled graph = compile(plain);
+    List seen;
+    for (bool training : {true, false, true}) {
+      net.train(training);
+      Tensor y = (compiled ? graph({}) : plain({}))[0];
+      backward(sum(y * y * y));
+      seen.push_back(y.detach());
+      for (const auto& [name, buffer] : net.named_buffers()) seen.push_back(clone(buffer));
+      for (const auto& [name, parameter] : net.named_parameters()) seen.push_back(clone(parameter.grad()));
+    }
+    return seen;
+  };
+  const List eager = outcome(false), graph = outcome(true);
+  ASSERT_EQ(eager.size(), graph.size());
+  for (size_t i = 0; i < eager.size(); ++i) EXPECT_EQ(host_bytes(eager[i]), host_bytes(graph[i])) << i;
+}
+
+/// The refusal of both engines, which must be one.
+std::string refusal_of_both(const std::function<List()>& code) {
+  const std::string eager = refusal(code);
+  EXPECT_EQ(refusal([&] { compile([&](const List&) { return code(); })({}); }), eager);
+  EXPECT_FALSE(BodyScope::is_open()) << "a refusal left something behind";
+  return eager;
+}
+
+TEST(Scan, RefusesInBothEnginesWhatItCannotDo) {
+  const Tensor x = values({4, 3}, 1), h = values({3}, 2), w = values({3}, 3).set_requires_grad();
+  const ScanFunction step = [](const List& s, const List& in) { return ScanStep{{s[0] + in[0]}, {}}; };
+  const auto with = [&](const ScanFunction& f, const List& state, const List& sequences) {
+    return refusal_of_both([&] { return flat(scan(f, state, sequences)); });
+  };
+  const auto becomes = [&](const std::function<List(const Tensor&)>& state) {
+    return with([&](const List& s, const List&) { return ScanStep{state(s[0]), {}}; }, {h}, {x});
+  };
+  EXPECT_HAS(with({}, {h}, {x}), "scan: the step must not be empty");
+  EXPECT_HAS(with(step, {h}, {}), "scan: there must be at least one sequence");
+  EXPECT_HAS(with(step, {Tensor()}, {x}), "scan: every state must be a tensor; state 0 is an undefined");
+  EXPECT_HAS(with(step, {h}, {x, Tensor()}), "scan: every sequence must be a tensor; sequence 1 is");
+  EXPECT_HAS(
+      with(step, {h}, {x, zeros({3, 3})}),
+      "scan: all sequences must be equally long along their first axis; sequence 0 is f32 (4, 3) on cpu "
+      "and sequence 1 is f32 (3, 3) on cpu");
+  EXPECT_HAS(with(step, {h}, {zeros({0, 3})}), "a first axis of at least one step; sequence 0 is f32 (0, 3)");
+  EXPECT_HAS(with(step, {h}, {zeros({})}), "scan: a sequence must have a first axis");
+  EXPECT_HAS(becomes([](const Tensor&) { return List{}; }), "as many states as it takes; got 0 for 1");
+  EXPECT_HAS(becomes([](const Tensor& s) { return List{unsqueeze(s, 0)}; }),
+             "scan: a state must keep its shape and type; state 0 was f32 (3,) on cpu and became f32 (1, 3)");
+  EXPECT_HAS(becomes([](const Tensor& s) { return List{cast(s, DType::f64)}; }),
+             "must keep its shape and type");
+  EXPECT_HAS(becomes([](const Tensor&) { return List{Tensor()}; }), "state 0 is an undefined handle");
+  EXPECT_HAS(becomes([](const Tensor& s) {
+               return List{matmul(s, ones({2, 2}))};
+             }),
+             "scan: in the step: matmul:");
+  EXPECT_HAS(becomes([](const Tensor& s) { return List{s * s.item<float>()}; }), "scan: in the step: ");
+  EXPECT_HAS(becomes([&](const Tensor& s) {
+               backward(sum(w));
+               return List{s};
+             }),
+             "backward: must not be called inside a function that is given to scan()");
+  EXPECT_HAS(becomes([](const Tensor& s) {
+               assign(s, s * 2);
+               return List{s};
+             }),
+             "scan: the step must not change state 0 in place");
+  EXPECT_HAS(becomes([&](const Tensor& s) {
+               assign(x, x * 2);
+               return List{s};
+             }),
+             "scan: the step must not change sequence 0 in place");
+  EXPECT_HAS(with(
+                 [](const List& s, const List&) {
+                   return ScanStep{s, {Tensor()}};
+                 },
+                 {h}, {x}),
+             "output 0 is an undefined handle");
+  EXPECT_HAS(refusal_of_both([&] {
+               const Tensor y = flat(scan(
+                   [&](const List& s, const List& in) {
+                     return ScanStep{{s[0] * w + in[0]}, {}};
+                   },
+                   {h}, {x}))[0];
+               return grad(sum(y), {w}, {}, {.create_graph = true});
+             }),
+             "scan: gradients of gradients (create_graph) go through a scan() with recompute alone");
+}
+
+TEST(Scan, RefusesAlikeWhatIsChangedBeforeTheBackwardPass) {
+  const Tensor w = values({3}, 3).set_requires_grad();
+  for (int which = 0; which < 3; ++which) {
+    const std::string text = refusal_of_both([&] {
+      const Tensor x = exp(values({4, 3}, 1)), h = exp(values({3}, 2)), around = exp(values({3}, 4));
+      const Tensor y = scan(
+                           [&](const List& s, const List& in) {
+                             return ScanStep{{s[0] * w * in[0] * around}, {}};
+                           },
+                           {h}, {x})
+                           .state[0];
+      assign(which == 0 ? x : which == 1 ? h : around, zeros(which == 0 ? Dims{4, 3} : Dims{3}));
+      return grad(sum(y), {w});
+    });
+    EXPECT_HAS(text, which == 0   ? "scan: sequence 0 is needed for the gradient but was changed in place"
+                     : which == 1 ? "scan: state 0 is needed for the gradient but was changed in place"
+                                  : "is needed for the gradient but was changed in place");
+  }
+  // What it gave may be changed.
+  const auto code = [&](const List&) {
+    const ScanResult made = scan(
+        [&](const List& s, const List& in) {
+          const Tensor next = tanh(s[0] * w + in[0]);
+          return ScanStep{{next}, {next}};
+        },
+        {zeros({3})}, {ones({4, 3})});
+    const Tensor loss = sum(made.state[0]) + sum(made.outputs[0]);
+    {
+      const NoGrad off;
+      assign(made.state[0].detach(), zeros({3}));
+      assign(made.outputs[0].detach(), zeros({4, 3}));
+    }
+    return grad(loss, {w});
+  };
+  EXPECT_EQ(host_bytes(code({})[0]), host_bytes(compile(code)({})[0]));
+}
+
+TEST(Scan, LeavesNothingBehindWhereTheStepThrows) {
+  const Tensor x = values({4, 3}, 1), table = values({4, 3}, 2);
+  const auto pick = [&](const List& in) {
+    return flat(scan(
+        [&](const List&, const List& s) {
+          return ScanStep{{}, {index_select(table, 0, s[0])}};
+        },
+        {}, {in[0]}));
+  };
+  Compiled compiled = compile(pick);
+  const Tensor good = zeros({3, 1}, DType::i64), bad = full({3, 1}, 9, DType::i64);
+  const Tensor want = pick({good})[0];
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_EQ(refusal([&] { compiled({bad}); }), refusal([&] { pick({bad}); }));
+    EXPECT_EQ(host_bytes(compiled({good})[0]), host_bytes(want));
+  }
+  struct Stop {};
+  EXPECT_THROW(scan([](const List&, const List&) -> ScanStep { throw Stop(); }, {}, {x}), Stop);
+  Tensor leaf = ones({2}).set_requires_grad();
+  backward(sum(leaf));  // not inside of anything
+  EXPECT_EQ(to_array(leaf.grad()).values, (std::vector<double>{1, 1}));
+}
+
+TEST(Scan, RefusesAStepThatDoesSomethingElseWhenItComputes) {
+  const Tensor u = values({3}, 1).set_requires_grad(), x = values({2, 3}, 2);
+  for (int kind = 0; kind < 3; ++kind) {
+    int calls = 0;
+    const std::string said = refusal([&] {
+      const ScanResult made = scan(
+          [&](const List&, const List& in) {
+            const bool again = ++calls == 3;
+            if (kind == 0) return ScanStep{{}, again ? List{} : List{in[0] * u}};
+            if (kind == 1) return ScanStep{{}, {again ? zeros({7}) : in[0] * u}};
+            return ScanStep{{}, {again ? in[0] * 2.0 : in[0] * u}};
+          },
+          {}, {x});
+      backward(sum(made.outputs[0]));
+    });
+    EXPECT_HAS(said, "scan: the step must do the same each time it is called");
+  }
+}
+
+// --- while_loop()
+
+using Loop = std::function<List(const TensorFunction& body, const List& state, int64_t most)>;
+List count_up(World& world, int64_t until, int64_t at_most, bool recompute = false) {
+  return while_loop([=](const List& s) { return less(s[0], until); },
+                    [&](const List& s) {
+                      const Tensor gate = sigmoid(matmul(s[1], world.w));
+                      return List{s[0] + 1, gate * s[1] + matmul(s[1] * gate, world.u)};
+                    },
+                    {zeros({}, DType::i64), world.h}, {.at_most = at_most, .recompute = recompute});
+}
+List count_up_plainly(World& world, int64_t runs) {
+  List s = {zeros({}, DType::i64), world.h};
+  for (int64_t i = 0; i < runs; ++i) {
+    const Tensor gate = sigmoid(matmul(s[1], world.w));
+    s = {s[0] + 1, gate * s[1] + matmul(s[1] * gate, world.u)};
+  }
+  return s;
+}
+
+TEST(WhileLoop, HasTheBitsOfAPlainLoopInBothEnginesWithItsGradients) {
+  for (const auto& [until, most] :
+       {std::pair<int64_t, int64_t>{4, 10}, {4, 4}, {7, 3}, {1, 1}, {0, 5}, {1, 8}})
+    for (bool recompute : {false, true}) {
+      const Code code = [=](World& world, const Scan&) { return count_up(world, until, most, recompute); };
+      const auto eager = both_engines(code, false);
+      const int64_t runs = std::min(until, most);
+      EXPECT_EQ(eager[0][0].item<int64_t>(), runs);
+      const Code plain = [=](World& world, const Scan&) { return count_up_plainly(world, runs); };
+      expect_equal_values(eager, run(plain, Way::eager));
+    }
+}
+
+TEST(WhileLoop, RunsWithoutABoundByValuesThatChangeFromCallToCall) {
+  Compiled compiled = compile([](const List& in) {
+    return while_loop([&](const List& s) { return less(sum(s[0]), 100); },
+                      [](const List& s) {
+                        return List{s[0] * 2, s[1] + 1};
+                      },
+                      {in[0], zeros({}, DType::i64)});
+  });
+  for (double first : {1.0, 60.0, 3.0, 0.01}) {
+    const List got = compiled({full({2}, first)});
+    double value = first;
+    int64_t runs = 0;
+    for (; 2 * value < 100; ++runs) value *= 2;
+    EXPECT_EQ(got[1].item<int64_t>(), runs);
+    EXPECT_EQ(got[0].to_vector<float>()[0], static_cast<float>(value));
+  }
+  EXPECT_EQ(compiled.reports().size(), 1u);
+  EXPECT_EQ(compiled.reports()[0].graph.count("while_loop"), 1);
+}
+
+TEST(WhileLoop, TakesAllRandomNumbersOfItsBoundWhicheverRunsThereAre) {
+  for (int64_t runs : {0, 2, 4}) {
+    const Code code = [=](World& world, const Scan&) {
+      List out = while_loop([=](const List& s) { return less(s[0], runs); },
+                            [&](const List& s) {
+                              return List{s[0] + 1, dropout(matmul(s[1], world.w), 0.5)};
+                            },
+                            {zeros({}, DType::i64), world.h}, {.at_most = 4});
+      out.push_back(uniform({4}));
+      return out;
+    };
+    const auto eager = both_engines(code, false);
+    EXPECT_EQ(eager[0].back().item<double>(), 4 * 2 + 1);
+  }
+}
+
+TEST(WhileLoop, NestsInScansAndBranchesAndTheyInIt) {
+  const Code code = [](World& world, const Scan& loop) {
+    const auto settle = [&world](const Tensor& h) {
+      return while_loop([](const List& s) { return greater(sum(s[0] * s[0]), 0.5); },
+                        [&world](const List& s) {
+                          return List{cond(
+                              less(sum(s[0]), 0), [&] { return s[0] * 0.5 + world.memory * 0.01; },
+                              [&] { return matmul(tanh(s[0]), world.w) * 0.25; })};
+                        },
+                        {h}, {.at_most = 6})[0];
+    };
+    List out = flat(loop(
+        [settle](const List& s, const List& in) {
+          const Tensor next = settle(s[0] + in[0]);
+          return ScanStep{{next}, {next * in[0]}};
+        },
+        {world.h}, {world.x}));
+    const List more = while_loop([](const List& s) { return less(s[1], 2); },
+                                 [&](const List& s) {
+                                   return List{loop(
+                                                   [&world](const List& t, const List& in) {
+                                                     return ScanStep{{t[0] * in[0] + world.h}, {}};
+                                                   },
+                                                   {s[0]}, {world.x})
+                                                   .state[0],
+                                               s[1] + 1};
+                                 },
+                                 {world.h, zeros({}, DType::i64)}, {.at_most = 3});
+    out.push_back(more[0]);
+    return out;
+  };
+  both_engines(code);
+}
+
+TEST(WhileLoop, ChangesTensorsFromAroundInPlace) {
+  const Code code = [](World& world, const Scan&) {
+    return while_loop([](const List& s) { return less(s[0], 3); },
+                      [&](const List& s) {
+                        {
+                          const NoGrad off;
+                          assign(world.memory, world.memory + 1);
+                        }
+                        return List{s[0] + 1, s[1] * 0.5};
+                      },
+                      {zeros({}, DType::i64), world.h}, {.at_most = 5});
+  };
+  const auto eager = both_engines(code, false);
+  const World fresh;
+  EXPECT_NEAR(eager[2][eager[2].size() - 2].to_vector<float>()[0], fresh.memory.to_vector<float>()[0] + 9,
+              1e-5);
+}
+
+TEST(WhileLoop, RefusesInBothEnginesWhatItCannotDo) {
+  const Tensor h = values({3}, 1).set_requires_grad(), memory = zeros({3});
+  const auto small = [](const List& s) { return less(sum(s[0]), 10); };
+  const auto twice = [](const List& s) { return List{s[0] * 2 + 1}; };
+  using Condition = std::function<Tensor(const List&)>;
+  const auto with = [&](const Condition& condition, const TensorFunction& body, const List& state,
+                        const WhileOptions& options = {}) {
+    return refusal_of_both([&] { return while_loop(condition, body, state, options); });
+  };
+  EXPECT_HAS(with({}, twice, {h}), "while_loop: the functions must not be empty");
+  EXPECT_HAS(with(small, {}, {h}), "while_loop: the functions must not be empty");
+  EXPECT_HAS(with(small, twice, {}), "while_loop: there must be at least one state");
+  EXPECT_HAS(with(small, twice, {Tensor()}), "state 0 is an undefined handle");
+  EXPECT_HAS(with(small, twice, {h}, {.at_most = 0}), "while_loop: at_most must be 1 or more; got 0");
+  EXPECT_HAS(with([](const List& s) { return s[0]; }, twice, {h}),
+             "while_loop: the condition must give one bool; got f32 (3,)");
+  EXPECT_HAS(with([](const List&) { return Tensor(); }, twice, {h}), "the condition must give one bool");
+  EXPECT_HAS(with([](const List& s) { return less(uniform({}), sum(s[0])); }, twice, {h}),
+             "while_loop: the condition must not change tensors in place nor draw random numbers");
+  EXPECT_HAS(with(
+                 [&](const List& s) {
+                   assign(memory, memory + 1);
+                   return small(s);
+                 },
+                 twice, {h}),
+             "while_loop: the condition must not change tensors in place");
+  EXPECT_HAS(with(small,
+                  [](const List& s) {
+                    return List{concat({s[0], s[0]})};
+                  },
+                  {h}),
+             "while_loop: a state must keep its shape and type");
+  EXPECT_HAS(with(small, [](const List& s) { return List{dropout(s[0] + 5, 0.5)}; }, {h}),
+             "while_loop: only a loop with a bound may draw random numbers");
+  EXPECT_HAS(refusal_of_both([&] { return grad(sum(while_loop(small, twice, {h})[0]), {h}); }),
+             "while_loop: only a loop with a bound has gradients. Set at_most, or call it under NoGrad");
+}
+
+}  // namespace
+}  // namespace tandem::testing
