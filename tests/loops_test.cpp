@@ -3,7 +3,8 @@
 // ctest: asan
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <atomic>
+#include <thread>
 
 #include "tandem/core/region.h"
 #include "tandem/core/rng.h"
@@ -22,6 +23,7 @@
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 #include "tests/support/numeric_gradient.h"
+#include "tests/support/recording_tracer.h"
 #include "tests/support/refusal.h"
 #include "tests/support/values.h"
 
@@ -138,6 +140,15 @@ List recurrent(World& world, const Scan& loop) {
         return ScanStep{{h}, {h, matmul(h, world.u)}};
       },
       {world.h}, {world.x}));
+}
+
+List count_up(World& world, int64_t until, int64_t at_most, bool recompute = false) {
+  return while_loop([=](const List& s) { return less(s[0], until); },
+                    [&](const List& s) {
+                      const Tensor gate = sigmoid(matmul(s[1], world.w));
+                      return List{s[0] + 1, gate * s[1] + matmul(s[1] * gate, world.u)};
+                    },
+                    {zeros({}, DType::i64), world.h}, {.at_most = at_most, .recompute = recompute});
 }
 
 TEST(Scan, HasTheBitsOfAPlainLoopInBothEnginesWithItsGradients) {
@@ -371,6 +382,127 @@ TEST(Scan, IsOneNodeThatIsTracedOnce) {
   EXPECT_EQ(graph.count("tanh"), 1);
 }
 
+TEST(Scan, HasAGraphAsLargeForManyStepsAsForFew) {
+  std::vector<size_t> nodes;
+  for (int64_t steps : {2, 50}) {
+    World world;
+    std::vector<size_t> bytes;
+    for (bool recompute : {false, true}) {
+      Compiled step = compile([&](const List& in) {
+        World now = world;
+        now.x = in[0];
+        const Tensor y = recurrent(now, by_scan({.recompute = recompute}))[1];
+        return grad(sum(y * y), {world.w, world.u});
+      });
+      step({values({steps, 2, 3}, 7)});
+      bytes.push_back(step.reports()[0].arena_bytes);
+      if (!recompute) nodes.push_back(step.reports()[0].graph.nodes.size());
+      EXPECT_EQ(step.reports()[0].graph.count("scan"), 2);
+    }
+    if (steps == 50) {
+      EXPECT_LT(bytes[1], bytes[0]);
+    }
+  }
+  EXPECT_EQ(nodes[0], nodes[1]);
+}
+
+TEST(Scan, TakesInputsOfACompiledCallableAndWhatIsUsedElsewhere) {
+  const World world;
+  const TensorFunction f = [&](const List& in) {
+    World now = world;
+    now.x = in[0] * 2.0;
+    now.h = in[1];
+    const Tensor before = matmul(in[1], world.w);
+    List out = recurrent(now, by_scan());
+    out.push_back(matmul(out[0], world.w) + before);
+    return out;
+  };
+  for (const CompileOptions& options :
+       {CompileOptions{}, CompileOptions{.passes = {}, .plan_memory = false}}) {
+    Compiled compiled = compile(f, options);
+    for (int64_t steps : {5, 3}) {
+      const auto outcome = [&](const TensorFunction& function) {
+        const Tensor x = values({3, 2, steps}, 8).set_requires_grad(),
+                     h = values({2, 3}, 9).set_requires_grad();
+        List out = function({transpose(x, 0, 2), h});
+        Tensor total = sum(out[1]);
+        for (const Tensor& y : out) total = total + sum(y * y);
+        const List g = grad(total, {x, h, world.w, world.u});
+        for (Tensor& y : out) y = y.detach();
+        out.insert(out.end(), g.begin(), g.end());
+        return out;
+      };
+      const List eager = outcome(f), graph = outcome([&](const List&in) { return compiled(in); });
+      for (size_t i = 0; i < eager.size(); ++i) EXPECT_EQ(host_bytes(eager[i]), host_bytes(graph[i])) << i;
+    }
+  }
+}
+
+TEST(Scan, TakesEmptyTensorsAndAnyFloatingType) {
+  for (DType type : {DType::bf16, DType::f16, DType::f64})
+    for (int64_t width : {0, 1, 5}) {
+      const Tensor x = to_tensor(hash_array({3, width}, 1), type).set_requires_grad();
+      const Tensor w = to_tensor(hash_array({width}, 2), type).set_requires_grad();
+      const TensorFunction f = [&](const List&) {
+        const ScanResult made = scan(
+            [&](const List& s, const List& in) {
+              const Tensor next = s[0] * w + in[0] * s[0];
+              return ScanStep{{next}, {next}};
+            },
+            {ones({width}, type)}, {x});
+        List out = grad(sum(made.state[0]) + sum(made.outputs[0]), {x, w});
+        out.push_back(made.outputs[0].detach());
+        return out;
+      };
+      const List eager = f({}), graph = compile(f)({});
+      for (size_t i = 0; i < eager.size(); ++i) EXPECT_EQ(host_bytes(eager[i]), host_bytes(graph[i])) << i;
+    }
+}
+
+TEST(Scan, IsDifferentiatedByManyThreadsAtOnce) {
+  World world;
+  const List made = recurrent(world, by_scan());
+  const Tensor y = sum(made[1]) + sum(made[0]);
+  const auto want = host_bytes(grad(y, {world.w})[0]);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) wrong += host_bytes(grad(y, {world.w})[0]) != want;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Scan, NamesTheOperationThatGivesANanInBothEngines) {
+  const auto code = [](const List& in) {
+    return flat(scan(
+        [](const List& s, const List& slices) {
+          return ScanStep{{s[0] + log(slices[0])}, {}};
+        },
+        {zeros({2})}, in));
+  };
+  set_anomaly_mode(true);
+  Compiled compiled = compile(code);
+  const Tensor good = ones({3, 2}), bad = full({3, 2}, -1.0);
+  compiled({good});
+  const std::string eager = refusal([&] { code({bad}); });
+  EXPECT_HAS(eager, "log");
+  EXPECT_EQ(refusal([&] { compiled({bad}); }), eager);
+  set_anomaly_mode(false);
+}
+
+TEST(Scan, TellsItsShapesWhereNothingIsComputed) {
+  World world;
+  RecordingTracer tracer;
+  const TraceScope scope(&tracer);
+  const List made = recurrent(world, by_scan());
+  EXPECT_EQ(made[0].shape(), (Dims{2, 3}));
+  EXPECT_EQ(made[2].shape(), (Dims{5, 2, 3}));
+  const List last = count_up(world, 4, 10);
+  EXPECT_EQ(last[1].shape(), (Dims{2, 3}));
+}
+
 TEST(Scan, IsPrunedOnlyWhereNothingItDoesIsSeen) {
   const Tensor x = values({4, 3}, 1), memory = zeros({3});
   for (bool acts : {false, true}) {
@@ -569,15 +701,6 @@ TEST(Scan, RefusesAStepThatDoesSomethingElseWhenItComputes) {
 
 // --- while_loop()
 
-using Loop = std::function<List(const TensorFunction& body, const List& state, int64_t most)>;
-List count_up(World& world, int64_t until, int64_t at_most, bool recompute = false) {
-  return while_loop([=](const List& s) { return less(s[0], until); },
-                    [&](const List& s) {
-                      const Tensor gate = sigmoid(matmul(s[1], world.w));
-                      return List{s[0] + 1, gate * s[1] + matmul(s[1] * gate, world.u)};
-                    },
-                    {zeros({}, DType::i64), world.h}, {.at_most = at_most, .recompute = recompute});
-}
 List count_up_plainly(World& world, int64_t runs) {
   List s = {zeros({}, DType::i64), world.h};
   for (int64_t i = 0; i < runs; ++i) {
@@ -598,6 +721,22 @@ TEST(WhileLoop, HasTheBitsOfAPlainLoopInBothEnginesWithItsGradients) {
       const Code plain = [=](World& world, const Scan&) { return count_up_plainly(world, runs); };
       expect_equal_values(eager, run(plain, Way::eager));
     }
+}
+
+TEST(WhileLoop, SendsNoGradientThroughAStateThatItsBodyDetaches) {
+  const Tensor h = ones({2}).set_requires_grad();
+  for (int64_t runs : {0, 1, 2}) {
+    const TensorFunction f = [&](const List&) {
+      const Tensor y = while_loop([=](const List& s) { return less(s[0], runs); },
+                                  [](const List& s) {
+                                    return List{s[0] + 1, s[1].detach() * 2.0};
+                                  },
+                                  {zeros({}, DType::i64), h}, {.at_most = 3})[1];
+      return grad(sum(y), {h}, {}, {}, true);
+    };
+    EXPECT_EQ(to_array(f({})[0]).values, std::vector<double>(2, runs == 0 ? 1 : 0));
+    EXPECT_EQ(host_bytes(f({})[0]), host_bytes(compile(f)({})[0]));
+  }
 }
 
 TEST(WhileLoop, RunsWithoutABoundByValuesThatChangeFromCallToCall) {

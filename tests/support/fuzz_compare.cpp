@@ -200,7 +200,11 @@ std::string first_difference(const FuzzProgram& program, uint32_t& call) {
       if (!want.refused.empty() && !got.refused.empty()) {
         static constexpr const char* kWhileTracing[] = {
             "needed for the gradient but was changed",
-            "checkpoint: a tensor that the function uses must not be changed", "computes the branches again"};
+            "checkpoint: a tensor that the function uses must not be changed",
+            "computes the branches again",
+            "gradients of gradients (create_graph) go through a scan()",
+            "changes in place is needed for its gradient",
+            "in place. Return the new values, or change a clone()"};
         if (std::any_of(std::begin(kWhileTracing), std::end(kWhileTracing),
                         [&](const char* words) { return got.refused.find(words) != std::string::npos; }))
           continue;
