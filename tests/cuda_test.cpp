@@ -17,6 +17,8 @@
 #include "tandem/data/loader.h"
 #include "tandem/graph/compile.h"
 #include "tandem/graph/cond.h"
+#include "tandem/graph/scan.h"
+#include "tandem/graph/while_loop.h"
 #include "tandem/nn/recurrent.h"
 #include "tandem/ops/conv.h"
 #include "tandem/ops/dropout.h"
@@ -93,6 +95,52 @@ TEST_F(Cuda, AllocatorReusesBlocksAndCountsThem) {
   EXPECT_EQ(gpu().memory(kGpu).in_use, before);
   gpu().reset_peak(kGpu);
   EXPECT_EQ(gpu().memory(kGpu).peak, before);
+}
+
+/// All steps of a scan are part of the recording, sizes that are no multiple of any alignment included.
+TEST_F(Cuda, LoopsHaveTheBitsOfTheEagerEngineAndScansAreRecorded) {
+  using List = std::vector<Tensor>;
+  const auto leaf = [](const Dims& shape, uint32_t salt) {
+    return to(to_tensor(hash_array(shape, salt), DType::f32), kGpu).set_requires_grad();
+  };
+  const Tensor w = leaf({5, 5}, 1), u = leaf({5, 5}, 2), x = leaf({7, 3, 5}, 3), h = leaf({3, 5}, 4);
+  for (bool is_scan : {true, false})
+    for (bool recompute : {false, true}) {
+      const auto cell = [&](const Tensor& s, const Tensor& in) {
+        return dropout(tanh(matmul(in, w) + matmul(s, u)), 0.25) + s * 0.5;
+      };
+      const TensorFunction f = [&](const List&) {
+        Tensor y;
+        if (is_scan) {
+          const ScanResult made = scan(
+              [&](const List& s, const List& in) {
+                const Tensor next = cell(s[0], in[0]);
+                return ScanStep{{next}, {next * next}};
+              },
+              {h}, {x}, {.from_end = true, .recompute = recompute});
+          y = sum(made.state[0]) + sum(made.outputs[0]);
+        } else {
+          y = sum(while_loop([](const List& s) { return less(s[1], 4); },
+                             [&](const List& s) {
+                               return List{cell(s[0], h), s[1] + 1};
+                             },
+                             {h, full({}, 0, DType::i64, kGpu)}, {.at_most = 6, .recompute = recompute})[0]);
+        }
+        List out = grad(y, {w, u, x, h}, {}, {}, true);
+        out.push_back(y.detach());
+        return out;
+      };
+      Compiled compiled = compile(f);
+      for (int call = 0; call < 4; ++call) {
+        manual_seed(5);
+        const List eager = f({});
+        manual_seed(5);
+        const List graph = compiled({});
+        for (size_t i = 0; i < eager.size(); ++i) EXPECT_TRUE(same_bits(eager[i], graph[i])) << i;
+      }
+      const bool is_recorded = compiled.reports()[0].executor.find("recorded") != std::string::npos;
+      EXPECT_EQ(is_recorded, is_scan) << compiled.reports()[0].executor;
+    }
 }
 
 TEST_F(Cuda, WatchingShowsKernelsAndCopiesOfPlainAndOfRecordedWork) {

@@ -6,6 +6,8 @@
 #include <functional>
 
 #include "tandem/core/tape.h"
+#include "tandem/graph/scan.h"
+#include "tandem/graph/while_loop.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/conv.h"
 #include "tandem/ops/einsum.h"
@@ -146,6 +148,30 @@ std::vector<Place> places_of_shape_ops() {
          return split(x, std::vector<int64_t>{n, n}, 1)[0];
        }},
       {"chunk", [=](int64_t n) { return chunk(x, n, 1)[0]; }},
+      {"scan of many",
+       [](int64_t n) {
+         return scan(
+                    [](const auto&, const auto& in) {
+                      return ScanStep{{}, {in[0] * 2.0}};
+                    },
+                    {}, {stretched({n})})
+             .outputs[0];
+       }},
+      {"scan of nothing",
+       [](int64_t n) {
+         return scan(
+                    [](const auto&, const auto& in) {
+                      return ScanStep{{}, in};
+                    },
+                    {}, {stretched({n, 0})})
+             .outputs[0];
+       }},
+      {"while_loop at_most",
+       [=](int64_t n) {
+         return while_loop([](const auto& s) { return less(sum(s[0]), 100); },
+                           [](const auto& s) { return std::vector<Tensor>{s[0] + 1.0}; }, {x},
+                           {.at_most = n})[0];
+       }},
       {"unflatten",
        [=](int64_t n) {
          return unflatten(x, 1, {n, n, -1});

@@ -378,6 +378,7 @@ TEST(Scan, IsOneNodeThatIsTracedOnce) {
   ASSERT_EQ(graph.count("scan"), 1);
   ASSERT_EQ(graph.nodes.size(), 1u);
   ASSERT_EQ(graph.nodes[0].bodies.size(), 1u);
+  EXPECT_HAS(graph.describe(graph.nodes[0]), "scan[steps=5](");
   EXPECT_EQ(graph.count("matmul"), 1);
   EXPECT_EQ(graph.count("tanh"), 1);
 }
@@ -840,7 +841,8 @@ TEST(WhileLoop, RefusesInBothEnginesWhatItCannotDo) {
   EXPECT_HAS(with(small, {}, {h}), "while_loop: the functions must not be empty");
   EXPECT_HAS(with(small, twice, {}), "while_loop: there must be at least one state");
   EXPECT_HAS(with(small, twice, {Tensor()}), "state 0 is an undefined handle");
-  EXPECT_HAS(with(small, twice, {h}, {.at_most = 0}), "while_loop: at_most must be 1 or more; got 0");
+  EXPECT_HAS(with(small, twice, {h}, {.at_most = 0}),
+             "while_loop: at_most must be from 1 to 2147483647; got 0");
   EXPECT_HAS(with([](const List& s) { return s[0]; }, twice, {h}),
              "while_loop: the condition must give one bool; got f32 (3,)");
   EXPECT_HAS(with([](const List&) { return Tensor(); }, twice, {h}), "the condition must give one bool");

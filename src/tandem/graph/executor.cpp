@@ -96,6 +96,8 @@ GraphView CallList::view() const {
     seen.out.assign(node.out.begin(), node.out.end());
     if (node.bodies)
       for (const auto& body : call->bodies) seen.bodies.push_back(body->view());
+    if (node.bodies && node.bodies->has_fixed_count())
+      seen.attributes.push_back({"steps", AttrValue::of(node.bodies->loop->count)});
     if (node.is_view()) continue;
     const auto candidates = node.op ? node.op->candidates[static_cast<size_t>(graph_.device.kind)] : nullptr;
     if (candidates) {
@@ -183,8 +185,15 @@ Work work_of_node(const Node& node, const KernelArgs& args) {
 
 Work CallList::work() const {
   Work sum;
-  for (const Call& call : calls_)
-    if (!call.node->bodies) sum += work_of_node(*call.node, call.args);
+  for (const Call& call : calls_) {
+    if (!call.node->bodies) {
+      sum += work_of_node(*call.node, call.args);
+    } else if (call.node->bodies->has_fixed_count()) {
+      const Work once = call.bodies[0]->work();
+      const int64_t count = call.node->bodies->loop->count;
+      sum += {once.flops * count, once.bytes * count};
+    }
+  }
   return sum;
 }
 

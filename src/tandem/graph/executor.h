@@ -43,7 +43,7 @@ class CallList {
   Call make_call(const Node& node);
   void set_pointers(Call& call);
   void launch(Call& call);
-  /// What all calls together compute and move; of bodies nothing.
+  /// What all calls together compute and move; of bodies nothing, where it is not known beforehand what runs.
   Work work() const;
   void run_bodies(Call& call);
   void run_loop(Call& call, char* arena, uint64_t random_offset);

@@ -84,6 +84,8 @@ struct Bodies {
   std::vector<Body> list;
   std::vector<int> changed;  // the inputs that the node's last outputs are: those that some body changes
   std::shared_ptr<const Loop> loop;  // null: none
+  /// Whether they are a loop that runs `count` times each time.
+  bool has_fixed_count() const { return loop && list.size() == 1 && loop->count_in == kNone; }
   /// All that they may draw.
   uint64_t random_blocks() const;
   // Of the node and all bodies together; Graph::insert() fills them in.

@@ -213,7 +213,7 @@ List run_plainly(LoopRule& rule) {
   for (const Tensor& t : code.state) state.push_back(t.detach());
   for (const Tensor& t : code.sequences) sequences.push_back(t.detach());
   const size_t outputs = loop.results().size() - loop.states();
-  std::vector<List> stacks(outputs, List(code.condition ? 0 : static_cast<size_t>(code.count)));
+  std::vector<List> stacks(outputs);
   for (int64_t run = 0; run < code.count; ++run) {
     if (code.condition) {
       const NoGrad off;
@@ -236,12 +236,14 @@ List run_plainly(LoopRule& rule) {
     results = loop.separate(std::move(results));
     if (code.is_bounded() && !are_like(results, loop.results())) refuse_other_results(code.name, code.what);
     for (size_t k = 0; k < state.size(); ++k) state[k] = results[k].detach();
-    for (size_t i = 0; i < outputs; ++i)
-      stacks[i][static_cast<size_t>(slice)] = results[state.size() + i].detach();
+    for (size_t i = 0; i < outputs; ++i) stacks[i].push_back(results[state.size() + i].detach());
     if (keeps) rule.runs.push_back({std::move(own), std::move(results)});
   }
   for (Tensor& t : state) t = clone(t);
-  for (const List& each : stacks) state.push_back(stack(each));
+  for (List& each : stacks) {
+    if (code.from_end) std::reverse(each.begin(), each.end());
+    state.push_back(stack(each));
+  }
   return state;
 }
 

@@ -16,6 +16,7 @@ struct LoopCode {
   int64_t count = 0;  // of runs; with a condition: the most
   bool from_end = false, recompute = false;
 
+  static constexpr int64_t kMost = INT32_MAX;  // runs
   static constexpr int64_t kUnbounded = INT64_MAX;
   bool is_bounded() const { return count != kUnbounded; }
 };

@@ -26,6 +26,9 @@ ScanResult scan(const ScanFunction& step, const std::vector<Tensor>& state,
     TD_CHECK(sequences[i].rank() >= 1 && sequences[i].shape()[0] >= 1,
              "scan: a sequence must have a first axis of at least one step; sequence ", i, " is ",
              describe(sequences[i]), ". Leave scan() out where there is nothing to go through.");
+    TD_CHECK(sequences[i].shape()[0] <= graph::LoopCode::kMost, "scan: there must be at most ",
+             graph::LoopCode::kMost, " steps; sequence ", i, " is ", describe(sequences[i]),
+             ". Go through it in parts.");
     TD_CHECK(sequences[i].shape()[0] == sequences[0].shape()[0],
              "scan: all sequences must be equally long along their first axis; sequence 0 is ",
              describe(sequences[0]), " and sequence ", i, " is ", describe(sequences[i]),

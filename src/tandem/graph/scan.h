@@ -30,9 +30,10 @@ struct ScanResult {
 /// long. The state keeps its shapes and types. Results are fresh tensors. Inside compile() this is one node with one graph,
 /// which is traced once and run T times; anywhere else the step runs as plain code. Both engines give the bits of
 ///   for (t …) { made = step(state, {select(x, 0, t) …}); state = made.state; ys.push_back(made.outputs[0]) … }  stack(ys) …
-/// and of its first gradients, up to the sign of zeros, with two rules of its own: the gradient of a sequence is written
-/// slice by slice, where the loop would add zeros around each; and what all steps give to one tensor from around them is
-/// added up, last step first, before it is added to what that tensor gets from elsewhere.
+/// and of its first gradients, up to the sign of zeros, with rules of its own: the gradient of a sequence is written slice by
+/// slice, where the loop would add zeros around each; what all steps give to one tensor from around them is added up, last
+/// step first, before it is added to what that tensor gets from elsewhere; and a state that no gradient has reached yet has
+/// -0 for one, which only an infinite value or a NaN in the step would show.
 ///
 /// The step may use tensors from around it, change those in place (not its state, nor the sequences), draw random numbers
 /// and hold further loops and branches. As in a compiled callable, values cannot be read inside. Plain C++ in it runs more

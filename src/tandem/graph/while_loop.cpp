@@ -21,8 +21,9 @@ std::vector<Tensor> while_loop(const std::function<Tensor(const std::vector<Tens
   for (size_t i = 0; i < state.size(); ++i)
     TD_CHECK(state[i].defined(), "while_loop: every state must be a tensor; state ", i,
              " is an undefined handle.");
-  TD_CHECK(!options.at_most || (*options.at_most >= 1 && *options.at_most < graph::LoopCode::kUnbounded),
-           "while_loop: at_most must be 1 or more; got ", *options.at_most, ". Leave it out for no bound.");
+  TD_CHECK(!options.at_most || (*options.at_most >= 1 && *options.at_most <= graph::LoopCode::kMost),
+           "while_loop: at_most must be from 1 to ", graph::LoopCode::kMost, "; got ", *options.at_most,
+           ". Leave it out for no bound.");
   const ScanFunction step = [body](const std::vector<Tensor>& now, const std::vector<Tensor>&) {
     return ScanStep{body(now), {}};
   };
