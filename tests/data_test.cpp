@@ -242,9 +242,10 @@ TEST(Mnist, HoldsTheKnownImagesAndLabels) {
 // --- Registry
 
 TEST(Registry, AnUnknownNameIsRefusedWithTheNames) {
-  EXPECT_HAS(message_of<Error>([] { open_dataset("mnst"); }),
-             "one of mnist, fashion-mnist, cifar10, cifar100, svhn, image-folder, npy, csv, digits, "
-             "synthetic-mnist");
+  EXPECT_HAS(
+      message_of<Error>([] { open_dataset("mnst"); }),
+      "one of mnist, fashion-mnist, cifar10, cifar100, svhn, imdb, ptb, text, text-folder, image-folder, "
+      "npy, csv, digits, synthetic-mnist");
 }
 
 TEST(Registry, TheListSaysWhereEachSetIs) {

@@ -18,6 +18,18 @@
 
 namespace tandem::data {
 
+// Readers that nobody else calls, each in the file of its name.
+std::optional<std::string> locate_imdb(const DatasetInfo& info, const std::string& data_dir);
+Splits open_imdb(const DatasetInfo& info, const OpenOptions& options);
+std::optional<std::string> locate_ptb(const DatasetInfo& info, const std::string& data_dir);
+Splits open_ptb(const DatasetInfo& info, const OpenOptions& options);
+std::optional<std::string> locate_text(const DatasetInfo& info, const std::string& data_dir);
+Splits open_text(const DatasetInfo& info, const OpenOptions& options);
+std::optional<std::string> locate_text_folder(const DatasetInfo& info, const std::string& data_dir);
+Splits open_text_folder(const DatasetInfo& info, const OpenOptions& options);
+Splits open_synthetic_imdb(const DatasetInfo& info, const OpenOptions& options);
+Splits open_synthetic_ptb(const DatasetInfo& info, const OpenOptions& options);
+
 namespace {
 
 struct Row {
@@ -50,7 +62,8 @@ const std::vector<Row>& rows() {
     const std::string mnist = "https://ossci-datasets.s3.amazonaws.com/mnist/",
                       fashion = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
                       cifar = "https://www.cs.toronto.edu/~kriz/",
-                      svhn = "http://ufldl.stanford.edu/housenumbers/";
+                      svhn = "http://ufldl.stanford.edu/housenumbers/",
+                      imdb = "https://ai.stanford.edu/~amaas/data/sentiment/";
     std::vector<Row> made = {
         {{.name = "mnist",
           .title = "MNIST",
@@ -115,6 +128,47 @@ const std::vector<Row>& rows() {
                     {"test_32x32.mat", svhn + "test_32x32.mat", "md5:eb5a983be6a315427106f1b164d9cef3"}}},
          locate_svhn,
          open_svhn},
+        {{.name = "imdb",
+          .title = "IMDB reviews",
+          .description = "film reviews, good or bad, as words",
+          .sample_shape = {500},
+          .classes = 2,
+          .train_size = 25000,
+          .test_size = 25000,
+          .how_to_get = how_to("imdb", imdb, "aclImdb_v1.tar.gz"),
+          .files = {{"aclImdb_v1.tar.gz", imdb + "aclImdb_v1.tar.gz",
+                     "md5:7c2ac02c03563afcf9b574c7e56c153a"}}},
+         locate_imdb,
+         open_imdb,
+         {"tokens"}},
+        {{.name = "ptb",
+          .title = "Penn Treebank",
+          .description = "news text to predict word by word, 10,000 words",
+          .sample_shape = {35},
+          .how_to_get = "Put ptb.train.txt, ptb.valid.txt and ptb.test.txt (of Mikolov's "
+                        "simple-examples.tgz) there, or "
+                        "name their folder with --data-dir."},
+         locate_ptb,
+         open_ptb,
+         {"tokens"}},
+        {{.name = "text",
+          .title = "text",
+          .description = "your plain text, to predict word by word: a file, or a folder of .txt files",
+          .sample_shape = {35},
+          .how_to_get = "Name with --data-dir a text file, or a folder with .txt files, such as train.txt "
+                        "and test.txt."},
+         locate_text,
+         open_text,
+         {"test_share", "tokens"}},
+        {{.name = "text-folder",
+          .title = "text folder",
+          .description = "your .txt files, a folder a class, in train/ and test/ or by themselves",
+          .sample_shape = {500},
+          .how_to_get =
+              "Name with --data-dir a folder with a folder a class, in train/ and test/ or by themselves."},
+         locate_text_folder,
+         open_text_folder,
+         {"test_share", "skip_bad", "tokens"}},
         {{.name = "image-folder",
           .title = "image folder",
           .description = "your JPEG and PNG files, a folder a class, in train/ and test/ or by themselves",
@@ -135,13 +189,14 @@ const std::vector<Row>& rows() {
          {"test_share", "task"}},
         {{.name = "csv",
           .title = "tables",
-          .description =
-              "your table: a .csv file, or train.csv and test.csv; --target names the column to predict",
+          .description = "your table: a .csv file, or train.csv and test.csv; --target names the column to "
+                         "predict, --text "
+                         "one of text to predict it by",
           .how_to_get =
               "Name with --data-dir a .csv file, or a folder with one or with train.csv and test.csv."},
          locate_csv,
          open_csv,
-         {"test_share", "target", "task", "csv"}},
+         {"test_share", "target", "task", "csv", "text", "tokens"}},
         {{.name = "digits",
           .title = "drawn digits",
           .description = "digits drawn by a formula, grey, 28 by 28; needs no files",
@@ -165,6 +220,23 @@ const std::vector<Row>& rows() {
             .how_to_get = "It is built in."},
            locate_built_in,
            open_synthetic});
+    made.push_back({{.name = "synthetic-imdb",
+                     .title = "synthetic imdb",
+                     .description = "words made by a formula in the shapes of imdb; needs no files",
+                     .sample_shape = {500},
+                     .classes = 2,
+                     .train_size = 25000,
+                     .test_size = 25000,
+                     .how_to_get = "It is built in."},
+                    locate_built_in,
+                    open_synthetic_imdb});
+    made.push_back({{.name = "synthetic-ptb",
+                     .title = "synthetic ptb",
+                     .description = "words made by a formula in the shapes of ptb; needs no files",
+                     .sample_shape = {35},
+                     .how_to_get = "It is built in."},
+                    locate_built_in,
+                    open_synthetic_ptb});
     return made;
   }());
   return table;
@@ -204,6 +276,16 @@ constexpr Option kOptions[] = {
     {"csv",
      [](const OpenOptions& o) {
        return std::string(o.csv == CsvOptions{} ? "" : "some of delimiter, no-header, missing, categories …");
+     }},
+    {"text",
+     [](const OpenOptions& o) {
+       return o.text.column.empty() ? "" : "'" + io::one_line(o.text.column, 50) + "'";
+     }},
+    {"tokens",
+     [](const OpenOptions& o) {
+       TextOptions given = o.text;
+       given.column.clear();
+       return std::string(given == TextOptions{} ? "" : "some of tokens, vocabulary, min-count and length");
      }},
 };
 

@@ -11,6 +11,7 @@
 #include "tandem/data/dataset.h"
 #include "tandem/data/image_set.h"
 #include "tandem/data/table_encoder.h"
+#include "tandem/data/text_set.h"
 
 namespace tandem::data {
 
@@ -49,14 +50,19 @@ struct OpenOptions {
   std::optional<std::array<int64_t, 2>> image_size = {};  ///< height, width of image-folder; unset: 224, 224
   double test_share = 0.2;  ///< of the samples, where the data has no test part: split off by chance
   uint64_t split_seed = 0;  ///< of that split
-  /// image-folder: files that cannot be read are left out, with a notice; else they stop the run by name.
+  /// image-folder, text-folder: files that cannot be read are left out, with a notice; else they stop the run by name.
   bool skip_bad = false;
   std::string target = {};  ///< csv: the column to predict; empty: the one called label or target
   std::string task = {};    ///< csv and npy: "classification" or "regression"; empty: by the target's type
   CsvOptions csv = {};      ///< csv alone
+  TextOptions text = {};    ///< of sets of text (text_set.h)
+  int64_t usual_vocabulary = 0,
+          usual_length = 0;          ///< of text, where `text` leaves them open: the model's; 0: the data's
+  TextEncoderPtr text_encoder = {};  ///< that of a run, in place of a new one
 };
 
-/// What was opened. A sample is {input, target}: the target is i64 () for a class, f32 () or f32 (k) for regression.
+/// What was opened. A sample is {input, target}: the target is i64 () for a class, f32 () or f32 (k) for regression. Of text:
+/// see text_set.h.
 struct Splits {
   DatasetPtr train, test;
   DatasetInfo info;   // its shape, classes (0 for regression) and sizes are those of what was opened
@@ -65,7 +71,7 @@ struct Splits {
   /// The training set with the augmentation that is usual for it, drawn from (seed, epoch, sample); empty where
   /// there is none.
   std::function<DatasetPtr(uint64_t seed)> augmented = {};
-  std::string task = "classification";  ///< or "regression"
+  std::string task = "classification";  ///< or "regression", "text-classification", "language-modelling"
   bool split_off = false;               ///< the test part was taken from the training part, by chance
   std::vector<std::string> class_names =
       {};  ///< in the order of their numbers; empty: numbers alone, or no classes
@@ -74,6 +80,8 @@ struct Splits {
   /// npy: true where the inputs are bytes, which are divided by 255; false where they are numbers taken as they are.
   std::optional<bool> byte_inputs = {};
   std::shared_ptr<const TableEncoder> encoder = {};  ///< csv: how rows become inputs
+  TextEncoderPtr text = {};                          ///< how texts become inputs
+  DatasetPtr valid = {};                             ///< a part for validation, where the data has its own
   std::vector<std::string> notices = {};             ///< one line each, for the user
 };
 

@@ -15,7 +15,8 @@ std::vector<Tensor> fields_of(const Table& table, const TableEncoder& encoder) {
   return {encoded.features, encoded.target};
 }
 
-/// The target where the caller named none.
+}  // namespace
+
 std::string usual_target(const Table& table) {
   const bool has_label = table.find("label").has_value();
   TD_CHECK(has_label != table.find("target").has_value(), "table ", table.source,
@@ -23,8 +24,6 @@ std::string usual_target(const Table& table) {
            ". Name it with --target.");
   return has_label ? "label" : "target";
 }
-
-}  // namespace
 
 TableSet::TableSet(const Table& table, TableEncoder encoder)
     : encoder_(std::move(encoder)),

@@ -37,6 +37,9 @@ struct TableSetOptions {
   double test_share = 0.2;  ///< of the rows, where no file holds rows for testing
   uint64_t seed = 0;        ///< of that split
 };
+/// The target where the caller named none: label or target. Throws Error where there is none such, or both.
+std::string usual_target(const Table& table);
+
 struct TableSets {
   std::shared_ptr<const TableSet> train, test;
   std::vector<std::string> notices;  ///< the encoder's, and whether the test rows were split off
