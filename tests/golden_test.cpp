@@ -98,13 +98,16 @@ struct GoldenRun {
   int64_t classes = 0;
   Dims input;                                                   // with the batch
   double gain = 1;                                              // of the weights
+  int64_t words = 0;                                            // of a model of text
   std::vector<double> losses;                                   // one per step
   std::map<std::string, std::pair<double, double>> parameters;  // sum and norm
 };
 
 std::vector<GoldenRun> golden_runs() {
   std::vector<GoldenRun> runs;
-  for (const std::string& line : golden_lines("training.txt")) {
+  std::vector<std::string> lines = golden_lines("training.txt");
+  for (const std::string& line : golden_lines("training_text.txt")) lines.push_back(line);
+  for (const std::string& line : lines) {
     std::istringstream in(line);
     std::string word;
     in >> word;
@@ -115,6 +118,8 @@ std::vector<GoldenRun> golden_runs() {
       run.input = parse_shape(shape);
       in >> run.gain;
       if (in.fail()) run.gain = 1;
+      in >> run.words;
+      if (in.fail()) run.words = 0;
     } else if (word == "losses") {
       for (double loss; in >> loss;) runs.back().losses.push_back(loss);
     } else {
@@ -130,6 +135,7 @@ std::vector<GoldenRun> golden_runs() {
 zoo::ModelOptions options_of(const GoldenRun& golden) {
   Dims sample = golden.input;
   sample.erase(0);
+  if (golden.words > 0) return {.dropout = 0.0, .classes = golden.classes, .vocabulary = golden.words};
   return {.dropout = 0.0, .classes = golden.classes, .input = sample};
 }
 
@@ -149,10 +155,28 @@ struct Trained {
     optim::Settings settings;
     settings.lr = golden.optimizer == "sgd" ? 0.02 : 0.001;
     optimizer = optim::make_optimizer(golden.optimizer, model->named_parameters(), settings);
-    step = std::make_unique<TrainingStep>(*model, *optimizer, engine);
+    step = std::make_unique<TrainingStep>(*model, *optimizer, engine,
+                                          StepOptions{.task = make_task(zoo::model_info(golden.model).task)});
+  }
+
+  /// Of a model of text: tokens, and their number and a class each, or the tokens that follow.
+  static std::vector<Tensor> text_batch(const GoldenRun& golden, uint32_t i) {
+    const auto whole = [](const Dims& shape, uint32_t salt, int64_t least, int64_t below) {
+      return to_tensor(hash_array(shape, salt, static_cast<double>(least), static_cast<double>(below)),
+                       DType::i64);
+    };
+    const Dims n = {golden.input[0]};
+    const Tensor tokens = whole(golden.input, 9000 + i, 0, golden.words);
+    if (golden.classes == golden.words) return {tokens, whole(golden.input, 9500 + i, 0, golden.words)};
+    return {tokens, whole(n, 9700 + i, 1, golden.input[1] + 1), whole(n, 9500 + i, 0, 2)};
   }
 
   void check_step(const GoldenRun& golden, uint32_t i) {
+    if (golden.words > 0) {
+      const double loss = (*step)(text_batch(golden, i)).value.item<double>();
+      EXPECT_NEAR(loss, golden.losses[i], tolerance * (1 + golden.losses[i])) << dtype << ", step " << i;
+      return;
+    }
     const Tensor x = to_tensor(hash_array(golden.input, 9000 + i), dtype);
     const Tensor y = to_tensor(
         hash_array({golden.input[0]}, 9500 + i, 0, static_cast<double>(golden.classes)), DType::i64);
@@ -211,7 +235,8 @@ TEST_P(GoldenTraining, StepsMatchPyTorchInBothEnginesAndTypes) {
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTraining,
                          ::testing::Values("mlp", "lenet", "mnist_cnn", "cifar10_cnn", "cifar100_cnn",
-                                           "svhn_cnn", "alexnet", "resnet18", "vgg16"),
+                                           "svhn_cnn", "alexnet", "resnet18", "vgg16", "imdb_lstm",
+                                           "ptb_lstm"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Golden, EveryModelOfTheZooHasARun) {

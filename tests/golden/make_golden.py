@@ -16,7 +16,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 from layers import INITIAL, LAYERS
-from models import MODELS
+from models import MODELS, ImdbLstm, PtbLstm
 
 HERE = pathlib.Path(__file__).resolve().parent
 torch.set_num_threads(1)
@@ -125,6 +125,46 @@ def write_training():
             for name, p in model.named_parameters():
                 lines.append(f"parameter {name} {p.sum().item():.12g} {p.norm().item():.12g}")
     (HERE / "training.txt").write_text("\n".join(lines) + "\n")
+
+
+# The models of text: padded texts of different lengths with two classes, and a text whose states go from step to step.
+def write_text_training():
+    lines = []
+
+    def whole(shape, salt, low, high):
+        return hash_array(shape, salt, low, high).floor().long()
+
+    def train(model, name, outputs, shape, words, loss_of):
+        model = model.double()
+        set_weights(model)
+        optimizer = OPTIMIZERS["adam"](model.parameters())
+        losses = []
+        for step in range(10):
+            loss = loss_of(model, step, whole(shape, 9000 + step, 0, words))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        lines.append(" ".join(map(str, ["run", name, "adam", outputs, shape_text(shape), 1, words])))
+        lines.append("losses " + " ".join(f"{v:.12g}" for v in losses))
+        for parameter, p in model.named_parameters():
+            lines.append(f"parameter {parameter} {p.sum().item():.12g} {p.norm().item():.12g}")
+
+    def of_class(model, step, tokens):
+        n, length = tokens.shape
+        out = model(tokens, whole((n,), 9700 + step, 1, length + 1))
+        return F.binary_cross_entropy_with_logits(out[:, 0], whole((n,), 9500 + step, 0, 2).double())
+
+    states = [None, None]
+
+    def of_next(model, step, tokens):
+        out, after = model(tokens, states)
+        states[:] = [tuple(s.detach() for s in pair) for pair in after]
+        return F.cross_entropy(out.flatten(0, 1), whole(tuple(tokens.shape), 9500 + step, 0, 40).flatten())
+
+    train(ImdbLstm(30, 1), "imdb_lstm", 1, (4, 9), 30, of_class)
+    train(PtbLstm(40, 40), "ptb_lstm", 40, (2, 5), 40, of_next)
+    (HERE / "training_text.txt").write_text("\n".join(lines) + "\n")
 
 
 # The same under autocast: f32 weights, products in bf16, the loss in f32 (as on CUDA, where log_softmax takes f32; the CPU's
@@ -529,6 +569,7 @@ if __name__ == "__main__":
     write_norm_layers()
     write_layers()
     write_training()
+    write_text_training()
     write_autocast_training()
     write_promotion()
     write_optim()

@@ -143,6 +143,32 @@ class Vgg16(nn.Module):
 
 
 # Each a function of the number of classes and the sizes of one sample.
+class ImdbLstm(nn.Module):
+    """Tokens (n, length) and how many of them are true (n)."""
+
+    def __init__(self, words, outputs):
+        super().__init__()
+        self.embedding, self.lstm, self.fc = nn.Embedding(words, 32), nn.LSTM(32, 100, batch_first=True), nn.Linear(100, outputs)
+
+    def forward(self, tokens, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(self.embedding(tokens), lengths, batch_first=True, enforce_sorted=False)
+        _, (h, _) = self.lstm(packed)
+        return self.fc(h[0])
+
+
+class PtbLstm(nn.Module):
+    def __init__(self, words, outputs):
+        super().__init__()
+        self.embedding = nn.Embedding(words, 128)
+        self.lstm1, self.lstm2 = nn.LSTM(128, 1024, batch_first=True), nn.LSTM(1024, 1024, batch_first=True)
+        self.fc = nn.Linear(1024, outputs)
+
+    def forward(self, tokens, states):
+        h, first = self.lstm1(self.embedding(tokens), states[0])
+        h, second = self.lstm2(h, states[1])
+        return self.fc(h), [first, second]
+
+
 MODELS = {
     "mlp": lambda classes, shape: Mlp(classes),
     "lenet": lambda classes, shape: LeNet(classes),

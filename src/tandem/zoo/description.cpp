@@ -10,6 +10,7 @@
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
 #include "tandem/nn/containers.h"
+#include "tandem/nn/stateful.h"
 #include "tandem/nn/summary.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
@@ -281,7 +282,9 @@ class DescribedModel : public nn::Module {
     for (size_t i = 0; i < inputs; ++i) {
       Dims sample = in[i].shape();
       if (in[i].rank() > 0) sample.erase(0);
-      TD_CHECK(in[i].rank() > 0 && sample == inputs_[i].shape, "model ", name_,
+      const bool is_text =
+          inputs_[i].dtype == DType::i64 && inputs_[i].shape.rank() == 1 && sample.rank() == 1;
+      TD_CHECK(in[i].rank() > 0 && (is_text || sample == inputs_[i].shape), "model ", name_,
                ": takes a batch of samples of ", inputs_[i].shape, inputs > 1 ? " as " + inputs_[i].name : "",
                "; got ", in[i].shape(),
                sample.rank() + 1 == inputs_[i].shape.rank() ? ". Add the batch as the first axis."
@@ -351,6 +354,23 @@ class DescribedModel : public nn::Module {
   // While it is built.
   std::map<std::string, nn::ModuleDict*> groups_;
   std::vector<std::pair<const LayerDescription*, nn::Module*>> to_initialise_;
+};
+
+/// One with states.
+class StatefulModel final : public DescribedModel, public nn::Stateful {
+ public:
+  explicit StatefulModel(const StraightLine& line) : DescribedModel(line), states_(line.states) {}
+  nn::NamedTensors first_states(int64_t batch) const override {
+    const std::vector<Tensor> parameters = this->parameters();
+    nn::NamedTensors out;
+    for (const InputDescription& state : states_)
+      out.emplace_back(state.name, zeros({state.shape[0], batch, state.shape[1]}, parameters[0].dtype(),
+                                         parameters[0].device()));
+    return out;
+  }
+
+ private:
+  std::vector<InputDescription> states_;
 };
 
 void check_shape(const std::string& model, const std::string& what, const Dims& shape) {
@@ -433,9 +453,18 @@ void check_value_name(const std::string& name) {
 
 ModelDescription with_options(ModelDescription d, const ModelOptions& options) {
   if (options.input) {
-    TD_CHECK(d.inputs.size() <= 1, "model ", d.name, ": has ", d.inputs.size(),
+    const auto sized = std::count_if(d.inputs.begin(), d.inputs.end(),
+                                     [](const InputDescription& input) { return input.shape.rank() > 0; });
+    TD_CHECK(sized <= 1, "model ", d.name, ": has ", d.inputs.size(),
              " inputs, so that one size cannot replace theirs; got ", *options.input, ".");
     (d.inputs.empty() ? d.input : d.inputs[0].shape) = *options.input;
+  }
+  if (options.vocabulary) {
+    const auto first = std::find_if(d.layers.begin(), d.layers.end(),
+                                    [](const LayerDescription& layer) { return layer.type == "embedding"; });
+    TD_CHECK(first != d.layers.end(), "model ", d.name,
+             ": must have an embedding, outside of blocks, to take text; it has none.");
+    set(*first, "rows", *options.vocabulary);
   }
   if (options.dropout)
     each_layer(d.layers, [&](LayerDescription& layer) {
@@ -477,7 +506,12 @@ Dims output_shape(const ModelDescription& description) {
 
 std::unique_ptr<nn::Module> make_model(const ModelDescription& description, const ModelOptions& options) {
   const ModelDescription wanted = with_options(description, options);
-  auto model = std::make_unique<DescribedModel>(straight_line(wanted));
+  const StraightLine line = straight_line(wanted);
+  std::unique_ptr<nn::Module> model;
+  if (line.states.empty())
+    model = std::make_unique<DescribedModel>(line);
+  else
+    model = std::make_unique<StatefulModel>(line);
   model->set_recipe([wanted]() -> nn::ModulePtr { return make_model(wanted); });
   return model;
 }

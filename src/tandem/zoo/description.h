@@ -22,6 +22,8 @@ struct ModelOptions {
   std::optional<int64_t> classes = {};
   /// Sizes of one sample (channels, height, width), for models that are made for a size; unset: the model's own.
   std::optional<Dims> input = {};
+  /// Rows of the embedding that reads the tokens, for models of text; unset: the model's own.
+  std::optional<int64_t> vocabulary = {};
 };
 
 /// The value of a setting: kernel = 3, p = 0.5, bias = false, padding = "same", kernel = [3, 5].
@@ -44,7 +46,8 @@ struct LayerDescription {
   std::string to = {};
 };
 
-/// An input of a model, or a state that it carries from call to call.
+/// An input of a model, or a state that it carries from call to call. Whole numbers (length) are tokens, of which a call may
+/// have more or fewer.
 struct InputDescription {
   std::string name;          ///< letters, digits and _
   Dims shape;                ///< of one sample, without the batch; empty: one number

@@ -14,6 +14,13 @@
 #include "tandem/zoo/zoo_descriptions.h"
 
 namespace tandem::zoo {
+
+// Models that nobody else makes, each in the file of its name.
+std::unique_ptr<nn::Module> make_imdb_lstm(const ModelOptions& options, int64_t outputs);
+ModelDescription imdb_lstm_description();
+std::unique_ptr<nn::Module> make_ptb_lstm(const ModelOptions& options, int64_t outputs);
+ModelDescription ptb_lstm_description();
+
 namespace {
 
 struct Row {
@@ -105,6 +112,40 @@ const std::vector<Row>& rows() {
          const Dims input = o.input.value_or(Dims{3, 224, 224});
          return std::make_unique<Vgg16>(input[1], input[2], o.dropout.value_or(0.5), classes);
        }},
+      {{.name = "imdb_lstm",
+        .description = "words of a text, an LSTM of 100 units, one class",
+        .input = {500},
+        .classes = 1,
+        .training = {.data = "imdb", .optimizer = "adam", .lr = 0.001, .batch = 64, .epochs = 50},
+        .any_size = true,
+        .task = "text-classification",
+        .vocabulary = 5000,
+        .quick = TrainingDefaults{.data = "imdb",
+                                  .optimizer = "adam",
+                                  .lr = 0.002,
+                                  .batch = 64,
+                                  .epochs = 6,
+                                  .clip_norm = 1,
+                                  .schedule = "cosine"}},
+       imdb_lstm_description,
+       make_imdb_lstm},
+      {{.name = "ptb_lstm",
+        .description = "words of a text, two LSTMs of 1,024 units, dropout, the word that follows",
+        .input = {35},
+        .classes = 10000,
+        .training = {.data = "ptb", .optimizer = "adadelta", .lr = 1, .batch = 20, .epochs = 50},
+        .any_size = true,
+        .task = "language-modelling",
+        .vocabulary = 10000,
+        .quick = TrainingDefaults{.data = "ptb",
+                                  .optimizer = "adam",
+                                  .lr = 0.001,
+                                  .batch = 20,
+                                  .epochs = 20,
+                                  .clip_norm = 1,
+                                  .schedule = "cosine"}},
+       ptb_lstm_description,
+       make_ptb_lstm},
   };
   return table;
 }
@@ -128,7 +169,9 @@ int64_t checked_classes(const Row& row, const ModelOptions& options) {
   TD_CHECK(classes >= 1, "model ", row.info.name, ": there must be at least one class; got ", classes, ".");
   if (options.input) {
     const Dims &want = row.info.input, &got = *options.input;
-    const bool fits = got == want || (row.info.any_size && got.rank() == 3 && got[0] == want[0]);
+    const bool is_text = row.info.vocabulary > 0;
+    const bool fits =
+        got == want || (row.info.any_size && got.rank() == want.rank() && (is_text || got[0] == want[0]));
     TD_CHECK(fits, "model ", row.info.name, ": takes samples of ", want,
              row.info.any_size ? " or of another size" : "", "; got ", got, ".");
   }
@@ -172,13 +215,34 @@ ChosenModel choose_model(const std::string& name_or_path) {
   return {model_info(name_or_path)};
 }
 
+namespace {
+
+/// The rows of the embedding that reads tokens, where the model takes them first; else 0.
+int64_t vocabulary_of(const ModelDescription& description) {
+  const bool takes_tokens = !description.inputs.empty() && description.inputs[0].dtype == DType::i64 &&
+                            description.inputs[0].shape.rank() == 1;
+  if (!takes_tokens) return 0;
+  for (const LayerDescription& layer : description.layers)
+    for (const auto& [name, value] : layer.settings)
+      if (layer.type == "embedding" && name == "rows") return std::get<int64_t>(value);
+  return 0;
+}
+
+}  // namespace
+
 ChosenModel choose_model(ModelDescription description) {
   const Dims output = output_shape(description);
   ModelInfo info{.name = description.name,
                  .description = cat("a description of ", description.layers.size(), " layers"),
-                 .input = description.input,
+                 .input = description.inputs.empty() ? description.input : description.inputs[0].shape,
                  .classes = output.rank() == 1 ? output[0] : 0,
                  .any_size = false};
+  if (const int64_t words = vocabulary_of(description); words > 0) {
+    info.vocabulary = words;
+    const bool has_places = output.rank() == 2;  // an answer for each word
+    info.task = has_places ? "language-modelling" : "text-classification";
+    if (has_places) info.classes = output[1];
+  }
   return {info, std::move(description)};
 }
 

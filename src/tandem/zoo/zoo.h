@@ -19,15 +19,22 @@ struct TrainingDefaults {
   double lr = 0.01;
   int64_t batch = 100;
   int64_t epochs = 1;
+  std::optional<double> clip_norm = {};  // of gradients
+  std::string schedule = "constant";     // of the learning rate
 };
 
 struct ModelInfo {
   std::string name;         // as in `tandem train NAME`
   std::string description;  // a line for a person
-  Dims input;               // of one sample
-  int64_t classes = 0;      // 0: its output is no list of classes
+  Dims input;               // of one sample; of text its longest one
+  int64_t classes =
+      0;  // 0: its output is no list of classes; 1 of a model of text: one number for two classes
   TrainingDefaults training = {};
   bool any_size = false;  // height and width may be others than those of `input`: ModelOptions::input
+  std::string task = "classification";  // what it is made for (train/task.h)
+  int64_t vocabulary = 0;               // of a model of text: the words that it knows; 0: it takes no text
+  /// How it is trained where nobody says how; unset: by the settings' own defaults.
+  std::optional<TrainingDefaults> quick = {};
 };
 
 /// All models, in the order in which they are listed.

@@ -1,0 +1,57 @@
+// The network that DLBench (003) trains on IMDB reviews: an embedding of 5,000 words in 32 numbers, an LSTM of 100 units that
+// stops at the true end of each review, and a dense layer on its last state. Of two classes it gives one number, which a
+// sigmoid makes the probability of the second (train/tasks/text_classification.cpp).
+#include "tandem/nn/embedding.h"
+#include "tandem/nn/layers.h"
+#include "tandem/nn/recurrent.h"
+#include "tandem/ops/shape.h"
+#include "tandem/zoo/zoo.h"
+
+namespace tandem::zoo {
+namespace {
+
+constexpr int64_t kWords = 5000, kWidth = 32, kHidden = 100, kLength = 500;
+
+/// tokens i64 (N, length), how many are true i64 (N) -> (N, outputs).
+class ImdbLstm final : public nn::Module {
+ public:
+  ImdbLstm(int64_t words, int64_t outputs)
+      : embedding_(this, "embedding", words, kWidth),
+        lstm_(this, "lstm", kWidth, kHidden),
+        fc_(this, "fc", kHidden, outputs) {}
+  using Module::forward;
+  std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
+    TD_CHECK(in.size() == 2, "imdb_lstm: takes tokens (N, length) and their number (N); got ", in.size(),
+             " tensors.");
+    const nn::LSTMResult read = lstm_(embedding_(in[0]), {.lengths = in[1]});
+    return {fc_(select(read.h, 0, 0))};
+  }
+
+ private:
+  nn::Embedding embedding_;
+  nn::LSTM lstm_;
+  nn::Linear fc_;
+};
+
+}  // namespace
+
+std::unique_ptr<nn::Module> make_imdb_lstm(const ModelOptions& options, int64_t outputs) {
+  return std::make_unique<ImdbLstm>(options.vocabulary.value_or(kWords), outputs);
+}
+
+ModelDescription imdb_lstm_description() {
+  ModelDescription out{.name = "imdb_lstm", .input = {}, .layers = {}};
+  out.inputs = {{"tokens", {kLength}, DType::i64}, {"length", {}, DType::i64}};
+  out.layers = {{.type = "embedding",
+                 .name = "embedding",
+                 .settings = {{"rows", kWords}, {"width", kWidth}},
+                 .from = {"tokens"}},
+                {.type = "lstm",
+                 .name = "lstm",
+                 .settings = {{"hidden", kHidden}, {"output", "last"}},
+                 .from = {"before", "length"}},
+                {.type = "linear", .name = "fc", .settings = {{"outputs", int64_t{1}}}}};
+  return out;
+}
+
+}  // namespace tandem::zoo

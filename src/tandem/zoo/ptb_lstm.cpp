@@ -1,0 +1,82 @@
+// The network that DLBench (003) trains on Penn Treebank: an embedding of 10,000 words in 128 numbers, two LSTMs of 1,024 units,
+// dropout of 0.5 and a dense layer over the words, for the word that follows each. The states go from call to call
+// (nn/stateful.h). 003 names a dropout before the dense layer; as Zaremba et al. (2014) do, there is one before each LSTM, too,
+// without which such a network learns its training text by heart.
+#include "tandem/nn/dropout.h"
+#include "tandem/nn/embedding.h"
+#include "tandem/nn/layers.h"
+#include "tandem/nn/recurrent.h"
+#include "tandem/nn/stateful.h"
+#include "tandem/ops/create.h"
+#include "tandem/zoo/zoo.h"
+
+namespace tandem::zoo {
+namespace {
+
+constexpr int64_t kWords = 10000, kWidth = 128, kHidden = 1024, kLength = 35;
+constexpr double kDropout = 0.5;
+
+/// tokens i64 (N, length), h and c of each LSTM (1, N, hidden) -> (N, length, outputs), and the states anew.
+class PtbLstm final : public nn::Module, public nn::Stateful {
+ public:
+  PtbLstm(int64_t words, int64_t outputs, double dropout)
+      : embedding_(this, "embedding", words, kWidth),
+        drop0_(this, "drop0", dropout),
+        lstm1_(this, "lstm1", kWidth, kHidden),
+        drop1_(this, "drop1", dropout),
+        lstm2_(this, "lstm2", kHidden, kHidden),
+        drop2_(this, "drop2", dropout),
+        fc_(this, "fc", kHidden, outputs) {}
+  using Module::forward;
+  std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
+    TD_CHECK(in.size() == 5, "ptb_lstm: takes tokens (N, length) and four states; got ", in.size(),
+             " tensors.");
+    const nn::LSTMResult first = lstm1_(drop0_(embedding_(in[0])), {.h = in[1], .c = in[2]}),
+                         second = lstm2_(drop1_(first.output), {.h = in[3], .c = in[4]});
+    return {fc_(drop2_(second.output)), first.h, first.c, second.h, second.c};
+  }
+  nn::NamedTensors first_states(int64_t batch) const override {
+    nn::NamedTensors out;
+    const Tensor& like = fc_.weight;
+    for (const char* name : {"lstm1.h", "lstm1.c", "lstm2.h", "lstm2.c"})
+      out.emplace_back(name, zeros({1, batch, kHidden}, like.dtype(), like.device()));
+    return out;
+  }
+
+ private:
+  nn::Embedding embedding_;
+  nn::Dropout drop0_;
+  nn::LSTM lstm1_;
+  nn::Dropout drop1_;
+  nn::LSTM lstm2_;
+  nn::Dropout drop2_;
+  nn::Linear fc_;
+};
+
+}  // namespace
+
+std::unique_ptr<nn::Module> make_ptb_lstm(const ModelOptions& options, int64_t outputs) {
+  return std::make_unique<PtbLstm>(options.vocabulary.value_or(kWords), outputs,
+                                   options.dropout.value_or(kDropout));
+}
+
+ModelDescription ptb_lstm_description() {
+  ModelDescription out{.name = "ptb_lstm", .input = {}, .layers = {}};
+  out.inputs = {{"tokens", {kLength}, DType::i64}};
+  const auto drop = [](const char* name) {
+    return LayerDescription{.type = "dropout", .name = name, .settings = {{"p", kDropout}}};
+  };
+  const auto lstm = [](const char* name) {
+    return LayerDescription{.type = "lstm", .name = name, .settings = {{"hidden", kHidden}, {"carry", true}}};
+  };
+  out.layers = {{.type = "embedding", .name = "embedding", .settings = {{"rows", kWords}, {"width", kWidth}}},
+                drop("drop0"),
+                lstm("lstm1"),
+                drop("drop1"),
+                lstm("lstm2"),
+                drop("drop2"),
+                {.type = "linear", .name = "fc", .settings = {{"outputs", kWords}}}};
+  return out;
+}
+
+}  // namespace tandem::zoo
