@@ -588,6 +588,44 @@ TEST(Command, EvalPrintsScoresByClassAndPredictNamesTheClasses) {
   expect_contains(complaint({"predict", out, folder / "grey.pgm", "--index", "1"}, 2), "Leave one out.");
 }
 
+TEST(Command, TextIsTrainedOnTestedAndPredicted) {
+  const TempFolder folder;
+  for (const auto& [cls, text] :
+       {std::pair("ham", "see you at noon"), std::pair("spam", "buy cheap pills")}) {
+    std::filesystem::create_directories(folder / (std::string("mails/") + cls));
+    for (int i = 0; i < 20; ++i)
+      std::ofstream(folder / ("mails/" + std::string(cls) + "/" + std::to_string(i) + ".txt"))
+          << text << " " << i;
+  }
+  const std::string out = folder / "run";
+  const ProcessResult trained =
+      run_command({"train", "imdb_lstm", "--data", "text-folder", "--data-dir", folder / "mails", "--batch",
+                   "4", "--lr", "0.01", "--out", out, "--json"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_EQ(lines_of(trained.out).back()["test_accuracy"], 1);
+  const ProcessResult eval = run_command({"eval", out, "--json"});
+  EXPECT_EQ(lines_of(eval.out).back()["test_loss"], lines_of(trained.out).back()["test_loss"]) << eval.err;
+  const ProcessResult said = run_command({"predict", out, "cheap pills", "at noon", "--json"});
+  ASSERT_EQ(said.status, 0) << said.err;
+  EXPECT_EQ(lines_of(said.out).at(0)["top"][0]["name"], "spam");
+  EXPECT_EQ(lines_of(said.out).at(1)["top"][0]["name"], "ham");
+  expect_contains(run_command({"predict", out, "cheap pills"}).out, "spam  ");
+  ASSERT_EQ(run_command({"predict", out, "cheap pills", "--to", folder / "said.csv"}).status, 0);
+  expect_contains(read_text(folder / "said.csv"), "cheap pills,,spam,");
+  expect_contains(complaint({"predict", out, "x", "--seed", "3"}, 2),
+                  "seed: acts only with a temperature above 0");
+  expect_contains(complaint({"predict", out, "x", "--temperature", "1"}, 1),
+                  "temperature: is of language models");
+  expect_contains(complaint({"train", "imdb_lstm", "--data", "csv", "--data-dir", folder / "none.csv",
+                             "--tokens", "letters"},
+                            2),
+                  "tokens: must be words, spaces or bpe; got 'letters'");
+  const ProcessResult models = run_command({"models", "ptb_lstm"});
+  expect_contains(models.out, "recipe paper  data ptb");
+  expect_contains(models.out, "adadelta");
+  expect_contains(run_command({"explain", "imdb_lstm", "--batch", "2"}).out, "nodes");
+}
+
 TEST(Command, CtrlCSavesACheckpointAndSaysHowToGoOn) {
   const TempFolder folder;
   const std::vector<std::string> run = {"train",    "mlp", "--data",  "digits", "--limit", "600",

@@ -31,6 +31,7 @@ namespace {
 zoo::ModelOptions small(const zoo::ModelInfo& info) {
   if (info.name == "alexnet") return {.classes = 10, .input = Dims{3, 67, 80}};
   if (info.name == "vgg16") return {.classes = 10, .input = Dims{3, 32, 32}};
+  if (info.vocabulary > 0) return {.classes = info.task == "language-modelling" ? 50 : 1, .vocabulary = 50};
   return {.classes = info.classes, .input = info.input};
 }
 /// The shape of a batch of two.
@@ -45,9 +46,12 @@ nn::NamedTensors train_once(const zoo::ModelInfo& info, Engine engine) {
   manual_seed(4);
   const auto model = zoo::make_model(info.name, small(info));
   const auto optimizer = optim::make_optimizer("sgd", model->named_parameters(), {.lr = 0.05});
-  TrainingStep step(*model, *optimizer, engine);
-  const Tensor x = uniform(batch_of(info), -1, 1);
-  nn::NamedTensors all = {{"loss", step(x, from_vector<int64_t>({1, 7}, {2}))}};
+  TrainingStep step(*model, *optimizer, engine, {.task = make_task(info.task)});
+  nn::NamedTensors all;
+  if (info.vocabulary > 0)
+    all = {{"loss", step(make_task(info.task)->made_up_batch({12}, 2)).value}};
+  else
+    all = {{"loss", step(uniform(batch_of(info), -1, 1), from_vector<int64_t>({1, 7}, {2}))}};
   for (auto& row : model->state()) all.push_back(row);
   return all;
 }
@@ -82,6 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Zoo, ZooModel, ::testing::ValuesIn(model_names()),
 
 TEST(Zoo, EveryModelMapsABatchOfItsInputToLogitsAndLearnsWithAllItsParameters) {
   for (const zoo::ModelInfo& info : zoo::models()) {
+    if (info.vocabulary > 0) continue;  // of text: below
     const auto model = zoo::make_model(info.name, {.classes = 3, .input = small(info).input});
     const Tensor logits = (*model)(uniform(batch_of(info)));
     EXPECT_EQ(logits.shape(), (Dims{2, 3})) << info.name;
@@ -93,6 +98,7 @@ TEST(Zoo, EveryModelMapsABatchOfItsInputToLogitsAndLearnsWithAllItsParameters) {
 
 TEST(Zoo, EveryModelGivesItsClassesForItsInput) {  // on shapes alone
   for (const zoo::ModelInfo& info : zoo::models()) {
+    if (info.vocabulary > 0) continue;  // of text: below
     Dims shape = info.input;
     shape.insert(0, 5);
     const nn::Summary summary = nn::summary(*zoo::make_model(info.name), shape);
@@ -101,6 +107,26 @@ TEST(Zoo, EveryModelGivesItsClassesForItsInput) {  // on shapes alone
     EXPECT_NO_THROW(optim::optimizer_info(info.training.optimizer));
   }
   EXPECT_EQ(nn::count_parameters(*zoo::make_model("alexnet")), 61100840);  // torchvision's
+}
+
+TEST(Zoo, ModelsOfTextTakeAnyLengthAndReadNothingBehindATextsEnd) {
+  const NoGrad off;
+  manual_seed(3);
+  const auto imdb = zoo::make_model("imdb_lstm", {.vocabulary = 20});
+  imdb->eval();
+  const Tensor text = from_vector<int64_t>({3, 4, 5, 0, 0, 6, 7, 8, 9, 1}, {2, 5});
+  const Tensor both = (*imdb)(text, from_vector<int64_t>({3, 5}, {2}));
+  EXPECT_EQ(both.shape(), (Dims{2, 1}));
+  const Tensor alone = (*imdb)(from_vector<int64_t>({3, 4, 5}, {1, 3}), from_vector<int64_t>({3}, {1}));
+  EXPECT_NEAR(alone.item<double>(), both[0].item<double>(), 1e-6);
+  EXPECT_EQ((*zoo::make_model("imdb_lstm", {.classes = 4}))(text, from_vector<int64_t>({3, 5}, {2})).shape(),
+            (Dims{2, 4}));
+  // 5,000 · 32 + 4 · 100 · (32 + 100 + 2) + 101; and of words 128, twice 1,024 units, 10,000 outputs.
+  EXPECT_EQ(nn::count_parameters(*zoo::make_model("imdb_lstm")), 213701);
+  EXPECT_EQ(nn::count_parameters(*nn::shapes_of([] { return zoo::make_model("ptb_lstm"); })),
+            1280000 + 4096 * (128 + 1024 + 2) + 4096 * (1024 + 1024 + 2) + 10000 * 1025);
+  EXPECT_EQ(error_of([&] { (*imdb)(std::vector<Tensor>{text}); }),
+            "imdb_lstm: takes tokens (N, length) and their number (N); got 1 tensors.");
 }
 
 TEST(Zoo, AlexNetTakesAnySizeFrom63OnAndRefusesLess) {
@@ -217,6 +243,7 @@ TEST(Zoo, WeightsGoToPyTorchAndBackAndGiveTheSameLogits) {
   const NoGrad off;
   std::string names;
   for (const zoo::ModelInfo& info : zoo::models()) {
+    if (info.vocabulary > 0) continue;  // of text: below
     manual_seed(9);
     const auto model = zoo::make_model(info.name, small(info));
     model->eval();
@@ -232,6 +259,7 @@ TEST(Zoo, WeightsGoToPyTorchAndBackAndGiveTheSameLogits) {
   if (WEXITSTATUS(status) == 77) GTEST_SKIP() << python << " has no PyTorch, or no safetensors";
   ASSERT_EQ(WEXITSTATUS(status), 0);
   for (const zoo::ModelInfo& info : zoo::models()) {
+    if (info.vocabulary > 0) continue;  // of text: below
     const auto model = zoo::make_model(info.name, small(info));
     model->eval();
     model->load_state(io::load_safetensors(folder / (info.name + ".back.safetensors")).tensors);

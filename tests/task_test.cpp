@@ -542,10 +542,9 @@ TEST(Tasks, WhatCannotBeIsRefusedInOneLine) {
             "segmentation: outputs must be (n, classes, …) and targets (n, …) of whole numbers; got (60, 3) "
             "and f32 "
             "(60,).");
-  EXPECT_EQ(
-      error_of([] { make_task("ranking"); }),
-      "task: must be one of classification, multi-label, regression, segmentation, sequence-labelling; got "
-      "'ranking'.");
+  EXPECT_EQ(error_of([] { make_task("ranking"); }),
+            "task: must be one of classification, language-modelling, multi-label, regression, segmentation, "
+            "sequence-labelling, text-classification; got 'ranking'.");
   EXPECT_EQ(error_of([] {
               make_task("classification", {.class_weights = {1, std::nan("")}});
             }),

@@ -51,7 +51,10 @@ TrainConfig tiny(const std::string& model, const std::filesystem::path& out) {
   TrainConfig config = small(model, out);
   const bool is_large =
       model == "alexnet";  // takes no image as small as the others; vgg16 is made to fit them
-  config.data = is_large ? "synthetic-imagenet" : "synthetic-cifar10";
+  config.data = is_large               ? "synthetic-imagenet"
+                : model == "imdb_lstm" ? "synthetic-imdb"
+                : model == "ptb_lstm"  ? "synthetic-ptb"
+                                       : "synthetic-cifar10";
   config.limit = is_large ? 1 : model == "vgg16" ? 3 : 12;
   config.batch = is_large ? 1 : model == "vgg16" ? 2 : 5;
   config.epochs = 1;

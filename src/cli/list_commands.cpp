@@ -38,8 +38,9 @@ std::unique_ptr<nn::Module> shapes_of_model(const zoo::ChosenModel& chosen) {
 /// Of a batch of samples; of what a description takes, where that is more than one tensor of numbers.
 nn::Summary summary_of(const zoo::ChosenModel& chosen, const Dims& batch) {
   const std::unique_ptr<nn::Module> model = shapes_of_model(chosen);
-  if (!chosen.description) return nn::summary(*model, batch);
-  const zoo::StraightLine line = zoo::straight_line(*chosen.description);
+  if (!chosen.description && chosen.info.vocabulary == 0) return nn::summary(*model, batch);
+  const zoo::StraightLine line =
+      zoo::straight_line(chosen.description ? *chosen.description : zoo::describe(chosen.info.name));
   if (line.inputs.size() == 1 && line.states.empty() && line.inputs[0].dtype == DType::f32)
     return nn::summary(*model, batch);
   std::vector<Tensor> in;

@@ -9,6 +9,7 @@
 #include "cli/setting_flags.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
+#include "tandem/train/task.h"
 #include "tandem/train/train.h"
 
 namespace tandem::cli {
@@ -176,10 +177,13 @@ void add_predict(CLI::App& app, Action& action) {
   };
   auto flags = std::make_shared<Flags>();
   PredictConfig& c = flags->config;
-  CLI::App* cmd = app.add_subcommand("predict", "say what a trained model makes of images, tables or arrays");
+  CLI::App* cmd =
+      app.add_subcommand("predict", "say what a trained model makes of images, tables, arrays or texts");
   cmd->add_option("DIR", c.folder, "folder of a run, the --out of 'tandem train'")->required();
-  cmd->add_option("FILE", c.files,
-                  "images, or a table (.csv, .tsv) or an array (.npy); none: samples of a data set");
+  cmd->add_option(
+      "FILE", c.files,
+      "images, or a table (.csv, .tsv) or an array (.npy), or texts (in quotes, or files); none: samples "
+      "of a data set");
   flags->settings.add(*cmd, kSavedRunSettings, {kTrainedOn});
   cmd->add_option("--index", c.indices, "samples of the data set's test part: 3,17")
       ->delimiter(',')
@@ -188,6 +192,13 @@ void add_predict(CLI::App& app, Action& action) {
       ->capture_default_str();
   cmd->add_option("--top", c.top, "classes to name")->capture_default_str();
   cmd->add_flag("--invert", c.invert, "files show dark ink on white, and the data bright ink on black");
+  cmd->add_option("--words", c.generate.count, "a language model: words to go on with")
+      ->capture_default_str();
+  cmd->add_option(
+         "--temperature", c.generate.temperature,
+         "a language model: draw words, 1 as it expects them, more is bolder; 0: the most probable ones")
+      ->capture_default_str();
+  cmd->add_option("--seed", c.generate.seed, "of --temperature")->capture_default_str();
   cmd->add_flag("--best", c.best, "the weights of the best epoch (of 'train --best')");
   cmd->add_option("--to", flags->to,
                   "write the predictions to this CSV file, beside the table's own columns");
@@ -212,20 +223,25 @@ void add_predict(CLI::App& app, Action& action) {
         return;
       }
       Table table;
+      const bool is_text = r.task == "text-classification" || r.task == "language-modelling";
       for (const Prediction& p : r.predictions) {
         ordered_json top = ordered_json::array();
-        std::vector<std::string> row = {p.source, p.label.empty() ? "" : "is " + io::one_line(p.label, 60)};
+        std::vector<std::string> row = {is_text ? io::one_line(p.source, 60) : p.source,
+                                        p.label.empty() ? "" : "is " + io::one_line(p.label, 60)};
         for (const Prediction::Guess& guess : p.top) {
           top.push_back({{"class", guess.cls}, {"name", guess.name}, {"probability", guess.probability}});
           row.push_back(cat(io::one_line(guess.name, 60), "  ", percent(guess.probability)));
         }
         for (const double value : p.values) row.push_back(number(value));
+        if (!p.text.empty()) row.push_back(io::one_line(p.text, 2000));
         table.add(row);
         if (!flags->json) continue;
         ordered_json line = {{"event", "prediction"}, {"source", p.source}};
         if (!p.label.empty()) line["label"] = p.label;
-        if (r.task == "classification")
+        if (has_classes(r.task))
           line["top"] = top;
+        else if (r.task == "language-modelling")
+          line["text"] = p.text;
         else
           line["values"] = p.values;
         print(line);

@@ -29,7 +29,13 @@ Candidate candidate(const std::string& name, const TrainingData& data) {
 std::vector<Candidate> candidates_for(const TrainingData& data) {
   const Dims& shape = data.splits.info.sample_shape;
   std::vector<Candidate> out;
+  if (data.splits.text) {
+    for (const zoo::ModelInfo& row : zoo::models())
+      if (row.task == data.splits.task) out.push_back(candidate(row.name, data));
+    return out;
+  }
   for (const zoo::ModelInfo& row : zoo::models()) {
+    if (row.vocabulary > 0) continue;
     const bool is_like = row.input.rank() == shape.rank();  // images of another size are another model's
     if (is_like && row.input != shape) continue;
     try {

@@ -86,13 +86,14 @@ struct TrainConfig : FitOptions {
   // ---- Data of your own (data/registry.h, OpenOptions)
   std::optional<std::array<int64_t, 2>> input = {};  ///< height, width that images of a folder are made
   std::optional<double> test_share = {};             ///< of data without a test part, for testing; unset: 0.2
-  double valid = 0;            ///< share of the training part that is held out, to judge epochs by
-  uint64_t split_seed = 0;     ///< of both splits
-  bool skip_bad = false;       ///< image files that cannot be read are left out, and named
-  std::string target = {};     ///< the column of a table that is to be predicted
-  data::CsvOptions csv = {};   ///< how a table is read, and what its columns are
-  std::string task_name = {};  ///< empty: what the data asks for (train/task.h)
-  bool class_weights = false;  ///< rare classes count more in the loss, so that all count alike
+  double valid = 0;             ///< share of the training part that is held out, to judge epochs by
+  uint64_t split_seed = 0;      ///< of both splits
+  bool skip_bad = false;        ///< image files that cannot be read are left out, and named
+  std::string target = {};      ///< the column of a table that is to be predicted
+  data::CsvOptions csv = {};    ///< how a table is read, and what its columns are
+  data::TextOptions text = {};  ///< how text is cut and numbered
+  std::string task_name = {};   ///< empty: what the data asks for (train/task.h)
+  bool class_weights = false;   ///< rare classes count more in the loss, so that all count alike
   // ---- The model's beginning
   std::string weights = {};              ///< a file of weights or the folder of a run: what fits is taken
   std::vector<std::string> freeze = {};  ///< names of what is not trained: "conv1" (train/parameter_names.h)

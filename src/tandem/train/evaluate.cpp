@@ -3,7 +3,7 @@
 
 #include "tandem/core/rng.h"
 #include "tandem/io/safetensors.h"
-#include "tandem/ops/random.h"
+#include "tandem/ops/shape.h"
 #include "tandem/train/run_folder.h"
 #include "tandem/train/step.h"
 #include "tandem/train/train.h"
@@ -64,12 +64,13 @@ GraphReport explain(const TrainConfig& config, const CompileOptions& options) {
   const std::unique_ptr<optim::Optimizer> optimizer = make_optimizer(config, *model);
   optim::LossScaler scaler(config.device);
   TrainingStep step(*model, *optimizer, Engine::graph,
-                    {.autocast = config.autocast,
+                    {.task = make_task(chosen.info.task),
+                     .autocast = config.autocast,
                      .scaler = config.autocast == DType::f16 ? &scaler : nullptr,
                      .compile = options});
-  Dims shape = chosen.info.input;
-  shape.insert(0, config.batch);
-  step(zeros(shape, DType::f32, config.device), zeros({config.batch}, DType::i64, config.device));
+  std::vector<Tensor> fields = make_task(chosen.info.task)->made_up_batch(chosen.info.input, config.batch);
+  for (Tensor& field : fields) field = to(field, config.device);
+  step(fields);
   return step.reports().at(0);
 }
 

@@ -1,4 +1,4 @@
-// What models make of samples, and saved runs of images, tables and arrays.
+// What models make of samples, and saved runs of images, tables, arrays and texts.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -11,6 +11,8 @@
 #include "tandem/data/arrays.h"
 #include "tandem/data/compose.h"
 #include "tandem/data/image_set.h"
+#include "tandem/data/text_splits.h"
+#include "tandem/io/csv_rows.h"
 #include "tandem/io/file.h"
 #include "tandem/io/image.h"
 #include "tandem/io/npy.h"
@@ -65,7 +67,7 @@ double in_own_unit(const data::TableEncoder& encoder, double standardised) {
 
 /// The target of a sample in words; numbers of tables in their own unit.
 std::string label_of(const DataRecord& data, const Tensor& target) {
-  if (data.task == "classification") return class_name(data, target.item<int64_t>());
+  if (has_classes(data.task)) return class_name(data, target.item<int64_t>());
   std::string text;
   for (const double value : cast(target, DType::f64).to_vector<double>())
     text += (text.empty() ? "" : " ") + text_of(data.encoder ? in_own_unit(*data.encoder, value) : value);
@@ -83,6 +85,13 @@ bool is_table(const std::string& path) {
   for (const char* ending : {".csv", ".tsv", ".csv.gz", ".tsv.gz"})
     if (ends_with(path, ending)) return true;
   return false;
+}
+
+/// What an argument of a run on text stands for: the content of the file of that name, or itself.
+std::string text_from(const std::string& argument) {
+  if (data::is_file(argument)) return data::read_text(argument);
+  io::check_utf8("predict: ", argument);
+  return argument;
 }
 
 /// A file as a sample of the data that a run was trained on.
@@ -123,6 +132,7 @@ class Asked {
   data::DatasetPtr samples() {
     if (config_.files.empty()) return of_data_set();
     const std::string& first = config_.files.front();
+    if (run_.data.text) return is_table(first) ? of_text_table(first) : of_texts();
     if (is_table(first)) return of_table(first);
     if (ends_with(first, ".npy")) return of_array(first);
     return of_images();
@@ -165,6 +175,32 @@ class Asked {
       report_.predictions.push_back({cat("row ", i, " of '", io::one_line(path), "'"), "", {}, {}});
     return alike_inputs(run_.data, inputs, array.dtype() == DType::u8, where);
   }
+  data::DatasetPtr of_text_table(const std::string& path) {
+    check_alone("table");
+    const data::TextEncoder& encoder = *run_.data.text;
+    TD_CHECK(!encoder.column.empty(), "predict '", io::one_line(path),
+             "': the run was trained on texts, not on a table. Give texts, or .txt files.");
+    report_.table = data::read_table(path, encoder.reading);
+    report_.target = encoder.target;
+    const data::Table& table = *report_.table;
+    const data::TextColumn& texts = table.column(encoder.column);
+    const std::optional<size_t> known = table.find(encoder.target);
+    auto set = std::make_shared<data::TextSet>("rows");
+    for (int64_t i = 0; i < table.rows(); ++i) {
+      const std::string name = cat("line ", table.lines[static_cast<size_t>(i)], " of ", table.source);
+      set->add(encoder.encode(texts[i]), 0, name);
+      report_.predictions.push_back({name, known ? std::string(table.columns[*known][i]) : "", {}, {}});
+    }
+    return set;
+  }
+  data::DatasetPtr of_texts() {
+    auto set = std::make_shared<data::TextSet>("texts");
+    for (const std::string& argument : config_.files) {
+      set->add(run_.data.text->encode(text_from(argument)), 0, argument);
+      report_.predictions.push_back({argument, "", {}, {}});
+    }
+    return set;
+  }
   data::DatasetPtr of_images() {
     TD_CHECK(run_.data.format, "predict '", io::one_line(config_.folder), "': the run was trained on ",
              run_.data.name, ", which are no images that files could be made like.",
@@ -187,7 +223,7 @@ class Asked {
     }
     const auto chosen = std::make_shared<data::Subset>(data.test, indices);
     if (run_.data.encoder) report_.target = run_.data.encoder->target();
-    for (size_t i = 0; i < indices.size(); ++i)
+    for (size_t i = 0; i < indices.size() && run_.data.task != "language-modelling"; ++i)
       report_.predictions.push_back({cat(data.name, " ", indices[i]),
                                      label_of(run_.data, chosen->get(static_cast<int64_t>(i)).at(1)),
                                      {},
@@ -199,6 +235,31 @@ class Asked {
   const SavedRun& run_;
   PredictReport& report_;
 };
+
+/// How a language model goes on with texts, or with windows of the test part.
+void go_on(nn::Module& model, const PredictConfig& config, const SavedRun& run, PredictReport& report) {
+  const data::Vocabulary& words = run.data.text->vocabulary;
+  GenerateOptions options = config.generate;
+  for (const std::optional<int64_t>& number : {words.padding(), words.unknown(), words.begin()})
+    if (number) options.never.push_back(*number);
+  const auto add = [&](const std::string& source, const std::vector<int64_t>& begin) {
+    TD_CHECK(!begin.empty(), "predict: a text to go on with must have a word; got '",
+             io::one_line(source, 60), "'.");
+    const std::vector<int64_t> next = generate(model, begin, options, config.engine);
+    report.predictions.push_back({source, "", {}, {}, words.decode(next)});
+  };
+  for (const std::string& argument : config.files) add(argument, words.encode(text_from(argument)));
+  if (!config.files.empty()) return;
+  const data::DatasetPtr windows = Asked(config, run, report).samples();
+  for (int64_t i = 0; i < windows->size(); ++i) {
+    const std::vector<Tensor> sample = windows->get(i);
+    std::vector<int64_t> begin = sample.at(0).to_vector<int64_t>();
+    const std::vector<int64_t> next = sample.at(1).to_vector<int64_t>();
+    begin.resize(
+        static_cast<size_t>(std::count_if(next.begin(), next.end(), [](int64_t t) { return t >= 0; })));
+    add(words.decode(begin), begin);
+  }
+}
 
 std::string csv_cell(const std::string& text) {
   if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
@@ -220,6 +281,10 @@ void check(const PredictConfig& config) {
   check_data_name(config.data, config.data_dir);
   check_between("limit", config.limit, 1);
   check_between("top", config.top, 1);
+  check(config.generate);
+  TD_CHECK(config.generate.seed == 0 || config.generate.temperature > 0,
+           "seed: acts only with a temperature above 0, where words are drawn; got ", config.generate.seed,
+           " without. Give --temperature 1, or leave --seed out.");
   check(config.machine);
   for (const int64_t index : config.indices) check_between("index", index, 0);
   TD_CHECK(config.files.empty() || (config.data.empty() && config.indices.empty()),
@@ -238,10 +303,16 @@ PredictReport predict(const PredictConfig& config) {
   report.path = run.path;
   report.task = run.data.task;
   report.warnings = run.warnings;
+  if (run.data.task == "language-modelling") {
+    go_on(*model, config, run, report);
+    return report;
+  }
+  TD_CHECK(config.generate.temperature == 0, "temperature: is of language models; the run is of ",
+           run.data.task, ". Leave it out.");
   const data::DatasetPtr samples = Asked(config, run, report).samples();
   const Tensor answers = predict(
       *model, *samples, {.task = task_of(run.data), .engine = config.engine, .autocast = run.autocast});
-  if (run.data.task == "classification") {
+  if (has_classes(run.data.task)) {
     guess(answers, run.data, config.top, report.predictions);
     return report;
   }
@@ -252,7 +323,7 @@ PredictReport predict(const PredictConfig& config) {
 }
 
 std::string predictions_csv(const PredictReport& report) {
-  const bool has_classes = report.task == "classification";
+  const bool with_classes = has_classes(report.task), with_text = report.task == "language-modelling";
   std::string out;
   const auto add = [&out, begins = true](const std::string& cell) mutable {
     out += (begins ? "" : ",") + csv_cell(cell);
@@ -269,7 +340,7 @@ std::string predictions_csv(const PredictReport& report) {
       report.table ? report.table->names : std::vector<std::string>{"source", "label"};
   const std::string predicted = report.target.empty() ? "predicted" : "predicted " + report.target;
   for (size_t k = 0; k < numbers; ++k) header.push_back(numbers == 1 ? predicted : cat(predicted, " ", k));
-  if (has_classes) header.push_back("probability");
+  if (with_classes) header.push_back("probability");
   line(header);
   for (size_t i = 0; i < report.predictions.size(); ++i) {
     const Prediction& p = report.predictions[i];
@@ -280,7 +351,8 @@ std::string predictions_csv(const PredictReport& report) {
     else
       cells = {p.source, p.label};
     for (const double value : p.values) cells.push_back(text_of(value));
-    if (has_classes) {
+    if (with_text) cells.push_back(p.text);
+    if (with_classes) {
       cells.push_back(p.top.at(0).name);
       cells.push_back(share_text(p.top[0].probability));
     }

@@ -7,7 +7,7 @@
 #include "tandem/graph/compile.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
-#include "tandem/ops/random.h"
+#include "tandem/ops/shape.h"
 #include "tandem/train/run_folder.h"
 #include "tandem/train/step.h"
 
@@ -24,19 +24,19 @@ class Steps {
     model_ = zoo::make_model(chosen);
     model_->to(config.dtype);
     model_->to(config.device);
-    Dims shape = chosen.info.input;
-    shape.insert(0, config.batch);
-    x_ = randn(shape, DType::f32, config.device);
-    y_ = zeros({config.batch}, DType::i64, config.device);
+    task_ = make_task(chosen.info.task);
+    names_ = task_->fields();
+    fields_ = task_->made_up_batch(chosen.info.input, config.batch);
+    for (Tensor& field : fields_) field = to(field, config.device);
     if (infer) {
       make_forward();
       return;
     }
     optimizer_ = make_optimizer(config, *model_);
     if (config.autocast == DType::f16) scaler_ = std::make_unique<optim::LossScaler>(config.device);
-    training_ =
-        std::make_unique<TrainingStep>(*model_, *optimizer_, config.engine,
-                                       StepOptions{.autocast = config.autocast, .scaler = scaler_.get()});
+    training_ = std::make_unique<TrainingStep>(
+        *model_, *optimizer_, config.engine,
+        StepOptions{.task = task_, .autocast = config.autocast, .scaler = scaler_.get()});
   }
 
   /// -> how long they took.
@@ -53,26 +53,31 @@ class Steps {
  private:
   void make_forward() {
     model_->eval();
-    x_ = cast(x_, config_.dtype);
+    for (Tensor& field : fields_)
+      if (is_floating(field.dtype())) field = cast(field, config_.dtype);
+    for (const auto& [name, state] : task_->first_state(*model_, config_.batch)) states_.push_back(state);
     forward_ = [this](const std::vector<Tensor>& in) {
       const NoGrad off;
       const Scope scope("forward");
       const Autocast precision(config_.autocast);
-      return std::vector<Tensor>{(*model_)(in[0])};
+      std::vector<Tensor> carried = states_;
+      return task_->forward(*model_, TaskBatch(names_, in), carried);
     };
     if (config_.engine == Engine::graph) compiled_ = std::make_unique<Compiled>(compile(forward_));
   }
   void step() {
     if (training_)
-      (void)(*training_)(x_, y_);
+      (void)(*training_)(fields_);
     else
-      (void)(compiled_ ? (*compiled_)({x_}) : forward_({x_}));
+      (void)(compiled_ ? (*compiled_)(fields_) : forward_(fields_));
   }
   bool is_stopped() const { return config_.stop && *config_.stop; }
 
   const TrainConfig& config_;
   std::unique_ptr<nn::Module> model_;
-  Tensor x_, y_;
+  TaskPtr task_;
+  std::vector<std::string> names_;
+  std::vector<Tensor> fields_, states_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<optim::LossScaler> scaler_;
   std::unique_ptr<TrainingStep> training_;

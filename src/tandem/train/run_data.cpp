@@ -2,6 +2,7 @@
 #include "tandem/train/run_data.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <set>
 
@@ -68,6 +69,14 @@ void note_missing_classes(const char* part, const data::Dataset& limited, data::
                                  " of the ", splits.info.classes,
                                  " classes. Give a larger --limit, or data that is not in the order of its "
                                  "classes."));
+}
+
+/// Of a text, whose windows follow each other: its end is held out.
+data::SplitIndices last_part(int64_t size, double share) {
+  const auto held = std::clamp<int64_t>(std::llround(share * static_cast<double>(size)), 1, size - 1);
+  data::SplitIndices parts;
+  for (int64_t i = 0; i < size; ++i) (i < size - held ? parts.train : parts.test).push_back(i);
+  return parts;
 }
 
 /// n / (classes · count): rare classes weigh more, and a sample weighs 1 in the mean.
@@ -190,6 +199,8 @@ TaskPtr task_of(const DataRecord& record, const std::vector<double>& class_weigh
 
 int64_t outputs_for(const data::Splits& splits) {
   if (splits.task == "classification") return splits.info.classes;
+  if (splits.task == "text-classification") return splits.info.classes == 2 ? 1 : splits.info.classes;
+  if (splits.task == "language-modelling") return splits.text->vocabulary.size();
   const Tensor target = splits.train->get(0).at(1);
   return std::max<int64_t>(target.size(), 1);
 }
@@ -205,7 +216,10 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
                             .skip_bad = config.skip_bad,
                             .target = config.target,
                             .task = config.task_name,
-                            .csv = config.csv};
+                            .csv = config.csv,
+                            .text = config.text,
+                            .usual_vocabulary = model.vocabulary,
+                            .usual_length = model.vocabulary > 0 ? model.input[0] : 0};
   // Labels that are there or not are numbers to the reader.
   TD_CHECK(config.task_name != "multi-label" || name == "npy",
            "task: multi-label is for npy, whose targets are (n, labels); got data ",
@@ -221,14 +235,14 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
   opening.data_dir = absolute(is_own ? splits.where : config.data_dir);
   TD_CHECK(io::is_utf8(opening.data_dir), "data-dir: its path is kept with the run, and must be UTF-8; '",
            io::one_line(opening.data_dir), "' is not. Rename the folder.");
-  out.record = {splits.name,   opening,        splits.task,       splits.class_names,
-                splits.format, splits.encoder, splits.byte_inputs};
+  out.record = {splits.name,   opening,        splits.task,        splits.class_names,
+                splits.format, splits.encoder, splits.byte_inputs, splits.text};
   const auto limited = [&](data::DatasetPtr set) {
     return config.limit ? data::first(set, *config.limit) : set;
   };
   splits.train = limited(splits.train);
   splits.test = limited(splits.test);
-  if (is_own && config.limit && splits.task == "classification") {
+  if (is_own && config.limit && has_classes(splits.task)) {
     note_missing_classes("train", *splits.train, splits);
     note_missing_classes("test", *splits.test, splits);
   }
@@ -241,15 +255,20 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
              " has no usual augmentation; cifar10, cifar100 and image-folder have one. Leave --augment out.");
     splits.train = limited(splits.augmented(config.seed));
   }
-  const bool has_classes = splits.task == "classification";
+  const bool with_classes = has_classes(splits.task);
   std::vector<int64_t> labels;
-  if (has_classes && (config.valid > 0 || config.class_weights)) labels = labels_of(*plain);
+  if (with_classes && (config.valid > 0 || config.class_weights)) labels = labels_of(*plain);
+  TD_CHECK(config.valid == 0 || !splits.valid, "valid: ", splits.name,
+           " has a part for validation of its own. Leave --valid out.");
+  if (splits.valid) out.valid = limited(splits.valid);
   if (config.valid > 0) {
     const std::vector<int64_t> groups =
-        has_classes ? labels : std::vector<int64_t>(static_cast<size_t>(plain->size()));
+        with_classes ? labels : std::vector<int64_t>(static_cast<size_t>(plain->size()));
     TD_CHECK(plain->size() >= 2, "valid: there must be two samples or more to hold some out; got ",
              plain->size(), ".");
-    data::SplitIndices parts = data::split_indices(groups, config.valid, config.split_seed);
+    data::SplitIndices parts = splits.task == "language-modelling"
+                                   ? last_part(plain->size(), config.valid)
+                                   : data::split_indices(groups, config.valid, config.split_seed);
     TD_CHECK(!parts.test.empty(), "valid: no sample can be held out of ", plain->size(),
              ", each of a class of its own. Leave --valid out.");
     out.valid = data::subset(plain, parts.test);
@@ -259,16 +278,69 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
     labels = std::move(kept);
     splits.train = data::subset(splits.train, std::move(parts.train));
   }
-  TD_CHECK(!config.class_weights || has_classes, "class-weights: belong to classes; the task here is ",
+  TD_CHECK(!config.class_weights || with_classes, "class-weights: belong to classes; the task here is ",
            splits.task, ". Leave --class-weights out.");
   out.task = task_of(out.record, config.class_weights ? balanced_weights(labels, splits.info.classes)
                                                       : std::vector<double>());
   return out;
 }
 
+namespace {
+
+/// Refuses a model of text for other data, and the other way round.
+void check_kind(const zoo::ChosenModel& chosen, const data::Splits& splits) {
+  const bool is_text = splits.text != nullptr;
+  if (!is_text && chosen.info.vocabulary == 0) return;
+  std::string fitting;
+  for (const zoo::ModelInfo& row : zoo::models())
+    if (is_text ? row.task == splits.task : row.vocabulary == 0)
+      fitting += (fitting.empty() ? "" : ", ") + row.name;
+  TD_CHECK(is_text && chosen.info.task == splits.task, "train: ", chosen.info.name, " on ", splits.name,
+           ": the model must be for ", splits.task, "; it is for ", chosen.info.task,
+           chosen.info.vocabulary > 0 || !is_text ? "" : " of numbers", ". Those of the zoo are ", fitting,
+           ".");
+  if (!chosen.description) return;
+  const size_t inputs = chosen.description->inputs.size(),
+               wanted = splits.task == "text-classification" ? 2 : 1;
+  TD_CHECK(inputs == wanted, "train: ", chosen.info.name, " on ", splits.name, ": a model for ", splits.task,
+           wanted == 2 ? " must take tokens (length) and their number (), both i64"
+                       : " must take tokens (length), i64",
+           "; it takes ", inputs, " inputs. 'tandem models ", wanted == 2 ? "imdb_lstm" : "ptb_lstm",
+           " --toml' prints one to begin from.");
+}
+
+/// Any length is taken; the vocabulary and the outputs must be the data's.
+zoo::ChosenModel adapted_to_text(zoo::ChosenModel chosen, const data::Splits& splits,
+                                 std::vector<std::string>& notices) {
+  const int64_t words = splits.text->vocabulary.size(), outputs = outputs_for(splits);
+  const bool is_pair =
+      splits.task == "text-classification" && splits.info.classes == 2 && chosen.info.classes == 2;
+  const bool fits_words = chosen.info.vocabulary == words,
+             fits_outputs = chosen.info.classes == outputs || is_pair;
+  if (fits_words && fits_outputs) return chosen;
+  zoo::ModelOptions options{.vocabulary = words};
+  if (!fits_outputs) options.classes = outputs;
+  zoo::ChosenModel fitting = zoo::choose_model(
+      zoo::with_options(chosen.description ? *chosen.description : zoo::describe(chosen.info.name), options));
+  TD_CHECK(fitting.info.classes == outputs || is_pair, "train: ", chosen.info.name, " on ", splits.name,
+           ": the model must end with a linear layer of ", outputs, " numbers; it gives another shape.");
+  fitting.info.training = chosen.info.training;
+  if (!fits_words)
+    notices.push_back(
+        cat(chosen.info.name, ": made for ", words, " words in place of ", chosen.info.vocabulary, "."));
+  if (!fits_outputs && splits.task != "language-modelling")
+    notices.push_back(cat(chosen.info.name, ": gives ", outputs, outputs == 1 ? " number" : " numbers",
+                          " in place of ", chosen.info.classes, "."));
+  return fitting;
+}
+
+}  // namespace
+
 zoo::ChosenModel adapted(zoo::ChosenModel chosen, const TrainingData& data,
                          std::vector<std::string>& notices) {
   const data::DatasetInfo& info = data.splits.info;
+  check_kind(chosen, data.splits);
+  if (data.splits.text) return adapted_to_text(std::move(chosen), data.splits, notices);
   const int64_t outputs = outputs_for(data.splits);
   const bool fits_input = chosen.info.input == info.sample_shape,
              fits_outputs = chosen.info.classes == outputs;
@@ -303,6 +375,7 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
   if (is_own) opening = record.opening;
   const bool is_elsewhere = !is_own || (!data_dir.empty() && !is_same_place(record, data_dir));
   if (is_elsewhere && !data_dir.empty()) opening.data_dir = data_dir;
+  opening.text_encoder = record.text;  // the words mean what they meant in training
   data::Splits splits;
   data::DatasetPtr part;           // what is split off for testing, where there is no test part
   if (is_own && record.encoder) {  // the columns mean what they meant in training
@@ -322,10 +395,18 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
     if (splits.split_off) part = splits.test;
     if (is_elsewhere && splits.split_off) splits.test = data::concat({splits.train, splits.test});
   }
+  TD_CHECK(
+      (splits.text != nullptr) == (record.text != nullptr) && (!record.text || splits.task == record.task),
+      "data ", splits.name, ": the run was trained for ", record.task, " on ", record.name,
+      "; this data is for ", splits.task, ". Choose another --data.");
+  TD_CHECK(!record.text || splits.text->vocabulary.size() == record.text->vocabulary.size(), "data ",
+           splits.name, ": its words must be those of training, ",
+           record.text ? record.text->vocabulary.size() : 0, "; got ",
+           splits.text ? splits.text->vocabulary.size() : 0, ". Choose another --data.");
   const Dims sample = splits.test->get(0).at(0).shape();
-  TD_CHECK(sample == model.input && splits.info.classes <= model.classes, "data ", splits.name, ": ",
-           model.name, " takes samples of ", model.input, " in at most ", model.classes, " classes; got ",
-           sample, " in ", splits.info.classes, ". Choose another --data.");
+  TD_CHECK(record.text || (sample == model.input && splits.info.classes <= model.classes), "data ",
+           splits.name, ": ", model.name, " takes samples of ", model.input, " in at most ", model.classes,
+           " classes; got ", sample, " in ", splits.info.classes, ". Choose another --data.");
   splits.task = record.task;
   splits.notices.clear();  // what opening says was said in training
   const auto print = [&](const data::DatasetPtr& set) {
@@ -348,7 +429,7 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
             is_copy ? ", among which are those that the run was trained on: this is no test." : "."));
   }
   // Of the run's own place they are alike; a run of an older version may not tell what they are.
-  if (is_elsewhere || record.byte_inputs)
+  if ((is_elsewhere || record.byte_inputs) && !record.text)
     splits.test = made_alike(record, splits.test, pixels_of(splits.format, splits.byte_inputs), splits.name,
                              splits.encoder != nullptr, cat("data ", splits.name, ": "));
   if (limit) splits.test = data::first(splits.test, *limit);

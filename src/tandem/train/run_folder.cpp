@@ -103,7 +103,7 @@ void remove_unused(const std::string& folder) {
 void clear_run_folder(const std::string& folder) {
   if (!exists(config_path(folder))) return;  // no run has been here: whatever is there is somebody's
   std::error_code ignored;
-  for (const char* file : {"best.safetensors", "metrics.csv", "metrics.jsonl", "table.json"})
+  for (const char* file : {"best.safetensors", "metrics.csv", "metrics.jsonl", "table.json", "text.json"})
     fs::remove(fs::path(folder) / file, ignored);
   std::vector<fs::path> plots;
   std::error_code error;
@@ -140,6 +140,7 @@ data::OpenOptions opening_from(const ordered_json& in) {
 }
 
 std::string table_path(const std::string& folder) { return (fs::path(folder) / "table.json").string(); }
+std::string text_path(const std::string& folder) { return (fs::path(folder) / "text.json").string(); }
 
 void write_text(const std::string& path, const std::string& text) {
   io::write_atomically(path, [&](io::OutputFile& file) { file.write(text); });
@@ -166,6 +167,7 @@ void save_config(const std::string& folder, const TrainConfig& config, const std
                       {"short_side", format->short_side}};
     if (record->byte_inputs) out["inputs"] = *record->byte_inputs ? "bytes" : "numbers";
     if (record->encoder) write_text(table_path(folder), record->encoder->to_json());
+    if (record->text) write_text(text_path(folder), record->text->to_json());
   }
   write_text(config_path(folder), out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
 }
@@ -225,6 +227,11 @@ SavedRun load_config(const char* what, const std::string& folder) {
     run.data.encoder = std::make_shared<data::TableEncoder>(data::TableEncoder::from_json(
         {reinterpret_cast<const char*>(json.data()), json.size()}, cat("load ", quoted(table), ": ")));
   }
+  if (const std::string text = text_path(folder); exists(text)) {
+    const std::vector<uint8_t> json = io::read_file("load", text, int64_t{1} << 30);
+    run.data.text = std::make_shared<data::TextEncoder>(data::TextEncoder::from_json(
+        {reinterpret_cast<const char*>(json.data()), json.size()}, cat("load ", quoted(text), ": ")));
+  }
   return run;
 }
 
@@ -232,7 +239,12 @@ SavedRun load_config(const char* what, const std::string& folder) {
 
 SavedRun load_run(const char* what, const std::string& folder, bool best) {
   SavedRun run = load_config(what, folder);
-  TD_CHECK(run.data.name != "csv" || run.data.encoder, what, " ", quoted(folder),
+  const bool is_text = run.data.task == "text-classification" || run.data.task == "language-modelling";
+  TD_CHECK(!is_text || run.data.text, what, " ", quoted(folder),
+           ": the run was trained on text, and its text.json, which holds its words, is missing. Put the "
+           "file back, or "
+           "train again.");
+  TD_CHECK(run.data.name != "csv" || run.data.encoder || run.data.text, what, " ", quoted(folder),
            ": the run was trained on a table, and its table.json, which says how columns become inputs, is "
            "missing. Put the file back, or train again.");
   TD_CHECK(!best || exists(best_path(folder)), what, " ", quoted(folder),

@@ -1,6 +1,7 @@
 // The folder of a run: where it lies, what is in it, and the final weights.
 //   .lock                          locked while a run writes to the folder (io/file.h, FolderLock)
 //   table.json                     of a run on tables: how columns become inputs (data/table_encoder.h)
+//   text.json                      of a run on text: its vocabulary (data/text_set.h)
 //   config.json, environment.json  the settings, and the machine and the build; written when the run begins
 //   metrics.csv, metrics.jsonl     a row per epoch
 //   loss.svg, accuracy.svg …       the same as plots
@@ -39,7 +40,7 @@ RunFolder open_run_folder(const FitOptions& options, const std::string& model);
 /// begins there now.
 void clear_run_folder(const std::string& folder);
 
-/// Writes config.json and, of tables, table.json: `settings` (train/config.h), those that were given
+/// Writes config.json and, of tables and text, table.json and text.json: `settings` (train/config.h), those that were given
 /// (train/settings.h), and what else `eval`, `predict` and a reader want to know.
 void save_config(const std::string& folder, const TrainConfig& config, const std::string& settings,
                  const DataRecord* record = nullptr);

@@ -71,6 +71,7 @@ SettingForm recipe_form() {
                    [](TrainConfig& c, const std::string& text) {
                      const SettingValues values = recipe(c.model, text);
                      if (text == kRecipes[0]) return;  // the defaults
+                     c.clip_norm.reset();
                      for (const auto& [name, value] : values) setting(name).set(c, value);
                    });
 }

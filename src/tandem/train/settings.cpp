@@ -96,9 +96,10 @@ SettingNeed decay_need() {
 }
 /// Data of the user's own may have a test part or not: open_training_data knows.
 SettingNeed split_need() {
-  return {"--valid, or data that is split for testing (csv, npy, image-folder)", [](const TrainConfig& c) {
+  return {"--valid, or data that is split for testing (csv, npy, image-folder, text, text-folder)",
+          [](const TrainConfig& c) {
             return c.valid > 0 || c.test_share || c.data == "csv" || c.data == "npy" ||
-                   c.data == "image-folder";
+                   c.data == "image-folder" || c.data == "text" || c.data == "text-folder";
           }};
 }
 
@@ -120,7 +121,7 @@ void add_model_and_data(std::vector<Setting>& table) {
   t.add("data", TD_FIELD(data), "data set",
         {.unset = "the model's; mnist may be fashion-mnist or digits where it is not found",
          .bits = kIndirect});
-  t.add("data-dir", TD_FIELD(data_dir), "folder of the data set's files; of csv, or the file",
+  t.add("data-dir", TD_FIELD(data_dir), "folder of the data set's files; of csv and text, or the file",
         {.unset = "the usual places"});
   t.add("target", TD_FIELD(target), "csv: the column to predict",
         {.unset = "label or target", .bits = kIndirect});
@@ -142,8 +143,8 @@ void add_model_and_data(std::vector<Setting>& table) {
         "crop, flip … the training images as is usual for the data, anew each epoch", {.bits = kRecorded});
   t.add("class-weights", TD_FIELD(class_weights),
         "rare classes count more in the loss, so that all count alike", {.bits = kIndirect});
-  t.add("skip-bad", TD_FIELD(skip_bad), "image-folder: leave files out that cannot be read, and name them",
-        {.bits = kIndirect});
+  t.add("skip-bad", TD_FIELD(skip_bad),
+        "image-folder, text-folder: leave files out that cannot be read, and name them", {.bits = kIndirect});
 }
 
 void add_tables(std::vector<Setting>& table) {
@@ -165,6 +166,24 @@ void add_tables(std::vector<Setting>& table) {
         {.bits = kIndirect});
   t.add("max-values", TD_FIELD(csv.max_values), "features of one category; rarer values share one more",
         {.bits = kIndirect, .range = SettingRange{1, 65536}});
+}
+
+void add_text(std::vector<Setting>& table) {
+  const Rows t{table, "Text"};
+  t.add("text", TD_FIELD(text.column), "csv: the column of text that --target is predicted by",
+        {.unset = "none: a table of numbers and categories", .bits = kIndirect});
+  t.add("tokens", TD_FIELD(text.tokens),
+        "what text is cut into: words (small letters, punctuation apart), spaces (as it is, at white space) "
+        "or bpe (pieces)",
+        {.unset = "words; of ptb spaces", .bits = kIndirect, .choices = {"words", "spaces", "bpe"}});
+  t.add("vocabulary", TD_FIELD(text.vocabulary), "words or pieces that have a number; rarer ones are unknown",
+        {.unset = "the model's", .bits = kIndirect, .range = SettingRange{1, 16777216}});
+  t.add("min-count", TD_FIELD(text.min_count),
+        "times that a word must be in the training text to have a number",
+        {.bits = kIndirect, .range = at_least(1)});
+  t.add("length", TD_FIELD(text.length),
+        "words of a text that are looked at, its last ones; of a language model, words of a window",
+        {.unset = "the model's", .bits = kIndirect, .range = SettingRange{1, 1000000}});
 }
 
 void add_training(std::vector<Setting>& table) {
@@ -312,6 +331,7 @@ const std::vector<Setting>& settings() {
     auto* rows = new std::vector<Setting>;  // threads may ask until the process has ended
     add_model_and_data(*rows);
     add_tables(*rows);
+    add_text(*rows);
     add_training(*rows);
     add_schedule(*rows);
     add_machine(*rows);

@@ -161,9 +161,38 @@ void check_values(const TrainConfig& config) {
   }
 }
 
+namespace {
+
+/// What holds where nothing is given: the settings' defaults, under what the model itself is quickly trained with.
+TrainConfig usual_config(const std::string& model) {
+  TrainConfig config;
+  const bool is_of_zoo = !model.empty() && !zoo::is_description_path(model);
+  const auto& all = zoo::models();
+  const auto at =
+      std::find_if(all.begin(), all.end(), [&](const zoo::ModelInfo& info) { return info.name == model; });
+  if (!is_of_zoo || at == all.end() || !at->quick) return config;
+  config.epochs = at->quick->epochs;
+  config.batch = at->quick->batch;
+  config.optimizer = at->quick->optimizer;
+  config.lr = at->quick->lr;
+  config.clip_norm = at->quick->clip_norm;
+  config.schedule.kind = at->quick->schedule;
+  return config;
+}
+
+/// The model that settings name.
+std::string model_of(const SettingValues& values) {
+  const auto at = values.find("model");
+  return at != values.end() && std::holds_alternative<std::string>(at->second)
+             ? std::get<std::string>(at->second)
+             : "";
+}
+
+}  // namespace
+
 TrainConfig make_config(const SettingValues& values) {
   for (const auto& row : values) setting(row.first);  // all are known
-  TrainConfig config;
+  TrainConfig config = usual_config(model_of(values));
   for (const Setting& s : settings())
     if (const auto at = values.find(s.name); at != values.end() && at->second.index() != 0)
       s.set(config, at->second);
@@ -187,18 +216,27 @@ SettingValues recipe(const std::string& model, const std::string& name) {
            "'. Leave --recipe out.");
   const zoo::TrainingDefaults usual = is_own ? zoo::TrainingDefaults() : zoo::model_info(model).training;
   if (!usual.data.empty()) values["data"] = usual.data;
-  const TrainConfig quick;
+  const TrainConfig quick = usual_config(model);
   values["epochs"] = is_paper ? usual.epochs : quick.epochs.value_or(1);
   values["batch"] = is_paper ? usual.batch : quick.batch;
   values["optimizer"] = is_paper ? usual.optimizer : quick.optimizer;
   values["lr"] = is_paper ? usual.lr : starting_lr(quick);
+  if (!is_own && zoo::model_info(model).quick) {  // which has more than the settings' defaults
+    if (const std::optional<double> clip = is_paper ? usual.clip_norm : quick.clip_norm; clip)
+      values["clip-norm"] = *clip;
+    values["schedule"] = is_paper ? usual.schedule : quick.schedule.kind;
+  }
   return values;
 }
 
 SettingValues given_settings(const TrainConfig& config) {
   SettingValues given;
-  for (const Setting& s : settings())
-    if (SettingValue value = s.get(config); value != default_of(s)) given[s.name] = std::move(value);
+  const TrainConfig usual = usual_config(config.model);
+  for (const Setting& s : settings()) {
+    SettingValue value = s.get(config);
+    const bool can_be_said = value.index() != 0 || default_of(s).index() != 0;  // what is not set has no text
+    if (can_be_said && value != s.get(usual)) given[s.name] = std::move(value);
+  }
   return given;
 }
 

@@ -1,6 +1,8 @@
 // The training step and the evaluation step.
 #include "tandem/train/step.h"
 
+#include <algorithm>
+
 #include "tandem/core/autocast.h"
 #include "tandem/core/scope.h"
 #include "tandem/core/tape.h"
@@ -204,7 +206,12 @@ TrainingStep::Loss TrainingStep::call(Part& part, const std::vector<Tensor>& fie
            fields_.size(), " fields; got ", fields.size(), " tensors.");
   model_.train();
   for (nn::Module* module : still_) module->eval();
-  if (carried_.empty()) carried_ = task_->first_state(model_, fields[0].size(0));
+  if (carried_.empty() || is_restored_) {
+    nn::NamedTensors first = task_->first_state(model_, fields[0].size(0));
+    if (is_restored_) nn::copy_named(first, carried_, "resume", "state of the task");
+    carried_ = std::move(first);
+    is_restored_ = false;
+  }
   std::vector<Tensor> inputs = fields;
   for (const auto& [name, tensor] : carried_) inputs.push_back(tensor);
   const std::vector<Tensor> results = run(part.function, part.compiled, inputs);
@@ -221,7 +228,7 @@ nn::NamedTensors TrainingStep::carried() const { return carried_; }
 
 void TrainingStep::set_carried(const nn::NamedTensors& carried) {
   carried_ = carried;
-  for (auto& [name, tensor] : carried_) tensor = to(tensor, device_of(model_));
+  is_restored_ = !carried_.empty();
 }
 
 std::vector<GraphReport> TrainingStep::reports() const {
@@ -265,11 +272,12 @@ Evaluation::Evaluation(nn::Module& model, Engine engine, const RunOptions& optio
   if (engine == Engine::graph) compiled_ = std::make_unique<Compiled>(compile(function_));
 }
 
-Metrics Evaluation::operator()(const data::Dataset& dataset, int64_t batch_size) {
+Metrics Evaluation::operator()(const data::Dataset& dataset, std::optional<int64_t> batch_size) {
   const ModeScope mode(model_, false);
-  data::LoaderOptions options = loader_options(task_, dataset, batch_size, device_of(model_));
+  data::LoaderOptions options =
+      loader_options(task_, dataset, batch_size.value_or(task_->test_batch()), device_of(model_));
   options.shuffle = false;
-  options.last_batch = data::LastBatch::keep;  // every sample counts
+  options.last_batch = task_->last_test_batch();
   data::Loader loader(dataset, options);
   const std::unique_ptr<Meter> meter = task_->meter();
   std::vector<Tensor> losses, weights;
@@ -293,7 +301,7 @@ Metrics Evaluation::operator()(const data::Dataset& dataset, int64_t batch_size)
     if (measured.size() >= kMeasuredAtOnce) hand_over(*meter, measured);
   }
   if (meter) hand_over(*meter, measured);
-  Metrics metrics{.samples = samples};
+  Metrics metrics{.samples = std::min(samples, dataset.size())};
   const std::vector<double> loss = read_scalars(losses), sizes = read_scalars(weights);
   double sum = 0, total = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {

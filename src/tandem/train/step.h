@@ -53,7 +53,10 @@ class TrainingStep {
   nn::NamedTensors carried() const;
   void set_carried(const nn::NamedTensors& carried);
   /// Begins anew, as at the start of an epoch.
-  void forget_carried() { carried_.clear(); }
+  void forget_carried() {
+    carried_.clear();
+    is_restored_ = false;
+  }
   /// What the graph engine made of it; empty for the eager one.
   std::vector<GraphReport> reports() const;
 
@@ -69,6 +72,7 @@ class TrainingStep {
   const TaskPtr task_;
   const std::vector<std::string> fields_;
   nn::NamedTensors carried_;
+  bool is_restored_ = false;  // from a file, whose order is that of names
   std::unique_ptr<optim::GradientSum> sums_;
   Part update_, add_;
 };
@@ -84,8 +88,8 @@ struct RunOptions {
 class Evaluation {
  public:
   Evaluation(nn::Module& model, Engine engine, const RunOptions& options = {});
-  /// Batch means of the loss are added up: `batch` is part of what the loss is.
-  Metrics operator()(const data::Dataset& dataset, int64_t batch = 500);
+  /// Batch means of the loss are added up: `batch` is part of what the loss is. Unset: Task::test_batch.
+  Metrics operator()(const data::Dataset& dataset, std::optional<int64_t> batch = {});
 
  private:
   nn::Module& model_;

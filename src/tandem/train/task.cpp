@@ -5,7 +5,9 @@
 
 #include "tandem/core/error.h"
 #include "tandem/core/file.h"
+#include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
+#include "tandem/ops/random.h"
 
 namespace tandem {
 namespace {
@@ -56,6 +58,12 @@ std::vector<Tensor> Task::forward(nn::Module& model, const TaskBatch& batch, std
   return {model(batch["input"])};
 }
 
+std::vector<Tensor> Task::made_up_batch(const Dims& input, int64_t batch) const {
+  Dims shape = input;
+  shape.insert(0, batch);
+  return {randn(shape), zeros({batch}, DType::i64)};
+}
+
 std::vector<Tensor> Task::generate(nn::Module&, const TaskBatch&) const {
   throw Error(cat("predict: the task ", name(), " must define generate(), as it says that it generates."));
 }
@@ -69,6 +77,10 @@ TaskPtr make_task(const std::string& name, const TaskOptions& options) {
   TD_CHECK(at != table().end(), "task: must be one of ", listed(task_names()), "; got '", one_line(name),
            "'.");
   return at->second.make(options);
+}
+
+bool has_classes(const std::string& task) {
+  return task == "classification" || task == "text-classification";
 }
 
 std::vector<std::string> task_names() {

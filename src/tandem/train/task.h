@@ -76,6 +76,13 @@ class Task {
   virtual bool shuffles() const { return true; }
   /// What becomes of the samples at the end that do not fill a batch of training.
   virtual data::LastBatch last_batch() const { return data::LastBatch::keep; }
+  /// The same where a model is tested: `keep`, so that every sample counts once; or `wrap` for a task that wants all batches
+  /// alike and does not count what fills them up.
+  virtual data::LastBatch last_test_batch() const { return data::LastBatch::keep; }
+  /// Samples per batch where a model is tested and nobody says how many.
+  virtual int64_t test_batch() const { return 500; }
+  /// A batch of samples without meaning, on the CPU, for a model whose samples are (input): for profiles and the like.
+  virtual std::vector<Tensor> made_up_batch(const Dims& input, int64_t batch) const;
 
   // ---- What is computed. All of it is traced by the graph engine: no value may be read here.
 
@@ -128,6 +135,8 @@ struct TaskOptions {
 /// A task by its name. Throws Error with the names that there are.
 TaskPtr make_task(const std::string& name, const TaskOptions& options = {});
 std::vector<std::string> task_names();
+/// Whether a task's targets are one class per sample: its answers are one number per class.
+bool has_classes(const std::string& task);
 
 /// Puts a task into the table of names: one object in the file that defines it, as for ops.
 struct TaskRow {

@@ -10,6 +10,7 @@
 #include "tandem/train/callbacks.h"
 #include "tandem/train/config.h"
 #include "tandem/train/events.h"
+#include "tandem/train/generate.h"
 #include "tandem/train/metrics.h"
 #include "tandem/train/task.h"
 
@@ -30,7 +31,8 @@ DoneEvent train(const TrainConfig& config);
 struct EvaluateOptions {
   TaskPtr task = {};  ///< unset: classification
   Engine engine = Engine::graph;
-  int64_t batch = 500;                 ///< part of what the loss is: batch means are added up
+  /// Part of what the loss is: batch means are added up. Unset: the task's, 500 for most.
+  std::optional<int64_t> batch = {};
   LossFunction loss = {};              ///< in place of the task's
   std::optional<DType> autocast = {};  ///< bf16 or f16
 };
@@ -77,9 +79,10 @@ struct EvalReport {
 EvalReport evaluate(const EvalConfig& config);
 
 struct PredictConfig {
-  std::string folder = {};              ///< of a run
-  std::vector<std::string> files = {};  ///< images, tables (.csv) or arrays (.npy); or none, and
-  std::string data = {};                ///< a data set's test samples; both empty: the run's own
+  std::string folder = {};  ///< of a run
+  /// Images, tables (.csv) or arrays (.npy); of a run on text, files of it or texts themselves; or none, and
+  std::vector<std::string> files = {};
+  std::string data = {};  ///< a data set's test samples; both empty: the run's own
   std::string data_dir = {};
   std::vector<int64_t> indices = {};  ///< which of them; empty: the first `limit`
   int64_t top = 3;                    ///< classes a sample
@@ -89,6 +92,7 @@ struct PredictConfig {
   Machine machine = {};
   int64_t limit = 10;
   bool best = false;
+  GenerateOptions generate = {};  ///< of a language model
 };
 void check(const PredictConfig& config);
 
@@ -102,6 +106,7 @@ struct Prediction {
   };
   std::vector<Guess> top;      ///< of classes, the most probable first
   std::vector<double> values;  ///< of other tasks: the answer
+  std::string text = {};       ///< of a language model: how it goes on
 };
 struct PredictReport {
   std::string model, path, task;
@@ -112,7 +117,8 @@ struct PredictReport {
 };
 
 /// What a saved run makes of files and samples. Images are turned upright and into the grey or colour, size and scale of
-/// its data; rows of tables are read and scaled as those of training were.
+/// its data; rows of tables are read and scaled as those of training were. Texts are cut and numbered as those of training
+/// were; an argument that is no file is a text itself.
 PredictReport predict(const PredictConfig& config);
 
 /// The predictions as CSV text: the columns of the table that they are of, or "source" and "label", then "predicted" (or

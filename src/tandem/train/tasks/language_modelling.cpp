@@ -1,0 +1,121 @@
+// The next word of a text. Samples are windows of one long text, in order: {tokens i64 (length), those that follow i64 (length)}.
+// A batch of n reads n places of the text at once: the text is cut into n parts, row r of batch k is window k of part r, and
+// the model's states go from batch to batch, so that it reads each part from its begin to its end. Gradients reach back to
+// the begin of a window (truncated back-propagation). At the end of an epoch the states begin anew.
+#include <algorithm>
+#include <cmath>
+
+#include "tandem/data/text_set.h"
+#include "tandem/nn/stateful.h"
+#include "tandem/ops/arrange.h"
+#include "tandem/ops/create.h"
+#include "tandem/ops/loss.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/reduce.h"
+#include "tandem/ops/shape.h"
+#include "tandem/train/step.h"
+#include "tandem/train/task.h"
+
+namespace tandem {
+namespace {
+
+/// `measured`: how many words were right, and how many there were, of each batch.
+class WordMeter final : public Meter {
+ public:
+  void add(const std::vector<Tensor>& measured) override {
+    for (const int64_t count : measured.at(0).to_vector<int64_t>()) right_ += static_cast<double>(count);
+    for (const int64_t count : measured.at(1).to_vector<int64_t>()) all_ += static_cast<double>(count);
+  }
+  void finish(Metrics& metrics) const override {
+    metrics.add("perplexity", std::exp(metrics["loss"]));
+    if (all_ > 0) metrics.add("accuracy", right_ / all_);
+  }
+
+ private:
+  double right_ = 0, all_ = 0;
+};
+
+class LanguageModelling final : public Task {
+ public:
+  std::string name() const override { return "language-modelling"; }
+
+  bool shuffles() const override { return false; }
+  // Every batch has all rows. Rows whose part has ended count for nothing.
+  data::LastBatch last_batch() const override { return data::LastBatch::wrap; }
+  data::LastBatch last_test_batch() const override { return data::LastBatch::wrap; }
+  int64_t test_batch() const override { return 20; }
+  std::vector<Tensor> made_up_batch(const Dims& input, int64_t batch) const override {
+    const Tensor tokens = zeros({batch, input[0]}, DType::i64);
+    return {tokens, tokens};
+  }
+
+  /// `indices` are k · n … k · n + n - 1 of batch k; where they wrap, it is the last one.
+  std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
+                              int64_t) const override {
+    const auto rows = static_cast<int64_t>(indices.size());
+    const int64_t part = (set.size() - 1) / rows + 1, batch = indices[0] / rows;
+    std::vector<Tensor> tokens, targets;
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t at = row * part + batch;
+      if (at < set.size()) {
+        const std::vector<Tensor> sample = set.get_at(at, epoch);
+        TD_CHECK(
+            sample.size() >= 2 && sample[0].rank() == 1 && sample[0].shape() == sample[1].shape(),
+            "data: a sample of language-modelling must have tokens (length) and those that follow (length); ",
+            set.sample_name(at), " does not.");
+        tokens.push_back(sample[0]);
+        targets.push_back(sample[1]);
+      } else {  // row 0 is always there
+        tokens.push_back(zeros_like(tokens[0]));
+        targets.push_back(full_like(targets[0], static_cast<double>(data::kNoToken)));
+      }
+    }
+    return {stack(tokens), stack(targets)};
+  }
+
+  nn::NamedTensors first_state(const nn::Module& model, int64_t batch) const override {
+    const auto* stateful = dynamic_cast<const nn::Stateful*>(&model);
+    return stateful ? stateful->first_states(batch) : nn::NamedTensors();
+  }
+  std::vector<Tensor> forward(nn::Module& model, const TaskBatch& batch,
+                              std::vector<Tensor>& carried) const override {
+    std::vector<Tensor> in = {batch["input"]};
+    in.insert(in.end(), carried.begin(), carried.end());
+    const std::vector<Tensor> out = model(in);
+    TD_CHECK(out.size() == 1 + carried.size() && out[0].rank() == 3,
+             "language-modelling: the model must give (n, length, words) and its ", carried.size(),
+             " states; got ", out.size(), " tensors, the first of ", out.at(0).shape(), ".");
+    const DType dtype = dtype_of(model);
+    for (size_t i = 0; i < carried.size(); ++i)
+      carried[i] = cast(out[i + 1], dtype);  // as they began, under Autocast too
+    return {out[0]};
+  }
+  Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+    return cross_entropy(reshape(out.at(0), {-1, out[0].size(2)}), reshape(batch["target"], {-1}),
+                         {.ignore_index = data::kNoToken});
+  }
+  Tensor weight(const TaskBatch& batch) const override { return sum(counted(batch)); }
+  std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+    const Tensor right = cast(equal(argmax(out.at(0), 2), batch["target"]), DType::i64);
+    return {reshape(sum(right), {1}), reshape(sum(counted(batch)), {1})};
+  }
+  std::unique_ptr<Meter> meter() const override { return std::make_unique<WordMeter>(); }
+  std::vector<MetricInfo> metrics() const override {
+    return {{"perplexity", false, false}, {"accuracy", true, true}};
+  }
+
+ private:
+  static Tensor counted(const TaskBatch& batch) {
+    return cast(not_equal(batch["target"], data::kNoToken), DType::i64);
+  }
+};
+
+const TaskRow kRow("language-modelling", "the next word of a text",
+                   [](const TaskOptions& options) -> TaskPtr {
+                     TD_CHECK(options.class_weights.empty() && !options.ignore_index,
+                              "language-modelling: has no classes to weigh or leave out.");
+                     return std::make_shared<LanguageModelling>();
+                   });
+
+}  // namespace
+}  // namespace tandem

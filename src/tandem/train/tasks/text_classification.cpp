@@ -1,0 +1,78 @@
+// One class per text: samples {tokens i64 (length), class i64 ()} of different lengths. A model takes the tokens (n, length) and
+// how many of them are true (n), and gives one number per class; of two classes one number is enough, that of the second
+// against the first.
+#include "tandem/ops/arrange.h"
+#include "tandem/ops/create.h"
+#include "tandem/ops/shape.h"
+#include "tandem/train/task.h"
+
+namespace tandem {
+namespace {
+
+class TextClassification final : public Task {
+ public:
+  explicit TextClassification(const TaskOptions& options) : classes_(make_task("classification", options)) {}
+  std::string name() const override { return "text-classification"; }
+  std::string settings() const override { return classes_->settings(); }
+
+  std::vector<std::string> fields() const override { return {"input", "length", "target"}; }
+  std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
+                              int64_t length) const override {
+    std::vector<Tensor> tokens, targets;
+    std::vector<int64_t> lengths;
+    for (const int64_t i : indices) {
+      const std::vector<Tensor> sample = set.get_at(i, epoch);
+      TD_CHECK(!sample.empty() && sample[0].rank() == 1 && is_integer(sample[0].dtype()),
+               "data: a sample of text-classification must begin with tokens, whole numbers (length); ",
+               set.sample_name(i), " does not.");
+      tokens.push_back(sample[0]);
+      lengths.push_back(sample[0].size(0));
+      if (sample.size() > 1) targets.push_back(sample[1]);
+    }
+    const auto count = static_cast<int64_t>(indices.size());
+    std::vector<Tensor> batch = {data::pad_stack(tokens, length, 0), from_vector(lengths, {count})};
+    if (targets.size() == tokens.size()) batch.push_back(stack(targets));
+    return batch;
+  }
+  std::vector<int64_t> lengths(const data::Dataset& set) const override {
+    std::vector<int64_t> out;
+    for (int64_t i = 0; i < set.size(); ++i) out.push_back(set.get(i).at(0).size(0));
+    return out;
+  }
+  int64_t test_batch() const override { return 250; }
+  std::vector<Tensor> made_up_batch(const Dims& input, int64_t batch) const override {
+    return {zeros({batch, input[0]}, DType::i64), full({batch}, static_cast<double>(input[0]), DType::i64),
+            zeros({batch}, DType::i64)};
+  }
+
+  std::vector<Tensor> forward(nn::Module& model, const TaskBatch& batch,
+                              std::vector<Tensor>&) const override {
+    Tensor out = model(std::vector<Tensor>{batch["input"], batch["length"]}).at(0);
+    TD_CHECK(out.rank() == 2, "text-classification: the model must give (n, classes); got ", out.shape(),
+             ".");
+    if (out.size(1) == 1) out = concat({zeros_like(out), out}, 1);
+    return {out};
+  }
+  Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+    return classes_->loss(out, batch);
+  }
+  Tensor test_loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+    return classes_->test_loss(out, batch);
+  }
+  Tensor weight(const TaskBatch& batch) const override { return classes_->weight(batch); }
+  std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+    return classes_->measure(out, batch);
+  }
+  std::unique_ptr<Meter> meter() const override { return classes_->meter(); }
+  std::vector<MetricInfo> metrics() const override { return classes_->metrics(); }
+
+ private:
+  TaskPtr classes_;
+};
+
+const TaskRow kRow("text-classification", "one class per text", [](const TaskOptions& options) -> TaskPtr {
+  return std::make_shared<TextClassification>(options);
+});
+
+}  // namespace
+}  // namespace tandem
