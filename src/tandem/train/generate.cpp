@@ -1,41 +1,19 @@
-// Going on with a text. What a token is chosen by is computed on the host in f64, so that it does not depend on the device.
+// Going on with a text, by train/decode.h.
 #include "tandem/train/generate.h"
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
 #include <memory>
 
-#include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/graph/compile.h"
 #include "tandem/nn/stateful.h"
+#include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/shape.h"
+#include "tandem/train/decode.h"
 #include "tandem/train/step.h"
 
 namespace tandem {
-namespace {
-
-constexpr uint64_t kChoiceStream = 0x67656e6572617465;
-
-int64_t choose(const std::vector<double>& logits, const GenerateOptions& options, int64_t place) {
-  const auto best = std::max_element(logits.begin(), logits.end());
-  if (options.temperature == 0) return best - logits.begin();
-  std::vector<double> shares;
-  double sum = 0;
-  for (const double logit : logits) {
-    sum += std::exp((logit - *best) / options.temperature);
-    shares.push_back(sum);
-  }
-  const PhiloxBlock block = philox(options.seed ^ kChoiceStream, static_cast<uint64_t>(place));
-  const uint64_t bits = uint64_t{block.x[0]} << 21 | block.x[1] >> 11;  // 53 of them
-  const double at = static_cast<double>(bits) * 0x1p-53 * sum;
-  const auto chosen = std::upper_bound(shares.begin(), shares.end(), at);
-  return std::min<int64_t>(chosen - shares.begin(), static_cast<int64_t>(logits.size()) - 1);
-}
-
-}  // namespace
 
 void check(const GenerateOptions& options) {
   check_between("words", options.count, 1, 1'000'000);
@@ -56,26 +34,49 @@ std::vector<int64_t> generate(nn::Module& model, std::span<const int64_t> begin,
     return out;
   };
   const auto compiled = engine == Engine::graph ? std::make_unique<Compiled>(compile(function)) : nullptr;
-  std::vector<Tensor> states;
-  if (stateful)
-    for (const auto& [name, tensor] : stateful->first_states(1)) states.push_back(tensor);
-  std::vector<int64_t> text(begin.begin(), begin.end()), out;
-  std::vector<int64_t> next = text;
-  while (static_cast<int64_t>(out.size()) < options.count) {
-    // A model without state sees the whole text again.
-    const std::vector<int64_t>& given = stateful ? next : text;
-    std::vector<Tensor> in = {from_vector(given, {1, static_cast<Dim>(given.size())}, device_of(model))};
-    in.insert(in.end(), states.begin(), states.end());
+  const Device device = device_of(model);
+  // A model without state sees the whole text again: that is its state.
+  std::vector<Tensor> state;
+  const DecodeFunction step = [&](const Tensor& tokens, const std::vector<Tensor>& before) {
+    std::vector<Tensor> in = {unsqueeze(tokens, 1)};
+    if (stateful)
+      in.insert(in.end(), before.begin(), before.end());
+    else
+      in[0] = concat({before[0], in[0]}, 1);
     const std::vector<Tensor> results = compiled ? (*compiled)(in) : function(in);
-    states.assign(results.begin() + 1, results.end());
-    std::vector<double> logits = cast(results[0], DType::f64).to_vector<double>();
+    std::vector<int64_t> never;
     for (const int64_t token : options.never)
-      if (token >= 0 && token < static_cast<int64_t>(logits.size()))
-        logits[static_cast<size_t>(token)] = -std::numeric_limits<double>::infinity();
-    out.push_back(choose(logits, options, static_cast<int64_t>(out.size())));
-    text.push_back(out.back());
-    next = {out.back()};
+      if (token >= 0 && token < results[0].size(1)) never.push_back(token);
+    Tensor logits = to(results[0], Device{});
+    if (!never.empty()) {
+      std::vector<float> values = logits.to_vector<float>();
+      for (const int64_t token : never)
+        values[static_cast<size_t>(token)] = -std::numeric_limits<float>::infinity();
+      logits = from_vector(values, logits.shape());
+    }
+    return DecodeStep{logits, stateful ? std::vector<Tensor>(results.begin() + 1, results.end()) : in};
+  };
+  const std::vector<int64_t> read(begin.begin(),
+                                  begin.end() - 1);  // all but the last, which decoding begins with
+  const Tensor text = from_vector(read, {1, static_cast<Dim>(read.size())}, device);
+  if (!stateful) {
+    state = {text};
+  } else {
+    for (const auto& [name, tensor] : stateful->first_states(1)) state.push_back(tensor);
+    if (!read.empty()) {
+      std::vector<Tensor> in = {text};
+      in.insert(in.end(), state.begin(), state.end());
+      const std::vector<Tensor> results = compiled ? (*compiled)(in) : function(in);
+      state.assign(results.begin() + 1, results.end());
+    }
   }
+  const DecodeOptions decoding{.first = begin.back(), .longest = options.count};
+  std::vector<int64_t> out =
+      options.temperature == 0
+          ? decode(step, 1, state, decoding)[0][0].tokens
+          : decode_sampled(step, 1, state, {.temperature = options.temperature, .seed = options.seed},
+                           decoding)[0]
+                .tokens;
   model.train(was_training);
   return out;
 }
