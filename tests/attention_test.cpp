@@ -12,6 +12,7 @@
 #include "tandem/core/autocast.h"
 #include "tandem/core/rng.h"
 #include "tandem/graph/compile.h"
+#include "tandem/nn/additive_attention.h"
 #include "tandem/nn/containers.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/reduce.h"
@@ -335,6 +336,111 @@ TEST(ScaledDotProductAttention, TakesMatricesAndRefusesWhatCannotBe) {
              "scaled_dot_product_attention: every length must be from 1 to 4, the size of the padded axis; "
              "got 0 for "
              "sample 0.");
+}
+
+/// The last rows of golden/make_sequences.py; NaN stands beyond the lengths.
+struct ReadCase {
+  std::string name;
+  Dim queries;
+  std::vector<int64_t> lengths;
+  bool location = false;
+};
+std::vector<ReadCase> read_cases() {
+  return {{"additive", 2, {}}, {"additive_lengths", 1, {2, 5, 1}}, {"location", 1, {2, 5, 1}, true}};
+}
+struct ReadFixture {
+  ReadFixture(const ReadCase& row, DType dtype)
+      : plain(nullptr, "", 3, 4, 6), location(nullptr, "", 3, 4, 6, {.filters = 4, .kernel = 3}), row(row) {
+    nn::Module& layer = row.location ? static_cast<nn::Module&>(location) : plain;
+    layer.to(dtype);
+    set_weights(layer);
+    q = values({kSamples, row.queries, 3}, 900, dtype);
+    memory = values({kSamples, kKeys, 4}, 901, dtype);
+    if (!row.lengths.empty()) {
+      lengths = to_lengths(row.lengths);
+      memory = spoiled(memory, row.lengths);
+    }
+    leaves = {{"q", q.set_requires_grad()}, {"memory", memory.set_requires_grad()}};
+    if (row.location) {
+      before = values({kSamples, kKeys}, 902, dtype).set_requires_grad();
+      sum_before = values({kSamples, kKeys}, 903, dtype).set_requires_grad();
+      leaves.insert(leaves.end(), {{"before", before}, {"sum", sum_before}});
+    }
+    for (const auto& parameter : layer.named_parameters()) leaves.push_back(parameter);
+  }
+  /// (N, queries, …), and what the script differentiates.
+  nn::AttentionRead call() {
+    if (!row.location) return plain(q, memory, lengths);
+    const nn::AttentionRead read = location(squeeze(q, 1), memory, before, sum_before, lengths);
+    return {unsqueeze(read.context, 1), unsqueeze(read.weights, 1)};
+  }
+  static Tensor loss(const nn::AttentionRead& read) {
+    const Tensor second =
+        read.weights * read.weights * to_tensor(hash_array(read.weights.shape(), 78), read.weights.dtype());
+    return loss_of(read.context) + sum(second);
+  }
+  List tensors() const {
+    List all;
+    for (const auto& [name, leaf] : leaves) all.push_back(leaf);
+    return all;
+  }
+  nn::AdditiveAttention plain;
+  nn::LocationAttention location;
+  ReadCase row;
+  Tensor q, memory, before, sum_before, lengths;
+  nn::NamedTensors leaves;
+};
+
+TEST(AdditiveAttention, GivesPyTorchsValuesAndGradientsAlsoWithNansBeyondTheLengths) {
+  for (const ReadCase& row : read_cases())
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      SCOPED_TRACE(cat(row.name, " in ", dtype));
+      ReadFixture s(row, dtype);
+      const double tolerance = dtype == DType::f64 ? 1e-9 : 1e-5;
+      const nn::AttentionRead read = s.call();
+      EXPECT_TRUE(near(to_array(read.context), golden().at(row.name + " context"), tolerance));
+      EXPECT_TRUE(near(to_array(read.weights), golden().at(row.name + " weights"), tolerance));
+      const List gradients = grad(ReadFixture::loss(read), s.tensors());
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        Array got = to_array(gradients[i]), want = golden().at(row.name + " d." + s.leaves[i].first);
+        EXPECT_TRUE(near(got, want, tolerance)) << s.leaves[i].first;
+      }
+    }
+}
+
+TEST(AdditiveAttention, HasTheSameBitsInBothEnginesAndWithKeysComputedBefore) {
+  for (const ReadCase& row : read_cases()) {
+    SCOPED_TRACE(row.name);
+    ReadFixture s(row, DType::f32);
+    const auto step = [&](const List&) { return grad(ReadFixture::loss(s.call()), s.tensors()); };
+    const List eager = step({}), graph = compile(step)({});
+    for (size_t i = 0; i < eager.size(); ++i) EXPECT_TRUE(same_bits(eager[i], graph[i])) << i;
+    if (row.location) continue;
+    const NoGrad off;
+    const Tensor clean = values({kSamples, kKeys, 4}, 901, DType::f32);
+    const Tensor keys = s.plain.memory_layer(clean);
+    const nn::AttentionRead before = s.plain(s.q, clean, s.lengths, keys),
+                            now = s.plain(s.q, clean, s.lengths);
+    EXPECT_TRUE(same_bits(before.weights, now.weights));
+    EXPECT_TRUE(same_bits(before.context, now.context));
+  }
+}
+
+TEST(AdditiveAttention, RefusesWhatCannotBe) {
+  EXPECT_HAS(refusal([] { nn::AdditiveAttention(nullptr, "a", 0, 4, 6); }),
+             "AdditiveAttention a: sizes must be at least 1");
+  EXPECT_HAS(refusal([] { nn::LocationAttention(nullptr, "", 3, 4, 6, {.kernel = 4}); }),
+             "the kernel must be odd");
+  nn::AdditiveAttention plain(nullptr, "", 3, 4, 6);
+  nn::LocationAttention location(nullptr, "", 3, 4, 6);
+  const Tensor memory = ones({2, 5, 4}), q = ones({2, 3});
+  EXPECT_HAS(refusal([&] { plain(ones({2, 4}), memory); }), "the query must be (2, 3) or (2, T, 3)");
+  EXPECT_HAS(refusal([&] { plain(q, ones({2, 5, 3})); }), "the memory must be (N, S, 4)");
+  EXPECT_HAS(refusal([&] { plain(q, memory, to_lengths({0, 5})); }), "from 1 to 5");
+  EXPECT_HAS(refusal([&] { plain(q, memory, {}, ones({2, 5, 5})); }), "keys must be memory_layer(memory)");
+  EXPECT_HAS(refusal([&] { location(q, memory, ones({2, 4}), ones({2, 5})); }), "Begin with zeros");
+  refusal([&] { plain(Tensor(), memory); });
+  refusal([&] { location(q, memory, Tensor(), Tensor()); });
 }
 
 }  // namespace

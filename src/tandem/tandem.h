@@ -46,6 +46,7 @@
 #include "tandem/io/tensorboard.h"
 #include "tandem/io/torch_file.h"
 #include "tandem/nn/activation.h"
+#include "tandem/nn/additive_attention.h"
 #include "tandem/nn/attention.h"
 #include "tandem/nn/containers.h"
 #include "tandem/nn/conv.h"

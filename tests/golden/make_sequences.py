@@ -82,4 +82,38 @@ for name, lengths, options in [("dot", None, {}), ("dot_causal", None, dict(is_c
     if lengths:
         options = dict(attn_mask=(torch.arange(KEYS) < torch.tensor(lengths)[:, None])[:, None, None, :])
     write(name, [("output", F.scaled_dot_product_attention(q, k, v, **options))], [("q", q), ("k", k), ("v", v)])
+
+class Additive(torch.nn.Module):
+    """Bahdanau's attention, with location features as in NVIDIA's Tacotron 2 where `kernel` is given."""
+
+    def __init__(self, query, memory, width, kernel=None):
+        super().__init__()
+        self.query_layer = torch.nn.Linear(query, width, bias=False)
+        self.memory_layer = torch.nn.Linear(memory, width, bias=False)
+        self.v = torch.nn.Linear(width, 1, bias=False)
+        if kernel:
+            self.location_conv = torch.nn.Conv1d(2, 4, kernel, padding=(kernel - 1) // 2, bias=False)
+            self.location_dense = torch.nn.Linear(4, width, bias=False)
+
+    def forward(self, q, memory, lengths=None, before=None):
+        inside = self.query_layer(q)[:, :, None] + self.memory_layer(memory)[:, None]
+        if before:
+            inside = inside + self.location_dense(self.location_conv(torch.stack(before, 1)).transpose(1, 2))[:, None]
+        energies = self.v(torch.tanh(inside)).squeeze(3)
+        if lengths:
+            beyond = torch.arange(memory.shape[1]) >= torch.tensor(lengths)[:, None]
+            energies = energies.masked_fill(beyond[:, None], -torch.inf)
+        weights = energies.softmax(2)
+        return weights @ memory, weights
+
+
+for name, queries, lengths, kernel in [("additive", 2, None, None), ("additive_lengths", 1, [2, 5, 1], None),
+                                       ("location", 1, [2, 5, 1], 3)]:
+    layer = Additive(3, 4, 6, kernel).double()
+    set_weights(layer)
+    q, memory = leaf((N, queries, 3), 900), leaf((N, KEYS, 4), 901)
+    before = [leaf((N, KEYS), 902), leaf((N, KEYS), 903)] if kernel else None
+    context, weights = layer(q, memory, lengths, before)
+    leaves = [("q", q), ("memory", memory)] + (list(zip(("before", "sum"), before)) if before else [])
+    write(name, [("context", context), ("weights", weights)], leaves + list(layer.named_parameters()))
 (HERE / "sequences.txt").write_text("\n".join(lines) + "\n")

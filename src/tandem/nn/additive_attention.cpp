@@ -1,0 +1,116 @@
+#include "tandem/nn/additive_attention.h"
+
+#include <limits>
+
+#include "tandem/ops/arrange.h"
+#include "tandem/ops/lengths.h"
+#include "tandem/ops/matmul.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/shape.h"
+#include "tandem/ops/softmax.h"
+
+namespace tandem::nn {
+
+namespace {
+
+int64_t checked_sizes(const char* type, const std::string& name, int64_t query, int64_t memory,
+                      int64_t width) {
+  TD_CHECK(query >= 1 && memory >= 1 && width >= 1, label(type, name),
+           ": sizes must be at least 1; got query ", query, ", memory ", memory, " and width ", width, ".");
+  return query;
+}
+
+/// lengths as a mask (N, S), or nothing; and the memory with zeros beyond.
+struct Within {
+  Tensor taken, memory;
+  Within(const char* type, const Tensor& given, const Tensor& lengths) : memory(given) {
+    if (!lengths.defined()) return;
+    taken = within_lengths(type, lengths, given.size(0), given.size(1), 1);
+    memory = where(unsqueeze(taken, 2), given, 0.0);  // a weight of 0 times a NaN would be NaN
+  }
+};
+
+/// energies (N, T, S), memory (N, S, memory) -> the read of T queries.
+AttentionRead read(const Tensor& energies, const Within& within) {
+  Tensor scores = energies;
+  if (within.taken.defined())
+    scores = where(unsqueeze(within.taken, 1), scores, -std::numeric_limits<double>::infinity());
+  const Tensor weights = softmax(scores);
+  return {matmul(weights, within.memory), weights};
+}
+
+void check_memory(const char* type, const Tensor& memory, int64_t width) {
+  TD_CHECK(memory.defined() && memory.rank() == 3 && memory.size(1) >= 1 && memory.size(2) == width, type,
+           ": the memory must be (N, S, ", width, ") with at least one step; got ", describe(memory), ".");
+}
+
+void check_keys(const char* type, const Tensor& keys, const Tensor& memory, int64_t width) {
+  const Dims shape{memory.size(0), memory.size(1), width};
+  TD_CHECK(!keys.defined() || keys.shape() == shape, type, ": keys must be memory_layer(memory), ", shape,
+           "; got ", describe(keys), ".");
+}
+
+}  // namespace
+
+AdditiveAttention::AdditiveAttention(Module* parent, const std::string& name, int64_t query, int64_t memory,
+                                     int64_t width)
+    : Module(parent, name),
+      query_layer(this, "query_layer", checked_sizes("AdditiveAttention", name, query, memory, width), width,
+                  {.bias = false}),
+      memory_layer(this, "memory_layer", memory, width, {.bias = false}),
+      v(this, "v", width, 1, {.bias = false}),
+      query_(query),
+      memory_(memory),
+      width_(width) {}
+
+AttentionRead AdditiveAttention::operator()(const Tensor& query, const Tensor& memory, const Tensor& lengths,
+                                            const Tensor& keys) {
+  constexpr const char* kType = "AdditiveAttention";
+  check_memory(kType, memory, memory_);
+  TD_CHECK(query.defined() && (query.rank() == 2 || query.rank() == 3) && query.size(0) == memory.size(0) &&
+               query.size(-1) == query_,
+           kType, ": the query must be (", memory.size(0), ", ", query_, ") or (", memory.size(0), ", T, ",
+           query_, "); got ", describe(query), ".");
+  check_keys(kType, keys, memory, width_);
+  const bool one = query.rank() == 2;
+  const Within within(kType, memory, lengths);
+  const Tensor q = query_layer(one ? unsqueeze(query, 1) : query);       // (N, T, width)
+  const Tensor k = keys.defined() ? keys : memory_layer(within.memory);  // (N, S, width)
+  const Tensor energies = squeeze(v(tanh(unsqueeze(q, 2) + unsqueeze(k, 1))), 3);
+  AttentionRead result = read(energies, within);
+  if (one) result = {squeeze(result.context, 1), squeeze(result.weights, 1)};
+  return result;
+}
+
+LocationAttention::LocationAttention(Module* parent, const std::string& name, int64_t query, int64_t memory,
+                                     int64_t width, LocationAttentionOptions options)
+    : AdditiveAttention(parent, name, query, memory, width),
+      location_conv(this, "location_conv", 2, options.filters, options.kernel,
+                    {.padding = {(options.kernel - 1) / 2}, .bias = false}),
+      location_dense(this, "location_dense", options.filters, width, {.bias = false}) {
+  TD_CHECK(options.kernel % 2 == 1, label("LocationAttention", name),
+           ": the kernel must be odd, so that it has a middle; got ", options.kernel, ".");
+}
+
+AttentionRead LocationAttention::operator()(const Tensor& query, const Tensor& memory, const Tensor& before,
+                                            const Tensor& sum_before, const Tensor& lengths,
+                                            const Tensor& keys) {
+  constexpr const char* kType = "LocationAttention";
+  check_memory(kType, memory, memory_);
+  const Dims steps{memory.size(0), memory.size(1)};
+  TD_CHECK(query.defined() && query.shape() == (Dims{memory.size(0), query_}), kType, ": the query must be (",
+           memory.size(0), ", ", query_, "); got ", describe(query), ".");
+  TD_CHECK(before.defined() && sum_before.defined() && before.shape() == steps && sum_before.shape() == steps,
+           kType, ": the weights before and their sum must be ", steps, " each; got ", describe(before),
+           " and ", describe(sum_before), ". Begin with zeros.");
+  check_keys(kType, keys, memory, width_);
+  const Within within(kType, memory, lengths);
+  const Tensor k = keys.defined() ? keys : memory_layer(within.memory);
+  const Tensor places =
+      location_dense(transpose(location_conv(stack({before, sum_before}, 1)), 1, 2));  // (N, S, width)
+  const Tensor energies = squeeze(v(tanh(unsqueeze(query_layer(query), 1) + places + k)), 2);
+  const AttentionRead result = read(unsqueeze(energies, 1), within);
+  return {squeeze(result.context, 1), squeeze(result.weights, 1)};
+}
+
+}  // namespace tandem::nn
