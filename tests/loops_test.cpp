@@ -658,6 +658,43 @@ TEST(Scan, RefusesAlikeWhatIsChangedBeforeTheBackwardPass) {
   EXPECT_EQ(host_bytes(code({})[0]), host_bytes(compile(code)({})[0]));
 }
 
+TEST(Scan, TakesCompiledCallablesInside) {
+  const Tensor u = values({3}, 1).set_requires_grad(), x = values({4, 3}, 2);
+  Compiled part = compile([&](const List& in) { return List{tanh(in[0] * u) * u}; });
+  for (bool recompute : {false, true}) {
+    const TensorFunction f = [&](const List&) {
+      const ScanResult made = scan(
+          [&](const List& s, const List& in) {
+            const Tensor next = part({s[0] + in[0]})[0];
+            return ScanStep{{next}, {grad(sum(part({next})[0]), {next})[0]}};
+          },
+          {zeros({3})}, {x}, {.recompute = recompute});
+      return grad(sum(made.state[0]) + sum(made.outputs[0]), {u});
+    };
+    Compiled whole = compile(f);
+    for (int call = 0; call < 2; ++call) EXPECT_EQ(host_bytes(f({})[0]), host_bytes(whole({})[0]));
+  }
+}
+
+TEST(Scan, RefusesChangesInPlaceInsideACheckpoint) {
+  const Tensor u = values({3}, 1).set_requires_grad(), x = values({4, 3}, 2), memory = zeros({3});
+  EXPECT_HAS(
+      refusal_of_both([&] {
+        return checkpoint(
+            [&](const List&) {
+              return scan(
+                         [&](const List&, const List& in) {
+                           assign(memory, memory + 1);
+                           return ScanStep{{}, {in[0] * u}};
+                         },
+                         {}, {x})
+                  .outputs;
+            },
+            List{});
+      }),
+      "scan: inside checkpoint(), which runs its function twice, the functions must not change tensors");
+}
+
 TEST(Scan, LeavesNothingBehindWhereTheStepThrows) {
   const Tensor x = values({4, 3}, 1), table = values({4, 3}, 2);
   const auto pick = [&](const List& in) {

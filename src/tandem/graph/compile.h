@@ -69,7 +69,7 @@ struct GraphView {
     std::vector<int> in, out;  // values
     std::string algorithm;     // where there are several: the name of the implementation that computes it
     std::vector<Candidate> candidates;  // all of these, in order
-    std::vector<GraphView> bodies;      // graphs that hang on it: the branches of a cond
+    std::vector<GraphView> bodies;      // graphs that hang on it: branches of a cond, the step of a loop
   };
   std::vector<Value> values;
   std::vector<Node> nodes;

@@ -1,5 +1,7 @@
 #include "tandem/graph/executor.h"
 
+#include <algorithm>
+
 #include "tandem/graph/call.h"
 #include "tandem/ops/work.h"
 

@@ -259,7 +259,7 @@ class GraphTracer : public Tracer {
     if (t.is_traced())
       TD_CHECK(false,
                "compile: got a tensor of another compiled callable, of an earlier trace of this one, or from "
-               "inside of a function that was given to cond(): ",
+               "inside of a function that was given to cond() or a loop: ",
                describe(t), ". Return it from there and use the result.");
     TD_CHECK(t.device() == graph_.device || !has_device_, "compile: a compiled callable runs on one device, ",
              graph_.device, "; it captured ", describe(t), ". Move the tensor first.");
