@@ -1,135 +1,24 @@
-// scan() and while_loop(): one node with graphs of its own in a compiled callable, plain code elsewhere, with the bits of
-// plain loops in both.
+// scan(): one node with a graph of its own in a compiled callable, plain code elsewhere, with the bits of a plain loop in
+// both.
 // ctest: asan
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <thread>
 
-#include "tandem/core/region.h"
-#include "tandem/core/rng.h"
-#include "tandem/core/tape.h"
 #include "tandem/graph/checkpoint.h"
 #include "tandem/graph/cond.h"
-#include "tandem/graph/scan.h"
-#include "tandem/graph/while_loop.h"
 #include "tandem/nn/norm.h"
-#include "tandem/ops/arrange.h"
 #include "tandem/ops/dropout.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/matmul.h"
-#include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
-#include "tandem/ops/reduce.h"
-#include "tandem/ops/shape.h"
+#include "tests/support/loop_runs.h"
 #include "tests/support/numeric_gradient.h"
 #include "tests/support/recording_tracer.h"
-#include "tests/support/refusal.h"
-#include "tests/support/values.h"
 
 namespace tandem::testing {
 namespace {
-
-using List = std::vector<Tensor>;
-Tensor values(const Dims& shape, uint32_t salt) { return to_tensor(hash_array(shape, salt), DType::f32); }
-
-/// What code uses and leaves behind.
-struct World {
-  Tensor x = values({5, 2, 3}, 1).set_requires_grad(), h = values({2, 3}, 2).set_requires_grad();
-  Tensor w = values({3, 3}, 3).set_requires_grad(), u = values({3, 3}, 4).set_requires_grad();
-  Tensor unused = values({3}, 5).set_requires_grad(), memory = values({3}, 6);
-  List leaves() const { return {x, h, w, u, unused}; }
-};
-using Scan = std::function<ScanResult(const ScanFunction&, const List&, const List&)>;
-Scan by_scan(ScanOptions options = {}) {
-  return [options](const ScanFunction& step, const List& state, const List& sequences) {
-    return scan(step, state, sequences, options);
-  };
-}
-/// As anybody would write it.
-ScanResult by_plain_loop(const ScanFunction& step, const List& state, const List& sequences) {
-  ScanResult result{state, {}};
-  std::vector<List> stacks;
-  for (int64_t t = 0; t < sequences[0].shape()[0]; ++t) {
-    List slices;
-    for (const Tensor& s : sequences) slices.push_back(select(s, 0, t));
-    ScanStep made = step(result.state, slices);
-    result.state = made.state;
-    stacks.resize(made.outputs.size());
-    for (size_t i = 0; i < stacks.size(); ++i) stacks[i].push_back(made.outputs[i]);
-  }
-  for (const List& each : stacks) result.outputs.push_back(stack(each));
-  return result;
-}
-List flat(ScanResult result) {
-  result.state.insert(result.state.end(), result.outputs.begin(), result.outputs.end());
-  return result.state;
-}
-using Code = std::function<List(World&, const Scan&)>;
-
-enum class Way { eager, compiled, compiled_step };
-
-/// Runs it three times with a backward pass after each: results, gradients of leaves, memory that it may change, and the
-/// place in the random stream.
-std::vector<List> run(const Code& code, Way way, const Scan& loop = by_scan()) {
-  World world;
-  manual_seed(11);
-  const List leaves = world.leaves();
-  const TensorFunction forward = [&](const List&) { return code(world, loop); };
-  const auto with_gradients = [&](const TensorFunction& f) {
-    return [&leaves, f](const List& in) {
-      for (Tensor leaf : leaves) leaf.zero_grad();
-      List out = f(in);
-      Tensor total;
-      for (const Tensor& y : out)
-        if (is_floating(y.dtype())) total = total.defined() ? total + sum(y * y) : sum(y * y);
-      backward(total);
-      for (Tensor& y : out) y = y.detach();
-      for (const Tensor& leaf : leaves) out.push_back(leaf.grad().defined() ? leaf.grad() : zeros_like(leaf));
-      return out;
-    };
-  };
-  Compiled inner = compile(forward), whole = compile(with_gradients(forward));
-  std::vector<List> seen;
-  for (int call = 0; call < 3; ++call) {
-    List out = way == Way::compiled        ? with_gradients([&](const List& i) { return inner(i); })({})
-               : way == Way::compiled_step ? whole({})
-                                           : with_gradients(forward)({});
-    for (Tensor& t : out) t = clone(t);
-    out.push_back(clone(world.memory));
-    out.push_back(full({}, static_cast<double>(generator_state().offset), DType::f64));
-    seen.push_back(std::move(out));
-  }
-  EXPECT_LE(inner.reports().size() + whole.reports().size(), 1u) << "it was traced again";
-  return seen;
-}
-
-void expect_same(const std::vector<List>& a, const std::vector<List>& b, const char* what) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t call = 0; call < a.size(); ++call) {
-    ASSERT_EQ(a[call].size(), b[call].size()) << what;
-    for (size_t i = 0; i < a[call].size(); ++i)
-      EXPECT_EQ(host_bytes(a[call][i]), host_bytes(b[call][i]))
-          << what << ", call " << call << ", tensor " << i;
-  }
-}
-/// -0 and 0 are the same: the loop adds zeros around the gradient of each slice.
-void expect_equal_values(const std::vector<List>& a, const std::vector<List>& b) {
-  for (size_t call = 0; call < a.size(); ++call)
-    for (size_t i = 0; i < a[call].size(); ++i)
-      EXPECT_EQ(to_array(a[call][i]).values, to_array(b[call][i]).values)
-          << "call " << call << ", tensor " << i;
-}
-/// Both engines the same, and gradients by computing again the same; gives what the eager engine did.
-std::vector<List> both_engines(const Code& code, bool recomputes = true) {
-  const auto eager = run(code, Way::eager);
-  expect_same(run(code, Way::compiled), eager, "results of a compiled callable");
-  expect_same(run(code, Way::compiled_step), eager, "gradients inside it");
-  if (recomputes)
-    for (Way way : {Way::eager, Way::compiled, Way::compiled_step})
-      expect_same(run(code, way, by_scan({.recompute = true})), eager, "computed again");
-  return eager;
-}
 
 /// A recurrent cell whose state is used several times, and is an output as well.
 List recurrent(World& world, const Scan& loop) {
@@ -140,15 +29,6 @@ List recurrent(World& world, const Scan& loop) {
         return ScanStep{{h}, {h, matmul(h, world.u)}};
       },
       {world.h}, {world.x}));
-}
-
-List count_up(World& world, int64_t until, int64_t at_most, bool recompute = false) {
-  return while_loop([=](const List& s) { return less(s[0], until); },
-                    [&](const List& s) {
-                      const Tensor gate = sigmoid(matmul(s[1], world.w));
-                      return List{s[0] + 1, gate * s[1] + matmul(s[1] * gate, world.u)};
-                    },
-                    {zeros({}, DType::i64), world.h}, {.at_most = at_most, .recompute = recompute});
 }
 
 TEST(Scan, HasTheBitsOfAPlainLoopInBothEnginesWithItsGradients) {
@@ -500,8 +380,6 @@ TEST(Scan, TellsItsShapesWhereNothingIsComputed) {
   const List made = recurrent(world, by_scan());
   EXPECT_EQ(made[0].shape(), (Dims{2, 3}));
   EXPECT_EQ(made[2].shape(), (Dims{5, 2, 3}));
-  const List last = count_up(world, 4, 10);
-  EXPECT_EQ(last[1].shape(), (Dims{2, 3}));
 }
 
 TEST(Scan, IsPrunedOnlyWhereNothingItDoesIsSeen) {
@@ -549,14 +427,6 @@ TEST(Scan, MovesTheBuffersOfAModuleAtEachStep) {
   const List eager = outcome(false), graph = outcome(true);
   ASSERT_EQ(eager.size(), graph.size());
   for (size_t i = 0; i < eager.size(); ++i) EXPECT_EQ(host_bytes(eager[i]), host_bytes(graph[i])) << i;
-}
-
-/// The refusal of both engines, which must be one.
-std::string refusal_of_both(const std::function<List()>& code) {
-  const std::string eager = refusal(code);
-  EXPECT_EQ(refusal([&] { compile([&](const List&) { return code(); })({}); }), eager);
-  EXPECT_FALSE(BodyScope::is_open()) << "a refusal left something behind";
-  return eager;
 }
 
 TEST(Scan, RefusesInBothEnginesWhatItCannotDo) {
@@ -735,173 +605,6 @@ TEST(Scan, RefusesAStepThatDoesSomethingElseWhenItComputes) {
     });
     EXPECT_HAS(said, "scan: the step must do the same each time it is called");
   }
-}
-
-// --- while_loop()
-
-List count_up_plainly(World& world, int64_t runs) {
-  List s = {zeros({}, DType::i64), world.h};
-  for (int64_t i = 0; i < runs; ++i) {
-    const Tensor gate = sigmoid(matmul(s[1], world.w));
-    s = {s[0] + 1, gate * s[1] + matmul(s[1] * gate, world.u)};
-  }
-  return s;
-}
-
-TEST(WhileLoop, HasTheBitsOfAPlainLoopInBothEnginesWithItsGradients) {
-  for (const auto& [until, most] :
-       {std::pair<int64_t, int64_t>{4, 10}, {4, 4}, {7, 3}, {1, 1}, {0, 5}, {1, 8}})
-    for (bool recompute : {false, true}) {
-      const Code code = [=](World& world, const Scan&) { return count_up(world, until, most, recompute); };
-      const auto eager = both_engines(code, false);
-      const int64_t runs = std::min(until, most);
-      EXPECT_EQ(eager[0][0].item<int64_t>(), runs);
-      const Code plain = [=](World& world, const Scan&) { return count_up_plainly(world, runs); };
-      expect_equal_values(eager, run(plain, Way::eager));
-    }
-}
-
-TEST(WhileLoop, SendsNoGradientThroughAStateThatItsBodyDetaches) {
-  const Tensor h = ones({2}).set_requires_grad();
-  for (int64_t runs : {0, 1, 2}) {
-    const TensorFunction f = [&](const List&) {
-      const Tensor y = while_loop([=](const List& s) { return less(s[0], runs); },
-                                  [](const List& s) {
-                                    return List{s[0] + 1, s[1].detach() * 2.0};
-                                  },
-                                  {zeros({}, DType::i64), h}, {.at_most = 3})[1];
-      return grad(sum(y), {h}, {}, {}, true);
-    };
-    EXPECT_EQ(to_array(f({})[0]).values, std::vector<double>(2, runs == 0 ? 1 : 0));
-    EXPECT_EQ(host_bytes(f({})[0]), host_bytes(compile(f)({})[0]));
-  }
-}
-
-TEST(WhileLoop, RunsWithoutABoundByValuesThatChangeFromCallToCall) {
-  Compiled compiled = compile([](const List& in) {
-    return while_loop([&](const List& s) { return less(sum(s[0]), 100); },
-                      [](const List& s) {
-                        return List{s[0] * 2, s[1] + 1};
-                      },
-                      {in[0], zeros({}, DType::i64)});
-  });
-  for (double first : {1.0, 60.0, 3.0, 0.01}) {
-    const List got = compiled({full({2}, first)});
-    double value = first;
-    int64_t runs = 0;
-    for (; 2 * value < 100; ++runs) value *= 2;
-    EXPECT_EQ(got[1].item<int64_t>(), runs);
-    EXPECT_EQ(got[0].to_vector<float>()[0], static_cast<float>(value));
-  }
-  EXPECT_EQ(compiled.reports().size(), 1u);
-  EXPECT_EQ(compiled.reports()[0].graph.count("while_loop"), 1);
-}
-
-TEST(WhileLoop, TakesAllRandomNumbersOfItsBoundWhicheverRunsThereAre) {
-  for (int64_t runs : {0, 2, 4}) {
-    const Code code = [=](World& world, const Scan&) {
-      List out = while_loop([=](const List& s) { return less(s[0], runs); },
-                            [&](const List& s) {
-                              return List{s[0] + 1, dropout(matmul(s[1], world.w), 0.5)};
-                            },
-                            {zeros({}, DType::i64), world.h}, {.at_most = 4});
-      out.push_back(uniform({4}));
-      return out;
-    };
-    const auto eager = both_engines(code, false);
-    EXPECT_EQ(eager[0].back().item<double>(), 4 * 2 + 1);
-  }
-}
-
-TEST(WhileLoop, NestsInScansAndBranchesAndTheyInIt) {
-  const Code code = [](World& world, const Scan& loop) {
-    const auto settle = [&world](const Tensor& h) {
-      return while_loop([](const List& s) { return greater(sum(s[0] * s[0]), 0.5); },
-                        [&world](const List& s) {
-                          return List{cond(
-                              less(sum(s[0]), 0), [&] { return s[0] * 0.5 + world.memory * 0.01; },
-                              [&] { return matmul(tanh(s[0]), world.w) * 0.25; })};
-                        },
-                        {h}, {.at_most = 6})[0];
-    };
-    List out = flat(loop(
-        [settle](const List& s, const List& in) {
-          const Tensor next = settle(s[0] + in[0]);
-          return ScanStep{{next}, {next * in[0]}};
-        },
-        {world.h}, {world.x}));
-    const List more = while_loop([](const List& s) { return less(s[1], 2); },
-                                 [&](const List& s) {
-                                   return List{loop(
-                                                   [&world](const List& t, const List& in) {
-                                                     return ScanStep{{t[0] * in[0] + world.h}, {}};
-                                                   },
-                                                   {s[0]}, {world.x})
-                                                   .state[0],
-                                               s[1] + 1};
-                                 },
-                                 {world.h, zeros({}, DType::i64)}, {.at_most = 3});
-    out.push_back(more[0]);
-    return out;
-  };
-  both_engines(code);
-}
-
-TEST(WhileLoop, ChangesTensorsFromAroundInPlace) {
-  const Code code = [](World& world, const Scan&) {
-    return while_loop([](const List& s) { return less(s[0], 3); },
-                      [&](const List& s) {
-                        {
-                          const NoGrad off;
-                          assign(world.memory, world.memory + 1);
-                        }
-                        return List{s[0] + 1, s[1] * 0.5};
-                      },
-                      {zeros({}, DType::i64), world.h}, {.at_most = 5});
-  };
-  const auto eager = both_engines(code, false);
-  const World fresh;
-  EXPECT_NEAR(eager[2][eager[2].size() - 2].to_vector<float>()[0], fresh.memory.to_vector<float>()[0] + 9,
-              1e-5);
-}
-
-TEST(WhileLoop, RefusesInBothEnginesWhatItCannotDo) {
-  const Tensor h = values({3}, 1).set_requires_grad(), memory = zeros({3});
-  const auto small = [](const List& s) { return less(sum(s[0]), 10); };
-  const auto twice = [](const List& s) { return List{s[0] * 2 + 1}; };
-  using Condition = std::function<Tensor(const List&)>;
-  const auto with = [&](const Condition& condition, const TensorFunction& body, const List& state,
-                        const WhileOptions& options = {}) {
-    return refusal_of_both([&] { return while_loop(condition, body, state, options); });
-  };
-  EXPECT_HAS(with({}, twice, {h}), "while_loop: the functions must not be empty");
-  EXPECT_HAS(with(small, {}, {h}), "while_loop: the functions must not be empty");
-  EXPECT_HAS(with(small, twice, {}), "while_loop: there must be at least one state");
-  EXPECT_HAS(with(small, twice, {Tensor()}), "state 0 is an undefined handle");
-  EXPECT_HAS(with(small, twice, {h}, {.at_most = 0}),
-             "while_loop: at_most must be from 1 to 2147483647; got 0");
-  EXPECT_HAS(with([](const List& s) { return s[0]; }, twice, {h}),
-             "while_loop: the condition must give one bool; got f32 (3,)");
-  EXPECT_HAS(with([](const List&) { return Tensor(); }, twice, {h}), "the condition must give one bool");
-  EXPECT_HAS(with([](const List& s) { return less(uniform({}), sum(s[0])); }, twice, {h}),
-             "while_loop: the condition must not change tensors in place nor draw random numbers");
-  EXPECT_HAS(with(
-                 [&](const List& s) {
-                   assign(memory, memory + 1);
-                   return small(s);
-                 },
-                 twice, {h}),
-             "while_loop: the condition must not change tensors in place");
-  EXPECT_HAS(with(small,
-                  [](const List& s) {
-                    return List{concat({s[0], s[0]})};
-                  },
-                  {h}),
-             "while_loop: a state must keep its shape and type");
-  EXPECT_HAS(with(small, [](const List& s) { return List{dropout(s[0] + 5, 0.5)}; }, {h}),
-             "while_loop: only a loop with a bound may draw random numbers");
-  EXPECT_HAS(refusal_of_both([&] { return grad(sum(while_loop(small, twice, {h})[0]), {h}); }),
-             "while_loop: only a loop with a bound has gradients. Set at_most, or call it under NoGrad");
 }
 
 }  // namespace
