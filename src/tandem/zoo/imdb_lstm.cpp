@@ -2,15 +2,20 @@
 // stops at the true end of each review, and a dense layer on its last state. Of two classes it gives one number, which a
 // sigmoid makes the probability of the second (train/tasks/text_classification.cpp).
 #include "tandem/nn/embedding.h"
+#include "tandem/nn/init.h"
 #include "tandem/nn/layers.h"
 #include "tandem/nn/recurrent.h"
 #include "tandem/ops/shape.h"
+#include "tandem/zoo/layer_types.h"
 #include "tandem/zoo/zoo.h"
 
 namespace tandem::zoo {
 namespace {
 
 constexpr int64_t kWords = 5000, kWidth = 32, kHidden = 100, kLength = 500;
+// What the weights begin with. Small words and gates that remember let the last state depend on the first words, without which
+// the network learns nothing for epochs.
+constexpr double kDeviation = 0.1, kForgetBias = 1;
 
 /// tokens i64 (N, length), how many are true i64 (N) -> (N, outputs).
 class ImdbLstm final : public nn::Module {
@@ -18,7 +23,10 @@ class ImdbLstm final : public nn::Module {
   ImdbLstm(int64_t words, int64_t outputs)
       : embedding_(this, "embedding", words, kWidth),
         lstm_(this, "lstm", kWidth, kHidden),
-        fc_(this, "fc", kHidden, outputs) {}
+        fc_(this, "fc", kHidden, outputs) {
+    nn::init::normal_(embedding_.weight, 0, kDeviation);
+    set_forget_bias(lstm_, kForgetBias);
+  }
   using Module::forward;
   std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
     TD_CHECK(in.size() == 2, "imdb_lstm: takes tokens (N, length) and their number (N); got ", in.size(),
@@ -42,15 +50,16 @@ std::unique_ptr<nn::Module> make_imdb_lstm(const ModelOptions& options, int64_t 
 ModelDescription imdb_lstm_description() {
   ModelDescription out{.name = "imdb_lstm", .input = {}, .layers = {}};
   out.inputs = {{"tokens", {kLength}, DType::i64}, {"length", {}, DType::i64}};
-  out.layers = {{.type = "embedding",
-                 .name = "embedding",
-                 .settings = {{"rows", kWords}, {"width", kWidth}},
-                 .from = {"tokens"}},
-                {.type = "lstm",
-                 .name = "lstm",
-                 .settings = {{"hidden", kHidden}, {"output", "last"}},
-                 .from = {"before", "length"}},
-                {.type = "linear", .name = "fc", .settings = {{"outputs", int64_t{1}}}}};
+  out.layers = {
+      {.type = "embedding",
+       .name = "embedding",
+       .settings = {{"rows", kWords}, {"width", kWidth}, {"init", "normal"}, {"init_std", kDeviation}},
+       .from = {"tokens"}},
+      {.type = "lstm",
+       .name = "lstm",
+       .settings = {{"hidden", kHidden}, {"output", "last"}, {"forget_bias", kForgetBias}},
+       .from = {"before", "length"}},
+      {.type = "linear", .name = "fc", .settings = {{"outputs", int64_t{1}}}}};
   return out;
 }
 

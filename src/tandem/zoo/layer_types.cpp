@@ -558,13 +558,13 @@ std::vector<LayerType> make_table() {
        make_matmul,
        false,
        " Put a flatten layer before it."},
-      {"embedding", 0, 2, {size("rows"), size("width")}, make_embedding, true},
+      {"embedding", 0, 2, {size("rows"), size("width"), init(), init_std()}, make_embedding, true},
       {"lstm",
        2,
        2,
        {size("hidden"), with_default({"layers", K::count, false, 1, 64}, int64_t{1}),
         truth("bidirectional", false), truth("bias", true), word("output", {"sequence", "last"}),
-        truth("carry", false)},
+        truth("carry", false), SettingRule{"forget_bias", K::number, false, -100, 100}},
        make_lstm,
        false,
        " Samples are (time, features).",
@@ -872,8 +872,22 @@ std::vector<std::pair<std::string, Dims>> states_of(const LayerDescription& laye
   return {{"h", shape}, {"c", shape}};
 }
 
+void set_forget_bias(nn::LSTM& lstm, double value) {
+  for (const nn::LSTM::Weights& weights : lstm.weights) {
+    const int64_t hidden = weights.hh.size(1);
+    // The gates are i, f, g, o.
+    nn::init::constant_(slice(weights.bias_ih.detach(), 0, hidden, 2 * hidden), value);
+    nn::init::zeros_(slice(weights.bias_hh.detach(), 0, hidden, 2 * hidden));
+  }
+}
+
 void draw_weights(const LayerDescription& layer, nn::Module& made) {
   namespace init = nn::init;
+  if (layer.type == "lstm" && find(layer, "forget_bias")) {
+    TD_CHECK(truth_of(layer, "bias"),
+             "lstm: forget_bias belongs to bias = true; got it without. Leave one out.");
+    set_forget_bias(static_cast<nn::LSTM&>(made), number_of(layer, "forget_bias"));
+  }
   const std::string how = word_of(layer, "init");
   if (how.empty()) return;
   for (const auto& [name, parameter] : made.named_parameters()) {

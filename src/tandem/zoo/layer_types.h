@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/nn/recurrent.h"
 #include "tandem/zoo/description.h"
 
 namespace tandem::zoo {
@@ -65,6 +66,8 @@ std::vector<std::pair<std::string, Setting>> full_settings(const LayerDescriptio
 /// The states that a layer carries from call to call: name and shape of one sample, (layers, size).
 std::vector<std::pair<std::string, Dims>> states_of(const LayerDescription& layer);
 
+/// Sets what the forget gates begin with: 1 lets an LSTM remember from the first step on (Jozefowicz et al. 2015).
+void set_forget_bias(nn::LSTM& lstm, double value);
 /// Draws the weights again where the layer says how ("init").
 void draw_weights(const LayerDescription& layer, nn::Module& made);
 

@@ -4,6 +4,7 @@
 // without which such a network learns its training text by heart.
 #include "tandem/nn/dropout.h"
 #include "tandem/nn/embedding.h"
+#include "tandem/nn/init.h"
 #include "tandem/nn/layers.h"
 #include "tandem/nn/recurrent.h"
 #include "tandem/nn/stateful.h"
@@ -14,7 +15,7 @@ namespace tandem::zoo {
 namespace {
 
 constexpr int64_t kWords = 10000, kWidth = 128, kHidden = 1024, kLength = 35;
-constexpr double kDropout = 0.5;
+constexpr double kDropout = 0.5, kDeviation = 0.1;  // of the words, at the beginning
 
 /// tokens i64 (N, length), h and c of each LSTM (1, N, hidden) -> (N, length, outputs), and the states anew.
 class PtbLstm final : public nn::Module, public nn::Stateful {
@@ -26,7 +27,9 @@ class PtbLstm final : public nn::Module, public nn::Stateful {
         drop1_(this, "drop1", dropout),
         lstm2_(this, "lstm2", kHidden, kHidden),
         drop2_(this, "drop2", dropout),
-        fc_(this, "fc", kHidden, outputs) {}
+        fc_(this, "fc", kHidden, outputs) {
+    nn::init::normal_(embedding_.weight, 0, kDeviation);
+  }
   using Module::forward;
   std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
     TD_CHECK(in.size() == 5, "ptb_lstm: takes tokens (N, length) and four states; got ", in.size(),
@@ -69,13 +72,16 @@ ModelDescription ptb_lstm_description() {
   const auto lstm = [](const char* name) {
     return LayerDescription{.type = "lstm", .name = name, .settings = {{"hidden", kHidden}, {"carry", true}}};
   };
-  out.layers = {{.type = "embedding", .name = "embedding", .settings = {{"rows", kWords}, {"width", kWidth}}},
-                drop("drop0"),
-                lstm("lstm1"),
-                drop("drop1"),
-                lstm("lstm2"),
-                drop("drop2"),
-                {.type = "linear", .name = "fc", .settings = {{"outputs", kWords}}}};
+  out.layers = {
+      {.type = "embedding",
+       .name = "embedding",
+       .settings = {{"rows", kWords}, {"width", kWidth}, {"init", "normal"}, {"init_std", kDeviation}}},
+      drop("drop0"),
+      lstm("lstm1"),
+      drop("drop1"),
+      lstm("lstm2"),
+      drop("drop2"),
+      {.type = "linear", .name = "fc", .settings = {{"outputs", kWords}}}};
   return out;
 }
 

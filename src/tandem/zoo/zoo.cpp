@@ -124,7 +124,7 @@ const std::vector<Row>& rows() {
                                   .optimizer = "adam",
                                   .lr = 0.002,
                                   .batch = 64,
-                                  .epochs = 6,
+                                  .epochs = 5,
                                   .clip_norm = 1,
                                   .schedule = "cosine"}},
        imdb_lstm_description,
