@@ -615,7 +615,7 @@ TEST(Command, TextIsTrainedOnTestedAndPredicted) {
   expect_contains(complaint({"predict", out, "x", "--seed", "3"}, 2),
                   "seed: acts only with a temperature above 0");
   expect_contains(complaint({"predict", out, "x", "--temperature", "1"}, 1),
-                  "temperature: is of language models");
+                  "words and temperature: are of language models");
   expect_contains(complaint({"train", "imdb_lstm", "--data", "csv", "--data-dir", folder / "none.csv",
                              "--tokens", "letters"},
                             2),

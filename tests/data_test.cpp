@@ -242,10 +242,9 @@ TEST(Mnist, HoldsTheKnownImagesAndLabels) {
 // --- Registry
 
 TEST(Registry, AnUnknownNameIsRefusedWithTheNames) {
-  EXPECT_HAS(
-      message_of<Error>([] { open_dataset("mnst"); }),
-      "one of mnist, fashion-mnist, cifar10, cifar100, svhn, imdb, ptb, text, text-folder, image-folder, "
-      "npy, csv, digits, synthetic-mnist");
+  EXPECT_HAS(message_of<Error>([] { open_dataset("mnst"); }),
+             "one of mnist, fashion-mnist, cifar10, cifar100, svhn, imdb, ptb, image-folder, npy, csv, text, "
+             "text-folder, digits, synthetic-mnist");
 }
 
 TEST(Registry, TheListSaysWhereEachSetIs) {

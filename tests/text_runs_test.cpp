@@ -100,20 +100,23 @@ TEST(TextRuns, TextsAreClassifiedFromEndToEnd) {
   EXPECT_EQ(report.metrics["loss"], done["test_loss"]);
   EXPECT_EQ(report.class_names, (std::vector<std::string>{"bad", "good"}));
 
-  write_text(folder / "mine.txt", "What a GREAT film, clever and warm!");
+  write_text(folder / "mine.txt", "A GREAT film of two friends and the dog was clever.");
   const PredictReport said = predict(
-      PredictConfig{.folder = folder / "run", .files = {"a dull story, stupid", folder / "mine.txt"}});
+      PredictConfig{.folder = folder / "run",
+                    .files = {"the dull story of two friends, a film and stupid.", folder / "mine.txt"}});
   ASSERT_EQ(said.predictions.size(), 2u);
   EXPECT_EQ(said.predictions[0].top.at(0).name, "bad");
   EXPECT_EQ(said.predictions[1].top.at(0).name, "good");
-  EXPECT_EQ(said.predictions[0].source, "a dull story, stupid");
-  EXPECT_HAS(predictions_csv(said), "source,label,predicted,probability\n\"a dull story, stupid\",,bad,0.");
+  EXPECT_EQ(said.predictions[0].source, "the dull story of two friends, a film and stupid.");
+  EXPECT_HAS(
+      predictions_csv(said),
+      "source,label,predicted,probability\n\"the dull story of two friends, a film and stupid.\",,bad,0.");
   const PredictReport samples = predict(PredictConfig{.folder = folder / "run", .limit = 4});
   EXPECT_EQ(samples.predictions.size(), 4u);
   EXPECT_EQ(samples.predictions[0].label, "bad");
   // An answer does not depend on what it is asked beside.
-  const PredictReport alone =
-      predict(PredictConfig{.folder = folder / "run", .files = {"a dull story, stupid"}});
+  const PredictReport alone = predict(PredictConfig{
+      .folder = folder / "run", .files = {"the dull story of two friends, a film and stupid."}});
   EXPECT_NEAR(alone.predictions[0].top[0].probability, said.predictions[0].top[0].probability, 1e-6);
 
   // Another folder with the same classes; data of another kind; and words that are gone.
@@ -130,7 +133,7 @@ TEST(TextRuns, TextsAreClassifiedFromEndToEnd) {
       refusal([&] {
         predict(PredictConfig{.folder = folder / "run", .files = {"a"}, .generate = {.temperature = 1}});
       }),
-      "temperature: is of language models");
+      "words and temperature: are of language models");
   write_text(folder / "run/text.json", "{}");
   EXPECT_HAS(refusal([&] { evaluate(EvalConfig{.folder = folder / "run"}); }),
              "text.json': must hold length and vocabulary");
@@ -151,7 +154,7 @@ TEST(TextRuns, ATableWithAColumnOfTextIsTrainedOnAndPredicted) {
                : i % 3 == 1 ? "buy cheap pills"
                             : "minister resigns today",
                "\n");
-  few += "7;cheap pills, buy\n8;the minister resigns\n";
+  few += "7;buy cheap pills\n8;minister resigns today\n";
   write_text(folder / "mail.csv", csv);
   write_text(folder / "few.csv", few);
   TrainConfig config = on_texts(folder / "mail.csv", folder / "run");
@@ -168,7 +171,7 @@ TEST(TextRuns, ATableWithAColumnOfTextIsTrainedOnAndPredicted) {
   ASSERT_EQ(report.predictions.size(), 2u);
   EXPECT_EQ(report.predictions[0].top.at(0).name, "spam");
   EXPECT_EQ(report.predictions[1].top.at(0).name, "news");
-  EXPECT_HAS(predictions_csv(report), "id,body,predicted kind,probability\n7,\"cheap pills, buy\",spam,");
+  EXPECT_HAS(predictions_csv(report), "id,body,predicted kind,probability\n7,buy cheap pills,spam,");
   write_text(folder / "wrong.csv", "id;text\n1;x\n");
   EXPECT_HAS(
       refusal([&] { predict(PredictConfig{.folder = folder / "run", .files = {folder / "wrong.csv"}}); }),

@@ -307,8 +307,9 @@ PredictReport predict(const PredictConfig& config) {
     go_on(*model, config, run, report);
     return report;
   }
-  TD_CHECK(config.generate.temperature == 0, "temperature: is of language models; the run is of ",
-           run.data.task, ". Leave it out.");
+  TD_CHECK(config.generate.temperature == 0 && config.generate.count == GenerateOptions{}.count,
+           "words and temperature: are of language models; the run is of ", run.data.task,
+           ". Leave them out.");
   const data::DatasetPtr samples = Asked(config, run, report).samples();
   const Tensor answers = predict(
       *model, *samples, {.task = task_of(run.data), .engine = config.engine, .autocast = run.autocast});
