@@ -134,6 +134,8 @@ TEST(TextRuns, TextsAreClassifiedFromEndToEnd) {
         predict(PredictConfig{.folder = folder / "run", .files = {"a"}, .generate = {.temperature = 1}});
       }),
       "words and temperature: are of language models");
+  EXPECT_HAS(refusal([&] { predict(PredictConfig{.folder = folder / "run", .files = {"reviw.txt"}}); }),
+             "predict 'reviw.txt': there must be a file of that name");
   write_text(folder / "run/text.json", "{}");
   EXPECT_HAS(refusal([&] { evaluate(EvalConfig{.folder = folder / "run"}); }),
              "text.json': must hold length and vocabulary");

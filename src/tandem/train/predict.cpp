@@ -90,6 +90,9 @@ bool is_table(const std::string& path) {
 /// What an argument of a run on text stands for: the content of the file of that name, or itself.
 std::string text_from(const std::string& argument) {
   if (data::is_file(argument)) return data::read_text(argument);
+  const bool is_path = ends_with(argument, ".txt") && argument.find(' ') == std::string::npos;
+  TD_CHECK(!is_path, "predict '", io::one_line(argument),
+           "': there must be a file of that name; there is none. Give one that is there, or a text.");
   io::check_utf8("predict: ", argument);
   return argument;
 }
