@@ -51,6 +51,13 @@ std::string shown_class(const std::vector<std::string>& names, int64_t cls) {
   return io::one_line(class_name(names, cls), 60);
 }
 
+/// Lines of a text in one: a slash where one ends.
+std::string with_slashes(std::string text) {
+  for (size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at))
+    text.replace(at, 1, " / ");
+  return text;
+}
+
 /// Four digits behind the point, unless these say nothing.
 std::string number(double value) {
   const double size = std::abs(value);
@@ -233,7 +240,7 @@ void add_predict(CLI::App& app, Action& action) {
           row.push_back(cat(io::one_line(guess.name, 60), "  ", percent(guess.probability)));
         }
         for (const double value : p.values) row.push_back(number(value));
-        if (!p.text.empty()) row.push_back(io::one_line(p.text, 2000));
+        if (!p.text.empty()) row.push_back(io::one_line(with_slashes(p.text), 2000));
         table.add(row);
         if (!flags->json) continue;
         ordered_json line = {{"event", "prediction"}, {"source", p.source}};
