@@ -76,6 +76,8 @@ LAYERS = [
     # States, lengths and masks of these are in sequences.txt.
     ("LSTM", lambda: nn.LSTM(4, 3, batch_first=True), (2, 5, 4)),
     ("LSTM.all", lambda: nn.LSTM(4, 3, num_layers=2, bias=False, batch_first=True, bidirectional=True), (2, 3, 4)),
+    ("GRU", lambda: nn.GRU(4, 3, batch_first=True), (2, 5, 4)),
+    ("RNN", lambda: nn.RNN(4, 3, batch_first=True), (2, 5, 4)),
     ("MultiheadAttention", lambda: nn.MultiheadAttention(6, 2, batch_first=True), (2, 5, 6)),
     ("MultiheadAttention.no_bias", lambda: nn.MultiheadAttention(6, 3, bias=False, batch_first=True), (2, 4, 6)),
 
@@ -188,5 +190,7 @@ INITIAL = [
     ("InstanceNorm3d", lambda: nn.InstanceNorm3d(4, affine=True)),
     ("EmbeddingBag", lambda: nn.EmbeddingBag(2000, 100)),
     ("LSTM", lambda: nn.LSTM(80, 300, bidirectional=True)),
+    ("GRU", lambda: nn.GRU(80, 300)),
+    ("RNN", lambda: nn.RNN(80, 300)),
     ("MultiheadAttention", lambda: nn.MultiheadAttention(200, 4)),
 ]

@@ -53,9 +53,10 @@ struct OpCase {
   std::vector<DType> dtypes = half_types();
   /// Range of `real` inputs where the dtype is an integer.
   int64_t int_low = 0, int_high = 5;
-  bool floating = true;      ///< takes f32 and f64
-  bool gradient = true;      ///< first order is checked
-  bool second_order = true;  ///< and second
+  bool floating = true;               ///< takes f32 and f64
+  bool gradient = true;               ///< first order is checked
+  bool second_order = true;           ///< and second
+  bool refuses_second_order = false;  ///< they must be refused: of an op that is a gradient, the first
   bool data_dependent =
       false;  ///< the result's size depends on the values: compiled callables must refuse it
 };

@@ -171,6 +171,12 @@ void check_gradient(const OpCase& op_case) {
 
 void check_second_order(const OpCase& op_case) {
   const std::vector<Tensor> in = case_tensors(op_case, DType::f64, 0, true);
+  if (op_case.refuses_second_order) {
+    EXPECT_HAS(refusal([&] { grad(projected_gradient(op_case, in, true), {in[0]}); }),
+               "its gradient must not be differentiated again")
+        << op_case.name;
+    return;
+  }
   const Tensor projection = projected_gradient(op_case, in, true);
   std::vector<Tensor> wanted;
   for (size_t i = 0; i < in.size(); ++i)

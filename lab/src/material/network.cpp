@@ -45,7 +45,8 @@ Json padding_pairs(const zoo::LayerCall& call) {
 Json settings(const zoo::LayerCall& call) {
   Json out = Json::object();
   for (const auto& [name, value] : call.layer.settings) {
-    if (name.starts_with("init")) continue;  // the weights come from a file, or are the framework's own
+    if (name.starts_with("init") || name == "forget_bias")
+      continue;  // the weights come from a file, or are the framework's own
     std::visit([&, &name = name](const auto& v) { out[name] = v; }, value);
   }
   if (call.layer.type == "conv" || call.layer.type == "max_pool") out["padding"] = padding_pairs(call);

@@ -35,7 +35,7 @@ std::string TextEncoder::to_json() const {
   if (!column.empty())
     out["table"] = {
         {"text", column}, {"target", target}, {"classes", classes}, {"reading", json_of(reading)}};
-  out["vocabulary"] = Json::parse(vocabulary.to_json());
+  out["vocabulary"] = io::parse_json<Json>("vocabulary: ", vocabulary.to_json(), "");
   return out.dump() + "\n";
 }
 

@@ -10,6 +10,7 @@
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
+#include "tandem/ops/recurrent_steps.h"
 #include "tandem/ops/shape.h"
 
 namespace tandem::nn {

@@ -3,6 +3,7 @@
 #include "tandem/ops/define.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
+#include "tandem/ops/recurrent_steps.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 

@@ -12,10 +12,6 @@ namespace tandem {
 ///   rnn_tanh   h = tanh(a)
 ///   rnn_relu   h = relu(a)
 enum class Recurrence : uint8_t { lstm, gru, rnn_tanh, rnn_relu };
-/// Gates of a step: rows of the weight over `hidden`.
-constexpr int64_t gates_of(Recurrence kind) {
-  return kind == Recurrence::lstm ? 4 : kind == Recurrence::gru ? 3 : 1;
-}
 
 /// T steps of N samples. What a field that may be left out stands for is left undefined.
 struct RecurrentInputs {
@@ -68,43 +64,8 @@ struct RecurrentAttrs {
                  field("candidate_scale", &A::candidate_scale));
   }
 };
-/// Columns of what the gradient needs, over `hidden`.
-constexpr int64_t saved_of(Recurrence kind) { return kind >= Recurrence::rnn_tanh ? 1 : 4; }
-
-/// The inputs and outputs of both ops by name, for inference and kernels: A is Tensor or Buffer. Null: not there.
-template <class A>
-struct RecurrentOperands {
-  const A *x = nullptr, *weight = nullptr, *h = nullptr, *c = nullptr, *bias = nullptr, *lengths = nullptr,
-          *state_mask = nullptr, *keeps_h = nullptr, *keeps_c = nullptr, *candidates = nullptr;
-  // of the gradient: what the forward op gave, and the gradients of that
-  const A *output = nullptr, *cells = nullptr, *saved = nullptr, *grad_output = nullptr, *grad_h = nullptr,
-          *grad_c = nullptr;
-  int count = 0;
-
-  RecurrentOperands(const RecurrentAttrs& a, bool gradient, const A* in) {
-    const auto next = [&](bool is_there) { return is_there ? in + count++ : nullptr; };
-    const bool lstm = a.kind == Recurrence::lstm;
-    x = next(!gradient);
-    weight = next(true);
-    h = next(true);
-    c = next(lstm);
-    bias = next(a.has_bias && !gradient);
-    lengths = next(a.has_lengths);
-    state_mask = next(a.has_state_mask);
-    keeps_h = next(a.has_keeps_h);
-    keeps_c = next(a.has_keeps_c);
-    candidates = next(a.has_candidates);
-    output = next(gradient);
-    cells = next(gradient && lstm);
-    saved = next(gradient);
-    grad_output = next(gradient && a.has_grad_output);
-    grad_h = next(gradient && a.has_grad_h);
-    grad_c = next(gradient && a.has_grad_c);
-  }
-};
-
 OpDef& op_recurrent();
-/// In what RecurrentOperands says; out the gradients of x, [gru: of weight · h + bias,] h [and c].
+/// In what RecurrentOperands (ops/recurrent_steps.h) says; out the gradients of x, [gru: of weight · h + bias,] h [and c].
 OpDef& op_recurrent_gradient();
 
 }  // namespace tandem

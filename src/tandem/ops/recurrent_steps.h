@@ -1,10 +1,50 @@
-// One unit of one sample at one step of a recurrent layer, forward and backward, for CPU and CUDA kernels (ops/recurrent.h has the
-// formulas). A gradient is that with respect to what stands before the sigmoid or tanh of a gate.
+// What is inside of the ops of recurrent layers: their operands, and one unit of one sample at one step, forward and backward, for
+// CPU and CUDA kernels (ops/recurrent.h has the formulas). A gradient is that with respect to what stands before the sigmoid or tanh of a gate.
 #pragma once
 
 #include "tandem/ops/elementary_functions.h"
+#include "tandem/ops/recurrent.h"
 
 namespace tandem {
+
+/// Gates of a step: rows of the weight over `hidden`.
+constexpr int64_t gates_of(Recurrence kind) {
+  return kind == Recurrence::lstm ? 4 : kind == Recurrence::gru ? 3 : 1;
+}
+/// Columns of what the gradient needs, over `hidden`.
+constexpr int64_t saved_of(Recurrence kind) { return kind >= Recurrence::rnn_tanh ? 1 : 4; }
+
+/// The inputs and outputs of both ops by name, for inference and kernels: A is Tensor or Buffer. Null: not there.
+template <class A>
+struct RecurrentOperands {
+  const A *x = nullptr, *weight = nullptr, *h = nullptr, *c = nullptr, *bias = nullptr, *lengths = nullptr,
+          *state_mask = nullptr, *keeps_h = nullptr, *keeps_c = nullptr, *candidates = nullptr;
+  // of the gradient: what the forward op gave, and the gradients of that
+  const A *output = nullptr, *cells = nullptr, *saved = nullptr, *grad_output = nullptr, *grad_h = nullptr,
+          *grad_c = nullptr;
+  int count = 0;
+
+  RecurrentOperands(const RecurrentAttrs& a, bool gradient, const A* in) {
+    const auto next = [&](bool is_there) { return is_there ? in + count++ : nullptr; };
+    const bool lstm = a.kind == Recurrence::lstm;
+    x = next(!gradient);
+    weight = next(true);
+    h = next(true);
+    c = next(lstm);
+    bias = next(a.has_bias && !gradient);
+    lengths = next(a.has_lengths);
+    state_mask = next(a.has_state_mask);
+    keeps_h = next(a.has_keeps_h);
+    keeps_c = next(a.has_keeps_c);
+    candidates = next(a.has_candidates);
+    output = next(gradient);
+    cells = next(gradient && lstm);
+    saved = next(gradient);
+    grad_output = next(gradient && a.has_grad_output);
+    grad_h = next(gradient && a.has_grad_h);
+    grad_c = next(gradient && a.has_grad_c);
+  }
+};
 
 template <class C>
 struct LstmForward {

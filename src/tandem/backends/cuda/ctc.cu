@@ -4,7 +4,7 @@
 #include "tandem/backends/cuda/device_state.h"
 #include "tandem/backends/cuda/kernels.h"
 #include "tandem/core/op.h"
-#include "tandem/ops/ctc.h"
+#include "tandem/ops/ctc_steps.h"
 
 namespace tandem::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // The loss of connectionist temporal classification and its gradient: each sample by itself, step by step, in logarithms.
-#include "tandem/ops/ctc.h"
+#include "tandem/ops/ctc_steps.h"
 
 #include <algorithm>
 #include <limits>
