@@ -10,6 +10,7 @@
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 #include "tests/support/op_case.h"
+#include "tests/support/refusal.h"
 
 namespace tandem::testing {
 
