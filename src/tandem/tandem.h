@@ -126,7 +126,7 @@
 #include "tandem/train/plot.h"
 #include "tandem/train/profile_model.h"
 #include "tandem/train/settings.h"
-#include "tandem/train/text_metrics.h"
 #include "tandem/train/step.h"
+#include "tandem/train/text_metrics.h"
 #include "tandem/train/train.h"
 #include "tandem/zoo/zoo.h"

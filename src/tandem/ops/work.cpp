@@ -32,7 +32,8 @@ int64_t flops_of(const OpDef& op, const KernelArgs& args) {
     return 2 * in[0].size() * terms(args.out[0]);
   if (name == "linear" || name.starts_with("conv"))
     return 2 * written * terms(in[1]) + (args.n_in > 2 ? written : 0);
-  if (name == "recurrent" || name == "recurrent_gradient") {  // per step one product; what the gates take is little beside it
+  if (name == "recurrent" ||
+      name == "recurrent_gradient") {  // per step one product; what the gates take is little beside it
     const Buffer& weight = in[name == "recurrent" ? 1 : 0];
     const Buffer& all = args.out[0];
     return 2 * all.shape[0] * all.shape[1] * weight.size();
