@@ -73,6 +73,17 @@ void expect_same(const DoneEvent& a, const DoneEvent& b, const std::string& what
 
 /// What a killed process leaves: no final weights.
 void forget_end(const std::string& folder) { fs::remove(folder + "/model.safetensors"); }
+/// The run once more, stopped after two numbers of steps and resumed: it must end as `done` did.
+void expect_same_in_parts(TrainConfig config, int64_t first, int64_t second, const DoneEvent& done) {
+  config.checkpoint_every = 1;
+  for (const int64_t stop : {first, second, int64_t{0}}) {
+    config.steps = stop == 0 ? std::nullopt : std::optional(stop);
+    const DoneEvent part = train(config);
+    config.resume = true;
+    if (stop > 0) forget_end(config.out);
+    if (stop == 0) expect_same(done, part, "stopped twice and resumed");
+  }
+}
 
 TEST(TextRuns, TextsAreClassifiedFromEndToEnd) {
   const TempFolder folder;
@@ -85,14 +96,7 @@ TEST(TextRuns, TextsAreClassifiedFromEndToEnd) {
   expect_same(done, train(config), "eager");
   config.engine = Engine::graph;
   config.out = folder / "parts";
-  config.checkpoint_every = 1;
-  for (const int64_t stop : {3, 11, 0}) {
-    config.steps = stop == 0 ? std::nullopt : std::optional(stop);
-    const DoneEvent part = train(config);
-    config.resume = true;
-    if (stop > 0) forget_end(config.out);
-    if (stop == 0) expect_same(done, part, "stopped twice and resumed");
-  }
+  expect_same_in_parts(config, 3, 11, done);
 
   const EvalReport report = evaluate(EvalConfig{.folder = folder / "run"});
   EXPECT_EQ(report.task, "text-classification");
@@ -236,14 +240,7 @@ TEST(TextRuns, ALanguageModelIsTrainedTestedAndGoesOnWithAText) {
   expect_same(done, train(config), "eager");
   config.engine = Engine::graph;
   config.out = folder / "parts";
-  config.checkpoint_every = 1;
-  for (const int64_t stop : {7, 100, 0}) {  // within an epoch: the states are in the checkpoint
-    config.steps = stop == 0 ? std::nullopt : std::optional(stop);
-    const DoneEvent part = train(config);
-    config.resume = true;
-    if (stop > 0) forget_end(config.out);
-    if (stop == 0) expect_same(done, part, "stopped twice and resumed");
-  }
+  expect_same_in_parts(config, 7, 100, done);  // within an epoch: the states are in the checkpoint
   const EvalReport report = evaluate(EvalConfig{.folder = folder / "run"});
   EXPECT_EQ(report.metrics["loss"], done["test_loss"]);
   EXPECT_EQ(report.metrics["accuracy"], done["test_accuracy"]);

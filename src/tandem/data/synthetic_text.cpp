@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kTextStream = 0x7465787420736574, kChainStream = 0x636861696e206f66;
 constexpr int64_t kReviewWords = 5000, kReviewLength = 500, kShortest = 30;
-constexpr int64_t kMarked = 16;  // of so many words of a review one tells the class
+constexpr int64_t kMarked = 16;  // one in this many words of a review tells the class
 constexpr int64_t kTextWords = 10000, kWindow = 35;
 constexpr int64_t kTrainTokens = 929589, kValidTokens = 73760, kTestTokens = 82430;
 

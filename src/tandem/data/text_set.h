@@ -25,7 +25,7 @@ struct TextOptions {
 
 struct TextEncoder {
   Vocabulary vocabulary;
-  /// Tokens of a sample. A text that is classified keeps its last ones; a long text is cut into windows of so many.
+  /// Tokens of a sample. A text that is classified keeps its last ones; a long text is cut into windows of this length.
   int64_t length = 0;
   /// Of a table: its columns, how it is read, and the classes.
   std::string column = {}, target = {};

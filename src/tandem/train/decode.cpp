@@ -50,9 +50,9 @@ Tensor token_tensor(const std::vector<int64_t>& tokens, Device device) {
 
 Device device_of(const std::vector<Tensor>& state) { return state.empty() ? Device{} : state[0].device(); }
 
-/// A token that is not a number of the vocabulary would be looked up out of range by the model: only numbers of it come out of here.
+/// A beam and a token to go on with.
 struct Candidate {
-  double score, log_probability;
+  double log_probability;
   int64_t beam, token;
 };
 
@@ -67,12 +67,8 @@ std::vector<std::vector<Decoded>> decode(const DecodeFunction& step, int64_t sam
   check_options("decode", samples, options);
   TD_CHECK(step, "decode: the function must not be empty.");
   const NoGrad off;
-  struct Beam {
-    Decoded so_far;
-    bool alive = true;
-  };
   struct Sample {
-    std::vector<Beam> beams;
+    std::vector<Decoded> beams;  // so far
     std::vector<Decoded> ended;
   };
   std::vector<Sample> all(static_cast<size_t>(samples));
@@ -87,8 +83,7 @@ std::vector<std::vector<Decoded>> decode(const DecodeFunction& step, int64_t sam
   for (int64_t length = 0; length < options.longest; ++length) {
     std::vector<int64_t> tokens;
     for (const Sample& s : all)
-      for (const Beam& b : s.beams)
-        tokens.push_back(b.so_far.tokens.empty() ? options.first : b.so_far.tokens.back());
+      for (const Decoded& b : s.beams) tokens.push_back(b.tokens.empty() ? options.first : b.tokens.back());
     if (tokens.empty()) break;
     DecodeStep made = step(token_tensor(tokens, device), state);
     const Next next = next_of("decode", made.logits, static_cast<int64_t>(tokens.size()));
@@ -100,28 +95,28 @@ std::vector<std::vector<Decoded>> decode(const DecodeFunction& step, int64_t sam
       for (size_t b = 0; b < s.beams.size(); ++b)
         for (int64_t v = 0; v < next.vocabulary; ++v) {
           const double log_probability =
-              s.beams[b].so_far.log_probability + next.row(row + static_cast<int64_t>(b))[v];
-          candidates.push_back({log_probability, log_probability, static_cast<int64_t>(b), v});
+              s.beams[b].log_probability + next.row(row + static_cast<int64_t>(b))[v];
+          candidates.push_back({log_probability, static_cast<int64_t>(b), v});
         }
       const size_t kept = std::min(candidates.size(), 2 * wanted);
       const auto better = [](const Candidate& x, const Candidate& y) {
-        return x.score != y.score ? x.score > y.score
-               : x.beam != y.beam ? x.beam < y.beam
-                                  : x.token < y.token;
+        return x.log_probability != y.log_probability ? x.log_probability > y.log_probability
+               : x.beam != y.beam                     ? x.beam < y.beam
+                                                      : x.token < y.token;
       };
       std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(kept),
                         candidates.end(), better);
-      std::vector<Beam> beams;
+      std::vector<Decoded> beams;
       for (size_t i = 0; i < kept && beams.size() < wanted; ++i) {
         const Candidate& c = candidates[i];
-        Decoded now = s.beams[static_cast<size_t>(c.beam)].so_far;
+        Decoded now = s.beams[static_cast<size_t>(c.beam)];
         now.log_probability = c.log_probability;
         if (c.token == options.end) {
           if (i < wanted) s.ended.push_back(now);
           continue;
         }
         now.tokens.push_back(c.token);
-        beams.push_back({std::move(now)});
+        beams.push_back(std::move(now));
         parents.push_back(row + c.beam);
       }
       row += static_cast<int64_t>(s.beams.size());
@@ -139,7 +134,7 @@ std::vector<std::vector<Decoded>> decode(const DecodeFunction& step, int64_t sam
   }
   std::vector<std::vector<Decoded>> results;
   for (Sample& s : all) {
-    for (Beam& b : s.beams) s.ended.push_back(std::move(b.so_far));
+    for (Decoded& b : s.beams) s.ended.push_back(std::move(b));
     std::stable_sort(s.ended.begin(), s.ended.end(), by_score);
     if (s.ended.size() > wanted) s.ended.resize(wanted);
     results.push_back(std::move(s.ended));
