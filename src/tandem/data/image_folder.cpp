@@ -287,7 +287,7 @@ Splits open_image_folder(const DatasetInfo& info, const OpenOptions& options) {
   const auto [height, width] = options.image_size.value_or(std::array<int64_t, 2>{kSide, kSide});
   const ImageFormat format = image_folder_format(height, width);
   const std::string folder = require_in(info, search_folders(info.name, options.data_dir), missing_in,
-                                        "there must be a folder a class with JPEG or PNG files");
+                                        "there must be a folder per class with JPEG or PNG files");
   const std::string where = cat("data ", info.name, ": '", io::one_line(folder), "': ");
   const auto part = [&](const char* name) { return (fs::path(folder) / name).string(); };
   const bool has_train = is_folder(part("train"));

@@ -55,7 +55,7 @@ extern const std::vector<float>& kPhotoMean;
 extern const std::vector<float>& kPhotoDeviation;
 
 std::optional<std::string> locate_image_folder(const DatasetInfo& info, const std::string& data_dir);
-/// train/ and test/ (or val/, or valid/) with a folder a class each; without these two, or without train/, the images for testing
+/// train/ and test/ (or val/, or valid/) with a folder per class each; without these two, or without train/, the images for testing
 /// are split off, each class in equal shares. Images become options.image_size: see image_folder_format.
 Splits open_image_folder(const DatasetInfo& info, const OpenOptions& options);
 

@@ -74,7 +74,7 @@ std::optional<std::string> locate_text_folder(const DatasetInfo& info, const std
 
 Splits open_text_folder(const DatasetInfo& info, const OpenOptions& options) {
   const fs::path folder = require_in(info, search_folders(info.name, options.data_dir), missing_in,
-                                     "there must be a folder with a folder a class");
+                                     "there must be a folder with a folder per class");
   const std::string where = cat("data text-folder '", io::one_line(folder.string()), "': ");
   const bool has_train = is_folder((folder / "train").string());
   const fs::path train_place = has_train ? folder / "train" : folder;
