@@ -46,7 +46,7 @@ std::vector<bool> Graph::changed_bases() const {
 int Graph::value_of_input(int input) const {
   for (int v = 0; v < value_count(); ++v)
     if (value(v).source == Source::input && value(v).base == v && value(v).input == input) return v;
-  TD_ASSERT(false, "a graph has no input ", input);
+  throw InternalError(cat("a graph has no input ", input));
 }
 
 std::vector<bool> Graph::returned_bases(bool with_kept) const {
