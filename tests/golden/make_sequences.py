@@ -35,6 +35,8 @@ LAYERS = {  # type, options, whether states are given, lengths
     "lstm_both": ("LSTM", dict(bidirectional=True), False, None),
     "lstm_lengths": ("LSTM", {}, False, [2, 4, 1]),
     "lstm_all": ("LSTM", dict(num_layers=2, bidirectional=True), True, [3, 1, 4]),
+    "lstm_projected": ("LSTM", dict(proj_size=1), True, None),
+    "lstm_projected_all": ("LSTM", dict(num_layers=2, bidirectional=True, proj_size=1), True, [3, 1, 4]),
     "gru": ("GRU", {}, False, None),
     "gru_no_bias": ("GRU", dict(bias=False), True, None),
     "gru_all": ("GRU", dict(num_layers=2, bidirectional=True), True, [3, 1, 4]),
@@ -48,7 +50,8 @@ for name, (kind, options, has_states, lengths) in LAYERS.items():
     x = leaf((N, T, FEATURES), 900)
     rows = options.get("num_layers", 1) * (2 if "bidirectional" in options else 1)
     parts = ("h", "c") if kind == "LSTM" else ("h",)
-    states = [leaf((rows, N, HIDDEN), 901 + i) for i in range(len(parts))] if has_states else None
+    sizes = (options.get("proj_size", HIDDEN), HIDDEN)
+    states = [leaf((rows, N, sizes[i]), 901 + i) for i in range(len(parts))] if has_states else None
     given = pack_padded_sequence(x, torch.tensor(lengths), batch_first=True, enforce_sorted=False) if lengths else x
     output, after = layer(given, states if kind == "LSTM" or not states else states[0])
     if lengths:

@@ -8,6 +8,7 @@
 #include "tandem/ops/dropout.h"
 #include "tandem/ops/lengths.h"
 #include "tandem/ops/matmul.h"
+#include "tandem/ops/norm.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/recurrent_steps.h"
@@ -44,15 +45,15 @@ Tensor zoned_out(const Tensor& now, const Tensor& before, const Tensor& keeps, d
 
 /// What regularises one direction of one layer in one call; undefined and 0 where nothing does.
 struct RecurrentLayer::Masks {
-  Tensor weight, input, state;          // like weight_hh, (1, N, in), (N, hidden): 0 or 1 / (1 - p)
-  Tensor candidates, keeps_h, keeps_c;  // bool (T, N, hidden)
+  Tensor weight, input, state;          // like weight_hh, (1, N, in), (N, P): 0 or 1 / (1 - p)
+  Tensor candidates, keeps_h, keeps_c;  // bool (T, N, hidden), of h (T, N, P)
   double candidate_scale = 1, keep_h = 0, keep_c = 0;
 };
 
 /// One direction of one layer.
 struct RecurrentLayer::Pass {
-  Tensor steps;  // h at each step, (T, N, hidden); beyond a length whatever it was before
-  Tensor h, c;   // (N, hidden)
+  Tensor steps;  // h at each step, (T, N, P); beyond a length whatever it was before
+  Tensor h, c;   // (N, P), (N, hidden)
 };
 
 RecurrentLayer::RecurrentLayer(Module* parent, const std::string& name, const char* type, Recurrence kind,
@@ -63,6 +64,7 @@ RecurrentLayer::RecurrentLayer(Module* parent, const std::string& name, const ch
       features_(features),
       hidden_(hidden),
       directions_(options.bidirectional ? 2 : 1),
+      state_(options.projection > 0 ? options.projection : hidden),
       options_(options) {
   const std::string layer = label(type, name);
   TD_CHECK(features >= 1 && hidden >= 1 && options.layers >= 1, layer, ": sizes must be at least 1; got ",
@@ -79,12 +81,15 @@ RecurrentLayer::RecurrentLayer(Module* parent, const std::string& name, const ch
   TD_CHECK(has_cells() || (options.zoneout_c == 0 && options.recurrent_dropout == 0), layer,
            ": zoneout_c and recurrent_dropout are of an LSTM alone, which has a cell; got ",
            options.zoneout_c, " and ", options.recurrent_dropout, ". Use zoneout_h or state_dropout.");
+  TD_CHECK(options.projection == 0 || (has_cells() && options.projection > 0 && options.projection < hidden),
+           layer, ": a projection is of an LSTM alone, and smaller than its ", hidden, " hidden units; got ",
+           options.projection, ". 0 stands for none.");
   TD_CHECK(!options.relu || kind == Recurrence::rnn_relu, layer,
            ": relu is of an RNN alone; got it here. Leave it out.");
   TD_CHECK(options.implementation <= RecurrentImplementation::cell, layer,
            ": the implementation must be fused, block or cell; got ",
            static_cast<int>(options.implementation), ".");
-  const Dim rows = times_capped(gates_of(kind), hidden), wide = times_capped(directions_, hidden);
+  const Dim rows = times_capped(gates_of(kind), hidden), wide = times_capped(directions_, state_);
   for (int64_t i = 0; i < options.layers; ++i)
     for (const char* direction : {"", "_reverse"}) {
       if (*direction && !options.bidirectional) continue;
@@ -93,10 +98,21 @@ RecurrentLayer::RecurrentLayer(Module* parent, const std::string& name, const ch
       };
       Weights& row = weights.emplace_back();
       row.ih = drawn("weight_ih", {rows, i == 0 ? features : wide});
-      row.hh = drawn("weight_hh", {rows, hidden});
-      if (!options.bias) continue;
-      row.bias_ih = drawn("bias_ih", {rows});
-      row.bias_hh = drawn("bias_hh", {rows});
+      row.hh = drawn("weight_hh", {rows, state_});
+      if (options.bias) {
+        row.bias_ih = drawn("bias_ih", {rows});
+        row.bias_hh = drawn("bias_hh", {rows});
+      }
+      if (options.projection > 0) row.hr = drawn("weight_hr", {state_, hidden});
+      if (!options.layer_norm) continue;
+      const auto made = [&](const char* what, const Tensor& value) {
+        return parameter(cat(what, "_l", i, direction), value);
+      };
+      row.norm_ih = made("norm_ih", ones({rows}));
+      row.norm_hh = made("norm_hh", ones({rows}));
+      if (!has_cells()) continue;
+      row.norm_c = made("norm_c", ones({hidden}));
+      row.norm_c_bias = made("norm_c_bias", zeros({hidden}));
     }
 }
 
@@ -110,13 +126,16 @@ void RecurrentLayer::check(const Tensor& x, const RecurrentLayerInputs& inputs) 
            ". cast() it, or move the layer by to().");
   TD_CHECK(has_cells() || !inputs.c.defined(), type_, ": has one state, h; got c besides. Leave it out.");
   if (!inputs.h.defined() && !inputs.c.defined()) return;
-  const Dims shape{options_.layers * directions_, x.size(0), hidden_};
-  const auto fits = [&](const Tensor& state) {
+  const Dim all = options_.layers * directions_;
+  const Dims shape_h{all, x.size(0), state_}, shape_c{all, x.size(0), hidden_};
+  const auto fits = [&](const Tensor& state, const Dims& shape) {
     return state.defined() && state.shape() == shape && state.dtype() == dtype;
   };
-  TD_CHECK(fits(inputs.h) && (!has_cells() || fits(inputs.c)), type_, ": initial states are ",
-           has_cells() ? "two, h and c, each" : "one, h,", " (layers · directions, N, hidden), here ", dtype,
-           " ", shape, "; got h ", describe(inputs.h),
+  TD_CHECK(fits(inputs.h, shape_h) && (!has_cells() || fits(inputs.c, shape_c)), type_,
+           ": initial states are ", has_cells() ? "two, h and c, each" : "one, h,",
+           " (layers · directions, N, hidden), here ", dtype, " ", shape_h,
+           shape_h == shape_c ? std::string() : cat(" (h is projected) and ", shape_c), "; got h ",
+           describe(inputs.h),
            has_cells() ? cat(" and c ", describe(inputs.c), ". Give both or neither")
                        : std::string(". reshape() or cast() it"),
            "; zeros are the default.");
@@ -152,18 +171,18 @@ RecurrentLayer::Masks RecurrentLayer::draw(Dim steps, Dim samples, Dim features,
   const auto scaled = [&](const Dims& shape, double p) {
     return p == 0 ? Tensor() : bernoulli(shape, 1 - p, dtype, device) * (1 / (1 - p));
   };
-  const auto truth = [&](double p) {
-    return bernoulli({steps, samples, hidden_}, p, DType::boolean, device);
+  const auto truth = [&](double p, Dim size) {
+    return bernoulli({steps, samples, size}, p, DType::boolean, device);
   };
-  masks.weight = scaled({gates_of(kind_) * hidden_, hidden_}, options_.weight_drop);
+  masks.weight = scaled({gates_of(kind_) * hidden_, state_}, options_.weight_drop);
   masks.input = scaled({1, samples, features}, options_.input_dropout);
-  masks.state = scaled({samples, hidden_}, options_.state_dropout);
+  masks.state = scaled({samples, state_}, options_.state_dropout);
   if (options_.recurrent_dropout > 0) {
-    masks.candidates = truth(1 - options_.recurrent_dropout);
+    masks.candidates = truth(1 - options_.recurrent_dropout, hidden_);
     masks.candidate_scale = 1 / (1 - options_.recurrent_dropout);
   }
-  if (options_.zoneout_h > 0) masks.keeps_h = truth(options_.zoneout_h);
-  if (options_.zoneout_c > 0) masks.keeps_c = truth(options_.zoneout_c);
+  if (options_.zoneout_h > 0) masks.keeps_h = truth(options_.zoneout_h, state_);
+  if (options_.zoneout_c > 0) masks.keeps_c = truth(options_.zoneout_c, hidden_);
   return masks;
 }
 
@@ -174,6 +193,10 @@ RecurrentLayer::Pass RecurrentLayer::run_cell(const Weights& row, const Tensor& 
                                               bool from_end) const {
   const Dim count = x.size(0);
   const std::vector<Tensor> products = cut(x, 0, count);  // (1, N, gates · hidden)
+  const auto of_state = [&](const Tensor& state, const Tensor& bias) {
+    if (!row.norm_hh.defined()) return linear(state, row.hh, bias);
+    return layer_norm(linear(state, row.hh), {row.hh.size(0)}, row.norm_hh, bias);
+  };
   std::vector<Tensor> steps(static_cast<size_t>(count));
   Tensor h = h0, c = c0;
   for (Dim i = 0; i < count; ++i) {
@@ -183,19 +206,22 @@ RecurrentLayer::Pass RecurrentLayer::run_cell(const Weights& row, const Tensor& 
     const Tensor state = masks.state.defined() ? h * masks.state : h;
     Tensor h_next, c_next;
     if (kind_ == Recurrence::lstm) {
-      const std::vector<Tensor> gates = cut(now + linear(state, row.hh), 1, 4);
+      const std::vector<Tensor> gates = cut(now + of_state(state, {}), 1, 4);
       Tensor candidate = tanh(gates[2]);
       if (masks.candidates.defined())
         candidate = candidate * (cast(at_step(masks.candidates), candidate.dtype()) * masks.candidate_scale);
       c_next = sigmoid(gates[1]) * c + sigmoid(gates[0]) * candidate;
-      h_next = sigmoid(gates[3]) * tanh(c_next);
+      h_next =
+          sigmoid(gates[3]) *
+          tanh(row.norm_c.defined() ? layer_norm(c_next, {hidden_}, row.norm_c, row.norm_c_bias) : c_next);
+      if (row.hr.defined()) h_next = linear(h_next, row.hr);
       c_next = zoned_out(c_next, c, at_step(masks.keeps_c), masks.keep_c);
     } else if (kind_ == Recurrence::gru) {
-      const std::vector<Tensor> parts = cut(now, 1, 3), q = cut(linear(state, row.hh, row.bias_hh), 1, 3);
+      const std::vector<Tensor> parts = cut(now, 1, 3), q = cut(of_state(state, row.bias_hh), 1, 3);
       const Tensor r = sigmoid(parts[0] + q[0]), z = sigmoid(parts[1] + q[1]), n = tanh(parts[2] + r * q[2]);
       h_next = n + z * (h - n);
     } else {
-      const Tensor sum = now + linear(state, row.hh);
+      const Tensor sum = now + of_state(state, {});
       h_next = kind_ == Recurrence::rnn_tanh ? tanh(sum) : relu(sum);
     }
     h_next = zoned_out(h_next, h, at_step(masks.keeps_h), masks.keep_h);
@@ -243,7 +269,11 @@ RecurrentLayer::Pass RecurrentLayer::run_fused(const Weights& row, const Tensor&
                                             .state_mask = masks.state,
                                             .keeps_h = masks.keeps_h,
                                             .keeps_c = masks.keeps_c,
-                                            .candidates = masks.candidates},
+                                            .candidates = masks.candidates,
+                                            .projection = row.hr,
+                                            .norm = row.norm_hh,
+                                            .norm_c = row.norm_c,
+                                            .norm_c_bias = row.norm_c_bias},
                                            {.kind = kind_,
                                             .from_end = from_end,
                                             .keep_h = masks.keep_h,
@@ -262,22 +292,27 @@ RecurrentLayerResult RecurrentLayer::forward(const Tensor& x, const RecurrentLay
     within = unsqueeze(transpose(within_lengths(type_, inputs.lengths, n, steps, 0)), 2);
     y = where(within, y, 0.0);
   }
-  const Tensor zero = inputs.h.defined() ? Tensor() : zeros({n, hidden_}, dtype, x.device());
+  const auto first = [&](const Tensor& given, int64_t at, Dim size) {
+    return given.defined() ? select(given, 0, at) : zeros({n, size}, dtype, x.device());
+  };
   std::vector<Tensor> h, c;
   for (int64_t layer = 0; layer < options_.layers; ++layer) {
     const bool is_last = layer + 1 == options_.layers;
     std::vector<Tensor> sides;
     for (int64_t direction = 0; direction < directions_; ++direction) {
       const int64_t at = layer * directions_ + direction;
-      const auto state = [&](const Tensor& given) { return zero.defined() ? zero : select(given, 0, at); };
-      const Tensor h_first = state(inputs.h), c_first = has_cells() ? state(inputs.c) : Tensor();
+      const Tensor h_first = first(inputs.h, at, state_),
+                   c_first = has_cells() ? first(inputs.c, at, hidden_) : Tensor();
       Weights row = weights[static_cast<size_t>(at)];
       const Masks masks = draw(steps, n, y.size(2), dtype, x.device());
       if (masks.weight.defined()) row.hh = row.hh * masks.weight;
       // The biases add up in one place but for a gru, whose second one stands within the product of r.
       const Tensor bias =
           row.bias_ih.defined() && kind_ != Recurrence::gru ? row.bias_ih + row.bias_hh : row.bias_ih;
-      const Tensor products = linear(masks.input.defined() ? y * masks.input : y, row.ih, bias);
+      const Tensor given = masks.input.defined() ? y * masks.input : y;
+      const Tensor products = row.norm_ih.defined()
+                                  ? layer_norm(linear(given, row.ih), {row.ih.size(0)}, row.norm_ih, bias)
+                                  : linear(given, row.ih, bias);
       const bool from_end = direction == 1;
       const Pass pass = options_.implementation == RecurrentImplementation::cell
                             ? run_cell(row, products, h_first, c_first, within, masks, from_end)

@@ -17,6 +17,9 @@ struct RecurrentLayerOptions {
   int64_t layers = 1;          ///< the output of one is the input of the next
   bool bidirectional = false;  ///< a second pass from the end, beside the first in the output
   bool bias = true;
+  int64_t projection = 0;  ///< h is projected to so many elements; 0: not at all. LSTM only
+  /// Layer norm (Ba et al. 2016) of the input's and of the state's products, and of the c that h is made of.
+  bool layer_norm = false;
   double dropout = 0;  ///< while training, on the output of every layer but the last
   // Regularisers of every layer and direction, by their probabilities; all but zoneout act while training alone.
   double zoneout_h =
@@ -33,7 +36,8 @@ struct RecurrentLayerOptions {
 
 /// What a call may be given besides the sequence.
 struct RecurrentLayerInputs {
-  /// Initial states, (layers · directions, N, hidden) each; all or none. Zeros where none are given. c: LSTM only.
+  /// Initial states, (layers · directions, N, hidden) each (h with a projection: its size in place of hidden); all or none. Zeros
+  /// where none are given. c: LSTM only.
   Tensor h = {}, c = {};
   /// i64 (N): how many steps of each sample are true, from 0 to T. Those beyond are not read and give zeros, and a
   /// direction from the end begins at the last true step. A length out of range is refused: at once where its value can be
@@ -42,13 +46,15 @@ struct RecurrentLayerInputs {
 };
 
 struct RecurrentLayerResult {
-  Tensor output;  ///< h of the last layer at every step, (N, T, hidden · directions)
-  Tensor h, c;    ///< the states after the last true step, (layers · directions, N, hidden). c: LSTM only
+  Tensor
+      output;  ///< h of the last layer at every step, (N, T, hidden · directions), or the projection's size for hidden
+  Tensor h, c;  ///< the states after the last true step, (layers · directions, N, hidden). c: LSTM only
 };
 
 /// What LSTM, GRU and RNN share: x (N, T, features) -> output (N, T, hidden · directions). Parameters are uniform in ±1/√hidden;
-/// weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, then those of the direction from the end, weight_ih_l0_reverse …, then
-/// the next layer's, weight_ih_l1 … A step is that of ops/recurrent.h.
+/// weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, [weight_hr_l0 of a projection, norm_ih_l0, norm_hh_l0, norm_c_l0 and
+/// norm_c_bias_l0 of layer norm,] then those of the direction from the end, weight_ih_l0_reverse …, then the next layer's,
+/// weight_ih_l1 … A step is that of ops/recurrent.h.
 class RecurrentLayer : public Module {
  public:
   using Module::forward;
@@ -60,7 +66,9 @@ class RecurrentLayer : public Module {
   /// Of one direction of one layer.
   struct Weights {
     Tensor ih, hh, bias_ih,
-        bias_hh;  // (gates · hidden, in), (gates · hidden, hidden), (gates · hidden) twice, or undefined
+        bias_hh;  // (gates · hidden, in), (gates · hidden, P), (gates · hidden) twice, or undefined
+    Tensor hr;    // (P, hidden), or undefined
+    Tensor norm_ih, norm_hh, norm_c, norm_c_bias;  // (gates · hidden) twice, (hidden) twice, or undefined
   };
   std::vector<Weights> weights;  ///< layer by layer; of two directions the one from the start first
 
@@ -84,6 +92,7 @@ class RecurrentLayer : public Module {
   const char* type_;
   Recurrence kind_;
   int64_t features_, hidden_, directions_;
+  int64_t state_;  // elements of h
   RecurrentLayerOptions options_;
 };
 

@@ -11,20 +11,21 @@ namespace tandem {
 
 namespace {
 
-/// Sizes, from the weight and from a tensor of all steps with `columns` · hidden columns.
 struct Sizes {
-  Dim steps, samples, hidden;
+  Dim steps, samples, hidden, state;  // state: elements of h
 };
 
-/// Checks everything that the two ops take alike.
+/// Checks everything that the two ops take alike. all: the tensor of all steps, x or what was kept for the gradient.
 Sizes checked(const InferArgs& args, const RecurrentAttrs& a, const RecurrentOperands<Tensor>& in,
-              const Tensor& all, Dim columns) {
+              const Tensor& all) {
   const char* const op = args.op;
   const bool lstm = a.kind == Recurrence::lstm;
   TD_CHECK(a.kind <= Recurrence::rnn_relu, op,
            ": kind must be 0 (lstm), 1 (gru), 2 (rnn_tanh) or 3 (rnn_relu); got ", static_cast<int>(a.kind),
            ".");
-  TD_CHECK(lstm || (!a.has_keeps_c && !a.has_candidates && !a.has_grad_c && a.keep_c == 0 &&
+  TD_CHECK(a.gradients >= 0 && a.gradients < 8, op, ": gradients must be from 0 to 7; got ", a.gradients,
+           ".");
+  TD_CHECK(lstm || (!a.has_keeps_c && !a.has_candidates && !(a.gradients & 4) && a.keep_c == 0 &&
                     a.candidate_scale == 1),
            op,
            ": keeps_c, keep_c, candidates and their scale are of an lstm alone; got them with another kind. "
@@ -37,36 +38,52 @@ Sizes checked(const InferArgs& args, const RecurrentAttrs& a, const RecurrentOpe
            ": keeps_h (keeps_c) stands in place of keep_h (keep_c); got both. Leave one out.");
   TD_CHECK(a.candidate_scale >= 0 && a.candidate_scale < 1e30, op,
            ": candidate_scale must be finite and at least 0; got ", a.candidate_scale, ".");
+  TD_CHECK(lstm || !a.has_projection, op, ": a projection has an lstm alone; got it with another kind.");
+  TD_CHECK(a.eps > 0 && a.eps < 1, op, ": eps must be above 0 and below 1; got ", a.eps, ".");
   check_floating(op, all);
   const Tensor& weight = *in.weight;
   const Dim gates = gates_of(a.kind);
-  TD_CHECK(weight.rank() == 2 && weight.size(1) >= 1 &&
-               weight.size(0) == times_capped(gates, weight.size(1)) && weight.dtype() == all.dtype(),
-           op, ": the weight must be (", gates, " · hidden, hidden) in ", all.dtype(), "; got ",
-           describe(weight), ".");
-  const Dim hidden = weight.size(1);
-  TD_CHECK(all.rank() == 3 && all.size(0) >= 1 && all.size(2) == times_capped(columns, hidden), op,
-           ": what there is of all steps must be (T, N, ", columns, " · ", hidden,
-           ") with at least one step; got ", describe(all), ".");
-  const Sizes s{all.size(0), all.size(1), hidden};
+  TD_CHECK(!in.projection || (in.projection->rank() == 2 && in.projection->size(0) >= 1 &&
+                              in.projection->dtype() == all.dtype()),
+           op, ": the projection must be (P, hidden) in ", all.dtype(), "; got ", describe(*in.projection),
+           ".");
+  TD_CHECK(
+      weight.rank() == 2 && weight.size(1) >= 1 && weight.dtype() == all.dtype() &&
+          weight.size(0) == times_capped(gates, in.projection ? in.projection->size(1) : weight.size(1)) &&
+          (!in.projection || weight.size(1) == in.projection->size(0)),
+      op, ": the weight must be (", gates, " · hidden, ", in.projection ? "P" : "hidden", ") in ",
+      all.dtype(), "; got ", describe(weight),
+      in.projection ? cat(" with the projection ", describe(*in.projection)) : std::string(), ".");
+  const Dim state_size = weight.size(1), hidden = in.projection ? in.projection->size(1) : state_size;
+  TD_CHECK(hidden >= 1, op, ": hidden must be at least 1; got the projection ", describe(*in.projection),
+           ".");
+  const Dim columns = &all == in.x ? times_capped(gates, hidden) : RecurrentSaved(a, hidden).columns;
+  TD_CHECK(all.rank() == 3 && all.size(0) >= 1 && all.size(2) == columns, op,
+           ": what there is of all steps must be (T, N, ", columns, ") with at least one step; got ",
+           describe(all), ".");
+  const Sizes s{all.size(0), all.size(1), hidden, state_size};
   const auto check = [&](const Tensor* t, const char* what, const Dims& shape, DType dtype) {
     TD_CHECK(!t || (t->shape() == shape && t->dtype() == dtype), op, ": ", what, " must be ", dtype, " ",
              shape, "; got ", describe(*t), ". reshape() or cast() it.");
   };
-  const Dims state{s.samples, hidden}, each{s.steps, s.samples, hidden};
+  const Dims state{s.samples, s.state}, each{s.steps, s.samples, s.state}, cell{s.samples, hidden},
+      each_cell{s.steps, s.samples, hidden};
   check(in.h, "h", state, all.dtype());
-  check(in.c, "c", state, all.dtype());
+  check(in.c, "c", cell, all.dtype());
   check(in.bias, "the bias", {weight.size(0)}, all.dtype());
   check(in.lengths, "lengths", {s.samples}, DType::i64);
   check(in.state_mask, "state_mask", state, all.dtype());
   check(in.keeps_h, "keeps_h", each, DType::boolean);
-  check(in.keeps_c, "keeps_c", each, DType::boolean);
-  check(in.candidates, "candidates", each, DType::boolean);
+  check(in.keeps_c, "keeps_c", each_cell, DType::boolean);
+  check(in.candidates, "candidates", each_cell, DType::boolean);
+  check(in.norm, "norm", {weight.size(0)}, all.dtype());
+  check(in.norm_c, "norm_c", {hidden}, all.dtype());
+  check(in.norm_c_bias, "norm_c_bias", {hidden}, all.dtype());
   check(in.output, "the output of each step", each, all.dtype());
-  check(in.cells, "c of each step", each, all.dtype());
+  check(in.cells, "c of each step", each_cell, all.dtype());
   check(in.grad_output, "the gradient of the output", each, all.dtype());
   check(in.grad_h, "the gradient of h", state, all.dtype());
-  check(in.grad_c, "the gradient of c", state, all.dtype());
+  check(in.grad_c, "the gradient of c", cell, all.dtype());
   return s;
 }
 
@@ -77,32 +94,35 @@ void check_count(const InferArgs& args, int wanted) {
 
 void infer_recurrent(InferArgs& args) {
   const auto& a = args.attributes<RecurrentAttrs>();
-  TD_CHECK(!a.has_grad_output && !a.has_grad_h && !a.has_grad_c, args.op,
-           ": takes no gradients; got has_grad_….");
+  TD_CHECK(a.gradients == 0, args.op, ": takes no gradients; got `gradients` ", a.gradients, ".");
   const RecurrentOperands<Tensor> in(a, false, args.in.data());
   check_count(args, in.count);
-  const Sizes s = checked(args, a, in, *in.x, gates_of(a.kind));
+  const Sizes s = checked(args, a, in, *in.x);
   const DType dtype = in.x->dtype();
-  args.add({s.steps, s.samples, s.hidden}, dtype);
-  args.add({s.samples, s.hidden}, dtype);
+  args.add({s.steps, s.samples, s.state}, dtype);
+  args.add({s.samples, s.state}, dtype);
   if (a.kind == Recurrence::lstm) {
     args.add({s.samples, s.hidden}, dtype);
     args.add({s.steps, s.samples, s.hidden}, dtype);
   }
-  args.add({s.steps, s.samples, times_capped(saved_of(a.kind), s.hidden)}, dtype);
+  args.add({s.steps, s.samples, RecurrentSaved(a, s.hidden).columns}, dtype);
 }
 
 void infer_gradient(InferArgs& args) {
   const auto& a = args.attributes<RecurrentAttrs>();
   const RecurrentOperands<Tensor> in(a, true, args.in.data());
   check_count(args, in.count);
-  const Sizes s = checked(args, a, in, *in.saved, saved_of(a.kind));
+  const Sizes s = checked(args, a, in, *in.saved);
   const DType dtype = in.saved->dtype();
-  const Dims each{s.steps, s.samples, gates_of(a.kind) * s.hidden}, state{s.samples, s.hidden};
+  const bool lstm = a.kind == Recurrence::lstm;
+  const Dims each{s.steps, s.samples, gates_of(a.kind) * s.hidden};
   args.add(each, dtype);
   if (a.kind == Recurrence::gru) args.add(each, dtype);
-  args.add(state, dtype);
-  if (a.kind == Recurrence::lstm) args.add(state, dtype);
+  if (a.has_norm) args.add(each, dtype);
+  args.add({s.samples, s.state}, dtype);
+  if (lstm) args.add({s.samples, s.hidden}, dtype);
+  if (lstm && a.has_norm) args.add({s.steps, s.samples, s.hidden}, dtype);
+  if (a.has_projection) args.add({s.steps, s.samples, s.state}, dtype);
 }
 
 Tensors grad_recurrent(const GradArgs& args) {
@@ -117,11 +137,10 @@ Tensors grad_recurrent(const GradArgs& args) {
              "recurrent: what is kept of each step for the gradient has none itself; got one for output ", i,
              ".");
   const Tensor grad_c = lstm ? args.grad[2] : Tensor();
-  a.has_grad_output = args.grad[0].defined();
-  a.has_grad_h = args.grad[1].defined();
-  a.has_grad_c = grad_c.defined();
+  a.gradients = args.grad[0].defined() + 2 * args.grad[1].defined() + 4 * grad_c.defined();
   Tensors given{*in.weight, *in.h};
-  for (const Tensor* t : {in.c, in.lengths, in.state_mask, in.keeps_h, in.keeps_c, in.candidates})
+  for (const Tensor* t : {in.c, in.lengths, in.state_mask, in.keeps_h, in.keeps_c, in.candidates,
+                          in.projection, in.norm, in.norm_c, in.norm_c_bias})
     if (t) given.push_back(*t);
   given.push_back(args.out[0]);
   if (lstm) given.push_back(args.out[3]);
@@ -131,23 +150,41 @@ Tensors grad_recurrent(const GradArgs& args) {
   const Tensors back = apply(op_recurrent_gradient(), {given.begin(), given.size()}, a);
 
   Tensors out(args.in.size());
+  const auto wants = [&](const Tensor* t) { return t && args.needs[place(t)]; };
+  const Tensor& saved = args.out[args.out.size() - 1];
+  const RecurrentSaved columns(a, in.projection ? in.projection->size(1) : in.weight->size(1));
   size_t next = 0;
   out[place(in.x)] = back[next];
   if (a.kind == Recurrence::gru) ++next;
+  const Tensor beside_x = back[next];  // of what is added to x, or stands beside r
+  if (a.has_norm) ++next;
   const Tensor of_products = back[next++];  // of weight · h
   out[place(in.h)] = back[next++];
-  if (lstm) out[place(in.c)] = back[next];
-  if (args.needs[place(in.weight)]) {
+  if (lstm) out[place(in.c)] = back[next++];
+  const auto kept = [&](Dim first, Dim count) { return slice(saved, 2, first, first + count); };
+  if (wants(in.norm)) out[place(in.norm)] = sum(beside_x * kept(columns.norm, beside_x.size(2)), {0, 1});
+  if (in.norm_c) {
+    const Tensor& of_normalised = back[next++];
+    if (wants(in.norm_c))
+      out[place(in.norm_c)] = sum(of_normalised * kept(columns.norm_c, of_normalised.size(2)), {0, 1});
+    if (wants(in.norm_c_bias)) out[place(in.norm_c_bias)] = sum(of_normalised, {0, 1});
+  }
+  const auto product_over_steps = [](const Tensor& a, const Tensor& b) {  // (T, N, p), (T, N, q) -> (p, q)
+    const Dim rows = a.size(0) * a.size(1);
+    return matmul(transpose(reshape(a, {rows, a.size(2)})), reshape(b, {rows, b.size(2)}));
+  };
+  if (wants(in.projection))
+    out[place(in.projection)] =
+        product_over_steps(back[next], kept(columns.unprojected, in.projection->size(1)));
+  if (wants(in.weight)) {
     const Dim steps = args.out[0].size(0);
     Tensor before = unsqueeze(*in.h, 0);
     if (steps > 1 && a.from_end) before = concat({slice(args.out[0], 0, 1, steps), before}, 0);
     if (steps > 1 && !a.from_end) before = concat({before, slice(args.out[0], 0, 0, steps - 1)}, 0);
     if (in.state_mask) before = before * *in.state_mask;
-    const Dim rows = before.size(0) * before.size(1);
-    out[place(in.weight)] = matmul(transpose(reshape(of_products, {rows, of_products.size(2)})),
-                                   reshape(before, {rows, before.size(2)}));
+    out[place(in.weight)] = product_over_steps(of_products, before);
   }
-  if (in.bias && args.needs[place(in.bias)]) out[place(in.bias)] = sum(of_products, {0, 1});
+  if (wants(in.bias)) out[place(in.bias)] = sum(beside_x, {0, 1});
   return out;
 }
 
@@ -162,7 +199,7 @@ Tensors refuse_second_order(const GradArgs&) {
 
 OpDef& op_recurrent() {
   static OpDef& op = define(OpDef{.name = "recurrent",
-                                  .inputs = {3, 10},
+                                  .inputs = {3, 13},
                                   .infer = infer_recurrent,
                                   .gradient = grad_recurrent,
                                   .saves_inputs = ~1u,
@@ -173,7 +210,7 @@ OpDef& op_recurrent() {
 
 OpDef& op_recurrent_gradient() {
   static OpDef& op = define(OpDef{.name = "recurrent_gradient",
-                                  .inputs = {5, 14},
+                                  .inputs = {5, 18},
                                   .infer = infer_gradient,
                                   .gradient = refuse_second_order});
   return op;
@@ -189,7 +226,8 @@ RecurrentResult recurrent(const RecurrentInputs& inputs, const RecurrentOptions&
                    .from_end = options.from_end,
                    .keep_h = options.keep_h,
                    .keep_c = options.keep_c,
-                   .candidate_scale = options.candidate_scale};
+                   .candidate_scale = options.candidate_scale,
+                   .eps = options.eps};
   Tensors in{inputs.x, inputs.weight, inputs.h};
   if (lstm) in.push_back(inputs.c);
   const auto add = [&](const Tensor& t, bool RecurrentAttrs::*has) {
@@ -202,6 +240,16 @@ RecurrentResult recurrent(const RecurrentInputs& inputs, const RecurrentOptions&
   add(inputs.keeps_h, &RecurrentAttrs::has_keeps_h);
   add(inputs.keeps_c, &RecurrentAttrs::has_keeps_c);
   add(inputs.candidates, &RecurrentAttrs::has_candidates);
+  add(inputs.projection, &RecurrentAttrs::has_projection);
+  add(inputs.norm, &RecurrentAttrs::has_norm);
+  const bool norms_c = lstm && inputs.norm.defined();
+  TD_CHECK(inputs.norm_c.defined() == norms_c && inputs.norm_c_bias.defined() == norms_c,
+           "recurrent: norm_c and norm_c_bias go with norm, of an lstm; got some of them alone. Give all or "
+           "none.");
+  if (norms_c) {
+    in.push_back(inputs.norm_c);
+    in.push_back(inputs.norm_c_bias);
+  }
   const Tensors out = apply(op_recurrent(), {in.begin(), in.size()}, a);
   return {out[0], out[1], lstm ? out[2] : Tensor()};
 }

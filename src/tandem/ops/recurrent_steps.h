@@ -11,14 +11,40 @@ namespace tandem {
 constexpr int64_t gates_of(Recurrence kind) {
   return kind == Recurrence::lstm ? 4 : kind == Recurrence::gru ? 3 : 1;
 }
-/// Columns of what the gradient needs, over `hidden`.
+/// Columns of what the gradient needs of a unit, over `hidden`: the gates (lstm: i, f, g, o; gru: r, z, n and q_n; rnn: h before zoneout).
 constexpr int64_t saved_of(Recurrence kind) { return kind >= Recurrence::rnn_tanh ? 1 : 4; }
+
+/// Where the columns of what the gradient needs begin, in a row of one step of one sample: after the gates, those of layer norm and of
+/// the projection where there are any.
+struct RecurrentSaved {
+  int64_t norm = 0, norm_root = 0;      // the normalised weight · h (gates · hidden), and 1 / deviation
+  int64_t norm_c = 0, norm_c_root = 0;  // the normalised c (hidden), and the same
+  int64_t unprojected = 0;              // what the projection is multiplied with (hidden)
+  int64_t columns;
+
+  RecurrentSaved(const RecurrentAttrs& a, int64_t hidden) : columns(times_capped(saved_of(a.kind), hidden)) {
+    const auto next = [&](int64_t& at, int64_t count) {
+      at = columns;
+      columns = plus_capped(columns, count);
+    };
+    if (a.has_norm) {
+      next(norm, times_capped(gates_of(a.kind), hidden));
+      next(norm_root, 1);
+      if (a.kind == Recurrence::lstm) {
+        next(norm_c, hidden);
+        next(norm_c_root, 1);
+      }
+    }
+    if (a.has_projection) next(unprojected, hidden);
+  }
+};
 
 /// The inputs and outputs of both ops by name, for inference and kernels: A is Tensor or Buffer. Null: not there.
 template <class A>
 struct RecurrentOperands {
   const A *x = nullptr, *weight = nullptr, *h = nullptr, *c = nullptr, *bias = nullptr, *lengths = nullptr,
-          *state_mask = nullptr, *keeps_h = nullptr, *keeps_c = nullptr, *candidates = nullptr;
+          *state_mask = nullptr, *keeps_h = nullptr, *keeps_c = nullptr, *candidates = nullptr,
+          *projection = nullptr, *norm = nullptr, *norm_c = nullptr, *norm_c_bias = nullptr;
   // of the gradient: what the forward op gave, and the gradients of that
   const A *output = nullptr, *cells = nullptr, *saved = nullptr, *grad_output = nullptr, *grad_h = nullptr,
           *grad_c = nullptr;
@@ -37,12 +63,16 @@ struct RecurrentOperands {
     keeps_h = next(a.has_keeps_h);
     keeps_c = next(a.has_keeps_c);
     candidates = next(a.has_candidates);
+    projection = next(a.has_projection);
+    norm = next(a.has_norm);
+    norm_c = next(a.has_norm && lstm);
+    norm_c_bias = next(a.has_norm && lstm);
     output = next(gradient);
     cells = next(gradient && lstm);
     saved = next(gradient);
-    grad_output = next(gradient && a.has_grad_output);
-    grad_h = next(gradient && a.has_grad_h);
-    grad_c = next(gradient && a.has_grad_c);
+    grad_output = next(gradient && (a.gradients & 1));
+    grad_h = next(gradient && (a.gradients & 2));
+    grad_c = next(gradient && (a.gradients & 4));
   }
 };
 
@@ -67,18 +97,23 @@ template <class C>
 struct LstmBackward {
   C i, f, g, o, c;
 };
-/// i, f, g, o: the gates; dh, dc: gradients of the new h and c.
+/// i, f, g, o: the gates; of_o, of_c: gradients of the gate o and of the new c.
+template <class C>
+TD_FN LstmBackward<C> lstm_gates_backward(C i, C f, C g, C o, C c_before, C share, C of_o, C of_c) {
+  const C candidate = g * share;
+  LstmBackward<C> back;
+  back.i = of_c * candidate * i * (C(1) - i);
+  back.f = of_c * c_before * f * (C(1) - f);
+  back.g = of_c * i * share * (C(1) - g * g);
+  back.o = of_o * o * (C(1) - o);
+  back.c = of_c * f;
+  return back;
+}
+/// The same from dh and dc, gradients of the new h and c.
 template <class C>
 TD_FN LstmBackward<C> lstm_backward(C i, C f, C g, C o, C c_before, C share, C dh, C dc) {
-  const C candidate = g * share, bent = tanh_(f * c_before + i * candidate);
-  const C all = dc + dh * o * (C(1) - bent * bent);
-  LstmBackward<C> back;
-  back.i = all * candidate * i * (C(1) - i);
-  back.f = all * c_before * f * (C(1) - f);
-  back.g = all * i * share * (C(1) - g * g);
-  back.o = dh * bent * o * (C(1) - o);
-  back.c = all * f;
-  return back;
+  const C bent = tanh_(f * c_before + i * (g * share));
+  return lstm_gates_backward<C>(i, f, g, o, c_before, share, dh * bent, dc + dh * o * (C(1) - bent * bent));
 }
 
 template <class C>

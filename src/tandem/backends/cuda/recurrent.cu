@@ -412,6 +412,10 @@ template <class S, bool backward>
 void run(const KernelArgs& args) {
   using C = typename ComputeType<S>::type;
   const auto& a = args.attributes<RecurrentAttrs>();
+  TD_CHECK(!a.needs_rows(),
+           "recurrent: layer norm and projections have no kernel for CUDA; got a layer with ",
+           a.has_norm ? "layer norm" : "a projection",
+           " there. Give the layer the implementation `cell`, or keep it on the CPU.");
   const RecurrentOperands<Buffer> in(a, backward, args.in);
   const bool lstm = a.kind == Recurrence::lstm, gru = a.kind == Recurrence::gru;
   const auto of = [](const Buffer* b) { return b ? b->as<S>() : nullptr; };

@@ -3,198 +3,13 @@
 // what it needs of the step before once that has ended. Backward, it takes the product of the step after and goes on with
 // its own gates, so that here too a step is one loop. An element is computed by one chain of operations, whatever else is
 // in its block: nothing depends on threads.
-#include "tandem/ops/recurrent.h"
+#include "tandem/backends/cpu/kernels/recurrent.h"
 
-#include <cstring>
-#include <utility>
-
-#include "tandem/backends/cpu/kernels/gemm.h"
 #include "tandem/backends/cpu/kernels/register.h"
-#include "tandem/core/threads.h"
-#include "tandem/ops/recurrent_steps.h"
-#include "tandem/ops/scalar_functions.h"
 
 namespace tandem::cpu::TD_ISA {
 
 namespace {
-
-constexpr int64_t kWide = 64;       // units of a block at most
-constexpr int64_t kEnough = 65536;  // multiply-adds that are worth a block of their own
-constexpr int64_t kWantedBlocks = 16;
-/// Rows of a register tile of four vectors.
-constexpr int kTileRows = kVectorRegisters == 32 ? 6 : 2;
-constexpr int kVectors = 4;
-
-int64_t blocks_in(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
-// ---- products with a packed weight
-
-/// Rows of A, `stride` apart, times one panel [k][kCount vectors]: row r, vector v goes to out + r · row + v · vector. k is cut as in
-/// gemm.h, and the parts are added in order.
-template <class C, int kRows, int kCount>
-void multiply(const C* a, int64_t stride, int64_t depth, const C* panel, C* out, int64_t row,
-              int64_t vector) {
-  constexpr int kL = kLanes<C>;
-  const int64_t part = depth_of_block(depth);
-  for (int64_t k0 = 0; k0 < depth; k0 += part) {
-    const int64_t end = k0 + part < depth ? k0 + part : depth;
-    Vec<C> sums[kRows][kCount] = {};
-    for (int64_t k = k0; k < end; ++k) {
-      Vec<C> b[kCount];
-#pragma GCC unroll 4
-      for (int v = 0; v < kCount; ++v) b[v] = load(panel + (k * kCount + v) * kL);
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const Vec<C> x = splat<C>(a[r * stride + k]);
-#pragma GCC unroll 4
-        for (int v = 0; v < kCount; ++v) sums[r][v] = fma(b[v], x, sums[r][v]);
-      }
-    }
-    for (int r = 0; r < kRows; ++r)
-      for (int v = 0; v < kCount; ++v) {
-        C* const to = out + r * row + v * vector;
-        store(to, k0 == 0 ? sums[r][v] : load(to) + sums[r][v]);
-      }
-  }
-}
-
-template <class C, int kCount>
-struct Rows {
-  using Function = void (*)(const C*, int64_t, int64_t, const C*, C*, int64_t, int64_t);
-  template <int... kIndex>
-  static Function at(int64_t rows, std::integer_sequence<int, kIndex...>) {
-    static constexpr Function table[] = {multiply<C, kIndex + 1, kCount>...};
-    return table[rows - 1];
-  }
-  /// All of n rows, in tiles that are as even as possible.
-  static void run(const C* a, int64_t stride, int64_t n, int64_t depth, const C* panel, C* out, int64_t row,
-                  int64_t vector) {
-    for (int64_t left = n; left > 0;) {
-      const int64_t rows = blocks_in(left, blocks_in(left, kTileRows));
-      at(rows, std::make_integer_sequence<int, kTileRows>())(a, stride, depth, panel, out, row, vector);
-      a += rows * stride;
-      out += rows * row;
-      left -= rows;
-    }
-  }
-};
-
-/// The weight in panels of kCount vectors: panel p, row k, vector v, lane l is from[of(p, v, l) · along + k · down], or 0 where of() < 0.
-template <int kCount, class C, class S, class F>
-void pack(C* to, const S* from, int64_t panels, int64_t depth, int64_t along, int64_t down, F of) {
-  constexpr int kL = kLanes<C>;
-  parallel_for(panels, [&](int64_t p) {
-    C* const panel = to + p * depth * kCount * kL;
-    for (int v = 0; v < kCount; ++v)
-      for (int l = 0; l < kL; ++l) {
-        const int64_t index = of(p, v, l);
-        C* const lane = panel + v * kL + l;
-        if (index < 0)
-          for (int64_t k = 0; k < depth; ++k) lane[k * kCount * kL] = 0;
-        else
-          for (int64_t k = 0; k < depth; ++k)
-            lane[k * kCount * kL] = static_cast<C>(from[index * along + k * down]);
-      }
-  });
-}
-
-// ---- what both directions share
-
-template <class S>
-struct Problem {
-  using C = Accumulator<S>;
-  const RecurrentAttrs& a;
-  RecurrentOperands<Buffer> in;
-  int64_t steps, samples, hidden, gates;
-
-  Problem(const KernelArgs& args, bool gradient)
-      : a(args.attributes<RecurrentAttrs>()), in(a, gradient, args.in) {
-    const Buffer& all = gradient ? *in.saved : *in.x;
-    steps = all.shape[0];
-    samples = all.shape[1];
-    hidden = in.weight->shape[1];
-    gates = gates_of(a.kind);
-  }
-  /// The i-th step that is computed is step at(i) of the sequence.
-  int64_t at(int64_t i) const { return a.from_end ? steps - 1 - i : i; }
-  /// Row n of step t of a tensor of all steps.
-  template <class T = S>
-  T* row(const Buffer& b, int64_t t, int64_t n) const {
-    return b.as<T>() + (t * samples + n) * b.shape[2];
-  }
-  /// Before the i-th computed step: of the sequence so far, or of the initial state.
-  const S* before(const Buffer& initial, const S* sequence, int64_t i, int64_t n) const {
-    return i == 0 ? initial.as<S>() + n * hidden : sequence + (at(i - 1) * samples + n) * hidden;
-  }
-  bool is_beyond(int64_t t, int64_t n) const { return in.lengths && t >= in.lengths->as<int64_t>()[n]; }
-  const bool* mask(const Buffer* b, int64_t t, int64_t n, int64_t first) const {
-    return b ? row<const bool>(*b, t, n) + first : nullptr;
-  }
-  /// What tanh(g) of an lstm is multiplied with.
-  void candidate_shares(int64_t t, int64_t n, int64_t first, int64_t count, C* __restrict shares) const {
-    const C scale = static_cast<C>(a.candidate_scale);
-    const bool* __restrict counts = mask(in.candidates, t, n, first);
-    for (int64_t u = 0; u < count; ++u) shares[u] = scale;
-    if (counts)
-      for (int64_t u = 0; u < count; ++u) shares[u] = counts[u] ? scale : C(0);
-  }
-  /// Units of a block: a multiple of `least`, and of enough work.
-  int64_t units(int64_t least, int64_t work_per_unit) const {
-    int64_t units = blocks_in(16, least) * least;
-    while (units < kWide && units * work_per_unit < kEnough) units += least;
-    return units;
-  }
-  /// Calls body(first unit, how many, first sample, how many) for blocks of work: of `units` units, and of fewer than all
-  /// samples where there would not be enough blocks.
-  template <class F>
-  void for_blocks(int64_t units, int64_t work_per_unit, F body) const {
-    const int64_t across = blocks_in(hidden, units);
-    int64_t rows = samples;
-    while (across * blocks_in(samples, rows) < kWantedBlocks && rows > kTileRows &&
-           units * work_per_unit / samples * rows > kEnough)
-      rows = blocks_in(rows, 2);
-    const int64_t down = blocks_in(samples, rows);
-    parallel_for(across * down, [&](int64_t block) {
-      const int64_t unit = block / down * units, row = block % down * rows;
-      body(unit, unit + units < hidden ? units : hidden - unit, row,
-           row + rows < samples ? rows : samples - row);
-    });
-  }
-};
-
-/// new = keeps ? old : new, by a mask or by the mean of one.
-template <class C, class S>
-void zone_out(C* __restrict now, const S* __restrict old, const bool* __restrict keeps, double share,
-              int64_t n) {
-  if (keeps) {
-    for (int64_t u = 0; u < n; ++u) now[u] = keeps[u] ? static_cast<C>(old[u]) : now[u];
-  } else if (share != 0) {
-    const C p = static_cast<C>(share), q = static_cast<C>(1 - share);
-    for (int64_t u = 0; u < n; ++u) now[u] = p * static_cast<C>(old[u]) + q * now[u];
-  }
-}
-/// The same for gradients: of `all`, what goes to the old value, the rest stays.
-template <class C>
-void zone_out_gradient(C* __restrict all, C* __restrict old, const bool* __restrict keeps, double share,
-                       int64_t n) {
-  if (keeps) {
-    for (int64_t u = 0; u < n; ++u) {
-      old[u] = keeps[u] ? all[u] : C(0);
-      all[u] = keeps[u] ? C(0) : all[u];
-    }
-  } else {
-    const C p = static_cast<C>(share), q = static_cast<C>(1 - share);
-    for (int64_t u = 0; u < n; ++u) {
-      old[u] = share == 0 ? C(0) : p * all[u];
-      all[u] = share == 0 ? all[u] : q * all[u];
-    }
-  }
-}
-
-template <class S, class C>
-void put(S* __restrict to, const C* __restrict from, int64_t n) {
-  for (int64_t u = 0; u < n; ++u) to[u] = static_cast<S>(from[u]);
-}
 
 /// A block of units of one row, a step forward.
 template <class S>
@@ -314,7 +129,7 @@ void forward(const KernelArgs& args) {
         for (int64_t u = 0; u < p.hidden; ++u)
           to[u] = mask ? static_cast<C>(h[u]) * static_cast<C>(mask[u]) : static_cast<C>(h[u]);
       }
-    p.for_blocks(units, work, [&](int64_t first, int64_t count, int64_t top, int64_t rows) {
+    p.for_blocks(p.hidden, units, work, [&](int64_t first, int64_t count, int64_t top, int64_t rows) {
       const int64_t row = (gated ? kCount : 1) * wide;
       C* const products = scratch_of<C>(ScratchSlot::gemm_c, rows * row);
       for (int64_t u = 0; u < count; u += per_panel)
@@ -439,30 +254,31 @@ void backward(const KernelArgs& args) {
   const int64_t units = p.units(per_panel, p.samples * depth);
   for (int64_t i = p.steps - 1; i >= -1;
        --i)  // -1: the product of the first step alone, which goes to the initial state
-    p.for_blocks(units, p.samples * depth, [&](int64_t first, int64_t count, int64_t top, int64_t rows) {
-      if (i + 1 < p.steps) {
-        const C* from = widened + (i + 1) % 2 * wide_state;
-        if constexpr (std::is_same_v<S, C>) from = p.row(p.grad_products, p.at(i + 1), 0);
-        C* const products = scratch_of<C>(ScratchSlot::gemm_c, rows * units);
-        for (int64_t u = 0; u < count; u += per_panel)
-          Rows<C, kVectors>::run(from + top * depth, depth, rows, depth,
-                                 weight + (first + u) / per_panel * depth * per_panel, products + u, units,
-                                 kLanes<C>);
-        for (int64_t n = top; n < top + rows; ++n) {
-          C* __restrict to = p.to_h + n * p.hidden + first;
-          const C* __restrict product = products + (n - top) * units;
-          const S* const mask =
-              p.in.state_mask ? p.in.state_mask->template as<S>() + n * p.hidden + first : nullptr;
-          if (mask)
-            for (int64_t u = 0; u < count; ++u) to[u] += product[u] * static_cast<C>(mask[u]);
-          else
-            for (int64_t u = 0; u < count; ++u) to[u] += product[u];
-        }
-      }
-      if (i < 0) return;
-      for (int64_t n = top; n < top + rows; ++n)
-        p.compute(i, n, first, count, direct ? nullptr : widened + i % 2 * wide_state + n * depth);
-    });
+    p.for_blocks(
+        p.hidden, units, p.samples * depth, [&](int64_t first, int64_t count, int64_t top, int64_t rows) {
+          if (i + 1 < p.steps) {
+            const C* from = widened + (i + 1) % 2 * wide_state;
+            if constexpr (std::is_same_v<S, C>) from = p.row(p.grad_products, p.at(i + 1), 0);
+            C* const products = scratch_of<C>(ScratchSlot::gemm_c, rows * units);
+            for (int64_t u = 0; u < count; u += per_panel)
+              Rows<C, kVectors>::run(from + top * depth, depth, rows, depth,
+                                     weight + (first + u) / per_panel * depth * per_panel, products + u,
+                                     units, kLanes<C>);
+            for (int64_t n = top; n < top + rows; ++n) {
+              C* __restrict to = p.to_h + n * p.hidden + first;
+              const C* __restrict product = products + (n - top) * units;
+              const S* const mask =
+                  p.in.state_mask ? p.in.state_mask->template as<S>() + n * p.hidden + first : nullptr;
+              if (mask)
+                for (int64_t u = 0; u < count; ++u) to[u] += product[u] * static_cast<C>(mask[u]);
+              else
+                for (int64_t u = 0; u < count; ++u) to[u] += product[u];
+            }
+          }
+          if (i < 0) return;
+          for (int64_t n = top; n < top + rows; ++n)
+            p.compute(i, n, first, count, direct ? nullptr : widened + i % 2 * wide_state + n * depth);
+        });
   const int to_h = p.a.kind == Recurrence::gru ? 2 : 1;
   put(args.out[to_h].as<S>(), p.to_h, state);
   if (lstm) put(args.out[2].as<S>(), p.to_c, state);
@@ -473,12 +289,15 @@ void backward(const KernelArgs& args) {
 void register_recurrent_kernels() {
   constexpr int cpu = static_cast<int>(DeviceKind::cpu);
   op_recurrent().kernels[cpu] = [](const KernelArgs& args) {
-    const bool three = args.attributes<RecurrentAttrs>().kind == Recurrence::gru;
+    const auto& a = args.attributes<RecurrentAttrs>();
+    if (a.needs_rows()) return recurrent_by_rows(args);
+    const bool three = a.kind == Recurrence::gru;
     visit_floating(args.in[0].dtype, [&](auto zero) {
       three ? forward<decltype(zero), 3>(args) : forward<decltype(zero), kVectors>(args);
     });
   };
   op_recurrent_gradient().kernels[cpu] = [](const KernelArgs& args) {
+    if (args.attributes<RecurrentAttrs>().needs_rows()) return recurrent_gradient_by_rows(args);
     visit_floating(args.in[0].dtype, [&](auto zero) { backward<decltype(zero)>(args); });
   };
 }
