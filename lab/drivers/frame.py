@@ -384,6 +384,9 @@ class Cell:
                            % min(self.switches))
         if self.phase == "load" and self.precision != "f32":
             raise Declined("precision", "precision: phase load makes samples of f32; got %s." % self.precision)
+        if "lstm" in self.switches and self.definition != "listing" and not any(
+                call["kind"] == "lstm" for call in self.network.calls):
+            raise Declined("lstm", "lstm: the network has no such layer, and nothing to turn.")
         if self.phase != "train" and self.switches.get("feed") == "loader":
             raise Declined("feed", "feed: the loader feeds training steps; phase %s has resident batches alone."
                            % self.phase)

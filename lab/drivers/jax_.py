@@ -351,12 +351,14 @@ class JaxDriver(frame.Driver):
                 "devices": ["cpu"] + cuda, "kinds": list(jax_network.WRITERS), "losses": list(jax_network.LOSSES),
                 "listings": list(jax_models.MODELS), "phases": ["train", "infer"],
                 "precisions": ["f32", "bf16", "f64"] + (["tf32"] if cuda else []),
-                "switches": {"conv": ["heuristic", "profile"]} if cuda else {},
+                "switches": dict({"lstm": ["cell"]}, **({"conv": ["heuristic", "profile"]} if cuda else {})),
                 "libraries": {name: importlib.metadata.version(name) for name in ("jaxlib", "numpy")}}
 
     def why_declined(self, what, value):
         if what == "conv":
             return "XLA chooses among convolution algorithms on CUDA alone, by a model of their cost or by timing them."
+        if what == "lstm":
+            return "JAX has no LSTM of its own but cuDNN's, experimental and without lengths; lax.scan repeats a cell."
         if what.startswith("graph"):
             return "XLA's passes belong to its compiler and are always on."
         return None

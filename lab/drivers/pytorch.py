@@ -43,7 +43,8 @@ class PyTorchDriver(frame.Driver):
             "phases": ["train", "infer", "load"],
             "precisions": ["f32", "bf16", "f64"] + (["tf32"] if cuda else []),
             "switches": {"conv": ["heuristic"] + (["fixed", "profile"] if cuda else []), "graph": ["on", "off"],
-                         "graph.cache": ["on", "off"], "onednn": ["on", "off"], "feed": ["resident", "loader"]},
+                         "graph.cache": ["on", "off"], "onednn": ["on", "off"], "feed": ["resident", "loader"],
+                         "lstm": ["cell", "fused"]},
             "libraries": libraries(),
         }
 
@@ -54,6 +55,8 @@ class PyTorchDriver(frame.Driver):
             return "It stands for cudnn.deterministic, which acts on CUDA devices alone."
         if what == "precision" and value == "tf32":
             return "TF32 is a format of CUDA devices."
+        if what == "lstm":
+            return "PyTorch has nn.LSTM (fused) and nn.LSTMCell (cell)."
         return None
 
     def build(self, cell):
@@ -90,7 +93,7 @@ class PyTorchModel(frame.Model):
         if cell.definition == "listing":
             self.network = pytorch_models.make(cell.network.name, cell.classes, cell.sizes, cell.dropout)
         else:
-            self.network, _ = pytorch_network.build(cell.network)
+            self.network, _ = pytorch_network.build(cell.network, cell.switches.get("lstm", "fused"))
         self._load(cell)
         self.network.to(self.device, self.dtype)
         self.optimizer = self._make_optimizer(cell) if cell.phase == "train" else None
@@ -135,6 +138,8 @@ class PyTorchModel(frame.Model):
         if cell.variant == "compile":
             obeyed["graph.cache"] = want.get("graph.cache", "off")
 
+        if "lstm" in want:
+            obeyed["lstm"] = want["lstm"]
         if self.cuda:
             if "onednn" in want:
                 raise Declined("onednn", "onednn: acts on the CPU alone; got %s." % cell.device)

@@ -26,18 +26,45 @@ def at_last(sequence, lengths):
     return sequence.gather(1, places).squeeze(1)
 
 
+class CellByCell(nn.LSTM):
+    """What nn.LSTM computes with batch_first, by one call of nn.LSTMCell's function per step, layer and way."""
+
+    def forward(self, x, states=None):
+        ways = 2 if self.bidirectional else 1
+        if states is None:
+            states = (x.new_zeros(self.num_layers * ways, x.shape[0], self.hidden_size),) * 2
+        rows, new_h, new_c = x.unbind(1), [], []
+        for layer in range(self.num_layers):
+            made = []
+            for way in range(ways):
+                at = layer * ways + way
+                weights = self.all_weights[at]
+                state, steps = (states[0][at], states[1][at]), [None] * len(rows)
+                for t in range(len(rows)) if way == 0 else reversed(range(len(rows))):
+                    state = torch._VF.lstm_cell(rows[t], state, *weights)
+                    steps[t] = state[0]
+                made.append(steps)
+                new_h.append(state[0])
+                new_c.append(state[1])
+            rows = made[0] if ways == 1 else [torch.cat(both, 1) for both in zip(*made)]
+        return torch.stack(rows, 1), (torch.stack(new_h), torch.stack(new_c))
+
+
+LSTMS = {"fused": nn.LSTM, "cell": CellByCell}
+
+
 class Layered(nn.Module):
     """An LSTM whose layers and ways are an nn.LSTM each, parts[layer][way]. The parameters are this module's, by the
     names of a whole nn.LSTM."""
 
-    def __init__(self, features, hidden, layers, bias, ways):
+    def __init__(self, kind, features, hidden, layers, bias, ways):
         super().__init__()
         whole = nn.LSTM(features, hidden, layers, bias=bias, batch_first=True, bidirectional=ways == 2)
         for name, parameter in whole.named_parameters():
             self.register_parameter(name, parameter)
         self.hidden, self.parts = hidden, []
         for layer in range(layers):
-            self.parts.append([nn.LSTM(features if layer == 0 else ways * hidden, hidden, bias=bias, batch_first=True)
+            self.parts.append([kind(features if layer == 0 else ways * hidden, hidden, bias=bias, batch_first=True)
                                for _ in range(ways)])
             for part, suffix in zip(self.parts[-1], ("_l%d" % layer, "_l%d_reverse" % layer)):
                 for name in [name for name, _ in part.named_parameters()]:
@@ -117,8 +144,8 @@ class Product(nn.Module):
 class Writer:
     """Writes `forward` and collects the submodules."""
 
-    def __init__(self, network):
-        self.network, self.module = network, nn.Module()
+    def __init__(self, network, lstm):
+        self.network, self.module, self.lstm = network, nn.Module(), LSTMS[lstm]
         self.shapes = {entry["name"]: list(entry["shape"]) for entry in network.inputs}
         self.states = {entry["name"]: "state%d" % index for index, entry in enumerate(network.states)}
         self.lines, self.masks = [], {}
@@ -259,7 +286,7 @@ def lstm(w, c):
         raise Declined("lstm", "lstm: states are carried forwards alone; got carry with bidirectional. Leave one out.")
 
     def whole():
-        return w.add(c.name, lambda: nn.LSTM(*sizes, c["bias"], batch_first=True, bidirectional=c["bidirectional"]))
+        return w.add(c.name, lambda: w.lstm(*sizes, c["bias"], batch_first=True, bidirectional=c["bidirectional"]))
 
     if len(c.a) == 1:
         called = "%s(%s%s)" % (whole(), x, ", (%s)" % ", ".join(carried) if carried else "")
@@ -268,11 +295,11 @@ def lstm(w, c):
         return called + ("[1][0]" + lasts if last else "[0]")
     lengths, mask = c.a[1], w.mask(c.values[1], c.a[1], c.shapes[0][0])
     if carried:
-        module = w.add(c.name, lambda: Carried(*sizes, c["bias"], 1))
+        module = w.add(c.name, lambda: Carried(w.lstm, *sizes, c["bias"], 1))
         text = "$, %s = %s(%s, %s, %s, %s)" % (", ".join(carried), module, x, lengths, mask, ", ".join(carried))
         return text + ("\n$ = %s%s" % (carried[0], lasts) if last else "")
     if c["bidirectional"]:
-        module = w.add(c.name, lambda: BothWays(*sizes, c["bias"], 2))
+        module = w.add(c.name, lambda: BothWays(w.lstm, *sizes, c["bias"], 2))
         return "%s(%s, %s, %s)[%d]" % (module, x, lengths, mask, last)
     beyond = "~%s.unsqueeze(2)" % mask
     sequence = "%s(%s.masked_fill(%s, 0))[0]" % (whole(), x, beyond)
@@ -366,9 +393,9 @@ WRITERS = {
 }
 
 
-def build(network):
-    """-> (nn.Module, the source of its forward)."""
-    writer = Writer(network)
+def build(network, lstm="fused"):
+    """lstm: a name of LSTMS. -> (nn.Module, the source of its forward)."""
+    writer = Writer(network, lstm)
     source = writer.source()
     names = {"torch": torch, "F": nn.functional, "at_last": at_last}
     exec(compile(source, "<%s>" % network.name, "exec"), names)

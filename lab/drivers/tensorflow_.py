@@ -190,10 +190,12 @@ class TensorFlowDriver(frame.Driver):
     def hello(self):
         switches = {"graph." + name: ["on", "off"] for name in process.PASSES}
         offer = process.offer("tensorflow", tf.__version__, ["function", "xla", "eager"], tensorflow_network.KINDS,
-                              listings.MODELS, dict(switches, graph=["on", "off"], feed=["resident", "loader"]))
+                              listings.MODELS, dict(switches, graph=["on", "off"], feed=["resident", "loader"], lstm=["cell"]))
         return dict(offer, phases=offer["phases"] + ["load"])
 
     def why_declined(self, what, value):
+        if what == "lstm":
+            return "Plain TensorFlow repeats a cell in tf.while_loop; its fused one is cuDNN's, behind Keras's layer."
         return process.why_declined(what, value)
 
     def build(self, cell):

@@ -644,7 +644,18 @@ class Walk:
             if steps:
                 self.table.check(where, "check: losses", finite(answer["losses"]), answer["losses"])
                 self.beyond_lengths(where, name, cell, answer)
+            self.lstm_switch(where, name, cell, answer, steps)
         return answer or None
+
+    def lstm_switch(self, where, name, cell, answer, steps):
+        """However an LSTM is computed, it gives the same."""
+        if not any(call["kind"] == "lstm" for call in cell["network"]["calls"]):
+            return
+        for value in self.known["switches"].get("lstm", []):
+            prepared = self.prepared("%s lstm=%s" % (where, value), dict(cell, switches={"lstm": value}))
+            other = prepared and self.ask(where, "check", steps=steps)
+            if other:
+                self.agree(where, name, cell, other, answer, "lstm=%s: " % value)
 
     def listings(self):
         """The networks built from descriptions against those written by hand: the answers to check, and the speed."""

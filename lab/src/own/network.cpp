@@ -126,6 +126,11 @@ std::unique_ptr<nn::Module> make_network(const CellRequest& cell) {
   } else {
     model = zoo::make_model(cell.description, options);
   }
+  if (cell.switches.contains("lstm"))
+    for (const auto& [name, module] : model->named_modules())
+      if (auto* layer = dynamic_cast<nn::RecurrentLayer*>(module))
+        layer->set_implementation(
+            nn::parse_recurrent_implementation(cell.switches["lstm"].get<std::string>()));
   if (cell.weights_hash) set_hash_weights(*model, *cell.weights_hash);
   if (!cell.weights_file.empty()) load_weights(*model, cell.weights_file);
   model->to(cell.dtype());

@@ -123,6 +123,9 @@ void read_switches(const Json& request, CellRequest& cell) {
       throw Declined(name, cat(name, ": phase load has no network, and nothing to turn; got '", text, "'."));
     if (name == "feed" && text == "loader" && !cell.trains)
       throw Declined(name, "feed: the loader feeds training steps; phase infer has resident batches alone.");
+    if (name == "lstm" && std::none_of(cell.line.calls.begin(), cell.line.calls.end(),
+                                       [](const auto& call) { return call.layer.type == "lstm"; }))
+      throw Declined(name, "lstm: the network has no such layer, and nothing to turn.");
     if (name.starts_with("graph")) {
       if (cell.engine == Engine::eager)
         throw Declined(name, cat(name, ": the eager variant has no graph. Ask the variant graph."));
@@ -235,8 +238,8 @@ std::vector<std::string> precision_names() {
 }
 
 std::map<std::string, std::vector<std::string>> known_switches() {
-  std::map<std::string, std::vector<std::string>> known = {{"graph", {"on", "off"}},
-                                                           {"feed", {"resident", "loader"}}};
+  std::map<std::string, std::vector<std::string>> known = {
+      {"graph", {"on", "off"}}, {"feed", {"resident", "loader"}}, {"lstm", {"cell", "block", "fused"}}};
   for (const ChoiceMode mode : kChoiceModes) known["conv"].push_back(name(mode));
   for (const std::string& pass : all_stages()) known["graph." + pass] = {"on", "off"};
   return known;

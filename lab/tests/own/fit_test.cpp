@@ -205,6 +205,24 @@ TEST(OwnDriverSwitches, NoPassChangesABit) {
   }
 }
 
+TEST(OwnDriverSwitches, LstmImplementationsAreObeyedAndGiveTheSame) {
+  const SmallCell cell("sensor_lstm", {}, 16, 0);
+  std::vector<json> losses, launches;
+  for (const std::string implementation : {"cell", "block", "fused"}) {
+    json prepare = cell.prepare("eager");
+    prepare["switches"] = {{"lstm", implementation}};
+    const std::vector<json> answers =
+        answers_to({prepare, {{"call", "check"}, {"steps", 3}}, {{"call", "breakdown"}, {"steps", 1}}});
+    EXPECT_EQ(succeeded(answers[0])["obeyed"]["lstm"], implementation);
+    losses.push_back(succeeded(answers[1])["losses"]);
+    launches.push_back(succeeded(answers[2])["launches"]);
+  }
+  expect_near(losses[1], losses[0], 1e-5, "block");
+  expect_near(losses[2], losses[0], 1e-5, "fused");
+  EXPECT_GT(launches[0], launches[1]);
+  EXPECT_GT(launches[1], launches[2]);
+}
+
 /// The error that a changed request `prepare` gets.
 json error_with(const SmallCell& cell, const std::function<void(json&)>& change) {
   json request = cell.prepare("graph");

@@ -43,6 +43,19 @@ Tensor zoned_out(const Tensor& now, const Tensor& before, const Tensor& keeps, d
 
 }  // namespace
 
+const char* name(RecurrentImplementation implementation) {
+  return implementation == RecurrentImplementation::fused   ? "fused"
+         : implementation == RecurrentImplementation::block ? "block"
+                                                            : "cell";
+}
+
+RecurrentImplementation parse_recurrent_implementation(std::string_view text) {
+  for (const auto each :
+       {RecurrentImplementation::fused, RecurrentImplementation::block, RecurrentImplementation::cell})
+    if (text == name(each)) return each;
+  throw Error(cat("recurrent layer: the implementation must be fused, block or cell; got '", text, "'."));
+}
+
 /// What regularises one direction of one layer in one call; undefined and 0 where nothing does.
 struct RecurrentLayer::Masks {
   Tensor weight, input, state;          // like weight_hh, (1, N, in), (N, P): 0 or 1 / (1 - p)
@@ -86,9 +99,7 @@ RecurrentLayer::RecurrentLayer(Module* parent, const std::string& name, const ch
            options.projection, ". 0 stands for none.");
   TD_CHECK(!options.relu || kind == Recurrence::rnn_relu, layer,
            ": relu is of an RNN alone; got it here. Leave it out.");
-  TD_CHECK(options.implementation <= RecurrentImplementation::cell, layer,
-           ": the implementation must be fused, block or cell; got ",
-           static_cast<int>(options.implementation), ".");
+  set_implementation(options.implementation);
   const Dim rows = times_capped(gates_of(kind), hidden), wide = times_capped(directions_, state_);
   for (int64_t i = 0; i < options.layers; ++i)
     for (const char* direction : {"", "_reverse"}) {
@@ -114,6 +125,12 @@ RecurrentLayer::RecurrentLayer(Module* parent, const std::string& name, const ch
       row.norm_c = made("norm_c", ones({hidden}));
       row.norm_c_bias = made("norm_c_bias", zeros({hidden}));
     }
+}
+
+void RecurrentLayer::set_implementation(RecurrentImplementation implementation) {
+  TD_CHECK(implementation <= RecurrentImplementation::cell, type_,
+           ": the implementation must be fused, block or cell; got ", static_cast<int>(implementation), ".");
+  options_.implementation = implementation;
 }
 
 void RecurrentLayer::check(const Tensor& x, const RecurrentLayerInputs& inputs) const {

@@ -13,6 +13,11 @@ enum class RecurrentImplementation : uint8_t {
   cell,   ///< made of single ops: slow, and the one with gradients of every order
 };
 
+/// "fused", "block" or "cell".
+const char* name(RecurrentImplementation implementation);
+/// Throws Error with the names that there are.
+RecurrentImplementation parse_recurrent_implementation(std::string_view name);
+
 struct RecurrentLayerOptions {
   int64_t layers = 1;          ///< the output of one is the input of the next
   bool bidirectional = false;  ///< a second pass from the end, beside the first in the output
@@ -62,6 +67,10 @@ class RecurrentLayer : public Module {
   Tensor forward(const Tensor& x) override { return forward(x, {}).output; }
   RecurrentLayerResult forward(const Tensor& x, const RecurrentLayerInputs& inputs);
   RecurrentLayerResult operator()(const Tensor& x, const RecurrentLayerInputs& inputs = {});
+
+  RecurrentImplementation implementation() const { return options_.implementation; }
+  /// From the next call on.
+  void set_implementation(RecurrentImplementation implementation);
 
   /// Of one direction of one layer.
   struct Weights {
