@@ -28,11 +28,16 @@ const std::vector<T>& replaced(const std::vector<T>& usual, const std::vector<T>
   return quick.empty() ? usual : quick;
 }
 
-Axes effective_axes(const Part& part, bool quick) {
+/// `named`: whether workloads were asked for by name, which may then be any of the part's, with --quick too.
+Axes effective_axes(const Part& part, bool quick, bool named) {
   if (!quick) return part.axes;
   const Axes& a = part.axes;
   const Axes& q = part.quick_axes;
-  return {replaced(a.frameworks, q.frameworks), replaced(a.workloads, q.workloads),
+  std::vector<std::string> workloads = replaced(a.workloads, q.workloads);
+  if (named)
+    for (const std::string& name : a.workloads)
+      if (!contains(workloads, name)) workloads.push_back(name);
+  return {replaced(a.frameworks, q.frameworks), workloads,
           replaced(a.device, q.device),         replaced(a.precision, q.precision),
           replaced(a.batch, q.batch),           replaced(a.input, q.input),
           replaced(a.optimizer, q.optimizer),   replaced(a.switches, q.switches)};
@@ -213,7 +218,7 @@ class Expansion {
   }
 
   Json expand(const Part& part) {
-    const Axes axes = effective_axes(part, options_.quick);
+    const Axes axes = effective_axes(part, options_.quick, !options_.workloads.empty());
     const std::vector<std::string> systems = this->systems(part, axes);
     const std::string control = this->control(part, systems);
     const size_t before = plan_.cells.size();

@@ -122,6 +122,28 @@ quick = { skip = "it is long" }
   EXPECT_EQ(make_plan(file.path(), options).cells[0].effort.runs, 3);
 }
 
+TEST(Plan, WithQuickAWorkloadMayBeNamedThatTheQuickFormLeavesOut) {
+  const StudyText file("mini", std::string(kHead) + R"(
+[[part]]
+name = "a"
+title = "A"
+phase = "train"
+workloads = ["lenet", "mnist_cnn"]
+quick = { workloads = ["lenet"] }
+)");
+  const auto planned = [&](const std::vector<std::string>& names) {
+    PlanOptions options = on_cpu();
+    options.quick = true;
+    options.workloads = names;
+    std::set<std::string> found;
+    for (const auto& cell : make_plan(file.path(), options).cells) found.insert(cell.condition.workload);
+    return found;
+  };
+  EXPECT_EQ(planned({}), std::set<std::string>{"lenet"});
+  EXPECT_EQ(planned({"mnist_cnn"}), std::set<std::string>{"mnist_cnn"});
+  EXPECT_EQ(planned({"mnist_cnn", "lenet"}), (std::set<std::string>{"lenet", "mnist_cnn"}));
+}
+
 TEST(Plan, AWorkloadOrADeviceThatIsNotThereIsListedAndTheRestRuns) {
   const StudyText file("mini", std::string(kHead) + R"(
 [[part]]
