@@ -49,7 +49,7 @@ details { margin: .5rem 0; } summary { cursor: pointer; color: var(--link); } #t
 @media (max-width: 40rem) { body { padding: .7rem; font-size: 15px; } h1 { font-size: 1.35rem; } .chart text { font-size: 17px; } .chart .tick, .chart .axis-name { font-size: 16px; } }
 @page { size: landscape; margin: 12mm; }
 @media print { :root { --paper: #fff; --sunk: #f4f4f4; --ink: #000; --soft: #444; --line: #bbb; } body { max-width: none; padding: 0; font-size: 10.5pt; } #theme, nav { display: none !important; }
-  figure, tr { break-inside: avoid; } h2, h3, figcaption { break-after: avoid; } .table { overflow: visible; font-size: 8pt; } figure.drawn { width: 29rem; } }
+  figure, tr { break-inside: avoid; } h2, h3, h2 + p, h2 + p + p, figcaption { break-after: avoid; } .table { overflow: visible; font-size: 8pt; } figure.drawn { width: 29rem; } }
 )css";
 
 /// Rows as blocks, below each of the widths that a table may need: every value beside its column's name. `T` is the table.

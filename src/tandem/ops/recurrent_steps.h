@@ -20,8 +20,9 @@ struct RecurrentSaved {
   int64_t norm = 0, norm_root = 0;      // the normalised weight · h (gates · hidden), and 1 / deviation
   int64_t norm_c = 0, norm_c_root = 0;  // the normalised c (hidden), and the same
   int64_t unprojected = 0;              // what the projection is multiplied with (hidden)
-  int64_t columns;
+  int64_t columns = 0;
 
+  RecurrentSaved() = default;
   RecurrentSaved(const RecurrentAttrs& a, int64_t hidden) : columns(times_capped(saved_of(a.kind), hidden)) {
     const auto next = [&](int64_t& at, int64_t count) {
       at = columns;

@@ -10,10 +10,8 @@
 #include "tandem/backends/cuda/check.h"
 #include "tandem/backends/cuda/device_state.h"
 #include "tandem/backends/cuda/kernels.h"
+#include "tandem/backends/cuda/recurrent.cuh"
 #include "tandem/core/op.h"
-#include "tandem/ops/recurrent.h"
-#include "tandem/ops/recurrent_steps.h"
-#include "tandem/ops/scalar_functions.h"
 
 namespace tandem::cuda {
 namespace {
@@ -53,61 +51,19 @@ __device__ S load_fresh(const S* from) {
 
 /// All that a launch knows.
 template <class S>
-struct Sequence {
-  using C = typename ComputeType<S>::type;
-  const S *x, *weight, *h, *c, *bias, *state_mask;
-  const int64_t* lengths;
-  const bool *keeps_h, *keeps_c, *candidates;
-  S *output, *cells, *saved;  // written forward, read backward
-  S *last_h, *last_c;
-  const S *grad_output, *grad_h, *grad_c;
-  S *grad_x, *grad_products, *grad_first_h, *grad_first_c;
-  C *to_h, *to_c;     // (samples, hidden): gradients on their way to the step before
+struct Sequence : RecurrentCall<S> {
+  using C = typename RecurrentCall<S>::C;
   unsigned* arrived;  // by group of rows: how many blocks have ended how many steps
-  int64_t steps, samples, hidden;
-  int first, end;  // the samples of this launch
-  int gates, kept;
-  Recurrence kind;
-  bool from_end;
-  C keep_h, keep_c, candidate_scale;
+  int first, end;     // the samples of this launch
   Layout layout;
-
-  __device__ int64_t at(int64_t i) const { return from_end ? steps - 1 - i : i; }
-  __device__ int64_t state_place(int64_t i, int64_t n) const { return (at(i) * samples + n) * hidden; }
-  __device__ bool is_beyond(int64_t i, int64_t n) const { return lengths && at(i) >= lengths[n]; }
-  /// Where h, or c, of a sample stands before the i-th computed step.
-  __device__ const S* before(const S* initial, const S* sequence, int64_t i, int64_t n) const {
-    return i == 0 ? initial + n * hidden : sequence + state_place(i - 1, n);
-  }
-  /// One of them that this thread has written itself.
-  __device__ C own_before(const S* initial, const S* sequence, int64_t i, int64_t n, int64_t u) const {
-    return static_cast<C>(before(initial, sequence, i, n)[u]);
-  }
-  __device__ C candidate_share(int64_t place) const {
-    return !candidates || candidates[place] ? candidate_scale : C(0);
-  }
 };
-
-/// now, or what was before where it is kept; or the mean of both.
-template <class C>
-__device__ C zoned_out(C now, C before, const bool* keeps, int64_t place, C share) {
-  if (keeps) return keeps[place] ? before : now;
-  return share == C(0) ? now : share * before + (C(1) - share) * now;
-}
-/// The same for its gradient: takes what goes to the value before out of `all`.
-template <class C>
-__device__ C take_old(C& all, const bool* keeps, int64_t place, C share) {
-  const C old = keeps ? keeps[place] ? all : C(0) : share * all;
-  all = keeps ? keeps[place] ? C(0) : all : share == C(0) ? all : (C(1) - share) * all;
-  return old;
-}
 
 /// One unit of one sample, the i-th step forward; product(g): of gate g with the state.
 template <class S, class F>
 __device__ void step_forward(const Sequence<S>& s, int64_t i, int64_t n, int64_t u, F product) {
   using C = typename Sequence<S>::C;
   const int64_t place = s.state_place(i, n) + u, t = s.at(i);
-  S* const kept = s.saved + (t * s.samples + n) * s.kept * s.hidden + u;
+  S* const kept = s.saved + (t * s.samples + n) * s.saved_columns.columns + u;
   const S* const x = s.x + (t * s.samples + n) * s.gates * s.hidden + u;
   const bool lstm = s.kind == Recurrence::lstm;
   const C h_before = s.own_before(s.h, s.output, i, n, u);
@@ -164,7 +120,7 @@ __device__ void step_backward(const Sequence<S>& s, int64_t i, int64_t n, int64_
   if (s.grad_output) h += static_cast<C>(s.grad_output[place]);
   C d[4] = {}, of_products[4];
   if (!s.is_beyond(i, n)) {
-    const S* const kept = s.saved + (t * s.samples + n) * s.kept * s.hidden + u;
+    const S* const kept = s.saved + (t * s.samples + n) * s.saved_columns.columns + u;
     const auto gate = [&](int g) { return static_cast<C>(kept[g * s.hidden]); };
     const C old_h = take_old(h, s.keeps_h, place, s.keep_h);
     if (lstm) {
@@ -411,29 +367,11 @@ void launch(const Sequence<S>& s, cudaStream_t stream) {
 template <class S, bool backward>
 void run(const KernelArgs& args) {
   using C = typename ComputeType<S>::type;
-  const auto& a = args.attributes<RecurrentAttrs>();
-  TD_CHECK(!a.needs_rows(),
-           "recurrent: layer norm and projections have no kernel for CUDA; got a layer with ",
-           a.has_norm ? "layer norm" : "a projection",
-           " there. Give the layer the implementation `cell`, or keep it on the CPU.");
-  const RecurrentOperands<Buffer> in(a, backward, args.in);
-  const bool lstm = a.kind == Recurrence::lstm, gru = a.kind == Recurrence::gru;
-  const auto of = [](const Buffer* b) { return b ? b->as<S>() : nullptr; };
-  const auto truth = [](const Buffer* b) { return b ? b->as<bool>() : nullptr; };
   Sequence<S> s{};
-  s.x = of(in.x), s.weight = of(in.weight), s.h = of(in.h), s.c = of(in.c), s.bias = of(in.bias);
-  s.state_mask = of(in.state_mask);
-  s.lengths = in.lengths ? in.lengths->as<int64_t>() : nullptr;
-  s.keeps_h = truth(in.keeps_h), s.keeps_c = truth(in.keeps_c), s.candidates = truth(in.candidates);
-  const Buffer& all = backward ? *in.saved : *in.x;
-  s.steps = all.shape[0], s.samples = all.shape[1], s.hidden = in.weight->shape[1];
+  s.fill(args, backward);
   if (s.samples == 0) return;
-  s.gates = static_cast<int>(gates_of(a.kind)), s.kept = static_cast<int>(saved_of(a.kind));
-  s.kind = a.kind, s.from_end = a.from_end;
-  s.keep_h = static_cast<C>(a.keep_h), s.keep_c = static_cast<C>(a.keep_c);
-  s.candidate_scale = static_cast<C>(a.candidate_scale);
-  const Buffer* const out = args.out;
   const int64_t state = s.samples * s.hidden;
+  const bool lstm = s.kind == Recurrence::lstm;
   TD_CHECK(s.hidden < (int64_t{1} << 20), "recurrent: a layer on a GPU has fewer than 1,048,576 units; got ",
            s.hidden, ".");
   const DeviceState& device = state_of(args);
@@ -443,15 +381,8 @@ void run(const KernelArgs& args) {
       args.workspace(reserved + (backward ? static_cast<size_t>(state) * (lstm ? 2 : 1) * sizeof(C) : 0)));
   s.arrived = reinterpret_cast<unsigned*>(memory);
   if constexpr (backward) {
-    s.output = of(in.output), s.cells = of(in.cells), s.saved = of(in.saved);
-    s.grad_output = of(in.grad_output), s.grad_h = of(in.grad_h), s.grad_c = of(in.grad_c);
-    s.grad_x = of(&out[0]), s.grad_products = of(&out[gru ? 1 : 0]);
-    s.grad_first_h = of(&out[gru ? 2 : 1]), s.grad_first_c = lstm ? of(&out[2]) : nullptr;
     s.to_h = reinterpret_cast<C*>(memory + reserved);
     s.to_c = lstm ? s.to_h + state : nullptr;
-  } else {
-    s.output = of(&out[0]), s.last_h = of(&out[1]), s.saved = of(&out[args.n_out - 1]);
-    s.last_c = lstm ? of(&out[2]) : nullptr, s.cells = lstm ? of(&out[3]) : nullptr;
   }
   // Samples do not see each other: more than fit at once follow in further launches.
   int64_t done = 0;
@@ -476,9 +407,11 @@ void run(const KernelArgs& args) {
 void register_recurrent_kernels() {
   constexpr int kCuda = static_cast<int>(DeviceKind::cuda);
   op_recurrent().kernels[kCuda] = [](const KernelArgs& args) {
+    if (args.attributes<RecurrentAttrs>().needs_rows()) return recurrent_by_rows(args);
     visit_floating(args.in[0].dtype, [&](auto zero) { run<decltype(zero), false>(args); });
   };
   op_recurrent_gradient().kernels[kCuda] = [](const KernelArgs& args) {
+    if (args.attributes<RecurrentAttrs>().needs_rows()) return recurrent_gradient_by_rows(args);
     visit_floating(args.in[0].dtype, [&](auto zero) { run<decltype(zero), true>(args); });
   };
 }
