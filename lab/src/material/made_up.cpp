@@ -76,12 +76,7 @@ class AnyKind final : public MadeUp {
   AnyKind(const Workload& workload, const Network& network, uint64_t seed, bool is_test)
       : targets_(workload.targets), inputs_(network.line.inputs), seed_(seed), is_test_(is_test) {
     for (const zoo::InputDescription& input : inputs_) {
-      int64_t rows = 0;
-      for (const zoo::LayerCall& call : network.line.calls)
-        if (call.layer.type == "embedding" && call.in[0] == input.name)
-          for (const auto& [name, value] : call.layer.settings)
-            if (name == "rows") rows = std::get<int64_t>(value);
-      below_.push_back(rows);
+      below_.push_back(embedding_rows(network, input.name));
       if (input.shape.rank() > 0) longest_ = std::max(longest_, input.shape[0]);
     }
   }

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 #include "lab/src/material/made_up.h"
 #include "lab/src/material/pictures.h"
+#include "lab/src/material/texts.h"
 #include "tandem/tandem.h"
 
 namespace tandem::lab {
@@ -17,6 +19,7 @@ constexpr int64_t kPictures = 256;  // files that arrays of a workload with [ima
 struct Source {
   std::function<std::vector<Tensor>(std::span<const int64_t>)> batch;  // samples, one after the other
   int64_t size = 0;
+  bool in_order = false;  // it is written in this order, not in one that is drawn
 };
 
 Source from_set(const data::DatasetPtr& set) {
@@ -56,11 +59,18 @@ Source from_pictures(const Workload& workload, const Network& network, const std
           size};
 }
 
+Source from_texts(const TextUse& use, const data::DatasetPtr& set, int64_t batch) {
+  return {
+      [use, set, batch](std::span<const int64_t> indices) { return text_batch(use, *set, batch, indices); },
+      text_samples(use, *set, batch), !use.is_classified};
+}
+
 /// Writes so many samples, and returns how many that were. They are converted a piece at a time.
 int64_t write_part(const Source& source, int64_t samples, uint64_t seed,
                    const std::vector<std::string>& paths) {
   const int64_t count = std::min(samples, source.size);
-  const std::vector<int64_t> order = data::shuffled_order(source.size, seed, 0);
+  std::vector<int64_t> order = data::shuffled_order(source.size, seed, 0);
+  if (source.in_order) std::iota(order.begin(), order.end(), 0);
   std::vector<Tensor> whole;
   constexpr int64_t kPiece = 256;
   const NoGrad off;
@@ -101,7 +111,15 @@ DataChoice choose_data(const Workload& workload, const Network& network, const s
   const std::string& wanted = workload.data;
   const auto& inputs = network.line.inputs;
   const bool is_synthetic = wanted.starts_with("synthetic");
-  // Data sets are of one input and one label; what a network has besides can only be made up.
+  if (text_use(workload, network)) {
+    if (is_synthetic) return {"synthetic", false};
+    for (const data::DatasetStatus& row : data::list_datasets(data_dir))
+      if (row.info.name == wanted)
+        return row.found ? DataChoice{wanted, true}
+                         : DataChoice{"synthetic", false,
+                                      cat("the files of ", wanted, " are not here. ", row.info.how_to_get)};
+  }
+  // Other data sets are of one input and one label; what a network has besides can only be made up.
   if (inputs.size() != 1 || workload.targets.size() != 1 || workload.classes() == 0)
     return {"synthetic", false,
             is_synthetic
@@ -142,6 +160,11 @@ DataFolder write_data(const std::string& folder, const Workload& workload, const
                        std::min(kPictures, std::max(train_samples, test_samples)), seed, data_dir),
         train_samples);
     test = train;
+  } else if (const auto use = text_use(workload, network); use && choice.is_real) {
+    const data::Splits splits = open_texts(*use, choice.name, data_dir);
+    train = from_texts(*use, splits.train, workload.batch);
+    test = from_texts(*use, splits.test, workload.batch);
+    out.where = splits.where;
   } else if (std::find(sets.begin(), sets.end(), choice.name) != sets.end()) {
     const data::Splits splits = data::open_dataset(choice.name, {.data_dir = choice.is_real ? data_dir : ""});
     train = from_set(splits.train);

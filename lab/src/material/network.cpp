@@ -187,4 +187,12 @@ Network load_network(const Workload& workload, const std::vector<int64_t>& input
   return network;
 }
 
+int64_t embedding_rows(const Network& network, const std::string& input) {
+  for (const zoo::LayerCall& call : network.line.calls)
+    if (call.layer.type == "embedding" && call.in[0] == input)
+      for (const auto& [name, value] : call.layer.settings)
+        if (name == "rows") return std::get<int64_t>(value);
+  return 0;
+}
+
 }  // namespace tandem::lab

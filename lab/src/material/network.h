@@ -25,4 +25,7 @@ struct Network {
 /// Throws Error where the file breaks a rule, or where the workload's loss does not fit what the network gives.
 Network load_network(const Workload& workload, const std::vector<int64_t>& input = {});
 
+/// Rows of the embedding that reads an input: its numbers are below that. 0 where none does.
+int64_t embedding_rows(const Network& network, const std::string& input);
+
 }  // namespace tandem::lab

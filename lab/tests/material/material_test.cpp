@@ -242,5 +242,68 @@ TEST(MadeUp, RaggedSamplesHaveLengthsAndNothingBehindThem) {
   }
 }
 
+void write_file(const std::string& path, const std::string& text) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  std::ofstream(path) << text;
+}
+
+TEST(Texts, ALongTextIsReadOnFromBatchToBatchAtEachPlace) {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += cat("w", i % 97, i % 13 == 12 ? "\n" : " ");
+  for (const char* part : {"train", "valid", "test"}) write_file(cat(folder / "t/ptb.", part, ".txt"), text);
+  const Workload workload = load_workload("ptb_lstm");
+  const Network network = load_network(workload);
+  const DataChoice absent = choose_data(workload, network, folder / "none");
+  EXPECT_EQ(absent.name, "synthetic");
+  EXPECT_NE(absent.why.find("the files of ptb are not here"), std::string::npos) << absent.why;
+  const DataFolder data = write_data(folder / "out", workload, network, 1 << 20, 1 << 20, 1, folder / "t");
+  EXPECT_EQ(data.name, "ptb");
+  EXPECT_TRUE(data.is_real);
+  EXPECT_EQ(data.train % workload.batch, 0);
+  ASSERT_GE(data.train, 2 * workload.batch);
+  const Tensor x = io::load_npy(data.files["train"]["tokens"]), y = io::load_npy(data.files["train"]["y"]);
+  const int64_t* in = x.data<int64_t>();
+  const int64_t* follow = y.data<int64_t>();
+  const int64_t length = x.size(1);
+  for (int64_t i = 0; i < data.train; ++i) {
+    for (int64_t t = 0; t + 1 < length; ++t) EXPECT_EQ(follow[i * length + t], in[i * length + t + 1]);
+    if (i + workload.batch < data.train) {
+      EXPECT_EQ(follow[i * length + length - 1], in[(i + workload.batch) * length]) << i;
+    }
+  }
+}
+
+TEST(Texts, ReviewsHaveTheirTrueLengthsAndClasses) {
+  const TempFolder folder;
+  for (const char* part : {"train", "test"})
+    for (const char* cls : {"neg", "pos"})
+      for (int i = 0; i < 3; ++i) {
+        std::string text = std::string(cls) == "pos" ? "good" : "bad";
+        for (int word = 0; word < 4 * i; ++word) text += " film";
+        write_file(cat(folder / "t/", part, "/", cls, "/", i, ".txt"), text);
+      }
+  const Workload workload = load_workload("imdb_lstm");
+  const DataFolder data =
+      write_data(folder / "out", workload, load_network(workload), 100, 100, 1, folder / "t");
+  EXPECT_EQ(data.name, "imdb");
+  EXPECT_EQ(data.train, 6);
+  const Tensor x = io::load_npy(data.files["train"]["tokens"]);
+  EXPECT_EQ(x.shape(), (Dims{6, 500}));
+  const auto lengths = io::load_npy(data.files["train"]["length"]).to_vector<int64_t>(),
+             classes = io::load_npy(data.files["train"]["y"]).to_vector<int64_t>();
+  std::map<int64_t, std::set<int64_t>> first;  // words, by class
+  std::multiset<int64_t> seen(lengths.begin(), lengths.end());
+  EXPECT_EQ(seen, (std::multiset<int64_t>{1, 1, 5, 5, 9, 9}));
+  for (int64_t i = 0; i < 6; ++i) {
+    const int64_t length = lengths[static_cast<size_t>(i)];
+    first[classes[static_cast<size_t>(i)]].insert(x.data<int64_t>()[i * 500]);
+    for (int64_t t = length; t < 500; ++t) EXPECT_EQ(x.data<int64_t>()[i * 500 + t], 0);
+  }
+  EXPECT_EQ(first[0].size(), 1u);
+  EXPECT_EQ(first[1].size(), 1u);
+  EXPECT_NE(first[0], first[1]);
+}
+
 }  // namespace
 }  // namespace tandem::lab
