@@ -399,6 +399,7 @@ Tensor mel_filter_bank(int64_t frequencies, MelOptions o, DType dtype, Device de
     if (!o.slaney) return 700 * (std::pow(10, mel / 2595) - 1);
     return mel < knee ? mel * 200 / 3 : 1000 * std::exp((mel - knee) / step);
   };
+  const bool has_area = o.area.value_or(o.slaney);
   const Tensor on_host = empty({frequencies, o.bands}, DType::f64);
   auto* bank =
       static_cast<double*>(on_host.impl()->storage->data());  // in a compiled callable, too: a constant
@@ -413,7 +414,7 @@ Tensor mel_filter_bank(int64_t frequencies, MelOptions o, DType dtype, Device de
       const double rise = (hertz - edges[b]) / (edges[b + 1] - edges[b]);
       const double fall = (edges[b + 2] - hertz) / (edges[b + 2] - edges[b + 1]);
       const double height = std::max(0., std::min(rise, fall));
-      bank[static_cast<size_t>(f * o.bands) + b] = o.slaney ? height * 2 / (edges[b + 2] - edges[b]) : height;
+      bank[static_cast<size_t>(f * o.bands) + b] = has_area ? height * 2 / (edges[b + 2] - edges[b]) : height;
     }
   // A clone: in a compiled callable what is made of host values must not be changed in place.
   return cast(clone(from_host(bank, on_host.shape(), DType::f64, device)), dtype);

@@ -2,6 +2,8 @@
 // counted without it. f32 and f64.
 #pragma once
 
+#include <optional>
+
 #include "tandem/core/op.h"
 
 namespace tandem {
@@ -60,8 +62,9 @@ Tensor spectrogram(const Tensor& x, const StftOptions& options, double power = 2
 struct MelOptions {
   int64_t bands = 80;
   double sample_rate = 16000;
-  double low = 0, high = 0;  ///< in Hz; high 0: half the sample rate
-  bool slaney = false;       ///< Slaney's scale and area 1 a band, else HTK's scale and height 1
+  double low = 0, high = 0;       ///< in Hz; high 0: half the sample rate
+  bool slaney = false;            ///< Slaney's scale and area 1 a band, else HTK's scale and height 1
+  std::optional<bool> area = {};  ///< area 1 a band, or height 1, whatever the scale
 };
 /// (frequencies, bands): triangles, evenly spaced on the mel scale; matmul(transpose(spectrogram), bank) gives mel bands.
 Tensor mel_filter_bank(int64_t frequencies, MelOptions options, DType dtype = DType::f32, Device device = {});
