@@ -98,6 +98,11 @@ class Concatenated final : public Made {
     const auto [base, index] = place(i);
     return base->sample_name(index);
   }
+  int64_t length(int64_t i) const override {
+    check_index("length", i, size());
+    const auto [base, index] = place(i);
+    return base->length(index);
+  }
   std::vector<Tensor> get_at(int64_t i, int64_t epoch) const override {
     check_index("get", i, size());
     const auto [base, index] = place(i);
@@ -172,6 +177,7 @@ class Cached final : public Made {
   int64_t size() const override { return base_->size(); }
   std::string describe() const override { return base_->describe(); }
   std::string sample_name(int64_t i) const override { return base_->sample_name(i); }
+  int64_t length(int64_t i) const override { return base_->length(i); }
   std::vector<Tensor> get_at(int64_t i, int64_t) const override {
     check_index("get", i, size());
     std::vector<Tensor>& place = kept_[static_cast<size_t>(i)];

@@ -77,6 +77,14 @@ std::vector<Tensor> Dataset::batch(std::span<const int64_t> indices) const {
 
 std::string Dataset::describe() const { return cat(size(), " samples"); }
 
+int64_t Dataset::length(int64_t i) const {
+  const std::vector<Tensor> sample = get(i);
+  TD_CHECK(!sample.empty() && sample[0].rank() >= 1,
+           "data: a sample of different lengths must begin with a tensor of one axis or more; ",
+           sample_name(i), " does not.");
+  return sample[0].size(0);
+}
+
 std::string Dataset::sample_name(int64_t i) const { return cat("sample ", i); }
 
 Reordered::Reordered(const char* what, DatasetPtr base) : base_(std::move(base)) {

@@ -39,6 +39,9 @@ class Dataset {
   virtual std::vector<Tensor> batch_at(std::span<const int64_t> indices, int64_t) const {
     return batch(indices);
   }
+  /// The first axis of sample i's first field, where samples differ in it: of a text its tokens, of sound its frames. The default
+  /// makes the sample; a set that knows better says it without.
+  virtual int64_t length(int64_t i) const;
   /// What messages call sample i: "sample 17", or its file.
   virtual std::string sample_name(int64_t i) const;
 };
@@ -58,6 +61,7 @@ class Reordered : public Dataset {
   bool varies() const override { return base_->varies(); }
   std::vector<Tensor> get_at(int64_t i, int64_t epoch) const final;
   std::vector<Tensor> batch_at(std::span<const int64_t> indices, int64_t epoch) const final;
+  int64_t length(int64_t i) const final { return base_->length(index_of(i, 0)); }
   std::string sample_name(int64_t i) const final { return base_->sample_name(index_of(i, 0)); }
 
  protected:

@@ -10,6 +10,7 @@
 #include "tandem/data/cifar.h"
 #include "tandem/data/drawn_digits.h"
 #include "tandem/data/image_folder.h"
+#include "tandem/data/ljspeech.h"
 #include "tandem/data/mnist.h"
 #include "tandem/data/svhn.h"
 #include "tandem/data/synthetic.h"
@@ -27,6 +28,9 @@ std::optional<std::string> locate_text(const DatasetInfo& info, const std::strin
 Splits open_text(const DatasetInfo& info, const OpenOptions& options);
 std::optional<std::string> locate_text_folder(const DatasetInfo& info, const std::string& data_dir);
 Splits open_text_folder(const DatasetInfo& info, const OpenOptions& options);
+std::optional<std::string> locate_librispeech(const DatasetInfo& info, const std::string& data_dir);
+Splits open_librispeech(const DatasetInfo& info, const OpenOptions& options);
+Splits open_synthetic_librispeech(const DatasetInfo& info, const OpenOptions& options);
 Splits open_synthetic_imdb(const DatasetInfo& info, const OpenOptions& options);
 Splits open_synthetic_ptb(const DatasetInfo& info, const OpenOptions& options);
 
@@ -151,6 +155,28 @@ const std::vector<Row>& rows() {
          locate_ptb,
          open_ptb,
          {"tokens"}},
+        {{.name = "librispeech",
+          .title = "LibriSpeech",
+          .description = "books read aloud, as spectrograms of 161 frequencies, and their texts",
+          .sample_shape = {1600, 161},
+          .classes = 29,
+          .how_to_get =
+              "Unpack train-clean-100.tar.gz, dev-clean.tar.gz and test-clean.tar.gz of "
+              "https://www.openslr.org/12 there, or name the folder that holds them with --data-dir."},
+         locate_librispeech,
+         open_librispeech,
+         {"test_share"}},
+        {{.name = "ljspeech",
+          .title = "LJSpeech",
+          .description = "one speaker who reads aloud, as spectrograms of 161 frequencies, and the texts",
+          .sample_shape = {1000, 161},
+          .classes = 29,
+          .how_to_get = "Unpack LJSpeech-1.1.tar.bz2 of https://keithito.com/LJ-Speech-Dataset there, or "
+                        "name its folder "
+                        "with --data-dir."},
+         locate_ljspeech,
+         open_ljspeech,
+         {"test_share"}},
         {{.name = "image-folder",
           .title = "image folder",
           .description = "your JPEG and PNG files, a folder per class, in train/ and test/ or by themselves",
@@ -237,6 +263,17 @@ const std::vector<Row>& rows() {
                      .how_to_get = "It is built in."},
                     locate_built_in,
                     open_synthetic_ptb});
+    made.push_back(
+        {{.name = "synthetic-librispeech",
+          .title = "synthetic librispeech",
+          .description = "sounds and letters made by a formula in the shapes of librispeech; needs no files",
+          .sample_shape = {1600, 161},
+          .classes = 29,
+          .train_size = 28539,
+          .test_size = 2620,
+          .how_to_get = "It is built in."},
+         locate_built_in,
+         open_synthetic_librispeech});
     return made;
   }());
   return table;

@@ -10,6 +10,7 @@
 
 #include "tandem/data/dataset.h"
 #include "tandem/data/image_set.h"
+#include "tandem/data/log_mel.h"
 #include "tandem/data/table_encoder.h"
 #include "tandem/data/text_set.h"
 
@@ -59,10 +60,12 @@ struct OpenOptions {
   int64_t usual_vocabulary = 0,
           usual_length = 0;          ///< of text, where `text` leaves them open: the model's; 0: the data's
   TextEncoderPtr text_encoder = {};  ///< that of a run, in place of a new one
+  /// What the model is made for (train/task.h), for data that serves several tasks; empty: the data's own.
+  std::string usual_task = {};
 };
 
 /// What was opened. A sample is {input, target}: the target is i64 () for a class, f32 () or f32 (k) for regression. Of text:
-/// see text_set.h.
+/// see text_set.h; of speech: speech_set.h.
 struct Splits {
   DatasetPtr train, test;
   DatasetInfo info;   // its shape, classes (0 for regression) and sizes are those of what was opened
@@ -71,8 +74,9 @@ struct Splits {
   /// The training set with the augmentation that is usual for it, drawn from (seed, epoch, sample); empty where
   /// there is none.
   std::function<DatasetPtr(uint64_t seed)> augmented = {};
-  std::string task = "classification";  ///< or "regression", "text-classification", "language-modelling"
-  bool split_off = false;               ///< the test part was taken from the training part, by chance
+  std::string task =
+      "classification";  ///< or "regression", "text-classification", "language-modelling", "speech-recognition"
+  bool split_off = false;  ///< the test part was taken from the training part, by chance
   std::vector<std::string> class_names =
       {};  ///< in the order of their numbers; empty: numbers alone, or no classes
   std::optional<ImageFormat> format =
@@ -81,6 +85,7 @@ struct Splits {
   std::optional<bool> byte_inputs = {};
   std::shared_ptr<const TableEncoder> encoder = {};  ///< csv: how rows become inputs
   TextEncoderPtr text = {};                          ///< how texts become inputs
+  std::optional<LogMelOptions> sound = {};           ///< how sound becomes inputs
   DatasetPtr valid = {};                             ///< a part for validation, where the data has its own
   std::vector<std::string> notices = {};             ///< one line each, for the user
 };

@@ -36,7 +36,7 @@ class TextClassification final : public Task {
   }
   std::vector<int64_t> lengths(const data::Dataset& set) const override {
     std::vector<int64_t> out;
-    for (int64_t i = 0; i < set.size(); ++i) out.push_back(set.get(i).at(0).size(0));
+    for (int64_t i = 0; i < set.size(); ++i) out.push_back(set.length(i));
     return out;
   }
   int64_t test_batch() const override { return 250; }
