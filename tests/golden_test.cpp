@@ -106,7 +106,8 @@ struct GoldenRun {
 std::vector<GoldenRun> golden_runs() {
   std::vector<GoldenRun> runs;
   std::vector<std::string> lines = golden_lines("training.txt");
-  for (const std::string& line : golden_lines("training_text.txt")) lines.push_back(line);
+  for (const char* file : {"training_text.txt", "training_speech.txt"})
+    for (const std::string& line : golden_lines(file)) lines.push_back(line);
   for (const std::string& line : lines) {
     std::istringstream in(line);
     std::string word;
@@ -159,12 +160,20 @@ struct Trained {
                                           StepOptions{.task = make_task(zoo::model_info(golden.model).task)});
   }
 
+  static Tensor whole(const Dims& shape, uint32_t salt, int64_t least, int64_t below) {
+    return to_tensor(hash_array(shape, salt, static_cast<double>(least), static_cast<double>(below)),
+                     DType::i64);
+  }
+  /// Of a model of speech: features and their number, labels and their number.
+  static std::vector<Tensor> speech_batch(const GoldenRun& golden, uint32_t i) {
+    const Dims n = {golden.input[0]};
+    const int64_t letters = 4;
+    return {to_tensor(hash_array(golden.input, 9000 + i), DType::f64),
+            whole(n, 9700 + i, 13, golden.input[1] + 1), whole({n[0], letters}, 9500 + i, 1, golden.classes),
+            whole(n, 9800 + i, 1, letters + 1)};
+  }
   /// Of a model of text: tokens, and their number and a class each, or the tokens that follow.
   static std::vector<Tensor> text_batch(const GoldenRun& golden, uint32_t i) {
-    const auto whole = [](const Dims& shape, uint32_t salt, int64_t least, int64_t below) {
-      return to_tensor(hash_array(shape, salt, static_cast<double>(least), static_cast<double>(below)),
-                       DType::i64);
-    };
     const Dims n = {golden.input[0]};
     const Tensor tokens = whole(golden.input, 9000 + i, 0, golden.words);
     if (golden.classes == golden.words) return {tokens, whole(golden.input, 9500 + i, 0, golden.words)};
@@ -172,8 +181,10 @@ struct Trained {
   }
 
   void check_step(const GoldenRun& golden, uint32_t i) {
-    if (golden.words > 0) {
-      const double loss = (*step)(text_batch(golden, i)).value.item<double>();
+    const bool is_speech = zoo::model_info(golden.model).task == "speech-recognition";
+    if (golden.words > 0 || is_speech) {
+      const double loss =
+          (*step)(is_speech ? speech_batch(golden, i) : text_batch(golden, i)).value.item<double>();
       EXPECT_NEAR(loss, golden.losses[i], tolerance * (1 + golden.losses[i])) << dtype << ", step " << i;
       return;
     }
@@ -236,7 +247,7 @@ TEST_P(GoldenTraining, StepsMatchPyTorchInBothEnginesAndTypes) {
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTraining,
                          ::testing::Values("mlp", "lenet", "mnist_cnn", "cifar10_cnn", "cifar100_cnn",
                                            "svhn_cnn", "alexnet", "resnet18", "vgg16", "imdb_lstm",
-                                           "ptb_lstm"),
+                                           "ptb_lstm", "deepspeech2", "deepspeech2_small"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Golden, EveryModelOfTheZooHasARun) {

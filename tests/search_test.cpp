@@ -200,7 +200,8 @@ TEST(Halving, AtTheEndTheLeaderGetsItsFullLength) {
 
 TEST(Variants, EveryModelOfTheZooCanBeVariedAndKeepsItsOutputs) {
   for (const zoo::ModelInfo& row : zoo::models()) {
-    if (row.vocabulary > 0) continue;  // of text: its layers have no widths that are varied
+    // Of text: its layers have no widths that are varied; of speech: it has no description.
+    if (row.task != "classification") continue;
     SCOPED_TRACE(row.name);
     const zoo::ModelDescription own = zoo::describe(row.name);
     EXPECT_EQ(zoo::to_toml(vary(own, {})), zoo::to_toml(own));

@@ -72,6 +72,7 @@ void expect_same_in_both_engines(TrainConfig config, const TempFolder& folder, c
 
 TEST(Train, EagerAndGraphEndWithTheSameBitsForEveryModel) {
   for (const zoo::ModelInfo& info : zoo::models()) {
+    if (info.task == "speech-recognition") continue;  // on short utterances: speech_runs_test.cpp
     const TempFolder folder;
     expect_same_in_both_engines(tiny(info.name, ""), folder, info.name);
   }

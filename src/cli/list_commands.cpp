@@ -14,6 +14,7 @@
 #include "tandem/ops/create.h"
 #include "tandem/train/environment.h"
 #include "tandem/train/settings_json.h"
+#include "tandem/train/task.h"
 #include "tandem/zoo/layer_types.h"
 #include "tandem/zoo/zoo.h"
 
@@ -38,6 +39,15 @@ std::unique_ptr<nn::Module> shapes_of_model(const zoo::ChosenModel& chosen) {
 /// Of a batch of samples; of what a description takes, where that is more than one tensor of numbers.
 nn::Summary summary_of(const zoo::ChosenModel& chosen, const Dims& batch) {
   const std::unique_ptr<nn::Module> model = shapes_of_model(chosen);
+  if (!chosen.description && !zoo::has_description(chosen.info.name)) {
+    const TaskPtr task = make_task(chosen.info.task);
+    const std::vector<std::string> names = task->fields();
+    return nn::summary(*model, task->made_up_batch(chosen.info.input, batch[0]),
+                       [&](const std::vector<Tensor>& each) {
+                         std::vector<Tensor> carried;
+                         task->forward(*model, {names, each}, carried);
+                       });
+  }
   if (!chosen.description && chosen.info.vocabulary == 0) return nn::summary(*model, batch);
   const zoo::StraightLine line =
       zoo::straight_line(chosen.description ? *chosen.description : zoo::describe(chosen.info.name));

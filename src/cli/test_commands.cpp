@@ -230,7 +230,7 @@ void add_predict(CLI::App& app, Action& action) {
         return;
       }
       Table table;
-      const bool is_text = r.task == "text-classification" || r.task == "language-modelling";
+      const bool is_text = r.task == "text-classification" || gives_text(r.task);
       for (const Prediction& p : r.predictions) {
         ordered_json top = ordered_json::array();
         std::vector<std::string> row = {is_text ? io::one_line(p.source, 60) : p.source,
@@ -247,7 +247,7 @@ void add_predict(CLI::App& app, Action& action) {
         if (!p.label.empty()) line["label"] = p.label;
         if (has_classes(r.task))
           line["top"] = top;
-        else if (r.task == "language-modelling")
+        else if (gives_text(r.task))
           line["text"] = p.text;
         else
           line["values"] = p.values;

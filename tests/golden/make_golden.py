@@ -16,7 +16,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 from layers import INITIAL, LAYERS
-from models import MODELS, ImdbLstm, PtbLstm
+from models import MODELS, DeepSpeech2, ImdbLstm, PtbLstm
 
 HERE = pathlib.Path(__file__).resolve().parent
 torch.set_num_threads(1)
@@ -165,6 +165,34 @@ def write_text_training():
     train(ImdbLstm(30, 1), "imdb_lstm", 1, (4, 9), 30, of_class)
     train(PtbLstm(40, 40), "ptb_lstm", 40, (2, 5), 40, of_next)
     (HERE / "training_text.txt").write_text("\n".join(lines) + "\n")
+
+
+def write_speech_training():
+    lines = []
+
+    def whole(shape, salt, low, high):
+        return hash_array(shape, salt, low, high).floor().long()
+
+    n, frames, bins, labels, letters = 3, 24, 161, 29, 4
+    for name, layers, hidden, steps, optimizer_name in (
+            ("deepspeech2_small", 2, 128, 10, "sgd"), ("deepspeech2", 5, 800, 3, "sgd")):
+        model = DeepSpeech2(layers, hidden, labels).double()
+        set_weights(model)
+        optimizer = OPTIMIZERS[optimizer_name](model.parameters())
+        losses = []
+        for step in range(steps):
+            out, true_steps = model(hash_array((n, frames, bins), 9000 + step), whole((n,), 9700 + step, 13, frames + 1))
+            loss = F.ctc_loss(F.log_softmax(out, 2).transpose(0, 1), whole((n, letters), 9500 + step, 1, labels), true_steps,
+                              whole((n,), 9800 + step, 1, letters + 1), zero_infinity=True)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        lines.append(f"run {name} {optimizer_name} {labels} {n},{frames},{bins} 1")
+        lines.append("losses " + " ".join(f"{v:.12g}" for v in losses))
+        for parameter, p in model.named_parameters():
+            lines.append(f"parameter {parameter} {p.sum().item():.12g} {p.norm().item():.12g}")
+    (HERE / "training_speech.txt").write_text("\n".join(lines) + "\n")
 
 
 # The same under autocast: f32 weights, products in bf16, the loss in f32 (as on CUDA, where log_softmax takes f32; the CPU's
@@ -570,6 +598,7 @@ if __name__ == "__main__":
     write_layers()
     write_training()
     write_text_training()
+    write_speech_training()
     write_autocast_training()
     write_promotion()
     write_optim()

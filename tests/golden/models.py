@@ -1,4 +1,5 @@
 """The zoo's models in PyTorch, with their names of parameters. Dropout is left out: it is 0 in what is compared."""
+import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
@@ -167,6 +168,54 @@ class PtbLstm(nn.Module):
         h, first = self.lstm1(self.embedding(tokens), states[0])
         h, second = self.lstm2(h, states[1])
         return self.fc(h), [first, second]
+
+
+class TrueStepNorm(nn.BatchNorm1d):
+    """Batch norm of the true steps alone: x (n, steps, …, channels), mask (n, steps)."""
+
+    def forward(self, x, mask):
+        out = torch.zeros_like(x)
+        out[mask] = super().forward(x[mask].flatten(0, -2)).view_as(x[mask])
+        return out
+
+
+class DeepSpeech2(nn.Module):
+    """Features (n, frames, 161) and how many frames are true (n) -> logits (n, steps, labels) and true steps (n)."""
+
+    def __init__(self, layers, hidden, labels):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 32, (41, 11), stride=(2, 2), padding=(20, 5))
+        self.norm1 = TrueStepNorm(32)
+        self.conv2 = nn.Conv2d(32, 32, (21, 11), stride=(2, 1), padding=(10, 5))
+        self.norm2 = TrueStepNorm(32)
+        self.layers = layers
+        for i in range(1, layers + 1):
+            if i > 1:
+                setattr(self, f"rnn{i}_norm", TrueStepNorm(hidden))
+            setattr(self, f"rnn{i}", nn.GRU(32 * 41 if i == 1 else hidden, hidden, bidirectional=True, batch_first=True))
+        self.fc_norm, self.fc = TrueStepNorm(hidden), nn.Linear(hidden, labels, bias=False)
+
+    def forward(self, features, lengths):
+        frames = torch.arange(features.shape[1])
+        x = features * (frames < lengths[:, None])[:, :, None]
+        x = self.conv1(x.transpose(1, 2)[:, None])
+        lengths = torch.div(lengths - 1, 2, rounding_mode="floor") + 1
+        steps = x.shape[3]
+        mask = torch.arange(steps) < lengths[:, None]
+
+        def clipped(norm, x):  # (n, channels, bins, steps)
+            return F.hardtanh(norm(x.permute(0, 3, 2, 1), mask), 0, 20).permute(0, 3, 2, 1) * mask[:, None, None]
+
+        x = clipped(self.norm1, x)
+        x = clipped(self.norm2, self.conv2(x))
+        x = x.flatten(1, 2).transpose(1, 2)
+        for i in range(1, self.layers + 1):
+            if i > 1:
+                x = getattr(self, f"rnn{i}_norm")(x, mask)
+            packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            x, _ = nn.utils.rnn.pad_packed_sequence(getattr(self, f"rnn{i}")(packed)[0], batch_first=True, total_length=steps)
+            x = x.unflatten(2, (2, -1)).sum(2)
+        return self.fc(self.fc_norm(x, mask)), lengths
 
 
 MODELS = {

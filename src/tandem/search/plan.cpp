@@ -34,8 +34,10 @@ std::vector<Candidate> candidates_for(const TrainingData& data) {
       if (row.task == data.splits.task) out.push_back(candidate(row.name, data));
     return out;
   }
+  TD_CHECK(!data.splits.sound, "search: varies models that have a description; those of ", data.splits.task,
+           " have none. Train one with 'tandem train'.");
   for (const zoo::ModelInfo& row : zoo::models()) {
-    if (row.vocabulary > 0) continue;
+    if (row.vocabulary > 0 || !zoo::has_description(row.name)) continue;
     const bool is_like = row.input.rank() == shape.rank();  // images of another size are another model's
     if (is_like && row.input != shape) continue;
     try {

@@ -227,20 +227,29 @@ Steps steps_of(const char* name, const Tensor& x, const Tensor& lengths, int64_t
 
 }  // namespace
 
+std::vector<int64_t> ctc_collapse(std::span<const int64_t> path, int64_t blank) {
+  std::vector<int64_t> labels;
+  int64_t before = blank;
+  for (const int64_t label : path) {
+    if (label != blank && label != before) labels.push_back(label);
+    before = label;
+  }
+  return labels;
+}
+
 std::vector<std::vector<int64_t>> ctc_greedy(const Tensor& log_probabilities, const Tensor& lengths,
                                              int64_t blank) {
   const Steps steps = steps_of("ctc_greedy", log_probabilities, lengths, blank);
   std::vector<std::vector<int64_t>> results;
   for (Dim n = 0; n < steps.samples; ++n) {
-    std::vector<int64_t>& read = results.emplace_back();
-    int64_t before = blank;
+    std::vector<int64_t> path;
     for (int64_t t = 0; t < steps.lengths[static_cast<size_t>(n)]; ++t) {
       int64_t best = 0;
       for (int64_t c = 1; c < steps.classes; ++c)
         if (steps.at(t, n, c) > steps.at(t, n, best)) best = c;
-      if (best != blank && best != before) read.push_back(best);
-      before = best;
+      path.push_back(best);
     }
+    results.push_back(ctc_collapse(path, blank));
   }
   return results;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "tandem/core/tensor.h"
@@ -46,6 +47,8 @@ std::vector<Decoded> decode_sampled(const DecodeFunction& step, int64_t samples,
                                     const std::vector<Tensor>& state, const SampleOptions& sampling,
                                     const DecodeOptions& options = {});
 
+/// The labels of a path, the class of each step: repetitions and blanks are taken out.
+std::vector<int64_t> ctc_collapse(std::span<const int64_t> path, int64_t blank = 0);
 /// The labels that the steps (T, N, C) of log-probabilities read as: the likeliest class of each step, with repetitions and blanks
 /// taken out. lengths: i64 (N), or undefined.
 std::vector<std::vector<int64_t>> ctc_greedy(const Tensor& log_probabilities, const Tensor& lengths = {},

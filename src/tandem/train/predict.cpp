@@ -5,13 +5,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
+#include <span>
 #include <sstream>
 
 #include "tandem/core/tape.h"
 #include "tandem/data/arrays.h"
 #include "tandem/data/compose.h"
 #include "tandem/data/image_set.h"
+#include "tandem/data/speech_set.h"
 #include "tandem/data/text_splits.h"
+#include "tandem/data/transcript.h"
 #include "tandem/io/csv_rows.h"
 #include "tandem/io/file.h"
 #include "tandem/io/image.h"
@@ -19,6 +22,7 @@
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/softmax.h"
+#include "tandem/train/decode.h"
 #include "tandem/train/run_data.h"
 #include "tandem/train/run_folder.h"
 #include "tandem/train/step.h"
@@ -68,6 +72,7 @@ double in_own_unit(const data::TableEncoder& encoder, double standardised) {
 /// The target of a sample in words; numbers of tables in their own unit.
 std::string label_of(const DataRecord& data, const Tensor& target) {
   if (has_classes(data.task)) return class_name(data, target.item<int64_t>());
+  if (data.task == "speech-recognition") return data::transcript_text(target.to_vector<int64_t>());
   std::string text;
   for (const double value : cast(target, DType::f64).to_vector<double>())
     text += (text.empty() ? "" : " ") + text_of(data.encoder ? in_own_unit(*data.encoder, value) : value);
@@ -135,6 +140,7 @@ class Asked {
   data::DatasetPtr samples() {
     if (config_.files.empty()) return of_data_set();
     const std::string& first = config_.files.front();
+    if (run_.data.sound) return of_sounds();
     if (run_.data.text) return is_table(first) ? of_text_table(first) : of_texts();
     if (is_table(first)) return of_table(first);
     if (ends_with(first, ".npy")) return of_array(first);
@@ -203,6 +209,10 @@ class Asked {
       report_.predictions.push_back({argument, "", {}, {}});
     }
     return set;
+  }
+  data::DatasetPtr of_sounds() {
+    for (const std::string& file : config_.files) report_.predictions.push_back({file, "", {}, {}});
+    return std::make_shared<data::SoundFiles>(config_.files, *run_.data.sound);
   }
   data::DatasetPtr of_images() {
     TD_CHECK(run_.data.format, "predict '", io::one_line(config_.folder), "': the run was trained on ",
@@ -320,6 +330,14 @@ PredictReport predict(const PredictConfig& config) {
     guess(answers, run.data, config.top, report.predictions);
     return report;
   }
+  if (run.data.task == "speech-recognition") {
+    const auto steps = static_cast<size_t>(answers.size(1));
+    const std::vector<int64_t> paths = answers.to_vector<int64_t>();
+    for (size_t i = 0; i < report.predictions.size(); ++i)
+      report.predictions[i].text =
+          data::transcript_text(ctc_collapse(std::span(paths).subspan(i * steps, steps)));
+    return report;
+  }
   const std::vector<double> values = cast(answers, DType::f64).to_vector<double>();
   const size_t each = values.size() / report.predictions.size();
   for (size_t i = 0; i < values.size(); ++i) report.predictions[i / each].values.push_back(values[i]);
@@ -327,7 +345,7 @@ PredictReport predict(const PredictConfig& config) {
 }
 
 std::string predictions_csv(const PredictReport& report) {
-  const bool with_classes = has_classes(report.task), with_text = report.task == "language-modelling";
+  const bool with_classes = has_classes(report.task), with_text = gives_text(report.task);
   std::string out;
   const auto add = [&out, begins = true](const std::string& cell) mutable {
     out += (begins ? "" : ",") + csv_cell(cell);

@@ -201,6 +201,7 @@ int64_t outputs_for(const data::Splits& splits) {
   if (splits.task == "classification") return splits.info.classes;
   if (splits.task == "text-classification") return splits.info.classes == 2 ? 1 : splits.info.classes;
   if (splits.task == "language-modelling") return splits.text->vocabulary.size();
+  if (splits.task == "speech-recognition") return splits.info.classes;
   const Tensor target = splits.train->get(0).at(1);
   return std::max<int64_t>(target.size(), 1);
 }
@@ -219,7 +220,9 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
                             .csv = config.csv,
                             .text = config.text,
                             .usual_vocabulary = model.vocabulary,
-                            .usual_length = model.vocabulary > 0 ? model.input[0] : 0};
+                            .usual_length = model.vocabulary > 0 ? model.input[0] : 0,
+                            .text_encoder = {},
+                            .usual_task = model.task};
   // Labels that are there or not are numbers to the reader.
   TD_CHECK(config.task_name != "multi-label" || name == "npy",
            "task: multi-label is for npy, whose targets are (n, labels); got data ",
@@ -235,8 +238,9 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
   opening.data_dir = absolute(is_own ? splits.where : config.data_dir);
   TD_CHECK(io::is_utf8(opening.data_dir), "data-dir: its path is kept with the run, and must be UTF-8; '",
            io::one_line(opening.data_dir), "' is not. Rename the folder.");
-  out.record = {splits.name,   opening,        splits.task,        splits.class_names,
-                splits.format, splits.encoder, splits.byte_inputs, splits.text};
+  out.record = {splits.name,        opening,       splits.task,
+                splits.class_names, splits.format, splits.encoder,
+                splits.byte_inputs, splits.text,   splits.sound};
   const auto limited = [&](data::DatasetPtr set) {
     return config.limit ? data::first(set, *config.limit) : set;
   };
@@ -287,19 +291,24 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
 
 namespace {
 
-/// Refuses a model of text for other data, and the other way round.
+/// Whether a model takes numbers of one shape, as images and rows are; else text or sound.
+bool takes_numbers(const zoo::ModelInfo& info) {
+  return info.vocabulary == 0 && info.task != "speech-recognition";
+}
+
+/// Refuses a model of text or sound for other data, and the other way round.
 void check_kind(const zoo::ChosenModel& chosen, const data::Splits& splits) {
-  const bool is_text = splits.text != nullptr;
-  if (!is_text && chosen.info.vocabulary == 0) return;
+  const bool is_other = splits.text || splits.sound;  // than numbers of one shape
+  if (!is_other && takes_numbers(chosen.info)) return;
   std::string fitting;
   for (const zoo::ModelInfo& row : zoo::models())
-    if (is_text ? row.task == splits.task : row.vocabulary == 0)
+    if (is_other ? row.task == splits.task : takes_numbers(row))
       fitting += (fitting.empty() ? "" : ", ") + row.name;
-  TD_CHECK(is_text && chosen.info.task == splits.task, "train: ", chosen.info.name, " on ", splits.name,
+  TD_CHECK(is_other && chosen.info.task == splits.task, "train: ", chosen.info.name, " on ", splits.name,
            ": the model must be for ", splits.task, "; it is for ", chosen.info.task,
-           chosen.info.vocabulary > 0 || !is_text ? "" : " of numbers", ". Those of the zoo are ", fitting,
+           !takes_numbers(chosen.info) || !is_other ? "" : " of numbers", ". Those of the zoo are ", fitting,
            ".");
-  if (!chosen.description) return;
+  if (!chosen.description || !splits.text) return;
   const size_t inputs = chosen.description->inputs.size(),
                wanted = splits.task == "text-classification" ? 2 : 1;
   TD_CHECK(inputs == wanted, "train: ", chosen.info.name, " on ", splits.name, ": a model for ", splits.task,
@@ -341,6 +350,7 @@ zoo::ChosenModel adapted(zoo::ChosenModel chosen, const TrainingData& data,
   const data::DatasetInfo& info = data.splits.info;
   check_kind(chosen, data.splits);
   if (data.splits.text) return adapted_to_text(std::move(chosen), data.splits, notices);
+  if (data.splits.sound) return chosen;  // any length, and the labels are the same for all
   const int64_t outputs = outputs_for(data.splits);
   const bool fits_input = chosen.info.input == info.sample_shape,
              fits_outputs = chosen.info.classes == outputs;
@@ -376,6 +386,7 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
   const bool is_elsewhere = !is_own || (!data_dir.empty() && !is_same_place(record, data_dir));
   if (is_elsewhere && !data_dir.empty()) opening.data_dir = data_dir;
   opening.text_encoder = record.text;  // the words mean what they meant in training
+  opening.usual_task = record.task;
   data::Splits splits;
   data::DatasetPtr part;           // what is split off for testing, where there is no test part
   if (is_own && record.encoder) {  // the columns mean what they meant in training
@@ -395,18 +406,18 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
     if (splits.split_off) part = splits.test;
     if (is_elsewhere && splits.split_off) splits.test = data::concat({splits.train, splits.test});
   }
-  TD_CHECK(
-      (splits.text != nullptr) == (record.text != nullptr) && (!record.text || splits.task == record.task),
-      "data ", splits.name, ": the run was trained for ", record.task, " on ", record.name,
-      "; this data is for ", splits.task, ". Choose another --data.");
+  TD_CHECK((splits.text != nullptr) == (record.text != nullptr) && splits.sound == record.sound &&
+               ((!record.text && !record.sound) || splits.task == record.task),
+           "data ", splits.name, ": the run was trained for ", record.task, " on ", record.name,
+           "; this data is for ", splits.task, ". Choose another --data.");
   TD_CHECK(!record.text || splits.text->vocabulary.size() == record.text->vocabulary.size(), "data ",
            splits.name, ": its words must be those of training, ",
            record.text ? record.text->vocabulary.size() : 0, "; got ",
            splits.text ? splits.text->vocabulary.size() : 0, ". Choose another --data.");
   const Dims sample = splits.test->get(0).at(0).shape();
-  TD_CHECK(record.text || (sample == model.input && splits.info.classes <= model.classes), "data ",
-           splits.name, ": ", model.name, " takes samples of ", model.input, " in at most ", model.classes,
-           " classes; got ", sample, " in ", splits.info.classes, ". Choose another --data.");
+  TD_CHECK(record.text || record.sound || (sample == model.input && splits.info.classes <= model.classes),
+           "data ", splits.name, ": ", model.name, " takes samples of ", model.input, " in at most ",
+           model.classes, " classes; got ", sample, " in ", splits.info.classes, ". Choose another --data.");
   splits.task = record.task;
   splits.notices.clear();  // what opening says was said in training
   const auto print = [&](const data::DatasetPtr& set) {
@@ -429,7 +440,7 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
             is_copy ? ", among which are those that the run was trained on: this is no test." : "."));
   }
   // Of the run's own place they are alike; a run of an older version may not tell what they are.
-  if ((is_elsewhere || record.byte_inputs) && !record.text)
+  if ((is_elsewhere || record.byte_inputs) && !record.text && !record.sound)
     splits.test = made_alike(record, splits.test, pixels_of(splits.format, splits.byte_inputs), splits.name,
                              splits.encoder != nullptr, cat("data ", splits.name, ": "));
   if (limit) splits.test = data::first(splits.test, *limit);

@@ -25,6 +25,7 @@ struct DataRecord {
   std::shared_ptr<const data::TableEncoder> encoder = {};  ///< how rows of tables become inputs
   std::optional<bool> byte_inputs = {};                    ///< of arrays: data::Splits
   data::TextEncoderPtr text = {};                          ///< how texts become inputs
+  std::optional<data::LogMelOptions> sound = {};           ///< how sound becomes inputs
   // Of a saved run: what it was trained and tested on.
   std::string train_data = {}, test_data = {};  ///< data::fingerprint; empty: not known
   std::optional<int64_t> limit = {};            ///< TrainConfig::limit

@@ -165,6 +165,20 @@ void save_config(const std::string& folder, const TrainConfig& config, const std
                       {"mean", format->mean},
                       {"deviation", format->deviation},
                       {"short_side", format->short_side}};
+    if (const auto& sound = record->sound)
+      out["sound"] = {{"sample_rate", sound->sample_rate},
+                      {"n_fft", sound->n_fft},
+                      {"window", sound->window},
+                      {"hop", sound->hop},
+                      {"hamming", sound->hamming},
+                      {"power", sound->power},
+                      {"mels", sound->mels},
+                      {"low", sound->low},
+                      {"high", sound->high},
+                      {"slaney_scale", sound->slaney_scale},
+                      {"slaney_norm", sound->slaney_norm},
+                      {"floor", sound->floor},
+                      {"standardise", sound->standardise}};
     if (record->byte_inputs) out["inputs"] = *record->byte_inputs ? "bytes" : "numbers";
     if (record->encoder) write_text(table_path(folder), record->encoder->to_json());
     if (record->text) write_text(text_path(folder), record->text->to_json());
@@ -217,6 +231,25 @@ SavedRun load_config(const char* what, const std::string& folder) {
                                           image.at("deviation").get<std::vector<float>>(),
                                           image.value("short_side", int64_t{0})};
     }
+    if (config.contains("sound")) {
+      const ordered_json& sound = config["sound"];
+      data::LogMelOptions o;
+      for (const auto& [name, to] : {std::pair("sample_rate", &o.sample_rate),
+                                     {"n_fft", &o.n_fft},
+                                     {"window", &o.window},
+                                     {"hop", &o.hop},
+                                     {"mels", &o.mels}})
+        *to = sound.at(name).get<int64_t>();
+      for (const auto& [name, to] :
+           {std::pair("power", &o.power), {"low", &o.low}, {"high", &o.high}, {"floor", &o.floor}})
+        *to = sound.at(name).get<double>();
+      for (const auto& [name, to] : {std::pair("hamming", &o.hamming),
+                                     {"slaney_scale", &o.slaney_scale},
+                                     {"slaney_norm", &o.slaney_norm},
+                                     {"standardise", &o.standardise}})
+        *to = sound.at(name).get<bool>();
+      run.data.sound = o;
+    }
   } catch (const nlohmann::json::exception&) {
     throw Error(cat("load ", quoted(path),
                     ": must be JSON with model, data and dtype, as 'tandem train' writes it."
@@ -243,6 +276,10 @@ SavedRun load_run(const char* what, const std::string& folder, bool best) {
   TD_CHECK(!is_text || run.data.text, what, " ", quoted(folder),
            ": the run was trained on text, and its text.json, which holds its words, is missing. Put the "
            "file back, or "
+           "train again.");
+  TD_CHECK(run.data.task != "speech-recognition" || run.data.sound, what, " ", quoted(folder),
+           ": the run was trained on sound, and its config.json does not say how sound becomes inputs. Put "
+           "the file back, or "
            "train again.");
   TD_CHECK(run.data.name != "csv" || run.data.encoder || run.data.text, what, " ", quoted(folder),
            ": the run was trained on a table, and its table.json, which says how columns become inputs, is "

@@ -74,6 +74,17 @@ class ModeScope {
   bool before_;
 };
 
+/// Whether two batches measured alike can be put one after the other.
+bool are_alike(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  const auto rest = [](const Tensor& x) {
+    Dims shape = x.shape();
+    if (shape.rank() > 0) shape.erase(0);
+    return shape;
+  };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](const Tensor& x, const Tensor& y) { return rest(x) == rest(y); });
+}
+
 /// Reads what was measured of several batches at once, and hands it to the meter.
 void hand_over(Meter& meter, std::vector<std::vector<Tensor>>& measured) {
   if (measured.empty()) return;
@@ -297,7 +308,9 @@ Metrics Evaluation::operator()(const data::Dataset& dataset, std::optional<int64
     weights.push_back(*at++);
     samples += batch->size;
     if (!meter || at == results.end()) continue;
-    measured.emplace_back(at, results.end());
+    std::vector<Tensor> of_batch(at, results.end());
+    if (!measured.empty() && !are_alike(measured.back(), of_batch)) hand_over(*meter, measured);
+    measured.push_back(std::move(of_batch));
     if (measured.size() >= kMeasuredAtOnce) hand_over(*meter, measured);
   }
   if (meter) hand_over(*meter, measured);

@@ -83,6 +83,10 @@ bool has_classes(const std::string& task) {
   return task == "classification" || task == "text-classification";
 }
 
+bool gives_text(const std::string& task) {
+  return task == "language-modelling" || task == "speech-recognition";
+}
+
 std::vector<std::string> task_names() {
   std::vector<std::string> names;
   for (const auto& [name, row] : table()) names.push_back(name);

@@ -137,6 +137,8 @@ TaskPtr make_task(const std::string& name, const TaskOptions& options = {});
 std::vector<std::string> task_names();
 /// Whether a task's targets are one class per sample: its answers are one number per class.
 bool has_classes(const std::string& task);
+/// Whether a task's answers are texts.
+bool gives_text(const std::string& task);
 
 /// Puts a task into the table of names: one object in the file that defines it, as for ops.
 struct TaskRow {

@@ -106,7 +106,7 @@ struct Prediction {
   };
   std::vector<Guess> top;      ///< of classes, the most probable first
   std::vector<double> values;  ///< of other tasks: the answer
-  std::string text = {};       ///< of a language model: how it goes on
+  std::string text = {};       ///< of a language model: how it goes on; of speech: what is said
 };
 struct PredictReport {
   std::string model, path, task;

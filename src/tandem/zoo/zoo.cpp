@@ -20,14 +20,26 @@ std::unique_ptr<nn::Module> make_imdb_lstm(const ModelOptions& options, int64_t 
 ModelDescription imdb_lstm_description();
 std::unique_ptr<nn::Module> make_ptb_lstm(const ModelOptions& options, int64_t outputs);
 ModelDescription ptb_lstm_description();
+std::unique_ptr<nn::Module> make_deepspeech2(const ModelOptions& options, int64_t labels);
+std::unique_ptr<nn::Module> make_deepspeech2_small(const ModelOptions& options, int64_t labels);
 
 namespace {
 
 struct Row {
   ModelInfo info;
-  ModelDescription (*describe)();
+  ModelDescription (*describe)();  // null: it is made of more than layers one after the other
   std::unique_ptr<nn::Module> (*make)(const ModelOptions& options, int64_t classes);
 };
+
+TrainingDefaults quick_speech() {
+  return {.data = "librispeech",
+          .optimizer = "adam",
+          .lr = 0.0005,
+          .batch = 20,
+          .epochs = 10,
+          .clip_norm = 10,
+          .schedule = "cosine"};
+}
 
 const std::vector<Row>& rows() {
   using Made = std::unique_ptr<nn::Module>;
@@ -146,6 +158,31 @@ const std::vector<Row>& rows() {
                                   .schedule = "cosine"}},
        ptb_lstm_description,
        make_ptb_lstm},
+      {{.name = "deepspeech2",
+        .description = "speech, two convolutions, five GRUs of 800 units in both directions, letters",
+        .input = {1600, 161},
+        .classes = 29,
+        .training = {.data = "librispeech",
+                     .optimizer = "sgd",
+                     .lr = 0.0003,
+                     .batch = 20,
+                     .epochs = 70,
+                     .clip_norm = 400},
+        .any_size = true,
+        .task = "speech-recognition",
+        .quick = quick_speech()},
+       nullptr,
+       make_deepspeech2},
+      {{.name = "deepspeech2_small",
+        .description = "the same with two GRUs of 128 units, to try things out without a GPU",
+        .input = {1600, 161},
+        .classes = 29,
+        .training = quick_speech(),
+        .any_size = true,
+        .task = "speech-recognition",
+        .quick = quick_speech()},
+       nullptr,
+       make_deepspeech2_small},
   };
   return table;
 }
@@ -169,9 +206,9 @@ int64_t checked_classes(const Row& row, const ModelOptions& options) {
   TD_CHECK(classes >= 1, "model ", row.info.name, ": there must be at least one class; got ", classes, ".");
   if (options.input) {
     const Dims &want = row.info.input, &got = *options.input;
-    const bool is_text = row.info.vocabulary > 0;
-    const bool fits =
-        got == want || (row.info.any_size && got.rank() == want.rank() && (is_text || got[0] == want[0]));
+    const bool is_text = row.info.vocabulary > 0, is_sound = row.info.task == "speech-recognition";
+    const bool fits_rest = is_text || (is_sound ? got.rank() == 2 && got[1] == want[1] : got[0] == want[0]);
+    const bool fits = got == want || (row.info.any_size && got.rank() == want.rank() && fits_rest);
     TD_CHECK(fits, "model ", row.info.name, ": takes samples of ", want,
              row.info.any_size ? " or of another size" : "", "; got ", got, ".");
   }
@@ -198,8 +235,13 @@ std::unique_ptr<nn::Module> make_model(const std::string& name, const ModelOptio
   return model;
 }
 
+bool has_description(const std::string& name) { return row_named(name).describe != nullptr; }
+
 ModelDescription describe(const std::string& name, const ModelOptions& options) {
   const Row& row = row_named(name);
+  TD_CHECK(row.describe, "model ", name,
+           ": has no description, as it is made of more than layers one after the other. Take it as it is, "
+           "by its name.");
   checked_classes(row, options);
   return with_options(row.describe(), options);
 }

@@ -46,7 +46,10 @@ const ModelInfo& model_info(const std::string& name);
 /// Builds a model, with weights drawn from this thread's generator, on the CPU in f32. It can be cloned.
 std::unique_ptr<nn::Module> make_model(const std::string& name, const ModelOptions& options = {});
 
-/// A model of the zoo as data: make_model of it has the same names, weights and bits. Throws Error as make_model does.
+/// Whether a model of the zoo can be told as a description.
+bool has_description(const std::string& name);
+/// A model of the zoo as data: make_model of it has the same names, weights and bits. Throws Error as make_model does, and for a model
+/// that has no description.
 ModelDescription describe(const std::string& name, const ModelOptions& options = {});
 
 /// A model as a user chooses it: one of the zoo, or one of their own.

@@ -1,0 +1,90 @@
+// Deep Speech 2 (Amodei et al. 2016) with the sizes of its usual reference in PyTorch: two convolutions over frequencies and time, five
+// bidirectional GRUs of 800 units whose directions are added up, batch norm between all of them, and a dense layer. What lies behind the
+// end of an utterance is masked after every layer and takes no part in the statistics of batch norm: padding changes nothing.
+#include "tandem/nn/conv.h"
+#include "tandem/nn/layers.h"
+#include "tandem/nn/recurrent.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/reduce.h"
+#include "tandem/ops/shape.h"
+#include "tandem/zoo/masked_batch_norm.h"
+#include "tandem/zoo/zoo.h"
+
+namespace tandem::zoo {
+namespace {
+
+constexpr int64_t kBins = 161;                     // frequencies of a frame (data/log_mel.h)
+constexpr int64_t kChannels = 32, kBinsLeft = 41;  // of what the convolutions give
+constexpr double kMost = 20;                       // of their clipped ReLU
+
+struct Sizes {
+  int64_t layers, hidden;
+};
+
+/// features (N, frames, 161) and how many frames are true i64 (N) -> logits (N, steps, labels) and how many steps are true i64 (N). There is a
+/// step for every two frames.
+class DeepSpeech2 final : public nn::Module {
+ public:
+  DeepSpeech2(const Sizes& sizes, int64_t labels)
+      : hidden_(sizes.hidden),
+        conv1_(this, "conv1", 1, kChannels, {41, 11}, {.stride = {2, 2}, .padding = {20, 5}}),
+        norm1_(this, "norm1", kChannels),
+        conv2_(this, "conv2", kChannels, kChannels, {21, 11}, {.stride = {2, 1}, .padding = {10, 5}}),
+        norm2_(this, "norm2", kChannels) {
+    for (int64_t i = 1; i <= sizes.layers; ++i) {
+      if (i > 1) norms_.push_back(std::make_unique<MaskedBatchNorm>(this, cat("rnn", i, "_norm"), hidden_));
+      rnns_.push_back(std::make_unique<nn::GRU>(this, cat("rnn", i), i == 1 ? kChannels * kBinsLeft : hidden_,
+                                                hidden_, nn::RecurrentLayerOptions{.bidirectional = true}));
+    }
+    norms_.push_back(std::make_unique<MaskedBatchNorm>(this, "fc_norm", hidden_));
+    fc_ = std::make_unique<nn::Linear>(this, "fc", hidden_, labels, nn::Linear::Options{.bias = false});
+  }
+  using Module::forward;
+  std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
+    TD_CHECK(in.size() == 2 && in[0].rank() == 3 && in[0].size(2) == kBins && in[1].dtype() == DType::i64 &&
+                 in[1].shape() == Dims{in[0].size(0)},
+             "deepspeech2: takes features (N, frames, ", kBins, ") and their lengths i64 (N); got ",
+             in.size(), " tensors", in.empty() ? "" : cat(", the first ", describe(in[0])), ".");
+    const Dim samples = in[0].size(0);
+    const Tensor frames_heard = step_mask(in[1], in[0].size(1), in[0].dtype());
+    Tensor x = in[0] * reshape(frames_heard, {samples, -1, 1});
+    x = conv1_(reshape(transpose(x, 1, 2), {samples, 1, kBins, -1}));
+    const Dim steps = x.size(3);
+    const Tensor lengths = floor_divide(in[1] + 1, 2);
+    const Tensor mask = step_mask(lengths, steps, x.dtype()), beside = reshape(mask, {samples, 1, 1, steps});
+    x = hardtanh(norm1_.forward(x, beside, 1), 0, kMost) * beside;
+    x = conv2_(x);
+    x = hardtanh(norm2_.forward(x, beside, 1), 0, kMost) * beside;
+    x = transpose(reshape(x, {samples, kChannels * kBinsLeft, steps}), 1, 2);
+    const Tensor behind = reshape(mask, {samples, steps, 1});
+    for (size_t i = 0; i < rnns_.size(); ++i) {
+      if (i > 0) x = norms_[i - 1]->forward(x, behind, 2);
+      const Tensor both = (*rnns_[i])(x, {.lengths = lengths}).output;
+      x = sum(reshape(both, {samples, steps, 2, hidden_}), {2});
+    }
+    return {(*fc_)(norms_.back()->forward(x, behind, 2)), lengths};
+  }
+
+ private:
+  int64_t hidden_;
+  nn::Conv2d conv1_;
+  MaskedBatchNorm norm1_;
+  nn::Conv2d conv2_;
+  MaskedBatchNorm norm2_;
+  std::vector<std::unique_ptr<nn::GRU>> rnns_;
+  std::vector<std::unique_ptr<MaskedBatchNorm>>
+      norms_;  // before every GRU but the first, and before the dense layer
+  std::unique_ptr<nn::Linear> fc_;
+};
+
+}  // namespace
+
+std::unique_ptr<nn::Module> make_deepspeech2(const ModelOptions&, int64_t labels) {
+  return std::make_unique<DeepSpeech2>(Sizes{.layers = 5, .hidden = 800}, labels);
+}
+
+std::unique_ptr<nn::Module> make_deepspeech2_small(const ModelOptions&, int64_t labels) {
+  return std::make_unique<DeepSpeech2>(Sizes{.layers = 2, .hidden = 128}, labels);
+}
+
+}  // namespace tandem::zoo
