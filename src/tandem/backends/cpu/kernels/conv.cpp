@@ -15,6 +15,7 @@ namespace tandem::cpu::TD_ISA {
 // The list: one row per implementation, the most wanted first; each is a function that its file defines.
 // clang-format off
 #define TD_CONV_IMPLEMENTATIONS(row) \
+  row(few_pixels_conv)               \
   row(winograd_conv)                 \
   row(pointwise_conv)                \
   row(bf16_conv)                     \

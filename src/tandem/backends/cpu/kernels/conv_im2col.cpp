@@ -1,7 +1,7 @@
 // "im2col": convolution as a matrix product, weights (o, taps) times columns (taps, pixels of a block of images), where
 // a panel of columns is gathered from the images at the moment it is packed. For shapes whose rows are too
 // short for the direct kernel.
-#include "tandem/backends/cpu/kernels/conv.h"
+#include "tandem/backends/cpu/kernels/conv_columns.h"
 #include "tandem/backends/cpu/kernels/gemm.h"
 #include "tandem/core/threads.h"
 
@@ -9,39 +9,6 @@ namespace tandem::cpu::TD_ISA {
 namespace {
 
 constexpr int64_t kWantedPixels = 256;  // of one product: images are taken together until there are so many
-
-/// The right operand: row t is a tap, column q is pixel q % pixels of image q / pixels.
-template <class S>
-struct Columns {
-  using T = Accumulator<S>;
-  const ConvShape& s;
-  const S* x;  // the group's first channel of the block's first image
-  int64_t images;
-
-  static void pack(const void* context, T* to, int64_t first, int64_t k0, int64_t kc) {
-    constexpr int kWidth = Tile<T>::columns;
-    const auto& self = *static_cast<const Columns*>(context);
-    const ConvShape& s = self.s;
-    // The corner of each column's window.
-    const S* corner[kWidth];
-    int64_t row[kWidth], column[kWidth];
-    for (int q = 0; q < kWidth; ++q) {
-      const int64_t pixel = first + q, image = pixel / (s.oh * s.ow), at = pixel % (s.oh * s.ow);
-      row[q] = at / s.ow * s.stride_h - s.padding_h;
-      column[q] = at % s.ow * s.stride_w - s.padding_w;
-      corner[q] = image < self.images ? self.x + image * s.c * s.h * s.w : nullptr;
-    }
-    for (int64_t k = k0; k < k0 + kc; ++k, to += kWidth) {
-      const int64_t c = k / (s.kh * s.kw);
-      const int64_t i = k / s.kw % s.kh * s.dilation_h, j = k % s.kw * s.dilation_w;
-      for (int q = 0; q < kWidth; ++q) {
-        const int64_t h = row[q] + i, w = column[q] + j;
-        const bool inside = corner[q] && h >= 0 && h < s.h && w >= 0 && w < s.w;
-        to[q] = inside ? static_cast<T>(corner[q][(c * s.h + h) * s.w + w]) : T(0);
-      }
-    }
-  }
-};
 
 /// The left operand: the group's weights, row-major.
 template <class S>
@@ -70,12 +37,12 @@ void forward(const ConvShape& s, const S* x, const S* weight, const S* bias, S* 
   parallel_for(blocks * s.groups, [&](int64_t chunk) {
     const int64_t n = chunk / s.groups * together, g = chunk % s.groups;
     const int64_t images = s.n - n < together ? s.n - n : together;
-    const Columns<S> columns{s, x + (n * s.c + g * cg) * s.h * s.w, images};
+    const ConvColumns<S> columns{s, x + (n * s.c + g * cg) * s.h * s.w, images};
     const WeightRows<S> weights{weight + g * og * s.taps(), og, s.taps()};
     S* tile = scratch_of<S>(ScratchSlot::conv_tile, og * images * pixels);
     gemm_panels<S>(og, images * pixels, s.taps(), PanelSource<T>{&WeightRows<S>::pack, &weights},
-                   PanelSource<T>{&Columns<S>::pack, &columns}, tile, images * pixels,
-                   Bias<S>{bias ? bias + g * og : nullptr, nullptr});
+                   PanelSource<T>{&ConvColumns<S>::template pack<Tile<T>::columns>, &columns}, tile,
+                   images * pixels, Bias<S>{bias ? bias + g * og : nullptr, nullptr});
     for (int64_t image = 0; image < images; ++image)
       for (int64_t o = 0; o < og; ++o) {
         const S* from = tile + (o * images + image) * pixels;

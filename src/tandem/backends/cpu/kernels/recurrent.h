@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "tandem/backends/cpu/kernels/gemm.h"
+#include "tandem/backends/cpu/kernels/row_products.h"
 #include "tandem/core/kernel.h"
 #include "tandem/core/threads.h"
 #include "tandem/ops/recurrent_steps.h"
@@ -16,63 +16,9 @@ namespace tandem::cpu::TD_ISA {
 inline constexpr int64_t kWide = 64;       // units of a block at most
 inline constexpr int64_t kEnough = 65536;  // multiply-adds that are worth a block of their own
 inline constexpr int64_t kWantedBlocks = 16;
-/// Rows of a register tile of four vectors.
-inline constexpr int kTileRows = kVectorRegisters == 32 ? 6 : 2;
 inline constexpr int kVectors = 4;
 
-inline int64_t blocks_in(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
 // ---- products with a packed weight
-
-/// Rows of A, `stride` apart, times one panel [k][kCount vectors]: row r, vector v goes to out + r · row + v · vector. k is cut as in
-/// gemm.h, and the parts are added in order.
-template <class C, int kRows, int kCount>
-void multiply(const C* a, int64_t stride, int64_t depth, const C* panel, C* out, int64_t row,
-              int64_t vector) {
-  constexpr int kL = kLanes<C>;
-  const int64_t part = depth_of_block(depth);
-  for (int64_t k0 = 0; k0 < depth; k0 += part) {
-    const int64_t end = k0 + part < depth ? k0 + part : depth;
-    Vec<C> sums[kRows][kCount] = {};
-    for (int64_t k = k0; k < end; ++k) {
-      Vec<C> b[kCount];
-#pragma GCC unroll 4
-      for (int v = 0; v < kCount; ++v) b[v] = load(panel + (k * kCount + v) * kL);
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const Vec<C> x = splat<C>(a[r * stride + k]);
-#pragma GCC unroll 4
-        for (int v = 0; v < kCount; ++v) sums[r][v] = fma(b[v], x, sums[r][v]);
-      }
-    }
-    for (int r = 0; r < kRows; ++r)
-      for (int v = 0; v < kCount; ++v) {
-        C* const to = out + r * row + v * vector;
-        store(to, k0 == 0 ? sums[r][v] : load(to) + sums[r][v]);
-      }
-  }
-}
-
-template <class C, int kCount>
-struct Rows {
-  using Function = void (*)(const C*, int64_t, int64_t, const C*, C*, int64_t, int64_t);
-  template <int... kIndex>
-  static Function at(int64_t rows, std::integer_sequence<int, kIndex...>) {
-    static constexpr Function table[] = {multiply<C, kIndex + 1, kCount>...};
-    return table[rows - 1];
-  }
-  /// All of n rows, in tiles that are as even as possible.
-  static void run(const C* a, int64_t stride, int64_t n, int64_t depth, const C* panel, C* out, int64_t row,
-                  int64_t vector) {
-    for (int64_t left = n; left > 0;) {
-      const int64_t rows = blocks_in(left, blocks_in(left, kTileRows));
-      at(rows, std::make_integer_sequence<int, kTileRows>())(a, stride, depth, panel, out, row, vector);
-      a += rows * stride;
-      out += rows * row;
-      left -= rows;
-    }
-  }
-};
 
 /// The weight in panels of kCount vectors: panel p, row k, vector v, lane l is from[of(p, v, l) · along + k · down], or 0 where of() < 0.
 template <int kCount, class C, class S, class F>
