@@ -20,21 +20,6 @@ std::string missing_in(const std::string& place) {
   return is_file(place) || !files_in(place, endings()).empty() ? "" : "a .txt file";
 }
 
-/// "train", "valid" or "test", where the file's name has such a part: train.txt, wiki.valid.tokens; else "".
-std::string part_of(const std::string& file) {
-  std::string word;
-  for (const char c : file + ".") {
-    if (c != '.' && c != '-' && c != '_') {
-      word += c;
-      continue;
-    }
-    if (word == "train" || word == "valid" || word == "test") return word;
-    if (word == "val") return "valid";
-    word.clear();
-  }
-  return "";
-}
-
 }  // namespace
 
 std::optional<std::string> locate_text(const DatasetInfo& info, const std::string& data_dir) {

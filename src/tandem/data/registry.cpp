@@ -24,6 +24,10 @@ std::optional<std::string> locate_imdb(const DatasetInfo& info, const std::strin
 Splits open_imdb(const DatasetInfo& info, const OpenOptions& options);
 std::optional<std::string> locate_ptb(const DatasetInfo& info, const std::string& data_dir);
 Splits open_ptb(const DatasetInfo& info, const OpenOptions& options);
+std::optional<std::string> locate_manythings(const DatasetInfo& info, const std::string& data_dir);
+Splits open_manythings(const DatasetInfo& info, const OpenOptions& options);
+std::optional<std::string> locate_parallel_text(const DatasetInfo& info, const std::string& data_dir);
+Splits open_parallel_text(const DatasetInfo& info, const OpenOptions& options);
 std::optional<std::string> locate_text(const DatasetInfo& info, const std::string& data_dir);
 Splits open_text(const DatasetInfo& info, const OpenOptions& options);
 std::optional<std::string> locate_text_folder(const DatasetInfo& info, const std::string& data_dir);
@@ -33,6 +37,7 @@ Splits open_librispeech(const DatasetInfo& info, const OpenOptions& options);
 Splits open_synthetic_librispeech(const DatasetInfo& info, const OpenOptions& options);
 Splits open_synthetic_imdb(const DatasetInfo& info, const OpenOptions& options);
 Splits open_synthetic_ptb(const DatasetInfo& info, const OpenOptions& options);
+Splits open_synthetic_pairs(const DatasetInfo& info, const OpenOptions& options);
 
 namespace {
 
@@ -177,6 +182,17 @@ const std::vector<Row>& rows() {
          locate_ljspeech,
          open_ljspeech,
          {"test_share"}},
+        {{.name = "manythings",
+          .title = "Many Things",
+          .description = "English sentences and their translations, 80,000 pairs and 20,000 to test",
+          .sample_shape = {24},
+          .train_size = 80000,
+          .test_size = 20000,
+          .how_to_get = "Put spa-eng.zip (or another language's archive) of Many Things there, or name its "
+                        "folder with --data-dir."},
+         locate_manythings,
+         open_manythings,
+         {"tokens"}},
         {{.name = "image-folder",
           .title = "image folder",
           .description = "your JPEG and PNG files, a folder per class, in train/ and test/ or by themselves",
@@ -223,6 +239,16 @@ const std::vector<Row>& rows() {
          locate_text_folder,
          open_text_folder,
          {"test_share", "skip_bad", "tokens"}},
+        {{.name = "parallel-text",
+          .title = "parallel text",
+          .description = "your sentences and their translations: two files of lines, such as train.en and "
+                         "train.de, or one with a tab between",
+          .sample_shape = {50},
+          .how_to_get = "Name with --data-dir a folder with train.en and train.de (and valid and test), or a "
+                        "file of pairs with a tab between."},
+         locate_parallel_text,
+         open_parallel_text,
+         {"test_share", "tokens", "source"}},
         {{.name = "digits",
           .title = "drawn digits",
           .description = "digits drawn by a formula, grey, 28 by 28; needs no files",
@@ -274,6 +300,27 @@ const std::vector<Row>& rows() {
           .how_to_get = "It is built in."},
          locate_built_in,
          open_synthetic_librispeech});
+    made.push_back(
+        {{.name = "synthetic-manythings",
+          .title = "synthetic manythings",
+          .description = "pairs of texts made by a formula in the shapes of manythings; needs no files",
+          .sample_shape = {24},
+          .train_size = 80000,
+          .test_size = 20000,
+          .how_to_get = "It is built in."},
+         locate_built_in,
+         open_synthetic_pairs});
+    made.push_back(
+        {{.name = "synthetic-wmt16",
+          .title = "synthetic wmt16",
+          .description = "pairs of texts made by a formula: 32,000 words, up to 50 a text, as gnmt reads "
+                         "WMT16; needs no files",
+          .sample_shape = {50},
+          .train_size = 100000,
+          .test_size = 3000,
+          .how_to_get = "It is built in."},
+         locate_built_in,
+         open_synthetic_pairs});
     return made;
   }());
   return table;
@@ -318,10 +365,15 @@ constexpr Option kOptions[] = {
      [](const OpenOptions& o) {
        return o.text.column.empty() ? "" : "'" + io::one_line(o.text.column, 50) + "'";
      }},
+    {"source",
+     [](const OpenOptions& o) {
+       return o.text.source.empty() ? "" : "'" + io::one_line(o.text.source, 50) + "'";
+     }},
     {"tokens",
      [](const OpenOptions& o) {
        TextOptions given = o.text;
        given.column.clear();
+       given.source.clear();
        return std::string(given == TextOptions{} ? "" : "some of tokens, vocabulary, min-count and length");
      }},
 };

@@ -36,6 +36,7 @@ std::string TextEncoder::to_json() const {
     out["table"] = {
         {"text", column}, {"target", target}, {"classes", classes}, {"reading", json_of(reading)}};
   out["vocabulary"] = io::parse_json<Json>("vocabulary: ", vocabulary.to_json(), "");
+  if (into) out["into"] = io::parse_json<Json>("vocabulary: ", into->to_json(), "");
   return out.dump() + "\n";
 }
 
@@ -47,6 +48,12 @@ TextEncoder TextEncoder::from_json(std::string_view text, const std::string& whe
                     json.at("length").get<int64_t>()};
     TD_CHECK(out.length >= 1 && out.length <= kMostLength, where, "length must be 1 to ", kMostLength,
              "; got ", out.length, ". ", fix);
+    if (json.contains("into")) {
+      out.into = Vocabulary::from_json(json["into"].dump(), where);
+      for (const Vocabulary* words : {&out.vocabulary, &*out.into})
+        TD_CHECK(words->padding() && words->begin() && words->end(), where,
+                 "vocabularies of pairs must have entries for padding, begin and end. ", fix);
+    }
     if (json.contains("table")) {
       const Json& table = json["table"];
       out.column = table.at("text").get<std::string>();

@@ -18,8 +18,9 @@ struct TextOptions {
   std::string column = {};                 ///< csv: the column that holds text
   std::string tokens = {};                 ///< words, spaces or bpe; empty: what is usual for the data
   std::optional<int64_t> vocabulary = {};  ///< entries at most; unset: what is usual for the data
-  int64_t min_count = 1;                   ///< a word must be there so often
-  std::optional<int64_t> length = {};      ///< see TextEncoder
+  std::string source = {};  ///< parallel-text: the language to translate from, the ending of its files
+  int64_t min_count = 1;    ///< a word must be there so often
+  std::optional<int64_t> length = {};  ///< see TextEncoder
   bool operator==(const TextOptions&) const = default;
 };
 
@@ -31,6 +32,8 @@ struct TextEncoder {
   std::string column = {}, target = {};
   TableOptions reading = {};
   std::vector<std::string> classes = {};
+  /// Of pairs of texts: the target's. `vocabulary` is the source's.
+  std::optional<Vocabulary> into = {};
 
   /// A text to classify: its last `length` tokens.
   std::vector<int64_t> encode(std::string_view text) const;

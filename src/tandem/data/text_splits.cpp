@@ -19,13 +19,6 @@ constexpr int64_t kUsualTexts = 5000, kUsualLength = 500;  // of texts that are 
 constexpr int64_t kUsualWords = 10000, kUsualWindow = 35;  // of language modelling: Penn Treebank's
 constexpr uint64_t kPlaceStream = 0x706c616365206f66;
 
-OpenOptions with_usual(OpenOptions options) {
-  if (!options.text.vocabulary && options.usual_vocabulary > 0)
-    options.text.vocabulary = options.usual_vocabulary;
-  if (!options.text.length && options.usual_length > 0) options.text.length = options.usual_length;
-  return options;
-}
-
 /// One line on the vocabulary, and how much of the text it does not have.
 std::string notice_of(const TextEncoder& encoder, int64_t unknown, int64_t all) {
   const char* what = encoder.vocabulary.tokens() == Tokens::bpe ? " pieces" : " words";
@@ -82,6 +75,27 @@ void split_off(LongText& text, double share, uint64_t seed, const std::string& w
 }
 
 }  // namespace
+
+OpenOptions with_usual(OpenOptions options) {
+  if (!options.text.vocabulary && options.usual_vocabulary > 0)
+    options.text.vocabulary = options.usual_vocabulary;
+  if (!options.text.length && options.usual_length > 0) options.text.length = options.usual_length;
+  return options;
+}
+
+std::string part_of(const std::string& file) {
+  std::string word;
+  for (const char c : file + ".") {
+    if (c != '.' && c != '-' && c != '_') {
+      word += c;
+      continue;
+    }
+    if (word == "train" || word == "valid" || word == "test") return word;
+    if (word == "val" || word == "dev") return "valid";
+    word.clear();
+  }
+  return "";
+}
 
 bool is_file(const std::string& path) {
   std::error_code ignored;

@@ -29,6 +29,11 @@ struct LongText {
 Splits language_splits(const DatasetInfo& info, const std::string& place, LongText text, Tokens usual,
                        const OpenOptions& options);
 
+/// What the user left open of text, as the model usually has it.
+OpenOptions with_usual(OpenOptions options);
+/// "train", "valid" or "test", where a file's name has such a part: train.txt, wiki.valid.tokens; else "".
+std::string part_of(const std::string& file);
+
 /// The names of folders or files in a folder, sorted, without those that begin with a dot; empty where it cannot be read.
 std::vector<std::string> folders_in(const std::string& folder);
 std::vector<std::string> files_in(const std::string& folder, const std::vector<std::string>& endings);
