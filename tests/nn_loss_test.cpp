@@ -9,18 +9,23 @@
 #include <cmath>
 #include <map>
 
+#include "tandem/core/backend.h"
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/graph/compile.h"
 #include "tandem/nn/embedding.h"
 #include "tandem/nn/layers.h"
 #include "tandem/nn/pad.h"
+#include "tandem/ops/create.h"
+#include "tandem/ops/linear_cross_entropy.h"
+#include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 #include "tandem/ops/softmax.h"
 #include "tests/support/golden.h"
+#include "tests/support/refusal.h"
 
 namespace tandem::testing {
 namespace {
@@ -301,6 +306,113 @@ TEST(EmbeddingBag, RefusesWhatDoesNotFit) {
             "f32 (2,) on cpu.");
   EXPECT_EQ(error_of([] { nn::EmbeddingBag(nullptr, "", 6, 4, {.padding_idx = 6}); }),
             "EmbeddingBag: padding_idx must name one of 6 rows; got 6.");
+}
+
+// --- linear_cross_entropy
+
+/// x, weight and bias, of which all want gradients.
+struct LastLayer {
+  Tensor x, weight, bias, target;
+  LastLayer(Dim rows, Dim features, Dim classes, DType dtype) {
+    const auto made = [&](const Dims& shape, uint32_t salt) {
+      Tensor t = to_tensor(hash_array(shape, salt), dtype);
+      t.set_requires_grad(true);
+      return t;
+    };
+    x = made({rows, features}, 1);
+    weight = made({classes, features}, 2);
+    bias = made({classes}, 3);
+    target = to_tensor(hash_array({rows}, 4, 0, static_cast<double>(classes)), DType::i64);
+  }
+  List parameters() const { return {x, weight, bias}; }
+};
+
+TEST(LinearCrossEntropy, IsCrossEntropyOfLinearInPartsOfAnySize) {
+  LastLayer layer(23, 5, 17, DType::f64);
+  const Tensor ignored = where(less(arange(23), 4), full_like(layer.target, -100), layer.target);
+  for (const Reduction reduction : {Reduction::mean, Reduction::sum})
+    for (const Tensor& target : {layer.target, ignored, cast(ignored, DType::i32)})
+      for (const bool has_bias : {true, false}) {
+        const Tensor bias = has_bias ? layer.bias : Tensor();
+        List wanted = {layer.x, layer.weight};
+        if (has_bias) wanted.push_back(bias);
+        const Tensor want =
+            cross_entropy(linear(layer.x, layer.weight, bias), target, {.reduction = reduction});
+        const List gradients = grad(want * 3, wanted);
+        for (const int64_t rows : {0, 1, 7, 23, 100}) {
+          const Tensor got = linear_cross_entropy(layer.x, layer.weight, bias, target,
+                                                  {.reduction = reduction, .rows = rows});
+          EXPECT_NEAR(got.item<double>(), want.item<double>(), 1e-12) << rows;
+          const List own = grad(got * 3, wanted);
+          for (size_t i = 0; i < own.size(); ++i)
+            EXPECT_TRUE(near(to_array(own[i]), to_array(gradients[i]), 1e-12)) << rows << ", gradient " << i;
+        }
+      }
+  const NoGrad off;
+  EXPECT_TRUE(std::isnan(
+      linear_cross_entropy(zeros({0, 5}), zeros({17, 5}), {}, zeros({0}, DType::i64)).item<double>()))
+      << "a mean of nothing, as of cross_entropy";
+}
+
+TEST(LinearCrossEntropy, GivesGradientsOfThoseThatWantThemAndOfGradients) {
+  LastLayer layer(6, 3, 5, DType::f64);
+  layer.weight.set_requires_grad(false);
+  const Tensor own = linear_cross_entropy(layer.x, layer.weight, layer.bias, layer.target, {.rows = 4});
+  const Tensor plain = cross_entropy(linear(layer.x, layer.weight, layer.bias), layer.target);
+  const List wanted = {layer.x, layer.bias};
+  const List a = grad(own, wanted, {}, {.create_graph = true}),
+             b = grad(plain, wanted, {}, {.create_graph = true});
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(near(to_array(a[i]), to_array(b[i]), 1e-12)) << i;
+  const List second_a = grad(sum(a[0] * a[0]), wanted), second_b = grad(sum(b[0] * b[0]), wanted);
+  for (size_t i = 0; i < second_a.size(); ++i)
+    EXPECT_TRUE(near(to_array(second_a[i]), to_array(second_b[i]), 1e-12)) << i;
+}
+
+TEST(LinearCrossEntropy, HasTheSameBitsInBothEnginesAndNeverHoldsAllLogits) {
+  const LastLayer layer(3000, 16, 2000, DType::f32);
+  const size_t all_logits = 4 * 3000 * 2000;
+  const TensorFunction step = [&](const List& in) {
+    const Tensor loss = linear_cross_entropy(in[0], layer.weight, layer.bias, in[1], {.rows = 150});
+    List out = {loss.detach()};
+    for (const Tensor& g : grad(loss, {in[0], layer.weight, layer.bias})) out.push_back(g);
+    return out;
+  };
+  Backend& cpu = backend(Device{});
+  const size_t before = cpu.memory(Device{}).in_use;
+  cpu.reset_peak(Device{});
+  const List eager = step({layer.x, layer.target});
+  EXPECT_LT(cpu.memory(Device{}).peak - before, all_logits / 2) << "eager";
+  Compiled compiled = compile(step);
+  const List graph = compiled({layer.x, layer.target});
+  for (size_t i = 0; i < eager.size(); ++i) EXPECT_TRUE(same_bits(eager[i], graph[i])) << i;
+  EXPECT_LT(compiled.reports().at(0).arena_bytes, all_logits / 2) << "graph";
+  // Of what it stands in for, both are more.
+  const TensorFunction plain = [&](const List& in) {
+    const Tensor loss = cross_entropy(linear(in[0], layer.weight, layer.bias), in[1]);
+    return grad(loss, {in[0], layer.weight, layer.bias});
+  };
+  Compiled whole = compile(plain);
+  whole({layer.x, layer.target});
+  EXPECT_GE(whole.reports().at(0).arena_bytes, all_logits);
+}
+
+TEST(LinearCrossEntropy, RefusesWhatDoesNotFit) {
+  const LastLayer layer(4, 3, 5, DType::f32);
+  const auto why = [](const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& target,
+                      const LinearCrossEntropyOptions& options = {}) {
+    return refusal([&] { linear_cross_entropy(x, weight, bias, target, options); });
+  };
+  EXPECT_HAS(why(layer.x, zeros({5, 2}), {}, layer.target), "got f32 (4, 3) on cpu and f32 (5, 2)");
+  EXPECT_HAS(why(layer.x, zeros({5, 3}, DType::f64), {}, layer.target), "of one floating type");
+  EXPECT_HAS(why(layer.x, layer.weight, zeros({4}), layer.target), "bias must be (5,)");
+  EXPECT_HAS(why(layer.x, layer.weight, layer.bias, zeros({3}, DType::i64)),
+             "target must be i64 or i32 (4,)");
+  EXPECT_HAS(why(layer.x, layer.weight, layer.bias, zeros({4})), "a class per row; got f32");
+  EXPECT_HAS(why({}, layer.weight, layer.bias, layer.target), "undefined handle");
+  EXPECT_HAS(why(layer.x, layer.weight, layer.bias, full({4}, 5, DType::i64)), "one of the 5 classes");
+  EXPECT_HAS(why(layer.x, layer.weight, layer.bias, layer.target, {.reduction = Reduction::none}),
+             "gives the mean or the sum");
+  EXPECT_HAS(why(layer.x, layer.weight, layer.bias, layer.target, {.rows = -1}), "rows must be at least 0");
 }
 
 }  // namespace
