@@ -243,8 +243,8 @@ TEST(Mnist, HoldsTheKnownImagesAndLabels) {
 
 TEST(Registry, AnUnknownNameIsRefusedWithTheNames) {
   EXPECT_HAS(message_of<Error>([] { open_dataset("mnst"); }),
-             "one of mnist, fashion-mnist, cifar10, cifar100, svhn, imdb, ptb, image-folder, npy, csv, text, "
-             "text-folder, digits, synthetic-mnist");
+             "one of mnist, fashion-mnist, cifar10, cifar100, svhn, imdb, ptb, manythings, image-folder, "
+             "npy, csv, text, text-folder, parallel-text, digits, synthetic-mnist");
 }
 
 TEST(Registry, TheListSaysWhereEachSetIs) {

@@ -10,6 +10,7 @@
 
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
+#include "tandem/ops/create.h"
 #include "tandem/ops/dropout.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
@@ -99,6 +100,7 @@ struct GoldenRun {
   Dims input;                                                   // with the batch
   double gain = 1;                                              // of the weights
   int64_t words = 0;                                            // of a model of text
+  int64_t hidden = 0, layers = 0;                               // of one whose sizes are free
   std::vector<double> losses;                                   // one per step
   std::map<std::string, std::pair<double, double>> parameters;  // sum and norm
 };
@@ -121,6 +123,8 @@ std::vector<GoldenRun> golden_runs() {
       if (in.fail()) run.gain = 1;
       in >> run.words;
       if (in.fail()) run.words = 0;
+      in >> run.hidden >> run.layers;
+      if (in.fail()) run.hidden = run.layers = 0;
     } else if (word == "losses") {
       for (double loss; in >> loss;) runs.back().losses.push_back(loss);
     } else {
@@ -136,6 +140,12 @@ std::vector<GoldenRun> golden_runs() {
 zoo::ModelOptions options_of(const GoldenRun& golden) {
   Dims sample = golden.input;
   sample.erase(0);
+  if (golden.hidden > 0)
+    return {.dropout = 0.0,
+            .classes = golden.classes,
+            .vocabulary = golden.words,
+            .hidden = golden.hidden,
+            .layers = golden.layers > 0 ? std::optional(golden.layers) : std::nullopt};
   if (golden.words > 0) return {.dropout = 0.0, .classes = golden.classes, .vocabulary = golden.words};
   return {.dropout = 0.0, .classes = golden.classes, .input = sample};
 }
@@ -172,10 +182,19 @@ struct Trained {
             whole(n, 9700 + i, 13, golden.input[1] + 1), whole({n[0], letters}, 9500 + i, 1, golden.classes),
             whole(n, 9800 + i, 1, letters + 1)};
   }
-  /// Of a model of text: tokens, and their number and a class each, or the tokens that follow.
+  /// Of a model of text: tokens, and their number and a class each, or the tokens that follow; of a translation their number, the tokens
+  /// before and the targets, of which some are padding.
   static std::vector<Tensor> text_batch(const GoldenRun& golden, uint32_t i) {
     const Dims n = {golden.input[0]};
     const Tensor tokens = whole(golden.input, 9000 + i, 0, golden.words);
+    if (golden.hidden > 0) {
+      const Tensor targets = whole(golden.input, 9500 + i, 0, golden.classes),
+                   count = whole(n, 9600 + i, 1, golden.input[1] + 1),
+                   places = arange(0, golden.input[1], 1, DType::i64);
+      return {tokens, whole(n, 9700 + i, 1, golden.input[1] + 1),
+              whole(golden.input, 9300 + i, 0, golden.classes),
+              where(less(places, unsqueeze(count, 1)), targets, full_like(targets, -100))};
+    }
     if (golden.classes == golden.words) return {tokens, whole(golden.input, 9500 + i, 0, golden.words)};
     return {tokens, whole(n, 9700 + i, 1, golden.input[1] + 1), whole(n, 9500 + i, 0, 2)};
   }
@@ -247,7 +266,8 @@ TEST_P(GoldenTraining, StepsMatchPyTorchInBothEnginesAndTypes) {
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTraining,
                          ::testing::Values("mlp", "lenet", "mnist_cnn", "cifar10_cnn", "cifar100_cnn",
                                            "svhn_cnn", "alexnet", "resnet18", "vgg16", "imdb_lstm",
-                                           "ptb_lstm", "deepspeech2", "deepspeech2_small"),
+                                           "ptb_lstm", "deepspeech2", "deepspeech2_small", "seq2seq",
+                                           "gnmt"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Golden, EveryModelOfTheZooHasARun) {

@@ -31,6 +31,11 @@ namespace {
 zoo::ModelOptions small(const zoo::ModelInfo& info) {
   if (info.name == "alexnet") return {.classes = 10, .input = Dims{3, 67, 80}};
   if (info.name == "vgg16") return {.classes = 10, .input = Dims{3, 32, 32}};
+  if (info.task == "translation")
+    return {.classes = 40,
+            .vocabulary = 50,
+            .hidden = 24,
+            .layers = info.layers > 0 ? std::optional<int64_t>(4) : std::nullopt};
   if (info.vocabulary > 0) return {.classes = info.task == "language-modelling" ? 50 : 1, .vocabulary = 50};
   return {.classes = info.classes, .input = info.input};
 }

@@ -34,6 +34,8 @@ struct Sample {
 const std::map<std::string, Sample> kSamples = {
     {"model", {"lenet"}},
     {"recipe", {"paper", {{"model", "lenet"}}}},
+    {"hidden", {"32"}},
+    {"layers", {"3"}},
     {"weights", {"runs/first"}},
     {"freeze", {"*.bias"}},
     {"data", {"digits"}},
@@ -60,6 +62,7 @@ const std::map<std::string, Sample> kSamples = {
     {"text", {"body"}},
     {"tokens", {"bpe"}},
     {"vocabulary", {"300"}},
+    {"source", {"en"}},
     {"min-count", {"3"}},
     {"length", {"20"}},
     {"epochs", {"2"}},
@@ -382,10 +385,10 @@ TrainConfig tiny(const std::string& out, Texts texts) {
 }
 
 TEST(Settings, OnWhichBitsDependMustBeRepeatedAtAResume) {
-  // Of other data, another device, or nothing without a file.
-  const std::set<std::string> elsewhere = {"recipe",  "weights",  "data",      "target",
-                                           "task",    "input",    "device",    "test-share",
-                                           "augment", "skip-bad", "split-seed"};
+  // Of other models, other data, another device, or nothing without a file.
+  const std::set<std::string> elsewhere = {"recipe",     "weights", "data",       "target",  "task",
+                                           "input",      "device",  "test-share", "augment", "skip-bad",
+                                           "split-seed", "hidden",  "layers"};
   const TempFolder folder;
   int tried = 0;
   for (const Setting& s : settings()) {

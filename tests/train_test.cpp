@@ -51,10 +51,13 @@ TrainConfig tiny(const std::string& model, const std::filesystem::path& out) {
   TrainConfig config = small(model, out);
   const bool is_large =
       model == "alexnet";  // takes no image as small as the others; vgg16 is made to fit them
+  const bool is_translation = zoo::model_info(model).task == "translation";
   config.data = is_large               ? "synthetic-imagenet"
                 : model == "imdb_lstm" ? "synthetic-imdb"
                 : model == "ptb_lstm"  ? "synthetic-ptb"
+                : is_translation       ? "synthetic-manythings"
                                        : "synthetic-cifar10";
+  if (is_translation) config.hidden = 8;
   config.limit = is_large ? 1 : model == "vgg16" ? 3 : 12;
   config.batch = is_large ? 1 : model == "vgg16" ? 2 : 5;
   config.epochs = 1;

@@ -205,6 +205,10 @@ void add_predict(CLI::App& app, Action& action) {
          "--temperature", c.generate.temperature,
          "a language model: draw words, 1 as it expects them, more is bolder; 0: the most probable ones")
       ->capture_default_str();
+  cmd->add_option(
+         "--beams", c.beams,
+         "a translation: beginnings that are followed at a time, of which the best is taken; 1: greedy")
+      ->capture_default_str();
   cmd->add_option("--seed", c.generate.seed, "of --temperature")->capture_default_str();
   cmd->add_flag("--best", c.best, "the weights of the best epoch (of 'train --best')");
   cmd->add_option("--to", flags->to,

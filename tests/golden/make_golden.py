@@ -16,7 +16,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 from layers import INITIAL, LAYERS
-from models import MODELS, DeepSpeech2, ImdbLstm, PtbLstm
+from models import MODELS, DeepSpeech2, Gnmt, ImdbLstm, PtbLstm, Seq2Seq
 
 HERE = pathlib.Path(__file__).resolve().parent
 torch.set_num_threads(1)
@@ -134,7 +134,7 @@ def write_text_training():
     def whole(shape, salt, low, high):
         return hash_array(shape, salt, low, high).floor().long()
 
-    def train(model, name, outputs, shape, words, loss_of):
+    def train(model, name, outputs, shape, words, loss_of, sizes=()):
         model = model.double()
         set_weights(model)
         optimizer = OPTIMIZERS["adam"](model.parameters())
@@ -145,7 +145,7 @@ def write_text_training():
             loss.backward()
             optimizer.step()
             losses.append(loss.detach())
-        lines.append(" ".join(map(str, ["run", name, "adam", outputs, shape_text(shape), 1, words])))
+        lines.append(" ".join(map(str, ["run", name, "adam", outputs, shape_text(shape), 1, words, *sizes])))
         lines.append("losses " + " ".join(f"{v:.12g}" for v in losses))
         for parameter, p in model.named_parameters():
             lines.append(f"parameter {parameter} {p.sum().item():.12g} {p.norm().item():.12g}")
@@ -162,8 +162,18 @@ def write_text_training():
         states[:] = [tuple(s.detach() for s in pair) for pair in after]
         return F.cross_entropy(out.flatten(0, 1), whole(tuple(tokens.shape), 9500 + step, 0, 40).flatten())
 
+    def of_translation(model, step, source):
+        n, length = source.shape
+        outputs = 35
+        before, targets = (whole((n, length), salt + step, 0, outputs) for salt in (9300, 9500))
+        padding = torch.arange(length)[None] >= whole((n,), 9600 + step, 1, length + 1)[:, None]
+        out = model(source, whole((n,), 9700 + step, 1, length + 1), before)
+        return F.cross_entropy(out.flatten(0, 1), targets.masked_fill(padding, -100).flatten())
+
     train(ImdbLstm(30, 1), "imdb_lstm", 1, (4, 9), 30, of_class)
     train(PtbLstm(40, 40), "ptb_lstm", 40, (2, 5), 40, of_next)
+    train(Seq2Seq(30, 35, 32), "seq2seq", 35, (4, 9), 30, of_translation, (32, 0))
+    train(Gnmt(30, 35, 12, 4), "gnmt", 35, (4, 9), 30, of_translation, (12, 4))
     (HERE / "training_text.txt").write_text("\n".join(lines) + "\n")
 
 

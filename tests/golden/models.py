@@ -1,4 +1,6 @@
 """The zoo's models in PyTorch, with their names of parameters. Dropout is left out: it is 0 in what is compared."""
+import math
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -216,6 +218,74 @@ class DeepSpeech2(nn.Module):
             x, _ = nn.utils.rnn.pad_packed_sequence(getattr(self, f"rnn{i}")(packed)[0], batch_first=True, total_length=steps)
             x = x.unflatten(2, (2, -1)).sum(2)
         return self.fc(self.fc_norm(x, mask)), lengths
+class Seq2Seq(nn.Module):
+    """A source (n, s), how many of its tokens are true (n), and what stands before each target (n, t)."""
+
+    def __init__(self, words, outputs, hidden):
+        super().__init__()
+        self.encoder_embedding, self.encoder = nn.Embedding(words, hidden), nn.LSTM(hidden, hidden, batch_first=True)
+        self.decoder_embedding, self.decoder = nn.Embedding(outputs, hidden), nn.LSTM(hidden, hidden, batch_first=True)
+        self.fc = nn.Linear(hidden, outputs)
+
+    def forward(self, source, lengths, before):
+        packed = nn.utils.rnn.pack_padded_sequence(self.encoder_embedding(source), lengths, batch_first=True, enforce_sorted=False)
+        _, state = self.encoder(packed)
+        return self.fc(self.decoder(self.decoder_embedding(before), state)[0])
+
+
+class Attention(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.query_layer, self.memory_layer = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
+        self.v = nn.Linear(width, 1, bias=False)
+
+    def forward(self, query, memory, lengths):
+        energies = self.v(torch.tanh(self.query_layer(query)[:, :, None] + self.memory_layer(memory)[:, None]))[..., 0]
+        beyond = torch.arange(memory.shape[1])[None] >= lengths[:, None]
+        return torch.softmax(energies.masked_fill(beyond[:, None], -math.inf), 2) @ memory
+
+
+class GnmtEncoder(nn.Module):
+    def __init__(self, words, hidden, layers):
+        super().__init__()
+        self.embedding, self.layers = nn.Embedding(words, hidden), layers
+        for i in range(layers):
+            width = 2 * hidden if i == 1 else hidden
+            setattr(self, f"lstm{i}", nn.LSTM(width, hidden, batch_first=True, bidirectional=i == 0))
+
+    def forward(self, source, lengths):
+        x = nn.utils.rnn.pack_padded_sequence(self.embedding(source), lengths, batch_first=True, enforce_sorted=False)
+        x, _ = nn.utils.rnn.pad_packed_sequence(self.lstm0(x)[0], batch_first=True, total_length=source.shape[1])
+        x = self.lstm1(x)[0]
+        for i in range(2, self.layers):
+            x = getattr(self, f"lstm{i}")(x)[0] + x
+        return x
+
+
+class GnmtDecoder(nn.Module):
+    def __init__(self, words, hidden, layers):
+        super().__init__()
+        self.embedding, self.attention, self.layers = nn.Embedding(words, hidden), Attention(hidden), layers
+        for i in range(layers):
+            setattr(self, f"lstm{i}", nn.LSTM(2 * hidden if i else hidden, hidden, batch_first=True))
+        self.fc = nn.Linear(hidden, words)
+
+    def forward(self, before, memory, lengths):
+        x = self.lstm0(self.embedding(before))[0]
+        context = self.attention(x, memory, lengths)
+        for i in range(1, self.layers):
+            y = getattr(self, f"lstm{i}")(torch.cat([x, context], 2))[0]
+            x = x + y if i >= 2 else y
+        return self.fc(x)
+
+
+class Gnmt(nn.Module):
+    def __init__(self, words, outputs, hidden, layers):
+        super().__init__()
+        self.encoder, self.decoder = GnmtEncoder(words, hidden, layers), GnmtDecoder(outputs, hidden, layers)
+
+    def forward(self, source, lengths, before):
+        return self.decoder(before, self.encoder(source, lengths), lengths)
 
 
 MODELS = {

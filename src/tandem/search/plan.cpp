@@ -31,7 +31,9 @@ std::vector<Candidate> candidates_for(const TrainingData& data) {
   std::vector<Candidate> out;
   if (data.splits.text) {
     for (const zoo::ModelInfo& row : zoo::models())
-      if (row.task == data.splits.task) out.push_back(candidate(row.name, data));
+      if (row.task == data.splits.task && zoo::has_description(row.name)) out.push_back(candidate(row.name, data));
+    TD_CHECK(!out.empty(), "search: ", data.splits.name, " is for ", data.splits.task,
+             ", whose models have no description that could be varied. Choose other data.");
     return out;
   }
   TD_CHECK(!data.splits.sound, "search: varies models that have a description; those of ", data.splits.task,

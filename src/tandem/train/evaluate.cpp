@@ -6,6 +6,7 @@
 #include "tandem/ops/shape.h"
 #include "tandem/train/run_folder.h"
 #include "tandem/train/step.h"
+#include "tandem/train/text_metrics.h"
 #include "tandem/train/train.h"
 #include "tandem/zoo/zoo.h"
 
@@ -24,6 +25,36 @@ void check(const EvalConfig& config) {
   check(config.machine);
 }
 
+namespace {
+
+/// The words that BLEU compares; of pieces, those of the text that they make.
+std::vector<std::string> compared_words(const data::Vocabulary& vocabulary, std::vector<int64_t> tokens) {
+  std::erase_if(tokens, [&](int64_t t) {
+    return t == vocabulary.padding() || t == vocabulary.begin() || t == vocabulary.end();
+  });
+  std::vector<std::string> words;
+  if (vocabulary.tokens() != data::Tokens::bpe) {
+    for (const int64_t token : tokens) words.push_back(vocabulary.entry(token));
+    return words;
+  }
+  for (data::Token& token : data::cut(vocabulary.decode(tokens), data::Tokens::words))
+    if (!token.ends) words.push_back(std::move(token.text));
+  return words;
+}
+
+/// BLEU of greedy translations. An unknown word of the right text is never written, so it counts as wrong.
+double bleu_of(nn::Module& model, const data::Dataset& pairs, const DataRecord& record, Engine engine) {
+  const TaskPtr task = task_of(record);
+  const Tensor written = predict(model, pairs, {.task = task, .engine = engine, .batch = task->test_batch()});
+  Bleu bleu;
+  for (int64_t i = 0; i < pairs.size(); ++i)
+    bleu.add(compared_words(*record.text->into, pairs.get(i).at(1).to_vector<int64_t>()),
+             compared_words(*record.text->into, written[i].to_vector<int64_t>()));
+  return bleu.value();
+}
+
+}  // namespace
+
 EvalReport evaluate(const EvalConfig& config) {
   const auto start = std::chrono::steady_clock::now();
   check(config);
@@ -34,8 +65,13 @@ EvalReport evaluate(const EvalConfig& config) {
   const TaskPtr task = task_of(run.data);
   const data::Splits data =
       open_test_data(run.data, choose_model(run).info, config.data, config.data_dir, config.limit);
-  const Metrics metrics =
+  Metrics metrics =
       evaluate(*model, *data.test, {.task = task, .engine = config.engine, .autocast = run.autocast});
+  std::vector<MetricInfo> infos = task->metrics();
+  if (run.data.task == "translation") {
+    metrics.add("bleu", bleu_of(*model, *data.test, run.data, config.engine));
+    infos.push_back({"bleu", true});
+  }
   std::vector<std::string> warnings = run.warnings;
   warnings.insert(warnings.end(), data.notices.begin(), data.notices.end());
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
@@ -43,7 +79,7 @@ EvalReport evaluate(const EvalConfig& config) {
           .data = data.name,
           .path = run.path,
           .task = run.data.task,
-          .infos = task->metrics(),
+          .infos = std::move(infos),
           .class_names = run.data.class_names,
           .samples = data.test->size(),
           .seconds = seconds.count(),

@@ -12,6 +12,7 @@
 #include "tandem/data/arrays.h"
 #include "tandem/data/compose.h"
 #include "tandem/data/image_set.h"
+#include "tandem/data/pairs.h"
 #include "tandem/data/speech_set.h"
 #include "tandem/data/text_splits.h"
 #include "tandem/data/transcript.h"
@@ -236,7 +237,8 @@ class Asked {
     }
     const auto chosen = std::make_shared<data::Subset>(data.test, indices);
     if (run_.data.encoder) report_.target = run_.data.encoder->target();
-    for (size_t i = 0; i < indices.size() && run_.data.task != "language-modelling"; ++i)
+    const bool has_label = run_.data.task != "language-modelling" && run_.data.task != "translation";
+    for (size_t i = 0; i < indices.size() && has_label; ++i)
       report_.predictions.push_back({cat(data.name, " ", indices[i]),
                                      label_of(run_.data, chosen->get(static_cast<int64_t>(i)).at(1)),
                                      {},
@@ -274,6 +276,52 @@ void go_on(nn::Module& model, const PredictConfig& config, const SavedRun& run, 
   }
 }
 
+/// Samples of sources alone.
+class Sources final : public data::Dataset {
+ public:
+  void add(std::vector<int64_t> tokens) { tokens_.push_back(std::move(tokens)); }
+  int64_t size() const override { return static_cast<int64_t>(tokens_.size()); }
+  std::vector<Tensor> get(int64_t i) const override {
+    const std::vector<int64_t>& row = tokens_.at(static_cast<size_t>(i));
+    return {from_vector(row, {static_cast<Dim>(row.size())})};
+  }
+  std::string describe() const override { return "texts"; }
+
+ private:
+  std::vector<std::vector<int64_t>> tokens_;
+};
+
+/// Translations of texts and of the lines of files, or of samples of the test part.
+void translate(nn::Module& model, const PredictConfig& config, const SavedRun& run, PredictReport& report) {
+  const data::Vocabulary &from = run.data.text->vocabulary, &into = *run.data.text->into;
+  Sources sources;
+  for (const std::string& argument : config.files) {
+    const std::string text = text_from(argument);
+    for (const std::string& line : data::is_file(argument) ? data::lines_of(text) : std::vector{text}) {
+      sources.add(data::encode_source(from, line));
+      report.predictions.push_back({line, "", {}, {}});
+    }
+  }
+  if (config.files.empty()) {
+    const data::DatasetPtr pairs = Asked(config, run, report).samples();
+    for (int64_t i = 0; i < pairs->size(); ++i) {
+      const std::vector<Tensor> sample = pairs->get(i);
+      const auto text_of_tokens = [](const data::Vocabulary& words, const Tensor& tokens) {
+        std::vector<int64_t> numbers = tokens.to_vector<int64_t>();
+        std::erase(numbers, words.end().value());
+        return words.decode(numbers);
+      };
+      sources.add(sample.at(0).to_vector<int64_t>());
+      report.predictions.push_back(
+          {text_of_tokens(from, sample[0]), text_of_tokens(into, sample.at(1)), {}, {}});
+    }
+  }
+  const Tensor written = predict(
+      model, sources, {.task = task_of(run.data, {}, config.beams), .engine = config.engine, .batch = 32});
+  for (size_t i = 0; i < report.predictions.size(); ++i)
+    report.predictions[i].text = into.decode(written[static_cast<int64_t>(i)].to_vector<int64_t>());
+}
+
 std::string csv_cell(const std::string& text) {
   if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
   std::string out = "\"";
@@ -294,6 +342,7 @@ void check(const PredictConfig& config) {
   check_data_name(config.data, config.data_dir);
   check_between("limit", config.limit, 1);
   check_between("top", config.top, 1);
+  check_between("beams", config.beams, 1, 1000);
   check(config.generate);
   TD_CHECK(config.generate.seed == 0 || config.generate.temperature > 0,
            "seed: acts only with a temperature above 0, where words are drawn; got ", config.generate.seed,
@@ -316,6 +365,8 @@ PredictReport predict(const PredictConfig& config) {
   report.path = run.path;
   report.task = run.data.task;
   report.warnings = run.warnings;
+  TD_CHECK(config.beams == PredictConfig{}.beams || run.data.task == "translation",
+           "beams: are of translations; the run is of ", run.data.task, ". Leave --beams out.");
   if (run.data.task == "language-modelling") {
     go_on(*model, config, run, report);
     return report;
@@ -323,6 +374,10 @@ PredictReport predict(const PredictConfig& config) {
   TD_CHECK(config.generate.temperature == 0 && config.generate.count == GenerateOptions{}.count,
            "words and temperature: are of language models; the run is of ", run.data.task,
            ". Leave them out.");
+  if (run.data.task == "translation") {
+    translate(*model, config, run, report);
+    return report;
+  }
   const data::DatasetPtr samples = Asked(config, run, report).samples();
   const Tensor answers = predict(
       *model, *samples, {.task = task_of(run.data), .engine = config.engine, .autocast = run.autocast});

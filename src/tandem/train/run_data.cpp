@@ -188,11 +188,19 @@ data::DatasetPtr alike_inputs(const DataRecord& record, data::DatasetPtr set, bo
   return made_alike(record, std::move(set), pixels_of({}, are_bytes), "npy", false, where);
 }
 
-TaskPtr task_of(const DataRecord& record, const std::vector<double>& class_weights) {
+TaskPtr task_of(const DataRecord& record, const std::vector<double>& class_weights, int64_t beams) {
   TaskOptions options{.class_weights = class_weights};
   if (record.task == "regression" && record.encoder) {
     options.target_mean = record.encoder->decode_target(0);
     options.target_deviation = record.encoder->target_deviation();
+  }
+  if (record.text && record.text->into) {
+    const data::Vocabulary& words = *record.text->into;
+    options.begin_token = words.begin().value();
+    options.end_token = words.end().value();
+    options.never = {words.padding().value(), options.begin_token};
+    if (words.unknown()) options.never.push_back(*words.unknown());
+    options.beams = beams;
   }
   return make_task(record.task, options);
 }
@@ -202,6 +210,7 @@ int64_t outputs_for(const data::Splits& splits) {
   if (splits.task == "text-classification") return splits.info.classes == 2 ? 1 : splits.info.classes;
   if (splits.task == "language-modelling") return splits.text->vocabulary.size();
   if (splits.task == "speech-recognition") return splits.info.classes;
+  if (splits.task == "translation") return splits.text->into->size();
   const Tensor target = splits.train->get(0).at(1);
   return std::max<int64_t>(target.size(), 1);
 }
@@ -327,6 +336,14 @@ zoo::ChosenModel adapted_to_text(zoo::ChosenModel chosen, const data::Splits& sp
   const bool fits_words = chosen.info.vocabulary == words,
              fits_outputs = chosen.info.classes == outputs || is_pair;
   if (fits_words && fits_outputs) return chosen;
+  if (!chosen.is_described()) {
+    chosen.options.vocabulary = words;
+    chosen.options.classes = outputs;
+    notices.push_back(cat(chosen.info.name, ": made for ", words, " words to read and ", outputs,
+                          " to write in place of ", chosen.info.vocabulary, " and ", chosen.info.classes,
+                          "."));
+    return chosen;
+  }
   zoo::ModelOptions options{.vocabulary = words};
   if (!fits_outputs) options.classes = outputs;
   zoo::ChosenModel fitting = zoo::choose_model(
@@ -410,10 +427,12 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
                ((!record.text && !record.sound) || splits.task == record.task),
            "data ", splits.name, ": the run was trained for ", record.task, " on ", record.name,
            "; this data is for ", splits.task, ". Choose another --data.");
-  TD_CHECK(!record.text || splits.text->vocabulary.size() == record.text->vocabulary.size(), "data ",
-           splits.name, ": its words must be those of training, ",
-           record.text ? record.text->vocabulary.size() : 0, "; got ",
-           splits.text ? splits.text->vocabulary.size() : 0, ". Choose another --data.");
+  const auto words_of = [](const data::TextEncoderPtr& text) {  // of both languages
+    return text ? text->vocabulary.size() + (text->into ? text->into->size() : 0) : 0;
+  };
+  TD_CHECK(!record.text || words_of(splits.text) == words_of(record.text), "data ", splits.name,
+           ": its words must be those of training, ", words_of(record.text), "; got ", words_of(splits.text),
+           ". Choose another --data.");
   const Dims sample = splits.test->get(0).at(0).shape();
   TD_CHECK(record.text || record.sound || (sample == model.input && splits.info.classes <= model.classes),
            "data ", splits.name, ": ", model.name, " takes samples of ", model.input, " in at most ",

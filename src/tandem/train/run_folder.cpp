@@ -124,6 +124,7 @@ ordered_json opening_json(const data::OpenOptions& o) {
   if (o.skip_bad) out["skip_bad"] = true;
   if (!o.target.empty()) out["target"] = o.target;
   if (!o.task.empty()) out["task"] = o.task;
+  if (!o.text.source.empty()) out["source"] = o.text.source;
   return out;
 }
 
@@ -136,6 +137,7 @@ data::OpenOptions opening_from(const ordered_json& in) {
   o.skip_bad = in.value("skip_bad", o.skip_bad);
   o.target = in.value("target", o.target);
   o.task = in.value("task", o.task);
+  o.text.source = in.value("source", o.text.source);
   return o;
 }
 
@@ -196,6 +198,24 @@ void save_weights(const std::string& path, const nn::NamedTensors& weights, cons
 
 namespace {
 
+struct Size {
+  const char* name;
+  std::optional<int64_t> zoo::ModelOptions::*member;
+};
+constexpr Size kSizes[] = {{"vocabulary", &zoo::ModelOptions::vocabulary},
+                           {"classes", &zoo::ModelOptions::classes},
+                           {"hidden", &zoo::ModelOptions::hidden},
+                           {"layers", &zoo::ModelOptions::layers}};
+
+zoo::ModelOptions sizes_from(const std::string& text, const std::string& path) {
+  const auto json = io::parse_json<ordered_json>(cat("load ", quoted(path), ": sizes: "), text,
+                                                 "Train again, or fix the file.");
+  zoo::ModelOptions options;
+  for (const Size& size : kSizes)
+    if (json.contains(size.name)) options.*size.member = json[size.name].get<int64_t>();
+  return options;
+}
+
 /// What config.json says; without the weights.
 SavedRun load_config(const char* what, const std::string& folder) {
   const std::string path = config_path(folder);
@@ -220,6 +240,7 @@ SavedRun load_config(const char* what, const std::string& folder) {
       run.data.limit = config["settings"]["limit"].get<int64_t>();
     run.dtype = config.at("dtype").get<std::string>();
     run.description = config.value("description", "");
+    if (config.contains("sizes")) run.sizes = sizes_from(config["sizes"].get<std::string>(), path);
     if (config.contains("autocast")) run.autocast = parse_dtype(config["autocast"].get<std::string>());
     if (config.contains("image")) {
       const ordered_json& image = config["image"];
@@ -270,9 +291,18 @@ SavedRun load_config(const char* what, const std::string& folder) {
 
 }  // namespace
 
+std::string sizes_json(const zoo::ModelOptions& options) {
+  ordered_json out = ordered_json::object();
+  for (const Size& size : kSizes)
+    if (const std::optional<int64_t>& value = options.*size.member) out[size.name] = *value;
+  return out.empty() ? "" : out.dump();
+}
+
 SavedRun load_run(const char* what, const std::string& folder, bool best) {
   SavedRun run = load_config(what, folder);
-  const bool is_text = run.data.task == "text-classification" || run.data.task == "language-modelling";
+  const bool is_translation = run.data.task == "translation",
+             is_text = run.data.task == "text-classification" || run.data.task == "language-modelling" ||
+                       is_translation;
   TD_CHECK(!is_text || run.data.text, what, " ", quoted(folder),
            ": the run was trained on text, and its text.json, which holds its words, is missing. Put the "
            "file back, or "
@@ -281,6 +311,9 @@ SavedRun load_run(const char* what, const std::string& folder, bool best) {
            ": the run was trained on sound, and its config.json does not say how sound becomes inputs. Put "
            "the file back, or "
            "train again.");
+  TD_CHECK(!is_translation || run.data.text->into, what, " ", quoted(folder),
+           ": the run translates, and its text.json must hold two vocabularies; it holds one. Put the file "
+           "back, or train again.");
   TD_CHECK(run.data.name != "csv" || run.data.encoder || run.data.text, what, " ", quoted(folder),
            ": the run was trained on a table, and its table.json, which says how columns become inputs, is "
            "missing. Put the file back, or train again.");
@@ -304,13 +337,33 @@ SavedRun load_run(const char* what, const std::string& folder, bool best) {
 }
 
 zoo::ChosenModel choose_model(const SavedRun& run) {
-  if (run.description.empty()) return zoo::choose_model(run.model);
+  if (run.description.empty()) {
+    zoo::ChosenModel chosen = zoo::choose_model(run.model);
+    chosen.options = run.sizes;
+    return chosen;
+  }
   return zoo::choose_model(zoo::parse_description(run.description, run.model + " in config.json"));
 }
 
+namespace {
+
+void check_size(const char* setting, const std::optional<int64_t>& given, int64_t usual,
+                const std::string& model) {
+  TD_CHECK(!given || usual > 0, setting, ": is for models of the zoo whose sizes are free; got ",
+           given.value_or(0), ", and ", model, " has its own. Leave --", setting, " out.");
+}
+
+}  // namespace
+
 zoo::ChosenModel choose_model(const TrainConfig& config) {
-  if (!config.resume || !zoo::is_description_path(config.model) || exists(config.model))
-    return zoo::choose_model(config.model);
+  if (!config.resume || !zoo::is_description_path(config.model) || exists(config.model)) {
+    zoo::ChosenModel chosen = zoo::choose_model(config.model);
+    check_size("hidden", config.hidden, chosen.info.hidden, chosen.info.name);
+    check_size("layers", config.layers, chosen.info.layers, chosen.info.name);
+    chosen.options.hidden = config.hidden;
+    chosen.options.layers = config.layers;
+    return chosen;
+  }
   const std::string folder = folder_to_resume(config, fs::path(config.model).stem().string());
   const SavedRun run = load_config("resume", folder);
   TD_CHECK(!run.description.empty(), "resume ", quoted(folder), ": the run is of ", run.model,

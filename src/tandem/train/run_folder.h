@@ -56,6 +56,7 @@ struct SavedRun {
   std::string model, dtype;
   DataRecord data;
   std::string description;  // of a model that is not of the zoo, as TOML; else empty
+  zoo::ModelOptions sizes;  // of a model of the zoo that has options for them
   std::optional<DType> autocast;
   std::string path;  // the file that the weights come from
   nn::NamedTensors weights;
@@ -70,6 +71,9 @@ SavedRun load_run(const char* what, const std::string& folder, bool best = false
 /// is gone, the description is the one in the run's folder.
 zoo::ChosenModel choose_model(const TrainConfig& config);
 zoo::ChosenModel choose_model(const SavedRun& run);
+
+/// The sizes that a model of the zoo was made in, as JSON text for config.json; empty where they are its own.
+std::string sizes_json(const zoo::ModelOptions& options);
 
 /// Makes the run's model, with its weights, on a device.
 std::unique_ptr<nn::Module> make_model(const SavedRun& run, Device device);

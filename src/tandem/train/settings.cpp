@@ -96,11 +96,13 @@ SettingNeed decay_need() {
 }
 /// Data of the user's own may have a test part or not: open_training_data knows.
 SettingNeed split_need() {
-  return {"--valid, or data that is split for testing (csv, npy, image-folder, text, text-folder)",
-          [](const TrainConfig& c) {
-            return c.valid > 0 || c.test_share || c.data == "csv" || c.data == "npy" ||
-                   c.data == "image-folder" || c.data == "text" || c.data == "text-folder";
-          }};
+  return {
+      "--valid, or data that is split for testing (csv, npy, image-folder, text, text-folder, parallel-text)",
+      [](const TrainConfig& c) {
+        return c.valid > 0 || c.test_share || c.data == "csv" || c.data == "npy" ||
+               c.data == "image-folder" || c.data == "text" || c.data == "text-folder" ||
+               c.data == "parallel-text";
+      }};
 }
 
 // --- The rows
@@ -113,6 +115,10 @@ void add_model_and_data(std::vector<Setting>& table) {
         "data, epochs, batch, optimizer and lr: quick, or paper, those of the study that the model comes "
         "from ('tandem models NAME' prints both)",
         {.unset = kRecipes[0], .bits = kIndirect, .choices = {kRecipes[0], kRecipes[1]}});
+  t.add("hidden", TD_FIELD(hidden), "units of each LSTM: of gnmt and seq2seq, whose sizes are free",
+        {.unset = "the model's", .bits = kIndirect, .range = SettingRange{1, 65536}});
+  t.add("layers", TD_FIELD(layers), "LSTMs that read, and as many that write: of gnmt",
+        {.unset = "the model's", .bits = kIndirect, .range = SettingRange{2, 64}});
   t.add("weights", TD_FIELD(weights), "begin with what fits of a file of weights or of a run's folder",
         {.bits = kIndirect});
   t.add("freeze", TD_FIELD(freeze),
@@ -178,11 +184,16 @@ void add_text(std::vector<Setting>& table) {
         {.unset = "words; of ptb spaces", .bits = kIndirect, .choices = {"words", "spaces", "bpe"}});
   t.add("vocabulary", TD_FIELD(text.vocabulary), "words or pieces that have a number; rarer ones are unknown",
         {.unset = "the model's", .bits = kIndirect, .range = SettingRange{1, 16777216}});
+  t.add("source", TD_FIELD(text.source),
+        "parallel-text: the language to translate from, the ending of its files: en",
+        {.unset = "the first by the alphabet", .bits = kIndirect});
   t.add("min-count", TD_FIELD(text.min_count),
         "times that a word must be in the training text to have a number",
         {.bits = kIndirect, .range = at_least(1)});
   t.add("length", TD_FIELD(text.length),
-        "words of a text that are looked at, its last ones; of a language model, words of a window",
+        "words of a text that are looked at, its last ones; of a language model, words of a window; of pairs "
+        "of "
+        "texts, words of the longest that is taken",
         {.unset = "the model's", .bits = kIndirect, .range = SettingRange{1, 1000000}});
 }
 

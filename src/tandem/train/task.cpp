@@ -84,7 +84,7 @@ bool has_classes(const std::string& task) {
 }
 
 bool gives_text(const std::string& task) {
-  return task == "language-modelling" || task == "speech-recognition";
+  return task == "language-modelling" || task == "translation" || task == "speech-recognition";
 }
 
 std::vector<std::string> task_names() {

@@ -130,6 +130,11 @@ struct TaskOptions {
   std::optional<int64_t> ignore_index = {};  ///< classification: a target that counts for nothing
   /// regression: metrics are in the target's own unit, value · deviation + mean.
   double target_mean = 0, target_deviation = 1;
+  // translation: what a text to write begins and ends with, tokens that it must not have, and how many beginnings are followed
+  // at a time; 1 is greedy.
+  int64_t begin_token = 2, end_token = 3;
+  std::vector<int64_t> never = {0, 1, 2};
+  int64_t beams = 1;
 };
 
 /// A task by its name. Throws Error with the names that there are.

@@ -93,6 +93,7 @@ struct PredictConfig {
   int64_t limit = 10;
   bool best = false;
   GenerateOptions generate = {};  ///< of a language model
+  int64_t beams = 4;              ///< of a translation: beginnings that are followed at a time; 1 is greedy
 };
 void check(const PredictConfig& config);
 
@@ -106,7 +107,8 @@ struct Prediction {
   };
   std::vector<Guess> top;      ///< of classes, the most probable first
   std::vector<double> values;  ///< of other tasks: the answer
-  std::string text = {};       ///< of a language model: how it goes on; of speech: what is said
+  /// Of a language model: how it goes on; of a translation: the text; of speech: what is said.
+  std::string text = {};
 };
 struct PredictReport {
   std::string model, path, task;

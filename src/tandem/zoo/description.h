@@ -24,6 +24,9 @@ struct ModelOptions {
   std::optional<Dims> input = {};
   /// Rows of the embedding that reads the tokens, for models of text; unset: the model's own.
   std::optional<int64_t> vocabulary = {};
+  /// Units of each LSTM, and how many there are on each side, for models of the zoo that are made in several sizes (ModelInfo::hidden,
+  /// layers); unset: the model's own.
+  std::optional<int64_t> hidden = {}, layers = {};
 };
 
 /// The value of a setting: kernel = 3, p = 0.5, bias = false, padding = "same", kernel = [3, 5].

@@ -22,6 +22,8 @@ std::unique_ptr<nn::Module> make_ptb_lstm(const ModelOptions& options, int64_t o
 ModelDescription ptb_lstm_description();
 std::unique_ptr<nn::Module> make_deepspeech2(const ModelOptions& options, int64_t labels);
 std::unique_ptr<nn::Module> make_deepspeech2_small(const ModelOptions& options, int64_t labels);
+std::unique_ptr<nn::Module> make_seq2seq(const ModelOptions& options, int64_t outputs);
+std::unique_ptr<nn::Module> make_gnmt(const ModelOptions& options, int64_t outputs);
 
 namespace {
 
@@ -183,6 +185,47 @@ const std::vector<Row>& rows() {
         .quick = quick_speech()},
        nullptr,
        make_deepspeech2_small},
+      {{.name = "seq2seq",
+        .description = "words of a text, an LSTM of 256 units, another one that writes its translation",
+        .input = {24},
+        .classes = 10000,
+        .training = {.data = "manythings", .optimizer = "adadelta", .lr = 1, .batch = 128, .epochs = 100},
+        .any_size = true,
+        .task = "translation",
+        .vocabulary = 10000,
+        .hidden = 256,
+        .quick = TrainingDefaults{.data = "manythings",
+                                  .optimizer = "adam",
+                                  .lr = 0.002,
+                                  .batch = 128,
+                                  .epochs = 10,
+                                  .clip_norm = 1,
+                                  .schedule = "cosine"}},
+       nullptr,
+       make_seq2seq},
+      {{.name = "gnmt",
+        .description = "translation by four and four LSTMs of 1,024 units with attention (GNMT)",
+        .input = {50},
+        .classes = 32000,
+        .training = {.data = "synthetic-wmt16",
+                     .optimizer = "adam",
+                     .lr = 0.001,
+                     .batch = 128,
+                     .epochs = 6,
+                     .clip_norm = 5},
+        .any_size = true,
+        .task = "translation",
+        .vocabulary = 32000,
+        .hidden = 1024,
+        .layers = 4,
+        .quick = TrainingDefaults{.data = "synthetic-wmt16",
+                                  .optimizer = "adam",
+                                  .lr = 0.001,
+                                  .batch = 64,
+                                  .epochs = 1,
+                                  .clip_norm = 5}},
+       nullptr,
+       make_gnmt},
   };
   return table;
 }
@@ -200,10 +243,21 @@ const Row& row_named(const std::string& name) {
                   near.empty() ? "'tandem models' describes them." : "Did you mean " + near + "?"));
 }
 
+constexpr int64_t kMostHidden = 65536, kMostLayers = 64;
+
 /// The number of its classes; throws Error where options do not fit it.
 int64_t checked_classes(const Row& row, const ModelOptions& options) {
   const int64_t classes = options.classes.value_or(row.info.classes);
   TD_CHECK(classes >= 1, "model ", row.info.name, ": there must be at least one class; got ", classes, ".");
+  const auto check_size = [&](const char* what, int64_t usual, const std::optional<int64_t>& given,
+                              int64_t least, int64_t most) {
+    if (!given) return;
+    TD_CHECK(usual > 0, "model ", row.info.name, ": ", what, " is fixed; got ", *given, ". Leave it out.");
+    TD_CHECK(*given >= least && *given <= most, "model ", row.info.name, ": ", what, " must be ", least,
+             " to ", most, "; got ", *given, ".");
+  };
+  check_size("hidden", row.info.hidden, options.hidden, 1, kMostHidden);
+  check_size("layers", row.info.layers, options.layers, 2, kMostLayers);
   if (options.input) {
     const Dims &want = row.info.input, &got = *options.input;
     const bool is_text = row.info.vocabulary > 0, is_sound = row.info.task == "speech-recognition";
@@ -288,9 +342,27 @@ ChosenModel choose_model(ModelDescription description) {
   return {info, std::move(description)};
 }
 
+namespace {
+
+/// What `over` says, and else what `options` say.
+ModelOptions merged(ModelOptions options, const ModelOptions& over) {
+  const auto take = [](auto& to, const auto& from) {
+    if (from) to = from;
+  };
+  take(options.dropout, over.dropout);
+  take(options.classes, over.classes);
+  take(options.input, over.input);
+  take(options.vocabulary, over.vocabulary);
+  take(options.hidden, over.hidden);
+  take(options.layers, over.layers);
+  return options;
+}
+
+}  // namespace
+
 std::unique_ptr<nn::Module> make_model(const ChosenModel& chosen, const ModelOptions& options) {
   return chosen.description ? make_model(*chosen.description, options)
-                            : make_model(chosen.info.name, options);
+                            : make_model(chosen.info.name, merged(chosen.options, options));
 }
 
 }  // namespace tandem::zoo

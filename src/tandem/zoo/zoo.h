@@ -33,6 +33,7 @@ struct ModelInfo {
   bool any_size = false;  // height and width may be others than those of `input`: ModelOptions::input
   std::string task = "classification";  // what it is made for (train/task.h)
   int64_t vocabulary = 0;               // of a model of text: the words that it knows; 0: it takes no text
+  int64_t hidden = 0, layers = 0;  // its usual sizes, where ModelOptions may give others; 0: they are fixed
   /// How it is trained where nobody says how; unset: by the settings' own defaults.
   std::optional<TrainingDefaults> quick = {};
 };
@@ -56,6 +57,8 @@ ModelDescription describe(const std::string& name, const ModelOptions& options =
 struct ChosenModel {
   ModelInfo info;
   std::optional<ModelDescription> description = {};  // unset: the zoo's
+  ModelOptions options = {};                         // that the zoo's is made with
+  bool is_described() const { return description || has_description(info.name); }
 };
 /// Whether a user's word for a model is the path of a description: it ends in ".toml".
 bool is_description_path(const std::string& name_or_path);

@@ -1,0 +1,166 @@
+// Sentences and their translations: samples {source i64 (length), target i64 (length)}, a target with its begin and its end. The model
+// (nn/encoder_decoder.h) reads the source and, at each token of the target, expects the next one (teacher forcing); padding counts
+// for nothing. Sources and targets of a batch are padded to one length, that of its bucket. To predict, the model goes on from its
+// own tokens.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tandem/data/text_set.h"
+#include "tandem/nn/encoder_decoder.h"
+#include "tandem/ops/create.h"
+#include "tandem/ops/loss.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/reduce.h"
+#include "tandem/ops/shape.h"
+#include "tandem/train/decode.h"
+#include "tandem/train/task.h"
+
+namespace tandem {
+namespace {
+
+/// `measured`: how many tokens were right of each batch, and how many each sample has.
+class TokenMeter final : public Meter {
+ public:
+  void add(const std::vector<Tensor>& measured) override {
+    for (const int64_t count : measured.at(0).to_vector<int64_t>()) right_ += static_cast<double>(count);
+    for (const int64_t count : measured.at(1).to_vector<int64_t>()) {
+      all_ += static_cast<double>(count);
+      longest_ = std::max(longest_, static_cast<double>(count));
+      ++samples_;
+    }
+  }
+  void finish(Metrics& metrics) const override {
+    metrics.add("perplexity", std::exp(metrics["loss"]));
+    if (all_ == 0) return;
+    metrics.add("accuracy", right_ / all_);
+    const double places = samples_ * longest_;
+    metrics.add("accuracy_with_padding", (right_ + places - all_) / places);
+  }
+
+ private:
+  double right_ = 0, all_ = 0, longest_ = 0, samples_ = 0;
+};
+
+class Translation final : public Task {
+ public:
+  explicit Translation(const TaskOptions& options) : options_(options) {}
+  std::string name() const override { return "translation"; }
+
+  std::vector<std::string> fields() const override { return {"input", "length", "before", "target"}; }
+  std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
+                              int64_t length) const override {
+    std::vector<Tensor> sources, before, targets;
+    std::vector<int64_t> lengths;
+    for (const int64_t i : indices) {
+      const std::vector<Tensor> sample = set.get_at(i, epoch);
+      const auto are_tokens = [](const Tensor& t, Dim least) {
+        return t.rank() == 1 && is_integer(t.dtype()) && t.size(0) >= least;
+      };
+      TD_CHECK(!sample.empty() && are_tokens(sample[0], 1) && (sample.size() < 2 || are_tokens(sample[1], 2)),
+               "data: a sample of translation must have source tokens, 1 and more, and target tokens, 2 and "
+               "more, whole numbers each; ",
+               set.sample_name(i), " has not.");
+      sources.push_back(sample[0]);
+      lengths.push_back(sample[0].size(0));
+      if (sample.size() < 2) continue;
+      const Dim last = sample[1].size(0) - 1;
+      before.push_back(slice(sample[1], 0, 0, last));
+      targets.push_back(slice(sample[1], 0, 1, last + 1));
+    }
+    const auto count = static_cast<int64_t>(indices.size());
+    std::vector<Tensor> batch = {data::pad_stack(sources, length, 0), from_vector(lengths, {count})};
+    if (targets.size() < sources.size()) return batch;
+    batch.push_back(data::pad_stack(before, length, 0));
+    batch.push_back(data::pad_stack(targets, length, static_cast<double>(data::kNoToken)));
+    return batch;
+  }
+  /// Of the longer one of source and target.
+  std::vector<int64_t> lengths(const data::Dataset& set) const override {
+    std::vector<int64_t> out;
+    for (int64_t i = 0; i < set.size(); ++i) {
+      const std::vector<Tensor> sample = set.get(i);
+      int64_t length = sample.at(0).size(0);
+      if (sample.size() > 1) length = std::max<int64_t>(length, sample[1].size(0) - 1);
+      out.push_back(length);
+    }
+    return out;
+  }
+  int64_t test_batch() const override { return 250; }
+  std::vector<Tensor> made_up_batch(const Dims& input, int64_t batch) const override {
+    const Tensor tokens = zeros({batch, input[0]}, DType::i64);
+    return {tokens, full({batch}, static_cast<double>(input[0]), DType::i64), tokens, tokens};
+  }
+
+  std::vector<Tensor> forward(nn::Module& model, const TaskBatch& batch,
+                              std::vector<Tensor>&) const override {
+    Tensor out = model(std::vector<Tensor>{batch["input"], batch["length"], batch["before"]}).at(0);
+    TD_CHECK(out.rank() == 3, "translation: the model must give (n, length, words); got ", out.shape(), ".");
+    return {out};
+  }
+  Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+    return cross_entropy(reshape(out.at(0), {-1, out[0].size(2)}), reshape(batch["target"], {-1}),
+                         {.ignore_index = data::kNoToken});
+  }
+  Tensor weight(const TaskBatch& batch) const override { return sum(counted(batch)); }
+  std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+    const Tensor right = cast(equal(argmax(out.at(0), 2), batch["target"]), DType::i64);
+    return {reshape(sum(right), {1}), sum(counted(batch), {1})};
+  }
+  std::unique_ptr<Meter> meter() const override { return std::make_unique<TokenMeter>(); }
+  std::vector<MetricInfo> metrics() const override {
+    return {
+        {"perplexity", false, false}, {"accuracy", true, true}, {"accuracy_with_padding", true, true, false}};
+  }
+
+  bool generates() const override { return true; }
+  /// Tokens (n, longest) without begin and end, filled up with zeros.
+  std::vector<Tensor> generate(nn::Module& model, const TaskBatch& batch) const override {
+    auto* translator = dynamic_cast<nn::EncoderDecoder*>(&model);
+    TD_CHECK(translator,
+             "translation: a model that translates must be an nn::EncoderDecoder; this one is not.");
+    const Tensor &source = batch["input"], &lengths = batch["length"];
+    const DecodeFunction step = [&](const Tensor& tokens, const std::vector<Tensor>& state) {
+      const nn::EncoderDecoder::Written next = translator->write(tokens, state);
+      return DecodeStep{cast(next.logits, DType::f64) + never(next.logits), next.state};
+    };
+    const DecodeOptions decoding{.first = options_.begin_token,
+                                 .end = options_.end_token,
+                                 .longest = 2 * source.size(1) + 10,
+                                 .beams = options_.beams};
+    const int64_t samples = source.size(0);
+    const auto found = decode(step, samples, translator->read(source, lengths), decoding);
+    std::vector<Tensor> rows;
+    int64_t longest = 1;
+    for (const auto& beams : found)
+      longest = std::max(longest, static_cast<int64_t>(beams.at(0).tokens.size()));
+    for (const auto& beams : found)
+      rows.push_back(from_vector(beams[0].tokens, {static_cast<Dim>(beams[0].tokens.size())}));
+    return {data::pad_stack(rows, longest, 0)};
+  }
+
+ private:
+  static Tensor counted(const TaskBatch& batch) {
+    return cast(not_equal(batch["target"], data::kNoToken), DType::i64);
+  }
+  /// -infinity for the tokens that are not written, else 0.
+  Tensor never(const Tensor& logits) const {
+    std::vector<double> values(static_cast<size_t>(logits.size(1)));
+    for (const int64_t token : options_.never)
+      if (token >= 0 && token < logits.size(1))
+        values[static_cast<size_t>(token)] = -std::numeric_limits<double>::infinity();
+    return from_vector(values, {logits.size(1)}, logits.device());
+  }
+
+  TaskOptions options_;
+};
+
+const TaskRow kRow("translation", "a text for a text", [](const TaskOptions& options) -> TaskPtr {
+  TD_CHECK(options.class_weights.empty() && !options.ignore_index,
+           "translation: has no classes to weigh or leave out.");
+  TD_CHECK(options.beams >= 1 && options.beams <= 1000, "beams: must be 1 to 1000; got ", options.beams, ".");
+  return std::make_shared<Translation>(options);
+});
+
+}  // namespace
+}  // namespace tandem
