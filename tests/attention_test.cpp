@@ -415,8 +415,16 @@ TEST(AdditiveAttention, HasTheSameBitsInBothEnginesAndWithKeysComputedBefore) {
     const auto step = [&](const List&) { return grad(ReadFixture::loss(s.call()), s.tensors()); };
     const List eager = step({}), graph = compile(step)({});
     for (size_t i = 0; i < eager.size(); ++i) EXPECT_TRUE(same_bits(eager[i], graph[i])) << i;
-    if (row.location) continue;
     const NoGrad off;
+    if (row.location) {
+      const nn::AttentionRead whole =
+                                  s.location(squeeze(s.q, 1), s.memory, s.before, s.sum_before, s.lengths),
+                              parts = s.location(squeeze(s.q, 1), s.location.prepare(s.memory, s.lengths),
+                                                 s.before, s.sum_before);
+      EXPECT_TRUE(same_bits(whole.weights, parts.weights));
+      EXPECT_TRUE(same_bits(whole.context, parts.context));
+      continue;
+    }
     const Tensor clean = values({kSamples, kKeys, 4}, 901, DType::f32);
     const Tensor keys = s.plain.memory_layer(clean);
     const nn::AttentionRead before = s.plain(s.q, clean, s.lengths, keys),
@@ -439,6 +447,10 @@ TEST(AdditiveAttention, RefusesWhatCannotBe) {
   EXPECT_HAS(refusal([&] { plain(q, memory, to_lengths({0, 5})); }), "from 1 to 5");
   EXPECT_HAS(refusal([&] { plain(q, memory, {}, ones({2, 5, 5})); }), "keys must be memory_layer(memory)");
   EXPECT_HAS(refusal([&] { location(q, memory, ones({2, 4}), ones({2, 5})); }), "Begin with zeros");
+  EXPECT_HAS(refusal([&] {
+               location(q, {memory, {}, {}}, ones({2, 5}), ones({2, 5}));
+             }),
+             "Make it by prepare()");
   refusal([&] { plain(Tensor(), memory); });
   refusal([&] { location(q, memory, Tensor(), Tensor()); });
 }

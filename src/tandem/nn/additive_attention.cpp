@@ -20,23 +20,13 @@ int64_t checked_sizes(const char* type, const std::string& name, int64_t query, 
   return query;
 }
 
-/// lengths as a mask (N, S), or nothing; and the memory with zeros beyond.
-struct Within {
-  Tensor taken, memory;
-  Within(const char* type, const Tensor& given, const Tensor& lengths) : memory(given) {
-    if (!lengths.defined()) return;
-    taken = within_lengths(type, lengths, given.size(0), given.size(1), 1);
-    memory = where(unsqueeze(taken, 2), given, 0.0);  // a weight of 0 times a NaN would be NaN
-  }
-};
-
-/// energies (N, T, S), memory (N, S, memory) -> the read of T queries.
-AttentionRead read(const Tensor& energies, const Within& within) {
+/// energies (N, T, S) -> the read of T queries.
+AttentionRead read(const Tensor& energies, const AttentionMemory& memory) {
   Tensor scores = energies;
-  if (within.taken.defined())
-    scores = where(unsqueeze(within.taken, 1), scores, -std::numeric_limits<double>::infinity());
+  if (memory.within.defined())
+    scores = where(unsqueeze(memory.within, 1), scores, -std::numeric_limits<double>::infinity());
   const Tensor weights = softmax(scores);
-  return {matmul(weights, within.memory), weights};
+  return {matmul(weights, memory.values), weights};
 }
 
 void check_memory(const char* type, const Tensor& memory, int64_t width) {
@@ -63,6 +53,23 @@ AdditiveAttention::AdditiveAttention(Module* parent, const std::string& name, in
       memory_(memory),
       width_(width) {}
 
+AttentionMemory AdditiveAttention::prepared(const char* type, const Tensor& memory, const Tensor& lengths,
+                                            const Tensor& keys) {
+  check_memory(type, memory, memory_);
+  check_keys(type, keys, memory, width_);
+  AttentionMemory out{memory, keys, {}};
+  if (lengths.defined()) {
+    out.within = within_lengths(type, lengths, memory.size(0), memory.size(1), 1);
+    out.values = where(unsqueeze(out.within, 2), memory, 0.0);  // a weight of 0 times a NaN would be NaN
+  }
+  if (!keys.defined()) out.keys = memory_layer(out.values);
+  return out;
+}
+
+AttentionMemory AdditiveAttention::prepare(const Tensor& memory, const Tensor& lengths, const Tensor& keys) {
+  return prepared("AdditiveAttention", memory, lengths, keys);
+}
+
 AttentionRead AdditiveAttention::operator()(const Tensor& query, const Tensor& memory, const Tensor& lengths,
                                             const Tensor& keys) {
   constexpr const char* kType = "AdditiveAttention";
@@ -71,13 +78,11 @@ AttentionRead AdditiveAttention::operator()(const Tensor& query, const Tensor& m
                query.size(-1) == query_,
            kType, ": the query must be (", memory.size(0), ", ", query_, ") or (", memory.size(0), ", T, ",
            query_, "); got ", describe(query), ".");
-  check_keys(kType, keys, memory, width_);
+  const AttentionMemory taken = prepared(kType, memory, lengths, keys);
   const bool one = query.rank() == 2;
-  const Within within(kType, memory, lengths);
-  const Tensor q = query_layer(one ? unsqueeze(query, 1) : query);       // (N, T, width)
-  const Tensor k = keys.defined() ? keys : memory_layer(within.memory);  // (N, S, width)
-  const Tensor energies = squeeze(v(tanh(unsqueeze(q, 2) + unsqueeze(k, 1))), 3);
-  AttentionRead result = read(energies, within);
+  const Tensor q = query_layer(one ? unsqueeze(query, 1) : query);  // (N, T, width)
+  const Tensor energies = squeeze(v(tanh(unsqueeze(q, 2) + unsqueeze(taken.keys, 1))), 3);
+  AttentionRead result = read(energies, taken);
   if (one) result = {squeeze(result.context, 1), squeeze(result.weights, 1)};
   return result;
 }
@@ -95,21 +100,25 @@ LocationAttention::LocationAttention(Module* parent, const std::string& name, in
 AttentionRead LocationAttention::operator()(const Tensor& query, const Tensor& memory, const Tensor& before,
                                             const Tensor& sum_before, const Tensor& lengths,
                                             const Tensor& keys) {
+  return (*this)(query, prepared("LocationAttention", memory, lengths, keys), before, sum_before);
+}
+
+AttentionRead LocationAttention::operator()(const Tensor& query, const AttentionMemory& memory,
+                                            const Tensor& before, const Tensor& sum_before) {
   constexpr const char* kType = "LocationAttention";
-  check_memory(kType, memory, memory_);
-  const Dims steps{memory.size(0), memory.size(1)};
-  TD_CHECK(query.defined() && query.shape() == (Dims{memory.size(0), query_}), kType, ": the query must be (",
-           memory.size(0), ", ", query_, "); got ", describe(query), ".");
+  check_memory(kType, memory.values, memory_);
+  TD_CHECK(memory.keys.defined(), kType, ": a memory must have keys; got none. Make it by prepare().");
+  check_keys(kType, memory.keys, memory.values, width_);
+  const Dims steps{memory.values.size(0), memory.values.size(1)};
+  TD_CHECK(query.defined() && query.shape() == (Dims{steps[0], query_}), kType, ": the query must be (",
+           steps[0], ", ", query_, "); got ", describe(query), ".");
   TD_CHECK(before.defined() && sum_before.defined() && before.shape() == steps && sum_before.shape() == steps,
            kType, ": the weights before and their sum must be ", steps, " each; got ", describe(before),
            " and ", describe(sum_before), ". Begin with zeros.");
-  check_keys(kType, keys, memory, width_);
-  const Within within(kType, memory, lengths);
-  const Tensor k = keys.defined() ? keys : memory_layer(within.memory);
   const Tensor places =
       location_dense(transpose(location_conv(stack({before, sum_before}, 1)), 1, 2));  // (N, S, width)
-  const Tensor energies = squeeze(v(tanh(unsqueeze(query_layer(query), 1) + places + k)), 2);
-  const AttentionRead result = read(unsqueeze(energies, 1), within);
+  const Tensor energies = squeeze(v(tanh(unsqueeze(query_layer(query), 1) + places + memory.keys)), 2);
+  const AttentionRead result = read(unsqueeze(energies, 1), memory);
   return {squeeze(result.context, 1), squeeze(result.weights, 1)};
 }
 

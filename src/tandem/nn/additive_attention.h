@@ -12,6 +12,13 @@ struct AttentionRead {
   Tensor weights;  ///< (N, S), or (N, T, S): 0 and more, 1 in sum
 };
 
+/// A memory as reads take it: what a loop of reads need not compute each time.
+struct AttentionMemory {
+  Tensor values;  ///< (N, S, memory), zeros beyond the lengths
+  Tensor keys;    ///< memory_layer(values), (N, S, width)
+  Tensor within;  ///< bool (N, S): the true steps; undefined: all are
+};
+
 /// energy of step s = v · tanh(query_layer(query) + memory_layer(memory_s)), all without biases; weights are their softmax over
 /// the true steps, and the context is the mean of the memory by these weights. Names are those of NVIDIA's Tacotron 2.
 class AdditiveAttention : public Module {
@@ -21,10 +28,13 @@ class AdditiveAttention : public Module {
   /// stands beyond is not read. keys: memory_layer(memory), where it was computed before; undefined: now.
   AttentionRead operator()(const Tensor& query, const Tensor& memory, const Tensor& lengths = {},
                            const Tensor& keys = {});
+  /// The memory for several reads; lengths and keys as above.
+  AttentionMemory prepare(const Tensor& memory, const Tensor& lengths = {}, const Tensor& keys = {});
 
   Linear query_layer, memory_layer, v;
 
  protected:
+  AttentionMemory prepared(const char* type, const Tensor& memory, const Tensor& lengths, const Tensor& keys);
   int64_t query_, memory_, width_;
 };
 
@@ -42,6 +52,9 @@ class LocationAttention : public AdditiveAttention {
   /// before, sum_before: (N, S), the weights of the last read and the sum of all: zeros at first.
   AttentionRead operator()(const Tensor& query, const Tensor& memory, const Tensor& before,
                            const Tensor& sum_before, const Tensor& lengths = {}, const Tensor& keys = {});
+  /// The same of a memory that prepare() made.
+  AttentionRead operator()(const Tensor& query, const AttentionMemory& memory, const Tensor& before,
+                           const Tensor& sum_before);
 
   Conv1d location_conv;
   Linear location_dense;
