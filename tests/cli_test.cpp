@@ -619,7 +619,7 @@ TEST(Command, TextIsTrainedOnTestedAndPredicted) {
   expect_contains(complaint({"train", "imdb_lstm", "--data", "csv", "--data-dir", folder / "none.csv",
                              "--tokens", "letters"},
                             2),
-                  "tokens: must be words, spaces or bpe; got 'letters'");
+                  "tokens: must be words, spaces, bpe or characters; got 'letters'");
   const ProcessResult models = run_command({"models", "ptb_lstm"});
   expect_contains(models.out, "recipe paper  data ptb");
   expect_contains(models.out, "adadelta");

@@ -33,6 +33,18 @@ std::string shown(std::string_view text, Tokens tokens) {
   return out;
 }
 
+TEST(Text, CharactersStandByThemselvesAndWhiteSpaceIsOneSpace) {
+  EXPECT_EQ(shown(" \n Oh,\t no!\n\n\u00a0Łé。 ", Tokens::characters), "o|h|,| |n|o|!| |ł|é|。");
+  EXPECT_EQ(shown("  ", Tokens::characters), "");
+  const auto letters = Vocabulary::of_words({"a", " ", "b"}, {.tokens = Tokens::characters, .padding = true});
+  EXPECT_EQ(letters.encode("B  a?"), (Numbers{4, 3, 2, 1}));
+  EXPECT_EQ(letters.decode(Numbers{4, 3, 2, 0}), "b a");
+  const auto again = Vocabulary::from_json(letters.to_json());
+  EXPECT_EQ(again.encode("a b"), letters.encode("a b"));
+  const auto learned = Vocabulary::learn({"abba a"}, {.tokens = Tokens::characters});
+  EXPECT_EQ(learned.entry(1), "a");
+}
+
 TEST(Text, WordsAreSmallAndPunctuationStandsApart) {
   EXPECT_EQ(shown("The CAT's 2nd hat, isn't it?", Tokens::words), "the|cat's|2nd|hat|,|isn't|it|?");
   EXPECT_EQ(shown("'quoted' (word)...", Tokens::words), "'|quoted|'|(|word|)|.|.|.");
@@ -351,7 +363,7 @@ TEST(PlainText, IsAFileOrAFolderAndATestPieceIsTakenOutByTheSeed) {
   write_text(none / "short.txt", "");
   EXPECT_HAS(refusal([&] { open({.data_dir = none.path()}); }), "short.txt': must hold text");
   EXPECT_HAS(refusal([&] { open({.data_dir = folder / "book.md", .text = {.tokens = "letters"}}); }),
-             "words, spaces or bpe");
+             "words, spaces, bpe or characters");
   EXPECT_HAS(refusal([&] { open({.data_dir = folder / "book.md", .text = {.length = 0}}); }),
              "length: must be 1 to");
 }

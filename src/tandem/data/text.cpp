@@ -10,7 +10,7 @@
 namespace tandem::data {
 namespace {
 
-constexpr const char* kTokens[] = {"words", "spaces", "bpe"};
+constexpr const char* kTokens[] = {"words", "spaces", "bpe", "characters"};
 constexpr std::string_view kMark = "\xEF\xBB\xBF";
 
 /// The character at `at` of a valid text, and how many bytes it takes.
@@ -196,6 +196,23 @@ std::vector<Token> cut_into_words(std::string_view text) {
   return out;
 }
 
+std::vector<Token> cut_into_characters(std::string_view text) {
+  std::vector<Token> out;
+  bool has_space = false;  // before the next character
+  for (size_t at = 0; at < text.size();) {
+    const Character c = character_at(text, at);
+    at += c.bytes;
+    if (is_space(c.code)) {
+      has_space = !out.empty();
+      continue;
+    }
+    if (has_space) out.push_back({" "});
+    has_space = false;
+    append(out.emplace_back().text, small(c.code));
+  }
+  return out;
+}
+
 }  // namespace
 
 const char* name(Tokens tokens) { return kTokens[static_cast<size_t>(tokens)]; }
@@ -203,7 +220,7 @@ const char* name(Tokens tokens) { return kTokens[static_cast<size_t>(tokens)]; }
 Tokens parse_tokens(const std::string& text) {
   for (size_t i = 0; i < std::size(kTokens); ++i)
     if (text == kTokens[i]) return static_cast<Tokens>(i);
-  throw Error(cat("tokens: must be words, spaces or bpe; got '", io::one_line(text, 60), "'."));
+  throw Error(cat("tokens: must be words, spaces, bpe or characters; got '", io::one_line(text, 60), "'."));
 }
 
 std::string checked_text(const std::string& where, std::string_view bytes) {
@@ -223,7 +240,9 @@ std::string read_text(const std::string& path) {
 }
 
 std::vector<Token> cut(std::string_view text, Tokens tokens) {
-  TD_CHECK(tokens != Tokens::bpe, "cut: takes words or spaces; pieces of bpe are Vocabulary::encode's.");
+  TD_CHECK(tokens != Tokens::bpe,
+           "cut: takes words, spaces or characters; pieces of bpe are Vocabulary::encode's.");
+  if (tokens == Tokens::characters) return cut_into_characters(text);
   return tokens == Tokens::words ? cut_into_words(text) : cut_at_spaces(text);
 }
 

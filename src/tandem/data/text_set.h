@@ -15,8 +15,8 @@ namespace tandem::data {
 
 /// What the user says about text; each is for the data sets that have a use for it (registry.cpp).
 struct TextOptions {
-  std::string column = {};                 ///< csv: the column that holds text
-  std::string tokens = {};                 ///< words, spaces or bpe; empty: what is usual for the data
+  std::string column = {};  ///< csv: the column that holds text
+  std::string tokens = {};  ///< words, spaces, bpe or characters; empty: what is usual for the data
   std::optional<int64_t> vocabulary = {};  ///< entries at most; unset: what is usual for the data
   std::string source = {};  ///< parallel-text: the language to translate from, the ending of its files
   int64_t min_count = 1;    ///< a word must be there so often

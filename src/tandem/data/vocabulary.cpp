@@ -55,7 +55,8 @@ void Vocabulary::add_word(std::string word, const std::string& where) {
 }
 
 Vocabulary Vocabulary::of_words(const std::vector<std::string>& words, const VocabularyOptions& options) {
-  TD_CHECK(options.tokens != Tokens::bpe, "vocabulary: words are of tokens words or spaces; got bpe.");
+  TD_CHECK(options.tokens != Tokens::bpe,
+           "vocabulary: words are of tokens words, spaces or characters; got bpe.");
   Vocabulary out(options);
   for (const std::string& word : words) out.add_word(word, "vocabulary: ");
   return out;
@@ -107,12 +108,12 @@ std::string Vocabulary::decode(std::span<const int64_t> numbers) const {
   for (const int64_t number : numbers) {
     const std::string& text = entry(number);
     if (number == padding_ || number == begin_) continue;
-    if (tokens_ == Tokens::bpe)
+    if (is_whole())
       bytes += number == end_ ? "\n" : text;
     else
       words.push_back(number == end_ ? "\n" : text);
   }
-  return tokens_ == Tokens::bpe ? bytes : join_words(words);
+  return is_whole() ? bytes : join_words(words);
 }
 
 const std::string& Vocabulary::entry(int64_t number) const {

@@ -33,7 +33,7 @@ class Vocabulary {
 
   /// Words that it does not have become unknown(). Ends of sentences become end(), where it has that, and begin() stands before.
   std::vector<int64_t> encode(std::string_view text) const;
-  /// The text: of bpe exactly, of words with spaces between. Padding and begin() give nothing, end() a line break. Throws Error for a
+  /// The text: of bpe exactly, of characters one after the other, of words with spaces between. Padding and begin() give nothing, end() a line break. Throws Error for a
   /// number that is no entry.
   std::string decode(std::span<const int64_t> numbers) const;
 
@@ -52,6 +52,8 @@ class Vocabulary {
 
  private:
   explicit Vocabulary(const VocabularyOptions& options);
+  /// Whether entries follow each other in a text without spaces of their own.
+  bool is_whole() const { return tokens_ == Tokens::bpe || tokens_ == Tokens::characters; }
   void add_special(std::optional<int64_t>& number, const char* text);
   void add_word(std::string word, const std::string& where);
 

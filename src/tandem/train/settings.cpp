@@ -179,9 +179,11 @@ void add_text(std::vector<Setting>& table) {
   t.add("text", TD_FIELD(text.column), "csv: the column of text that --target is predicted by",
         {.unset = "none: a table of numbers and categories", .bits = kIndirect});
   t.add("tokens", TD_FIELD(text.tokens),
-        "what text is cut into: words (small letters, punctuation apart), spaces (as it is, at white space) "
-        "or bpe (pieces)",
-        {.unset = "words; of ptb spaces", .bits = kIndirect, .choices = {"words", "spaces", "bpe"}});
+        "what text is cut into: words (small letters, punctuation apart), spaces (as it is, at white space), "
+        "bpe (pieces) or characters",
+        {.unset = "words; of ptb spaces",
+         .bits = kIndirect,
+         .choices = {"words", "spaces", "bpe", "characters"}});
   t.add("vocabulary", TD_FIELD(text.vocabulary), "words or pieces that have a number; rarer ones are unknown",
         {.unset = "the model's", .bits = kIndirect, .range = SettingRange{1, 16777216}});
   t.add("source", TD_FIELD(text.source),
