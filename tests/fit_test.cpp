@@ -624,6 +624,23 @@ TEST(Plot, LinesLieInTheFrameAndTextIsEscaped) {
             "plot: numbers must be finite; got nan in 'x'. Leave it out.");
 }
 
+TEST(Plot, AMapShowsItsHighNumbersAndRefusesWhatIsNone) {
+  std::vector<double> values(300 * 200);
+  for (size_t i = 0; i < 200; ++i) values[i * 300 + i] = 1;
+  const std::string svg = heat_map({.title = "a < b", .columns = 300, .rows = 200, .values = values});
+  EXPECT_NE(svg.find("a &lt; b"), std::string::npos);
+  size_t shapes = 0;
+  for (size_t at = svg.find("<rect"); at != std::string::npos; at = svg.find("<rect", at + 1)) ++shapes;
+  EXPECT_EQ(shapes, 120u);  // a cell of each row that is shown, and none of zeros
+  const auto refused = [](int64_t columns, int64_t rows, std::vector<double> numbers) {
+    return error_of([&] { heat_map({.columns = columns, .rows = rows, .values = numbers}); });
+  };
+  EXPECT_NE(refused(2, 2, {0, 1, 0}).find("got 3 for 2 and 2"), std::string::npos);
+  EXPECT_NE(refused(INT64_MAX, 4, {0}).find("rows times columns"), std::string::npos);
+  EXPECT_NE(refused(0, 0, {}).find("rows times columns"), std::string::npos);
+  EXPECT_NE(refused(1, 1, {NAN}).find("numbers from 0 to 1; got nan"), std::string::npos);
+}
+
 /// A reader of its own: the records of an event file, checked, and protobuf fields by number.
 struct Fields {
   std::multimap<int, std::string> bytes;  // length-delimited

@@ -1,4 +1,4 @@
-// Plots of lines.
+// Plots of lines and maps.
 #include "tandem/train/plot.h"
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tandem/core/error.h"
+#include "tandem/core/shape.h"
 
 namespace tandem {
 namespace {
@@ -73,6 +74,44 @@ text { fill: #ddd }
 </style>
 )";
 
+/// A picture with a frame for the plot inside.
+class Drawing {
+ public:
+  Drawing(int width, int height) : width_(width), height_(height) {
+    out_ = cat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", width, " ", height, "\" width=\"",
+               width, "\" height=\"", height, "\" role=\"img\">\n", kStyle);
+  }
+  double left = 64, top = 44;
+  double right() const { return width_ - 20; }
+  double bottom() const { return height_ - 46; }
+
+  void add(const std::string& shape) { out_ += shape; }
+  void text(double x, double y, const char* anchor, const std::string& what, const std::string& more = "") {
+    out_ += cat("<text x=\"", fixed(x), "\" y=\"", fixed(y), "\" text-anchor=\"", anchor, "\"", more, ">",
+                escaped(what), "</text>\n");
+  }
+  void grid(double x1, double y1, double x2, double y2) {
+    out_ += cat("<line class=\"grid\" x1=\"", fixed(x1), "\" y1=\"", fixed(y1), "\" x2=\"", fixed(x2),
+                "\" y2=\"", fixed(y2), "\"/>\n");
+  }
+  void x_tick(double x, double value) {
+    grid(x, bottom(), x, bottom() + 5);
+    text(x, bottom() + 20, "middle", number(value));
+  }
+  void y_tick(double y, double value) { text(left - 8, y + 4, "end", number(value)); }
+  void labels(const std::string& title, const std::string& x, const std::string& y) {
+    text(left, 22, "start", title, " class=\"title\"");
+    text((left + right()) / 2, height_ - 8, "middle", x);
+    const double middle = (top + bottom()) / 2;
+    if (!y.empty()) text(16, middle, "middle", y, cat(" transform=\"rotate(-90 16 ", fixed(middle), ")\""));
+  }
+  std::string finished() { return out_ + "</svg>\n"; }
+
+ private:
+  int width_, height_;
+  std::string out_;
+};
+
 }  // namespace
 
 std::string line_chart(const Chart& chart) {
@@ -89,7 +128,8 @@ std::string line_chart(const Chart& chart) {
     for (const double v : line.y) low_y = std::min(low_y, v), high_y = std::max(high_y, v);
   }
   if (low_x > high_x) low_x = high_x = low_y = high_y = 0;
-  const double left = 64, right = chart.width - 20, top = 44, bottom = chart.height - 46;
+  Drawing drawing(chart.width, chart.height);
+  const double left = drawing.left, right = drawing.right(), top = drawing.top, bottom = drawing.bottom();
   bool is_whole = true;  // counts, like epochs: no ticks between them
   for (const Series& line : chart.series)
     for (const double v : line.x) is_whole = is_whole && v == std::floor(v);
@@ -104,31 +144,12 @@ std::string line_chart(const Chart& chart) {
   const auto px = [&](double v) { return left + (v - low_x) / (high_x - low_x) * (right - left); };
   const auto py = [&](double v) { return bottom - (v - low_y) / (high_y - low_y) * (bottom - top); };
 
-  std::string out =
-      cat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", chart.width, " ", chart.height,
-          "\" width=\"", chart.width, "\" height=\"", chart.height, "\" role=\"img\">\n", kStyle);
-  const auto text = [&](double x, double y, const char* anchor, const std::string& what,
-                        const char* more = "") {
-    out += cat("<text x=\"", fixed(x), "\" y=\"", fixed(y), "\" text-anchor=\"", anchor, "\"", more, ">",
-               escaped(what), "</text>\n");
-  };
-  const auto grid = [&](double x1, double y1, double x2, double y2) {
-    out += cat("<line class=\"grid\" x1=\"", fixed(x1), "\" y1=\"", fixed(y1), "\" x2=\"", fixed(x2),
-               "\" y2=\"", fixed(y2), "\"/>\n");
-  };
-  text(left, 22, "start", chart.title, " class=\"title\"");
+  drawing.labels(chart.title, chart.x_label, chart.y_label);
   for (const double v : y_ticks) {
-    grid(left, py(v), right, py(v));
-    text(left - 8, py(v) + 4, "end", number(v));
+    drawing.grid(left, py(v), right, py(v));
+    drawing.y_tick(py(v), v);
   }
-  for (const double v : x_ticks) {
-    grid(px(v), bottom, px(v), bottom + 5);
-    text(px(v), bottom + 20, "middle", number(v));
-  }
-  text((left + right) / 2, chart.height - 8, "middle", chart.x_label);
-  if (!chart.y_label.empty())
-    text(16, (top + bottom) / 2, "middle", chart.y_label,
-         cat(" transform=\"rotate(-90 16 ", fixed((top + bottom) / 2), ")\"").c_str());
+  for (const double v : x_ticks) drawing.x_tick(px(v), v);
 
   double legend = right;
   for (size_t i = chart.series.size(); i-- > 0;) {
@@ -136,23 +157,71 @@ std::string line_chart(const Chart& chart) {
     if (line.x.empty()) continue;
     const size_t colour = i % 4;
     if (!line.points) {
-      out += cat("<polyline class=\"line c", colour, "\" points=\"");
+      std::string points;
       for (size_t k = 0; k < line.x.size(); ++k)
-        out += cat(k ? " " : "", fixed(px(line.x[k])), ",", fixed(py(line.y[k])));
-      out += "\"/>\n";
+        points += cat(k ? " " : "", fixed(px(line.x[k])), ",", fixed(py(line.y[k])));
+      drawing.add(cat("<polyline class=\"line c", colour, "\" points=\"", points, "\"/>\n"));
     }
     if (line.points || line.x.size() <= 60)
       for (size_t k = 0; k < line.x.size(); ++k)
-        out += cat("<circle class=\"d", colour, "\" cx=\"", fixed(px(line.x[k])), "\" cy=\"",
-                   fixed(py(line.y[k])), "\" r=\"3\"><title>", escaped(line.label), " ", number(line.x[k]),
-                   ": ", number(line.y[k]), "</title></circle>\n");
+        drawing.add(cat("<circle class=\"d", colour, "\" cx=\"", fixed(px(line.x[k])), "\" cy=\"",
+                        fixed(py(line.y[k])), "\" r=\"3\"><title>", escaped(line.label), " ",
+                        number(line.x[k]), ": ", number(line.y[k]), "</title></circle>\n"));
     const double wide = 8.0 * static_cast<double>(line.label.size());
-    text(legend, 22, "end", line.label);
-    out += cat("<line class=\"line c", colour, "\" x1=\"", fixed(legend - wide - 26), "\" y1=\"18\" x2=\"",
-               fixed(legend - wide - 6), "\" y2=\"18\"/>\n");
+    drawing.text(legend, 22, "end", line.label);
+    drawing.add(cat("<line class=\"line c", colour, "\" x1=\"", fixed(legend - wide - 26),
+                    "\" y1=\"18\" x2=\"", fixed(legend - wide - 6), "\" y2=\"18\"/>\n"));
     legend -= wide + 42;
   }
-  return out + "</svg>\n";
+  return drawing.finished();
+}
+
+std::string heat_map(const HeatMap& map) {
+  constexpr int64_t kMostColumns = 200, kMostRows = 120;
+  constexpr int kLevels = 32;
+  TD_CHECK(map.columns >= 1 && map.rows >= 1 &&
+               static_cast<size_t>(times_capped(map.columns, map.rows)) == map.values.size(),
+           "plot: a map must have as many numbers as rows times columns; got ", map.values.size(), " for ",
+           map.rows, " and ", map.columns, ".");
+  const int64_t columns = std::min(map.columns, kMostColumns), rows = std::min(map.rows, kMostRows);
+  std::vector<int> levels(static_cast<size_t>(columns * rows));
+  for (int64_t i = 0; i < map.rows; ++i)
+    for (int64_t k = 0; k < map.columns; ++k) {
+      const double value = map.values[static_cast<size_t>(i * map.columns + k)];
+      TD_CHECK(value >= 0 && value <= 1, "plot: a map must have numbers from 0 to 1; got ", value, " at ", i,
+               ", ", k, ".");
+      int& level = levels[static_cast<size_t>(i * rows / map.rows * columns + k * columns / map.columns)];
+      level = std::max(level, static_cast<int>(std::lround(value * kLevels)));
+    }
+  Drawing drawing(map.width, map.height);
+  const double left = drawing.left, top = drawing.top,
+               wide = (drawing.right() - left) / static_cast<double>(columns),
+               high = (drawing.bottom() - top) / static_cast<double>(rows);
+  drawing.labels(map.title, map.x_label, map.y_label);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t k = 0; k < columns;) {  // neighbours of one level are one shape
+      const int level = levels[static_cast<size_t>(i * columns + k)];
+      int64_t end = k + 1;
+      while (end < columns && levels[static_cast<size_t>(i * columns + end)] == level) ++end;
+      if (level > 0)
+        drawing.add(cat("<rect class=\"d0\" x=\"", fixed(left + wide * static_cast<double>(k)), "\" y=\"",
+                        fixed(drawing.bottom() - high * static_cast<double>(i + 1)), "\" width=\"",
+                        fixed(wide * static_cast<double>(end - k) + 0.1), "\" height=\"", fixed(high + 0.1),
+                        "\" opacity=\"", number(static_cast<double>(level) / kLevels), "\"/>\n"));
+      k = end;
+    }
+  const auto along = [](int64_t count, const auto& tick) {  // the scale of an axis
+    for (const double v : ticks(0, static_cast<double>(count), 6, 1))
+      if (v <= static_cast<double>(count)) tick(v, v / static_cast<double>(count));
+  };
+  along(map.columns,
+        [&](double v, double share) { drawing.x_tick(left + share * (drawing.right() - left), v); });
+  along(map.rows, [&](double v, double share) {
+    drawing.y_tick(drawing.bottom() - share * (drawing.bottom() - top), v);
+  });
+  drawing.grid(left, drawing.bottom(), drawing.right(), drawing.bottom());
+  drawing.grid(left, top, left, drawing.bottom());
+  return drawing.finished();
 }
 
 }  // namespace tandem

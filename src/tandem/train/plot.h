@@ -1,6 +1,7 @@
 // Plots of lines and points, as SVG text: axes with round numbers, a legend, colours for light and dark surroundings.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,5 +21,16 @@ struct Chart {
 };
 
 std::string line_chart(const Chart& chart);
+
+/// Numbers from 0 to 1 over two axes, dark where they are high.
+struct HeatMap {
+  std::string title = {};
+  std::string x_label = {}, y_label = {};
+  int64_t columns = 0, rows = 0;
+  std::vector<double> values = {};  ///< row by row; the first row is the lowest
+  int width = 640, height = 400;
+};
+/// Of more rows or columns than a picture shows, neighbours are one cell, as high as the highest.
+std::string heat_map(const HeatMap& map);
 
 }  // namespace tandem
