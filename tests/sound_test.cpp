@@ -260,6 +260,18 @@ TEST(Ljspeech, ReadsTextsInWordsAndTheirSound) {
   EXPECT_EQ(splits.train->length(0), 37);
   EXPECT_EQ(data::transcript_text(sample[1].to_vector<int64_t>()), "IN NINETEEN");
 
+  const data::Splits spoken =
+      data::open_dataset("ljspeech", {.data_dir = folder.path(), .usual_task = "speech-synthesis"});
+  EXPECT_EQ(spoken.task, "speech-synthesis");
+  EXPECT_EQ(spoken.train->get(0)[0].size(1), 80);
+  EXPECT_EQ(spoken.train->get(0)[0].size(0), spoken.train->length(0));
+  EXPECT_EQ(spoken.text->vocabulary.decode(spoken.train->get(0)[1].to_vector<int64_t>()), "in \"nineteen");
+  write_text((place / "metadata.csv").string(), "LJ001-0001|a|a\nLJ001-0002|a| \n");
+  EXPECT_HAS(refusal([&] {
+               data::open_dataset("ljspeech", {.data_dir = folder.path(), .usual_task = "speech-synthesis"});
+             }),
+             "LJ001-0002.wav': must have a character");
+
   write_text((place / "metadata.csv").string(), "LJ001-0001|in 19|in 19\nLJ001-0002|a|a\n");
   EXPECT_HAS(refusal([&] { data::open_dataset("ljspeech", {.data_dir = folder.path()}); }),
              "LJ001-0001.wav': a text must be letters");

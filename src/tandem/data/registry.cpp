@@ -38,6 +38,7 @@ Splits open_synthetic_librispeech(const DatasetInfo& info, const OpenOptions& op
 Splits open_synthetic_imdb(const DatasetInfo& info, const OpenOptions& options);
 Splits open_synthetic_ptb(const DatasetInfo& info, const OpenOptions& options);
 Splits open_synthetic_pairs(const DatasetInfo& info, const OpenOptions& options);
+Splits open_synthetic_ljspeech(const DatasetInfo& info, const OpenOptions& options);
 
 namespace {
 
@@ -173,7 +174,8 @@ const std::vector<Row>& rows() {
          {"test_share"}},
         {{.name = "ljspeech",
           .title = "LJSpeech",
-          .description = "one speaker who reads aloud, as spectrograms of 161 frequencies, and the texts",
+          .description =
+              "one speaker who reads aloud, as spectrograms, and the texts: to recognise, or to speak",
           .sample_shape = {1000, 161},
           .classes = 29,
           .how_to_get = "Unpack LJSpeech-1.1.tar.bz2 of https://keithito.com/LJ-Speech-Dataset there, or "
@@ -321,6 +323,15 @@ const std::vector<Row>& rows() {
           .how_to_get = "It is built in."},
          locate_built_in,
          open_synthetic_pairs});
+    made.push_back({{.name = "synthetic-ljspeech",
+                     .title = "synthetic ljspeech",
+                     .description = "speech made by a formula in the shapes of ljspeech; needs no files",
+                     .sample_shape = {200},
+                     .train_size = 12600,
+                     .test_size = 500,
+                     .how_to_get = "It is built in."},
+                    locate_built_in,
+                    open_synthetic_ljspeech});
     return made;
   }());
   return table;

@@ -75,7 +75,7 @@ struct Splits {
   /// there is none.
   std::function<DatasetPtr(uint64_t seed)> augmented = {};
   std::string task =
-      "classification";  ///< or "regression", "text-classification", "language-modelling", "translation", "speech-recognition"
+      "classification";  ///< or the name of another task (train/task.h)
   bool split_off = false;  ///< the test part was taken from the training part, by chance
   std::vector<std::string> class_names =
       {};  ///< in the order of their numbers; empty: numbers alone, or no classes

@@ -2,6 +2,7 @@
 #include "tandem/data/speech_set.h"
 
 #include "tandem/core/error.h"
+#include "tandem/data/speech_text.h"
 #include "tandem/data/split.h"
 #include "tandem/data/transcript.h"
 #include "tandem/io/file.h"
@@ -22,6 +23,16 @@ SpeechSet::SpeechSet(std::string title, std::vector<Utterance> utterances, LogMe
   for (const Utterance& utterance : utterances_)
     labels_.push_back(
         transcript_labels(utterance.text, cat("data: the text of ", quoted(utterance.path), ": ")));
+}
+
+SpeechSet::SpeechSet(std::string title, std::vector<Utterance> utterances, LogMelOptions sound,
+                     const TextEncoder& characters)
+    : title_(std::move(title)), utterances_(std::move(utterances)), sound_(sound) {
+  for (const Utterance& utterance : utterances_) {
+    labels_.push_back(characters.encode(utterance.text));
+    TD_CHECK(!labels_.back().empty(), "data: the text of ", quoted(utterance.path),
+             ": must have a character; it is empty. Leave the clip out.");
+  }
 }
 
 std::vector<Tensor> SpeechSet::get(int64_t i) const {
@@ -72,7 +83,8 @@ void split_off_test(SpeechParts& parts, const OpenOptions& options, const std::s
 Splits speech_splits(const DatasetInfo& info, const std::string& place, SpeechParts parts,
                      const OpenOptions& options) {
   Splits splits{.train = {}, .test = {}, .info = info, .name = info.name, .where = place};
-  splits.task = "speech-recognition";
+  const bool is_spoken = options.usual_task == "speech-synthesis";
+  splits.task = is_spoken ? options.usual_task : "speech-recognition";
   if (parts.test.empty()) {
     const size_t all = parts.train.size();
     split_off_test(parts, options, cat("data ", info.name, " ", quoted(place), ": "));
@@ -80,16 +92,20 @@ Splits speech_splits(const DatasetInfo& info, const std::string& place, SpeechPa
     splits.notices.push_back(cat(parts.test.size(), " of ", all,
                                  " utterances were split off for testing (seed ", options.split_seed, ")."));
   }
-  const LogMelOptions sound = deepspeech2_sound();
+  const LogMelOptions sound = is_spoken ? tacotron2_sound() : deepspeech2_sound();
+  if (is_spoken) splits.text = options.text_encoder ? options.text_encoder : speech_characters();
   const auto set = [&](const char* part, std::vector<Utterance>& utterances) {
-    return std::make_shared<SpeechSet>(cat(info.title, ", ", part), std::move(utterances), sound);
+    const std::string title = cat(info.title, ", ", part);
+    return is_spoken ? std::make_shared<SpeechSet>(title, std::move(utterances), sound, *splits.text)
+                     : std::make_shared<SpeechSet>(title, std::move(utterances), sound);
   };
   const bool has_valid = !parts.valid.empty();
   splits.train = set("train", parts.train);
   splits.test = set("test", parts.test);
   if (has_valid) splits.valid = set("valid", parts.valid);
   splits.sound = sound;
-  splits.info.classes = kTranscriptLabels;
+  splits.info.classes = is_spoken ? 0 : kTranscriptLabels;
+  splits.info.sample_shape[1] = sound.bins();
   splits.info.train_size = splits.train->size();
   splits.info.test_size = splits.test->size();
   return splits;

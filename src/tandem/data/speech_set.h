@@ -19,6 +19,9 @@ class SpeechSet final : public Dataset {
  public:
   /// Throws Error for a text that is none (transcript_labels), by its file.
   SpeechSet(std::string title, std::vector<Utterance> utterances, LogMelOptions sound);
+  /// With characters (speech_text.h) for labels. Throws Error for a text that has none, by its file.
+  SpeechSet(std::string title, std::vector<Utterance> utterances, LogMelOptions sound,
+            const TextEncoder& characters);
   int64_t size() const override { return static_cast<int64_t>(utterances_.size()); }
   std::vector<Tensor> get(int64_t i) const override;
   std::string describe() const override;
@@ -51,7 +54,7 @@ class SoundFiles final : public Dataset {
 struct SpeechParts {
   std::vector<Utterance> train, valid = {}, test = {};
 };
-/// Sets for speech recognition, with DeepSpeech2's features. Where there are none for testing, some are split off. `place` is where they
+/// Sets for speech recognition, with DeepSpeech2's features, or, where `usual_task` is speech-synthesis, for that, with Tacotron 2's. Where there are none for testing, some are split off. `place` is where they
 /// were read from.
 Splits speech_splits(const DatasetInfo& info, const std::string& place, SpeechParts parts,
                      const OpenOptions& options);
