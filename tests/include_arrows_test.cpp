@@ -1,5 +1,5 @@
 // Reads the #includes of src/ and fails on an arrow that points the wrong way. The house, from the bottom up:
-//   core <- ops <- {backends, graph, nn, data};  nn <- {optim, zoo, io};  core <- dist;  io <- profile;
+//   core <- ops <- {backends, graph, nn, data};  nn <- {optim, zoo, io};  graph <- zoo;  core <- dist;  io <- profile;
 //   all of these <- train <- search <- cli;  train <- lab
 // The table below is the law. To allow a new arrow, add it there, and say so in ARCHITECTURE.md.
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
     {"graph", {"core", "ops"}},
     {"nn", {"core", "ops"}},
     {"optim", {"core", "ops", "nn"}},
-    {"zoo", {"core", "ops", "nn"}},
+    {"zoo", {"core", "ops", "graph", "nn"}},
     {"io", {"core", "ops", "nn"}},
     {"data", {"core", "ops", "io"}},
     {"dist", {"core"}},

@@ -27,6 +27,8 @@ struct ModelOptions {
   /// Units of each LSTM, and how many there are on each side, for models of the zoo that are made in several sizes (ModelInfo::hidden,
   /// layers); unset: the model's own.
   std::optional<int64_t> hidden = {}, layers = {};
+  /// Sizes and probabilities that a model has names for, where it is not a description: {{"embedding", 64}}.
+  std::vector<std::pair<std::string, double>> settings = {};
 };
 
 /// The value of a setting: kernel = 3, p = 0.5, bias = false, padding = "same", kernel = [3, 5].

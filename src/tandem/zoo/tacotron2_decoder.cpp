@@ -1,0 +1,187 @@
+#include "tandem/zoo/tacotron2_decoder.h"
+
+#include "tandem/graph/scan.h"
+#include "tandem/nn/init.h"
+#include "tandem/ops/arrange.h"
+#include "tandem/ops/create.h"
+#include "tandem/ops/dropout.h"
+#include "tandem/ops/matmul.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/random.h"
+#include "tandem/ops/recurrent.h"
+#include "tandem/ops/shape.h"
+
+namespace tandem::zoo {
+
+StepLstm::StepLstm(Module* parent, const std::string& name, int64_t features, int64_t hidden)
+    : Module(parent, name) {
+  const auto drawn = [&](const char* what, const Dims& shape) {
+    return parameter(what, nn::uniform_by_fan_in(shape, hidden));
+  };
+  const Dim rows = times_capped(4, hidden);
+  weight_ih = drawn("weight_ih", {rows, features});
+  weight_hh = drawn("weight_hh", {rows, hidden});
+  bias_ih = drawn("bias_ih", {rows});
+  bias_hh = drawn("bias_hh", {rows});
+}
+
+Tensor StepLstm::bias() const { return bias_ih + bias_hh; }
+
+StepLstm::State StepLstm::step(const Tensor& product, const State& before, const Keeps& keeps,
+                               double share) const {
+  const auto one_step = [](const Tensor& mask) { return mask.defined() ? unsqueeze(mask, 0) : Tensor(); };
+  const RecurrentResult made = recurrent({.x = unsqueeze(cast(product, weight_hh.dtype()), 0),
+                                          .weight = weight_hh,
+                                          .h = before.h,
+                                          .c = before.c,
+                                          .keeps_h = one_step(keeps.h),
+                                          .keeps_c = one_step(keeps.c)},
+                                         {.kind = Recurrence::lstm, .keep_h = share, .keep_c = share});
+  return {made.h, made.c};
+}
+
+Tacotron2Decoder::Tacotron2Decoder(Module* parent, const std::string& name, const Tacotron2Options& o)
+    : Module(parent, name),
+      options_(o),
+      prenet1_(this, "prenet1", o.mels, o.prenet, {.bias = false}),
+      prenet2_(this, "prenet2", o.prenet, o.prenet, {.bias = false}),
+      attention_rnn_(this, "attention_rnn", o.prenet + o.embedding, o.attention_rnn),
+      attention_(this, "attention", o.attention_rnn, o.embedding, o.attention,
+                 {.filters = o.filters, .kernel = o.location_kernel}),
+      decoder_rnn_(this, "decoder_rnn", o.attention_rnn + o.embedding, o.decoder_rnn),
+      projection_(this, "projection", o.decoder_rnn + o.embedding, o.mels),
+      gate_(this, "gate", o.decoder_rnn + o.embedding, 1) {
+  namespace init = nn::init;
+  const double tanh_gain = init::calculate_gain(init::Nonlinearity::tanh);
+  for (const Tensor& plain : {prenet1_.weight, prenet2_.weight, attention_.v.weight,
+                              attention_.location_conv.weight, projection_.weight, gate_.weight})
+    init::xavier_uniform_(plain);
+  for (const Tensor& before_tanh :
+       {attention_.query_layer.weight, attention_.memory_layer.weight, attention_.location_dense.weight})
+    init::xavier_uniform_(before_tanh, tanh_gain);
+}
+
+/// One frame after the other over one text. State: h and c of both LSTMs, the context, the attention's weights and their sum.
+struct Tacotron2Decoder::Loop {
+  Loop(Tacotron2Decoder& decoder, const Tensor& memory, const Tensor& lengths)
+      : d(decoder),
+        memory(decoder.attention_.prepare(memory, lengths)),
+        frame_weight(slice(decoder.attention_rnn_.weight_ih, 1, 0, decoder.options_.prenet)),
+        context_weight(slice(decoder.attention_rnn_.weight_ih, 1, decoder.options_.prenet,
+                             decoder.options_.prenet + decoder.options_.embedding)),
+        attention_bias(decoder.attention_rnn_.bias()),
+        decoder_bias(decoder.decoder_rnn_.bias()) {}
+
+  std::vector<Tensor> first_state() const {
+    const Dim n = memory.values.size(0), steps = memory.values.size(1);
+    const Tacotron2Options& o = d.options_;
+    std::vector<Tensor> state;
+    for (const Dim size :
+         {o.attention_rnn, o.attention_rnn, o.decoder_rnn, o.decoder_rnn, o.embedding, steps, steps})
+      state.push_back(zeros({n, size}, dtype(), memory.values.device()));
+    return state;
+  }
+  DType dtype() const { return d.attention_rnn_.weight_hh.dtype(); }
+
+  /// What a frame, or all of them, contribute to the first LSTM: (…, mels) -> (…, 4 · attention_rnn).
+  Tensor products(const Tensor& frames) const {
+    return linear(d.prenet(frames), frame_weight, attention_bias);
+  }
+
+  /// product (N, 4 · attention_rnn); masks: units of h and c that keep their values, of the first LSTM and of the second, or
+  /// none. Outputs: h of the second LSTM, the context, the weights.
+  ScanStep step(const std::vector<Tensor>& state, const Tensor& product,
+                std::span<const Tensor> masks) const {
+    const Tacotron2Options& o = d.options_;
+    const double share = d.training() ? 0 : o.zoneout;  // in evaluation zoneout is its mean
+    const auto keeps = [&](size_t first) {
+      return masks.empty() ? StepLstm::Keeps() : StepLstm::Keeps{masks[first], masks[first + 1]};
+    };
+    const auto dropped = [&](StepLstm::State made) {
+      if (d.training() && o.decoder_dropout > 0) made.h = dropout(made.h, o.decoder_dropout);
+      return made;
+    };
+    const StepLstm::State first = dropped(d.attention_rnn_.step(product + linear(state[4], context_weight),
+                                                                {state[0], state[1]}, keeps(0), share));
+    const nn::AttentionRead read = d.attention_(first.h, memory, state[5], state[6]);
+    // As they began, under Autocast too.
+    const Tensor context = cast(read.context, dtype()), weights = cast(read.weights, dtype());
+    const StepLstm::State second = dropped(
+        d.decoder_rnn_.step(linear(concat({first.h, context}, 1), d.decoder_rnn_.weight_ih, decoder_bias),
+                            {state[2], state[3]}, keeps(2), share));
+    return {{first.h, first.c, second.h, second.c, context, weights, state[6] + weights},
+            {second.h, context, weights}};
+  }
+
+  Tacotron2Decoder& d;
+  nn::AttentionMemory memory;
+  Tensor frame_weight, context_weight, attention_bias, decoder_bias;
+};
+
+Tensor Tacotron2Decoder::prenet(const Tensor& frames) const {
+  Tensor x = frames;
+  for (const nn::Linear* layer : {&prenet1_, &prenet2_}) {
+    x = relu(linear(x, layer->weight));
+    if (options_.prenet_dropout > 0) x = dropout(x, options_.prenet_dropout);
+  }
+  return x;
+}
+
+/// (T, N, …) each.
+Tacotron2Decoder::Frames Tacotron2Decoder::projected(const Tensor& hidden, const Tensor& contexts,
+                                                     const Tensor& weights) {
+  const Tensor both = transpose(concat({hidden, contexts}, 2), 0, 1);
+  return {projection_(both), squeeze(gate_(both), 2), transpose(weights, 0, 1)};
+}
+
+Tacotron2Decoder::Frames Tacotron2Decoder::forced(const Tensor& memory, const Tensor& lengths,
+                                                  const Tensor& mels) {
+  const Dim steps = mels.size(1);
+  const Tensor frames = transpose(mels, 0, 1);  // (T, N, mels)
+  const Tensor first = zeros_like(slice(frames, 0, 0, 1));
+  const Tensor before = steps == 1 ? first : concat({first, slice(frames, 0, 0, steps - 1)}, 0);
+  const Loop loop(*this, memory, lengths);
+  std::vector<Tensor> sequences = {loop.products(before)};
+  if (training() && options_.zoneout > 0)
+    for (const Dim size :
+         {options_.attention_rnn, options_.attention_rnn, options_.decoder_rnn, options_.decoder_rnn})
+      sequences.push_back(
+          bernoulli({steps, mels.size(0), size}, options_.zoneout, DType::boolean, mels.device()));
+  const ScanResult made = scan(
+      [&](const std::vector<Tensor>& state, const std::vector<Tensor>& now) {
+        return loop.step(state, now[0], std::span(now).subspan(1));
+      },
+      loop.first_state(), sequences);
+  return projected(made.outputs[0], made.outputs[1], made.outputs[2]);
+}
+
+Tacotron2Decoder::Spoken Tacotron2Decoder::spoken(const Tensor& memory, const Tensor& lengths,
+                                                  int64_t longest) {
+  const Loop loop(*this, memory, lengths);
+  std::vector<Tensor> state = loop.first_state(), mels, gates, weights;
+  const auto n = static_cast<size_t>(memory.size(0));
+  Spoken out{.frames = {}, .lengths = std::vector<int64_t>(n, longest), .ended = std::vector<bool>(n)};
+  Tensor frame = zeros({memory.size(0), options_.mels}, loop.dtype(), memory.device());
+  size_t open = n;  // samples that go on
+  for (int64_t t = 0; t < longest && open > 0; ++t) {
+    ScanStep made = loop.step(state, loop.products(frame), {});
+    state = std::move(made.state);
+    const Frames now = projected(unsqueeze(made.outputs[0], 0), unsqueeze(made.outputs[1], 0),
+                                 unsqueeze(made.outputs[2], 0));
+    frame = cast(squeeze(now.mels, 1), loop.dtype());
+    mels.push_back(now.mels);
+    gates.push_back(now.gates);
+    weights.push_back(now.weights);
+    const std::vector<float> gate = cast(now.gates, DType::f32).to_vector<float>();
+    for (size_t i = 0; i < n; ++i) {
+      if (out.ended[i] || gate[i] <= 0) continue;
+      out.ended[i] = true;
+      out.lengths[i] = t + 1;
+      --open;
+    }
+  }
+  out.frames = {concat(mels, 1), concat(gates, 1), concat(weights, 1)};
+  return out;
+}
+
+}  // namespace tandem::zoo
