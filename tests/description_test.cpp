@@ -145,7 +145,7 @@ TEST_P(ZooDescription, HasTheSizesOfTheModelAsPublished) {
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
   for (const zoo::ModelInfo& info : zoo::models())
-    if (zoo::has_description(info.name)) names.push_back(info.name);
+    if (info.described) names.push_back(info.name);
   return names;
 }
 INSTANTIATE_TEST_SUITE_P(Zoo, ZooDescription, ::testing::ValuesIn(model_names()),

@@ -108,7 +108,7 @@ struct GoldenRun {
 std::vector<GoldenRun> golden_runs() {
   std::vector<GoldenRun> runs;
   std::vector<std::string> lines = golden_lines("training.txt");
-  for (const char* file : {"training_text.txt", "training_speech.txt"})
+  for (const char* file : {"training_text.txt", "training_recognition.txt"})
     for (const std::string& line : golden_lines(file)) lines.push_back(line);
   for (const std::string& line : lines) {
     std::istringstream in(line);

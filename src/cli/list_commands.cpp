@@ -39,7 +39,7 @@ std::unique_ptr<nn::Module> shapes_of_model(const zoo::ChosenModel& chosen) {
 /// Of a batch of samples; of what a description takes, where that is more than one tensor of numbers.
 nn::Summary summary_of(const zoo::ChosenModel& chosen, const Dims& batch) {
   const std::unique_ptr<nn::Module> model = shapes_of_model(chosen);
-  if (!chosen.is_described()) {
+  if (!chosen.info.described) {
     const TaskPtr task = make_task(chosen.info.task);
     const std::vector<std::string> names = task->fields();
     return nn::summary(*model, task->made_up_batch(chosen.info.input, batch[0]),

@@ -234,7 +234,7 @@ void add_predict(CLI::App& app, Action& action) {
         return;
       }
       Table table;
-      const bool is_text = r.task == "text-classification" || gives_text(r.task);
+      const bool is_text = r.task == "text-classification" || r.task == "language-modelling";
       for (const Prediction& p : r.predictions) {
         ordered_json top = ordered_json::array();
         std::vector<std::string> row = {is_text ? io::one_line(p.source, 60) : p.source,

@@ -177,7 +177,7 @@ def write_text_training():
     (HERE / "training_text.txt").write_text("\n".join(lines) + "\n")
 
 
-def write_speech_training():
+def write_recognition_training():
     lines = []
 
     def whole(shape, salt, low, high):
@@ -202,7 +202,7 @@ def write_speech_training():
         lines.append("losses " + " ".join(f"{v:.12g}" for v in losses))
         for parameter, p in model.named_parameters():
             lines.append(f"parameter {parameter} {p.sum().item():.12g} {p.norm().item():.12g}")
-    (HERE / "training_speech.txt").write_text("\n".join(lines) + "\n")
+    (HERE / "training_recognition.txt").write_text("\n".join(lines) + "\n")
 
 
 # The same under autocast: f32 weights, products in bf16, the loss in f32 (as on CUDA, where log_softmax takes f32; the CPU's
@@ -608,7 +608,7 @@ if __name__ == "__main__":
     write_layers()
     write_training()
     write_text_training()
-    write_speech_training()
+    write_recognition_training()
     write_autocast_training()
     write_promotion()
     write_optim()

@@ -39,7 +39,7 @@ std::vector<Candidate> candidates_for(const TrainingData& data) {
   TD_CHECK(!data.splits.sound, "search: varies models that have a description; those of ", data.splits.task,
            " have none. Train one with 'tandem train'.");
   for (const zoo::ModelInfo& row : zoo::models()) {
-    if (row.vocabulary > 0 || !zoo::has_description(row.name)) continue;
+    if (row.vocabulary > 0 || !row.described) continue;
     const bool is_like = row.input.rank() == shape.rank();  // images of another size are another model's
     if (is_like && row.input != shape) continue;
     try {

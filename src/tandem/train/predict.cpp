@@ -32,6 +32,8 @@
 namespace tandem {
 namespace {
 
+constexpr const char* kHears = "speech-recognition";
+
 std::string class_name(const DataRecord& data, int64_t cls) {
   return static_cast<size_t>(cls) < data.class_names.size() ? data.class_names[static_cast<size_t>(cls)]
                                                             : std::to_string(cls);
@@ -73,7 +75,7 @@ double in_own_unit(const data::TableEncoder& encoder, double standardised) {
 /// The target of a sample in words; numbers of tables in their own unit.
 std::string label_of(const DataRecord& data, const Tensor& target) {
   if (has_classes(data.task)) return class_name(data, target.item<int64_t>());
-  if (data.task == "speech-recognition") return data::transcript_text(target.to_vector<int64_t>());
+  if (data.task == kHears) return data::transcript_text(target.to_vector<int64_t>());
   std::string text;
   for (const double value : cast(target, DType::f64).to_vector<double>())
     text += (text.empty() ? "" : " ") + text_of(data.encoder ? in_own_unit(*data.encoder, value) : value);
@@ -141,7 +143,7 @@ class Asked {
   data::DatasetPtr samples() {
     if (config_.files.empty()) return of_data_set();
     const std::string& first = config_.files.front();
-    if (run_.data.sound) return of_sounds();
+    if (run_.data.task == kHears) return of_sounds();
     if (run_.data.text) return is_table(first) ? of_text_table(first) : of_texts();
     if (is_table(first)) return of_table(first);
     if (ends_with(first, ".npy")) return of_array(first);
@@ -385,7 +387,7 @@ PredictReport predict(const PredictConfig& config) {
     guess(answers, run.data, config.top, report.predictions);
     return report;
   }
-  if (run.data.task == "speech-recognition") {
+  if (run.data.task == kHears) {
     const auto steps = static_cast<size_t>(answers.size(1));
     const std::vector<int64_t> paths = answers.to_vector<int64_t>();
     for (size_t i = 0; i < report.predictions.size(); ++i)

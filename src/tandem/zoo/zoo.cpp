@@ -172,7 +172,8 @@ const std::vector<Row>& rows() {
                      .clip_norm = 400},
         .any_size = true,
         .task = "speech-recognition",
-        .quick = quick_speech()},
+        .quick = quick_speech(),
+        .described = false},
        nullptr,
        make_deepspeech2},
       {{.name = "deepspeech2_small",
@@ -182,7 +183,8 @@ const std::vector<Row>& rows() {
         .training = quick_speech(),
         .any_size = true,
         .task = "speech-recognition",
-        .quick = quick_speech()},
+        .quick = quick_speech(),
+        .described = false},
        nullptr,
        make_deepspeech2_small},
       {{.name = "seq2seq",
@@ -288,8 +290,6 @@ std::unique_ptr<nn::Module> make_model(const std::string& name, const ModelOptio
   model->set_recipe([name, options]() -> nn::ModulePtr { return make_model(name, options); });
   return model;
 }
-
-bool has_description(const std::string& name) { return row_named(name).describe != nullptr; }
 
 ModelDescription describe(const std::string& name, const ModelOptions& options) {
   const Row& row = row_named(name);

@@ -36,6 +36,8 @@ struct ModelInfo {
   int64_t hidden = 0, layers = 0;  // its usual sizes, where ModelOptions may give others; 0: they are fixed
   /// How it is trained where nobody says how; unset: by the settings' own defaults.
   std::optional<TrainingDefaults> quick = {};
+  /// false: it is made of more than layers one after the other, and has no description.
+  bool described = true;
 };
 
 /// All models, in the order in which they are listed.
@@ -47,10 +49,8 @@ const ModelInfo& model_info(const std::string& name);
 /// Builds a model, with weights drawn from this thread's generator, on the CPU in f32. It can be cloned.
 std::unique_ptr<nn::Module> make_model(const std::string& name, const ModelOptions& options = {});
 
-/// Whether a model of the zoo can be told as a description.
-bool has_description(const std::string& name);
 /// A model of the zoo as data: make_model of it has the same names, weights and bits. Throws Error as make_model does, and for a model
-/// that has no description.
+/// that is not `described`.
 ModelDescription describe(const std::string& name, const ModelOptions& options = {});
 
 /// A model as a user chooses it: one of the zoo, or one of their own.
