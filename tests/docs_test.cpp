@@ -74,6 +74,8 @@ const std::map<std::string, const char*> kNotForUsers = {
     {"tandem::save_environment", "called by fit"},
     {"tandem::data::locate_image_folder", "a row of the table of data sets"},
     {"tandem::data::open_image_folder", "a row of the table of data sets"},
+    {"tandem::data::locate_ljspeech", "a row of the table of data sets"},
+    {"tandem::data::open_ljspeech", "a row of the table of data sets"},
     {"tandem::data::read_idx_images", "behind open_dataset"},
     {"tandem::optim::as_adam", "shared by Adam's relatives"},
     {"tandem::io::unpacked_limit", "called by readers"},

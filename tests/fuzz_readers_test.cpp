@@ -15,6 +15,7 @@
 #include "tandem/data/registry.h"
 #include "tandem/data/svhn.h"
 #include "tandem/data/table_set.h"
+#include "tandem/io/audio.h"
 #include "tandem/io/image.h"
 #include "tandem/io/json.h"
 #include "tandem/io/mat.h"
@@ -25,6 +26,7 @@
 #include "tests/support/foreign_files.h"
 #include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/wav.h"
 
 namespace tandem {
 namespace {
@@ -244,6 +246,25 @@ TEST(FuzzReaders, JpegFilesLoadOrAreRefused) {
   const auto load = [&] { touch(io::read_image(path)); };
   for (const char* name : {"rgb420.jpg", "progressive.jpg", "gray.jpg", "cmyk.jpg"})
     fuzz(path, image_file(name), load, nullptr, 20);
+}
+
+TEST(FuzzReaders, SoundFilesLoadOrAreRefused) {
+  TempFolder folder;
+  const std::string path = folder / "x.wav";
+  const auto load = [&] {
+    io::audio_info(path);
+    touch(io::read_audio(path).samples);
+  };
+  const std::string wav =
+      testing::wav_bytes({.channels = 2}, std::string(40, '\3') + std::string(20, '\x80'));
+  fuzz(path, wav, load, nullptr, 10);
+  if (!io::has_sndfile()) return;
+  fuzz(path, testing::read_text((testing::source_dir() / "tests/golden/sound/stereo.flac").string()), load);
+  std::string packed = wav;
+  packed[20] = 7;  // logarithms in 8 bits, which the library reads
+  packed[34] = 8;
+  packed[32] = 2;
+  fuzz(path, packed, load, nullptr, 10);
 }
 
 TEST(FuzzReaders, NpyAndNpzFilesLoadOrAreRefused) {

@@ -77,6 +77,19 @@ TEST(Wav, MixesChannelsDownAndPassesOverOtherChunks) {
   EXPECT_EQ(io::decode_audio(bytes_in(bytes)).sample_rate, 8000);
 }
 
+TEST(Wav, IsWrittenAndReadBack) {
+  const Tensor samples = from_vector<float>({0, 0.5, -1, 2, -3}, {5});
+  const std::vector<uint8_t> bytes = io::encode_wav(samples, 22050);
+  const io::Audio back = io::decode_audio(bytes);
+  EXPECT_EQ(back.sample_rate, 22050);
+  EXPECT_EQ(back.samples.to_vector<float>(), (std::vector<float>{0, 0.5, -1, 32767.0f / 32768, -1}));
+  EXPECT_HAS(refusal([&] { io::encode_wav(samples, 0); }), "must be 1 to 768000 Hz; got 0");
+  EXPECT_HAS(refusal([&] {
+               io::encode_wav(to_tensor(Array(Dims{2, 2}), DType::f32), 8000);
+             }),
+             "samples f32 (frames)");
+}
+
 TEST(Wav, TakesAllThereIsWhereTheSizeWasNotKnown) {
   std::string bytes = wav_of({1, 2, 3});
   bytes.replace(40, 4, "\xff\xff\xff\xff");

@@ -12,9 +12,9 @@ namespace tandem::data {
 struct LogMelOptions {
   int64_t sample_rate = 16000;  ///< in Hz, of the sound
   int64_t n_fft = 400;          ///< samples of a transform
-  int64_t window = 0;           ///< samples under the window, up to n_fft; 0: n_fft
   int64_t hop =
       160;  ///< samples from frame to frame; frame t is centred at t · hop, the sound mirrored at its ends
+  int64_t window = 0;         ///< samples under the window, up to n_fft; 0: n_fft
   bool hamming = false;       ///< else a Hann window
   double power = 2;           ///< of the magnitude
   int64_t mels = 80;          ///< bands on the mel scale; 0: the n_fft / 2 + 1 frequencies themselves

@@ -7,6 +7,7 @@
 #include <numbers>
 #include <numeric>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "tandem/core/error.h"
@@ -241,6 +242,13 @@ AudioInfo info_by_library(std::span<const uint8_t>, const std::string& where) { 
 
 #endif
 
+void check_samples(const char* what, const Tensor& samples) {
+  TD_CHECK(
+      samples.defined() && samples.rank() == 1 && samples.dtype() == DType::f32 && samples.device().is_cpu(),
+      what, ": takes samples f32 (frames) on the CPU; got ",
+      samples.defined() ? describe(samples) : "nothing", ".");
+}
+
 void check_not_empty(size_t bytes, const std::string& where) {
   TD_CHECK(bytes > 0, where,
            "must be a sound file, such as wav or flac; it is empty. Record or fetch it again.");
@@ -299,11 +307,41 @@ AudioInfo audio_info(const std::string& path) {
   return *info;
 }
 
+std::vector<uint8_t> encode_wav(const Tensor& samples, int64_t sample_rate) {
+  check_samples("encode_wav", samples);
+  TD_CHECK(sample_rate >= 1 && sample_rate <= kMostRate, "encode_wav: the sample rate must be 1 to ",
+           kMostRate, " Hz; got ", sample_rate, ".");
+  TD_CHECK(samples.size() <= INT32_MAX / 2, "encode_wav: a wav file has at most ", INT32_MAX / 2,
+           " samples; got ", samples.size(), ".");
+  const std::vector<float> values = samples.to_vector<float>();
+  const auto bytes = static_cast<uint32_t>(values.size() * 2), rate = static_cast<uint32_t>(sample_rate);
+  std::vector<uint8_t> out;
+  const auto put = [&](auto number) {
+    const auto* begin = reinterpret_cast<const uint8_t*>(&number);
+    out.insert(out.end(), begin, begin + sizeof number);
+  };
+  const auto put_text = [&](std::string_view text) { out.insert(out.end(), text.begin(), text.end()); };
+  put_text("RIFF");
+  put(36 + bytes);
+  put_text("WAVEfmt ");
+  put(uint32_t{16});
+  put(uint16_t{1});  // whole numbers
+  put(uint16_t{1});  // a channel
+  put(rate);
+  put(rate * 2);
+  put(uint16_t{2});
+  put(uint16_t{16});
+  put_text("data");
+  put(bytes);
+  for (const float value : values)
+    put(static_cast<int16_t>(
+        std::isnan(value) ? 0 : std::clamp(std::round(value * 32768.0f), -32768.0f, 32767.0f)));
+  return out;
+}
+
 Tensor resample_audio(const Tensor& samples, int64_t from, int64_t to) {
-  TD_CHECK(
-      samples.defined() && samples.rank() == 1 && samples.dtype() == DType::f32 && samples.device().is_cpu(),
-      "resample_audio: takes samples f32 (frames) on the CPU; got ",
-      samples.defined() ? describe(samples) : "nothing", ".");
+  check_samples("resample_audio", samples);
+
   TD_CHECK(from >= 1 && from <= kMostRate && to >= 1 && to <= kMostRate,
            "resample_audio: rates must be 1 to ", kMostRate, " Hz; got ", from, " and ", to, ".");
   if (from == to) return samples;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "tandem/core/tensor.h"
 #include "tandem/io/limits.h"
@@ -28,6 +29,9 @@ Audio read_audio(const std::string& path);
 AudioInfo audio_info(const std::string& path);
 /// The same of a file's bytes. `where` is what messages begin with: "read 'a.wav': ".
 Audio decode_audio(std::span<const uint8_t> bytes, const std::string& where = "decode_audio: ");
+
+/// A wav file of 16 bits: samples f32 (frames) in -1 to 1, beyond which they are cut off.
+std::vector<uint8_t> encode_wav(const Tensor& samples, int64_t sample_rate);
 
 /// Samples f32 (frames) taken at one rate, as if taken at another: ceil(frames · to / from) of them, by a windowed sinc, which is
 /// torchaudio.functional.resample with its defaults. Throws Error for rates out of range.
