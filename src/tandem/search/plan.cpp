@@ -31,7 +31,7 @@ std::vector<Candidate> candidates_for(const TrainingData& data) {
   std::vector<Candidate> out;
   if (data.splits.text) {
     for (const zoo::ModelInfo& row : zoo::models())
-      if (row.task == data.splits.task && zoo::has_description(row.name)) out.push_back(candidate(row.name, data));
+      if (row.task == data.splits.task && row.described) out.push_back(candidate(row.name, data));
     TD_CHECK(!out.empty(), "search: ", data.splits.name, " is for ", data.splits.task,
              ", whose models have no description that could be varied. Choose other data.");
     return out;

@@ -336,7 +336,7 @@ zoo::ChosenModel adapted_to_text(zoo::ChosenModel chosen, const data::Splits& sp
   const bool fits_words = chosen.info.vocabulary == words,
              fits_outputs = chosen.info.classes == outputs || is_pair;
   if (fits_words && fits_outputs) return chosen;
-  if (!chosen.is_described()) {
+  if (!chosen.info.described) {
     chosen.options.vocabulary = words;
     chosen.options.classes = outputs;
     notices.push_back(cat(chosen.info.name, ": made for ", words, " words to read and ", outputs,

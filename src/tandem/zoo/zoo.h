@@ -58,7 +58,6 @@ struct ChosenModel {
   ModelInfo info;
   std::optional<ModelDescription> description = {};  // unset: the zoo's
   ModelOptions options = {};                         // that the zoo's is made with
-  bool is_described() const { return description || has_description(info.name); }
 };
 /// Whether a user's word for a model is the path of a description: it ends in ".toml".
 bool is_description_path(const std::string& name_or_path);
