@@ -324,6 +324,17 @@ void check_limits() {
 TEST(ElementaryFunctions, GoToTheirLimitsAtTheEndsOfF32) { check_limits<float>(); }
 TEST(ElementaryFunctions, GoToTheirLimitsAtTheEndsOfF64) { check_limits<double>(); }
 
+TEST(ElementaryFunctions, SigmoidAndSiluFallToZeroWithoutAGapWhereTheExponentialOverflows) {
+  float before = sigmoid_(-86.f);
+  for (float x = -86.f; x > -92.f; x = std::nextafter(x, -100.f)) {  // inf - inf between 88.38 and 88.72, once
+    const float y = sigmoid_(x);
+    ASSERT_TRUE(y >= 0 && y <= before) << x << " gives " << y << " after " << before;
+    ASSERT_TRUE(silu_(x) <= 0 && silu_(x) > -1e-34f) << x << " gives " << silu_(x);
+    before = y;
+  }
+  EXPECT_EQ(before, 0);
+}
+
 TEST(ElementaryFunctions, OfAnglesOfAnySizeAreRight) {
   const struct {
     const char* name;

@@ -107,8 +107,8 @@ TD_FN double exp_(double x) { return exp_shifted(x, 0); }
 /// exp(x) above -87, something small below, inf from 88.4 on; not for NaN. For sums with 1.
 TD_FN float exp_for_sum(float x) {
   const auto e = exp_parts(within_bits(x, -87.f, 89.f));
-  const float power = float_from_bits((e.k << 23) + 0x3f800000u);
-  return fma_(e.tail, power, power);
+  // Not fma_(tail, power, power), which is inf - inf where the tail is negative and the power infinite.
+  return (e.tail + 1.f) * float_from_bits((e.k << 23) + 0x3f800000u);
 }
 /// 2^x (times 2^shift) within 1.2e-7 for -126 <= x + shift < 128, where the result is only a part of something.
 TD_FN float exp2_near(float x, int shift = 0) {
