@@ -23,8 +23,10 @@ int64_t checked_sizes(const char* type, const std::string& name, int64_t query, 
 /// energies (N, T, S) -> the read of T queries.
 AttentionRead read(const Tensor& energies, const AttentionMemory& memory) {
   Tensor scores = energies;
-  if (memory.within.defined())
-    scores = where(unsqueeze(memory.within, 1), scores, -std::numeric_limits<double>::infinity());
+  if (memory.within.defined()) {  // finite, as infinities are what --anomaly looks for; exp() of it is 0
+    constexpr double kLowest = -std::numeric_limits<float>::max() / 2, kLowestF16 = -65504;
+    scores = where(unsqueeze(memory.within, 1), scores, scores.dtype() == DType::f16 ? kLowestF16 : kLowest);
+  }
   const Tensor weights = softmax(scores);
   return {matmul(weights, memory.values), weights};
 }
