@@ -326,7 +326,8 @@ TEST(ElementaryFunctions, GoToTheirLimitsAtTheEndsOfF64) { check_limits<double>(
 
 TEST(ElementaryFunctions, SigmoidAndSiluFallToZeroWithoutAGapWhereTheExponentialOverflows) {
   float before = sigmoid_(-86.f);
-  for (float x = -86.f; x > -92.f; x = std::nextafter(x, -100.f)) {  // inf - inf between 88.38 and 88.72, once
+  for (float x = -86.f; x > -92.f;
+       x = std::nextafter(x, -100.f)) {  // inf - inf between 88.38 and 88.72, once
     const float y = sigmoid_(x);
     ASSERT_TRUE(y >= 0 && y <= before) << x << " gives " << y << " after " << before;
     ASSERT_TRUE(silu_(x) <= 0 && silu_(x) > -1e-34f) << x << " gives " << silu_(x);

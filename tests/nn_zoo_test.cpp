@@ -31,11 +31,20 @@ namespace {
 zoo::ModelOptions small(const zoo::ModelInfo& info) {
   if (info.name == "alexnet") return {.classes = 10, .input = Dims{3, 67, 80}};
   if (info.name == "vgg16") return {.classes = 10, .input = Dims{3, 32, 32}};
-  if (info.task == "translation")
-    return {.classes = 40,
-            .vocabulary = 50,
-            .hidden = 24,
-            .layers = info.layers > 0 ? std::optional<int64_t>(4) : std::nullopt};
+  if (info.task == "translation") {
+    zoo::ModelOptions options{.classes = 40, .vocabulary = 50, .settings = {{"hidden", 24}}};
+    if (info.name == "gnmt") options.settings.emplace_back("layers", 4);
+    return options;
+  }
+  if (info.name == "tacotron2")
+    return {.vocabulary = 50,
+            .settings = {{"embedding", 16},
+                         {"prenet", 8},
+                         {"attention_rnn", 24},
+                         {"decoder_rnn", 24},
+                         {"attention", 8},
+                         {"filters", 4},
+                         {"postnet", 16}}};
   if (info.vocabulary > 0) return {.classes = info.task == "language-modelling" ? 50 : 1, .vocabulary = 50};
   return {.classes = info.classes, .input = info.input};
 }

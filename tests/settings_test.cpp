@@ -34,8 +34,7 @@ struct Sample {
 const std::map<std::string, Sample> kSamples = {
     {"model", {"lenet"}},
     {"recipe", {"paper", {{"model", "lenet"}}}},
-    {"hidden", {"32"}},
-    {"layers", {"3"}},
+    {"model-settings", {"embedding=64,zoneout=0"}},
     {"weights", {"runs/first"}},
     {"freeze", {"*.bias"}},
     {"data", {"digits"}},
@@ -49,6 +48,7 @@ const std::map<std::string, Sample> kSamples = {
     {"limit", {"30"}},
     {"augment", {"true"}},
     {"class-weights", {"true"}},
+    {"guided-attention", {"0.5"}},
     {"skip-bad", {"true"}},
     {"delimiter", {"|"}},
     {"no-header", {"true"}},
@@ -385,10 +385,10 @@ TrainConfig tiny(const std::string& out, Texts texts) {
 }
 
 TEST(Settings, OnWhichBitsDependMustBeRepeatedAtAResume) {
-  // Of other models, other data, another device, or nothing without a file.
-  const std::set<std::string> elsewhere = {"recipe",     "weights", "data",       "target",  "task",
-                                           "input",      "device",  "test-share", "augment", "skip-bad",
-                                           "split-seed", "hidden",  "layers"};
+  // Of other data, another device, another model, or nothing without a file.
+  const std::set<std::string> elsewhere = {
+      "recipe", "model-settings", "guided-attention", "weights", "data",     "target",    "task",
+      "input",  "device",         "test-share",       "augment", "skip-bad", "split-seed"};
   const TempFolder folder;
   int tried = 0;
   for (const Setting& s : settings()) {

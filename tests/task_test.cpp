@@ -544,7 +544,8 @@ TEST(Tasks, WhatCannotBeIsRefusedInOneLine) {
             "(60,).");
   EXPECT_EQ(error_of([] { make_task("ranking"); }),
             "task: must be one of classification, language-modelling, multi-label, regression, segmentation, "
-            "sequence-labelling, text-classification, translation; got 'ranking'.");
+            "sequence-labelling, speech-recognition, speech-synthesis, text-classification, translation; got "
+            "'ranking'.");
   EXPECT_EQ(error_of([] {
               make_task("classification", {.class_weights = {1, std::nan("")}});
             }),

@@ -214,8 +214,8 @@ TEST(Pairs, TheRealFilesHaveTheKnownNumbersOfPairs) {
 /// A model that reads and writes; as small as it can be.
 std::unique_ptr<nn::Module> tiny(const std::string& name, uint64_t seed = 1) {
   manual_seed(seed);
-  zoo::ModelOptions options{.classes = 9, .vocabulary = 8, .hidden = 6};
-  if (name == "gnmt") options.layers = 3;
+  zoo::ModelOptions options{.classes = 9, .vocabulary = 8, .settings = {{"hidden", 6}}};
+  if (name == "gnmt") options.settings.emplace_back("layers", 3);
   return zoo::make_model(name, options);
 }
 
@@ -288,10 +288,18 @@ TEST(Translation, WritesStepByStepWhatTeacherForcingExpects) {
     }
     EXPECT_HAS(refusal([&] { (*model)(std::vector<Tensor>{source, lengths}); }), "got 2 tensors");
   }
-  EXPECT_EQ(refusal([] { zoo::make_model("gnmt", {.layers = 1}); }),
-            "model gnmt: layers must be 2 to 64; got 1.");
-  EXPECT_EQ(refusal([] { zoo::make_model("lenet", {.hidden = 3}); }),
-            "model lenet: hidden is fixed; got 3. Leave it out.");
+  EXPECT_EQ(refusal([] {
+              zoo::make_model("gnmt", {.settings = {{"layers", 1}}});
+            }),
+            "model gnmt: layers must be a whole number from 2 to 64; got 1.");
+  EXPECT_HAS(refusal([] {
+               zoo::make_model("lenet", {.settings = {{"hidden", 3}}});
+             }),
+             "model lenet: has no settings by name; got hidden.");
+  EXPECT_EQ(refusal([] {
+              zoo::make_model("gnmt", {.settings = {{"hiden", 3}}});
+            }),
+            "model gnmt: its settings are hidden, layers; got 'hiden'. Did you mean hidden?");
   EXPECT_HAS(refusal([] { zoo::describe("seq2seq"); }), "has no description");
 }
 
@@ -360,8 +368,8 @@ TrainConfig on_pairs(const TempFolder& folder, const std::string& model, const s
   config.data = "parallel-text";
   config.data_dir = folder / "pairs";
   config.text.source = "en";
-  config.hidden = 40;
-  if (model == "gnmt") config.layers = 3;
+  config.model_settings = {"hidden=40"};
+  if (model == "gnmt") config.model_settings.push_back("layers=3");
   config.epochs = model == "gnmt" ? 4 : 20;
   config.batch = 25;
   config.optimizer = "adam";
@@ -396,8 +404,8 @@ TEST(TranslationRuns, AreTrainedResumedTestedAndTranslate) {
       if (stop > 0) fs::remove(parts.out + "/model.safetensors");
       if (stop == 0) expect_same(done, part, model);
     }
-    parts.hidden = 41;
-    EXPECT_HAS(refusal([&] { train(parts); }), "--hidden and --layers, or begin a new run");
+    parts.model_settings[0] = "hidden=41";
+    EXPECT_HAS(refusal([&] { train(parts); }), "model-settings");
 
     const EvalReport report = evaluate(EvalConfig{.folder = folder / "run"});
     EXPECT_EQ(report.metrics["accuracy"], done["test_accuracy"]);
@@ -446,15 +454,15 @@ TEST(TranslationRuns, ReadPiecesAndRefuseWhatDoesNotFit) {
       predict(PredictConfig{.folder = folder / "run", .files = {"w1 w2"}}).predictions.at(0).text.empty());
   config.out = folder / "other";
   config.model = "ptb_lstm";
-  config.hidden = {};
+  config.model_settings = {};
   EXPECT_HAS(
       refusal([&] { train(config); }),
       "the model must be for translation; it is for language-modelling. Those of the zoo are seq2seq, gnmt");
-  config.hidden = 5;
-  EXPECT_HAS(refusal([&] { train(config); }), "hidden: is for models of the zoo whose sizes are free");
+  config.model_settings = {"hidden=5"};
+  EXPECT_HAS(refusal([&] { train(config); }), "model ptb_lstm: has no settings by name");
   config = on_pairs(folder, "seq2seq", folder / "other");
-  config.layers = 3;
-  EXPECT_HAS(refusal([&] { train(config); }), "layers: is for models of the zoo whose sizes are free");
+  config.model_settings.push_back("layers=3");
+  EXPECT_HAS(refusal([&] { train(config); }), "model seq2seq: its settings are hidden; got 'layers'.");
   write_text(folder / "run/text.json", "{}");
   EXPECT_HAS(refusal([&] { evaluate(EvalConfig{.folder = folder / "run"}); }), "text.json");
   const ProcessResult shown = run_command({"models", "seq2seq"});
@@ -475,7 +483,7 @@ TEST(TranslationRuns, TrainOnMadeUpTextToTheSameBitsInBothEngines) {
     config.limit = 6;
     config.batch = 3;
     config.steps = 2;
-    if (std::string(model) == "gnmt") config.hidden = 16;
+    if (std::string(model) == "gnmt") config.model_settings = {"hidden=16"};
     config.out = folder / "eager";
     config.engine = Engine::eager;
     const DoneEvent eager = train(config);

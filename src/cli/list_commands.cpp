@@ -45,7 +45,7 @@ nn::Summary summary_of(const zoo::ChosenModel& chosen, const Dims& batch) {
     return nn::summary(*model, task->made_up_batch(chosen.info.input, batch[0]),
                        [&](const std::vector<Tensor>& each) {
                          std::vector<Tensor> carried;
-                         task->forward(*model, {names, each}, carried);
+                         task->forward(*model, TaskBatch(names, each), carried);
                        });
   }
   if (!chosen.description && chosen.info.vocabulary == 0) return nn::summary(*model, batch);

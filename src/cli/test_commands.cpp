@@ -82,6 +82,7 @@ void print_json(const EvalReport& r, Device device) {
   for (const Metric& metric : m.values) line["test_" + metric.name] = metric.value;
   line["seconds"] = r.seconds;
   line["weights_sha256"] = r.weights_sha256;
+  if (!r.pictures.empty()) line["pictures"] = r.pictures;
   if (m.confusion.classes() > 0) {
     line["macro"] = scores_json(m.confusion.macro());
     line["micro"] = scores_json(m.confusion.micro());
@@ -111,6 +112,7 @@ void print_text(const EvalReport& r) {
   for (const MetricInfo& info : r.infos)
     if (!std::isnan(m[info.name])) table.add({"test " + title_of(info.name), shown(info, m[info.name])});
   table.add({"sha256", r.weights_sha256});
+  for (const std::string& picture : r.pictures) table.add({"drawn", picture});
   table.print();
   const int64_t count = m.confusion.classes();
   if (count == 0) return;
@@ -212,7 +214,8 @@ void add_predict(CLI::App& app, Action& action) {
   cmd->add_option("--seed", c.generate.seed, "of --temperature")->capture_default_str();
   cmd->add_flag("--best", c.best, "the weights of the best epoch (of 'train --best')");
   cmd->add_option("--to", flags->to,
-                  "write the predictions to this CSV file, beside the table's own columns");
+                  "write the predictions to this CSV file, beside the table's own columns; of speech, its "
+                  "mel spectrogram to this .npy file");
   cmd->add_flag("--json", flags->json, "print one JSON object per line");
   cmd->callback([flags, cmd, &action] {
     action = [flags, cmd] {
@@ -227,14 +230,19 @@ void add_predict(CLI::App& app, Action& action) {
       const PredictReport r = predict(flags->config);
       warn(r.warnings);
       if (!flags->to.empty()) {
-        io::write_atomically(flags->to, [&](io::OutputFile& file) { file.write(predictions_csv(r)); });
+        write_predictions(r, flags->to);
+        const bool is_speech = r.task == "speech-synthesis";
         if (!flags->json)
-          std::printf("%s predictions in %s\n", grouped(static_cast<int64_t>(r.predictions.size())).c_str(),
-                      flags->to.c_str());
+          std::printf(
+              "%s %s in %s\n",
+              grouped(is_speech ? r.predictions[0].mels.size(0) : static_cast<int64_t>(r.predictions.size()))
+                  .c_str(),
+              is_speech ? "frames" : "predictions", flags->to.c_str());
         return;
       }
       Table table;
-      const bool is_text = r.task == "text-classification" || r.task == "language-modelling";
+      const bool is_text =
+          r.task == "text-classification" || r.task == "language-modelling" || r.task == "speech-synthesis";
       for (const Prediction& p : r.predictions) {
         ordered_json top = ordered_json::array();
         std::vector<std::string> row = {is_text ? io::one_line(p.source, 60) : p.source,
@@ -244,6 +252,8 @@ void add_predict(CLI::App& app, Action& action) {
           row.push_back(cat(io::one_line(guess.name, 60), "  ", percent(guess.probability)));
         }
         for (const double value : p.values) row.push_back(number(value));
+        if (p.mels.defined())
+          row.push_back(cat(grouped(p.mels.size(0)), " frames of ", p.mels.size(1), " mels"));
         if (!p.text.empty()) row.push_back(io::one_line(with_slashes(p.text), 2000));
         table.add(row);
         if (!flags->json) continue;
@@ -253,6 +263,8 @@ void add_predict(CLI::App& app, Action& action) {
           line["top"] = top;
         else if (gives_text(r.task))
           line["text"] = p.text;
+        else if (p.mels.defined())
+          line["frames"] = p.mels.size(0);
         else
           line["values"] = p.values;
         print(line);

@@ -27,6 +27,7 @@
 #include "tandem/data/log_mel.h"
 #include "tandem/data/registry.h"
 #include "tandem/data/speech_set.h"
+#include "tandem/data/speech_text.h"
 #include "tandem/data/table_set.h"
 #include "tandem/data/text.h"
 #include "tandem/data/text_set.h"
@@ -136,4 +137,5 @@
 #include "tandem/train/step.h"
 #include "tandem/train/text_metrics.h"
 #include "tandem/train/train.h"
+#include "tandem/zoo/tacotron2.h"
 #include "tandem/zoo/zoo.h"

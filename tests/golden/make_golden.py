@@ -16,7 +16,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 from layers import INITIAL, LAYERS
-from models import MODELS, DeepSpeech2, Gnmt, ImdbLstm, PtbLstm, Seq2Seq
+from models import MODELS, DeepSpeech2, Gnmt, ImdbLstm, PtbLstm, Seq2Seq, Tacotron2
 
 HERE = pathlib.Path(__file__).resolve().parent
 torch.set_num_threads(1)
@@ -172,8 +172,8 @@ def write_text_training():
 
     train(ImdbLstm(30, 1), "imdb_lstm", 1, (4, 9), 30, of_class)
     train(PtbLstm(40, 40), "ptb_lstm", 40, (2, 5), 40, of_next)
-    train(Seq2Seq(30, 35, 32), "seq2seq", 35, (4, 9), 30, of_translation, (32, 0))
-    train(Gnmt(30, 35, 12, 4), "gnmt", 35, (4, 9), 30, of_translation, (12, 4))
+    train(Seq2Seq(30, 35, 32), "seq2seq", 35, (4, 9), 30, of_translation, ["hidden=32"])
+    train(Gnmt(30, 35, 12, 4), "gnmt", 35, (4, 9), 30, of_translation, ["hidden=12", "layers=4"])
     (HERE / "training_text.txt").write_text("\n".join(lines) + "\n")
 
 
@@ -205,7 +205,43 @@ def write_recognition_training():
     (HERE / "training_recognition.txt").write_text("\n".join(lines) + "\n")
 
 
-# The same under autocast: f32 weights, products in bf16, the loss in f32 (as on CUDA, where log_softmax takes f32; the CPU's
+# Speech from text: clips of different lengths, without dropout and zoneout.
+SPEECH_SIZES = dict(mels=5, embedding=8, encoder_layers=2, encoder_kernel=3, prenet=6, attention_rnn=10, decoder_rnn=9,
+                    attention=7, filters=4, location_kernel=5, postnet=6, postnet_layers=3, postnet_kernel=5)
+
+
+def write_speech_training():
+    lines = []
+    n, length, frames, words = 3, 7, 11, 12
+    for optimizer_name in ("sgd", "adam"):
+        model = Tacotron2(words, SPEECH_SIZES).double()
+        set_weights(model)
+        optimizer = OPTIMIZERS[optimizer_name](model.parameters())
+        losses = []
+        for step in range(10):
+            tokens = hash_array((n, length), 9000 + step, 0, words).floor().long()
+            lengths = hash_array((n,), 9700 + step, 1, length + 1).floor().long()
+            mels = hash_array((n, frames, SPEECH_SIZES["mels"]), 9500 + step)
+            counts = hash_array((n,), 9800 + step, 1, frames + 1).floor().long()
+            before, after, gates = model(tokens, lengths, mels, counts)
+            at = torch.arange(frames)
+            within, last = at < counts[:, None], (at == counts[:, None] - 1).double()
+            loss = (F.mse_loss(before[within], mels[within]) + F.mse_loss(after[within], mels[within])
+                    + F.binary_cross_entropy_with_logits(gates[within], last[within]))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        settings = [f"{name}={size}" for name, size in SPEECH_SIZES.items()]
+        lines.append(" ".join(map(str, ["run", "tacotron2", optimizer_name, 0, shape_text((n, length, frames)), 1, words,
+                                        *settings])))
+        lines.append("losses " + " ".join(f"{v:.12g}" for v in losses))
+        for parameter, p in model.named_parameters():
+            lines.append(f"parameter {parameter} {p.sum().item():.12g} {p.norm().item():.12g}")
+    (HERE / "training_speech.txt").write_text("\n".join(lines) + "\n")
+
+
+# The models of RUNS under autocast: f32 weights, products in bf16, the loss in f32 (as on CUDA, where log_softmax takes f32; the CPU's
 # list leaves it out). Losses alone: what autocast_test.cpp compares with.
 def write_autocast_training():
     lines = []
@@ -609,6 +645,7 @@ if __name__ == "__main__":
     write_training()
     write_text_training()
     write_recognition_training()
+    write_speech_training()
     write_autocast_training()
     write_promotion()
     write_optim()

@@ -286,6 +286,89 @@ class Gnmt(nn.Module):
 
     def forward(self, source, lengths, before):
         return self.decoder(before, self.encoder(source, lengths), lengths)
+class TimeConv(nn.Module):
+    def __init__(self, inputs, outputs, kernel):
+        super().__init__()
+        self.conv, self.norm = nn.Conv1d(inputs, outputs, kernel, padding=kernel // 2), nn.BatchNorm1d(outputs)
+
+    def forward(self, x):
+        return self.norm(self.conv(x))
+
+
+class LocationAttention(nn.Module):
+    def __init__(self, query, memory, width, filters, kernel):
+        super().__init__()
+        self.query_layer, self.memory_layer = nn.Linear(query, width, bias=False), nn.Linear(memory, width, bias=False)
+        self.v = nn.Linear(width, 1, bias=False)
+        self.location_conv = nn.Conv1d(2, filters, kernel, padding=kernel // 2, bias=False)
+        self.location_dense = nn.Linear(filters, width, bias=False)
+
+    def forward(self, query, memory, keys, before, total, padding):
+        places = self.location_dense(self.location_conv(torch.stack([before, total], 1)).transpose(1, 2))
+        energies = self.v(torch.tanh(self.query_layer(query)[:, None] + places + keys))[:, :, 0]
+        weights = energies.masked_fill(padding, -math.inf).softmax(1)
+        return (weights[:, None] @ memory)[:, 0], weights
+
+
+class Tacotron2Decoder(nn.Module):
+    def __init__(self, o):
+        super().__init__()
+        self.prenet1 = nn.Linear(o["mels"], o["prenet"], bias=False)
+        self.prenet2 = nn.Linear(o["prenet"], o["prenet"], bias=False)
+        self.attention_rnn = nn.LSTMCell(o["prenet"] + o["embedding"], o["attention_rnn"])
+        self.attention = LocationAttention(o["attention_rnn"], o["embedding"], o["attention"], o["filters"],
+                                           o["location_kernel"])
+        self.decoder_rnn = nn.LSTMCell(o["attention_rnn"] + o["embedding"], o["decoder_rnn"])
+        self.projection = nn.Linear(o["decoder_rnn"] + o["embedding"], o["mels"])
+        self.gate = nn.Linear(o["decoder_rnn"] + o["embedding"], 1)
+        self.sizes = o["attention_rnn"], o["decoder_rnn"]
+
+    def forward(self, memory, padding, mels):
+        n = len(mels)
+        frames = F.pad(mels[:, :-1], (0, 0, 1, 0))  # each frame is made from the one before
+        frames = F.relu(self.prenet2(F.relu(self.prenet1(frames))))
+        keys = self.attention.memory_layer(memory)
+        first, second = ([memory.new_zeros(n, size)] * 2 for size in self.sizes)
+        context, weights, total = memory.new_zeros(n, memory.shape[2]), memory.new_zeros(padding.shape), 0
+        made, gates = [], []
+        for frame in frames.unbind(1):
+            first = self.attention_rnn(torch.cat([frame, context], 1), first)
+            total = total + weights
+            context, weights = self.attention(first[0], memory, keys, weights, total, padding)
+            second = self.decoder_rnn(torch.cat([first[0], context], 1), second)
+            both = torch.cat([second[0], context], 1)
+            made.append(self.projection(both))
+            gates.append(self.gate(both)[:, 0])
+        return torch.stack(made, 1), torch.stack(gates, 1)
+
+
+class Tacotron2(nn.Module):
+    """Characters (n, length), how many are true (n), frames (n, frames, mels) and how many are (n)."""
+
+    def __init__(self, symbols, o):
+        super().__init__()
+        width, post = o["embedding"], [o["mels"]] + [o["postnet"]] * (o["postnet_layers"] - 1) + [o["mels"]]
+        self.embedding = nn.Embedding(symbols, width)
+        self.encoder = nn.ModuleList(TimeConv(width, width, o["encoder_kernel"]) for _ in range(o["encoder_layers"]))
+        self.lstm = nn.LSTM(width, width // 2, batch_first=True, bidirectional=True)
+        self.decoder = Tacotron2Decoder(o)
+        self.postnet = nn.ModuleList(TimeConv(a, b, o["postnet_kernel"]) for a, b in zip(post, post[1:]))
+
+    def forward(self, tokens, lengths, mels, frames):
+        padding = torch.arange(tokens.shape[1]) >= lengths[:, None]
+        x = self.embedding(tokens).transpose(1, 2).masked_fill(padding[:, None], 0)
+        for layer in self.encoder:
+            x = F.relu(layer(x)).masked_fill(padding[:, None], 0)
+        packed = nn.utils.rnn.pack_padded_sequence(x.transpose(1, 2), lengths, batch_first=True, enforce_sorted=False)
+        memory, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=tokens.shape[1])
+        made, gates = self.decoder(memory, padding, mels)
+        beyond = (torch.arange(mels.shape[1]) >= frames[:, None])[:, None]
+        before = made.transpose(1, 2).masked_fill(beyond, 0)
+        x = before
+        for i, layer in enumerate(self.postnet):
+            x = layer(x)
+            x = (torch.tanh(x) if i + 1 < len(self.postnet) else x).masked_fill(beyond, 0)
+        return made, (before + x).transpose(1, 2), gates
 
 
 MODELS = {

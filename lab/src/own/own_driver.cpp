@@ -25,7 +25,8 @@ void print(std::ostream& out, const Json& line) {
 Json hello() {
   const Json environment = parse_json<Json>("environment: ", environment_json(Device{}));
   Json listings = Json::array();
-  for (const zoo::ModelInfo& info : zoo::models()) listings.push_back(info.name);
+  for (const zoo::ModelInfo& info : zoo::models())
+    if (info.described) listings.push_back(info.name);  // the lab sends descriptions
   Json variants = {"eager", "graph"};
   for (const std::string& method : own::search_names()) variants.push_back(method);
   return {{"protocol", 2},

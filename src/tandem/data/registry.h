@@ -74,9 +74,8 @@ struct Splits {
   /// The training set with the augmentation that is usual for it, drawn from (seed, epoch, sample); empty where
   /// there is none.
   std::function<DatasetPtr(uint64_t seed)> augmented = {};
-  std::string task =
-      "classification";  ///< or the name of another task (train/task.h)
-  bool split_off = false;  ///< the test part was taken from the training part, by chance
+  std::string task = "classification";  ///< or the name of another task (train/task.h)
+  bool split_off = false;               ///< the test part was taken from the training part, by chance
   std::vector<std::string> class_names =
       {};  ///< in the order of their numbers; empty: numbers alone, or no classes
   std::optional<ImageFormat> format =

@@ -175,7 +175,6 @@ std::string settings_json(const TrainConfig& c, const SettingsParts& parts) {
   put("train_data", parts.train_data);
   put("valid_data", parts.valid_data);
   put("test_data", parts.test_data);
-  put("sizes", parts.sizes);
   for (const auto& [key, value] : parts.callbacks) settings[key] = value;
   return settings.dump();
 }
@@ -227,7 +226,6 @@ std::string check_same_settings(const std::string& saved, const std::string& wan
         : key == "best"       ? "Give --monitor as it was"
         : key.starts_with("train_") || key.starts_with("valid_") || key.starts_with("test_")
             ? "Give the same data and --limit"
-        : key == "sizes" ? "Give the same data, --vocabulary, --min-count, --tokens, --hidden and --layers"
         : key == "arithmetic"
             ? "Resume on the same kind of device, with TANDEM_TF32, TANDEM_ISA and TANDEM_BF16 as they were"
         : key == "dtype" || key == "autocast"

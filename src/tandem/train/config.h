@@ -93,9 +93,11 @@ struct TrainConfig : FitOptions {
   data::CsvOptions csv = {};    ///< how a table is read, and what its columns are
   data::TextOptions text = {};  ///< how text is cut and numbered
   std::string task_name = {};   ///< empty: what the data asks for (train/task.h)
+  double guided_attention = 0;  ///< TaskOptions::guided_attention
   bool class_weights = false;   ///< rare classes count more in the loss, so that all count alike
-  std::optional<int64_t> hidden = {}, layers = {};  ///< sizes of models that have them as options (zoo/zoo.h)
   // ---- The model's beginning
+  /// "embedding=64": of a model of the zoo that has settings by name (zoo::ModelOptions::settings).
+  std::vector<std::string> model_settings = {};
   std::string weights = {};              ///< a file of weights or the folder of a run: what fits is taken
   std::vector<std::string> freeze = {};  ///< names of what is not trained: "conv1" (train/parameter_names.h)
   // ---- What becomes callbacks (train/callback_options.h), before `callbacks`
@@ -143,9 +145,7 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const FitOptions& options, cons
 struct SettingsParts {
   std::string model = {}, data = {};  ///< names; empty: none
   std::string description = {};  ///< of a model that is not of the zoo, or was made to fit its data, as TOML
-  std::string sizes =
-      {};  ///< of a model of the zoo that was made in other sizes, as JSON (train/run_folder.h)
-  std::string weights = {};  ///< SHA-256 of the weights that it began with; empty: drawn
+  std::string weights = {};      ///< SHA-256 of the weights that it began with; empty: drawn
   int64_t train_samples = 0, valid_samples = 0, test_samples = 0;
   std::string train_data = {}, valid_data = {}, test_data = {};  ///< data::fingerprint; empty: none
   DType dtype = DType::f32;

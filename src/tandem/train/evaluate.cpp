@@ -1,8 +1,13 @@
 // Testing models and saved runs, and explaining a training step.
 #include <chrono>
+#include <filesystem>
 
 #include "tandem/core/rng.h"
+#include "tandem/core/tape.h"
+#include "tandem/data/loader.h"
+#include "tandem/io/file.h"
 #include "tandem/io/safetensors.h"
+#include "tandem/ops/pointwise.h"
 #include "tandem/ops/shape.h"
 #include "tandem/train/run_folder.h"
 #include "tandem/train/step.h"
@@ -53,6 +58,35 @@ double bleu_of(nn::Module& model, const data::Dataset& pairs, const DataRecord& 
   return bleu.value();
 }
 
+/// What the task draws of the first sample, as files in the run's folder. What cannot be drawn is a warning: the numbers are
+/// what was asked for.
+std::vector<std::string> draw(nn::Module& model, const TaskPtr& task, const data::DatasetPtr& set,
+                              const std::string& folder, std::vector<std::string>& warnings) {
+  std::vector<std::string> files;
+  if (!task->draws()) return files;
+  try {
+    const NoGrad off;
+    model.eval();
+    const data::DatasetPtr one = data::first(set, 1);
+    data::LoaderOptions options = loader_options(task, *one, 1, device_of(model));
+    options.shuffle = false;
+    data::Loader loader(*one, options);
+    loader.start_epoch(0);
+    std::vector<Tensor> fields = loader.next()->tensors;
+    for (Tensor& field : fields)
+      if (is_floating(field.dtype())) field = cast(field, dtype_of(model));
+    const std::vector<std::string> names = task->fields();
+    for (const Picture& picture : task->pictures(model, TaskBatch(names, fields))) {
+      const std::string path = (std::filesystem::path(folder) / (picture.name + ".svg")).string();
+      io::write_atomically(path, [&](io::OutputFile& file) { file.write(picture.svg); });
+      files.push_back(path);
+    }
+  } catch (const Error& error) {
+    warnings.emplace_back(error.what());
+  }
+  return files;
+}
+
 }  // namespace
 
 EvalReport evaluate(const EvalConfig& config) {
@@ -73,6 +107,7 @@ EvalReport evaluate(const EvalConfig& config) {
     infos.push_back({"bleu", true});
   }
   std::vector<std::string> warnings = run.warnings;
+  const std::vector<std::string> drawn = draw(*model, task, data.test, config.folder, warnings);
   warnings.insert(warnings.end(), data.notices.begin(), data.notices.end());
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   return {.model = run.model,
@@ -85,7 +120,8 @@ EvalReport evaluate(const EvalConfig& config) {
           .seconds = seconds.count(),
           .weights_sha256 = io::weights_sha256(model->state()),
           .warnings = std::move(warnings),
-          .metrics = metrics};
+          .metrics = metrics,
+          .pictures = drawn};
 }
 
 GraphReport explain(const TrainConfig& config, const CompileOptions& options) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <sstream>
 
+#include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/data/arrays.h"
 #include "tandem/data/compose.h"
@@ -32,7 +33,7 @@
 namespace tandem {
 namespace {
 
-constexpr const char* kHears = "speech-recognition";
+constexpr const char *kHears = "speech-recognition", *kSpeaks = "speech-synthesis";
 
 std::string class_name(const DataRecord& data, int64_t cls) {
   return static_cast<size_t>(cls) < data.class_names.size() ? data.class_names[static_cast<size_t>(cls)]
@@ -239,12 +240,14 @@ class Asked {
     }
     const auto chosen = std::make_shared<data::Subset>(data.test, indices);
     if (run_.data.encoder) report_.target = run_.data.encoder->target();
-    const bool has_label = run_.data.task != "language-modelling" && run_.data.task != "translation";
-    for (size_t i = 0; i < indices.size() && has_label; ++i)
-      report_.predictions.push_back({cat(data.name, " ", indices[i]),
-                                     label_of(run_.data, chosen->get(static_cast<int64_t>(i)).at(1)),
-                                     {},
-                                     {}});
+    const bool has_label = run_.data.task != kSpeaks;
+    const bool is_listed = run_.data.task != "language-modelling" && run_.data.task != "translation";
+    for (size_t i = 0; i < indices.size() && is_listed; ++i)
+      report_.predictions.push_back(
+          {cat(data.name, " ", indices[i]),
+           has_label ? label_of(run_.data, chosen->get(static_cast<int64_t>(i)).at(1)) : "",
+           {},
+           {}});
     return chosen;
   }
 
@@ -318,10 +321,35 @@ void translate(nn::Module& model, const PredictConfig& config, const SavedRun& r
           {text_of_tokens(from, sample[0]), text_of_tokens(into, sample.at(1)), {}, {}});
     }
   }
-  const Tensor written = predict(
-      model, sources, {.task = task_of(run.data, {}, config.beams), .engine = config.engine, .batch = 32});
+  const Tensor written =
+      predict(model, sources,
+              {.task = task_of(run.data, {.beams = config.beams}), .engine = config.engine, .batch = 32});
   for (size_t i = 0; i < report.predictions.size(); ++i)
     report.predictions[i].text = into.decode(written[static_cast<int64_t>(i)].to_vector<int64_t>());
+}
+
+/// What a run that speaks makes of texts, or of those of test samples.
+void speak(nn::Module& model, const PredictConfig& config, const SavedRun& run, PredictReport& report) {
+  const data::DatasetPtr asked = Asked(config, run, report).samples();
+  for (size_t i = 0; i < config.files.size(); ++i)
+    TD_CHECK(asked->get(static_cast<int64_t>(i)).at(0).size() > 0,
+             "predict: a text to speak must have a character; got '", io::one_line(config.files[i], 60),
+             "'.");
+  // Each by itself and with the same random numbers, so that what is made of a text does not depend on the others.
+  const GeneratorState before = generator_state();
+  for (size_t i = 0; i < report.predictions.size(); ++i) {
+    manual_seed(0);
+    const std::vector<Tensor> made =
+        predict_all(model, data::Subset(asked, {static_cast<int64_t>(i)}), 1, config.engine,
+                    {.task = task_of(run.data), .autocast = run.autocast});
+    Prediction& prediction = report.predictions[i];
+    prediction.mels = cast(made.at(0)[0], DType::f32);
+    if (made.at(2).item<int64_t>() == 0)
+      report.warnings.push_back(cat("'", io::one_line(prediction.source, 60),
+                                    "': did not come to an end, and was cut after ", prediction.mels.size(0),
+                                    " frames. Train for longer, or give a shorter text."));
+  }
+  set_generator_state(before);
 }
 
 std::string csv_cell(const std::string& text) {
@@ -380,6 +408,10 @@ PredictReport predict(const PredictConfig& config) {
     translate(*model, config, run, report);
     return report;
   }
+  if (run.data.task == kSpeaks) {
+    speak(*model, config, run, report);
+    return report;
+  }
   const data::DatasetPtr samples = Asked(config, run, report).samples();
   const Tensor answers = predict(
       *model, *samples, {.task = task_of(run.data), .engine = config.engine, .autocast = run.autocast});
@@ -399,6 +431,17 @@ PredictReport predict(const PredictConfig& config) {
   const size_t each = values.size() / report.predictions.size();
   for (size_t i = 0; i < values.size(); ++i) report.predictions[i / each].values.push_back(values[i]);
   return report;
+}
+
+void write_predictions(const PredictReport& report, const std::string& path) {
+  if (report.task != kSpeaks)
+    return io::write_atomically(path, [&](io::OutputFile& file) { file.write(predictions_csv(report)); });
+  TD_CHECK(ends_with(path, ".npy"),
+           "to: speech is written as an array, (frames, mels), whose name ends in .npy; got '",
+           io::one_line(path), "'.");
+  TD_CHECK(report.predictions.size() == 1, "to: an array holds one text; got ", report.predictions.size(),
+           ". Give them one by one.");
+  io::save_npy(path, report.predictions[0].mels);
 }
 
 std::string predictions_csv(const PredictReport& report) {

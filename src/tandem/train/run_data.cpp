@@ -188,8 +188,7 @@ data::DatasetPtr alike_inputs(const DataRecord& record, data::DatasetPtr set, bo
   return made_alike(record, std::move(set), pixels_of({}, are_bytes), "npy", false, where);
 }
 
-TaskPtr task_of(const DataRecord& record, const std::vector<double>& class_weights, int64_t beams) {
-  TaskOptions options{.class_weights = class_weights};
+TaskPtr task_of(const DataRecord& record, TaskOptions options) {
   if (record.task == "regression" && record.encoder) {
     options.target_mean = record.encoder->decode_target(0);
     options.target_deviation = record.encoder->target_deviation();
@@ -200,7 +199,6 @@ TaskPtr task_of(const DataRecord& record, const std::vector<double>& class_weigh
     options.end_token = words.end().value();
     options.never = {words.padding().value(), options.begin_token};
     if (words.unknown()) options.never.push_back(*words.unknown());
-    options.beams = beams;
   }
   return make_task(record.task, options);
 }
@@ -230,7 +228,6 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
                             .text = config.text,
                             .usual_vocabulary = model.vocabulary,
                             .usual_length = model.vocabulary > 0 ? model.input[0] : 0,
-                            .text_encoder = {},
                             .usual_task = model.task};
   // Labels that are there or not are numbers to the reader.
   TD_CHECK(config.task_name != "multi-label" || name == "npy",
@@ -293,8 +290,12 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
   }
   TD_CHECK(!config.class_weights || with_classes, "class-weights: belong to classes; the task here is ",
            splits.task, ". Leave --class-weights out.");
-  out.task = task_of(out.record, config.class_weights ? balanced_weights(labels, splits.info.classes)
-                                                      : std::vector<double>());
+  TD_CHECK(config.guided_attention == 0 || splits.task == "speech-synthesis",
+           "guided-attention: is of speech-synthesis; the task here is ", splits.task,
+           ". Leave --guided-attention out.");
+  TaskOptions options{.guided_attention = config.guided_attention};
+  if (config.class_weights) options.class_weights = balanced_weights(labels, splits.info.classes);
+  out.task = task_of(out.record, options);
   return out;
 }
 
@@ -333,6 +334,10 @@ zoo::ChosenModel adapted_to_text(zoo::ChosenModel chosen, const data::Splits& sp
   const int64_t words = splits.text->vocabulary.size(), outputs = outputs_for(splits);
   const bool is_pair =
       splits.task == "text-classification" && splits.info.classes == 2 && chosen.info.classes == 2;
+  if (!chosen.info.described) {
+    chosen.options.vocabulary = words;
+    return chosen;
+  }
   const bool fits_words = chosen.info.vocabulary == words,
              fits_outputs = chosen.info.classes == outputs || is_pair;
   if (fits_words && fits_outputs) return chosen;

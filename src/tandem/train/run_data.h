@@ -58,8 +58,8 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
 data::DatasetPtr alike_inputs(const DataRecord& record, data::DatasetPtr set, bool are_bytes,
                               const std::string& where);
 
-/// The task of a record. beams: of translations (TaskOptions).
-TaskPtr task_of(const DataRecord& record, const std::vector<double>& class_weights = {}, int64_t beams = 1);
+/// The task of a record.
+TaskPtr task_of(const DataRecord& record, TaskOptions options = {});
 
 /// How many numbers the model must give for one sample.
 int64_t outputs_for(const data::Splits& splits);

@@ -2,12 +2,15 @@
 #include "tandem/train/run_folder.h"
 
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tandem/io/file.h"
 #include "tandem/io/json.h"
 #include "tandem/io/safetensors.h"
+#include "tandem/nn/summary.h"
 #include "tandem/train/checkpoint.h"
 #include "tandem/train/settings.h"
 #include "tandem/zoo/zoo.h"
@@ -198,24 +201,6 @@ void save_weights(const std::string& path, const nn::NamedTensors& weights, cons
 
 namespace {
 
-struct Size {
-  const char* name;
-  std::optional<int64_t> zoo::ModelOptions::*member;
-};
-constexpr Size kSizes[] = {{"vocabulary", &zoo::ModelOptions::vocabulary},
-                           {"classes", &zoo::ModelOptions::classes},
-                           {"hidden", &zoo::ModelOptions::hidden},
-                           {"layers", &zoo::ModelOptions::layers}};
-
-zoo::ModelOptions sizes_from(const std::string& text, const std::string& path) {
-  const auto json = io::parse_json<ordered_json>(cat("load ", quoted(path), ": sizes: "), text,
-                                                 "Train again, or fix the file.");
-  zoo::ModelOptions options;
-  for (const Size& size : kSizes)
-    if (json.contains(size.name)) options.*size.member = json[size.name].get<int64_t>();
-  return options;
-}
-
 /// What config.json says; without the weights.
 SavedRun load_config(const char* what, const std::string& folder) {
   const std::string path = config_path(folder);
@@ -238,9 +223,10 @@ SavedRun load_config(const char* what, const std::string& folder) {
     run.data.test_data = config.value("test_data", "");
     if (config.contains("settings") && config["settings"].contains("limit"))
       run.data.limit = config["settings"]["limit"].get<int64_t>();
+    if (config.contains("model-settings"))
+      run.model_settings = config["model-settings"].get<std::vector<std::string>>();
     run.dtype = config.at("dtype").get<std::string>();
     run.description = config.value("description", "");
-    if (config.contains("sizes")) run.sizes = sizes_from(config["sizes"].get<std::string>(), path);
     if (config.contains("autocast")) run.autocast = parse_dtype(config["autocast"].get<std::string>());
     if (config.contains("image")) {
       const ordered_json& image = config["image"];
@@ -291,18 +277,11 @@ SavedRun load_config(const char* what, const std::string& folder) {
 
 }  // namespace
 
-std::string sizes_json(const zoo::ModelOptions& options) {
-  ordered_json out = ordered_json::object();
-  for (const Size& size : kSizes)
-    if (const std::optional<int64_t>& value = options.*size.member) out[size.name] = *value;
-  return out.empty() ? "" : out.dump();
-}
-
 SavedRun load_run(const char* what, const std::string& folder, bool best) {
   SavedRun run = load_config(what, folder);
   const bool is_translation = run.data.task == "translation",
              is_text = run.data.task == "text-classification" || run.data.task == "language-modelling" ||
-                       is_translation;
+                       run.data.task == "speech-synthesis" || is_translation;
   TD_CHECK(!is_text || run.data.text, what, " ", quoted(folder),
            ": the run was trained on text, and its text.json, which holds its words, is missing. Put the "
            "file back, or "
@@ -336,34 +315,52 @@ SavedRun load_run(const char* what, const std::string& folder, bool best) {
   return run;
 }
 
+namespace {
+
+/// "embedding=64" as a name and a number. Whether the model knows the name is its own to say.
+std::vector<std::pair<std::string, double>> parsed_settings(const std::vector<std::string>& given) {
+  std::vector<std::pair<std::string, double>> out;
+  for (const std::string& each : given) {
+    const size_t sign = each.find('=');
+    double value = 0;
+    const char *begin = each.data() + std::min(sign, each.size() - 1) + 1, *end = each.data() + each.size();
+    const auto read = std::from_chars(begin, end, value);
+    TD_CHECK(sign != std::string::npos && sign > 0 && read.ec == std::errc() && read.ptr == end &&
+                 std::isfinite(value),
+             "model-settings: must be names with numbers, embedding=64; got '", io::one_line(each, 60), "'.");
+    out.emplace_back(each.substr(0, sign), value);
+  }
+  return out;
+}
+
+/// A model of the zoo, with settings; refuses those that it cannot be made with.
+zoo::ChosenModel with_settings(zoo::ChosenModel chosen, const std::vector<std::string>& given) {
+  if (given.empty()) return chosen;
+  TD_CHECK(!chosen.description,
+           "model-settings: are for models of the zoo; a description has its sizes in its file. Change them "
+           "there.");
+  chosen.options.settings = parsed_settings(given);
+  nn::shapes_of([&] { return zoo::make_model(chosen); });
+  return chosen;
+}
+
+}  // namespace
+
 zoo::ChosenModel choose_model(const SavedRun& run) {
   if (run.description.empty()) {
-    zoo::ChosenModel chosen = zoo::choose_model(run.model);
-    chosen.options = run.sizes;
+    zoo::ChosenModel chosen = with_settings(zoo::choose_model(run.model), run.model_settings);
+    if (!chosen.info.described && run.data.text) {
+      chosen.options.vocabulary = run.data.text->vocabulary.size();
+      if (run.data.text->into) chosen.options.classes = run.data.text->into->size();
+    }
     return chosen;
   }
   return zoo::choose_model(zoo::parse_description(run.description, run.model + " in config.json"));
 }
 
-namespace {
-
-void check_size(const char* setting, const std::optional<int64_t>& given, int64_t usual,
-                const std::string& model) {
-  TD_CHECK(!given || usual > 0, setting, ": is for models of the zoo whose sizes are free; got ",
-           given.value_or(0), ", and ", model, " has its own. Leave --", setting, " out.");
-}
-
-}  // namespace
-
 zoo::ChosenModel choose_model(const TrainConfig& config) {
-  if (!config.resume || !zoo::is_description_path(config.model) || exists(config.model)) {
-    zoo::ChosenModel chosen = zoo::choose_model(config.model);
-    check_size("hidden", config.hidden, chosen.info.hidden, chosen.info.name);
-    check_size("layers", config.layers, chosen.info.layers, chosen.info.name);
-    chosen.options.hidden = config.hidden;
-    chosen.options.layers = config.layers;
-    return chosen;
-  }
+  if (!config.resume || !zoo::is_description_path(config.model) || exists(config.model))
+    return with_settings(zoo::choose_model(config.model), config.model_settings);
   const std::string folder = folder_to_resume(config, fs::path(config.model).stem().string());
   const SavedRun run = load_config("resume", folder);
   TD_CHECK(!run.description.empty(), "resume ", quoted(folder), ": the run is of ", run.model,

@@ -55,8 +55,8 @@ void save_weights(const std::string& path, const nn::NamedTensors& weights,
 struct SavedRun {
   std::string model, dtype;
   DataRecord data;
-  std::string description;  // of a model that is not of the zoo, as TOML; else empty
-  zoo::ModelOptions sizes;  // of a model of the zoo that has options for them
+  std::string description;                  // of a model that is not of the zoo, as TOML; else empty
+  std::vector<std::string> model_settings;  // TrainConfig::model_settings
   std::optional<DType> autocast;
   std::string path;  // the file that the weights come from
   nn::NamedTensors weights;
@@ -71,9 +71,6 @@ SavedRun load_run(const char* what, const std::string& folder, bool best = false
 /// is gone, the description is the one in the run's folder.
 zoo::ChosenModel choose_model(const TrainConfig& config);
 zoo::ChosenModel choose_model(const SavedRun& run);
-
-/// The sizes that a model of the zoo was made in, as JSON text for config.json; empty where they are its own.
-std::string sizes_json(const zoo::ModelOptions& options);
 
 /// Makes the run's model, with its weights, on a device.
 std::unique_ptr<nn::Module> make_model(const SavedRun& run, Device device);

@@ -115,10 +115,9 @@ void add_model_and_data(std::vector<Setting>& table) {
         "data, epochs, batch, optimizer and lr: quick, or paper, those of the study that the model comes "
         "from ('tandem models NAME' prints both)",
         {.unset = kRecipes[0], .bits = kIndirect, .choices = {kRecipes[0], kRecipes[1]}});
-  t.add("hidden", TD_FIELD(hidden), "units of each LSTM: of gnmt and seq2seq, whose sizes are free",
-        {.unset = "the model's", .bits = kIndirect, .range = SettingRange{1, 65536}});
-  t.add("layers", TD_FIELD(layers), "LSTMs that read, and as many that write: of gnmt",
-        {.unset = "the model's", .bits = kIndirect, .range = SettingRange{2, 64}});
+  t.add("model-settings", TD_FIELD(model_settings),
+        "sizes and probabilities of a model that is no list of layers: embedding=64, zoneout=0",
+        {.bits = kRecorded});
   t.add("weights", TD_FIELD(weights), "begin with what fits of a file of weights or of a run's folder",
         {.bits = kIndirect});
   t.add("freeze", TD_FIELD(freeze),
@@ -149,6 +148,9 @@ void add_model_and_data(std::vector<Setting>& table) {
         "crop, flip … the training images as is usual for the data, anew each epoch", {.bits = kRecorded});
   t.add("class-weights", TD_FIELD(class_weights),
         "rare classes count more in the loss, so that all count alike", {.bits = kIndirect});
+  t.add("guided-attention", TD_FIELD(guided_attention),
+        "speech-synthesis: what attention off the diagonal costs while training; 1 where there are few clips",
+        {.bits = kIndirect, .range = SettingRange{0, 1000}});
   t.add("skip-bad", TD_FIELD(skip_bad),
         "image-folder, text-folder: leave files out that cannot be read, and name them", {.bits = kIndirect});
 }

@@ -51,6 +51,11 @@ class Meter {
   virtual void finish(Metrics& metrics) const = 0;
 };
 
+/// What a model does with a batch, as a drawing: "attention", and SVG text.
+struct Picture {
+  std::string name, svg;
+};
+
 class Task {
  public:
   virtual ~Task() = default;
@@ -112,6 +117,10 @@ class Task {
   /// What the meter gives, besides the loss: what callbacks may monitor.
   virtual std::vector<MetricInfo> metrics() const { return {}; }
 
+  /// Whether `tandem eval` draws pictures() of one sample, in evaluation mode.
+  virtual bool draws() const { return false; }
+  virtual std::vector<Picture> pictures(nn::Module& /*model*/, const TaskBatch&) const { return {}; }
+
   // ---- What is predicted
 
   /// What a user gets of the model's outputs: each (n, …). The default gives them as they are.
@@ -135,6 +144,7 @@ struct TaskOptions {
   int64_t begin_token = 2, end_token = 3;
   std::vector<int64_t> never = {0, 1, 2};
   int64_t beams = 1;
+  double guided_attention = 0;  ///< speech-synthesis: what attention off the diagonal costs while training
 };
 
 /// A task by its name. Throws Error with the names that there are.

@@ -603,7 +603,6 @@ DoneEvent train_in(RunFolder folder, const TrainConfig& config, const zoo::Chose
               .names = {.model = chosen.info.name,
                         .data = data.splits.name,
                         .description = fitting.description ? zoo::to_toml(*fitting.description) : "",
-                        .sizes = sizes_json(fitting.options),
                         .weights = first_weights},
               .record = data.record,
               .callbacks = callbacks_of(config)};

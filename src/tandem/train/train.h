@@ -73,9 +73,10 @@ struct EvalReport {
   std::string weights_sha256;
   std::vector<std::string> warnings;
   Metrics metrics = {};
+  std::vector<std::string> pictures = {};  ///< files that were drawn into the run's folder: attention.svg
 };
 
-/// Tests a saved run on the test set.
+/// Tests a saved run on the test set, and draws what its task draws of the first sample (Task::pictures).
 EvalReport evaluate(const EvalConfig& config);
 
 struct PredictConfig {
@@ -109,6 +110,7 @@ struct Prediction {
   std::vector<double> values;  ///< of other tasks: the answer
   /// Of a language model: how it goes on; of a translation: the text; of speech: what is said.
   std::string text = {};
+  Tensor mels = {};  ///< of a model that speaks: (frames, mels)
 };
 struct PredictReport {
   std::string model, path, task;
@@ -123,6 +125,9 @@ struct PredictReport {
 /// were; an argument that is no file is a text itself.
 PredictReport predict(const PredictConfig& config);
 
+/// What to write into a file of predictions: of a run that speaks .npy, its one text as f32 (frames, mels); else CSV. Throws Error where
+/// the name ends otherwise, or there are several texts.
+void write_predictions(const PredictReport& report, const std::string& path);
 /// The predictions as CSV text: the columns of the table that they are of, or "source" and "label", then "predicted" (or
 /// "predicted PRICE") and, of classes, "probability".
 std::string predictions_csv(const PredictReport& report);

@@ -8,6 +8,7 @@
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 #include "tandem/zoo/masked_batch_norm.h"
+#include "tandem/zoo/model_settings.h"
 #include "tandem/zoo/zoo.h"
 
 namespace tandem::zoo {
@@ -77,14 +78,20 @@ class DeepSpeech2 final : public nn::Module {
   std::unique_ptr<nn::Linear> fc_;
 };
 
-}  // namespace
-
-std::unique_ptr<nn::Module> make_deepspeech2(const ModelOptions&, int64_t labels) {
-  return std::make_unique<DeepSpeech2>(Sizes{.layers = 5, .hidden = 800}, labels);
+std::unique_ptr<nn::Module> made(const char* name, Sizes sizes, const ModelOptions& options, int64_t labels) {
+  set_by_name(name, options.settings,
+              {{"hidden", &sizes.hidden}, {.name = "layers", .whole = &sizes.layers, .most = 64}});
+  return std::make_unique<DeepSpeech2>(sizes, labels);
 }
 
-std::unique_ptr<nn::Module> make_deepspeech2_small(const ModelOptions&, int64_t labels) {
-  return std::make_unique<DeepSpeech2>(Sizes{.layers = 2, .hidden = 128}, labels);
+}  // namespace
+
+std::unique_ptr<nn::Module> make_deepspeech2(const ModelOptions& options, int64_t labels) {
+  return made("deepspeech2", {.layers = 5, .hidden = 800}, options, labels);
+}
+
+std::unique_ptr<nn::Module> make_deepspeech2_small(const ModelOptions& options, int64_t labels) {
+  return made("deepspeech2_small", {.layers = 2, .hidden = 128}, options, labels);
 }
 
 }  // namespace tandem::zoo

@@ -24,9 +24,6 @@ struct ModelOptions {
   std::optional<Dims> input = {};
   /// Rows of the embedding that reads the tokens, for models of text; unset: the model's own.
   std::optional<int64_t> vocabulary = {};
-  /// Units of each LSTM, and how many there are on each side, for models of the zoo that are made in several sizes (ModelInfo::hidden,
-  /// layers); unset: the model's own.
-  std::optional<int64_t> hidden = {}, layers = {};
   /// Sizes and probabilities that a model has names for, where it is not a description: {{"embedding", 64}}.
   std::vector<std::pair<std::string, double>> settings = {};
 };

@@ -13,6 +13,7 @@
 #include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/shape.h"
+#include "tandem/zoo/model_settings.h"
 #include "tandem/zoo/zoo.h"
 
 namespace tandem::zoo {
@@ -135,8 +136,10 @@ class Gnmt final : public nn::Module, public nn::EncoderDecoder {
 }  // namespace
 
 std::unique_ptr<nn::Module> make_gnmt(const ModelOptions& options, int64_t outputs) {
-  return std::make_unique<Gnmt>(options.vocabulary.value_or(kWords), outputs,
-                                options.hidden.value_or(kHidden), options.layers.value_or(kLayers),
+  int64_t hidden = kHidden, layers = kLayers;
+  set_by_name("gnmt", options.settings,
+              {{"hidden", &hidden}, {.name = "layers", .whole = &layers, .least = 2, .most = 64}});
+  return std::make_unique<Gnmt>(options.vocabulary.value_or(kWords), outputs, hidden, layers,
                                 options.dropout.value_or(kDropout));
 }
 

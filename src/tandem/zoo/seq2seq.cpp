@@ -7,6 +7,7 @@
 #include "tandem/nn/recurrent.h"
 #include "tandem/ops/shape.h"
 #include "tandem/zoo/layer_types.h"
+#include "tandem/zoo/model_settings.h"
 #include "tandem/zoo/zoo.h"
 
 namespace tandem::zoo {
@@ -58,8 +59,9 @@ class Seq2Seq final : public nn::Module, public nn::EncoderDecoder {
 }  // namespace
 
 std::unique_ptr<nn::Module> make_seq2seq(const ModelOptions& options, int64_t outputs) {
-  return std::make_unique<Seq2Seq>(options.vocabulary.value_or(kWords), outputs,
-                                   options.hidden.value_or(kHidden));
+  int64_t hidden = kHidden;
+  set_by_name("seq2seq", options.settings, {{"hidden", &hidden}});
+  return std::make_unique<Seq2Seq>(options.vocabulary.value_or(kWords), outputs, hidden);
 }
 
 }  // namespace tandem::zoo

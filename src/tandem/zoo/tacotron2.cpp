@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "tandem/core/file.h"
 #include "tandem/core/tape.h"
 #include "tandem/nn/init.h"
 #include "tandem/ops/arrange.h"
@@ -10,7 +9,7 @@
 #include "tandem/ops/lengths.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/shape.h"
-#include "tandem/zoo/layer_types.h"
+#include "tandem/zoo/model_settings.h"
 #include "tandem/zoo/zoo.h"
 
 namespace tandem::zoo {
@@ -73,30 +72,12 @@ void check(const Tacotron2Options& options) {
 }
 
 void set_by_name(Tacotron2Options& options, std::span<const std::pair<std::string, double>> settings) {
-  std::vector<std::string> names;
-  for (const Size& size : kSizes) names.emplace_back(size.name);
-  for (const Chance& chance : kChances) names.emplace_back(chance.name);
-  for (const auto& [name, value] : settings) {
-    bool is_known = false;
-    for (const Size& size : kSizes) {
-      if (name != size.name) continue;
-      TD_CHECK(value >= 1 && value <= static_cast<double>(size.most) && value == std::floor(value), kName,
-               ": ", name, " must be a whole number from 1 to ", size.most, "; got ", value, ".");
-      options.*size.member = static_cast<int64_t>(value);
-      is_known = true;
-    }
-    for (const Chance& chance : kChances) {
-      if (name != chance.name) continue;
-      options.*chance.member = value;
-      is_known = true;
-    }
-    if (is_known) continue;
-    const std::string near = nearest(name, names);
-    std::string list;
-    for (const std::string& each : names) list += (list.empty() ? "" : ", ") + each;
-    throw Error(cat(kName, ": its settings are ", list, "; got '", one_line(name, 60), "'.",
-                    near.empty() ? "" : " Did you mean " + near + "?"));
-  }
+  std::vector<NamedNumber> known;
+  for (const Size& size : kSizes)
+    known.push_back({.name = size.name, .whole = &(options.*size.member), .most = size.most});
+  for (const Chance& chance : kChances)
+    known.push_back({.name = chance.name, .whole = nullptr, .probability = &(options.*chance.member)});
+  set_by_name(kName, settings, known);
   check(options);
 }
 

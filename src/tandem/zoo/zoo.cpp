@@ -24,12 +24,13 @@ std::unique_ptr<nn::Module> make_deepspeech2(const ModelOptions& options, int64_
 std::unique_ptr<nn::Module> make_deepspeech2_small(const ModelOptions& options, int64_t labels);
 std::unique_ptr<nn::Module> make_seq2seq(const ModelOptions& options, int64_t outputs);
 std::unique_ptr<nn::Module> make_gnmt(const ModelOptions& options, int64_t outputs);
+std::unique_ptr<nn::Module> make_tacotron2(const ModelOptions& options, int64_t outputs);
 
 namespace {
 
 struct Row {
   ModelInfo info;
-  ModelDescription (*describe)();  // null: it is made of more than layers one after the other
+  ModelDescription (*describe)();  // null: it is not described
   std::unique_ptr<nn::Module> (*make)(const ModelOptions& options, int64_t classes);
 };
 
@@ -195,7 +196,6 @@ const std::vector<Row>& rows() {
         .any_size = true,
         .task = "translation",
         .vocabulary = 10000,
-        .hidden = 256,
         .quick = TrainingDefaults{.data = "manythings",
                                   .optimizer = "adam",
                                   .lr = 0.002,
@@ -219,8 +219,6 @@ const std::vector<Row>& rows() {
         .any_size = true,
         .task = "translation",
         .vocabulary = 32000,
-        .hidden = 1024,
-        .layers = 4,
         .quick = TrainingDefaults{.data = "synthetic-wmt16",
                                   .optimizer = "adam",
                                   .lr = 0.001,
@@ -230,6 +228,28 @@ const std::vector<Row>& rows() {
         .described = false},
        nullptr,
        make_gnmt},
+      {{.name = "tacotron2",
+        .description =
+            "Tacotron 2: characters of a text, attention step by step, a mel spectrogram of its speech",
+        .input = {200},
+        .training = {.data = "ljspeech",
+                     .optimizer = "adam",
+                     .lr = 0.001,
+                     .batch = 64,
+                     .epochs = 500,
+                     .clip_norm = 1},
+        .any_size = true,
+        .task = "speech-synthesis",
+        .vocabulary = 40,
+        .quick = TrainingDefaults{.data = "ljspeech",
+                                  .optimizer = "adam",
+                                  .lr = 0.001,
+                                  .batch = 32,
+                                  .epochs = 10,
+                                  .clip_norm = 1},
+        .described = false},
+       nullptr,
+       make_tacotron2},
   };
   return table;
 }
@@ -247,21 +267,17 @@ const Row& row_named(const std::string& name) {
                   near.empty() ? "'tandem models' describes them." : "Did you mean " + near + "?"));
 }
 
-constexpr int64_t kMostHidden = 65536, kMostLayers = 64;
-
 /// The number of its classes; throws Error where options do not fit it.
 int64_t checked_classes(const Row& row, const ModelOptions& options) {
   const int64_t classes = options.classes.value_or(row.info.classes);
-  TD_CHECK(classes >= 1, "model ", row.info.name, ": there must be at least one class; got ", classes, ".");
-  const auto check_size = [&](const char* what, int64_t usual, const std::optional<int64_t>& given,
-                              int64_t least, int64_t most) {
-    if (!given) return;
-    TD_CHECK(usual > 0, "model ", row.info.name, ": ", what, " is fixed; got ", *given, ". Leave it out.");
-    TD_CHECK(*given >= least && *given <= most, "model ", row.info.name, ": ", what, " must be ", least,
-             " to ", most, "; got ", *given, ".");
-  };
-  check_size("hidden", row.info.hidden, options.hidden, 1, kMostHidden);
-  check_size("layers", row.info.layers, options.layers, 2, kMostLayers);
+  TD_CHECK(row.info.classes > 0 || !options.classes, "model ", row.info.name, ": gives no classes; got ",
+           classes, ". Leave it out.");
+  TD_CHECK(!row.describe || options.settings.empty(), "model ", row.info.name,
+           ": has no settings by name; got ",
+           options.settings.empty() ? "" : one_line(options.settings[0].first, 60), ". 'tandem models ",
+           row.info.name, " --toml' prints its layers, to change them.");
+  TD_CHECK(classes >= 1 || row.info.classes == 0, "model ", row.info.name,
+           ": there must be at least one class; got ", classes, ".");
   if (options.input) {
     const Dims &want = row.info.input, &got = *options.input;
     const bool is_text = row.info.vocabulary > 0, is_sound = row.info.task == "speech-recognition";
@@ -296,8 +312,7 @@ std::unique_ptr<nn::Module> make_model(const std::string& name, const ModelOptio
 ModelDescription describe(const std::string& name, const ModelOptions& options) {
   const Row& row = row_named(name);
   TD_CHECK(row.describe, "model ", name,
-           ": has no description, as it is made of more than layers one after the other. Take it as it is, "
-           "by its name.");
+           ": is no list of layers, so that it has no description. Change it by --model-settings.");
   checked_classes(row, options);
   return with_options(row.describe(), options);
 }
@@ -344,27 +359,8 @@ ChosenModel choose_model(ModelDescription description) {
   return {info, std::move(description)};
 }
 
-namespace {
-
-/// What `over` says, and else what `options` say.
-ModelOptions merged(ModelOptions options, const ModelOptions& over) {
-  const auto take = [](auto& to, const auto& from) {
-    if (from) to = from;
-  };
-  take(options.dropout, over.dropout);
-  take(options.classes, over.classes);
-  take(options.input, over.input);
-  take(options.vocabulary, over.vocabulary);
-  take(options.hidden, over.hidden);
-  take(options.layers, over.layers);
-  return options;
-}
-
-}  // namespace
-
-std::unique_ptr<nn::Module> make_model(const ChosenModel& chosen, const ModelOptions& options) {
-  return chosen.description ? make_model(*chosen.description, options)
-                            : make_model(chosen.info.name, merged(chosen.options, options));
+std::unique_ptr<nn::Module> make_model(const ChosenModel& chosen) {
+  return chosen.description ? make_model(*chosen.description) : make_model(chosen.info.name, chosen.options);
 }
 
 }  // namespace tandem::zoo

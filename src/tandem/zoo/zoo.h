@@ -33,10 +33,9 @@ struct ModelInfo {
   bool any_size = false;  // height and width may be others than those of `input`: ModelOptions::input
   std::string task = "classification";  // what it is made for (train/task.h)
   int64_t vocabulary = 0;               // of a model of text: the words that it knows; 0: it takes no text
-  int64_t hidden = 0, layers = 0;  // its usual sizes, where ModelOptions may give others; 0: they are fixed
   /// How it is trained where nobody says how; unset: by the settings' own defaults.
   std::optional<TrainingDefaults> quick = {};
-  /// false: it is made of more than layers one after the other, and has no description.
+  /// false: it is no list of layers, as one with a loop inside is none, and has settings of its own (ModelOptions::settings) in place of a description.
   bool described = true;
 };
 
@@ -49,21 +48,22 @@ const ModelInfo& model_info(const std::string& name);
 /// Builds a model, with weights drawn from this thread's generator, on the CPU in f32. It can be cloned.
 std::unique_ptr<nn::Module> make_model(const std::string& name, const ModelOptions& options = {});
 
-/// A model of the zoo as data: make_model of it has the same names, weights and bits. Throws Error as make_model does, and for a model
-/// that is not `described`.
+/// A model of the zoo as data: make_model of it has the same names, weights and bits. Throws Error as make_model does, and for a
+/// model that is not `described`.
 ModelDescription describe(const std::string& name, const ModelOptions& options = {});
 
 /// A model as a user chooses it: one of the zoo, or one of their own.
 struct ChosenModel {
   ModelInfo info;
   std::optional<ModelDescription> description = {};  // unset: the zoo's
-  ModelOptions options = {};                         // that the zoo's is made with
+  /// What it is made with, where it has no description.
+  ModelOptions options = {};
 };
 /// Whether a user's word for a model is the path of a description: it ends in ".toml".
 bool is_description_path(const std::string& name_or_path);
 /// "lenet", or "./mynet.toml". Throws Error where there is none, or where it cannot be built.
 ChosenModel choose_model(const std::string& name_or_path);
 ChosenModel choose_model(ModelDescription description);
-std::unique_ptr<nn::Module> make_model(const ChosenModel& chosen, const ModelOptions& options = {});
+std::unique_ptr<nn::Module> make_model(const ChosenModel& chosen);
 
 }  // namespace tandem::zoo
