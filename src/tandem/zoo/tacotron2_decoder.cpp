@@ -67,8 +67,9 @@ struct Tacotron2Decoder::Loop {
       : d(decoder),
         memory(decoder.attention_.prepare(memory, lengths)),
         frame_weight(slice(decoder.attention_rnn_.weight_ih, 1, 0, decoder.options_.prenet)),
-        context_weight(slice(decoder.attention_rnn_.weight_ih, 1, decoder.options_.prenet,
-                             decoder.options_.prenet + decoder.options_.embedding)),
+        // In one piece: each step would keep a copy of a view.
+        context_weight(tandem::clone(slice(decoder.attention_rnn_.weight_ih, 1, decoder.options_.prenet,
+                                           decoder.options_.prenet + decoder.options_.embedding))),
         attention_bias(decoder.attention_rnn_.bias()),
         decoder_bias(decoder.decoder_rnn_.bias()) {}
 
