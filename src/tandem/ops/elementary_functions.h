@@ -104,11 +104,12 @@ TD_FN double exp_shifted(double x, int shift) {
   return times_power_of_two(e.tail + 1., e.k + shift);
 }
 TD_FN double exp_(double x) { return exp_shifted(x, 0); }
-/// exp(x) above -87, something small below, inf from 88.4 on; not for NaN. For sums with 1.
+/// exp(x) above -87, something small below, inf from 88.8 on; not for NaN. For sums with 1.
 TD_FN float exp_for_sum(float x) {
   const auto e = exp_parts(within_bits(x, -87.f, 89.f));
-  // Not fma_(tail, power, power), which is inf - inf where the tail is negative and the power infinite.
-  return (e.tail + 1.f) * float_from_bits((e.k << 23) + 0x3f800000u);
+  // Half the power: the whole one is inf for k = 128, of which a tail below 0 would make NaN.
+  const float half = float_from_bits((e.k << 23) + 0x3f000000u), y = fma_(e.tail, half, half);
+  return y + y;
 }
 /// 2^x (times 2^shift) within 1.2e-7 for -126 <= x + shift < 128, where the result is only a part of something.
 TD_FN float exp2_near(float x, int shift = 0) {
