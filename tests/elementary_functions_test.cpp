@@ -283,6 +283,15 @@ void check_special_values() {
     }
 }
 
+TEST(ElementaryFunctions, SigmoidGoesDownToZeroWithoutAHole) {
+  // From -88.38 to -88.72 the power of two in exp(-x) is beyond what f32 holds, and exp(-x) is not.
+  for (float x = -90; x < -86; x += 0.001f) {
+    const double right = 1 / (1 + std::exp(-static_cast<double>(x)));
+    ASSERT_NEAR(static_cast<double>(sigmoid_(x)), right, 3e-39 + 1e-6 * right) << x;
+    ASSERT_NEAR(static_cast<double>(silu_(x)), x * right, 3e-37 + 1e-6 * std::abs(x * right)) << x;
+  }
+}
+
 /// Functions without a counterpart in the C library, and slopes, at the ends of the range: their limits.
 template <class T>
 void check_limits() {
