@@ -42,10 +42,11 @@ TrainConfig on_speech(const std::string& speech, const std::string& out) {
   config.model = "deepspeech2_small";
   config.data = "librispeech";
   config.data_dir = speech;
-  config.epochs = 50;
+  config.epochs = 45;
   config.batch = 2;
   config.optimizer = "adam";
-  config.lr = 0.003;
+  config.lr = 0.005;
+  config.clip_norm = 10;
   config.out = out;
   return config;
 }
