@@ -20,7 +20,8 @@ TEST(OpenOptions, OnesThatADataSetDoesNotTakeAreRefusedWithThoseThatTakeThem) {
   EXPECT_HAS(refusal("mnist", {.image_size = {{32, 48}}}),
              "image_size, which is for image-folder; got 32 by 48.");
   EXPECT_HAS(refusal("csv", {.skip_bad = true}), "skip_bad, which is for image-folder");
-  EXPECT_HAS(refusal("cifar10", {.test_share = 0.5}), "test_share, which is for image-folder, npy, csv");
+  EXPECT_HAS(refusal("cifar10", {.test_share = 0.5}),
+             "test_share, which is for librispeech, ljspeech, image-folder, npy, csv");
   EXPECT_EQ(refusal("synthetic-mnist", {.split_seed = 7}), "") << "a seed without a split changes nothing";
   EXPECT_HAS(refusal("svhn", {.task = "regression"}), "task, which is for npy, csv");
   EXPECT_HAS(refusal("npy", {.csv = {.no_header = true}}),

@@ -242,9 +242,10 @@ TEST(Mnist, HoldsTheKnownImagesAndLabels) {
 // --- Registry
 
 TEST(Registry, AnUnknownNameIsRefusedWithTheNames) {
-  EXPECT_HAS(message_of<Error>([] { open_dataset("mnst"); }),
-             "one of mnist, fashion-mnist, cifar10, cifar100, svhn, imdb, ptb, manythings, image-folder, "
-             "npy, csv, text, text-folder, parallel-text, digits, synthetic-mnist");
+  EXPECT_HAS(
+      message_of<Error>([] { open_dataset("mnst"); }),
+      "one of mnist, fashion-mnist, cifar10, cifar100, svhn, imdb, ptb, librispeech, ljspeech, manythings, "
+      "image-folder, npy, csv, text, text-folder, parallel-text, digits, synthetic-mnist");
 }
 
 TEST(Registry, TheListSaysWhereEachSetIs) {
