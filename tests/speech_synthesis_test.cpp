@@ -382,6 +382,12 @@ TEST(SpeechCommand, DescribesTheModelAndRefusesItAsADescription) {
   const ProcessResult refused = run_command({"models", "tacotron2", "--toml"});
   EXPECT_NE(refused.status, 0);
   EXPECT_HAS(refused.err, "is no list of layers");
+  const ProcessResult step =
+      run_command({"explain", "tacotron2", "--batch", "1", "--length", "3", "--model-settings",
+                   "embedding=8,prenet=4,attention_rnn=8,decoder_rnn=8,postnet=8"});
+  EXPECT_HAS(step.out, "i64 (1, 3) cpu, i64 (1,) cpu, f32 (1, 12, 80) cpu") << step.err;
+  EXPECT_HAS(run_command({"explain", "lenet", "--length", "3"}).err,
+             "length: is of text; lenet takes samples of (1, 28, 28)");
 }
 
 }  // namespace

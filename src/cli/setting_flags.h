@@ -11,9 +11,9 @@
 namespace tandem::cli {
 
 /// Those of one training step on made-up data.
-inline const std::vector<std::string> kStepSettings = {"batch",  "optimizer", "dtype", "half-model",
-                                                       "engine", "device",    "conv",  "conv-workspace",
-                                                       "matmul", "threads"};
+inline const std::vector<std::string> kStepSettings = {
+    "model-settings", "length", "batch", "optimizer",      "dtype",  "half-model",
+    "engine",         "device", "conv",  "conv-workspace", "matmul", "threads"};
 
 class SettingFlags {
  public:

@@ -140,7 +140,8 @@ GraphReport explain(const TrainConfig& config, const CompileOptions& options) {
                      .autocast = config.autocast,
                      .scaler = config.autocast == DType::f16 ? &scaler : nullptr,
                      .compile = options});
-  std::vector<Tensor> fields = make_task(chosen.info.task)->made_up_batch(chosen.info.input, config.batch);
+  std::vector<Tensor> fields =
+      make_task(chosen.info.task)->made_up_batch(made_up_sample(config, chosen.info), config.batch);
   for (Tensor& field : fields) field = to(field, config.device);
   step(fields);
   return step.reports().at(0);

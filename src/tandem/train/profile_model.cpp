@@ -26,7 +26,7 @@ class Steps {
     model_->to(config.device);
     task_ = make_task(chosen.info.task);
     names_ = task_->fields();
-    fields_ = task_->made_up_batch(chosen.info.input, config.batch);
+    fields_ = task_->made_up_batch(made_up_sample(config, chosen.info), config.batch);
     for (Tensor& field : fields_) field = to(field, config.device);
     if (infer) {
       make_forward();

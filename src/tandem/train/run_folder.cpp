@@ -369,6 +369,14 @@ zoo::ChosenModel choose_model(const TrainConfig& config) {
   return choose_model(run);
 }
 
+Dims made_up_sample(const TrainConfig& config, const zoo::ModelInfo& model) {
+  Dims sample = model.input;
+  TD_CHECK(!config.text.length || model.vocabulary > 0, "length: is of text; ", model.name,
+           " takes samples of ", sample, ". Leave --length out.");
+  if (config.text.length) sample[0] = *config.text.length;
+  return sample;
+}
+
 std::unique_ptr<nn::Module> make_model(const SavedRun& run, Device device) {
   std::unique_ptr<nn::Module> model = zoo::make_model(choose_model(run));
   model->to(parse_dtype(run.dtype));

@@ -72,6 +72,10 @@ SavedRun load_run(const char* what, const std::string& folder, bool best = false
 zoo::ChosenModel choose_model(const TrainConfig& config);
 zoo::ChosenModel choose_model(const SavedRun& run);
 
+/// A sample for a step on made-up data: what the model is made for; of text, as long as config.text.length says. Throws Error for a
+/// length of other samples.
+Dims made_up_sample(const TrainConfig& config, const zoo::ModelInfo& model);
+
 /// Makes the run's model, with its weights, on a device.
 std::unique_ptr<nn::Module> make_model(const SavedRun& run, Device device);
 
