@@ -15,6 +15,7 @@
 #include "tandem/ops/grid_sample.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/linalg.h"
+#include "tandem/ops/linear_cross_entropy.h"
 #include "tandem/ops/loss.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/norm.h"
@@ -262,6 +263,18 @@ std::vector<Place> places_of_shape_ops() {
 std::vector<Place> places_of_index_ops() {
   const Tensor x = counting({3, 4}), zero = numbers({0});
   return {
+      {"linear_cross_entropy rows",
+       [](int64_t n) {
+         return linear_cross_entropy(ones({3, 2}), ones({4, 2}), {}, numbers({0, 1, 3}), {.rows = n});
+       }},
+      {"linear_cross_entropy target",
+       [](int64_t n) {
+         return linear_cross_entropy(ones({1, 2}), ones({4, 2}), {}, numbers({n}));
+       }},
+      {"linear_cross_entropy ignore_index",
+       [](int64_t n) {
+         return linear_cross_entropy(ones({1, 2}), ones({4, 2}), {}, numbers({1}), {.ignore_index = n});
+       }},
       {"one_hot", [=](int64_t n) { return one_hot(zero, n); }},
       {"one_hot index", [](int64_t n) { return one_hot(numbers({n}), 3); }},
       {"gather", [=](int64_t n) { return gather(counting({4}), 0, numbers({n})); }},

@@ -1,7 +1,7 @@
 // Google's neural machine translation (Wu et al. 2016), as MLPerf's reference has it: LSTMs of 1,024 units, four to read and four to
 // write. The first one reads in both directions; from the third on, the input is added to the output. The first LSTM of the decoder
-// asks an additive attention for a mean of what was read, which every later one takes beside its input, and the words
-// as well. Since that first LSTM does not take the mean of the step before, as in the reference, all steps of a training batch run at once.
+// asks an additive attention for a mean of what was read, which every later one takes beside its input. Since that first LSTM does not
+// take the mean of the step before, as in the reference, all steps of a training batch run at once.
 #include "tandem/nn/additive_attention.h"
 #include "tandem/nn/dropout.h"
 #include "tandem/nn/embedding.h"
