@@ -115,6 +115,7 @@ TEST(Vocabulary, JoinsWordsAsAPersonWritesThem) {
   const Vocabulary words = Vocabulary::learn({"well , it is ( or was ) fine . 50 % of $ 3 !"}, {});
   EXPECT_EQ(words.decode(words.encode("well, it is (or was) fine. 50% of $3!")),
             "well, it is (or was) fine. 50% of $3!");
+  EXPECT_EQ(join_words({"¿", "qué", "?", "¡", "sí", "!"}), "¿qué? ¡sí!");
 }
 
 TEST(Vocabulary, BytePairsGiveAnyTextBackExactly) {

@@ -249,7 +249,7 @@ std::vector<Token> cut(std::string_view text, Tokens tokens) {
 std::string join_words(const std::vector<std::string>& words) {
   static constexpr std::string_view kClose[] = {".", ",", ";", ":", "!", "?", ")",
                                                 "]", "}", "%", "…", "”", "»"};
-  static constexpr std::string_view kOpen[] = {"(", "[", "{", "“", "«", "$", "#"};
+  static constexpr std::string_view kOpen[] = {"(", "[", "{", "“", "«", "$", "#", "¿", "¡"};
   const auto is_one_of = [](const auto& list, const std::string& word) {
     return std::find(std::begin(list), std::end(list), word) != std::end(list);
   };
