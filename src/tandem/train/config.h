@@ -93,8 +93,8 @@ struct TrainConfig : FitOptions {
   data::CsvOptions csv = {};    ///< how a table is read, and what its columns are
   data::TextOptions text = {};  ///< how text is cut and numbered
   std::string task_name = {};   ///< empty: what the data asks for (train/task.h)
-  double guided_attention = 0;  ///< TaskOptions::guided_attention
   bool class_weights = false;   ///< rare classes count more in the loss, so that all count alike
+  double guided_attention = 0;  ///< TaskOptions::guided_attention
   // ---- The model's beginning
   /// "embedding=64": of a model of the zoo that has settings by name (zoo::ModelOptions::settings).
   std::vector<std::string> model_settings = {};

@@ -334,21 +334,19 @@ zoo::ChosenModel adapted_to_text(zoo::ChosenModel chosen, const data::Splits& sp
   const int64_t words = splits.text->vocabulary.size(), outputs = outputs_for(splits);
   const bool is_pair =
       splits.task == "text-classification" && splits.info.classes == 2 && chosen.info.classes == 2;
-  if (!chosen.info.described) {
-    chosen.options.vocabulary = words;
-    return chosen;
-  }
   const bool fits_words = chosen.info.vocabulary == words,
              fits_outputs = chosen.info.classes == outputs || is_pair;
-  if (fits_words && fits_outputs) return chosen;
   if (!chosen.info.described) {
     chosen.options.vocabulary = words;
+    if (splits.task != "translation") return chosen;
     chosen.options.classes = outputs;
-    notices.push_back(cat(chosen.info.name, ": made for ", words, " words to read and ", outputs,
-                          " to write in place of ", chosen.info.vocabulary, " and ", chosen.info.classes,
-                          "."));
+    if (!fits_words || !fits_outputs)
+      notices.push_back(cat(chosen.info.name, ": made for ", words, " words to read and ", outputs,
+                            " to write in place of ", chosen.info.vocabulary, " and ", chosen.info.classes,
+                            "."));
     return chosen;
   }
+  if (fits_words && fits_outputs) return chosen;
   zoo::ModelOptions options{.vocabulary = words};
   if (!fits_outputs) options.classes = outputs;
   zoo::ChosenModel fitting = zoo::choose_model(

@@ -78,7 +78,8 @@ class DeepSpeech2 final : public nn::Module {
   std::unique_ptr<nn::Linear> fc_;
 };
 
-std::unique_ptr<nn::Module> made(const char* name, Sizes sizes, const ModelOptions& options, int64_t labels) {
+std::unique_ptr<nn::Module> make_sized(const char* name, Sizes sizes, const ModelOptions& options,
+                                       int64_t labels) {
   set_by_name(name, options.settings,
               {{"hidden", &sizes.hidden}, {.name = "layers", .whole = &sizes.layers, .most = 64}});
   return std::make_unique<DeepSpeech2>(sizes, labels);
@@ -87,11 +88,11 @@ std::unique_ptr<nn::Module> made(const char* name, Sizes sizes, const ModelOptio
 }  // namespace
 
 std::unique_ptr<nn::Module> make_deepspeech2(const ModelOptions& options, int64_t labels) {
-  return made("deepspeech2", {.layers = 5, .hidden = 800}, options, labels);
+  return make_sized("deepspeech2", {.layers = 5, .hidden = 800}, options, labels);
 }
 
 std::unique_ptr<nn::Module> make_deepspeech2_small(const ModelOptions& options, int64_t labels) {
-  return made("deepspeech2_small", {.layers = 2, .hidden = 128}, options, labels);
+  return make_sized("deepspeech2_small", {.layers = 2, .hidden = 128}, options, labels);
 }
 
 }  // namespace tandem::zoo

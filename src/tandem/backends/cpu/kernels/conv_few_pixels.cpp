@@ -1,4 +1,4 @@
-// "few_pixels": convolution as a matrix product whose weights are read once, where they are. For outputs of few pixels, as deep
+// "few pixels": convolution as a matrix product whose weights are read once, where they are. For outputs of few pixels, as deep
 // layers have them for one image: the weights are then most of what is read, and packing them would cost more than the product.
 #include "tandem/backends/cpu/kernels/conv_columns.h"
 #include "tandem/backends/cpu/kernels/row_products.h"
@@ -73,7 +73,7 @@ void forward(const ConvShape& s, const S* x, const S* weight, const S* bias, S* 
 
 class FewPixelsConv final : public ConvImplementation {
  public:
-  std::string name() const override { return "few_pixels"; }
+  std::string name() const override { return "few pixels"; }
   const char* can(const ConvProblem& p) const override {
     if (p.op != ConvOp::forward) return "it computes the forward pass only.";
     if (p.dtype != DType::f32 && p.dtype != DType::f64) return "it takes f32 and f64 only.";
