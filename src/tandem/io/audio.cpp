@@ -190,9 +190,11 @@ class SoundFile {
   SoundFile(std::span<const uint8_t> bytes, const std::string& where) : memory_{bytes} {
     SF_VIRTUAL_IO io{Memory::size, Memory::seek, Memory::read, Memory::write, Memory::tell};
     file_ = sf_open_virtual(&io, SFM_READ, &head_, &memory_);
-    if (!file_)
-      throw Error(cat(where, "must be a sound file, such as wav or flac; ",
-                      one_line(sf_strerror(nullptr), 200), kDamaged));
+    if (file_) return;
+    std::string why = one_line(sf_strerror(nullptr), 200);
+    while (why.ends_with('.') || why.ends_with(' '))
+      why.pop_back();  // some of its sentences end so, others do not
+    throw Error(cat(where, "must be a sound file, such as wav or flac; ", why, kDamaged));
   }
   ~SoundFile() { sf_close(file_); }
   SoundFile(const SoundFile&) = delete;

@@ -323,7 +323,8 @@ std::vector<std::pair<std::string, double>> parsed_settings(const std::vector<st
   for (const std::string& each : given) {
     const size_t sign = each.find('=');
     double value = 0;
-    const char *begin = each.data() + std::min(sign, each.size() - 1) + 1, *end = each.data() + each.size();
+    const char *end = each.data() + each.size(),
+               *begin = sign == std::string::npos ? end : each.data() + sign + 1;
     const auto read = std::from_chars(begin, end, value);
     TD_CHECK(sign != std::string::npos && sign > 0 && read.ec == std::errc() && read.ptr == end &&
                  std::isfinite(value),
