@@ -35,7 +35,7 @@ struct MatmulChoice {
   ChoiceMode mode = ChoiceMode::heuristic;
   bool keep = true;  ///< as of a convolution
 };
-/// How matmul and linear are computed from now on, likewise. Products inside other ops go by rule.
+/// How matmul, linear and, on a GPU, recurrent sequences are computed from now on, likewise. Products inside other ops go by rule.
 void set_matmul_choice(const MatmulChoice& choice);
 MatmulChoice matmul_choice();
 

@@ -32,8 +32,6 @@ TD_PRODUCT_IMPLEMENTATIONS(TD_ROW)
 
 namespace {
 
-constexpr size_t kMaxWorkspace = size_t{16} << 20;
-
 void check_blas(cublasStatus_t status, const char* call) {
   if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]
     fail(status == CUBLAS_STATUS_ALLOC_FAILED,
@@ -64,7 +62,7 @@ Stored find_form(const Matrix& m) {
 }
 
 /// All that the choice of an algorithm depends on.
-using PlanKey = std::array<int64_t, 17>;
+using PlanKey = std::array<int64_t, 18>;
 
 struct MatmulPlan {
   cublasLtMatmulDesc_t operation = nullptr;
@@ -135,7 +133,7 @@ MatmulPlan make_plan(DeviceState& state, const Product& p, const Stored& first, 
   const int batches = static_cast<int>(p.batches);
   plan.first = make_layout(type, first.rows, first.columns, first.leading, batches, first.batch_stride);
   plan.second = make_layout(type, second.rows, second.columns, second.leading, batches, second.batch_stride);
-  plan.out = make_layout(type, p.n, p.m, p.n, batches, p.m * p.n);
+  plan.out = make_layout(p.wide_out ? CUDA_R_32F : type, p.n, p.m, p.n, batches, p.m * p.n);
 
   cublasLtMatmulPreference_t preference = nullptr;
   check_blas(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
@@ -143,7 +141,7 @@ MatmulPlan make_plan(DeviceState& state, const Product& p, const Stored& first, 
     check_blas(cublasLtMatmulPreferenceSetAttribute(preference, what, &value, sizeof(value)),
                "cublasLtMatmulPreferenceSetAttribute");
   };
-  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMaxWorkspace);
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kProductWorkspace);
   // Sums split over blocks are joined in workspace, in a fixed order and in the compute type.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
@@ -165,8 +163,8 @@ MatmulPlan make_plan(DeviceState& state, const Product& p, const Stored& first, 
   return plan;
 }
 
-/// The product of floating matrices, none of them empty.
-void blas_product(const KernelArgs& args, Product p) {
+/// The product of floating matrices, none of them empty. given: kProductWorkspace bytes, for a product that needs no copy.
+void blas_product(const KernelArgs& args, Product p, void* given = nullptr) {
   DeviceState& state = state_of(args);
   const cudaStream_t stream = stream_of(args);
   const size_t element = bytes_of(p.dtype);
@@ -201,7 +199,8 @@ void blas_product(const KernelArgs& args, Product p) {
                     aligned[1],
                     aligned[2],
                     epilogue,
-                    p.dtype == DType::f32 && allow_tf32()};
+                    p.dtype == DType::f32 && allow_tf32(),
+                    p.wide_out};
   static Mutex& mutex = *new Mutex(LockOrder::libraries);
   static auto& plans = *new std::map<PlanKey, MatmulPlan>;
   // Held until the launch: the plan's bias pointer is set for this call below.
@@ -212,7 +211,9 @@ void blas_product(const KernelArgs& args, Product p) {
   const MatmulPlan& plan = place->second;
 
   const size_t bytes = first_bytes + second_bytes + bias_bytes + plan.workspace;
-  char* work = bytes ? static_cast<char*>(args.workspace(bytes)) : nullptr;
+  char* work = given   ? static_cast<char*>(given)
+               : bytes ? static_cast<char*>(args.workspace(bytes))
+                       : nullptr;
   const auto copy_in = [&](const Matrix& m, Stored& stored, size_t taken) {
     const int64_t shape[3] = {p.batches, m.rows, m.columns};
     const int64_t from[3] = {m.batch_stride, m.row_stride, m.column_stride};
@@ -391,6 +392,14 @@ Candidates candidates(const KernelArgs& args) {
 }
 
 }  // namespace
+
+void inner_product(const KernelArgs& args, const Product& p, void* workspace) {
+  const ProductCall call{args, problem_of(args, p), p};
+  if (matmul_choice().mode != ChoiceMode::fixed && !small_product().can(call.problem))
+    small_product().run(call);
+  else
+    blas_product(args, p, workspace);
+}
 
 const ProductImplementation& library_product() {
   static constexpr LibraryProduct row;

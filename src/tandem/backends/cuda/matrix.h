@@ -23,6 +23,7 @@ struct Product {
   int64_t bias_stride;
   int64_t batches, m, n, k;
   DType dtype;
+  bool wide_out = false;  // out is f32 where the factors are narrower
 };
 
 struct ProductProblem {
@@ -40,5 +41,10 @@ struct ProductCall {
 };
 /// matmul.cu has the list of these.
 using ProductImplementation = Implementation<ProductProblem, ProductCall>;
+
+/// Bytes that an inner product may need beside its matrices.
+inline constexpr size_t kProductWorkspace = size_t{16} << 20;
+/// A product inside another op, by rule: no matrix is empty, each is row-major or its transpose, and there is no bias.
+void inner_product(const KernelArgs& args, const Product& p, void* workspace);
 
 }  // namespace tandem::cuda

@@ -1,6 +1,9 @@
-// What the kernels of recurrent sequences share (recurrent.cu, recurrent_rows.cu): the operands of a call on the device, and zoneout.
+// What the implementations of recurrent sequences share: the operands of a call on the device, and one unit at one step.
 #pragma once
 
+#include <compare>
+
+#include "tandem/core/implementations.h"
 #include "tandem/core/kernel.h"
 #include "tandem/ops/recurrent_steps.h"
 #include "tandem/ops/scalar_functions.h"
@@ -96,8 +99,113 @@ __device__ C take_old(C& all, const bool* keeps, int64_t place, C share) {
   return old;
 }
 
-/// Where a step needs whole rows of its products: layer norm and projections.
-void recurrent_by_rows(const KernelArgs& args);
-void recurrent_gradient_by_rows(const KernelArgs& args);
+/// One unit of one sample, the i-th step forward; product(g): of gate g with the state.
+template <class S, class F>
+__device__ void step_forward(const RecurrentCall<S>& s, int64_t i, int64_t n, int64_t u, F product) {
+  using C = typename RecurrentCall<S>::C;
+  const int64_t place = s.state_place(i, n) + u, t = s.at(i);
+  S* const kept = s.saved + (t * s.samples + n) * s.saved_columns.columns + u;
+  const S* const x = s.x + (t * s.samples + n) * s.gates * s.hidden + u;
+  const bool lstm = s.kind == Recurrence::lstm;
+  const C h_before = s.own_before(s.h, s.output, i, n, u);
+  const C c_before = lstm ? s.own_before(s.c, s.cells, i, n, u) : C(0);
+  C h = h_before, c = c_before, keep[4] = {};
+  if (!s.is_beyond(i, n)) {
+    const auto given = [&](int g) { return static_cast<C>(x[g * s.hidden]); };
+    if (lstm) {
+      const LstmForward<C> now =
+          lstm_forward<C>(given(0) + product(0), given(1) + product(1), given(2) + product(2),
+                          given(3) + product(3), c_before, s.candidate_share(place));
+      keep[0] = now.i, keep[1] = now.f, keep[2] = now.g, keep[3] = now.o;
+      c = zoned_out(now.c, c_before, s.keeps_c, place, s.keep_c);
+      h = now.h;
+    } else if (s.kind == Recurrence::gru) {
+      const auto with_bias = [&](int g) {
+        return s.bias ? product(g) + static_cast<C>(s.bias[g * s.hidden + u]) : product(g);
+      };
+      keep[3] = with_bias(2);
+      const GruForward<C> now =
+          gru_forward<C>(given(0), given(1), given(2), with_bias(0), with_bias(1), keep[3], h_before);
+      keep[0] = now.r, keep[1] = now.z, keep[2] = now.n;
+      h = now.h;
+    } else {
+      h = keep[0] = rnn_forward(s.kind == Recurrence::rnn_tanh, given(0) + product(0));
+    }
+    h = zoned_out(h, h_before, s.keeps_h, place, s.keep_h);
+  }
+  for (int g = 0; g < s.kept; ++g) kept[g * s.hidden] = static_cast<S>(keep[g]);
+  s.output[place] = static_cast<S>(h);
+  if (lstm) s.cells[place] = static_cast<S>(c);
+  if (i + 1 < s.steps) return;
+  s.last_h[n * s.hidden + u] = static_cast<S>(h);
+  if (lstm) s.last_c[n * s.hidden + u] = static_cast<S>(c);
+}
+
+/// The same backward. product: what the step after sends to h by way of the products, where there is one.
+template <class S>
+__device__ void step_backward(const RecurrentCall<S>& s, int64_t i, int64_t n, int64_t u, bool has_product,
+                              typename RecurrentCall<S>::C product) {
+  using C = typename RecurrentCall<S>::C;
+  const bool lstm = s.kind == Recurrence::lstm;
+  const int64_t state = n * s.hidden + u;
+  C h = has_product ? s.to_h[state] : s.grad_h ? static_cast<C>(s.grad_h[state]) : C(0);
+  C c = !lstm ? C(0) : has_product ? s.to_c[state] : s.grad_c ? static_cast<C>(s.grad_c[state]) : C(0);
+  if (has_product) h += s.state_mask ? product * static_cast<C>(s.state_mask[state]) : product;
+  if (i < 0) {
+    s.grad_first_h[state] = static_cast<S>(h);
+    if (lstm) s.grad_first_c[state] = static_cast<S>(c);
+    return;
+  }
+  const int64_t place = s.state_place(i, n) + u, t = s.at(i);
+  const int64_t gates = (t * s.samples + n) * s.gates * s.hidden + u;
+  if (s.grad_output) h += static_cast<C>(s.grad_output[place]);
+  C d[4] = {}, of_products[4];
+  if (!s.is_beyond(i, n)) {
+    const S* const kept = s.saved + (t * s.samples + n) * s.saved_columns.columns + u;
+    const auto gate = [&](int g) { return static_cast<C>(kept[g * s.hidden]); };
+    const C old_h = take_old(h, s.keeps_h, place, s.keep_h);
+    if (lstm) {
+      const C old_c = take_old(c, s.keeps_c, place, s.keep_c);
+      const LstmBackward<C> back =
+          lstm_backward<C>(gate(0), gate(1), gate(2), gate(3), s.own_before(s.c, s.cells, i, n, u),
+                           s.candidate_share(place), h, c);
+      d[0] = back.i, d[1] = back.f, d[2] = back.g, d[3] = back.o;
+      c = old_c + back.c;
+      h = old_h;
+    } else if (s.kind == Recurrence::gru) {
+      const GruBackward<C> back =
+          gru_backward<C>(gate(0), gate(1), gate(2), gate(3), s.own_before(s.h, s.output, i, n, u), h);
+      d[0] = back.r, d[1] = back.z, d[2] = back.n, d[3] = back.q_n;
+      h = old_h + back.h;
+    } else {
+      d[0] = rnn_backward(s.kind == Recurrence::rnn_tanh, gate(0), h);
+      h = old_h;
+    }
+  }
+  for (int g = 0; g < 4; ++g) of_products[g] = d[s.kind == Recurrence::gru && g == 2 ? 3 : g];
+  for (int g = 0; g < s.gates; ++g) {
+    s.grad_x[gates + g * s.hidden] = static_cast<S>(d[g]);
+    if (s.grad_products != s.grad_x) s.grad_products[gates + g * s.hidden] = static_cast<S>(of_products[g]);
+  }
+  s.to_h[state] = h;
+  if (lstm) s.to_c[state] = c;
+}
+
+/// A call as the choice of an implementation sees it.
+struct RecurrentProblem {
+  int device, multiprocessors;
+  size_t shared_bytes;  // of a block, at most
+  DType dtype;
+  bool backward, needs_rows, tf32;
+  int gates;
+  int64_t steps, samples, hidden;
+  friend auto operator<=>(const RecurrentProblem&, const RecurrentProblem&) = default;
+};
+struct RecurrentCallArgs {
+  const KernelArgs& args;
+  RecurrentProblem problem;
+};
+/// recurrent.cu has the list of these.
+using RecurrentImplementation = Implementation<RecurrentProblem, RecurrentCallArgs>;
 
 }  // namespace tandem::cuda

@@ -1,63 +1,19 @@
-// Recurrent sequences with layer norm or a projection. A step needs whole rows of its products, so that it is two or three small
-// kernels in turn: products by tiles, then one block per sample for its norms and gates, then the projection's product. A recording
-// replays all of them at once.
+// "by steps": the product of a step, then a kernel for its gates, in turn. Where there is layer norm or a projection a step needs
+// whole rows of its products: there a block is a sample, and the projection's product follows. A recording replays all of
+// them at once.
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "tandem/backends/cuda/check.h"
 #include "tandem/backends/cuda/device_state.h"
-#include "tandem/backends/cuda/kernels.h"
+#include "tandem/backends/cuda/matrix.h"
 #include "tandem/backends/cuda/recurrent.cuh"
-#include "tandem/core/op.h"
 
 namespace tandem::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kTile = 32;     // rows and columns of a block of a product, and terms at a time
-constexpr int kTileRows = 8;  // of threads; each has kTile / kTileRows rows
-
-/// out (rows, columns) = a (rows, depth) · w, element (k, column) of w at column · along + k · down. Terms are added in order.
-template <class S, class C>
-__global__ void multiply_kernel(const C* a, int64_t rows, int64_t depth, const S* w, int64_t along,
-                                int64_t down, int64_t columns, C* out) {
-  __shared__ C left[kTile][kTile + 1], right[kTile][kTile + 1];  // [row][term], [column][term]
-  constexpr int kRows = kTile / kTileRows;
-  const int tx = static_cast<int>(threadIdx.x), ty = static_cast<int>(threadIdx.y);
-  const int64_t row = static_cast<int64_t>(blockIdx.y) * kTile,
-                column = static_cast<int64_t>(blockIdx.x) * kTile;
-  C sums[kRows] = {};
-  for (int64_t k = 0; k < depth; k += kTile) {
-    for (int r = ty; r < kTile; r += kTileRows) {
-      left[r][tx] = row + r < rows && k + tx < depth ? a[(row + r) * depth + k + tx] : C(0);
-      // Neighbouring threads read neighbouring elements, whichever axis they lie along.
-      const int c = down == 1 ? r : tx, term = down == 1 ? tx : r;
-      right[c][term] = column + c < columns && k + term < depth
-                           ? static_cast<C>(w[(column + c) * along + (k + term) * down])
-                           : C(0);
-    }
-    __syncthreads();
-#pragma unroll 8
-    for (int term = 0; term < kTile; ++term)
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) sums[r] = fma(left[ty + r * kTileRows][term], right[tx][term], sums[r]);
-    __syncthreads();
-  }
-  for (int r = 0; r < kRows; ++r) {
-    const int64_t to = row + ty + r * kTileRows;
-    if (to < rows && column + tx < columns) out[to * columns + column + tx] = sums[r];
-  }
-}
-
-template <class S, class C>
-void multiply(const C* a, int64_t rows, int64_t depth, const S* w, int64_t along, int64_t down,
-              int64_t columns, C* out, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>((columns + kTile - 1) / kTile),
-                  static_cast<unsigned>((rows + kTile - 1) / kTile));
-  multiply_kernel<S, C>
-      <<<grid, dim3(kTile, kTileRows), 0, stream>>>(a, rows, depth, w, along, down, columns, out);
-  check(cudaGetLastError(), "multiply_kernel");
-}
-
 /// The sum over the block's threads, for each of them.
 template <class C>
 __device__ C block_sum(C mine) {
@@ -102,42 +58,72 @@ __device__ void normalise_gradient(C* g, const S* normalised, C root, int64_t n)
   __syncthreads();
 }
 
-/// Buffers of C for a step: (samples, …) each.
-template <class C>
+/// Buffers for a step: (samples, …) each. What enters a product is of the tensors' type, what it gives is not rounded.
+template <class S>
 struct Rows {
-  C* states;       // h as it enters the product, (…, state)
-  C* products;     // (…, gates · hidden)
-  C* unprojected;  // (…, hidden), with a projection
-  C* projected;    // (…, state); backward: what the products send to h
+  using C = typename ComputeType<S>::type;
+  S* masked;       // with a mask of the state, (…, state): h as it enters the product
+  C* products;     // (…, gates · hidden); backward, but by rows, (…, state)
+  S* unprojected;  // with a projection, (…, hidden): what enters its product
+  C* projected;    // by rows, (…, state): what the projection gives; backward what the products send to h
+  C* of_h;         // backward by rows, (…, state): gradients of h
+  C* of_left;      // backward with a projection, (…, hidden): gradients of what enters its product
 };
 
 template <class S, class C>
 __device__ C masked(const RecurrentCall<S>& s, int64_t n, int64_t u, C h) {
   return s.state_mask ? h * static_cast<C>(s.state_mask[n * s.state + u]) : h;
 }
+/// h as the next product takes it, where that is not as the output has it.
+template <class S>
+__device__ void hand_on(const RecurrentCall<S>& s, const Rows<S>& rows, int64_t n, int64_t u, S h) {
+  using C = typename ComputeType<S>::type;
+  if (rows.masked) rows.masked[n * s.state + u] = static_cast<S>(masked(s, n, u, static_cast<C>(h)));
+}
 
-template <class S, class C>
-__global__ void begin_kernel(const RecurrentCall<S> s, const Rows<C> rows) {
+template <class S>
+__global__ void begin_kernel(const RecurrentCall<S> s, const Rows<S> rows) {
   const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (e < s.samples * s.state) rows.states[e] = masked(s, e / s.state, e % s.state, static_cast<C>(s.h[e]));
+  if (e < s.samples * s.state) hand_on(s, rows, e / s.state, e % s.state, s.h[e]);
+}
+
+/// Without layer norm and projection: a thread is a unit of a sample.
+template <class S>
+__global__ void __launch_bounds__(kThreads)
+    units_kernel(const RecurrentCall<S> s, const Rows<S> rows, int64_t i) {
+  const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (e >= s.samples * s.hidden) return;
+  const int64_t n = e / s.hidden, u = e - n * s.hidden;
+  step_forward(s, i, n, u, [&](int g) { return rows.products[(n * s.gates + g) * s.hidden + u]; });
+  hand_on(s, rows, n, u, s.output[s.state_place(i, n) + u]);
+}
+template <class S>
+__global__ void __launch_bounds__(kThreads)
+    units_gradient_kernel(const RecurrentCall<S> s, const Rows<S> rows, int64_t i) {
+  using C = typename ComputeType<S>::type;
+  const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (e >= s.samples * s.hidden) return;
+  const bool has_product = i + 1 < s.steps;
+  step_backward(s, i, e / s.hidden, e % s.hidden, has_product, has_product ? rows.products[e] : C(0));
 }
 
 /// The last thing of a step: one element of h.
 template <class S, class C>
-__device__ void give_h(const RecurrentCall<S>& s, const Rows<C>& rows, int64_t i, int64_t n, int64_t u, C h,
+__device__ void give_h(const RecurrentCall<S>& s, const Rows<S>& rows, int64_t i, int64_t n, int64_t u, C h,
                        bool is_beyond) {
   const int64_t e = n * s.state + u, place = s.at(i) * s.samples * s.state + e;
   const C before = static_cast<C>(i == 0 ? s.h[e] : s.output[s.at(i - 1) * s.samples * s.state + e]);
   const S now = static_cast<S>(is_beyond ? before : zoned_out(h, before, s.keeps_h, place, s.keep_h));
   s.output[place] = now;
-  rows.states[e] = masked(s, n, u, static_cast<C>(now));
+  hand_on(s, rows, n, u, now);
   if (i + 1 == s.steps) s.last_h[e] = now;
 }
 
 /// A block is a sample.
-template <class S, class C>
+template <class S>
 __global__ void __launch_bounds__(kThreads)
-    gates_kernel(const RecurrentCall<S> s, const Rows<C> rows, int64_t i) {
+    gates_kernel(const RecurrentCall<S> s, const Rows<S> rows, int64_t i) {
+  using C = typename ComputeType<S>::type;
   const int64_t n = blockIdx.x, t = s.at(i), all = s.gates * s.hidden, row = t * s.samples + n;
   const bool lstm = s.kind == Recurrence::lstm;
   C* const q = rows.products + n * all;
@@ -147,7 +133,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int64_t u = threadIdx.x; u < s.hidden; u += kThreads) {
       if (lstm) s.cells[row * s.hidden + u] = s.before(s.c, s.cells, i, n)[u];
       if (lstm && i + 1 == s.steps) s.last_c[n * s.hidden + u] = s.cells[row * s.hidden + u];
-      if (s.projection) rows.unprojected[n * s.hidden + u] = C(0);
+      if (s.projection) rows.unprojected[n * s.hidden + u] = static_cast<S>(C(0));
     }
     if (!s.projection)
       for (int64_t u = threadIdx.x; u < s.state; u += kThreads) give_h(s, rows, i, n, u, C(0), true);
@@ -205,15 +191,15 @@ __global__ void __launch_bounds__(kThreads)
     }
     if (s.projection) {
       kept[s.saved_columns.unprojected + u] = static_cast<S>(h);
-      rows.unprojected[n * s.hidden + u] = h;
+      rows.unprojected[n * s.hidden + u] = static_cast<S>(h);
     } else {
       give_h(s, rows, i, n, u, h, false);
     }
   }
 }
 
-template <class S, class C>
-__global__ void give_kernel(const RecurrentCall<S> s, const Rows<C> rows, int64_t i) {
+template <class S>
+__global__ void give_kernel(const RecurrentCall<S> s, const Rows<S> rows, int64_t i) {
   const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (e < s.samples * s.state)
     give_h(s, rows, i, e / s.state, e % s.state, rows.projected[e], s.is_beyond(i, e / s.state));
@@ -221,8 +207,9 @@ __global__ void give_kernel(const RecurrentCall<S> s, const Rows<C> rows, int64_
 
 /// What reaches h at step i, one element: from the step after, by its products where there was one, and from the output. The part
 /// that goes on to the step before stays in to_h. i is -1 at the end.
-template <class S, class C>
-__global__ void enter_kernel(const RecurrentCall<S> s, const Rows<C> rows, int64_t i) {
+template <class S>
+__global__ void enter_kernel(const RecurrentCall<S> s, const Rows<S> rows, int64_t i) {
+  using C = typename ComputeType<S>::type;
   const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const bool is_first = i + 1 == s.steps;
   if (e < s.samples * s.hidden && s.to_c) {
@@ -246,13 +233,15 @@ __global__ void enter_kernel(const RecurrentCall<S> s, const Rows<C> rows, int64
     s.to_h[e] = take_old(h, s.keeps_h, place, s.keep_h);
   }
   if (s.grad_projected) s.grad_projected[place] = static_cast<S>(h);
-  rows.states[e] = h;
+  rows.of_h[e] = h;
 }
 
 /// A block is a sample. of_h (samples, hidden): gradients of h before a projection.
-template <class S, class C>
+template <class S>
 __global__ void __launch_bounds__(kThreads)
-    gates_gradient_kernel(const RecurrentCall<S> s, const Rows<C> rows, const C* of_h, int64_t i) {
+    gates_gradient_kernel(const RecurrentCall<S> s, const Rows<S> rows,
+                          const typename ComputeType<S>::type* of_h, int64_t i) {
+  using C = typename ComputeType<S>::type;
   const int64_t n = blockIdx.x, t = s.at(i), all = s.gates * s.hidden, row = t * s.samples + n;
   const bool lstm = s.kind == Recurrence::lstm, gru = s.kind == Recurrence::gru;
   C* const d = rows.products + n * all;
@@ -319,73 +308,147 @@ __global__ void __launch_bounds__(kThreads)
 
 unsigned blocks_of(int64_t elements) { return static_cast<unsigned>((elements + kThreads - 1) / kThreads); }
 
-template <class S, bool backward>
-void run(const KernelArgs& args) {
-  using C = typename ComputeType<S>::type;
-  RecurrentCall<S> s{};
-  s.fill(args, backward);
-  if (s.samples == 0) return;
-  const int64_t all = s.gates * s.hidden, n = s.samples;
-  TD_CHECK(s.hidden < (int64_t{1} << 20) && n < (int64_t{1} << 20),
-           "recurrent: with layer norm or a projection a layer on a GPU has fewer than 1,048,576 units and "
-           "samples; got ",
-           s.hidden, " and ", n, ".");
-  const int64_t states = n * s.state, cells = n * s.hidden;
-  const int64_t sizes[] = {states,
-                           n * all,
-                           s.projection ? cells : 0,
-                           states,
-                           backward ? states : 0,
-                           backward && s.kind == Recurrence::lstm ? cells : 0};
-  C* parts[6];
-  int64_t size = 0;
-  for (const int64_t each : sizes) size += each;
-  C* next = static_cast<C*>(args.workspace(static_cast<size_t>(size) * sizeof(C)));
-  for (int i = 0; i < 6; ++i) {
-    parts[i] = sizes[i] ? next : nullptr;
-    next += sizes[i];
+/// Memory for the parts of Rows, one after the other.
+class Room {
+ public:
+  template <class T>
+  void add(T*& part, int64_t count) {
+    parts_.push_back({reinterpret_cast<void**>(&part), bytes_});
+    bytes_ += (static_cast<size_t>(count) * sizeof(T) + 255) / 256 * 256;
   }
-  const Rows<C> rows{parts[0], parts[1], parts[2], parts[3]};
-  s.to_h = parts[4], s.to_c = parts[5];
+  size_t bytes() const { return bytes_; }
+  void place(char* at) const {
+    for (const auto& [part, offset] : parts_) *part = at + offset;
+  }
+
+ private:
+  std::vector<std::pair<void**, size_t>> parts_;
+  size_t bytes_ = 0;
+};
+
+/// The products of one call.
+template <class S>
+class Products {
+ public:
+  using C = typename ComputeType<S>::type;
+  Products(const KernelArgs& args, int64_t rows, void* workspace)
+      : args_(args), rows_(rows), workspace_(workspace) {}
+  /// out (rows, columns) = left (rows, depth) · w, element (k, column) of w at column · along + k · down.
+  void run(const S* left, int64_t depth, const S* w, int64_t along, int64_t down, int64_t columns,
+           C* out) const {
+    Product p{};
+    p.a = {left, rows_, depth, depth, 1, 0};
+    p.b = {w, depth, columns, down, along, 0};
+    p.out = out;
+    p.batches = 1, p.m = rows_, p.n = columns, p.k = depth;
+    p.dtype = dtype_of<S>();
+    p.wide_out = sizeof(C) > sizeof(S);
+    inner_product(args_, p, workspace_);
+  }
+
+ private:
+  const KernelArgs& args_;
+  int64_t rows_;
+  void* workspace_;
+};
+
+template <class S>
+void run_forward(const KernelArgs& args) {
+  RecurrentCall<S> s{};
+  s.fill(args, false);
+  const int64_t all = s.gates * s.hidden, n = s.samples, states = n * s.state, cells = n * s.hidden;
+  const bool by_rows = args.attributes<RecurrentAttrs>().needs_rows();
+  Rows<S> rows{};
+  Room room;
+  room.add(rows.products, n * all);
+  if (s.state_mask) room.add(rows.masked, states);
+  if (s.projection) room.add(rows.unprojected, cells), room.add(rows.projected, states);
+  char* const memory = static_cast<char*>(args.workspace(room.bytes() + kProductWorkspace));
+  room.place(memory);
+  const Products<S> products(args, n, memory + room.bytes());
   const cudaStream_t stream = stream_of(args);
-  const auto elementwise = blocks_of(std::max(states, cells));
-  const auto per_sample = static_cast<unsigned>(n);
-  if constexpr (!backward) {
-    begin_kernel<S, C><<<blocks_of(states), kThreads, 0, stream>>>(s, rows);
-    check(cudaGetLastError(), "begin_kernel");
-    for (int64_t i = 0; i < s.steps; ++i) {
-      multiply<S, C>(rows.states, n, s.state, s.weight, s.state, 1, all, rows.products, stream);
-      gates_kernel<S, C><<<per_sample, kThreads, 0, stream>>>(s, rows, i);
-      check(cudaGetLastError(), "gates_kernel");
-      if (!s.projection) continue;
-      multiply<S, C>(rows.unprojected, n, s.hidden, s.projection, s.hidden, 1, s.state, rows.projected,
-                     stream);
-      give_kernel<S, C><<<blocks_of(states), kThreads, 0, stream>>>(s, rows, i);
-      check(cudaGetLastError(), "give_kernel");
-    }
-  } else {
-    for (int64_t i = s.steps - 1; i >= -1; --i) {
-      enter_kernel<S, C><<<elementwise, kThreads, 0, stream>>>(s, rows, i);
-      check(cudaGetLastError(), "enter_kernel");
-      if (i < 0) break;
-      if (s.projection)
-        multiply<S, C>(rows.states, n, s.state, s.projection, 1, s.hidden, s.hidden, rows.unprojected,
-                       stream);
-      gates_gradient_kernel<S, C>
-          <<<per_sample, kThreads, 0, stream>>>(s, rows, s.projection ? rows.unprojected : rows.states, i);
-      check(cudaGetLastError(), "gates_gradient_kernel");
-      multiply<S, C>(rows.products, n, all, s.weight, 1, s.state, s.state, rows.projected, stream);
-    }
+  if (s.state_mask) {
+    begin_kernel<S><<<blocks_of(states), kThreads, 0, stream>>>(s, rows);
+    launched("begin_kernel");
+  }
+  for (int64_t i = 0; i < s.steps; ++i) {
+    const int64_t before = s.from_end ? s.steps - i : i - 1;
+    const S* const state = rows.masked ? rows.masked : i == 0 ? s.h : s.output + before * states;
+    products.run(state, s.state, s.weight, s.state, 1, all, rows.products);
+    if (by_rows)
+      gates_kernel<S><<<static_cast<unsigned>(n), kThreads, 0, stream>>>(s, rows, i);
+    else
+      units_kernel<S><<<blocks_of(cells), kThreads, 0, stream>>>(s, rows, i);
+    launched("gates_kernel");
+    if (!s.projection) continue;
+    products.run(rows.unprojected, s.hidden, s.projection, s.hidden, 1, s.state, rows.projected);
+    give_kernel<S><<<blocks_of(states), kThreads, 0, stream>>>(s, rows, i);
+    launched("give_kernel");
   }
 }
+
+template <class S>
+void run_backward(const KernelArgs& args) {
+  RecurrentCall<S> s{};
+  s.fill(args, true);
+  const int64_t all = s.gates * s.hidden, n = s.samples, states = n * s.state, cells = n * s.hidden;
+  const bool by_rows = args.attributes<RecurrentAttrs>().needs_rows();
+  Rows<S> rows{};
+  Room room;
+  room.add(s.to_h, states);
+  if (s.kind == Recurrence::lstm) room.add(s.to_c, cells);
+  room.add(rows.products, by_rows ? n * all : states);
+  if (by_rows) room.add(rows.projected, states), room.add(rows.of_h, states);
+  if (s.projection) room.add(rows.of_left, cells);
+  char* const memory = static_cast<char*>(args.workspace(room.bytes() + kProductWorkspace));
+  room.place(memory);
+  const Products<S> products(args, n, memory + room.bytes());
+  const cudaStream_t stream = stream_of(args);
+  for (int64_t i = s.steps - 1; i >= -1; --i) {
+    const int64_t at = s.from_end ? s.steps - 1 - i : i;
+    if (!by_rows) {
+      units_gradient_kernel<S><<<blocks_of(cells), kThreads, 0, stream>>>(s, rows, i);
+      launched("units_gradient_kernel");
+    } else {
+      enter_kernel<S><<<blocks_of(std::max(states, cells)), kThreads, 0, stream>>>(s, rows, i);
+      launched("enter_kernel");
+      if (i < 0) break;
+      if (s.projection)
+        products.run(s.grad_projected + at * states, s.state, s.projection, 1, s.hidden, s.hidden,
+                     rows.of_left);
+      gates_gradient_kernel<S><<<static_cast<unsigned>(n), kThreads, 0, stream>>>(
+          s, rows, s.projection ? rows.of_left : rows.of_h, i);
+      launched("gates_gradient_kernel");
+    }
+    if (i >= 0)
+      products.run(s.grad_products + at * n * all, all, s.weight, 1, s.state, s.state,
+                   by_rows ? rows.projected : rows.products);
+  }
+}
+
+class RecurrenceBySteps final : public RecurrentImplementation {
+ public:
+  std::string name() const override { return "by steps"; }
+  const char* can(const RecurrentProblem&) const override { return nullptr; }
+  bool is_fixed() const override { return true; }
+  void run(const RecurrentCallArgs& call) const override {
+    const RecurrentProblem& p = call.problem;
+    constexpr int64_t most = int64_t{1} << 20;
+    TD_CHECK(p.hidden < most && p.samples < most,
+             "recurrent: a layer on a GPU has fewer than 1,048,576 units and samples; got ", p.hidden,
+             " and ", p.samples, ".");
+    visit_floating(p.dtype, [&](auto zero) {
+      using S = decltype(zero);
+      p.backward ? run_backward<S>(call.args) : run_forward<S>(call.args);
+    });
+  }
+};
 
 }  // namespace
 
-void recurrent_by_rows(const KernelArgs& args) {
-  visit_floating(args.in[0].dtype, [&](auto zero) { run<decltype(zero), false>(args); });
-}
-void recurrent_gradient_by_rows(const KernelArgs& args) {
-  visit_floating(args.in[0].dtype, [&](auto zero) { run<decltype(zero), true>(args); });
+const RecurrentImplementation& recurrence_by_steps() {
+  static constexpr RecurrenceBySteps row;
+  return row;
 }
 
 }  // namespace tandem::cuda
