@@ -713,7 +713,7 @@ TEST_F(Cuda, ConvolutionsOfManyFormsAgreeWithTheCpu) {
 TEST_F(Cuda, ProductsOfManyShapesAndLayoutsAgreeWithTheCpu) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})
     for (const Dims& size : {Dims{1, 1, 1}, Dims{100, 400, 120}, Dims{17, 33, 9}, Dims{300, 785, 70},
-                             Dims{64, 2000, 5}, Dims{2000, 8, 3000}}) {
+                             Dims{64, 2000, 5}, Dims{130, 5003, 36}, Dims{2000, 8, 3000}}) {
       manual_seed(11);
       const Tensor a = cast(uniform({size[0], size[1]}, -1, 1), dtype),
                    b = cast(uniform({size[1], size[2]}, -1, 1), dtype);
@@ -793,8 +793,9 @@ std::unique_ptr<nn::RecurrentLayer> recurrent_layer(const std::string& kind, int
 TEST_F(Cuda, RecurrentLayersOfAllSizesAgreeWithTheCpuWithTheSameMasks) {
   // One block and many, parts of warps, several passes, weights that fit shared memory and weights that do not, more
   // samples than fit at once; small ones also by the implementation that takes any.
-  const Dims sizes[] = {{1, 1, 1},   {3, 4, 5},    {20, 7, 200}, {20, 3, 650}, {33, 5, 128},
-                        {70, 3, 64}, {7, 2, 1100}, {300, 2, 33}, {9, 2, 2100}, {9000, 2, 8}};
+  const Dims sizes[] = {{1, 1, 1},    {3, 4, 5},     {20, 7, 200}, {20, 3, 650}, {33, 5, 128},
+                        {70, 3, 64},  {7, 2, 1100},  {300, 2, 33}, {9, 2, 2100}, {9000, 2, 8},
+                        {64, 9, 256}, {264, 4, 100}, {133, 3, 250}};
   for (const std::string kind : {"lstm", "gru", "rnn"})
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
       for (const Dims& size : sizes) {

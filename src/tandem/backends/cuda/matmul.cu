@@ -22,7 +22,8 @@ namespace tandem::cuda {
 // clang-format off
 #define TD_PRODUCT_IMPLEMENTATIONS(row) \
   row(small_product)                    \
-  row(library_product)                  \
+  row(split_product)                    \
+  row(cublas_product)                   \
   row(integer_product)
 // clang-format on
 
@@ -141,7 +142,7 @@ MatmulPlan make_plan(DeviceState& state, const Product& p, const Stored& first, 
     check_blas(cublasLtMatmulPreferenceSetAttribute(preference, what, &value, sizeof(value)),
                "cublasLtMatmulPreferenceSetAttribute");
   };
-  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kProductWorkspace);
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kLibraryWorkspace);
   // Sums split over blocks are joined in workspace, in a fixed order and in the compute type.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
@@ -163,8 +164,12 @@ MatmulPlan make_plan(DeviceState& state, const Product& p, const Stored& first, 
   return plan;
 }
 
-/// The product of floating matrices, none of them empty. given: kProductWorkspace bytes, for a product that needs no copy.
-void blas_product(const KernelArgs& args, Product p, void* given = nullptr) {
+}  // namespace
+
+bool needs_copy(const Matrix& matrix) { return find_form(matrix).needs_copy; }
+
+void library_product(const KernelArgs& args, const Product& product, void* given) {
+  Product p = product;
   DeviceState& state = state_of(args);
   const cudaStream_t stream = stream_of(args);
   const size_t element = bytes_of(p.dtype);
@@ -248,6 +253,8 @@ void blas_product(const KernelArgs& args, Product p, void* given = nullptr) {
       "cublasLtMatmul");
 }
 
+namespace {
+
 /// One thread per element of the output, the sum in order. Sums wrap, so that signed and unsigned give the
 /// same bits; products of bool are "and", sums "or".
 template <class T, bool kBool>
@@ -287,7 +294,9 @@ class LibraryProduct final : public ProductImplementation {
     return is_floating(p.dtype) ? nullptr : "it takes floating types only.";
   }
   bool is_fixed() const override { return true; }
-  void run(const ProductCall& call) const override { blas_product(call.args, call.product); }
+  void run(const ProductCall& call) const override {
+    library_product(call.args, call.product, call.workspace);
+  }
 };
 
 class IntegerProduct final : public ProductImplementation {
@@ -312,7 +321,15 @@ Chooser<ProductProblem, ProductCall>& chooser() {
 
 ProductProblem problem_of(const KernelArgs& args, const Product& p) {
   const DeviceState& state = state_of(args);
-  return {state.index, state.properties.major, allow_tf32(), p.dtype, p.batches, p.m, p.n, p.k};
+  return {state.index,
+          state.properties.major,
+          state.properties.multiProcessorCount,
+          allow_tf32(),
+          p.dtype,
+          p.batches,
+          p.m,
+          p.n,
+          p.k};
 }
 
 /// Inside a recording nothing can be timed: there the rule decides.
@@ -394,14 +411,17 @@ Candidates candidates(const KernelArgs& args) {
 }  // namespace
 
 void inner_product(const KernelArgs& args, const Product& p, void* workspace) {
-  const ProductCall call{args, problem_of(args, p), p};
-  if (matmul_choice().mode != ChoiceMode::fixed && !small_product().can(call.problem))
-    small_product().run(call);
-  else
-    blas_product(args, p, workspace);
+  const ProductCall call{args, problem_of(args, p), p, workspace};
+  const ChoiceMode mode =
+      matmul_choice().mode == ChoiceMode::fixed ? ChoiceMode::fixed : ChoiceMode::heuristic;
+  chooser()
+      .choose(
+          mode, call.problem,
+          [&](const auto& list) -> const ProductImplementation& { return list.by_rule(mode, call.problem); })
+      .run(call);
 }
 
-const ProductImplementation& library_product() {
+const ProductImplementation& cublas_product() {
   static constexpr LibraryProduct row;
   return row;
 }

@@ -27,8 +27,8 @@ struct Product {
 };
 
 struct ProductProblem {
-  int device, capability;  // the capability's major number
-  bool tf32;               // f32 factors may be rounded to it
+  int device, capability, multiprocessors;  // the capability's major number
+  bool tf32;                                // f32 factors may be rounded to it
   DType dtype;
   int64_t batches, m, n, k;
   friend auto operator<=>(const ProductProblem&, const ProductProblem&) = default;
@@ -38,13 +38,20 @@ struct ProductCall {
   const KernelArgs& args;
   ProductProblem problem;
   const Product& product;
+  void* workspace = nullptr;  // of a product inside another op: kProductWorkspace bytes
 };
 /// matmul.cu has the list of these.
 using ProductImplementation = Implementation<ProductProblem, ProductCall>;
 
-/// Bytes that an inner product may need beside its matrices.
-inline constexpr size_t kProductWorkspace = size_t{16} << 20;
+/// Bytes that a product may need beside its matrices, copies of them apart: for cuBLASLt, and for parts of long sums.
+inline constexpr size_t kLibraryWorkspace = size_t{16} << 20, kPartsWorkspace = size_t{8} << 20,
+                        kProductWorkspace = kLibraryWorkspace + kPartsWorkspace;
 /// A product inside another op, by rule: no matrix is empty, each is row-major or its transpose, and there is no bias.
 void inner_product(const KernelArgs& args, const Product& p, void* workspace);
+
+/// By cuBLASLt. workspace: kLibraryWorkspace bytes, or null, where it takes that of the call and may copy matrices.
+void library_product(const KernelArgs& args, const Product& p, void* workspace);
+/// Whether cuBLASLt can read it only as a copy.
+bool needs_copy(const Matrix& matrix);
 
 }  // namespace tandem::cuda

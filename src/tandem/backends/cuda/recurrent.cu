@@ -12,6 +12,7 @@ namespace tandem::cuda {
 // The list: one row per implementation, the most wanted first; each is a function that its file defines.
 // clang-format off
 #define TD_RECURRENT_IMPLEMENTATIONS(row) \
+  row(recurrence_in_clusters)             \
   row(resident_recurrence)                \
   row(recurrence_by_steps)
 // clang-format on
@@ -38,6 +39,7 @@ RecurrentProblem problem_of(const KernelArgs& args, bool backward) {
   const DeviceState& state = state_of(args);
   const Buffer& all = backward ? *in.saved : *in.x;
   return {state.index,
+          state.properties.major,
           state.properties.multiProcessorCount,
           state.properties.sharedMemPerBlockOptin,
           in.weight->dtype,

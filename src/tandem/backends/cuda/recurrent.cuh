@@ -85,116 +85,194 @@ struct RecurrentCall {
   }
 };
 
-/// now, or what was before where it is kept; or the mean of both.
+/// Zoneout of one element: whether its mask, if there is one, keeps the value before; without a mask the mean of both.
 template <class C>
-__device__ C zoned_out(C now, C before, const bool* keeps, int64_t place, C share) {
-  if (keeps) return keeps[place] ? before : now;
-  return share == C(0) ? now : share * before + (C(1) - share) * now;
-}
-/// The same for its gradient: takes what goes to the value before out of `all`.
-template <class C>
-__device__ C take_old(C& all, const bool* keeps, int64_t place, C share) {
-  const C old = keeps ? keeps[place] ? all : C(0) : share * all;
-  all = keeps ? keeps[place] ? C(0) : all : share == C(0) ? all : (C(1) - share) * all;
-  return old;
-}
+struct Zone {
+  bool has_mask = false, keeps = false;
+  C share = 0;
 
-/// One unit of one sample, the i-th step forward; product(g): of gate g with the state.
+  Zone() = default;
+  __device__ Zone(const bool* mask, int64_t place, C share)
+      : has_mask(mask), keeps(mask && mask[place]), share(share) {}
+  __device__ C mix(C now, C before) const {
+    if (has_mask) return keeps ? before : now;
+    return share == C(0) ? now : share * before + (C(1) - share) * now;
+  }
+  /// The same for its gradient: takes what goes to the value before out of `all`.
+  __device__ C take_old(C& all) const {
+    const C old = has_mask ? keeps ? all : C(0) : share * all;
+    all = has_mask ? keeps ? C(0) : all : share == C(0) ? all : (C(1) - share) * all;
+    return old;
+  }
+};
+
+/// One unit of one sample at the i-th step, without layer norm and projection. What it reads of tensors does not depend on the
+/// step before, so that it can be on its way while that is computed.
+template <class S>
+struct ForwardUnit {
+  using C = typename RecurrentCall<S>::C;
+  int64_t i, n, u, place;
+  C given[4] = {}, candidate_share = 0;
+  Zone<C> zone_h, zone_c;
+  bool is_beyond;
+
+  __device__ ForwardUnit(const RecurrentCall<S>& s, int64_t i, int64_t n, int64_t u)
+      : i(i),
+        n(n),
+        u(u),
+        place(s.state_place(i, n) + u),
+        zone_h(s.keeps_h, place, s.keep_h),
+        is_beyond(s.is_beyond(i, n)) {
+    const S* const x = s.x + (s.at(i) * s.samples + n) * s.gates * s.hidden + u;
+#pragma unroll
+    for (int g = 0; g < 4; ++g)
+      if (g < s.gates) given[g] = static_cast<C>(x[g * s.hidden]);
+    if (s.kind != Recurrence::lstm) return;
+    zone_c = Zone<C>(s.keeps_c, place, s.keep_c);
+    candidate_share = s.candidate_share(place);
+  }
+  /// h and c: before the step, then after it. product(g): of gate g with the state.
+  template <class F>
+  __device__ void step(const RecurrentCall<S>& s, F product, C& h, C& c) const {
+    const bool lstm = s.kind == Recurrence::lstm;
+    C keep[4] = {};
+    if (!is_beyond) {
+      const C before = h;
+      if (lstm) {
+        const LstmForward<C> now =
+            lstm_forward<C>(given[0] + product(0), given[1] + product(1), given[2] + product(2),
+                            given[3] + product(3), c, candidate_share);
+        keep[0] = now.i, keep[1] = now.f, keep[2] = now.g, keep[3] = now.o;
+        c = zone_c.mix(now.c, c);
+        h = now.h;
+      } else if (s.kind == Recurrence::gru) {
+        const auto with_bias = [&](int g) {
+          return s.bias ? product(g) + static_cast<C>(s.bias[g * s.hidden + u]) : product(g);
+        };
+        keep[3] = with_bias(2);
+        const GruForward<C> now =
+            gru_forward<C>(given[0], given[1], given[2], with_bias(0), with_bias(1), keep[3], before);
+        keep[0] = now.r, keep[1] = now.z, keep[2] = now.n;
+        h = now.h;
+      } else {
+        h = keep[0] = rnn_forward(s.kind == Recurrence::rnn_tanh, given[0] + product(0));
+      }
+      h = zone_h.mix(h, before);
+    }
+    S* const kept = s.saved + (s.at(i) * s.samples + n) * s.saved_columns.columns + u;
+#pragma unroll
+    for (int g = 0; g < 4; ++g)
+      if (g < s.kept) kept[g * s.hidden] = static_cast<S>(keep[g]);
+    s.output[place] = static_cast<S>(h);
+    if (lstm) s.cells[place] = static_cast<S>(c);
+    if (i + 1 < s.steps) return;
+    s.last_h[n * s.hidden + u] = static_cast<S>(h);
+    if (lstm) s.last_c[n * s.hidden + u] = static_cast<S>(c);
+  }
+};
+
+/// The same backward, and after the first step with i = -1.
+template <class S>
+struct BackwardUnit {
+  using C = typename RecurrentCall<S>::C;
+  int64_t i, n, u, place = 0;
+  C gates[4] = {}, before = 0, of_output = 0, candidate_share = 0;  // before: c of an lstm, h of a gru
+  Zone<C> zone_h, zone_c;
+  bool is_beyond = false;
+
+  __device__ BackwardUnit(const RecurrentCall<S>& s, int64_t i, int64_t n, int64_t u) : i(i), n(n), u(u) {
+    if (i < 0) return;
+    place = s.state_place(i, n) + u;
+    is_beyond = s.is_beyond(i, n);
+    const S* const kept = s.saved + (s.at(i) * s.samples + n) * s.saved_columns.columns + u;
+#pragma unroll
+    for (int g = 0; g < 4; ++g)
+      if (g < s.kept) gates[g] = static_cast<C>(kept[g * s.hidden]);
+    if (s.grad_output) of_output = static_cast<C>(s.grad_output[place]);
+    zone_h = Zone<C>(s.keeps_h, place, s.keep_h);
+    if (s.kind == Recurrence::lstm) {
+      before = s.own_before(s.c, s.cells, i, n, u);
+      zone_c = Zone<C>(s.keeps_c, place, s.keep_c);
+      candidate_share = s.candidate_share(place);
+    } else if (s.kind == Recurrence::gru) {
+      before = s.own_before(s.h, s.output, i, n, u);
+    }
+  }
+  /// to_h and to_c: what the step after sends, then what this one sends, but for what goes by way of the products. product: that,
+  /// where there is a step after. of_products: gradients of the products of each gate.
+  __device__ void step(const RecurrentCall<S>& s, bool has_product, C product, C& to_h, C& to_c,
+                       C (&of_products)[4]) const {
+    const bool lstm = s.kind == Recurrence::lstm;
+    const int64_t state = n * s.hidden + u;
+    C h = has_product ? to_h : s.grad_h ? static_cast<C>(s.grad_h[state]) : C(0);
+    C c = !lstm ? C(0) : has_product ? to_c : s.grad_c ? static_cast<C>(s.grad_c[state]) : C(0);
+    if (has_product) h += s.state_mask ? product * static_cast<C>(s.state_mask[state]) : product;
+    if (i < 0) {
+      s.grad_first_h[state] = static_cast<S>(h);
+      if (lstm) s.grad_first_c[state] = static_cast<S>(c);
+      return;
+    }
+    if (s.grad_output) h += of_output;
+    C d[4] = {};
+    if (!is_beyond) {
+      const C old_h = zone_h.take_old(h);
+      if (lstm) {
+        const C old_c = zone_c.take_old(c);
+        const LstmBackward<C> back =
+            lstm_backward<C>(gates[0], gates[1], gates[2], gates[3], before, candidate_share, h, c);
+        d[0] = back.i, d[1] = back.f, d[2] = back.g, d[3] = back.o;
+        c = old_c + back.c;
+        h = old_h;
+      } else if (s.kind == Recurrence::gru) {
+        const GruBackward<C> back = gru_backward<C>(gates[0], gates[1], gates[2], gates[3], before, h);
+        d[0] = back.r, d[1] = back.z, d[2] = back.n, d[3] = back.q_n;
+        h = old_h + back.h;
+      } else {
+        d[0] = rnn_backward(s.kind == Recurrence::rnn_tanh, gates[0], h);
+        h = old_h;
+      }
+    }
+    const int64_t row = (s.at(i) * s.samples + n) * s.gates * s.hidden + u;
+    of_products[0] = d[0], of_products[1] = d[1], of_products[3] = d[3];
+    of_products[2] = s.kind == Recurrence::gru ? d[3] : d[2];
+#pragma unroll
+    for (int g = 0; g < 4; ++g) {
+      if (g >= s.gates) break;
+      s.grad_x[row + g * s.hidden] = static_cast<S>(d[g]);
+      if (s.grad_products != s.grad_x) s.grad_products[row + g * s.hidden] = static_cast<S>(of_products[g]);
+    }
+    to_h = h;
+    to_c = c;
+  }
+};
+
+/// Both with states that lie in device memory, each read and written by one thread.
 template <class S, class F>
 __device__ void step_forward(const RecurrentCall<S>& s, int64_t i, int64_t n, int64_t u, F product) {
   using C = typename RecurrentCall<S>::C;
-  const int64_t place = s.state_place(i, n) + u, t = s.at(i);
-  S* const kept = s.saved + (t * s.samples + n) * s.saved_columns.columns + u;
-  const S* const x = s.x + (t * s.samples + n) * s.gates * s.hidden + u;
-  const bool lstm = s.kind == Recurrence::lstm;
-  const C h_before = s.own_before(s.h, s.output, i, n, u);
-  const C c_before = lstm ? s.own_before(s.c, s.cells, i, n, u) : C(0);
-  C h = h_before, c = c_before, keep[4] = {};
-  if (!s.is_beyond(i, n)) {
-    const auto given = [&](int g) { return static_cast<C>(x[g * s.hidden]); };
-    if (lstm) {
-      const LstmForward<C> now =
-          lstm_forward<C>(given(0) + product(0), given(1) + product(1), given(2) + product(2),
-                          given(3) + product(3), c_before, s.candidate_share(place));
-      keep[0] = now.i, keep[1] = now.f, keep[2] = now.g, keep[3] = now.o;
-      c = zoned_out(now.c, c_before, s.keeps_c, place, s.keep_c);
-      h = now.h;
-    } else if (s.kind == Recurrence::gru) {
-      const auto with_bias = [&](int g) {
-        return s.bias ? product(g) + static_cast<C>(s.bias[g * s.hidden + u]) : product(g);
-      };
-      keep[3] = with_bias(2);
-      const GruForward<C> now =
-          gru_forward<C>(given(0), given(1), given(2), with_bias(0), with_bias(1), keep[3], h_before);
-      keep[0] = now.r, keep[1] = now.z, keep[2] = now.n;
-      h = now.h;
-    } else {
-      h = keep[0] = rnn_forward(s.kind == Recurrence::rnn_tanh, given(0) + product(0));
-    }
-    h = zoned_out(h, h_before, s.keeps_h, place, s.keep_h);
-  }
-  for (int g = 0; g < s.kept; ++g) kept[g * s.hidden] = static_cast<S>(keep[g]);
-  s.output[place] = static_cast<S>(h);
-  if (lstm) s.cells[place] = static_cast<S>(c);
-  if (i + 1 < s.steps) return;
-  s.last_h[n * s.hidden + u] = static_cast<S>(h);
-  if (lstm) s.last_c[n * s.hidden + u] = static_cast<S>(c);
+  const ForwardUnit<S> unit(s, i, n, u);
+  C h = s.own_before(s.h, s.output, i, n, u);
+  C c = s.kind == Recurrence::lstm ? s.own_before(s.c, s.cells, i, n, u) : C(0);
+  unit.step(s, product, h, c);
 }
-
-/// The same backward. product: what the step after sends to h by way of the products, where there is one.
 template <class S>
 __device__ void step_backward(const RecurrentCall<S>& s, int64_t i, int64_t n, int64_t u, bool has_product,
                               typename RecurrentCall<S>::C product) {
   using C = typename RecurrentCall<S>::C;
   const bool lstm = s.kind == Recurrence::lstm;
   const int64_t state = n * s.hidden + u;
-  C h = has_product ? s.to_h[state] : s.grad_h ? static_cast<C>(s.grad_h[state]) : C(0);
-  C c = !lstm ? C(0) : has_product ? s.to_c[state] : s.grad_c ? static_cast<C>(s.grad_c[state]) : C(0);
-  if (has_product) h += s.state_mask ? product * static_cast<C>(s.state_mask[state]) : product;
-  if (i < 0) {
-    s.grad_first_h[state] = static_cast<S>(h);
-    if (lstm) s.grad_first_c[state] = static_cast<S>(c);
-    return;
-  }
-  const int64_t place = s.state_place(i, n) + u, t = s.at(i);
-  const int64_t gates = (t * s.samples + n) * s.gates * s.hidden + u;
-  if (s.grad_output) h += static_cast<C>(s.grad_output[place]);
-  C d[4] = {}, of_products[4];
-  if (!s.is_beyond(i, n)) {
-    const S* const kept = s.saved + (t * s.samples + n) * s.saved_columns.columns + u;
-    const auto gate = [&](int g) { return static_cast<C>(kept[g * s.hidden]); };
-    const C old_h = take_old(h, s.keeps_h, place, s.keep_h);
-    if (lstm) {
-      const C old_c = take_old(c, s.keeps_c, place, s.keep_c);
-      const LstmBackward<C> back =
-          lstm_backward<C>(gate(0), gate(1), gate(2), gate(3), s.own_before(s.c, s.cells, i, n, u),
-                           s.candidate_share(place), h, c);
-      d[0] = back.i, d[1] = back.f, d[2] = back.g, d[3] = back.o;
-      c = old_c + back.c;
-      h = old_h;
-    } else if (s.kind == Recurrence::gru) {
-      const GruBackward<C> back =
-          gru_backward<C>(gate(0), gate(1), gate(2), gate(3), s.own_before(s.h, s.output, i, n, u), h);
-      d[0] = back.r, d[1] = back.z, d[2] = back.n, d[3] = back.q_n;
-      h = old_h + back.h;
-    } else {
-      d[0] = rnn_backward(s.kind == Recurrence::rnn_tanh, gate(0), h);
-      h = old_h;
-    }
-  }
-  for (int g = 0; g < 4; ++g) of_products[g] = d[s.kind == Recurrence::gru && g == 2 ? 3 : g];
-  for (int g = 0; g < s.gates; ++g) {
-    s.grad_x[gates + g * s.hidden] = static_cast<S>(d[g]);
-    if (s.grad_products != s.grad_x) s.grad_products[gates + g * s.hidden] = static_cast<S>(of_products[g]);
-  }
+  const BackwardUnit<S> unit(s, i, n, u);
+  C of_products[4], h = has_product ? s.to_h[state] : C(0), c = lstm && has_product ? s.to_c[state] : C(0);
+  unit.step(s, has_product, product, h, c, of_products);
+  if (i < 0) return;
   s.to_h[state] = h;
   if (lstm) s.to_c[state] = c;
 }
 
 /// A call as the choice of an implementation sees it.
 struct RecurrentProblem {
-  int device, multiprocessors;
-  size_t shared_bytes;  // of a block, at most
+  int device, capability, multiprocessors;  // capability: its major number
+  size_t shared_bytes;                      // of a block, at most
   DType dtype;
   bool backward, needs_rows, tf32;
   int gates;

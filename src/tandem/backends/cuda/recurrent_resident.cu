@@ -308,8 +308,12 @@ class ResidentRecurrence final : public RecurrentImplementation {
     return lay_out(p).rows ? nullptr
                            : "it takes only weights that fit into the shared memory of all multiprocessors.";
   }
-  /// One step alone reads the whole weight anyway.
-  bool pays(const RecurrentProblem& p) const override { return p.steps > 1; }
+  /// One step alone reads the whole weight anyway, and a library's products win where there is much to compute: on an H200 from
+  /// about 300,000 terms a step and multiprocessor on.
+  bool pays(const RecurrentProblem& p) const override {
+    const auto h = static_cast<double>(p.hidden), n = static_cast<double>(p.samples);
+    return p.steps > 1 && n * p.gates * h * h < 3e5 * p.multiprocessors;
+  }
   void run(const RecurrentCallArgs& call) const override {
     visit_floating(call.problem.dtype, [&](auto zero) {
       using S = decltype(zero);

@@ -113,7 +113,7 @@ __device__ void give_h(const RecurrentCall<S>& s, const Rows<S>& rows, int64_t i
                        bool is_beyond) {
   const int64_t e = n * s.state + u, place = s.at(i) * s.samples * s.state + e;
   const C before = static_cast<C>(i == 0 ? s.h[e] : s.output[s.at(i - 1) * s.samples * s.state + e]);
-  const S now = static_cast<S>(is_beyond ? before : zoned_out(h, before, s.keeps_h, place, s.keep_h));
+  const S now = static_cast<S>(is_beyond ? before : Zone<C>(s.keeps_h, place, s.keep_h).mix(h, before));
   s.output[place] = now;
   hand_on(s, rows, n, u, now);
   if (i + 1 == s.steps) s.last_h[e] = now;
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kThreads)
           lstm_forward<C>(given(0) + product(0), given(1) + product(1), given(2) + product(2),
                           given(3) + product(3), c_before, s.candidate_share(place));
       keep[0] = now.i, keep[1] = now.f, keep[2] = now.g, keep[3] = now.o;
-      s.cells[place] = static_cast<S>(zoned_out(now.c, c_before, s.keeps_c, place, s.keep_c));
+      s.cells[place] = static_cast<S>(Zone<C>(s.keeps_c, place, s.keep_c).mix(now.c, c_before));
       if (i + 1 == s.steps) s.last_c[n * s.hidden + u] = s.cells[place];
       h = s.norm_c ? now.c : now.h;
     } else if (s.kind == Recurrence::gru) {
@@ -230,7 +230,7 @@ __global__ void enter_kernel(const RecurrentCall<S> s, const Rows<S> rows, int64
     s.to_h[e] = h;
     h = C(0);
   } else {
-    s.to_h[e] = take_old(h, s.keeps_h, place, s.keep_h);
+    s.to_h[e] = Zone<C>(s.keeps_h, place, s.keep_h).take_old(h);
   }
   if (s.grad_projected) s.grad_projected[place] = static_cast<S>(h);
   rows.of_h[e] = h;
@@ -276,7 +276,7 @@ __global__ void __launch_bounds__(kThreads)
     if (lstm) {
       const C c_before = static_cast<C>(s.before(s.c, s.cells, i, n)[u]), share = s.candidate_share(place);
       C c = s.to_c[state];
-      const C old_c = take_old(c, s.keeps_c, place, s.keep_c);
+      const C old_c = Zone<C>(s.keeps_c, place, s.keep_c).take_old(c);
       const LstmBackward<C> back =
           s.norm_c
               ? lstm_gates_backward<C>(gate(0, u), gate(1, u), gate(2, u), gate(3, u), c_before, share, d[u],
