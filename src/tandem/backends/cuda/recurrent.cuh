@@ -113,6 +113,7 @@ struct ForwardUnit {
   using C = typename RecurrentCall<S>::C;
   int64_t i, n, u, place;
   C given[4] = {}, candidate_share = 0;
+  C kept[4] = {};  // for the gradient
   Zone<C> zone_h, zone_c;
   bool is_beyond;
 
@@ -133,36 +134,39 @@ struct ForwardUnit {
   }
   /// h and c: before the step, then after it. product(g): of gate g with the state.
   template <class F>
-  __device__ void step(const RecurrentCall<S>& s, F product, C& h, C& c) const {
+  __device__ void step(const RecurrentCall<S>& s, F product, C& h, C& c) {
     const bool lstm = s.kind == Recurrence::lstm;
-    C keep[4] = {};
     if (!is_beyond) {
       const C before = h;
       if (lstm) {
         const LstmForward<C> now =
             lstm_forward<C>(given[0] + product(0), given[1] + product(1), given[2] + product(2),
                             given[3] + product(3), c, candidate_share);
-        keep[0] = now.i, keep[1] = now.f, keep[2] = now.g, keep[3] = now.o;
+        kept[0] = now.i, kept[1] = now.f, kept[2] = now.g, kept[3] = now.o;
         c = zone_c.mix(now.c, c);
         h = now.h;
       } else if (s.kind == Recurrence::gru) {
         const auto with_bias = [&](int g) {
           return s.bias ? product(g) + static_cast<C>(s.bias[g * s.hidden + u]) : product(g);
         };
-        keep[3] = with_bias(2);
+        kept[3] = with_bias(2);
         const GruForward<C> now =
-            gru_forward<C>(given[0], given[1], given[2], with_bias(0), with_bias(1), keep[3], before);
-        keep[0] = now.r, keep[1] = now.z, keep[2] = now.n;
+            gru_forward<C>(given[0], given[1], given[2], with_bias(0), with_bias(1), kept[3], before);
+        kept[0] = now.r, kept[1] = now.z, kept[2] = now.n;
         h = now.h;
       } else {
-        h = keep[0] = rnn_forward(s.kind == Recurrence::rnn_tanh, given[0] + product(0));
+        h = kept[0] = rnn_forward(s.kind == Recurrence::rnn_tanh, given[0] + product(0));
       }
       h = zone_h.mix(h, before);
     }
-    S* const kept = s.saved + (s.at(i) * s.samples + n) * s.saved_columns.columns + u;
+  }
+  /// Gives to device memory what came of it.
+  __device__ void store(const RecurrentCall<S>& s, C h, C c) const {
+    const bool lstm = s.kind == Recurrence::lstm;
+    S* const saved = s.saved + (s.at(i) * s.samples + n) * s.saved_columns.columns + u;
 #pragma unroll
     for (int g = 0; g < 4; ++g)
-      if (g < s.kept) kept[g * s.hidden] = static_cast<S>(keep[g]);
+      if (g < s.kept) saved[g * s.hidden] = static_cast<S>(kept[g]);
     s.output[place] = static_cast<S>(h);
     if (lstm) s.cells[place] = static_cast<S>(c);
     if (i + 1 < s.steps) return;
@@ -179,6 +183,8 @@ struct BackwardUnit {
   C gates[4] = {}, before = 0, of_output = 0, candidate_share = 0;  // before: c of an lstm, h of a gru
   Zone<C> zone_h, zone_c;
   bool is_beyond = false;
+  C of_given[4] = {},
+    of_products[4] = {};  // gradients of what the input and what the products contribute to the gates
 
   __device__ BackwardUnit(const RecurrentCall<S>& s, int64_t i, int64_t n, int64_t u) : i(i), n(n), u(u) {
     if (i < 0) return;
@@ -199,9 +205,8 @@ struct BackwardUnit {
     }
   }
   /// to_h and to_c: what the step after sends, then what this one sends, but for what goes by way of the products. product: that,
-  /// where there is a step after. of_products: gradients of the products of each gate.
-  __device__ void step(const RecurrentCall<S>& s, bool has_product, C product, C& to_h, C& to_c,
-                       C (&of_products)[4]) const {
+  /// where there is a step after.
+  __device__ void step(const RecurrentCall<S>& s, bool has_product, C product, C& to_h, C& to_c) {
     const bool lstm = s.kind == Recurrence::lstm;
     const int64_t state = n * s.hidden + u;
     C h = has_product ? to_h : s.grad_h ? static_cast<C>(s.grad_h[state]) : C(0);
@@ -213,7 +218,7 @@ struct BackwardUnit {
       return;
     }
     if (s.grad_output) h += of_output;
-    C d[4] = {};
+    C(&d)[4] = of_given;
     if (!is_beyond) {
       const C old_h = zone_h.take_old(h);
       if (lstm) {
@@ -232,17 +237,21 @@ struct BackwardUnit {
         h = old_h;
       }
     }
-    const int64_t row = (s.at(i) * s.samples + n) * s.gates * s.hidden + u;
     of_products[0] = d[0], of_products[1] = d[1], of_products[3] = d[3];
     of_products[2] = s.kind == Recurrence::gru ? d[3] : d[2];
+    to_h = h;
+    to_c = c;
+  }
+  /// Gives to device memory what came of it.
+  __device__ void store(const RecurrentCall<S>& s) const {
+    if (i < 0) return;
+    const int64_t row = (s.at(i) * s.samples + n) * s.gates * s.hidden + u;
 #pragma unroll
     for (int g = 0; g < 4; ++g) {
       if (g >= s.gates) break;
-      s.grad_x[row + g * s.hidden] = static_cast<S>(d[g]);
+      s.grad_x[row + g * s.hidden] = static_cast<S>(of_given[g]);
       if (s.grad_products != s.grad_x) s.grad_products[row + g * s.hidden] = static_cast<S>(of_products[g]);
     }
-    to_h = h;
-    to_c = c;
   }
 };
 
@@ -250,10 +259,11 @@ struct BackwardUnit {
 template <class S, class F>
 __device__ void step_forward(const RecurrentCall<S>& s, int64_t i, int64_t n, int64_t u, F product) {
   using C = typename RecurrentCall<S>::C;
-  const ForwardUnit<S> unit(s, i, n, u);
+  ForwardUnit<S> unit(s, i, n, u);
   C h = s.own_before(s.h, s.output, i, n, u);
   C c = s.kind == Recurrence::lstm ? s.own_before(s.c, s.cells, i, n, u) : C(0);
   unit.step(s, product, h, c);
+  unit.store(s, h, c);
 }
 template <class S>
 __device__ void step_backward(const RecurrentCall<S>& s, int64_t i, int64_t n, int64_t u, bool has_product,
@@ -261,9 +271,10 @@ __device__ void step_backward(const RecurrentCall<S>& s, int64_t i, int64_t n, i
   using C = typename RecurrentCall<S>::C;
   const bool lstm = s.kind == Recurrence::lstm;
   const int64_t state = n * s.hidden + u;
-  const BackwardUnit<S> unit(s, i, n, u);
-  C of_products[4], h = has_product ? s.to_h[state] : C(0), c = lstm && has_product ? s.to_c[state] : C(0);
-  unit.step(s, has_product, product, h, c, of_products);
+  BackwardUnit<S> unit(s, i, n, u);
+  C h = has_product ? s.to_h[state] : C(0), c = lstm && has_product ? s.to_c[state] : C(0);
+  unit.step(s, has_product, product, h, c);
+  unit.store(s);
   if (i < 0) return;
   s.to_h[state] = h;
   if (lstm) s.to_c[state] = c;

@@ -44,14 +44,16 @@ __device__ unsigned block_of_cluster() {
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-/// All threads of the cluster come here; what they wrote before is then seen.
-__device__ void wait_for_cluster(bool is_alone) {
-  if (is_alone) {
+/// Every thread of the cluster comes to both, in turn: what was written before the first is seen after the second. Between them is
+/// the time for what nobody waits for: writes to device memory before the first would have to arrive there first.
+__device__ void arrive(bool is_alone) {
+  if (!is_alone) asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+}
+__device__ void wait_for_others(bool is_alone) {
+  if (is_alone)
     __syncthreads();
-  } else {
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-  }
+  else
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 /// Writes a number of shared memory in each block of the cluster, at the place that it has in this one.
 __device__ void write_everywhere(float* at, float value, int blocks) {
@@ -132,7 +134,8 @@ __global__ void __launch_bounds__(kMostThreads) cluster_kernel(const Sequence s)
       own_c[e] = s.kind == Recurrence::lstm ? s.c[n * s.hidden + u] : 0.f;
     }
   }
-  wait_for_cluster(is_alone);  // every block is there
+  arrive(is_alone);
+  wait_for_others(is_alone);  // every block is there
 
   // The first unit of this thread is read ahead.
   const int mine = threadIdx.x;
@@ -149,7 +152,7 @@ __global__ void __launch_bounds__(kMostThreads) cluster_kernel(const Sequence s)
     const float* const now = shared + (done % 2 ? size : 0);
     float* const next = shared + (done % 2 ? 0 : size);
     using Unit = std::conditional_t<backward, BackwardUnit<float>, ForwardUnit<float>>;
-    const Unit read_ahead(s, i, my_sample, my_unit);
+    Unit read_ahead(s, i, my_sample, my_unit);
     if (has_product) {
       int r = 0;
       for (; r + 4 <= rows; r += 4)
@@ -160,18 +163,17 @@ __global__ void __launch_bounds__(kMostThreads) cluster_kernel(const Sequence s)
                               results + r * l.columns);
       __syncthreads();
     }
-    const auto compute = [&](const Unit& of, int e) {
+    const auto compute = [&](Unit& of, int e) {
       const int r = e / l.units, k = e % l.units;
       float* const to = next + r * l.row_stride();
       if constexpr (backward) {
-        float of_products[4];
-        of.step(s, has_product, has_product ? results[r * l.columns + k] : 0.f, own_h[e], own_c[e],
-                of_products);
+        of.step(s, has_product, has_product ? results[r * l.columns + k] : 0.f, own_h[e], own_c[e]);
         if (!goes_on) return;
 #pragma unroll
         for (int g = 0; g < 4; ++g)
           if (g < s.gates)
-            write_everywhere(to + l.place(static_cast<int>(g * s.hidden + of.u)), of_products[g], l.blocks);
+            write_everywhere(to + l.place(static_cast<int>(g * s.hidden + of.u)), of.of_products[g],
+                             l.blocks);
       } else {
         of.step(
             s, [&](int g) { return results[r * l.columns + g * l.units + k]; }, own_h[e], own_c[e]);
@@ -181,10 +183,22 @@ __global__ void __launch_bounds__(kMostThreads) cluster_kernel(const Sequence s)
                          s.state_mask ? h * s.state_mask[of.n * s.hidden + of.u] : h, l.blocks);
       }
     };
+    const auto store = [&](const Unit& of, int e) {
+      if constexpr (backward)
+        of.store(s);
+      else
+        of.store(s, own_h[e], own_c[e]);
+    };
     if (has_one) compute(read_ahead, mine);
-    for (int e = mine + static_cast<int>(blockDim.x); e < states; e += static_cast<int>(blockDim.x))
-      if (exists(e)) compute(Unit(s, i, sample(e), unit(e)), e);
-    if (goes_on) wait_for_cluster(is_alone);
+    for (int e = mine + static_cast<int>(blockDim.x); e < states; e += static_cast<int>(blockDim.x)) {
+      if (!exists(e)) continue;
+      Unit of(s, i, sample(e), unit(e));
+      compute(of, e);
+      store(of, e);
+    }
+    if (goes_on) arrive(is_alone);
+    if (has_one) store(read_ahead, mine);
+    if (goes_on) wait_for_others(is_alone);
   }
 #endif
 }
@@ -274,9 +288,11 @@ class RecurrenceInClusters final : public RecurrentImplementation {
     if (p.samples >= int64_t{1} << 24) return "it takes fewer than 2^24 samples.";
     return lay_out(p).blocks ? nullptr : "it takes only weights that fit into the registers of eight blocks.";
   }
-  /// One step alone reads the whole weight anyway. Where there are more samples than can run at once, a library's products win.
+  /// One step alone reads the whole weight anyway. Where there is much to compute, a library's products win: on an H200 from about
+  /// 150,000 terms a step and multiprocessor on.
   bool pays(const RecurrentProblem& p) const override {
-    return p.steps > 1 && p.samples <= int64_t{p.multiprocessors} * kMostRows / kMostBlocks;
+    const auto h = static_cast<double>(p.hidden), n = static_cast<double>(p.samples);
+    return p.steps > 1 && n * p.gates * h * h < 1.5e5 * p.multiprocessors;
   }
   void run(const RecurrentCallArgs& call) const override {
     call.problem.backward ? cuda::run<true>(call) : cuda::run<false>(call);

@@ -309,10 +309,10 @@ class ResidentRecurrence final : public RecurrentImplementation {
                            : "it takes only weights that fit into the shared memory of all multiprocessors.";
   }
   /// One step alone reads the whole weight anyway, and a library's products win where there is much to compute: on an H200 from
-  /// about 300,000 terms a step and multiprocessor on.
+  /// about 200,000 terms a step and multiprocessor on.
   bool pays(const RecurrentProblem& p) const override {
     const auto h = static_cast<double>(p.hidden), n = static_cast<double>(p.samples);
-    return p.steps > 1 && n * p.gates * h * h < 3e5 * p.multiprocessors;
+    return p.steps > 1 && n * p.gates * h * h < 2e5 * p.multiprocessors;
   }
   void run(const RecurrentCallArgs& call) const override {
     visit_floating(call.problem.dtype, [&](auto zero) {
