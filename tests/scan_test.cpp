@@ -355,6 +355,69 @@ TEST(Scan, IsDifferentiatedByManyThreadsAtOnce) {
   EXPECT_EQ(wrong, 0);
 }
 
+/// Weights from around, one of them twice in a step, with a bias and without; one that is made in the step; one that is smaller than
+/// what its product reads and gives; one in a branch.
+List with_weights(World& world, const Scan& loop) {
+  const Tensor left = values({8, 3}, 20), right = values({3, 8}, 21);
+  const Tensor weight = matmul(matmul(left, world.w), right), bias = sum(matmul(left, world.u), 1);
+  return flat(loop(
+      [&](const List& s, const List& in) {
+        const Tensor a = tanh(linear(s[0], weight, bias) + matmul(linear(in[0], world.u), right));
+        const Tensor b =
+            linear(a, weight) + linear(a, weight * 0.5) + linear(a, transpose(weight), bias.detach());
+        const Tensor chosen = cond(
+            greater(sum(in[0]), 0.0), [&](const List& c) { return List{linear(c[0], weight)}; },
+            [&](const List& c) { return List{c[0] * 2.0}; }, {b})[0];
+        return ScanStep{{tanh(chosen) * 0.5}, {a, in[0]}};
+      },
+      {matmul(world.h, right)}, {world.x}));
+}
+
+TEST(Scan, BatchedWeightsHaveTheGradientsOfALoopUpToRoundingAndOneSetOfBits) {
+  for (const bool from_end : {false, true}) {
+    const Scan batched = by_scan({.from_end = from_end, .batch_weights = true});
+    const auto eager = run(with_weights, Way::eager, batched);
+    expect_same(run(with_weights, Way::compiled, batched), eager, "compiled");
+    expect_same(run(with_weights, Way::compiled_step, batched), eager, "compiled step");
+    const auto plain = run(with_weights, Way::eager, by_scan({.from_end = from_end}));
+    for (size_t i = 0; i < eager[2].size(); ++i)
+      EXPECT_LE(relative_distance(to_array(eager[2][i]), to_array(plain[2][i])), 2e-6) << i;
+  }
+}
+
+TEST(Scan, BatchedWeightsTakeTheirProductsOutOfTheLoop) {
+  const auto products = [](bool batched) {
+    const Tensor w = values({16, 16}, 3).set_requires_grad(), x = values({5, 2, 16}, 1);
+    Compiled step = compile([&](const List&) {
+      const ScanResult made = scan(
+          [&](const List& s, const List& in) {
+            return ScanStep{{tanh(linear(s[0], w) + in[0])}, {}};
+          },
+          {zeros({2, 16})}, {x}, {.batch_weights = batched});
+      return grad(sum(made.state[0]), {w});
+    });
+    step({});
+    const GraphView graph = step.reports()[0].graph;
+    std::pair<int, int> count{0, 0};  // around, inside
+    for (const GraphView::Node& node : graph.nodes) {
+      count.first += node.op == "matmul";
+      for (const GraphView& body : node.bodies) count.second += body.count("matmul");
+    }
+    return count;
+  };
+  EXPECT_EQ(products(false), std::pair(0, 2));  // of the state and of the weight
+  EXPECT_EQ(products(true), std::pair(1, 1));
+  const Tensor w = values({16, 16}, 3).set_requires_grad();
+  EXPECT_HAS(refusal([&] {
+               scan(
+                   [&](const List& s, const List&) {
+                     return ScanStep{{linear(s[0], w)}, {}};
+                   },
+                   {zeros({2, 16})}, {zeros({3, 2})}, {.recompute = true, .batch_weights = true});
+             }),
+             "scan: batch_weights keeps what recompute would not");
+}
+
 TEST(Scan, NamesTheOperationThatGivesANanInBothEngines) {
   const auto code = [](const List& in) {
     return flat(scan(

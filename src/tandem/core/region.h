@@ -29,6 +29,8 @@ class Region {
   uint64_t id_, previous_, previous_repeated_;
 };
 
+class LinearHook;
+
 /// Code in this scope is a branch or a step of `function`, "cond": part of one node, which acts on the world around it by
 /// what it returns and what it changes in place alone. Neither gradients of tensors nor hooks may be changed in it.
 class BodyScope {
@@ -44,7 +46,22 @@ class BodyScope {
 
  private:
   const char* outer_;
+  LinearHook* outer_hook_;
 };
+
+/// Takes the place of linear() in the code that it is set for; a BodyScope inside sets none.
+class LinearHook {
+ public:
+  virtual bool takes(const Tensor& x, const Tensor& weight, const Tensor& bias) const = 0;
+  virtual Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) = 0;
+
+ protected:
+  ~LinearHook() = default;
+};
+/// Of this thread; null: none.
+LinearHook*& linear_hook();
+/// The number of the node that this thread recorded last.
+uint64_t last_recorded();
 
 /// Makes `tensor` output number `output` of a node.
 void attach(const Tensor& tensor, const Ref<TapeNode>& node, size_t output);

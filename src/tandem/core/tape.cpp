@@ -18,6 +18,7 @@ namespace {
 
 thread_local bool t_grad_enabled = true;
 thread_local uint64_t t_sequence = 0;
+thread_local LinearHook* t_linear_hook = nullptr;
 thread_local uint64_t t_region = 0, t_repeated = 0;
 thread_local const char* t_body = nullptr;  // the function whose BodyScope this thread is in
 std::atomic<uint64_t> g_region{0};
@@ -128,8 +129,15 @@ Region::~Region() {
 }
 uint64_t Region::repeated() { return t_repeated; }
 
-BodyScope::BodyScope(const char* function) : outer_(std::exchange(t_body, function)) {}
-BodyScope::~BodyScope() { t_body = outer_; }
+LinearHook*& linear_hook() { return t_linear_hook; }
+uint64_t last_recorded() { return t_sequence; }
+
+BodyScope::BodyScope(const char* function)
+    : outer_(std::exchange(t_body, function)), outer_hook_(std::exchange(t_linear_hook, nullptr)) {}
+BodyScope::~BodyScope() {
+  t_body = outer_;
+  t_linear_hook = outer_hook_;
+}
 bool BodyScope::is_open() { return t_body; }
 void BodyScope::refuse(const char* what) {
   TD_CHECK(!t_body, what, ": must not be called inside a function that is given to ", t_body,

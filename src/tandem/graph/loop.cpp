@@ -134,7 +134,7 @@ List append_forward(LoopRule& rule) {
     if (i < loop.states())
       description->carried.push_back(static_cast<int>(i));
     else
-      description->sliced.push_back({static_cast<int>(i), bytes_of_meta(loop.meta_of_own(i))});
+      description->sliced.push_back({static_cast<int>(i), loop.bytes_between_slices(i)});
   }
   std::vector<Meta> out;
   const auto add = [&](const Meta& meta) {
@@ -270,7 +270,8 @@ List run_by_shapes(const LoopCode& code) {
 /// Everything about it that shapes tell.
 TracedLoop trace_loop(LoopCode code) {
   for (List* list : {&code.state, &code.sequences})
-    for (Tensor& t : *list) t = contiguous(t);
+    for (Tensor& t : *list)
+      if (list == &code.state || !is_one_slice_repeated(t)) t = contiguous(t);
   TracedLoop loop;
   loop.step = as_one_list(code);
   if (code.recompute) loop.step = [step = loop.step](const List& own) { return checkpoint(step, own); };
@@ -296,6 +297,8 @@ TracedLoop trace_loop(LoopCode code) {
 }
 
 }  // namespace
+
+void look_at_step(LoopCode code) { trace_loop(std::move(code)); }
 
 ScanResult run_loop(LoopCode code) {
   const size_t states = code.state.size();

@@ -23,5 +23,7 @@ struct LoopCode {
 
 /// Appends the node, or runs plain code; either way the results are on the tape.
 ScanResult run_loop(LoopCode code);
+/// Traces it and throws that away: for a step that looks at what it calls.
+void look_at_step(LoopCode code);
 
 }  // namespace tandem::graph

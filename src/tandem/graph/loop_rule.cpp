@@ -31,6 +31,20 @@ Meta TracedLoop::meta_of_own(size_t i) const {
   return row_major(meta);
 }
 
+bool is_one_slice_repeated(const Tensor& sequence) {
+  const Meta& meta = sequence.meta();
+  if (meta.shape.rank() < 2 || meta.strides[0] != 0) return false;
+  Meta slice = meta;
+  slice.shape.erase(0);
+  const Meta plain = row_major(slice);
+  for (int axis = 0; axis < plain.shape.rank(); ++axis)
+    if (plain.shape[axis] != 1 && plain.strides[axis] != meta.strides[axis + 1]) return false;
+  return true;
+}
+int64_t TracedLoop::bytes_between_slices(size_t i) const {
+  return is_one_slice_repeated(own(i)) ? 0 : bytes_of_meta(meta_of_own(i));
+}
+
 List TracedLoop::separate(List results) const {
   for (size_t i = 0; i < results.size(); ++i)
     results[i] = same[i] < i ? results[same[i]] : copied[i] ? clone(results[i]) : results[i];
@@ -290,7 +304,7 @@ List LoopRule::append_backward(const Backward& back, List carried, const List& s
       const Tensor& tensor =
           is_state ? history[static_cast<size_t>(own)] : loop.own(static_cast<size_t>(own));
       check_kept(tensor.defined());
-      add(tensor, is_state ? Loop::padded(bytes) : bytes);
+      add(tensor, is_state ? Loop::padded(bytes) : loop.bytes_between_slices(static_cast<size_t>(own)));
     } else if (const int base = back.body.kept[i]; base != kNone) {
       const auto found = kept.find(base);
       check_kept(found != kept.end());

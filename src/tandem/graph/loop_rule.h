@@ -13,7 +13,7 @@ namespace tandem::graph {
 
 /// A loop whose step is traced.
 struct TracedLoop {
-  LoopCode code;  // its tensors are row-major
+  LoopCode code;  // its tensors are row-major; a sequence may be one slice repeated
   TensorFunction step;
   std::shared_ptr<Mutex> turn;                 // traces are continued by one thread at a time
   std::vector<std::shared_ptr<Trace>> bodies;  // the step; the condition
@@ -31,6 +31,8 @@ struct TracedLoop {
   const Tensor& own(size_t i) const { return i < states() ? code.state[i] : code.sequences[i - states()]; }
   /// What a run is handed for it.
   Meta meta_of_own(size_t i) const;
+  /// Of a sequence.
+  int64_t bytes_between_slices(size_t i) const;
   std::string name_of_own(size_t i) const {
     return i < states() ? cat("state ", i) : cat("sequence ", i - states());
   }
@@ -39,6 +41,9 @@ struct TracedLoop {
   /// Results are memory of their own, and one tensor that is there twice stays one: its gradients are added one by one.
   std::vector<Tensor> separate(std::vector<Tensor> results) const;
 };
+
+/// Whether all slices of a sequence are one, row-major: an expand()ed tensor.
+bool is_one_slice_repeated(const Tensor& sequence);
 
 // Layouts of stacks.
 Meta row_major(const Meta& meta);

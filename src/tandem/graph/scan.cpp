@@ -1,6 +1,6 @@
 #include "tandem/graph/scan.h"
 
-#include "tandem/graph/loop.h"
+#include "tandem/graph/batched_weights.h"
 
 namespace tandem {
 
@@ -37,6 +37,9 @@ ScanResult scan(const ScanFunction& step, const std::vector<Tensor>& state,
   graph::LoopCode code{"scan", &scan_op(), "the step", step, {}, state, sequences, sequences[0].shape()[0]};
   code.from_end = options.from_end;
   code.recompute = options.recompute;
+  TD_CHECK(!options.recompute || !options.batch_weights,
+           "scan: batch_weights keeps what recompute would not; set one of them.");
+  if (options.batch_weights) return graph::run_batched(std::move(code));
   return graph::run_loop(std::move(code));
 }
 

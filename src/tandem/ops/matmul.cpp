@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tandem/core/autocast.h"
+#include "tandem/core/region.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
@@ -139,8 +140,10 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   Dims rows{features ? x.size() / features : 0, features};
   if (!features) rows[0] = size_of(Dims(std::span(x.shape().begin(), static_cast<size_t>(x.rank() - 1))));
   const Tensor flat = x.rank() == 2 ? x : reshape(x, rows);
-  const Tensor out =
-      bias.defined() ? apply1(op_linear(), {flat, weight, bias}) : apply1(op_linear(), {flat, weight});
+  LinearHook* const hook = linear_hook();
+  const Tensor out = hook && hook->takes(flat, weight, bias) ? hook->linear(flat, weight, bias)
+                     : bias.defined()                        ? apply1(op_linear(), {flat, weight, bias})
+                                                             : apply1(op_linear(), {flat, weight});
   if (x.rank() == 2) return out;
   Dims shape = x.shape();
   shape[shape.rank() - 1] = weight.shape()[0];

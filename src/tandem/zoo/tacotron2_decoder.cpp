@@ -153,7 +153,7 @@ Tacotron2Decoder::Frames Tacotron2Decoder::forced(const Tensor& memory, const Te
       [&](const std::vector<Tensor>& state, const std::vector<Tensor>& now) {
         return loop.step(state, now[0], std::span(now).subspan(1));
       },
-      loop.first_state(), sequences);
+      loop.first_state(), sequences, {.batch_weights = true});
   return projected(made.outputs[0], made.outputs[1], made.outputs[2]);
 }
 
