@@ -35,8 +35,13 @@ BATCH = 4
 # With a batch of 4 resnet18's last statistics are of four numbers each, and in f32 rounding moves gradients and losses
 # by per cents on some samples, while in f64 two drivers agree to 2e-13 (lab/docs/drivers.md).
 # In cifar100_cnn a pool of four samples met two places so alike that f32 took one here and the other there, and the
-# losses drifted apart by 1 %; in f64 they agreed to 1e-15, and with eight samples in f32 to 2e-7.
-LARGER_BATCH = {"resnet18": 8, "cifar100_cnn": 8}
+# losses drifted apart by 1 %; in f64 they agreed to 1e-15, and with eight samples in f32 to 2e-7. svhn_cnn likewise, on one
+# thread: libtorch's losses were 1.5 % from Tandem's; in f64 3e-15, and with eight samples 6e-6.
+LARGER_BATCH = {"resnet18": 8, "cifar100_cnn": 8, "svhn_cnn": 8}
+# photos_resnet18 has millions of places at which a maximum or a zero may fall either way, with any batch. In f32 Tandem's
+# gradients were 0.2 % and libtorch's 0.36 % from those in f64, and 0.25 % (batch 4), 0.17 % (8) and 0.11 % (16) from each
+# other; in f64 libtorch, Chainer, MXNet and TensorFlow agreed with Tandem to 5e-14.
+WIDER_GRADIENTS = {"photos_resnet18": 5}  # times the tolerance; not in f64
 SMALL_INPUT = {"vgg16": [3, 32, 32]}  # the others are tried at the size of their definition
 SEED = 11
 ROUNDS, ROUND_S = 21, 0.2  # runs of each definition for the ratio of speeds, and how long one takes about
@@ -705,8 +710,10 @@ class Walk:
             pair = [samples.counted(made, answer) if key == "outputs" else answer[key] for answer in (mine, theirs)]
             # A wrong gradient of one small layer must not hide behind those of large ones.
             apart = distance(pair[:1], pair[1:], floor=1.0 if key == "outputs" else 0.01)
-            table.check(where, what + key, same and apart <= allowed * factor,
-                        "%.2g apart, %.2g allowed" % (apart, allowed * factor))
+            limit = allowed * factor
+            if key == "gradients" and cell["precision"] != "f64":
+                limit *= WIDER_GRADIENTS.get(name, 1)
+            table.check(where, what + key, same and apart <= limit, "%.2g apart, %.2g allowed" % (apart, limit))
 
     def step_time(self, cell):
         """Nanoseconds of a step of the freshly prepared cell."""
