@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "tandem/core/autocast.h"
 #include "tandem/graph/checkpoint.h"
 #include "tandem/graph/cond.h"
 #include "tandem/nn/norm.h"
@@ -416,6 +417,29 @@ TEST(Scan, BatchedWeightsTakeTheirProductsOutOfTheLoop) {
                    {zeros({2, 16})}, {zeros({3, 2})}, {.recompute = true, .batch_weights = true});
              }),
              "scan: batch_weights keeps what recompute would not");
+}
+
+TEST(Scan, BatchedWeightsUnderAutocastHaveOneSetOfBitsAndTheTypesOfTheirWeights) {
+  const Tensor w = values({16, 16}, 3).set_requires_grad(), b = values({16}, 4).set_requires_grad(),
+               x = values({5, 2, 16}, 1);
+  const auto gradients = [&](bool batched) {
+    return [&, batched](const List&) {
+      const Autocast narrow(DType::bf16);
+      const ScanResult made = scan(
+          [&](const List& s, const List& in) {
+            return ScanStep{{tanh(linear(s[0], w, b) + in[0])}, {}};
+          },
+          {zeros({2, 16})}, {x}, {.batch_weights = batched});
+      return grad(sum(made.state[0]), {w, b});
+    };
+  };
+  const List eager = gradients(true)({}), plain = gradients(false)({});
+  const List graph = compile(gradients(true))({});
+  for (size_t i = 0; i < eager.size(); ++i) {
+    EXPECT_EQ(eager[i].dtype(), DType::f32);
+    EXPECT_EQ(host_bytes(graph[i]), host_bytes(eager[i]));
+    EXPECT_LE(relative_distance(to_array(eager[i]), to_array(plain[i])), 1e-2);
+  }
 }
 
 TEST(Scan, NamesTheOperationThatGivesANanInBothEngines) {

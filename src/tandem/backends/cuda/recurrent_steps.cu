@@ -14,6 +14,7 @@ namespace tandem::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+
 /// The sum over the block's threads, for each of them.
 template <class C>
 __device__ C block_sum(C mine) {
