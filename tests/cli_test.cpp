@@ -121,7 +121,8 @@ TEST(Command, TrainForAPersonSaysWhatItDoesAndEvalAgrees) {
 TEST(Command, ListsModelsDataSetsAndTheMachine) {
   const ProcessResult models = run_command({"models"});
   EXPECT_EQ(models.status, 0);
-  for (const char* name : {"lenet", "mlp", "mnist_cnn", "61,706"}) expect_contains(models.out, name);
+  for (const char* name : {"lenet", "mlp", "mnist_cnn", "61,706", "speech-synthesis"})
+    expect_contains(models.out, name);
   const ProcessResult datasets = run_command({"datasets", "--json"});
   EXPECT_EQ(datasets.status, 0);
   for (const ordered_json& line : lines_of(datasets.out)) {

@@ -64,19 +64,23 @@ nn::Summary summary_of(const zoo::ChosenModel& chosen, const Dims& batch) {
   return nn::summary(*model, in, [&](const std::vector<Tensor>& each) { (*model)(each); });
 }
 
+/// A number that there may be none of, or that is known only once files are read.
+std::string known(int64_t number) { return number == 0 ? "" : grouped(number); }
+
 void list_models(bool json) {
-  Table table({"model", "parameters", "input", "classes", ""}, {1, 3});
+  Table table({"model", "parameters", "task", "input", "classes", ""}, {1, 4});
   for (const zoo::ModelInfo& info : zoo::models()) {
     const int64_t parameters = nn::count_parameters(*shapes_of_model({info}));
     if (json)
       print({{"model", info.name},
              {"parameters", parameters},
+             {"task", info.task},
              {"input", sizes(info.input)},
              {"classes", info.classes},
              {"description", info.description}});
     else
-      table.add(
-          {info.name, grouped(parameters), cat(info.input), std::to_string(info.classes), info.description});
+      table.add({info.name, grouped(parameters), info.task, cat(info.input), known(info.classes),
+                 info.description});
   }
   if (!json) table.print();
 }
@@ -157,9 +161,6 @@ void fetch(const std::string& name, const std::string& data_dir, bool json) {
   else
     std::printf("%s is in %s\n", name.c_str(), folder.c_str());
 }
-
-/// A number that may only be known once the files are read.
-std::string known(int64_t number) { return number == 0 ? "" : grouped(number); }
 
 }  // namespace
 
