@@ -419,6 +419,25 @@ TEST(Scan, BatchedWeightsTakeTheirProductsOutOfTheLoop) {
              "scan: batch_weights keeps what recompute would not");
 }
 
+TEST(Scan, BatchedWeightsLeaveOutWhatIsFrozen) {
+  const Tensor w = values({16, 16}, 3), b = values({16}, 4), x = values({5, 2, 16}, 1);
+  const auto gradient = [&](const Tensor& weight, const Tensor& bias, const Tensor& of, bool batched) {
+    const ScanResult made = scan(
+        [&](const List& s, const List& in) {
+          return ScanStep{{tanh(linear(s[0], weight, bias) + in[0])}, {}};
+        },
+        {zeros({2, 16})}, {x}, {.batch_weights = batched});
+    return to_array(grad(sum(made.state[0]), {of})[0]);
+  };
+  const Tensor trained_w = clone(w).set_requires_grad(), trained_b = clone(b).set_requires_grad();
+  EXPECT_LE(
+      relative_distance(gradient(w, trained_b, trained_b, true), gradient(w, trained_b, trained_b, false)),
+      2e-6);
+  EXPECT_LE(
+      relative_distance(gradient(trained_w, b, trained_w, true), gradient(trained_w, b, trained_w, false)),
+      2e-6);
+}
+
 TEST(Scan, BatchedWeightsUnderAutocastHaveOneSetOfBitsAndTheTypesOfTheirWeights) {
   const Tensor w = values({16, 16}, 3).set_requires_grad(), b = values({16}, 4).set_requires_grad(),
                x = values({5, 2, 16}, 1);

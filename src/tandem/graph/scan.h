@@ -20,7 +20,7 @@ struct ScanOptions {
   /// called in the backward pass as well, as in checkpoint(): what it refers to must live so long.
   bool recompute = false;
   /// The gradient of a weight from around that linear() takes in a step, where it is larger than what that product reads and
-  /// gives, is one product over all steps, in place of a sum of as many: many times faster, with other bits than a plain loop's. Both
+  /// gives, is one product over all steps, in place of a sum of as many: less to read and write, and other bits than a plain loop's. Both
   /// engines give the same ones. What enters such products is kept for all steps. Not with recompute.
   bool batch_weights = false;
 };

@@ -311,7 +311,7 @@ void add_machine(std::vector<Setting>& table) {
          .recorded = [](const TrainConfig&) { return SettingValue(name(convolution_choice().mode)); }});
   t.add("conv-workspace", TD_FIELD(machine.conv_workspace),
         "bytes that a GPU's algorithm of a convolution may take",
-        {.unset = "536870912",
+        {.unset = std::to_string(ConvolutionChoice().workspace),
          .bits = kRecorded,
          .range = at_least(0, " bytes"),
          .recorded = [](const TrainConfig&) {
