@@ -319,14 +319,18 @@ TD_FN double round_(double x) {
   return a < 4503599627370496. ? copy_sign((a + 4503599627370496.) - 4503599627370496., x) : x;
 }
 
-/// tanh: an odd polynomial near 0, elsewhere 1 - 2 / (exp(2|x|) + 1) with the sign put back.
-TD_FN float tanh_(float x) {
-  const float a = abs_(x);
-  const float z = x * x, z2 = z * z;
+/// tanh of a = |x| below 0.625: an odd polynomial.
+TD_FN float tanh_near_zero(float a) {
+  const float z = a * a, z2 = z * z;
   const float high = fma_(fma_(z, -5.70498872745e-3f, 2.06390887954e-2f), z, -5.37397155531e-2f);
   const float p = fma_(high, z2, fma_(z, 1.33314422036e-1f, -3.33332819422e-1f));
+  return fma_(p * z, a, a);
+}
+/// tanh: a polynomial near 0, elsewhere 1 - 2 / (exp(2|x|) + 1) with the sign put back.
+TD_FN float tanh_(float x) {
+  const float a = abs_(x);
   const float e = exp2_near((a > 10.f ? 10.f : a) * 2.88539008f);
-  return copy_sign(a < 0.625f ? fma_(p * z, a, a) : 1.f - 2.f / (e + 1.f), x);
+  return copy_sign(a < 0.625f ? tanh_near_zero(a) : 1.f - 2.f / (e + 1.f), x);
 }
 TD_FN double tanh_(double x) {
   const double a = abs_(x);

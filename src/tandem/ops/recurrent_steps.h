@@ -77,20 +77,27 @@ struct RecurrentOperands {
   }
 };
 
+/// The functions of gates. A backend may have others, that give the same within rounding.
+template <class C>
+struct GateFunctions {
+  static TD_FN C sigmoid(C x) { return sigmoid_(x); }
+  static TD_FN C tanh(C x) { return tanh_(x); }
+};
+
 template <class C>
 struct LstmForward {
   C i, f, g, o, c, h;
 };
 /// i, f, g, o: the sums; share: what tanh(g) is multiplied with, 0 where it is dropped.
-template <class C>
+template <class C, class F = GateFunctions<C>>
 TD_FN LstmForward<C> lstm_forward(C i, C f, C g, C o, C c_before, C share) {
   LstmForward<C> now;
-  now.i = sigmoid_(i);
-  now.f = sigmoid_(f);
-  now.g = tanh_(g);
-  now.o = sigmoid_(o);
+  now.i = F::sigmoid(i);
+  now.f = F::sigmoid(f);
+  now.g = F::tanh(g);
+  now.o = F::sigmoid(o);
   now.c = now.f * c_before + now.i * (now.g * share);
-  now.h = now.o * tanh_(now.c);
+  now.h = now.o * F::tanh(now.c);
   return now;
 }
 
@@ -111,9 +118,9 @@ TD_FN LstmBackward<C> lstm_gates_backward(C i, C f, C g, C o, C c_before, C shar
   return back;
 }
 /// The same from dh and dc, gradients of the new h and c.
-template <class C>
+template <class C, class F = GateFunctions<C>>
 TD_FN LstmBackward<C> lstm_backward(C i, C f, C g, C o, C c_before, C share, C dh, C dc) {
-  const C bent = tanh_(f * c_before + i * (g * share));
+  const C bent = F::tanh(f * c_before + i * (g * share));
   return lstm_gates_backward<C>(i, f, g, o, c_before, share, dh * bent, dc + dh * o * (C(1) - bent * bent));
 }
 
@@ -122,12 +129,12 @@ struct GruForward {
   C r, z, n, h;
 };
 /// x_…: what the input contributes; q_…: what the state does.
-template <class C>
+template <class C, class F = GateFunctions<C>>
 TD_FN GruForward<C> gru_forward(C x_r, C x_z, C x_n, C q_r, C q_z, C q_n, C h_before) {
   GruForward<C> now;
-  now.r = sigmoid_(x_r + q_r);
-  now.z = sigmoid_(x_z + q_z);
-  now.n = tanh_(x_n + now.r * q_n);
+  now.r = F::sigmoid(x_r + q_r);
+  now.z = F::sigmoid(x_z + q_z);
+  now.n = F::tanh(x_n + now.r * q_n);
   now.h = now.n + now.z * (h_before - now.n);
   return now;
 }
@@ -148,9 +155,9 @@ TD_FN GruBackward<C> gru_backward(C r, C z, C n, C q_n, C h_before, C dh) {
 }
 
 /// h of a plain layer, and the gradient of its sum.
-template <class C>
+template <class C, class F = GateFunctions<C>>
 TD_FN C rnn_forward(bool is_tanh, C sum) {
-  return is_tanh ? tanh_(sum) : sum > C(0) ? sum : sum != sum ? sum : C(0);
+  return is_tanh ? F::tanh(sum) : sum > C(0) ? sum : sum != sum ? sum : C(0);
 }
 template <class C>
 TD_FN C rnn_backward(bool is_tanh, C h, C dh) {

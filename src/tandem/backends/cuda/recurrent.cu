@@ -12,6 +12,7 @@ namespace tandem::cuda {
 // The list: one row per implementation, the most wanted first; each is a function that its file defines.
 // clang-format off
 #define TD_RECURRENT_IMPLEMENTATIONS(row) \
+  row(recurrence_on_tensor_cores)         \
   row(recurrence_in_clusters)             \
   row(resident_recurrence)                \
   row(recurrence_by_steps)
@@ -42,6 +43,7 @@ RecurrentProblem problem_of(const KernelArgs& args, bool backward) {
           state.properties.major,
           state.properties.multiProcessorCount,
           state.properties.sharedMemPerBlockOptin,
+          clusters_at_once(state),
           in.weight->dtype,
           backward,
           a.needs_rows(),

@@ -106,11 +106,47 @@ struct Zone {
   }
 };
 
+/// The functions of gates where nothing else is done meanwhile: by the GPU's own exp2 and reciprocal, within 4e-7 of the value, and without
+/// a branch. f64 as everywhere.
+template <class C>
+struct QuickGates : GateFunctions<C> {};
+template <>
+struct QuickGates<float> {
+  static __device__ float exp2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+  static __device__ float reciprocal(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+  static __device__ float sigmoid(float x) {
+    const float within = fminf(fmaxf(x, -87.f), 87.f);
+    const float power = within * -1.44269504f,
+                rest = fmaf(within, -1.44269504f, -power);  // what its rounding lost
+    const float e = exp2(power);
+    const float y = reciprocal(1.f + fmaf(e, rest * 0.693147181f, e));
+    return x != x ? x : y;
+  }
+  static __device__ float tanh(float x) {
+    const float a = fabsf(x), near_zero = tanh_near_zero(a);
+    const float far = fmaf(reciprocal(exp2(fminf(a, 10.f) * 2.88539008f) + 1.f), -2.f, 1.f);
+    return copysignf(a < 0.625f || x != x ? near_zero : far, x);
+  }
+};
+
 /// One unit of one sample at the i-th step, without layer norm and projection. What it reads of tensors does not depend on the
 /// step before, so that it can be on its way while that is computed.
-template <class S>
+/// kLstm: it is an lstm. Else the kind is asked for.
+template <class S, bool kLstm = false>
 struct ForwardUnit {
   using C = typename RecurrentCall<S>::C;
+  using Gates = QuickGates<C>;
+  static __device__ bool is_lstm(const RecurrentCall<S>& s) { return kLstm || s.kind == Recurrence::lstm; }
+  static __device__ int gates_of(const RecurrentCall<S>& s) { return kLstm ? 4 : s.gates; }
+  static __device__ int kept_of(const RecurrentCall<S>& s) { return kLstm ? 4 : s.kept; }
   int64_t i, n, u, place;
   C given[4] = {}, candidate_share = 0;
   C kept[4] = {};  // for the gradient
@@ -124,24 +160,24 @@ struct ForwardUnit {
         place(s.state_place(i, n) + u),
         zone_h(s.keeps_h, place, s.keep_h),
         is_beyond(s.is_beyond(i, n)) {
-    const S* const x = s.x + (s.at(i) * s.samples + n) * s.gates * s.hidden + u;
+    const S* const x = s.x + (s.at(i) * s.samples + n) * gates_of(s) * s.hidden + u;
 #pragma unroll
     for (int g = 0; g < 4; ++g)
-      if (g < s.gates) given[g] = static_cast<C>(x[g * s.hidden]);
-    if (s.kind != Recurrence::lstm) return;
+      if (g < gates_of(s)) given[g] = static_cast<C>(x[g * s.hidden]);
+    if (!is_lstm(s)) return;
     zone_c = Zone<C>(s.keeps_c, place, s.keep_c);
     candidate_share = s.candidate_share(place);
   }
   /// h and c: before the step, then after it. product(g): of gate g with the state.
   template <class F>
   __device__ void step(const RecurrentCall<S>& s, F product, C& h, C& c) {
-    const bool lstm = s.kind == Recurrence::lstm;
+    const bool lstm = is_lstm(s);
     if (!is_beyond) {
       const C before = h;
       if (lstm) {
         const LstmForward<C> now =
-            lstm_forward<C>(given[0] + product(0), given[1] + product(1), given[2] + product(2),
-                            given[3] + product(3), c, candidate_share);
+            lstm_forward<C, Gates>(given[0] + product(0), given[1] + product(1), given[2] + product(2),
+                                   given[3] + product(3), c, candidate_share);
         kept[0] = now.i, kept[1] = now.f, kept[2] = now.g, kept[3] = now.o;
         c = zone_c.mix(now.c, c);
         h = now.h;
@@ -151,22 +187,22 @@ struct ForwardUnit {
         };
         kept[3] = with_bias(2);
         const GruForward<C> now =
-            gru_forward<C>(given[0], given[1], given[2], with_bias(0), with_bias(1), kept[3], before);
+            gru_forward<C, Gates>(given[0], given[1], given[2], with_bias(0), with_bias(1), kept[3], before);
         kept[0] = now.r, kept[1] = now.z, kept[2] = now.n;
         h = now.h;
       } else {
-        h = kept[0] = rnn_forward(s.kind == Recurrence::rnn_tanh, given[0] + product(0));
+        h = kept[0] = rnn_forward<C, Gates>(s.kind == Recurrence::rnn_tanh, given[0] + product(0));
       }
       h = zone_h.mix(h, before);
     }
   }
   /// Gives to device memory what came of it.
   __device__ void store(const RecurrentCall<S>& s, C h, C c) const {
-    const bool lstm = s.kind == Recurrence::lstm;
+    const bool lstm = is_lstm(s);
     S* const saved = s.saved + (s.at(i) * s.samples + n) * s.saved_columns.columns + u;
 #pragma unroll
     for (int g = 0; g < 4; ++g)
-      if (g < s.kept) saved[g * s.hidden] = static_cast<S>(kept[g]);
+      if (g < kept_of(s)) saved[g * s.hidden] = static_cast<S>(kept[g]);
     s.output[place] = static_cast<S>(h);
     if (lstm) s.cells[place] = static_cast<S>(c);
     if (i + 1 < s.steps) return;
@@ -176,9 +212,10 @@ struct ForwardUnit {
 };
 
 /// The same backward, and after the first step with i = -1.
-template <class S>
+template <class S, bool kLstm = false>
 struct BackwardUnit {
   using C = typename RecurrentCall<S>::C;
+  using Forward = ForwardUnit<S, kLstm>;
   int64_t i, n, u, place = 0;
   C gates[4] = {}, before = 0, of_output = 0, candidate_share = 0;  // before: c of an lstm, h of a gru
   Zone<C> zone_h, zone_c;
@@ -193,10 +230,10 @@ struct BackwardUnit {
     const S* const kept = s.saved + (s.at(i) * s.samples + n) * s.saved_columns.columns + u;
 #pragma unroll
     for (int g = 0; g < 4; ++g)
-      if (g < s.kept) gates[g] = static_cast<C>(kept[g * s.hidden]);
+      if (g < Forward::kept_of(s)) gates[g] = static_cast<C>(kept[g * s.hidden]);
     if (s.grad_output) of_output = static_cast<C>(s.grad_output[place]);
     zone_h = Zone<C>(s.keeps_h, place, s.keep_h);
-    if (s.kind == Recurrence::lstm) {
+    if (Forward::is_lstm(s)) {
       before = s.own_before(s.c, s.cells, i, n, u);
       zone_c = Zone<C>(s.keeps_c, place, s.keep_c);
       candidate_share = s.candidate_share(place);
@@ -207,7 +244,7 @@ struct BackwardUnit {
   /// to_h and to_c: what the step after sends, then what this one sends, but for what goes by way of the products. product: that,
   /// where there is a step after.
   __device__ void step(const RecurrentCall<S>& s, bool has_product, C product, C& to_h, C& to_c) {
-    const bool lstm = s.kind == Recurrence::lstm;
+    const bool lstm = Forward::is_lstm(s);
     const int64_t state = n * s.hidden + u;
     C h = has_product ? to_h : s.grad_h ? static_cast<C>(s.grad_h[state]) : C(0);
     C c = !lstm ? C(0) : has_product ? to_c : s.grad_c ? static_cast<C>(s.grad_c[state]) : C(0);
@@ -223,8 +260,8 @@ struct BackwardUnit {
       const C old_h = zone_h.take_old(h);
       if (lstm) {
         const C old_c = zone_c.take_old(c);
-        const LstmBackward<C> back =
-            lstm_backward<C>(gates[0], gates[1], gates[2], gates[3], before, candidate_share, h, c);
+        const LstmBackward<C> back = lstm_backward<C, QuickGates<C>>(gates[0], gates[1], gates[2], gates[3],
+                                                                     before, candidate_share, h, c);
         d[0] = back.i, d[1] = back.f, d[2] = back.g, d[3] = back.o;
         c = old_c + back.c;
         h = old_h;
@@ -238,19 +275,20 @@ struct BackwardUnit {
       }
     }
     of_products[0] = d[0], of_products[1] = d[1], of_products[3] = d[3];
-    of_products[2] = s.kind == Recurrence::gru ? d[3] : d[2];
+    of_products[2] = !lstm && s.kind == Recurrence::gru ? d[3] : d[2];
     to_h = h;
     to_c = c;
   }
   /// Gives to device memory what came of it.
   __device__ void store(const RecurrentCall<S>& s) const {
     if (i < 0) return;
-    const int64_t row = (s.at(i) * s.samples + n) * s.gates * s.hidden + u;
+    const int64_t row = (s.at(i) * s.samples + n) * Forward::gates_of(s) * s.hidden + u;
 #pragma unroll
     for (int g = 0; g < 4; ++g) {
-      if (g >= s.gates) break;
+      if (g >= Forward::gates_of(s)) break;
       s.grad_x[row + g * s.hidden] = static_cast<S>(of_given[g]);
-      if (s.grad_products != s.grad_x) s.grad_products[row + g * s.hidden] = static_cast<S>(of_products[g]);
+      if (!kLstm && s.grad_products != s.grad_x)
+        s.grad_products[row + g * s.hidden] = static_cast<S>(of_products[g]);
     }
   }
 };
@@ -284,6 +322,7 @@ __device__ void step_backward(const RecurrentCall<S>& s, int64_t i, int64_t n, i
 struct RecurrentProblem {
   int device, capability, multiprocessors;  // capability: its major number
   size_t shared_bytes;                      // of a block, at most
+  int clusters;  // of eight blocks that fill a multiprocessor each: how many run at once
   DType dtype;
   bool backward, needs_rows, tf32;
   int gates;
@@ -294,6 +333,8 @@ struct RecurrentCallArgs {
   const KernelArgs& args;
   RecurrentProblem problem;
 };
+struct DeviceState;
+int clusters_at_once(const DeviceState& state);
 /// recurrent.cu has the list of these.
 using RecurrentImplementation = Implementation<RecurrentProblem, RecurrentCallArgs>;
 

@@ -2,13 +2,14 @@
 // itself and shares out the units. The weight stays in the blocks' registers; what the next product takes (forward the state,
 // backward the gradients of the gates) lies in the shared memory of every block, where all blocks of the cluster write what they
 // computed. Clusters know nothing of each other, so that a step waits for seven other blocks at most, and device memory is waited
-// for by nobody: what a step reads there is on its way before the product begins.
+// for by nobody: what a step reads there is on its way before it waits for the others.
 //
-// Products: a thread has one column (a gate of a unit) and `kWeights` of its terms; neighbouring lanes have the same column, and a
+// Products: a thread has a few columns (gates of units) and `kTerms` terms of them; neighbouring lanes have the same columns, and a
 // tree of shuffles adds them. Sums depend on sizes alone.
 #include <algorithm>
 
 #include "tandem/backends/cuda/check.h"
+#include "tandem/backends/cuda/cluster.cuh"
 #include "tandem/backends/cuda/device_state.h"
 #include "tandem/backends/cuda/recurrent.cuh"
 
@@ -16,109 +17,121 @@ namespace tandem::cuda {
 namespace {
 
 constexpr int kMostThreads = 512, kMostRows = 16, kMostBlocks = 8;
+/// Columns of a thread, and how many of its weights fit into its registers.
+constexpr int columns_of(bool backward) { return backward ? 2 : 4; }
 constexpr int kMostWeights = 64;
 
 /// How the work is shared out.
 struct Layout {
   int blocks;   // of a cluster
   int units;    // of a block
-  int columns;  // of a block: gates · units forward, units backward
-  int splits;   // threads of a column, a power of two up to 32
-  int weights;  // of a thread
-  int stride;   // from the terms of one thread of a column to those of the next, in shared memory
+  int columns;  // of a block: gates · units forward, units backward; padded
+  int splits;   // threads that share the terms of columns, a power of two up to 32
+  int terms;    // of a thread
+  int stride;   // from the terms of one thread to those of the next, in shared memory
   int threads;
   int rows;  // samples of a cluster
   size_t shared_bytes;
 
   __host__ __device__ int row_stride() const { return splits * stride; }
   /// Where term k of a row lies.
-  __device__ int place(int k) const { return k / weights * stride + k % weights; }
+  __device__ int place(int k) const { return k / terms * stride + k % terms; }
 };
 
 struct Sequence : RecurrentCall<float> {
   Layout layout;
 };
 
-__device__ unsigned block_of_cluster() {
-  unsigned rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-/// Every thread of the cluster comes to both, in turn: what was written before the first is seen after the second. Between them is
-/// the time for what nobody waits for: writes to device memory before the first would have to arrive there first.
-__device__ void arrive(bool is_alone) {
-  if (!is_alone) asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-}
-__device__ void wait_for_others(bool is_alone) {
-  if (is_alone)
-    __syncthreads();
-  else
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-}
+#if __CUDA_ARCH__ >= 900
 /// Writes a number of shared memory in each block of the cluster, at the place that it has in this one.
-__device__ void write_everywhere(float* at, float value, int blocks) {
+__device__ void write_everywhere(float* at, float value, int blocks, Mailbox* box) {
   if (blocks == 1) {
     *at = value;
     return;
   }
-  const auto here = static_cast<unsigned>(__cvta_generic_to_shared(at));
-  for (int block = 0; block < blocks; ++block) {
-    unsigned there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(value) : "memory");
-  }
+#pragma unroll 1
+  for (int block = 0; block < blocks; ++block) send(address_in(at, block), value, address_in(box, block));
 }
+#endif
 
-/// One column's part of kRows products, and all parts added up.
-template <int kWeights, int kRows>
-__device__ void multiply(const float (&weights)[kWeights], const float* left, const Layout& l, int column,
-                         int split, float* results) {
-  float sums[kRows] = {};
+/// A thread's part of kRows products, and all parts added up: at each halving a lane keeps one half of its columns and takes its
+/// partner's sums for them, as long as there are any to share.
+template <int kColumns, int kTerms, int kRows>
+__device__ void multiply(const float (&weights)[kColumns][kTerms], const float* left, const Layout& l,
+                         int column, int split, float* results) {
+  float sums[kRows][kColumns] = {};
 #pragma unroll
-  for (int k = 0; k < kWeights; k += 4) {
+  for (int k = 0; k < kTerms; k += 4) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const float4 four = *reinterpret_cast<const float4*>(left + r * l.row_stride() + k);
-      sums[r] = fmaf(weights[k], four.x, sums[r]);
-      sums[r] = fmaf(weights[k + 1], four.y, sums[r]);
-      sums[r] = fmaf(weights[k + 2], four.z, sums[r]);
-      sums[r] = fmaf(weights[k + 3], four.w, sums[r]);
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        sums[r][c] = fmaf(weights[c][k], four.x, sums[r][c]);
+        sums[r][c] = fmaf(weights[c][k + 1], four.y, sums[r][c]);
+        sums[r][c] = fmaf(weights[c][k + 2], four.z, sums[r][c]);
+        sums[r][c] = fmaf(weights[c][k + 3], four.w, sums[r][c]);
+      }
     }
   }
-  for (int half = 1; half < l.splits; half *= 2)
+  int count = kColumns;  // that this lane still has
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) sums[r] += __shfl_xor_sync(0xffffffffu, sums[r], half);
-  if (split == 0 && column < l.columns)
+  for (int half = 1; half < kColumns; half *= 2) {
+    if (half >= l.splits) break;
+    const bool upper = split & half;
+    const int kept = kColumns / 2 / half;
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) results[r * l.columns + column] = sums[r];
+    for (int r = 0; r < kRows; ++r)
+#pragma unroll
+      for (int c = 0; c < kept; ++c) {
+        const float give = upper ? sums[r][c] : sums[r][c + kept];
+        const float keep = upper ? sums[r][c + kept] : sums[r][c];
+        sums[r][c] = keep + __shfl_xor_sync(0xffffffffu, give, half);
+      }
+    if (upper) column += kept;
+    count = kept;
+  }
+  for (int half = kColumns; half < l.splits; half *= 2)
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) sums[r][0] += __shfl_xor_sync(0xffffffffu, sums[r][0], half);
+  if (split >= kColumns || column >= l.columns) return;
+#pragma unroll
+  for (int r = 0; r < kRows; ++r)
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c)
+      if (c < count) results[r * l.columns + column + c] = sums[r][c];
 }
 
-template <int kWeights, bool backward>
+template <int kWeights, bool backward, bool kLstm>
 __global__ void __launch_bounds__(kMostThreads) cluster_kernel(const Sequence s) {
 #if __CUDA_ARCH__ >= 900
+  constexpr int kColumns = columns_of(backward), kTerms = kWeights / kColumns;
   extern __shared__ __align__(16) float shared[];
   const Layout& l = s.layout;
   const bool is_alone = l.blocks == 1;
-  const int depth = static_cast<int>(s.hidden) * (backward ? s.gates : 1);
+  const int gates = kLstm ? 4 : s.gates, depth = static_cast<int>(s.hidden) * (backward ? gates : 1);
   const int size = l.rows * l.row_stride(), states = l.rows * l.units;
   float *const results = shared + 2 * size, *const own_h = results + l.rows * l.columns,
                *const own_c = own_h + states;
   const int64_t first_row = static_cast<int64_t>(blockIdx.x) / l.blocks * l.rows;
   const int rows = static_cast<int>(min(static_cast<int64_t>(l.rows), s.samples - first_row));
-  const int first_unit = static_cast<int>(is_alone ? 0 : block_of_cluster()) * l.units;
+  const int first_unit = (is_alone ? 0 : block_of_cluster()) * l.units;
   const int split = static_cast<int>(threadIdx.x) % l.splits,
-            column = static_cast<int>(threadIdx.x) / l.splits;
+            column = static_cast<int>(threadIdx.x) / l.splits * kColumns;
 
-  float weights[kWeights];
+  float weights[kColumns][kTerms];
 #pragma unroll
-  for (int k = 0; k < kWeights; ++k) {
-    const int term = split * kWeights + k, gate = backward ? 0 : column / l.units;
-    const int64_t u = first_unit + (backward ? column : column % l.units);
-    const bool is_there = column < l.columns && term < depth && u < s.hidden;
-    weights[k] = !is_there  ? 0.f
-                 : backward ? s.weight[term * s.hidden + u]
-                            : s.weight[(gate * s.hidden + u) * s.hidden + term];
-  }
+  for (int c = 0; c < kColumns; ++c)
+#pragma unroll
+    for (int k = 0; k < kTerms; ++k) {
+      const int term = split * kTerms + k, gate = backward ? 0 : (column + c) / l.units;
+      const int64_t u = first_unit + (backward ? column + c : (column + c) % l.units);
+      const bool is_there =
+          term < depth && gate < gates && u < s.hidden && (!backward || column + c < l.units);
+      weights[c][k] = !is_there  ? 0.f
+                      : backward ? s.weight[term * s.hidden + u]
+                                 : s.weight[(gate * s.hidden + u) * s.hidden + term];
+    }
   for (int e = threadIdx.x; e < 2 * size; e += blockDim.x) shared[e] = 0;
   __syncthreads();
   if constexpr (!backward) {
@@ -131,11 +144,15 @@ __global__ void __launch_bounds__(kMostThreads) cluster_kernel(const Sequence s)
       const int64_t n = first_row + e / l.units, u = first_unit + e % l.units;
       if (n >= s.samples || u >= s.hidden) continue;
       own_h[e] = s.h[n * s.hidden + u];
-      own_c[e] = s.kind == Recurrence::lstm ? s.c[n * s.hidden + u] : 0.f;
+      own_c[e] = kLstm || s.kind == Recurrence::lstm ? s.c[n * s.hidden + u] : 0.f;
     }
   }
-  arrive(is_alone);
-  wait_for_others(is_alone);  // every block is there
+  __shared__ Mailbox boxes[2];  // a faster block may send what the step after the next one takes
+  if (threadIdx.x == 0) boxes[0].init(), boxes[1].init();
+  if (is_alone)
+    __syncthreads();
+  else
+    wait_for_cluster();
 
   // The first unit of this thread is read ahead.
   const int mine = threadIdx.x;
@@ -143,44 +160,56 @@ __global__ void __launch_bounds__(kMostThreads) cluster_kernel(const Sequence s)
   const auto unit = [&](int e) { return static_cast<int64_t>(first_unit + e % l.units); };
   const auto exists = [&](int e) { return e < states && sample(e) < s.samples && unit(e) < s.hidden; };
   const bool has_one = exists(mine);
+  // Where the values of a unit go that the next step takes, by gate backward: divisions take long, so that those of the first are ready.
+  struct Places {
+    int at[backward ? 4 : 1];
+  };
+  const auto places_of = [&](int e) {
+    Places places;
+#pragma unroll
+    for (int g = 0; g < (backward ? 4 : 1); ++g)
+      places.at[g] = e / l.units * l.row_stride() + l.place(static_cast<int>(g * s.hidden + unit(e)));
+    return places;
+  };
+  const Places my_places = places_of(mine);
+  const int my_result = mine / l.units * l.columns + mine % l.units;
   const int64_t my_sample = has_one ? sample(mine) : 0, my_unit = has_one ? unit(mine) : 0;
 
   const int64_t steps = backward ? s.steps + 1 : s.steps;
+  using Unit = std::conditional_t<backward, BackwardUnit<float, kLstm>, ForwardUnit<float, kLstm>>;
+  Unit read_ahead(s, backward ? s.steps - 1 : 0, my_sample, my_unit);
   for (int64_t done = 0; done < steps; ++done) {
     const int64_t i = backward ? s.steps - 1 - done : done;
     const bool has_product = !backward || done > 0, goes_on = done + 1 < steps;
     const float* const now = shared + (done % 2 ? size : 0);
     float* const next = shared + (done % 2 ? 0 : size);
-    using Unit = std::conditional_t<backward, BackwardUnit<float>, ForwardUnit<float>>;
-    Unit read_ahead(s, i, my_sample, my_unit);
+    Mailbox* const box = boxes + done % 2;
+    if (goes_on && !is_alone && threadIdx.x == 0)
+      box->expect(static_cast<unsigned>(rows * depth) * static_cast<unsigned>(sizeof(float)));
     if (has_product) {
       int r = 0;
       for (; r + 4 <= rows; r += 4)
-        multiply<kWeights, 4>(weights, now + r * l.row_stride() + split * l.stride, l, column, split,
-                              results + r * l.columns);
+        multiply<kColumns, kTerms, 4>(weights, now + r * l.row_stride() + split * l.stride, l, column, split,
+                                      results + r * l.columns);
       for (; r < rows; ++r)
-        multiply<kWeights, 1>(weights, now + r * l.row_stride() + split * l.stride, l, column, split,
-                              results + r * l.columns);
+        multiply<kColumns, kTerms, 1>(weights, now + r * l.row_stride() + split * l.stride, l, column, split,
+                                      results + r * l.columns);
       __syncthreads();
     }
-    const auto compute = [&](Unit& of, int e) {
-      const int r = e / l.units, k = e % l.units;
-      float* const to = next + r * l.row_stride();
+    const auto compute = [&](Unit& of, int e, const Places& places, int result) {
       if constexpr (backward) {
-        of.step(s, has_product, has_product ? results[r * l.columns + k] : 0.f, own_h[e], own_c[e]);
+        of.step(s, has_product, has_product ? results[result] : 0.f, own_h[e], own_c[e]);
         if (!goes_on) return;
 #pragma unroll
         for (int g = 0; g < 4; ++g)
-          if (g < s.gates)
-            write_everywhere(to + l.place(static_cast<int>(g * s.hidden + of.u)), of.of_products[g],
-                             l.blocks);
+          if (g < gates) write_everywhere(next + places.at[g], of.of_products[g], l.blocks, box);
       } else {
         of.step(
-            s, [&](int g) { return results[r * l.columns + g * l.units + k]; }, own_h[e], own_c[e]);
+            s, [&](int g) { return results[result + g * l.units]; }, own_h[e], own_c[e]);
         if (!goes_on) return;
         const float h = own_h[e];
-        write_everywhere(to + l.place(static_cast<int>(of.u)),
-                         s.state_mask ? h * s.state_mask[of.n * s.hidden + of.u] : h, l.blocks);
+        write_everywhere(next + places.at[0], s.state_mask ? h * s.state_mask[of.n * s.hidden + of.u] : h,
+                         l.blocks, box);
       }
     };
     const auto store = [&](const Unit& of, int e) {
@@ -189,16 +218,23 @@ __global__ void __launch_bounds__(kMostThreads) cluster_kernel(const Sequence s)
       else
         of.store(s, own_h[e], own_c[e]);
     };
-    if (has_one) compute(read_ahead, mine);
+    if (has_one) {
+      compute(read_ahead, mine, my_places, my_result);
+      store(read_ahead, mine);
+    }
+#pragma unroll 1
     for (int e = mine + static_cast<int>(blockDim.x); e < states; e += static_cast<int>(blockDim.x)) {
       if (!exists(e)) continue;
       Unit of(s, i, sample(e), unit(e));
-      compute(of, e);
+      compute(of, e, places_of(e), e / l.units * l.columns + e % l.units);
       store(of, e);
     }
-    if (goes_on) arrive(is_alone);
-    if (has_one) store(read_ahead, mine);
-    if (goes_on) wait_for_others(is_alone);
+    if (!goes_on) break;
+    read_ahead = Unit(s, backward ? i - 1 : i + 1, my_sample, my_unit);
+    if (is_alone)
+      __syncthreads();
+    else
+      box->wait(static_cast<unsigned>(done / 2));
   }
 #endif
 }
@@ -213,13 +249,15 @@ Layout lay_out(const RecurrentProblem& p) {
     Layout l{};
     l.blocks = blocks;
     l.units = (hidden + blocks - 1) / blocks;
-    l.columns = l.units * (p.backward ? 1 : p.gates);
-    for (l.splits = 1; l.splits < 32 && l.columns * l.splits * 2 <= kMostThreads;) l.splits *= 2;
-    l.weights = ((depth + l.splits - 1) / l.splits + 15) / 16 * 16;
-    if (l.columns * l.splits > kMostThreads || l.weights > kMostWeights) continue;
-    l.threads = (l.columns * l.splits + 31) / 32 * 32;
+    const int at_once = columns_of(p.backward);
+    l.columns = (l.units * (p.backward ? 1 : p.gates) + at_once - 1) / at_once * at_once;
+    const int groups = l.columns / at_once, unit_of_terms = 16 / at_once;
+    for (l.splits = 1; l.splits < 32 && groups * l.splits * 2 <= kMostThreads;) l.splits *= 2;
+    l.terms = ((depth + l.splits - 1) / l.splits + unit_of_terms - 1) / unit_of_terms * unit_of_terms;
+    if (groups * l.splits > kMostThreads || at_once * l.terms > kMostWeights) continue;
+    l.threads = (groups * l.splits + 31) / 32 * 32;
     // An odd number of fours: eight neighbouring lanes read from eight groups of banks.
-    l.stride = l.weights + 4;
+    l.stride = l.terms / 4 % 2 ? l.terms : l.terms + 4;
     const int clusters = std::max(1, p.multiprocessors / blocks);
     l.rows = static_cast<int>(std::min<int64_t>((p.samples + clusters - 1) / clusters, kMostRows));
     const auto bytes = [&] {
@@ -231,7 +269,7 @@ Layout lay_out(const RecurrentProblem& p) {
     l.shared_bytes = bytes();
     if (l.shared_bytes > p.shared_bytes) continue;
     const auto rounds = static_cast<double>(((p.samples + l.rows - 1) / l.rows + clusters - 1) / clusters);
-    const double clocks = rounds * (l.rows * l.threads * l.weights / 100. + (blocks > 1 ? 900 : 500));
+    const double clocks = rounds * (l.rows * l.threads * at_once * l.terms / 100. + (blocks > 1 ? 900 : 500));
     if (best.blocks && clocks >= least) continue;
     best = l;
     least = clocks;
@@ -241,7 +279,8 @@ Layout lay_out(const RecurrentProblem& p) {
 
 template <int kWeights, bool backward>
 void launch(const Sequence& s, cudaStream_t stream) {
-  const auto kernel = &cluster_kernel<kWeights, backward>;
+  const auto kernel = s.kind == Recurrence::lstm ? &cluster_kernel<kWeights, backward, true>
+                                                 : &cluster_kernel<kWeights, backward, false>;
   const Layout& l = s.layout;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              static_cast<int>(l.shared_bytes)),
@@ -266,7 +305,7 @@ void run(const RecurrentCallArgs& call) {
   s.fill(call.args, backward);
   s.layout = lay_out(call.problem);
   const cudaStream_t stream = stream_of(call.args);
-  switch (s.layout.weights) {
+  switch (s.layout.terms * columns_of(backward)) {
     case 16:
       return launch<16, backward>(s, stream);
     case 32:
