@@ -3,6 +3,7 @@
 // ctest: timeout=300
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -68,6 +69,25 @@ class Clips final : public data::Dataset {
 
  private:
   int64_t size_;
+};
+
+/// Three clips of 48 to 71 frames in which a character lasts for 3 to 5 frames of a pattern of its own.
+class Letters final : public data::Dataset {
+ public:
+  int64_t size() const override { return 3; }
+  std::vector<Tensor> get(int64_t i) const override {
+    std::vector<int64_t> characters;
+    std::vector<float> mels;
+    for (int64_t k = 0; k < 12 + i * 3; ++k) {
+      const int64_t letter = 1 + (i * 5 + k * k * 3 + k * (i + 1)) % 8;
+      characters.push_back(letter);
+      for (int64_t frame = 0; frame < 3 + letter % 3; ++frame)
+        for (int64_t band = 0; band < 5; ++band)
+          mels.push_back(static_cast<float>((letter * 7 + band * 3 + letter * band) % 11) / 5 - 1);
+    }
+    return {from_vector(mels, {static_cast<Dim>(mels.size()) / 5, 5}), whole(characters)};
+  }
+  int64_t length(int64_t i) const override { return get(i)[0].size(0); }
 };
 
 using Weights = std::map<std::string, Tensor>;
@@ -234,6 +254,63 @@ TEST(SpeechSynthesis, AttentionOnTheDiagonalCountsAsSuchAndEvenAttentionDoesNot)
     EXPECT_NEAR(metrics["diagonality"], is_diagonal ? 1 : 0.28, is_diagonal ? 1e-6 : 0.02);
     EXPECT_NEAR(metrics["mel_loss"], 0.25, 1e-6);           // padding does not count
     EXPECT_NEAR(metrics["gate_accuracy"], 39. / 40, 1e-6);  // all but the last frame
+    EXPECT_EQ(metrics["end_accuracy"], 0);
+  }
+}
+
+TEST(SpeechSynthesis, AnEndIsRightWhereTheGateOpensAtTheLastFrameAndNotBefore) {
+  const TaskPtr task = make_task("speech-synthesis");
+  const std::vector<std::string> names = task->fields();
+  const TaskBatch batch(
+      names, {zeros({4, 2}, DType::i64), whole({2, 2, 2, 2}), zeros({4, 4, 5}), whole({3, 3, 3, 4})});
+  // At the last frame, before, behind, and at the last frame of the longest.
+  const Tensor gates = from_vector<float>({-1, -1, 1, -1, -1, 1, 1, 1, -1, -1, -1, 1, -1, -1, -1, 1}, {4, 4});
+  Metrics metrics;
+  const std::unique_ptr<Meter> meter = task->meter();
+  meter->add(task->measure({zeros({4, 4, 5}), zeros({4, 4, 5}), gates, zeros({4, 4, 2})}, batch));
+  meter->finish(metrics);
+  EXPECT_EQ(metrics["end_accuracy"], 0.5);
+  EXPECT_NEAR(metrics["gate_accuracy"], 11. / 13, 1e-12);
+}
+
+TEST(SpeechSynthesis, TheFrameWhereTheGateMustOpenCountsTenfoldWhileTraining) {
+  const TaskPtr task = make_task("speech-synthesis");
+  const std::vector<std::string> names = task->fields();
+  const TaskBatch batch(names, {zeros({1, 2}, DType::i64), whole({2}), zeros({1, 4, 5}), whole({3})});
+  const Tensor frames = zeros({1, 4, 5}), gates = from_vector<float>({-1, -2, -3, 7}, {1, 4});
+  const std::vector<Tensor> out = {frames, frames, gates, zeros({1, 4, 2})};
+  const auto cost = [](double logit) { return std::log1p(std::exp(logit)); };  // the fourth frame is padding
+  EXPECT_NEAR(task->loss(out, batch).item<double>(), (cost(-1) + cost(-2) + 10 * cost(3)) / 3, 1e-5);
+  EXPECT_NEAR(task->test_loss(out, batch).item<double>(), (cost(-1) + cost(-2) + cost(3)) / 3, 1e-5);
+}
+
+// Where all frames count alike the gate is shut everywhere after these steps, from each of five seeds.
+TEST(SpeechSynthesis, AfterOverfittingTheGateOpensAtTheEndOfTheSpeech) {
+  zoo::Tacotron2Options options = tiny_options();
+  options.embedding = options.prenet = options.attention_rnn = options.decoder_rnn = 32;
+  options.attention = 16;
+  options.location_kernel = 9;
+  options.conv_dropout = options.prenet_dropout = options.zoneout = 0;
+  options.longest = 200;
+  manual_seed(1);
+  zoo::Tacotron2 model(options);
+  const Letters clips;
+  const TaskPtr task = make_task("speech-synthesis", {.guided_attention = 1});
+  const auto optimizer = optim::make_optimizer("adam", model.named_parameters(), {.lr = 0.003});
+  TrainingStep step(model, *optimizer, Engine::graph, {.task = task, .clip_norm = 1});
+  const std::vector<Tensor> batch = task->collate(clips, std::vector<int64_t>{0, 1, 2}, 0, 71);
+  for (int i = 0; i < 140; ++i) step(batch);
+  model.eval();
+  const NoGrad off;
+  const std::vector<float> forced = model(batch)[2].to_vector<float>();
+  const zoo::Tacotron2::Speech made = model.speak(batch[0], batch[1]);
+  for (int64_t i = 0; i < clips.size(); ++i) {
+    const auto at = static_cast<size_t>(i);
+    const auto begin = forced.begin() + i * 71, end = begin + clips.length(i);
+    EXPECT_GT(*(end - 1), 0) << i;
+    EXPECT_LE(end - 1 - std::find_if(begin, end, [](float gate) { return gate > 0; }), 2) << i;
+    EXPECT_TRUE(made.ended[at]) << i;
+    EXPECT_NEAR(made.lengths[at], clips.length(i), 10) << i;  // two characters: its pace is its own
   }
 }
 
@@ -253,7 +330,7 @@ TEST(SpeechSynthesis, GuidedAttentionCostsOffTheDiagonalWhileTrainingAlone) {
   const auto cost = [](double far) { return 1 - std::exp(-far * far / (2 * 0.2 * 0.2)); };
   const double want = 2 * (0.5 * cost(1. / 8) + 0.5 * cost(5. / 8) + cost(1. / 8)) / 2;
   EXPECT_NEAR(guided->loss(out, batch).item<double>() - plain->loss(out, batch).item<double>(), want, 1e-6);
-  EXPECT_EQ(guided->test_loss(out, batch).item<double>(), plain->loss(out, batch).item<double>());
+  EXPECT_EQ(guided->test_loss(out, batch).item<double>(), plain->test_loss(out, batch).item<double>());
   EXPECT_HAS(refusal([] { make_task("speech-synthesis", {.guided_attention = -1}); }),
              "from 0 to 1000; got -1");
   EXPECT_HAS(refusal([] { make_task("speech-synthesis", {.guided_attention = NAN}); }), "from 0 to 1000");

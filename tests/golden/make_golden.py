@@ -227,7 +227,7 @@ def write_speech_training():
             at = torch.arange(frames)
             within, last = at < counts[:, None], (at == counts[:, None] - 1).double()
             loss = (F.mse_loss(before[within], mels[within]) + F.mse_loss(after[within], mels[within])
-                    + F.binary_cross_entropy_with_logits(gates[within], last[within]))
+                    + F.binary_cross_entropy_with_logits(gates[within], last[within], pos_weight=torch.tensor(10.0)))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -25,14 +25,18 @@ constexpr int64_t kFramesPerCharacter = 4;
 // How far from the diagonal attention counts as near it, as a share of the text: even attention has 0.28 of its weight there.
 constexpr double kNearDiagonal = 0.15;
 constexpr double kGuidedWidth = 0.2;  // of the band in which guided attention lets it be
+// How much the one frame of a clip where the gate must open counts beside each of the hundreds where it must stay shut, while training:
+// with 1 it stays shut for as long as "never" is a good guess. (Padding as frames with an open gate is another recipe; of four clips the
+// gate then learned that the frame before is zeros, which speech that is being made never has.)
+constexpr double kGateWeight = 10;
 
 int64_t padded_characters(int64_t longest, int64_t frames) {
   const int64_t step = (frames - 1) / kFramesPerCharacter + 1;
   return (std::max<int64_t>(longest, 1) - 1) / step * step + step;
 }
 
-/// `measured`, each (1) of a batch: squared errors and how many numbers they are of, gates that were right and how many there were, weight of the
-/// attention near the diagonal.
+/// `measured`, each (1) of a batch: squared errors and how many numbers they are of, gates that were right and how many there were, clips of
+/// which all were and how many there were, weight of the attention near the diagonal.
 class SpeechMeter final : public Meter {
  public:
   void add(const std::vector<Tensor>& measured) override {
@@ -41,15 +45,16 @@ class SpeechMeter final : public Meter {
         sums_[field] += value;
   }
   void finish(Metrics& metrics) const override {
-    const auto [errors, numbers, right, frames, near] = sums_;
+    const auto [errors, numbers, right, frames, ended, clips, near] = sums_;
     if (frames == 0) return;
     metrics.add("mel_loss", errors / numbers);
     metrics.add("gate_accuracy", right / frames);
+    metrics.add("end_accuracy", ended / clips);
     metrics.add("diagonality", near / frames);
   }
 
  private:
-  std::array<double, 5> sums_ = {};
+  std::array<double, 7> sums_ = {};
 };
 
 class SpeechSynthesis final : public Task {
@@ -117,36 +122,37 @@ class SpeechSynthesis final : public Task {
     return out;
   }
   Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    const Tensor plain = test_loss(out, batch);
+    const Tensor plain = errors(out, batch, kGateWeight);
     return guided_ == 0 ? plain : plain + off_diagonal(out[3], batch) * guided_;
   }
-  /// Means over the true frames: squared errors of the frames before and after the last correction, and the gates'.
   Tensor test_loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    const Tensor within = true_frames(batch), count = cast(sum(batch["frames"]), out.at(0).dtype());
-    const Tensor mels = batch["mels"], every = unsqueeze(within, 2);
-    const auto error = [&](const Tensor& made) {
-      return sum(squares(made, mels, every)) / (count * static_cast<double>(mels.size(2)));
-    };
-    const Tensor gate = binary_cross_entropy_with_logits(out[2], last_frames(batch, out[2].dtype()),
-                                                         {.reduction = Reduction::none});
-    return error(out[0]) + error(out[1]) + sum(where(within, gate, 0.0)) / count;
+    return errors(out, batch, 1);
   }
   Tensor weight(const TaskBatch& batch) const override { return sum(batch["frames"]); }
 
   std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
     const Tensor within = true_frames(batch), frames = sum(batch["frames"]);
-    const Tensor right =
-        logical_and(equal(greater(out.at(2), 0.0), greater(last_frames(batch, out[2].dtype()), 0.0)), within);
+    const Tensor right = cast(
+        logical_and(equal(greater(out.at(2), 0.0), greater(last_frames(batch, out[2].dtype()), 0.0)), within),
+        DType::i64);
+    const Tensor ended = cast(equal(sum(right, {1}), batch["frames"]), DType::i64);
     const Tensor near = where(
         logical_and(less_equal(from_diagonal(batch), kNearDiagonal), unsqueeze(within, 2)), out[3], 0.0);
     const auto one = [](const Tensor& x) { return reshape(x, {1}); };
     return {one(sum(squares(out[1], batch["mels"], unsqueeze(within, 2)))),
-            one(frames * batch["mels"].size(2)), one(sum(cast(right, DType::i64))), one(frames),
+            one(frames * batch["mels"].size(2)),
+            one(sum(right)),
+            one(frames),
+            one(sum(ended)),
+            one(sum(ones_like(batch["frames"]))),
             one(sum(near))};
   }
   std::unique_ptr<Meter> meter() const override { return std::make_unique<SpeechMeter>(); }
   std::vector<MetricInfo> metrics() const override {
-    return {{"mel_loss", false, false}, {"gate_accuracy", true, true}, {"diagonality", true, true}};
+    return {{"mel_loss", false, false},
+            {"gate_accuracy", true, true},
+            {"end_accuracy", true, true},
+            {"diagonality", true, true}};
   }
   bool draws() const override { return true; }
   std::vector<Picture> pictures(nn::Module& model, const TaskBatch& batch) const override {
@@ -177,6 +183,18 @@ class SpeechSynthesis final : public Task {
   /// bool (n, frames).
   static Tensor true_frames(const TaskBatch& batch) {
     return within_lengths(kName, batch["frames"], batch["mels"].size(0), batch["mels"].size(1), 1);
+  }
+  /// Means over the true frames: squared errors of the frames before and after the last correction, and the gates'.
+  static Tensor errors(const std::vector<Tensor>& out, const TaskBatch& batch, double gate_weight) {
+    const Tensor within = true_frames(batch), count = cast(sum(batch["frames"]), out.at(0).dtype());
+    const Tensor mels = batch["mels"], every = unsqueeze(within, 2);
+    const auto error = [&](const Tensor& made) {
+      return sum(squares(made, mels, every)) / (count * static_cast<double>(mels.size(2)));
+    };
+    const Tensor gate = binary_cross_entropy_with_logits(
+        out[2], last_frames(batch, out[2].dtype()),
+        {.pos_weight = full({}, gate_weight, out[2].dtype(), out[2].device()), .reduction = Reduction::none});
+    return error(out[0]) + error(out[1]) + sum(where(within, gate, 0.0)) / count;
   }
   static Tensor squares(const Tensor& made, const Tensor& mels, const Tensor& within) {
     const Tensor error = where(within, made - cast(mels, made.dtype()), 0.0);
