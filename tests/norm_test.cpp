@@ -140,6 +140,70 @@ TEST(BatchNorm, BuffersAreStateButNotParameters) {
   EXPECT_NE(message.find("(2, 3)"), std::string::npos) << message;
 }
 
+/// Of 6 steps 6, 2 and 5 are true, (3, 1, 6).
+Tensor true_steps() {
+  return less(reshape(arange(6), {1, 1, 6}), reshape(from_vector<int64_t>({6, 2, 5}, {3}), {3, 1, 1}));
+}
+/// x (3, 4, 6) with `padding` behind the true steps.
+Tensor padded_steps(double padding) {
+  return where(true_steps(), to_tensor(hash_array({3, 4, 6}, 60), DType::f64), padding);
+}
+
+TEST(BatchNorm, WhatItsMaskLeavesOutIsAsIfItWasNotThere) {
+  const Tensor mask = true_steps(), x = padded_steps(0);
+  // The true steps alone, as rows.
+  const Tensor rows = concat(
+      {transpose(x[0], 0, 1), transpose(slice(x[1], 1, 0, 2), 0, 1), transpose(slice(x[2], 1, 0, 5), 0, 1)},
+      0);
+  for (const double padding : {0., 1e6, std::nan("")}) {
+    nn::BatchNorm1d masked(nullptr, "norm", 4), plain(nullptr, "norm", 4);
+    masked.to(DType::f64), plain.to(DType::f64);
+    set_weights(masked), set_weights(plain);
+    for (const bool training : {true, false}) {
+      masked.train(training), plain.train(training);
+      const Array out = to_array(masked(padded_steps(padding), mask)), want = to_array(plain(rows));
+      for (Dim sample = 0, row = 0; sample < 3; ++sample)
+        for (Dim step = 0; step < 6; ++step) {
+          const bool counts = step < (sample == 0 ? 6 : sample == 1 ? 2 : 5);
+          for (Dim c = 0; c < 4; ++c)
+            EXPECT_NEAR(out.at({sample, c, step}), counts ? want.at({row, c}) : 0, 1e-12)
+                << sample << step << c;
+          row += counts;
+        }
+    }
+    for (size_t b = 0; b < 2; ++b)
+      EXPECT_TRUE(
+          near(to_array(masked.named_buffers()[b].second), to_array(plain.named_buffers()[b].second), 1e-12));
+  }
+  nn::BatchNorm1d norm(nullptr, "norm", 4);
+  const nn::NamedTensors before = norm.state();
+  norm(ones({3, 4, 6}), zeros({3, 1, 6}, DType::boolean));  // of no value there are no statistics
+  for (size_t b = 0; b < before.size(); ++b)
+    EXPECT_TRUE(same_bits(norm.state()[b].second, before[b].second)) << before[b].first;
+  EXPECT_NE(error_of([&] { norm(x, mask, mask); }).find("takes x, or x and a mask; got 3 tensors"),
+            std::string::npos);
+}
+
+TEST(BatchNorm, ACompiledStepWithAMaskHasTheBitsOfAnEagerOne) {
+  nn::BatchNorm1d eager(nullptr, "norm", 4), traced(nullptr, "norm", 4);
+  set_weights(eager), set_weights(traced);
+  const auto step = [](nn::BatchNorm1d& norm, const Tensor& x, const Tensor& mask) {
+    Tensor in = x.detach().set_requires_grad(true);
+    const Tensor out = norm(in, mask);
+    return std::vector<Tensor>{out.detach(), grad(sum(out * out * x), {in})[0]};
+  };
+  Compiled compiled = compile([&](const std::vector<Tensor>& in) { return step(traced, in[0], in[1]); });
+  for (uint32_t i = 0; i < 4; ++i) {
+    if (i == 3) eager.eval(), traced.eval();
+    const Tensor x = to_tensor(hash_array({5, 4, 7}, 70 + i), DType::f32),
+                 mask = less(to_tensor(hash_array({5, 1, 7}, 80 + i), DType::f32), 0.3);
+    const std::vector<Tensor> want = step(eager, x, mask), got = compiled({x, mask});
+    for (size_t k = 0; k < want.size(); ++k) EXPECT_TRUE(same_bits(got[k], want[k])) << i << " " << k;
+    for (size_t b = 0; b < 2; ++b)
+      EXPECT_TRUE(same_bits(traced.named_buffers()[b].second, eager.named_buffers()[b].second)) << i;
+  }
+}
+
 /// Forward and gradients at 1, 2 and 5 threads.
 void expect_same_at_any_count(const Dims& shape, const std::function<Tensor(const Tensor&)>& call) {
   const int before = threads();

@@ -3,6 +3,7 @@
 // ctest: timeout=600
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "tandem/core/rng.h"
@@ -11,6 +12,7 @@
 #include "tandem/ops/shape.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/train/decode.h"
+#include "tandem/train/run_folder.h"
 #include "tandem/train/step.h"
 #include "tandem/train/train.h"
 #include "tests/support/process.h"
@@ -125,6 +127,30 @@ TEST(SpeechRuns, EnginesStopsAndThreadsChangeNothing) {
   config.steps.reset();
   config.resume = true;
   expect_same(done, train(config), "stopped and resumed");
+}
+
+TEST(SpeechRuns, FrozenNormsKeepTheirStatistics) {
+  const TempFolder folder;
+  make_speech(folder / "speech", {"AB", "BAD"});
+  TrainConfig config = on_speech(folder / "speech", folder / "first");
+  config.epochs = 1;
+  train(config);
+  config.out = folder / "second";
+  config.weights = folder / "first";
+  config.freeze = {"conv1", "norm1", "conv2", "norm2", "fc_norm"};
+  std::string notice;
+  config.callbacks = {listen([&](const NoticeEvent& event) { notice = event.text; })};
+  train(config);
+  EXPECT_HAS(notice, "; so do the statistics of 3 batch norms.");
+  const auto before = load_run("eval", folder / "first").weights,
+             after = load_run("eval", folder / "second").weights;
+  for (size_t i = 0; i < before.size(); ++i) {
+    const std::string& tensor = before[i].first;
+    const bool is_frozen =
+        std::any_of(config.freeze.begin(), config.freeze.end(),
+                    [&](const std::string& layer) { return tensor.starts_with(layer + "."); });
+    EXPECT_EQ(same_bits(before[i].second, after[i].second), is_frozen) << tensor;
+  }
 }
 
 /// The loss of a training step over features padded to a length, and the statistics that it leaves.

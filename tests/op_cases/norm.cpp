@@ -180,6 +180,50 @@ void add_norm_cases(std::vector<OpCase>& cases) {
   };
   finish(cases, evaluated);
 
+  // Over the places of a mask: those that it leaves out are a group by themselves, and zeros.
+  struct Masked {
+    const char* name;
+    Dims shape, mask;
+    bool affine;
+  };
+  for (const Masked& m : {Masked{"/masked", {3, 4, 5}, {3, 1, 5}, true},
+                          {"/masked_plain", {4, 3, 2, 5}, {4, 1, 1, 5}, false},
+                          {"/masked_flat", {7, 4}, {7, 1}, true},
+                          {"/masked_empty", {0, 4, 5}, {0, 1, 5}, true}})
+    for (const bool training : {true, false}) {
+      OpCase masked;
+      masked.name = cat("batch_norm", m.name, training ? "" : "_eval");
+      const Dim n = m.shape[1];
+      masked.inputs = {{m.shape}, {m.mask, 0, 2, CaseInput::boolean}, {{n}}, {{n}, 0.5, 2}};
+      if (m.affine) masked.inputs.insert(masked.inputs.end(), {CaseInput{{n}, 0.5, 2}, CaseInput{{n}}});
+      masked.call = [=](std::span<const Tensor> in) {
+        return batch_norm(in[0], training ? Tensor() : in[2], training ? Tensor() : in[3],
+                          some(in, m.affine, 4), some(in, m.affine, 5),
+                          {.training = training, .mask = in[1]});
+      };
+      masked.reference = [=](std::span<const Array> in) {
+        const auto counts = [&](Dims i) {
+          for (int axis = 0; axis < i.rank(); ++axis)
+            if (in[1].shape[axis] == 1) i[axis] = 0;
+          return in[1].at(i) != 0;
+        };
+        const auto channel = [](const Dims& i) { return i[1]; };
+        const Array *weight = m.affine ? &in[4] : nullptr, *bias = m.affine ? &in[5] : nullptr;
+        Array out = normalised(
+            in[0], 1e-5, [&](const Dims& i) { return counts(i) ? i[1] : -1; }, channel, weight, bias);
+        each_index(out.shape, [&](const Dims& i) {
+          if (!counts(i))
+            out.at(i) = 0;
+          else if (!training)
+            out.at(i) =
+                (in[0].at(i) - in[2][i[1]]) / std::sqrt(in[3][i[1]] + 1e-5) * (weight ? (*weight)[i[1]] : 1) +
+                (bias ? (*bias)[i[1]] : 0);
+        });
+        return out;
+      };
+      finish(cases, masked);
+    }
+
   add_gradient(cases, "layer_norm_gradient", op_layer_norm_gradient(), {3, 8}, {3, 1, 8, 1}, false);
   add_gradient(cases, "layer_norm_gradient/empty", op_layer_norm_gradient(), {0, 8}, {0, 1, 8, 1}, false);
   add_gradient(cases, "layer_norm_gradient/tall", op_layer_norm_gradient(), {90, 3}, {90, 1, 3, 1}, false);

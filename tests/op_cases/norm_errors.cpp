@@ -54,6 +54,20 @@ void add_norm_errors(std::vector<ErrorCase>& errors) {
   add("batch_norm/statistics", [=] { batch_norm(x, none, none); }, {"batch_norm: ", "running"});
   add("batch_norm/running", [=] { batch_norm(x, of({2}), of({3})); },
       {"batch_norm: ", "running mean", "(2,)"});
+  const auto masked = [=](const Tensor& mask) {
+    batch_norm(x, none, none, none, none, {.training = true, .mask = mask});
+  };
+  add("batch_norm/mask_dtype",
+      [=] {
+        masked(of({2, 1}));
+      },
+      {"batch_norm: ", "mask must be bool", "f32 (2, 1)"});
+  add("batch_norm/mask_channels",
+      [=] {
+        masked(of({2, 3}, DType::boolean));
+      },
+      {"batch_norm: ", "of size 1 on that of the channels", "bool (2, 3)", "x (2, 3)"});
+  add("batch_norm/mask_rank", [=] { masked(of({2}, DType::boolean)); }, {"batch_norm: ", "the axes of x"});
   add("rms_norm/shape", [=] { rms_norm(x, {2}); }, {"rms_norm: ", "(2,)", "(2, 3)"});
   add("normalize/axis", [=] { normalize(x, 2, 2); }, {"normalize: ", "2"});
   add("local_response_norm/size", [=] { local_response_norm(x, 0); }, {"local_response_norm: ", "0"});

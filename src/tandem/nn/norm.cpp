@@ -77,12 +77,19 @@ BatchNorm::BatchNorm(Module* parent, const std::string& name, const char* kind, 
   }
 }
 
-Tensor BatchNorm::forward(const Tensor& x) {
+std::vector<Tensor> BatchNorm::forward(const std::vector<Tensor>& in) {
+  TD_CHECK(in.size() == 1 || in.size() == 2, label_, ": takes x, or x and a mask; got ", in.size(),
+           " tensors.");
+  return {normalised(in[0], in.size() == 2 ? in[1] : Tensor())};
+}
+
+Tensor BatchNorm::normalised(const Tensor& x, const Tensor& mask) {
   check_input(label_, x, least_rank_, most_rank_, channels_);
   return batch_norm(x, running_mean, running_var, weight, bias,
                     {.training = training() || !options_.track_running_stats,
                      .eps = options_.eps,
-                     .momentum = options_.momentum});
+                     .momentum = options_.momentum,
+                     .mask = mask});
 }
 
 InstanceNorm::InstanceNorm(Module* parent, const std::string& name, const char* kind, int rank,

@@ -72,11 +72,13 @@ struct BatchNormLayerOptions {
 };
 
 /// x (N, channels, …) over the batch; in evaluation by the running statistics. The numbered classes below say which ranks
-/// they take.
+/// they take. Called as norm(x, mask), with a bool mask as batch_norm takes it (ops/norm.h): what that leaves out takes no part in the
+/// statistics and comes out as zeros.
 class BatchNorm : public Module {
  public:
   using Options = BatchNormLayerOptions;
-  Tensor forward(const Tensor& x) override;
+  Tensor forward(const Tensor& x) override { return normalised(x, {}); }
+  std::vector<Tensor> forward(const std::vector<Tensor>& in) override;
 
   Tensor weight, bias, running_mean, running_var;
 
@@ -85,6 +87,8 @@ class BatchNorm : public Module {
             int64_t channels, BatchNormLayerOptions options);
 
  private:
+  Tensor normalised(const Tensor& x, const Tensor& mask);
+
   std::string label_;
   int least_rank_, most_rank_;
   int64_t channels_;

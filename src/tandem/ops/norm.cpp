@@ -278,6 +278,54 @@ Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, 
   return run_norm(op_group_norm(), x, weight, bias, channel_view(x, std::max<Dim>(channels, 1), eps))[0];
 }
 
+namespace {
+
+/// Moves a running statistic towards the batch's.
+void move(const Tensor& running, const Tensor& batch, double momentum, const Tensor& moves = {}) {
+  if (!running.defined()) return;
+  const NoGrad off;
+  const Tensor before = widened(running);
+  const Tensor after = before * (1 - momentum) + reshape(batch.detach(), running.shape()) * momentum;
+  assign(running, moves.defined() ? where(moves, after, before) : after);
+}
+
+void check_mask(const Tensor& mask, const Tensor& x) {
+  bool fits = mask.dtype() == DType::boolean && mask.rank() == x.rank();
+  for (int i = 0; fits && i < x.rank(); ++i)
+    fits = mask.size(i) == 1 || (i != 1 && mask.size(i) == x.size(i));
+  TD_CHECK(fits,
+           "batch_norm: the mask must be bool with the axes of x, of size 1 on that of the channels and of "
+           "x's size or 1 on the others; got ",
+           describe(mask), " and x ", x.shape(), ".");
+}
+
+/// In training, over the places of the mask.
+Tensor masked_batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
+                         const Tensor& weight, const Tensor& bias, const BatchNormOptions& options) {
+  const Tensor& mask = options.mask;
+  Dims others;      // all axes but that of the channels
+  double each = 1;  // values of a channel for each element of the mask
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i == 1) continue;
+    others.push_back(i);
+    if (mask.size(i) == 1) each *= static_cast<double>(x.size(i));
+  }
+  const Tensor wide = widened(x), values = sum(cast(mask, wide.dtype())) * each, count = maximum(values, 1.0);
+  const Tensor mean = sum(where(mask, wide, 0.0), others, true) / count;
+  const Tensor centred = where(mask, wide - mean, 0.0);
+  const Tensor variance = sum(centred * centred, others, true) / count;
+  const Tensor has_variance = greater(values, 1.0);
+  move(running_mean, mean, options.momentum, has_variance);
+  move(running_var, variance * (count / maximum(count - 1.0, 1.0)), options.momentum, has_variance);
+  Tensor scale = rsqrt(variance + options.eps);
+  if (weight.defined()) scale = scale * beside(widened(weight), x);
+  const Tensor y = centred * scale;
+  if (!bias.defined()) return cast(y, x.dtype());
+  return cast(where(mask, y + beside(widened(bias), x), 0.0), x.dtype());
+}
+
+}  // namespace
+
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight, const Tensor& bias, const BatchNormOptions& options) {
   check_channels("batch_norm", x);
@@ -287,6 +335,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   check_shape("batch_norm", "the weight", weight, channels);
   check_shape("batch_norm", "the bias", bias, channels);
   check_eps("batch_norm", options.eps);
+  const bool is_masked = options.mask.defined();
+  if (is_masked) check_mask(options.mask, x);
   if (!options.training) {
     TD_CHECK(
         running_mean.defined() && running_var.defined(),
@@ -296,21 +346,18 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
     if (weight.defined()) scale = scale * widened(weight);
     Tensor shift = neg(widened(running_mean) * scale);
     if (bias.defined()) shift = shift + widened(bias);
-    return cast(widened(x) * beside(scale, x) + beside(shift, x), x.dtype());
+    const Tensor y = cast(widened(x) * beside(scale, x) + beside(shift, x), x.dtype());
+    return is_masked ? where(options.mask, y, 0.0) : y;
   }
+  if (is_masked) return masked_batch_norm(x, running_mean, running_var, weight, bias, options);
   const NormAttrs attrs = channel_view(x, 1, options.eps);
   const double count = static_cast<double>(attrs.count(true));
   TD_CHECK(count != 1, "batch_norm: training needs more than one value for each channel; got x ", x.shape(),
            ". Take a larger batch, or evaluate.");
   const Tensors out = run_norm(op_batch_norm(), x, weight, bias, attrs);
   if (count > 1) {
-    const NoGrad off;
-    const auto move = [&](const Tensor& running, const Tensor& batch) {
-      if (running.defined())
-        assign(running, widened(running) * (1 - options.momentum) + batch.detach() * options.momentum);
-    };
-    move(running_mean, out[1]);
-    move(running_var, out[2] * (count / (count - 1)));
+    move(running_mean, out[1], options.momentum);
+    move(running_var, out[2] * (count / (count - 1)), options.momentum);
   }
   return out[0];
 }

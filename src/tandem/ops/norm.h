@@ -20,9 +20,12 @@ struct BatchNormOptions {
   bool training = false;  ///< statistics of the batch, else the running ones
   double eps = 1e-5;
   double momentum = 0.1;  ///< share of the batch in the running statistics
+  /// bool, with the axes of x: 1 on that of the channels, x's size or 1 on the others. What it leaves out is not looked at and comes out
+  /// as zeros, as if it was not in the batch: the padding of sequences, (N, 1, steps). Undefined: all of x counts.
+  Tensor mask = {};
 };
 /// x (N, C, …): over each channel of the whole batch. In training running_mean and running_var, where given, move towards
-/// the batch's mean and unbiased variance (by assign).
+/// the batch's mean and unbiased variance (by assign); where a mask leaves fewer than two values of a channel they stay.
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight = {}, const Tensor& bias = {}, const BatchNormOptions& options = {});
 

@@ -3,11 +3,12 @@
 // end of an utterance is masked after every layer and takes no part in the statistics of batch norm: padding changes nothing.
 #include "tandem/nn/conv.h"
 #include "tandem/nn/layers.h"
+#include "tandem/nn/norm.h"
 #include "tandem/nn/recurrent.h"
+#include "tandem/ops/lengths.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
-#include "tandem/zoo/masked_batch_norm.h"
 #include "tandem/zoo/model_settings.h"
 #include "tandem/zoo/zoo.h"
 
@@ -33,11 +34,11 @@ class DeepSpeech2 final : public nn::Module {
         conv2_(this, "conv2", kChannels, kChannels, {21, 11}, {.stride = {2, 1}, .padding = {10, 5}}),
         norm2_(this, "norm2", kChannels) {
     for (int64_t i = 1; i <= sizes.layers; ++i) {
-      if (i > 1) norms_.push_back(std::make_unique<MaskedBatchNorm>(this, cat("rnn", i, "_norm"), hidden_));
+      if (i > 1) norms_.push_back(std::make_unique<nn::BatchNorm1d>(this, cat("rnn", i, "_norm"), hidden_));
       rnns_.push_back(std::make_unique<nn::GRU>(this, cat("rnn", i), i == 1 ? kChannels * kBinsLeft : hidden_,
                                                 hidden_, nn::RecurrentLayerOptions{.bidirectional = true}));
     }
-    norms_.push_back(std::make_unique<MaskedBatchNorm>(this, "fc_norm", hidden_));
+    norms_.push_back(std::make_unique<nn::BatchNorm1d>(this, "fc_norm", hidden_));
     fc_ = std::make_unique<nn::Linear>(this, "fc", hidden_, labels, nn::Linear::Options{.bias = false});
   }
   using Module::forward;
@@ -47,33 +48,38 @@ class DeepSpeech2 final : public nn::Module {
              "deepspeech2: takes features (N, frames, ", kBins, ") and their lengths i64 (N); got ",
              in.size(), " tensors", in.empty() ? "" : cat(", the first ", describe(in[0])), ".");
     const Dim samples = in[0].size(0);
-    const Tensor frames_heard = step_mask(in[1], in[0].size(1), in[0].dtype());
-    Tensor x = in[0] * reshape(frames_heard, {samples, -1, 1});
+    const Tensor heard = within_lengths("deepspeech2", in[1], samples, in[0].size(1), 1);  // (N, frames)
+    Tensor x = where(unsqueeze(heard, 2), in[0], 0.0);
     x = conv1_(reshape(transpose(x, 1, 2), {samples, 1, kBins, -1}));
     const Dim steps = x.size(3);
     const Tensor lengths = floor_divide(in[1] + 1, 2);
-    const Tensor mask = step_mask(lengths, steps, x.dtype()), beside = reshape(mask, {samples, 1, 1, steps});
-    x = hardtanh(norm1_.forward(x, beside, 1), 0, kMost) * beside;
-    x = conv2_(x);
-    x = hardtanh(norm2_.forward(x, beside, 1), 0, kMost) * beside;
+    const Tensor within = within_lengths("deepspeech2", lengths, samples, steps, 1);  // (N, steps)
+    const Tensor beside = reshape(within, {samples, 1, 1, steps});
+    // Zeros come out of the norms where nothing was heard, and clipped they are zeros.
+    x = hardtanh(norm1_(x, beside), 0, kMost);
+    x = hardtanh(norm2_(conv2_(x), beside), 0, kMost);
     x = transpose(reshape(x, {samples, kChannels * kBinsLeft, steps}), 1, 2);
-    const Tensor behind = reshape(mask, {samples, steps, 1});
+    // Each step is a row to the other norms.
+    const Tensor rows = reshape(within, {samples * steps, 1});
+    const auto normalised = [&](nn::BatchNorm1d& norm) {
+      return reshape(norm(reshape(x, {samples * steps, hidden_}), rows), {samples, steps, hidden_});
+    };
     for (size_t i = 0; i < rnns_.size(); ++i) {
-      if (i > 0) x = norms_[i - 1]->forward(x, behind, 2);
+      if (i > 0) x = normalised(*norms_[i - 1]);
       const Tensor both = (*rnns_[i])(x, {.lengths = lengths}).output;
       x = sum(reshape(both, {samples, steps, 2, hidden_}), {2});
     }
-    return {(*fc_)(norms_.back()->forward(x, behind, 2)), lengths};
+    return {(*fc_)(normalised(*norms_.back())), lengths};
   }
 
  private:
   int64_t hidden_;
   nn::Conv2d conv1_;
-  MaskedBatchNorm norm1_;
+  nn::BatchNorm2d norm1_;
   nn::Conv2d conv2_;
-  MaskedBatchNorm norm2_;
+  nn::BatchNorm2d norm2_;
   std::vector<std::unique_ptr<nn::GRU>> rnns_;
-  std::vector<std::unique_ptr<MaskedBatchNorm>>
+  std::vector<std::unique_ptr<nn::BatchNorm1d>>
       norms_;  // before every GRU but the first, and before the dense layer
   std::unique_ptr<nn::Linear> fc_;
 };
