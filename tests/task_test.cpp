@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <set>
+#include <tuple>
 
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/data/compose.h"
+#include "tandem/data/registry.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/nn/activation.h"
 #include "tandem/nn/containers.h"
@@ -22,6 +25,7 @@
 #include "tandem/ops/shape.h"
 #include "tandem/train/step.h"
 #include "tandem/train/train.h"
+#include "tests/support/paths.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/values.h"
@@ -562,6 +566,50 @@ TEST(Tasks, WhatCannotBeIsRefusedInOneLine) {
   EXPECT_EQ(error_of([&] { fit(*model, c.train, options); }),
             "monitor: must be one of train_loss, test_loss, test_r2, test_mse, test_rmse, test_mae; got "
             "'accuracy'.");
+}
+
+TEST(Tasks, SayWhatRunsThatAreNamedByWordsAsk) {
+  data::Splits splits;
+  splits.train = std::make_shared<Made>(1, [](int64_t) {
+    return std::vector<Tensor>{zeros({4}), zeros({3})};
+  });
+  splits.info.classes = 2;
+  const auto kinds = [](const std::string& name) {
+    const TaskPtr task = make_task(name);
+    return std::tuple(task->input_kind(), task->answer_kind(), task->reads_as());
+  };
+  using Input = TaskInput;
+  using Answer = TaskAnswer;
+  EXPECT_EQ(kinds("classification"), std::tuple(Input::numbers, Answer::one_class, "classification"));
+  EXPECT_EQ(kinds("regression"), std::tuple(Input::numbers, Answer::numbers, "regression"));
+  EXPECT_EQ(kinds("multi-label"), std::tuple(Input::numbers, Answer::numbers, "regression"));
+  EXPECT_EQ(kinds("sequence-labelling"), std::tuple(Input::numbers, Answer::numbers, ""));
+  EXPECT_EQ(kinds("segmentation"), std::tuple(Input::numbers, Answer::numbers, ""));
+  EXPECT_EQ(kinds("text-classification"), std::tuple(Input::text, Answer::one_class, ""));
+  EXPECT_EQ(kinds("language-modelling"), std::tuple(Input::text, Answer::continuation, ""));
+  EXPECT_EQ(kinds("translation"), std::tuple(Input::pairs_of_texts, Answer::translation, ""));
+  EXPECT_EQ(kinds("speech-recognition"), std::tuple(Input::sound, Answer::transcript, ""));
+  EXPECT_EQ(kinds("speech-synthesis"), std::tuple(Input::text, Answer::speech, ""));
+  EXPECT_EQ(make_task("regression")->outputs(splits), std::vector<int64_t>{3});
+  EXPECT_EQ(make_task("classification")->outputs(splits), std::vector<int64_t>{2});
+  EXPECT_EQ(make_task("text-classification")->outputs(splits), (std::vector<int64_t>{1, 2}));
+  EXPECT_TRUE(make_task("speech-synthesis")->outputs(splits).empty());
+  EXPECT_FALSE(has_classes("a task of your own"));
+  EXPECT_FALSE(gives_text("a task of your own"));
+}
+
+// Else a new task would cost more than its own file. The two that stand for "what is usual" may be named.
+TEST(Tasks, AreKnownByNameInTheirOwnFilesAlone) {
+  const std::set<std::string> usual = {"classification", "regression"};
+  for (const char* folder : {"src/tandem/train", "src/tandem/search", "src/cli"})
+    for (const auto& entry : std::filesystem::directory_iterator(source_dir() / folder)) {
+      if (!entry.is_regular_file()) continue;
+      const std::string text = read_text(entry.path().string());
+      for (const std::string& name : task_names())
+        if (!usual.contains(name)) {
+          EXPECT_EQ(text.find("\"" + name + "\""), std::string::npos) << entry.path() << " names " << name;
+        }
+    }
 }
 
 }  // namespace

@@ -231,7 +231,7 @@ void add_predict(CLI::App& app, Action& action) {
       warn(r.warnings);
       if (!flags->to.empty()) {
         write_predictions(r, flags->to);
-        const bool is_speech = r.task == "speech-synthesis";
+        const bool is_speech = !r.predictions.empty() && r.predictions[0].mels.defined();
         if (!flags->json)
           std::printf(
               "%s %s in %s\n",
@@ -241,8 +241,7 @@ void add_predict(CLI::App& app, Action& action) {
         return;
       }
       Table table;
-      const bool is_text =
-          r.task == "text-classification" || r.task == "language-modelling" || r.task == "speech-synthesis";
+      const bool is_text = make_task(r.task)->input_kind() == TaskInput::text;
       for (const Prediction& p : r.predictions) {
         ordered_json top = ordered_json::array();
         std::vector<std::string> row = {is_text ? io::one_line(p.source, 60) : p.source,

@@ -102,7 +102,7 @@ EvalReport evaluate(const EvalConfig& config) {
   Metrics metrics =
       evaluate(*model, *data.test, {.task = task, .engine = config.engine, .autocast = run.autocast});
   std::vector<MetricInfo> infos = task->metrics();
-  if (run.data.task == "translation") {
+  if (task->answer_kind() == TaskAnswer::translation) {
     metrics.add("bleu", bleu_of(*model, *data.test, run.data, config.engine));
     infos.push_back({"bleu", true});
   }

@@ -33,8 +33,6 @@
 namespace tandem {
 namespace {
 
-constexpr const char *kHears = "speech-recognition", *kSpeaks = "speech-synthesis";
-
 std::string class_name(const DataRecord& data, int64_t cls) {
   return static_cast<size_t>(cls) < data.class_names.size() ? data.class_names[static_cast<size_t>(cls)]
                                                             : std::to_string(cls);
@@ -73,10 +71,11 @@ double in_own_unit(const data::TableEncoder& encoder, double standardised) {
   return exact;
 }
 
-/// The target of a sample in words; numbers of tables in their own unit.
-std::string label_of(const DataRecord& data, const Tensor& target) {
-  if (has_classes(data.task)) return class_name(data, target.item<int64_t>());
-  if (data.task == kHears) return data::transcript_text(target.to_vector<int64_t>());
+/// The target of a sample in words; numbers of tables in their own unit; speech has none.
+std::string label_of(const DataRecord& data, TaskAnswer kind, const Tensor& target) {
+  if (kind == TaskAnswer::speech) return "";
+  if (kind == TaskAnswer::one_class) return class_name(data, target.item<int64_t>());
+  if (kind == TaskAnswer::transcript) return data::transcript_text(target.to_vector<int64_t>());
   std::string text;
   for (const double value : cast(target, DType::f64).to_vector<double>())
     text += (text.empty() ? "" : " ") + text_of(data.encoder ? in_own_unit(*data.encoder, value) : value);
@@ -139,12 +138,12 @@ void guess(const Tensor& logits, const DataRecord& data, int64_t top, std::vecto
 class Asked {
  public:
   Asked(const PredictConfig& config, const SavedRun& run, PredictReport& report)
-      : config_(config), run_(run), report_(report) {}
+      : config_(config), run_(run), report_(report), task_(make_task(run.data.task)) {}
 
   data::DatasetPtr samples() {
     if (config_.files.empty()) return of_data_set();
     const std::string& first = config_.files.front();
-    if (run_.data.task == kHears) return of_sounds();
+    if (task_->input_kind() == TaskInput::sound) return of_sounds();
     if (run_.data.text) return is_table(first) ? of_text_table(first) : of_texts();
     if (is_table(first)) return of_table(first);
     if (ends_with(first, ".npy")) return of_array(first);
@@ -166,7 +165,7 @@ class Asked {
     for (int64_t i = 0; i < report_.table->rows(); ++i)
       report_.predictions.push_back(
           {cat("line ", report_.table->lines[static_cast<size_t>(i)], " of ", report_.table->source),
-           encoded.target.defined() ? label_of(run_.data, encoded.target[i]) : "",
+           encoded.target.defined() ? label_of(run_.data, task_->answer_kind(), encoded.target[i]) : "",
            {},
            {}});
     return std::make_shared<data::TensorSet>(std::vector<Tensor>{encoded.features}, "rows");
@@ -240,20 +239,20 @@ class Asked {
     }
     const auto chosen = std::make_shared<data::Subset>(data.test, indices);
     if (run_.data.encoder) report_.target = run_.data.encoder->target();
-    const bool has_label = run_.data.task != kSpeaks;
-    const bool is_listed = run_.data.task != "language-modelling" && run_.data.task != "translation";
+    const TaskAnswer kind = task_->answer_kind();
+    const bool is_listed = kind != TaskAnswer::continuation && kind != TaskAnswer::translation;
     for (size_t i = 0; i < indices.size() && is_listed; ++i)
-      report_.predictions.push_back(
-          {cat(data.name, " ", indices[i]),
-           has_label ? label_of(run_.data, chosen->get(static_cast<int64_t>(i)).at(1)) : "",
-           {},
-           {}});
+      report_.predictions.push_back({cat(data.name, " ", indices[i]),
+                                     label_of(run_.data, kind, chosen->get(static_cast<int64_t>(i)).at(1)),
+                                     {},
+                                     {}});
     return chosen;
   }
 
   const PredictConfig& config_;
   const SavedRun& run_;
   PredictReport& report_;
+  TaskPtr task_;
 };
 
 /// How a language model goes on with texts, or with windows of the test part.
@@ -395,31 +394,32 @@ PredictReport predict(const PredictConfig& config) {
   report.path = run.path;
   report.task = run.data.task;
   report.warnings = run.warnings;
-  TD_CHECK(config.beams == PredictConfig{}.beams || run.data.task == "translation",
+  const TaskAnswer kind = make_task(run.data.task)->answer_kind();
+  TD_CHECK(config.beams == PredictConfig{}.beams || kind == TaskAnswer::translation,
            "beams: are of translations; the run is of ", run.data.task, ". Leave --beams out.");
-  if (run.data.task == "language-modelling") {
+  if (kind == TaskAnswer::continuation) {
     go_on(*model, config, run, report);
     return report;
   }
   TD_CHECK(config.generate.temperature == 0 && config.generate.count == GenerateOptions{}.count,
            "words and temperature: are of language models; the run is of ", run.data.task,
            ". Leave them out.");
-  if (run.data.task == "translation") {
+  if (kind == TaskAnswer::translation) {
     translate(*model, config, run, report);
     return report;
   }
-  if (run.data.task == kSpeaks) {
+  if (kind == TaskAnswer::speech) {
     speak(*model, config, run, report);
     return report;
   }
   const data::DatasetPtr samples = Asked(config, run, report).samples();
   const Tensor answers = predict(
       *model, *samples, {.task = task_of(run.data), .engine = config.engine, .autocast = run.autocast});
-  if (has_classes(run.data.task)) {
+  if (kind == TaskAnswer::one_class) {
     guess(answers, run.data, config.top, report.predictions);
     return report;
   }
-  if (run.data.task == kHears) {
+  if (kind == TaskAnswer::transcript) {
     const auto steps = static_cast<size_t>(answers.size(1));
     const std::vector<int64_t> paths = answers.to_vector<int64_t>();
     for (size_t i = 0; i < report.predictions.size(); ++i)
@@ -434,7 +434,8 @@ PredictReport predict(const PredictConfig& config) {
 }
 
 void write_predictions(const PredictReport& report, const std::string& path) {
-  if (report.task != kSpeaks)
+  const bool is_speech = !report.predictions.empty() && report.predictions[0].mels.defined();
+  if (!is_speech)
     return io::write_atomically(path, [&](io::OutputFile& file) { file.write(predictions_csv(report)); });
   TD_CHECK(ends_with(path, ".npy"),
            "to: speech is written as an array, (frames, mels), whose name ends in .npy; got '",

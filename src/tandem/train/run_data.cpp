@@ -189,7 +189,7 @@ data::DatasetPtr alike_inputs(const DataRecord& record, data::DatasetPtr set, bo
 }
 
 TaskPtr task_of(const DataRecord& record, TaskOptions options) {
-  if (record.task == "regression" && record.encoder) {
+  if (record.encoder && record.encoder->task() == data::TableTask::regression) {
     options.target_mean = record.encoder->decode_target(0);
     options.target_deviation = record.encoder->target_deviation();
   }
@@ -204,13 +204,8 @@ TaskPtr task_of(const DataRecord& record, TaskOptions options) {
 }
 
 int64_t outputs_for(const data::Splits& splits) {
-  if (splits.task == "classification") return splits.info.classes;
-  if (splits.task == "text-classification") return splits.info.classes == 2 ? 1 : splits.info.classes;
-  if (splits.task == "language-modelling") return splits.text->vocabulary.size();
-  if (splits.task == "speech-recognition") return splits.info.classes;
-  if (splits.task == "translation") return splits.text->into->size();
-  const Tensor target = splits.train->get(0).at(1);
-  return std::max<int64_t>(target.size(), 1);
+  const std::vector<int64_t> counts = make_task(splits.task)->outputs(splits);
+  return counts.empty() ? 0 : counts[0];
 }
 
 TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo& model) {
@@ -223,22 +218,22 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
                             .split_seed = config.split_seed,
                             .skip_bad = config.skip_bad,
                             .target = config.target,
-                            .task = config.task_name,
                             .csv = config.csv,
                             .text = config.text,
                             .usual_vocabulary = model.vocabulary,
                             .usual_length = model.vocabulary > 0 ? model.input[0] : 0,
                             .usual_task = model.task};
-  // Labels that are there or not are numbers to the reader.
-  TD_CHECK(config.task_name != "multi-label" || name == "npy",
-           "task: multi-label is for npy, whose targets are (n, labels); got data ",
-           name.empty() ? usual : name, ".");
-  if (config.task_name == "multi-label") opening.task = "regression";
+  // A task that is not the reader's own.
+  const std::string read_as = config.task_name.empty() ? "" : make_task(config.task_name)->reads_as();
+  const bool is_renamed = read_as != config.task_name;
+  TD_CHECK(!is_renamed || name == "npy", "task: ", config.task_name,
+           " is for npy, whose targets are (n, labels); got data ", name.empty() ? usual : name, ".");
+  opening.task = read_as;
   TrainingData out{.splits = name.empty() ? data::open_default(opening) : data::open_dataset(name, opening),
                    .record = {},
                    .task = {}};
   data::Splits& splits = out.splits;
-  if (config.task_name == "multi-label") splits.task = config.task_name;
+  if (is_renamed) splits.task = config.task_name;
   // Files of the user's own are found again where they were found now, not by the usual places.
   const bool is_own = splits.info.files.empty() && splits.where != data::kBuiltIn;
   opening.data_dir = absolute(is_own ? splits.where : config.data_dir);
@@ -276,9 +271,9 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
         with_classes ? labels : std::vector<int64_t>(static_cast<size_t>(plain->size()));
     TD_CHECK(plain->size() >= 2, "valid: there must be two samples or more to hold some out; got ",
              plain->size(), ".");
-    data::SplitIndices parts = splits.task == "language-modelling"
-                                   ? last_part(plain->size(), config.valid)
-                                   : data::split_indices(groups, config.valid, config.split_seed);
+    data::SplitIndices parts = make_task(splits.task)->shuffles()
+                                   ? data::split_indices(groups, config.valid, config.split_seed)
+                                   : last_part(plain->size(), config.valid);
     TD_CHECK(!parts.test.empty(), "valid: no sample can be held out of ", plain->size(),
              ", each of a class of its own. Leave --valid out.");
     out.valid = data::subset(plain, parts.test);
@@ -290,7 +285,7 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
   }
   TD_CHECK(!config.class_weights || with_classes, "class-weights: belong to classes; the task here is ",
            splits.task, ". Leave --class-weights out.");
-  TD_CHECK(config.guided_attention == 0 || splits.task == "speech-synthesis",
+  TD_CHECK(config.guided_attention == 0 || make_task(splits.task)->answer_kind() == TaskAnswer::speech,
            "guided-attention: is of speech-synthesis; the task here is ", splits.task,
            ". Leave --guided-attention out.");
   TaskOptions options{.guided_attention = config.guided_attention};
@@ -303,7 +298,7 @@ namespace {
 
 /// Whether a model takes numbers of one shape, as images and rows are; else text or sound.
 bool takes_numbers(const zoo::ModelInfo& info) {
-  return info.vocabulary == 0 && info.task != "speech-recognition";
+  return make_task(info.task)->input_kind() == TaskInput::numbers;
 }
 
 /// Refuses a model of text or sound for other data, and the other way round.
@@ -319,8 +314,9 @@ void check_kind(const zoo::ChosenModel& chosen, const data::Splits& splits) {
            !takes_numbers(chosen.info) || !is_other ? "" : " of numbers", ". Those of the zoo are ", fitting,
            ".");
   if (!chosen.description || !splits.text) return;
-  const size_t inputs = chosen.description->inputs.size(),
-               wanted = splits.task == "text-classification" ? 2 : 1;
+  const std::vector<std::string> fields = make_task(splits.task)->fields();
+  const bool takes_lengths = std::find(fields.begin(), fields.end(), "length") != fields.end();
+  const size_t inputs = chosen.description->inputs.size(), wanted = takes_lengths ? 2 : 1;
   TD_CHECK(inputs == wanted, "train: ", chosen.info.name, " on ", splits.name, ": a model for ", splits.task,
            wanted == 2 ? " must take tokens (length) and their number (), both i64"
                        : " must take tokens (length), i64",
@@ -332,13 +328,14 @@ void check_kind(const zoo::ChosenModel& chosen, const data::Splits& splits) {
 zoo::ChosenModel adapted_to_text(zoo::ChosenModel chosen, const data::Splits& splits,
                                  std::vector<std::string>& notices) {
   const int64_t words = splits.text->vocabulary.size(), outputs = outputs_for(splits);
-  const bool is_pair =
-      splits.task == "text-classification" && splits.info.classes == 2 && chosen.info.classes == 2;
-  const bool fits_words = chosen.info.vocabulary == words,
-             fits_outputs = chosen.info.classes == outputs || is_pair;
+  const std::vector<int64_t> allowed = make_task(splits.task)->outputs(splits);
+  const auto fits = [&](const zoo::ModelInfo& model) {
+    return allowed.empty() || std::find(allowed.begin(), allowed.end(), model.classes) != allowed.end();
+  };
+  const bool fits_words = chosen.info.vocabulary == words, fits_outputs = fits(chosen.info);
   if (!chosen.info.described) {
     chosen.options.vocabulary = words;
-    if (splits.task != "translation") return chosen;
+    if (allowed.empty()) return chosen;
     chosen.options.classes = outputs;
     if (!fits_words || !fits_outputs)
       notices.push_back(cat(chosen.info.name, ": made for ", words, " words to read and ", outputs,
@@ -351,13 +348,13 @@ zoo::ChosenModel adapted_to_text(zoo::ChosenModel chosen, const data::Splits& sp
   if (!fits_outputs) options.classes = outputs;
   zoo::ChosenModel fitting = zoo::choose_model(
       zoo::with_options(chosen.description ? *chosen.description : zoo::describe(chosen.info.name), options));
-  TD_CHECK(fitting.info.classes == outputs || is_pair, "train: ", chosen.info.name, " on ", splits.name,
+  TD_CHECK(fits(fitting.info), "train: ", chosen.info.name, " on ", splits.name,
            ": the model must end with a linear layer of ", outputs, " numbers; it gives another shape.");
   fitting.info.training = chosen.info.training;
   if (!fits_words)
     notices.push_back(
         cat(chosen.info.name, ": made for ", words, " words in place of ", chosen.info.vocabulary, "."));
-  if (!fits_outputs && splits.task != "language-modelling")
+  if (!fits_outputs && outputs != words)  // else the words say it
     notices.push_back(cat(chosen.info.name, ": gives ", outputs, outputs == 1 ? " number" : " numbers",
                           " in place of ", chosen.info.classes, "."));
   return fitting;

@@ -279,14 +279,14 @@ SavedRun load_config(const char* what, const std::string& folder) {
 
 SavedRun load_run(const char* what, const std::string& folder, bool best) {
   SavedRun run = load_config(what, folder);
-  const bool is_translation = run.data.task == "translation",
-             is_text = run.data.task == "text-classification" || run.data.task == "language-modelling" ||
-                       run.data.task == "speech-synthesis" || is_translation;
+  const TaskInput input = make_task(run.data.task)->input_kind();
+  const bool is_translation = input == TaskInput::pairs_of_texts,
+             is_text = input == TaskInput::text || is_translation;
   TD_CHECK(!is_text || run.data.text, what, " ", quoted(folder),
            ": the run was trained on text, and its text.json, which holds its words, is missing. Put the "
            "file back, or "
            "train again.");
-  TD_CHECK(run.data.task != "speech-recognition" || run.data.sound, what, " ", quoted(folder),
+  TD_CHECK(input != TaskInput::sound || run.data.sound, what, " ", quoted(folder),
            ": the run was trained on sound, and its config.json does not say how sound becomes inputs. Put "
            "the file back, or "
            "train again.");

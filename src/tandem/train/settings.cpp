@@ -4,6 +4,7 @@
 #include "tandem/core/choices.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/train/setting_forms.h"
+#include "tandem/train/task.h"
 
 namespace tandem {
 namespace {
@@ -107,6 +108,13 @@ SettingNeed split_need() {
 
 // --- The rows
 
+/// The tasks that may be asked for by their names.
+std::vector<std::string> tasks_to_ask_for() {
+  std::vector<std::string> names = task_names();
+  std::erase_if(names, [](const std::string& name) { return make_task(name)->reads_as().empty(); });
+  return names;
+}
+
 void add_model_and_data(std::vector<Setting>& table) {
   const Rows t{table, "Model and data"};
   t.add("model", TD_FIELD(model), "a name from 'tandem models', or the file of a description: ./mynet.toml",
@@ -131,9 +139,7 @@ void add_model_and_data(std::vector<Setting>& table) {
   t.add("target", TD_FIELD(target), "csv: the column to predict",
         {.unset = "label or target", .bits = kIndirect});
   t.add("task", TD_FIELD(task_name), "what the model is trained for; multi-label is for npy",
-        {.unset = "what the data asks for",
-         .bits = kIndirect,
-         .choices = {"classification", "multi-label", "regression"}});
+        {.unset = "what the data asks for", .bits = kIndirect, .choices = tasks_to_ask_for()});
   t.add("input", input_form(), "image-folder: size of the inputs, 96x96",
         {.unset = "the model's, or 224x224", .bits = kIndirect});
   t.add("test-share", TD_FIELD(test_share), "of data without a test part, split off for testing",

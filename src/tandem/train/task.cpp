@@ -1,10 +1,12 @@
 // What all tasks have in common, and the table of their names.
 #include "tandem/train/task.h"
 
+#include <algorithm>
 #include <map>
 
 #include "tandem/core/error.h"
 #include "tandem/core/file.h"
+#include "tandem/data/registry.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
@@ -49,6 +51,10 @@ const Tensor& TaskBatch::operator[](std::string_view name) const {
       cat("task: a batch has the fields ", listed(*names_), "; got '", one_line(std::string(name)), "'."));
 }
 
+std::vector<int64_t> Task::outputs(const data::Splits& splits) const {
+  return {std::max<int64_t>(splits.train->get(0).at(1).size(), 1)};
+}
+
 std::vector<Tensor> Task::collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
                                   int64_t) const {
   return set.batch_at(indices, epoch);
@@ -79,12 +85,22 @@ TaskPtr make_task(const std::string& name, const TaskOptions& options) {
   return at->second.make(options);
 }
 
-bool has_classes(const std::string& task) {
-  return task == "classification" || task == "text-classification";
+namespace {
+
+std::optional<TaskAnswer> answer_kind_of(const std::string& task) {
+  const auto at = table().find(task);
+  if (at == table().end()) return {};
+  return at->second.make({})->answer_kind();
 }
 
+}  // namespace
+
+bool has_classes(const std::string& task) { return answer_kind_of(task) == TaskAnswer::one_class; }
+
 bool gives_text(const std::string& task) {
-  return task == "language-modelling" || task == "translation" || task == "speech-recognition";
+  const std::optional<TaskAnswer> kind = answer_kind_of(task);
+  return kind == TaskAnswer::continuation || kind == TaskAnswer::translation ||
+         kind == TaskAnswer::transcript;
 }
 
 std::vector<std::string> task_names() {

@@ -24,6 +24,10 @@
 
 namespace tandem {
 
+namespace data {
+struct Splits;
+}
+
 /// The tensors of a batch by their names, in the order of Task::fields().
 class TaskBatch {
  public:
@@ -56,6 +60,11 @@ struct Picture {
   std::string name, svg;
 };
 
+/// What the samples that a model is asked about are made of. Numbers: arrays, images, rows of tables.
+enum class TaskInput : uint8_t { numbers, text, pairs_of_texts, sound };
+/// What a model is asked for. A class: one number per class, of which the largest counts. A continuation is of the text that is given.
+enum class TaskAnswer : uint8_t { numbers, one_class, continuation, translation, transcript, speech };
+
 class Task {
  public:
   virtual ~Task() = default;
@@ -63,6 +72,18 @@ class Task {
   virtual std::string name() const = 0;
   /// What the run's bits depend on besides the name, as text. A resumed run must have the same.
   virtual std::string settings() const { return ""; }
+
+  // ---- What runs that are named by words ask: which data and which models fit, what a run's folder must hold, how answers are
+  // shown. Nothing else in Tandem knows a task by its name.
+
+  virtual TaskInput input_kind() const { return TaskInput::numbers; }
+  virtual TaskAnswer answer_kind() const { return TaskAnswer::numbers; }
+  /// How many numbers a model may give for each sample, or each place of one: the first is what it is made for where it does not fit.
+  /// Empty: it gives no such row. The default is as many as a target has.
+  virtual std::vector<int64_t> outputs(const data::Splits& splits) const;
+  /// "classification" or "regression", as which the user's own arrays and tables are read where the task is asked for by its name; empty:
+  /// it cannot be asked for, as the data says what it is for.
+  virtual std::string reads_as() const { return ""; }
 
   // ---- Batches
 
@@ -150,9 +171,8 @@ struct TaskOptions {
 /// A task by its name. Throws Error with the names that there are.
 TaskPtr make_task(const std::string& name, const TaskOptions& options = {});
 std::vector<std::string> task_names();
-/// Whether a task's targets are one class per sample: its answers are one number per class.
+/// Whether the answers of a task of that name are classes; or texts. Of an unknown one they are not.
 bool has_classes(const std::string& task);
-/// Whether a task's answers are texts.
 bool gives_text(const std::string& task);
 
 /// Puts a task into the table of names: one object in the file that defines it, as for ops.

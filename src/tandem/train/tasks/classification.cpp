@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tandem/core/tape.h"
+#include "tandem/data/registry.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/index.h"
@@ -92,6 +93,9 @@ class Classification : public Task {
  public:
   explicit Classification(Settings settings) : s_(std::move(settings)) {}
   std::string name() const override { return "classification"; }
+  TaskAnswer answer_kind() const override { return TaskAnswer::one_class; }
+  std::vector<int64_t> outputs(const data::Splits& splits) const override { return {splits.info.classes}; }
+  std::string reads_as() const override { return "classification"; }
   std::string settings() const override {
     std::string text;
     for (const double weight : s_.weights) text += cat(text.empty() ? "class weights " : " ", weight);
@@ -150,6 +154,8 @@ class SequenceLabelling final : public Classification {
  public:
   using Classification::Classification;
   std::string name() const override { return "sequence-labelling"; }
+  TaskAnswer answer_kind() const override { return TaskAnswer::numbers; }
+  std::string reads_as() const override { return ""; }
   std::vector<std::string> fields() const override { return {"input", "target", "length"}; }
   std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
                               int64_t length) const override {

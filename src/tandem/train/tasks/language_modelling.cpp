@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/data/registry.h"
 #include "tandem/data/text_set.h"
 #include "tandem/nn/stateful.h"
 #include "tandem/ops/arrange.h"
@@ -38,6 +39,11 @@ class WordMeter final : public Meter {
 class LanguageModelling final : public Task {
  public:
   std::string name() const override { return "language-modelling"; }
+  TaskInput input_kind() const override { return TaskInput::text; }
+  TaskAnswer answer_kind() const override { return TaskAnswer::continuation; }
+  std::vector<int64_t> outputs(const data::Splits& splits) const override {
+    return {splits.text->vocabulary.size()};
+  }
 
   bool shuffles() const override { return false; }
   // Every batch has all rows. Rows whose part has ended count for nothing.

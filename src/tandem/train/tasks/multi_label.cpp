@@ -75,6 +75,7 @@ class LabelMeter final : public Meter {
 class MultiLabel final : public Task {
  public:
   std::string name() const override { return "multi-label"; }
+  std::string reads_as() const override { return "regression"; }  // labels that are there or not are numbers
   Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
     return binary_cross_entropy_with_logits(out.at(0), target_of(out, batch));
   }

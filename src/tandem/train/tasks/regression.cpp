@@ -89,6 +89,7 @@ class Regression final : public Task {
              "class-weights: belong to classes; regression has none. Leave them out.");
   }
   std::string name() const override { return "regression"; }
+  std::string reads_as() const override { return "regression"; }
   Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
     const Pair pair = matched(out, batch);
     return mse_loss(pair.out, pair.target);

@@ -4,6 +4,7 @@
 // nothing. Answers are the likeliest label of each step, blanks behind the end; ctc_collapse makes labels of them.
 #include <algorithm>
 
+#include "tandem/data/registry.h"
 #include "tandem/data/transcript.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/create.h"
@@ -49,6 +50,9 @@ class SpeechMeter final : public Meter {
 class SpeechRecognition final : public Task {
  public:
   std::string name() const override { return "speech-recognition"; }
+  TaskInput input_kind() const override { return TaskInput::sound; }
+  TaskAnswer answer_kind() const override { return TaskAnswer::transcript; }
+  std::vector<int64_t> outputs(const data::Splits& splits) const override { return {splits.info.classes}; }
 
   std::vector<std::string> fields() const override { return {"input", "length", "target", "target_length"}; }
   std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,

@@ -64,6 +64,9 @@ class SpeechSynthesis final : public Task {
              ".");
   }
   std::string name() const override { return kName; }
+  TaskInput input_kind() const override { return TaskInput::text; }
+  TaskAnswer answer_kind() const override { return TaskAnswer::speech; }
+  std::vector<int64_t> outputs(const data::Splits&) const override { return {}; }
   std::string settings() const override { return guided_ == 0 ? "" : cat("guided attention ", guided_); }
   std::vector<std::string> fields() const override { return {"input", "length", "mels", "frames"}; }
 

@@ -1,6 +1,7 @@
 // One class per text: samples {tokens i64 (length), class i64 ()} of different lengths. A model takes the tokens (n, length) and
 // how many of them are true (n), and gives one number per class; of two classes one number is enough, that of the second
 // against the first.
+#include "tandem/data/registry.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/shape.h"
@@ -13,6 +14,12 @@ class TextClassification final : public Task {
  public:
   explicit TextClassification(const TaskOptions& options) : classes_(make_task("classification", options)) {}
   std::string name() const override { return "text-classification"; }
+  TaskInput input_kind() const override { return TaskInput::text; }
+  TaskAnswer answer_kind() const override { return TaskAnswer::one_class; }
+  std::vector<int64_t> outputs(const data::Splits& splits) const override {
+    if (splits.info.classes == 2) return {1, 2};
+    return {splits.info.classes};
+  }
   std::string settings() const override { return classes_->settings(); }
 
   std::vector<std::string> fields() const override { return {"input", "length", "target"}; }

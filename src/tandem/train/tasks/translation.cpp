@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tandem/data/registry.h"
 #include "tandem/data/text_set.h"
 #include "tandem/nn/encoder_decoder.h"
 #include "tandem/ops/create.h"
@@ -46,6 +47,11 @@ class Translation final : public Task {
  public:
   explicit Translation(const TaskOptions& options) : options_(options) {}
   std::string name() const override { return "translation"; }
+  TaskInput input_kind() const override { return TaskInput::pairs_of_texts; }
+  TaskAnswer answer_kind() const override { return TaskAnswer::translation; }
+  std::vector<int64_t> outputs(const data::Splits& splits) const override {
+    return {splits.text->into->size()};
+  }
 
   std::vector<std::string> fields() const override { return {"input", "length", "before", "target"}; }
   std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
