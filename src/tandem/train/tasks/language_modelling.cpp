@@ -3,7 +3,6 @@
 // the model's states go from batch to batch, so that it reads each part from its begin to its end. Gradients reach back to
 // the begin of a window (truncated back-propagation). At the end of an epoch the states begin anew.
 #include <algorithm>
-#include <cmath>
 
 #include "tandem/data/registry.h"
 #include "tandem/data/text_set.h"
@@ -16,25 +15,10 @@
 #include "tandem/ops/shape.h"
 #include "tandem/train/step.h"
 #include "tandem/train/task.h"
+#include "tandem/train/tasks/token_meter.h"
 
 namespace tandem {
 namespace {
-
-/// `measured`: how many words were right, and how many there were, of each batch.
-class WordMeter final : public Meter {
- public:
-  void add(const std::vector<Tensor>& measured) override {
-    for (const int64_t count : measured.at(0).to_vector<int64_t>()) right_ += static_cast<double>(count);
-    for (const int64_t count : measured.at(1).to_vector<int64_t>()) all_ += static_cast<double>(count);
-  }
-  void finish(Metrics& metrics) const override {
-    metrics.add("perplexity", std::exp(metrics["loss"]));
-    if (all_ > 0) metrics.add("accuracy", right_ / all_);
-  }
-
- private:
-  double right_ = 0, all_ = 0;
-};
 
 class LanguageModelling final : public Task {
  public:
@@ -105,7 +89,7 @@ class LanguageModelling final : public Task {
     const Tensor right = cast(equal(argmax(out.at(0), 2), batch["target"]), DType::i64);
     return {reshape(sum(right), {1}), reshape(sum(counted(batch)), {1})};
   }
-  std::unique_ptr<Meter> meter() const override { return std::make_unique<WordMeter>(); }
+  std::unique_ptr<Meter> meter() const override { return std::make_unique<TokenMeter>(); }
   std::vector<MetricInfo> metrics() const override {
     return {{"perplexity", false, false}, {"accuracy", true, true}};
   }

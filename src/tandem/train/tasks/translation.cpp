@@ -3,7 +3,6 @@
 // for nothing. Sources and targets of a batch are padded to one length, that of its bucket. To predict, the model goes on from its
 // own tokens.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "tandem/data/registry.h"
@@ -16,31 +15,29 @@
 #include "tandem/ops/shape.h"
 #include "tandem/train/decode.h"
 #include "tandem/train/task.h"
+#include "tandem/train/tasks/token_meter.h"
 
 namespace tandem {
 namespace {
 
 /// `measured`: how many tokens were right of each batch, and how many each sample has.
-class TokenMeter final : public Meter {
+class PaddedTokenMeter final : public TokenMeter {
  public:
   void add(const std::vector<Tensor>& measured) override {
-    for (const int64_t count : measured.at(0).to_vector<int64_t>()) right_ += static_cast<double>(count);
+    TokenMeter::add(measured);
     for (const int64_t count : measured.at(1).to_vector<int64_t>()) {
-      all_ += static_cast<double>(count);
       longest_ = std::max(longest_, static_cast<double>(count));
       ++samples_;
     }
   }
   void finish(Metrics& metrics) const override {
-    metrics.add("perplexity", std::exp(metrics["loss"]));
-    if (all_ == 0) return;
-    metrics.add("accuracy", right_ / all_);
+    TokenMeter::finish(metrics);
     const double places = samples_ * longest_;
-    metrics.add("accuracy_with_padding", (right_ + places - all_) / places);
+    if (all_ > 0) metrics.add("accuracy_with_padding", (right_ + places - all_) / places);
   }
 
  private:
-  double right_ = 0, all_ = 0, longest_ = 0, samples_ = 0;
+  double longest_ = 0, samples_ = 0;
 };
 
 class Translation final : public Task {
@@ -113,7 +110,7 @@ class Translation final : public Task {
     const Tensor right = cast(equal(argmax(out.at(0), 2), batch["target"]), DType::i64);
     return {reshape(sum(right), {1}), sum(counted(batch), {1})};
   }
-  std::unique_ptr<Meter> meter() const override { return std::make_unique<TokenMeter>(); }
+  std::unique_ptr<Meter> meter() const override { return std::make_unique<PaddedTokenMeter>(); }
   std::vector<MetricInfo> metrics() const override {
     return {
         {"perplexity", false, false}, {"accuracy", true, true}, {"accuracy_with_padding", true, true, false}};
