@@ -5,6 +5,7 @@
 
 #include "lab/src/base/toml.h"
 #include "tandem/core/error.h"
+#include "tandem/zoo/layer_types.h"
 
 namespace tandem::lab {
 namespace {
@@ -185,6 +186,13 @@ Network load_network(const Workload& workload, const std::vector<int64_t>& input
   network.targets = workload.targets;
   check_loss(workload, network.line);
   return network;
+}
+
+bool has_dropout(const Network& network) {
+  // By their probability, as zoo::with_options finds them.
+  return std::any_of(network.line.calls.begin(), network.line.calls.end(), [](const zoo::LayerCall& call) {
+    return zoo::has_setting(zoo::layer_type(call.layer.type), "p");
+  });
 }
 
 int64_t embedding_rows(const Network& network, const std::string& input) {

@@ -25,6 +25,9 @@ struct Network {
 /// Throws Error where the file breaks a rule, or where the workload's loss does not fit what the network gives.
 Network load_network(const Workload& workload, const std::vector<int64_t>& input = {});
 
+/// Whether a layer of it leaves numbers out by chance.
+bool has_dropout(const Network& network);
+
 /// Rows of the embedding that reads an input: its numbers are below that. 0 where none does.
 int64_t embedding_rows(const Network& network, const std::string& input);
 

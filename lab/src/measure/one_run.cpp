@@ -237,10 +237,7 @@ class Taker {
   /// That the process which is timed runs the network which passed the gate. Dropout draws other numbers in every framework, and
   /// pictures are decoded a little differently: such losses say nothing.
   void check_network(const Timed& first, const Preparation& p) {
-    const bool drops =
-        std::any_of(network_.line.calls.begin(), network_.line.calls.end(),
-                    [](const auto& call) { return call.layer.type.find("dropout") != std::string::npos; });
-    if (cell_.condition.track != "equal" || is_fed_ || (p.phase == "train" && drops)) return;
+    if (cell_.condition.track != "equal" || is_fed_ || (p.phase == "train" && has_dropout(network_))) return;
     const FirstStep wanted = setting_.gatekeeper.first_step(cell_, p, setting_.stage);
     if (!wanted.why.empty())
       run_.notes.push_back("the first step was not held against the reference's: " + wanted.why);

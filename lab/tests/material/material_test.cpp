@@ -305,5 +305,12 @@ TEST(Texts, ReviewsHaveTheirTrueLengthsAndClasses) {
   EXPECT_NE(first[0], first[1]);
 }
 
+TEST(Networks, ThoseWithDropoutSayIt) {
+  for (const char* with : {"mnist_cnn", "ptb_lstm", "vgg16"})
+    EXPECT_TRUE(has_dropout(load_network(load_workload(with)))) << with;
+  for (const char* without : {"lenet", "imdb_lstm", "resnet18"})
+    EXPECT_FALSE(has_dropout(load_network(load_workload(without)))) << without;
+}
+
 }  // namespace
 }  // namespace tandem::lab
