@@ -141,7 +141,8 @@ zoo::ModelOptions options_of(const GoldenRun& golden) {
   Dims sample = golden.input;
   sample.erase(0);
   if (!golden.settings.empty()) {
-    zoo::ModelOptions options{.dropout = 0.0, .vocabulary = golden.words, .settings = golden.settings};
+    zoo::ModelOptions options{.dropout = 0.0, .settings = golden.settings};
+    if (golden.words > 0) options.vocabulary = golden.words;
     if (golden.classes > 0) options.classes = golden.classes;
     if (golden.model == "tacotron2") options.settings.emplace_back("zoneout", 0);
     return options;
@@ -275,8 +276,7 @@ TEST_P(GoldenTraining, StepsMatchPyTorchInBothEnginesAndTypes) {
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTraining,
                          ::testing::Values("mlp", "lenet", "mnist_cnn", "cifar10_cnn", "cifar100_cnn",
                                            "svhn_cnn", "alexnet", "resnet18", "vgg16", "imdb_lstm",
-                                           "ptb_lstm", "deepspeech2", "deepspeech2_small", "seq2seq", "gnmt",
-                                           "tacotron2"),
+                                           "ptb_lstm", "deepspeech2", "seq2seq", "gnmt", "tacotron2"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Golden, EveryModelOfTheZooHasARun) {

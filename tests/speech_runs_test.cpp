@@ -41,7 +41,8 @@ void make_speech(const std::string& folder, const std::vector<std::string>& text
 
 TrainConfig on_speech(const std::string& speech, const std::string& out) {
   TrainConfig config;
-  config.model = "deepspeech2_small";
+  config.model = "deepspeech2";
+  config.model_settings = {"layers=2", "hidden=128"};
   config.data = "librispeech";
   config.data_dir = speech;
   config.epochs = 45;
@@ -156,7 +157,7 @@ TEST(SpeechRuns, FrozenNormsKeepTheirStatistics) {
 /// The loss of a training step over features padded to a length, and the statistics that it leaves.
 std::pair<double, nn::NamedTensors> step_padded_to(int64_t frames) {
   manual_seed(7);
-  const auto model = zoo::make_model("deepspeech2_small");
+  const auto model = zoo::make_model("deepspeech2", {.settings = {{"layers", 2}, {"hidden", 128}}});
   model->to(DType::f64);
   const auto optimizer = optim::make_optimizer("sgd", model->named_parameters(), {.lr = 0.05});
   TrainingStep step(*model, *optimizer, Engine::eager, {.task = make_task("speech-recognition")});
@@ -180,7 +181,7 @@ TEST(DeepSpeech2, PaddingChangesNothing) {
 }
 
 TEST(DeepSpeech2, RefusesOtherInputs) {
-  const auto model = zoo::make_model("deepspeech2_small");
+  const auto model = zoo::make_model("deepspeech2", {.settings = {{"layers", 2}, {"hidden", 128}}});
   EXPECT_HAS(refusal([&] {
                (*model)({zeros({2, 30, 80}), zeros({2}, DType::i64)});
              }),
@@ -196,7 +197,7 @@ TEST(DeepSpeech2, RefusesOtherInputs) {
              "the model must be for speech-recognition; it is for classification of numbers");
   EXPECT_HAS(refusal([&] {
                TrainConfig config;
-               config.model = "deepspeech2_small";
+               config.model = "deepspeech2";
                config.data = "digits";
                train(config);
              }),

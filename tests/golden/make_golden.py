@@ -184,8 +184,7 @@ def write_recognition_training():
         return hash_array(shape, salt, low, high).floor().long()
 
     n, frames, bins, labels, letters = 3, 24, 161, 29, 4
-    for name, layers, hidden, steps, optimizer_name in (
-            ("deepspeech2_small", 2, 128, 10, "sgd"), ("deepspeech2", 5, 800, 3, "sgd")):
+    for layers, hidden, steps, optimizer_name in ((2, 128, 10, "sgd"), (5, 800, 3, "sgd")):
         model = DeepSpeech2(layers, hidden, labels).double()
         set_weights(model)
         optimizer = OPTIMIZERS[optimizer_name](model.parameters())
@@ -198,7 +197,7 @@ def write_recognition_training():
             loss.backward()
             optimizer.step()
             losses.append(loss.detach())
-        lines.append(f"run {name} {optimizer_name} {labels} {n},{frames},{bins} 1")
+        lines.append(f"run deepspeech2 {optimizer_name} {labels} {n},{frames},{bins} 1 0 layers={layers} hidden={hidden}")
         lines.append("losses " + " ".join(f"{v:.12g}" for v in losses))
         for parameter, p in model.named_parameters():
             lines.append(f"parameter {parameter} {p.sum().item():.12g} {p.norm().item():.12g}")

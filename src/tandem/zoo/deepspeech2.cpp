@@ -20,7 +20,7 @@ constexpr int64_t kChannels = 32, kBinsLeft = 41;  // of what the convolutions g
 constexpr double kMost = 20;                       // of their clipped ReLU
 
 struct Sizes {
-  int64_t layers, hidden;
+  int64_t layers = 5, hidden = 800;
 };
 
 /// features (N, frames, 161) and how many frames are true i64 (N) -> logits (N, steps, labels) and how many steps are true i64 (N). There is a
@@ -84,21 +84,13 @@ class DeepSpeech2 final : public nn::Module {
   std::unique_ptr<nn::Linear> fc_;
 };
 
-std::unique_ptr<nn::Module> make_sized(const char* name, Sizes sizes, const ModelOptions& options,
-                                       int64_t labels) {
-  set_by_name(name, options.settings,
-              {{"hidden", &sizes.hidden}, {.name = "layers", .whole = &sizes.layers, .most = 64}});
-  return std::make_unique<DeepSpeech2>(sizes, labels);
-}
-
 }  // namespace
 
 std::unique_ptr<nn::Module> make_deepspeech2(const ModelOptions& options, int64_t labels) {
-  return make_sized("deepspeech2", {.layers = 5, .hidden = 800}, options, labels);
-}
-
-std::unique_ptr<nn::Module> make_deepspeech2_small(const ModelOptions& options, int64_t labels) {
-  return make_sized("deepspeech2_small", {.layers = 2, .hidden = 128}, options, labels);
+  Sizes sizes;
+  set_by_name("deepspeech2", options.settings,
+              {{"hidden", &sizes.hidden}, {.name = "layers", .whole = &sizes.layers, .most = 64}});
+  return std::make_unique<DeepSpeech2>(sizes, labels);
 }
 
 }  // namespace tandem::zoo

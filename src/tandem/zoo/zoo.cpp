@@ -21,7 +21,6 @@ ModelDescription imdb_lstm_description();
 std::unique_ptr<nn::Module> make_ptb_lstm(const ModelOptions& options, int64_t outputs);
 ModelDescription ptb_lstm_description();
 std::unique_ptr<nn::Module> make_deepspeech2(const ModelOptions& options, int64_t labels);
-std::unique_ptr<nn::Module> make_deepspeech2_small(const ModelOptions& options, int64_t labels);
 std::unique_ptr<nn::Module> make_seq2seq(const ModelOptions& options, int64_t outputs);
 std::unique_ptr<nn::Module> make_gnmt(const ModelOptions& options, int64_t outputs);
 std::unique_ptr<nn::Module> make_tacotron2(const ModelOptions& options, int64_t outputs);
@@ -177,17 +176,6 @@ const std::vector<Row>& rows() {
         .described = false},
        nullptr,
        make_deepspeech2},
-      {{.name = "deepspeech2_small",
-        .description = "the same with two GRUs of 128 units, to try things out without a GPU",
-        .input = {1600, 161},
-        .classes = 29,
-        .training = quick_speech(),
-        .any_size = true,
-        .task = "speech-recognition",
-        .quick = quick_speech(),
-        .described = false},
-       nullptr,
-       make_deepspeech2_small},
       {{.name = "seq2seq",
         .description = "words of a text, an LSTM of 256 units, another one that writes its translation",
         .input = {24},
