@@ -17,7 +17,8 @@
 
 namespace tandem {
 
-struct FusedProgram;  // ops/fused.h
+struct FusedProgram;    // ops/fused.h
+class RecordedControl;  // core/recorded_control.h
 
 /// Bytes handed out by a device's allocator.
 struct MemoryStats {
@@ -133,6 +134,9 @@ class Backend {
   virtual std::unique_ptr<Recording> record(Device, const std::vector<RecordStep>&) { return nullptr; }
   /// Whether record() works here. Buffers of recorded work keep their addresses.
   virtual bool records() const { return false; }
+  /// Branches and loops by values in device memory, within what is recorded; null where there are none, so that the host
+  /// waits for each of these values and nothing that does is recorded. Lives as long as the process.
+  virtual RecordedControl* recorded_control(Device) { return nullptr; }
 
   /// Runs `work`, waits for the device, and tells what it did meanwhile in the order of their beginnings; recorded work
   /// kernel by kernel. Throws Error, before `work` has begun, where this device cannot be watched.

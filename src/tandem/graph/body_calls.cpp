@@ -1,15 +1,18 @@
-// How a node runs its bodies: one of two, or one again and again.
+// How a node runs its bodies: one of two, or one again and again. Within a recording the device decides that, and everything
+// that may run is recorded.
+#include <algorithm>
+
 #include "tandem/graph/call.h"
 
 namespace tandem::graph {
 
-BodyCalls::BodyCalls(const Body& body, MemoryPlan plan, bool check_anomalies, const void* random)
+BodyCalls::BodyCalls(const Body& body, MemoryPlan plan, bool check_anomalies, const uint64_t* random)
     : CallList(*body.graph, std::move(plan), check_anomalies),
       in(body.in.size()),
       out(body.out.size()),
       body_(body),
       parts_(memory_.size()) {
-  make_calls(random, 0);
+  make_calls(random);
   std::vector<bool> moves(memory_.size(), false);
   for (int i = 0; i < graph_.inputs; ++i) {
     input_values_.push_back(graph_.value_of_input(i));
@@ -49,7 +52,13 @@ void BodyCalls::move(int base, char* to) {
   for (const Part& part : parts_[static_cast<size_t>(base)]) part.buffer->data = to + part.offset;
 }
 
-void BodyCalls::run(char* arena, uint64_t random_offset) {
+bool BodyCalls::has_candidates() const {
+  return std::any_of(calls_.begin(), calls_.end(), [&](const Call& call) {
+    return call.node->op && call.node->op->candidates[static_cast<size_t>(graph_.device.kind)];
+  });
+}
+
+void BodyCalls::run(char* arena, const RngPosition& random) {
   for (size_t i = 0; i < in.size(); ++i) move(input_values_[i], in[i]);
   for (size_t k = 0; k < out.size(); ++k)
     if (written_there_[k]) move(base_of_result(k), out[k]);
@@ -58,7 +67,7 @@ void BodyCalls::run(char* arena, uint64_t random_offset) {
     for (Call& call : calls_) set_pointers(call);
     placed_ = true;
   }
-  set_random_offset(random_offset);
+  set_random(random);
   for (Call& call : calls_) launch(call);
   for (size_t k = 0; k < out.size(); ++k)
     if (!written_there_[k])
@@ -70,16 +79,25 @@ void BodyCalls::run(char* arena, uint64_t random_offset) {
 /// body draws from its node's share of the random numbers: its own places count from there.
 void CallList::run_bodies(Call& call) {
   char* const arena = arena_ + call.for_bodies.offset;
-  const uint64_t random_offset = random_offset_ + call.node->random_offset;
-  if (call.node->bodies->loop) return run_loop(call, arena, random_offset);
+  const RngPosition random{0, random_.offset + call.node->random_offset, random_.base};
+  const Bodies& bodies = *call.node->bodies;
+  const bool is_recording = control_ && control_->is_recording();
+  if (bodies.loop && is_recording && !bodies.has_fixed_count()) return record_loop(call, arena, random);
+  if (bodies.loop) return run_loop(call, arena, random);
+  const auto run = [&](size_t which) {
+    BodyCalls& body = *call.bodies[which];
+    body.take(call.in, call.out);
+    body.run(arena, random);
+  };
+  if (is_recording)
+    return control_->branch(
+        call.in[0].as<bool>(), [&] { run(0); }, [&] { run(1); });
   bool condition = false;
   backend_.copy_to_host(graph_.device, &condition, call.in[0].data, sizeof(condition));
-  BodyCalls& body = *call.bodies[condition ? 0 : 1];
-  body.take(call.in, call.out);
-  body.run(arena, random_offset);
+  run(condition ? 0 : 1);
 }
 
-void CallList::run_loop(Call& call, char* arena, uint64_t random_offset) {
+void CallList::run_loop(Call& call, char* arena, const RngPosition& random) {
   const Loop& loop = *call.node->bodies->loop;
   const Device device = graph_.device;
   BodyCalls& step = *call.bodies[0];
@@ -144,7 +162,7 @@ void CallList::run_loop(Call& call, char* arena, uint64_t random_offset) {
       if (condition) condition->in[c] = place(carried[c], run);
     }
     if (condition) {
-      condition->run(arena, random_offset);
+      condition->run(arena, random);
       bool goes_on = false;
       backend_.copy_to_host(device, &goes_on, condition->out[0], sizeof(goes_on));
       if (!goes_on) break;
@@ -152,8 +170,8 @@ void CallList::run_loop(Call& call, char* arena, uint64_t random_offset) {
     for (const Slices& each : sliced) step.in[each.of] = slice(each.first, each.bytes, run);
     for (const Slices& each : stacked)
       step.out[each.of] = each.staged ? each.staged : slice(each.first, each.bytes, run);
-    step.run(arena, random_offset +
-                        loop.random_blocks * static_cast<uint64_t>(loop.repeats ? count - 1 - run : run));
+    const auto drawn = static_cast<uint64_t>(loop.repeats ? count - 1 - run : run);
+    step.run(arena, {0, random.offset + loop.random_blocks * drawn, random.base});
     for (const Slices& each : stacked)
       if (each.staged) copy(slice(each.first, each.bytes, run), each.staged, each.bytes);
   }

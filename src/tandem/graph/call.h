@@ -8,14 +8,17 @@ namespace tandem::graph {
 /// A body of a node, ready to run.
 class BodyCalls final : public CallList {
  public:
-  BodyCalls(const Body& body, MemoryPlan plan, bool check_anomalies, const void* random);
+  BodyCalls(const Body& body, MemoryPlan plan, bool check_anomalies, const uint64_t* random);
 
   // Where each input and result is.
   std::vector<char*> in, out;
   /// As they are in the node.
   void take(const std::vector<Buffer>& node_in, const std::vector<Buffer>& node_out);
   /// One run, with this memory to work in and random numbers from there on.
-  void run(char* arena, uint64_t random_offset);
+  void run(char* arena, const RngPosition& random);
+  bool has_run() const { return placed_; }
+  /// Whether some op in it has several implementations.
+  bool has_candidates() const;
 
   size_t bytes_of_input(size_t i) const { return bytes_of_base(graph_, input_values_[i]); }
   size_t bytes_of_result(size_t k) const { return bytes_of_base(graph_, base_of_result(k)); }

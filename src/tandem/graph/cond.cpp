@@ -20,7 +20,7 @@ using graph::kNone;
 using graph::NewBody;
 using graph::Trace;
 
-/// Runs the first body or the second (executor.cpp).
+/// Runs the first body or the second (body_calls.cpp). The host waits for the condition, but within a recording.
 const OpDef& cond_op() {
   static const OpDef& op = *new OpDef{.name = "cond", .effects = {.reads = 1}, .waits = true};
   return op;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tandem/core/choices.h"
 #include "tandem/graph/call.h"
 #include "tandem/ops/work.h"
 
@@ -17,7 +18,8 @@ CallList::CallList(Graph graph, MemoryPlan plan, bool check_anomalies)
     : graph_(std::move(graph)),
       plan_(std::move(plan)),
       check_anomalies_(check_anomalies),
-      backend_(backend(graph_.device)) {
+      backend_(backend(graph_.device)),
+      control_(backend_.recorded_control(graph_.device)) {
   const size_t values = static_cast<size_t>(graph_.value_count());
   memory_.assign(values, nullptr);
   own_.resize(values);
@@ -40,9 +42,8 @@ CallList::CallList(Graph graph, MemoryPlan plan, bool check_anomalies)
 
 CallList::~CallList() = default;
 
-void CallList::make_calls(const void* random, uint64_t random_offset) {
-  random_ = static_cast<const uint64_t*>(random);
-  random_offset_ = random_offset;
+void CallList::make_calls(const uint64_t* random) {
+  random_.base = random;
   run_constants();
   for (int n = graph_.first(); n != kNone; n = graph_.next(n)) {
     const Node& node = graph_.node(n);
@@ -57,19 +58,46 @@ void CallList::make_calls(const void* random, uint64_t random_offset) {
   }
 }
 
-bool CallList::waits() const {
+std::string CallList::refusal_to_record() const {
+  for (const Call& call : calls_) {
+    const bool waits = call.node->op && call.node->op->waits;
+    if (waits && call.bodies.empty()) return cat(call.node->op->name, " waits for the device");
+    if (waits && !control_)
+      return cat("the host waits for the condition of ", call.node->op->name,
+                 ", since the driver takes none into a recording");
+    for (const auto& body : call.bodies)
+      if (std::string reason = body->refusal_to_record(); !reason.empty()) return reason;
+  }
+  return "";
+}
+
+bool CallList::chooses_by_value() const {
   return std::any_of(calls_.begin(), calls_.end(), [](const Call& call) {
-    return (call.node->op && call.node->op->waits) ||
-           std::any_of(call.bodies.begin(), call.bodies.end(),
-                       [](const auto& body) { return body->waits(); });
+    return !call.bodies.empty() &&
+           (call.node->op->waits || std::any_of(call.bodies.begin(), call.bodies.end(),
+                                                [](const auto& body) { return body->chooses_by_value(); }));
   });
 }
 
-void CallList::set_random_offset(uint64_t offset) {
-  if (!random_ || offset == random_offset_) return;
-  random_offset_ = offset;
+bool CallList::may_refuse() const {
+  return std::any_of(calls_.begin(), calls_.end(),
+                     [](const Call& call) { return call.node->effects().refuses; });
+}
+
+bool CallList::has_untimed_bodies() const {
+  if (convolution_choice().mode != ChoiceMode::profile && matmul_choice().mode != ChoiceMode::profile)
+    return false;
+  for (const Call& call : calls_)
+    for (const auto& body : call.bodies)
+      if (body->has_untimed_bodies() || (!body->has_run() && body->has_candidates())) return true;
+  return false;
+}
+
+void CallList::set_random(const RngPosition& random) {
+  if (!random_.base || (random.base == random_.base && random.offset == random_.offset)) return;
+  random_ = random;
   for (Call& call : calls_)
-    if (call.args.rng.base) call.args.rng.offset = offset + call.node->random_offset;
+    if (call.args.rng.base) call.args.rng = {0, random.offset + call.node->random_offset, random.base};
 }
 
 GraphView CallList::view() const {
@@ -136,8 +164,8 @@ CallList::Call CallList::make_call(const Node& node) {
     call.kernel = node.op->kernels[static_cast<size_t>(graph_.device.kind)];
     TD_CHECK(call.kernel, node.op->name, ": has no kernel for ", graph_.device,
              ". Move its inputs to another device.");
-    if (node.op->is_random() && random_)  // empty ones draw nothing
-      call.args.rng = {0, random_offset_ + node.random_offset, random_};
+    if (node.op->is_random() && random_.base)  // empty ones draw nothing
+      call.args.rng = {0, random_.offset + node.random_offset, random_.base};
   }
   return call;
 }
@@ -247,7 +275,7 @@ Executor::Executor(Graph graph, MemoryPlan plan, bool check_anomalies)
     if (value.source == Source::input) changes_input_[static_cast<size_t>(value.input)] = true;
   }
   if (graph_.random_blocks) random_device_ = make_ref<Storage>(graph_.device, sizeof(random_host_));
-  make_calls(random_device_ ? random_device_->data() : nullptr, 0);
+  make_calls(random_device_ ? static_cast<const uint64_t*>(random_device_->data()) : nullptr);
 }
 
 void Executor::set_random_base(GeneratorState random) {

@@ -8,6 +8,7 @@
 
 #include "tandem/core/activity.h"
 #include "tandem/core/backend.h"
+#include "tandem/core/recorded_control.h"
 #include "tandem/core/rng.h"
 #include "tandem/graph/plan.h"
 
@@ -30,15 +31,22 @@ class CallList {
   /// What there is to see of it, with the algorithm of each kernel that has several.
   GraphView view() const;
   const Graph& graph() const { return graph_; }
-  /// Whether some call waits for the device, those of bodies included.
-  bool waits() const;
+  /// Why the calls, those of bodies included, cannot be recorded; empty where they can.
+  std::string refusal_to_record() const;
+  /// Whether what runs is decided by values on the device.
+  bool chooses_by_value() const;
+  /// Whether some call may refuse values.
+  bool may_refuse() const;
+  /// Whether some body that has not run yet holds an op whose implementation is chosen by timing, as none can be while it
+  /// is recorded.
+  bool has_untimed_bodies() const;
 
  protected:
   struct Call;  // one node, ready to run
 
   CallList(Graph graph, MemoryPlan plan, bool check_anomalies);
-  /// Call once memory for it is in place: `random` holds seed and offset of the current run.
-  void make_calls(const void* random, uint64_t random_offset);
+  /// Call once memory for it is in place: `random` holds seed and offset of the current run; null: it draws nothing.
+  void make_calls(const uint64_t* random);
   void run_constants();
   Call make_call(const Node& node);
   void set_pointers(Call& call);
@@ -46,8 +54,11 @@ class CallList {
   /// What all calls together compute and move; of bodies nothing, where it is not known beforehand what runs.
   Work work() const;
   void run_bodies(Call& call);
-  void run_loop(Call& call, char* arena, uint64_t random_offset);
-  void set_random_offset(uint64_t offset);
+  void run_loop(Call& call, char* arena, const RngPosition& random);
+  /// The same within a recording, where the device decides how often it runs (recorded_loop.cpp).
+  void record_loop(Call& call, char* arena, const RngPosition& random);
+  /// Where the calls draw from now on.
+  void set_random(const RngPosition& random);
   void check_finite(const Call& call);
   Ref<Storage> new_memory(int base);
   void put(int base, const Ref<Storage>& storage);
@@ -57,13 +68,13 @@ class CallList {
   MemoryPlan plan_;
   bool check_anomalies_;
   Backend& backend_;
+  RecordedControl* const control_;  // null: none
   std::vector<Call> calls_;
   std::vector<char*> memory_;      // by base: where it lives now
   std::vector<Ref<Storage>> own_;  // by base: constants, and whatever else this list holds
   std::vector<int> input_bases_, returned_bases_, arena_bases_;  // returned ones that are computed
   char* arena_ = nullptr;
-  const uint64_t* random_ = nullptr;
-  uint64_t random_offset_ = 0;
+  RngPosition random_;
 };
 
 /// Runs whole graphs.

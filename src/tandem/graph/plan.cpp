@@ -4,6 +4,9 @@
 #include <map>
 #include <set>
 
+#include "tandem/core/backend.h"
+#include "tandem/core/recorded_control.h"
+
 namespace tandem::graph {
 
 namespace {
@@ -143,12 +146,20 @@ MemoryPlan::ForBodies plan_bodies(const Bodies& bodies, bool share) {
     plan.bytes += std::max(aligned(bytes), kAlignment);
     return at;
   };
+  const auto bytes_of_input = [&](int i) { return bytes_of_base(step, step.value_of_input(i)); };
+  Backend* const runs_it = find_backend(step.device.kind);
+  const bool is_recorded =
+      !bodies.has_fixed_count() && runs_it && runs_it->recorded_control(step.device) != nullptr;
   for (size_t c = 0; c < loop.carried.size(); ++c)
-    plan.second.push_back(loop.history[c] != kNone || loop.count == 1
-                              ? -1
-                              : take(bytes_of_base(step, step.value_of_input(loop.carried[c]))));
+    plan.second.push_back(is_recorded || (loop.history[c] == kNone && loop.count != 1)
+                              ? take(bytes_of_input(loop.carried[c]))
+                              : -1);
   for (const Loop::Slices& each : loop.stacked)
-    plan.staged.push_back(each.bytes % Loop::kAlignment == 0 ? -1 : take(static_cast<size_t>(each.bytes)));
+    plan.staged.push_back(
+        is_recorded || each.bytes % Loop::kAlignment != 0 ? take(static_cast<size_t>(each.bytes)) : -1);
+  for (const Loop::Slices& each : loop.sliced)
+    plan.gathered.push_back(is_recorded && each.bytes != 0 ? take(bytes_of_input(each.of)) : -1);
+  if (is_recorded) plan.state = take(sizeof(LoopState));
   return plan;
 }
 }  // namespace

@@ -19,6 +19,9 @@ struct MemoryPlan {
     std::vector<int64_t>
         second;  // by carried value: another place for it, so that a run never writes what it reads
     std::vector<int64_t> staged;  // by stacked result: an aligned place to write it to before it is copied
+    // Of one that can be recorded as a loop: there every run has the same addresses.
+    std::vector<int64_t> gathered;  // by sliced input: where a run reads it
+    int64_t state = -1;             // a LoopState
   };
   std::unordered_map<int, ForBodies> bodies;  // by node
 };

@@ -66,13 +66,14 @@ class RecordingExecutor final : public Executor {
  public:
   RecordingExecutor(Graph graph, MemoryPlan plan, bool check_anomalies)
       : Executor(std::move(graph), std::move(plan), check_anomalies),
-        recordable_(!check_anomalies && !waits()) {
+        refusal_(check_anomalies ? "anomaly mode looks at each result" : refusal_to_record()) {
     for (const auto* bases : {&input_bases_, &returned_bases_})
       for (int b : *bases) put(b, new_memory(b));
   }
   std::string describe() const override {
     if (recording_) return cat(graph_.device, ": recorded, replayed as one");
-    return cat(graph_.device, ": ", calls_.size(), " kernels in order");
+    return cat(graph_.device, ": ", calls_.size(), " kernels in order",
+               refusal_.empty() ? "" : "; not recorded: ", refusal_);
   }
 
  protected:
@@ -93,10 +94,7 @@ class RecordingExecutor final : public Executor {
   }
 
   void execute() override {
-    if (!recording_ && has_run_ && recordable_) {
-      const NotesPaused off;  // nothing runs while it is recorded
-      recording_ = backend_.record(graph_.device, record_steps());
-    }
+    if (!recording_ && has_run_ && refusal_.empty() && !has_untimed_bodies()) record();
     if (recording_)
       replay();
     else
@@ -120,6 +118,19 @@ class RecordingExecutor final : public Executor {
   }
 
  private:
+  void record() {
+    const NotesPaused off;  // nothing runs while it is recorded
+    try {
+      recording_ = backend_.record(graph_.device, record_steps());
+    } catch (const OutOfMemory&) {
+      throw;
+    } catch (const Error& error) {
+      // A driver may refuse a kernel inside a branch or a loop that it takes elsewhere: the calls are then made in order.
+      if (!chooses_by_value()) throw;
+      refusal_ = error.what();
+    }
+  }
+
   void replay() {
     constexpr const char* kName = "recorded graph";
     NotedOp note(kName, graph_.device);
@@ -179,7 +190,7 @@ class RecordingExecutor final : public Executor {
   Ref<Storage> bound_arena_;
   std::unique_ptr<Recording> recording_;
   bool has_run_ = false;
-  bool recordable_ = true;  // no op waits for the device
+  std::string refusal_;  // why it is not recorded; empty: it is
 };
 
 }  // namespace

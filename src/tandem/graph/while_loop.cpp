@@ -5,7 +5,8 @@
 namespace tandem {
 
 namespace {
-/// Runs its first body while the second one says so (body_calls.cpp): the host waits for each answer.
+/// Runs its first body while the second one says so. The host waits for each answer (body_calls.cpp), but within a recording
+/// (recorded_loop.cpp).
 const OpDef& while_op() {
   static const OpDef& op = *new OpDef{.name = "while_loop", .effects = {.reads = 0}, .waits = true};
   return op;
