@@ -33,7 +33,9 @@
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
+#include "tandem/ops/softmax.h"
 #include "tandem/profile/profile.h"
+#include "tests/support/control_flow_forms.h"
 #include "tests/support/values.h"
 
 namespace tandem::testing {
@@ -62,6 +64,10 @@ Tensor assorted(int64_t n, DType dtype, uint64_t seed) {
 /// A NaN equals any NaN: chips make different ones.
 void expect_same(const Tensor& a, const Tensor& b, const std::string& what) {
   EXPECT_TRUE(same_bits(a, b)) << what;
+}
+
+bool is_recorded(const Compiled& compiled) {
+  return compiled.reports()[0].executor.find("recorded, replayed as one") != std::string::npos;
 }
 
 struct ConvolutionsBy {
@@ -97,8 +103,8 @@ TEST_F(Cuda, AllocatorReusesBlocksAndCountsThem) {
   EXPECT_EQ(gpu().memory(kGpu).peak, before);
 }
 
-/// All steps of a scan are part of the recording, sizes that are no multiple of any alignment included.
-TEST_F(Cuda, LoopsHaveTheBitsOfTheEagerEngineAndScansAreRecorded) {
+/// Of a scan all steps are part of the recording, of a while_loop one; sizes are no multiple of any alignment.
+TEST_F(Cuda, LoopsAreRecordedAndHaveTheBitsOfTheEagerEngine) {
   using List = std::vector<Tensor>;
   const auto leaf = [](const Dims& shape, uint32_t salt) {
     return to(to_tensor(hash_array(shape, salt), DType::f32), kGpu).set_requires_grad();
@@ -138,9 +144,84 @@ TEST_F(Cuda, LoopsHaveTheBitsOfTheEagerEngineAndScansAreRecorded) {
         const List graph = compiled({});
         for (size_t i = 0; i < eager.size(); ++i) EXPECT_TRUE(same_bits(eager[i], graph[i])) << i;
       }
-      const bool is_recorded = compiled.reports()[0].executor.find("recorded") != std::string::npos;
-      EXPECT_EQ(is_recorded, is_scan) << compiled.reports()[0].executor;
+      EXPECT_TRUE(is_recorded(compiled)) << compiled.reports()[0].executor;
     }
+}
+
+/// Conditions change from call to call, and are looked at by the device alone: the recording is made once.
+TEST_F(Cuda, BranchesAndLoopsAreReplayedWithTheBitsOfTheEagerEngine) {
+  using Way = ControlForm::Way;
+  const bool before = tf32();
+  set_tf32(false);
+  for (bool recompute : {false, true})
+    for (const ControlForm& form : ControlForm::all(recompute)) {
+      const std::string what = cat(form.name, recompute ? ", recomputed" : "");
+      const ControlForm::Seen cpu = form.run(kCpu, Way::eager), eager = form.run(kGpu, Way::eager);
+      for (const Way way : {Way::whole, Way::inner}) {
+        const ControlForm::Seen compiled = form.run(kGpu, way);
+        expect_same_bits(compiled, eager, what + (way == Way::whole ? ", whole" : ", inner"));
+        EXPECT_EQ(compiled.executor, "cuda:0: recorded, replayed as one") << what;
+        EXPECT_EQ(compiled.traces, 1u) << what;
+      }
+      for (size_t call = 0; call < cpu.calls.size(); ++call)
+        for (size_t i = 0; i < cpu.calls[call].size(); ++i) {
+          const auto want = to_array(cpu.calls[call][i]).values, got = to_array(eager.calls[call][i]).values;
+          ASSERT_EQ(want.size(), got.size()) << what;
+          for (size_t k = 0; k < want.size(); ++k)
+            EXPECT_NEAR(got[k], want[k], 1e-3 * (1 + std::abs(want[k])))
+                << what << ", call " << call << ", tensor " << i << ", element " << k;
+        }
+    }
+  set_tf32(before);
+}
+
+/// Nothing of it was loaded, planned or chosen when it was recorded.
+TEST_F(Cuda, ABranchThatHadNeverRunIsRecordedAsTheEagerEngineRunsIt) {
+  Tensor kernel = to(to_tensor(hash_array({9, 3, 3, 3}, 1), DType::f32), kGpu).set_requires_grad();
+  Tensor w = to(to_tensor(hash_array({9, 17}, 2), DType::f32), kGpu).set_requires_grad();
+  const TensorFunction step = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const Tensor y = cond(
+        in[1],
+        [&] {
+          const Tensor h = relu(conv2d(in[0], kernel, {}, {.padding = 1}));
+          return softmax(matmul(mean(h, {2, 3}), w), 1);
+        },
+        [&] {
+          return matmul(mean(slice(in[0], 1, 0, 1), {2, 3}) * 2.0, slice(w, 0, 0, 1));
+        });
+    std::vector<Tensor> out = grad(sum(y * y), {kernel, w});
+    out.push_back(y.detach());
+    return out;
+  };
+  Compiled compiled = compile(step);
+  const Tensor x = to(to_tensor(hash_array({4, 3, 11, 13}, 3), DType::f32), kGpu);
+  const auto call = [&](bool holds) {
+    const std::vector<Tensor> in = {x, full({}, holds, DType::boolean, kGpu)};
+    const std::vector<Tensor> graph = compiled(in), eager = step(in);
+    for (size_t i = 0; i < eager.size(); ++i)
+      EXPECT_TRUE(same_bits(eager[i], graph[i])) << holds << ", " << i;
+  };
+  for (const bool holds : {false, false, false, true, true, false, true}) call(holds);
+  EXPECT_TRUE(is_recorded(compiled)) << compiled.reports()[0].executor;
+}
+
+TEST_F(Cuda, AnIndexOutOfRangeEndsALoopThatIsRecorded) {
+  const Tensor table = to(from_vector<float>({1, 2, 3, 4}, {4}), kGpu);
+  Compiled compiled = compile([&](const Tensor& n) {
+    return while_loop(
+        [&](const std::vector<Tensor>& s) { return less(s[0], n); },
+        [&](const std::vector<Tensor>& s) {
+          return std::vector<Tensor>{s[0] + 1, s[1] + index_select(table, 0, reshape(s[0], {1}))};
+        },
+        {full({}, 0, DType::i64, kGpu), zeros({1}, DType::f32, kGpu)})[1];
+  });
+  const auto sum_of = [&](int64_t n) {
+    return compiled(to(from_vector<int64_t>({n}, {}), kGpu)).item<float>();
+  };
+  for (int64_t n : {2, 4, 0, 3}) EXPECT_EQ(sum_of(n), static_cast<float>(n * (n + 1) / 2));
+  EXPECT_TRUE(is_recorded(compiled)) << compiled.reports()[0].executor;
+  EXPECT_THROW(sum_of(int64_t{1} << 40), Error);  // which would take days
+  EXPECT_EQ(sum_of(4), 10);
 }
 
 TEST_F(Cuda, WatchingShowsKernelsAndCopiesOfPlainAndOfRecordedWork) {
@@ -605,6 +686,7 @@ TEST_F(Cuda, ABranchIsChosenByAValueOnTheDeviceWithTheSameBitsInBothEngines) {
   }
   EXPECT_EQ(seen[0], seen[1]);
   EXPECT_EQ(to_array(state).values[0], 2);
+  EXPECT_TRUE(is_recorded(compiled)) << compiled.reports()[0].executor;
 }
 
 TEST_F(Cuda, TrainingFollowsTheCpuWithinTheRoundingOfTf32) {

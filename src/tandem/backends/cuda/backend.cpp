@@ -115,6 +115,9 @@ class CudaBackend final : public Backend {
     return cuda::record(device_state(device.index), steps);
   }
   bool records() const override { return true; }
+  RecordedControl* recorded_control(Device device) override {
+    return device_state(device.index).control.get();
+  }
   std::vector<DeviceActivity> watch(Device device, const std::function<void()>& work) override {
     return cuda::watch(device_state(device.index), work);
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tandem/backends/cuda/check.h"
+#include "tandem/backends/cuda/control.h"
 #include "tandem/backends/cuda/stream.h"
 #include "tandem/core/choices.h"
 #include "tandem/ops/index.h"
@@ -122,6 +123,7 @@ DeviceState* make_state(int index) {
         "cudaMemsetAsync");
   const cublasStatus_t blas = cublasLtCreate(&state->blas);
   TD_CHECK(blas == CUBLAS_STATUS_SUCCESS, "cuda: cublasLtCreate failed: ", cublasLtGetStatusName(blas), ".");
+  state->control = make_recorded_control(*state);
   return state.release();  // lives as long as the process: the driver may be gone when statics are destroyed
 }
 }  // namespace
@@ -186,6 +188,7 @@ ThreadContext& thread_context(DeviceState& state) {
 }  // namespace
 
 Scratch& thread_scratch(DeviceState& state) { return *thread_context(state).scratch; }
+ThreadContext current_thread_context(DeviceState& state) { return thread_context(state); }
 
 ThreadContext exchange_thread_context(DeviceState& state, ThreadContext context) {
   return std::exchange(thread_context(state), std::move(context));

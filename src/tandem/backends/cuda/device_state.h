@@ -18,6 +18,7 @@
 #include "tandem/core/block_cache.h"
 #include "tandem/core/kernel.h"
 #include "tandem/core/mutex.h"
+#include "tandem/core/recorded_control.h"
 
 namespace tandem::cuda {
 
@@ -71,8 +72,9 @@ struct DeviceState final : DeviceContext {
   cudaStream_t queue = nullptr;  // the device's own
   Allocator memory{*this};
   Staging staging;
-  IndexReport* report = nullptr;         // host address
-  IndexReport* device_report = nullptr;  // the same memory, seen from the GPU
+  std::unique_ptr<RecordedControl> control;  // null: the driver is too old for it
+  IndexReport* report = nullptr;             // host address
+  IndexReport* device_report = nullptr;      // the same memory, seen from the GPU
   unsigned* counters = nullptr;  // kLanes × kCounters zeros in device memory; a kernel leaves them zero
   cublasLtHandle_t blas = nullptr;
   cudnnHandle_t dnn = nullptr;  // created at the first convolution; guarded by dnn_mutex, as is the next
@@ -135,6 +137,7 @@ struct ThreadContext {
   cudaStream_t stream = nullptr;
 };
 Scratch& thread_scratch(DeviceState& state);
+ThreadContext current_thread_context(DeviceState& state);
 /// Puts another in place for this thread; returns the previous one.
 ThreadContext exchange_thread_context(DeviceState& state, ThreadContext context);
 

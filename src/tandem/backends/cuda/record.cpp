@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "tandem/backends/cuda/check.h"
+#include "tandem/backends/cuda/capture.h"
 
 namespace tandem::cuda {
 namespace {
@@ -30,35 +30,6 @@ class GraphRecording final : public Recording {
   std::vector<std::shared_ptr<Scratch>> scratch_;  // by lane: the recorded kernels hold their addresses
 };
 
-/// Gives the thread a scratch and a stream of its own for a scope.
-class ContextScope {
- public:
-  ContextScope(DeviceState& state, ThreadContext context)
-      : state_(state), previous_(exchange_thread_context(state, std::move(context))) {}
-  ~ContextScope() { exchange_thread_context(state_, std::move(previous_)); }
-  ContextScope(const ContextScope&) = delete;
-  ContextScope& operator=(const ContextScope&) = delete;
-
- private:
-  DeviceState& state_;
-  ThreadContext previous_;
-};
-
-/// A stream for one recording: the device's own queue goes on working for other threads.
-class CaptureStream {
- public:
-  CaptureStream() {
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  }
-  ~CaptureStream() { (void)cudaStreamDestroy(stream_); }
-  CaptureStream(const CaptureStream&) = delete;
-  CaptureStream& operator=(const CaptureStream&) = delete;
-  operator cudaStream_t() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
-
 /// The lane of each step: that of a step it waits for where that one is the last of its lane, else the one left alone
 /// longest. Steps of one lane follow each other.
 struct Lanes {
@@ -73,24 +44,6 @@ struct Lanes {
     return best >= 0 ? best : static_cast<int>(std::min_element(last, last + kLanes) - last);
   }
 };
-
-/// The nodes that the stream's next launch would wait for.
-std::vector<cudaGraphNode_t> waiting_for(cudaStream_t stream) {
-  cudaStreamCaptureStatus status;
-  const cudaGraphNode_t* nodes = nullptr;
-  const cudaGraphEdgeData* edges = nullptr;
-  size_t count = 0;
-  check(cudaStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count),
-        "cudaStreamGetCaptureInfo");
-  return {nodes, nodes + count};
-}
-
-/// Makes the stream's next launch wait for exactly these nodes, and no longer for what it launched before.
-void wait_for(cudaStream_t stream, std::vector<cudaGraphNode_t> nodes) {
-  check(cudaStreamUpdateCaptureDependencies(stream, nodes.data(), nullptr, nodes.size(),
-                                            cudaStreamSetCaptureDependencies),
-        "cudaStreamUpdateCaptureDependencies");
-}
 
 /// Launches every step into the capture, each behind the nodes that it must follow.
 /// A step waits for the steps it reads from and for the one before it on its lane, whose scratch and counters it
