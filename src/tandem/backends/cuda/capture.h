@@ -28,22 +28,48 @@ class CaptureStream {
   CaptureStream() {
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   }
-  ~CaptureStream() { (void)cudaStreamDestroy(stream_); }
+  ~CaptureStream() {
+    if (stream_) (void)cudaStreamDestroy(stream_);
+  }
   CaptureStream(const CaptureStream&) = delete;
   CaptureStream& operator=(const CaptureStream&) = delete;
   operator cudaStream_t() const { return stream_; }
+  bool is_invalidated() const {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(stream_, &status) != cudaSuccess ||
+           status == cudaStreamCaptureStatusInvalidated;
+  }
+  /// Ends a capture that failed, before the stream goes, and gives what it captured, or null. Its error is taken off, so
+  /// that no later call reports it.
+  cudaGraph_t end_failed() {
+    cudaGraph_t graph = nullptr;
+    (void)cudaStreamEndCapture(stream_, &graph);
+    (void)cudaGetLastError();
+    return graph;
+  }
+  /// Leaves the stream and what it captures to the end of the process.
+  void abandon() {
+    stream_ = nullptr;
+    (void)cudaGetLastError();
+  }
 
  private:
   cudaStream_t stream_ = nullptr;
 };
 
-/// The nodes that the stream's next launch would wait for.
-inline std::vector<cudaGraphNode_t> waiting_for(cudaStream_t stream) {
+/// The driver has given up capturing the graph of a conditional node. Drivers have been seen to crash where that capture, or
+/// one around it, is then ended: all of them are abandoned.
+struct AbandonedCapture : Error {
+  using Error::Error;
+};
+
+/// The nodes that the stream's next launch would wait for; and the graph that is captured.
+inline std::vector<cudaGraphNode_t> waiting_for(cudaStream_t stream, cudaGraph_t* graph = nullptr) {
   cudaStreamCaptureStatus status;
   const cudaGraphNode_t* nodes = nullptr;
   const cudaGraphEdgeData* edges = nullptr;
   size_t count = 0;
-  check(cudaStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count),
+  check(cudaStreamGetCaptureInfo(stream, &status, nullptr, graph, &nodes, &edges, &count),
         "cudaStreamGetCaptureInfo");
   return {nodes, nodes + count};
 }

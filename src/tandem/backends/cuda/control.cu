@@ -135,10 +135,8 @@ class ControlNodes final : public RecordedControl {
 
     Conditional(cudaStream_t stream, cudaGraphConditionalNodeType type, unsigned count, const bool* first,
                 const bool* second, const IndexReport* faults) {
-      cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
       cudaGraph_t graph = nullptr;
-      check(cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph, nullptr, nullptr, nullptr),
-            "cudaStreamGetCaptureInfo");
+      (void)waiting_for(stream, &graph);
       check(cudaGraphConditionalHandleCreate(&handle, graph, 0, 0), "cudaGraphConditionalHandleCreate");
       decide(stream, handle, first, second, faults);
       const std::vector<cudaGraphNode_t> behind = waiting_for(stream);
@@ -156,17 +154,23 @@ class ControlNodes final : public RecordedControl {
 
   /// What a function queues becomes the graph `body`, which belongs to its node.
   void capture(cudaGraph_t body, const std::function<void()>& function) {
-    const CaptureStream stream;
+    CaptureStream stream;
     check(cudaStreamBeginCaptureToGraph(stream, body, nullptr, nullptr, 0, cudaStreamCaptureModeRelaxed),
           "cudaStreamBeginCaptureToGraph");
     cudaGraph_t captured = nullptr;
     try {
       const ContextScope scope(state_, {current_thread_context(state_).scratch, stream});
       function();
+      TD_CHECK(!stream.is_invalidated(), "cuda: the driver gave up capturing a branch or a loop.");
+    } catch (const Error& error) {
+      if (dynamic_cast<const AbandonedCapture*>(&error) || stream.is_invalidated()) {
+        stream.abandon();
+        throw AbandonedCapture(error.what(), ErrorKind::device);
+      }
+      (void)stream.end_failed();  // the graph is the node's
+      throw;
     } catch (...) {
-      // The capture ends before its stream goes. Its error is taken off, so that no later call reports it.
-      (void)cudaStreamEndCapture(stream, &captured);
-      (void)cudaGetLastError();
+      (void)stream.end_failed();  // the graph is the node's
       throw;
     }
     check(cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture of a branch or a loop");

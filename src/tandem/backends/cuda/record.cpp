@@ -83,17 +83,17 @@ std::unique_ptr<Recording> record(DeviceState& state, const std::vector<RecordSt
     scratch.push_back(std::make_shared<Scratch>(&state, lane));
     scratch.back()->keep_old_blocks();
   }
-  const CaptureStream stream;
+  CaptureStream stream;
   cudaGraph_t graph = nullptr;
   // Relaxed: other calls of this thread, such as an allocation, are let through and are not recorded.
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
   try {
     capture_steps(state, stream, steps, scratch);
+  } catch (const AbandonedCapture&) {
+    stream.abandon();
+    throw;
   } catch (...) {
-    // The capture ends before its stream goes. Its error is taken off, so that no later call reports it.
-    (void)cudaStreamEndCapture(stream, &graph);
-    if (graph) (void)cudaGraphDestroy(graph);
-    (void)cudaGetLastError();
+    if (cudaGraph_t failed = stream.end_failed()) (void)cudaGraphDestroy(failed);
     throw;
   }
   check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
