@@ -53,6 +53,20 @@ TEST(RecordedControl, WithoutItTheHostWaitsAndTheReportSaysWhy) {
   }
 }
 
+TEST(RecordedControl, WhatADriverRefusesToRecordRunsInOrderAndTheReportSaysWhy) {
+  const ControlForm form = ControlForm::all(false).front();
+  const ControlForm::Seen eager = form.run({}, Way::eager);
+  RecordingCpu cpu;
+  cpu.refuse("cuda: no such kernel in a branch.");
+  const ControlForm::Seen whole = form.run({}, Way::whole);
+  expect_same_bits(whole, eager, form.name);
+  EXPECT_NE(whole.executor.find("; not recorded: cuda: no such kernel in a branch."), std::string::npos)
+      << whole.executor;
+  Compiled plain = compile([](const Tensor& x) { return exp(x); });  // it has no other way
+  EXPECT_EQ(host_bytes(plain(ones({2}))), host_bytes(exp(ones({2}))));
+  EXPECT_THROW(plain(ones({2})), Error);
+}
+
 TEST(RecordedControl, NothingIsRecordedBeforeEachBranchWasTimedWhereImplementationsAreChosenByTime) {
   struct ByTime {
     ByTime() { set_matmul_choice({.mode = ChoiceMode::profile, .keep = false}); }

@@ -27,6 +27,8 @@ class RecordingCpu {
   int recorded() const { return recorder_->recorded; }  // recordings made
   int replayed() const { return recorder_->replayed; }
   int waited() const { return recorder_->waited; }  // copies to the host
+  /// Recording fails from now on.
+  void refuse(const std::string& reason) { recorder_->refusal = reason; }
 
  private:
   class Control final : public RecordedControl {
@@ -79,6 +81,7 @@ class RecordingCpu {
     bool has_control;
     Control control;
     int recorded = 0, replayed = 0, waited = 0;
+    std::string refusal;
 
     struct Steps final : Recording {
       Steps(Recorder& recorder, std::vector<RecordStep> steps)
@@ -97,6 +100,7 @@ class RecordingCpu {
       std::vector<RecordStep> steps;
     };
     std::unique_ptr<Recording> record(Device, const std::vector<RecordStep>& steps) override {
+      if (!refusal.empty()) throw Error(refusal, ErrorKind::device);
       ++recorded;
       return std::make_unique<Steps>(*this, steps);
     }
