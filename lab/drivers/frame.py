@@ -221,11 +221,14 @@ class Network:
     """The protocol's `network`, checked.
 
     name        of the network
-    inputs      [{"name", "type", "shape"}, …]     states   [{"name", "shape"}, …], shapes without the batch
+    inputs      [{"name", "type", "shape", "range" or absent}, …]     states   [{"name", "shape"}, …], shapes without
+                the batch
     calls       [{"kind", "name", "in", "out", "shape", "settings", "parameters", "buffers"}, …] in the order of work;
                 where `prepare` says dropout false, every p is 0
     outputs     [{"name", "value", "shape"}, …]
     parameters  {full name: PyTorch's shape} of all calls, and buffers likewise
+    whole       the call of a network that is written by hand: its kind is the network's, and there is no other call.
+                None for a list of layers
     """
 
     def __init__(self, description, dropout):
@@ -242,11 +245,18 @@ class Network:
                 if value not in known:
                     raise ValueError("network: %s %r must take values made before it; got %r." % (
                         call["kind"], call["name"], value))
-            known.add(call["out"])
+            known.update(call.get("outs", [call["out"]]))
             self.parameters.update({name: tuple(shape) for name, shape in call["parameters"].items()})
             self.buffers.update({name: tuple(shape) for name, shape in call["buffers"].items()})
             if not dropout and "p" in call["settings"]:
                 call["settings"]["p"] = 0.0
+            if "outs" in call and len(self.calls) > 1:
+                raise ValueError("network: %s must be the only call of its network; got %d calls." % (
+                    call["kind"], len(self.calls)))
+        self.whole = self.calls[0] if self.calls and "outs" in self.calls[0] else None
+        if self.whole and not dropout:  # its probabilities are the numbers with a point
+            self.whole["settings"] = {name: 0.0 if isinstance(value, float) else value
+                                      for name, value in self.whole["settings"].items()}
         for output in self.outputs:
             if output["value"] not in known:
                 raise ValueError("network: output %r must be a value of the network; got %r." % (
@@ -280,12 +290,17 @@ class Network:
             lines.append((call, used, names[call["out"]], free))
         return inputs, lines, [names[output["value"]] for output in self.outputs]
 
+    def has_lstm(self):
+        """Whether the switch lstm has something to turn: a layer, or a weight of four gates in a whole network."""
+        return any(call["kind"] == "lstm" for call in self.calls) or self.whole is not None and any(
+            name.endswith("weight_hh_l0") and shape[0] == 4 * shape[1] for name, shape in self.parameters.items())
+
     def limits(self):
         """{input's name: (least, most)} of the whole numbers: rows of an embedding, and lengths of its sequences."""
         shapes = {entry["name"]: entry["shape"] for entry in self.inputs + [
             {"name": call["out"], "shape": call["shape"]} for call in self.calls]}
         whole = {entry["name"] for entry in self.inputs if entry["type"] == "i64"}
-        found = {}
+        found = {entry["name"]: tuple(entry["range"]) for entry in self.inputs if "range" in entry}
         for call in self.calls:
             if call["kind"] == "embedding":
                 found[call["in"][0]] = 0, call["settings"]["rows"] - 1
@@ -344,7 +359,9 @@ class Cell:
     """What `prepare` asked for, checked. The fields have the protocol's names; besides:
 
     network    Network                             targets    {name: {"type", "shape", "below" or absent}}
-    loss       kind, output, target, lengths (the name of the whole numbers that say how many places count, or None)
+    loss       kind, output, target, lengths (the name of the whole numbers that say how many places count, or None),
+               stride (of ctc); of the kind sum: kind, and None for the others
+    terms      the losses whose sum is taken: the loss itself, or the terms of a sum, each as `loss`
     metrics    list of names                       optimizer  dict with name, lr, ...
     switches   dict, every name and value known to `hello`
     train      Data or None                        test       Data or None
@@ -384,8 +401,7 @@ class Cell:
                            % min(self.switches))
         if self.phase == "load" and self.precision != "f32":
             raise Declined("precision", "precision: phase load makes samples of f32; got %s." % self.precision)
-        if "lstm" in self.switches and self.definition != "listing" and not any(
-                call["kind"] == "lstm" for call in self.network.calls):
+        if "lstm" in self.switches and self.definition != "listing" and not self.network.has_lstm():
             raise Declined("lstm", "lstm: the network has no such layer, and nothing to turn.")
         if self.phase != "train" and self.switches.get("feed") == "loader":
             raise Declined("feed", "feed: the loader feeds training steps; phase %s has resident batches alone."
@@ -408,26 +424,18 @@ class Cell:
     def _read_loss(self, hello, why):
         self.targets = _field(self.workload, "targets", dict, "workload.targets")
         loss = _field(self.workload, "loss", dict, "workload.loss")
-        self.loss = SimpleNamespace(kind=loss.get("kind"), output=loss.get("output"), target=loss.get("target"),
-                                    lengths=loss.get("lengths"))
-        if self.loss.kind not in hello["losses"]:
-            raise Declined(str(self.loss.kind), _with_reason("%s: this driver has the losses %s." % (
-                self.loss.kind, ", ".join(hello["losses"])), why("loss", self.loss.kind)))
-        outputs = {output["name"]: list(output["shape"]) for output in self.network.outputs}
-        inputs = {entry["name"]: entry for entry in self.network.inputs}
-        if self.loss.output not in outputs:
-            raise ValueError("workload.loss.output: must be one of %s; got %r." % (
-                ", ".join(outputs), self.loss.output))
-        if self.loss.target not in self.targets:
-            raise ValueError("workload.loss.target: must be one of %s; got %r." % (
-                ", ".join(self.targets), self.loss.target))
-        if self.loss.lengths not in [None] + list(inputs) + list(self.targets):
-            raise ValueError("workload.loss.lengths: must be an input or a target; got %r." % self.loss.lengths)
-        target, shape = self.targets[self.loss.target], outputs[self.loss.output]
-        wanted = ("i64", shape[:-1]) if self.loss.kind == "cross_entropy" else ("f32", shape)
-        if (target["type"], list(target["shape"])) != wanted:
-            raise ValueError("workload.targets.%s: %s of an output of sizes %s takes %s %s; got %s %s." % (
-                self.loss.target, self.loss.kind, shape, wanted[0], wanted[1], target["type"], target["shape"]))
+        self.loss = self._term(loss)
+        terms = [self.loss]
+        if self.loss.kind == "sum":
+            terms = [self._term(term) for term in _field(loss, "terms", list, "workload.loss.terms")]
+        for term in terms + [self.loss]:
+            if term.kind not in hello["losses"] or term is not self.loss and term.kind in ("sum", "ctc"):
+                raise Declined(str(term.kind), _with_reason("%s: this driver has the losses %s." % (
+                    term.kind, ", ".join(hello["losses"])), why("loss", term.kind)))
+        self.terms = [self._checked_term(term) for term in terms]
+        if not terms:
+            raise ValueError("workload.loss.terms: must be losses whose sum is taken; got none.")
+        target = self.targets.get(self.loss.target, {})
         self.metrics = _field(self.workload, "metrics", list, "workload.metrics", [])
         for metric in self.metrics:
             if self.loss.kind not in METRICS.get(metric, ()):
@@ -437,14 +445,49 @@ class Cell:
         self.classes = target.get("below")
         self.sizes = tuple(self.network.inputs[0]["shape"]) if len(self.network.inputs) == 1 else None
 
+    @staticmethod
+    def _term(loss):
+        names = ("kind", "output", "target", "lengths")
+        return SimpleNamespace(stride=loss.get("stride", 1), **{name: loss.get(name) for name in names})
+
+    def _checked_term(self, term):
+        outputs = {output["name"]: list(output["shape"]) for output in self.network.outputs}
+        inputs = [entry["name"] for entry in self.network.inputs]
+        if term.output not in outputs:
+            raise ValueError("workload.loss.output: must be one of %s; got %r." % (", ".join(outputs), term.output))
+        if term.target not in self.targets:
+            raise ValueError("workload.loss.target: must be one of %s; got %r." % (
+                ", ".join(self.targets), term.target))
+        if term.lengths not in [None] + inputs + list(self.targets):
+            raise ValueError("workload.loss.lengths: must be an input or a target; got %r." % term.lengths)
+        target, shape = self.targets[term.target], outputs[term.output]
+        wanted = ("i64", shape[:-1]) if term.kind == "cross_entropy" else ("f32", shape)
+        if term.kind == "ctc":  # as many labels as there are, and lengths, which count steps
+            _positive(vars(term), "stride")
+            if term.lengths is None or len(shape) != 2 or len(target["shape"]) != 1:
+                raise ValueError("workload.loss: ctc takes lengths, an output of steps and classes and a target with "
+                                 "one axis; got %s, %s and %s." % (term.lengths, shape, target["shape"]))
+            wanted = "i64", list(target["shape"])
+        if (target["type"], list(target["shape"])) != wanted:
+            raise ValueError("workload.targets.%s: %s of an output of sizes %s takes %s %s; got %s %s." % (
+                term.target, term.kind, shape, wanted[0], wanted[1], target["type"], target["shape"]))
+        return term
+
+    def wanted(self):
+        """The names of what the loss takes beside outputs: of each term its target and, where it has any, lengths."""
+        return list(dict.fromkeys(name for term in self.terms for name in (term.target, term.lengths)
+                                  if name is not None))
+
     def _read_data(self, data):
         limits = self.network.limits()
         for name, target in self.targets.items():
             if target.get("below") is not None:
                 limits[name] = 0, target["below"] - 1
-        if self.loss.lengths is not None:
-            time = next(output["shape"][0] for output in self.network.outputs if output["name"] == self.loss.output)
-            limits[self.loss.lengths] = 1, min(time, limits.get(self.loss.lengths, (1, time))[1])
+        for term in self.terms:
+            if term.lengths is not None:
+                time = term.stride * next(output["shape"][0] for output in self.network.outputs
+                                          if output["name"] == term.output)
+                limits[term.lengths] = 1, min(time, limits.get(term.lengths, (1, time))[1])
         entries = {entry["name"]: entry for entry in self.network.inputs}
         entries.update(self.targets)
         wanted = {name: (_offered(name + ".type", entry["type"], list(TYPES)), tuple(entry["shape"]))
@@ -823,6 +866,9 @@ class _Dialogue:
         cell, model = self.prepared("fit")
         if cell.phase != "train":
             raise Declined("fit", "fit: must be prepared in phase train; got %s." % cell.phase)
+        if cell.loss.kind in ("ctc", "sum"):
+            raise Declined("fit", "fit: a workload with the loss %s has no metrics to test; ask for run."
+                           % cell.loss.kind)
         epochs = _positive(request, "epochs")
         cap_s = request.get("cap_s")
         cap_ns = math.inf if cap_s is None else float(cap_s) * 1e9

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "lab/src/base/hash.h"
 #include "tandem/core/error.h"
@@ -13,6 +14,8 @@ namespace {
 // A target is a sum over a row, or over all rows. Of many, a few stand in, spread evenly: else a large target would take minutes.
 constexpr int64_t kManyTerms = 64, kFewTerms = 8;
 int64_t terms_of(int64_t numbers) { return numbers > kManyTerms ? kFewTerms : numbers; }
+// Likewise of very many classes a few are met, spread evenly.
+constexpr int64_t kManyClasses = 1 << 14, kFewClasses = 64;
 
 constexpr int64_t kGrid = 4;  // a pattern is this many by this many values, and smooth between
 
@@ -74,27 +77,41 @@ struct Rows {
 class AnyKind final : public MadeUp {
  public:
   AnyKind(const Workload& workload, const Network& network, uint64_t seed, bool is_test)
-      : targets_(workload.targets), inputs_(network.line.inputs), seed_(seed), is_test_(is_test) {
+      : targets_(workload.targets),
+        terms_(workload.loss_terms()),
+        inputs_(network.line.inputs),
+        seed_(seed),
+        is_test_(is_test) {
     for (const zoo::InputDescription& input : inputs_) {
       below_.push_back(embedding_rows(network, input.name));
       if (input.shape.rank() > 0) longest_ = std::max(longest_, input.shape[0]);
+    }
+    for (const zoo::InputDescription& input : inputs_)
+      if (is_length(input)) {
+        const auto range = network.ranges.find(input.name);
+        mosts_[input.name] = range == network.ranges.end() ? longest_ : range->second.most;
+      }
+    for (const Json& term : terms_) {
+      const std::string lengths = term.value("lengths", "");
+      if (term["kind"] != "ctc" && targets_.contains(lengths))
+        mosts_[lengths] = targets_[term["target"].get<std::string>()]["shape"][0].get<int64_t>();
     }
   }
 
   std::vector<Tensor> get(int64_t i) const override {
     const uint32_t stream = stream_of(i, seed_, is_test_);
-    const bool ragged = std::any_of(inputs_.begin(), inputs_.end(), is_length);
-    const int64_t length = ragged ? 1 + hashed(3, stream) % static_cast<uint32_t>(longest_) : longest_;
+    // One draw for all lengths: what is long of an input is long of the others.
+    const int64_t drawn = mosts_.empty() ? longest_ : hashed(3, stream) % static_cast<uint32_t>(longest_);
     std::vector<Tensor> sample;
     std::vector<Rows> known;
     for (size_t k = 0; k < inputs_.size(); ++k) {
       const zoo::InputDescription& input = inputs_[k];
       if (is_length(input)) {
-        sample.push_back(from_vector<int64_t>({length}, {}));
+        sample.push_back(from_vector<int64_t>({length_of(mosts_.at(input.name), drawn)}, {}));
         continue;
       }
-      const bool follows = ragged && input.shape[0] == longest_;
-      Rows rows{input.shape[0], size_of(input.shape) / input.shape[0], {}, follows ? length : input.shape[0]};
+      Rows rows{
+          input.shape[0], size_of(input.shape) / input.shape[0], {}, true_places(input.shape[0], drawn)};
       const Tensor tensor = empty(input.shape, input.dtype);
       const uint32_t own = stream + 101 * static_cast<uint32_t>(k + 1);
       for (int64_t at = 0; at < tensor.size(); ++at) {
@@ -114,13 +131,34 @@ class AnyKind final : public MadeUp {
       sample.push_back(tensor);
     }
     uint32_t number = 0;
-    for (const auto& [name, rule] : targets_.items()) sample.push_back(target(rule, known, length, number++));
+    for (const auto& [name, rule] : targets_.items())
+      sample.push_back(target(name, rule, known, drawn, number++));
     return sample;
   }
 
  private:
   static bool is_length(const zoo::InputDescription& input) {
     return input.dtype == DType::i64 && input.shape.rank() == 0;
+  }
+  /// The share of `most` that was drawn, at least one.
+  int64_t length_of(int64_t most, int64_t drawn) const { return 1 + drawn * most / longest_; }
+  /// Of a first axis: all places, unless lengths say how many of so many are true.
+  int64_t true_places(int64_t places, int64_t drawn) const {
+    for (const auto& [name, most] : mosts_)
+      if (most == places) return length_of(most, drawn);
+    return places;
+  }
+  /// The term whose target this is; null: none.
+  const Json* term_of(const std::string& target) const {
+    for (const Json& term : terms_)
+      if (term["target"] == target) return &term;
+    return nullptr;
+  }
+  /// How many labels of a target of ctc are true: one for four steps that count.
+  int64_t labels_of(const Json& term, int64_t most, int64_t drawn) const {
+    const int64_t stride = term.value("stride", int64_t{1}),
+                  length = length_of(mosts_.at(term["lengths"].get<std::string>()), drawn);
+    return std::clamp<int64_t>((length + stride - 1) / stride / 4, 1, most);
   }
 
   /// The weighted sum for output k at a place of a target whose first axis has `places`.
@@ -150,22 +188,31 @@ class AnyKind final : public MadeUp {
     return sum;
   }
 
-  Tensor target(const Json& rule, const std::vector<Rows>& known, int64_t length, uint32_t number) const {
+  Tensor target(const std::string& name, const Json& rule, const std::vector<Rows>& known, int64_t drawn,
+                uint32_t number) const {
+    if (const auto most = mosts_.find(name); most != mosts_.end())
+      return from_vector<int64_t>({length_of(most->second, drawn)}, {});
     const std::vector<int64_t> shape = rule.at("shape");
-    const bool whole = rule.at("type") == "i64";
+    const Json* const term = term_of(name);
+    const bool whole = rule.at("type") == "i64", is_ctc = term && (*term)["kind"] == "ctc",
+               is_binary = term && (*term)["kind"] == "bce";
     const Tensor out = empty(Dims(shape), whole ? DType::i64 : DType::f32);
     const int64_t places = shape.empty() ? 1 : shape[0], width = out.size() / std::max<int64_t>(1, places);
+    const int64_t true_ones = is_ctc ? labels_of(*term, places, drawn) : true_places(places, drawn);
+    const int64_t classes = rule.value("below", int64_t{0});
+    const int64_t step = classes > kManyClasses ? classes / kFewClasses : 1;
     for (int64_t at = 0; at < out.size(); ++at) {
       const int64_t place = at / width;
-      const bool is_true = places != longest_ || place < length;
+      const bool is_true = place < true_ones;
       const uint32_t first = 64 * number + static_cast<uint32_t>(at % width);
       if (!whole) {
-        out.data<float>()[at] = is_true ? std::tanh(value(known, places, place, first)) : 0;
+        const float number = is_true ? std::tanh(value(known, places, place, first)) : 0;
+        out.data<float>()[at] = is_binary ? static_cast<float>(number > 0) : number;
         continue;
       }
       int64_t best = 0;
       float most = -INFINITY;
-      for (int64_t k = 0; is_true && k < rule.at("below").get<int64_t>(); ++k)
+      for (int64_t k = is_ctc ? 1 : 0; is_true && k < classes; k += step)  // the blank is no label
         if (const float v = value(known, places, place, first + 997 * static_cast<uint32_t>(k)); v > most)
           most = v, best = k;
       out.data<int64_t>()[at] = best;
@@ -173,9 +220,10 @@ class AnyKind final : public MadeUp {
     return out;
   }
 
-  Json targets_;
+  Json targets_, terms_;
   std::vector<zoo::InputDescription> inputs_;
   std::vector<int64_t> below_;
+  std::map<std::string, int64_t> mosts_;  // of inputs and targets that are lengths: the most of each
   int64_t longest_ = 1;
   uint64_t seed_;
   bool is_test_;

@@ -20,7 +20,7 @@ class MadeUp {
 
 /// Images with labels, where the network has one input (C, H, W) and the workload one label for each: every class has a
 /// smooth pattern of its own, and a sample is its pattern, dimmed, under noise; about mean 0 and deviation 1.
-/// Anything else: inputs are noise (whole numbers below the rows of the embedding that reads them; those without axes are
+/// Anything else: inputs are noise (whole numbers below the rows of the embedding that reads them, or in their range; those without axes are
 /// lengths, behind which the first axis of the others is zero), and targets a fixed function of them: weighted sums of the same
 /// and the last place where target and input have the same first axis, else of the mean over all true places.
 /// Samples of the test differ from those of training.

@@ -102,7 +102,7 @@ std::string sizes_text(const Dims& shape) {
 
 void write_weights(const std::string& path, const Network& network, uint64_t seed) {
   manual_seed(seed);
-  io::save_safetensors(path, zoo::make_model(network.description)->state(),
+  io::save_safetensors(path, network.make()->state(),
                        {{"network", network.line.name}, {"seed", std::to_string(seed)}});
 }
 

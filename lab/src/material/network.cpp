@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "lab/src/base/toml.h"
+#include "lab/src/base/whole_model.h"
 #include "tandem/core/error.h"
 #include "tandem/zoo/layer_types.h"
 
@@ -55,17 +56,20 @@ Json settings(const zoo::LayerCall& call) {
   return out;
 }
 
-Json inputs(const std::vector<zoo::InputDescription>& all) {
+Json inputs(const std::vector<zoo::InputDescription>& all, const std::map<std::string, Whole>& ranges) {
   Json out = Json::array();
-  for (const zoo::InputDescription& input : all)
+  for (const zoo::InputDescription& input : all) {
     out.push_back({{"name", input.name},
                    {"type", input.dtype == DType::i64 ? "i64" : "f32"},
                    {"shape", sizes(input.shape)}});
+    if (const auto at = ranges.find(input.name); at != ranges.end())
+      out.back()["range"] = {at->second.least, at->second.most};
+  }
   return out;
 }
 
-/// The loss must find its output, and what that gives must fit the target.
-void check_loss(const Workload& workload, const zoo::StraightLine& line) {
+/// A term of the loss must find its output, and what that gives must fit the target.
+void check_term(const Workload& workload, const Json& loss, const zoo::StraightLine& line) {
   const auto refuse = [&](const std::string& why) {
     throw Error(cat("workload ", workload.name, ": ", why));
   };
@@ -73,31 +77,43 @@ void check_loss(const Workload& workload, const zoo::StraightLine& line) {
   const zoo::StraightLine::Output* output = nullptr;
   for (const auto& each : line.outputs) {
     names.push_back(each.name);
-    if (each.name == workload.loss.at("output").get<std::string>()) output = &each;
+    if (each.name == loss.at("output").get<std::string>()) output = &each;
   }
   if (!output)
     refuse(cat("loss.output must be an output of the network ", line.name, ", ", listed(names), "; got '",
-               workload.loss.at("output").get<std::string>(), "'."));
-  const std::string target = workload.loss.at("target");
+               loss.at("output").get<std::string>(), "'."));
+  const std::string target = loss.at("target"), kind = loss.at("kind");
   const Json& rule = workload.targets.at(target);
   std::vector<int64_t> wanted = rule.at("shape"), got(output->shape.begin(), output->shape.end());
-  if (workload.loss.at("kind") == "cross_entropy") {
+  if (kind == "cross_entropy" || kind == "ctc") {
     if (got.empty() || got.back() != rule.value("below", int64_t{0}))
       refuse(cat("the last axis of ", output->name, " must have as many classes as target ", target, ", ",
                  rule.value("below", int64_t{0}), "; got ", output->shape, "."));
     wanted.push_back(got.back());
   }
-  if (wanted != got)
+  if (kind == "ctc" && got.size() != 2)
+    refuse(cat("ctc takes an output of steps and classes; got ", output->shape, "."));
+  if (kind != "ctc" && wanted != got)
     refuse(cat("target ", target, " must have the shape of the output ", output->name, ", ", output->shape,
-               workload.loss.at("kind") == "cross_entropy" ? " without its classes" : "", "; got ",
-               rule.at("shape").dump(), "."));
+               kind == "cross_entropy" ? " without its classes" : "", "; got ", rule.at("shape").dump(),
+               "."));
+  const std::string lengths = loss.value("lengths", "");
   const auto is_length = [&](const zoo::InputDescription& input) {
-    return input.name == workload.loss.value("lengths", "") && input.dtype == DType::i64 &&
-           input.shape.rank() == 0;
+    return input.name == lengths && input.dtype == DType::i64 && input.shape.rank() == 0;
   };
-  if (workload.loss.contains("lengths") && std::none_of(line.inputs.begin(), line.inputs.end(), is_length))
-    refuse(cat("loss.lengths must name an input of whole numbers without axes; got '",
-               workload.loss.at("lengths").get<std::string>(), "'."));
+  const bool is_target = workload.targets.contains(lengths) && workload.targets[lengths]["type"] == "i64" &&
+                         workload.targets[lengths]["shape"].empty();
+  if (loss.contains("lengths") && !is_target &&
+      std::none_of(line.inputs.begin(), line.inputs.end(), is_length))
+    refuse(cat("loss.lengths must name an input or a target of whole numbers without axes; got '", lengths,
+               "'."));
+}
+
+void check_loss(const Workload& workload, const zoo::StraightLine& line) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(cat("workload ", workload.name, ": ", why));
+  };
+  for (const Json& term : workload.loss_terms()) check_term(workload, term, line);
   for (const auto& input : line.inputs)
     if (workload.targets.contains(input.name))
       refuse(cat("a target must have another name than the inputs; got '", input.name, "' for both."));
@@ -131,7 +147,7 @@ zoo::ModelDescription described_inside(const Workload& workload) {
   }
 }
 
-zoo::ModelDescription described_in_file(const Workload& workload) {
+std::string file_of(const Workload& workload) {
   const fs::path path = fs::path(lab_home()) / "networks" / (workload.network + ".toml");
   const bool plain = !workload.network.empty() && workload.network.find('/') == std::string::npos &&
                      workload.network[0] != '.';
@@ -139,13 +155,116 @@ zoo::ModelDescription described_in_file(const Workload& workload) {
   TD_CHECK(plain && fs::exists(path, ignored), "workload ", workload.name,
            ": network must be the name of a description in lab/networks; got '", workload.network,
            "'. lab/docs/workloads.md says how to write one.");
-  return zoo::read_description(path.string());
+  return path.string();
+}
+
+zoo::Setting number_of(Table& table, const std::string& key) {
+  const Json value = table.any(key);
+  if (is_within(value, Whole{0, 1 << 24})) return value.get<int64_t>();
+  if (!is_within(value, Real{0, 1})) table.refuse(key, "be a size, or a probability from 0 to 1");
+  return value.get<double>();
+}
+
+/// The names and shapes of what the class has: found once, since it takes the memory of all weights.
+void add_parameters(zoo::LayerCall& call) {
+  using Shapes = std::vector<std::pair<std::string, Dims>>;
+  static std::map<std::string, std::pair<Shapes, Shapes>>& known =
+      *new std::map<std::string, std::pair<Shapes, Shapes>>;
+  const std::string key = cat(call.layer.type, " ", settings(call).dump());
+  const auto [at, is_new] = known.try_emplace(key);
+  if (is_new) {
+    try {
+      const auto model = zoo::make_model(call.layer.type, options_of(call.layer.settings));
+      for (const auto& [name, tensor] : model->named_parameters())
+        at->second.first.emplace_back(name, tensor.shape());
+      for (const auto& [name, tensor] : model->named_buffers())
+        at->second.second.emplace_back(name, tensor.shape());
+    } catch (const Error&) {
+      known.erase(at);
+      throw;
+    }
+  }
+  call.parameters = at->second.first, call.buffers = at->second.second;
+}
+
+/// A file, or a table of a workload, with the key `model`.
+Network whole_network(const Workload& workload, const std::string& file, const std::string& where,
+                      const Json& json) {
+  Network network;
+  network.is_whole = true;
+  Table table(file, where, json);
+  network.line.name = table.text("name", workload.network);
+  zoo::LayerCall& call = network.line.calls.emplace_back();
+  call.layer.type = table.text("model");
+  if (!is_whole_model(call.layer.type))
+    table.refuse("model", "be a class of the zoo that is no list of layers: " + listed(whole_model_names()));
+  const Json given = table.table("settings");
+  Table sizes_of_it(file, where.empty() ? "[settings]" : where + ", settings", given);
+  for (const auto& [name, value] : given.items())
+    call.layer.settings.emplace_back(name, number_of(sizes_of_it, name));
+  const auto inside = [&](const char* kind, const std::string& name) {
+    return cat(where.empty() ? "" : where + ", ", kind, " ", name);
+  };
+  const auto shape_of = [](Table& entry) {
+    return entry.any("shape") == Json::array() ? Dims() : Dims(entry.integers("shape", limits::size));
+  };
+  for (const Json& each : table.tables("inputs")) {
+    Table entry(file, inside("input", each.value("name", Json("?")).dump()), each);
+    const bool is_whole = entry.choice("type", "f32", {"f32", "i64"}) == "i64";
+    network.line.inputs.push_back({entry.text("name"), shape_of(entry), is_whole ? DType::i64 : DType::f32});
+    const std::vector<int64_t> range = entry.integers("range", {0, limits::classes.most});
+    if (is_whole != (range.size() == 2) || (is_whole && range[0] > range[1]))
+      entry.refuse("range", "be the least and the most of an input of type i64, and of no other");
+    if (is_whole) network.ranges[network.line.inputs.back().name] = {range[0], range[1]};
+    entry.finish();
+    call.in.push_back(network.line.inputs.back().name);
+  }
+  for (const Json& each : table.tables("outputs")) {
+    Table entry(file, inside("output", each.value("name", Json("?")).dump()), each);
+    network.line.outputs.push_back(
+        {entry.text("name"), cat("v", network.line.outputs.size() + 1), shape_of(entry)});
+    entry.finish();
+  }
+  if (call.in.empty()) table.refuse("inputs", "name what the model takes, in its order");
+  if (network.line.outputs.empty()) table.refuse("outputs", "name what the model gives, in its order");
+  table.finish();
+  call.layer.name = call.layer.type;
+  call.out = network.line.outputs[0].value;
+  call.shape = network.line.outputs[0].shape;
+  add_parameters(call);
+  return network;
+}
+
+/// From the workload itself or from its file, as layers or as a whole model.
+Network found_network(const Workload& workload, const zoo::ModelOptions& options) {
+  const auto from_layers = [&](zoo::ModelDescription description) {
+    Network network;
+    network.description = zoo::with_options(std::move(description), options);
+    network.line = zoo::straight_line(network.description);
+    return network;
+  };
+  const auto check_input = [&] {
+    TD_CHECK(!options.input, "workload ", workload.name,
+             ": input must be left out, as the network is a whole model with inputs of its own; got ",
+             *options.input, ".");
+  };
+  if (!workload.description.is_null()) {
+    if (!workload.description.contains("model")) return from_layers(described_inside(workload));
+    check_input();
+    return whole_network(workload, workload.file, cat("workload ", workload.name, ", network"),
+                         workload.description);
+  }
+  const std::string file = file_of(workload);
+  const Json json = read_toml(file);
+  if (!json.contains("model")) return from_layers(zoo::read_description(file));
+  check_input();
+  return whole_network(workload, file, "", json);
 }
 
 }  // namespace
 
 Json Network::json() const {
-  Json calls = Json::array(), outputs = Json::array();
+  Json calls = Json::array(), outputs = Json::array(), values = Json::array();
   for (const zoo::LayerCall& call : line.calls)
     calls.push_back({{"kind", call.layer.type},
                      {"name", call.layer.name},
@@ -155,11 +274,14 @@ Json Network::json() const {
                      {"settings", settings(call)},
                      {"parameters", shapes(call.parameters)},
                      {"buffers", shapes(call.buffers)}});
-  for (const auto& output : line.outputs)
+  for (const auto& output : line.outputs) {
     outputs.push_back({{"name", output.name}, {"value", output.value}, {"shape", sizes(output.shape)}});
+    values.push_back(output.value);
+  }
+  if (is_whole) calls[0]["outs"] = values;
   return {{"name", line.name},
-          {"inputs", inputs(line.inputs)},
-          {"states", inputs(line.states)},
+          {"inputs", inputs(line.inputs, ranges)},
+          {"states", inputs(line.states, {})},
           {"calls", calls},
           {"outputs", outputs}};
 }
@@ -179,23 +301,28 @@ Network load_network(const Workload& workload, const std::vector<int64_t>& input
   const std::vector<int64_t>& sizes = input.empty() ? workload.input : input;
   if (!sizes.empty()) options.input = Dims(sizes);
   if (workload.classes() > 0) options.classes = workload.classes();
-  Network network;
-  network.description = zoo::with_options(
-      workload.description.is_null() ? described_in_file(workload) : described_inside(workload), options);
-  network.line = zoo::straight_line(network.description);
+  Network network = found_network(workload, options);
   network.targets = workload.targets;
   check_loss(workload, network.line);
   return network;
 }
 
 bool has_dropout(const Network& network) {
+  if (network.is_whole) return draws(network.line.calls.at(0).layer.settings);
   // By their probability, as zoo::with_options finds them.
   return std::any_of(network.line.calls.begin(), network.line.calls.end(), [](const zoo::LayerCall& call) {
     return zoo::has_setting(zoo::layer_type(call.layer.type), "p");
   });
 }
 
+std::unique_ptr<nn::Module> Network::make() const {
+  if (!is_whole) return zoo::make_model(description);
+  const zoo::LayerDescription& layer = line.calls.at(0).layer;
+  return zoo::make_model(layer.type, options_of(layer.settings));
+}
+
 int64_t embedding_rows(const Network& network, const std::string& input) {
+  if (const auto at = network.ranges.find(input); at != network.ranges.end()) return at->second.most + 1;
   for (const zoo::LayerCall& call : network.line.calls)
     if (call.layer.type == "embedding" && call.in[0] == input)
       for (const auto& [name, value] : call.layer.settings)

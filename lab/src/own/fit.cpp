@@ -69,6 +69,8 @@ class EpochReporter final : public Callback {
 
 Json PreparedCell::fit(const Json& request, const std::function<void(const Json&)>& progress) {
   if (!request_.trains) throw Declined("fit", "fit: the cell must be prepared in phase train; got infer.");
+  if (!request_.objective.can_be_tested())
+    throw Declined("fit", "fit: a workload with the loss ctc or sum has no metrics to test; ask for run.");
   const int64_t epochs = integer_field(request, "epochs", 1, 1'000'000);
   const Json cap = request.value("cap_s", Json());
   TD_CHECK(cap.is_null() || (cap.is_number() && cap.get<double>() >= 0),

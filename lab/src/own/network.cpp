@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lab/src/base/hash.h"
+#include "lab/src/base/whole_model.h"
 
 namespace tandem::lab::own {
 namespace {
@@ -117,7 +118,11 @@ std::unique_ptr<nn::Module> make_network(const CellRequest& cell) {
   zoo::ModelOptions options;
   if (!cell.dropout) options.dropout = 0.0;
   std::unique_ptr<nn::Module> model;
-  if (cell.in_zoo) {
+  if (cell.is_whole) {
+    const zoo::LayerDescription& layer = cell.line.calls.at(0).layer;
+    model = zoo::make_model(layer.type, options_of(layer.settings, cell.dropout));
+    check_parameters(cell, *model);
+  } else if (cell.in_zoo) {
     // The class and not the description: a mistake in that one must not pass the gate because everybody builds from it.
     if (cell.objective.classes > 0) options.classes = cell.objective.classes;
     options.input = cell.line.inputs.at(0).shape;

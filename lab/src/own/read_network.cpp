@@ -1,6 +1,7 @@
 // The protocol's straight line as a description of the library: a layer for each call, with the values that it names.
 #include <algorithm>
 
+#include "lab/src/base/whole_model.h"
 #include "lab/src/own/request.h"
 #include "tandem/zoo/layer_types.h"
 
@@ -53,12 +54,34 @@ zoo::Setting setting_of(const std::string& name, const Json& value, const std::s
   return whole_numbers(value, path);
 }
 
+/// A network of one call, a class of the zoo: everything that a description would work out stands in the request.
+void read_whole(const Json& network, CellRequest& cell) {
+  cell.is_whole = true;
+  zoo::StraightLine& line = cell.line;
+  line.name = cell.model, line.inputs = cell.description.inputs;
+  const Json& call = network["calls"][0];
+  zoo::LayerCall& whole = line.calls.emplace_back();
+  whole.layer.type = call["kind"];
+  const std::string path = "network.calls.settings";
+  for (const auto& [name, value] : object_field(call, "settings", path).items())
+    whole.layer.settings.emplace_back(name, setting_of(name, value, cat(path, ".", io::one_line(name, 40))));
+  for (const auto& [name, shape] : object_field(call, "parameters", "network.calls.parameters").items())
+    cell.parameters[name] = whole_numbers(shape, "network.calls.parameters");
+  for (const Json& output : list_field(network, "outputs", "network.outputs"))
+    line.outputs.push_back({text_field(output, "name", "network.outputs.name"),
+                            text_field(output, "value", "network.outputs.value"),
+                            sizes_field(output, "shape", "network.outputs.shape")});
+  TD_CHECK(!line.inputs.empty() && !line.outputs.empty(),
+           "network: must have inputs and outputs; got none of one.");
+}
+
 }  // namespace
 
 std::vector<std::string> kind_names() {
   std::vector<std::string> names;
   for (const zoo::LayerType& type : zoo::layer_types())
     if (type.make) names.emplace_back(type.name);  // blocks are unrolled before
+  for (const std::string& model : whole_model_names()) names.push_back(model);
   return names;
 }
 
@@ -76,10 +99,15 @@ void read_network(const Json& network, CellRequest& cell) {
   const Json& calls = list_field(network, "calls", "network.calls");
   TD_CHECK(!calls.empty() && calls.size() <= kMostCalls, "network.calls: must be 1 to ", kMostCalls,
            " calls; got ", calls.size(), ".");
+  const auto kind_of = [](const Json& call) { return text_field(call, "kind", "network.calls.kind"); };
+  if (calls.size() == 1 && is_whole_model(kind_of(calls[0]))) return read_whole(network, cell);
   const std::vector<std::string> kinds = kind_names();
   for (const Json& call : calls) {
     zoo::LayerDescription& layer = d.layers.emplace_back();
-    layer.type = text_field(call, "kind", "network.calls.kind");
+    layer.type = kind_of(call);
+    if (is_whole_model(layer.type))
+      throw Declined("kind", cat("kind: ", layer.type, " must be the only call of its network; got ",
+                                 calls.size(), " calls."));
     if (std::find(kinds.begin(), kinds.end(), layer.type) == kinds.end())
       throw Declined("kind", cat("kind: Tandem has no layer '", io::one_line(layer.type, 60), "'."));
     const bool is_named = call.contains("name") && call["name"] != "";

@@ -25,47 +25,79 @@ std::string offered(const Json& request, const std::string& name, const std::vec
   return value;
 }
 
+LossTerm read_term(const Json& loss, const std::string& path, const std::vector<std::string>& kinds,
+                   const Objective& objective, const zoo::StraightLine& line) {
+  LossTerm out;
+  out.kind = text_field(loss, "kind", path + ".kind");
+  if (std::find(kinds.begin(), kinds.end(), out.kind) == kinds.end())
+    throw Declined("loss",
+                   cat("loss: must be one of ", listed(kinds), "; got '", io::one_line(out.kind, 80), "'."));
+  const std::string output = text_field(loss, "output", path + ".output");
+  const auto at = std::find_if(line.outputs.begin(), line.outputs.end(),
+                               [&](const auto& each) { return each.name == output; });
+  TD_CHECK(at != line.outputs.end(), path, ".output: must be an output of the network; got '",
+           io::one_line(output, 80), "'.");
+  out.output = static_cast<size_t>(at - line.outputs.begin());
+  out.target = text_field(loss, "target", path + ".target");
+  const auto named = [](const std::vector<zoo::InputDescription>& all, const std::string& name) {
+    return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == name; });
+  };
+  TD_CHECK(named(objective.targets, out.target), path, ".target: must be one of workload.targets; got '",
+           io::one_line(out.target, 80), "'.");
+  if (out.kind == "cross_entropy" || out.kind == "ctc") {
+    const auto below = objective.below.find(out.target);
+    TD_CHECK(below != objective.below.end(), "workload.targets.", out.target,
+             ".below: must be an integer from 1 to 16777216; got nothing.");
+    TD_CHECK(at->shape.rank() >= 1 && at->shape.back() == below->second, path,
+             ".output: must have the target's classes, ", below->second, ", on its last axis; got ",
+             at->shape, ".");
+  }
+  if (loss.contains("lengths")) out.lengths = text_field(loss, "lengths", path + ".lengths");
+  TD_CHECK(out.lengths.empty() || named(line.inputs, out.lengths) || named(objective.targets, out.lengths),
+           path, ".lengths: must be an input of the network or a target; got '",
+           io::one_line(out.lengths, 80), "'.");
+  out.stride = integer_field(loss, "stride", 1, 1024, 1, path + ".stride");
+  TD_CHECK(out.kind != "ctc" || (at->shape.rank() == 2 && !out.lengths.empty()), path,
+           ": ctc takes an output of steps and classes, and lengths; got ", at->shape,
+           out.lengths.empty() ? " without lengths." : ".");
+  return out;
+}
+
 Objective read_objective(const Json& workload, const zoo::StraightLine& line) {
   Objective out;
   const Json& targets = object_field(workload, "targets", "workload.targets");
-  for (const auto& [name, rule] : targets.items())
-    out.targets.push_back({name, sizes_field(rule, "shape", "workload.targets." + name + ".shape"),
-                           type_field(rule, "workload.targets." + name + ".type")});
-  const Json& loss = object_field(workload, "loss", "workload.loss");
-  out.kind = text_field(loss, "kind", "workload.loss.kind");
-  if (std::find(loss_names().begin(), loss_names().end(), out.kind) == loss_names().end())
-    throw Declined("loss", cat("loss: must be one of ", listed(loss_names()), "; got '",
-                               io::one_line(out.kind, 80), "'."));
-  const std::string output = text_field(loss, "output", "workload.loss.output");
-  const auto at = std::find_if(line.outputs.begin(), line.outputs.end(),
-                               [&](const auto& each) { return each.name == output; });
-  TD_CHECK(at != line.outputs.end(), "workload.loss.output: must be an output of the network; got '",
-           io::one_line(output, 80), "'.");
-  out.output = static_cast<size_t>(at - line.outputs.begin());
-  out.target = text_field(loss, "target", "workload.loss.target");
-  TD_CHECK(targets.contains(out.target), "workload.loss.target: must be one of workload.targets; got '",
-           io::one_line(out.target, 80), "'.");
-  if (out.kind == "cross_entropy") {
-    out.classes = integer_field(targets[out.target], "below", 1, 1 << 24, {},
-                                "workload.targets." + out.target + ".below");
-    TD_CHECK(at->shape.rank() >= 1 && at->shape.back() == out.classes,
-             "workload.loss.output: must have the target's classes, ", out.classes,
-             ", on its last axis; got ", at->shape, ".");
+  for (const auto& [name, rule] : targets.items()) {
+    const std::string path = "workload.targets." + name;
+    out.targets.push_back(
+        {name, sizes_field(rule, "shape", path + ".shape"), type_field(rule, path + ".type")});
+    if (out.targets.back().dtype == DType::i64 && rule.contains("below"))
+      out.below[name] = integer_field(rule, "below", 1, 1 << 24, {}, path + ".below");
   }
-  if (loss.contains("lengths")) out.lengths = text_field(loss, "lengths", "workload.loss.lengths");
-  TD_CHECK(out.lengths.empty() || std::any_of(line.inputs.begin(), line.inputs.end(),
-                                              [&](const auto& input) { return input.name == out.lengths; }),
-           "workload.loss.lengths: must be an input of the network; got '", io::one_line(out.lengths, 80),
-           "'.");
+  const Json& loss = object_field(workload, "loss", "workload.loss");
+  out.is_sum = loss.value("kind", Json()) == "sum";
+  if (out.is_sum) {
+    const Json& terms = list_field(loss, "terms", "workload.loss.terms");
+    TD_CHECK(!terms.empty() && terms.size() <= 64, "workload.loss.terms: must be 1 to 64 losses; got ",
+             terms.size(), ".");
+    const std::vector<std::string> kinds = {"cross_entropy", "mse", "mae", "bce"};
+    for (size_t i = 0; i < terms.size(); ++i) {
+      const std::string path = cat("workload.loss.terms[", i, "]");
+      TD_CHECK(terms[i].is_object(), path, ": must be an object; got ", terms[i].type_name(), ".");
+      out.terms.push_back(read_term(terms[i], path, kinds, out, line));
+    }
+  } else {
+    out.terms.push_back(read_term(loss, "workload.loss", loss_names(), out, line));
+    if (out.first().kind == "cross_entropy") out.classes = out.below.at(out.first().target);
+  }
   const Json metrics = workload.value("metrics", Json::array());
   TD_CHECK(metrics.is_array(), "workload.metrics: must be a list; got ", metrics.type_name(), ".");
   for (const Json& name : metrics) {
     const bool known =
-        name.is_string() && (out.kind == "cross_entropy" ? name == "accuracy" || name == "perplexity"
-                                                         : name == "mse" || name == "mae");
+        name.is_string() && out.can_be_tested() &&
+        (out.classes > 0 ? name == "accuracy" || name == "perplexity" : name == "mse" || name == "mae");
     if (!known)
       throw Declined("metrics", cat("metrics: must be accuracy or perplexity of a cross-entropy, mse or mae "
-                                    "of others; got ",
+                                    "of others, and none of ctc and sum; got ",
                                     io::one_line(name.dump(), 80), "."));
     out.metrics.push_back(name);
   }
@@ -98,6 +130,17 @@ void read_weights(const Json& request, CellRequest& cell) {
     cell.weights_file = text_field(weights, "file", "weights.file");
 }
 
+/// A layer of that kind, or in a whole model a recurrent weight of four gates; a loop's own cell has no number in its name.
+bool has_lstm(const CellRequest& cell) {
+  const auto is_lstm = [](const auto& call) { return call.layer.type == "lstm"; };
+  const auto is_weight = [](const auto& row) {
+    const auto& [name, shape] = row;
+    return name.ends_with("weight_hh_l0") && shape.size() == 2 && shape[0] == 4 * shape[1];
+  };
+  return std::any_of(cell.line.calls.begin(), cell.line.calls.end(), is_lstm) ||
+         (cell.is_whole && std::any_of(cell.parameters.begin(), cell.parameters.end(), is_weight));
+}
+
 void read_switches(const Json& request, CellRequest& cell) {
   const Json switches = request.value("switches", Json::object());
   TD_CHECK(switches.is_object() || switches.is_null(), "switches: must be an object; got ",
@@ -123,8 +166,7 @@ void read_switches(const Json& request, CellRequest& cell) {
       throw Declined(name, cat(name, ": phase load has no network, and nothing to turn; got '", text, "'."));
     if (name == "feed" && text == "loader" && !cell.trains)
       throw Declined(name, "feed: the loader feeds training steps; phase infer has resident batches alone.");
-    if (name == "lstm" && std::none_of(cell.line.calls.begin(), cell.line.calls.end(),
-                                       [](const auto& call) { return call.layer.type == "lstm"; }))
+    if (name == "lstm" && !has_lstm(cell))
       throw Declined(name, "lstm: the network has no such layer, and nothing to turn.");
     if (name.starts_with("graph")) {
       if (cell.engine == Engine::eager)
@@ -207,7 +249,7 @@ std::optional<DType> CellRequest::autocast() const {
 }
 
 const std::vector<std::string>& loss_names() {
-  static const std::vector<std::string> names = {"cross_entropy", "mse", "mae", "bce"};
+  static const std::vector<std::string> names = {"cross_entropy", "mse", "mae", "bce", "ctc", "sum"};
   return names;
 }
 

@@ -36,15 +36,26 @@ Dims sizes_field(const Json& holder, const std::string& name, const std::string&
 DType type_field(const Json& holder, const std::string& path);
 bool flag_field(const Json& holder, const std::string& name, bool otherwise);
 
+/// A loss of one output and one target.
+struct LossTerm {
+  std::string kind;     // cross_entropy, mse, mae, bce or ctc
+  size_t output = 0;    // of the network's
+  std::string target;   // a name of the workload's targets
+  std::string lengths;  // an input or a target that says how many places count; empty: all
+  int64_t stride = 1;   // of ctc: places of `lengths` for each step of the output
+};
+
 /// What is learned, and by which loss and metrics: of the workload.
 struct Objective {
-  std::string kind;     // of the loss: cross_entropy, mse, mae or bce
-  size_t output = 0;    // of the network's
-  std::string target;   // a name of `targets`
-  std::string lengths;  // an input that says how many places count; empty: all
+  std::vector<LossTerm> terms;  // the loss is their sum
+  bool is_sum = false;          // the workload says so, and has no metrics
   std::vector<zoo::InputDescription> targets;
-  int64_t classes = 0;  // of a cross-entropy
+  std::map<std::string, int64_t> below;  // of targets that are whole numbers
+  int64_t classes = 0;                   // of a cross-entropy
   std::vector<std::string> metrics;
+
+  const LossTerm& first() const { return terms.at(0); }
+  bool can_be_tested() const { return !is_sum && first().kind != "ctc"; }
 };
 
 /// A NumPy file for each input and target, by name; empty where the request has none.
@@ -56,6 +67,7 @@ struct Images;  // feed.h
 struct CellRequest {
   std::string model;                  // the network's name
   bool in_zoo = false;                // the zoo has a class of that name, which is what is built
+  bool is_whole = false;              // its only call is a class of the zoo (base/whole_model.h)
   zoo::ModelDescription description;  // the network as the request gives it
   zoo::StraightLine line;             // worked out again
   std::map<std::string, std::vector<int64_t>> parameters;  // as the request lists them

@@ -33,11 +33,12 @@ std::unique_ptr<data::TensorSet> load_samples(const std::string& part, const Dat
                "data.", part, ".", field.name, ": must be ", field.dtype, " of at least one sample of ",
                field.shape, ", as many as the others; got ", values.dtype(), " ", values.shape(), ".");
       fields.push_back(values);
-      if (field.name != cell.objective.target || cell.objective.classes == 0) continue;
+      const auto below = cell.objective.below.find(field.name);
+      if (below == cell.objective.below.end()) continue;
       const int64_t* labels = values.data<int64_t>();
       const auto [least, most] = std::minmax_element(labels, labels + values.size());
-      TD_CHECK(*least >= 0 && *most < cell.objective.classes, "data.", part, ".", field.name,
-               ": labels must be in 0 … ", cell.objective.classes - 1, "; got ", *least, " … ", *most, ".");
+      TD_CHECK(*least >= 0 && *most < below->second, "data.", part, ".", field.name,
+               ": labels must be in 0 … ", below->second - 1, "; got ", *least, " … ", *most, ".");
     }
   }
   return std::make_unique<data::TensorSet>(std::move(fields), part);

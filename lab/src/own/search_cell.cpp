@@ -18,7 +18,7 @@ class ArrayFolder {
     TD_CHECK(::mkdtemp(name.data()), "fit: a folder for the search must be made in ",
              fs::temp_directory_path().string(), "; it cannot be. Set TMPDIR to another place.");
     path_ = name;
-    const std::string x = request.line.inputs[0].name, y = request.objective.target;
+    const std::string x = request.line.inputs[0].name, y = request.objective.first().target;
     for (const auto& [part, files] : {std::pair{"train", &request.train}, std::pair{"test", &request.test}}) {
       link(part, "x", files->at(x));
       link(part, "y", files->at(y));
@@ -58,7 +58,8 @@ SearchCell::SearchCell(CellRequest request) : request_(std::move(request)) {
   if (request_.precision != "f32")
     throw Declined("precision", cat("precision: a search computes in f32; got ", request_.precision, "."));
   TD_CHECK(!request_.test.empty(), "data: a search is judged by the part test; got train alone.");
-  if (!request_.in_zoo || request_.objective.metrics != std::vector<std::string>{"accuracy"})
+  if (!request_.in_zoo || request_.is_whole ||
+      request_.objective.metrics != std::vector<std::string>{"accuracy"})
     throw Declined("network",
                    cat("network: a search begins with a model of Tandem's zoo that classifies; got ",
                        request_.model, "."));

@@ -9,16 +9,16 @@ namespace tandem::lab::own {
 namespace {
 
 /// Which places of the loss count, (N, places) of ones and zeros; undefined: all do.
-Tensor counting(const CellRequest& cell, const TaskBatch& batch, int64_t places) {
-  if (cell.objective.lengths.empty()) return {};
-  const Tensor& lengths = batch[cell.objective.lengths];
+Tensor counting(const LossTerm& term, const TaskBatch& batch, int64_t places) {
+  if (term.lengths.empty()) return {};
+  const Tensor& lengths = batch[term.lengths];
   return less(unsqueeze(arange(places, DType::i64, lengths.device()), 0), unsqueeze(lengths, 1));
 }
 
 /// The mean of `each` (N, places, …) over what counts.
-Tensor mean_of(const CellRequest& cell, const TaskBatch& batch, const Tensor& each) {
-  if (cell.objective.lengths.empty()) return mean(each);
-  const Tensor mask = counting(cell, batch, each.size(1));
+Tensor mean_of(const LossTerm& term, const TaskBatch& batch, const Tensor& each) {
+  if (term.lengths.empty()) return mean(each);
+  const Tensor mask = counting(term, batch, each.size(1));
   Dims shape = {each.size(0), each.size(1)};
   for (int axis = 2; axis < each.rank(); ++axis) shape.push_back(1);
   const int64_t width = each.size() / (each.size(0) * each.size(1));
@@ -31,14 +31,34 @@ Tensor classes_second(const Tensor& out) {
   return out.rank() == 2 ? out : reshape(out, {out.size() / out.size(-1), out.size(-1)});
 }
 
+Tensor term_of(const LossTerm& term, const std::vector<Tensor>& outputs, const TaskBatch& batch) {
+  const Tensor &o = outputs[term.output], &y = batch[term.target];
+  if (term.kind == "cross_entropy") {
+    if (term.lengths.empty()) return cross_entropy(classes_second(o), reshape(y, {-1}), {.ignore_index = {}});
+    const Tensor each = cross_entropy(classes_second(o), reshape(y, {-1}),
+                                      {.ignore_index = {}, .reduction = Reduction::none});
+    return mean_of(term, batch, reshape(each, y.shape()));
+  }
+  if (term.kind == "ctc") {  // labels are filled up with zeros, the blank
+    const Tensor steps = floor_divide(batch[term.lengths] + (term.stride - 1), term.stride);
+    return ctc_loss(transpose(log_softmax(o, 2), 0, 1), y, steps, sum(cast(not_equal(y, 0), DType::i64), {1}),
+                    {.zero_infinity = true});
+  }
+  const Tensor target = cast(y, o.dtype());
+  if (term.kind == "mse") return mean_of(term, batch, square(o - target));
+  if (term.kind == "mae") return mean_of(term, batch, abs(o - target));
+  return mean_of(term, batch, binary_cross_entropy_with_logits(o, target, {.reduction = Reduction::none}));
+}
+
 /// How many places are right, and how many count.
 std::pair<Tensor, Tensor> right_of(const CellRequest& cell, const std::vector<Tensor>& out,
                                    const TaskBatch& batch) {
-  const Tensor& y = batch[cell.objective.target];
-  const Tensor same = equal(argmax(out[cell.objective.output], -1), y);
-  if (cell.objective.lengths.empty())
+  const LossTerm& term = cell.objective.first();
+  const Tensor& y = batch[term.target];
+  const Tensor same = equal(argmax(out[term.output], -1), y);
+  if (term.lengths.empty())
     return {sum(cast(same, DType::i64)), full({}, static_cast<double>(y.size()), DType::i64, y.device())};
-  const Tensor mask = counting(cell, batch, y.size(1));
+  const Tensor mask = counting(term, batch, y.size(1));
   return {sum(cast(logical_and(same, mask), DType::i64)), sum(cast(mask, DType::i64))};
 }
 
@@ -118,11 +138,12 @@ class WorkloadTask final : public Task {
     return loss_of(cell_, out, batch);
   }
   Tensor weight(const TaskBatch& batch) const override {
-    if (cell_.objective.lengths.empty()) return {};
-    return sum(batch[cell_.objective.lengths]);
+    const LossTerm& term = cell_.objective.first();
+    return term.lengths.empty() ? Tensor() : sum(batch[term.lengths]);
   }
   std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    const Tensor &o = out[cell_.objective.output], &y = batch[cell_.objective.target];
+    const LossTerm& term = cell_.objective.first();
+    const Tensor &o = out[term.output], &y = batch[term.target];
     if (cell_.objective.classes > 0) {
       const auto [right, places] = right_of(cell_, out, batch);
       const Tensor sums = stack({places, zeros_like(places), right});
@@ -132,10 +153,10 @@ class WorkloadTask final : public Task {
     }
     const Tensor distance = cast(o, DType::f64) - cast(y, DType::f64);
     const auto total = [&](const Tensor& each) {
-      if (cell_.objective.lengths.empty()) return sum(each);
+      if (term.lengths.empty()) return sum(each);
       Dims shape = {each.size(0), each.size(1)};
       for (int axis = 2; axis < each.rank(); ++axis) shape.push_back(1);
-      const Tensor mask = reshape(counting(cell_, batch, each.size(1)), shape);
+      const Tensor mask = reshape(counting(term, batch, each.size(1)), shape);
       return sum(where(mask, each, zeros_like(each)));
     };
     return {
@@ -199,6 +220,8 @@ std::vector<Tensor> outputs_of(const CellRequest& cell, nn::Module& model, const
   for (const Tensor& state : states)
     in.push_back(state.size(1) == in[0].size(0) ? state : slice(state, 1, 0, in[0].size(0)));
   std::vector<Tensor> out = in.size() == 1 && outputs == 1 ? std::vector<Tensor>{model(in[0])} : model(in);
+  TD_CHECK(out.size() >= outputs + states.size(), "network: must have at most the outputs of its model, ",
+           out.size(), "; got ", outputs, ".");
   for (Tensor& tensor : out)
     if (bytes_of(tensor.dtype()) == 2) tensor = cast(tensor, DType::f32);
   for (size_t i = 0; i < states.size(); ++i) states[i] = out[outputs + i].detach();
@@ -207,19 +230,10 @@ std::vector<Tensor> outputs_of(const CellRequest& cell, nn::Module& model, const
 }
 
 Tensor loss_of(const CellRequest& cell, const std::vector<Tensor>& outputs, const TaskBatch& batch) {
-  const Objective& objective = cell.objective;
-  const Tensor &o = outputs[objective.output], &y = batch[objective.target];
-  if (objective.kind == "cross_entropy") {
-    if (objective.lengths.empty())
-      return cross_entropy(classes_second(o), reshape(y, {-1}), {.ignore_index = {}});
-    const Tensor each = cross_entropy(classes_second(o), reshape(y, {-1}),
-                                      {.ignore_index = {}, .reduction = Reduction::none});
-    return mean_of(cell, batch, reshape(each, y.shape()));
-  }
-  const Tensor target = cast(y, o.dtype());
-  if (objective.kind == "mse") return mean_of(cell, batch, square(o - target));
-  if (objective.kind == "mae") return mean_of(cell, batch, abs(o - target));
-  return mean_of(cell, batch, binary_cross_entropy_with_logits(o, target, {.reduction = Reduction::none}));
+  const std::vector<LossTerm>& terms = cell.objective.terms;
+  Tensor loss = term_of(terms.at(0), outputs, batch);
+  for (size_t i = 1; i < terms.size(); ++i) loss = loss + term_of(terms[i], outputs, batch);
+  return loss;
 }
 
 }  // namespace tandem::lab::own

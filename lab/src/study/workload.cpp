@@ -64,16 +64,45 @@ Json read_targets(const std::string& file, const std::string& where, const Json&
   return out;
 }
 
-Json read_loss(const std::string& file, const std::string& where, const Json& given, const Json& targets) {
-  Table table(file, where, given);
-  Json loss = {{"kind", table.choice("kind", "", {"cross_entropy", "mse", "mae", "bce"})},
+constexpr size_t kMostTerms = 16;
+
+/// One term: of an output and a target.
+Json read_term(Table& table, const Json& targets, const std::vector<std::string>& kinds) {
+  Json loss = {{"kind", table.choice("kind", "", kinds)},
                {"output", table.text("output")},
                {"target", table.text("target")}};
+  const bool is_ctc = loss["kind"] == "ctc";
   if (table.has("lengths")) loss["lengths"] = table.text("lengths");
+  if (table.has("stride")) loss["stride"] = table.integer("stride", 1, limits::stride);
   if (!targets.contains(loss["target"])) table.refuse("target", "be one of [targets]");
-  if ((loss["kind"] == "cross_entropy") != (targets[loss["target"].get<std::string>()]["type"] == "i64"))
-    table.refuse("kind", "be cross_entropy for a target of type i64, and another for one of type f32");
+  const Json& target = targets[loss["target"].get<std::string>()];
+  if ((loss["kind"] == "cross_entropy" || is_ctc) != (target["type"] == "i64"))
+    table.refuse("kind", "be cross_entropy or ctc for a target of type i64, and another for one of type f32");
+  if (is_ctc && (target["shape"].size() != 1 || target["below"] < 2))
+    table.refuse("target", "have one axis, that of its labels, and at least two of them: 0 is the blank");
+  if (is_ctc && !loss.contains("lengths")) table.refuse("lengths", "say how many steps count for ctc");
+  if (!is_ctc && loss.contains("stride")) table.refuse("stride", "stand beside the kind ctc alone");
   table.finish();
+  return loss;
+}
+
+Json read_loss(const std::string& file, const std::string& where, const Json& given, const Json& targets) {
+  const std::vector<std::string> kinds = {"cross_entropy", "mse", "mae", "bce"};
+  Table table(file, where, given);
+  if (given.value("kind", Json()) != "sum") {
+    std::vector<std::string> all = kinds;
+    all.insert(all.end(), {"ctc", "sum"});
+    return read_term(table, targets, all);
+  }
+  Json loss = {{"kind", table.choice("kind", "", {"sum"})}, {"terms", Json::array()}};
+  const std::vector<Json> terms = table.tables("terms");
+  if (terms.empty() || terms.size() > kMostTerms)
+    table.refuse("terms", cat("be 1 to ", kMostTerms, " losses whose sum is taken"));
+  table.finish();
+  for (size_t i = 0; i < terms.size(); ++i) {
+    Table term(file, cat(where, ", term ", i + 1), terms[i]);
+    loss["terms"].push_back(read_term(term, targets, kinds));
+  }
   return loss;
 }
 
@@ -103,6 +132,10 @@ ImageRule read_image_rule(const std::string& file, const std::string& where, con
 }
 
 }  // namespace
+
+Json Workload::loss_terms() const {
+  return loss.at("kind") == "sum" ? loss.at("terms") : Json::array({loss});
+}
 
 int64_t Workload::classes() const {
   return loss.at("kind") == "cross_entropy"
@@ -136,6 +169,8 @@ Workload read_workload(const std::string& file, const std::string& where, const 
     top.refuse("targets", "name what is learned, such as { y = { type = \"i64\", below = 10 } }");
   workload.loss = read_loss(file, inside("[loss]"), top.table("loss"), workload.targets);
   workload.metrics = top.texts("metrics");
+  const bool has_metrics = workload.loss["kind"] != "sum" && workload.loss["kind"] != "ctc";
+  if (!has_metrics && !workload.metrics.empty()) top.refuse("metrics", "be left out beside ctc and sum");
   top.require("metrics", workload.metrics,
               workload.classes() > 0 ? std::vector<std::string>{"accuracy", "perplexity"}
                                      : std::vector<std::string>{"mse", "mae"});

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <set>
 
 #include "lab/src/base/toml.h"
@@ -132,7 +134,8 @@ TEST(Networks, ThoseOfTheZooAreTheZoosOwn) {
   for (const std::string& name : workload_names()) {
     const Workload workload = load_workload(name);
     const auto& all = zoo::models();
-    if (std::none_of(all.begin(), all.end(), [&](const auto& info) { return info.name == workload.network; }))
+    if (std::none_of(all.begin(), all.end(),
+                     [&](const auto& info) { return info.name == workload.network && info.described; }))
       continue;
     ++compared;
     const Network network = load_network(workload);
@@ -144,6 +147,63 @@ TEST(Networks, ThoseOfTheZooAreTheZoosOwn) {
     for (const json& call : network.json()["calls"]) EXPECT_FALSE(call["settings"].contains("init")) << call;
   }
   EXPECT_GE(compared, 7);
+}
+
+/// What the lab says of a whole model, its class does: the names, the inputs and the shapes of what it gives.
+TEST(Networks, AWholeModelGivesTheOutputsThatItsFileNames) {
+  for (const char* name : {"deepspeech2_small", "gnmt_small", "seq2seq_small", "tacotron2_small"}) {
+    SCOPED_TRACE(name);
+    const Workload workload = load_workload(name);
+    const Network network = load_network(workload);
+    EXPECT_TRUE(network.is_whole);
+    const json said = network.json();
+    ASSERT_EQ(said["calls"].size(), 1u);
+    EXPECT_EQ(said["calls"][0]["kind"], std::string(name).substr(0, std::string(name).find('_')));
+    EXPECT_EQ(said["calls"][0]["outs"].size(), said["outputs"].size());
+    const TempFolder folder;
+    const DataFolder data = write_data(folder / "a", workload, network, 4, 0, 1);
+    std::vector<Tensor> in;
+    for (const auto& input : network.line.inputs) in.push_back(io::load_npy(data.files["train"][input.name]));
+    const NoGrad off;
+    const auto model = network.make();
+    model->eval();
+    const std::vector<Tensor> out = (*model)(in);
+    ASSERT_GE(out.size(), network.line.outputs.size());
+    for (size_t i = 0; i < network.line.outputs.size(); ++i) {
+      Dims shape = network.line.outputs[i].shape;
+      shape.insert(0, 4);
+      EXPECT_EQ(out[i].shape(), shape) << network.line.outputs[i].name;
+    }
+    std::map<std::string, Dims> own;
+    for (const auto& [parameter, tensor] : model->named_parameters()) own[parameter] = tensor.shape();
+    const auto& listed_ones = network.line.calls[0].parameters;
+    EXPECT_EQ((std::map<std::string, Dims>(listed_ones.begin(), listed_ones.end())), own);
+  }
+}
+
+TEST(Networks, AWholeModelThatBreaksARuleIsRefusedByIt) {
+  const Workload good = load_workload("gnmt_small");
+  const auto refused = [&](const std::function<void(Workload&)>& change, const std::string& rule) {
+    Workload bad = good;
+    change(bad);
+    try {
+      load_network(bad);
+      ADD_FAILURE() << "taken, without: " << rule;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(rule), std::string::npos) << error.what();
+    }
+  };
+  refused([](Workload& w) { w.description["model"] = "lenet"; },
+          "model must be a class of the zoo that is no list of layers: deepspeech2");
+  refused([](Workload& w) { w.description["settings"]["hidden"] = "many"; },
+          "hidden must be a size, or a probability from 0 to 1");
+  refused([](Workload& w) { w.description["settings"]["hiden"] = 8; }, "hidden");
+  refused([](Workload& w) { w.description["inputs"][0].erase("range"); },
+          "range must be the least and the most of an input of type i64");
+  refused([](Workload& w) { w.description["inputs"] = json::array(); }, "inputs must");
+  refused([](Workload& w) { w.description["layers"] = 3; }, "layers");
+  refused([](Workload& w) { w.input = {12}; }, "input must be left out");
+  refused([](Workload& w) { w.loss["lengths"] = "y"; }, "loss.lengths must name an input or a target");
 }
 
 TEST(Networks, ThoseThatStudiesBringAlongCanBeBuilt) {
@@ -239,6 +299,50 @@ TEST(MadeUp, RaggedSamplesHaveLengthsAndNothingBehindThem) {
       EXPECT_EQ(x.data<float>()[(i * steps + t) * x.size(2)] != 0, is_true);
       EXPECT_EQ(y.data<float>()[i * steps + t] != 0, is_true);
     }
+  }
+}
+
+TEST(MadeUp, LengthsOfSeveralAxesKeepTheirRangesAndLabelsOfCtcFitTheirSteps) {
+  const TempFolder folder;
+  const auto made = [&](const char* name) {
+    const Workload workload = load_workload(name);
+    return write_data(folder / name, workload, load_network(workload), 64, 0, 1).files["train"];
+  };
+  const auto whole = [](const json& files, const char* name) {
+    return io::load_npy(files[name]).to_vector<int64_t>();
+  };
+  const json speech = made("tacotron2_small");
+  const std::vector<int64_t> characters = whole(speech, "length"), frames = whole(speech, "frames");
+  const Tensor last = io::load_npy(speech["last"]), mels = io::load_npy(speech["mels"]);
+  for (size_t i = 0; i < frames.size(); ++i) {
+    EXPECT_GE(characters[i], 1);
+    EXPECT_LE(characters[i], 10);
+    EXPECT_GE(frames[i], 1);
+    EXPECT_LE(frames[i], 24);
+    for (int64_t t = 0; t < 24; ++t) {
+      const float gate = last.data<float>()[static_cast<int64_t>(i) * 24 + t];
+      EXPECT_TRUE(gate == 0 || gate == 1) << gate;
+      EXPECT_EQ(mels.data<float>()[(static_cast<int64_t>(i) * 24 + t) * 20] != 0, t < frames[i]);
+    }
+  }
+  EXPECT_GT(*std::max_element(frames.begin(), frames.end()), 20);
+
+  const json sentences = made("gnmt_small");
+  EXPECT_EQ(whole(sentences, "words"), whole(sentences, "length"));
+
+  const json heard = made("deepspeech2_small");
+  const std::vector<int64_t> lengths = whole(heard, "length"), labels = whole(heard, "labels");
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    int64_t count = 0;
+    for (size_t k = 0; k < 8; ++k) {
+      const int64_t label = labels[i * 8 + k];
+      EXPECT_TRUE(label >= 0 && label < 29);
+      if (label > 0) {
+        EXPECT_EQ(count, static_cast<int64_t>(k)) << "a label behind a blank";
+        ++count;
+      }
+    }
+    EXPECT_EQ(count, std::clamp<int64_t>((lengths[i] + 1) / 2 / 4, 1, 8));
   }
 }
 

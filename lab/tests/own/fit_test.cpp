@@ -262,7 +262,7 @@ TEST(OwnDriverErrors, WhatCannotBeObeyedIsDeclinedByName) {
     EXPECT_TRUE(error["message"].get<std::string>().starts_with(what + ":")) << error;
   };
   declined("kind", [](json& r) { r["network"]["calls"][1]["kind"] = "hyena"; });
-  declined("loss", [](json& r) { r["workload"]["loss"]["kind"] = "ctc"; });
+  declined("loss", [](json& r) { r["workload"]["loss"]["kind"] = "hinge"; });
   declined("metrics", [](json& r) { r["workload"]["metrics"] = {"bleu"}; });
   declined("definition", [](json& r) { r["definition"] = "dream"; });
   declined("variant", [](json& r) { r["variant"] = "xla"; });

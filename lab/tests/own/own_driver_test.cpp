@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "lab/src/base/hash.h"
 #include "lab/src/own/network.h"
@@ -30,7 +31,7 @@ TEST(OwnDriver, HelloOffersBothEnginesEveryKindOfLayerAndEveryPassOfTheLibrary) 
       EXPECT_EQ(std::count(kinds.begin(), kinds.end(), call.layer.type), 1)
           << name << ", " << call.layer.type;
   EXPECT_EQ(std::count(kinds.begin(), kinds.end(), "residual"), 0) << "blocks are unrolled before";
-  EXPECT_EQ(hello["losses"], (json{"cross_entropy", "mse", "mae", "bce"}));
+  EXPECT_EQ(hello["losses"], (json{"cross_entropy", "mse", "mae", "bce", "ctc", "sum"}));
   EXPECT_EQ(hello["switches"]["conv"], (json{"fixed", "heuristic", "profile"}));
   for (const std::string& pass : all_stages())
     EXPECT_EQ(hello["switches"]["graph." + pass], (json{"on", "off"})) << pass;
@@ -92,6 +93,75 @@ TEST(OwnDriver, CheckHasTheSameBitsWithBothEnginesAndAgreesWithF64) {
   json second = answers[6];  // begins with the prepared weights each time
   second["id"] = f64["id"];
   EXPECT_EQ(second, f64);
+}
+
+TEST(OwnDriver, WholeModelsHaveTheSameBitsWithBothEnginesAndAgreeWithF64) {
+  const json three = {{"call", "check"}, {"steps", 3}};
+  for (const char* name : {"deepspeech2_small", "gnmt_small", "seq2seq_small", "tacotron2_small"}) {
+    SCOPED_TRACE(name);
+    const SmallCell cell(name, {}, 12, 0);
+    json wide = cell.prepare("graph", "train", 4);
+    wide["precision"] = "f64";
+    const std::vector<json> answers = answers_to(
+        {cell.prepare("eager", "train", 4), three, cell.prepare("graph", "train", 4), three, wide, three});
+    const json &eager = succeeded(answers[1]), &f64 = succeeded(answers[5]);
+    json graph = succeeded(answers[3]);
+    EXPECT_EQ(eager["losses"].size(), 3u);
+    EXPECT_EQ(eager["losses"][0], eager["loss"]);
+    EXPECT_NE(eager["losses"][0], eager["losses"][2]);
+    graph["id"] = eager["id"];
+    EXPECT_EQ(graph, eager);
+    for (const char* part : {"outputs", "loss", "gradients", "losses"})
+      expect_near(eager[part], f64[part], 1e-3, part);
+  }
+}
+
+TEST(OwnDriver, AWholeModelIsRefusedOrDeclinedByWhatItCannotHave) {
+  const SmallCell cell("deepspeech2_small", {}, 8, 4);
+  const auto refused = [&](const std::function<void(json&)>& change, const char* kind, const char* rule) {
+    json request = cell.prepare("eager", "train", 4);
+    change(request);
+    const json answer = answers_to({request})[0];
+    ASSERT_FALSE(answer["ok"]) << rule;
+    EXPECT_EQ(answer["error"]["kind"], kind) << answer;
+    EXPECT_NE(answer["error"]["message"].get<std::string>().find(rule), std::string::npos) << answer;
+  };
+  refused([](json& r) { r["switches"]["lstm"] = "cell"; }, "declined", "lstm: the network has no such layer");
+  refused([](json& r) { r["network"]["calls"][0]["settings"]["hidden"] = 32; }, "failed",
+          "must have the parameters of Tandem's class");
+  refused([](json& r) { r["network"]["calls"][0]["settings"]["units"] = 32; }, "failed", "units");
+  refused([](json& r) { r["network"]["calls"].push_back(r["network"]["calls"][0]); }, "declined",
+          "must be the only call of its network");
+  refused([](json& r) { r["workload"]["loss"].erase("lengths"); }, "failed", "without lengths");
+  refused(
+      [](json& r) {
+        r["workload"]["loss"] = {{"kind", "sum"}, {"terms", json::array()}};
+      },
+      "failed", "must be 1 to 64 losses");
+  refused([](json& r) { r["workload"]["metrics"] = {"accuracy"}; }, "declined", "none of ctc and sum");
+  refused(
+      [](json& r) {
+        r["workload"]["loss"] = {{"kind", "sum"}, {"terms", {r["workload"]["loss"]}}};
+      },
+      "declined", "loss: must be one of cross_entropy");
+  const std::vector<json> answers =
+      answers_to({cell.prepare("eager", "train", 4), {{"call", "fit"}, {"epochs", 1}}});
+  succeeded(answers[0]);
+  EXPECT_EQ(answers[1]["error"]["kind"], "declined");
+  EXPECT_EQ(answers[1]["error"]["what"], "fit");
+}
+
+TEST(OwnDriver, TheImplementationOfAnLstmIsTurnedInWholeModelsToo) {
+  const SmallCell cell("gnmt_small", {}, 8, 0);
+  std::vector<json> requests;
+  for (const char* value : {"cell", "block", "fused"}) {
+    requests.push_back(cell.prepare("eager", "train", 4));
+    requests.back()["switches"]["lstm"] = value;
+    requests.push_back({{"call", "check"}, {"steps", 2}});
+  }
+  const std::vector<json> answers = answers_to(requests);
+  for (const size_t i : {3u, 5u})
+    expect_near(succeeded(answers[i])["losses"], succeeded(answers[1])["losses"], 1e-4, "losses");
 }
 
 TEST(OwnDriver, ANetworkWithBatchNormIsCheckedWithoutTouchingItsStatistics) {
