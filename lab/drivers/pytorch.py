@@ -18,6 +18,7 @@ import torch  # noqa: E402
 import pytorch_models  # noqa: E402
 import pytorch_network  # noqa: E402
 import pytorch_pipeline  # noqa: E402
+import pytorch_sequences  # noqa: E402
 from frame import Declined  # noqa: E402
 
 OPTIMIZERS = {  # the class, and the options that a workload may set besides lr
@@ -37,7 +38,7 @@ class PyTorchDriver(frame.Driver):
             "version": torch.__version__,
             "variants": ["eager", "tuned", "compile", "captured"],
             "devices": ["cpu"] + ["cuda:%d" % i for i in range(torch.cuda.device_count() if cuda else 0)],
-            "kinds": list(pytorch_network.WRITERS),
+            "kinds": list(pytorch_network.WRITERS) + list(pytorch_sequences.MODELS),
             "losses": list(pytorch_network.LOSSES),
             "listings": list(pytorch_models.MODELS),
             "phases": ["train", "infer", "load"],
@@ -92,6 +93,8 @@ class PyTorchModel(frame.Model):
         self.dtype = torch.float64 if cell.precision == "f64" else torch.float32
         if cell.definition == "listing":
             self.network = pytorch_models.make(cell.network.name, cell.classes, cell.sizes, cell.dropout)
+        elif cell.network.whole:
+            self.network = pytorch_sequences.make(cell.network, cell.switches.get("lstm", "fused"))
         else:
             self.network, _ = pytorch_network.build(cell.network, cell.switches.get("lstm", "fused"))
         self._load(cell)
@@ -112,6 +115,13 @@ class PyTorchModel(frame.Model):
         if cell.variant == "captured" and not self.cuda:
             raise Declined("variant", "variant: captured records a CUDA graph and needs a CUDA device; got %s."
                            % cell.device)
+        if cell.variant == "captured" and cell.loss.kind == "ctc":
+            raise Declined("ctc", "ctc: nn.functional.ctc_loss reads the lengths on the host, which the variant captured "
+                           "cannot record. Ask for another variant.")
+        if cell.variant == "captured" and cell.network.whole and \
+                cell.network.whole["kind"] in pytorch_sequences.READS_LENGTHS:
+            raise Declined("variant", "variant: %s packs its sequences by lengths on the host, which captured cannot "
+                           "record. Ask for another variant." % cell.network.whole["kind"])
         if cell.precision == "tf32" and not self.cuda:
             raise Declined("precision", "precision: tf32 is a format of CUDA devices; got %s." % cell.device)
         want = cell.switches
@@ -200,11 +210,19 @@ class PyTorchModel(frame.Model):
     def _plan(self, cell):
         """What a step needs to know of the names: it finds everything by place."""
         names = [output["name"] for output in cell.network.outputs]
-        self.chosen = names.index(cell.loss.output)
         self.outputs, self.several = len(names), len(names) + len(cell.network.states) > 1
-        self.loss_function = pytorch_network.loss_function(cell.loss, cell.network.outputs[self.chosen]["shape"])
         self.inputs = [entry["name"] for entry in cell.network.inputs]
-        self.wanted = [cell.loss.target] + ([cell.loss.lengths] if cell.loss.lengths is not None else [])
+        self.wanted = cell.wanted()
+        self.terms = []  # of the loss: (function, place of the output, places of what it takes besides)
+        for term in cell.terms:
+            place = names.index(term.output)
+            function = pytorch_network.loss_function(term, cell.network.outputs[place]["shape"])
+            self.terms.append((function, place, [self.wanted.index(name) for name in (term.target, term.lengths)
+                                                 if name is not None]))
+        self.chosen = self.terms[0][1]
+        # What stays on the host, where packed sequences read it.
+        self.on_host = [entry for entry in self.inputs if cell.network.whole and entry in
+                        pytorch_sequences.READS_LENGTHS.get(cell.network.whole["kind"], ())]
         # As nn.LSTM takes them: the batch is the second axis.
         self.state_shapes = [(entry["shape"][0], cell.batch) + tuple(entry["shape"][1:])
                              for entry in cell.network.states]
@@ -233,10 +251,11 @@ class PyTorchModel(frame.Model):
     def _loss_of(self, inputs, wanted):
         """-> (loss, outputs, states)."""
         outputs, states = self._outputs_of(inputs)
-        output = outputs[self.chosen]
-        if self.cell.precision == "bf16":
-            output = output.float()
-        return self.loss_function(output, *wanted), outputs, states
+        losses = []
+        for function, place, taken in self.terms:
+            output = outputs[place].float() if self.cell.precision == "bf16" else outputs[place]
+            losses.append(function(output, *[wanted[index] for index in taken]))
+        return sum(losses[1:], losses[0]), outputs, states
 
     def place(self, batch):
         return self.placed({name: torch.from_numpy(array) for name, array in batch.items()})
@@ -245,6 +264,7 @@ class PyTorchModel(frame.Model):
         """A batch of tensors {name: tensor} as the steps take it."""
         there = {name: tensor.to(self.device, self.dtype if tensor.is_floating_point() else tensor.dtype,
                                  non_blocking=True) for name, tensor in batch.items()}
+        there.update({name: batch[name].cpu() for name in self.on_host if name not in self.wanted})
         return tuple(there[name] for name in self.inputs), tuple(there[name] for name in self.wanted)
 
     def train_step(self, placed):

@@ -54,12 +54,13 @@ LSTMS = {"fused": nn.LSTM, "cell": CellByCell}
 
 
 class Layered(nn.Module):
-    """An LSTM whose layers and ways are an nn.LSTM each, parts[layer][way]. The parameters are this module's, by the
-    names of a whole nn.LSTM."""
+    """An LSTM or a GRU whose layers and ways are one each, parts[layer][way]. The parameters are this module's, by the
+    names of a whole nn.LSTM or nn.GRU. kind: the class of the parts."""
 
     def __init__(self, kind, features, hidden, layers, bias, ways):
         super().__init__()
-        whole = nn.LSTM(features, hidden, layers, bias=bias, batch_first=True, bidirectional=ways == 2)
+        family = nn.GRU if issubclass(kind, nn.GRU) else nn.LSTM
+        whole = family(features, hidden, layers, bias=bias, batch_first=True, bidirectional=ways == 2)
         for name, parameter in whole.named_parameters():
             self.register_parameter(name, parameter)
         self.hidden, self.parts = hidden, []
@@ -83,7 +84,7 @@ class Layered(nn.Module):
 
 
 class BothWays(Layered):
-    """A bidirectional LSTM with lengths: the way back begins at each sample's last true step, so its input is turned
+    """Both ways with lengths: the way back begins at each sample's last true step, so its input is turned
     round up to there."""
 
     def forward(self, x, lengths, mask):
@@ -440,16 +441,30 @@ def mean_of_counted(each):
     return loss
 
 
+def ctc(stride):
+    """Labels are filled up with zeros, which are the blank. nn.functional.ctc_loss reads the lengths on the host."""
+    def loss(output, target, lengths):
+        steps = (lengths + (stride - 1)).div(stride, rounding_mode="floor")
+        return nn.functional.ctc_loss(output.log_softmax(2).transpose(0, 1), target, steps, (target != 0).sum(1),
+                                      zero_infinity=True)
+
+    return loss
+
+
 LOSSES = {
     "cross_entropy": cross_entropy,
     "mse": nn.functional.mse_loss,
     "mae": nn.functional.l1_loss,
     "bce": nn.functional.binary_cross_entropy_with_logits,
+    "ctc": ctc,
+    "sum": None,  # of the terms that a cell has
 }
 
 
 def loss_function(loss, shape):
-    """The function of a cell's loss; shape: of the output, without the batch."""
+    """The function of a term of a cell's loss; shape: of the output, without the batch."""
+    if loss.kind == "ctc":
+        return ctc(loss.stride)
     if loss.kind == "cross_entropy":
         return nn.functional.cross_entropy if len(shape) == 1 else cross_entropy
     return LOSSES[loss.kind] if loss.lengths is None else mean_of_counted(LOSSES[loss.kind])
