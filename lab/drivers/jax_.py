@@ -24,6 +24,7 @@ from jax import lax  # noqa: E402
 
 import jax_models  # noqa: E402
 import jax_network  # noqa: E402
+import jax_sequences  # noqa: E402
 import xla_profile  # noqa: E402
 
 PRECISIONS = {"f32": jnp.float32, "tf32": jnp.float32, "bf16": jnp.bfloat16, "f64": jnp.float64}
@@ -69,7 +70,26 @@ def adam(options):
     return start, update
 
 
-OPTIMIZERS = {"sgd": (sgd, {"lr", "momentum"}), "adam": (adam, {"lr", "eps", "betas"})}
+def adadelta(options):
+    lr, rho, epsilon = float(options.get("lr", 1.0)), float(options.get("rho", 0.9)), float(options.get("eps", 1e-6))
+
+    def start(params):
+        return {slot + name: jnp.zeros_like(value) for name, value in params.items() for slot in ("squares:", "moves:")}
+
+    def update(params, gradients, slots, step):
+        new_params, new_slots = {}, {}
+        for name, g in gradients.items():
+            squares = rho * slots["squares:" + name] + (1 - rho) * g * g
+            change = jnp.sqrt(slots["moves:" + name] + epsilon) / jnp.sqrt(squares + epsilon) * g
+            new_params[name] = params[name] - lr * change
+            new_slots["squares:" + name] = squares
+            new_slots["moves:" + name] = rho * slots["moves:" + name] + (1 - rho) * change * change
+        return new_params, new_slots
+
+    return start, update
+
+
+OPTIMIZERS = {"adadelta": (adadelta, {"lr", "rho", "eps"}), "sgd": (sgd, {"lr", "momentum"}), "adam": (adam, {"lr", "eps", "betas"})}
 
 
 def make_optimizer(options):
@@ -114,7 +134,8 @@ class JaxModel(frame.Model):
         self.cell, self.notes = cell, []
         platform, _, index = cell.device.partition(":")
         self.device = jax.devices(platform)[int(index or 0)]
-        self.network = Listing(cell) if cell.definition == "listing" else jax_network.Network(cell.network)
+        self.network = Listing(cell) if cell.definition == "listing" else \
+            jax_sequences.Whole(cell.network) if cell.network.whole else jax_network.Network(cell.network)
         self.wide = jnp.float64 if cell.precision == "f64" else jnp.float32
         # Every array is made by NumPy and put on the cell's device, so that nothing is computed on another.
         params, stats = ({name: jax.device_put(value.astype(self.wide), self.device) for name, value in part.items()}
@@ -127,7 +148,10 @@ class JaxModel(frame.Model):
         self.state, self.key = jax.device_put((state, self.key), self.device)
         self.reset_states()
         names = [output["name"] for output in cell.network.outputs]
-        self.chosen = names.index(cell.loss.output)
+        self.wanted = cell.wanted()
+        self.terms = [(term, names.index(term.output), [self.wanted.index(name) for name in (term.target, term.lengths)
+                                                        if name is not None]) for term in cell.terms]
+        self.chosen = self.terms[0][1]
         self.sums = self.loss = self.last_outputs = None
         self.stacked = self.loop = None  # the variant loop: the batches of `run`, and the loop over them
         self._compile()
@@ -154,7 +178,7 @@ class JaxModel(frame.Model):
 
     def _compile(self):
         cell, update, wide = self.cell, self.update, self.wide
-        forward, dtype, chosen = self.network.forward, PRECISIONS[cell.precision], self.chosen
+        forward, dtype, chosen, terms = self.network.forward, PRECISIONS[cell.precision], self.chosen, self.terms
 
         def narrow(tree):
             return jax.tree.map(lambda x: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree)
@@ -164,8 +188,9 @@ class JaxModel(frame.Model):
 
         def loss_of(params, stats, states, key, inputs, wanted):
             outputs, stats, states = forward(narrow(params), stats, states, narrow(inputs), True, key)
-            output = outputs[chosen].astype(wide)
-            return jax_network.loss_of(cell.loss, output, *wanted), (output, stats, widen(states))
+            loss = sum(jax_network.loss_of(term, outputs[place].astype(wide), *[wanted[index] for index in taken])
+                       for term, place, taken in terms)
+            return loss, (outputs[chosen].astype(wide), stats, widen(states))
 
         def train(state, states, key, inputs, wanted):
             params, slots, stats, step = state
@@ -242,7 +267,7 @@ class JaxModel(frame.Model):
         placed = {name: there(name, array) for name, array in batch.items()}
         inputs = tuple(there(entry["name"], self.network.placed(entry["name"], batch[entry["name"]]))
                        for entry in self.cell.network.inputs)
-        return inputs, tuple(placed[name] for name in (self.cell.loss.target, self.cell.loss.lengths) if name)
+        return inputs, tuple(placed[name] for name in self.wanted)
 
     def train_step(self, placed):
         if self.stacked is not None and self.loop is None:
@@ -348,7 +373,8 @@ class JaxDriver(frame.Driver):
     def hello(self):
         cuda = cuda_devices()
         return {"framework": "jax", "version": jax.__version__, "variants": ["jit", "loop"],
-                "devices": ["cpu"] + cuda, "kinds": list(jax_network.WRITERS), "losses": list(jax_network.LOSSES),
+                "devices": ["cpu"] + cuda, "kinds": list(jax_network.WRITERS) + list(jax_sequences.MODELS),
+                "losses": list(jax_network.LOSSES),
                 "listings": list(jax_models.MODELS), "phases": ["train", "infer"],
                 "precisions": ["f32", "bf16", "f64"] + (["tf32"] if cuda else []),
                 "switches": dict({"lstm": ["cell"]}, **({"conv": ["heuristic", "profile"]} if cuda else {})),

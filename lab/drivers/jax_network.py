@@ -563,8 +563,33 @@ class Network:
 # Losses
 
 
+def ctc(output, labels, steps):
+    """output (N, time, classes), of which the first `steps` count, labels (N, most), filled up with zeros: the blank. As
+    PyTorch's mean with zero_infinity: of each loss over the number of its labels."""
+    none, (n, most) = -1e30, labels.shape
+    counts, chances = (labels != 0).sum(1), jax.nn.log_softmax(output)
+    places = jnp.zeros((n, 2 * most + 1), labels.dtype).at[:, 1::2].set(labels)  # blanks between them
+    skips = (places != 0) & (places != jnp.pad(places, ((0, 0), (2, 0)))[:, :-2])
+    emitted = jnp.take_along_axis(chances, places[:, None], axis=2).swapaxes(0, 1)
+
+    def step(before, given):
+        chance, time = given
+        one, two = (jnp.pad(before, ((0, 0), (by, 0)), constant_values=none)[:, :-by] for by in (1, 2))
+        came = jax.nn.logsumexp(jnp.stack((before, one, jnp.where(skips, two, none))), 0)
+        return jnp.where((time < steps)[:, None], came + chance, before), None
+
+    begin = jnp.where(jnp.arange(2 * most + 1) < 2, emitted[0], none)
+    end, _ = lax.scan(step, begin, (emitted[1:], jnp.arange(1, output.shape[1])))
+    last = jnp.take_along_axis(end, 2 * counts[:, None], 1)[:, 0]
+    but_one = jnp.take_along_axis(end, jnp.maximum(2 * counts - 1, 0)[:, None], 1)[:, 0]
+    whole = jnp.logaddexp(last, jnp.where(counts > 0, but_one, none))
+    return (jnp.where(whole > 0.1 * none, -whole, 0) / jnp.maximum(counts, 1)).mean()
+
+
 def loss_of(loss, output, target, lengths=None):
-    """loss: a cell's. The mean over all numbers that count."""
+    """loss: a term of a cell's. The mean over all numbers that count."""
+    if loss.kind == "ctc":
+        return ctc(output, target, (lengths + loss.stride - 1) // loss.stride)
     if loss.kind == "cross_entropy":
         each = -jnp.take_along_axis(jax.nn.log_softmax(output), target[..., None], axis=-1)[..., 0]
     elif loss.kind == "bce":
@@ -582,4 +607,4 @@ def counted(array, lengths):
     return true_steps(lengths, array.shape[1]).reshape(array.shape[:2] + (1,) * (array.ndim - 2))
 
 
-LOSSES = ("cross_entropy", "mse", "mae", "bce")
+LOSSES = ("cross_entropy", "mse", "mae", "bce", "ctc", "sum")
