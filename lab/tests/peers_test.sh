@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Walks the drivers of the frameworks that are set up here through the protocol with LeNet, their answers held to Tandem's, and
+# Walks the drivers of the frameworks that are set up here through the protocol with LeNet, and those of PyTorch and JAX with the networks
+# that are written by hand, their answers held to Tandem's, and
 # holds published networks to torchvision and transformers where these are installed beside PyTorch.
 #   peers_test.sh TANDEM TANDEM_LAB
 set -uo pipefail
@@ -18,10 +19,12 @@ if [[ -z $walker ]]; then
 fi
 
 failed=0
+whole=deepspeech2_small,gnmt_small,seq2seq_small,tacotron2_small
 walk() {  # NAME COMMAND...
-  local name=$1 log
+  local name=$1 log workloads=lenet
   shift
-  if log=$("$walker" "$home/drivers/test_driver.py" --tandem "$tandem" --threads 2 --workloads lenet -- "$@" --against "$lab" driver 2>&1); then
+  case $name in pytorch.py | jax_.py) workloads=lenet,$whole ;; esac
+  if log=$("$walker" "$home/drivers/test_driver.py" --tandem "$tandem" --threads 2 --workloads $workloads -- "$@" --against "$lab" driver 2>&1); then
     echo "$name: $(tail -n 1 <<<"$log")"
   else
     printf '%s\n%s: FAILED\n' "$log" "$name"
