@@ -140,8 +140,16 @@ class Net:
         workload = {"name": self.name, "network": self.name, "targets": {"target": target}, "metrics": metrics,
                     "loss": dict(entry, lengths=lengths) if lengths else entry,
                     "optimizer": {"name": "sgd", "lr": 0.2}}
-        network = {key: getattr(self, key) for key in ("name", "inputs", "states", "calls", "outputs")}
-        return workload, network
+        return workload, self.network()
+
+    def end_with(self, loss, targets, **outputs):
+        """The case of a loss that has no metrics."""
+        self.outputs = [{"name": name, "value": value, "shape": self.shapes[value]} for name, value in outputs.items()]
+        return {"name": self.name, "network": self.name, "targets": targets, "loss": loss,
+                "optimizer": {"name": "sgd", "lr": 0.2}}, self.network()
+
+    def network(self):
+        return {key: getattr(self, key) for key in ("name", "inputs", "states", "calls", "outputs")}
 
 
 def per_axis(value, axes):
@@ -309,6 +317,20 @@ def case_losses():
             net = Net(loss + ("_lengths" if lengths else ""), x=("f32", 4, 5), n=("i64",))
             v = net.linear("x", 6, "fc1")
             yield net.end(loss, "n" if lengths else None, out=net.linear(net.same("tanh", v), 2, "fc2"), hidden=v)
+    for stride in (1, 2):
+        net = Net("ctc_stride_%d" % stride, x=("f32", 9, 5), n=("i64",))
+        v = net.linear(net.same("tanh", net.linear("x", 6, "fc1")), 4, "fc2")
+        loss = {"kind": "ctc", "output": "out", "target": "labels", "lengths": "n", "stride": stride}
+        yield net.end_with(loss, {"labels": {"type": "i64", "shape": [3], "below": 4}}, out=v)
+    net = Net("sum", x=("f32", 4, 5), n=("i64",))
+    v = net.linear("x", 6, "fc1")
+    terms = [{"kind": "mse", "output": "hidden", "target": "y", "lengths": "n"},
+             {"kind": "cross_entropy", "output": "out", "target": "classes", "lengths": "count"},
+             {"kind": "bce", "output": "hidden", "target": "bits", "lengths": "n"}]
+    yield net.end_with({"kind": "sum", "terms": terms}, {
+        "y": {"type": "f32", "shape": [4, 6]}, "bits": {"type": "f32", "shape": [4, 6]},
+        "classes": {"type": "i64", "shape": [4], "below": 3}, "count": {"type": "i64", "shape": [], "below": 5}},
+        out=net.linear(net.same("tanh", v), 3, "fc2"), hidden=v)
 
 
 def cases():

@@ -519,6 +519,8 @@ class Walk:
             table.check(where, "dropout is off in test mode", apart < TOLERANCE[cell["precision"]] / 10,
                         "%.2g apart" % apart)
         self.beyond_lengths(where, name, cell, checked)
+        if self.samples(name).network.whole:
+            self.lstm_switch(where, name, cell, checked, steps)
         self.fitting(where, name, cell)
         shipped = self.process.call("prepare", **self.cell(name, variant=variant, track="as_shipped", weights=None))
         if (shipped.get("error") or {}).get("kind") == "declined":
@@ -685,7 +687,7 @@ class Walk:
 
     def lstm_switch(self, where, name, cell, answer, steps):
         """However an LSTM is computed, it gives the same."""
-        if not any(call["kind"] == "lstm" for call in cell["network"]["calls"]):
+        if not self.samples(name).network.has_lstm():
             return
         for value in self.known["switches"].get("lstm", []):
             prepared = self.prepared("%s lstm=%s" % (where, value), dict(cell, switches={"lstm": value}))
