@@ -68,7 +68,7 @@ def of_loss(loss, orders):
     order = orders[loss.output]
     if loss.kind != "cross_entropy" and loss.lengths is None:
         return None, order
-    target = plain(len(order) - 1 if loss.kind == "cross_entropy" else len(order))
+    target = plain({"cross_entropy": len(order) - 1, "ctc": 1}.get(loss.kind, len(order)))
     return None if order == plain(len(order)) else with_samples(inverse(order)), target
 
 

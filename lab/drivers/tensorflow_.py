@@ -20,6 +20,7 @@ import tensorflow_models as listings  # noqa: E402
 import tensorflow_network  # noqa: E402
 import tensorflow_pipeline  # noqa: E402
 import tensorflow_process as process  # noqa: E402
+import tensorflow_sequences as sequences  # noqa: E402
 import xla_profile  # noqa: E402
 
 
@@ -49,7 +50,8 @@ class Listing:
 class TensorFlowModel(frame.Model):
     def __init__(self, cell, obeyed):
         self.cell, self.obeyed, self.notes = cell, obeyed, []
-        self.network = Listing(cell) if cell.definition == "listing" else tensorflow_network.Network(cell)
+        self.network = Listing(cell) if cell.definition == "listing" else \
+            sequences.Whole(cell) if cell.network.whole else tensorflow_network.Network(cell)
         if self.network.initialised:
             self.notes.append("weights: Keras's own initialisation, seed %d" % cell.seed)
         self.inputs = [(entry["name"], self.network.orders[entry["name"]]) for entry in cell.network.inputs]
@@ -62,12 +64,15 @@ class TensorFlowModel(frame.Model):
         self._trace()
 
     def _read_loss(self):
-        """What the loss takes: an output by its place, and the arrays of a batch."""
-        loss = self.cell.loss
-        self.place_of_output = [output["name"] for output in self.cell.network.outputs].index(loss.output)
-        self.axes, order = channels_last.of_loss(loss, self.network.orders)
-        self.targets = [(loss.target, order)] + ([(loss.lengths, ())] if loss.lengths else [])
-        self.loss_of = layers.loss_of(loss.kind, loss.lengths is not None)
+        """What the loss takes: of each term an output by its place, and the arrays of a batch."""
+        places = [output["name"] for output in self.cell.network.outputs]
+        self.terms, self.targets = [], []
+        for term in self.cell.terms:
+            axes, order = channels_last.of_loss(term, self.network.orders)
+            taken = [(term.target, order)] + ([(term.lengths, ())] if term.lengths else [])
+            self.targets += [entry for entry in taken if entry not in self.targets]
+            self.terms.append((layers.loss_of(term.kind, term.lengths is not None, term.stride),
+                               places.index(term.output), axes, [self.targets.index(entry) for entry in taken]))
 
     def _trace(self):
         """The functions that the calls run; TensorFlow traces and compiles each when it is first called."""
@@ -79,14 +84,15 @@ class TensorFlowModel(frame.Model):
         self.train, self.infer, self.gradients = map(compiled, (self._train, self._infer, self._gradients))
         self.add_up = tf.function(self._add_up, autograph=False)
 
-    def _output(self, outputs):
-        output = outputs[self.place_of_output]
-        return output if self.axes is None else tf.transpose(output, self.axes)
+    def _output(self, outputs, place, axes):
+        return outputs[place] if axes is None else tf.transpose(outputs[place], axes)
 
     def _loss(self, inputs, targets):
         with tf.GradientTape() as tape:
             outputs, changes = self.network.train(*inputs)
-            loss = self.loss_of(self._output(outputs), *targets)
+            losses = [loss_of(self._output(outputs, place, axes), *[targets[index] for index in taken])
+                      for loss_of, place, axes, taken in self.terms]
+            loss = losses[0] if len(losses) == 1 else tf.add_n(losses)
         return loss, outputs, changes, tape.gradient(loss, self.network.tensors)
 
     def _train(self, inputs, targets):
@@ -109,7 +115,7 @@ class TensorFlowModel(frame.Model):
     def _add_up(self, loss, outputs, targets):
         self.sums[0].assign_add(loss)
         if "accuracy" in self.cell.metrics:
-            right = tf.argmax(self._output(outputs), axis=-1) == targets[0]
+            right = tf.argmax(self._output(outputs, *self.terms[0][1:3]), axis=-1) == targets[0]
             if len(targets) > 1:
                 true = tf.sequence_mask(targets[1], right.shape[1])
                 right &= tf.reshape(true, true.shape.as_list() + [1] * (right.shape.rank - 2))
@@ -189,9 +195,10 @@ class TensorFlowDriver(frame.Driver):
 
     def hello(self):
         switches = {"graph." + name: ["on", "off"] for name in process.PASSES}
-        offer = process.offer("tensorflow", tf.__version__, ["function", "xla", "eager"], tensorflow_network.KINDS,
+        offer = process.offer("tensorflow", tf.__version__, ["function", "xla", "eager"],
+                              tensorflow_network.KINDS + list(sequences.MODELS),
                               listings.MODELS, dict(switches, graph=["on", "off"], feed=["resident", "loader"], lstm=["cell"]))
-        return dict(offer, phases=offer["phases"] + ["load"])
+        return dict(offer, phases=offer["phases"] + ["load"], losses=offer["losses"] + ["ctc", "sum"])
 
     def why_declined(self, what, value):
         if what == "lstm":

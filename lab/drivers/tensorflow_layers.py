@@ -210,8 +210,23 @@ def attention(inputs, lengths, heads, causal, in_weight, in_bias, out_weight, ou
 # Losses
 
 
-def loss_of(kind, has_lengths):
-    """-> function of an output, its target and, where has_lengths, the lengths: the mean over all that counts."""
+def ctc(stride):
+    """Labels are filled up with zeros, which are the blank. A text that does not fit its steps counts for nothing."""
+    def loss(output, labels, lengths):
+        counts = tf.math.count_nonzero(labels, 1, dtype=tf.int32)
+        steps = tf.cast((lengths + stride - 1) // stride, tf.int32)
+        each = tf.nn.ctc_loss(tf.cast(labels, tf.int32), output, counts, steps, logits_time_major=False, blank_index=0)
+        each = tf.where(tf.math.is_finite(each), each, tf.zeros_like(each))
+        return tf.reduce_mean(each / tf.cast(tf.maximum(counts, 1), each.dtype))
+
+    return loss
+
+
+def loss_of(kind, has_lengths, stride=1):
+    """-> function of an output, its target and, where has_lengths, the lengths: the mean over all that counts. stride: of
+    ctc."""
+    if kind == "ctc":
+        return ctc(stride)
     places = {"cross_entropy": lambda output, target: tf.nn.sparse_softmax_cross_entropy_with_logits(target, output),
               "mse": lambda output, target: tf.math.squared_difference(output, target),
               "mae": lambda output, target: tf.abs(output - target),

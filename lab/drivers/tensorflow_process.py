@@ -133,6 +133,8 @@ def read(cell, outputs, orders):
 
 
 OPTIMIZERS = {"sgd": (keras.optimizers.SGD, {"lr": "learning_rate", "momentum": "momentum"}, {"momentum": 0.0}),
+              "adadelta": (keras.optimizers.Adadelta, {"lr": "learning_rate", "rho": "rho", "eps": "epsilon"},
+                           {"lr": 1.0, "rho": 0.9, "eps": 1e-6}),
               "adam": (keras.optimizers.Adam, {"lr": "learning_rate", "eps": "epsilon"}, {"lr": 1e-3, "eps": 1e-8})}
 
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Walks the drivers of the frameworks that are set up here through the protocol with LeNet, and those of PyTorch and JAX with the networks
-# that are written by hand, their answers held to Tandem's, and
-# holds published networks to torchvision and transformers where these are installed beside PyTorch.
+# Walks the drivers of the frameworks that are set up here through the protocol with LeNet, those of PyTorch, JAX and TensorFlow also
+# with the networks that are written by hand, their answers held to Tandem's, and holds published networks to torchvision and transformers where these are installed beside PyTorch.
 #   peers_test.sh TANDEM TANDEM_LAB
 set -uo pipefail
 tandem=$1 lab=$2
@@ -23,7 +22,7 @@ whole=deepspeech2_small,gnmt_small,seq2seq_small,tacotron2_small
 walk() {  # NAME COMMAND...
   local name=$1 log workloads=lenet
   shift
-  case $name in pytorch.py | jax_.py) workloads=lenet,$whole ;; esac
+  case $name in pytorch.py | jax_.py | tensorflow_.py) workloads=lenet,$whole ;; esac
   if log=$("$walker" "$home/drivers/test_driver.py" --tandem "$tandem" --threads 2 --workloads $workloads -- "$@" --against "$lab" driver 2>&1); then
     echo "$name: $(tail -n 1 <<<"$log")"
   else
