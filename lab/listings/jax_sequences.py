@@ -1,7 +1,7 @@
 """Networks with loops, attention and lengths in plain JAX, which no description can say: the protocol carries each as one
 call, whose kind is its name here and whose settings are its sizes. Loops are lax.scan.
 
-    outputs = MODELS[kind](net, settings, *inputs)        net: Net, inputs in the network's order
+    outputs = MODELS[kind](net, settings, *inputs)        net: Pass, inputs in the network's order
 
 Matrices are stored (in, out), kernels (places, in, out); an embedding as it is.
 """
@@ -15,7 +15,7 @@ import jax_network
 from jax_network import conv, linear, true_steps, widened
 
 
-class Net:
+class Pass:
     """The numbers of one pass: parameters and running statistics by name, and keys to draw with."""
 
     def __init__(self, params, stats, training, key):
@@ -248,7 +248,7 @@ class Whole:
         return array
 
     def forward(self, params, stats, states, inputs, training, key):
-        net = Net(params, stats, training, key)
+        net = Pass(params, stats, training, key)
         made = MODELS[self.call["kind"]](net, self.call["settings"], *inputs)
         if len(made) != self.outputs:
             raise ValueError("network: %s must have %d outputs; got %d." % (self.call["kind"], len(made), self.outputs))

@@ -91,19 +91,19 @@ def gru(x, lengths, backwards, w_ih, w_hh, b_ih, b_hh):
     return tf.reverse_sequence(made, lengths, seq_axis=0, batch_axis=1) if backwards else made
 
 
-def convolved(net, name, x, strides, padding):
+def padded_conv(net, name, x, strides, padding):
     x = tf.pad(x, [[0, 0]] + [[zeros, zeros] for zeros in padding] + [[0, 0]])
     return tf.nn.bias_add(tf.nn.conv2d(x, net(name + ".weight"), strides, "VALID"), net(name + ".bias"))
 
 
 def deepspeech2(net, s, features, length):
     x = features * tf.sequence_mask(length, features.shape[1], features.dtype)[:, :, None]
-    x = convolved(net, "conv1", tf.transpose(x, (0, 2, 1))[..., None], (2, 2), (20, 5))
+    x = padded_conv(net, "conv1", tf.transpose(x, (0, 2, 1))[..., None], (2, 2), (20, 5))
     lengths = (length + 1) // 2
     behind = tf.sequence_mask(lengths, x.shape[2], x.dtype)[:, :, None]
     beside = behind[:, None]
     x = tf.clip_by_value(net.masked_batch_norm("norm1", x, beside), 0, 20) * beside
-    x = convolved(net, "conv2", x, (2, 1), (10, 5))
+    x = padded_conv(net, "conv2", x, (2, 1), (10, 5))
     x = tf.clip_by_value(net.masked_batch_norm("norm2", x, beside), 0, 20) * beside
     x = tf.reshape(tf.transpose(x, (0, 2, 3, 1)), (x.shape[0], x.shape[2], -1))  # (N, steps, channels · frequencies)
     for i in range(1, s["layers"] + 1):
@@ -152,7 +152,7 @@ def gnmt(net, s, source, length, before):
 # Tacotron 2
 
 
-def cell(gates, h, c, w_hh):
+def lstm_cell(gates, h, c, w_hh):
     i, f, g, o = tf.split(gates + tf.matmul(h, w_hh), 4, axis=1)
     c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
     return tf.sigmoid(o) * tf.tanh(c), c
@@ -188,7 +188,7 @@ def frames_of(net, s, memory, within, mels):
         return new if share == 0 else old * share + new * (1 - share)
 
     def step(t, h1, c1, h2, c2, context, weights, total, kept):
-        new_h, new_c = cell(products.read(t) + tf.matmul(context, w_context), h1, c1, held[first + "weight_hh"])
+        new_h, new_c = lstm_cell(products.read(t) + tf.matmul(context, w_context), h1, c1, held[first + "weight_hh"])
         h1, c1 = net.dropout(zoned_out(t, 0, h1, new_h), s["decoder_dropout"]), zoned_out(t, 1, c1, new_c)
         places = tf.nn.conv1d(tf.stack((weights, total), -1), held[attention + "location_conv.weight"], 1, "SAME")
         energies = tf.matmul(h1, held[attention + "query_layer.weight"])[:, None] + keys + layers.linear(
@@ -197,7 +197,7 @@ def frames_of(net, s, memory, within, mels):
         weights = tf.nn.softmax(tf.where(within, energies, energies.dtype.min))
         context = tf.matmul(weights[:, None], memory)[:, 0]
         gates = tf.nn.bias_add(tf.matmul(tf.concat((h1, context), 1), held[second + "weight_ih"]), second_bias)
-        new_h, new_c = cell(gates, h2, c2, held[second + "weight_hh"])
+        new_h, new_c = lstm_cell(gates, h2, c2, held[second + "weight_hh"])
         h2, c2 = net.dropout(zoned_out(t, 2, h2, new_h), s["decoder_dropout"]), zoned_out(t, 3, c2, new_c)
         return t + 1, h1, c1, h2, c2, context, weights, total + weights, kept.write(t, tf.concat((h2, context), 1))
 
