@@ -11,6 +11,7 @@
 #include "tandem/core/backend.h"
 #include "tandem/core/choices.h"
 #include "tandem/core/copy_queue.h"
+#include "tandem/core/implementations.h"
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/data/compose.h"
@@ -875,9 +876,9 @@ std::unique_ptr<nn::RecurrentLayer> recurrent_layer(const std::string& kind, int
 TEST_F(Cuda, RecurrentLayersOfAllSizesAgreeWithTheCpuWithTheSameMasks) {
   // One block and many, parts of warps, several passes, weights that fit shared memory and weights that do not, more
   // samples than fit at once; small ones also by the implementation that takes any.
-  const Dims sizes[] = {{1, 1, 1},    {3, 4, 5},     {20, 7, 200}, {20, 3, 650}, {33, 5, 128},
-                        {70, 3, 64},  {7, 2, 1100},  {300, 2, 33}, {9, 2, 2100}, {9000, 2, 8},
-                        {64, 9, 256}, {264, 4, 100}, {133, 3, 250}};
+  const Dims sizes[] = {{1, 1, 1},    {3, 4, 5},     {20, 7, 200},  {20, 3, 650}, {33, 5, 128},
+                        {70, 3, 64},  {7, 2, 1100},  {300, 2, 33},  {9, 2, 2100}, {9000, 2, 8},
+                        {64, 9, 256}, {264, 4, 100}, {133, 3, 250}, {40, 3, 1024}};
   for (const std::string kind : {"lstm", "gru", "rnn"})
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
       for (const Dims& size : sizes) {
@@ -903,13 +904,22 @@ TEST_F(Cuda, RecurrentLayersOfAllSizesAgreeWithTheCpuWithTheSameMasks) {
         const double tolerance = dtype == DType::f64    ? 1e-11
                                  : dtype == DType::bf16 ? 6e-2
                                                         : 5e-3;  // tf32 around it
-        for (const ChoiceMode mode : {ChoiceMode::heuristic, ChoiceMode::fixed}) {
-          set_matmul_choice({.mode = mode});
+        const auto expect_near = [&](const std::string& way) {
           const auto got = run(kGpu, dtype);
           set_matmul_choice({});
           for (size_t i = 0; i < want.size(); ++i)
             EXPECT_LE(relative_distance(to_array(got[i]), to_array(want[i])), tolerance)
-                << kind << ", result " << i << " of " << size << ", " << dtype << ", " << name(mode);
+                << kind << ", result " << i << " of " << size << ", " << dtype << ", " << way;
+        };
+        for (const ChoiceMode mode : {ChoiceMode::heuristic, ChoiceMode::fixed}) {
+          set_matmul_choice({.mode = mode});
+          expect_near(name(mode));
+        }
+        for (const char* way :
+             {"tensor cores", "clusters", "resident"}) {  // where it can, whether it pays or not
+          const ForcedImplementation forced(way);
+          set_matmul_choice({.mode = ChoiceMode::profile, .keep = false});
+          expect_near(way);
         }
       }
 }
@@ -918,6 +928,8 @@ TEST_F(Cuda, RecordedStepsOfRecurrentLayersHaveTheBitsOfEagerOnes) {
   for (const auto& [kind, hidden] : {std::pair<std::string, int64_t>{"lstm", 70},
                                      {"gru", 70},
                                      {"rnn", 70},
+                                     {"lstm", 1000},  // on tensor cores
+                                     {"gru", 900},
                                      {"lstm", 2100},  // whose weight does not fit shared memory
                                      {"gru", 2500}}) {
     const auto steps = [&](bool compiled) {
