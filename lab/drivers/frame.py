@@ -448,6 +448,8 @@ class Cell:
     @staticmethod
     def _term(loss):
         names = ("kind", "output", "target", "lengths")
+        if not isinstance(loss, dict):
+            raise ValueError("workload.loss.terms: must be objects with kind, output and target; got %r." % (loss,))
         return SimpleNamespace(stride=loss.get("stride", 1), **{name: loss.get(name) for name in names})
 
     def _checked_term(self, term):
