@@ -317,8 +317,8 @@ TEST(SpeechSynthesis, AfterOverfittingTheGateOpensAtTheEndOfTheSpeech) {
 TEST(SpeechSynthesis, GuidedAttentionCostsOffTheDiagonalWhileTrainingAlone) {
   const TaskPtr plain = make_task("speech-synthesis"),
                 guided = make_task("speech-synthesis", {.guided_attention = 2});
-  EXPECT_EQ(plain->settings(), "");
-  EXPECT_EQ(guided->settings(), "guided attention 2");
+  EXPECT_EQ(plain->settings(), "gate weight 10");
+  EXPECT_EQ(guided->settings(), "gate weight 10, guided attention 2");
   const std::vector<std::string> names = plain->fields();
   const TaskBatch batch(names, {zeros({1, 6}, DType::i64), whole({4}), zeros({1, 3, 5}), whole({2})});
   Array weights({1, 3, 6});

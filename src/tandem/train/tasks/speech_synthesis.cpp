@@ -67,7 +67,9 @@ class SpeechSynthesis final : public Task {
   TaskInput input_kind() const override { return TaskInput::text; }
   TaskAnswer answer_kind() const override { return TaskAnswer::speech; }
   std::vector<int64_t> outputs(const data::Splits&) const override { return {}; }
-  std::string settings() const override { return guided_ == 0 ? "" : cat("guided attention ", guided_); }
+  std::string settings() const override {
+    return cat("gate weight ", kGateWeight, guided_ == 0 ? "" : cat(", guided attention ", guided_));
+  }
   std::vector<std::string> fields() const override { return {"input", "length", "mels", "frames"}; }
 
   /// A sample to speak has characters alone.
