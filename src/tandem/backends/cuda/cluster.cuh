@@ -63,16 +63,6 @@ __device__ inline void send(unsigned to, float value, unsigned box) {
                "f"(value), "r"(box)
                : "memory");
 }
-/// What threads of this block wrote to shared memory before they came to this and then to __syncthreads() can be sent in one piece.
-__device__ inline void make_sendable() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-/// The same for a piece of this block's shared memory; 16 bytes are the unit of addresses and sizes. One thread does it.
-__device__ inline void send(unsigned to, const void* from, unsigned bytes, unsigned box) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-          to),
-      "r"(static_cast<unsigned>(__cvta_generic_to_shared(from))), "r"(bytes), "r"(box)
-      : "memory");
-}
 #endif
 
 }  // namespace tandem::cuda

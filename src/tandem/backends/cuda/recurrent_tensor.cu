@@ -24,6 +24,7 @@ constexpr int kBlocks = 8;  // of a cluster
 constexpr int kRowTiles = 2, kPairs = 8;
 constexpr int kWarpRows = 16 * kRowTiles, kWarpDepth = 16 * kPairs;
 constexpr int kMostTiles = 4, kMostExtraTiles = 2;
+
 __host__ __device__ constexpr int round_up(int n, int to) { return (n + to - 1) / to * to; }
 
 /// How the work is shared out. A row is one of a product's results of a sample: forward a gate of a unit, backward a unit.
@@ -38,11 +39,9 @@ struct Layout {
   int main_rows;                 // of a cluster, in registers; others are in shared memory
   int extra_tiles, extra_depth;  // tiles of 16 of these, and terms of a warp there: all warps share them
   int stride, row_stride;        // from the terms, and from the sums, of one sample to those of the next
-
-  int tiles;            // of 8 samples, that a warp computes at a time
-  int chunk, buffers;   // samples that are in shared memory at a time, and how often
-  int samples, padded;  // of a launch, at most
-
+  int tiles;                     // of 8 samples, that a warp computes at a time
+  int chunk, buffers;            // samples that are in shared memory at a time, and how often
+  int samples, padded;           // of a launch, at most
   size_t shared_bytes;
 
   // floats of shared memory
@@ -58,8 +57,7 @@ struct Layout {
 struct Sequence : RecurrentCall<float> {
   unsigned* exchange;  // (2, kBlocks, samples of the launch, stride)
   unsigned* arrived;   // by eighth of the units: how many blocks have ended how many steps
-
-  int first, count;  // the samples of this launch
+  int first, count;    // the samples of this launch
   Layout layout;
 };
 
@@ -126,7 +124,6 @@ __global__ void __launch_bounds__(kThreads, 1) tensor_kernel(const Sequence s) {
   const int hidden = static_cast<int>(s.hidden), rows = kBlocks * l.own_rows;
   auto* const staged = reinterpret_cast<unsigned*>(shared);
   float* const sums = shared + l.staged();
-
   auto* const extra_weights = reinterpret_cast<unsigned*>(sums + l.sums());
   float *const extra_sums = reinterpret_cast<float*>(extra_weights) + l.extra_weights(),
                *const own_h = extra_sums + l.extra_sums(), *const own_c = own_h + l.states();
@@ -211,7 +208,6 @@ __global__ void __launch_bounds__(kThreads, 1) tensor_kernel(const Sequence s) {
   using Unit = std::conditional_t<backward, BackwardUnit<float, kLstm>, ForwardUnit<float, kLstm>>;
   Unit read_ahead(s, backward ? s.steps - 1 : 0, my_sample, my_unit);
   bool were_read = false;  // this block's sums of the step before, by the others
-
   for (int64_t done = 0; done < steps; ++done) {
     const int64_t i = backward ? s.steps - 1 - done : done;
     const bool has_product = !backward || done > 0, goes_on = done + 1 < steps;
@@ -239,7 +235,6 @@ __global__ void __launch_bounds__(kThreads, 1) tensor_kernel(const Sequence s) {
         } else {
           asm volatile("cp.async.wait_group 0;" ::: "memory");
         }
-
         __syncthreads();
         for (int n0 = 0; n0 < end; n0 += 8 * kTiles) {
           const unsigned* const left = chunk + (n0 + group) * l.stride + 4 * quad;
@@ -367,7 +362,6 @@ __global__ void __launch_bounds__(kThreads, 1) tensor_kernel(const Sequence s) {
   }
   if (were_read)
     asm volatile("barrier.cluster.wait.acquire;" ::: "memory");  // nobody reads this block's sums any more
-
 #endif
 }
 
@@ -387,6 +381,7 @@ cudaLaunchConfig_t configure(const Layout& l, cudaLaunchAttribute (&attributes)[
   config.numAttrs = 2;
   return config;
 }
+
 /// Fills in what depends on the samples of a launch. False: they are too many.
 bool fit_samples(Layout& l, int samples, size_t shared_bytes) {
   l.samples = samples;
