@@ -142,7 +142,7 @@ class AnyKind final : public MadeUp {
   }
   /// The share of `most` that was drawn, at least one.
   int64_t length_of(int64_t most, int64_t drawn) const { return 1 + drawn * most / longest_; }
-  /// Of a first axis: all places, unless lengths say how many of so many are true.
+  /// How many places of a first axis are true: all, unless lengths say otherwise.
   int64_t true_places(int64_t places, int64_t drawn) const {
     for (const auto& [name, most] : mosts_)
       if (most == places) return length_of(most, drawn);
