@@ -78,7 +78,8 @@ const std::map<std::string, Precision> kPrecisions = {{"matmul", Precision::low}
                                                       {"svd", Precision::full},
                                                       {"eigh", Precision::full},
                                                       {"concat", Precision::widest},
-                                                      {"recurrent", Precision::widest}};
+                                                      {"recurrent", Precision::widest},
+                                                      {"recurrent_layer", Precision::widest}};
 
 TEST(Autocast, HasThePrecisionOfTheTableInEveryOpsRecord) {
   for (const OpDef* op : all_ops()) {

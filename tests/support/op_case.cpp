@@ -34,6 +34,7 @@ const std::vector<OpCase>& all_cases() {
     add_fft_cases(list);
     add_norm_cases(list);
     add_recurrent_cases(list);
+    add_recurrent_layer_cases(list);
     add_ctc_cases(list);
     return list;
   }();
@@ -55,6 +56,7 @@ const std::vector<ErrorCase>& all_error_cases() {
     add_grid_sample_errors(list);
     add_norm_errors(list);
     add_recurrent_errors(list);
+    add_recurrent_layer_errors(list);
     add_ctc_errors(list);
     return list;
   }();

@@ -92,6 +92,7 @@ void add_linalg_cases(std::vector<OpCase>& cases);
 void add_fft_cases(std::vector<OpCase>& cases);
 void add_norm_cases(std::vector<OpCase>& cases);
 void add_recurrent_cases(std::vector<OpCase>& cases);
+void add_recurrent_layer_cases(std::vector<OpCase>& cases);
 void add_ctc_cases(std::vector<OpCase>& cases);
 void add_array_errors(std::vector<ErrorCase>& errors);
 void add_index_errors(std::vector<ErrorCase>& errors);
@@ -105,6 +106,7 @@ void add_window_errors(std::vector<ErrorCase>& errors);
 void add_grid_sample_errors(std::vector<ErrorCase>& errors);
 void add_norm_errors(std::vector<ErrorCase>& errors);
 void add_recurrent_errors(std::vector<ErrorCase>& errors);
+void add_recurrent_layer_errors(std::vector<ErrorCase>& errors);
 void add_ctc_errors(std::vector<ErrorCase>& errors);
 
 /// The values of a case's inputs, rounded to the dtype under test; `salt` varies them.

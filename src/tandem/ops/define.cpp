@@ -16,6 +16,7 @@
 #include "tandem/ops/pool.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/recurrent.h"
+#include "tandem/ops/recurrent_layer.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/resample.h"
 #include "tandem/ops/scan.h"
@@ -106,6 +107,8 @@ void define_all_ops() {
                          op_batch_norm_gradient,
                          op_recurrent,
                          op_recurrent_gradient,
+                         op_recurrent_layer,
+                         op_recurrent_layer_gradient,
                          op_ctc,
                          op_ctc_gradient,
                          op_matmul,

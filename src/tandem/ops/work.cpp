@@ -38,6 +38,11 @@ int64_t flops_of(const OpDef& op, const KernelArgs& args) {
     const Buffer& all = args.out[0];
     return 2 * all.shape[0] * all.shape[1] * weight.size();
   }
+  if (name == "recurrent_layer" ||
+      name == "recurrent_layer_gradient") {  // x, both weights; back, also theirs
+    const int64_t passes = name == "recurrent_layer" ? 1 : 2;
+    return passes * 2 * in[0].shape[0] * in[0].shape[1] * (in[1].size() + in[2].size());
+  }
   return args.n_in == 0 ? written : std::max<int64_t>(written, in[0].size());
 }
 

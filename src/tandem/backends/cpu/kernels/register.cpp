@@ -17,10 +17,11 @@ void register_kernels() {
   register_random_kernels();
   register_resample_kernels();
 #endif
-#ifdef TD_ISA_baseline  // they move elements rather than compute (CMakeLists.txt, one_level_kernels)
+#ifdef TD_ISA_baseline  // they move elements rather than compute, or are seldom called (CMakeLists.txt, one_level_kernels)
   register_ctc_kernels();
   register_grid_sample_kernels();
   register_index_kernels();
+  register_recurrent_layer_kernels();
   register_scan_kernels();
   register_shape_kernels();
   register_sort_kernels();

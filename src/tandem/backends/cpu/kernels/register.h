@@ -14,6 +14,7 @@ void register_sort_kernels();
 void register_random_kernels();
 void register_matmul_kernels();
 void register_recurrent_kernels();
+void register_recurrent_layer_kernels();
 void register_ctc_kernels();
 void register_conv_kernels();
 void register_pool_kernels();
