@@ -11,6 +11,7 @@
 #include "tandem/ops/norm.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
+#include "tandem/ops/recurrent_layer.h"
 #include "tandem/ops/recurrent_steps.h"
 #include "tandem/ops/shape.h"
 
@@ -61,6 +62,11 @@ struct RecurrentLayer::Masks {
   Tensor weight, input, state;          // like weight_hh, (1, N, in), (N, P): 0 or 1 / (1 - p)
   Tensor candidates, keeps_h, keeps_c;  // bool (T, N, hidden), of h (T, N, P)
   double candidate_scale = 1, keep_h = 0, keep_c = 0;
+  /// Whether something acts within the steps, not on what they are given alone.
+  bool act_within_steps() const {
+    return state.defined() || candidates.defined() || keeps_h.defined() || keeps_c.defined() || keep_h != 0 ||
+           keep_c != 0;
+  }
 };
 
 /// One direction of one layer.
@@ -203,6 +209,37 @@ RecurrentLayer::Masks RecurrentLayer::draw(Dim steps, Dim samples, Dim features,
   return masks;
 }
 
+/// Whatever computes whole layers fastest, by the choice of implementations (ops/recurrent_layer.h).
+RecurrentLayer::Pass RecurrentLayer::run_whole(const Weights& row, const Tensor& x, const Tensor& h,
+                                               const Tensor& c, bool from_end) const {
+  const RecurrentResult result = recurrent_layer({.x = x,
+                                                  .weight_ih = row.ih,
+                                                  .weight_hh = row.hh,
+                                                  .h = h,
+                                                  .c = c,
+                                                  .bias_ih = row.bias_ih,
+                                                  .bias_hh = row.bias_hh},
+                                                 kind_, from_end);
+  return {result.output, result.h, result.c};
+}
+
+/// The products of the input, then the steps.
+RecurrentLayer::Pass RecurrentLayer::run_steps(const Weights& row, const Tensor& x, const Tensor& h,
+                                               const Tensor& c, const Tensor& lengths, const Tensor& within,
+                                               const Masks& masks, bool from_end) const {
+  // The biases add up in one place but for a gru, whose second one stands within the product of r.
+  const Tensor bias =
+      row.bias_ih.defined() && kind_ != Recurrence::gru ? row.bias_ih + row.bias_hh : row.bias_ih;
+  const Tensor products = row.norm_ih.defined()
+                              ? layer_norm(linear(x, row.ih), {row.ih.size(0)}, row.norm_ih, bias)
+                              : linear(x, row.ih, bias);
+  return options_.implementation == RecurrentImplementation::cell
+             ? run_cell(row, products, h, c, within, masks, from_end)
+         : options_.implementation == RecurrentImplementation::block
+             ? run_block(row, products, h, c, lengths, masks, from_end)
+             : run_fused(row, products, h, c, lengths, masks, from_end);
+}
+
 /// x (T, N, gates · hidden): the products of the input; within (T, N, 1) or undefined. What stands where `within` is false must
 /// be finite.
 RecurrentLayer::Pass RecurrentLayer::run_cell(const Weights& row, const Tensor& x, const Tensor& h0,
@@ -323,19 +360,14 @@ RecurrentLayerResult RecurrentLayer::forward(const Tensor& x, const RecurrentLay
       Weights row = weights[static_cast<size_t>(at)];
       const Masks masks = draw(steps, n, y.size(2), dtype, x.device());
       if (masks.weight.defined()) row.hh = row.hh * masks.weight;
-      // The biases add up in one place but for a gru, whose second one stands within the product of r.
-      const Tensor bias =
-          row.bias_ih.defined() && kind_ != Recurrence::gru ? row.bias_ih + row.bias_hh : row.bias_ih;
       const Tensor given = masks.input.defined() ? y * masks.input : y;
-      const Tensor products = row.norm_ih.defined()
-                                  ? layer_norm(linear(given, row.ih), {row.ih.size(0)}, row.norm_ih, bias)
-                                  : linear(given, row.ih, bias);
       const bool from_end = direction == 1;
-      const Pass pass = options_.implementation == RecurrentImplementation::cell
-                            ? run_cell(row, products, h_first, c_first, within, masks, from_end)
-                        : options_.implementation == RecurrentImplementation::block
-                            ? run_block(row, products, h_first, c_first, inputs.lengths, masks, from_end)
-                            : run_fused(row, products, h_first, c_first, inputs.lengths, masks, from_end);
+      const bool is_plain = options_.implementation == RecurrentImplementation::fused &&
+                            !inputs.lengths.defined() && !row.hr.defined() && !row.norm_ih.defined() &&
+                            !masks.act_within_steps();
+      const Pass pass =
+          is_plain ? run_whole(row, given, h_first, c_first, from_end)
+                   : run_steps(row, given, h_first, c_first, inputs.lengths, within, masks, from_end);
       sides.push_back(pass.steps);
       h.push_back(pass.h);
       if (has_cells()) c.push_back(pass.c);

@@ -90,6 +90,9 @@ class RecurrentLayer : public Module {
   struct Pass;
   void check(const Tensor& x, const RecurrentLayerInputs& inputs) const;
   Masks draw(Dim steps, Dim samples, Dim features, DType dtype, Device device) const;
+  Pass run_whole(const Weights& row, const Tensor& x, const Tensor& h, const Tensor& c, bool from_end) const;
+  Pass run_steps(const Weights& row, const Tensor& x, const Tensor& h, const Tensor& c, const Tensor& lengths,
+                 const Tensor& within, const Masks& masks, bool from_end) const;
   Pass run_cell(const Weights& row, const Tensor& x, const Tensor& h, const Tensor& c, const Tensor& within,
                 const Masks& masks, bool from_end) const;
   Pass run_block(const Weights& row, const Tensor& x, const Tensor& h, const Tensor& c, const Tensor& lengths,
