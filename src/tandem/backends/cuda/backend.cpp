@@ -149,6 +149,7 @@ std::string start() {
   register_norm_kernels();
   register_matmul_kernels();
   register_recurrent_kernels();
+  register_recurrent_layer_kernels();
   register_ctc_kernels();
   register_conv_kernels();
   register_pool_kernels();

@@ -77,7 +77,7 @@ struct DeviceState final : DeviceContext {
   IndexReport* device_report = nullptr;      // the same memory, seen from the GPU
   unsigned* counters = nullptr;  // kLanes × kCounters zeros in device memory; a kernel leaves them zero
   cublasLtHandle_t blas = nullptr;
-  cudnnHandle_t dnn = nullptr;  // created at the first convolution; guarded by dnn_mutex, as is the next
+  cudnnHandle_t dnn = nullptr;        // created at the first use; guarded by dnn_mutex, as is the next
   cudaStream_t dnn_stream = nullptr;  // that it was last told to use
   Mutex dnn_mutex{LockOrder::libraries};
 

@@ -12,6 +12,7 @@ void register_scan_kernels();
 void register_norm_kernels();
 void register_matmul_kernels();
 void register_recurrent_kernels();
+void register_recurrent_layer_kernels();
 void register_ctc_kernels();
 void register_conv_kernels();
 void register_pool_kernels();

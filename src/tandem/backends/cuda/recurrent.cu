@@ -4,6 +4,7 @@
 #include "tandem/backends/cuda/kernels.h"
 #include "tandem/backends/cuda/record.h"
 #include "tandem/backends/cuda/recurrent.cuh"
+#include "tandem/backends/cuda/recurrent_library.h"
 #include "tandem/backends/cuda/timing.h"
 #include "tandem/core/op.h"
 
@@ -76,7 +77,9 @@ void compute(const KernelArgs& args) {
 template <bool backward>
 Candidates candidates(const KernelArgs& args) {
   if (!args.device) return {{}, "not run yet"};
-  return chooser().report(matmul_choice().mode, problem_of(args, backward));
+  Candidates seen = chooser().report(matmul_choice().mode, problem_of(args, backward));
+  add_library_rows(args.attributes<RecurrentAttrs>(), seen.all);
+  return seen;
 }
 
 }  // namespace
