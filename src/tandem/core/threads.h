@@ -11,6 +11,8 @@ namespace tandem {
 /// on.
 int threads();
 void set_threads(int count);  ///< count >= 1; throws Error otherwise
+/// How many a parallel_for would use here: 1 inside of a body.
+int threads_here();
 
 namespace detail {
 using ChunkFn = void (*)(void* context, int64_t chunk);
