@@ -27,7 +27,8 @@ void by_panels(const ConvShape& s, const ConvColumns<S>& columns, const S* weigh
     ConvColumns<S>::template pack<kWidth>(&columns, packed + (panel * taps + first) * kWidth, panel * kWidth,
                                           first, taps - first < kTapsTogether ? taps - first : kTapsTogether);
   });
-  const int64_t rows = blocks_in(blocks_in(kGrain, taps * kWidth), kTileRows) * kTileRows;
+  constexpr int kRows = kRowsOfTile<kVectors>;
+  const int64_t rows = blocks_in(blocks_in(kGrain, taps * kWidth), kRows) * kRows;
   parallel_for(blocks_in(og, rows), [&](int64_t block) {
     const int64_t first = block * rows, count = og - first < rows ? og - first : rows;
     S* const tile = scratch_of<S>(ScratchSlot::gemm_c, count * kWidth);

@@ -106,6 +106,14 @@ void gemm(int64_t m, int64_t n, int64_t k, Matrix<S> a, Matrix<S> b, S* c, int64
 /// packing: with the bits of gemm_panels. False where it does not.
 template <class S>
 bool gemm_in_place(const GemmCall& call);
+/// Products with rows or columns for up to two vectors, where the other operand lies with k adjacent, likewise.
+template <class S>
+bool gemm_narrow(const GemmCall& call);
+
+/// Products of a size where threads that share packed panels would wait for each other's memory: each thread has a block of C,
+/// or of k, and packs what it needs itself. With the bits of gemm_panels; false where the product is larger.
+template <class S>
+bool gemm_grid(const GemmCall& call);
 
 /// A product of operands of any make, by blocks of panels.
 template <class S>

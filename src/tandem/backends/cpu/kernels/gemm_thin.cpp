@@ -200,6 +200,36 @@ template <class T, int kSums, int kVectors, int kRows>
   if (j < count) piece(last, j);
 }
 
+constexpr int kTogether = 4;  // vectors of columns in registers
+
+/// out[j] (+)= the sum over rows k0 … end of x · rows, in kSums lanes, for kTogether vectors of columns. For registers that
+/// hold a cache line: of shorter ones so few columns would be read of each row that memory is slow.
+template <class T, int kSums>
+void add_columns(const T* x, const T* rows, int64_t step, int64_t k0, int64_t end, T* out) {
+  constexpr int kL = kLanes<T>;
+  Vec<T> sums[kSums][kTogether] = {};
+  const auto add = [&](int64_t q, int lane) __attribute__((always_inline)) {
+    const Vec<T> factor = splat<T>(x[q]);
+#pragma GCC unroll 16
+    for (int v = 0; v < kTogether; ++v)
+      sums[lane][v] = fma(load(rows + q * step + v * kL), factor, sums[lane][v]);
+  };
+  int64_t q = k0;
+  for (; q + kSums <= end; q += kSums)
+#pragma GCC unroll 16
+    for (int lane = 0; lane < kSums; ++lane) add(q + lane, lane);
+#pragma GCC unroll 16
+  for (int lane = 0; lane < kSums; ++lane)  // the rest goes to the last lanes
+    if (end - kSums + lane >= q) add(end - kSums + lane, lane);
+  for (int half = kSums / 2; half > 0; half /= 2)
+    for (int lane = 0; lane < half; ++lane)
+      for (int v = 0; v < kTogether; ++v) sums[lane][v] += sums[lane + half][v];
+  for (int v = 0; v < kTogether; ++v) {
+    T* const to = out + v * kL;
+    store(to, k0 ? load(to) + sums[0][v] : sums[0][v]);
+  }
+}
+
 /// The matrix's lines lie side by side: element (line j, k) at data[k * column + j]; there is at least a vector of them.
 /// The blocks of `depth` are summed in kSums lanes and added in order. How the columns are cut into stripes and how many
 /// rows are added at once shows in no sum.
@@ -219,6 +249,15 @@ void by_rows(const Thin<T>& p, const T* x, int64_t depth) {
           x + v * p.k + q, p.k, p.matrix.data + q * p.matrix.column + begin, p.matrix.column, last,
           sums + v * vector_step + lane * width, width, vector_step, count);
     };
+    if (kVectorBytes == 64 && p.vectors == 1 && count % (kTogether * kL) == 0) {
+      for (int64_t j = 0; j < count; j += kTogether * kL) {
+        for (int64_t k0 = 0; k0 < p.k; k0 += depth)
+          add_columns<T, kSums>(x, p.matrix.data + begin + j, p.matrix.column, k0, std::min(k0 + depth, p.k),
+                                total + j);
+        for (int64_t i = j; i < j + kTogether * kL; ++i) p.put(0, begin + i, total[i]);
+      }
+      return;
+    }
     constexpr Count<kSums> all{};
     for (int64_t k0 = 0; k0 < p.k; k0 += depth) {
       const int64_t end = k0 + depth < p.k ? k0 + depth : p.k, whole = end - (end - k0) % kSums;

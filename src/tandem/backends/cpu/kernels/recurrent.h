@@ -94,7 +94,7 @@ struct Problem {
   void for_blocks(int64_t all, int64_t units, int64_t work_per_unit, F body) const {
     const int64_t across = blocks_in(all, units);
     int64_t rows = samples;
-    while (across * blocks_in(samples, rows) < kWantedBlocks && rows > kTileRows &&
+    while (across * blocks_in(samples, rows) < kWantedBlocks && rows > kRowsOfTile<4> &&
            units * work_per_unit / samples * rows > kEnough)
       rows = blocks_in(rows, 2);
     const int64_t down = blocks_in(samples, rows);
