@@ -13,7 +13,8 @@ A driver is a script of this shape (lab/docs/drivers.md tells more, lab/drivers/
         def hello(self):
             return {"framework": "some", "version": "1.0", "variants": ["eager"], "devices": ["cpu"],
                     "kinds": ["linear", "relu"], "losses": ["cross_entropy"], "listings": ["lenet"],
-                    "phases": ["train", "infer"], "precisions": ["f32"], "switches": {}, "libraries": {}}
+                    "phases": ["train", "infer"], "precisions": ["f32"], "switches": {}, "libraries": {},
+                    "trims": False}
         def build(self, cell):
             return SomeModel(cell)
 
@@ -68,7 +69,7 @@ class Driver:
 
     def hello(self):
         """-> dict with framework, version, variants, devices, kinds, losses, listings, phases, precisions, switches,
-        libraries."""
+        libraries; trims, where steps take batches whose samples are shorter than the network says."""
         raise NotImplementedError
 
     def build(self, cell):
@@ -105,7 +106,8 @@ class Model:
         raise NotImplementedError
 
     def place(self, batch):
-        """Must: the batch on the device, in whatever form the steps take. Its size is always cell.batch."""
+        """Must: the batch on the device, in whatever form the steps take. Its size is always cell.batch; with cell.trim
+        its samples are as long as the longest of them."""
         raise NotImplementedError
 
     def train_step(self, placed):
@@ -313,10 +315,10 @@ class Network:
 class Data:
     """Samples in NumPy files, mapped, by the names of the network's inputs and the workload's targets.
 
-    wanted: {name: (type, shape of a sample, least, most)}; least and most are None for any."""
+    wanted: {name: (type, shape of a sample, least, most)}; least and most are None for any. trim: of the Cell."""
 
-    def __init__(self, what, paths, wanted):
-        self.arrays, self.length = {}, None
+    def __init__(self, what, paths, wanted, trim=()):
+        self.arrays, self.length, self.trim = {}, None, trim
         for name, (kind, shape, least, most) in wanted.items():
             full = "%s.%s" % (what, name)
             if not isinstance(paths.get(name), str):
@@ -344,9 +346,16 @@ class Data:
         if order is not None:
             places = order[places]
         elif places[0] <= places[-1] and size <= len(self):
-            cut = slice(int(places[0]), int(places[-1]) + 1)
-            return {name: np.array(array[cut]) for name, array in self.arrays.items()}
-        return {name: np.asarray(array[places]) for name, array in self.arrays.items()}
+            places = slice(int(places[0]), int(places[-1]) + 1)
+        sizes = {name: trimmed_size(int(self.arrays[rule.length][places].max()), rule, self.arrays[name].shape[1])
+                 for rule in self.trim for name in rule.of}
+        return {name: np.array(array[places][:, :sizes[name]] if name in sizes else array[places])
+                for name, array in self.arrays.items()}
+
+
+def trimmed_size(longest, rule, places):
+    """How many of `places` are left of a batch whose longest sample has so many."""
+    return min(places, -(-longest // rule.multiple) * rule.multiple)
 
 
 TYPES = {"f32": np.float32, "i64": np.int64}
@@ -365,6 +374,7 @@ class Cell:
     metrics    list of names                       optimizer  dict with name, lr, ...
     switches   dict, every name and value known to `hello`
     train      Data or None                        test       Data or None
+    trim       what lengths trim of each batch: a list of length, of (list of names) and multiple; empty: nothing
     images     paths, labels (lists), resize, height, width, mean, std; None where there are none
     more_tests {part: Data}, tested once after the last epoch of fit
     classes    `below` of the loss's target, sizes: the shape of the only input; None where there is none (listings)
@@ -395,6 +405,7 @@ class Cell:
         self.optimizer = dict(_field(self.workload, "optimizer", dict, "workload.optimizer"))
         _field(self.optimizer, "name", str, "workload.optimizer.name")
         self.switches = self._checked_switches(request.get("switches") or {}, hello["switches"], why)
+        self.trim = self._checked_trim(request.get("trim") or {}, hello)
         self.weights_from = request.get("weights") or {}
         if self.phase == "load" and self.switches:
             raise Declined(min(self.switches), "%s: phase load has no network, and nothing to turn."
@@ -406,6 +417,8 @@ class Cell:
         if self.phase != "train" and self.switches.get("feed") == "loader":
             raise Declined("feed", "feed: the loader feeds training steps; phase %s has resident batches alone."
                            % self.phase)
+        if self.trim and self.switches.get("feed") == "loader":
+            raise Declined("trim", "trim: batches of the loader are whole; got lengths to trim them by.")
         if self.phase != "load" and self.track == "equal" and not self.weights_from:
             raise ValueError('weights: the track "equal" needs {"file": PATH} or {"hash": SEED}; got none.')
         self._read_data(_field(request, "data", dict))
@@ -475,6 +488,50 @@ class Cell:
                 term.target, term.kind, shape, wanted[0], wanted[1], target["type"], target["shape"]))
         return term
 
+    def _checked_trim(self, given, hello):
+        if not given:
+            return []
+        if not hello.get("trims"):
+            raise Declined("trim", "trim: this driver takes batches of one size alone; got lengths to trim them by, %s."
+                           % ", ".join(sorted(given)))
+        fields = {entry["name"]: entry for entry in self.network.inputs}
+        fields.update(self.targets)
+        rules, taken = [], set()
+        for length, rule in sorted(_field({"trim": given}, "trim", dict).items()):
+            entry = fields.get(length)
+            if entry is None or entry["type"] != "i64" or entry["shape"]:
+                raise ValueError("trim: must name inputs and targets of whole numbers without axes; got %r." % length)
+            names = _field(rule, "of", list, "trim.%s.of" % length)
+            places = {fields[name]["shape"][0] if fields.get(name, {}).get("shape") else None for name in names}
+            if len(places) != 1 or None in places or taken & set(names) or len(set(names)) != len(names):
+                raise ValueError("trim.%s.of: must be inputs and targets of as many places each, and each once; got %r."
+                                 % (length, names))
+            taken |= set(names)
+            rules.append(SimpleNamespace(length=length, of=names, multiple=_positive(rule, "multiple", 1),
+                                         places=places.pop()))
+        for term in self.terms:
+            for rule in rules:
+                if term.target in rule.of and (term.lengths != rule.length or term.kind == "ctc"):
+                    raise ValueError("trim.%s.of: a target of the loss is trimmed by the lengths of its term alone; got "
+                                     "%r." % (rule.length, term.target))
+        return rules
+
+    def output_shape(self, output, batch):
+        """The shape of an output for this batch. With trimmed batches its first axis is known of the outputs that the loss
+        reads; of others it is None."""
+        shape = (self.batch,) + tuple(output["shape"])
+        if not self.trim or len(shape) < 2:
+            return shape
+        for term in self.terms:
+            if term.output == output["name"]:
+                for rule in self.trim:
+                    if term.kind == "ctc" and term.lengths == rule.length:
+                        return shape[:1] + (-(-batch[rule.of[0]].shape[1] // term.stride),) + shape[2:]
+                    if term.target in rule.of:
+                        return shape[:1] + (batch[term.target].shape[1],) + shape[2:]
+                return shape
+        return shape[:1] + (None,) + shape[2:]
+
     def wanted(self):
         """The names of what the loss takes beside outputs: of each term its target and, where it has any, lengths."""
         return list(dict.fromkeys(name for term in self.terms for name in (term.target, term.lengths)
@@ -490,13 +547,16 @@ class Cell:
                 time = term.stride * next(output["shape"][0] for output in self.network.outputs
                                           if output["name"] == term.output)
                 limits[term.lengths] = 1, min(time, limits.get(term.lengths, (1, time))[1])
+        for rule in self.trim:
+            limits[rule.length] = 1, min(rule.places, limits.get(rule.length, (1, rule.places))[1])
         entries = {entry["name"]: entry for entry in self.network.inputs}
         entries.update(self.targets)
         wanted = {name: (_offered(name + ".type", entry["type"], list(TYPES)), tuple(entry["shape"]))
                   + limits.get(name, (None, None)) for name, entry in entries.items()}
         self.train, self.test = (
-            Data("data." + part, data[part], wanted) if data.get(part) else None for part in ("train", "test"))
-        self.more_tests = {part: Data("data." + part, data[part], wanted) for part in sorted(data)
+            Data("data." + part, data[part], wanted, self.trim) if data.get(part) else None
+            for part in ("train", "test"))
+        self.more_tests = {part: Data("data." + part, data[part], wanted, self.trim) for part in sorted(data)
                            if part.startswith("test_")}
         self.images = self._read_images(_field(data, "images", dict, "data.images")) if data.get("images") else None
         if self.phase == "load":
@@ -544,15 +604,16 @@ class Cell:
         """The samples of `check` and `run`, in both phases: those to train on; the test's where there are no others."""
         return self.train if self.train is not None else self.test
 
-    def counted_places(self, outputs, batch):
-        """The loss's output and target at the places that count: for cross_entropy (places, classes) and (places,),
-        else both (numbers,). outputs: {name: array (samples, …)}, of the batch's first samples."""
-        output = np.asarray(outputs[self.loss.output])
-        target = batch[self.loss.target][:len(output)]
-        if self.loss.lengths is not None:
-            counts = np.arange(output.shape[1]) < batch[self.loss.lengths][:len(output), None]
+    def counted_places(self, outputs, batch, term=None):
+        """The output and the target of the loss (or of a term of it) at the places that count: for cross_entropy (places,
+        classes) and (places,), else both (numbers,). outputs: {name: array (samples, …)}, of the batch's first samples."""
+        term = term or self.loss
+        output = np.asarray(outputs[term.output])
+        target = batch[term.target][:len(output)]
+        if term.lengths is not None:
+            counts = np.arange(output.shape[1]) < batch[term.lengths][:len(output), None]
             output, target = output[counts], target[counts]
-        if self.loss.kind == "cross_entropy":
+        if term.kind == "cross_entropy":
             output = output.reshape(-1, output.shape[-1])
         else:
             output = output.reshape(-1)
@@ -664,9 +725,9 @@ def checked_values(array):
     return {"shape": list(array.shape), "values": flat.tolist()}
 
 
-def _measured(cell, output, target):
+def _measured(cell, term, output, target):
     """{"loss": array, metric: array}: of each place that counts. The metrics that are means over places."""
-    if cell.loss.kind == "cross_entropy":
+    if term.kind == "cross_entropy":
         top = output.max(axis=1)
         picked = output[np.arange(len(target)), target]
         found = {"loss": top + np.log(np.exp(output - top[:, None]).sum(axis=1)) - picked}
@@ -675,7 +736,29 @@ def _measured(cell, output, target):
         return found
     each = {"mse": np.square(output - target), "mae": np.abs(output - target),
             "bce": np.maximum(output, 0) - output * target + np.log1p(np.exp(-np.abs(output)))}
-    return dict({name: each[name] for name in cell.metrics}, loss=each[cell.loss.kind])
+    return dict({name: each[name] for name in cell.metrics}, loss=each[term.kind])
+
+
+def ctc_losses(logits, labels, lengths, stride):
+    """Of each sample CTC's loss over the number of its labels, (N,). logits (N, steps, classes), labels (N, L), filled up with
+    zeros. The blank is 0; where the labels cannot be had in so few steps the loss is 0."""
+    top = logits.max(axis=2, keepdims=True)
+    logs = logits - top - np.log(np.exp(logits - top).sum(axis=2, keepdims=True))
+    samples, counts, steps = np.arange(len(labels)), (labels != 0).sum(axis=1), -(-lengths // stride)
+    states = np.zeros((len(labels), 2 * labels.shape[1] + 1), dtype=np.int64)  # labels with blanks around each
+    states[:, 1::2] = labels
+    skips = np.zeros(states.shape, dtype=bool)  # from the label before, where it is another
+    skips[:, 3::2] = labels[:, 1:] != labels[:, :-1]
+    ahead = np.full(states.shape, -np.inf)
+    ahead[:, 0], ahead[:, 1] = logs[:, 0, 0], logs[samples, 0, states[:, 1]]
+    for step in range(1, logits.shape[1]):
+        one, two = np.full(states.shape, -np.inf), np.full(states.shape, -np.inf)
+        one[:, 1:], two[:, 2:] = ahead[:, :-1], ahead[:, :-2]
+        moved = np.logaddexp(np.logaddexp(ahead, one), np.where(skips, two, -np.inf))
+        ahead = np.where((step < steps)[:, None], moved + logs[samples[:, None], step, states], ahead)
+    ends = np.logaddexp(ahead[samples, 2 * counts], ahead[samples, np.maximum(2 * counts - 1, 0)])
+    ends = np.where(counts == 0, ahead[:, 0], ends)
+    return np.where(np.isfinite(ends), -ends, 0.0) / np.maximum(counts, 1)
 
 
 def _metrics_of(cell, loss):
@@ -792,10 +875,9 @@ class _Dialogue:
         read, found = model.read_outputs(), {}
         for output in cell.network.outputs:
             found[output["name"]] = np.asarray(read[output["name"]], dtype=np.float64)
-            shape = (cell.batch,) + tuple(output["shape"])
-            if found[output["name"]].shape != shape:
-                raise RuntimeError("output %s: must be %s; got %s." % (
-                    output["name"], shape, found[output["name"]].shape))
+            made, shape = found[output["name"]].shape, cell.output_shape(output, batch)
+            if len(made) != len(shape) or any(size not in (None, own) for own, size in zip(made, shape)):
+                raise RuntimeError("output %s: must be %s; got %s." % (output["name"], shape, made))
         return found
 
     def resident(self):
@@ -868,9 +950,6 @@ class _Dialogue:
         cell, model = self.prepared("fit")
         if cell.phase != "train":
             raise Declined("fit", "fit: must be prepared in phase train; got %s." % cell.phase)
-        if cell.loss.kind in ("ctc", "sum"):
-            raise Declined("fit", "fit: a workload with the loss %s has no metrics to test; ask for run."
-                           % cell.loss.kind)
         epochs = _positive(request, "epochs")
         cap_s = request.get("cap_s")
         cap_ns = math.inf if cap_s is None else float(cap_s) * 1e9
@@ -915,20 +994,26 @@ class _Dialogue:
         # Counted where there is one label per sample.
         confusion = np.zeros((cell.classes, cell.classes), dtype=np.int64) if "accuracy" in cell.metrics and \
             not cell.targets[cell.loss.target]["shape"] and cell.classes is not None else None
-        sums, count = {}, 0
+        sums, counts = [{} for _ in cell.terms], [0] * len(cell.terms)
         model.reset_states()
         for begin in range(0, len(data), cell.batch):
             batch = data.batch(begin // cell.batch, cell.batch)
             kept = min(cell.batch, len(data) - begin)
             outputs = {name: value[:kept] for name, value in self.outputs(batch).items()}
-            output, target = cell.counted_places(outputs, batch)
-            count += len(output)
-            for name, values in _measured(cell, output, target).items():
-                sums[name] = sums.get(name, 0.0) + float(values.sum())
+            for number, term in enumerate(cell.terms):
+                if term.kind == "ctc":
+                    measured = {"loss": ctc_losses(outputs[term.output], batch[term.target][:kept],
+                                                   batch[term.lengths][:kept], term.stride)}
+                else:
+                    output, target = cell.counted_places(outputs, batch, term)
+                    measured = _measured(cell, term, output, target)
+                counts[number] += len(measured["loss"])
+                for name, values in measured.items():
+                    sums[number][name] = sums[number].get(name, 0.0) + float(values.sum())
             if confusion is not None:
                 np.add.at(confusion, (target, output.argmax(axis=1)), 1)
-        means = {name: total / count for name, total in sums.items()}
-        loss = means.pop("loss")
+        loss = sum(found.pop("loss") / count for found, count in zip(sums, counts))  # a sum has no other metrics
+        means = {name: total / counts[0] for name, total in sums[0].items()}
         return loss, dict(_metrics_of(cell, loss), **means), None if confusion is None else confusion.tolist()
 
     def breakdown(self, request):

@@ -378,7 +378,8 @@ class JaxDriver(frame.Driver):
                 "listings": list(jax_models.MODELS), "phases": ["train", "infer"],
                 "precisions": ["f32", "bf16", "f64"] + (["tf32"] if cuda else []),
                 "switches": dict({"lstm": ["cell"]}, **({"conv": ["heuristic", "profile"]} if cuda else {})),
-                "libraries": {name: importlib.metadata.version(name) for name in ("jaxlib", "numpy")}}
+                "libraries": {name: importlib.metadata.version(name) for name in ("jaxlib", "numpy")},
+                "trims": True}
 
     def why_declined(self, what, value):
         if what == "conv":
@@ -393,6 +394,9 @@ class JaxDriver(frame.Driver):
         on_cuda = cell.device != "cpu"
         if cell.precision == "tf32" and not on_cuda:
             raise frame.Declined("precision", "precision: tf32 must be on a CUDA device; got %s." % cell.device)
+        if cell.trim and cell.variant == "loop":
+            raise frame.Declined("trim", "trim: the variant loop stacks its batches, which must be of one size; got lengths to "
+                                 "trim them by. Ask for the variant jit.")
         conv = cell.switches.get("conv")
         if conv is not None and not on_cuda:
             raise frame.Declined("conv", "conv: XLA chooses among algorithms on CUDA alone; got %s." % cell.device)

@@ -47,6 +47,7 @@ class PyTorchDriver(frame.Driver):
                          "graph.cache": ["on", "off"], "onednn": ["on", "off"], "feed": ["resident", "loader"],
                          "lstm": ["cell", "fused"]},
             "libraries": libraries(),
+            "trims": True,
         }
 
     def why_declined(self, what, value):
@@ -118,6 +119,11 @@ class PyTorchModel(frame.Model):
         if cell.variant == "captured" and cell.loss.kind == "ctc":
             raise Declined("ctc", "ctc: nn.functional.ctc_loss reads the lengths on the host, which the variant captured "
                            "cannot record. Ask for another variant.")
+        if cell.trim and cell.variant in ("captured", "compile"):
+            raise Declined("trim", "trim: %s; got lengths to trim batches by. Ask for the variant eager or tuned." % {
+                "captured": "the variant captured records batches of one size",
+                "compile": "the variant compile gives up after eight sizes (torch._dynamo), and would run the rest as eager"}
+                [cell.variant])
         if cell.variant == "captured" and cell.network.whole and \
                 cell.network.whole["kind"] in pytorch_sequences.READS_LENGTHS:
             raise Declined("variant", "variant: %s packs its sequences by lengths on the host, which captured cannot "

@@ -203,13 +203,7 @@ class Samples:
                 made[name] = random.integers(0, 2, shape).astype(np.float32)
             else:
                 made[name] = random.standard_normal(shape).astype(np.float32)
-        for term in self.terms:
-            if term["kind"] == "ctc":  # labels, then zeros; few enough for the steps, though two alike need one between
-                steps = -(-made[term["lengths"]] // term.get("stride", 1))
-                labels = made[term["target"]]
-                count = np.clip(steps // 3, 1, labels.shape[1])
-                labels[labels == 0] = 1
-                labels[np.arange(labels.shape[1]) >= count[:, None]] = 0
+        self.end_labels(made)
         first = self.terms[0]
         target = self.targets[first["target"]]
         pictures = [entry for entry in self.network.inputs if entry["type"] == "f32"]
@@ -219,6 +213,16 @@ class Samples:
             labels = made[first["target"]] = (np.arange(samples) * 7 % target["below"]).astype(np.int64)
             made[pictures[0]["name"]] = (0.5 * made[pictures[0]["name"]] + patterns[labels]).astype(np.float32)
         return made
+
+    def end_labels(self, made):
+        """Labels of ctc end with zeros; few enough for the steps, though two alike need one between."""
+        for term in self.terms:
+            if term["kind"] == "ctc":
+                steps = -(-made[term["lengths"]] // term.get("stride", 1))
+                labels = made[term["target"]]
+                count = np.clip(steps // 3, 1, labels.shape[1])
+                labels[labels == 0] = 1
+                labels[np.arange(labels.shape[1]) >= count[:, None]] = 0
 
     def lengths(self):
         """{name: time} of the whole numbers that are lengths."""
@@ -429,6 +433,8 @@ class Walk:
             cell, data={"train": {name: gone for name in cell["data"]["train"]}}))
         self.declines("a missing weights file", "prepare", kind="failed", **dict(cell, weights={"file": gone}))
         self.declines("a batch of 0", "prepare", kind="failed", **dict(cell, batch=0))
+        self.declines("a trim by what is no length", "prepare", kind="failed" if self.known.get("trims") else "declined",
+                      **dict(cell, trim={"nobody": {"of": [], "multiple": 1}}))
         unknown_optimizer = dict(cell["workload"], optimizer={"name": "wishful", "lr": 1})
         if "train" in self.known["phases"]:
             self.declines("an unknown optimiser", "prepare", names="optimizer",
@@ -522,6 +528,9 @@ class Walk:
         if self.samples(name).network.whole:
             self.lstm_switch(where, name, cell, checked, steps)
         self.fitting(where, name, cell)
+        trimmed = self.trimming(where, name, cell, checked)
+        if trimmed:
+            checked["trimmed"] = trimmed
         shipped = self.process.call("prepare", **self.cell(name, variant=variant, track="as_shipped", weights=None))
         if (shipped.get("error") or {}).get("kind") == "declined":
             table.note(where, "as shipped", "declined: " + shipped["error"]["message"])
@@ -563,6 +572,56 @@ class Walk:
         apart = max(distance([a], [b]) for a, b in pairs)
         self.table.check(where, "what is beyond the lengths moves nothing", apart < TOLERANCE[cell["precision"]] / 10,
                          "%.2g apart" % apart)
+
+    def trimmed_cell(self, name, cell):
+        """The same with batches as long as their longest sample: in the first one half as long as in the others."""
+        samples, first = self.samples(name), slice(0, cell["batch"])
+        made = {part: np.load(path) for part, path in cell["data"]["train"].items()}
+        for length in self.definitions[name]["trim"]:
+            made[length][first] = (made[length][first] + 1) // 2
+        samples.end_labels(made)
+        return dict(cell, trim=self.definitions[name]["trim"], data=dict(
+            cell["data"], train=write(self.folder, "trimmed_" + name, made)))
+
+    def trimming(self, where, name, cell, checked):
+        """Batches that are as long as their longest sample, where the workload says what that trims; -> the answer to check."""
+        trim = self.definitions[name].get("trim")
+        if not trim:
+            return None
+        asked = self.trimmed_cell(name, cell)
+        if not self.known.get("trims"):
+            error = self.process.call("prepare", **asked).get("error") or {}
+            self.table.check(where, "trim is declined", error.get("what") == "trim", error.get("message"))
+            return None
+        where, steps = where + " trimmed", len(checked["losses"])
+        whole = self.prepared(where, dict(asked, trim=None)) and self.ask(where, "check", steps=steps)
+        answer = self.prepared(where, asked) and self.ask(where, "check", steps=steps)
+        if not answer or not whole:
+            return None
+        made = {part: np.load(path)[:cell["batch"]] for part, path in asked["data"]["train"].items()}
+        samples, good, sizes = self.samples(name), True, {}
+        for length, rule in trim.items():
+            for field in rule["of"]:
+                places = samples.entries[field]["shape"][0]
+                sizes[field] = min(places, -(-int(made[length].max()) // rule["multiple"]) * rule["multiple"])
+        for term in samples.terms:
+            found, full = (one["outputs"][term["output"]]["shape"][1] for one in (answer, whole))
+            field = trim[term["lengths"]]["of"][0] if term["kind"] == "ctc" else term["target"]
+            good &= found == -(-sizes[field] // term.get("stride", 1)) and found < full
+        self.table.check(where, "check: outputs are as long as the longest sample", good, ", ".join(
+            "%s %s" % (output, entry["shape"]) for output, entry in answer["outputs"].items()))
+        if not samples.reads_beyond():
+            apart = max(distance([whole[key]], [answer[key]]) for key in ("loss", "losses", "gradients"))
+            self.table.check(where, "what is left out counts for nothing", apart < TOLERANCE[cell["precision"]],
+                             "%.2g apart" % apart)
+        self.fitting(where, name, asked)
+        answer["fitted"] = self.fitted(where, asked)
+        return answer
+
+    def fitted(self, where, cell):
+        """The losses of training and of the test after an epoch without dropout."""
+        answer = self.prepared(where, cell) and self.ask(where, "fit", epochs=1, cap_s=self.options.timeout)
+        return answer and [answer["lines"][0]["loss"], answer["lines"][0]["test_loss"]]
 
     def regions(self, where, updates):
         """Both regions of run, and breakdown, in the phase that is prepared."""
@@ -779,6 +838,14 @@ def compare(first, other, options, table, folder):
             table.row(where, "against: prepare", json.dumps(prepared.get("error")))
             continue
         walk.agree(where, name, cell, mine, theirs, "against: ")
+        if "trimmed" in mine and walk.known.get("trims"):
+            trimmed = walk.trimmed_cell(name, cell)
+            theirs = walk.prepared(where, trimmed) and walk.ask(where, "check", steps=len(mine["trimmed"]["losses"]))
+            if theirs:
+                walk.agree(where, name, trimmed, mine["trimmed"], theirs, "against, trimmed: ")
+                apart = distance(mine["trimmed"]["fitted"], walk.fitted(where, trimmed))
+                table.check(where, "against, trimmed: the losses of a fit", apart < 10 * TOLERANCE[cell["precision"]],
+                            "%.2g apart" % apart)
     walk.process.call("quit")
     walk.process.end()
 

@@ -45,6 +45,7 @@ const std::vector<Metric>& metrics() {
       {"fit.memory_growth_mib", "memory growth of an epoch", "MiB", Better::less},
       {"fit.best_epoch", "epoch of the best test", "", Better::less, true},
       {"fit.loss", "training loss", "", Better::less, true},
+      {"fit.test_loss", "test loss", "", Better::less, true},
       {"fit.time_to_0.90_s", "time to 0.90 in the test", "s", Better::less, true},
       {"fit.energy_to_0.90_j", "energy to 0.90 in the test", "J", Better::less, true},
       {"cpu.percent", "CPU utilisation", "%", Better::neither},

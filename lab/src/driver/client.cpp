@@ -33,6 +33,7 @@ Json Preparation::request() const {
               {"dropout", dropout},       {"switches", switches}};
   if (!weights.is_null()) out["weights"] = weights;
   if (!data.is_null()) out["data"] = data;
+  if (!trim.is_null()) out["trim"] = trim;
   return out;
 }
 
@@ -168,6 +169,7 @@ Hello Client::hello() {
     out.listings = fields.texts("listings");
     out.phases = fields.texts("phases");
     out.precisions = fields.texts("precisions");
+    out.trims = fields.has("trims") && fields.truth("trims");
     for (const auto& [name, values] : fields.table("switches").items()) {
       const Json one = {{"values", values}};
       out.switches[name] = Answer(one, "hello: switch " + name).texts("values");

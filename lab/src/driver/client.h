@@ -45,7 +45,8 @@ struct Hello {
   std::string framework, version;
   std::vector<std::string> variants, devices, kinds, losses, listings, phases, precisions;
   std::map<std::string, std::vector<std::string>> switches;
-  Json answer;  // whole, for the record
+  bool trims = false;  // takes batches that are trimmed to their longest sample
+  Json answer;         // whole, for the record
 };
 
 struct Preparation {
@@ -58,6 +59,7 @@ struct Preparation {
   bool dropout = true;
   Json weights;  // {"file": …} or {"hash": …}; null: absent
   Json data;
+  Json trim = nullptr;  // what lengths trim of each batch; null: absent
   std::map<std::string, std::string> switches;
   Json request() const;
 };

@@ -80,6 +80,7 @@ class AnyKind final : public MadeUp {
       : targets_(workload.targets),
         terms_(workload.loss_terms()),
         inputs_(network.line.inputs),
+        is_trimmed_(!workload.trim.empty()),
         seed_(seed),
         is_test_(is_test) {
     for (const zoo::InputDescription& input : inputs_) {
@@ -101,7 +102,9 @@ class AnyKind final : public MadeUp {
   std::vector<Tensor> get(int64_t i) const override {
     const uint32_t stream = stream_of(i, seed_, is_test_);
     // One draw for all lengths: what is long of an input is long of the others.
-    const int64_t drawn = mosts_.empty() ? longest_ : hashed(3, stream) % static_cast<uint32_t>(longest_);
+    const int64_t drawn = mosts_.empty() ? longest_
+                          : is_trimmed_  ? spread_draw(stream)
+                                         : hashed(3, stream) % static_cast<uint32_t>(longest_);
     std::vector<Tensor> sample;
     std::vector<Rows> known;
     for (size_t k = 0; k < inputs_.size(); ++k) {
@@ -139,6 +142,12 @@ class AnyKind final : public MadeUp {
  private:
   static bool is_length(const zoo::InputDescription& input) {
     return input.dtype == DType::i64 && input.shape.rank() == 0;
+  }
+  /// The cube of a number that is drawn evenly: most samples are short and a few long, so that the longest of a batch differs
+  /// from batch to batch. Evenly drawn lengths would leave nearly every batch as long as can be.
+  int64_t spread_draw(uint32_t stream) const {
+    const uint64_t u = hashed(3, stream);
+    return static_cast<int64_t>((((u * u) >> 32) * u >> 32) * static_cast<uint64_t>(longest_) >> 32);
   }
   /// The share of `most` that was drawn, at least one.
   int64_t length_of(int64_t most, int64_t drawn) const { return 1 + drawn * most / longest_; }
@@ -225,6 +234,7 @@ class AnyKind final : public MadeUp {
   std::vector<int64_t> below_;
   std::map<std::string, int64_t> mosts_;  // of inputs and targets that are lengths: the most of each
   int64_t longest_ = 1;
+  bool is_trimmed_;
   uint64_t seed_;
   bool is_test_;
 };

@@ -23,7 +23,7 @@ class MadeUp {
 /// Anything else: inputs are noise (whole numbers below the rows of the embedding that reads them, or in their range; those without axes are
 /// lengths, behind which the first axis of the others is zero), and targets a fixed function of them: weighted sums of the same
 /// and the last place where target and input have the same first axis, else of the mean over all true places.
-/// Samples of the test differ from those of training.
+/// Lengths are drawn evenly, or mostly short where the workload trims its batches. Samples of the test differ from those of training.
 std::unique_ptr<MadeUp> make_up(const Workload& workload, const Network& network, uint64_t seed,
                                 bool is_test);
 

@@ -119,6 +119,56 @@ void check_loss(const Workload& workload, const zoo::StraightLine& line) {
       refuse(cat("a target must have another name than the inputs; got '", input.name, "' for both."));
 }
 
+/// Lengths must be whole numbers without axes, and what they trim must have as many places as they can count.
+void check_trim(const Workload& workload, const Network& network) {
+  const auto refuse = [&](const std::string& length, const std::string& why) {
+    throw Error(cat("workload ", workload.name, ": trim.", length, " must ", why));
+  };
+  struct Field {
+    std::vector<int64_t> shape;
+    bool is_whole;
+    int64_t most;  // of whole numbers, where it is known
+  };
+  std::map<std::string, Field> fields;
+  for (const auto& input : network.line.inputs) {
+    const auto range = network.ranges.find(input.name);
+    fields[input.name] = {{input.shape.begin(), input.shape.end()},
+                          input.dtype == DType::i64,
+                          range == network.ranges.end() ? -1 : range->second.most};
+  }
+  for (const auto& [name, rule] : workload.targets.items())
+    fields[name] = {rule.at("shape"), rule.at("type") == "i64", rule.value("below", int64_t{0}) - 1};
+  std::map<std::string, std::string> trimmed_by;
+  for (const auto& [length, rule] : workload.trim.items()) {
+    const auto counted = fields.find(length);
+    if (counted == fields.end() || !counted->second.is_whole || !counted->second.shape.empty())
+      refuse(length, "be an input or a target of whole numbers without axes; it is none.");
+    int64_t places = 0;
+    for (const std::string name : rule.at("of")) {
+      const auto at = fields.find(name);
+      if (at == fields.end() || at->second.shape.empty())
+        refuse(length, cat("trim inputs and targets that have places; got '", name, "'."));
+      if (places > 0 && at->second.shape[0] != places)
+        refuse(length, cat("trim what has as many places each; got ", name, " of ", at->second.shape[0],
+                           " beside others of ", places, "."));
+      places = at->second.shape[0];
+      if (!trimmed_by.emplace(name, length).second)
+        refuse(length,
+               cat("trim what nothing else trims; got ", name, ", which ", trimmed_by[name], " trims."));
+    }
+    if (counted->second.most > places)
+      refuse(length, cat("count the places that it trims, ", places, "; got a length of up to ",
+                         counted->second.most, "."));
+  }
+  for (const Json& term : workload.loss_terms())
+    if (const auto by = trimmed_by.find(term.at("target").get<std::string>());
+        by != trimmed_by.end() && (term.at("kind") == "ctc" || term.value("lengths", "") != by->second))
+      refuse(
+          by->second,
+          cat("trim a target of the loss only where its lengths are the term's, and no labels of ctc; got ",
+              by->first, "."));
+}
+
 /// Its text has been made here, so that its lines are nobody's.
 void forget_lines(std::vector<zoo::LayerDescription>& layers) {
   for (zoo::LayerDescription& layer : layers) {
@@ -304,6 +354,7 @@ Network load_network(const Workload& workload, const std::vector<int64_t>& input
   Network network = found_network(workload, options);
   network.targets = workload.targets;
   check_loss(workload, network.line);
+  check_trim(workload, network);
   return network;
 }
 

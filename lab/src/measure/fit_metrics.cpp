@@ -73,6 +73,10 @@ void add_fit_metrics(Run& run, const Fitted& fitted, const Workload& workload,
   m["fit.total_s"] = total;
   m["fit.first_epoch_s"] = run.epochs.front().train_s;
   m["fit.loss"] = run.epochs.back().loss;
+  if (run.epochs.back().test_loss)
+    m["fit.test_loss"] = *run.epochs.back().test_loss;
+  else
+    run.unavailable["fit.test_loss"] = kNoTest;
   if (later.empty())
     run.unavailable["fit.epoch_s"] = "there was one epoch alone";
   else

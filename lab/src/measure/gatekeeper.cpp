@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "lab/src/base/json.h"
+#include "lab/src/base/trim.h"
 #include "lab/src/material/network.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
+#include "tandem/io/npy.h"
 
 namespace tandem::lab {
 namespace {
@@ -36,19 +39,50 @@ double level_of(const Workload& workload) {
   return 1 / (255 * *std::min_element(std.begin(), std.end()));
 }
 
+/// Whole epochs go over batches that are as long as their longest sample; steps over batches of one size.
+bool is_trimmed(const Cell& cell, const Workload& workload) {
+  return cell.condition.phase == "fit" && !workload.trim.empty();
+}
+
+/// Of a gate whose batches are all of one size nobody learns that others are right, too.
+void check_sizes(const Preparation& p, int64_t batches) {
+  std::set<int64_t> sizes;
+  for (const auto& [length, rule] : p.trim.items()) {
+    const Json& files = p.data.at("train");
+    const std::vector<int64_t> lengths =
+        io::load_npy(files.at(length).get<std::string>()).to_vector<int64_t>();
+    const int64_t places =
+        io::load_npy(files.at(rule.at("of").at(0).get<std::string>()).get<std::string>()).size(1);
+    sizes.clear();
+    for (int64_t b = 0; b < batches; ++b) {
+      int64_t longest = 0;
+      for (int64_t i = 0; i < p.batch; ++i)
+        longest = std::max(longest, lengths[static_cast<size_t>(b * p.batch + i) % lengths.size()]);
+      sizes.insert(trimmed_size(longest, rule.at("multiple"), places));
+    }
+    if (sizes.size() > 1) return;
+  }
+  throw DriverFailure(
+      Status::failed,
+      cat("gate: its ", batches, " batches must have at least two sizes where they are trimmed; got ",
+          *sizes.begin(), " alone. Set more steps in [gate], or a smaller multiple in [trim]."),
+      "");
+}
+
 /// Everything that can change what the network computes.
-std::string model_key(const Cell& cell) {
+std::string model_key(const Cell& cell, const Workload& workload) {
   const Condition& c = cell.condition;
   std::string key = cat(c.workload, ", ", trains(cell) ? "train" : c.phase, ", input");
   for (const int64_t size : c.input) key += cat(" ", size);
   if (trains(cell)) key += ", " + cell.optimizer.dump();
+  if (is_trimmed(cell, workload)) key += ", trim " + workload.trim.dump();
   return key;
 }
 
 /// And everything that can change how: the system, its device, precision and switches.
-std::string system_key(const Cell& cell) {
+std::string system_key(const Cell& cell, const Workload& workload) {
   const Condition& c = cell.condition;
-  std::string key = cat(cell.system, ", ", model_key(cell), ", ", c.device, ", ", c.precision);
+  std::string key = cat(cell.system, ", ", model_key(cell, workload), ", ", c.device, ", ", c.precision);
   for (const auto& [name, value] : c.switches)
     if (name != kStorage) key += cat(", ", name, "=", value);
   return key;
@@ -138,6 +172,7 @@ Preparation preparation_for(const Cell& cell, const Workload& workload, int64_t 
   p.network = load_network(workload, c.input).json();
   p.switches = c.switches;
   p.switches.erase(kStorage);
+  if (is_trimmed(cell, workload)) p.trim = workload.trim;
   return p;
 }
 
@@ -171,6 +206,7 @@ Checked Gatekeeper::check(const std::string& system, const Cell& cell, const Wor
     p.weights = materials_.weights(workload, cell.condition.input);
     p.data = materials_.samples(workload, cell.condition.input, batch * std::max<int64_t>(1, steps)).data;
   }
+  if (!p.trim.is_null()) check_sizes(p, steps);
   if (move.by > 0) {
     std::vector<std::string> inputs;
     for (const Json& input : p.network.at("inputs")) inputs.push_back(input.at("name"));
@@ -205,7 +241,8 @@ GateResult Gatekeeper::pass(const Cell& cell, const Workload& workload,
   // A pipeline that makes other samples is no way to feed the same network.
   if (trains(cell) && takes_from_loader(cell.condition) && workload.images)
     if (GateResult samples = pass(loading_of(cell), workload, stage); !samples.passed) return samples;
-  const std::string key = system_key(cell), reference_key = "reference: " + model_key(cell);
+  const std::string key = system_key(cell, workload),
+                    reference_key = "reference: " + model_key(cell, workload);
   if (known_.contains(key)) return result_from(known_[key]);
   if (!known_.contains(reference_key)) {
     stage("gate, reference");
@@ -229,9 +266,9 @@ GateResult Gatekeeper::pass(const Cell& cell, const Workload& workload,
   return result;
 }
 
-FirstStep Gatekeeper::first_step(const Cell& cell, Preparation p,
+FirstStep Gatekeeper::first_step(const Cell& cell, const Workload& workload, Preparation p,
                                  const std::function<void(const std::string&)>& stage) {
-  const std::string key = cat("first step: ", model_key(cell), ", batch ", p.batch);
+  const std::string key = cat("first step: ", model_key(cell, workload), ", batch ", p.batch);
   if (!known_.contains(key)) {
     stage("gate, the reference's first step");
     p.variant = variant_of(bench_.reference);
@@ -259,7 +296,7 @@ FirstStep Gatekeeper::first_step(const Cell& cell, Preparation p,
 }
 
 std::vector<Checked> Gatekeeper::moved(const Cell& cell, const Workload& workload, double by) {
-  const std::string key = cat("reference, samples moved by ", by, ": ", model_key(cell));
+  const std::string key = cat("reference, samples moved by ", by, ": ", model_key(cell, workload));
   if (!known_.contains(key)) {
     Json answers = Json::array();
     for (uint64_t seed = 1; seed <= kMoves; ++seed)

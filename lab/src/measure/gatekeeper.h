@@ -62,7 +62,7 @@ class Gatekeeper {
 
   /// The reference's, for a run that is prepared like this: in f32 on the processor, once for each network and batch. It has a
   /// minute; where that is not enough, there is none.
-  FirstStep first_step(const Cell& cell, Preparation preparation,
+  FirstStep first_step(const Cell& cell, const Workload& workload, Preparation preparation,
                        const std::function<void(const std::string&)>& stage);
 
  private:

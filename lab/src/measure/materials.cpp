@@ -153,6 +153,8 @@ SampleFiles Materials::all(const Workload& workload, const std::vector<int64_t>&
   if (is_real) return written("all", workload, input, kAll, kAll);
   const int64_t room = std::max<int64_t>(
       100, kSyntheticBytes / std::max<int64_t>(1, load_network(workload, input).sample_bytes()));
+  if (workload.samples > 0)
+    return written("all", workload, input, workload.samples, std::max<int64_t>(1, workload.samples / 4));
   return written("all", workload, input, std::min(kSyntheticTrain, room), std::min(kSyntheticTest, room / 4));
 }
 

@@ -37,8 +37,8 @@ class Materials {
   SampleFiles samples(const Workload& workload, const std::vector<int64_t>& input, int64_t count);
   /// The same samples, each number of the inputs that have a point times 1 + r, r drawn from -by to by with the seed.
   Json moved(const Json& data, const std::vector<std::string>& inputs, double by, uint64_t seed);
-  /// For fit: all of the data, with its tests (under each noise that the workload names, as part test_noise_0.10 …); where its files are not there, as many synthetic samples as MNIST has, or as
-  /// fit into 192 MiB.
+  /// For fit: all of the data, with its tests (under each noise that the workload names, as part test_noise_0.10 …); where its files are
+  /// not there, as many synthetic samples as the workload's [fit] says, or as MNIST has and fit into 192 MiB.
   SampleFiles whole(const Workload& workload, const std::vector<int64_t>& input);
 
   /// So many image files at most, on the storage that the switch names; "": in the study's folder, wherever the system keeps

@@ -64,6 +64,12 @@ void check_offer(const Hello& hello, const Preparation& p) {
   if (const std::string loss = p.workload.at("loss").at("kind");
       p.phase == "train" && !holds(hello.losses, loss))
     decline("loss", loss, hello.losses);
+  if (!p.trim.is_null() && !hello.trims)
+    throw DriverFailure(
+        Status::declined,
+        "trim: the driver takes batches of one size alone, and this workload's are trimmed to their "
+        "longest sample",
+        "", "trim");
   if (!holds(hello.precisions, p.precision)) decline("precision", p.precision, hello.precisions);
   for (const auto& [name, value] : p.switches) {
     const auto at = hello.switches.find(name);
@@ -242,7 +248,7 @@ class Taker {
     if (cell_.condition.track != "equal" || is_fed_ ||
         (has_dropout(network_) && (p.phase == "train" || network_.is_whole)))
       return;
-    const FirstStep wanted = setting_.gatekeeper.first_step(cell_, p, setting_.stage);
+    const FirstStep wanted = setting_.gatekeeper.first_step(cell_, workload_, p, setting_.stage);
     if (!wanted.why.empty())
       run_.notes.push_back("the first step was not held against the reference's: " + wanted.why);
     int64_t numbers = 0;

@@ -9,10 +9,12 @@ namespace {
 /// Tests after each epoch, tells the lab, and stops when the cap has passed.
 class EpochReporter final : public Callback {
  public:
-  EpochReporter(const CellRequest& cell, nn::Module& model, const data::Dataset* test,
+  EpochReporter(const CellRequest& cell, nn::Module& model, const data::Dataset* test, int64_t batches,
                 std::shared_ptr<Followed> followed, double cap_s, std::function<void(const Json&)> progress)
       : device_(cell.device),
         batch_(cell.batch),
+        batches_(batches),
+        counts_places_(cell.objective.counts_places()),
         test_(test),
         followed_(std::move(followed)),
         metrics_(cell.objective.metrics),
@@ -30,6 +32,7 @@ class EpochReporter final : public Callback {
                  {"train_end", train_end},    {"loss", training.state().history.back()["train_loss"]},
                  {"metrics", Json::object()}, {"test_loss", Json()},
                  {"test_metrics", Json()}};
+    if (counts_places_) line["loss"] = followed_->loss.item<double>() / static_cast<double>(batches_);
     const int64_t places = followed_->places.item<int64_t>();
     if (places > 0)
       line["metrics"]["accuracy"] =
@@ -54,7 +57,8 @@ class EpochReporter final : public Callback {
 
  private:
   Device device_;
-  int64_t batch_;
+  int64_t batch_, batches_;
+  bool counts_places_;
   const data::Dataset* test_;
   std::shared_ptr<Followed> followed_;
   std::vector<std::string> metrics_;
@@ -69,8 +73,6 @@ class EpochReporter final : public Callback {
 
 Json PreparedCell::fit(const Json& request, const std::function<void(const Json&)>& progress) {
   if (!request_.trains) throw Declined("fit", "fit: the cell must be prepared in phase train; got infer.");
-  if (!request_.objective.can_be_tested())
-    throw Declined("fit", "fit: a workload with the loss ctc or sum has no metrics to test; ask for run.");
   const int64_t epochs = integer_field(request, "epochs", 1, 1'000'000);
   const Json cap = request.value("cap_s", Json());
   TD_CHECK(cap.is_null() || (cap.is_number() && cap.get<double>() >= 0),
@@ -81,7 +83,7 @@ Json PreparedCell::fit(const Json& request, const std::function<void(const Json&
            request_.batch, ".");
   const auto followed = std::make_shared<Followed>(request_.device);
   const auto reporter =
-      std::make_shared<EpochReporter>(request_, *model_, test_.get(), followed, cap_s, progress);
+      std::make_shared<EpochReporter>(request_, *model_, test_.get(), batches, followed, cap_s, progress);
   tandem::fit(*model_, *train_,
               {.task = make_task(request_, true, followed),
                .engine = request_.engine,

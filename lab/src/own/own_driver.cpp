@@ -40,6 +40,7 @@ Json hello() {
           {"phases", own::phase_names()},
           {"precisions", own::precision_names()},
           {"switches", own::known_switches()},
+          {"trims", true},
           {"libraries", environment.value("libraries", Json::object())}};
 }
 

@@ -85,7 +85,7 @@ void PreparedCell::synchronize() const { backend(request_.device).synchronize(re
 
 PreparedCell::Fields PreparedCell::batch(int64_t index) const {
   const NoGrad off;
-  Fields fields = batch_of(samples(), index, request_.batch);
+  Fields fields = trimmed(request_, batch_of(samples(), index, request_.batch));
   // In f64 nothing is to be computed in less; 16-bit numbers are made within the step, as mixed precision does.
   for (Tensor& field : fields)
     field = to(is_floating(field.dtype()) ? cast(field, request_.dtype()) : field, request_.device);

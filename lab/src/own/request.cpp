@@ -2,6 +2,7 @@
 #include "lab/src/own/request.h"
 
 #include <algorithm>
+#include <set>
 
 #include "lab/src/own/feed.h"
 
@@ -93,7 +94,7 @@ Objective read_objective(const Json& workload, const zoo::StraightLine& line) {
   TD_CHECK(metrics.is_array(), "workload.metrics: must be a list; got ", metrics.type_name(), ".");
   for (const Json& name : metrics) {
     const bool known =
-        name.is_string() && out.can_be_tested() &&
+        name.is_string() && out.has_metrics() &&
         (out.classes > 0 ? name == "accuracy" || name == "perplexity" : name == "mse" || name == "mae");
     if (!known)
       throw Declined("metrics", cat("metrics: must be accuracy or perplexity of a cross-entropy, mse or mae "
@@ -112,6 +113,44 @@ DataFiles data_files(const Json& data, const std::string& part, const CellReques
     for (const zoo::InputDescription& field : *all)
       out[field.name] = text_field(files, field.name, cat("data.", part, ".", field.name));
   return out;
+}
+
+/// What each length trims: an input or a target of whole numbers without axes, and things that have places.
+std::vector<TrimRule> read_trim(const Json& request, const CellRequest& cell) {
+  std::vector<TrimRule> rules;
+  if (!request.contains("trim") || request["trim"].is_null()) return rules;
+  std::map<std::string, const zoo::InputDescription*> fields;
+  for (const auto* all : {&cell.line.inputs, &cell.objective.targets})
+    for (const zoo::InputDescription& field : *all) fields[field.name] = &field;
+  std::set<std::string> taken;
+  for (const auto& [length, given] : object_field(request, "trim").items()) {
+    const std::string path = "trim." + io::one_line(length, 80);
+    const auto counted = fields.find(length);
+    TD_CHECK(
+        counted != fields.end() && counted->second->dtype == DType::i64 && counted->second->shape.rank() == 0,
+        path, ": must be an input or a target of whole numbers without axes; got another name.");
+    TrimRule rule{length, {}, integer_field(given, "multiple", 1, 1 << 24, 1, path + ".multiple")};
+    int64_t places = 0;
+    for (const Json& name : list_field(given, "of", path + ".of")) {
+      const auto at = name.is_string() ? fields.find(name.get<std::string>()) : fields.end();
+      TD_CHECK(at != fields.end() && at->second->shape.rank() >= 1 &&
+                   (places == 0 || at->second->shape[0] == places) && taken.insert(at->first).second,
+               path, ".of: must be inputs and targets of as many places each, and each once; got ",
+               io::one_line(given["of"].dump(), 80), ".");
+      places = at->second->shape[0];
+      rule.of.push_back(at->first);
+    }
+    TD_CHECK(!rule.of.empty(), path, ".of: must name what the length trims; got nothing.");
+    rules.push_back(rule);
+  }
+  for (const LossTerm& term : cell.objective.terms)
+    for (const TrimRule& rule : rules)
+      TD_CHECK(std::find(rule.of.begin(), rule.of.end(), term.target) == rule.of.end() ||
+                   (term.lengths == rule.length && term.kind != "ctc"),
+               "trim.", rule.length,
+               ".of: a target of the loss is trimmed by the lengths of its term alone; got ", term.target,
+               ".");
+  return rules;
 }
 
 void read_weights(const Json& request, CellRequest& cell) {
@@ -317,6 +356,7 @@ CellRequest read_prepare(const Json& request) {
     cell.optimizer = object_field(workload, "optimizer", "workload.optimizer");
     text_field(cell.optimizer, "name", "workload.optimizer.name");
   }
+  cell.trim = read_trim(request, cell);
   read_weights(request, cell);
   const Json& data = object_field(request, "data");
   cell.train = data_files(data, "train", cell);
@@ -328,6 +368,9 @@ CellRequest read_prepare(const Json& request) {
            "data: must have the part train; got ", cell.test.empty() ? "nothing" : "test alone", ".");
   TD_CHECK(!cell.loads || cell.images, "data: must have images in phase load; got none.");
   read_switches(request, cell);
+  if (!cell.trim.empty() && cell.takes_from_loader())
+    throw Declined(
+        "trim", "trim: batches of the loader are whole; got lengths to trim them by. Take feed = resident.");
   return cell;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/src/base/trim.h"
 #include "tandem/tandem.h"
 
 namespace tandem::lab::own {
@@ -55,7 +56,10 @@ struct Objective {
   std::vector<std::string> metrics;
 
   const LossTerm& first() const { return terms.at(0); }
-  bool can_be_tested() const { return !is_sum && first().kind != "ctc"; }
+  /// Whether batches differ in how many places their loss is a mean of. ctc is one over samples.
+  bool counts_places() const { return !first().lengths.empty() && first().kind != "ctc"; }
+  /// Of ctc and sum there is the loss alone.
+  bool has_metrics() const { return !is_sum && first().kind != "ctc"; }
 };
 
 /// A NumPy file for each input and target, by name; empty where the request has none.
@@ -88,6 +92,7 @@ struct CellRequest {
   DataFiles train, test;
   std::map<std::string, DataFiles> more_tests;  // by the names of their parts
   std::shared_ptr<const Images> images;         // null: none
+  std::vector<TrimRule> trim;                   // of every batch; empty: batches are whole
   Json switches = Json::object();               // as set
   CompileOptions compile;                       // what the switches make of it
 

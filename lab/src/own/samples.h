@@ -19,4 +19,7 @@ std::unique_ptr<data::TensorSet> load_samples(const std::string& part, const Dat
 /// Batch number `index` of `size` samples in the order of the file, from the start where it ends. On the CPU.
 std::vector<Tensor> batch_of(const data::TensorSet& samples, int64_t index, int64_t size);
 
+/// The fields of a batch as the cell trims them: those of `trim` down to the batch's longest sample. On the CPU.
+std::vector<Tensor> trimmed(const CellRequest& cell, std::vector<Tensor> fields);
+
 }  // namespace tandem::lab::own

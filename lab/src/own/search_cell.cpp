@@ -54,6 +54,8 @@ SearchCell::SearchCell(CellRequest request) : request_(std::move(request)) {
     throw Declined(
         "track",
         "track: a search changes network and settings, so it has no equal; got equal. Take as_shipped.");
+  if (!request_.trim.empty())
+    throw Declined("trim", "trim: a search takes samples of one size; got lengths to trim them by.");
   if (!request_.trains) throw Declined("phase", "phase: a search trains; got infer.");
   if (request_.precision != "f32")
     throw Declined("precision", cat("precision: a search computes in f32; got ", request_.precision, "."));

@@ -62,15 +62,21 @@ std::pair<Tensor, Tensor> right_of(const CellRequest& cell, const std::vector<Te
   return {sum(cast(logical_and(same, mask), DType::i64)), sum(cast(mask, DType::i64))};
 }
 
-/// `measured`: two sums (1, 2) of f64 for each batch (of what is averaged, and how many), then predictions and labels.
+/// `measured`: sums (1, n) of f64 for each batch. Of a sum two for each term: of what is averaged, and how many; else how many, and two
+/// of what is averaged, then predictions and labels.
 class WorkloadMeter final : public Meter {
  public:
   WorkloadMeter(const Objective& objective, std::shared_ptr<Followed> followed)
       : objective_(objective), followed_(std::move(followed)) {
     if (objective.classes > 0) confusion_ = ConfusionMatrix(objective.classes);
+    if (objective.is_sum) terms_.resize(2 * objective.terms.size());
   }
   void add(const std::vector<Tensor>& measured) override {
     const std::vector<double> sums = measured.at(0).to_vector<double>();
+    if (objective_.is_sum) {
+      for (size_t i = 0; i < sums.size(); ++i) terms_[i % terms_.size()] += sums[i];
+      return;
+    }
     for (size_t i = 0; i + 2 < sums.size(); i += 3)
       places_ += sums[i], squares_ += sums[i + 1], distances_ += sums[i + 2];
     if (measured.size() < 3) return;
@@ -79,6 +85,8 @@ class WorkloadMeter final : public Meter {
     for (size_t i = 0; i < taken.size(); ++i) confusion_.add(label[i], taken[i]);
   }
   void finish(Metrics& metrics) const override {
+    if (objective_.is_sum)
+      metrics.values.at(0).value = sum_of_means();  // the loss: terms may count other places
     for (const std::string& name : objective_.metrics) {
       if (name == "accuracy") metrics.add(name, distances_ / places_);
       if (name == "perplexity") metrics.add(name, std::exp(metrics["loss"]));
@@ -89,9 +97,16 @@ class WorkloadMeter final : public Meter {
   }
 
  private:
+  double sum_of_means() const {
+    double sum = 0;
+    for (size_t i = 0; i < terms_.size(); i += 2) sum += terms_[i] / terms_[i + 1];
+    return sum;
+  }
+
   Objective objective_;
   std::shared_ptr<Followed> followed_;
   ConfusionMatrix confusion_;
+  std::vector<double> terms_;                        // of a sum
   double places_ = 0, squares_ = 0, distances_ = 0;  // of classes `distances_` counts the right ones
 };
 
@@ -108,11 +123,11 @@ class WorkloadTask final : public Task {
   data::LastBatch last_batch() const override { return data::LastBatch::drop; }
   std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
                               int64_t) const override {
-    if (!epochs_) return set.batch(indices);
+    if (!epochs_) return trimmed(cell_, set.batch(indices));
     const std::shared_ptr<const std::vector<int64_t>> order = order_of(set.size(), epoch);
     std::vector<int64_t> mapped;
     for (const int64_t i : indices) mapped.push_back((*order)[static_cast<size_t>(i)]);
-    return set.batch(mapped);
+    return trimmed(cell_, set.batch(mapped));
   }
   std::vector<Tensor> forward(nn::Module& model, const TaskBatch& batch,
                               std::vector<Tensor>& carried) const override {
@@ -132,17 +147,22 @@ class WorkloadTask final : public Task {
       assign(followed_->right, followed_->right + right);
       assign(followed_->places, followed_->places + places);
     }
+    if (followed_ && cell_.objective.counts_places()) {
+      const NoGrad off;
+      assign(followed_->loss, followed_->loss + cast(loss, DType::f64));
+    }
     return loss;
   }
   Tensor test_loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
     return loss_of(cell_, out, batch);
   }
   Tensor weight(const TaskBatch& batch) const override {
-    const LossTerm& term = cell_.objective.first();
-    return term.lengths.empty() ? Tensor() : sum(batch[term.lengths]);
+    return cell_.objective.counts_places() ? sum(batch[cell_.objective.first().lengths]) : Tensor();
   }
   std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
     const LossTerm& term = cell_.objective.first();
+    if (term.kind == "ctc") return {};
+    if (cell_.objective.is_sum) return {terms_of(out, batch)};
     const Tensor &o = out[term.output], &y = batch[term.target];
     if (cell_.objective.classes > 0) {
       const auto [right, places] = right_of(cell_, out, batch);
@@ -173,6 +193,18 @@ class WorkloadTask final : public Task {
   }
 
  private:
+  /// (1, 2 · terms) of f64: of each term its sum over the batch, and how many places that is of.
+  Tensor terms_of(const std::vector<Tensor>& out, const TaskBatch& batch) const {
+    std::vector<Tensor> numbers;
+    for (const LossTerm& term : cell_.objective.terms) {
+      const Tensor mean = cast(term_of(term, out, batch), DType::f64);
+      const Tensor count = term.lengths.empty()
+                               ? full({}, static_cast<double>(batch.samples()), DType::f64, mean.device())
+                               : cast(sum(batch[term.lengths]), DType::f64);
+      numbers.insert(numbers.end(), {mean * count, count});
+    }
+    return unsqueeze(stack(numbers), 0);
+  }
   std::shared_ptr<const std::vector<int64_t>> order_of(int64_t samples, int64_t epoch) const {
     const std::lock_guard lock(mutex_);  // batches are made by several threads
     if (!order_ || epoch != order_epoch_) {
@@ -194,11 +226,13 @@ class WorkloadTask final : public Task {
 }  // namespace
 
 Followed::Followed(Device device)
-    : right(full({}, 0.0, DType::i64, device)), places(full({}, 0.0, DType::i64, device)) {}
+    : right(full({}, 0.0, DType::i64, device)),
+      places(full({}, 0.0, DType::i64, device)),
+      loss(full({}, 0.0, DType::f64, device)) {}
 
 void Followed::clear() {
   const NoGrad off;
-  for (const Tensor& tensor : {right, places}) assign(tensor, zeros_like(tensor));
+  for (const Tensor& tensor : {right, places, loss}) assign(tensor, zeros_like(tensor));
 }
 
 TaskPtr make_task(const CellRequest& cell, bool epochs, std::shared_ptr<Followed> followed) {

@@ -13,6 +13,8 @@ struct Followed {
   void clear();  // at the beginning of an epoch
   /// Of the loss's places that count, in training: how many were right, and how many there were.
   Tensor right, places;
+  /// The sum of the batches' losses, where they count places: the library's mean weighs them by these, the protocol's does not.
+  Tensor loss;
   ConfusionMatrix confusion;
 };
 

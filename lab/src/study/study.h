@@ -15,7 +15,7 @@ namespace tandem::lab {
 namespace limits {
 inline constexpr Whole runs{1, 10'000}, warmup_steps{0, 100'000}, timed_steps{1, 1'000'000},
     epochs{1, 1'000'000}, batch{1, 1 << 20}, size{1, 1 << 16}, picture{1, 1 << 13}, classes{1, 1 << 24},
-    gate_steps{0, 1000}, stride{1, 1024};
+    gate_steps{0, 1000}, stride{1, 1024}, samples{0, 1 << 20};
 inline constexpr Real seconds{0, 7 * 86'400}, accuracy{0, 1}, learning_rate{0, 1e6}, noise{0, 1000};
 inline constexpr Real number{-1e15, 1e15};  // what a paper published, and the bounds of a claim
 inline constexpr int64_t sample = 1 << 28;  // numbers of one sample
@@ -41,8 +41,11 @@ struct Workload {
       input;           // sizes of a sample, where the network's only input shall have others than its own
   Json targets, loss;  // as the protocol has them; every target with its type and shape
   std::vector<std::string> metrics;
+  Json trim = Json::
+      object();  // phase fit: {LENGTH: {"of": [names], "multiple": n}}; lengths whose longest in a batch trims it
   std::vector<double> noise;  // deviations of what is added to the inputs of further tests after `fit`
   int64_t batch = 0;
+  int64_t samples = 0;  // how many are made up for phase fit; 0: as many as fit into a bound
   std::string precision = "f32";
   std::optional<ImageRule> images;  // unset: samples are arrays
   Json definition;

@@ -106,6 +106,21 @@ Json read_loss(const std::string& file, const std::string& where, const Json& gi
   return loss;
 }
 
+/// Each length with what it trims; that the names fit is seen once the network is there.
+Json read_trim(const std::string& file, const std::string& where, const Json& given) {
+  Json trim = Json::object();
+  for (const auto& [length, value] : given.items()) {
+    if (!value.is_object())
+      Table(file, where, given).refuse(length, "be a table such as { of = [\"x\"], multiple = 8 }");
+    Table table(file, cat(where, ", ", length), value);
+    const std::vector<std::string> of = table.texts("of");
+    if (of.empty()) table.refuse("of", "name the inputs and targets whose places it counts");
+    trim[length] = {{"of", of}, {"multiple", table.integer("multiple", 1, limits::size)}};
+    table.finish();
+  }
+  return trim;
+}
+
 ImageRule read_image_rule(const std::string& file, const std::string& where, const Json& given,
                           const Workload& workload) {
   Table table(file, where, given);
@@ -182,6 +197,8 @@ Workload read_workload(const std::string& file, const std::string& where, const 
   const Json named = top.table("optimizers");
   for (const auto& [key, optimizer] : named.items()) check_optimizer(top, "optimizers", optimizer);
   const Json fit = top.table("fit"), gate = top.table("gate"), images = top.table("images");
+  workload.trim = read_trim(file, inside("[trim]"), top.table("trim"));
+  if (!workload.trim.empty() && top.has("images")) top.refuse("trim", "be left out where [images] stands");
   top.finish();
   if (top.has("images")) workload.images = read_image_rule(file, inside("[images]"), images, workload);
 
@@ -191,9 +208,13 @@ Workload read_workload(const std::string& file, const std::string& where, const 
   const Real range = of_accuracy ? limits::accuracy : Real{0, limits::number.most};
   const std::string rule =
       of_accuracy ? "accuracies above 0 and up to 1" : "values of the first metric, above 0";
+  if (workload.metrics.empty() && (fit.contains("thresholds") || fit.contains("target")))
+    fit_table.refuse(fit.contains("thresholds") ? "thresholds" : "target",
+                     "be left out where the workload has no metrics");
   for (const double threshold : fit_table.numbers("thresholds", range))
     if (threshold == 0) fit_table.refuse("thresholds", "be " + rule);
   if (fit_table.number("target", 1, range) == 0) fit_table.refuse("target", "be among " + rule);
+  workload.samples = fit_table.integer("samples", 0, limits::samples);
   workload.noise = fit_table.numbers("noise", limits::noise);
   for (const double deviation : workload.noise)
     if (deviation == 0) fit_table.refuse("noise", "be deviations above 0");

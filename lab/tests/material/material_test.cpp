@@ -8,6 +8,7 @@
 #include <set>
 
 #include "lab/src/base/toml.h"
+#include "lab/src/base/trim.h"
 #include "lab/src/material/made_up.h"
 #include "lab/tests/own/driver_talk.h"
 #include "tandem/tandem.h"
@@ -344,6 +345,100 @@ TEST(MadeUp, LengthsOfSeveralAxesKeepTheirRangesAndLabelsOfCtcFitTheirSteps) {
     }
     EXPECT_EQ(count, std::clamp<int64_t>((lengths[i] + 1) / 2 / 4, 1, 8));
   }
+}
+
+/// What is left of each batch of a file of samples: the sizes that each length gives it.
+std::vector<std::vector<int64_t>> trimmed_sizes(const Workload& workload, const json& files, int64_t batch) {
+  std::vector<std::vector<int64_t>> sizes;
+  for (const auto& [length, rule] : workload.trim.items()) {
+    const auto lengths = io::load_npy(files[length]).to_vector<int64_t>();
+    const int64_t places = io::load_npy(files[rule["of"][0].get<std::string>()]).size(1);
+    sizes.resize(lengths.size() / static_cast<size_t>(batch));
+    for (size_t b = 0; b < sizes.size(); ++b) {
+      const auto begin = lengths.begin() + static_cast<std::ptrdiff_t>(b) * batch;
+      sizes[b].push_back(trimmed_size(*std::max_element(begin, begin + batch), rule["multiple"], places));
+    }
+  }
+  return sizes;
+}
+
+TEST(MadeUp, WhereBatchesAreTrimmedTheLongestDiffersFromBatchToBatch) {
+  for (const char* name : {"deepspeech2_small", "tacotron2_small"}) {
+    SCOPED_TRACE(name);
+    const Workload workload = load_workload(name);
+    const TempFolder folder;
+    const json files =
+        write_data(folder / "a", workload, load_network(workload), 64 * workload.batch, 0, 1).files["train"];
+    std::map<std::vector<int64_t>, int> seen;
+    for (const auto& size : trimmed_sizes(workload, files, workload.batch)) ++seen[size];
+    EXPECT_GE(seen.size(), 3u);
+    EXPECT_LE(seen.size(), 16u) << "as many as an engine keeps";
+    for (const auto& [size, count] : seen) EXPECT_LT(count, 44) << json(size);
+    const auto lengths = io::load_npy(files["length"]).to_vector<int64_t>();
+    const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+    EXPECT_GT(std::count_if(lengths.begin(), lengths.end(), [&](int64_t l) { return 2 * l <= longest; }),
+              6 * static_cast<int64_t>(lengths.size()) / 10)
+        << "most samples are short";
+  }
+}
+
+TEST(MadeUp, TheGateOfATrimmedWorkloadSeesBatchesOfTwoSizes) {
+  int seen = 0;
+  for (const std::string& name : workload_names()) {
+    const Workload workload = load_workload(name);
+    if (workload.trim.empty()) continue;
+    ++seen;
+    const json gate = workload.definition["gate"];
+    const int64_t batch = gate["batch"], steps = gate["steps"];
+    const TempFolder folder;
+    const json files =
+        write_data(folder / "a", workload, load_network(workload), batch * steps, 0, 1).files["train"];
+    const auto sizes = trimmed_sizes(workload, files, batch);
+    EXPECT_GE(std::set<std::vector<int64_t>>(sizes.begin(), sizes.end()).size(), 2u)
+        << name << ": " << json(sizes);
+  }
+  EXPECT_GE(seen, 4);
+}
+
+TEST(Networks, WhatLengthsTrimMustFitThem) {
+  const Workload good = load_workload("tacotron2_small");
+  EXPECT_NO_THROW(load_network(good));
+  const auto refused = [&](const std::function<void(json&)>& change, const std::string& rule) {
+    Workload bad = good;
+    change(bad.trim);
+    try {
+      load_network(bad);
+      ADD_FAILURE() << "taken, without: " << rule;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(rule), std::string::npos) << error.what();
+    }
+  };
+  const json rule = {{"of", {"characters"}}, {"multiple", 2}};
+  refused([&](json& t) { t = {{"mels", rule}}; }, "trim.mels must be an input or a target of whole numbers");
+  refused([&](json& t) { t = {{"n", rule}}; }, "trim.n must be an input or a target of whole numbers");
+  refused([](json& t) { t["length"]["of"] = {"nobody"}; },
+          "trim inputs and targets that have places; got 'nobody'");
+  refused([](json& t) { t["length"]["of"] = {"frames"}; }, "trim inputs and targets that have places");
+  refused(
+      [](json& t) {
+        t["length"]["of"] = {"characters", "mels"};
+      },
+      "trim what has as many places each; got mels of 24 beside others of 10");
+  refused([](json& t) { t["frames"]["of"] = {"mels", "mels"}; }, "trim what nothing else trims; got mels");
+  refused(
+      [](json& t) {
+        t = {{"frames", {{"of", {"characters"}}, {"multiple", 1}}}};
+      },
+      "count the places that it trims, 10; got a length of up to 24");
+  refused(
+      [](json& t) {
+        t = {{"length", {{"of", {"y"}}, {"multiple", 1}}}};
+      },
+      "trim a target of the loss only where its lengths are the term's");
+  Workload speech = load_workload("deepspeech2_small");
+  speech.targets["count"] = {{"type", "i64"}, {"below", 9}, {"shape", json::array()}};
+  speech.trim["count"] = {{"of", {"labels"}}, {"multiple", 1}};
+  EXPECT_THROW(load_network(speech), Error) << "the labels of ctc end by themselves";
 }
 
 void write_file(const std::string& path, const std::string& text) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <thread>
+#include <tuple>
 
 #include "lab/tests/measure/bench_of_fakes.h"
 
@@ -263,6 +264,60 @@ TEST(BrokenDriver, AFitIsTakenWithItsCurve) {
   EXPECT_DOUBLE_EQ(run.metrics.at("fit.epoch_s"), run.epochs[1].train_s);
   EXPECT_EQ(run.confusion.size(), 10u);
   EXPECT_TRUE(run.metrics.count("fit.time_to_0.80_s") || run.unavailable.count("fit.time_to_0.80_s"));
+}
+
+Cell trimmed_cell() {
+  Cell cell = small_cell("fit", "deepspeech2_small");
+  cell.condition.input.clear();
+  cell.condition.batch = 16;
+  cell.optimizer = {{"name", "sgd"}, {"lr", 0.003}};
+  cell.effort.epochs = 2;
+  cell.effort.cap_s = 900;
+  return cell;
+}
+
+TEST(BrokenDriver, AFitOverBatchesOfVaryingLengthIsTakenWithItsLossesAlone) {
+  const TempFolder folder;
+  const lab::Run run = honest_run(trimmed_cell(), folder.path());
+  ASSERT_EQ(to_string(run.status), "ok") << run.why;
+  ASSERT_EQ(run.epochs.size(), 2u);
+  EXPECT_TRUE(run.epochs[0].test_metrics.empty());
+  EXPECT_DOUBLE_EQ(run.metrics.at("fit.test_loss"), run.epochs[1].test_loss.value());
+  EXPECT_LT(run.metrics.at("fit.loss"), run.epochs[0].loss);
+  EXPECT_DOUBLE_EQ(run.metrics.at("fit.first_epoch_s"), run.epochs[0].train_s);
+  EXPECT_DOUBLE_EQ(run.metrics.at("fit.epoch_s"), run.epochs[1].train_s);
+}
+
+TEST(BrokenDriver, OneThatTrimsNotOrOtherwiseIsStoppedByTheGateAndOneThatCannotIsDeclined) {
+  const TempFolder folder;
+  for (const auto& [fault, status, why] :
+       {std::tuple{"trim_ignored", "not_same_model", "the number of elements of output out"},
+        std::tuple{"trimmed_wrong", "not_same_model", "the number of elements of output out"},
+        std::tuple{"no_trims", "declined", "trim: the driver takes batches of one size alone"}}) {
+    const lab::Run run = run_with(fault, trimmed_cell(), folder.path());
+    EXPECT_EQ(to_string(run.status), status) << fault << ": " << run.why;
+    EXPECT_NE(run.why.find(why), std::string::npos) << fault << ": " << run.why;
+  }
+}
+
+TEST(BrokenDriver, AGateWhoseBatchesAreAllOfOneSizeIsRefused) {
+  const TempFolder folder;
+  Workload workload = load_workload("deepspeech2_small");
+  workload.name = "ds2_of_one_size";
+  workload.definition["name"] = workload.name;
+  workload.trim["length"]["multiple"] = 64;
+  Cell cell = trimmed_cell();
+  cell.condition.workload = workload.name;
+  const Bench bench = bench_of_fakes("");
+  Materials materials(folder.path());
+  Gatekeeper gatekeeper(folder.path(), bench, materials);
+  const Workloads workloads({workload});
+  const lab::Run run = take_run(cell, {0, 0, 0}, {bench, workloads, materials, gatekeeper});
+  EXPECT_EQ(to_string(run.status), "failed");
+  EXPECT_NE(
+      run.why.find("gate: its 5 batches must have at least two sizes where they are trimmed; got 64 alone"),
+      std::string::npos)
+      << run.why;
 }
 
 }  // namespace

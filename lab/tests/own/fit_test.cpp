@@ -84,6 +84,74 @@ TEST(OwnDriverFit, TheFirstEpochIsTheOrderOfTheProtocolStepByStep) {
   EXPECT_TRUE(succeeded(answers[2])["confusion"].is_null());
 }
 
+/// What the workload trims, for `prepare`.
+json trimmed(json request, const SmallCell& cell) {
+  request["trim"] = cell.workload.trim;
+  return request;
+}
+
+TEST(OwnDriverFit, CtcAndSumsAreFittedOverBatchesAsLongAsTheirLongestSample) {
+  for (const char* name : {"deepspeech2_small", "tacotron2_small"}) {
+    SCOPED_TRACE(name);
+    const SmallCell cell(name, {}, 30, 9);
+    const json fit = {{"call", "fit"}, {"epochs", 2}, {"cap_s", 600}},
+               check = {{"call", "check"}, {"steps", 5}};
+    const json whole = cell.prepare("eager", "train", 2), eager = trimmed(whole, cell),
+               graph = trimmed(cell.prepare("graph", "train", 2), cell);
+    const std::vector<json> answers =
+        answers_to({eager, check, eager, fit, graph, fit, whole, check, whole, fit});
+    ASSERT_EQ(answers.size(), 16u);
+    const json &first = answers[3]["progress"], &end = answers[4]["progress"];
+    for (const json& line : {first, end}) {
+      EXPECT_TRUE(line["metrics"].empty()) << "there is the loss alone";
+      EXPECT_EQ(line["test_metrics"], json::object());
+      EXPECT_TRUE(line["test_loss"].is_number());
+    }
+    EXPECT_LT(end["loss"], first["loss"]);
+    EXPECT_TRUE(succeeded(answers[5])["confusion"].is_null());
+    EXPECT_EQ(succeeded(answers[9])["epochs"], 2);
+    for (size_t e = 0; e < 2; ++e)
+      EXPECT_EQ(without_times(answers[3 + e]), without_times(answers[7 + e]))
+          << "the engines agree to the bit";
+    // The outputs of the first batch are as long as its longest sample.
+    const std::vector<int64_t> lengths =
+        io::load_npy(cell.data.files["train"]["length"]).to_vector<int64_t>();
+    const json &short_ones = succeeded(answers[1]), &long_ones = succeeded(answers[11]);
+    const json places = short_ones["outputs"]["out"]["shape"][1];
+    EXPECT_LT(places, long_ones["outputs"]["out"]["shape"][1]);
+    if (std::string(name) == "deepspeech2_small") {
+      const int64_t longest = *std::max_element(lengths.begin(), lengths.begin() + 2);
+      EXPECT_EQ(places, (longest + 7) / 8 * 8 / 2) << "a step for two frames";
+      // Padding counts for nothing here; in Tacotron 2 it is in the batch norms.
+      expect_near(short_ones["losses"], long_ones["losses"], 1e-4, "losses");
+      EXPECT_NEAR(first["test_loss"].get<double>(), answers[13]["progress"]["test_loss"].get<double>(), 1e-3);
+    }
+  }
+}
+
+TEST(OwnDriverFit, TheTestOfASumIsTheSumOfItsMeansWhateverTheBatch) {
+  // One term counts words, the other every place: means of batches would weigh them wrongly.
+  const SmallCell cell("seq2seq_small", {}, 10, 10);
+  json request = cell.prepare("eager", "train", 10);
+  const json term = request["workload"]["loss"];
+  json all = term;
+  all.erase("lengths");
+  request["workload"]["loss"] = {{"kind", "sum"}, {"terms", {term, all}}};
+  request["workload"]["metrics"] = json::array();
+  request["workload"]["optimizer"] = {{"name", "sgd"}, {"lr", 1e-12}};
+  const json fit = {{"call", "fit"}, {"epochs", 1}};
+  std::vector<double> tested;
+  for (const char* variant : {"eager", "graph"})
+    for (const int64_t batch : {10, 4, 3}) {
+      request["variant"] = variant;
+      request["batch"] = batch;
+      const std::vector<json> answers = answers_to({request, fit});
+      ASSERT_EQ(answers.size(), 3u) << answers.back();
+      tested.push_back(answers[1]["progress"]["test_loss"].get<double>());
+    }
+  for (size_t i = 1; i < tested.size(); ++i) EXPECT_NEAR(tested[i], tested[0], 1e-5);
+}
+
 TEST(OwnDriverFit, StopsAfterTheEpochInWhichTheCapPassed) {
   const SmallCell cell("lenet", {1, 28, 28}, 24, 9);
   const std::vector<json> answers =

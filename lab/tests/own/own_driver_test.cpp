@@ -144,11 +144,32 @@ TEST(OwnDriver, AWholeModelIsRefusedOrDeclinedByWhatItCannotHave) {
         r["workload"]["loss"] = {{"kind", "sum"}, {"terms", {r["workload"]["loss"]}}};
       },
       "declined", "loss: must be one of cross_entropy");
-  const std::vector<json> answers =
-      answers_to({cell.prepare("eager", "train", 4), {{"call", "fit"}, {"epochs", 1}}});
-  succeeded(answers[0]);
-  EXPECT_EQ(answers[1]["error"]["kind"], "declined");
-  EXPECT_EQ(answers[1]["error"]["what"], "fit");
+  const auto trimmed = [&](const json& trim, const char* kind, const char* rule) {
+    refused([&](json& r) { r["trim"] = trim; }, kind, rule);
+  };
+  trimmed({{"labels", {{"of", {"features"}}}}}, "failed",
+          "trim.labels: must be an input or a target of whole numbers");
+  trimmed({{"length", {{"of", {"nobody"}}}}}, "failed",
+          "trim.length.of: must be inputs and targets of as many places");
+  trimmed({{"length", {{"of", {"features", "features"}}}}}, "failed", "and each once");
+  trimmed({{"length", {{"of", json::array()}}}}, "failed", "must name what the length trims");
+  trimmed({{"length", {{"of", {"labels"}}}}}, "failed",
+          "is trimmed by the lengths of its term alone; got labels");
+  trimmed({{"length", {{"of", {"features"}}, {"multiple", 0}}}}, "failed",
+          "trim.length.multiple: must be an integer");
+  refused(
+      [](json& r) {
+        r["trim"] = {{"length", {{"of", {"features"}}}}};
+        r["switches"]["feed"] = "loader";
+      },
+      "declined", "trim: batches of the loader are whole");
+  refused(
+      [&](json& r) {
+        r["trim"] = {{"length", {{"of", {"features"}}}}};
+        io::save_npy(cell.folder / "long.npy", full({8}, 65.0, DType::i64));
+        r["data"]["train"]["length"] = cell.folder / "long.npy";
+      },
+      "failed", "data.train.length: lengths must be in 1 … 64, the places of features; got 65 … 65");
 }
 
 TEST(OwnDriver, TheImplementationOfAnLstmIsTurnedInWholeModelsToo) {

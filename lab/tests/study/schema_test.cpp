@@ -397,6 +397,43 @@ optimizer = { name = "sgd", lr = 0.1 }
   }
 }
 
+TEST_F(OtherHome, WhatLengthsTrimIsReadAndEachBrokenRuleIsNamed) {
+  const std::string good = R"(name = "net"
+title = "A net"
+network = "net"
+targets = { y = { shape = [4] } }
+loss = { kind = "mse", output = "out", target = "y", lengths = "n" }
+batch = 8
+optimizer = { name = "sgd", lr = 0.1 }
+[trim]
+n = { of = ["x", "y"], multiple = 2 }
+m = { of = "z" }
+[fit]
+samples = 40
+)";
+  EXPECT_EQ(complaint(good), "");
+  const Workload workload = load_workload("net");
+  EXPECT_EQ(workload.trim, nlohmann::json::parse(R"({"n": {"of": ["x", "y"], "multiple": 2},
+                                                     "m": {"of": ["z"], "multiple": 1}})"));
+  EXPECT_EQ(workload.samples, 40);
+  const std::pair<std::string, const char*> cases[] = {
+      {replaced(good, "{ of = \"z\" }", "3"), "m must be a table such as { of"},
+      {replaced(good, "of = \"z\"", "multiple = 2"), "of must name the inputs and targets"},
+      {replaced(good, "multiple = 2", "multiple = 0"), "multiple"},
+      {replaced(good, "multiple = 2", "multiple = 65537"), "multiple"},
+      {replaced(good, "multiple = 2", "step = 2"), "'step'"},
+      {replaced(good, "samples = 40", "samples = -1"), "samples"},
+      {replaced(good, "samples = 40", "samples = 1048577"), "samples"},
+      {replaced(good, "samples = 40", "thresholds = [0.1]"),
+       "thresholds must be left out where the workload has no metrics"},
+      {replaced(good, "samples = 40", "target = 0.1"), "target must be left out"},
+  };
+  for (const auto& [text, key] : cases) {
+    const std::string said = complaint(text);
+    EXPECT_NE(said.find(key), std::string::npos) << "for the file\n" << text << "it said: " << said;
+  }
+}
+
 TEST_F(OtherHome, ImagesAreForOneInputOfThreeChannelsAndOneLabel) {
   const std::string good = R"(name = "net"
 title = "A net"

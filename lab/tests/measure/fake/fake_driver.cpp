@@ -145,6 +145,8 @@ json tampered_request(json request) {
     // Right in the gate, whose batch is another, and another network where it is timed.
     if (fault("other_network") && request["batch"] == 4) request["weights"] = {{"hash", 99}};
     if (fault("lengths_ignored")) ignore_lengths(request);
+    if (fault("trim_ignored")) request.erase("trim");
+    if (fault("trimmed_wrong") && request.contains("trim")) request["trim"]["length"]["multiple"] = 64;
     if (fault("wrong_learning_rate"))
       request["workload"]["optimizer"]["lr"] = request["workload"]["optimizer"]["lr"].get<double>() * 2;
     if (request["data"].contains("images")) {
@@ -212,6 +214,7 @@ json tampered_answer(json answer) {
   if (call == "fit") tamper_fit(answer);
   if (!answer.value("ok", false)) return answer;
   if (call == "hello" && fault("old_protocol")) answer["protocol"] = 0;
+  if (call == "hello" && fault("no_trims")) answer.erase("trims");
   if (call == "hello" && fault("no_version")) answer.erase("version");
   if (call == "hello" && fault("no_pipeline")) {
     answer["phases"] = {"train", "infer"};
