@@ -59,10 +59,11 @@ Source from_pictures(const Workload& workload, const Network& network, const std
           size};
 }
 
-Source from_texts(const TextUse& use, const data::DatasetPtr& set, int64_t batch) {
-  return {
-      [use, set, batch](std::span<const int64_t> indices) { return text_batch(use, *set, batch, indices); },
-      text_samples(use, *set, batch), !use.is_classified};
+Source from_texts(const TextUse& use, const Workload& workload, const data::DatasetPtr& set) {
+  return {[use, workload, set](std::span<const int64_t> indices) {
+            return text_batch(use, workload, *set, workload.batch, indices);
+          },
+          text_samples(use, *set, workload.batch), use.kind == TextUse::Kind::continued};
 }
 
 /// Writes so many samples, and returns how many that were. They are converted a piece at a time.
@@ -162,8 +163,8 @@ DataFolder write_data(const std::string& folder, const Workload& workload, const
     test = train;
   } else if (const auto use = text_use(workload, network); use && choice.is_real) {
     const data::Splits splits = open_texts(*use, choice.name, data_dir);
-    train = from_texts(*use, splits.train, workload.batch);
-    test = from_texts(*use, splits.test, workload.batch);
+    train = from_texts(*use, workload, splits.train);
+    test = from_texts(*use, workload, splits.test);
     out.where = splits.where;
   } else if (std::find(sets.begin(), sets.end(), choice.name) != sets.end()) {
     const data::Splits splits = data::open_dataset(choice.name, {.data_dir = choice.is_real ? data_dir : ""});

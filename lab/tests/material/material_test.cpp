@@ -504,6 +504,57 @@ TEST(Texts, ReviewsHaveTheirTrueLengthsAndClasses) {
   EXPECT_NE(first[0], first[1]);
 }
 
+TEST(Texts, PairsOfSentencesAreASourceAndATargetThatIsReadAWordAhead) {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 40; ++i) {
+    const std::string words = cat("w", i, i % 3 > 0 ? " and more" : "");
+    text += cat(words, "\tel ", words, "\tsomebody\n");
+  }
+  text += "one two three four five six seven eight nine ten eleven twelve\ttoo long\n";
+  write_file(folder / "t/spa.txt", text);
+  Workload workload = load_workload("seq2seq_small");
+  const Network network = load_network(workload);
+  workload.data = "manythings";
+  const DataChoice absent = choose_data(workload, network, folder / "none");
+  EXPECT_EQ(absent.name, "synthetic");
+  EXPECT_NE(absent.why.find("the files of manythings are not here"), std::string::npos) << absent.why;
+  const DataFolder data = write_data(folder / "out", workload, network, 1 << 20, 1 << 20, 1, folder / "t");
+  EXPECT_EQ(data.name, "manythings");
+  EXPECT_TRUE(data.is_real);
+  EXPECT_EQ(data.train + data.test, 40) << "twelve words and their end have no room";
+  for (const auto& [part, count] : {std::pair{"train", data.train}, std::pair{"test", data.test}}) {
+    const json& files = data.files[part];
+    const auto whole = [&](const char* name) { return io::load_npy(files[name]).to_vector<int64_t>(); };
+    const std::vector<int64_t> source = whole("source"), length = whole("length"), before = whole("before"),
+                               y = whole("y"), words = whole("words");
+    ASSERT_EQ(source.size(), static_cast<size_t>(count) * 12);
+    ASSERT_EQ(words.size(), static_cast<size_t>(count));
+    for (size_t i = 0; i < words.size(); ++i) {
+      EXPECT_TRUE(length[i] == 2 || length[i] == 4) << "a word or three, and the end";
+      EXPECT_EQ(words[i], length[i] + 1) << "the target has one word more";
+      const auto row = [&](const std::vector<int64_t>& all, size_t t) { return all[i * 12 + t]; };
+      EXPECT_EQ(row(before, 0), before[0]) << "every target begins alike";
+      EXPECT_EQ(row(source, static_cast<size_t>(length[i]) - 1), source[static_cast<size_t>(length[0]) - 1])
+          << "and ends alike";
+      for (size_t t = 0; t < 12; ++t) {
+        EXPECT_EQ(row(source, t) != 0, static_cast<int64_t>(t) < length[i]);
+        EXPECT_EQ(row(y, t) != 0, static_cast<int64_t>(t) < words[i]);
+        EXPECT_EQ(row(before, t) != 0, static_cast<int64_t>(t) < words[i]);
+        if (static_cast<int64_t>(t) + 1 < words[i]) {
+          EXPECT_EQ(row(before, t + 1), row(y, t));
+        }
+        EXPECT_LT(row(y, t), 500);
+      }
+    }
+  }
+  workload.data = "imdb";
+  for (const char* part : {"train", "test"})
+    for (const char* cls : {"neg", "pos"})
+      write_file(cat(folder / "i/", part, "/", cls, "/0.txt"), "good film");
+  EXPECT_THROW(write_data(folder / "reviews", workload, network, 4, 0, 1, folder / "i"), Error);
+}
+
 TEST(Networks, ThoseWithDropoutSayIt) {
   for (const char* with : {"mnist_cnn", "ptb_lstm", "vgg16"})
     EXPECT_TRUE(has_dropout(load_network(load_workload(with)))) << with;
