@@ -56,7 +56,8 @@ BlockShape block_shape(int64_t a_panels, int64_t b_panels, int64_t kc) {
   while (ceil_div(a_panels, block.a) * ceil_div(b_panels, block.b) < kWantedBlocks &&
          block.a * block.b * tile >= 2 * kSmallestBlock && block.a * block.b > 1)
     (block.a > block.b ? block.a : block.b) = ((block.a > block.b ? block.a : block.b) + 1) / 2;
-  return block;
+  // As even as can be: threads would wait for each other where the last blocks are small.
+  return {ceil_div(a_panels, ceil_div(a_panels, block.a)), ceil_div(b_panels, ceil_div(b_panels, block.b))};
 }
 
 /// Blocks of C, each with all panels that it needs, are computed in parallel. Panels that one block alone reads are packed by
@@ -191,7 +192,7 @@ template <class S>
 void run_panels(const GemmCall& call) {
   using T = Accumulator<S>;
   const int64_t m = call.problem.m, n = call.problem.n, k = call.problem.k;
-  if (gemm_narrow<S>(call) || gemm_in_place<S>(call) || gemm_grid<S>(call)) return;
+  if (gemm_narrow<S>(call) || gemm_one_panel<S>(call) || gemm_in_place<S>(call) || gemm_grid<S>(call)) return;
   const Matrix<S> a = call.a.as<S>(), b = call.b.as<S>();
   const StridedPanels<Tile<T>::rows, S> a_panels{a.data, a.row, a.column, m};
   const StridedPanels<Tile<T>::columns, S> b_panels{b.data, b.column, b.row, n};

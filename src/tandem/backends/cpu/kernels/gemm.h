@@ -114,6 +114,9 @@ bool gemm_narrow(const GemmCall& call);
 /// or of k, and packs what it needs itself. With the bits of gemm_panels; false where the product is larger.
 template <class S>
 bool gemm_grid(const GemmCall& call);
+/// Likewise products with rows for one tile where nothing needs packing, of any width.
+template <class S>
+bool gemm_one_panel(const GemmCall& call);
 
 /// A product of operands of any make, by blocks of panels.
 template <class S>

@@ -16,6 +16,8 @@ constexpr int64_t kLargestResult = 1 << 20;  // of C: a larger one is written al
 constexpr int64_t kSmallestPiece = 200000;   // multiply-adds that are worth a thread
 constexpr int64_t kInPlace = 49152;          // an operand up to this size is not worth packing,
 constexpr int64_t kFewPanels = 4;            // nor one that so few panels of the other read
+constexpr int64_t kFewestRows = 5;           // of a panel of A that fill enough of a tile
+constexpr int64_t kDeepest = 1024;           // rows of B that are read across: each is a page of memory
 // Rows of A are read in place where an instruction takes a factor for all lanes from memory.
 #if defined(__ARM_NEON)
 constexpr bool kByRows = false;
@@ -147,9 +149,23 @@ bool gemm_grid(const GemmCall& call) {
   return true;
 }
 
-template bool gemm_grid<double>(const GemmCall&);
-template bool gemm_grid<float>(const GemmCall&);
-template bool gemm_grid<BFloat16>(const GemmCall&);
-template bool gemm_grid<Float16>(const GemmCall&);
+template <class S>
+bool gemm_one_panel(const GemmCall& call) {
+  const int64_t m = call.problem.m, n = call.problem.n, k = call.problem.k;
+  if (!kByRows || !std::is_same_v<S, Accumulator<S>> || call.a.column != 1 || call.b.column != 1 ||
+      m < kFewestRows || m > Tile<S>::rows || k > kDeepest || m * n * k < kSmallestPiece)
+    return false;
+  Grid<S>(call).run();
+  return true;
+}
+
+#define TD_INSTANTIATE(S) \
+  template bool gemm_grid<S>(const GemmCall&); \
+  template bool gemm_one_panel<S>(const GemmCall&);
+TD_INSTANTIATE(double)
+TD_INSTANTIATE(float)
+TD_INSTANTIATE(BFloat16)
+TD_INSTANTIATE(Float16)
+#undef TD_INSTANTIATE
 
 }  // namespace tandem::cpu::TD_ISA

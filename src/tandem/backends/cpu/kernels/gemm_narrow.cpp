@@ -1,6 +1,6 @@
 // Products with few rows or few columns whose other operand lies with k adjacent, as the weights of a layer do: the few are packed
-// as one panel, and the lines of the other operand are read where they are, once, each number for a whole vector of products. Every element
-// is one chain of fused multiply-adds a block of k, as in gemm_panels.
+// as one panel, and the lines of the other operand are read where they are, once, each number for a whole vector of products. Each thread packs
+// the few for itself, since what another one wrote would come from its cache line by line. Every element is one chain of fused multiply-adds a block of k, as in gemm_panels.
 #include <algorithm>
 
 #include "tandem/backends/cpu/kernels/packing.h"
@@ -10,8 +10,8 @@
 namespace tandem::cpu::TD_ISA {
 namespace {
 
-constexpr int64_t kGrain = 1 << 14;      // products of a number with a vector that a chunk computes
-constexpr int64_t kPackGrain = 1 << 14;  // numbers that a chunk packs
+constexpr int64_t kSmallestPiece = 1 << 14;  // products of a number with a vector that are worth a thread
+constexpr int64_t kDeepest = 1 << 16;        // k for which every thread packs a panel
 
 template <class T>
 struct Narrow {
@@ -26,13 +26,12 @@ struct Narrow {
 template <class T, int kCount>
 void run(const Narrow<T>& p) {
   constexpr int kWidth = kCount * kLanes<T>, kRows = kRowsOfTile<kCount>;
-  T* const packed = scratch_of<T>(ScratchSlot::gemm_a, kWidth * p.k);
-  parallel_ranges(p.k, 1 + kPackGrain / kWidth, [&](int64_t begin, int64_t end) {
-    pack_strided<kWidth>(packed + begin * kWidth, p.panel.data + begin * p.panel.column, p.panel.row,
-                         p.panel.column, p.few, end - begin);
-  });
-  const int64_t tiles = 1 + kGrain / (kRows * kCount * (p.k + 1));
-  parallel_ranges(p.lines, tiles * kRows, [&](int64_t begin, int64_t end) {
+  const int64_t pieces = std::clamp<int64_t>(p.lines * p.k * kCount / kSmallestPiece, 1, threads_here());
+  const int64_t share = blocks_in(blocks_in(p.lines, kRows), pieces) * kRows;
+  parallel_for(blocks_in(p.lines, share), [&](int64_t piece) {
+    const int64_t begin = piece * share, end = std::min(begin + share, p.lines);
+    T* const packed = scratch_of<T>(ScratchSlot::gemm_a, kWidth * p.k);
+    pack_strided<kWidth>(packed, p.panel.data, p.panel.row, p.panel.column, p.few, p.k);
     T sums[kRows * kWidth];
     for (int64_t first = begin; first < end; first += kRows) {
       const int64_t lines = std::min<int64_t>(kRows, end - first);
@@ -60,7 +59,8 @@ bool gemm_narrow(const GemmCall& call) {
     return false;  // 16-bit elements are converted while they are packed
   } else {
     const int64_t m = call.problem.m, n = call.problem.n, k = call.problem.k;
-    if (std::min(m, n) > 2 * kLanes<S> || std::max(m, n) < kRowsOfTile<1> || k == 0) return false;
+    if (std::min(m, n) > 2 * kLanes<S> || std::max(m, n) < kRowsOfTile<1> || k == 0 || k > kDeepest)
+      return false;
     const Matrix<S> a = call.a.as<S>(), b = call.b.as<S>();
     const Bias<S> bias = call.bias<S>();
     S* const c = static_cast<S*>(call.c);
