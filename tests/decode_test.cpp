@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "tandem/ops/create.h"
@@ -126,7 +127,8 @@ TEST(Decode, DrawsBySeedTemperatureAndAmongTheLikeliest) {
   EXPECT_NE(draw({.seed = 3}), draw({.seed = 4}));
   EXPECT_EQ(draw({.top_k = 1}), greedy);
   EXPECT_EQ(draw({.top_p = 1e-9}), greedy);
-  EXPECT_EQ(draw({.temperature = 1e-4}), greedy);
+  for (const double temperature : {1e-4, 1e-39, 1e-45, 1e-308})  // the smaller ones overflow f32, and f64
+    EXPECT_EQ(draw({.temperature = temperature}), greedy) << temperature;
   // One token, drawn often: as often as its probability says.
   const auto coin = [](const Tensor& tokens, const std::vector<Tensor>&) {
     return DecodeStep{expand(log(from_vector<float>({0.2f, 0.5f, 0.3f}, {1, 3})), {tokens.size(0), 3}), {}};
@@ -157,7 +159,46 @@ TEST(Decode, RefusesWhatCannotBe) {
              "temperature must be above 0");
   EXPECT_HAS(refusal([] { decode_sampled(model, 1, begin(1), {}, {.beams = 2}); }),
              "one sequence for each sample");
+  EXPECT_HAS(refusal([] { decode(model, 1, begin(1), {.end = kVocabulary}); }),
+             "end must be a token of the model's 4");
+  EXPECT_HAS(refusal([] { decode(model, 1, begin(1), {.end = -7}); }), "end at least -1");
+  EXPECT_HAS(refusal([] { decode(model, 2, begin(7), {.beams = 2}); }),
+             "states must have 2 rows along axis 0");
+  EXPECT_HAS(refusal([] { decode(model, 1, begin(1), {.state_axis = 5}); }), "rows along axis 5");
+  EXPECT_HAS(refusal([] {
+               decode(
+                   [](const Tensor& tokens, const std::vector<Tensor>&) {
+                     return DecodeStep{zeros({tokens.size(0), 2}), {}};
+                   },
+                   1, begin(1));
+             }),
+             "as many states as it takes, 1; got 0");
   EXPECT_TRUE(decode(model, 0, begin(0)).empty());
+}
+
+TEST(Decode, RefusesLogitsThatMakeNoProbabilities) {
+  const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
+  for (const double odd : {nan, infinity}) {
+    const auto broken = [&](const Tensor& tokens, const std::vector<Tensor>&) {
+      Array logits({tokens.size(0), 3});
+      logits[1] = odd;
+      return DecodeStep{to_tensor(logits, DType::f32), {}};
+    };
+    EXPECT_HAS(refusal([&] { decode(broken, 1, {}, {.beams = 2}); }), "got NaN or an infinity in row 0");
+    EXPECT_HAS(refusal([&] { decode_sampled(broken, 1, {}, {}); }), "got NaN or an infinity in row 0");
+  }
+  const auto masked = [&](const Tensor& tokens,
+                          const std::vector<Tensor>&) {  // impossible tokens are in order
+    Array logits({tokens.size(0), 3});
+    logits[0] = -infinity;
+    logits[2] = -1;
+    return DecodeStep{to_tensor(logits, DType::f32), {}};
+  };
+  EXPECT_EQ(decode(masked, 1, {}, {.longest = 2})[0][0].tokens, (Tokens{1, 1}));
+  Array steps({2, 1, 3});
+  steps[4] = nan;
+  EXPECT_HAS(refusal([&] { ctc_greedy(to_tensor(steps, DType::f32)); }), "must be numbers; got NaN");
+  EXPECT_HAS(refusal([&] { ctc_beams(to_tensor(steps, DType::f32), {}, 2); }), "must be numbers; got NaN");
 }
 
 TEST(CtcDecode, GreedyTakesRepetitionsAndBlanksOut) {

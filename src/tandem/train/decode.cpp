@@ -12,6 +12,7 @@
 #include "tandem/ops/index.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
+#include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 #include "tandem/ops/softmax.h"
 
@@ -22,9 +23,11 @@ namespace {
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 void check_options(const char* name, int64_t samples, const DecodeOptions& o) {
-  TD_CHECK(samples >= 0 && o.longest >= 0 && o.beams >= 1 && o.first >= 0 && o.state_axis >= 0, name,
-           ": samples, longest, first and state_axis must be at least 0, beams at least 1; got ", samples,
-           ", ", o.longest, ", ", o.first, ", ", o.state_axis, " and ", o.beams, ".");
+  TD_CHECK(
+      samples >= 0 && o.longest >= 0 && o.beams >= 1 && o.first >= 0 && o.state_axis >= 0 && o.end >= -1,
+      name,
+      ": samples, longest, first and state_axis must be at least 0, beams at least 1, end at least -1; got ",
+      samples, ", ", o.longest, ", ", o.first, ", ", o.state_axis, ", ", o.beams, " and ", o.end, ".");
   TD_CHECK(std::isfinite(o.length_penalty), name, ": length_penalty must be finite; got ", o.length_penalty,
            ".");
 }
@@ -36,12 +39,33 @@ struct Next {
   const double* row(int64_t r) const { return values.data() + r * vocabulary; }
 };
 
-Next next_of(const char* name, const Tensor& logits, int64_t rows) {
+/// temperature: logits are divided by it, the largest of a row first taken off, so that none overflows.
+Next next_of(const char* name, const Tensor& logits, int64_t rows, const DecodeOptions& options,
+             double temperature = 1) {
   TD_CHECK(logits.defined() && logits.rank() == 2 && logits.size(0) == rows && logits.size(1) >= 1 &&
                is_floating(logits.dtype()),
            name, ": the model must give floating logits (", rows, ", vocabulary); got ", describe(logits),
            ".");
-  return {log_softmax(cast(logits, DType::f64), 1).to_vector<double>(), logits.size(1)};
+  TD_CHECK(options.end < logits.size(1), name, ": end must be a token of the model's ", logits.size(1),
+           ", or -1; got ", options.end, ".");
+  Tensor wide = cast(logits, DType::f64);
+  if (temperature != 1) wide = (wide - max(wide, {1}, true)) / temperature;
+  Next next{log_softmax(wide, 1).to_vector<double>(), logits.size(1)};
+  for (size_t i = 0; i < next.values.size(); ++i)
+    TD_CHECK(!std::isnan(next.values[i]), name,
+             ": the model must give logits that make probabilities; got NaN or an infinity in row ",
+             i / static_cast<size_t>(next.vocabulary), ". Look at what the model was given.");
+  return next;
+}
+
+/// What the model makes of the states must be states again.
+void check_state(const char* name, const std::vector<Tensor>& state, size_t count, int64_t rows,
+                 int64_t axis) {
+  TD_CHECK(state.size() == count, name, ": the model must give as many states as it takes, ", count, "; got ",
+           state.size(), ".");
+  for (const Tensor& t : state)
+    TD_CHECK(t.defined() && t.rank() > axis && t.size(axis) == rows, name, ": states must have ", rows,
+             " rows along axis ", axis, ", one for each sequence; got ", describe(t), ".");
 }
 
 Tensor token_tensor(const std::vector<int64_t>& tokens, Device device) {
@@ -73,6 +97,7 @@ std::vector<std::vector<Decoded>> decode(const DecodeFunction& step, int64_t sam
   };
   std::vector<Sample> all(static_cast<size_t>(samples));
   for (Sample& s : all) s.beams.resize(1);
+  check_state("decode", given, given.size(), samples, options.state_axis);
   std::vector<Tensor> state = given;
   const Device device = device_of(given);
   const size_t wanted = static_cast<size_t>(options.beams);
@@ -86,7 +111,8 @@ std::vector<std::vector<Decoded>> decode(const DecodeFunction& step, int64_t sam
       for (const Decoded& b : s.beams) tokens.push_back(b.tokens.empty() ? options.first : b.tokens.back());
     if (tokens.empty()) break;
     DecodeStep made = step(token_tensor(tokens, device), state);
-    const Next next = next_of("decode", made.logits, static_cast<int64_t>(tokens.size()));
+    const Next next = next_of("decode", made.logits, static_cast<int64_t>(tokens.size()), options);
+    check_state("decode", made.state, given.size(), static_cast<int64_t>(tokens.size()), options.state_axis);
     std::vector<int64_t> parents;  // rows of the next state
     int64_t row = 0;
     for (Sample& s : all) {
@@ -156,6 +182,7 @@ std::vector<Decoded> decode_sampled(const DecodeFunction& step, int64_t samples,
   const NoGrad off;
   std::vector<Decoded> all(static_cast<size_t>(samples));
   std::vector<bool> ended(all.size(), false);
+  check_state("decode_sampled", given, given.size(), samples, options.state_axis);
   std::vector<Tensor> state = given;
   const Device device = device_of(given);
   uint64_t drawn = 0;
@@ -164,7 +191,8 @@ std::vector<Decoded> decode_sampled(const DecodeFunction& step, int64_t samples,
     std::vector<int64_t> tokens;
     for (const Decoded& d : all) tokens.push_back(d.tokens.empty() ? options.first : d.tokens.back());
     DecodeStep made = step(token_tensor(tokens, device), state);
-    const Next next = next_of("decode_sampled", made.logits / sampling.temperature, samples);
+    const Next next = next_of("decode_sampled", made.logits, samples, options, sampling.temperature);
+    check_state("decode_sampled", made.state, given.size(), samples, options.state_axis);
     for (int64_t n = 0; n < samples; ++n) {
       const size_t at = static_cast<size_t>(n);
       const double u = uniform_from_word64((static_cast<uint64_t>(philox(sampling.seed, drawn).x[0]) << 32) |
@@ -212,6 +240,8 @@ Steps steps_of(const char* name, const Tensor& x, const Tensor& lengths, int64_t
   TD_CHECK(blank >= 0 && blank < x.size(2), name, ": the blank must be one of the ", x.size(2),
            " classes; got ", blank, ".");
   Steps steps{cast(x, DType::f64).to_vector<double>(), x.size(1), x.size(2), {}};
+  for (const double value : steps.values)
+    TD_CHECK(!std::isnan(value), name, ": log-probabilities must be numbers; got NaN.");
   if (!lengths.defined()) {
     steps.lengths.assign(static_cast<size_t>(x.size(1)), x.size(0));
     return steps;
