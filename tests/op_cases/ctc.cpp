@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/graph/compile.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/softmax.h"
@@ -153,7 +154,15 @@ void add_ctc_errors(std::vector<ErrorCase>& errors) {
       {"ctc_loss: log_probabilities", "(T, N, C)"});
   add("targets", [=] { ctc_loss(x, ones({2, 2}), steps, labels); }, {"targets must be i64 (2, S)"});
   add("blank", [=] { ctc_loss(x, targets, steps, labels, {.blank = 3}); }, {"one of the 3 classes; got 3"});
-  add("label", [=] { ctc_loss(x, targets * 3, steps, labels); }, {"3"});
+  add("label", [=] { ctc_loss(x, targets * 3, steps, labels); },
+      {"one of the 3 classes other than the blank, 0; got 3 at place 0 of sample 0"});
+  add("label_blank", [=] { ctc_loss(x, targets, steps, labels, {.blank = 1}); },
+      {"other than the blank, 1; got 1 at place 0 of sample 0", "Leave blanks out"});
+  add("label_blank_compiled",
+      [=] {
+        compile([=](const Tensor& of) { return ctc_loss(of, targets, steps, labels, {.blank = 1}); })(x);
+      },
+      {"got 3"});
   add("steps", [=] { ctc_loss(x, targets, lengths({4, 5}), labels); }, {"from 0 to 4", "got 5 for sample 1"});
   add("lengths",
       [=] {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "tandem/core/autocast.h"
+#include "tandem/core/trace.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/index.h"
@@ -103,8 +104,24 @@ Tensor ctc_loss(const Tensor& log_probabilities, const Tensor& targets, const Te
            " classes; got ", options.blank, ".");
   within_lengths(kName, input_lengths, samples, steps, 0);  // refuses lengths out of range
   const Tensor within = within_lengths(kName, target_lengths, samples, targets.size(1), 0);
-  // A table of all classes refuses what is none; padding may hold anything.
+  // Padding may hold anything.
   Tensor labels = where(within, targets, zeros_like(targets));
+  if (!current_tracer() && targets.device().is_cpu()) {
+    const std::vector<int64_t> all = contiguous(targets).to_vector<int64_t>(),
+                               counts = target_lengths.to_vector<int64_t>();
+    for (Dim n = 0; n < samples; ++n)
+      for (int64_t i = 0; i < counts[static_cast<size_t>(n)]; ++i) {
+        const int64_t label = all[static_cast<size_t>(n * targets.size(1) + i)];
+        TD_CHECK(label >= 0 && label < classes && label != options.blank, kName,
+                 ": every label must be one of the ", classes, " classes other than the blank, ",
+                 options.blank, "; got ", label, " at place ", i, " of sample ", n,
+                 ". Leave blanks out of targets.");
+      }
+  } else {
+    // Nobody can look at the values now: a table of all classes, in which a blank's place lies beyond the end, refuses the others.
+    labels = where(logical_and(within, equal(targets, options.blank)),
+                   full_like(targets, static_cast<double>(classes)), labels);
+  }
   labels = reshape(index_select(arange(classes, DType::i64, x.device()), 0, reshape(labels, {labels.size()})),
                    labels.shape());
   const Tensor wide = bytes_of(x.dtype()) == 2 ? cast(x, DType::f32) : x;
