@@ -213,6 +213,23 @@ TEST(RecurrentLayer, ALibraryThatFailsWhenItIsTimedIsPassedOver) {
   EXPECT_EQ(g_timed, 4);  // it is not tried again
 }
 
+TEST(RecurrentLayer, BiasesOfOtherShapesAreRefusedAlikeWhateverComputesTheLayer) {
+  const Tensor x = zeros({3, 2, 4}), weight_ih = zeros({20, 4}), weight_hh = zeros({20, 5}),
+               h = zeros({2, 5});
+  for (const Dim rows : {1, 15})
+    EXPECT_HAS(refusal([&] {
+                 recurrent_layer({.x = x,
+                                  .weight_ih = weight_ih,
+                                  .weight_hh = weight_hh,
+                                  .h = h,
+                                  .c = h,
+                                  .bias_ih = zeros({rows}),
+                                  .bias_hh = zeros({20})},
+                                 Recurrence::lstm);
+               }),
+               cat("both biases must be (gates · hidden), as weight_hh has rows; got f32 (", rows, ",)"));
+}
+
 TEST(RecurrentLayer, GradientsOfGradientsAreRefused) {
   const auto layer = make(Recurrence::lstm, {});
   const Library library;

@@ -220,6 +220,12 @@ RecurrentResult recurrent_layer(const RecurrentLayerOperands& in, Recurrence kin
                in.c.defined() == (kind == Recurrence::lstm) && in.bias_ih.defined() == in.bias_hh.defined(),
            "recurrent_layer: x, the weights and h must be given, c with an lstm alone, and both biases "
            "or none; got an undefined handle, or one too many.");
+  if (in.bias_ih.defined()) {
+    const Dims rows = {in.weight_hh.rank() == 2 ? in.weight_hh.size(0) : -1};
+    TD_CHECK(in.bias_ih.shape() == rows && in.bias_hh.shape() == rows,
+             "recurrent_layer: both biases must be (gates · hidden), as weight_hh has rows; got ",
+             describe(in.bias_ih), " and ", describe(in.bias_hh), " beside ", describe(in.weight_hh), ".");
+  }
   const MatmulChoice choice = matmul_choice();
   const Device device = in.x.device();
   const LayerLibrary& library = layer_library(device.kind);
