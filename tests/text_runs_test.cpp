@@ -104,6 +104,12 @@ TEST(TextRuns, TextsAreClassifiedFromEndToEnd) {
   EXPECT_EQ(report.metrics["loss"], done["test_loss"]);
   EXPECT_EQ(report.class_names, (std::vector<std::string>{"bad", "good"}));
 
+  const auto refused = [&](const std::string& path) {
+    return refusal([&] { predict(PredictConfig{.folder = folder / "run", .files = {path}}); });
+  };
+  EXPECT_HAS(refused(folder / "."), "must be a regular file or a text; got a folder");
+  for (const char* const path : {"./not_there", "/not/there"})
+    EXPECT_HAS(refused(path), "there must be a file of that name");
   write_text(folder / "mine.txt", "A GREAT film of two friends and the dog was clever.");
   const PredictReport said = predict(
       PredictConfig{.folder = folder / "run",

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <numeric>
 #include <span>
 #include <sstream>
@@ -98,7 +99,13 @@ bool is_table(const std::string& path) {
 /// What an argument of a run on text stands for: the content of the file of that name, or itself.
 std::string text_from(const std::string& argument) {
   if (data::is_file(argument)) return data::read_text(argument);
-  const bool is_path = ends_with(argument, ".txt") && argument.find(' ') == std::string::npos;
+  std::error_code ignored;
+  TD_CHECK(!std::filesystem::is_directory(argument, ignored), "predict '", io::one_line(argument),
+           "': must be a regular file or a text; got a folder. Name the files in it.");
+  const bool begins_as_path =
+      argument.starts_with("/") || argument.starts_with("./") || argument.starts_with("../");
+  const bool is_path =
+      (ends_with(argument, ".txt") || begins_as_path) && argument.find(' ') == std::string::npos;
   TD_CHECK(!is_path, "predict '", io::one_line(argument),
            "': there must be a file of that name; there is none. Give one that is there, or a text.");
   io::check_utf8("predict: ", argument);
