@@ -208,8 +208,10 @@ std::string first_difference(const FuzzProgram& program, uint32_t& call) {
         if (std::any_of(std::begin(kWhileTracing), std::end(kWhileTracing),
                         [&](const char* words) { return got.refused.find(words) != std::string::npos; }))
           continue;
-        // Lengths that cannot be read while tracing are refused by the table that they are looked up in (ops/lengths.h).
-        if (want.refused.find(": every length must be from ") != std::string::npos &&
+        // Lengths and labels that cannot be read while tracing are refused by the table that they are looked up in (ops/lengths.h,
+        // ops/ctc.cpp).
+        const auto is_of = [&](const char* words) { return want.refused.find(words) != std::string::npos; };
+        if ((is_of(": every length must be from ") || is_of(": every label must be one of ")) &&
             got.refused.starts_with("index_select: every index must lie in "))
           continue;
         const std::string by_shapes = refusal_of_shapes(program, eager, eager_in);
