@@ -102,12 +102,12 @@ void expect_chains(const Sizes& s, DType dtype) {
 
 TEST(Products, AreOneChainOfMultiplyAddsPerBlockOfKHoweverTheyLieAndAreCut) {
   const Sizes all[] = {
-      {1, 37, 90},      {3, 700, 100},   {8, 260, 513}, {9, 100, 520},
-      {13, 129, 1100},                                                   // few rows
-      {33, 16, 200},    {500, 31, 70},   {2000, 3, 40}, {100, 8, 1300},  // few columns
-      {64, 64, 2100},   {40, 130, 700},  {49, 97, 512}, {200, 210, 65},
-      {129, 250, 1025},                   // a piece per thread
-      {1100, 1000, 20}, {330, 400, 900},  // shared panels
+      {1, 37, 90},      {3, 700, 100},    {8, 260, 513}, {9, 100, 520},
+      {13, 129, 1100},                                                    // few rows
+      {33, 16, 200},    {500, 31, 70},    {2000, 3, 40}, {100, 8, 1300},  // few columns
+      {64, 64, 2100},   {40, 130, 700},   {49, 97, 512}, {200, 210, 65},
+      {129, 250, 1025},                    // a piece per thread
+      {1100, 1000, 20}, {200, 150, 1750},  // shared panels
   };
   for (const Sizes& sizes : all) expect_chains<float>(sizes, DType::f32);
   for (const Sizes& sizes : {all[2], all[5], all[8], all[9], all[13], all[15]})
