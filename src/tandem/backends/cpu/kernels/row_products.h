@@ -7,7 +7,7 @@
 
 namespace tandem::cpu::TD_ISA {
 
-/// Rows of a register tile of so many vectors.
+/// Rows of a register tile that is kCount vectors wide.
 template <int kCount>
 inline constexpr int kRowsOfTile = kVectorRegisters == 32 ? (kCount <= 2 ? 12 : 6) : 8 / kCount;
 
