@@ -876,9 +876,9 @@ std::unique_ptr<nn::RecurrentLayer> recurrent_layer(const std::string& kind, int
 TEST_F(Cuda, RecurrentLayersOfAllSizesAgreeWithTheCpuWithTheSameMasks) {
   // One block and many, parts of warps, several passes, weights that fit shared memory and weights that do not, more
   // samples than fit at once; small ones also by the implementation that takes any.
-  const Dims sizes[] = {{1, 1, 1},    {3, 4, 5},     {20, 7, 200},  {20, 3, 650}, {33, 5, 128},
-                        {70, 3, 64},  {7, 2, 1100},  {300, 2, 33},  {9, 2, 2100}, {9000, 2, 8},
-                        {64, 9, 256}, {264, 4, 100}, {133, 3, 250}, {40, 3, 1024}};
+  const Dims sizes[] = {{1, 1, 1},    {3, 4, 5},     {20, 7, 200},  {20, 3, 650},  {33, 5, 128},
+                        {70, 3, 64},  {7, 2, 1100},  {300, 2, 33},  {9, 2, 2100},  {9000, 2, 8},
+                        {64, 9, 256}, {264, 4, 100}, {133, 3, 250}, {700, 2, 130}, {40, 3, 1024}};
   for (const std::string kind : {"lstm", "gru", "rnn"})
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
       for (const Dims& size : sizes) {
@@ -915,8 +915,8 @@ TEST_F(Cuda, RecurrentLayersOfAllSizesAgreeWithTheCpuWithTheSameMasks) {
           set_matmul_choice({.mode = mode});
           expect_near(name(mode));
         }
-        for (const char* way :
-             {"tensor cores", "clusters", "resident"}) {  // where it can, whether it pays or not
+        for (const char* way : {"tensor cores", "tensor clusters", "clusters",
+                                "resident"}) {  // where it can, whether it pays or not
           const ForcedImplementation forced(way);
           set_matmul_choice({.mode = ChoiceMode::profile, .keep = false});
           expect_near(way);

@@ -63,6 +63,13 @@ __device__ inline void send(unsigned to, float value, unsigned box) {
                "f"(value), "r"(box)
                : "memory");
 }
+/// Two neighbouring numbers, to an address that is a multiple of their size.
+__device__ inline void send(unsigned to, float first, float second, unsigned box) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to),
+      "f"(first), "f"(second), "r"(box)
+      : "memory");
+}
 #endif
 
 }  // namespace tandem::cuda

@@ -14,6 +14,7 @@ namespace tandem::cuda {
 // clang-format off
 #define TD_RECURRENT_IMPLEMENTATIONS(row) \
   row(recurrence_on_tensor_cores)         \
+  row(recurrence_in_tensor_clusters)      \
   row(recurrence_in_clusters)             \
   row(resident_recurrence)                \
   row(recurrence_by_steps)

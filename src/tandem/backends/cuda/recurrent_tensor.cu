@@ -14,6 +14,7 @@
 #include "tandem/backends/cuda/cluster.cuh"
 #include "tandem/backends/cuda/device_state.h"
 #include "tandem/backends/cuda/recurrent.cuh"
+#include "tandem/backends/cuda/tf32.cuh"
 
 namespace tandem::cuda {
 namespace {
@@ -62,20 +63,6 @@ struct Sequence : RecurrentCall<float> {
 };
 
 #if __CUDA_ARCH__ >= 900
-__device__ unsigned as_tf32(float x) {
-  unsigned bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-  return bits;
-}
-/// sums (16 rows, 8 samples) += weights (16, 8 terms) · left (8, 8)
-__device__ void multiply_tile(float (&sums)[4], const unsigned (&weights)[4], unsigned left,
-                              unsigned left_next) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
-      "%1, %2, %3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(weights[0]), "r"(weights[1]), "r"(weights[2]), "r"(weights[3]), "r"(left), "r"(left_next));
-}
-
 /// Starts to copy 16 bytes at a time to shared memory, past this multiprocessor's own cache.
 __device__ void begin_copy(unsigned* to, const unsigned* from, int count) {
   for (int e = 4 * static_cast<int>(threadIdx.x); e < count; e += 4 * kThreads)
@@ -133,7 +120,7 @@ __global__ void __launch_bounds__(kThreads, 1) tensor_kernel(const Sequence s) {
     const int of = cluster * kBlocks * l.units + row / per_row, by = rank * l.part + k / per_unit;
     if (row >= rows || k >= l.depth || of >= hidden || by >= hidden) return 0u;
     const int64_t gate = backward ? k % gates : row % gates;
-    return as_tf32(
+    return to_tf32(
         s.weight[backward ? (gate * hidden + by) * hidden + of : (gate * hidden + of) * hidden + by]);
   };
   unsigned weights[kRowTiles][kPairs][2][4];
@@ -194,7 +181,7 @@ __global__ void __launch_bounds__(kThreads, 1) tensor_kernel(const Sequence s) {
       const int64_t n = s.first + at.sample, place = n * s.hidden + at.unit;
       own_h[e] = s.h[place];
       own_c[e] = kLstm || s.kind == Recurrence::lstm ? s.c[place] : 0.f;
-      s.exchange[at.term] = as_tf32(masked(own_h[e], n, at.unit));
+      s.exchange[at.term] = to_tf32(masked(own_h[e], n, at.unit));
     }
     hand_over();
   }
@@ -252,12 +239,12 @@ __global__ void __launch_bounds__(kThreads, 1) tensor_kernel(const Sequence s) {
               for (int t = 0; t < kTiles; ++t)
 #pragma unroll
                 for (int tile = 0; tile < kRowTiles; ++tile)
-                  multiply_tile(products[tile][t], weights[tile][pair][0], terms[t].x, terms[t].y);
+                  multiply_add_tf32(products[tile][t], weights[tile][pair][0], {terms[t].x, terms[t].y});
 #pragma unroll
               for (int t = 0; t < kTiles; ++t)
 #pragma unroll
                 for (int tile = 0; tile < kRowTiles; ++tile)
-                  multiply_tile(products[tile][t], weights[tile][pair][1], terms[t].z, terms[t].w);
+                  multiply_add_tf32(products[tile][t], weights[tile][pair][1], {terms[t].z, terms[t].w});
             }
             if (were_read) asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
             were_read = false;
@@ -285,8 +272,8 @@ __global__ void __launch_bounds__(kThreads, 1) tensor_kernel(const Sequence s) {
               for (int t = 0; t < kTiles; ++t) {
                 const uint4 terms = *reinterpret_cast<const uint4*>(left + t * 8 * l.stride +
                                                                     warp * l.extra_depth + pair * 16);
-                multiply_tile(products[t], first, terms.x, terms.y);
-                multiply_tile(products[t], second, terms.z, terms.w);
+                multiply_add_tf32(products[t], first, {terms.x, terms.y});
+                multiply_add_tf32(products[t], second, {terms.z, terms.w});
               }
             }
             float* const to =
@@ -332,11 +319,11 @@ __global__ void __launch_bounds__(kThreads, 1) tensor_kernel(const Sequence s) {
         if (!goes_on) return;
 #pragma unroll
         for (int g = 0; g < 4; ++g)
-          if (g < gates) to[g] = as_tf32(of.of_products[g]);
+          if (g < gates) to[g] = to_tf32(of.of_products[g]);
       } else {
         of.step(
             s, [&](int g) { return products[g]; }, own_h[e], own_c[e]);
-        if (goes_on) *to = as_tf32(masked(own_h[e], of.n, of.u));
+        if (goes_on) *to = to_tf32(masked(own_h[e], of.n, of.u));
       }
     };
     const auto store = [&](const Unit& of, int e) {
