@@ -156,6 +156,19 @@ class Model:
         loss, right = self.__dict__.pop("_sums", (0.0, 0))
         return loss, {"accuracy": right} if "accuracy" in self.cell.metrics else {}
 
+    # The tests of fit. A framework that computes loss and accuracy itself need not bring its outputs to the host; the frame
+    # asks it where the loss is cross_entropy.
+    def measure(self, placed):
+        """{name: array (batch,)} of the outputs of the last infer_step: "loss", the sum over the places of each sample that
+        count; where the workload asks for the accuracy also "accuracy", how many of these places are right, and of
+        targets without axes "class", the likeliest one. The arrays stay on the device until the test is over. None: the
+        frame reads the outputs and measures with NumPy."""
+        return None
+
+    def read_measured(self, array):
+        """An array of `measure`, on the host."""
+        return np.asarray(array)
+
     def train_epoch(self, data, order, batches, size):
         """One epoch of fit: so many batches of this size, in this order; adds up what `counted` tells."""
         for index in range(batches):
@@ -872,7 +885,11 @@ class _Dialogue:
         """{name: f64 array (batch, …)} of the batch in test mode, in the network's order."""
         cell, model = self.cell, self.model
         model.infer_step(model.place(batch))
-        read, found = model.read_outputs(), {}
+        return self.read_outputs(batch)
+
+    def read_outputs(self, batch):
+        """The same of a batch whose step was taken."""
+        cell, read, found = self.cell, self.model.read_outputs(), {}
         for output in cell.network.outputs:
             found[output["name"]] = np.asarray(read[output["name"]], dtype=np.float64)
             made, shape = found[output["name"]].shape, cell.output_shape(output, batch)
@@ -989,32 +1006,50 @@ class _Dialogue:
 
     def evaluate(self, data):
         """-> (mean loss, metrics, confusion or None) over the samples. The last batch is filled up, for
-        frameworks that compile for one size, and what was filled in is left out."""
+        frameworks that compile for one size, and what was filled in is left out. The model measures, where it can."""
         cell, model = self.cell, self.model
         # Counted where there is one label per sample.
         confusion = np.zeros((cell.classes, cell.classes), dtype=np.int64) if "accuracy" in cell.metrics and \
             not cell.targets[cell.loss.target]["shape"] and cell.classes is not None else None
-        sums, counts = [{} for _ in cell.terms], [0] * len(cell.terms)
+        sums, counts, there = [{} for _ in cell.terms], [0] * len(cell.terms), []
         model.reset_states()
         for begin in range(0, len(data), cell.batch):
             batch = data.batch(begin // cell.batch, cell.batch)
             kept = min(cell.batch, len(data) - begin)
-            outputs = {name: value[:kept] for name, value in self.outputs(batch).items()}
-            for number, term in enumerate(cell.terms):
-                if term.kind == "ctc":
-                    measured = {"loss": ctc_losses(outputs[term.output], batch[term.target][:kept],
-                                                   batch[term.lengths][:kept], term.stride)}
-                else:
-                    output, target = cell.counted_places(outputs, batch, term)
-                    measured = _measured(cell, term, output, target)
-                counts[number] += len(measured["loss"])
-                for name, values in measured.items():
-                    sums[number][name] = sums[number].get(name, 0.0) + float(values.sum())
+            placed = model.place(batch)
+            model.infer_step(placed)
+            measured = model.measure(placed) if cell.loss.kind == "cross_entropy" else None
+            if measured is None:
+                self._measure_with_numpy(batch, kept, sums, counts, confusion)
+            else:
+                there.append(measured)
+        if there:
+            whole = {name: np.concatenate([model.read_measured(found[name]) for found in there])[:len(data)]
+                     for name in there[0]}
+            counts[0] = cell.counted_in(data, np.arange(len(data)))
+            sums[0] = {name: float(values.sum(dtype=np.float64)) for name, values in whole.items() if name != "class"}
             if confusion is not None:
-                np.add.at(confusion, (target, output.argmax(axis=1)), 1)
+                np.add.at(confusion, (data.arrays[cell.loss.target], whole["class"]), 1)
         loss = sum(found.pop("loss") / count for found, count in zip(sums, counts))  # a sum has no other metrics
         means = {name: total / counts[0] for name, total in sums[0].items()}
         return loss, dict(_metrics_of(cell, loss), **means), None if confusion is None else confusion.tolist()
+
+    def _measure_with_numpy(self, batch, kept, sums, counts, confusion):
+        """Adds what the last infer_step is worth: of each term of the loss its sums and how many places count."""
+        cell = self.cell
+        outputs = {name: value[:kept] for name, value in self.read_outputs(batch).items()}
+        for number, term in enumerate(cell.terms):
+            if term.kind == "ctc":
+                measured = {"loss": ctc_losses(outputs[term.output], batch[term.target][:kept],
+                                               batch[term.lengths][:kept], term.stride)}
+            else:
+                output, target = cell.counted_places(outputs, batch, term)
+                measured = _measured(cell, term, output, target)
+            counts[number] += len(measured["loss"])
+            for name, values in measured.items():
+                sums[number][name] = sums[number].get(name, 0.0) + float(values.sum())
+        if confusion is not None:
+            np.add.at(confusion, (target, output.argmax(axis=1)), 1)
 
     def breakdown(self, request):
         cell, model = self.prepared("breakdown")

@@ -217,10 +217,19 @@ class JaxModel(frame.Model):
         def add_up(sums, loss, output, target, lengths=None):
             if "accuracy" not in cell.metrics:
                 return sums[0] + loss, sums[1]
-            right = output.argmax(-1) == target
+            return sums[0] + loss, sums[1] + jax_network.right_answers(output, target, lengths).sum()
+
+        @jax.jit
+        def measured(output, target, lengths=None):
+            each = {"loss": jax_network.cross_entropy(output, target)}
             if lengths is not None:
-                right &= jax_network.counted(right, lengths)
-            return sums[0] + loss, sums[1] + right.sum()
+                each["loss"] = jnp.where(jax_network.counted(target, lengths), each["loss"], 0)
+            if "accuracy" in cell.metrics:
+                each["accuracy"] = jax_network.right_answers(output, target, lengths)
+            found = {name: values.reshape(len(target), -1).sum(1) for name, values in each.items()}
+            if "accuracy" in found and target.ndim == 1:
+                found["class"] = output.argmax(1)
+            return found
 
         def batch(stacked, index):
             """One of the stacked batches. The barrier keeps a loop over a single one from computing it once."""
@@ -248,7 +257,8 @@ class JaxModel(frame.Model):
             return lax.fori_loop(0, steps, body, (states, outputs))
 
         self.train, self.infer = jax.jit(train, donate_argnums=(0, 1)), jax.jit(infer)
-        self.norms, self.add_up, self.train_loop, self.infer_loop = norms, add_up, train_loop, infer_loop
+        self.norms, self.add_up, self.measured = norms, add_up, measured
+        self.train_loop, self.infer_loop = train_loop, infer_loop
 
     def reset_states(self):
         self.states = tuple(
@@ -329,6 +339,9 @@ class JaxModel(frame.Model):
     def counted(self):
         (loss, right), self.sums = self.sums, None
         return float(loss), {"accuracy": int(right)} if "accuracy" in self.cell.metrics else {}
+
+    def measure(self, placed):
+        return self.measured(self.last_outputs[self.chosen], *placed[1])
 
     def breakdown(self, steps, placed_batches):
         """Instructions of the step before and after XLA's passes, and the time of each kind from JAX's profiler."""

@@ -586,12 +586,23 @@ def ctc(output, labels, steps):
     return (jnp.where(whole > 0.1 * none, -whole, 0) / jnp.maximum(counts, 1)).mean()
 
 
+def cross_entropy(output, target):
+    """Of each place."""
+    return -jnp.take_along_axis(jax.nn.log_softmax(output), target[..., None], axis=-1)[..., 0]
+
+
+def right_answers(output, target, lengths=None):
+    """At each place whether the largest output is the target's; of places that do not count, no."""
+    right = output.argmax(-1) == target
+    return right if lengths is None else right & counted(right, lengths)
+
+
 def loss_of(loss, output, target, lengths=None):
     """loss: a term of a cell's. The mean over all numbers that count."""
     if loss.kind == "ctc":
         return ctc(output, target, (lengths + loss.stride - 1) // loss.stride)
     if loss.kind == "cross_entropy":
-        each = -jnp.take_along_axis(jax.nn.log_softmax(output), target[..., None], axis=-1)[..., 0]
+        each = cross_entropy(output, target)
     elif loss.kind == "bce":
         each = jnp.maximum(output, 0) - output * target + jnp.log1p(jnp.exp(-jnp.abs(output)))
     else:

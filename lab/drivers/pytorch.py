@@ -326,16 +326,28 @@ class PyTorchModel(frame.Model):
         with torch.no_grad():
             self._loss_sum = self._loss_sum + self.loss.detach()
             if "accuracy" in self.cell.metrics:
-                target, *lengths = placed[1]
-                right = self.last_outputs[self.chosen].detach().argmax(-1) == target
-                if lengths:
-                    right = right & pytorch_network.counted(target, lengths[0])
+                right = pytorch_network.right_answers(self.last_outputs[self.chosen].detach(), *placed[1])
                 self._right = self._right + right.sum()
 
     def counted(self):
         sums = float(self._loss_sum), {"accuracy": int(self._right)} if "accuracy" in self.cell.metrics else {}
         self._loss_sum = self._right = 0
         return sums
+
+    def measure(self, placed):
+        target, *lengths = placed[1]
+        with torch.inference_mode():
+            output = self.last_outputs[self.chosen].to(self.dtype)
+            each = {"loss": pytorch_network.cross_entropy(output, target, *lengths, reduction="none")}
+            if "accuracy" in self.cell.metrics:
+                each["accuracy"] = pytorch_network.right_answers(output, target, *lengths)
+            found = {name: values.reshape(len(target), -1).sum(1) for name, values in each.items()}
+            if "accuracy" in found and target.dim() == 1:
+                found["class"] = output.argmax(1)
+        return found
+
+    def read_measured(self, array):
+        return array.cpu().numpy()
 
     def loss_and_gradients(self, batch):
         self.network.train()

@@ -423,11 +423,17 @@ def counted(output, lengths):
     return mask.view(mask.shape + (1,) * (output.dim() - 2))
 
 
-def cross_entropy(output, target, lengths=None):
+def right_answers(output, target, lengths=None):
+    """At each place whether the largest output is the target's; of places that do not count, no."""
+    right = output.argmax(-1) == target
+    return right if lengths is None else right & counted(target, lengths)
+
+
+def cross_entropy(output, target, lengths=None, reduction="mean"):
     if lengths is not None:
         mask = counted(target, lengths)
         target = torch.where(mask, target, -100)  # left out of the mean
-    return nn.functional.cross_entropy(output.flatten(0, -2), target.flatten())
+    return nn.functional.cross_entropy(output.flatten(0, -2), target.flatten(), reduction=reduction)
 
 
 def mean_of_counted(each):

@@ -82,7 +82,8 @@ class TensorFlowModel(frame.Model):
             return tf.function(function, jit_compile=self.cell.variant == "xla" or None, autograph=False)
 
         self.train, self.infer, self.gradients = map(compiled, (self._train, self._infer, self._gradients))
-        self.add_up = tf.function(self._add_up, autograph=False)
+        self.add_up, self.measured = (tf.function(function, autograph=False)
+                                      for function in (self._add_up, self._measured))
 
     def _output(self, outputs, place, axes):
         return outputs[place] if axes is None else tf.transpose(outputs[place], axes)
@@ -115,11 +116,22 @@ class TensorFlowModel(frame.Model):
     def _add_up(self, loss, outputs, targets):
         self.sums[0].assign_add(loss)
         if "accuracy" in self.cell.metrics:
-            right = tf.argmax(self._output(outputs, *self.terms[0][1:3]), axis=-1) == targets[0]
-            if len(targets) > 1:
-                true = tf.sequence_mask(targets[1], right.shape[1])
-                right &= tf.reshape(true, true.shape.as_list() + [1] * (right.shape.rank - 2))
+            right = layers.right_answers(self._output(outputs, *self.terms[0][1:3]), *targets)
             self.sums[1].assign_add(tf.reduce_sum(tf.cast(right, tf.int64)))
+
+    def _measured(self, outputs, targets):
+        output, target = self._output(outputs, *self.terms[0][1:3]), targets[0]
+        loss = tf.nn.sparse_softmax_cross_entropy_with_logits(target, output)
+        if len(targets) > 1:
+            loss = tf.where(layers.counted(target, targets[1]), loss, tf.zeros_like(loss))
+        places = list(range(1, target.shape.rank))
+        found = {"loss": tf.reduce_sum(loss, places)}
+        if "accuracy" in self.cell.metrics:
+            right = layers.right_answers(output, *targets)
+            found["accuracy"] = tf.reduce_sum(tf.cast(right, tf.int64), places)
+            if not places:
+                found["class"] = tf.argmax(output, axis=1)
+        return found
 
     def parameters(self):
         return sum(int(np.prod(variable.shape)) for variable in self.network.variables)
@@ -162,6 +174,9 @@ class TensorFlowModel(frame.Model):
         for variable in self.sums:
             variable.assign(tf.zeros_like(variable))
         return loss, {"accuracy": right} if "accuracy" in self.cell.metrics else {}
+
+    def measure(self, placed):
+        return self.measured(self.outputs, placed[1])
 
     def breakdown(self, steps, placed_batches):
         training = self.cell.phase == "train"

@@ -210,6 +210,18 @@ def attention(inputs, lengths, heads, causal, in_weight, in_bias, out_weight, ou
 # Losses
 
 
+def counted(array, lengths):
+    """(N, T, 1, …), true where a place of the array (N, T, …) counts."""
+    true = tf.sequence_mask(lengths, array.shape[1])
+    return tf.reshape(true, true.shape.as_list() + [1] * (array.shape.rank - 2))
+
+
+def right_answers(output, target, lengths=None):
+    """At each place whether the largest output is the target's; of places that do not count, no."""
+    right = tf.argmax(output, axis=-1) == target
+    return right if lengths is None else right & counted(right, lengths)
+
+
 def ctc(stride):
     """Labels are filled up with zeros, which are the blank. A text that does not fit its steps counts for nothing."""
     def loss(output, labels, lengths):

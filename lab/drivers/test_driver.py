@@ -528,6 +528,7 @@ class Walk:
         if self.samples(name).network.whole:
             self.lstm_switch(where, name, cell, checked, steps)
         self.fitting(where, name, cell)
+        self.tests_of_fit(where, cell)
         trimmed = self.trimming(where, name, cell, checked)
         if trimmed:
             checked["trimmed"] = trimmed
@@ -710,6 +711,48 @@ class Walk:
             table.check(where, "fit: stops at the cap", capped["capped"] is True and capped["epochs"] == 1,
                         "%d epoch" % capped["epochs"])
 
+    def tests_of_fit(self, where, cell):
+        """The test of a fit against NumPy: its loss, metrics and confusion, from the outputs that check tells of the same samples.
+        Where check tells all numbers of the outputs, and no step moves what is tested."""
+        loss, network, batch = cell["workload"]["loss"], cell["network"], cell["batch"]
+        output = next((entry for entry in network["outputs"] if entry["name"] == loss.get("output")), None)
+        if loss["kind"] != "cross_entropy" or batch * math.prod(output["shape"]) > 4096 or network["states"] or any(
+                call["buffers"] for call in network["calls"]):
+            return
+        places = np.arange(2 * batch + batch // 2 + 1) % batch  # the last batch is not whole
+        made = {part: np.load(path)[:batch] for part, path in cell["data"]["train"].items()}
+        data = {part: write(self.folder, part + "_of_tests", {name: array[order] for name, array in made.items()})
+                for part, order in (("train", np.arange(batch)), ("test", places))}
+        still = dict(cell["workload"], optimizer={"name": "sgd", "lr": 1e-30})
+        if self.prepared(where, dict(cell, workload=still, data=data)) is None:
+            return
+        checked, answer = self.ask(where, "check", steps=0), self.process.call("fit", epochs=1, cap_s=self.options.timeout)
+        error = answer.get("error") or {}
+        if not checked or error:
+            self.table.note(where, "tests of fit", "%s: %s" % (error.get("kind"), error.get("message")))
+            return
+        found = checked["outputs"][loss["output"]]
+        logits = np.array(found["values"]).reshape(found["shape"])[places]
+        target = made[loss["target"]][places]
+        counts = np.ones(target.shape, dtype=bool)
+        if "lengths" in loss:
+            counts &= (np.arange(target.shape[1]) < made[loss["lengths"]][places][:, None]).reshape(
+                target.shape[:2] + (1,) * (target.ndim - 2))
+        logs = logits - logits.max(axis=-1, keepdims=True)
+        logs -= np.log(np.exp(logs).sum(axis=-1, keepdims=True))
+        mean = float(-np.take_along_axis(logs, target[..., None], axis=-1)[..., 0][counts].mean())
+        guesses, line = logits.argmax(axis=-1), answer["lines"][0]
+        wanted = {"loss": mean, "perplexity": math.exp(mean), "accuracy": float((guesses == target)[counts].mean())}
+        wanted = {name: wanted[name] for name in ["loss"] + cell["workload"].get("metrics", [])}
+        apart = max(distance([wanted[name]], [value], 1e-9) for name, value in dict(
+            line["test_metrics"], loss=line["test_loss"]).items())
+        self.table.check(where, "fit: the test measures what NumPy does", apart < TOLERANCE[cell["precision"]] / 100,
+                         "%.2g apart" % apart)
+        if target.ndim == 1 and "accuracy" in wanted:
+            confusion = np.zeros((logits.shape[1],) * 2, dtype=int)
+            np.add.at(confusion, (target, guesses), 1)
+            self.table.check(where, "fit: the confusion is NumPy's", answer["confusion"] == confusion.tolist())
+
     def everything(self):
         """-> {(workload, variant): answer to check}."""
         self.hello()
@@ -742,6 +785,8 @@ class Walk:
                 self.table.check(where, "check: losses", finite(answer["losses"]), answer["losses"])
                 self.beyond_lengths(where, name, cell, answer)
             self.lstm_switch(where, name, cell, answer, steps)
+            if steps:
+                self.tests_of_fit(where, cell)
         return answer or None
 
     def lstm_switch(self, where, name, cell, answer, steps):
