@@ -69,6 +69,7 @@ const std::map<std::string, const char*> kNotForUsers = {
     {"tandem::check_device", "part of check()"},
     {"tandem::check_same_settings", "called by fit"},
     {"tandem::settings_json", "called by fit"},
+    {"tandem::names_of_data", "called by fit and search"},
     {"tandem::data::open_test_table", "called by evaluate and predict of runs"},
     {"tandem::make_optimizer", "called by fit; optim::make_optimizer is for users"},
     {"tandem::save_environment", "called by fit"},

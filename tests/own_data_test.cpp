@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 
@@ -19,6 +20,7 @@
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
+#include "tandem/train/checkpoint.h"
 #include "tandem/train/parameter_names.h"
 #include "tandem/train/run_data.h"
 #include "tandem/train/run_folder.h"
@@ -166,6 +168,54 @@ TEST(OwnData, EnginesAndStopsGiveTheSameBits) {
     config.split_seed = 1;
     EXPECT_HAS(refusal([&] { train(config); }), "resume") << "other samples";
   }
+}
+
+TEST(OwnData, ARunIsNotResumedWithOtherNamesOfTheSameNumbers) {
+  const TempFolder folder;
+  const auto write = [&](const std::string& column, const std::string& city, const std::string& cls) {
+    std::string csv = column + ",city,kind\n";
+    for (int i = 0; i < 40; ++i)
+      csv += cat(i % 7, ",", i % 3 == 0 ? city : "Rome", ",", i % 2 == 0 ? cls : "tame", "\n");
+    write_text(folder / "a.csv", csv);
+  };
+  write("size", "Oslo", "shy");
+  TrainConfig config = on_table("iris.csv", "kind", folder / "table");
+  config.data_dir = folder / "a.csv";
+  config.epochs = 1;
+  train(config);
+  config.resume = true;
+  config.epochs = 2;
+  const auto refused = [](TrainConfig& c) { return refusal([&] { train(c); }); };
+  write("width", "Oslo", "shy");
+  EXPECT_HAS(refused(config),
+             "the run was begun with other columns in its data. Give the same data, or begin a new run");
+  write("size", "Nice", "shy");
+  EXPECT_HAS(refused(config), "the run was begun with other columns in its data");
+  write("size", "Oslo", "mad");
+  EXPECT_HAS(refused(config), "the run was begun with other class names in its data");
+  EXPECT_EQ(load_run("test", folder / "table").data.class_names, (std::vector<std::string>{"shy", "tame"}));
+  write("size", "Oslo", "shy");
+  EXPECT_EQ(train(config).epochs, 2);
+
+  make_photos(folder / "photos");
+  config = on_photos(folder / "photos", folder / "images");
+  config.epochs = 1;
+  train(config);
+  config.resume = true;
+  fs::rename(folder / "photos/below", folder / "photos/under");
+  EXPECT_HAS(refused(config), "the run was begun with other class names in its data");
+
+  // A run that is older than these goes on, and has them from then on.
+  const std::string newest = list_checkpoints(folder / "images").at(0);
+  Checkpoint old = load_checkpoint(newest);
+  auto settings = nlohmann::ordered_json::parse(old.settings);
+  EXPECT_EQ(settings.erase("class_names"), 1u);
+  old.settings = settings.dump();
+  save_checkpoint(folder / "images", old);
+  config.epochs = 2;
+  EXPECT_EQ(train(config).epochs, 2);
+  fs::rename(folder / "photos/under", folder / "photos/below");
+  EXPECT_HAS(refused(config), "the run was begun with other class names in its data");
 }
 
 TEST(OwnData, PhotographsOfAnySizeBecomeInputsAndPredictSeesWhatTestingSaw) {

@@ -429,11 +429,11 @@ TEST(Search, AResumedOneMustHaveTheSameSettings) {
 
 TEST(Search, AResumedOneMustHaveTheSameData) {
   const TempFolder folder;
-  const auto write = [&](int period) {
+  const auto write = [&](int period, const char* second = "odd") {
     std::ofstream file(folder / "a.csv");
     file << "x,y,label\n";
     for (int i = 0; i < 60; ++i)
-      file << i << ',' << i % period << ',' << (i % 2 == 0 ? "even" : "odd") << '\n';
+      file << i << ',' << i % period << ',' << (i % 2 == 0 ? "even" : second) << '\n';
   };
   write(7);
   SearchConfig config;
@@ -451,6 +451,10 @@ TEST(Search, AResumedOneMustHaveTheSameData) {
   const std::string text = refusal([&] { (void)tandem::search::search(config); });
   EXPECT_HAS(text, "the search was begun with train_data ");
   EXPECT_HAS(text, "Give the same data");
+  write(7, "uneven");
+  EXPECT_HAS(refusal([&] { (void)tandem::search::search(config); }),
+             "the search was begun with other class names in its data");
+  write(5);
   config.base.freeze = {};
   EXPECT_HAS(refusal([&] { (void)tandem::search::search(config); }), "Give --freeze as it was");
 }

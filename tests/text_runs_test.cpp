@@ -85,6 +85,27 @@ void expect_same_in_parts(TrainConfig config, int64_t first, int64_t second, con
   }
 }
 
+TEST(TextRuns, ARunIsNotResumedWithOtherWordsOfTheSameNumbers) {
+  const TempFolder folder;
+  make_texts(folder / "texts", 6);
+  TrainConfig config = on_texts(folder / "texts", folder / "run");
+  config.epochs = 1;
+  train(config);
+  config.resume = true;
+  // The same words in the same order of their numbers, but for one.
+  for (const fs::directory_entry& file : fs::recursive_directory_iterator(folder / "texts")) {
+    if (!file.is_regular_file()) continue;
+    std::ifstream in(file.path());
+    std::string text((std::istreambuf_iterator<char>(in)), {});
+    for (size_t at = text.find("friends"); at != std::string::npos; at = text.find("friends", at))
+      text.replace(at, 7, "friendz");
+    write_text(file.path().string(), text);
+  }
+  EXPECT_HAS(refusal([&] { train(config); }),
+             "the run was begun with other words in its data. Give the same data, or begin a new run in "
+             "another --out.");
+}
+
 TEST(TextRuns, TextsAreClassifiedFromEndToEnd) {
   const TempFolder folder;
   make_texts(folder / "texts");

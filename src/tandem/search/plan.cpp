@@ -122,6 +122,7 @@ Plan make_plan(const SearchConfig& config) {
   plan.train_data = data::fingerprint(*data.splits.train);
   plan.valid_data = data::fingerprint(*data.valid);
   plan.test_data = data::fingerprint(*data.splits.test);
+  plan.data_names = fingerprints_of_names(data.record);
   plan.task = data.task->name() + (data.task->settings().empty() ? "" : ": " + data.task->settings());
   if (!base.weights.empty()) plan.weights = io::weights_sha256(weights_of(base.weights));
   choose_metric(config.monitor, *data.task, plan);

@@ -25,9 +25,10 @@ struct Plan {
   std::string monitor;      ///< its plain name
   std::vector<int64_t> rungs;
   int64_t train_samples = 0, valid_samples = 0, test_samples = 0;
-  std::string train_data, valid_data, test_data;  ///< data::fingerprint
-  std::string task;                               ///< its name and settings
-  std::string weights;                            ///< SHA-256 of those that trials begin with; empty: drawn
+  std::string train_data, valid_data, test_data;                ///< data::fingerprint
+  std::vector<std::pair<std::string, std::string>> data_names;  ///< fingerprints_of_names
+  std::string task;                                             ///< its name and settings
+  std::string weights;  ///< SHA-256 of those that trials begin with; empty: drawn
   double valid = 0.1;
 };
 Plan make_plan(const SearchConfig& config);

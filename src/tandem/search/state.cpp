@@ -40,6 +40,11 @@ void check_same(const ordered_json& before, const ordered_json& now, const std::
   const auto compare = [&](const std::string& key) {
     const auto text = [&](const ordered_json& in) { return in.contains(key) ? in[key].dump() : "none"; };
     if (text(before) == text(now)) return;
+    if (const std::string names = names_of_data(key); !names.empty()) {
+      if (!before.contains(key)) return;  // the search is older than these
+      throw Error(cat(where, "the search was begun with other ", names,
+                      " in its data. Give the same data, or begin a new search in another --out."));
+    }
     const bool is_data = key.starts_with("train_") || key.starts_with("valid_") || key.starts_with("test_");
     const bool is_long = key == "models" || key == "space" || key == "eta";
     throw Error(cat(where, "the search was begun with ",
@@ -52,10 +57,13 @@ void check_same(const ordered_json& before, const ordered_json& now, const std::
                     ", or begin a new search in another --out."));
   };
   // Fingerprints last: settings say more.
+  const auto is_data = [](const std::string& key) {
+    return key.ends_with("_data") || !names_of_data(key).empty();
+  };
   for (const bool data : {false, true})
     for (const ordered_json* side : {&now, &before})
       for (const auto& [key, value] : side->items())
-        if (key.ends_with("_data") == data) compare(key);
+        if (is_data(key) == data) compare(key);
 }
 
 ordered_json to_json(const Trial& trial) {
@@ -179,6 +187,7 @@ std::string settings_json(const SearchConfig& config, const Plan& plan) {
   out["train_data"] = plan.train_data;
   out["valid_data"] = plan.valid_data;
   out["test_data"] = plan.test_data;
+  for (const auto& [key, value] : plan.data_names) out[key] = value;
   return out.dump();
 }
 

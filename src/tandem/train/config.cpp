@@ -175,6 +175,7 @@ std::string settings_json(const TrainConfig& c, const SettingsParts& parts) {
   put("train_data", parts.train_data);
   put("valid_data", parts.valid_data);
   put("test_data", parts.test_data);
+  for (const auto& [key, value] : parts.data_names) settings[key] = value;
   for (const auto& [key, value] : parts.callbacks) settings[key] = value;
   return settings.dump();
 }
@@ -198,6 +199,10 @@ std::string default_text(const std::string& key) {
   return "";
 }
 
+std::string names_of_data(const std::string& key) {
+  return key == "class_names" ? "class names" : key == "columns" || key == "words" ? key : "";
+}
+
 std::string check_same_settings(const std::string& saved, const std::string& wanted,
                                 const std::string& source) {
   const auto before = io::parse_json<ordered_json>("settings: ", saved),
@@ -208,6 +213,11 @@ std::string check_same_settings(const std::string& saved, const std::string& wan
     if (!before.contains(key) && now[key].dump() == default_text(key)) return;
     // Whether the best weights are kept changes no bits; by which metric must stay.
     if (key == "best" && !(before.contains(key) && now.contains(key))) return;
+    if (const std::string names = names_of_data(key); !names.empty()) {
+      if (!before.contains(key)) return;  // the run is older than these
+      throw Error(cat("resume ", source, ": the run was begun with other ", names,
+                      " in its data. Give the same data, or begin a new run in another --out."));
+    }
     if (key == "description") {
       const auto text = [&](const ordered_json& in) {
         return in.contains(key) ? in[key].get<std::string>() : std::string("a model of the zoo");
@@ -236,7 +246,7 @@ std::string check_same_settings(const std::string& saved, const std::string& wan
   };
   // Fingerprints last: they depend on settings (--augment, --seed), which say more.
   const auto is_data = [](const std::string& key) {
-    return key == "train_data" || key == "valid_data" || key == "test_data";
+    return key == "train_data" || key == "valid_data" || key == "test_data" || !names_of_data(key).empty();
   };
   for (const bool data : {false, true})
     for (const ordered_json* side : {&now, &before})

@@ -147,13 +147,17 @@ struct SettingsParts {
   std::string description = {};  ///< of a model that is not of the zoo, or was made to fit its data, as TOML
   std::string weights = {};      ///< SHA-256 of the weights that it began with; empty: drawn
   int64_t train_samples = 0, valid_samples = 0, test_samples = 0;
-  std::string train_data = {}, valid_data = {}, test_data = {};  ///< data::fingerprint; empty: none
+  std::string train_data = {}, valid_data = {}, test_data = {};      ///< data::fingerprint; empty: none
+  std::vector<std::pair<std::string, std::string>> data_names = {};  ///< fingerprints_of_names (run_data.h)
   DType dtype = DType::f32;
   std::string arithmetic = {};                                      ///< Backend::arithmetic of the device
   std::vector<std::pair<std::string, std::string>> callbacks = {};  ///< name and Callback::settings
 };
 /// The settings on which a run's bits depend, as JSON text: what a checkpoint holds and a resumed run must repeat.
 std::string settings_json(const TrainConfig& config, const SettingsParts& parts);
+
+/// What settings call the names in a run's data, for messages: "class_names" is "class names". Empty for other settings.
+std::string names_of_data(const std::string& key);
 
 /// Throws Error with the name and both values of the first setting that differs. `source` is the checkpoint. -> `wanted`,
 /// with what the run has kept its best weights by, where this process keeps none: the file is still there.

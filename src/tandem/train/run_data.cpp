@@ -14,6 +14,7 @@
 #include "tandem/data/table_set.h"
 #include "tandem/io/csv_rows.h"
 #include "tandem/io/file.h"
+#include "tandem/io/sha256.h"
 #include "tandem/io/torch_file.h"
 #include "tandem/nn/norm.h"
 #include "tandem/ops/pointwise.h"
@@ -201,6 +202,36 @@ TaskPtr task_of(const DataRecord& record, TaskOptions options) {
     if (words.unknown()) options.never.push_back(*words.unknown());
   }
   return make_task(record.task, options);
+}
+
+std::vector<std::pair<std::string, std::string>> fingerprints_of_names(const DataRecord& record) {
+  const auto add = [](std::string& all, const std::string& name) { all += cat(name.size(), ":", name); };
+  std::vector<std::pair<std::string, std::string>> out;
+  const auto put = [&](const char* key, const std::string& all) {
+    if (!all.empty()) out.emplace_back(key, io::sha256(all));
+  };
+  std::string classes, columns, words;
+  for (const std::string& name : record.class_names) add(classes, name);
+  if (record.encoder) {
+    add(columns, record.encoder->target());
+    for (const std::string& name : record.encoder->feature_names()) add(columns, name);
+  }
+  const auto add_words = [&](const data::Vocabulary& vocabulary) {
+    add(words, cat(data::name(vocabulary.tokens()), " ", vocabulary.size()));
+    for (int64_t i = 0; i < vocabulary.size(); ++i) add(words, vocabulary.entry(i));
+  };
+  if (record.text) {
+    if (!record.text->column.empty()) {
+      add(columns, record.text->target);
+      add(columns, record.text->column);
+    }
+    add_words(record.text->vocabulary);
+    if (record.text->into) add_words(*record.text->into);
+  }
+  put("class_names", classes);
+  put("columns", columns);
+  put("words", words);
+  return out;
 }
 
 int64_t outputs_for(const data::Splits& splits) {

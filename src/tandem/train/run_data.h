@@ -61,6 +61,10 @@ data::DatasetPtr alike_inputs(const DataRecord& record, data::DatasetPtr set, bo
 /// The task of a record.
 TaskPtr task_of(const DataRecord& record, TaskOptions options = {});
 
+/// One SHA-256 for each kind of names that the data has: its "class_names", the "columns" of a table with their categories,
+/// the "words" of texts. Samples tell only the numbers of these, so that a fingerprint of samples does not tell them.
+std::vector<std::pair<std::string, std::string>> fingerprints_of_names(const DataRecord& record);
+
 /// How many numbers the model must give for one sample.
 int64_t outputs_for(const data::Splits& splits);
 

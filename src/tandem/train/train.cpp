@@ -603,7 +603,8 @@ DoneEvent train_in(RunFolder folder, const TrainConfig& config, const zoo::Chose
               .names = {.model = chosen.info.name,
                         .data = data.splits.name,
                         .description = fitting.description ? zoo::to_toml(*fitting.description) : "",
-                        .weights = first_weights},
+                        .weights = first_weights,
+                        .data_names = fingerprints_of_names(data.record)},
               .record = data.record,
               .callbacks = callbacks_of(config)};
   take_folder(parts, std::move(folder));
