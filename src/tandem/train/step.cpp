@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tandem/core/autocast.h"
+#include "tandem/core/rng.h"
 #include "tandem/core/scope.h"
 #include "tandem/core/tape.h"
 #include "tandem/data/loader.h"
@@ -72,6 +73,19 @@ class ModeScope {
  private:
   nn::Module& model_;
   bool before_;
+};
+
+/// For a scope this thread draws from the same stream each time; then its own goes on where it was. A model that draws
+/// while it is tested, as Tacotron 2 does, so has the same figures at each test, and training does not depend on tests.
+class TestDraws {
+ public:
+  TestDraws() : before_(generator_state()) { manual_seed(0); }
+  ~TestDraws() { set_generator_state(before_); }
+  TestDraws(const TestDraws&) = delete;
+  TestDraws& operator=(const TestDraws&) = delete;
+
+ private:
+  const GeneratorState before_;
 };
 
 /// Whether two batches measured alike can be put one after the other.
@@ -285,6 +299,7 @@ Evaluation::Evaluation(nn::Module& model, Engine engine, const RunOptions& optio
 
 Metrics Evaluation::operator()(const data::Dataset& dataset, std::optional<int64_t> batch_size) {
   const ModeScope mode(model_, false);
+  const TestDraws draws;
   data::LoaderOptions options =
       loader_options(task_, dataset, batch_size.value_or(task_->test_batch()), device_of(model_));
   options.shuffle = false;

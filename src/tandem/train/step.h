@@ -84,7 +84,8 @@ struct RunOptions {
   std::optional<DType> autocast = {};
 };
 
-/// Runs the model over a whole data set, in evaluation mode and without gradients.
+/// Runs the model over a whole data set, in evaluation mode and without gradients. What it draws is the same each time, and
+/// this thread's generator stays as it is.
 class Evaluation {
  public:
   Evaluation(nn::Module& model, Engine engine, const RunOptions& options = {});
