@@ -138,7 +138,7 @@ TEST(ReadingLimits, CanBeSetByTheProgramAndTheEnvironment) {
   EXPECT_EQ(limits.ratio, 7);
   EXPECT_EQ(limits.bytes, ReadingLimits().bytes);
   for (const char* text : {"pixels", "pixels=", "pixels=0", "pixels=-1", "pixels=1e9", "pictures=5",
-                           "ratio=9223372036854775808", "=5", "pixels=5,,ratio=1"})
+                           "ratio=9223372036854775808", "=5", "pixels=5,,ratio=1", "pixels=5,pixels=6"})
     EXPECT_HAS(refusal([&] { parse_reading_limits(text); }), "TANDEM_READING_LIMITS");
   EXPECT_HAS(refusal([] { set_reading_limits({.ratio = 0}); }), "ratio must be at least 1; got 0");
   const WithLimits other({.header_bytes = 4096});

@@ -450,6 +450,9 @@ TEST(SpeechRun, RefusesSettingsAndDataThatDoNotFitTheModel) {
   EXPECT_HAS(refusal([&] { train(config); }), "got 'embedding=1e999'");
   config.model_settings = {"=3"};
   EXPECT_HAS(refusal([&] { train(config); }), "got '=3'");
+  config.model_settings = {"embedding=8", "prenet=4", "embedding=16"};
+  EXPECT_HAS(refusal([&] { train(config); }),
+             "model-settings: each must be given once; got 'embedding=16' beside another value of it.");
   config.model_settings = {"layers=3"};
   EXPECT_HAS(refusal([&] { train(config); }), "tacotron2: its settings are mels, ");
   config.model_settings = {};

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <mutex>
+#include <set>
 
 #include "tandem/core/file.h"
 #include "tandem/core/mutex.h"
@@ -34,6 +35,7 @@ ReadingLimits g_limits;
 
 ReadingLimits parse_reading_limits(const std::string& text) {
   ReadingLimits limits;
+  std::set<std::string> given;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find(',', at), text.size()), equals = text.find('=', at);
     const std::string name = text.substr(at, std::min(equals, end) - at);
@@ -48,6 +50,8 @@ ReadingLimits parse_reading_limits(const std::string& text) {
              "TANDEM_READING_LIMITS: must be NAME=NUMBER,… of bytes, pixels, ratio, free_bytes and "
              "header_bytes with numbers of at least 1; got '",
              one_line(text.substr(at, end - at), 100), "'.");
+    TD_CHECK(given.insert(name).second, "TANDEM_READING_LIMITS: each must be given once; got ", name,
+             " twice. Leave one out.");
     limits.*known->value = value;
     at = end + 1;
   }

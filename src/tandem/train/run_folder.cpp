@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tandem/io/file.h"
 #include "tandem/io/json.h"
@@ -360,6 +361,11 @@ zoo::ChosenModel choose_model(const SavedRun& run) {
 }
 
 zoo::ChosenModel choose_model(const TrainConfig& config) {
+  std::set<std::string> names;
+  for (const std::string& each : config.model_settings)
+    TD_CHECK(names.insert(each.substr(0, each.find('='))).second,
+             "model-settings: each must be given once; got '", io::one_line(each, 60),
+             "' beside another value of it. Leave one out.");
   if (!config.resume || !zoo::is_description_path(config.model) || exists(config.model))
     return with_settings(zoo::choose_model(config.model), config.model_settings);
   const std::string folder = folder_to_resume(config, fs::path(config.model).stem().string());
