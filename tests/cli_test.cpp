@@ -613,6 +613,11 @@ TEST(Command, TextIsTrainedOnTestedAndPredicted) {
   expect_contains(run_command({"predict", out, "cheap pills"}).out, "spam  ");
   ASSERT_EQ(run_command({"predict", out, "cheap pills", "--to", folder / "said.csv"}).status, 0);
   expect_contains(read_text(folder / "said.csv"), "cheap pills,,spam,");
+  for (const char* name : {"said.json", "said.npy"}) {
+    expect_contains(complaint({"predict", out, "cheap pills", "--to", folder / name}, 1),
+                    "to: predictions are written as CSV, into a file whose name ends in .csv; got '");
+    EXPECT_FALSE(std::filesystem::exists(folder / name));
+  }
   expect_contains(complaint({"predict", out, "x", "--seed", "3"}, 2),
                   "seed: acts only with a temperature above 0");
   expect_contains(complaint({"predict", out, "x", "--temperature", "1"}, 1),

@@ -442,6 +442,9 @@ PredictReport predict(const PredictConfig& config) {
 
 void write_predictions(const PredictReport& report, const std::string& path) {
   const bool is_speech = !report.predictions.empty() && report.predictions[0].mels.defined();
+  TD_CHECK(is_speech || ends_with(path, ".csv") || !std::filesystem::path(path).has_extension(),
+           "to: predictions are written as CSV, into a file whose name ends in .csv; got '",
+           io::one_line(path), "'. 'tandem predict --json' prints them as JSON.");
   if (!is_speech)
     return io::write_atomically(path, [&](io::OutputFile& file) { file.write(predictions_csv(report)); });
   TD_CHECK(ends_with(path, ".npy"),

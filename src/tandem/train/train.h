@@ -125,8 +125,8 @@ struct PredictReport {
 /// were; an argument that is no file is a text itself.
 PredictReport predict(const PredictConfig& config);
 
-/// What to write into a file of predictions: of a run that speaks .npy, its one text as f32 (frames, mels); else CSV. Throws Error where
-/// the name ends otherwise, or there are several texts.
+/// What to write into a file of predictions: of a run that speaks .npy, its one text as f32 (frames, mels); else CSV, with
+/// the ending .csv or none. Throws Error where the name ends otherwise, or there are several texts.
 void write_predictions(const PredictReport& report, const std::string& path);
 /// The predictions as CSV text: the columns of the table that they are of, or "source" and "label", then "predicted" (or
 /// "predicted PRICE") and, of classes, "probability".
