@@ -8,7 +8,9 @@
 #include "tandem/graph/compile.h"
 #include "tandem/nn/containers.h"
 #include "tandem/nn/layers.h"
+#include "tandem/ops/attention.h"
 #include "tandem/ops/create.h"
+#include "tandem/ops/ctc.h"
 #include "tandem/ops/fft.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/matmul.h"
@@ -16,6 +18,8 @@
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
+#include "tandem/ops/softmax.h"
+#include "tests/support/refusal.h"
 #include "tests/support/values.h"
 
 namespace tandem::testing {
@@ -35,6 +39,37 @@ std::string refusal_of_both(const TensorFunction& body, const List& in) {
   const std::string eager = error_of([&] { body(in); });
   EXPECT_EQ(error_of([&] { compile(body)(in); }), eager);
   return eager;
+}
+
+TEST(Refusals, OfLengthsAndLabelsNameThemWhereNobodyCouldLookAtThem) {
+  const auto i64 = [](const std::vector<int64_t>& values, const Dims& shape) {
+    return from_vector(values, shape);
+  };
+  const auto refused = [](const TensorFunction& body, const List& in) {
+    return error_of([&] { compile(body)(in)[0].to_vector<float>(); });
+  };
+  const Tensor logits = values({4, 2, 3}, 1), steps = i64({4, 4}, {2}), labels = i64({1, 2, 2, 0}, {2, 2}),
+               counts = i64({2, 1}, {2});
+  const TensorFunction ctc = [](const List& in) {
+    return List{ctc_loss(log_softmax(in[0], 2), in[1], in[2], in[3])};
+  };
+  expect_same(compile(ctc)({logits, labels, steps, counts}), ctc({logits, labels, steps, counts}));
+  const std::string label = "ctc_loss: every label must be one of the 3 classes other than the blank; got ";
+  EXPECT_HAS(refused(ctc, {logits, i64({1, 7, 2, 0}, {2, 2}), steps, counts}), label + "7 at element 1.");
+  EXPECT_HAS(refused(ctc, {logits, i64({1, 0, 2, 0}, {2, 2}), steps, counts}),
+             label + "the blank or 3 at element 1. Leave blanks out of targets.");
+  EXPECT_HAS(
+      refused(ctc, {logits, labels, i64({4, 5}, {2}), counts}),
+      "lengths: every length must be from 0 to 4, the size of the padded axis; got 5 at element 1. Pad to");
+  EXPECT_HAS(refused(ctc, {logits, labels, steps, i64({-1, 1}, {2})}),
+             "lengths: every length must be from 0 to 2, the size of the padded axis; got -1 at element 0.");
+  const TensorFunction attend = [](const List& in) {
+    return List{scaled_dot_product_attention(in[0], in[0], in[0], {.lengths = in[1]})};
+  };
+  EXPECT_HAS(refused(attend, {values({2, 1, 4, 3}, 2), i64({0, 4}, {2})}),
+             "lengths: every length must be from 1 to 4, the size of the padded axis; got 0 at element 0. "
+             "Leave such");
+  EXPECT_HAS(refused(attend, {values({2, 1, 4, 3}, 2), i64({4, 5}, {2})}), "from 1 to 4, the size");
 }
 
 TEST(ChangesInPlace, AnUpdateThatReadsItsTargetKeepsItsPlaceAmongPointwiseOps) {

@@ -122,7 +122,8 @@ Tensor ctc_loss(const Tensor& log_probabilities, const Tensor& targets, const Te
     labels = where(logical_and(within, equal(targets, options.blank)),
                    full_like(targets, static_cast<double>(classes)), labels);
   }
-  labels = reshape(index_select(arange(classes, DType::i64, x.device()), 0, reshape(labels, {labels.size()})),
+  labels = reshape(gather_as(arange(classes, DType::i64, x.device()), 0, reshape(labels, {labels.size()}),
+                             IndexUse::ctc_labels),
                    labels.shape());
   const Tensor wide = bytes_of(x.dtype()) == 2 ? cast(x, DType::f32) : x;
   const Tensor given[] = {wide, labels, input_lengths, target_lengths};

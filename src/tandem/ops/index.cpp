@@ -343,7 +343,10 @@ const char* name_of(IndexUse use) {
                                            "cross_entropy",
                                            "nll_loss",
                                            "multi_margin_loss",
-                                           "scatter_reduce"};
+                                           "scatter_reduce",
+                                           "ctc_loss",
+                                           "lengths",
+                                           "lengths"};
   TD_CHECK(static_cast<size_t>(use) < std::size(kNames), "index: the use must lie in 0..",
            std::size(kNames) - 1, "; got ", static_cast<int>(use), ".");
   return kNames[static_cast<size_t>(use)];
@@ -353,6 +356,17 @@ std::string index_fault(IndexUse use, int64_t low, int64_t limit, int64_t got, c
   if (use == IndexUse::masked_scatter || use == IndexUse::masked_scatter_into)
     return cat(name_of(use), ": source must have an element for every true one of the mask; got ", limit,
                " elements and a true one number ", got + 1, where, ".");
+  if (use == IndexUse::ctc_labels)
+    return cat(name_of(use), ": every label must be one of the ", limit,
+               " classes other than the blank; got ", got == limit ? "the blank or " : "", got, where,
+               ". Leave blanks out of targets.");
+  if (use == IndexUse::lengths || use == IndexUse::positive_lengths) {
+    const int64_t least = use == IndexUse::positive_lengths ? 1 : 0;
+    return cat(
+        name_of(use), ": every length must be from ", least, " to ", limit - 1 + least,
+        ", the size of the padded axis; got ", got + least, where,
+        got >= limit ? ". Pad to the longest sample, or cut the length." : ". Leave such samples out.");
+  }
   const bool ignores = use == IndexUse::cross_entropy || use == IndexUse::nll_loss;
   if (!ignores && use != IndexUse::multi_margin_loss)
     return cat(name_of(use), ": every index must lie in ", low, "..", limit - 1, "; got ", got, where, ".");

@@ -178,7 +178,10 @@ enum class IndexUse : uint8_t {
   cross_entropy,
   nll_loss,
   multi_margin_loss,
-  scatter_reduce
+  scatter_reduce,
+  ctc_labels,       // the class after the last one stands for the blank
+  lengths,          // from 0 on (ops/lengths.h)
+  positive_lengths  // the same from 1 on: what is looked up is one less
 };
 const char* name_of(IndexUse use);
 /// The message about an index `got` that is not in low … limit - 1; `where` says at which place, or on which device.

@@ -22,7 +22,8 @@ Tensor within_lengths(const char* op, const Tensor& lengths, Dim batch, Dim step
           values[i] > steps ? " Pad to the longest sample, or cut the length." : " Leave such samples out.");
   } else {
     // Nobody can look at the values now: a table of all that are allowed refuses the others.
-    checked = index_select(arange(least, steps + 1, 1, DType::i64, lengths.device()), 0, lengths - least);
+    checked = gather_as(arange(least, steps + 1, 1, DType::i64, lengths.device()), 0, lengths - least,
+                        least == 0 ? IndexUse::lengths : IndexUse::positive_lengths);
   }
   return less(unsqueeze(arange(steps, DType::i64, lengths.device()), 0), unsqueeze(checked, 1));
 }
