@@ -63,6 +63,7 @@ const std::map<std::string, const char*> kNotForUsers = {
     {"tandem::check_converged", "called by kernels of linear algebra"},
     {"tandem::name_of", "names an op in messages"},
     {"tandem::gather_as", "called by losses"},
+    {"tandem::layer_library", "filled by backends"},
     {"tandem::check_data_name", "part of check()"},
     {"tandem::check_between", "part of check()"},
     {"tandem::check_number", "part of check()"},

@@ -91,6 +91,7 @@
 #include "tandem/ops/pool.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/recurrent.h"
+#include "tandem/ops/recurrent_layer.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/resample.h"
 #include "tandem/ops/scan.h"
