@@ -334,7 +334,8 @@ class JaxModel(frame.Model):
     def count(self, placed, batch):
         if self.sums is None:
             self.sums = jax.device_put((np.zeros((), self.wide), np.zeros((), np.int32)), self.device)
-        self.sums = self.add_up(self.sums, self.loss, self.last_output, *placed[1])
+        # A sum of losses wants more than a target and its lengths; but it has no accuracy.
+        self.sums = self.add_up(self.sums, self.loss, self.last_output, *placed[1][:2])
 
     def counted(self):
         (loss, right), self.sums = self.sums, None
