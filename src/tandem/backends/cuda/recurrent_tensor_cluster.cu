@@ -117,8 +117,10 @@ __global__ void __launch_bounds__(kThreads, 1) tensor_cluster_kernel(const Seque
   if (threadIdx.x == 0) boxes[0].init(), boxes[1].init();
   wait_for_cluster();
 
-  // sums (of a warp's rows) += its weights · what lies there
+  // products = this warp's weights · what lies there. One tile alone would wait for each sum before the next: it has two of them.
   const auto multiply = [&](const unsigned* from, float(&products)[kRowTiles][kTiles][4]) {
+    constexpr int kAtOnce = kTiles == 1 ? 2 : 1;
+    float parts[kAtOnce][kRowTiles][kTiles][4] = {};
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
 #pragma unroll
@@ -126,8 +128,17 @@ __global__ void __launch_bounds__(kThreads, 1) tensor_cluster_kernel(const Seque
         const unsigned* const at = from + (t * kTerms + step * 8 + quad) * 8 + group;
         const unsigned terms[2] = {at[0], at[4 * 8]};
 #pragma unroll
-        for (int m = 0; m < kRowTiles; ++m) multiply_add_tf32(products[m][t], weights[step][m], terms);
+        for (int m = 0; m < kRowTiles; ++m)
+          multiply_add_tf32(parts[step % kAtOnce][m][t], weights[step][m], terms);
       }
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          products[m][t][e] =
+              kAtOnce == 1 ? parts[0][m][t][e] : parts[0][m][t][e] + parts[kAtOnce - 1][m][t][e];
   };
 
   const unsigned incoming =
@@ -166,7 +177,7 @@ __global__ void __launch_bounds__(kThreads, 1) tensor_cluster_kernel(const Seque
       }
       if (!goes_on) break;
       __syncthreads();
-      float products[kRowTiles][kTiles][4] = {};
+      float products[kRowTiles][kTiles][4];
       multiply(left + turn * kLeft, products);
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m)
@@ -187,7 +198,7 @@ __global__ void __launch_bounds__(kThreads, 1) tensor_cluster_kernel(const Seque
       for (int j = 0; j < 2; ++j)
         if (has[j]) read_ahead[j].store(s);
     } else {
-      float products[kRowTiles][kTiles][4] = {};
+      float products[kRowTiles][kTiles][4];
       multiply(left + turn * kLeft + tile * (kTerms / 2) * 8, products);
       // Each half of the warps gives the other what it has of that one's tile.
       float* const given = sums + turn * kSums + lane;
