@@ -41,10 +41,27 @@ __device__ C join_lanes(C mine, int lanes, C* shared) {
   return all;
 }
 
+/// The most bytes of a row that is copied to shared memory first, by a block that has it to itself.
+constexpr int64_t kMostStaged = 48000;
+using Piece = uint4;  // of such a copy
+
+/// Where to read a row of n neighbouring elements: its copy, or (not kStaged) itself.
+template <bool kStaged, class T>
+__device__ const T* stage(const T* row, int64_t n) {
+  if constexpr (!kStaged) return row;
+  extern __shared__ Piece staged[];
+  const auto* const from = reinterpret_cast<const Piece*>(row);
+  for (int64_t i = threadIdx.x; i < n * static_cast<int64_t>(sizeof(T)) / static_cast<int64_t>(sizeof(Piece));
+       i += kThreads)
+    staged[i] = from[i];
+  __syncthreads();
+  return reinterpret_cast<const T*>(staged);
+}
+
 /// Row r begins at (r / inner) · n · inner + r % inner and steps by inner.
 /// Three passes over the row: the largest, the sum of exp(x - largest), the results. A row may be longer than
 /// registers hold, so that softmax computes its exponentials twice.
-template <class T, bool kLog>
+template <class T, bool kLog, bool kStaged>
 __global__ void __launch_bounds__(kThreads)
     softmax_kernel(const T* __restrict__ in, T* __restrict__ out, int64_t rows, int64_t n, int64_t inner,
                    int lanes) {
@@ -55,22 +72,23 @@ __global__ void __launch_bounds__(kThreads)
   const bool used = row < rows;  // threads of no row still take part in the joins
   const int64_t base = used ? row / inner * n * inner + row % inner : 0;
   const int64_t count = used ? n : 0;
+  const T* const given = stage<kStaged>(in + base, n);
   C largest = -static_cast<C>(float_from_bits(0x7f800000u));
   for (int64_t i = lane; i < count; i += lanes)
-    largest = Maximum{}(largest, static_cast<C>(in[base + i * inner]));
+    largest = Maximum{}(largest, static_cast<C>(given[i * inner]));
   largest = join_lanes<C, join_max<C>>(largest, lanes, shared);
   C sum = 0;
-  for (int64_t i = lane; i < count; i += lanes) sum += exp_(static_cast<C>(in[base + i * inner]) - largest);
+  for (int64_t i = lane; i < count; i += lanes) sum += exp_(static_cast<C>(given[i * inner]) - largest);
   sum = join_lanes<C, join_sum<C>>(sum, lanes, shared);
   const C log_sum = kLog ? log_(sum) : C(0);
   for (int64_t i = lane; i < count; i += lanes) {
-    const C x = static_cast<C>(in[base + i * inner]) - largest;
+    const C x = static_cast<C>(given[i * inner]) - largest;
     out[base + i * inner] = static_cast<T>(kLog ? x - log_sum : exp_(x) / sum);
   }
 }
 
 /// softmax: y · (g - Σ g y); log-softmax: g - exp(y) Σ g.
-template <class T, bool kLog>
+template <class T, bool kLog, bool kStaged>
 __global__ void __launch_bounds__(kThreads)
     softmax_gradient_kernel(const T* __restrict__ g, const T* __restrict__ y, T* __restrict__ out,
                             int64_t rows, int64_t n, int64_t inner, int lanes) {
@@ -81,14 +99,15 @@ __global__ void __launch_bounds__(kThreads)
   const bool used = row < rows;
   const int64_t base = used ? row / inner * n * inner + row % inner : 0;
   const int64_t count = used ? n : 0;
+  const T* const given = stage<kStaged>(g + base, n);
   C sum = 0;
   for (int64_t i = lane; i < count; i += lanes) {
-    const C value = static_cast<C>(g[base + i * inner]);
+    const C value = static_cast<C>(given[i * inner]);
     sum += kLog ? value : value * static_cast<C>(y[base + i * inner]);
   }
   sum = join_lanes<C, join_sum<C>>(sum, lanes, shared);
   for (int64_t i = lane; i < count; i += lanes) {
-    const C a = static_cast<C>(g[base + i * inner]), b = static_cast<C>(y[base + i * inner]);
+    const C a = static_cast<C>(given[i * inner]), b = static_cast<C>(y[base + i * inner]);
     out[base + i * inner] = static_cast<T>(kLog ? a - exp_(b) * sum : b * (a - sum));
   }
 }
@@ -110,12 +129,21 @@ void softmax_any(const KernelArgs& args) {
   visit_floating(in.dtype, [&](auto zero) {
     using T = decltype(zero);
     const unsigned blocks = static_cast<unsigned>((rows + per_block - 1) / per_block);
+    const int64_t row_bytes = n * static_cast<int64_t>(sizeof(T));
+    const auto is_aligned = [](const void* at) {
+      return reinterpret_cast<uintptr_t>(at) % sizeof(Piece) == 0;
+    };
+    const bool staged = lanes == kThreads && inner == 1 && row_bytes <= kMostStaged &&
+                        row_bytes % static_cast<int64_t>(sizeof(Piece)) == 0 && is_aligned(in.as<T>());
+    const auto launch = [&](auto kernel, auto... operands) {
+      kernel<<<blocks, kThreads, staged ? row_bytes : 0, stream_of(args)>>>(operands..., out.as<T>(), rows, n,
+                                                                            inner, lanes);
+    };
     if constexpr (kGradient)
-      softmax_gradient_kernel<T, kLog><<<blocks, kThreads, 0, stream_of(args)>>>(
-          in.as<T>(), args.in[1].as<T>(), out.as<T>(), rows, n, inner, lanes);
+      launch(staged ? &softmax_gradient_kernel<T, kLog, true> : &softmax_gradient_kernel<T, kLog, false>,
+             in.as<T>(), args.in[1].as<T>());
     else
-      softmax_kernel<T, kLog>
-          <<<blocks, kThreads, 0, stream_of(args)>>>(in.as<T>(), out.as<T>(), rows, n, inner, lanes);
+      launch(staged ? &softmax_kernel<T, kLog, true> : &softmax_kernel<T, kLog, false>, in.as<T>());
     launched("softmax_kernel");
   });
 }
