@@ -213,7 +213,7 @@ class TensorFlowDriver(frame.Driver):
         offer = process.offer("tensorflow", tf.__version__, ["function", "xla", "eager"],
                               tensorflow_network.KINDS + list(sequences.MODELS),
                               listings.MODELS, dict(switches, graph=["on", "off"], feed=["resident", "loader"], lstm=["cell"]))
-        return dict(offer, phases=offer["phases"] + ["load"], losses=offer["losses"] + ["ctc", "sum"])
+        return dict(offer, phases=offer["phases"] + ["load"], losses=offer["losses"] + ["ctc", "sum"], trims=True)
 
     def why_declined(self, what, value):
         if what == "lstm":
