@@ -485,6 +485,105 @@ TEST(Callbacks, TheStopFlagSavesACheckpointAndTheRunGoesOn) {
   expect_same(whole, run_small(options), "after a stop");
 }
 
+/// Raises a flag when a sample from the eleventh on is read, once armed.
+class Stopping final : public data::Dataset {
+ public:
+  Stopping(const Points& points, std::atomic<bool>& stop) : points_(points), stop_(stop) {}
+  int64_t size() const override { return points_.size(); }
+  std::vector<Tensor> get(int64_t i) const override {
+    if (armed && i >= 10) stop_ = true;
+    return points_.get(i);
+  }
+  std::atomic<bool> armed{false};
+
+ private:
+  const Points& points_;
+  std::atomic<bool>& stop_;
+};
+
+/// Arms one after so many steps, or (at step 0) at the run's end.
+class Arming final : public Callback {
+ public:
+  Arming(int64_t step, Stopping& set) : step_(step), set_(set) {}
+  void on_start(Training& training) override { set_.armed = step_ > 0 && training.state().step == step_; }
+  void on_step(Training& training) override { set_.armed = training.state().step == step_; }
+  void on_end(Training&) override { set_.armed = step_ == 0; }
+
+ private:
+  const int64_t step_;
+  Stopping& set_;
+};
+
+TEST(Callbacks, TheStopFlagIsHeededWithinATestWhichTheResumedRunDoesAgain) {
+  struct Case {
+    const char* name;
+    int64_t step;  // after which the test is stopped; 0: after the last
+    std::optional<int64_t> steps;
+    bool has_validation;
+  };
+  const TempFolder folder;
+  const Points valid(20, 3);
+  for (const Case& c : {Case{"of an epoch", 6, {}, false}, Case{"of the last epoch", 18, {}, false},
+                        Case{"within an epoch", 8, 8, false}, Case{"of validation", 12, {}, true},
+                        Case{"at the end", 0, {}, true}}) {
+    SCOPED_TRACE(c.name);
+    FitOptions options{.validation = c.has_validation ? &valid : nullptr,
+                       .epochs = 3,
+                       .steps = c.steps,
+                       .momentum = 0.9,
+                       .ema = 0.9,
+                       .out = folder / c.name};
+    const auto usual = [] {
+      return std::vector<CallbackPtr>{early_stopping({.patience = 9, .restore_best = true}), csv_log()};
+    };
+    options.callbacks = usual();
+    const FitResult whole = run_small(options);
+    options.out += " in parts";
+    std::atomic<bool> stop{false};
+    Stopping stopping(c.has_validation && c.step > 0 ? valid : kTest, stop);
+    (c.has_validation && c.step > 0 ? options.validation : options.test) = &stopping;
+    options.stop = &stop;
+    // The second time within the resumed run's test.
+    for (const bool again : {false, true}) {
+      options.resume = again;
+      options.callbacks = usual();
+      options.callbacks.push_back(std::make_shared<Arming>(c.step, stopping));
+      stopping.armed = false;
+      stop = false;
+      const FitResult part = run_small(options);
+      ASSERT_TRUE(part.interrupted) << again;
+      const int64_t step = c.step > 0 ? c.step : 18;
+      EXPECT_EQ(part.steps, step) << again;
+      EXPECT_EQ(load_checkpoint(list_checkpoints(options.out).at(0)).state.step, step) << again;
+      EXPECT_FALSE(std::filesystem::exists(options.out + "/model.safetensors")) << again;
+    }
+    stopping.armed = false;
+    stop = false;
+    options.callbacks = usual();
+    const FitResult done = run_small(options);
+    EXPECT_EQ(done.weights_sha256, whole.weights_sha256);
+    EXPECT_EQ(done.steps, whole.steps);
+    const auto figures = [](const FitResult& result) {
+      std::vector<std::pair<std::string, double>> all;
+      const auto add = [&](const std::vector<Metric>& values) {
+        for (const Metric& metric : values) all.emplace_back(metric.name, metric.value);
+      };
+      for (const EpochMetrics& row : result.history) {
+        all.emplace_back("lr", row.lr);
+        add(row.values);
+      }
+      add(result.values);
+      return all;
+    };
+    EXPECT_EQ(figures(done), figures(whole));
+    const auto lines = [](const std::string& run) {
+      const std::string text = read_text(run + "/metrics.csv");
+      return std::count(text.begin(), text.end(), '\n');
+    };
+    EXPECT_EQ(lines(options.out), lines(folder / c.name));
+  }
+}
+
 TEST(Callbacks, ListenersHearTheEventsThatTheyTakeInTheOrderOfTheRun) {
   const TempFolder folder;
   struct Several {

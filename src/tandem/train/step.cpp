@@ -298,6 +298,11 @@ Evaluation::Evaluation(nn::Module& model, Engine engine, const RunOptions& optio
 }
 
 Metrics Evaluation::operator()(const data::Dataset& dataset, std::optional<int64_t> batch_size) {
+  return *unless_stopped(nullptr, dataset, batch_size);
+}
+
+std::optional<Metrics> Evaluation::unless_stopped(const std::atomic<bool>* stop, const data::Dataset& dataset,
+                                                  std::optional<int64_t> batch_size) {
   const ModeScope mode(model_, false);
   const TestDraws draws;
   data::LoaderOptions options =
@@ -312,6 +317,7 @@ Metrics Evaluation::operator()(const data::Dataset& dataset, std::optional<int64
   int64_t samples = 0;
   loader.start_epoch(0);
   while (std::optional<data::Batch> batch = loader.next()) {
+    if (stop && *stop) return {};
     const NoGrad off;
     std::vector<Tensor> inputs = fields_of(*batch, fields_);
     if (carried.empty()) carried = task_->first_state(model_, batch->size);

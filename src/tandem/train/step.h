@@ -2,6 +2,7 @@
 // whole, the eager engine calls it.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -91,6 +92,9 @@ class Evaluation {
   Evaluation(nn::Module& model, Engine engine, const RunOptions& options = {});
   /// Batch means of the loss are added up: `batch` is part of what the loss is. Unset: Task::test_batch.
   Metrics operator()(const data::Dataset& dataset, std::optional<int64_t> batch = {});
+  /// The same, or nothing once *stop is true. Null: nobody stops it.
+  std::optional<Metrics> unless_stopped(const std::atomic<bool>* stop, const data::Dataset& dataset,
+                                        std::optional<int64_t> batch = {});
 
  private:
   nn::Module& model_;

@@ -127,13 +127,14 @@ class Run final : public Training {
   void train_epoch();
   void train_step();
   void read_losses();
-  /// Measures a set, and adds what it gives under the set's name.
-  void measure(const char* part, const data::Dataset* set, std::vector<Metric>& values);
-  std::vector<Metric> measured_epoch();
+  /// Measures a set, and adds what it gives under the set's name. False where the run was told to stop meanwhile.
+  bool measure(const char* part, const data::Dataset* set, std::vector<Metric>& values);
+  std::optional<std::vector<Metric>> measured_epoch();
   void end_epoch();
   void save();
   bool is_worth_saving() const;
   DoneEvent end();
+  DoneEvent interrupted();
   DoneEvent result() const;
   void tell(const TrainEvent& event) const {
     for (const CallbackPtr& callback : callbacks_) callback->on_event(event);
@@ -143,7 +144,10 @@ class Run final : public Training {
     for (const CallbackPtr& callback : callbacks_) call(*callback);
   }
   bool is_interrupted() const { return options_.stop && *options_.stop; }
-  bool is_done() const { return state_.step >= total_steps_ || !stopped_.empty() || is_interrupted(); }
+  /// Whether the epoch's steps are done and its test is not: so it was told to stop within the test, and goes on there.
+  bool is_epoch_over() const { return state_.batch == loader_.batches(); }
+  bool has_steps_left() const { return stopped_.empty() && state_.step < total_steps_; }
+  bool is_done() const { return is_interrupted() || !(has_steps_left() || is_epoch_over()); }
   double mean_loss() const { return state_.loss_weight > 0 ? state_.loss_sum / state_.loss_weight : 0; }
   double samples_per_second() const {
     const double seconds = training_seconds_ + (in_epoch_ ? seconds_since(resumed_training_) : 0);
@@ -281,6 +285,7 @@ void Run::restore() {
   step_->set_carried(saved.carried);
   state_ = saved.state;
   seconds_before_ = state_.seconds;
+  last_lr_ = optimizer_->lr();
   saved_step_ = first_step_ = state_.step;
   set_generator_state(state_.generator);
   take_choices(state_.choices);
@@ -315,27 +320,33 @@ DoneEvent Run::train() {
   return end();
 }
 
+DoneEvent Run::interrupted() {
+  if (!folder().empty() && saved_step_ != state_.step && state_.step > 0) save();
+  tell(InterruptedEvent{state_.step, total_steps_, folder()});
+  DoneEvent done = result();
+  done.interrupted = true;
+  return done;
+}
+
 DoneEvent Run::end() {
-  if (is_interrupted() && stopped_.empty() && state_.step < total_steps_) {
-    if (!folder().empty() && saved_step_ != state_.step && state_.step > 0) save();
-    tell(InterruptedEvent{state_.step, total_steps_, folder()});
-    DoneEvent done = result();
-    done.interrupted = true;
-    return done;
-  }
+  if (is_interrupted() && (has_steps_left() || is_epoch_over())) return interrupted();
   if (!stopped_.empty()) tell(NoticeEvent{stopped_});
   // A run that ends within an epoch is measured there; one that ends with an epoch has been.
   std::vector<Metric> last = state_.history.empty() ? std::vector<Metric>() : state_.history.back().values;
-  if (state_.batch > 0) last = measured_epoch();
+  if (state_.batch > 0) {
+    std::optional<std::vector<Metric>> values = measured_epoch();
+    if (!values) return interrupted();
+    last = std::move(*values);
+  }
   if (!folder().empty() && saved_step_ != state_.step) save();
   if (ema_) ema_->copy_to_parameters();
   ema_.reset();  // the model has the averages now
   each_callback([&](Callback& callback) { callback.on_end(*this); });
   if (weights_replaced_) {  // the training loss stays what it was
     last.resize(std::min<size_t>(last.size(), 1));
-    measure(measured_part(), parts_.valid ? parts_.valid : parts_.test, last);
+    if (!measure(measured_part(), parts_.valid ? parts_.valid : parts_.test, last)) return interrupted();
   }
-  if (parts_.valid) measure("test", parts_.test, last);
+  if (parts_.valid && !measure("test", parts_.test, last)) return interrupted();
   if (!folder().empty()) {
     parts_.lock->check();
     save_weights(weights_path(folder()), model().state(), settings_);
@@ -378,7 +389,7 @@ void Run::train_epoch() {
   read_losses();
   training_seconds_ += seconds_since(resumed_training_);
   in_epoch_ = false;
-  if (state_.batch == loader_.batches()) end_epoch();
+  if (is_epoch_over()) end_epoch();
 }
 
 /// One update, of one batch or of several. A step is never left half done: checkpoints lie between steps.
@@ -444,17 +455,19 @@ void Run::read_losses() {
 }
 
 /// Of the moving average, where there is one.
-void Run::measure(const char* part, const data::Dataset* set, std::vector<Metric>& values) {
-  if (!set) return;
+bool Run::measure(const char* part, const data::Dataset* set, std::vector<Metric>& values) {
+  if (!set) return true;
   std::optional<optim::Ema::Scope> averaged;
   if (ema_) averaged.emplace(*ema_);
-  for (const Metric& metric : (*evaluation_)(*set).values)
-    values.push_back({cat(part, "_", metric.name), metric.value});
+  const std::optional<Metrics> measured = evaluation_->unless_stopped(options_.stop, *set);
+  if (!measured) return false;
+  for (const Metric& metric : measured->values) values.push_back({cat(part, "_", metric.name), metric.value});
+  return true;
 }
 
-std::vector<Metric> Run::measured_epoch() {
+std::optional<std::vector<Metric>> Run::measured_epoch() {
   std::vector<Metric> values = {{"train_loss", mean_loss()}};
-  measure(measured_part(), parts_.valid ? parts_.valid : parts_.test, values);
+  if (!measure(measured_part(), parts_.valid ? parts_.valid : parts_.test, values)) return {};
   return values;
 }
 
@@ -478,13 +491,15 @@ nn::NamedTensors Run::gradients() {
 }
 
 void Run::end_epoch() {
-  std::vector<Metric> values = measured_epoch();
+  std::optional<std::vector<Metric>> values = measured_epoch();
+  if (!values) return;
+  saved_step_ = -1;  // what may be saved of this step has no test
   state_.epoch += 1;
   state_.history.push_back({.epoch = state_.epoch,
                             .step = state_.step,
                             .lr = last_lr_,
                             .seconds = seconds_before_ + seconds_since(start_),
-                            .values = std::move(values)});
+                            .values = std::move(*values)});
   state_.batch = 0;
   state_.loss_sum = 0;
   state_.loss_weight = 0;
