@@ -278,6 +278,25 @@ TEST(Train, EpochsShareACheckpointThatTakesLongToWriteAndARunKilledThenGoesOn) {
   EXPECT_EQ(steps.back(), 6);
 }
 
+TEST(Train, CheckpointsWithinAnEpochThatTakeLongToWriteAreRarerUnlessAskedFor) {
+  const TempFolder folder;
+  for (const bool is_asked : {false, true}) {
+    TrainConfig config = small("mlp", folder / (is_asked ? "asked" : "usual"));
+    config.limit = 1100;
+    config.batch = 1;
+    config.epochs = 1;
+    config.checkpoint_every = {};
+    if (is_asked) config.checkpoint_every = 500;
+    std::vector<int64_t> steps;
+    config.callbacks = {listen([&](const CheckpointEvent& saved) {
+      steps.push_back(saved.step);
+      std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    })};
+    train(config);
+    EXPECT_EQ(steps, is_asked ? (std::vector<int64_t>{500, 1000, 1100}) : (std::vector<int64_t>{500, 1100}));
+  }
+}
+
 TEST(Train, ADamagedNewestCheckpointIsNamedAndTheOneBeforeIsUsed) {
   const TempFolder folder;
   TrainConfig config = small("mlp", folder / "whole");

@@ -66,7 +66,8 @@ struct FitOptions {
   bool resume = false;          ///< go on from the newest usable checkpoint in `out`
   bool anomaly = false;         ///< stop at the operation that first makes a NaN or infinity
   CompileOptions compile = {};  ///< what the graph engine does with a step; bits do not depend on it
-  int64_t checkpoint_every = 500;  ///< steps; 0: only at the end of each epoch
+  /// Steps; 0: only at the end of each epoch. Unset: 500, and fewer checkpoints where they take long to write.
+  std::optional<int64_t> checkpoint_every = {};
   /// Once true, the run saves a checkpoint and ends after its step, or within a test, which the resumed run does again.
   const std::atomic<bool>* stop = nullptr;
 };

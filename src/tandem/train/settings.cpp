@@ -337,7 +337,7 @@ void add_output(std::vector<Setting>& table) {
   t.add("out", TD_FIELD(out), "folder of the run", {.unset = "runs/MODEL, or the next free runs/MODEL-N"});
   t.add("resume", TD_FIELD(resume), "go on from the newest checkpoint in --out");
   t.add("checkpoint-every", TD_FIELD(checkpoint_every), "steps between checkpoints (0: only at epochs' ends)",
-        {.range = at_least(0)});
+        {.unset = "500, rarer where writing takes long", .range = at_least(0)});
   t.add("best", TD_FIELD(best), "keep the weights of the best epoch in best.safetensors");
   t.add("tensorboard", TD_FIELD(tensorboard), "write event files for TensorBoard");
   t.add("anomaly", TD_FIELD(anomaly), "stop at the operation that first makes a NaN or infinity (slow)");

@@ -382,8 +382,9 @@ void Run::train_epoch() {
     train_step();
     last_lr_ = optimizer_->lr();
     each_callback([&](Callback& callback) { callback.on_step(*this); });
+    const int64_t every = options_.checkpoint_every.value_or(500);
     const bool wants_checkpoint =
-        options_.checkpoint_every > 0 && state_.step % options_.checkpoint_every == 0;
+        every > 0 && state_.step % every == 0 && (options_.checkpoint_every || is_worth_saving());
     if (wants_checkpoint && state_.batch < loader_.batches() && !folder().empty()) save();
   }
   read_losses();
@@ -508,8 +509,8 @@ void Run::end_epoch() {
   if (!folder().empty() && is_worth_saving()) save();
 }
 
-/// False where a checkpoint takes long to write and the last one is young, so that short epochs of a large model do
-/// not spend their time on writing: a kill then costs ten times what a checkpoint takes, at most.
+/// False where a checkpoint takes long to write and the last one is young, so that a large model does not spend its
+/// time on writing: a kill then costs ten times what a checkpoint takes, at most.
 bool Run::is_worth_saving() const {
   constexpr double kLong = 0.5, kMostShare = 0.1;
   return save_seconds_ < kLong || seconds_since(saved_at_) * kMostShare >= save_seconds_;
