@@ -264,7 +264,7 @@ json with_sitting(json first, const json& now) {
            "run: a study goes on only on the machine where it began; it began on ", machine(first),
            ", and this is ", machine(now), ". Give another --out.");
   json sitting;
-  for (const char* key : {"time", "source_commit", "files", "system", "others"})
+  for (const char* key : {"time", "source_commit", "tandem", "files", "system", "others"})
     if (now.contains(key)) sitting[key] = now[key];
   first["sittings"].push_back(sitting);
   for (const std::string& line : provenance_warnings(now))

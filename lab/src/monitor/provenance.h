@@ -29,8 +29,8 @@ struct ProvenanceOptions {
 /// Nothing that is missing is an error: it is null, or absent, in the object. Waits `busy_seconds`.
 nlohmann::json provenance(const ProvenanceOptions& options);
 
-/// `first`, with what differs in a later sitting of the same study: {"sittings": [{"time", "source_commit", "files", "system",
-/// "others"}, …]}, and its warnings, each with its time. Throws Error where that is another machine: times of two are no pairs.
+/// `first`, with what differs in a later sitting of the same study: {"sittings": [{"time", "source_commit", "tandem", "files",
+/// "system", "others"}, …]}, and its warnings, each with its time. Throws Error where that is another machine: times of two are no pairs.
 nlohmann::json with_sitting(nlohmann::json first, const nlohmann::json& now);
 
 /// The lines that a person should read before trusting a time: {"warnings": …} of the object.

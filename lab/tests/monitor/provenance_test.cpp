@@ -63,16 +63,19 @@ TEST(Provenance, AStudyGoesOnAtAnotherTimeAndNotOnAnotherMachine) {
                 {"processor", {{"model", "Neoverse-V1"}, {"cores", 2}}},
                 {"gpu", {{"devices", {{"cuda:0", {{"name", "NVIDIA H200"}}}}}}},
                 {"source_commit", "aaa"},
+                {"tandem", {{"commit", "ccc"}}},
                 {"warnings", json::array()}};
   json later = first;
   later["time"] = "2026-01-02T00:00:00Z";
   later["source_commit"] = "bbb";
+  later["tandem"]["commit"] = "ddd with changes";
   later["warnings"].push_back("a load average of 3");
   const json both = with_sitting(with_sitting(first, later), later);
   EXPECT_EQ(both["time"], first["time"]);
   EXPECT_EQ(both["source_commit"], "aaa");
   ASSERT_EQ(both["sittings"].size(), 2u);
   EXPECT_EQ(both["sittings"][0]["source_commit"], "bbb");
+  EXPECT_EQ(both["sittings"][0]["tandem"]["commit"], "ddd with changes");
   EXPECT_TRUE(warns(both, "2026-01-02T00:00:00Z: a load average of 3"));
   for (const auto& [path, value] : {std::pair<std::string, json>{"/processor/model", "Xeon"},
                                     {"/processor/cores", 16},
