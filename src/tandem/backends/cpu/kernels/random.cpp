@@ -2,12 +2,15 @@
 #include "tandem/ops/random.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
 #include "tandem/backends/cpu/kernels/iterate.h"
 #include "tandem/backends/cpu/kernels/register.h"
+#include "tandem/backends/cpu/kernels/simd.h"
 #include "tandem/core/error.h"
 #include "tandem/core/threads.h"
 #include "tandem/ops/scalar_functions.h"
@@ -123,30 +126,34 @@ void normal(const KernelArgs& args) {
   });
 }
 
-/// philox() of kRun blocks in a row, a round at a time over all of them: loops that become vector instructions.
-constexpr int kRun = 32;
-using RunOfWords = uint64_t[4][kRun];  // 32 bits each
-void draw_words(const Stream& stream, uint64_t first_block, RunOfWords& c) {
+/// philox() of kRun blocks in a row, of which a vector has a lane each.
+constexpr int kRun = 4 * kLanes<uint64_t>;
+using RunOfWords = uint32_t[4][kRun];
+void draw_words(const Stream& stream, uint64_t first_block, RunOfWords& words) {
+  using Lanes = Vec<uint64_t>;
   constexpr uint64_t kLow = 0xffffffffu;
-  for (int b = 0; b < kRun; ++b) {
-    const uint64_t block = stream.offset + first_block + static_cast<uint64_t>(b);
-    c[0][b] = block & kLow;
-    c[1][b] = block >> 32;
-    c[2][b] = c[3][b] = 0;
-  }
-  uint64_t k0 = stream.seed & kLow, k1 = stream.seed >> 32;
-  for (int round = 0; round < 10; ++round) {
-    for (int b = 0; b < kRun; ++b) {
-      const uint64_t p0 = 0xD2511F53ull * c[0][b], p1 = 0xCD9E8D57ull * c[2][b];
-      c[0][b] = (p1 >> 32) ^ c[1][b] ^ k0;
-      c[2][b] = (p0 >> 32) ^ c[3][b] ^ k1;
-      c[1][b] = p1 & kLow;
-      c[3][b] = p0 & kLow;
+  uint64_t places[kLanes<uint64_t>];
+  std::iota(std::begin(places), std::end(places), stream.offset + first_block);
+  for (int b = 0; b < kRun; b += kLanes<uint64_t>) {
+    // What lies in upper halves is never looked at.
+    Lanes c0 = load(places) + static_cast<uint64_t>(b), c1 = c0 >> 32, c2 = {}, c3 = {};
+    uint64_t k0 = stream.seed & kLow, k1 = stream.seed >> 32;
+    for (int round = 0; round < 10; ++round) {
+      const Lanes p0 = multiply_halves(c0, splat<uint64_t>(0xD2511F53u)),
+                  p1 = multiply_halves(c2, splat<uint64_t>(0xCD9E8D57u));
+      c0 = (p1 >> 32) ^ c1 ^ k0;
+      c2 = (p0 >> 32) ^ c3 ^ k1;
+      c1 = p1, c3 = p0;
+      k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
     }
-    k0 = (k0 + 0x9E3779B9u) & kLow;
-    k1 = (k1 + 0xBB67AE85u) & kLow;
+    using Halves = SomeOf<uint32_t, kLanes<uint64_t>>;
+    const Lanes all[] = {c0, c1, c2, c3};
+    for (int k = 0; k < 4; ++k)
+      *reinterpret_cast<Halves::unaligned*>(words[k] + b) = __builtin_convertvector(all[k], Halves::type);
   }
 }
+
+static_assert(std::endian::native == std::endian::little, "bernoulli_of() lays out bytes of a word");
 
 template <class T>
 void bernoulli_of(const KernelArgs& args) {
@@ -155,24 +162,29 @@ void bernoulli_of(const KernelArgs& args) {
   T* data = args.out[0].as<T>();
   parallel_ranges(args.out[0].size(), kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i += 4 * kRun) {
-      RunOfWords runs;
-      uint32_t words[4 * kRun];
-      T ones[4 * kRun];
+      RunOfWords words;
+      uint32_t fours[kRun];  // a byte for each element of a block
       const auto first_block = static_cast<uint64_t>(i / 4);
-      draw_words(stream, first_block, runs);
-      for (int b = 0; b < kRun; ++b)
-        for (int k = 0; k < 4; ++k) words[4 * b + k] = static_cast<uint32_t>(runs[k][b]);
+      draw_words(stream, first_block, words);
       uint32_t undecided = 0;
-      for (const uint32_t word : words) undecided |= static_cast<uint32_t>(chance.undecided(word));
-      for (int n = 0; n < 4 * kRun; ++n) ones[n] = static_cast<T>(chance.fires(words[n]) ? 1.f : 0.f);
+      for (int b = 0; b < kRun; ++b) {
+        fours[b] = 0;
+        for (int k = 0; k < 4; ++k) {
+          const uint32_t word = words[k][b];
+          fours[b] |= static_cast<uint32_t>(chance.fires(word)) << (8 * k);
+          undecided |= static_cast<uint32_t>(chance.undecided(word));
+        }
+      }
+      uint8_t ones[4 * kRun];
+      std::memcpy(ones, fours, sizeof ones);
       if (undecided) [[unlikely]]  // one word in 2^32: the lower 32 bits decide
         for (int b = 0; b < kRun; ++b) {
           const PhiloxBlock lower =
               lower_words(stream.seed, stream.offset + first_block + static_cast<uint64_t>(b));
-          for (int k = 0; k < 4; ++k)
-            ones[4 * b + k] = static_cast<T>(chance.fires(words[4 * b + k], lower.x[k]) ? 1.f : 0.f);
+          for (int k = 0; k < 4; ++k) ones[4 * b + k] = chance.fires(words[k][b], lower.x[k]);
         }
-      std::copy_n(ones, std::min<int64_t>(4 * kRun, end - i), data + i);
+      const int64_t count = std::min<int64_t>(4 * kRun, end - i);
+      for (int64_t n = 0; n < count; ++n) data[i + n] = static_cast<T>(static_cast<float>(ones[n]));
     }
   });
 }

@@ -105,12 +105,27 @@ struct Problem {
   }
 };
 
-/// new = keeps ? old : new, by a mask or by the mean of one.
+template <class C, class S>
+[[gnu::always_inline]] inline Vec<C> widened(const S* from) {
+  if constexpr (std::is_same_v<C, S>) {
+    return load(from);
+  } else {
+    C lanes[kLanes<C>];
+    for (int l = 0; l < kLanes<C>; ++l) lanes[l] = static_cast<C>(from[l]);
+    return load(lanes);
+  }
+}
+
+/// new = keeps ? old : new, by a mask or by the mean of one. Loops over bytes beside numbers would become vectors as long as
+/// many bytes, which a block's few units do not fill.
 template <class C, class S>
 void zone_out(C* __restrict now, const S* __restrict old, const bool* __restrict keeps, double share,
               int64_t n) {
   if (keeps) {
-    for (int64_t u = 0; u < n; ++u) now[u] = keeps[u] ? static_cast<C>(old[u]) : now[u];
+    const int64_t whole = n - n % kLanes<C>;
+    for (int64_t u = 0; u < whole; u += kLanes<C>)
+      store(now + u, truths<C>(keeps + u) ? widened<C>(old + u) : load(now + u));
+    for (int64_t u = whole; u < n; ++u) now[u] = keeps[u] ? static_cast<C>(old[u]) : now[u];
   } else if (share != 0) {
     const C p = static_cast<C>(share), q = static_cast<C>(1 - share);
     for (int64_t u = 0; u < n; ++u) now[u] = p * static_cast<C>(old[u]) + q * now[u];
@@ -121,7 +136,14 @@ template <class C>
 void zone_out_gradient(C* __restrict all, C* __restrict old, const bool* __restrict keeps, double share,
                        int64_t n) {
   if (keeps) {
-    for (int64_t u = 0; u < n; ++u) {
+    const int64_t whole = n - n % kLanes<C>;
+    for (int64_t u = 0; u < whole; u += kLanes<C>) {
+      const auto is_kept = truths<C>(keeps + u);
+      const Vec<C> g = load(all + u);
+      store(old + u, is_kept ? g : Vec<C>{});
+      store(all + u, is_kept ? Vec<C>{} : g);
+    }
+    for (int64_t u = whole; u < n; ++u) {
       old[u] = keeps[u] ? all[u] : C(0);
       all[u] = keeps[u] ? C(0) : all[u];
     }

@@ -11,10 +11,10 @@ void register_kernels() {
   register_recurrent_kernels();
   register_conv_kernels();
   register_pool_kernels();
+  register_random_kernels();
 #ifndef TD_ISA_avx512  // wider vectors would gain little (CMakeLists.txt, two_level_kernels)
   register_fft_kernels();
   register_linalg_kernels();
-  register_random_kernels();
   register_resample_kernels();
 #endif
 #ifdef TD_ISA_baseline  // they move elements rather than compute, or are seldom called (CMakeLists.txt, one_level_kernels)

@@ -1,6 +1,6 @@
 // Vectors for the GEMM, convolution and pooling kernels: compiler vector types, as wide as the instruction-set
-// level that this file is compiled for. The only place with intrinsics is fma(), which contraction being off
-// would otherwise not give; levels without the instruction multiply and add.
+// level that this file is compiled for. The only places with intrinsics are fma(), which contraction being off
+// would otherwise not give (levels without the instruction multiply and add), and multiply_halves().
 #pragma once
 
 #include <cstdint>
@@ -83,6 +83,42 @@ template <class T>
 #else
   return a * b + c;
 #endif
+}
+
+/// The product of the lower halves of each lane.
+[[gnu::always_inline]] inline Vec<uint64_t> multiply_halves(Vec<uint64_t> a, Vec<uint64_t> b) {
+#if defined(__ARM_NEON)
+  return vmull_u32(vmovn_u64(a), vmovn_u64(b));
+#elif defined(__AVX512F__)
+  return (Vec<uint64_t>)_mm512_maskz_mul_epu32(0xff, (__m512i)a,
+                                               (__m512i)b);  // gcc 12 warns of its own plain one
+#elif defined(__AVX2__)
+  return (Vec<uint64_t>)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+#else
+  constexpr uint64_t kLow = 0xffffffffu;
+  return (a & kLow) * (b & kLow);
+#endif
+}
+
+/// kCount numbers of a type, in a vector of another length than Vec<T>.
+template <class T, int kCount>
+struct SomeOf {
+  typedef T type __attribute__((vector_size(kCount * sizeof(T))));
+  typedef T unaligned __attribute__((vector_size(kCount * sizeof(T)), aligned(alignof(T)), may_alias));
+};
+
+/// Of each lane of a Vec<T> whether its byte is not zero: all bits or none. The bytes become wide in steps, for which there are
+/// instructions.
+template <class T>
+[[gnu::always_inline]] inline auto truths(const bool* from) {
+  constexpr int kL = kLanes<T>;
+  const auto& bytes = *reinterpret_cast<const typename SomeOf<uint8_t, kL>::unaligned*>(from);
+  const auto halves = __builtin_convertvector(bytes, typename SomeOf<uint16_t, kL>::type);
+  const auto words = __builtin_convertvector(halves, typename SomeOf<int32_t, kL>::type);
+  if constexpr (sizeof(T) == 4)
+    return words != 0;
+  else
+    return __builtin_convertvector(words, Vec<int64_t>) != 0;
 }
 
 /// The sum of the lanes, in halves: lane i and lane i + n/2 first.
