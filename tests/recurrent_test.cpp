@@ -556,5 +556,42 @@ TEST(LSTM, ACompiledCallableRefusesLengthsOutOfRangeWhenItRuns) {
     refusal([&] { run({x, to_lengths(wrong)})[0].to_vector<float>(); });
 }
 
+/// Whether numbers too small to be normal ones are still numbers to this thread.
+bool knows_tiny_numbers() {
+  volatile float least = std::numeric_limits<float>::min();
+  return least / 2 > 0;
+}
+
+TEST(Recurrence, GradientsThatHaveDiedAwayAreZeroAndTheThreadsComputeAsBefore) {
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "only x86-64 takes numbers that are too small to be normal for zero";
+#endif
+  const Dim steps = 300;
+  for (const bool with_rows : {false, true})
+    for (const int count : {1, 3}) {
+      SCOPED_TRACE(cat(with_rows ? "projection, " : "", count, " threads"));
+      const int before = threads();
+      set_threads(count);
+      manual_seed(1);
+      nn::LSTM lstm(nullptr, "", kFeatures, 16, {.projection = with_rows ? 8 : 0});
+      Tensor x = values({5, steps, kFeatures}, 3, DType::f32);
+      x.set_requires_grad(true);
+      // The gradient of the last step's output halves from step to step.
+      const std::vector<float> g = grad(sum(lstm(x).h), {x})[0].to_vector<float>();
+      int64_t tiny = 0, zeros = 0, others = 0;
+      for (const float value : g) {
+        const int kind = std::fpclassify(value);
+        ++(kind == FP_SUBNORMAL ? tiny : kind == FP_ZERO ? zeros : others);
+      }
+      EXPECT_GT(zeros, 0);
+      EXPECT_GT(others, 0);
+      // Those of the product with the input's weights, where the last normal ones go in.
+      EXPECT_LE(tiny, 5 * kFeatures * 10);
+      EXPECT_TRUE(knows_tiny_numbers());
+      parallel_for(64, [&](int64_t) { EXPECT_TRUE(knows_tiny_numbers()); });
+      set_threads(before);
+    }
+}
+
 }  // namespace
 }  // namespace tandem::testing

@@ -256,6 +256,7 @@ void backward(const KernelArgs& args) {
        --i)  // -1: the product of the first step alone, which goes to the initial state
     p.for_blocks(
         p.hidden, units, p.samples * depth, [&](int64_t first, int64_t count, int64_t top, int64_t rows) {
+          const TinyAsZero tiny;
           if (i + 1 < p.steps) {
             const C* from = widened + (i + 1) % 2 * wide_state;
             if constexpr (std::is_same_v<S, C>) from = p.row(p.grad_products, p.at(i + 1), 0);

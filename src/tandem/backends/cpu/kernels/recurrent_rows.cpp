@@ -1,6 +1,8 @@
 // Recurrent sequences with layer norm or a projection: a step needs whole rows of its products, so that it is several parallel
 // loops in turn, by blocks of columns where it multiplies and by samples where it normalises and computes the gates. What is
 // computed of a row does not depend on how rows and columns are shared out.
+#include <optional>
+
 #include "tandem/backends/cpu/kernels/recurrent.h"
 #include "tandem/backends/cpu/kernels/sums.h"
 
@@ -30,6 +32,8 @@ struct Factor {
   void multiply(const Problem<S>& p, const C* a, C* out) const {
     const int64_t work = p.samples * depth, units = p.units(kPanel, work), wide = padded();
     p.for_blocks(columns, units, work, [&](int64_t first, int64_t count, int64_t top, int64_t rows) {
+      std::optional<TinyAsZero> tiny;
+      if (p.is_gradient) tiny.emplace();
       for (int64_t u = first; u < first + count; u += kPanel)
         Rows<C, kVectors>::run(a + top * depth, depth, rows, depth, data + u * depth, out + top * wide + u,
                                wide, kLanes<C>);
@@ -376,17 +380,20 @@ void backward(const KernelArgs& args) {
   begin(to_c, p.in.grad_c, rows * p.hidden);
   for (int64_t i = p.steps - 1; i >= 0; --i) {
     parallel_for(rows, [&](int64_t n) {
+      const TinyAsZero tiny;
       if (p.enter(i, n, h + n * p.state, to_h + n * p.state))
         for (int64_t u = 0; u < all; ++u) products[n * all + u] = 0;
     });
     if (p.in.projection) projection.multiply(p, h, unprojected);
     parallel_for(rows, [&](int64_t n) {
+      const TinyAsZero tiny;
       if (!p.is_beyond(p.at(i), n))
         p.compute(i, n, unprojected + n * wide, to_h + n * p.state, to_c + n * p.hidden, products + n * all,
                   spare + n * 2 * p.hidden);
     });
     weight.multiply(p, products, back);
     parallel_for(rows, [&](int64_t n) {
+      const TinyAsZero tiny;
       C* const __restrict to = to_h + n * p.state;
       const C* const __restrict from = back + n * weight.padded();
       const S* const mask = p.in.state_mask ? p.in.state_mask->template as<S>() + n * p.state : nullptr;
