@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tandem/backends/cpu/kernels/row_products.h"
+#include "tandem/backends/cpu/kernels/sums.h"
 #include "tandem/core/kernel.h"
 #include "tandem/core/threads.h"
 #include "tandem/ops/recurrent_steps.h"
@@ -41,15 +42,17 @@ void pack(C* to, const S* from, int64_t panels, int64_t depth, int64_t along, in
 
 // ---- what both directions share
 
-/// While it lives, numbers too small to be normal ones count as zero in this thread, on x86-64, where each of them costs
+/// While it lives, and is on, numbers too small to be normal ones count as zero in this thread, on x86-64, where each of them costs
 /// hundreds of clocks: the gradient of a long sequence is full of them once it has died away (imdb_lstm: three times the time).
 class TinyAsZero {
  public:
 #if defined(__x86_64__)
-  TinyAsZero() : before_(__builtin_ia32_stmxcsr()) { __builtin_ia32_ldmxcsr(before_ | 0x8040u); }
+  explicit TinyAsZero(bool on = true) : before_(__builtin_ia32_stmxcsr()) {
+    if (on) __builtin_ia32_ldmxcsr(before_ | 0x8040u);
+  }
   ~TinyAsZero() { __builtin_ia32_ldmxcsr(before_); }
 #else
-  TinyAsZero() {}
+  explicit TinyAsZero(bool = true) {}
 #endif
   TinyAsZero(const TinyAsZero&) = delete;
   TinyAsZero& operator=(const TinyAsZero&) = delete;
@@ -123,17 +126,6 @@ struct Problem {
   }
 };
 
-template <class C, class S>
-[[gnu::always_inline]] inline Vec<C> widened(const S* from) {
-  if constexpr (std::is_same_v<C, S>) {
-    return load(from);
-  } else {
-    C lanes[kLanes<C>];
-    for (int l = 0; l < kLanes<C>; ++l) lanes[l] = static_cast<C>(from[l]);
-    return load(lanes);
-  }
-}
-
 /// new = keeps ? old : new, by a mask or by the mean of one. Loops over bytes beside numbers would become vectors as long as
 /// many bytes, which a block's few units do not fill.
 template <class C, class S>
@@ -142,7 +134,7 @@ void zone_out(C* __restrict now, const S* __restrict old, const bool* __restrict
   if (keeps) {
     const int64_t whole = n - n % kLanes<C>;
     for (int64_t u = 0; u < whole; u += kLanes<C>)
-      store(now + u, truths<C>(keeps + u) ? widened<C>(old + u) : load(now + u));
+      store(now + u, truths<C>(keeps + u) ? load_as<C>(old + u) : load(now + u));
     for (int64_t u = whole; u < n; ++u) now[u] = keeps[u] ? static_cast<C>(old[u]) : now[u];
   } else if (share != 0) {
     const C p = static_cast<C>(share), q = static_cast<C>(1 - share);

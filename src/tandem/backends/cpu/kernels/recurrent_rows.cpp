@@ -1,10 +1,7 @@
 // Recurrent sequences with layer norm or a projection: a step needs whole rows of its products, so that it is several parallel
 // loops in turn, by blocks of columns where it multiplies and by samples where it normalises and computes the gates. What is
 // computed of a row does not depend on how rows and columns are shared out.
-#include <optional>
-
 #include "tandem/backends/cpu/kernels/recurrent.h"
-#include "tandem/backends/cpu/kernels/sums.h"
 
 namespace tandem::cpu::TD_ISA {
 
@@ -32,8 +29,7 @@ struct Factor {
   void multiply(const Problem<S>& p, const C* a, C* out) const {
     const int64_t work = p.samples * depth, units = p.units(kPanel, work), wide = padded();
     p.for_blocks(columns, units, work, [&](int64_t first, int64_t count, int64_t top, int64_t rows) {
-      std::optional<TinyAsZero> tiny;
-      if (p.is_gradient) tiny.emplace();
+      const TinyAsZero tiny(p.is_gradient);
       for (int64_t u = first; u < first + count; u += kPanel)
         Rows<C, kVectors>::run(a + top * depth, depth, rows, depth, data + u * depth, out + top * wide + u,
                                wide, kLanes<C>);
