@@ -1,8 +1,30 @@
 // What blocks of a cluster send to each other's shared memory, from compute capability 9.0 on. A Mailbox counts the bytes that have come:
 // who waits for it sees them, and neither side needs a fence (a barrier of the cluster that orders memory costs one of the whole device).
 #pragma once
+#include "tandem/backends/cuda/check.h"
 
 namespace tandem::cuda {
+
+/// Launches `clusters` clusters of `blocks` blocks each, with shared memory beyond what a kernel has unasked.
+template <class Sequence>
+void launch_clusters(void (*kernel)(Sequence), const Sequence& s, int64_t clusters, int blocks, int threads,
+                     size_t shared_bytes, cudaStream_t stream) {
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shared_bytes)),
+        "cudaFuncSetAttribute");
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = static_cast<unsigned>(blocks);
+  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(clusters * blocks));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  check(cudaLaunchKernelEx(&config, kernel, s), "cudaLaunchKernelEx");
+}
 
 #if __CUDA_ARCH__ >= 900
 /// This block's number in its cluster.

@@ -13,8 +13,8 @@ namespace tandem::cuda {
 // The list: one row per implementation, the most wanted first; each is a function that its file defines.
 // clang-format off
 #define TD_RECURRENT_IMPLEMENTATIONS(row) \
-  row(recurrence_on_tensor_cores)         \
   row(recurrence_in_tensor_clusters)      \
+  row(recurrence_on_tensor_cores)         \
   row(recurrence_in_clusters)             \
   row(resident_recurrence)                \
   row(recurrence_by_steps)

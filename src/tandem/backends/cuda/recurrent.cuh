@@ -71,7 +71,8 @@ struct RecurrentCall {
   /// The i-th step that is computed is step at(i) of the sequence.
   __device__ int64_t at(int64_t i) const { return from_end ? steps - 1 - i : i; }
   __device__ int64_t state_place(int64_t i, int64_t n) const { return (at(i) * samples + n) * hidden; }
-  __device__ bool is_beyond(int64_t i, int64_t n) const { return lengths && at(i) >= lengths[n]; }
+  __device__ int64_t length_of(int64_t n) const { return lengths ? lengths[n] : steps; }
+  __device__ bool is_beyond(int64_t i, int64_t n) const { return at(i) >= length_of(n); }
   /// Where h, or c, of a sample stands before the i-th computed step; h without a projection.
   __device__ const S* before(const S* initial, const S* sequence, int64_t i, int64_t n) const {
     return i == 0 ? initial + n * hidden : sequence + state_place(i - 1, n);
@@ -85,15 +86,21 @@ struct RecurrentCall {
   }
 };
 
+/// An element of a mask as the byte that it is: a truth would be looked at, and so waited for, where it is read.
+__device__ inline unsigned byte_of(const bool* mask, int64_t place) {
+  return reinterpret_cast<const unsigned char*>(mask)[place];
+}
+
 /// Zoneout of one element: whether its mask, if there is one, keeps the value before; without a mask the mean of both.
 template <class C>
 struct Zone {
-  bool has_mask = false, keeps = false;
+  bool has_mask = false;
+  unsigned keeps = 0;
   C share = 0;
 
   Zone() = default;
   __device__ Zone(const bool* mask, int64_t place, C share)
-      : has_mask(mask), keeps(mask && mask[place]), share(share) {}
+      : has_mask(mask), keeps(mask ? byte_of(mask, place) : 0), share(share) {}
   __device__ C mix(C now, C before) const {
     if (has_mask) return keeps ? before : now;
     return share == C(0) ? now : share * before + (C(1) - share) * now;
@@ -148,10 +155,11 @@ struct ForwardUnit {
   static __device__ int gates_of(const RecurrentCall<S>& s) { return kLstm ? 4 : s.gates; }
   static __device__ int kept_of(const RecurrentCall<S>& s) { return kLstm ? 4 : s.kept; }
   int64_t i, n, u, place;
-  C given[4] = {}, candidate_share = 0;
+  C given[4] = {};
   C kept[4] = {};  // for the gradient
   Zone<C> zone_h, zone_c;
-  bool is_beyond;
+  unsigned has_candidate = 1;
+  int64_t length;
 
   __device__ ForwardUnit(const RecurrentCall<S>& s, int64_t i, int64_t n, int64_t u)
       : i(i),
@@ -159,25 +167,25 @@ struct ForwardUnit {
         u(u),
         place(s.state_place(i, n) + u),
         zone_h(s.keeps_h, place, s.keep_h),
-        is_beyond(s.is_beyond(i, n)) {
+        length(s.length_of(n)) {
     const S* const x = s.x + (s.at(i) * s.samples + n) * gates_of(s) * s.hidden + u;
 #pragma unroll
     for (int g = 0; g < 4; ++g)
       if (g < gates_of(s)) given[g] = static_cast<C>(x[g * s.hidden]);
     if (!is_lstm(s)) return;
     zone_c = Zone<C>(s.keeps_c, place, s.keep_c);
-    candidate_share = s.candidate_share(place);
+    if (s.candidates) has_candidate = byte_of(s.candidates, place);
   }
   /// h and c: before the step, then after it. product(g): of gate g with the state.
   template <class F>
   __device__ void step(const RecurrentCall<S>& s, F product, C& h, C& c) {
     const bool lstm = is_lstm(s);
-    if (!is_beyond) {
+    if (s.at(i) < length) {
       const C before = h;
       if (lstm) {
         const LstmForward<C> now =
             lstm_forward<C, Gates>(given[0] + product(0), given[1] + product(1), given[2] + product(2),
-                                   given[3] + product(3), c, candidate_share);
+                                   given[3] + product(3), c, has_candidate ? s.candidate_scale : C(0));
         kept[0] = now.i, kept[1] = now.f, kept[2] = now.g, kept[3] = now.o;
         c = zone_c.mix(now.c, c);
         h = now.h;
@@ -217,16 +225,17 @@ struct BackwardUnit {
   using C = typename RecurrentCall<S>::C;
   using Forward = ForwardUnit<S, kLstm>;
   int64_t i, n, u, place = 0;
-  C gates[4] = {}, before = 0, of_output = 0, candidate_share = 0;  // before: c of an lstm, h of a gru
+  C gates[4] = {}, before = 0, of_output = 0;  // before: c of an lstm, h of a gru
   Zone<C> zone_h, zone_c;
-  bool is_beyond = false;
+  unsigned has_candidate = 1;
+  int64_t length = 0;
   C of_given[4] = {},
     of_products[4] = {};  // gradients of what the input and what the products contribute to the gates
 
   __device__ BackwardUnit(const RecurrentCall<S>& s, int64_t i, int64_t n, int64_t u) : i(i), n(n), u(u) {
     if (i < 0) return;
     place = s.state_place(i, n) + u;
-    is_beyond = s.is_beyond(i, n);
+    length = s.length_of(n);
     const S* const kept = s.saved + (s.at(i) * s.samples + n) * s.saved_columns.columns + u;
 #pragma unroll
     for (int g = 0; g < 4; ++g)
@@ -236,7 +245,7 @@ struct BackwardUnit {
     if (Forward::is_lstm(s)) {
       before = s.own_before(s.c, s.cells, i, n, u);
       zone_c = Zone<C>(s.keeps_c, place, s.keep_c);
-      candidate_share = s.candidate_share(place);
+      if (s.candidates) has_candidate = byte_of(s.candidates, place);
     } else if (s.kind == Recurrence::gru) {
       before = s.own_before(s.h, s.output, i, n, u);
     }
@@ -256,12 +265,12 @@ struct BackwardUnit {
     }
     if (s.grad_output) h += of_output;
     C(&d)[4] = of_given;
-    if (!is_beyond) {
+    if (s.at(i) < length) {
       const C old_h = zone_h.take_old(h);
       if (lstm) {
         const C old_c = zone_c.take_old(c);
-        const LstmBackward<C> back = lstm_backward<C, QuickGates<C>>(gates[0], gates[1], gates[2], gates[3],
-                                                                     before, candidate_share, h, c);
+        const LstmBackward<C> back = lstm_backward<C, QuickGates<C>>(
+            gates[0], gates[1], gates[2], gates[3], before, has_candidate ? s.candidate_scale : C(0), h, c);
         d[0] = back.i, d[1] = back.f, d[2] = back.g, d[3] = back.o;
         c = old_c + back.c;
         h = old_h;

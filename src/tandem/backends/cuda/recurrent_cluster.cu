@@ -8,7 +8,6 @@
 // tree of shuffles adds them. Sums depend on sizes alone.
 #include <algorithm>
 
-#include "tandem/backends/cuda/check.h"
 #include "tandem/backends/cuda/cluster.cuh"
 #include "tandem/backends/cuda/device_state.h"
 #include "tandem/backends/cuda/recurrent.cuh"
@@ -282,21 +281,7 @@ void launch(const Sequence& s, cudaStream_t stream) {
   const auto kernel = s.kind == Recurrence::lstm ? &cluster_kernel<kWeights, backward, true>
                                                  : &cluster_kernel<kWeights, backward, false>;
   const Layout& l = s.layout;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(l.shared_bytes)),
-        "cudaFuncSetAttribute");
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = static_cast<unsigned>(l.blocks);
-  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>((s.samples + l.rows - 1) / l.rows * l.blocks));
-  config.blockDim = dim3(static_cast<unsigned>(l.threads));
-  config.dynamicSmemBytes = l.shared_bytes;
-  config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  check(cudaLaunchKernelEx(&config, kernel, s), "cudaLaunchKernelEx");
+  launch_clusters(kernel, s, (s.samples + l.rows - 1) / l.rows, l.blocks, l.threads, l.shared_bytes, stream);
 }
 
 template <bool backward>

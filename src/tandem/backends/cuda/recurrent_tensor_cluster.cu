@@ -10,7 +10,6 @@
 // what step i did; for that every block must have a unit. Sums depend on sizes alone.
 #include <algorithm>
 
-#include "tandem/backends/cuda/check.h"
 #include "tandem/backends/cuda/cluster.cuh"
 #include "tandem/backends/cuda/device_state.h"
 #include "tandem/backends/cuda/recurrent.cuh"
@@ -258,22 +257,8 @@ template <int kBlocks, int kTiles, bool backward>
 void launch(const Sequence& s, cudaStream_t stream) {
   const auto kernel = s.kind == Recurrence::lstm ? &tensor_cluster_kernel<kBlocks, kTiles, backward, true>
                                                  : &tensor_cluster_kernel<kBlocks, kTiles, backward, false>;
-  constexpr size_t kBytes = Room<kBlocks, kTiles, backward>::kBytes;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kBytes)),
-        "cudaFuncSetAttribute");
-  const int64_t clusters = (s.samples + s.layout.rows - 1) / s.layout.rows;
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = kBlocks;
-  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(clusters * kBlocks));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = kBytes;
-  config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  check(cudaLaunchKernelEx(&config, kernel, s), "cudaLaunchKernelEx");
+  launch_clusters(kernel, s, (s.samples + s.layout.rows - 1) / s.layout.rows, kBlocks, kThreads,
+                  Room<kBlocks, kTiles, backward>::kBytes, stream);
 }
 
 template <bool backward>
