@@ -34,7 +34,7 @@ Launcher catalogue_launcher(const std::string& further) {
     const Availability found = availability(info, machine, *drivers);
     if (!found.available)
       return {{}, {}, cat(info.title, ": ", found.why, found.fix.empty() ? "" : ". " + found.fix)};
-    return {driver_command(info, machine), {}, "", resolve(info.definitions, info, machine)};
+    return {driver_command(info, machine), {}, "", resolve(info.definitions, info, machine), found.version};
   };
 }
 

@@ -6,11 +6,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "lab/src/base/json.h"
+#include "lab/src/driver/program_files.h"
 #include "lab/src/measure/energy.h"
 #include "lab/src/monitor/provenance.h"
+#include "lab/src/record/sittings.h"
 #include "lab/src/report/report.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
@@ -30,34 +31,58 @@ std::string new_folder(const std::string& study) {
   return cat("runs/lab-", name, "-", stamp);
 }
 
+/// A file of the lab by its place there, so that the record of another checkout has the same name for it.
+std::string recorded_name(const std::string& file) {
+  std::error_code ignored;
+  const std::string place = std::filesystem::proximate(file, lab_home(), ignored).string();
+  return place.empty() || place.starts_with("..") ? file : place;
+}
+
+/// Throws where programs are others than those that a study was begun with, and `may_change` does not allow it. Where it does, the gate
+/// is to be asked again.
+void settle_programs(const std::string& folder, const Json& before, const Json& now, bool may_change) {
+  std::string names;
+  for (const std::string& name : changed_programs(before, now)) names += (names.empty() ? "" : "; ") + name;
+  if (names.empty()) return;
+  TD_CHECK(may_change,
+           "run: a study goes on only with the programs that it began with; changed since: ", names,
+           ". Give another --out, or --changed: then the gate is asked again and the report says so.");
+  std::filesystem::remove(folder + "/gate.json");
+}
+
 /// provenance.json: the machine and its state before the first run, and the files that decide what is measured; and what of
 /// it is another where a study goes on.
 void save_provenance(const std::string& folder, const Plan& plan, const RunnerOptions& options,
-                     const std::vector<std::string>& arguments) {
+                     const std::vector<std::string>& arguments, bool may_change) {
   ProvenanceOptions what;
   what.command = {"tandem", "lab"};
   what.command.insert(what.command.end(), arguments.begin(), arguments.end());
   what.source_folder = lab_home();
-  std::set<std::string> files;
+  Json versions = Json::object();
   for (const Cell& cell : plan.cells) {
     if (const auto gpu = gpu_of(cell.condition.device)) {
       what.device = parse_device(cell.condition.device);
       if (std::find(what.gpus.begin(), what.gpus.end(), *gpu) == what.gpus.end()) what.gpus.push_back(*gpu);
     }
-    files.insert(plan.workloads.load(cell.condition.workload).file);
-    for (const std::string& word : options.bench.launcher(framework_of(cell.system)).command)
-      if (std::filesystem::is_regular_file(word)) files.insert(word);
+    const std::string text = plan.workloads.load(cell.condition.workload).file;
+    what.files[recorded_name(text)] = text;
+    const std::string framework = framework_of(cell.system);
+    if (versions.contains(framework)) continue;
+    const Launch launch = options.bench.launcher(framework);
+    versions[framework] = launch.version;
+    for (const std::string& file : program_files(launch.command)) what.files[recorded_name(file)] = file;
   }
-  what.files.assign(files.begin(), files.end());
   Json record = provenance(what);
+  record["frameworks"] = versions;
   record["seed"] = options.seed;
   record["threads_of_each_framework"] = options.bench.threads;
   const std::string path = folder + "/provenance.json";
   if (std::filesystem::exists(path)) {
     const auto bytes = io::read_file("run", path, int64_t{1} << 28);
-    record = with_sitting(parse_json<Json>("read '" + path + "': ",
-                                           {reinterpret_cast<const char*>(bytes.data()), bytes.size()}),
-                          record);
+    const Json before = parse_json<Json>("read '" + path + "': ",
+                                         {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    settle_programs(folder, before, record, may_change);
+    record = with_sitting(before, record);
   }
   io::write_atomically(path, [&](io::OutputFile& file) {
     file.write(record.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
@@ -73,6 +98,8 @@ void StudyFlags::add(CLI::App& command) {
                      "begin no block that cannot end within 30m, 2h …, and no run of the first");
   command.add_option("--out", out,
                      "folder of the results (default: a new one below runs/); an old one goes on");
+  command.add_flag("--changed", changed,
+                   "go on although programs are others than before; the report says so");
   command.add_option("--seed", seed, "of the order of runs and of dropout")->capture_default_str();
   command.add_option("--interval", interval, "seconds between readings of the monitors")
       ->capture_default_str();
@@ -104,7 +131,9 @@ StudyOutcome take(const Plan& plan, const StudyFlags& flags, RunnerOptions optio
                   const std::vector<std::string>& arguments) {
   options.bench.launcher = catalogue_launcher(flags.drivers);
   options.bench.stop = stop_on_signals();
-  options.on_start = [&](const std::string& folder) { save_provenance(folder, plan, options, arguments); };
+  options.on_start = [&](const std::string& folder) {
+    save_provenance(folder, plan, options, arguments, flags.changed);
+  };
   const auto progress = flags.json ? json_progress(stdout) : text_progress(stderr);
   const StudyOutcome outcome = run_study(plan, options, *progress);
   // The same words go on, with the folder where it was not among them.

@@ -18,6 +18,7 @@ struct Launch {
   std::vector<std::pair<std::string, std::string>> environment;
   std::string absent;                         // "": it is there
   std::vector<std::string> definitions = {};  // the files that define its networks
+  std::string version = {};                   // of its main package, where it is known
 };
 using Launcher = std::function<Launch(const std::string& framework)>;
 
@@ -49,6 +50,7 @@ Preparation preparation_for(const Cell& cell, const Workload& workload, int64_t 
 /// one which is timed runs the same network shows here.
 struct FirstStep {
   std::optional<double> loss, output_sum;  // of training, of inference
+  std::optional<double> last_output_sum;   // of the last of the batches that are taken in turns
   std::string why;                         // neither is there: the reason
 };
 
@@ -62,7 +64,7 @@ class Gatekeeper {
 
   /// The reference's, for a run that is prepared like this: in f32 on the processor, once for each network and batch. It has a
   /// minute; where that is not enough, there is none.
-  FirstStep first_step(const Cell& cell, const Workload& workload, Preparation preparation,
+  FirstStep first_step(const Cell& cell, const Workload& workload, Preparation preparation, int64_t turns,
                        const std::function<void(const std::string&)>& stage);
 
  private:

@@ -17,6 +17,7 @@
 #include "lab/src/measure/schedule.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
+#include "tandem/io/sha256.h"
 
 namespace tandem::lab {
 namespace {
@@ -47,6 +48,22 @@ std::map<std::string, DataChoice> data_of(const Plan& plan) {
     if (!choices.contains(key)) choices[key] = choose_data(workload, load_network(workload, input));
   }
   return choices;
+}
+
+/// What each workload asks for, and its network in short: an edited one is another study.
+void add_workloads(const Plan& plan, Json& record) {
+  record["workloads"] = record["networks"] = Json::object();
+  for (const Cell& cell : plan.cells) {
+    const Workload workload = plan.workloads.load(cell.condition.workload);
+    const auto& input = cell.condition.input.empty() ? workload.input : cell.condition.input;
+    const std::string key = cat(workload.name, input.empty() ? "" : ", ", sizes_text(input));
+    record["workloads"][workload.name] = workload.definition;
+    if (record["networks"].contains(key)) continue;
+    const std::string text = load_network(workload, input).json().dump();
+    io::Sha256 sum;
+    sum.update(text.data(), text.size());
+    record["networks"][key] = sum.hex();
+  }
 }
 
 /// The plan without the cells whose image files cannot lie where they ask for: those become lines of `missing`.
@@ -129,6 +146,7 @@ Json study_record(const Plan& plan, const RunnerOptions& options) {
   record["interval_s"] = options.interval_s;
   record["data"] = Json::object();
   for (const auto& [key, choice] : data_of(plan)) record["data"][key] = choice.name;
+  add_workloads(plan, record);
   record["cells"] = Json::array();
   for (const Cell& cell : plan.cells)
     record["cells"].push_back(
@@ -144,10 +162,15 @@ std::string difference(const Json& there, const Json& wanted) {
   Json a = there, b = wanted;
   if (a.is_object()) a.erase("missing");
   if (b.is_object()) b.erase("missing");
-  // Older studies did not say which data they began with.
-  if (a.is_object() && b.is_object() && !a.contains("data")) b.erase("data");
+  // Older studies did not say which data, workloads and networks they began with.
+  if (a.is_object() && b.is_object())
+    for (const char* key : {"data", "workloads", "networks"})
+      if (!a.contains(key)) b.erase(key);
   if (a == b) return "";
   if (!a.is_object() || !b.is_object()) return "one of them is not an object";
+  if (a.value("name", "") != b.value("name", ""))
+    return cat("it is the study ", short_text(a.value("name", "")), ", and this is ",
+               short_text(b.value("name", "")));
   // Cells are compared as a set first: "48 cells" says more than the first that moved.
   if (a.value("cells", Json::array()).size() != b.value("cells", Json::array()).size())
     return cat("it has ", a.value("cells", Json::array()).size(), " cells, and these options give ",

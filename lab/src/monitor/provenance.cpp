@@ -13,6 +13,7 @@
 #include "lab/src/monitor/kept_file.h"
 #include "lab/src/monitor/machine.h"
 #include "lab/src/monitor/nvml.h"
+#include "lab/src/record/sittings.h"
 #include "tandem/core/error.h"
 #include "tandem/train/environment.h"
 
@@ -233,7 +234,7 @@ json provenance(const ProvenanceOptions& options) {
   out["files"] = json::object();
   if (const std::string library = library_path(); !library.empty())
     out["files"][library] = file_json(library);
-  for (const std::string& file : options.files) out["files"][file] = file_json(file);
+  for (const auto& [name, path] : options.files) out["files"][name] = file_json(path);
   out["others"] = watch_others(options.proc, options.busy_seconds);
 
   json warnings = json::array();
@@ -264,20 +265,12 @@ json with_sitting(json first, const json& now) {
            "run: a study goes on only on the machine where it began; it began on ", machine(first),
            ", and this is ", machine(now), ". Give another --out.");
   json sitting;
-  for (const char* key : {"time", "source_commit", "tandem", "files", "system", "others"})
+  for (const char* key : {"time", "source_commit", "tandem", "files", "frameworks", "system", "others"})
     if (now.contains(key)) sitting[key] = now[key];
   first["sittings"].push_back(sitting);
   for (const std::string& line : provenance_warnings(now))
     first["warnings"].push_back(cat("going on at ", now.value("time", ""), ": ", line));
   return first;
-}
-
-std::vector<std::string> provenance_warnings(const json& provenance) {
-  std::vector<std::string> lines;
-  if (provenance.is_object() && provenance.contains("warnings") && provenance["warnings"].is_array())
-    for (const json& line : provenance["warnings"])
-      if (line.is_string()) lines.push_back(line.get<std::string>());
-  return lines;
 }
 
 }  // namespace tandem::lab

@@ -2,6 +2,7 @@
 // with their hashes, the environment, and warnings about all that makes times worth less.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -16,11 +17,12 @@ struct NvmlFunctions;
 struct ProvenanceOptions {
   Device device{};                     // that the study runs on
   std::vector<std::string> command{};  // as it was called; empty: as the system has it
-  std::vector<std::string> files{};    // driver scripts and whatever else is to be hashed
-  std::string source_folder{};         // whose git commit is to be named; "": none
-  std::vector<int> gpus{};             // by CUDA's number; those of the study. Empty: that of `device`
-  double load_fraction = 0.25;         // a load average above this part of the cores is a warning
-  double busy_seconds = 0.3;           // how long other processes are watched
+  std::map<std::string, std::string>
+      files{};  // drivers and whatever else is to be hashed: what the record calls them, and their paths
+  std::string source_folder{};  // whose git commit is to be named; "": none
+  std::vector<int> gpus{};      // by CUDA's number; those of the study. Empty: that of `device`
+  double load_fraction = 0.25;  // a load average above this part of the cores is a warning
+  double busy_seconds = 0.3;    // how long other processes are watched
   // Where things are; tests put others in their place.
   std::string proc = "/proc", sys = "/sys", etc = "/etc", nvml = "libnvidia-ml.so.1";
   const NvmlFunctions* nvml_functions = nullptr;
@@ -30,10 +32,8 @@ struct ProvenanceOptions {
 nlohmann::json provenance(const ProvenanceOptions& options);
 
 /// `first`, with what differs in a later sitting of the same study: {"sittings": [{"time", "source_commit", "tandem", "files",
-/// "system", "others"}, …]}, and its warnings, each with its time. Throws Error where that is another machine: times of two are no pairs.
+/// "frameworks", "system", "others"}, …]}, and its warnings, each with its time. Throws Error where that is another machine: times of two are
+/// no pairs.
 nlohmann::json with_sitting(nlohmann::json first, const nlohmann::json& now);
-
-/// The lines that a person should read before trusting a time: {"warnings": …} of the object.
-std::vector<std::string> provenance_warnings(const nlohmann::json& provenance);
 
 }  // namespace tandem::lab

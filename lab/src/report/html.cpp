@@ -2,6 +2,7 @@
 // measured, and how all of it was done.
 #include <algorithm>
 
+#include "lab/src/record/sittings.h"
 #include "lab/src/report/answer_grid.h"
 #include "lab/src/report/claims_view.h"
 #include "lab/src/report/page.h"
@@ -50,7 +51,7 @@ std::string head(const ReportData& data, const std::vector<Json>& parts) {
              data.results.runs.front().started;
   html += paragraph(about + ".", "soft");
   auto warnings = data_warnings(data);
-  for (const std::string& warning : warnings_of(data.results.provenance)) warnings.push_back(warning);
+  for (const std::string& warning : provenance_warnings(data.results.provenance)) warnings.push_back(warning);
   if (!warnings.empty())
     html +=
         "<div class=\"warning\"><strong>Read the figures with care:</strong>" + list(warnings) + "</div>\n";

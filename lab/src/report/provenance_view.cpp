@@ -2,14 +2,6 @@
 
 namespace tandem::lab {
 
-std::vector<std::string> warnings_of(const Json& provenance) {
-  std::vector<std::string> texts;
-  if (provenance.is_object() && provenance.contains("warnings") && provenance["warnings"].is_array())
-    for (const Json& warning : provenance["warnings"])
-      if (warning.is_string()) texts.push_back(warning);
-  return texts;
-}
-
 namespace {
 
 constexpr size_t kLongest = 400;  // of a value: processors have hundreds of flags

@@ -1,16 +1,11 @@
 // What a reader must know about the machine of a study, from provenance.json.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "lab/src/record/record.h"
 #include "lab/src/report/grid.h"
 
 namespace tandem::lab {
 
-/// "debug build", "load average 3.1": what makes the figures less sure.
-std::vector<std::string> warnings_of(const Json& provenance);
 /// The fields of provenance.json that are texts, numbers or short lists, nested ones as "gpu.name".
 Grid provenance_grid(const Json& provenance);
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "lab/src/record/sittings.h"
 #include "lab/src/report/answer_grid.h"
 #include "lab/src/report/claims_view.h"
 #include "lab/src/report/csv.h"
@@ -19,7 +20,7 @@ std::string markdown_report(const Results& results, const Analysis& analysis,
   const Grid found = answer_grid(data, parts_of(results));
   if (!found.empty()) page += "\n## The answer\n\n" + found.markdown();
   auto warnings = data_warnings(data);
-  for (const std::string& warning : warnings_of(results.provenance)) warnings.push_back(warning);
+  for (const std::string& warning : provenance_warnings(results.provenance)) warnings.push_back(warning);
   for (const std::string& warning : warnings) page += "\n> Read with care: " + markdown_text(warning) + "\n";
   for (const Json& part : parts_of(results)) {
     page +=

@@ -96,6 +96,25 @@ TEST_F(Lab, RunsASmallStudyGoesOnAndReports) {
   EXPECT_EQ(other.status, 1);
   EXPECT_NE(other.err.find("goes on only as it began"), std::string::npos) << other.err;
 
+  // One run is missing, and the library was another one when the study began.
+  const fs::path record = folder_ / "study" / "provenance.json";
+  std::string provenance = read(record);
+  const size_t library = provenance.find("sha256", provenance.find("libtandem.so")) + 10;
+  provenance.replace(library, 4, provenance.substr(library, 4) == "0000" ? "1111" : "0000");
+  std::ofstream(record) << provenance;
+  std::ofstream(folder_ / "study" / "runs.jsonl") << runs.substr(0, runs.rfind('\n', runs.size() - 2) + 1);
+  const Said refused = lab(words);
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_NE(refused.err.find("only with the programs that it began with; changed since: libtandem.so"),
+            std::string::npos)
+      << refused.err;
+  EXPECT_EQ(read(record), provenance);
+  const Said allowed = lab(words + " --changed");
+  EXPECT_EQ(allowed.status, 0) << allowed.err;
+  EXPECT_NE(
+      read(folder_ / "study" / "report.md").find("other programs were measured than before: libtandem.so"),
+      std::string::npos);
+
   EXPECT_EQ(lab("report study").status, 0);
   const Said compared = lab("compare study study");
   EXPECT_EQ(compared.status, 0) << compared.err;

@@ -7,6 +7,7 @@
 
 #include "lab/src/monitor/kept_file.h"
 #include "lab/src/monitor/machine.h"
+#include "lab/src/record/sittings.h"
 #include "lab/tests/monitor/fake_nvml.h"
 #include "lab/tests/monitor/fake_tree.h"
 #include "tandem/core/error.h"
@@ -27,7 +28,8 @@ TEST(Provenance, DescribesThisMachine) {
   folder.write("driver.py", "abc");
   ProvenanceOptions options;
   options.command = {"tandem", "lab", "run", "000"};
-  options.files = {folder.path("driver.py"), folder.path("missing.py")};
+  options.files = {{"drivers/driver.py", folder.path("driver.py")},
+                   {"missing.py", folder.path("missing.py")}};
   options.source_folder = TANDEM_SOURCE_DIR;
   options.busy_seconds = 0.05;
   ::setenv("TANDEM_TEST_VARIABLE", "\xff bytes", 1);
@@ -45,9 +47,9 @@ TEST(Provenance, DescribesThisMachine) {
   EXPECT_TRUE(all["tandem"]["tandem"].is_string()) << "Tandem's own environment";
   EXPECT_TRUE(all["build"]["compiler"].is_string());
   EXPECT_TRUE(all["gpu"].contains("unavailable") || all["gpu"].contains("driver"));
-  EXPECT_EQ(all["files"][folder.path("driver.py")]["sha256"],
+  EXPECT_EQ(all["files"]["drivers/driver.py"]["sha256"],
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_TRUE(all["files"][folder.path("missing.py")].contains("error"));
+  EXPECT_TRUE(all["files"]["missing.py"].contains("error"));
   EXPECT_TRUE(warns(all, "missing.py"));
   const auto library =
       std::find_if(all["files"].items().begin(), all["files"].items().end(),

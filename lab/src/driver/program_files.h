@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tandem::lab {
+
+/// The files that a driver's command runs, with the modules that a Python script imports from its own folder, and those from theirs.
+std::vector<std::string> program_files(const std::vector<std::string>& command);
+
+}  // namespace tandem::lab
