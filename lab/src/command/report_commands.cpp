@@ -48,6 +48,13 @@ void add_publish(CLI::App& app, Action& action) {
   cmd->callback([flags, &action] {
     action = [flags] {
       for (const std::string& file : publish(flags->from, flags->to)) std::printf("%s\n", file.c_str());
+      const Results results = load_results(flags->to);
+      int64_t asked = 0;
+      for (const Json& cell : results.study.value("cells", Json::array()))
+        asked += cell.value("effort", Json::object()).value("runs", int64_t{0});
+      if (const auto have = static_cast<int64_t>(results.runs.size()); have < asked)
+        std::printf("%lld of the study's %lld runs\n", static_cast<long long>(have),
+                    static_cast<long long>(asked));
     };
   });
 }

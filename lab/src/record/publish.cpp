@@ -76,6 +76,14 @@ std::vector<std::string> publish(const std::string& from, const std::string& to)
   TD_CHECK(fs::is_directory(to, ignored) && (fs::is_empty(to, ignored) || fs::exists(to + "/runs.jsonl.gz")),
            "publish to '", io::one_line(to),
            "': it must be a new folder, or one of an earlier publish; got something else. Name another.");
+  if (fs::exists(to + "/study.json", ignored)) {
+    const Json there = read_json(to + "/study.json"), cells = scrubbed(results.study.value("cells", Json()));
+    TD_CHECK(
+        there.value("name", "") == results.study.value("name", "") && there.value("cells", Json()) == cells,
+        "publish to '", io::one_line(to),
+        "': it must hold the same study, of the same cells; it holds another, '",
+        io::one_line(there.value("name", ""), 60), "'. Remove that, or name another folder.");
+  }
   std::vector<std::string> files;
   const auto put = [&](const char* name, const std::string& text) {
     files.push_back(to + "/" + name);

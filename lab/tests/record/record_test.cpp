@@ -141,6 +141,12 @@ TEST(Publish, Records_go_to_others_packed_and_without_folders) {
   EXPECT_EQ(results.provenance["files"], (Json{{"…/lib.so", 1}}));
   EXPECT_EQ(results.provenance["environment"], (Json{{"OMP_NUM_THREADS", "2"}}));
   EXPECT_EQ(publish(folder.path(), target).size(), 3u) << "again, over what it published";
+  const std::string study = read_text(folder / "study.json");
+  write_text(folder / "study.json", R"({"name": "another"})");
+  EXPECT_NE(message_of<Error>([&] { publish(folder.path(), target); }).find("must hold the same study"),
+            std::string::npos);
+  EXPECT_EQ(load_results(target).study.value("name", ""), results.study.value("name", ""));
+  write_text(folder / "study.json", study);
   write_text(folder / "gate.json", "{");
   EXPECT_NE(message_of<Error>([&] { publish(folder.path(), target); }).find("gate.json"), std::string::npos);
   EXPECT_NE(message_of<Error>([&] { publish(folder.path(), folder.path()); }).find("must be a new folder"),
