@@ -266,7 +266,7 @@ GateResult Gatekeeper::pass(const Cell& cell, const Workload& workload,
   return result;
 }
 
-FirstStep Gatekeeper::first_step(const Cell& cell, const Workload& workload, Preparation p,
+FirstStep Gatekeeper::first_step(const Cell& cell, const Workload& workload, Preparation p, int64_t turns,
                                  const std::function<void(const std::string&)>& stage) {
   const std::string key = cat("first step: ", model_key(cell, workload), ", batch ", p.batch);
   if (!known_.contains(key)) {
@@ -278,10 +278,14 @@ FirstStep Gatekeeper::first_step(const Cell& cell, const Workload& workload, Pre
       Client client = bench_.start(bench_.reference, p.device);
       client.hello();
       client.prepare(p);
+      const auto number = [](const std::optional<double>& n) { return n ? Json(*n) : Json(); };
       const Timed timed = client.run(Region::latency, 1, kFirstStepPatience_s);
+      known_[key] = {{"loss", number(timed.loss)}, {"output_sum", number(timed.output_sum)}};
+      if (p.phase == "infer")
+        known_[key]["last_output_sum"] =
+            number(turns == 1 ? timed.output_sum
+                              : client.run(Region::latency, turns - 1, kFirstStepPatience_s).output_sum);
       client.quit();
-      known_[key] = {{"loss", timed.loss ? Json(*timed.loss) : Json()},
-                     {"output_sum", timed.output_sum ? Json(*timed.output_sum) : Json()}};
     } catch (const DriverFailure& failure) {
       known_[key] = {{"why", io::one_line(failure.what(), 300)}};
     }
@@ -291,6 +295,8 @@ FirstStep Gatekeeper::first_step(const Cell& cell, const Workload& workload, Pre
   const Json& there = known_[key];
   if (const Json loss = there.value("loss", Json()); loss.is_number()) out.loss = loss.get<double>();
   if (const Json sum = there.value("output_sum", Json()); sum.is_number()) out.output_sum = sum.get<double>();
+  if (const Json sum = there.value("last_output_sum", Json()); sum.is_number())
+    out.last_output_sum = sum.get<double>();
   out.why = there.value("why", "");
   return out;
 }

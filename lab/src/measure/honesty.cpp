@@ -11,6 +11,9 @@
 namespace tandem::lab {
 namespace {
 
+/// The gate's tolerances are of one number each, against f64; here both sides round, and an output's sum adds up what they do.
+constexpr double kBothRound = 5;
+
 double seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 std::string text_of(double s) {
@@ -127,9 +130,11 @@ Objection check_regions(const Timed& throughput, const Witness& seen_throughput,
     return Contradiction{"regions",
                          cat("a step of the throughput region cannot take more than ", limits.most_throughput,
                              " times one that is synchronised; got ", text_of(fast), " and ", text_of(slow))};
+  // Steps can't have used more than all their cores for as long as they took: the rest was used around them.
+  const double used_latency = std::min(seen_latency.cpu_s, limits.cores * covered_s(latency));
   const double work_throughput = seen_throughput.cpu_s / count;
-  const double work_latency = seen_latency.cpu_s / static_cast<double>(latency.count);
-  if (cpu && seen_latency.cpu_s >= limits.measurable_s && seen_throughput.cpu_s >= 0 &&
+  const double work_latency = used_latency / static_cast<double>(latency.count);
+  if (cpu && used_latency >= limits.measurable_s && seen_throughput.cpu_s >= 0 &&
       work_latency * count >= limits.measurable_s && work_throughput < limits.least_work * work_latency)
     return Contradiction{
         "work", cat("a step must be the same work in both regions; its processes used ",
@@ -142,16 +147,16 @@ Objection check_first_step(const Timed& timed, const std::optional<double>& loss
                            const std::optional<double>& output_sum, int64_t numbers,
                            const std::string& precision) {
   const Tolerance allowed = tolerance(precision);
-  // The gate's tolerances are of one number each, against f64; here both sides round, and an output's sum adds up what they do.
-  constexpr double kBoth = 5, kMost = 0.3;
+  constexpr double kMost = 0.3;
   if (loss && timed.loss &&
-      std::abs(*timed.loss - *loss) > std::min(kMost, kBoth * allowed.loss) * std::max(1e-3, std::abs(*loss)))
+      std::abs(*timed.loss - *loss) >
+          std::min(kMost, kBothRound * allowed.loss) * std::max(1e-3, std::abs(*loss)))
     return Contradiction{"network",
                          cat("the network that is timed must be the one of the gate; its first loss is ",
                              *timed.loss, ", and the reference's ", *loss)};
   if (output_sum && timed.output_sum &&
       std::abs(*timed.output_sum - *output_sum) >
-          kBoth * allowed.outputs * std::max(static_cast<double>(numbers), std::abs(*output_sum)))
+          kBothRound * allowed.outputs * std::max(static_cast<double>(numbers), std::abs(*output_sum)))
     return Contradiction{
         "network", cat("the network that is timed must be the one of the gate; the outputs of its first "
                        "batch add up to ",
@@ -161,6 +166,12 @@ Objection check_first_step(const Timed& timed, const std::optional<double>& loss
 
 ResultsWatch::ResultsWatch(std::string phase, int64_t turns, std::string precision)
     : phase_(std::move(phase)), precision_(std::move(precision)), turns_(std::max<int64_t>(1, turns)) {}
+
+void ResultsWatch::expect(double sum, int64_t numbers) {
+  sum_ = sum;
+  slack_ = kBothRound * tolerance(precision_).outputs * static_cast<double>(numbers);
+  is_reference_ = true;
+}
 
 Objection ResultsWatch::add(const Timed& timed) {
   if (phase_ == "load") return {};  // check_samples looks at its batches
@@ -182,10 +193,13 @@ Objection ResultsWatch::add(const Timed& timed) {
   }
   const double share = precision_ == "f32" || precision_ == "f64" ? 1e-3 : 5e-2;
   if (std::abs(*timed.output_sum - *sum_) <=
-      share * std::max({1.0, std::abs(*sum_), std::abs(*timed.output_sum)}))
+      std::max(slack_, share * std::max({1.0, std::abs(*sum_), std::abs(*timed.output_sum)})))
     return {};
-  return Contradiction{"output", cat("equal inputs must give equal sums of outputs; got ", *sum_,
-                                     " and then ", *timed.output_sum)};
+  return Contradiction{
+      "output", is_reference_ ? cat("the outputs of the last batch must add up to what the reference's do, ",
+                                    *sum_, "; got ", *timed.output_sum)
+                              : cat("equal inputs must give equal sums of outputs; got ", *sum_, " and then ",
+                                    *timed.output_sum)};
 }
 
 namespace {
@@ -273,6 +287,10 @@ Objection check_fit(const Fitted& fit, const std::vector<std::string>& metrics, 
     return Contradiction{"window",
                          cat("the epochs must fill the time between request and answer; the driver says ",
                              text_of(covered), " and the lab saw ", text_of(window))};
+  const double used = seen.cpu_s + std::max(0.0, seen.delay_s);
+  if (covered >= limits.measurable_s && used < limits.least_cpu_share * covered)
+    return Contradiction{"idle", cat("epochs on the CPU must use it; the driver says ", text_of(covered),
+                                     " of epochs, and its processes used ", text_of(seen.cpu_s))};
   if (tests > 0 && !fit.confusion.empty()) {
     int64_t all = 0, right = 0;
     for (size_t i = 0; i < fit.confusion.size(); ++i)

@@ -44,6 +44,7 @@ struct HonestyLimits {
   double least_work = 0.6;       // processor time a step, throughput / latency
   double least_decoding = 0.25;  // processor time a batch of phase load, of what the lab itself needs
   double measurable_s = 0.2;     // below this, processor times are too coarse to compare
+  double cores = 1e9;            // that the driver may run on
 };
 
 /// The time that the driver claims for its steps.
@@ -72,10 +73,18 @@ class ResultsWatch {
  public:
   /// `turns`: how many batches the driver takes in turns.
   ResultsWatch(std::string phase, int64_t turns, std::string precision);
+  /// What the outputs of the last batch of a round add up to, by the reference; `numbers`: how many they are.
+  void expect(double sum, int64_t numbers);
   Objection add(const Timed& timed);
+  /// The loss at the end of the region before, where there was a finite one.
+  std::optional<double> last_loss() const {
+    return losses_.empty() ? std::nullopt : std::optional(losses_.back());
+  }
 
  private:
   std::string phase_, precision_;
+  double slack_ = 0;
+  bool is_reference_ = false;
   int64_t turns_;
   std::vector<double> losses_;
   std::optional<double> sum_;

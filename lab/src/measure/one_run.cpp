@@ -115,7 +115,9 @@ class Taker {
         limits_(setting.limits),
         turns_(turns_for(cell.condition.batch, network_.sample_bytes())),
         results_(cell.condition.phase, turns_, cell.condition.precision) {
-    if (storage_ == "disk") limits_.least_cpu_share = 0;  // who waits for a disk does not use the processor
+    limits_.cores = static_cast<double>(setting.bench.threads);
+    // Who waits for a disk, or for a GPU, does not use the processor.
+    if (storage_ == "disk" || cell.condition.device != "cpu") limits_.least_cpu_share = 0;
   }
 
   void steps(Preparation p) {
@@ -248,7 +250,7 @@ class Taker {
     if (cell_.condition.track != "equal" || is_fed_ ||
         (has_dropout(network_) && (p.phase == "train" || network_.is_whole)))
       return;
-    const FirstStep wanted = setting_.gatekeeper.first_step(cell_, workload_, p, setting_.stage);
+    const FirstStep wanted = setting_.gatekeeper.first_step(cell_, workload_, p, turns_, setting_.stage);
     if (!wanted.why.empty())
       run_.notes.push_back("the first step was not held against the reference's: " + wanted.why);
     int64_t numbers = 0;
@@ -256,6 +258,7 @@ class Taker {
     if (const Objection found =
             check_first_step(first, wanted.loss, wanted.output_sum, numbers, cell_.condition.precision))
       contradict(*found);
+    if (wanted.last_output_sum) results_.expect(*wanted.last_output_sum, numbers);
   }
 
   /// Of batches that the driver's pipeline made: whether they are the right ones.
@@ -296,6 +299,11 @@ class Taker {
     const Witness before = witness(client_.pid());
     Seen out{client_.run(kind, count, patience_s), {}};
     out.seen = witness(client_.pid()) - before;
+    if (trains(cell_.condition.phase) && !out.timed.loss && results_.last_loss())
+      throw DriverFailure(Status::failed,
+                          cat("the training diverged: the loss was ", *results_.last_loss(),
+                              " before the last ", count, " steps and is no finite number after them"),
+                          client_.last_words());
     if (const Objection found = check_region(out.timed, out.seen, window, cell_.condition.phase,
                                              cell_.condition.device, updates_, limits_))
       contradict(*found);

@@ -188,6 +188,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"stuck_loss", "train", "dishonest", "loss: "}, Case{"no_loss", "train", "dishonest", "loss: "},
         Case{"idle", "train", "dishonest", "idle: "},
         Case{"drifting_output", "infer", "dishonest", "output: "},
+        Case{"other_outputs_later", "infer", "dishonest", "output: the outputs of the last batch must"},
+        Case{"diverges", "train", "failed", "the training diverged: the loss was 2."},
         Case{"early_exit", "train", "crashed", "exit status 3"},
         Case{"killed", "train", "crashed", "signal 9"},
         Case{"segmentation_fault", "train", "crashed", "signal 11"},

@@ -107,6 +107,10 @@ TEST(Honesty, TheTwoRegionsAgree) {
   EXPECT_EQ(both(40, 1.0), "regions");
   EXPECT_EQ(both(40, 1.0, "cpu", 2.0), "") << "another program had the cores";
   EXPECT_EQ(both(10, 0.4), "work");
+  HonestyLimits one_core;
+  one_core.cores = 1;
+  EXPECT_EQ(rule(check_regions(region(100, 10), {1, 0}, steps(100, 10), {2.5, 0}, "cpu", one_core)), "")
+      << "a second of steps on one core used a second: the rest was used around them";
   EXPECT_EQ(both(10, 0.4, "cuda:0"), "");
 }
 
@@ -126,6 +130,14 @@ TEST(Honesty, LossesMoveAndEqualInputsGiveEqualSums) {
   EXPECT_EQ(rule(infer.add(t)), "output");
   t.asked = 15;
   EXPECT_FALSE(infer.add(t)) << "another batch came last";
+
+  ResultsWatch known("infer", 8, "f32");
+  known.expect(1, 1000);  // 1,000 numbers, each of which may be off by five times 1e-4
+  t = steps(16, 5);
+  t.output_sum = 1.4;
+  EXPECT_FALSE(known.add(t));
+  t.output_sum = 1.6;
+  EXPECT_EQ(rule(known.add(t)), "output") << "always the same, and never the reference's";
 }
 
 Fitted fit() {
@@ -148,7 +160,7 @@ Fitted fit() {
 
 TEST(Honesty, AFitMustAddUp) {
   const auto judged_fit = [](const Fitted& f, int64_t tests = 4) {
-    return rule(check_fit(f, {"accuracy"}, 3, 100, tests, {}));
+    return rule(check_fit(f, {"accuracy"}, 3, 100, tests, {6, 0}));
   };
   EXPECT_EQ(judged_fit(fit()), "");
   Fitted f = fit();
@@ -180,9 +192,17 @@ TEST(Honesty, AFitMustAddUp) {
   EXPECT_EQ(judged_fit(f), "confusion");
 }
 
+TEST(Honesty, AFitThatSleepsIsNone) {
+  EXPECT_EQ(rule(check_fit(fit(), {"accuracy"}, 3, 100, 4, {1, 0})), "idle");
+  EXPECT_EQ(rule(check_fit(fit(), {"accuracy"}, 3, 100, 4, {1, 1})), "") << "it waited for a core";
+  HonestyLimits on_a_gpu;
+  on_a_gpu.least_cpu_share = 0;
+  EXPECT_EQ(rule(check_fit(fit(), {"accuracy"}, 3, 100, 4, {0, 0}, on_a_gpu)), "");
+}
+
 TEST(Honesty, FurtherTestsAreAllThereOrNone) {
   const auto judged_fit = [](const Fitted& f) {
-    return rule(check_fit(f, {"accuracy"}, 3, 100, 4, {}, {}, {"test_a", "test_b"}));
+    return rule(check_fit(f, {"accuracy"}, 3, 100, 4, {6, 0}, {}, {"test_a", "test_b"}));
   };
   Fitted f = fit();
   EXPECT_EQ(judged_fit(f), "") << "a driver that tests no further part is no liar";

@@ -261,7 +261,9 @@ json tampered_answer(json answer) {
       static const json first = answer["loss"];  // which is right, and never moves again
       answer["loss"] = first;
     }
-    if (fault("no_loss")) answer["loss"] = nullptr;
+    if (fault("no_loss") || (fault("diverges") && g_asked > 1)) answer["loss"] = nullptr;
+    if (fault("other_outputs_later") && g_asked > 1 && answer["output_sum"].is_number())
+      answer["output_sum"] = answer["output_sum"].get<double>() + 10;
     if (fault("drifting_output") && g_asked > 1 && answer["output_sum"].is_number())
       answer["output_sum"] =
           answer["output_sum"].get<double>() + 10 * static_cast<double>(answer["id"].get<int64_t>());
