@@ -25,12 +25,12 @@ inline void transpose_4x4(float* to, const float* from, int64_t stride) {
   put(3, __builtin_shuffle(ab_high, cd_high, QuadIndex{2, 3, 6, 7}));
 }
 
-/// Element (i, k) lies at from[i * along + k * depth]; i < count <= kWidth, the rest of a panel row is zero.
-template <int kWidth, class T, class S>
+/// Element (i, k) lies at from[i * along + k * depth]; i < count <= kOwn, and the rest up to kOwn is zero. A row of the panel is kWidth wide.
+template <int kWidth, int kOwn = kWidth, class T, class S>
 void pack_strided(T* to, const S* from, int64_t along, int64_t depth, int64_t count, int64_t kc) {
-  if (count == kWidth && along == 1) {
+  if (count == kOwn && along == 1) {
     for (int64_t k = 0; k < kc; ++k)
-      for (int i = 0; i < kWidth; ++i) to[k * kWidth + i] = static_cast<T>(from[k * depth + i]);
+      for (int i = 0; i < kOwn; ++i) to[k * kWidth + i] = static_cast<T>(from[k * depth + i]);
     return;
   }
   int64_t i = 0;
@@ -47,7 +47,7 @@ void pack_strided(T* to, const S* from, int64_t along, int64_t depth, int64_t co
   }
   for (; i < count; ++i)
     for (int64_t k = 0; k < kc; ++k) to[k * kWidth + i] = static_cast<T>(from[i * along + k * depth]);
-  for (; i < kWidth; ++i)
+  for (; i < kOwn; ++i)
     for (int64_t k = 0; k < kc; ++k) to[k * kWidth + i] = T(0);
 }
 

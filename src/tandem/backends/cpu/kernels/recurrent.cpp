@@ -135,7 +135,7 @@ void forward(const KernelArgs& args) {
       for (int64_t u = 0; u < count; u += per_panel)
         Rows<C, kCount>::run(from + top * p.hidden, p.hidden, rows, p.hidden,
                              weight + (first + u) / per_panel * p.hidden * kCount * kLanes<C>, products + u,
-                             row, gated ? wide : kLanes<C>);
+                             row, gated ? wide : kLanes<C>, true);
       for (int64_t n = 0; n < rows; ++n) p.compute(i, top + n, first, count, products + n * row, wide);
     });
   }
@@ -264,7 +264,7 @@ void backward(const KernelArgs& args) {
             for (int64_t u = 0; u < count; u += per_panel)
               Rows<C, kVectors>::run(from + top * depth, depth, rows, depth,
                                      weight + (first + u) / per_panel * depth * per_panel, products + u,
-                                     units, kLanes<C>);
+                                     units, kLanes<C>, true);
             for (int64_t n = top; n < top + rows; ++n) {
               C* __restrict to = p.to_h + n * p.hidden + first;
               const C* __restrict product = products + (n - top) * units;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "tandem/backends/cpu/kernels/packing.h"
 #include "tandem/backends/cpu/kernels/row_products.h"
 #include "tandem/backends/cpu/kernels/sums.h"
 #include "tandem/core/kernel.h"
@@ -24,19 +25,18 @@ inline constexpr int kVectors = 4;
 /// The weight in panels of kCount vectors: panel p, row k, vector v, lane l is from[of(p, v, l) · along + k · down], or 0 where of() < 0.
 template <int kCount, class C, class S, class F>
 void pack(C* to, const S* from, int64_t panels, int64_t depth, int64_t along, int64_t down, F of) {
-  constexpr int kL = kLanes<C>;
+  constexpr int kL = kLanes<C>, kWidth = kCount * kL;
+  constexpr int64_t kTogether = 64;  // rows that are written while they are in the cache
   parallel_for(panels, [&](int64_t p) {
-    C* const panel = to + p * depth * kCount * kL;
+    int64_t first[kCount], count[kCount];  // lanes of a vector are neighbours
     for (int v = 0; v < kCount; ++v)
-      for (int l = 0; l < kL; ++l) {
-        const int64_t index = of(p, v, l);
-        C* const lane = panel + v * kL + l;
-        if (index < 0)
-          for (int64_t k = 0; k < depth; ++k) lane[k * kCount * kL] = 0;
-        else
-          for (int64_t k = 0; k < depth; ++k)
-            lane[k * kCount * kL] = static_cast<C>(from[index * along + k * down]);
-      }
+      for (count[v] = 0, first[v] = of(p, v, 0); count[v] < kL && of(p, v, static_cast<int>(count[v])) >= 0;)
+        ++count[v];
+    for (int64_t k = 0; k < depth; k += kTogether)
+      for (int v = 0; v < kCount; ++v)
+        pack_strided<kWidth, kL>(to + (p * depth + k) * kWidth + v * kL,
+                                 from + (count[v] ? first[v] * along + k * down : 0), along, down, count[v],
+                                 depth - k < kTogether ? depth - k : kTogether);
   });
 }
 

@@ -32,7 +32,7 @@ struct Factor {
       const TinyAsZero tiny(p.is_gradient);
       for (int64_t u = first; u < first + count; u += kPanel)
         Rows<C, kVectors>::run(a + top * depth, depth, rows, depth, data + u * depth, out + top * wide + u,
-                               wide, kLanes<C>);
+                               wide, kLanes<C>, true);
     });
   }
 };
