@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "lab/src/study/table.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
 
@@ -42,23 +43,28 @@ GateResult different(const std::string& what, double reference, double system) {
   return {false, what, reference, system, std::abs(system - reference), 0};
 }
 
+/// What no two numbers can say.
+GateResult in_words(const std::string& sentence) { return {false, sentence, NAN, NAN, NAN, NAN}; }
+
+std::vector<std::string> names_of(const auto& map) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : map) names.push_back(name);
+  return names;
+}
+
 /// What is different in names and shapes of the outputs; nothing where they are the same.
 std::optional<GateResult> other_outputs(const Checked& reference, const Checked& system) {
   for (const auto& [name, wanted] : reference.outputs) {
     const auto found = system.outputs.find(name);
-    if (found == system.outputs.end())
-      return GateResult{false, cat("the output ", name, ", which is missing,"), NAN, NAN, INFINITY, 0};
+    if (found == system.outputs.end()) return in_words(cat("the output ", name, " is missing"));
     if (found->second.shape != wanted.shape)
-      return different(cat("the number of elements of output ", name, " (", Json(found->second.shape).dump(),
-                           ", where it must be ", Json(wanted.shape).dump(), ")"),
-                       static_cast<double>(wanted.values.size()),
-                       static_cast<double>(found->second.values.size()));
+      return in_words(cat("the output ", name, " must have the shape ", Json(wanted.shape).dump(), "; got ",
+                          Json(found->second.shape).dump()));
   }
   for (const auto& [name, output] : system.outputs)
     if (!reference.outputs.count(name))
-      return GateResult{false,    cat("an output ", io::one_line(name, 60), ", which the network has not,"),
-                        NAN,      NAN,
-                        INFINITY, 0};
+      return in_words(cat("the network has no output ", io::one_line(name, 60), "; its outputs are ",
+                          listed(names_of(reference.outputs))));
   return {};
 }
 
@@ -74,10 +80,13 @@ Tolerance tolerance(const std::string& precision) {
                   io::one_line(precision, 40), "'. Fix the study."));
 }
 
+bool GateResult::is_in_words() const { return std::isnan(error) && std::isnan(tolerance); }
+
 std::string GateResult::why() const {
   if (passed)
     return cat("the same ", kind, "; farthest out is ", what, ": ", number(system), ", reference ",
                number(reference));
+  if (is_in_words()) return cat("not the same ", kind, ": ", what);
   std::string text =
       cat("not the same ", kind, ": ", what, " is ", number(system), " and must be ", number(reference));
   if (tolerance > 0) text += cat(" (off by ", number(error), ", allowed ", number(tolerance), ")");
@@ -140,8 +149,7 @@ GateResult compare(const Checked& reference, const Checked& system, const std::s
   for (const auto& [name, value] : reference.gradients) norm = std::max(norm, value);
   for (const auto& [name, value] : reference.gradients) {
     const auto at = system.gradients.find(name);
-    if (at == system.gradients.end())
-      return {false, cat("the gradient of ", name, ", which is missing,"), value, NAN, INFINITY, 0};
+    if (at == system.gradients.end()) return in_words(cat("the gradient of ", name, " is missing"));
     // A norm that is nearly zero by cancellation (a bias before a batch normalisation) is all rounding: it is judged by the
     // size of the others.
     const double scale = value + 1e-3 * norm;
@@ -151,9 +159,8 @@ GateResult compare(const Checked& reference, const Checked& system, const std::s
   }
   for (const auto& [name, value] : system.gradients)
     if (!reference.gradients.count(name))
-      return {false,    cat("a gradient of ", io::one_line(name, 60), ", which the model has not,"),
-              NAN,      value,
-              INFINITY, 0};
+      return in_words(
+          cat("there is a gradient of ", io::one_line(name, 60), ", and the network has no such parameter"));
   if (system.losses.size() != reference.losses.size())
     return different("the number of losses", static_cast<double>(reference.losses.size()),
                      static_cast<double>(system.losses.size()));

@@ -23,11 +23,13 @@ Tolerance tolerance(const std::string& precision);
 /// What was compared, with the number that lies farthest out, measured in its tolerance.
 struct GateResult {
   bool passed = false;
-  std::string what;                  // "outputs[2][7]", "gradients conv1.weight", "losses[9]"
+  std::string what;                  // "outputs[2][7]", "gradients conv1.weight", "losses[9]"; or a sentence
   double reference = 0, system = 0;  // that number
   double error = 0, tolerance = 0;   // both relative, as the table states them
   std::string kind = "model";        // or "samples", of phase load
-  std::string why() const;           // one line: what, both numbers, the tolerance
+  /// Whether `what` says it all ("the output out is missing"), and the numbers are NaN.
+  bool is_in_words() const;
+  std::string why() const;  // one line: what, both numbers, the tolerance
   Json to_json() const;
 };
 

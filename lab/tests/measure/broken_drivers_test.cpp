@@ -107,12 +107,13 @@ TEST(BrokenDriver, NotTheSameModelIsCaughtByTheGate) {
       {"text_in_outputs", "train", "garbage", "'values' must be a finite number"},
       {"null_in_outputs", "train", "garbage", "'values' must be a finite number"},
       {"huge_in_outputs", "train", "not_same_model", "outputs out[0] is 1e+300"},
-      {"no_output", "train", "not_same_model", "the output out, which is missing"},
-      {"extra_output", "train", "not_same_model", "an output more, which the network has not"},
-      {"wrong_shape", "train", "not_same_model", "where it must be [16,10]"},
+      {"no_output", "train", "not_same_model", "not the same model: the output out is missing"},
+      {"extra_output", "train", "not_same_model", "the network has no output more; its outputs are out"},
+      {"wrong_shape", "train", "not_same_model", "the output out must have the shape [16,10]; got ["},
       {"few_values", "train", "garbage", "output out must have 160 values; got 159"},
       {"million_values", "train", "garbage", "output out must have 160 values; got 1000000"},
-      {"extra_gradient", "train", "not_same_model", "a gradient of ghost.weight, which the model has not"},
+      {"extra_gradient", "train", "not_same_model",
+       "a gradient of ghost.weight, and the network has no such parameter"},
       {"null_loss", "train", "garbage", "'losses' must be a finite number"},
   };
   TempFolder folder;
@@ -293,8 +294,10 @@ TEST(BrokenDriver, AFitOverBatchesOfVaryingLengthIsTakenWithItsLossesAlone) {
 TEST(BrokenDriver, OneThatTrimsNotOrOtherwiseIsStoppedByTheGateAndOneThatCannotIsDeclined) {
   const TempFolder folder;
   for (const auto& [fault, status, why] :
-       {std::tuple{"trim_ignored", "not_same_model", "the number of elements of output out"},
-        std::tuple{"trimmed_wrong", "not_same_model", "the number of elements of output out"},
+       {std::tuple{"trim_ignored", "not_same_model",
+                   "the output out must have the shape [4,24,29]; got [4,32,29]"},
+        std::tuple{"trimmed_wrong", "not_same_model",
+                   "the output out must have the shape [4,24,29]; got [4,32,29]"},
         std::tuple{"no_trims", "declined", "trim: the driver takes batches of one size alone"}}) {
     const lab::Run run = run_with(fault, trimmed_cell(), folder.path());
     EXPECT_EQ(to_string(run.status), status) << fault << ": " << run.why;

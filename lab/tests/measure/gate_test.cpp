@@ -115,6 +115,35 @@ TEST(Gate, ShapesAndNamesMustBeTheSame) {
   EXPECT_FALSE(compare(reference(), c, "bf16", true).passed);
 }
 
+TEST(Gate, WhatNoNumberSaysIsSaidInWords) {
+  const auto why = [](void (*change)(Checked&)) {
+    Checked c = reference();
+    change(c);
+    return compare(reference(), c, "f32", true).why();
+  };
+  const std::pair<std::string, void (*)(Checked&)> cases[] = {
+      {"the output out must have the shape [2,3]; got [3,2]",
+       [](Checked& c) {
+         c.outputs["out"].shape = {3, 2};
+       }},
+      {"the output out is missing", [](Checked& c) { c.outputs.clear(); }},
+      {"the network has no output zz; its outputs are out",
+       [](Checked& c) {
+         c.outputs["zz"] = {{1}, {0}};
+       }},
+      {"the gradient of a.weight is missing", [](Checked& c) { c.gradients.erase("a.weight"); }},
+      {"there is a gradient of zz, and the network has no such parameter",
+       [](Checked& c) { c.gradients["zz"] = 1; }},
+  };
+  for (const auto& [sentence, change] : cases) EXPECT_EQ(why(change), "not the same model: " + sentence);
+  Checked samples = reference();
+  samples.outputs.clear();
+  const GateResult none = compare_samples(reference(), samples, 0.01);
+  EXPECT_EQ(none.why(), "not the same samples: the output out is missing");
+  EXPECT_TRUE(none.to_json()["worst"]["system"].is_number_float()) << "NaN, which is written as null";
+  EXPECT_NE(none.to_json().dump().find("\"system\":null"), std::string::npos);
+}
+
 TEST(Gate, WhatIsNotANumberFails) {
   Checked c = reference();
   c.outputs["out"].values[0] = NAN;
