@@ -44,7 +44,6 @@ void add_advise(CLI::App& app, Action& action, const std::vector<std::string>& a
   cmd->add_option("MODEL", flags->model, "a workload of 'tandem lab list'")->required();
   cmd->add_option("--goal", flags->goal, "time, memory or energy")->capture_default_str();
   cmd->add_option("--phase", flags->phase, "train or infer")->capture_default_str();
-  cmd->add_option("--runs", flags->runs, "runs per cell");
   flags->add(*cmd);
   cmd->callback([flags, arguments, &action] { action = [flags, arguments] { run(*flags, arguments); }; });
 }

@@ -4,11 +4,13 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "lab/src/driver/catalogue.h"
 #include "lab/src/measure/gatekeeper.h"
+#include "lab/src/study/study.h"
 #include "tandem/train/program.h"
 
 namespace tandem::lab {
@@ -24,6 +26,15 @@ void add_driver(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_publish(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
+
+/// An option that takes a whole number of that range and refuses all else: CLI11's own makes 18446744073709551615 of -1, and
+/// of what is too large the largest that there is. `why` follows the range in its message.
+CLI::Option* add_whole(CLI::App& command, const std::string& flag, Whole range,
+                       std::function<void(int64_t)> take, const std::string& help,
+                       const std::string& why = "");
+
+/// Makes the folder where it is missing. Throws UsageError where it cannot be made, or not be written to.
+void make_folder(const std::string& flag, const std::string& folder);
 
 /// Cores that this program may use.
 int64_t usable_cores();

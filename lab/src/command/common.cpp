@@ -1,10 +1,13 @@
-// What several commands share: signals, tables, and how drivers are started.
+// What several commands share: numbers and folders that a user names, signals, tables, and how drivers are started.
 #include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 #include "lab/src/command/commands.h"
 #include "lab/src/study/study.h"
@@ -23,6 +26,32 @@ size_t columns(const std::string& text) {
 }
 
 }  // namespace
+
+CLI::Option* add_whole(CLI::App& command, const std::string& flag, Whole range,
+                       std::function<void(int64_t)> take, const std::string& help, const std::string& why) {
+  const auto read = [=](const std::string& text) {
+    int64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc{} || stop != end || value < range.least || value > range.most)
+      throw CLI::ValidationError(flag, cat("must be a whole number from ", range.least, " to ", range.most,
+                                           why, "; got '", io::one_line(text, 80), "'"));
+    take(value);
+  };
+  return command.add_option_function<std::string>(flag, read, help)->type_name("INT");
+}
+
+void make_folder(const std::string& flag, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error && !std::filesystem::is_directory(folder, error))
+    error = std::make_error_code(std::errc::not_a_directory);
+  if (!error && ::access(folder.c_str(), W_OK | X_OK) != 0)
+    error = std::error_code(errno, std::generic_category());
+  if (error)
+    throw UsageError(cat(flag, ": must be a folder that can be made and written to; got '",
+                         io::one_line(folder, 300), "': ", error.message(), ". Name another."));
+}
 
 int64_t usable_cores() { return static_cast<int64_t>(std::max<size_t>(1, first_cpus(CPU_SETSIZE).size())); }
 

@@ -12,7 +12,7 @@ namespace {
 /// "3x32x32"; empty: none.
 std::vector<int64_t> sizes_of(const std::string& text) {
   std::vector<int64_t> sizes;
-  for (size_t begin = 0; begin < text.size();) {
+  for (size_t begin = 0; !text.empty() && begin <= text.size();) {
     const size_t end = std::min(text.find('x', begin), text.size());
     const std::string part = text.substr(begin, end - begin);
     TD_CHECK(!part.empty() && part.size() <= 6 && part.find_first_not_of("0123456789") == std::string::npos &&

@@ -62,7 +62,6 @@ void add_run(CLI::App& app, Action& action, const std::vector<std::string>& argu
   cmd->add_option(
       "--drivers", flags->drivers,
       "a file in the form of drivers.toml with further frameworks, such as another build of Tandem");
-  cmd->add_option("--runs", flags->runs, "runs per cell (default: the study's)");
   flags->add(*cmd);
   cmd->callback([flags, arguments, &action] { action = [flags, arguments] { run(*flags, arguments); }; });
 }

@@ -50,6 +50,20 @@ void settle_programs(const std::string& folder, const Json& before, const Json& 
   std::filesystem::remove(folder + "/gate.json");
 }
 
+/// Makes the folder, or refuses one that holds another study.
+void settle_folder(const std::string& folder, const std::string& study) {
+  make_folder("--out", folder);
+  const std::string path = folder + "/study.json";
+  if (!std::filesystem::exists(path)) return;
+  const auto bytes = io::read_file("run", path, int64_t{1} << 28);
+  std::string why;
+  const Json there = try_parse_json<Json>({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, why);
+  const Json name = there.is_object() ? there.value("name", Json()) : Json();
+  TD_CHECK(!name.is_string() || name == study, "run: a study goes on in its own folder alone; '",
+           io::one_line(folder, 300), "' holds the study '", io::one_line(name.get<std::string>(), 80),
+           "', and this one is '", io::one_line(study, 80), "'. Name another --out.");
+}
+
 /// provenance.json: the machine and its state before the first run, and the files that decide what is measured; and what of
 /// it is another where a study goes on.
 void save_provenance(const std::string& folder, const Plan& plan, const RunnerOptions& options,
@@ -92,6 +106,9 @@ void save_provenance(const std::string& folder, const Plan& plan, const RunnerOp
 }  // namespace
 
 void StudyFlags::add(CLI::App& command) {
+  add_whole(
+      command, "--runs", limits::runs, [this](int64_t n) { runs = n; },
+      "runs per cell (default: the study's)");
   command.add_option("--device", device, "cpu or cuda:N (default: the study's)");
   command.add_flag("--quick", quick, "fewer and shorter runs: minutes");
   command.add_option("--budget", budget,
@@ -100,10 +117,15 @@ void StudyFlags::add(CLI::App& command) {
                      "folder of the results (default: a new one below runs/); an old one goes on");
   command.add_flag("--changed", changed,
                    "go on although programs are others than before; the report says so");
-  command.add_option("--seed", seed, "of the order of runs and of dropout")->capture_default_str();
+  add_whole(
+      command, "--seed", limits::seed, [this](int64_t n) { seed = static_cast<uint64_t>(n); },
+      "of the order of runs and of dropout")
+      ->default_str(std::to_string(seed));
   command.add_option("--interval", interval, "seconds between readings of the monitors")
       ->capture_default_str();
-  command.add_option("--threads", threads, "threads of every framework (default: all cores)");
+  add_whole(
+      command, "--threads", {1, usable_cores()}, [this](int64_t n) { threads = n; },
+      "threads of every framework (default: all cores)", ", the cores that the lab may use");
   command.add_flag("--json", json, "print one JSON object per line");
 }
 
@@ -115,15 +137,9 @@ RunnerOptions StudyFlags::options(const std::string& name) const {
   if (!budget.empty()) as_usage([&] { options.budget_s = parse_duration("budget", budget); });
   options.cool_down_s = quick ? 10 : 60;
   options.bench.threads = threads.value_or(usable_cores());
-  if (options.bench.threads < 1 || options.bench.threads > usable_cores())
-    throw UsageError(cat("threads: must be within 1 and ", usable_cores(),
-                         ", the cores that the lab may use; got ", options.bench.threads, "."));
   if (!(interval >= 0.01 && interval <= 60))
     throw UsageError(cat("interval: must be within 0.01 and 60 seconds; got ", interval, "."));
   if (!device.empty()) as_usage([&] { parse_device(device); });
-  if (runs && (*runs < limits::runs.least || *runs > limits::runs.most))
-    throw UsageError(
-        cat("runs: must be within ", limits::runs.least, " and ", limits::runs.most, "; got ", *runs, "."));
   return options;
 }
 
@@ -134,6 +150,7 @@ StudyOutcome take(const Plan& plan, const StudyFlags& flags, RunnerOptions optio
   options.on_start = [&](const std::string& folder) {
     save_provenance(folder, plan, options, arguments, flags.changed);
   };
+  settle_folder(options.folder, plan.name);
   const auto progress = flags.json ? json_progress(stdout) : text_progress(stderr);
   const StudyOutcome outcome = run_study(plan, options, *progress);
   // The same words go on, with the folder where it was not among them.

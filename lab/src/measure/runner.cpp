@@ -168,9 +168,6 @@ std::string difference(const Json& there, const Json& wanted) {
       if (!a.contains(key)) b.erase(key);
   if (a == b) return "";
   if (!a.is_object() || !b.is_object()) return "one of them is not an object";
-  if (a.value("name", "") != b.value("name", ""))
-    return cat("it is the study ", short_text(a.value("name", "")), ", and this is ",
-               short_text(b.value("name", "")));
   // Cells are compared as a set first: "48 cells" says more than the first that moved.
   if (a.value("cells", Json::array()).size() != b.value("cells", Json::array()).size())
     return cat("it has ", a.value("cells", Json::array()).size(), " cells, and these options give ",

@@ -2,6 +2,7 @@
 // part expands to cells: one system under one condition. lab/docs/studies.md describes the files.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,7 +16,7 @@ namespace tandem::lab {
 namespace limits {
 inline constexpr Whole runs{1, 10'000}, warmup_steps{0, 100'000}, timed_steps{1, 1'000'000},
     epochs{1, 1'000'000}, batch{1, 1 << 20}, size{1, 1 << 16}, picture{1, 1 << 13}, classes{1, 1 << 24},
-    gate_steps{0, 1000}, stride{1, 1024}, samples{0, 1 << 20};
+    gate_steps{0, 1000}, stride{1, 1024}, samples{0, 1 << 20}, seed{0, INT64_MAX};
 inline constexpr Real seconds{0, 7 * 86'400}, accuracy{0, 1}, learning_rate{0, 1e6}, noise{0, 1000};
 inline constexpr Real number{-1e15, 1e15};  // what a paper published, and the bounds of a claim
 inline constexpr int64_t sample = 1 << 28;  // numbers of one sample

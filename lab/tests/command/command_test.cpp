@@ -56,11 +56,33 @@ TEST_F(Lab, ListsFrameworksWorkloadsAndStudies) {
 }
 
 TEST_F(Lab, WrongUsageIsOneLineAndStatusTwo) {
-  for (const char* words :
-       {"nosuch", "run", "run 009", "run 000 --parts nosuch", "run 000 --runs 0",
-        "run 000 --frameworks caffe", "run 000 --workloads bert", "run 000 --device tpu",
-        "run 000 --threads 100000", "run 000 --interval 0", "run 000 --budget soon", "advise", "advise bert",
-        "advise lenet --goal beauty", "setup caffe", "compare one", "list extra"}) {
+  const char* const cases[] = {"nosuch",
+                               "run",
+                               "run 009",
+                               "run 000 --parts nosuch",
+                               "run 000 --runs 0",
+                               "run 000 --frameworks caffe",
+                               "run 000 --workloads bert",
+                               "run 000 --device tpu",
+                               "run 000 --threads 100000",
+                               "run 000 --interval 0",
+                               "run 000 --budget soon",
+                               "run 000 --seed -1",
+                               "run 000 --seed 1.5",
+                               "run 000 --runs -1",
+                               "run 000 --runs 8x",
+                               "run 000 --out /etc/passwd",
+                               "run 000 --out /etc/passwd/below",
+                               "run 000 --out /proc/nowhere",
+                               "network lenet --input 1x28x28x",
+                               "advise",
+                               "advise bert",
+                               "advise lenet --goal beauty",
+                               "advise lenet --seed -1",
+                               "setup caffe",
+                               "compare one",
+                               "list extra"};
+  for (const char* words : cases) {
     const Said said = lab(words);
     EXPECT_EQ(said.status, 2) << words << ": " << said.err;
     EXPECT_EQ(said.out, "") << words;
@@ -68,6 +90,35 @@ TEST_F(Lab, WrongUsageIsOneLineAndStatusTwo) {
     EXPECT_EQ(said.err.rfind("tandem lab: ", 0), 0u) << words << ": " << said.err;
   }
   EXPECT_FALSE(fs::exists(folder_ / "runs")) << "nothing is begun";
+}
+
+TEST_F(Lab, ANumberBeyondItsRangeIsRefusedWithTheRange) {
+  const std::string huge = "99999999999999999999999", range = " to 9223372036854775807; got '";
+  const std::pair<std::string, std::string> cases[] = {
+      {"run 000 --seed -1", "--seed: must be a whole number from 0" + range + "-1'"},
+      {"run 000 --seed " + huge, "--seed: must be a whole number from 0" + range + huge + "'"},
+      {"advise lenet --seed " + huge, "--seed: must be a whole number from 0" + range + huge + "'"},
+      {"run 000 --runs " + huge, "--runs: must be a whole number from 1 to 10000; got '" + huge + "'"},
+      {"run 000 --threads -1", "the cores that the lab may use; got '-1'"},
+      {"run 000 --threads " + huge, "the cores that the lab may use; got '" + huge + "'"},
+  };
+  for (const auto& [words, text] : cases) {
+    const Said said = lab(words);
+    EXPECT_EQ(said.status, 2) << words;
+    EXPECT_NE(said.err.find(text), std::string::npos) << words << ": " << said.err;
+  }
+}
+
+TEST_F(Lab, AFolderThatCannotBeMadeIsRefusedInOneLine) {
+  std::ofstream(folder_ / "runs") << "a file where the folder of a new study would be made";
+  for (const char* words : {"run 000 --out /etc/passwd", "run 000 --out /proc/nowhere", "run 000"}) {
+    const Said said = lab(words);
+    EXPECT_EQ(said.status, 2) << words << ": " << said.err;
+    EXPECT_NE(said.err.find("--out: must be a folder that can be made and written to; got '"),
+              std::string::npos)
+        << words << ": " << said.err;
+    EXPECT_EQ(said.err.find("filesystem error"), std::string::npos) << said.err;
+  }
 }
 
 TEST_F(Lab, AFolderWithoutAStudyIsAFailure) {
@@ -114,6 +165,11 @@ TEST_F(Lab, RunsASmallStudyGoesOnAndReports) {
   EXPECT_NE(
       read(folder_ / "study" / "report.md").find("other programs were measured than before: libtandem.so"),
       std::string::npos);
+
+  const Said second = lab("run startup --quick --runs 1 --frameworks tandem:eager --out study");
+  EXPECT_EQ(second.status, 1);
+  EXPECT_NE(second.err.find("'study' holds the study '000', and this one is 'startup'"), std::string::npos)
+      << second.err;
 
   EXPECT_EQ(lab("report study").status, 0);
   const Said compared = lab("compare study study");
