@@ -43,7 +43,7 @@ Launcher catalogue_launcher(const std::string& further = "");
 /// Ctrl-C, SIGTERM and SIGHUP turn the flag true; the second one ends the program at once, with status 130, and the guards
 /// of its drivers end those.
 const std::atomic<bool>* stop_on_signals();
-/// Rows in aligned columns on stdout, two spaces between.
+/// Rows in aligned columns on stdout, two spaces between, each in one line.
 void print_rows(const std::vector<std::vector<std::string>>& rows);
 /// The words of a command line as one would type them.
 std::string quoted(const std::vector<std::string>& arguments);

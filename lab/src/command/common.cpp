@@ -84,8 +84,8 @@ const std::atomic<bool>* stop_on_signals() {
 
 void print_rows(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths;
-  for (const auto& row : rows)
-    for (size_t i = 0; i < row.size(); ++i) {
+  for (const auto& row : rows)  // what ends a row needs no width: an error there pushes no other row apart
+    for (size_t i = 0; i + 1 < row.size(); ++i) {
       if (i >= widths.size()) widths.push_back(0);
       widths[i] = std::max(widths[i], columns(row[i]));
     }

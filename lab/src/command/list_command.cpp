@@ -6,6 +6,7 @@
 
 #include "lab/src/command/commands.h"
 #include "lab/src/driver/environment.h"
+#include "lab/src/material/network.h"
 #include "lab/src/study/study.h"
 #include "tandem/core/error.h"
 
@@ -29,21 +30,42 @@ std::string sizes(const std::vector<int64_t>& sizes) {
   return out;
 }
 
+struct WorkloadRow {
+  Workload workload;
+  std::string wrong;
+};
+
+/// A workload whose file, or whose network's, is wrong is listed with what is wrong, and hides no other.
+WorkloadRow look_at_workload(const std::string& name) {
+  WorkloadRow row;
+  try {
+    row.workload = load_workload(name);
+    check_network(row.workload);
+  } catch (const std::exception& error) {
+    row.wrong = error.what();
+  }
+  row.workload.name = name;
+  return row;
+}
+
 struct StudyRow {
   std::string name, title, wrong;
   size_t cells = 0, runnable = 0, missing = 0;  // runnable: those whose framework and device are here
   std::vector<std::string> workloads = {};      // that it brings along
 };
 
-/// A study whose file is wrong is listed with what is wrong, and hides no other.
-StudyRow look_at(const std::string& name, const std::set<std::string>& available) {
+/// The same of a study.
+StudyRow look_at_study(const std::string& name, const std::set<std::string>& available) {
   try {
     const Plan plan = make_plan(name);
     StudyRow row{name, text_of(plan.study, "title"), "", plan.cells.size(), 0, plan.missing.size()};
-    for (const Workload& own : plan.workloads.own()) row.workloads.push_back(own.name);
+    for (const Workload& own : plan.workloads.own()) {
+      row.workloads.push_back(own.name);
+      check_network(own);
+    }
     for (const Cell& cell : plan.cells) row.runnable += available.count(framework_of(cell.system));
     return row;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     return {name, "", error.what()};
   }
 }
@@ -66,8 +88,8 @@ void list_json() {
                               {"remark", found.remark}});
   }
   for (const std::string& name : workload_names()) {
-    const Workload w = load_workload(name);
-    all["workloads"].push_back({{"name", w.name},
+    const auto& [w, wrong] = look_at_workload(name);
+    all["workloads"].push_back({{"name", name},
                                 {"title", w.title},
                                 {"network", w.network},
                                 {"input", w.input},
@@ -75,10 +97,11 @@ void list_json() {
                                 {"loss", w.loss},
                                 {"metrics", w.metrics},
                                 {"batch", w.batch},
-                                {"data", w.data}});
+                                {"data", w.data},
+                                {"wrong", wrong}});
   }
   for (const std::string& name : study_names()) {
-    const StudyRow row = look_at(name, available);
+    const StudyRow row = look_at_study(name, available);
     all["studies"].push_back({{"name", name},
                               {"title", row.title},
                               {"cells", row.cells},
@@ -108,22 +131,26 @@ void list_text() {
   std::printf("\nWorkloads\n");
   rows.clear();
   for (const std::string& name : workload_names()) {
-    const Workload w = load_workload(name);
-    rows.push_back(
-        {w.name, w.title, w.input.empty() ? "its own inputs" : sizes(w.input), cat("batch ", w.batch)});
+    const auto& [w, wrong] = look_at_workload(name);
+    if (!wrong.empty())
+      rows.push_back({name, "wrong: " + wrong});
+    else
+      rows.push_back(
+          {name, w.title, w.input.empty() ? "its own inputs" : sizes(w.input), cat("batch ", w.batch)});
   }
   print_rows(rows);
   std::printf("\nStudies\n");
   rows.clear();
   for (const std::string& name : study_names()) {
-    const StudyRow row = look_at(name, available);
-    rows.push_back(
-        {row.name, row.wrong.empty() ? row.title : "wrong: " + row.wrong,
-         row.wrong.empty()
-             ? cat(row.runnable, " of ", row.cells, " cells can run here",
-                   row.missing ? cat(", ", row.missing, " missing") : "",
-                   row.workloads.empty() ? "" : cat(", ", row.workloads.size(), " workloads of its own"))
-             : ""});
+    const StudyRow row = look_at_study(name, available);
+    if (!row.wrong.empty())
+      rows.push_back({name, "wrong: " + row.wrong});
+    else
+      rows.push_back(
+          {name, row.title,
+           cat(row.runnable, " of ", row.cells, " cells can run here",
+               row.missing ? cat(", ", row.missing, " missing") : "",
+               row.workloads.empty() ? "" : cat(", ", row.workloads.size(), " workloads of its own"))});
   }
   print_rows(rows);
 }

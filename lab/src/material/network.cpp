@@ -281,7 +281,6 @@ Network whole_network(const Workload& workload, const std::string& file, const s
   call.layer.name = call.layer.type;
   call.out = network.line.outputs[0].value;
   call.shape = network.line.outputs[0].shape;
-  add_parameters(call);
   return network;
 }
 
@@ -309,6 +308,19 @@ Network found_network(const Workload& workload, const zoo::ModelOptions& options
   if (!json.contains("model")) return from_layers(zoo::read_description(file));
   check_input();
   return whole_network(workload, file, "", json);
+}
+
+/// All but the parameters of a whole model.
+Network checked_network(const Workload& workload, const std::vector<int64_t>& input) {
+  zoo::ModelOptions options;
+  const std::vector<int64_t>& sizes = input.empty() ? workload.input : input;
+  if (!sizes.empty()) options.input = Dims(sizes);
+  if (workload.classes() > 0) options.classes = workload.classes();
+  Network network = found_network(workload, options);
+  network.targets = workload.targets;
+  check_loss(workload, network.line);
+  check_trim(workload, network);
+  return network;
 }
 
 }  // namespace
@@ -347,16 +359,12 @@ int64_t Network::sample_bytes() const {
 }
 
 Network load_network(const Workload& workload, const std::vector<int64_t>& input) {
-  zoo::ModelOptions options;
-  const std::vector<int64_t>& sizes = input.empty() ? workload.input : input;
-  if (!sizes.empty()) options.input = Dims(sizes);
-  if (workload.classes() > 0) options.classes = workload.classes();
-  Network network = found_network(workload, options);
-  network.targets = workload.targets;
-  check_loss(workload, network.line);
-  check_trim(workload, network);
+  Network network = checked_network(workload, input);
+  if (network.is_whole) add_parameters(network.line.calls[0]);
   return network;
 }
+
+void check_network(const Workload& workload) { checked_network(workload, {}); }
 
 bool has_dropout(const Network& network) {
   if (network.is_whole) return draws(network.line.calls.at(0).layer.settings);

@@ -31,6 +31,9 @@ struct Network {
 /// Throws Error where the file breaks a rule, or where the workload's loss does not fit what the network gives.
 Network load_network(const Workload& workload, const std::vector<int64_t>& input = {});
 
+/// Throws the same, but for what the class of a whole model says to its settings: that would take the memory of all weights.
+void check_network(const Workload& workload);
+
 /// Whether a layer of it leaves numbers out by chance.
 bool has_dropout(const Network& network);
 

@@ -55,6 +55,40 @@ TEST_F(Lab, ListsFrameworksWorkloadsAndStudies) {
     EXPECT_NE(said.out.find(name), std::string::npos) << name;
 }
 
+TEST_F(Lab, ListsWhatIsWrongInOneLineAndGoesOn) {
+  const fs::path home = folder_ / "home", mine = fs::path(TANDEM_SOURCE_DIR) / "lab";
+  fs::create_directory(home);
+  for (const char* part : {"studies", "networks", "drivers"})
+    fs::copy(mine / part, home / part, fs::copy_options::recursive);
+  const fs::path workloads = home / "studies" / "workloads";
+  std::ofstream(workloads / "aa_broken.toml") << "name = [";
+  fs::create_directory(workloads / "ab_folder.toml");
+  std::string text = read(workloads / "lenet.toml");
+  std::ofstream(workloads / "ac_net.toml")
+      << text.replace(text.find("\"lenet\""), 7, "\"ac_net\"").replace(text.rfind("\"lenet\""), 7, "\"bad\"");
+  std::ofstream(home / "networks" / "bad.toml")
+      << "name = \"bad\"\ninput = [4]\nlayer = [{ type = \"nosuch\" }]\n";
+  std::ofstream(home / "studies" / "aa.toml") << "title = \"no name\"\n";
+  ::setenv("TANDEM_LAB_HOME", home.c_str(), 1);
+  const Said said = lab("list"), json = lab("list --json");
+  ::unsetenv("TANDEM_LAB_HOME");
+  EXPECT_EQ(said.status, 0) << said.err;
+  const auto line_of = [&](const std::string& name) {
+    const size_t at = said.out.find("\n  " + name + " ");
+    return at == std::string::npos ? "" : said.out.substr(at + 1, said.out.find('\n', at + 1) - at - 1);
+  };
+  for (const char* name : {"aa_broken", "ab_folder", "ac_net", "aa"})
+    EXPECT_NE(line_of(name).find("wrong: "), std::string::npos) << name << ": " << line_of(name);
+  EXPECT_NE(line_of("ac_net").find("nosuch"), std::string::npos) << line_of("ac_net");
+  for (const char* name : {"lenet", "vgg16", "000", "startup"}) {
+    EXPECT_NE(line_of(name), "") << name;
+    EXPECT_EQ(line_of(name).find("wrong: "), std::string::npos) << line_of(name);
+    EXPECT_LT(line_of(name).size(), 200u) << "an error moves no other row: " << line_of(name);
+  }
+  EXPECT_EQ(json.status, 0) << json.err;
+  EXPECT_NE(json.out.find("\"wrong\":\"read '"), std::string::npos) << json.out;
+}
+
 TEST_F(Lab, WrongUsageIsOneLineAndStatusTwo) {
   const char* const cases[] = {"nosuch",
                                "run",
