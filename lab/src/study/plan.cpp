@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "lab/src/base/nearest.h"
 #include "lab/src/study/catalogue.h"
 #include "lab/src/study/schema.h"
 #include "lab/src/study/table.h"
@@ -197,6 +198,14 @@ class Expansion {
     return systems.front();  // the options left the control's system out: another one gives the noise floor
   }
 
+  std::string no_such_workload(const std::string& name) const {
+    std::vector<std::string> names = workload_names();
+    for (const Workload& own : study_.workloads.own()) names.push_back(own.name);
+    const std::string near = nearest_name(name, names);
+    return cat("there is no studies/workloads/", io::one_line(name, 80), ".toml; ",
+               near.empty() ? "`tandem lab list` shows those that there are" : "the nearest name is " + near);
+  }
+
   /// Why a workload cannot stand in a part; "": it can.
   std::string unfit(const Part& part, const Axes& axes, const Workload& workload) const {
     const auto on_storage = [](const auto& turned) { return turned.contains(kStorage); };
@@ -231,8 +240,7 @@ class Expansion {
     }
     for (const std::string& name : used_workloads) {
       if (!study_.workloads.has(name)) {
-        miss(part.name, "workload " + name,
-             "studies/workloads/" + name + ".toml is not there yet: the zoo has no such model");
+        miss(part.name, "workload " + name, no_such_workload(name));
         continue;
       }
       const Workload workload = study_.workloads.load(name);

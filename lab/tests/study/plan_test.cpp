@@ -169,6 +169,19 @@ device = ["cpu", "cuda:0", "cuda:0-3"]
   for (const Cell& cell : make_plan(file.path(), with_gpu).cells) EXPECT_EQ(cell.condition.device, "cuda:0");
 }
 
+TEST(Plan, AWorkloadThatIsNotThereIsNamedWithTheNearestOne) {
+  const auto why = [](const std::string& name) {
+    const StudyText file("mini", std::string(kHead) +
+                                     "[[part]]\nname = \"a\"\ntitle = \"A\"\nphase = \"train\"\n"
+                                     "workloads = [\"" +
+                                     name + "\"]\n");
+    return make_plan(file.path(), on_cpu()).missing.at(0).why;
+  };
+  EXPECT_EQ(why("lenett"), "there is no studies/workloads/lenett.toml; the nearest name is lenet");
+  EXPECT_EQ(why("elephant"),
+            "there is no studies/workloads/elephant.toml; `tandem lab list` shows those that there are");
+}
+
 TEST(Plan, AutoIsTheGpuWhereThereIsOneAndObeysTheOption) {
   const StudyText file("mini", std::regex_replace(std::string(kHead), std::regex("\"cpu\""), "\"auto\"") + R"(
 [[part]]
