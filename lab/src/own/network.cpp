@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lab/src/base/hash.h"
+#include "lab/src/base/optimizer.h"
 #include "lab/src/base/whole_model.h"
 
 namespace tandem::lab::own {
@@ -60,12 +61,11 @@ double number_of(const Json& settings, const char* name, double otherwise) {
 
 optim::Settings settings_of(const Json& given) {
   const std::string name = given["name"];
+  const std::vector<std::string> known = optimizer_settings(name);
   for (const auto& [key, value] : given.items()) {
-    const bool known = key == "name" || key == "lr" || key == "momentum" || key == "weight_decay" ||
-                       key == "eps" || key == "betas";
-    if (!known)
+    if (key != "name" && std::find(known.begin(), known.end(), key) == known.end())
       throw Declined("optimizer",
-                     cat("optimizer: Tandem's driver has no setting '", io::one_line(key, 80), "'."));
+                     cat("optimizer: ", name, " has no setting '", io::one_line(key, 80), "' here."));
   }
   optim::Settings settings;
   settings.lr = number_of(given, "lr",
@@ -145,8 +145,8 @@ std::unique_ptr<nn::Module> make_network(const CellRequest& cell) {
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const CellRequest& cell, const nn::Module& model) {
   const std::string name = cell.optimizer["name"];
-  const std::vector<optim::OptimizerInfo>& all = optim::optimizers();
-  if (std::none_of(all.begin(), all.end(), [&](const auto& info) { return info.name == name; }))
+  const std::vector<std::string> names = optimizer_names();
+  if (std::find(names.begin(), names.end(), name) == names.end())
     throw Declined("optimizer", cat("optimizer: must be one of ", optim::optimizer_names(), "; got '",
                                     io::one_line(name, 80), "'."));
   if (cell.equal) return optim::make_optimizer(name, model.named_parameters(), settings_of(cell.optimizer));

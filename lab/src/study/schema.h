@@ -61,8 +61,8 @@ struct StudyFile {
   Workloads workloads = {};      // with those that it brings along
 };
 
-/// An optimiser as workloads and studies write it: a name, a learning rate and further numbers, flags or lists of them. Throws
-/// Error, in the name of the table that holds it.
+/// An optimiser as workloads and studies write it: a name, a learning rate and what else that optimiser takes
+/// (base/optimizer.h). Throws Error, in the name of the table that holds it.
 void check_optimizer(const Table& owner, const std::string& key, const Json& optimizer);
 /// The sizes of a sample, each within its limits already: together they must be, too.
 void check_sample(const Table& owner, const std::string& key, const std::vector<int64_t>& sizes);

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <filesystem>
 
+#include "lab/src/base/nearest.h"
+#include "lab/src/base/optimizer.h"
 #include "lab/src/base/toml.h"
 #include "lab/src/study/schema.h"
 #include "lab/src/study/table.h"
@@ -13,25 +15,44 @@ namespace tandem::lab {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+bool holds(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
+
 void check_optimizer(const Table& owner, const std::string& key, const Json& optimizer) {
-  const std::string rule = "be a table with name and lr, such as { name = \"sgd\", lr = 0.01 }";
   if (!optimizer.is_object() || !optimizer.contains("name") || !optimizer["name"].is_string())
-    owner.refuse(key, rule);
-  // What is not finite has no form in JSON, by which drivers are told.
-  const auto is_setting = [](const Json& value) {
-    return value.is_boolean() || (value.is_number() && std::abs(value.get<double>()) <= limits::number.most);
-  };
-  for (const auto& [name, value] : optimizer.items()) {
-    const bool is_list = value.is_array() && std::all_of(value.begin(), value.end(), is_setting);
-    if (name != "name" && !is_setting(value) && !is_list)
-      owner.refuse(key, cat("have finite numbers of at most ", limits::number.most,
-                            ", true, false or lists of them beside its name"));
-  }
-  if (optimizer.contains("lr") &&
-      !(optimizer["lr"].is_number() && optimizer["lr"].get<double>() > limits::learning_rate.least &&
-        optimizer["lr"].get<double>() <= limits::learning_rate.most)) {
+    owner.refuse(key, "be a table with name and lr, such as { name = \"sgd\", lr = 0.01 }");
+  const std::string name = optimizer["name"];
+  const std::vector<std::string> names = optimizer_names();
+  if (!holds(names, name))
+    owner.refuse(key, cat("have a name among ", listed(names)), did_you_mean(name, names));
+  const Json rate = optimizer.value("lr", Json());
+  if (!is_within(rate, limits::learning_rate) || rate.get<double>() == 0)
     owner.refuse(key, cat("have a learning rate lr above 0 and up to ", limits::learning_rate.most));
+
+  const std::vector<std::string> known = optimizer_settings(name);
+  const auto is_share = [](const Json& value) { return is_within(value, Real{0, 1}) && value != 1; };
+  for (const auto& [setting, value] : optimizer.items()) {
+    if (setting == "name" || setting == "lr") continue;
+    if (!holds(known, setting))
+      owner.refuse(key,
+                   cat("have some of ", listed(known), " beside its name, ", name, ", and no ",
+                       io::one_line(setting, 80)),
+                   did_you_mean(setting, known));
+    if (setting == "momentum" && !is_share(value))
+      owner.refuse(key, "have a momentum of at least 0 and below 1");
+    if (setting == "betas" &&
+        !(value.is_array() && value.size() == 2 && is_share(value[0]) && is_share(value[1])))
+      owner.refuse(key, "have two betas, each at least 0 and below 1");
+    if ((setting == "eps" || setting == "weight_decay") && !is_within(value, Real{0, limits::number.most}))
+      owner.refuse(key, cat("have a number from 0 to ", limits::number.most, " as ", setting));
   }
+  if (name == "nesterov" && optimizer.value("momentum", 0.0) == 0)
+    owner.refuse(key, "have a momentum above 0 beside the name nesterov");
 }
 
 void check_sample(const Table& owner, const std::string& key, const std::vector<int64_t>& sizes) {

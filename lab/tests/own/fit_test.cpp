@@ -349,6 +349,7 @@ TEST(OwnDriverErrors, WhatCannotBeObeyedIsDeclinedByName) {
   });
   declined("optimizer", [](json& r) { r["workload"]["optimizer"]["name"] = "lion"; });
   declined("optimizer", [](json& r) { r["workload"]["optimizer"]["dampening"] = 0.5; });
+  declined("optimizer", [](json& r) { r["workload"]["optimizer"]["betas"] = {0.9, 0.99}; });  // sgd has none
   const std::vector<json> answers = answers_to({{{"call", "dance"}}});
   EXPECT_EQ(answers[0]["error"]["kind"], "declined");
   EXPECT_EQ(answers[0]["error"]["what"], "dance");

@@ -153,6 +153,15 @@ TEST(StudySchema, EachBrokenRuleIsNamedWithItsKey) {
       {replaced(with("switches = [{ feed = \"loader\" }]"), "\"train\"", "\"infer\""), "feed in phase train"},
       {replaced(with("optimizer = [\"sgd\"]"), "\"train\"", "\"load\""), "optimizer"},
       {with("optimizer = [3]"), "optimizer"},
+      {with("optimizer = [{ name = \"sgd\" }]"), "optimizer must have a learning rate lr above 0"},
+      {with("optimizer = [{ name = \"sdg\", lr = 0.1 }]"),
+       "optimizer must have a name among sgd, nesterov, adam"},
+      {with("optimizer = [{ name = \"adamx\", lr = 0.1 }]"), "Did you mean adam?"},
+      {with("optimizer = [{ name = \"sgd\", lr = 0.1, momentun = 0.9 }]"),
+       "must have some of lr, weight_decay and momentum beside its name, sgd, and no momentun"},
+      {with("optimizer = [{ name = \"adam\", lr = 0.1, momentum = 0.9 }]"), "and no momentum"},
+      {with("optimizer = [{ name = \"adam\", lr = 0.1, betas = [0.9] }]"), "must have two betas"},
+      {with("optimizer = [{ name = \"nesterov\", lr = 0.1 }]"), "must have a momentum above 0"},
       {with("track = \"other\""), "track"},
       {with("effort = { runs = 0 }"), "runs"},
       {with("effort = { run = 3 }"), "'run'"},
@@ -251,17 +260,15 @@ TEST(StudySchema, EveryNumberHasTwoEndsAndIsRefusedBeyondThem) {
     keys.push_back({"optimizer",
                     kGood + begin + "optimizer = [{ name = \"sgd\", lr = 0.1, momentum = ",
                     " }]" + end,
-                    {"0", "0.9", "true"},
-                    {"9223372036854775807"}});
+                    {"0", "0.9"},
+                    {"9223372036854775807", "-1", "1"}});
   }
   for (const NumericKey& key : keys) {
     for (const std::string& value : key.good)
       EXPECT_EQ(complaint(key.before + value + key.after), "") << key.name << " = " << value;
     std::vector<std::string> bad = key.bad;
     for (const std::string& value : kNeverANumber)
-      if (std::find(key.good.begin(), key.good.end(), value) == key.good.end() &&
-          !(key.name == "optimizer" && (value == "[]" || value == "false")))
-        bad.push_back(value);
+      if (std::find(key.good.begin(), key.good.end(), value) == key.good.end()) bad.push_back(value);
     for (const std::string& value : bad) {
       const std::string text = complaint(key.before + value + key.after);
       EXPECT_NE(text, "") << key.name << " = " << value << " is accepted";
@@ -271,6 +278,15 @@ TEST(StudySchema, EveryNumberHasTwoEndsAndIsRefusedBeyondThem) {
       EXPECT_NE(text.find("; got "), std::string::npos) << text;
     }
   }
+}
+
+TEST(StudySchema, EveryOptimizerTakesItsOwnSettings) {
+  for (const char* optimizer :
+       {"name = \"sgd\", lr = 1, momentum = 0.9, weight_decay = 1e-4",
+        "name = \"nesterov\", lr = 1, momentum = 0.5",
+        "name = \"adam\", lr = 1, betas = [0.9, 0.99], eps = 1e-6, weight_decay = 0.1",
+        "name = \"adadelta\", lr = 1, eps = 1e-5", "name = \"rmsprop\", lr = 1, momentum = 0.9"})
+    EXPECT_EQ(complaint(with(std::string("optimizer = [{ ") + optimizer + " }]")), "") << optimizer;
 }
 
 TEST(StudySchema, ListsThatMultiplyBeyondAllBoundsAreRefused) {
@@ -385,6 +401,10 @@ optimizer = { name = "sgd", lr = 0.1 }
       {replaced(good, "output = \"out\", ", ""), "output"},
       {replaced(good, "[\"accuracy\"]", "[\"mse\"]"), "metrics"},
       {good + "[optimizers]\nadam = 3\n", "optimizers"},
+      {good + "[optimizers]\nadam = { name = \"adam\" }\n", "optimizers must have a learning rate lr"},
+      {replaced(good, "lr = 0.1", "momentum = 0.9"), "optimizer must have a learning rate lr above 0"},
+      {replaced(good, "\"sgd\"", "\"lion\""), "optimizer must have a name among sgd, nesterov, adam"},
+      {replaced(good, "lr = 0.1", "lr = 0.1, rho = 0.9"), "and no rho"},
       {"name = \"met\"\n" + good.substr(good.find("title")), "name"},
       {good.substr(0, good.find("batch")) + "optimizer = { name = \"sgd\" }\n", "batch"},
       {good.substr(0, good.find("optimizer")), "optimizer"},
@@ -509,7 +529,7 @@ TEST_F(OtherHome, EveryNumberOfAWorkloadHasTwoEndsAndIsRefusedBeyondThem) {
        {"0", "[0]", "-1", "1.5", "[0.5, nan]", most, "[[1]]"}},
       {"target", "target", {"1", "1e-9"}, {"0", "-1", "1.5", most, "[1]"}},
       {"lr", "optimizer", {"1e-9", "1000000"}, {"0", "-1", "1e7", most}},
-      {"momentum", "optimizer", {"0", "-1", "0.9"}, {most}},
+      {"momentum", "optimizer", {"0", "0.9"}, {most, "-1", "1"}},
       {"adam", "optimizers", {"1e-9", "1000000"}, {"0", "-1", "1e7", most}},
   };
   for (const auto& c : cases) {
