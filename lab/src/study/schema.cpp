@@ -132,6 +132,7 @@ Figure read_figure(const std::string& file, const std::string& where, const Json
     table.refuse("kind", "be another one in a part whose phase is not \"fit\"");
   if (figure.kind != "confusion" && figure.metrics.empty())
     table.refuse("metrics", "name at least one metric");
+  check_metrics(table, figure.kind, figure.metrics);
   if (figure.kind == "scatter" && figure.metrics.size() != 2)
     table.refuse("metrics", "name two metrics, across and up");
   if (figure.kind == "lines" && figure.x.empty()) table.refuse("x", "name the axis of a line chart");

@@ -176,6 +176,15 @@ TEST(StudySchema, EachBrokenRuleIsNamedWithItsKey) {
       {with("[[part.figure]]\nkind = \"box\"\ntitle = \"T\""), "metrics"},
       {with("[[part.figure]]\nkind = \"lines\"\ntitle = \"T\"\nmetrics = [\"start_s\"]"), "x"},
       {with("[[part.figure]]\nkind = \"scatter\"\ntitle = \"T\"\nmetrics = [\"start_s\"]"), "metrics"},
+      {with("[[part.figure]]\nkind = \"box\"\ntitle = \"T\"\nmetrics = [\"start_s\", \"step.nosuch\"]"),
+       "part 'a', figure 1: metrics must be names of lab/docs/metrics.md; got 'step.nosuch'. Of step there "
+       "are step.latency_s, step.throughput_s"},
+      {with("[[part.figure]]\nkind = \"table\"\ntitle = \"T\"\nmetrics = [\"sample_per_s\"]"),
+       "got 'sample_per_s'. Did you mean samples_per_s?"},
+      {with("[[part.figure]]\nkind = \"box\"\ntitle = \"T\"\nmetrics = [\"test_accuracy\"]"),
+       "'test_accuracy'"},
+      {with("[[part.figure]]\nkind = \"box\"\ntitle = \"T\"\nmetrics = [\"fit.time_to_0.9_s\"]"),
+       "time_to_0.9_s"},
       {with("[[part]]\nname = \"a\"\ntitle = \"B\"\nphase = \"infer\""), "twice"},
       {with("[[part]]\nname = \"b\"\ntitle = \"B\"\nphase = \"test\""), "phase"},
       {with("[[part]]\nname = \"b\"\ntitle = \"B\"\nphase = \"infer\"\noptimizer = [\"sgd\"]"), "optimizer"},
@@ -278,6 +287,21 @@ TEST(StudySchema, EveryNumberHasTwoEndsAndIsRefusedBeyondThem) {
       EXPECT_NE(text.find("; got "), std::string::npos) << text;
     }
   }
+}
+
+TEST(StudySchema, EveryMetricThatARunMayHaveIsAccepted) {
+  const std::pair<const char*, std::vector<const char*>> cases[] = {
+      {"table",
+       {"step.latency_s", "fit.mae", "fit.best_perplexity", "fit.time_to_0.95_s", "fit.energy_to_12.50_j",
+        "fit.mse_noise_0.25", "breakdown.nodes_after", "gpu.tree_memory_peak_mib", "monitor.percent"}},
+      {"timeline", {"cpu.percent", "cpu.core13_percent", "rss", "pss", "cpu.power_w", "gpu.memory"}},
+      {"convergence", {"accuracy", "test_accuracy", "loss", "test_loss", "test_mae", "fit.accuracy"}},
+  };
+  for (const auto& [kind, names] : cases)
+    for (const char* name : names)
+      EXPECT_EQ(complaint(replaced(kGood, "\"train\"", "\"fit\"") + "[[part.figure]]\nkind = \"" + kind +
+                          "\"\ntitle = \"T\"\nmetrics = [\"" + name + "\"]\n"),
+                "");
 }
 
 TEST(StudySchema, EveryOptimizerTakesItsOwnSettings) {
