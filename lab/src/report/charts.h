@@ -43,6 +43,7 @@ struct LineChart {
   AxisName x_name, y_name;
   bool band = false;  // intervals as a band instead of bars
   bool log_x = false, log_y = false, y_from_zero = false;
+  bool whole_x = false;  // x counts something: no ticks between whole numbers
   std::vector<ChartLine> lines;
   std::vector<std::pair<double, std::string>> marks = {};  // horizontal lines: thresholds, published values
 };

@@ -79,7 +79,7 @@ std::string line_chart(const LineChart& chart) {
                bottom = top + kHeight - kTop - kBottom - kBetter;
   Svg svg(kWidth, bottom + kBottom + (chart.x_name.better.empty() ? 0 : kBetter), chart.title);
   draw_legend(&svg, entries);
-  const Axis x = make_axis(x_low, x_high, kLeft, kWidth - kRight, chart.log_x);
+  const Axis x = make_axis(x_low, x_high, kLeft, kWidth - kRight, chart.log_x, false, chart.whole_x);
   const Axis y = make_axis(y_low, y_high, bottom, top, chart.log_y, chart.y_from_zero);
   draw_frame(svg, x, y, chart.x_name, chart.y_name, top, bottom);
   for (const auto& [value, label] : chart.marks) {

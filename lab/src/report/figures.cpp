@@ -214,6 +214,7 @@ std::string convergence_figure(const ReportData& data, const Json& part, const J
                       .x_name = {"epoch, number"},
                       .y_name = {axis_name(m, unit_for(m, 1)), better_text(m)},
                       .band = true,
+                      .whole_x = true,
                       .lines = {}};
       for (const auto& [system, epochs] : curves) {
         ChartLine line{system, data.colour(system), {}};

@@ -101,7 +101,8 @@ double round_step(double span, int count) {
 
 }  // namespace
 
-Axis make_axis(double low, double high, double from, double to, bool logarithmic, bool from_zero) {
+Axis make_axis(double low, double high, double from, double to, bool logarithmic, bool from_zero,
+               bool whole) {
   Axis axis;
   axis.from = from;
   axis.to = to;
@@ -125,11 +126,11 @@ Axis make_axis(double low, double high, double from, double to, bool logarithmic
   if (from_zero && low > 0) low = 0;
   if (from_zero && high < 0) high = 0;
   if (high - low <= 1e-12 * std::max(std::abs(low), std::abs(high))) {
-    const double room = low == 0 ? 1 : std::abs(low) * 0.1;
+    const double room = low == 0 || whole ? 1 : std::abs(low) * 0.1;
     low -= from_zero && low == 0 ? 0 : room;
     high += room;
   }
-  const double step = round_step(high - low, 6);
+  const double step = std::max(round_step(high - low, 6), whole ? 1.0 : 0.0);
   axis.low = std::floor(low / step + 1e-9) * step;
   axis.high = std::ceil(high / step - 1e-9) * step;
   const int count = static_cast<int>(std::lround((axis.high - axis.low) / step));

@@ -41,9 +41,10 @@ struct Axis {
   double at(double value) const;
 };
 /// Round ends and ticks around the values' range. A linear axis of values that are all of one sign and spread widely
-/// begins at 0 where `from_zero`; a logarithmic one needs positive values, and falls back to a linear one without.
+/// begins at 0 where `from_zero`; a logarithmic one needs positive values, and falls back to a linear one without. `whole`: the
+/// values are counts, and so are the ticks of a linear axis.
 Axis make_axis(double low, double high, double from, double to, bool logarithmic = false,
-               bool from_zero = false);
+               bool from_zero = false, bool whole = false);
 
 /// A share in per cent with two digits: 2 %, 1.4 %, 0.31 %.
 std::string percent_text(double share);

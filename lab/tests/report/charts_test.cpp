@@ -56,6 +56,12 @@ TEST(Axis, OfOneValueIsNotEmpty) {
   }
 }
 
+TEST(Axis, OfCountsHasNoTicksBetweenWholeNumbers) {
+  EXPECT_EQ(make_axis(1, 2, 0, 100, false, false, true).ticks, (std::vector<double>{1, 2}));
+  EXPECT_EQ(make_axis(1, 1, 0, 100, false, false, true).ticks, (std::vector<double>{0, 1, 2}));
+  EXPECT_EQ(make_axis(1, 10, 0, 100, false, false, true).ticks, (std::vector<double>{0, 2, 4, 6, 8, 10}));
+}
+
 TEST(Axis, LogarithmicOnesFallBackWithoutPositiveValues) {
   EXPECT_TRUE(make_axis(0.02, 300, 0, 1, true).logarithmic);
   EXPECT_FALSE(make_axis(-1, 300, 0, 1, true).logarithmic);

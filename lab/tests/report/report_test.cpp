@@ -267,6 +267,19 @@ TEST_F(Report, EveryChartNamesItsAxesWithUnits) {
   EXPECT_NE(html.find(">higher is better<"), std::string::npos);
 }
 
+TEST(ReportOfEpochs, ACurveOfTwoEpochsHasTwoTicks) {
+  Results results = testing::sample_results();
+  for (lab::Run& run : results.runs)
+    if (run.epochs.size() > 2) run.epochs.resize(2);
+  const std::string html = html_report(results, analyse(results), {});
+  const size_t name = html.find(">epoch, number<");
+  ASSERT_NE(name, std::string::npos);
+  const size_t begin = html.rfind("<svg", name);
+  const std::string chart = html.substr(begin, html.find("</svg>", begin) - begin);
+  EXPECT_EQ(chart.find(">1.2<"), std::string::npos) << "there is no epoch 1.2";
+  EXPECT_NE(chart.find(">2<"), std::string::npos);
+}
+
 TEST_F(Report, NeverTrustsAName) {
   EXPECT_EQ(html.find("<script>alert"), std::string::npos);
   EXPECT_EQ(html.find("</pre><b>"), std::string::npos);
