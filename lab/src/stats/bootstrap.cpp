@@ -97,8 +97,37 @@ Interval ends(double value, std::vector<double> resampled, const BootstrapOption
   return interval;
 }
 
-/// The ratio where it means something: to a median above zero.
-double ratio(double second, double first) { return first > 0 ? second / first : kNaN; }
+/// How the medians of two samples make a ratio. Where every value is positive, on logarithms: the middle of two runs is their
+/// geometric mean, and the ratio of reciprocals (throughputs instead of times) is the reciprocal of the ratio, with the ends of
+/// its interval. Else as they are, where the ratio means something: to a median above zero.
+class Scale {
+ public:
+  Scale(std::span<const double> first, std::span<const double> second)
+      : logarithmic_(all_positive(first) && all_positive(second)) {}
+
+  std::vector<double> of(std::span<const double> values) const {
+    std::vector<double> scaled(values.begin(), values.end());
+    if (logarithmic_)
+      for (double& value : scaled) value = std::log(value);
+    return scaled;
+  }
+  double ratio(double second, double first) const {
+    if (logarithmic_) return second - first;
+    return first > 0 ? second / first : kNaN;
+  }
+  Interval unscaled(Interval interval) const {
+    if (logarithmic_)
+      for (double* end : {&interval.value, &interval.low, &interval.high}) *end = std::exp(*end);
+    return interval;
+  }
+
+ private:
+  static bool all_positive(std::span<const double> values) {
+    return std::all_of(values.begin(), values.end(), [](double value) { return value > 0; });
+  }
+
+  bool logarithmic_;
+};
 
 /// The statistics with each of `size` runs left out in turn.
 std::vector<double> jackknife(size_t size,
@@ -140,25 +169,25 @@ Interval median_ratio_paired(std::span<const double> first, std::span<const doub
                              const BootstrapOptions& options) {
   check_pairs("median_ratio_paired", first, second, 1);
   check_options(options);
-  const Sorted a(first), b(second);
+  const Scale scale(first, second);
+  const std::vector<double> x = scale.of(first), y = scale.of(second);
+  const Sorted a(x), b(y);
   const size_t n = first.size();
-  const double reference = median(first);
-  const double value = ratio(median(second), reference);
   std::vector<uint32_t> counts(n);
   Random random(options.seed);
   std::vector<double> resampled;
   for (int i = 0; i < options.resamples; ++i) {
     draw(counts, random);
-    resampled.push_back(ratio(b.median(counts, n), a.median(counts, n)));
+    resampled.push_back(scale.ratio(b.median(counts, n), a.median(counts, n)));
   }
-  return ends(value, std::move(resampled), options, [&] {
+  return scale.unscaled(ends(scale.ratio(median(y), median(x)), std::move(resampled), options, [&] {
     std::vector<double> influences;
     if (n > 1)
       add_influences(influences, jackknife(n, [&](const auto& kept) {
-                       return ratio(b.median(kept, n - 1), a.median(kept, n - 1));
+                       return scale.ratio(b.median(kept, n - 1), a.median(kept, n - 1));
                      }));
     return influences;
-  });
+  }));
 }
 
 // The samples are drawn apart, and their influences centred apart.
@@ -167,28 +196,30 @@ Interval median_ratio(std::span<const double> first, std::span<const double> sec
   check_sample("median_ratio", first, 1);
   check_sample("median_ratio", second, 1);
   check_options(options);
-  const Sorted a(first), b(second);
-  const double top = median(second), reference = median(first);
+  const Scale scale(first, second);
+  const std::vector<double> x = scale.of(first), y = scale.of(second);
+  const Sorted a(x), b(y);
+  const double top = median(y), reference = median(x);
   std::vector<uint32_t> counts_a(first.size()), counts_b(second.size());
   Random random(options.seed);
   std::vector<double> resampled;
   for (int i = 0; i < options.resamples; ++i) {
     draw(counts_a, random);
     draw(counts_b, random);
-    resampled.push_back(ratio(b.median(counts_b, b.size()), a.median(counts_a, a.size())));
+    resampled.push_back(scale.ratio(b.median(counts_b, b.size()), a.median(counts_a, a.size())));
   }
-  return ends(ratio(top, reference), std::move(resampled), options, [&] {
+  return scale.unscaled(ends(scale.ratio(top, reference), std::move(resampled), options, [&] {
     std::vector<double> influences;
     if (a.size() > 1)
       add_influences(influences, jackknife(a.size(), [&](const auto& kept) {
-                       return ratio(top, a.median(kept, a.size() - 1));
+                       return scale.ratio(top, a.median(kept, a.size() - 1));
                      }));
     if (b.size() > 1)
       add_influences(influences, jackknife(b.size(), [&](const auto& kept) {
-                       return ratio(b.median(kept, b.size() - 1), reference);
+                       return scale.ratio(b.median(kept, b.size() - 1), reference);
                      }));
     return influences;
-  });
+  }));
 }
 
 }  // namespace tandem::lab::stats

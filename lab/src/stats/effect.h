@@ -34,8 +34,9 @@ struct BootstrapOptions {
 
 /// The median, resampling values.
 Interval median_interval(std::span<const double> values, const BootstrapOptions& options = {});
-/// Median of second / median of first, resampling pairs, or each sample for itself. A ratio means something only to a
-/// median above zero: the value is no number where the first's is not, and low and high where a resampled one is not.
+/// Median of second / median of first, resampling pairs, or each sample for itself. Where all values are positive, the median
+/// of an even number of them is the geometric mean of the middle two: then the ratio of reciprocals is the reciprocal of the
+/// ratio, and of its interval. A ratio means something only to a median above zero: the value is no number where the first's is not, and low and high where a resampled one is not.
 Interval median_ratio_paired(std::span<const double> first, std::span<const double> second,
                              const BootstrapOptions& options = {});
 Interval median_ratio(std::span<const double> first, std::span<const double> second,

@@ -88,6 +88,27 @@ TEST(Bootstrap, Pairing_takes_out_what_both_share) {
   EXPECT_GT(loose.high - loose.low, 0.1);
 }
 
+// Of times and of the throughputs that belong to them the same is said, also where the middle lies between two runs.
+TEST(Bootstrap, The_ratio_of_reciprocals_is_the_reciprocal_of_the_ratio) {
+  Random random(29);
+  for (const size_t n : {2, 7, 8, 12}) {
+    const auto first = draws(random, n, 10, 2), second = draws(random, n, 13, 2);
+    std::vector<double> first_rates, second_rates;
+    for (const double value : first) first_rates.push_back(100 / value);
+    for (const double value : second) second_rates.push_back(100 / value);
+    for (const auto kind : {BootstrapOptions::Kind::percentile, BootstrapOptions::Kind::bca}) {
+      BootstrapOptions options;
+      options.kind = kind;
+      for (const auto of : {median_ratio_paired, median_ratio}) {
+        const Interval times = of(first, second, options), rates = of(first_rates, second_rates, options);
+        EXPECT_NEAR(rates.value, 1 / times.value, 1e-12) << n;
+        EXPECT_NEAR(rates.low, 1 / times.high, 1e-12) << n;
+        EXPECT_NEAR(rates.high, 1 / times.low, 1e-12) << n;
+      }
+    }
+  }
+}
+
 TEST(Bootstrap, A_ratio_to_zero_is_no_number) {
   const std::vector<double> zeros(5, 0.0), ones(5, 1.0), mixed = {0, 0, 1, 1, 1};
   EXPECT_TRUE(std::isnan(median_ratio(zeros, ones).value));
