@@ -134,7 +134,7 @@ std::optional<NoiseFloor> measure_noise(const Condition& condition, const std::s
   noise.system = system;
   noise.runs = std::min(samples.first.size(), samples.second.size());
   noise.ratio = {ratio.value, ratio.low, ratio.high};
-  noise.floor = std::max(std::abs(ratio.low - 1), std::abs(ratio.high - 1));
+  noise.floor = ratio.low > 0 ? std::max(1 / ratio.low, ratio.high) - 1 : INFINITY;
   return noise;
 }
 

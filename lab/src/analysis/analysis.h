@@ -68,7 +68,9 @@ struct NoiseFloor {
   std::string metric, system;
   size_t runs = 0;
   Estimate ratio;
-  double floor = 0;  // the larger distance of the interval's ends from 1: 0.02 = 2 %
+  /// The larger of the interval's upper end and the reciprocal of its lower end, less 1: 0.02 = 2 %. Which half of the control
+  /// stands below does not change it. Infinite where the interval reaches down to 0.
+  double floor = 0;
 };
 
 /// A run or a cell that could not be measured.

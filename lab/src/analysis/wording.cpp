@@ -69,6 +69,7 @@ std::string noise_text(const Comparison& comparison, const Yardstick& yardstick)
   const std::string of = yardstick.noise->condition == comparison.condition
                              ? ""
                              : ", taken from " + yardstick.noise->condition.text() + ",";
+  if (!std::isfinite(yardstick.noise->floor)) return "the noise floor" + of + " has no bound";
   return "the noise floor" + of + " is " + percent(yardstick.noise->floor);
 }
 

@@ -1,5 +1,6 @@
 // Claims about one system under several conditions: a switch turned, another device, a growing batch.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "lab/src/claims/checks.h"
@@ -101,7 +102,7 @@ Finding judge_trend(const Claim& claim, const std::vector<std::pair<int64_t, Sam
       widest.low = std::min(widest.low, ratio.low);
       widest.high = std::max(widest.high, ratio.high);
     }
-    const bool inside = widest.low >= 1 / (1 + margin) && widest.high <= 1 + margin;
+    const bool inside = std::isfinite(margin) && widest.low >= 1 / (1 + margin) && widest.high <= 1 + margin;
     const stats::TestResult differ = stats::friedman(rows);
     const bool outside = finding.ours->low > 1 + margin || finding.ours->high < 1 / (1 + margin);
     finding.mark = inside ? Mark::holds : outside && differ.p < kLevel ? Mark::no_longer : Mark::undecided;

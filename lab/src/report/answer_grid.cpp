@@ -57,7 +57,9 @@ std::string evidence_text(const Comparison& c) {
 }
 
 std::string sureness(const Comparison& c) {
-  const std::string floor = c.noise ? "the noise floor of " + percent_text(*c.noise) : "";
+  const std::string floor = !c.noise                  ? ""
+                            : std::isfinite(*c.noise) ? "the noise floor of " + percent_text(*c.noise)
+                                                      : "a noise floor without bound";
   switch (c.verdict) {
     case Verdict::first:
     case Verdict::second:

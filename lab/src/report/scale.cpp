@@ -142,6 +142,7 @@ Axis make_axis(double low, double high, double from, double to, bool logarithmic
 }
 
 std::string percent_text(double share) {
+  if (!std::isfinite(share)) return "–";
   const double percent = 100 * share;
   const double step = percent > 0 ? std::pow(10, std::floor(std::log10(percent)) - 1) : 1;
   return tick_text(std::round(percent / step) * step) + " %";

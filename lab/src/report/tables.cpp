@@ -1,5 +1,6 @@
 #include "lab/src/report/tables.h"
 
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -96,7 +97,7 @@ Grid noise_grid(const ReportData& data) {
                 {n.system},
                 {number_text(n.ratio.value), n.ratio.value},
                 {interval_text(n.ratio), n.ratio.low},
-                {number_text(100 * n.floor, 2) + " %", n.floor},
+                {std::isfinite(n.floor) ? number_text(100 * n.floor, 2) + " %" : "no bound", n.floor},
                 {std::to_string(n.runs), static_cast<double>(n.runs)}});
   return grid;
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <regex>
@@ -151,6 +152,28 @@ TEST(Analysis, A_difference_inside_the_noise_floor_is_not_decided) {
   EXPECT_NE(c.verdict, Verdict::first);
   EXPECT_NE(c.verdict, Verdict::second);
   EXPECT_TRUE(contains(c.text, "the noise floor is 5")) << c.text;
+}
+
+TEST(Analysis, The_noise_floor_is_the_same_whichever_half_is_called_the_control) {
+  for (const size_t runs : {7, 8}) {
+    const std::vector<double> base(kBase.begin(), kBase.begin() + static_cast<int64_t>(runs));
+    const auto floor_of = [&](const std::vector<double>& ordinary, const std::vector<double>& control) {
+      Results results = study({{"a", ordinary}});
+      add_control(results, "a", control);
+      return analyse(results).noise.at(0).floor;
+    };
+    const double floor = floor_of(base, times(1.25, base));
+    EXPECT_NEAR(floor_of(times(1.25, base), base), floor, 1e-12);
+    EXPECT_GT(floor, 0.25);
+  }
+  // A control that may as well have taken nothing: no difference lies beyond that.
+  Results results = study({{"a", kBase}, {"b", times(1.5)}});
+  add_control(results, "a", {0, 0, 0, 0, 0, 1, 1, 1});
+  const Analysis analysis = analyse(results);
+  EXPECT_TRUE(std::isinf(analysis.noise.at(0).floor));
+  EXPECT_EQ(analysis.comparisons.at(0).verdict, Verdict::undecided);
+  EXPECT_TRUE(contains(analysis.comparisons.at(0).text, "the noise floor has no bound"))
+      << analysis.comparisons.at(0).text;
 }
 
 TEST(Analysis, Equality_is_shown_not_assumed) {
