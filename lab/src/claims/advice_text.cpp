@@ -18,6 +18,8 @@ std::string name_of(const Candidate& candidate) {
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 Json estimate(const Estimate& value) {
+  if (value.low == value.high)  // one run, or the same in all: no interval
+    return {{"value", number(value.value)}, {"low", nullptr}, {"high", nullptr}};
   return {{"value", number(value.value)}, {"low", number(value.low)}, {"high", number(value.high)}};
 }
 
@@ -29,7 +31,18 @@ Json to_json(const Candidate& candidate) {
           {"cost", estimate(candidate.cost)},
           {"ratio", estimate(candidate.ratio)},
           {"tie", candidate.tie},
+          {"too_few_runs", candidate.few},
           {"why", candidate.why}};
+}
+
+std::string runs_text(size_t runs) { return runs == 1 ? "one run" : cat(runs, " runs"); }
+
+/// The candidates but the first that are so, in one line.
+std::string named(const Advice& advice, bool Candidate::*is_so) {
+  std::string names;
+  for (size_t i = 1; i < advice.candidates.size(); ++i)
+    if (advice.candidates[i].*is_so) names += (names.empty() ? "" : "; ") + name_of(advice.candidates[i]);
+  return names;
 }
 
 }  // namespace
@@ -42,23 +55,32 @@ std::string advice_text(const Advice& advice) {
     const Candidate& best = advice.candidates.front();
     text = cat(advice.phase == "train" ? "Training " : "Running ", advice.model, " on ", advice.device,
                ": take ", name_of(best), ". Its ", advice.cost_name, " is ", shown(best.cost.value), " ",
-               advice.unit, " (95 % interval ", shown(best.cost.low), " to ", shown(best.cost.high), "; ",
-               best.runs, best.runs == 1 ? " run" : " runs", ").\n");
-    std::string ties;
-    for (const Candidate& other : advice.candidates) {
-      if (&other != &best && other.tie) ties += (ties.empty() ? "" : "; ") + name_of(other);
+               advice.unit, " (");
+    if (best.cost.low < best.cost.high)
+      text += cat("95 % interval ", shown(best.cost.low), " to ", shown(best.cost.high), "; ");
+    text += runs_text(best.runs) + ").\n";
+    if (best.few)
+      text += cat("This rests on ", runs_text(best.runs), ", too few to decide anything; from ", kFewestRuns,
+                  " on (--runs ", kFewestRuns, ") a sweep can.\n");
+    if (const std::string ties = named(advice, &Candidate::tie); !ties.empty()) {
+      const std::string floor = std::isfinite(advice.noise)
+                                    ? cat("within the noise floor of ", shown(100 * advice.noise), " %")
+                                    : std::string("the noise floor has no bound");
+      text += cat("Ties, which this sweep cannot tell from it (", floor, ", or undecided): ", ties, ".\n");
     }
-    if (!ties.empty()) {
-      text += cat("Ties, which this sweep cannot tell from it (within the noise floor of ",
-                  shown(100 * advice.noise), " %, or undecided): ", ties, ".\n");
-    }
+    if (const std::string few = named(advice, &Candidate::few); !few.empty() && !best.few)
+      text += cat("Too few runs to decide between it and: ", few, ".\n");
     text += "\n";
     for (size_t i = 0; i < advice.candidates.size() && i < kShownRows; ++i) {
       const Candidate& row = advice.candidates[i];
       text += cat("  ", i + 1, ". ", name_of(row), ": ", shown(row.cost.value), " ", advice.unit);
       if (i > 0) {
-        text += cat(", ", shown(row.ratio.value), " times the best (", shown(row.ratio.low), " to ",
-                    shown(row.ratio.high), ")", row.tie ? ", a tie" : "");
+        const bool once = best.runs == 1 || row.runs == 1;
+        text += cat(", ", shown(row.ratio.value), " times the best (",
+                    once ? "one run" : cat(shown(row.ratio.low), " to ", shown(row.ratio.high)), ")",
+                    row.tie   ? ", a tie"
+                    : row.few ? ", too few runs to decide"
+                              : "");
       }
       text += "\n";
     }

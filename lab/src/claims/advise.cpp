@@ -1,5 +1,5 @@
 // Ranking of a sweep. Candidates have different conditions (batch, precision), so their costs a sample are compared by
-// resampling each one's runs; those that cannot be told from the best one are ties.
+// resampling each one's runs; those that cannot be told from the best one are ties, and where runs are few nothing is said of them.
 #include "lab/src/claims/advise.h"
 
 #include <algorithm>
@@ -59,7 +59,8 @@ void compare_with_best(const Measured& best, Measured& other, double noise) {
     p = a == b ? 1 : stats::wilcoxon(a, b).p;
   else if (!few)
     p = stats::mann_whitney(best.costs, other.costs).p;
-  other.candidate.tie = few || p >= kLevel || ratio.value <= 1 + noise || !(ratio.low > 1);
+  other.candidate.few = few;
+  other.candidate.tie = !few && (p >= kLevel || ratio.value <= 1 + noise || !(ratio.low > 1));
 }
 
 std::string describe_gap(const Gap& gap) {
@@ -136,6 +137,7 @@ Advice advise(const Results& results, const Analysis& analysis, Goal goal, const
     return a.candidate.cost.value < b.candidate.cost.value;
   });
   all.front().candidate.ratio = {1, 1, 1};
+  all.front().candidate.few = all.front().candidate.runs < kFewestRuns;
   for (size_t i = 1; i < all.size(); ++i) {
     compare_with_best(all.front(), all[i], advice.noise);
     all[i].candidate.why = reasons(evidence, all.front().candidate, all[i].candidate);

@@ -24,6 +24,7 @@ struct Candidate {
   Estimate cost;     // in the unit of the advice
   Estimate ratio;    // its cost / that of the best one
   bool tie = false;  // with the best: the interval holds 1, or the ratio is within the noise floor
+  bool few = false;  // it or the best one has too few runs to decide between them: no tie, and not beaten
   std::vector<std::string> why;  // what its breakdown says beside that of the best one
 };
 
