@@ -152,11 +152,13 @@ struct Family {
   }
   void judge_all(const AnalysisOptions& options) {
     std::vector<double> p;
-    for (const Comparison& comparison : comparisons) p.push_back(comparison.p);
+    for (const Comparison& comparison : comparisons)
+      if (!comparison.constant) p.push_back(comparison.p);
     const std::vector<double> corrected = stats::holm(p);
+    auto next = corrected.begin();
     for (size_t i = 0; i < comparisons.size(); ++i) {
-      comparisons[i].p_holm = corrected[i];
-      judge(comparisons[i], samples[i], {noise[i], comparisons.size()}, options);
+      if (!comparisons[i].constant) comparisons[i].p_holm = *next++;
+      judge(comparisons[i], samples[i], {noise[i], p.size()}, options);
     }
   }
 };

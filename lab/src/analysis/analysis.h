@@ -36,6 +36,9 @@ struct Comparison {
   std::string metric, first, second;
   size_t runs = 0;  // pairs, or the smaller sample where unpaired
   bool paired = true;
+  /// Each of the two gave one and the same value in every run: a fact, which needs neither a test (p is no number, and Holm's
+  /// family is without it) nor an interval. Of one run only where the metric is a count.
+  bool constant = false;
   /// Of medians; bootstrap over pairs. Not a number where the first median is not positive.
   Estimate ratio;
   Estimate shift;            // Hodges-Lehmann: second - first
@@ -117,6 +120,8 @@ struct Metric {
 const std::vector<Metric>& metrics();
 /// The metric of a name; one that is not in the list is shown by its name, and neither is better.
 Metric metric(const std::string& name);
+/// Whether it is counted, and the same in every run by its nature: one run says all about it.
+bool is_count(const std::string& name);
 
 struct AnalysisOptions {
   double level = 0.05;  // of all tests

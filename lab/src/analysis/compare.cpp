@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "lab/src/stats/effect.h"
 #include "lab/src/stats/equivalence.h"
@@ -36,6 +37,15 @@ Samples matched(const std::vector<Observation>& first, const std::vector<Observa
 
 bool all_positive(const std::vector<double>& values) {
   return std::all_of(values.begin(), values.end(), [](double value) { return value > 0; });
+}
+
+bool all_same(const std::vector<double>& values) {
+  return std::all_of(values.begin(), values.end(), [&](double value) { return value == values.front(); });
+}
+
+bool is_constant(const Samples& samples, const std::string& metric) {
+  const bool repeated = samples.first.size() > 1 && samples.second.size() > 1;
+  return (repeated || is_count(metric)) && all_same(samples.first) && all_same(samples.second);
 }
 
 /// The smallest p that a sample of this size can give, whatever is measured.
@@ -79,6 +89,27 @@ bool beyond(const Comparison& comparison, double floor) {
   }
   // A ratio to zero means nothing; the shift must at least exclude zero.
   return comparison.shift.low > 0 || comparison.shift.high < 0;
+}
+
+/// The side that the shift favours.
+Verdict better_side(const Comparison& comparison) {
+  const bool first_is_lower = comparison.shift.value > 0;
+  const bool lower_wins = metric(comparison.metric).better != Metric::Better::more;
+  return first_is_lower == lower_wins ? Verdict::first : Verdict::second;
+}
+
+/// Of constants no p decides. That a measured value did not vary counts from as many runs on as could decide if it had.
+void judge_constant(Comparison& comparison, const Yardstick& yardstick, const AnalysisOptions& options) {
+  const bool counted = is_count(comparison.metric);
+  if (!counted && yardstick.noise) comparison.noise = yardstick.noise->floor;
+  comparison.beyond_noise = beyond(comparison, comparison.noise.value_or(0));
+  comparison.can_decide = counted || comparison.runs >= least_runs(comparison.paired, 1, options.level);
+  if (!comparison.can_decide)
+    comparison.verdict = Verdict::undecided;
+  else if (comparison.shift.value == 0)
+    comparison.verdict = Verdict::equivalent;
+  else
+    comparison.verdict = comparison.beyond_noise ? better_side(comparison) : Verdict::undecided;
 }
 
 }  // namespace
@@ -125,6 +156,12 @@ Comparison compare(const Samples& samples, Comparison head, const AnalysisOption
   result.test = test.name;
   result.p = result.p_holm = test.p;
   result.at_floor = test.at_floor;
+  if (is_constant(samples, result.metric)) {
+    result.constant = true;
+    result.test.clear();
+    result.p = result.p_holm = std::numeric_limits<double>::quiet_NaN();
+    result.at_floor = false;
+  }
   return result;
 }
 
@@ -134,6 +171,11 @@ void judge(Comparison& comparison, const Samples& samples, const Yardstick& yard
   Grounds grounds;
   grounds.median_first = stats::median(samples.first);
   grounds.median_second = stats::median(samples.second);
+  if (comparison.constant) {
+    judge_constant(comparison, yardstick, options);
+    comparison.text = constant_text(comparison, grounds, yardstick);
+    return;
+  }
   grounds.smallest_p_holm = std::min(1.0, smallest_p(samples) * static_cast<double>(yardstick.family));
   grounds.least_runs = least_runs(samples.paired, yardstick.family, options.level);
   grounds.equivalence_p = equivalence_p(samples, options.equivalence, options.level);
@@ -142,9 +184,7 @@ void judge(Comparison& comparison, const Samples& samples, const Yardstick& yard
   comparison.can_decide = grounds.smallest_p_holm < options.level;
 
   if (comparison.p_holm < options.level && comparison.beyond_noise) {
-    const bool first_is_lower = comparison.shift.value > 0;
-    const bool lower_wins = metric(comparison.metric).better != Metric::Better::more;
-    comparison.verdict = first_is_lower == lower_wins ? Verdict::first : Verdict::second;
+    comparison.verdict = better_side(comparison);
   } else if (grounds.equivalence_p < options.level && floor <= options.equivalence) {
     comparison.verdict = Verdict::equivalent;
   } else {

@@ -28,7 +28,7 @@ Samples match(const std::vector<Observation>& first, const std::vector<Observati
 /// What the verdict is held against.
 struct Yardstick {
   std::optional<NoiseFloor> noise;
-  size_t family = 1;  // comparisons that share Holm's correction
+  size_t family = 1;  // comparisons that share Holm's correction; of constants it says nothing
 };
 
 /// Everything but p_holm, verdict and text, which need the family.
@@ -44,6 +44,8 @@ struct Grounds {
   double smallest_p_holm = 0;  // the smallest that so many runs and comparisons allow
   size_t least_runs = 0;       // that could decide
 };
+/// Of a constant comparison: what each of the two has.
+std::string constant_text(const Comparison& comparison, const Grounds& grounds, const Yardstick& yardstick);
 std::string verdict_text(const Comparison& comparison, const Grounds& grounds, const Yardstick& yardstick,
                          const AnalysisOptions& options);
 

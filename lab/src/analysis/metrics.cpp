@@ -97,4 +97,9 @@ Metric metric(const std::string& name) {
   return {name, name, "", Better::neither, learned};
 }
 
+bool is_count(const std::string& name) {
+  return name == "code.lines" || name == "breakdown.launches" || name == "breakdown.nodes_before" ||
+         name == "breakdown.nodes_after";
+}
+
 }  // namespace tandem::lab

@@ -52,7 +52,8 @@ Estimate told(const Estimate& ratio) {
   return {1 / ratio.value, 1 / ratio.high, 1 / ratio.low};
 }
 
-std::string interval_text(const Estimate& ratio) {
+std::string interval_text(const Estimate& ratio, size_t runs) {
+  if (runs == 1) return "one run";
   if (!std::isfinite(ratio.low) || !std::isfinite(ratio.high)) return "no interval";
   const int digits = decimals(ratio.value);
   return "95 % interval " + printed(digits, ratio.low) + " to " + printed(digits, ratio.high);
@@ -114,14 +115,14 @@ std::string decided_text(const Comparison& c, const Grounds& grounds, const std:
   const std::string times = printed(decimals(ratio.value), ratio.value) + "×";
   const std::string phrase = faster(c.metric, c.condition.phase);
   if (!phrase.empty()) {
-    text = cat(winner, " is ", times, " ", phrase, " than ", loser, " here (", interval_text(ratio), ", ",
-               p_text(c), ")");
+    text = cat(winner, " is ", times, " ", phrase, " than ", loser, " here (", interval_text(ratio, c.runs),
+               ", ", p_text(c), ")");
   } else {
     const char* side = read.better == Metric::Better::more ? "higher" : "lower";
     text = cat(winner, " has a ", times, " ", side, " ", read.label, " than ", loser,
                " here: ", quantity(first_wins ? grounds.median_first : grounds.median_second, read.unit),
                " against ", quantity(first_wins ? grounds.median_second : grounds.median_first, read.unit),
-               " (", interval_text(ratio), ", ", p_text(c), ")");
+               " (", interval_text(ratio, c.runs), ", ", p_text(c), ")");
   }
   if (ratio.high <= 1 + options.equivalence)
     text += cat("; that is real, but less than the ", percent(options.equivalence), " that count as equal");
@@ -129,6 +130,25 @@ std::string decided_text(const Comparison& c, const Grounds& grounds, const std:
 }
 
 }  // namespace
+
+std::string constant_text(const Comparison& c, const Grounds& grounds, const Yardstick& yardstick) {
+  const Metric read = metric(c.metric);
+  const std::string first = quantity(grounds.median_first, read.unit),
+                    second = quantity(grounds.median_second, read.unit),
+                    each = c.runs == 1 ? "counted once" : "the same in every run";
+  if (c.verdict == Verdict::equivalent)
+    return cat(c.first, " and ", c.second, " are equal in ", read.label, " here: ", first, ", ", each, ".");
+  const bool has_ratio = std::isfinite(c.ratio.value) && c.ratio.value > 0;
+  const double times = has_ratio ? told(c.ratio).value : 0;
+  const std::string both =
+      cat(first, " with ", c.first, ", ", second, " with ", c.second,
+          has_ratio ? ", a ratio of " + printed(decimals(times), times) : std::string(), "; ", each);
+  if (c.verdict != Verdict::undecided) return cat("In ", read.label, " here: ", both, ".");
+  return cat("Undecided between ", c.first, " and ", c.second, " in ", read.label, " here: ", both,
+             c.can_decide ? ", but the difference is not beyond the noise; " + noise_text(c, yardstick)
+                          : cat(", but ", c.runs, " runs are too few"),
+             ".");
+}
 
 std::string verdict_text(const Comparison& c, const Grounds& grounds, const Yardstick& yardstick,
                          const AnalysisOptions& options) {
@@ -139,7 +159,7 @@ std::string verdict_text(const Comparison& c, const Grounds& grounds, const Yard
   const std::string ratio =
       std::isfinite(c.ratio.value)
           ? cat("the ratio of ", c.second, " to ", c.first, " is ",
-                printed(decimals(c.ratio.value), c.ratio.value), ", ", interval_text(c.ratio))
+                printed(decimals(c.ratio.value), c.ratio.value), ", ", interval_text(c.ratio, c.runs))
           : cat("medians ", quantity(grounds.median_first, read.unit), " and ",
                 quantity(grounds.median_second, read.unit));
   if (c.verdict == Verdict::equivalent)

@@ -43,7 +43,7 @@ bool enough(size_t runs, const std::string& metric);
 Mark within_bounds(const Estimate& ours, const std::optional<double>& low, const std::optional<double>& high);
 /// "between 0.97 and 0.99", "at least 2".
 std::string bounds_text(const std::optional<double>& low, const std::optional<double>& high);
-/// "1.34 (95 % interval 1.29 to 1.40)".
+/// "1.34 (95 % interval 1.29 to 1.40)"; "1.34 (no interval)" of one run, or where every run had the same.
 std::string shown(const Estimate& estimate);
 std::string shown(double value);
 

@@ -32,7 +32,7 @@ Compared from_analysis(const Evidence& evidence, const Comparison& found, const 
   bool decided = found.verdict == Verdict::first || found.verdict == Verdict::second;
   if (metric(found.metric).better == Metric::Better::neither) {
     const double floor = evidence.noise(found.condition, found.metric);
-    decided = found.can_decide && found.p_holm < kLevel &&
+    decided = found.can_decide && (found.constant || found.p_holm < kLevel) &&
               std::abs(std::log(std::abs(found.ratio.value))) > std::log1p(floor);
   }
   const bool excludes_zero = found.shift.low > 0 || found.shift.high < 0 || found.shift.value != 0;

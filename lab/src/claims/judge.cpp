@@ -172,6 +172,8 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); 
 
 Json estimate_json(const std::optional<Estimate>& estimate) {
   if (!estimate) return nullptr;
+  if (estimate->low == estimate->high)  // one run, or the same in all: no interval
+    return {{"value", number(estimate->value)}, {"low", nullptr}, {"high", nullptr}};
   return {
       {"value", number(estimate->value)}, {"low", number(estimate->low)}, {"high", number(estimate->high)}};
 }
@@ -213,6 +215,7 @@ std::string shown(double value) {
 }
 
 std::string shown(const Estimate& estimate) {
+  if (estimate.low == estimate.high) return shown(estimate.value) + " (no interval)";
   return shown(estimate.value) + " (95 % interval " + shown(estimate.low) + " to " + shown(estimate.high) +
          ")";
 }

@@ -43,7 +43,9 @@ std::string rival_text(const Answer& answer, const Standing& rival, const Compar
   const Estimate ratio = advantage(answer, *c);
   if (!std::isfinite(ratio.value)) return text;  // one of them is at zero
   text += ": " + ratio_text(ratio.value);
-  if (interval && std::isfinite(ratio.low) && std::isfinite(ratio.high))
+  if (interval && c->runs == 1)
+    text += " (one run)";
+  else if (interval && !c->constant && std::isfinite(ratio.low) && std::isfinite(ratio.high))
     text += " (" + ratio_text(ratio.low) + " to " + ratio_text(ratio.high) + ")";
   if (!interval && c->verdict == Verdict::undecided) text += ", undecided";
   if (!interval && c->verdict == Verdict::equivalent) text += ", equal";
@@ -60,6 +62,11 @@ std::string sureness(const Comparison& c) {
   const std::string floor = !c.noise                  ? ""
                             : std::isfinite(*c.noise) ? "the noise floor of " + percent_text(*c.noise)
                                                       : "a noise floor without bound";
+  if (c.constant && c.can_decide) {
+    const std::string fact = "the same in every run, " + runs_text(c.runs);
+    if (c.verdict == Verdict::undecided) return "undecided: " + fact + ", but not beyond " + floor;
+    return (c.verdict == Verdict::equivalent ? "equal: " : "decided: ") + fact;
+  }
   switch (c.verdict) {
     case Verdict::first:
     case Verdict::second:
@@ -124,7 +131,8 @@ struct Tally {
   bool noise = true;                // a floor was measured for all that are decided
   double low = INFINITY, high = 0;  // ratios to the second, of the decided ones
   double far = 0;                   // the largest to the last
-  double largest_p = 0;             // of the decided ones
+  double largest_p = 0;             // of the decided ones that a test decided
+  size_t tested = 0;                // of the decided ones
   std::set<std::string> data;
 };
 
@@ -145,8 +153,11 @@ Tally tally(const std::vector<const Answer*>& list) {
     if (is_decided(*answer)) {
       ++t.decided;
       ++t.wins[answer->ranked[0].name];
-      t.largest_p = std::max(t.largest_p, c.p_holm);
-      t.noise = t.noise && c.noise;
+      if (!c.constant) {
+        ++t.tested;
+        t.largest_p = std::max(t.largest_p, c.p_holm);
+        t.noise = t.noise && c.noise;
+      }
       if (const double ratio = advantage(*answer, c).value; std::isfinite(ratio))
         t.low = std::min(t.low, ratio), t.high = std::max(t.high, ratio);
     } else {
@@ -172,8 +183,9 @@ std::string counts_text(const Tally& t) {
   const auto add = [&](size_t count, const std::string& words) {
     if (count > 0) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + words;
   };
-  add(t.decided, "decided (" + p_text(t.largest_p) + " or less after Holm, " +
-                     (t.noise ? "beyond the noise)" : "not all with a noise floor)"));
+  add(t.decided, t.tested == 0 ? "decided (the same in every run)"
+                               : "decided (" + p_text(t.largest_p) + " or less after Holm, " +
+                                     (t.noise ? "beyond the noise)" : "not all with a noise floor)"));
   add(t.equal, "equal");
   add(t.undecided, "undecided");
   add(t.none, "not compared");

@@ -140,8 +140,11 @@ std::string bar_chart(const std::string& title, const Metric& metric, const std:
       [&](Svg& svg, const ChartRow& row, double y, const Axis& axis, const Unit& unit) {
         const Estimate& e = *row.estimate;
         const auto x = [&](double value) { return axis.at(value * unit.factor); };
-        const std::string hover = row.label + ": " + with_unit(e.value, metric) + " (95 % interval " +
-                                  with_unit(e.low, metric) + " to " + with_unit(e.high, metric) + ")";
+        const std::string hover = row.label + ": " + with_unit(e.value, metric) +
+                                  (row.values.size() == 1 ? " (one run)"
+                                   : e.low < e.high ? " (95 % interval " + with_unit(e.low, metric) + " to " +
+                                                          with_unit(e.high, metric) + ")"
+                                                    : "");
         if (axis.logarithmic) {
           svg.circle(x(e.value), y, 5, row.colour, hover);  // a bar's length means nothing on such an axis
         } else {

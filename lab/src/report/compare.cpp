@@ -8,6 +8,7 @@
 #include "lab/src/report/page.h"
 #include "lab/src/report/scale.h"
 #include "lab/src/report/svg.h"
+#include "lab/src/report/tables.h"
 
 namespace tandem::lab {
 namespace {
@@ -78,8 +79,8 @@ Grid change_grid(const FolderComparison& all) {
               {change.data},
               {metric(c.metric).label},
               {number_text(c.ratio.value) + "×", c.ratio.value},
-              {number_text(c.ratio.low) + " to " + number_text(c.ratio.high), c.ratio.low},
-              {p_text(c.p_holm), c.p_holm},
+              interval_cell(c),
+              p_cell(c),
               {std::to_string(c.runs), static_cast<double>(c.runs)},
               verdict});
   }

@@ -1,5 +1,6 @@
 #include "lab/src/report/csv.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <set>
@@ -79,9 +80,14 @@ std::string summaries_csv(const Analysis& analysis) {
   for (const Statistic& statistic : statistics()) header.push_back(statistic.name);
   std::string text = row(joined(kConditionHeader, header));
   for (const Summary& s : analysis.summaries) {
-    std::vector<std::string> fields = {
-        field(s.system),       field(s.metric),     std::to_string(s.values.size()),
-        field(s.median.value), field(s.median.low), field(s.median.high)};
+    const auto [least, most] = std::minmax_element(s.values.begin(), s.values.end());
+    const bool varied = *least < *most;  // else there is no interval
+    std::vector<std::string> fields = {field(s.system),
+                                       field(s.metric),
+                                       std::to_string(s.values.size()),
+                                       field(s.median.value),
+                                       varied ? field(s.median.low) : "",
+                                       varied ? field(s.median.high) : ""};
     for (const Statistic& statistic : statistics()) {
       const auto found = s.statistics.find(statistic.name);
       fields.push_back(found == s.statistics.end() ? "" : field(found->second));
@@ -97,12 +103,13 @@ std::string comparisons_csv(const Analysis& analysis) {
                  {"metric", "first", "second", "runs", "paired", "ratio", "ratio_low", "ratio_high", "shift",
                   "shift_low", "shift_high", "cliffs_delta", "test", "p", "p_holm", "at_floor", "verdict"}));
   const auto add = [&](const Comparison& c, const std::string& data) {
+    const auto end = [&](double value) { return c.runs == 1 || c.constant ? "" : field(value); };
     text += row(joined(
         condition_fields(c.condition, data),
         {field(c.metric), field(c.first), field(c.second), std::to_string(c.runs), c.paired ? "1" : "0",
-         field(c.ratio.value), field(c.ratio.low), field(c.ratio.high), field(c.shift.value),
-         field(c.shift.low), field(c.shift.high), field(c.cliffs_delta), field(c.test), field(c.p),
-         field(c.p_holm), c.at_floor ? "1" : "0", field(to_string(c.verdict))}));
+         field(c.ratio.value), end(c.ratio.low), end(c.ratio.high), field(c.shift.value), end(c.shift.low),
+         end(c.shift.high), field(c.cliffs_delta), field(c.test), field(c.p), field(c.p_holm),
+         c.at_floor ? "1" : "0", field(to_string(c.verdict))}));
   };
   for (const Comparison& c : analysis.comparisons) add(c, analysis.data_text(c.condition));
   for (const Effect& effect : analysis.effects) add(effect.comparison, analysis.data_text(effect));

@@ -1,5 +1,6 @@
 #include "lab/src/report/tables.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -13,7 +14,9 @@
 namespace tandem::lab {
 namespace {
 
-std::string interval_text(const Estimate& e) { return number_text(e.low) + " to " + number_text(e.high); }
+bool all_same(const std::vector<double>& values) {
+  return std::all_of(values.begin(), values.end(), [&](double value) { return value == values.front(); });
+}
 
 GridCell verdict_cell(const Comparison& c) {
   if (c.verdict == Verdict::equivalent) return {"equal", {}, ""};
@@ -25,6 +28,21 @@ GridCell verdict_cell(const Comparison& c) {
 }
 
 }  // namespace
+
+std::string interval_text(const Estimate& e, size_t runs, bool constant,
+                          const std::function<std::string(double)>& shown) {
+  if (runs == 1) return "one run";
+  return constant ? "–" : shown(e.low) + " to " + shown(e.high);
+}
+
+GridCell interval_cell(const Comparison& c) {
+  return {interval_text(c.ratio, c.runs, c.constant), c.ratio.low};
+}
+
+GridCell p_cell(const Comparison& c) {
+  if (c.constant) return {"–"};
+  return {p_text(c.p_holm) + (c.at_floor ? ", the floor" : ""), c.p_holm};
+}
 
 Grid comparison_grid(const ReportData& data, const Json& part) {
   Grid grid({"condition", "data", "metric", "first", "second", "second / first", "95 % interval",
@@ -39,9 +57,9 @@ Grid comparison_grid(const ReportData& data, const Json& part) {
               {c.first},
               {c.second},
               {number_text(c.ratio.value) + "×", c.ratio.value},
-              {interval_text(c.ratio), c.ratio.low},
+              interval_cell(c),
               {number_text(c.cliffs_delta, 2), c.cliffs_delta},
-              {p_text(c.p_holm) + (c.at_floor ? ", the floor" : ""), c.p_holm},
+              p_cell(c),
               {std::to_string(c.runs), static_cast<double>(c.runs)},
               verdict_cell(c)});
   };
@@ -96,7 +114,7 @@ Grid noise_grid(const ReportData& data) {
                 {metric(n.metric).label},
                 {n.system},
                 {number_text(n.ratio.value), n.ratio.value},
-                {interval_text(n.ratio), n.ratio.low},
+                {interval_text(n.ratio, n.runs, n.ratio.low == n.ratio.high), n.ratio.low},
                 {std::isfinite(n.floor) ? number_text(100 * n.floor, 2) + " %" : "no bound", n.floor},
                 {std::to_string(n.runs), static_cast<double>(n.runs)}});
   return grid;
@@ -153,13 +171,14 @@ Grid summary_grid(const ReportData& data, const Json& part) {
     const Metric m = metric(name);
     for (size_t i = 0; i < conditions.size(); ++i)
       for (const Summary* s : ranking(data, conditions[i], m)) {
-        std::vector<GridCell> row = {
-            {groups[i].empty() ? conditions[i].text() : groups[i]},
-            {data.analysis.data_text(conditions[i])},
-            {m.label},
-            {s->system},
-            {with_unit(s->median.value, m), s->median.value},
-            {with_unit(s->median.low, m) + " to " + with_unit(s->median.high, m), s->median.low}};
+        std::vector<GridCell> row = {{groups[i].empty() ? conditions[i].text() : groups[i]},
+                                     {data.analysis.data_text(conditions[i])},
+                                     {m.label},
+                                     {s->system},
+                                     {with_unit(s->median.value, m), s->median.value},
+                                     {interval_text(s->median, s->values.size(), all_same(s->values),
+                                                    [&](double value) { return with_unit(value, m); }),
+                                      s->median.low}};
         for (const Statistic& statistic : statistics()) {
           if (statistic.label.empty()) continue;
           const auto found = s->statistics.find(statistic.name);

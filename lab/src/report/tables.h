@@ -1,13 +1,23 @@
 // The tables behind a report's answers: every comparison, the noise floor, what is missing, and where numbers come from.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "lab/src/report/figures.h"
 #include "lab/src/report/grid.h"
+#include "lab/src/report/scale.h"
 
 namespace tandem::lab {
+
+/// "1.02 to 1.04". What was measured once says "one run", and what every run had the same has none: "–".
+std::string interval_text(
+    const Estimate& estimate, size_t runs, bool constant,
+    const std::function<std::string(double)>& shown = [](double value) { return number_text(value); });
+/// The columns that tables of comparisons share.
+GridCell interval_cell(const Comparison& comparison);
+GridCell p_cell(const Comparison& comparison);
 
 /// Every comparison of a part in the metrics of its figures.
 Grid comparison_grid(const ReportData& data, const Json& part);

@@ -360,6 +360,45 @@ TEST(Analysis, Zeros_and_single_runs_break_nothing) {
   EXPECT_TRUE(contains(message_of<Error>([&] { analyse({}, bad); }), "level must lie"));
 }
 
+TEST(Analysis, A_constant_is_a_fact_without_a_test) {
+  const std::vector<double> few(8, 45), more(8, 60);
+  const Analysis counted = analyse(study({{"a", few}, {"b", more}, {"c", few}}, "code.lines"));
+  const Comparison& c = *counted.comparison(lenet_training(), "code.lines", "a", "b");
+  EXPECT_TRUE(c.constant);
+  EXPECT_EQ(c.verdict, Verdict::first);
+  EXPECT_TRUE(std::isnan(c.p) && std::isnan(c.p_holm));
+  EXPECT_FALSE(c.at_floor);
+  EXPECT_EQ(c.text, "In lines of code here: 45 with a, 60 with b, a ratio of 1.33; the same in every run.");
+  const Comparison& same = *counted.comparison(lenet_training(), "code.lines", "a", "c");
+  EXPECT_EQ(same.verdict, Verdict::equivalent);
+  EXPECT_EQ(same.text, "a and c are equal in lines of code here: 45, the same in every run.");
+  // What is counted is counted once; what is measured may only seem constant.
+  EXPECT_EQ(analyse(study({{"a", {45}}, {"b", {60}}}, "code.lines")).comparisons.at(0).verdict,
+            Verdict::first);
+  const Comparison seems =
+      analyse(study({{"a", {45, 45}}, {"b", {60, 60}}}, "rss.peak_mib")).comparisons.at(0);
+  EXPECT_TRUE(seems.constant);
+  EXPECT_EQ(seems.verdict, Verdict::undecided);
+  EXPECT_TRUE(contains(seems.text, "2 runs are too few")) << seems.text;
+  EXPECT_EQ(analyse(study({{"a", few}, {"b", more}}, "rss.peak_mib")).comparisons.at(0).verdict,
+            Verdict::first);
+}
+
+TEST(Analysis, A_constant_is_not_counted_in_Holms_family) {
+  // Of three comparisons one is of constants: two share the correction.
+  const Analysis analysis = analyse(study(
+      {{"a", std::vector<double>(8, 1)}, {"b", std::vector<double>(8, 2)}, {"c", times(3)}}, "rss.peak_mib"));
+  EXPECT_TRUE(analysis.comparison(lenet_training(), "rss.peak_mib", "a", "b")->constant);
+  const Comparison& tested = *analysis.comparison(lenet_training(), "rss.peak_mib", "a", "c");
+  EXPECT_FALSE(tested.constant);
+  EXPECT_DOUBLE_EQ(tested.p_holm, 2 * tested.p);
+}
+
+TEST(Analysis, One_run_has_no_interval) {
+  const Comparison single = analyse(study({{"a", {1}}, {"b", {2}}})).comparisons.at(0);
+  EXPECT_TRUE(contains(single.text, "(the ratio of b to a is 2.00, one run)")) << single.text;
+}
+
 TEST(Analysis, Findings_do_not_depend_on_the_order_of_runs) {
   stats::Random random(3);
   Results results = simulated_study({0.01, 0.0102, 0.011}, 9, 0.02, random);

@@ -201,6 +201,40 @@ TEST(ReportAnswer, SaysSoWhereNothingDecides) {
   EXPECT_EQ(nothing[0][5], "not measured: it needs four GPUs");
 }
 
+TEST(ReportAnswer, OneRunHasNoIntervalAnywhere) {
+  Results results = race({{"a:x", 0.001}, {"b:y", 0.002}}, {10}, 1);
+  results.study["parts"][0]["figures"].push_back(testing::sample_figure("bars", {"step.latency_s"}));
+  lab::Run control = results.runs[0];
+  control.control = "A/A";
+  results.runs.push_back(control);
+  const Analysis analysis = analyse(results);
+  const auto rows = answers_of(results);
+  EXPECT_TRUE(rows[0][3].ends_with("× (one run)")) << rows[0][3];
+  const std::string markdown = markdown_report(results, analysis, {});
+  EXPECT_GE(count(markdown, "| one run |"), 5u) << "two medians, two comparisons, the noise: " << markdown;
+  for (const std::string& text :
+       {markdown, terminal_report(results, analysis), html_report(results, analysis, {})})
+    EXPECT_EQ(text.find(" to 0."), std::string::npos) << text;
+  EXPECT_EQ(html_report(results, analysis, {}).find("(95 % interval "), std::string::npos);
+  EXPECT_NE(comparisons_csv(analysis).find(",step.latency_s,a:x,b:y,1,1,2.0005407913,,,"), std::string::npos)
+      << comparisons_csv(analysis);
+}
+
+TEST(ReportAnswer, AConstantIsAFactWithoutPAndInterval) {
+  Results results = race({{"a:x", 0.001}, {"b:y", 0.002}}, {10}, 8);
+  results.study["parts"][0]["figures"] = {testing::sample_figure("bars", {"code.lines"})};
+  for (lab::Run& run : results.runs) run.metrics = {{"code.lines", run.system == "a:x" ? 45 : 60}};
+  const auto rows = answers_of(results);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0][3], "b:y, 60.0: 1.33×");
+  EXPECT_EQ(rows[0][5], "decided: the same in every run, 8 runs each");
+  const Analysis analysis = analyse(results);
+  const std::string markdown = markdown_report(results, analysis, {});
+  EXPECT_NE(markdown.find("| 1.33× | – | 1.0 | – | 8 | a:x |"), std::string::npos) << markdown;
+  EXPECT_EQ(markdown.find("p = "), std::string::npos) << markdown;
+  EXPECT_EQ(terminal_report(results, analysis).find("p = "), std::string::npos);
+}
+
 TEST(ReportAnswer, CountsManyConditionsAndListsThemInTheirPart) {
   const Results results = race({{"a:x", 0.001}, {"b:y", 0.002}, {"c:z", 0.004}}, {1, 2, 3, 4, 5}, 8);
   const std::string html = html_report(results, analyse(results), {});
