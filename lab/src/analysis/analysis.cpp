@@ -56,7 +56,9 @@ void add_gap(std::vector<Gap>& gaps,
     ++gaps[found->second].runs;
 }
 
-Sorted sort_runs(const Results& results, std::vector<Gap>& gaps) {
+/// Fills the gaps and the epochs of the analysis.
+Sorted sort_runs(const Results& results, Analysis& analysis) {
+  std::vector<Gap>& gaps = analysis.gaps;
   std::map<RunKey, const Run*> latest;
   for (const Run& run : results.runs) {
     const Run*& slot = latest[{run.condition, run.system, run.control, run.part, run.block}];
@@ -70,6 +72,8 @@ Sorted sort_runs(const Results& results, std::vector<Gap>& gaps) {
       add_gap(gaps, places, {run->condition, run->system, run->status, run->why, run->last_words, 1}, "");
       continue;
     }
+    const auto epochs = static_cast<int64_t>(run->epochs.size());
+    if (epochs > 0 && run->control.empty()) analysis.epochs[run->condition][run->system].insert(epochs);
     for (const auto& [name, value] : run->metrics) {
       if (!std::isfinite(value)) {
         add_gap(gaps, places,
@@ -78,7 +82,8 @@ Sorted sort_runs(const Results& results, std::vector<Gap>& gaps) {
         continue;
       }
       Series& series = sorted[run->condition][name][run->system];
-      (run->control.empty() ? series.ordinary : series.control).push_back({run->block, run->part, value});
+      (run->control.empty() ? series.ordinary : series.control)
+          .push_back({run->block, run->part, value, epochs});
     }
   }
   const auto by_block = [](const Observation& a, const Observation& b) {
@@ -123,6 +128,7 @@ std::optional<NoiseFloor> measure_noise(const Condition& condition, const std::s
                                         const AnalysisOptions& options) {
   if (series.ordinary.empty() || series.control.empty()) return std::nullopt;
   const Samples samples = match(series.ordinary, series.control);
+  if (depends_on_epochs(name) && !samples.same_epochs) return std::nullopt;
   const auto bootstrap = bootstrap_for(options, condition.text() + "|" + name + "|" + system + "|A/A");
   const stats::Interval ratio = samples.paired
                                     ? stats::median_ratio_paired(samples.first, samples.second, bootstrap)
@@ -144,11 +150,15 @@ struct Family {
   std::vector<Samples> samples;
   std::vector<std::optional<NoiseFloor>> noise;  // where one was measured
 
-  void add(const Series& a, const Series& b, Comparison head, std::optional<NoiseFloor> floor,
+  /// False, and nothing added, where the metric asks for equally many epochs and they are not.
+  bool add(const Series& a, const Series& b, Comparison head, std::optional<NoiseFloor> floor,
            const AnalysisOptions& options) {
-    samples.push_back(match(a.ordinary, b.ordinary));
-    comparisons.push_back(compare(samples.back(), std::move(head), options));
+    Samples matched = match(a.ordinary, b.ordinary);
+    if (depends_on_epochs(head.metric) && !matched.same_epochs) return false;
+    comparisons.push_back(compare(matched, std::move(head), options));
+    samples.push_back(std::move(matched));
     noise.push_back(std::move(floor));
+    return true;
   }
   void judge_all(const AnalysisOptions& options) {
     std::vector<double> p;
@@ -162,6 +172,16 @@ struct Family {
     }
   }
 };
+
+std::string epochs_of(const Series& series) {
+  std::set<int64_t> epochs;
+  for (const Observation& run : series.ordinary) epochs.insert(run.epochs);
+  return epochs_text(epochs);
+}
+
+Uncompared without_comparison(const Comparison& head, const Series& a, const Series& b, bool of_switch) {
+  return {head.condition, head.metric, head.first, head.second, epochs_of(a), epochs_of(b), of_switch};
+}
 
 std::optional<NoiseFloor> copied(const NoiseFloor* floor) {
   return floor ? std::optional(*floor) : std::nullopt;
@@ -179,8 +199,8 @@ void compare_all(const Condition& condition, const std::string& name, const BySy
       head.metric = name;
       head.first = a->first;
       head.second = b->first;
-      family.add(a->second, b->second, std::move(head), copied(analysis.noise_floor(condition, name)),
-                 options);
+      if (!family.add(a->second, b->second, head, copied(analysis.noise_floor(condition, name)), options))
+        analysis.uncompared.push_back(without_comparison(head, a->second, b->second, false));
     }
   family.judge_all(options);
   std::move(family.comparisons.begin(), family.comparisons.end(), std::back_inserter(analysis.comparisons));
@@ -238,8 +258,11 @@ void compare_switches(const Sorted& sorted, const AnalysisOptions& options, Anal
             auto floor = copied(other && (!one || other->floor > one->floor) ? other : one);
             if (floor && (floor->condition == first || floor->condition == second)) floor->condition = base;
             auto& [family, effects] = by_switch[turned];
-            family.add(*places[i].second, *places[j].second, std::move(head), std::move(floor), options);
-            effects.push_back({system, first, second, {}});
+            if (family.add(*places[i].second, *places[j].second, head, std::move(floor), options))
+              effects.push_back({system, first, second, {}});
+            else
+              analysis.uncompared.push_back(
+                  without_comparison(head, *places[i].second, *places[j].second, true));
           }
         for (auto& [turned, row] : by_switch) {
           auto& [family, effects] = row;
@@ -299,6 +322,21 @@ const NoiseFloor* Analysis::noise_floor(const Condition& condition, const std::s
   return exact ? exact : near;
 }
 
+bool Analysis::are_uncompared(const Condition& condition, const std::string& metric, const std::string& a,
+                              const std::string& b) const {
+  return std::any_of(uncompared.begin(), uncompared.end(), [&](const Uncompared& each) {
+    return each.metric == metric && each.condition == condition &&
+           ((each.first == a && each.second == b) || (each.first == b && each.second == a));
+  });
+}
+
+std::string Analysis::epochs_text(const Condition& condition, const std::string& system) const {
+  const auto here = epochs.find(condition);
+  if (here == epochs.end()) return "";
+  const auto found = here->second.find(system);
+  return found == here->second.end() ? "" : lab::epochs_text(found->second);
+}
+
 namespace {
 
 std::string data_names(const std::set<std::string>& names) {
@@ -336,7 +374,7 @@ Analysis analyse(const Results& results, const AnalysisOptions& options) {
   Analysis analysis;
   for (const Run& run : results.runs)
     if (!run.data.empty()) analysis.data[run.condition].insert(run.data);
-  const Sorted sorted = sort_runs(results, analysis.gaps);
+  const Sorted sorted = sort_runs(results, analysis);
   for (const auto& [condition, by_metric] : sorted)
     for (const auto& [name, systems] : by_metric)
       for (const auto& [system, series] : systems)

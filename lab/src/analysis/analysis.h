@@ -65,6 +65,15 @@ struct Effect {
   Comparison comparison;
 };
 
+/// Two systems, or settings of a switch, that a metric of whole training is not compared between: a pair of their runs trained
+/// different numbers of epochs, as where a cap ended one of them early.
+struct Uncompared {
+  Condition condition;
+  std::string metric, first, second;        // as of a Comparison
+  std::string first_epochs, second_epochs;  // "2"; "1 to 2" where runs differ
+  bool of_switch = false;
+};
+
 /// The A/A control: one system against itself.
 struct NoiseFloor {
   Condition condition;
@@ -88,9 +97,12 @@ struct Gap {
 struct Analysis {
   /// The names of the data that runs of a condition saw; more than one where a folder mixes them.
   std::map<Condition, std::set<std::string>> data;
+  /// How many epochs the ordinary runs of each system trained; phase fit alone.
+  std::map<Condition, std::map<std::string, std::set<int64_t>>> epochs;
   std::vector<Summary> summaries;
   std::vector<Comparison> comparisons;
   std::vector<Effect> effects;  // in metrics that have a better side
+  std::vector<Uncompared> uncompared;
   std::vector<NoiseFloor> noise;
   std::vector<Gap> gaps;
 
@@ -100,6 +112,11 @@ struct Analysis {
   const Comparison* comparison(const Condition& condition, const std::string& metric, const std::string& a,
                                const std::string& b) const;
   const NoiseFloor* noise_floor(const Condition& condition, const std::string& metric) const;
+  /// Whether these two are not compared because of their epochs; in either order.
+  bool are_uncompared(const Condition& condition, const std::string& metric, const std::string& a,
+                      const std::string& b) const;
+  /// "2", "1 to 2"; "" where a system trained no epochs there.
+  std::string epochs_text(const Condition& condition, const std::string& system) const;
   /// "mnist", or "mnist and synthetic-mnist"; "–" where no run got so far.
   std::string data_text(const Condition& condition) const;
   std::string data_text(const Effect& effect) const;
@@ -122,6 +139,11 @@ const std::vector<Metric>& metrics();
 Metric metric(const std::string& name);
 /// Whether it is counted, and the same in every run by its nature: one run says all about it.
 bool is_count(const std::string& name);
+/// Whether it grows, or should, with the epochs that a run trains: the time and the energy of all of them, and what was learned at
+/// the end or at best. The time of one epoch or test, and the time to an accuracy, do not depend on how many followed.
+bool depends_on_epochs(const std::string& name);
+/// "2", "1 to 2".
+std::string epochs_text(const std::set<int64_t>& epochs);
 
 struct AnalysisOptions {
   double level = 0.05;  // of all tests

@@ -28,6 +28,7 @@ Samples matched(const std::vector<Observation>& first, const std::vector<Observa
     } else if (before(*b, *a)) {
       ++b;
     } else {
+      samples.same_epochs = samples.same_epochs && a->epochs == b->epochs;
       samples.first.push_back(a++->value);
       samples.second.push_back(b++->value);
     }
@@ -125,8 +126,11 @@ Samples match(const std::vector<Observation>& first, const std::vector<Observati
     return samples;
   samples = {};
   samples.paired = false;
-  for (const Observation& observation : first) samples.first.push_back(observation.value);
-  for (const Observation& observation : second) samples.second.push_back(observation.value);
+  for (const auto& [from, to] : {std::pair(&first, &samples.first), std::pair(&second, &samples.second)})
+    for (const Observation& observation : *from) {
+      to->push_back(observation.value);
+      samples.same_epochs = samples.same_epochs && observation.epochs == first.front().epochs;
+    }
   return samples;
 }
 

@@ -14,12 +14,14 @@ struct Observation {
   int64_t block = 0;
   std::string part;
   double value = 0;
+  int64_t epochs = 0;  // that the run trained
 };
 
 /// Two systems' values: paired place by place where `paired`.
 struct Samples {
   std::vector<double> first, second;
   bool paired = true;
+  bool same_epochs = true;  // the runs of each pair, or all where unpaired, trained equally many
 };
 /// Matches by block and part; by block alone where no part matches. Both lists are in the order of blocks. Where fewer
 /// than half of the smaller sample finds a partner, all values are taken, unpaired.

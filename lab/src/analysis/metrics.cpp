@@ -1,5 +1,6 @@
 // The lab's metrics, as lab/docs/metrics.md names them: a test holds the two lists together.
 #include <algorithm>
+#include <set>
 
 #include "lab/src/analysis/analysis.h"
 #include "tandem/core/error.h"
@@ -100,6 +101,20 @@ Metric metric(const std::string& name) {
 bool is_count(const std::string& name) {
   return name == "code.lines" || name == "breakdown.launches" || name == "breakdown.nodes_before" ||
          name == "breakdown.nodes_after";
+}
+
+bool depends_on_epochs(const std::string& name) {
+  if (name == "cpu.energy_j" || name == "gpu.energy_j") return true;
+  if (!name.starts_with("fit.") || name.starts_with("fit.time_to_") || name.starts_with("fit.energy_to_"))
+    return false;
+  static const std::set<std::string> of_one_epoch = {"fit.first_epoch_s", "fit.epoch_s", "fit.test_s",
+                                                     "fit.memory_growth_mib"};
+  return !of_one_epoch.contains(name);
+}
+
+std::string epochs_text(const std::set<int64_t>& epochs) {
+  if (epochs.empty()) return "";
+  return cat(*epochs.begin(), epochs.size() > 1 ? cat(" to ", *epochs.rbegin()) : std::string());
 }
 
 }  // namespace tandem::lab

@@ -53,7 +53,7 @@ struct Compared {
   Side side = Side::undecided;
   Estimate ratio;  // second / first
   std::string text;
-  bool measured = false;
+  bool measured = false;  // both, and they may be compared
   size_t runs = 0;
 };
 Compared compare(const Evidence& evidence, const Condition& condition, const std::string& metric,

@@ -138,6 +138,11 @@ Checked check_across(const Claim& claim, const Evidence& evidence) {
         Finding finding{system + ", " + to.text(), Mark::not_measured, {}, ""};
         if (at_from.empty() || at_to.empty()) {
           finding.reason = evidence.why_empty(at_from.empty() ? from : to, system, claim.metrics[0]);
+        } else if (const std::string apart =
+                       evidence.other_epochs(claim.metrics[0], {{from, system}, {to, system}});
+                   !apart.empty()) {
+          finding.mark = Mark::undecided;
+          finding.reason = apart;
         } else if (!enough(std::min(at_from.size(), at_to.size()), claim.metrics[0])) {
           finding.mark = Mark::undecided;
           finding.reason = cat("only ", std::min(at_from.size(), at_to.size()), " runs");
@@ -172,16 +177,22 @@ Checked check_trend(const Claim& claim, const Evidence& evidence) {
       std::vector<std::pair<int64_t, Sample>> places;
       std::string why;
       double noise = 0;
+      std::vector<std::pair<Condition, std::string>> trained;
       for (const Condition& condition : conditions) {
         Sample sample = series(claim, evidence, condition, system);
         noise = std::max(noise, evidence.noise(condition, claim.metrics[0]));
+        trained.emplace_back(condition, system);
+        if (!claim.relative.empty()) trained.emplace_back(condition, claim.relative);
         if (sample.empty())
           why = evidence.why_empty(condition, system, claim.metrics[0]);
         else
           places.emplace_back(place_of(condition, claim.axis), std::move(sample));
       }
       Finding finding;
-      if (places.size() >= 3) {
+      if (const std::string apart = evidence.other_epochs(claim.metrics[0], trained); !apart.empty()) {
+        finding.mark = Mark::undecided;
+        finding.reason = apart;
+      } else if (places.size() >= 3) {
         finding = judge_trend(claim, places, noise);
       } else {
         finding.mark = places.empty() ? Mark::not_measured : Mark::undecided;

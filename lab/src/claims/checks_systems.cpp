@@ -76,7 +76,9 @@ std::string better_text(const Compared& compared, const std::string& first, cons
   return "the runs do not decide between the two";
 }
 
-/// A finding for a condition in which one of the systems has no values.
+using Places = std::vector<std::pair<Condition, std::string>>;
+
+/// A finding for a condition in which one of the systems has no values, or in which they must not be compared.
 Finding not_measured(const Evidence& evidence, const Condition& condition, const std::string& metric,
                      const std::vector<std::string>& systems) {
   Finding finding{condition.text(), Mark::not_measured, {}, ""};
@@ -85,7 +87,13 @@ Finding not_measured(const Evidence& evidence, const Condition& condition, const
     finding.reason = evidence.why_empty(condition, system, metric);
     return finding;
   }
-  finding.reason = "too few runs";
+  Places places;
+  for (const std::string& system : systems) places.emplace_back(condition, system);
+  finding.reason = evidence.other_epochs(metric, places);
+  if (finding.reason.empty())
+    finding.reason = "too few runs";
+  else
+    finding.mark = Mark::undecided;
   return finding;
 }
 
@@ -96,6 +104,9 @@ Compared compare(const Evidence& evidence, const Condition& condition, const std
   if (const Comparison* found = evidence.analysis().comparison(condition, metric, first, second)) {
     return from_analysis(evidence, *found, first);
   }
+  Compared apart;
+  apart.text = evidence.other_epochs(metric, {{condition, first}, {condition, second}});
+  if (!apart.text.empty()) return apart;
   return from_runs(evidence.sample(condition, first, metric), evidence.sample(condition, second, metric));
 }
 
@@ -184,6 +195,10 @@ Checked check_extreme(const Claim& claim, const Evidence& evidence) {
     std::optional<Estimate> nearest;
     for (size_t i = 1; i < claim.systems.size(); ++i) {
       const Compared compared = compare(evidence, condition, claim.metrics[0], system, claim.systems[i]);
+      if (!compared.measured && !compared.text.empty()) {
+        ++open;
+        continue;
+      }
       if (!compared.measured) {
         absent += (absent.empty() ? "" : ", ") + claim.systems[i];
         continue;
@@ -225,7 +240,8 @@ Checked check_spread(const Claim& claim, const Evidence& evidence) {
   for (const Condition& condition : evidence.conditions(claim.where)) {
     const std::vector<double> a = values_of(evidence.sample(condition, less, claim.metrics[0]));
     const std::vector<double> b = values_of(evidence.sample(condition, more, claim.metrics[0]));
-    if (a.empty() || b.empty()) {
+    if (a.empty() || b.empty() ||
+        !evidence.other_epochs(claim.metrics[0], {{condition, less}, {condition, more}}).empty()) {
       checked.findings.push_back(not_measured(evidence, condition, claim.metrics[0], claim.systems));
       continue;
     }

@@ -162,6 +162,21 @@ std::string Evidence::why_empty(const Condition& condition, const std::string& s
   return ran ? system + " gave no " + metric : "the study did not run " + system + " there";
 }
 
+std::string Evidence::other_epochs(const std::string& metric,
+                                   const std::vector<std::pair<Condition, std::string>>& systems) const {
+  if (!depends_on_epochs(metric)) return "";
+  std::set<std::string> counts;
+  std::string text;
+  for (const auto& [condition, system] : systems) {
+    const std::string epochs = analysis_.epochs_text(condition, system);
+    if (epochs.empty() || !counts.insert(epochs).second) continue;
+    text += (text.empty() ? "" : ", ") + system + " " + epochs;
+  }
+  return counts.size() < 2
+             ? ""
+             : "they trained different numbers of epochs, which " + metric + " depends on: " + text;
+}
+
 double Evidence::noise(const Condition& condition, const std::string& metric) const {
   const NoiseFloor* floor = analysis_.noise_floor(condition, metric);
   return floor == nullptr ? 0 : floor->floor;

@@ -41,6 +41,10 @@ class Evidence {
   /// Why that sample is empty: the gap's reason, the metric's reason, or that the study did not ask for it.
   std::string why_empty(const Condition& condition, const std::string& system,
                         const std::string& metric) const;
+  /// Why a metric is not compared between these: it depends on the epochs, and they trained different numbers of them. "" where
+  /// it may be compared.
+  std::string other_epochs(const std::string& metric,
+                           const std::vector<std::pair<Condition, std::string>>& systems) const;
   /// The noise floor of that metric there, as a share; 0 where the study has no control.
   double noise(const Condition& condition, const std::string& metric) const;
 

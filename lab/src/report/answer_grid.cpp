@@ -114,7 +114,7 @@ std::vector<GridCell> answer_row(const std::string& title, const Answer& answer)
     row.push_back({rival_text(answer, answer.ranked[1], answer.second, true)});
     row.push_back(
         {answer.ranked.size() > 2 ? rival_text(answer, answer.ranked.back(), answer.last, false) : "–"});
-    row.push_back({sureness(*answer.second)});
+    row.push_back({sureness(*answer.second) + (answer.left_out.empty() ? "" : "; " + answer.left_out)});
   } else {
     row.push_back({"–"});
     row.push_back({"–"});

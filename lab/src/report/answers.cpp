@@ -35,6 +35,7 @@ void rank(Answer& answer, Find find) {
 /// Why a comparison must not or cannot be asked; "" where it can.
 std::string reason_for_none(const Answer& answer, bool real) {
   if (answer.metric.learned && !real) return "made-up samples say nothing about learning";
+  if (answer.ranked.size() == 1 && !answer.left_out.empty()) return answer.left_out;
   if (answer.ranked.size() == 1) return answer.ranked[0].name + " alone was measured";
   return answer.second ? "" : "the best two were not compared";
 }
@@ -54,9 +55,17 @@ std::vector<Answer> system_answers(const ReportData& data, const Json& part, con
   for (size_t i = 0; i < conditions.size(); ++i) {
     const auto summaries = ranking(data, conditions[i], m);
     if (summaries.empty() || (summaries.size() == 1 && alone_is_answered.contains(conditions[i]))) continue;
-    Answer answer{m, texts[i], group_texts[i], {}, nullptr, nullptr, data.analysis.data_text(conditions[i]),
-                  ""};
-    for (const Summary* s : summaries) answer.ranked.push_back({s->system, s->median.value});
+    Answer answer{m,  texts[i], group_texts[i], {}, nullptr, nullptr, data.analysis.data_text(conditions[i]),
+                  "", ""};
+    const std::string& most = summaries[0]->system;
+    for (const Summary* s : summaries)
+      if (!data.analysis.are_uncompared(conditions[i], m.name, most, s->system))
+        answer.ranked.push_back({s->system, s->median.value});
+      else
+        answer.left_out += (answer.left_out.empty() ? "not compared with " : "; nor with ") + s->system +
+                           ", which trained " +
+                           epochs_with_word(data.analysis.epochs_text(conditions[i], s->system)) + ", not " +
+                           data.analysis.epochs_text(conditions[i], most);
     rank(answer, [&](const std::string& a, const std::string& b) {
       return data.analysis.comparison(conditions[i], m.name, a, b);
     });
@@ -99,7 +108,7 @@ std::vector<Answer> switch_answers(const ReportData& data, const Json& part, con
     std::string where = group;
     for (const auto& [name, value] : turned.the_rest) where += ", " + name + "=" + value;
     if (const std::string& text = texts[list.size()]; !text.empty()) where += ", " + text;
-    Answer answer{m, where, group, {}, nullptr, nullptr, data.analysis.data_text(*effects[0]), ""};
+    Answer answer{m, where, group, {}, nullptr, nullptr, data.analysis.data_text(*effects[0]), "", ""};
     std::set<std::string> seen;
     bool real = true;
     for (const Effect* effect : effects)
@@ -188,7 +197,14 @@ std::vector<const Summary*> ranking(const ReportData& data, const Condition& con
   std::vector<const Summary*> list;
   for (const Summary& s : data.analysis.summaries)
     if (s.metric == m.name && s.condition == condition) list.push_back(&s);
+  const auto here = data.analysis.epochs.find(condition);
+  const auto most_epochs = [&](const Summary* s) -> int64_t {
+    if (!depends_on_epochs(m.name) || here == data.analysis.epochs.end()) return 0;
+    const auto found = here->second.find(s->system);
+    return found == here->second.end() ? 0 : *found->second.rbegin();
+  };
   std::stable_sort(list.begin(), list.end(), [&](const Summary* a, const Summary* b) {
+    if (most_epochs(a) != most_epochs(b)) return most_epochs(a) > most_epochs(b);
     return m.better == Metric::Better::more ? a->median.value > b->median.value
                                             : a->median.value < b->median.value;
   });

@@ -18,7 +18,8 @@ std::vector<std::string> metrics_of(const Json& part);
 /// The metrics that a part asks about, of those that were measured: the time of a step; of phase fit the training time and the first
 /// metric of the test. Where these were not measured: the first of its figures that has a better side.
 std::vector<std::string> main_metrics(const ReportData& data, const Json& part);
-/// The systems' summaries in one metric under one condition, the best first.
+/// The systems' summaries in one metric under one condition, the best first; where the metric depends on the epochs, those that
+/// trained the most of them before the others.
 std::vector<const Summary*> ranking(const ReportData& data, const Condition& condition, const Metric& metric);
 /// What a switch does in this metric: between conditions of the part, and between one of them and the same without the switch,
 /// wherever that was measured.
@@ -38,7 +39,8 @@ struct Answer {
   const Comparison* second = nullptr;  // the best against the second
   const Comparison* last = nullptr;    // the best against the last, where that is not the second
   std::string data;
-  std::string none;  // why there is no answer, where no comparison is asked; else ""
+  std::string left_out;  // systems that are not ranked, since they trained fewer epochs; "" where all are
+  std::string none;      // why there is no answer, where no comparison is asked; else ""
 };
 
 /// Never empty: a part without a measurement has one that says why.

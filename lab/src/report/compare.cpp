@@ -9,6 +9,7 @@
 #include "lab/src/report/scale.h"
 #include "lab/src/report/svg.h"
 #include "lab/src/report/tables.h"
+#include "lab/src/study/table.h"
 
 namespace tandem::lab {
 namespace {
@@ -91,7 +92,7 @@ Grid change_grid(const FolderComparison& all) {
 
 FolderComparison compare_folders(const std::string& a, const std::string& b) {
   const Results left = load_results(a), right = load_results(b);
-  FolderComparison all{a, b, {}, {}, {}, provenance_differences(left.provenance, right.provenance)};
+  FolderComparison all{a, b, {}, {}, {}, {}, provenance_differences(left.provenance, right.provenance)};
   const auto runs_a = measured(left), runs_b = measured(right);
   for (const auto& [key, runs] : runs_a) {
     const auto other = runs_b.find(key);
@@ -111,7 +112,14 @@ FolderComparison compare_folders(const std::string& a, const std::string& b) {
     }
     const std::string here = data_of(runs), there = data_of(other->second);
     const std::string data = here == there ? here : here + " in A, " + there + " in B";
-    for (const Comparison& c : analyse(both).comparisons)
+    const Analysis found = analyse(both);
+    std::vector<std::string> labels;
+    for (const Uncompared& each : found.uncompared) labels.push_back(metric(each.metric).label);
+    if (!labels.empty())
+      all.not_compared.push_back(key.first + ", " + key.second.text() + ": " + listed(labels) +
+                                 ", for A trained " + epochs_with_word(found.uncompared[0].first_epochs) +
+                                 " and B " + found.uncompared[0].second_epochs);
+    for (const Comparison& c : found.comparisons)
       if (metric(c.metric).better != Metric::Better::neither) all.changes.push_back({key.first, c, data});
   }
   for (const auto& [key, runs] : runs_b)
@@ -123,6 +131,7 @@ std::string comparison_text(const FolderComparison& all) {
   std::string text = "A = " + terminal_text(all.a) + "\nB = " + terminal_text(all.b) + "\n";
   const Grid grid = change_grid(all);
   text += grid.empty() ? "No system has runs under the same condition in both.\n" : grid.text();
+  for (const std::string& what : all.not_compared) text += "not compared: " + terminal_text(what) + "\n";
   for (const std::string& name : all.only_a) text += "only in A: " + terminal_text(name) + "\n";
   for (const std::string& name : all.only_b) text += "only in B: " + terminal_text(name) + "\n";
   for (const std::string& difference : all.provenance) text += "differs: " + terminal_text(difference) + "\n";
@@ -141,6 +150,7 @@ std::string comparison_html(const FolderComparison& all) {
     for (const std::string& item : items) body += "<li>" + escaped(item) + "</li>\n";
     body += "</ul>\n";
   };
+  list("Not compared", all.not_compared);
   list("Only in A", all.only_a);
   list("Only in B", all.only_b);
   list("What differs between the machines and the software", all.provenance);

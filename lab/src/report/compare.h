@@ -19,6 +19,7 @@ struct Change {
 struct FolderComparison {
   std::string a, b;  // the folders
   std::vector<Change> changes;
+  std::vector<std::string> not_compared;    // what differs in the number of epochs
   std::vector<std::string> only_a, only_b;  // systems under conditions that one folder alone has
   std::vector<std::string> provenance;      // "cpu.governor: powersave in A, performance in B"
 };

@@ -34,6 +34,18 @@ std::string text_at(const Json& json, const char* key) {
   return json.is_object() && found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+std::string epochs_with_word(const std::string& epochs) {
+  return epochs + (epochs == "1" ? " epoch" : " epochs");
+}
+
+bool epochs_differ(const ReportData& data, const std::string& part) {
+  std::set<std::set<int64_t>> seen;
+  for (const Condition& condition : data.conditions(part))
+    if (const auto here = data.analysis.epochs.find(condition); here != data.analysis.epochs.end())
+      for (const auto& [system, epochs] : here->second) seen.insert(epochs);
+  return seen.size() > 1;
+}
+
 namespace {
 
 std::string sizes_text(const std::vector<int64_t>& sizes) {
@@ -107,14 +119,18 @@ std::string absence(const ReportData& data, const std::string& part, const std::
 std::string rows_figure(const ReportData& data, const Json& part, const Json& figure, bool boxes) {
   const auto conditions = data.conditions(text_at(part, "name"));
   const auto groups = distinctions(conditions);
+  const bool name_epochs = epochs_differ(data, text_at(part, "name"));
   std::string html;
   for (const std::string& name : texts_at(figure, "metrics")) {
     std::vector<ChartRow> rows;
     for (size_t i = 0; i < conditions.size(); ++i)
       for (const Summary& summary : data.analysis.summaries)
-        if (summary.metric == name && summary.condition == conditions[i])
-          rows.push_back(
-              {summary.system, data.colour(summary.system), summary.values, summary.median, groups[i]});
+        if (summary.metric == name && summary.condition == conditions[i]) {
+          const std::string epochs = data.analysis.epochs_text(conditions[i], summary.system);
+          const bool named = name_epochs && depends_on_epochs(name) && !epochs.empty();
+          rows.push_back({summary.system + (named ? ", " + epochs_with_word(epochs) : ""),
+                          data.colour(summary.system), summary.values, summary.median, groups[i]});
+        }
     const Metric m = metric(name);
     const std::string chart = boxes ? box_chart(m.label, m, rows) : bar_chart(m.label, m, rows);
     html += chart.empty() ? nothing(figure, "", absence(data, text_at(part, "name"), name))
@@ -273,6 +289,11 @@ std::string table_figure(const ReportData& data, const Json& part, const Json& f
   const auto groups = distinctions(conditions);
   std::vector<std::string> header = {"condition", "data", "system", "runs"};
   std::vector<size_t> numbers = {3};
+  const bool show_epochs = epochs_differ(data, text_at(part, "name"));
+  if (show_epochs) {
+    numbers.push_back(header.size());
+    header.push_back("epochs");
+  }
   std::vector<Metric> shown;
   for (const std::string& name : names) {
     const bool any = std::any_of(data.analysis.summaries.begin(), data.analysis.summaries.end(),
@@ -289,6 +310,7 @@ std::string table_figure(const ReportData& data, const Json& part, const Json& f
                                    {data.analysis.data_text(conditions[i])},
                                    {system},
                                    {"0"}};
+      if (show_epochs) row.push_back({data.analysis.epochs_text(conditions[i], system)});
       bool any = false;
       for (const Metric& m : shown) {
         const Summary* s = data.analysis.summary(conditions[i], m.name, system);

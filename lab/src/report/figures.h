@@ -24,6 +24,11 @@ struct ReportData {
 /// What tells the conditions of a list apart ("batch 64, f32"), one text each; "" where there is only one.
 std::vector<std::string> distinctions(const std::vector<Condition>& conditions);
 
+/// "1 epoch", "2 epochs", "1 to 2 epochs", of the text that the analysis has for them.
+std::string epochs_with_word(const std::string& epochs);
+/// Whether the systems of a part, or one system's conditions, trained different numbers of epochs: then tables have a column for them.
+bool epochs_differ(const ReportData& data, const std::string& part);
+
 /// One figure of a part (`figure`: its table in study.json) as HTML, or a sentence where there is nothing to draw.
 std::string figure_html(const ReportData& data, const Json& part, const Json& figure);
 

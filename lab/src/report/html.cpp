@@ -84,6 +84,7 @@ std::string part_section(const ReportData& data, const Json& part) {
   if (data.conditions(text_at(part, "name")).empty()) {
     html += paragraph("No run of this part has been taken.", "soft");
   } else {
+    for (const std::string& sentence : epoch_sentences(data, part)) html += paragraph(sentence, "warning");
     if (counts_answers(answers(data, part)))
       html += "<h3>Condition by condition</h3>\n" + each_answer_grid(data, part).html();
     if (part.contains("figures") && part["figures"].is_array())

@@ -27,6 +27,7 @@ std::string markdown_report(const Results& results, const Analysis& analysis,
         "\n## " + markdown_text(text_at(part, "title")) + (as_shipped(part) ? " (as shipped)" : "") + "\n\n";
     if (const std::string seen = data_sentence(data, text_at(part, "name")); !seen.empty())
       page += markdown_text(seen) + "\n\n";
+    for (const std::string& sentence : epoch_sentences(data, part)) page += markdown_text(sentence) + "\n\n";
     if (counts_answers(answers(data, part))) page += each_answer_grid(data, part).markdown() + "\n";
     const Grid summary = summary_grid(data, part), comparisons = comparison_grid(data, part);
     if (!summary.empty()) page += summary.markdown();
@@ -49,6 +50,8 @@ std::string terminal_report(const Results& results, const Analysis& analysis) {
     page += terminal_text(text_at(part, "title")) + (as_shipped(part) ? " (as shipped)" : "") + "\n" +
             summary.text();
     for (const std::string& sentence : answer_sentences(data, part))
+      page += "  - " + terminal_text(sentence) + "\n";
+    for (const std::string& sentence : epoch_sentences(data, part))
       page += "  - " + terminal_text(sentence) + "\n";
     page += "\n";
   }

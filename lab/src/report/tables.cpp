@@ -103,6 +103,46 @@ std::string data_sentence(const ReportData& data, const std::string& part) {
   return text.empty() ? "" : text + ".";
 }
 
+std::vector<std::string> epoch_sentences(const ReportData& data, const Json& part) {
+  struct Row {
+    std::vector<std::string> labels;           // of metrics
+    std::map<std::string, std::string> names;  // of systems: their epochs
+    std::string where;
+  };
+  std::map<std::pair<Condition, bool>, Row> rows;
+  const auto conditions = data.conditions(text_at(part, "name"));
+  const auto groups = distinctions(conditions);
+  auto asked = metrics_of(part);
+  for (const std::string& name : main_metrics(data, part)) asked.push_back(name);
+  for (const std::string& name : asked)
+    for (const Uncompared& each : data.analysis.uncompared) {
+      const auto at = std::find_if(conditions.begin(), conditions.end(), [&](Condition condition) {
+        if (each.of_switch) condition.switches.clear();
+        return condition == each.condition;
+      });
+      if (each.metric != name || at == conditions.end()) continue;
+      Row& row = rows[{each.condition, each.of_switch}];
+      const std::string label = metric(name).label;
+      if (std::find(row.labels.begin(), row.labels.end(), label) == row.labels.end())
+        row.labels.push_back(label);
+      row.names[each.first] = each.first_epochs;
+      row.names[each.second] = each.second_epochs;
+      row.where = each.of_switch ? "" : groups[static_cast<size_t>(at - conditions.begin())];
+    }
+  std::vector<std::string> sentences;
+  for (const auto& [key, row] : rows) {
+    std::map<std::string, std::vector<std::string>> by_epochs;
+    for (const auto& [name, epochs] : row.names) by_epochs[epochs].push_back(name);
+    std::string counts;
+    for (const auto& [epochs, names] : by_epochs)
+      counts += (counts.empty() ? "" : ", ") + listed(names) + " trained " + epochs_with_word(epochs);
+    sentences.push_back(cat(
+        row.where.empty() ? "" : row.where + ": ", counts, " (a fit stops at its cap): ", listed(row.labels),
+        row.labels.size() == 1 ? " is" : " are", " compared only between those that trained equally many."));
+  }
+  return sentences;
+}
+
 Grid noise_grid(const ReportData& data) {
   Grid grid({"condition", "data", "metric", "system against itself", "ratio", "95 % interval", "noise floor",
              "runs"},
@@ -163,6 +203,8 @@ Grid summary_grid(const ReportData& data, const Json& part) {
   };
   for (const Statistic& statistic : statistics())
     if (!statistic.label.empty()) add_column(statistic.label);
+  const bool show_epochs = epochs_differ(data, text_at(part, "name"));
+  if (show_epochs) add_column("epochs");
   add_column("runs");
   Grid grid(header, numbers);
   const auto conditions = data.conditions(text_at(part, "name"));
@@ -188,6 +230,7 @@ Grid summary_grid(const ReportData& data, const Json& part) {
             row.push_back({statistic.is_share ? percent_text(found->second) : with_unit(found->second, m),
                            found->second});
         }
+        if (show_epochs) row.push_back({data.analysis.epochs_text(s->condition, s->system)});
         row.push_back({std::to_string(s->values.size()), static_cast<double>(s->values.size())});
         grid.add(row);
       }

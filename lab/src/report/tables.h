@@ -25,6 +25,9 @@ Grid comparison_grid(const ReportData& data, const Json& part);
 std::vector<std::string> data_warnings(const ReportData& data);
 /// "Data: mnist." of a part; "" where no run of it saw any.
 std::string data_sentence(const ReportData& data, const std::string& part);
+/// One sentence for each condition of a part under which systems trained different numbers of epochs: which numbers, and what is
+/// not compared.
+std::vector<std::string> epoch_sentences(const ReportData& data, const Json& part);
 Grid noise_grid(const ReportData& data);
 Grid gap_grid(const ReportData& data);
 /// Where the monitors' numbers come from, and the reason for those that this machine does not offer.

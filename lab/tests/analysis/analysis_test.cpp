@@ -399,6 +399,62 @@ TEST(Analysis, One_run_has_no_interval) {
   EXPECT_TRUE(contains(single.text, "(the ratio of b to a is 2.00, one run)")) << single.text;
 }
 
+void train_epochs(Results& results, const std::string& system, size_t epochs,
+                  const std::string& control = "") {
+  for (lab::Run& run : results.runs)
+    if (run.system == system && run.control == control) run.epochs.resize(epochs);
+}
+
+TEST(Analysis, What_depends_on_the_epochs_is_compared_only_where_they_are_as_many) {
+  for (const char* name : {"fit.total_s", "fit.accuracy", "fit.best_mse", "fit.best_epoch", "fit.test_loss",
+                           "fit.accuracy_noise_0.10", "gpu.energy_j"}) {
+    Results results = study({{"a", kBase}, {"b", times(0.5)}, {"c", times(2)}}, name);
+    train_epochs(results, "a", 2);
+    train_epochs(results, "b", 1);
+    train_epochs(results, "c", 2);
+    const Analysis analysis = analyse(results);
+    ASSERT_EQ(analysis.comparisons.size(), 1u) << name;
+    EXPECT_EQ(analysis.comparisons[0].first + analysis.comparisons[0].second, "ac");
+    EXPECT_DOUBLE_EQ(analysis.comparisons[0].p_holm, analysis.comparisons[0].p) << "no other test was made";
+    ASSERT_EQ(analysis.uncompared.size(), 2u) << name;
+    EXPECT_EQ(analysis.uncompared[0].first_epochs, "2");
+    EXPECT_EQ(analysis.uncompared[0].second_epochs, "1");
+    EXPECT_TRUE(analysis.are_uncompared(lenet_training(), name, "b", "a"));
+    EXPECT_EQ(analysis.epochs_text(lenet_training(), "b"), "1");
+    EXPECT_EQ(analysis.summaries.size(), 3u) << "each is shown all the same";
+  }
+  for (const char* name : {"fit.epoch_s", "fit.first_epoch_s", "fit.test_s", "fit.memory_growth_mib",
+                           "fit.time_to_0.90_s", "fit.energy_to_0.90_j", "step.energy_j", "rss.peak_mib"}) {
+    Results results = study({{"a", kBase}, {"b", times(0.5)}}, name);
+    train_epochs(results, "a", 2);
+    train_epochs(results, "b", 1);
+    EXPECT_EQ(analyse(results).comparisons.size(), 1u) << name;
+  }
+}
+
+TEST(Analysis, One_run_that_its_cap_stopped_is_enough_and_holds_for_controls_and_switches) {
+  Results results = study({{"a", kBase}, {"b", times(2)}}, "fit.total_s");
+  add_control(results, "a", times(1.01), "fit.total_s");
+  train_epochs(results, "a", 2);
+  train_epochs(results, "b", 2);
+  train_epochs(results, "a", 1, "A/A");
+  EXPECT_TRUE(analyse(results).noise.empty());
+  train_epochs(results, "a", 2, "A/A");
+  EXPECT_EQ(analyse(results).noise.size(), 1u);
+  results.runs[8].epochs.resize(1);  // b's first
+  const Analysis analysis = analyse(results);
+  EXPECT_TRUE(analysis.comparisons.empty());
+  EXPECT_EQ(analysis.uncompared.at(0).second_epochs, "1 to 2");
+  for (lab::Run& run : results.runs) {
+    if (run.system == "a") run.condition.switches = {{"conv", "fixed"}};
+    run.system = "a";
+  }
+  const Analysis turned = analyse(results);
+  EXPECT_TRUE(turned.effects.empty());
+  ASSERT_EQ(turned.uncompared.size(), 1u);
+  EXPECT_TRUE(turned.uncompared[0].of_switch);
+}
+
 TEST(Analysis, Findings_do_not_depend_on_the_order_of_runs) {
   stats::Random random(3);
   Results results = simulated_study({0.01, 0.0102, 0.011}, 9, 0.02, random);

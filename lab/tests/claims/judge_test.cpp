@@ -57,6 +57,39 @@ TEST(JudgeOrder, HoldsFailsAndStaysOpen) {
   EXPECT_EQ(judged(ledger, few).mark, Mark::undecided);
 }
 
+TEST(JudgeEpochs, FitsOfOtherNumbersOfEpochsDecideNoClaim) {
+  const Condition fit = condition_of("lenet", "fit");
+  const auto made = [&](size_t epochs) {
+    MadeUp result;
+    result.add(fit, kA, "fit.total_s", 1.0).add(fit, kB, "fit.total_s", 2.0).add(fit, kA, "fit.epoch_s", 1.0);
+    result.add(fit, kB, "fit.epoch_s", 2.0);
+    for (int64_t block = 0; block < 10; ++block) {
+      result.run_of(fit, kA, block).epochs.resize(epochs);
+      result.run_of(fit, kB, block).epochs.resize(2);
+    }
+    return result;
+  };
+  const std::string a = "\"" + kA + "\"", b = "\"" + kB + "\"", total = "metric = \"fit.total_s\"\n",
+                    where = "\nwhere = { phase = \"fit\" }";
+  for (const std::string& claim :
+       {"kind = \"order\"\n" + total + "less = " + a + "\nmore = " + b + where,
+        "kind = \"ratio\"\n" + total + "of = " + b + "\nto = " + a + "\nlow = 1.5\nhigh = 2.5" + where,
+        "kind = \"extreme\"\n" + total + "system = " + a + "\nend = \"lowest\"\namong = [" + a + ", " + b +
+            "]" + where}) {
+    EXPECT_EQ(judged(one_claim(claim), made(2)).mark, Mark::holds) << claim;
+    EXPECT_EQ(judged(one_claim(claim), made(1)).mark, Mark::undecided) << claim;
+  }
+  const Judgement order =
+      judged(one_claim("kind = \"order\"\n" + total + "less = " + a + "\nmore = " + b + where), made(1));
+  EXPECT_NE(order.reason.find("they trained different numbers of epochs"), std::string::npos) << order.reason;
+  EXPECT_EQ(
+      judged(one_claim("kind = \"order\"\nmetric = \"fit.epoch_s\"\nless = " + a + "\nmore = " + b + where),
+             made(1))
+          .mark,
+      Mark::holds)
+      << "the time of an epoch does not depend on their number";
+}
+
 TEST(JudgeOrder, DecidesAlsoWhereNeitherIsBetter) {
   const Ledger ledger =
       one_claim("kind = \"order\"\nmetric = \"cpu.percent\"\nless = \"" + kA + "\"\nmore = \"" + kB + "\"");

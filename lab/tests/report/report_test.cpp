@@ -271,6 +271,57 @@ TEST(ReportAnswer, PrefersTheTimeOfAStepAndOfAFitWithItsFirstMetric) {
   EXPECT_EQ(rows[1][6], "mnist (real)");
 }
 
+/// A fit of three systems on real data, of which c:z was stopped by its cap after one epoch.
+Results capped_fit() {
+  Results results = race({{"a:x", 0.001}, {"b:y", 0.002}, {"c:z", 0.0001}}, {10}, 8);
+  results.provenance = Json::object();
+  results.study["parts"][0]["phase"] = "fit";
+  results.study["parts"][0]["figures"] = {
+      testing::sample_figure("bars", {"fit.total_s"}),
+      testing::sample_figure("table", {"fit.total_s", "fit.accuracy", "fit.epoch_s"})};
+  for (lab::Run& run : results.runs) {
+    run.data = "mnist";
+    run.epochs.resize(run.system == "c:z" ? 1 : 2);
+    const double step_s = run.metrics["step.latency_s"];
+    run.metrics = {{"fit.total_s", 1000 * step_s}, {"fit.accuracy", 0.9 + step_s}};
+  }
+  return results;
+}
+
+TEST(ReportOfEpochs, AFitThatItsCapStoppedIsNotAheadOfLongerOnes) {
+  const Results results = capped_fit();
+  const Analysis analysis = analyse(results);
+  const auto rows = answers_of(results);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_TRUE(rows[0][2].starts_with("a:x, ")) << rows[0][2];
+  EXPECT_TRUE(rows[0][3].starts_with("b:y, ")) << rows[0][3];
+  EXPECT_EQ(rows[0][4], "–") << "c:z is not ranked";
+  EXPECT_TRUE(rows[0][5].ends_with("; not compared with c:z, which trained 1 epoch, not 2")) << rows[0][5];
+  EXPECT_TRUE(rows[1][2].starts_with("b:y, ")) << rows[1][2];
+  const std::string line =
+      "c:z trained 1 epoch, a:x and b:y trained 2 epochs (a fit stops at its cap): training time and test "
+      "accuracy are compared only between those that trained equally many.";
+  const std::string html = html_report(results, analysis, {}),
+                    markdown = markdown_report(results, analysis, {}),
+                    text = terminal_report(results, analysis);
+  for (const std::string& page : {html, markdown, text}) EXPECT_EQ(count(page, line), 1u) << page;
+  EXPECT_NE(html.find(">epochs</th>"), std::string::npos);
+  EXPECT_NE(html.find("c:z, 1 epoch"), std::string::npos) << "in the figure";
+  EXPECT_NE(markdown.find("| epochs | runs |"), std::string::npos);
+  EXPECT_NE(markdown.find("| 1 | 8 |"), std::string::npos);
+  EXPECT_LT(text.find("b:y"), text.find("c:z")) << "those of fewer epochs stand last";
+
+  Results two = results;
+  std::erase_if(two.runs, [](const lab::Run& run) { return run.system == "b:y"; });
+  const auto none = answers_of(two);
+  EXPECT_EQ(none[0][2], "no answer");
+  EXPECT_EQ(none[0][5], "not compared with c:z, which trained 1 epoch, not 2");
+
+  Results same = results;
+  for (lab::Run& run : same.runs) run.epochs.resize(2);
+  EXPECT_EQ(markdown_report(same, analyse(same), {}).find("epochs"), std::string::npos);
+}
+
 TEST_F(Report, AFigureWithoutDataIsOneLine) {
   EXPECT_NE(
       html.find(
@@ -646,6 +697,23 @@ TEST(CompareFolders, FindsWhatBecameSlower) {
   EXPECT_NE(comparison_text(found).find("cpu.model: A processor in A, Another processor in B"),
             std::string::npos);
   EXPECT_EQ(first_fault(comparison_html(found)), "");
+}
+
+TEST(CompareFolders, DoesNotCompareFitsOfOtherNumbersOfEpochs) {
+  Folder folder;
+  Results a = capped_fit(), b = a;
+  for (lab::Run& run : b.runs) run.epochs.resize(2);
+  save(a, folder.path / "a");
+  save(b, folder.path / "b");
+  const FolderComparison found = compare_folders((folder.path / "a").string(), (folder.path / "b").string());
+  for (const Change& change : found.changes) EXPECT_NE(change.system, "c:z") << change.comparison.metric;
+  ASSERT_EQ(found.not_compared.size(), 1u);
+  EXPECT_TRUE(found.not_compared[0].starts_with("c:z, ")) << found.not_compared[0];
+  EXPECT_TRUE(
+      found.not_compared[0].ends_with(": training time and test accuracy, for A trained 1 epoch and B 2"))
+      << found.not_compared[0];
+  EXPECT_NE(comparison_text(found).find("not compared: c:z"), std::string::npos);
+  EXPECT_NE(comparison_html(found).find("<h2>Not compared</h2>"), std::string::npos);
 }
 
 TEST(Browser, DrawsTheReportWithoutAnError) {
