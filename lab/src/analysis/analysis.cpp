@@ -116,7 +116,7 @@ Summary summarise(const Condition& condition, const std::string& name, const std
     summary.blocks.push_back(run.block);
   }
   const stats::Interval median = stats::median_interval(
-      summary.values, bootstrap_for(options, condition.text() + "|" + name + "|" + system));
+      summary.values, bootstrap_for(options, condition.text() + "|" + resampled_as(name) + "|" + system));
   summary.median = {median.value, median.low, median.high};
   for (const Statistic& statistic : statistics())
     if (const auto value = statistic.of(summary.values)) summary.statistics[statistic.name] = *value;
@@ -129,7 +129,8 @@ std::optional<NoiseFloor> measure_noise(const Condition& condition, const std::s
   if (series.ordinary.empty() || series.control.empty()) return std::nullopt;
   const Samples samples = match(series.ordinary, series.control);
   if (depends_on_epochs(name) && !samples.same_epochs) return std::nullopt;
-  const auto bootstrap = bootstrap_for(options, condition.text() + "|" + name + "|" + system + "|A/A");
+  const auto bootstrap =
+      bootstrap_for(options, condition.text() + "|" + resampled_as(name) + "|" + system + "|A/A");
   const stats::Interval ratio = samples.paired
                                     ? stats::median_ratio_paired(samples.first, samples.second, bootstrap)
                                     : stats::median_ratio(samples.first, samples.second, bootstrap);

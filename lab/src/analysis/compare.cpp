@@ -134,14 +134,18 @@ Samples match(const std::vector<Observation>& first, const std::vector<Observati
   return samples;
 }
 
+std::string resampled_as(const std::string& metric) {
+  return metric == "samples_per_s" || metric == "step.call_s" ? "step.throughput_s" : metric;
+}
+
 Comparison compare(const Samples& samples, Comparison head, const AnalysisOptions& options) {
   Comparison result = std::move(head);
   result.paired = samples.paired;
   result.runs = std::min(samples.first.size(), samples.second.size());
   stats::BootstrapOptions bootstrap;
   bootstrap.resamples = options.resamples;
-  bootstrap.seed = stats::seed_for(
-      options.seed, result.condition.text() + "|" + result.metric + "|" + result.first + "|" + result.second);
+  bootstrap.seed = stats::seed_for(options.seed, result.condition.text() + "|" + resampled_as(result.metric) +
+                                                     "|" + result.first + "|" + result.second);
   stats::TestResult test;
   if (samples.paired) {
     test = stats::wilcoxon(samples.first, samples.second);

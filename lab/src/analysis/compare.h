@@ -27,6 +27,10 @@ struct Samples {
 /// than half of the smaller sample finds a partner, all values are taken, unpaired.
 Samples match(const std::vector<Observation>& first, const std::vector<Observation>& second);
 
+/// The metric under whose name resamples are drawn: what is another's multiple or reciprocal in every run is resampled as that one,
+/// so that both get one interval.
+std::string resampled_as(const std::string& metric);
+
 /// What the verdict is held against.
 struct Yardstick {
   std::optional<NoiseFloor> noise;

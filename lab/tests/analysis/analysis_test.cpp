@@ -394,6 +394,29 @@ TEST(Analysis, A_constant_is_not_counted_in_Holms_family) {
   EXPECT_DOUBLE_EQ(tested.p_holm, 2 * tested.p);
 }
 
+TEST(Analysis, Throughput_says_of_two_systems_what_the_time_of_a_step_says) {
+  stats::Random random(5);
+  Results results = simulated_study({0.01, 0.0102, 0.011}, 8, 0.03, random, true, "step.throughput_s");
+  for (lab::Run& run : results.runs) {
+    run.metrics["samples_per_s"] = 100 / run.metrics["step.throughput_s"];
+    run.metrics["step.call_s"] = run.metrics["step.throughput_s"] / 64;
+  }
+  const Analysis analysis = analyse(results);
+  const NoiseFloor *time_floor = analysis.noise_floor(lenet_training(), "step.throughput_s"),
+                   *rate_floor = analysis.noise_floor(lenet_training(), "samples_per_s");
+  EXPECT_NEAR(time_floor->floor, rate_floor->floor, 1e-12);
+  for (const auto& [a, b] : {std::pair("a", "b"), std::pair("a", "c"), std::pair("b", "c")}) {
+    const Comparison &time = *analysis.comparison(lenet_training(), "step.throughput_s", a, b),
+                     &rate = *analysis.comparison(lenet_training(), "samples_per_s", a, b),
+                     &call = *analysis.comparison(lenet_training(), "step.call_s", a, b);
+    EXPECT_NEAR(time.ratio.value * rate.ratio.value, 1, 1e-12);
+    EXPECT_NEAR(time.ratio.low * rate.ratio.high, 1, 1e-12);
+    EXPECT_NEAR(time.ratio.high * rate.ratio.low, 1, 1e-12);
+    EXPECT_NEAR(time.ratio.low, call.ratio.low, 1e-12);
+    EXPECT_EQ(time.verdict, rate.verdict);
+  }
+}
+
 TEST(Analysis, One_run_has_no_interval) {
   const Comparison single = analyse(study({{"a", {1}}, {"b", {2}}})).comparisons.at(0);
   EXPECT_TRUE(contains(single.text, "(the ratio of b to a is 2.00, one run)")) << single.text;
