@@ -266,7 +266,9 @@ std::string timeline_figure(const ReportData& data, const Json& part, const Json
       for (const Run& run : data.results.runs) {  // the first run of each system
         if (run.part != part_name || run.condition != conditions[i] || !run.control.empty()) continue;
         for (const Trace& trace : run.traces) {
-          if (trace.metric != name || !drawn_systems.insert(run.system).second) continue;
+          // The curve of rss.mean_mib is rss.
+          const bool is_it = trace.metric == name || name.starts_with(trace.metric + ".");
+          if (!is_it || !drawn_systems.insert(run.system).second) continue;
           ChartLine line{run.system, data.colour(run.system), {}};
           for (size_t j = 0; j < std::min(trace.seconds.size(), trace.values.size()); ++j)
             line.points.push_back({trace.seconds[j], {trace.values[j], trace.values[j], trace.values[j]}});

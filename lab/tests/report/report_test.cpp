@@ -382,6 +382,16 @@ TEST_F(Report, DrawsEveryKindOfFigure) {
   EXPECT_NE(html.find("cannot draw &#39;spiral&#39;"), std::string::npos);
 }
 
+TEST(ReportOfTimelines, TheCurveOfMeanMemoryIsDrawn) {
+  Results results = testing::sample_results();
+  results.study["parts"][0]["figures"] = Json::array({testing::sample_figure("timeline", {"rss.mean_mib"})});
+  for (lab::Run& run : results.runs) run.traces = {{"rss", "MiB", "/proc/stat", {0, 0.1, 0.2}, {300, 310, 312}}};
+  const std::string html = html_report(results, analyse(results), {});
+  EXPECT_NE(html.find("time since the first timed step"), std::string::npos);
+  EXPECT_NE(html.find("mean resident memory"), std::string::npos);
+  EXPECT_EQ(html.find("no run has a rss.mean_mib"), std::string::npos);
+}
+
 TEST(ReportOfSwitches, SaysWhatEachSettingDoesOrHowOftenItIsTheBest) {
   for (const int64_t batches : {1, 5}) {
     Results results;
