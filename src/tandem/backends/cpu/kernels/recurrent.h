@@ -8,6 +8,7 @@
 #include "tandem/backends/cpu/kernels/packing.h"
 #include "tandem/backends/cpu/kernels/row_products.h"
 #include "tandem/backends/cpu/kernels/sums.h"
+#include "tandem/backends/cpu/kernels/tiny_as_zero.h"
 #include "tandem/core/kernel.h"
 #include "tandem/core/threads.h"
 #include "tandem/ops/recurrent_steps.h"
@@ -41,25 +42,6 @@ void pack(C* to, const S* from, int64_t panels, int64_t depth, int64_t along, in
 }
 
 // ---- what both directions share
-
-/// While it lives, and is on, numbers too small to be normal ones count as zero in this thread, on x86-64, where each of them costs
-/// hundreds of clocks: the gradient of a long sequence is full of them once it has died away (imdb_lstm: three times the time).
-class TinyAsZero {
- public:
-#if defined(__x86_64__)
-  explicit TinyAsZero(bool on = true) : before_(__builtin_ia32_stmxcsr()) {
-    if (on) __builtin_ia32_ldmxcsr(before_ | 0x8040u);
-  }
-  ~TinyAsZero() { __builtin_ia32_ldmxcsr(before_); }
-#else
-  explicit TinyAsZero(bool = true) {}
-#endif
-  TinyAsZero(const TinyAsZero&) = delete;
-  TinyAsZero& operator=(const TinyAsZero&) = delete;
-
- private:
-  [[maybe_unused]] const unsigned before_ = 0;
-};
 
 template <class S>
 struct Problem {

@@ -7,6 +7,7 @@
 #include "tandem/backends/cpu/kernels/iterate.h"
 #include "tandem/backends/cpu/kernels/register.h"
 #include "tandem/backends/cpu/kernels/sums.h"
+#include "tandem/backends/cpu/kernels/tiny_as_zero.h"
 #include "tandem/core/threads.h"
 #include "tandem/ops/shape.h"
 
@@ -163,6 +164,7 @@ void for_rows(const Buffer& x, int64_t axis, Row&& row, Side&& side) {
   const int64_t n = x.shape[axis], outer = x.size() / n / inner;
   if (inner == 1) {
     parallel_ranges(outer, kGrain / n + 1, [&](int64_t begin, int64_t end) {
+      const TinyAsZero tiny;
       for (int64_t r = begin; r < end; ++r) row(r * n, n);
     });
     return;
@@ -170,6 +172,7 @@ void for_rows(const Buffer& x, int64_t axis, Row&& row, Side&& side) {
   const int64_t strips = (inner + kSide - 1) / kSide;
   parallel_ranges(outer * strips, kGrain / (n * (inner < kSide ? inner : kSide)) + 1,
                   [&](int64_t begin, int64_t end) {
+                    const TinyAsZero tiny;
                     for (int64_t t = begin; t < end; ++t) {
                       const int64_t column = t % strips * kSide, left = inner - column;
                       side(t / strips * n * inner + column, n, inner, left < kSide ? left : kSide);
