@@ -16,7 +16,7 @@ inline constexpr int64_t kCacheLine = 64;
 inline int64_t blocks_in(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 /// Rows of A, `stride` apart, times `depth` rows of one panel [k][kCount vectors]: row r, vector v goes to out + r · row + v · vector, or is
-/// added to what is there. Meanwhile a cache line for each row of the panel comes nearer, from `ahead` on.
+/// added to what is there. Meanwhile a cache line for each row of the panel comes nearer, from `ahead` on; null: none.
 template <class C, int kRows, int kCount>
 void multiply(const C* a, int64_t stride, int64_t depth, const C* panel, C* out, int64_t row, int64_t vector,
               bool adds, const char* ahead) {
@@ -27,7 +27,7 @@ void multiply(const C* a, int64_t stride, int64_t depth, const C* panel, C* out,
 #pragma GCC unroll 8
   for (int i = 0; i < kEach; ++i) from[i] = a + 3 * i * stride;
   for (int64_t k = 0; k < depth; ++k) {
-    __builtin_prefetch(ahead + k * kCacheLine, 0, 2);
+    if (ahead) __builtin_prefetch(ahead + k * kCacheLine, 0, 2);
     Vec<C> b[kCount];
 #pragma GCC unroll 4
     for (int v = 0; v < kCount; ++v) b[v] = load(panel + (k * kCount + v) * kL);
@@ -68,9 +68,10 @@ struct Rows {
       for (int64_t done = 0, tile = 0; done < n; ++tile) {
         const int64_t rows = blocks_in(n - done, blocks_in(n - done, kRowsOfTile<kCount>));
         const C* const now = panel + k * kWidth;
-        const bool fetches = goes_on && tile < lines;
-        const char* const ahead = reinterpret_cast<const char*>(fetches ? now + part * kWidth : now) +
-                                  (fetches ? tile * part * kCacheLine : 0);
+        const char* const ahead =
+            goes_on && tile < lines
+                ? reinterpret_cast<const char*>(now + part * kWidth) + tile * part * kCacheLine
+                : nullptr;
         at(rows, std::make_integer_sequence<int, kRowsOfTile<kCount>>())(
             a + done * stride + k, stride, depth - k < part ? depth - k : part, now, out + done * row, row,
             vector, k > 0, ahead);
