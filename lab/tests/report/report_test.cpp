@@ -385,7 +385,8 @@ TEST_F(Report, DrawsEveryKindOfFigure) {
 TEST(ReportOfTimelines, TheCurveOfMeanMemoryIsDrawn) {
   Results results = testing::sample_results();
   results.study["parts"][0]["figures"] = Json::array({testing::sample_figure("timeline", {"rss.mean_mib"})});
-  for (lab::Run& run : results.runs) run.traces = {{"rss", "MiB", "/proc/stat", {0, 0.1, 0.2}, {300, 310, 312}}};
+  for (lab::Run& run : results.runs)
+    run.traces = {{"rss", "MiB", "/proc/stat", {0, 0.1, 0.2}, {300, 310, 312}}};
   const std::string html = html_report(results, analyse(results), {});
   EXPECT_NE(html.find("time since the first timed step"), std::string::npos);
   EXPECT_NE(html.find("mean resident memory"), std::string::npos);
