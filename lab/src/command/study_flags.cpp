@@ -95,8 +95,9 @@ void save_provenance(const std::string& folder, const Plan& plan, const RunnerOp
     const auto bytes = io::read_file("run", path, int64_t{1} << 28);
     const Json before = parse_json<Json>("read '" + path + "': ",
                                          {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    const Json both = with_sitting(before, record);  // which refuses another machine
     settle_programs(folder, before, record, may_change);
-    record = with_sitting(before, record);
+    record = both;
   }
   io::write_atomically(path, [&](io::OutputFile& file) {
     file.write(record.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");

@@ -83,11 +83,10 @@ class ResultsWatch {
 
  private:
   std::string phase_, precision_;
-  double slack_ = 0;
-  bool is_reference_ = false;
+  double slack_ = 0;  // beside the reference
   int64_t turns_;
   std::vector<double> losses_;
-  std::optional<double> sum_;
+  std::optional<double> reference_, sum_;
 };
 
 /// Phase fit. `tests`: how many test samples there are; 0: none. `parts`: the further parts of the data that are tested after the

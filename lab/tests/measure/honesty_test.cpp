@@ -136,6 +136,8 @@ TEST(Honesty, LossesMoveAndEqualInputsGiveEqualSums) {
   t = steps(16, 5);
   t.output_sum = 1.4;
   EXPECT_FALSE(known.add(t));
+  t.output_sum = 1.2;
+  EXPECT_EQ(rule(known.add(t)), "output") << "nearer to the reference, and not what it was";
   t.output_sum = 1.6;
   EXPECT_EQ(rule(known.add(t)), "output") << "always the same, and never the reference's";
 }
