@@ -123,7 +123,7 @@ struct Fixture {
 TEST(MultiheadAttention, GivesPyTorchsValuesAndGradientsAlsoWithNansBeyondTheLengths) {
   for (const Case& row : cases())
     for (const DType dtype : {DType::f64, DType::f32}) {
-      SCOPED_TRACE(cat(row.name, " in ", dtype));
+      SCOPED_TRACE(str(row.name, " in ", dtype));
       Fixture s(row, dtype);
       const double tolerance = dtype == DType::f64 ? 1e-9 : 1e-5;
       const Tensor y = s.call();
@@ -290,7 +290,7 @@ TEST(ScaledDotProductAttention, GivesPyTorchsValuesAndGradientsAlsoWithNansBeyon
                                                         {"dot_lengths", {.lengths = to_lengths({2, 5, 1})}}};
   for (const auto& [name, options] : rows)
     for (const DType dtype : {DType::f64, DType::f32}) {
-      SCOPED_TRACE(cat(name, " in ", dtype));
+      SCOPED_TRACE(str(name, " in ", dtype));
       Tensor q = values({3, 2, 4, 3}, 900, dtype), k = values({3, 2, 5, 3}, 901, dtype),
              v = values({3, 2, 5, 4}, 902, dtype);
       if (options.lengths.defined()) k = spoiled(k, {2, 5, 1}), v = spoiled(v, {2, 5, 1});
@@ -305,7 +305,7 @@ TEST(ScaledDotProductAttention, GivesPyTorchsValuesAndGradientsAlsoWithNansBeyon
       const List in = {q, k, v}, eager = call(in), graph = compile(call)(in);
       const char* const parts[] = {"d.q", "d.k", "d.v", "output"};
       for (size_t i = 0; i < 4; ++i) {
-        EXPECT_TRUE(near(to_array(eager[i]), golden().at(cat(name, " ", parts[i])), tolerance)) << parts[i];
+        EXPECT_TRUE(near(to_array(eager[i]), golden().at(str(name, " ", parts[i])), tolerance)) << parts[i];
         EXPECT_TRUE(same_bits(eager[i], graph[i])) << parts[i];
       }
     }
@@ -394,7 +394,7 @@ struct ReadFixture {
 TEST(AdditiveAttention, GivesPyTorchsValuesAndGradientsAlsoWithNansBeyondTheLengths) {
   for (const ReadCase& row : read_cases())
     for (const DType dtype : {DType::f64, DType::f32}) {
-      SCOPED_TRACE(cat(row.name, " in ", dtype));
+      SCOPED_TRACE(str(row.name, " in ", dtype));
       ReadFixture s(row, dtype);
       const double tolerance = dtype == DType::f64 ? 1e-9 : 1e-5;
       const nn::AttentionRead read = s.call();

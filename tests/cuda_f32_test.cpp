@@ -50,8 +50,8 @@ TEST_F(CudaF32, ProductsKeepAllBits) {
     const Tensor a = numbers({size[0], size[1]}), b = numbers({size[1], size[2]});
     const Tensor want = matmul(cast(a, DType::f64), cast(b, DType::f64));
     const Tensor ga = to(a, kGpu), gb = to(b, kGpu);
-    expect_rounded(matmul(ga, gb), want, cat("product ", size));
-    expect_rounded(matmul(transpose(contiguous(transpose(ga))), gb), want, cat("laid out otherwise ", size));
+    expect_rounded(matmul(ga, gb), want, str("product ", size));
+    expect_rounded(matmul(transpose(contiguous(transpose(ga))), gb), want, str("laid out otherwise ", size));
   }
 }
 
@@ -102,7 +102,7 @@ TEST_F(CudaF32, ConvolutionsKeepAllBits) {
     const auto fastest = run(kGpu, DType::f32);
     set_convolution_choice({});
     for (size_t i = 0; i < want.size(); ++i) {
-      const std::string what = cat("result ", i, " of x ", form.x, ", weight ", form.weight);
+      const std::string what = str("result ", i, " of x ", form.x, ", weight ", form.weight);
       expect_rounded(got[i], want[i], what);
       expect_rounded(fastest[i], want[i], what + ", by time", kFastest);
     }
@@ -159,7 +159,7 @@ TEST_F(CudaF32, AnInfinityInAConvolutionGivesInfinitiesAndNoNan) {
         int64_t differ = 0;
         for (size_t k = 0; k < a.size(); ++k)
           differ += std::isinf(a[k]) != std::isinf(b[k]) || std::isnan(b[k]);
-        EXPECT_EQ(differ, 0) << "result " << i << " of x " << cat(form.x) << ", infinity at " << place;
+        EXPECT_EQ(differ, 0) << "result " << i << " of x " << str(form.x) << ", infinity at " << place;
       }
     }
   }

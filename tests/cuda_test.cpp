@@ -156,7 +156,7 @@ TEST_F(Cuda, BranchesAndLoopsAreReplayedWithTheBitsOfTheEagerEngine) {
   set_tf32(false);
   for (bool recompute : {false, true})
     for (const ControlForm& form : ControlForm::all(recompute)) {
-      const std::string what = cat(form.name, recompute ? ", recomputed" : "");
+      const std::string what = str(form.name, recompute ? ", recomputed" : "");
       const ControlForm::Seen cpu = form.run(kCpu, Way::eager), eager = form.run(kGpu, Way::eager);
       for (const Way way : {Way::whole, Way::inner}) {
         const ControlForm::Seen compiled = form.run(kGpu, way);
@@ -418,12 +418,12 @@ TEST_F(Cuda, PointwiseOpsOfExtremeArgumentsGiveTheBitsOfTheCpu) {
     for (Tensor (*f)(const Tensor&) : {sin, cos, tan, gelu, gelu_tanh, silu, sigmoid, tanh, exp, expm1, log1p,
                                        erf, erfc, relu6, hardsigmoid, hardswish}) {
       const Tensor x = cast(all, dtype);
-      expect_same(f(x), f(to(x, kGpu)), cat("extremes of ", dtype));
+      expect_same(f(x), f(to(x, kGpu)), str("extremes of ", dtype));
       const auto slope = [&](Device device) {
         const Tensor leaf = to(x, device).detach().set_requires_grad();
         return grad(sum(f(leaf)), std::vector<Tensor>{leaf})[0];
       };
-      expect_same(slope(kCpu), slope(kGpu), cat("slopes at extremes of ", dtype));
+      expect_same(slope(kCpu), slope(kGpu), str("slopes at extremes of ", dtype));
     }
 }
 
@@ -432,7 +432,7 @@ TEST_F(Cuda, CastsGiveTheBitsOfTheCpu) {
     for (int to_type = 0; to_type < kDTypeCount; ++to_type) {
       const Tensor x = assorted(300, static_cast<DType>(from), 4);
       expect_same(cast(x, static_cast<DType>(to_type)), cast(to(x, kGpu), static_cast<DType>(to_type)),
-                  cat("cast of ", static_cast<DType>(from), " to ", static_cast<DType>(to_type)));
+                  str("cast of ", static_cast<DType>(from), " to ", static_cast<DType>(to_type)));
     }
 }
 
@@ -447,7 +447,7 @@ TEST_F(Cuda, RandomNumbersAreThoseOfTheCpu) {
   };
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     const auto here = draw(kCpu, dtype), there = draw(kGpu, dtype);
-    for (size_t i = 0; i < here.size(); ++i) expect_same(here[i], there[i], cat("draw ", i, " of ", dtype));
+    for (size_t i = 0; i < here.size(); ++i) expect_same(here[i], there[i], str("draw ", i, " of ", dtype));
   }
 }
 
@@ -536,8 +536,8 @@ TEST_F(Cuda, AFusedProgramGivesTheBitsOfItsSteps) {
     };
     const auto first = separate(a, b, c), second = separate(a, a2, scalar);
     for (size_t i = 0; i < 2; ++i) {
-      expect_same(first[i], out[i], cat("strided output ", i, " of ", dtype));
-      expect_same(second[i], out[i + 2], cat("flat output ", i, " of ", dtype));
+      expect_same(first[i], out[i], str("strided output ", i, " of ", dtype));
+      expect_same(second[i], out[i + 2], str("flat output ", i, " of ", dtype));
     }
   }
 }
@@ -556,8 +556,8 @@ TEST_F(Cuda, AFusedUpdateInPlaceReadsBeforeItWrites) {
     program.outputs = {6, 8};
     run_fused(gpu(), {program}, {m, g, p, full({}, 0.9f, DType::f32, kGpu), full({}, 0.1f, DType::f32, kGpu)},
               {m, p});
-    expect_same(want_m, m, cat("momentum of ", n));
-    expect_same(want_p, p, cat("parameter of ", n));
+    expect_same(want_m, m, str("momentum of ", n));
+    expect_same(want_p, p, str("parameter of ", n));
   }
 }
 
@@ -740,7 +740,7 @@ TEST_F(Cuda, SumsDoNotDependOnTheLayout) {
   const Tensor x = normal({60, 70, 30}, 0, 1, DType::f32, kGpu);
   const Tensor laid_out_otherwise = permute(contiguous(permute(x, {2, 0, 1})), {1, 2, 0});
   for (const Dims& axes : {Dims{0}, Dims{1}, Dims{2}, Dims{0, 1}, Dims{1, 2}, Dims{0, 2}, Dims{0, 1, 2}}) {
-    expect_same(sum(x, axes), sum(laid_out_otherwise, axes), cat("sum over ", axes));
+    expect_same(sum(x, axes), sum(laid_out_otherwise, axes), str("sum over ", axes));
     const Tensor want = sum(cast(to(x, kCpu), DType::f64), axes);
     const std::vector<double> exact = want.to_vector<double>();
     const std::vector<float> got = sum(x, axes).to_vector<float>();
@@ -1019,7 +1019,7 @@ TEST_F(Cuda, ARecordingIsMadeWhileOtherThreadsCopyAndCompute) {
     for (int call = 0; call < 4; ++call) {
       const std::vector<Tensor> got = compiled({x});
       for (size_t i = 0; i < want.size(); ++i)
-        expect_same(got[i], want[i], cat("callable ", k, " call ", call));
+        expect_same(got[i], want[i], str("callable ", k, " call ", call));
     }
   }
   stop = true;

@@ -88,7 +88,7 @@ TEST(Csv, AsksForTheTargetUnlessAColumnIsCalledSo) {
   EXPECT_EQ(open_dataset("csv", {.data_dir = folder.path()}).encoder->target(), "target") << "the only file";
   EXPECT_HAS(refusal({.data_dir = path, .target = "kind"}), "must be one of a, b, target; got 'kind'");
   for (const char* names : {"a,b,kind", "a,label,target"}) {
-    write_text(path, cat(names, "\n1,2,x\n2,1,y\n"));
+    write_text(path, str(names, "\n1,2,x\n2,1,y\n"));
     EXPECT_HAS(refusal({.data_dir = path}),
                "the target, the column to predict, must be named; it is one of a, ");
     EXPECT_HAS(refusal({.data_dir = path}), "Name it with --target.");
@@ -132,7 +132,7 @@ TEST(Csv, ACellThatIsNoNumberAmongNumbersIsRefusedWhateverTheSplit) {
     std::string text = "a,d,k\n";
     for (int i = 0; i < 40; ++i) {
       const bool is_bad = i % 10 == 0 && i > 0 && static_cast<size_t>(i / 10) <= bad.size();
-      text += cat(is_bad ? bad[static_cast<size_t>(i / 10 - 1)] : std::to_string(i * 7 % 40), ",2020-01-",
+      text += str(is_bad ? bad[static_cast<size_t>(i / 10 - 1)] : std::to_string(i * 7 % 40), ",2020-01-",
                   10 + i % 18, ",", i % 2 == 0 ? k : "y", "\n");
     }
     write_text(path, text);
@@ -154,7 +154,7 @@ TEST(Csv, ACellThatIsNoNumberAmongNumbersIsRefusedWhateverTheSplit) {
   for (const char* bad : {"12x", "inf", "1e400"}) {
     make({bad});
     EXPECT_EQ(said({}),
-              cat("table '", path, "': line 12, column 'a': must be a finite number, as 39 of the ",
+              str("table '", path, "': line 12, column 'a': must be a finite number, as 39 of the ",
                   "column's 40 cells are; got '", bad, "'. Fix the cell; if it means missing, give ",
                   "--missing '", bad, "'; if the column holds categories, name it by --categories."));
     EXPECT_EQ(said({.csv = {.missing = {bad}}}), "");
@@ -176,7 +176,7 @@ TEST(Csv, ACellThatIsNoNumberAmongNumbersIsRefusedWhateverTheSplit) {
              "line 4, column 'a': must be a finite number, as 4 of the column's 6 cells are; got 'inf'");
   std::string dates = "d,k\n";
   for (int i = 0; i < 40; ++i)
-    dates += cat(i == 9 ? "2020-02-31" : cat("2020-01-", 10 + i % 18), i % 2 ? ",x\n" : ",y\n");
+    dates += str(i == 9 ? "2020-02-31" : str("2020-01-", 10 + i % 18), i % 2 ? ",x\n" : ",y\n");
   write_text(path, dates);
   EXPECT_HAS(said({}),
              "line 11, column 'd': must be a date, as 39 of the column's 40 cells are; got '2020-02-31'");

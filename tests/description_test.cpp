@@ -293,7 +293,7 @@ TEST(Description, ARepeatIsItsLayersWrittenOut) {
   for (int i = 0; i < 3; ++i) {
     std::string one = block;
     for (const std::string name : {"fc", "t"})
-      one.replace(one.find("name = \"" + name), 8, cat("name = \"blocks.", i, "."));
+      one.replace(one.find("name = \"" + name), 8, str("name = \"blocks.", i, "."));
     written += (i ? ", " : "") + one;
   }
   const auto long_form = model(written);
@@ -321,9 +321,9 @@ TEST(Description, BeforeIsWhatTheLayerBeforeGave) {
 TEST(Description, FunctionsSumsAndProductsAreThoseOfTheLibrary) {
   const auto made = [](const std::string& layer, const Tensor& x) {
     std::string sizes;
-    for (int axis = 1; axis < x.rank(); ++axis) sizes += cat(axis > 1 ? ", " : "", x.size(axis));
+    for (int axis = 1; axis < x.rank(); ++axis) sizes += str(axis > 1 ? ", " : "", x.size(axis));
     return (*zoo::make_model(
-        parse_description(cat("name = \"m\"\ninput = [", sizes, "]\nlayer = [ ", layer, " ]"))))(x);
+        parse_description(str("name = \"m\"\ninput = [", sizes, "]\nlayer = [ ", layer, " ]"))))(x);
   };
   manual_seed(7);
   const Tensor x = normal({2, 3, 5}, 0, 1);
@@ -605,8 +605,8 @@ TEST(Description, UnknownWordsAndWrongValuesAreRefusedByLineAndRule) {
   for (const char* type : {"dropout", "channel_dropout"})
     for (const auto& [p, got] :
          {std::pair{"nan", "nan"}, {"1.5", "1.5"}, {"1", "1"}, {"1.0", "1.0"}, {"-0.5", "-0.5"}})
-      EXPECT_HAS(why_not_layer(cat("{ type = \"", type, "\", p = ", p, " }")),
-                 cat(type, ": p must be a number of at least 0 and below 1; got ", got, "."));
+      EXPECT_HAS(why_not_layer(str("{ type = \"", type, "\", p = ", p, " }")),
+                 str(type, ": p must be a number of at least 0 and below 1; got ", got, "."));
   EXPECT_HAS(why_not("input = [3\n"), "must be TOML; got: ");
   EXPECT_HAS(why_not("name = \"../x\"\ninput = [3]\nlayer = [ { type = \"relu\" } ]"),
              "line 1: the name of a model must have at most 64 letters");

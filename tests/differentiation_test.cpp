@@ -165,17 +165,17 @@ const std::vector<std::pair<const char*, Piece>>& pieces() {
 TEST(GradientsThrough, ACompiledCallableACheckpointAndBothHaveTheBitsOfThePlainCall) {
   for (const auto& [name, piece] : pieces()) {
     const Seen want = run(piece, plain, around_once);
-    expect_same(run(piece, compiled, around_once), want, cat(name, ", compiled"));
-    expect_same(run(piece, checkpointed, around_once), want, cat(name, ", checkpointed"));
+    expect_same(run(piece, compiled, around_once), want, str(name, ", compiled"));
+    expect_same(run(piece, checkpointed, around_once), want, str(name, ", checkpointed"));
     const Wrap both = [](const TensorFunction& f) { return compiled(checkpointed(f)); };
-    expect_same(run(piece, both, around_once), want, cat(name, ", a checkpoint in a compiled callable"));
+    expect_same(run(piece, both, around_once), want, str(name, ", a checkpoint in a compiled callable"));
     const Wrap other = [](const TensorFunction& f) { return checkpointed(checkpointed(f)); };
-    expect_same(run(piece, other, around_once), want, cat(name, ", a checkpoint in a checkpoint"));
+    expect_same(run(piece, other, around_once), want, str(name, ", a checkpoint in a checkpoint"));
     const Wrap third = [](const TensorFunction& f) { return checkpointed(compiled(f)); };
-    expect_same(run(piece, third, around_once), want, cat(name, ", a compiled callable in a checkpoint"));
+    expect_same(run(piece, third, around_once), want, str(name, ", a compiled callable in a checkpoint"));
     expect_same(run(piece, checkpointed, around_once, compiled), want,
-                cat(name, ", a checkpoint in a compiled step"));
-    expect_same(run(piece, compiled, around_once, compiled), want, cat(name, ", compiled within compiled"));
+                str(name, ", a checkpoint in a compiled step"));
+    expect_same(run(piece, compiled, around_once, compiled), want, str(name, ", compiled within compiled"));
   }
 }
 
@@ -186,8 +186,8 @@ TEST(GradientsThrough, ResultsOfWhichSomeAreUsed) {
       return mean(exp(f({world.x, world.x * 2})[used]));
     };
     const Seen want = run(piece, plain, around);
-    expect_same(run(piece, compiled, around), want, cat("result ", used, ", compiled"));
-    expect_same(run(piece, checkpointed, around), want, cat("result ", used, ", checkpointed"));
+    expect_same(run(piece, compiled, around), want, str("result ", used, ", compiled"));
+    expect_same(run(piece, checkpointed, around), want, str("result ", used, ", checkpointed"));
   }
 }
 
@@ -198,8 +198,8 @@ TEST(GradientsThrough, TheSameCallableTwiceInOneComputation) {
   };
   for (const auto& [name, piece] : {pieces()[0], pieces()[4]}) {
     const Seen want = run(piece, plain, around);
-    expect_same(run(piece, compiled, around), want, cat(name, ", compiled"));
-    expect_same(run(piece, checkpointed, around), want, cat(name, ", checkpointed"));
+    expect_same(run(piece, compiled, around), want, str(name, ", compiled"));
+    expect_same(run(piece, checkpointed, around), want, str(name, ", checkpointed"));
   }
 }
 
@@ -699,7 +699,7 @@ TEST(AtRunTime, AModuleMadeOfAFunctionIsTrainedSavedHookedAndCloned) {
 
 TEST(AtRunTime, AnOpMadeOfClosuresRunsInBothEngines) {
   for (const double factor : {2.0, 3.0}) {
-    const std::string name = cat("times_", factor);  // its text does not outlive this turn
+    const std::string name = str("times_", factor);  // its text does not outlive this turn
     RuntimeOp op{
         .name = name, .inputs = 1, .infer = [](InferArgs& a) { a.add(a.in[0].shape(), DType::f64); }};
     op.gradient = [factor](const GradArgs& a) { return Tensors{a.grad[0] * factor}; };

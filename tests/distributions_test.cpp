@@ -36,7 +36,7 @@ std::map<std::string, Tensor> parts_of(const auto& p, const auto& other, const T
   std::map<std::string, Tensor> out;
   out["log_prob"] = p.log_prob(value);
   const List gradients = grad(sum(out["log_prob"]), parameters);
-  for (size_t i = 0; i < gradients.size(); ++i) out[cat("gradient", i)] = gradients[i];
+  for (size_t i = 0; i < gradients.size(); ++i) out[str("gradient", i)] = gradients[i];
   if constexpr (requires { p.entropy(); }) out["entropy"] = p.entropy();
   out["kl"] = kl(p, other);
   if constexpr (requires { p.variance(); }) {
@@ -298,7 +298,7 @@ TEST(ProbabilityDistributions, SamplesOfGammaAndBetaHaveTheirDistribution) {
   manual_seed(12);
   for (const DType dtype : {DType::f32, DType::f64})
     for (const double a : {0.3, 0.9, 1.0, 1.7, 5.0, 60.0}) {
-      SCOPED_TRACE(cat(a, " in ", dtype));
+      SCOPED_TRACE(str(a, " in ", dtype));
       const Gamma gamma(number(a, dtype), number(2, dtype));
       const Tensor g = gamma.sample({kDraws});
       expect_moments(g, a / 2, a / 4, 6 / a);

@@ -54,7 +54,7 @@ TEST(Errors, DtypesAndDevicesAreParsedOrNamedInTheMessage) {
   EXPECT_EQ(to_string(parse_device("cpu:3")), "cpu:3");
   for (const char* text :
        {"cuda:", "cuda:-1", "cuda:x", "gpu", "", "cuda:1000", "cpu:1x", "cpu:", "cpu1", "cpux1"})
-    EXPECT_NE(error_of([&] { parse_device(text); }).find(cat("'", text, "'")), std::string::npos) << text;
+    EXPECT_NE(error_of([&] { parse_device(text); }).find(str("'", text, "'")), std::string::npos) << text;
 }
 
 TEST(Errors, ThreadCountsBelowOneAreRefused) {

@@ -588,10 +588,10 @@ TEST(Callbacks, ListenersHearTheEventsThatTheyTakeInTheOrderOfTheRun) {
   const TempFolder folder;
   struct Several {
     std::vector<std::string>* heard;
-    void operator()(const StartEvent& e) const { heard->push_back(cat("start ", e.steps)); }
-    void operator()(const EpochEvent& e) const { heard->push_back(cat("epoch ", e.epoch)); }
-    void operator()(const CheckpointEvent& e) const { heard->push_back(cat("checkpoint ", e.step)); }
-    void operator()(const DoneEvent& e) const { heard->push_back(cat("done ", e.steps)); }
+    void operator()(const StartEvent& e) const { heard->push_back(str("start ", e.steps)); }
+    void operator()(const EpochEvent& e) const { heard->push_back(str("epoch ", e.epoch)); }
+    void operator()(const CheckpointEvent& e) const { heard->push_back(str("checkpoint ", e.step)); }
+    void operator()(const DoneEvent& e) const { heard->push_back(str("done ", e.steps)); }
   };
   std::vector<std::string> heard;
   std::vector<int64_t> epochs;

@@ -57,7 +57,7 @@ struct Functions {
   std::map<std::string, Tensor> all(const List& in) const {
     std::map<std::string, Tensor> out;
     const auto add = [&](const std::string& name, const List& list) {
-      for (size_t i = 0; i < list.size(); ++i) out[cat(name, ".", i)] = list[i];
+      for (size_t i = 0; i < list.size(); ++i) out[str(name, ".", i)] = list[i];
     };
     const auto seed = [&](const Dims& shape, uint32_t salt) { return values(shape, salt, type); };
     const List pair = {in[1], in[2]};
@@ -68,8 +68,8 @@ struct Functions {
     add("two.jvp", jvp(two, pair, {seed({2}, 4), seed({3}, 5)}).products);
     const std::vector<List> table = jacobian(two, pair), second = hessian(scalar, pair);
     for (size_t i = 0; i < 2; ++i) {
-      add(cat("two.jacobian.", i), table[i]);
-      add(cat("scalar.hessian.", i), second[i]);
+      add(str("two.jacobian.", i), table[i]);
+      add(str("scalar.hessian.", i), second[i]);
     }
     out["energy.hessian"] = hessian(energy(), in[0]);
     return out;

@@ -67,7 +67,7 @@ TEST(FuzzPrograms, DrawEveryOpThatWritesInPlaceOnMemoryThatOthersShare) {
     if (!writes_in_place(*op)) continue;
     const auto& recipes = fuzz_recipes();
     EXPECT_TRUE(std::any_of(recipes.begin(), recipes.end(), [&](const FuzzRecipe& recipe) {
-      return recipe.name == cat(op->name, " in place");
+      return recipe.name == str(op->name, " in place");
     })) << op->name;
   }
 }

@@ -245,7 +245,7 @@ struct Trained {
 /// does so at step 3 with one instruction set and not with another, while the gradients of every single step are within
 /// 2e-6 of those of f64.
 void check_run(const GoldenRun& golden, Engine engine_64, Engine engine_32) {
-  SCOPED_TRACE(cat(golden.model, " with ", golden.optimizer,
+  SCOPED_TRACE(str(golden.model, " with ", golden.optimizer,
                    engine_32 == Engine::graph ? ", f32 as a graph" : ", f32 eager"));
   Trained exact(golden, DType::f64, 2e-9, engine_64), single(golden, DType::f32, 2e-5, engine_32);
   ASSERT_GE(golden.losses.size(), 2u);

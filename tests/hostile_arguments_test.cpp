@@ -479,7 +479,7 @@ std::vector<Place> places_of_other_ops() {
 void expect_sound(const std::vector<Place>& places) {
   for (const Place& place : places)
     for (const int64_t n : kNumbers) {
-      SCOPED_TRACE(cat(place.name, " = ", n));
+      SCOPED_TRACE(str(place.name, " = ", n));
       try {
         const Tensor y = place.call(n);
         EXPECT_LT(size_of(y.shape()), Dim{1} << 60);

@@ -141,7 +141,7 @@ TEST(HostileNumbers, ThroughThePublicFunctions) {
     Numbers n;
     for (int64_t& number : n)
       number = random.chance(0.7) ? kUsual[random.below(std::size(kUsual))] : hostile_integer(random);
-    hostile_call(cat(function.name, " of ", describe(x), " with ", n[0], ", ", n[1], ", ", n[2], ", ", n[3]),
+    hostile_call(str(function.name, " of ", describe(x), " with ", n[0], ", ", n[1], ", ", n[2], ", ", n[3]),
                  [&] { return function.call(x, n); });
   };
   for (const Numbered& function : numbered_functions())

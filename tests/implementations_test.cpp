@@ -75,7 +75,7 @@ TEST(Implementations, ProfileRunsOnlyThoseThatCanAndRemembersTheFastest) {
     return chooser
         .choose(ChoiceMode::profile, n,
                 [&](const auto& list) -> const Implementation<int, NumberCall>& {
-                  return list.by_time(n, cat("number ", n), false, [&](const auto& row) {
+                  return list.by_time(n, str("number ", n), false, [&](const auto& row) {
                     row.run({n, &ran});
                     return row.name() == "even" ? 1. : 2.;
                   });
@@ -154,7 +154,7 @@ void expect_sound_lists(ChoiceMode mode, Device device) {
   for (const OpCase* op_case : heavy_cases())
     for (const DType dtype : dtypes_of(*op_case))
       for (const GraphView::Node& node : heavy_nodes(*op_case, dtype, device)) {
-        SCOPED_TRACE(cat(op_case->name, " in ", name(dtype), ", ", node.op, " by ", name(mode)));
+        SCOPED_TRACE(str(op_case->name, " in ", name(dtype), ", ", node.op, " by ", name(mode)));
         ops.insert(node.op);
         std::set<std::string> names;
         for (const Candidate& candidate : node.candidates) {
@@ -183,13 +183,13 @@ void expect_right_results(Device device, int most, void (*check)(const OpCase&))
     for (const DType dtype : dtypes_of(*op_case))
       for (const GraphView::Node& node : heavy_nodes(*op_case, dtype, device))
         for (const std::string& wanted : able(node))
-          if (!names.contains(wanted) && times[cat(node.op, " ", wanted)]++ < most) names.insert(wanted);
+          if (!names.contains(wanted) && times[str(node.op, " ", wanted)]++ < most) names.insert(wanted);
     for (const std::string& wanted : names) {
-      SCOPED_TRACE(cat(op_case->name, " by ", wanted));
+      SCOPED_TRACE(str(op_case->name, " by ", wanted));
       const ForcedImplementation force(wanted);
       check(*op_case);
       for (const GraphView::Node& node : heavy_nodes(*op_case, dtypes_of(*op_case)[0], device))
-        if (node.algorithm == wanted) forced.insert(cat(node.op, " ", wanted));
+        if (node.algorithm == wanted) forced.insert(str(node.op, " ", wanted));
     }
   }
   EXPECT_GT(forced.size(), 5u);

@@ -119,7 +119,7 @@ TEST(Assign, ToASilentCopyIsRefusedInBothEnginesAndNamesTheFunctionThatCopied) {
     const std::string text = refusal_of_write(counting({3, 4}), part);
     EXPECT_EQ(text.find("assign: the target must be a tensor of its own or a view of one; got f32 ("), 0u)
         << text;
-    EXPECT_NE(text.find(cat("a copy that ", named, "() made")), std::string::npos) << text;
+    EXPECT_NE(text.find(str("a copy that ", named, "() made")), std::string::npos) << text;
     EXPECT_NE(text.find("clone()"), std::string::npos) << text;
   }
   // Masks select a number of elements that depends on the data: a compiled callable refuses them anyway.
@@ -127,7 +127,7 @@ TEST(Assign, ToASilentCopyIsRefusedInBothEnginesAndNamesTheFunctionThatCopied) {
   for (const auto& [name, copy] :
        {std::pair{"index", index(x, {mask})}, {"masked_select", masked_select(x, mask)}}) {
     const std::string text = message_of<Error>([&, copy = copy] { assign(copy, zeros({1})); });
-    EXPECT_NE(text.find(cat("a copy that ", name, "() made")), std::string::npos) << text;
+    EXPECT_NE(text.find(str("a copy that ", name, "() made")), std::string::npos) << text;
     EXPECT_NE(text.find("masked_scatter_into()"), std::string::npos) << text;
   }
 }
@@ -474,7 +474,7 @@ using ByIndex = std::function<void(const Tensor& target, const Tensor& index, co
 void expect_change_in_its_place(const ByIndex& change, const Tensor& like, const Tensor& at,
                                 const Tensor& fresh) {
   for (const CompileOptions& options : pass_lists()) {
-    SCOPED_TRACE(cat(options.passes.size(), " passes"));
+    SCOPED_TRACE(str(options.passes.size(), " passes"));
     const auto step = [&](const Tensor& x, const Tensor& i, const Tensor& s) {
       const Tensor before = x * 2 + 1;
       change(x, i + 1 - 1, s * 0.5);

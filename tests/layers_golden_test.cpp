@@ -325,7 +325,7 @@ Golden read_golden() {
 }
 
 void check_layer(const GoldenLayer& golden, nn::Module& layer, DType dtype) {
-  SCOPED_TRACE(cat(golden.name, " in ", dtype));
+  SCOPED_TRACE(str(golden.name, " in ", dtype));
   layer.to(dtype);
   layer.train(golden.mode == "train");
   set_weights(layer);

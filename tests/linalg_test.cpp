@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Factorisations,
                          ::testing::Combine(::testing::Values(1, 2, 33, 64, 65, 140),
                                             ::testing::Values(DType::f32, DType::f64)),
                          [](const auto& info) {
-                           return cat(std::get<0>(info.param),
+                           return str(std::get<0>(info.param),
                                       std::get<1>(info.param) == DType::f32 ? "f32" : "f64");
                          });
 

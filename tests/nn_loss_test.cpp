@@ -221,7 +221,7 @@ TEST(EmbeddingBag, BagsByOffsetsMatchPyTorchInBothEngines) {
   const Tensor index = to_tensor(hash_array({9}, 900, 0, 6), DType::i64);
   for (const auto& [name, row] : bag_cases())
     for (const DType dtype : {DType::f64, DType::f32}) {
-      SCOPED_TRACE(cat(name, " in ", dtype));
+      SCOPED_TRACE(str(name, " in ", dtype));
       nn::EmbeddingBag bag(nullptr, "", 6, 4, row.options);
       bag.to(dtype);
       set_weights(bag);

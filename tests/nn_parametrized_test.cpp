@@ -92,7 +92,7 @@ TEST(Parametrized, MatchPyTorchInNamesValuesGradientsAndVectors) {
   for (const DType dtype : {DType::f64, DType::f32}) {
     nn::ModulePtr layer;
     for (const Case& row : rows) {
-      SCOPED_TRACE(cat(row.wrap, " ", row.layer, " ", row.mode, " ", dtype));
+      SCOPED_TRACE(str(row.wrap, " ", row.layer, " ", row.mode, " ", dtype));
       if (row.mode == "train") {  // evaluation goes on with the vectors that training left
         layer = made(row.wrap, row.layer);
         layer->to(dtype);
@@ -125,7 +125,7 @@ TEST(Parametrized, MatchPyTorchInNamesValuesGradientsAndVectors) {
 TEST(Parametrized, TrainingStepsGiveTheSameBitsInBothEngines) {
   for (const char* wrap : {"weight", "spectral", "spectral3"})
     for (const char* name : {"Linear", "Conv2d", "ConvTranspose1d"}) {
-      SCOPED_TRACE(cat(wrap, " ", name));
+      SCOPED_TRACE(str(wrap, " ", name));
       const Dims shape = *name == 'L'                    ? Dims{3, 5}
                          : name == std::string("Conv2d") ? Dims{1, 2, 3, 4}
                                                          : Dims{1, 3, 4};

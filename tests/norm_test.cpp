@@ -83,14 +83,14 @@ TEST(NormLayers, GivePyTorchsValuesAndRunningStatistics) {
   ASSERT_EQ(golden.size(), 13u);
   for (const auto& [name, values] : golden)
     for (const DType dtype : {DType::f64, DType::f32}) {
-      SCOPED_TRACE(cat(name, " in ", dtype));
+      SCOPED_TRACE(str(name, " in ", dtype));
       const double tolerance = dtype == DType::f64 ? 1e-8 : 5e-5;  // RMSNorm's eps is that of f32 there
       const auto module = make_layer(name);
       module->to(dtype);
       set_weights(*module);
       for (uint32_t i = 0; i < 3; ++i) {
         module->train(i < 2);
-        const Array& want = values.at(cat("y", i));
+        const Array& want = values.at(str("y", i));
         const Tensor y = (*module)(to_tensor(hash_array(want.shape, 700 + i, -1, 2), dtype));
         EXPECT_TRUE(near(to_array(y), want, tolerance)) << "batch " << i;
       }

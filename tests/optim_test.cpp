@@ -114,7 +114,7 @@ const std::vector<Dims> kShapes = {{3, 4}, {5}};
 struct Problem {
   explicit Problem(DType dtype, const Maker& make) {
     for (uint32_t i = 0; i < kShapes.size(); ++i)
-      parameters.emplace_back(cat("p", i), to_tensor(hash_array(kShapes[i], 40 + i), dtype));
+      parameters.emplace_back(str("p", i), to_tensor(hash_array(kShapes[i], 40 + i), dtype));
     optimizer = make(parameters);
   }
   std::vector<Tensor> inputs(uint32_t step) const {
@@ -208,7 +208,7 @@ std::map<std::string, Maker> all_makers() {
 TEST(Optim, EveryOptimizerGivesTheSameBitsInBothEnginesWithClippingToo) {
   for (const auto& [name, make] : all_makers())
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
-      SCOPED_TRACE(cat(name, " in ", dtype));
+      SCOPED_TRACE(str(name, " in ", dtype));
       Problem eager(dtype, make), graph(dtype, make);
       const TensorFunction call = eager.function(0.9);
       Compiled compiled = compile(graph.function(0.9));
@@ -580,7 +580,7 @@ TEST(Optim, TheSettingsByNameReachAmsgradAndDampening) {
 struct Valley {
   explicit Valley(DType dtype) : target(to_tensor(hash_array({5}, 90), dtype)) {
     for (uint32_t i = 0; i < kShapes.size(); ++i) {
-      parameters.emplace_back(cat("p", i), to_tensor(hash_array(kShapes[i], 40 + i), dtype));
+      parameters.emplace_back(str("p", i), to_tensor(hash_array(kShapes[i], 40 + i), dtype));
       parameters.back().second.set_requires_grad();
     }
   }
@@ -627,7 +627,7 @@ TEST(Lbfgs, TenStepsMatchPyTorchInValuesAndCounts) {
     Valley valley(DType::f64);
     Lbfgs lbfgs(valley.parameters, options);
     for (int step = 0; step < 10; ++step) {
-      SCOPED_TRACE(cat(name, " step ", step));
+      SCOPED_TRACE(str(name, " step ", step));
       const double loss = lbfgs.step([&] { return valley.loss(); });
       const std::array<double, 3>& want = counts.at({name, step});
       EXPECT_NEAR(loss, want[0], 1e-7 * (1 + std::abs(want[0])));

@@ -64,7 +64,7 @@ void make_photos(const std::string& folder, int first = 12, int second = 6) {
             pixels.push_back(
                 static_cast<uint8_t>((bright ? 150 : 20) + (x * 7 + y * 3 + i * 11 + c * 5) % 60));
           }
-      write_text(cat(folder, "/", name, "/", i, ".png"), [&] {
+      write_text(str(folder, "/", name, "/", i, ".png"), [&] {
         const std::vector<uint8_t> png = io::encode_png(from_vector(pixels, {3, height, width}));
         return std::string(png.begin(), png.end());
       }());
@@ -151,7 +151,7 @@ TEST(OwnData, EnginesAndStopsGiveTheSameBits) {
     config.valid = 0.2;
     config.class_weights = config.data == "image-folder";
     config.augment = config.class_weights;
-    const auto out = [&] { return folder / cat("run", ++number); };
+    const auto out = [&] { return folder / str("run", ++number); };
     config.out = out();
     const DoneEvent graph = train(config);
     config.engine = Engine::eager;
@@ -175,7 +175,7 @@ TEST(OwnData, ARunIsNotResumedWithOtherNamesOfTheSameNumbers) {
   const auto write = [&](const std::string& column, const std::string& city, const std::string& cls) {
     std::string csv = column + ",city,kind\n";
     for (int i = 0; i < 40; ++i)
-      csv += cat(i % 7, ",", i % 3 == 0 ? city : "Rome", ",", i % 2 == 0 ? cls : "tame", "\n");
+      csv += str(i % 7, ",", i % 3 == 0 ? city : "Rome", ",", i % 2 == 0 ? cls : "tame", "\n");
     write_text(folder / "a.csv", csv);
   };
   write("size", "Oslo", "shy");
@@ -258,7 +258,7 @@ TEST(OwnData, WeightsOfAnotherRunAreTakenWhereTheyFitAndFrozenOnesStay) {
   make_photos(folder / "more", 9, 9);
   fs::create_directories(folder / "more/none");
   for (int i = 0; i < 4; ++i)
-    fs::copy_file(cat(folder / "more/above/", i, ".png"), cat(folder / "more/none/", i, ".png"));
+    fs::copy_file(str(folder / "more/above/", i, ".png"), str(folder / "more/none/", i, ".png"));
   config.data_dir = folder / "more";
   config.out = folder / "second";
   config.weights = folder / "first";
@@ -349,7 +349,7 @@ TEST(OwnData, AFrozenBatchNormKeepsItsStatistics) {
 TEST(OwnData, ALimitThatLeavesClassesOutIsSaid) {
   const TempFolder folder;
   std::string rows = "x,label\n";
-  for (int i = 0; i < 60; ++i) rows += cat(i, i < 20 ? ",a\n" : i < 40 ? ",b\n" : ",c\n");
+  for (int i = 0; i < 60; ++i) rows += str(i, i < 20 ? ",a\n" : i < 40 ? ",b\n" : ",c\n");
   tandem::testing::write_text(folder / "a.csv", rows);
   TrainConfig config;
   config.model = "mlp";
@@ -444,7 +444,7 @@ TEST(OwnData, WhatDoesNotFitIsOneLine) {
   for (const char* task : {"segmentation", "sequence-labelling"}) {
     config.task_name = task;
     EXPECT_EQ(refusal([&] { train(config); }),
-              cat("task: must be classification, multi-label or regression; got '", task, "'."));
+              str("task: must be classification, multi-label or regression; got '", task, "'."));
   }
   config.task_name = "multi-label";
   EXPECT_EQ(refusal([&] { train(config); }),
@@ -465,7 +465,7 @@ std::string points(int rows, int first = 0) {
   std::string text = "a,b,kind\n";
   for (int i = first; i < first + rows; ++i) {
     const int a = i * 37 % 101, b = i * 53 % 89;
-    text += cat(a, ",", b, ",", a > b ? "more" : "less", "\n");
+    text += str(a, ",", b, ",", a > b ? "more" : "less", "\n");
   }
   return text;
 }
@@ -496,16 +496,16 @@ TEST(OwnData, WhatWasTrainedOnIsNotMeasuredWithoutAWord) {
   fs::copy_file(data, folder / "copy.csv");
   EXPECT_EQ(eval(folder / "copy.csv").samples, 50);
   EXPECT_EQ(eval(folder / "copy.csv").warnings,
-            (std::vector<std::string>{cat("measured on all 50 rows of '", folder / "copy.csv",
+            (std::vector<std::string>{str("measured on all 50 rows of '", folder / "copy.csv",
                                           "', among which are those that the run was trained on: this is no "
                                           "test.")}));
   write_text(folder / "new.csv", points(30, 70));
   EXPECT_EQ(eval(folder / "new.csv").warnings,
-            (std::vector<std::string>{cat("measured on all 30 rows of '", folder / "new.csv", "'.")}));
+            (std::vector<std::string>{str("measured on all 30 rows of '", folder / "new.csv", "'.")}));
   write_text(folder / "one.csv", points(1, 70));
   EXPECT_EQ(eval(folder / "one.csv").samples, 1) << "too few to split, and not the run's own";
   const auto changed = [&] {
-    return cat(
+    return str(
         "data csv: '", data,
         "' has changed since the run was trained: what is split off for testing now would hold samples "
         "that it was trained on. Measure another file or folder by --data-dir, or train again.");
@@ -553,7 +553,7 @@ TEST(OwnData, AnswersAreInTheUnitOfTheTableToItsDigits) {
   const TempFolder folder;
   std::string text = "a,b,y\n";
   for (int i = 0; i < 120; ++i)
-    text += cat(i * 37 % 101, ",", i * 53 % 89, ",", 1700000000 + i * 37 % 101, "\n");
+    text += str(i * 37 % 101, ",", i * 53 % 89, ",", 1700000000 + i * 37 % 101, "\n");
   write_text(folder / "t.csv", text);
   for (const std::optional<DType> type :
        {std::optional<DType>(), std::optional(DType::bf16), std::optional(DType::f16)}) {
@@ -663,7 +663,7 @@ TEST(OwnData, TablesOfOtherFormsAreReadByTheFlagsThatMessagesName) {
   const TempFolder folder;
   std::string text;
   for (int i = 0; i < 40; ++i)
-    text += cat(i % 5 == 0 ? "-" : std::to_string(i * 37 % 101), "|0", 1 + i % 9, "/0", 1 + i % 7, "/2020|",
+    text += str(i % 5 == 0 ? "-" : std::to_string(i * 37 % 101), "|0", 1 + i % 9, "/0", 1 + i % 7, "/2020|",
                 i % 2 == 0 ? "x" : "y", "\n");
   write_text(folder / "t.csv", text);
   TrainConfig config = on_table("", "c2", folder / "run");

@@ -194,8 +194,8 @@ TEST(PointwiseGrid, SpecialValuesGoThroughEveryFloatingType) {
 TEST(PointwiseGrid, RemaindersOfSpecialValuesArePyTorchs) {
   const auto one = [](double v) { return full({1}, v, DType::f64); };
   const auto check = [&](double a, double b, double remainder_wanted, double quotient_wanted) {
-    expect_values(remainder(one(a), one(b)), {remainder_wanted}, cat("remainder of ", a, " and ", b));
-    expect_values(floor_divide(one(a), one(b)), {quotient_wanted}, cat("floor_divide of ", a, " and ", b));
+    expect_values(remainder(one(a), one(b)), {remainder_wanted}, str("remainder of ", a, " and ", b));
+    expect_values(floor_divide(one(a), one(b)), {quotient_wanted}, str("floor_divide of ", a, " and ", b));
   };
   check(5, 0, kNan, kInf);
   check(-5, 0, kNan, -kInf);

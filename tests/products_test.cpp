@@ -79,7 +79,7 @@ struct Sizes {
 
 template <class T>
 void expect_chains(const Sizes& s, DType dtype) {
-  SCOPED_TRACE(cat(s.m, " x ", s.n, " x ", s.k, " in ", name(dtype)));
+  SCOPED_TRACE(str(s.m, " x ", s.n, " x ", s.k, " in ", name(dtype)));
   const Tensor x = to_tensor(hash_array({s.m, s.k}, 1), dtype),
                w = to_tensor(hash_array({s.n, s.k}, 2), dtype), bias = to_tensor(hash_array({s.n}, 3), dtype);
   const std::vector<T> plain = by_chains<T>(numbers<T>(x), numbers<T>(w), s.m, s.n, s.k),

@@ -188,7 +188,7 @@ TEST(Profile, ModulesAreScopes) {
     const std::vector<Span> ops = trace.of("op", "linear");
     ASSERT_EQ(ops.size(), 2u);
     for (const int layer : {0, 1}) {
-      const auto scopes = trace.of("scope", cat(layer, " (Linear)"));
+      const auto scopes = trace.of("scope", str(layer, " (Linear)"));
       ASSERT_EQ(scopes.size(), 1u) << replayed;
       EXPECT_TRUE(scopes[0].holds(ops[static_cast<size_t>(layer)]));
       EXPECT_FALSE(scopes[0].holds(ops[static_cast<size_t>(1 - layer)]));
@@ -218,7 +218,7 @@ TEST(Profile, NamesMayHoldAnything) {
 
 TEST(Profile, DeepScopesAreToldApartUpToALimit) {
   const std::function<void(int)> nest = [&](int depth) {
-    const Scope scope(cat("depth ", depth));
+    const Scope scope(str("depth ", depth));
     depth > 0 ? nest(depth - 1) : (void)exp(ones({2}));
   };
   const Trace trace = trace_of(profile([&] { nest(1000); }));
@@ -233,7 +233,7 @@ TEST(Profile, ThreadsHaveRowsOfTheirOwn) {
     std::vector<std::thread> threads;
     for (int i = 0; i < 3; ++i)
       threads.emplace_back([&, i] {
-        const Scope scope(cat("worker ", i));
+        const Scope scope(str("worker ", i));
         (void)tanh(x);
       });
     for (std::thread& thread : threads) thread.join();
@@ -243,7 +243,7 @@ TEST(Profile, ThreadsHaveRowsOfTheirOwn) {
   for (const Span& span : trace.of("op", "tanh")) rows.insert(span.thread);
   EXPECT_EQ(rows.size(), 3u);
   EXPECT_FALSE(rows.count(0));
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(trace.of("scope", cat("worker ", i)).size(), 1u);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(trace.of("scope", str("worker ", i)).size(), 1u);
 }
 
 TEST(Profile, SumsAgreeWithTheTrace) {

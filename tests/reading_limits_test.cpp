@@ -424,7 +424,7 @@ TEST(WhatIsNoFile, InThePlaceOfTheTableOfChoicesCostsATimingAndNoMore) {
     setenv("TANDEM_CACHE", cache.path().c_str(), 1);
     set_convolution_choice({.mode = ChoiceMode::profile});
     int runs = 0;
-    const size_t chosen = choose_by_time(cat("call ", ++calls), {"slow", "fast"}, true, [&](size_t i) {
+    const size_t chosen = choose_by_time(str("call ", ++calls), {"slow", "fast"}, true, [&](size_t i) {
       ++runs;
       return i == 0 ? 2.0 : 1.0;
     });

@@ -21,7 +21,7 @@ using Way = ControlForm::Way;
 TEST(RecordedControl, BranchesAndLoopsAreRecordedOnceAndHaveTheBitsOfTheEagerEngine) {
   for (bool recompute : {false, true})
     for (const ControlForm& form : ControlForm::all(recompute)) {
-      const std::string what = cat(form.name, recompute ? ", recomputed" : "");
+      const std::string what = str(form.name, recompute ? ", recomputed" : "");
       const ControlForm::Seen eager = form.run({}, Way::eager);
       {
         const RecordingCpu cpu;

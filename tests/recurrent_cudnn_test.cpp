@@ -134,7 +134,7 @@ TEST_F(RecurrentCudnn, LayersOfAllSizesAgreeWithTheCpu) {
         for (const char* way : {kStandard, kSmall}) {
           if (way == kSmall && !is_small) continue;
           const By by(way);
-          const std::string what = cat(name_of(kind), " of ", size.samples, "x", size.steps, "x",
+          const std::string what = str(name_of(kind), " of ", size.samples, "x", size.steps, "x",
                                        size.features, "x", size.hidden, ", ", dtype, ", ", way);
           const auto layer = make(kind, size);
           layer->to(dtype);
@@ -157,7 +157,7 @@ TEST_F(RecurrentCudnn, LayersInBothDirectionsAndWithoutBiasesAgreeWithTheCpu) {
         const By by(way);
         expect_near(outcome(kind, size, options, kGpu, DType::f32, DType::f32), want,
                     tolerance_of(kind, DType::f32),
-                    cat(name_of(kind), options.bias ? ", both directions, " : ", no bias, ", way));
+                    str(name_of(kind), options.bias ? ", both directions, " : ", no bias, ", way));
       }
 }
 
@@ -170,7 +170,7 @@ TEST_F(RecurrentCudnn, WithoutTf32TheDigitsAreThoseOfF32) {
       const List want = outcome(kind, size, {}, kCpu, DType::f64, DType::f32);
       const By by(way);
       expect_near(outcome(kind, size, {}, kGpu, DType::f32, DType::f32), want, 1e-4,
-                  cat(name_of(kind), ", ", way));
+                  str(name_of(kind), ", ", way));
     }
   set_tf32(before);
 }

@@ -100,7 +100,7 @@ TEST(RecurrentLayer, ALibraryGivesTheResultsAndGradientsOfOurOwnWayInBothEngines
   for (const Recurrence kind : kKinds)
     for (const bool bias : {true, false})
       for (const bool bidirectional : {false, true}) {
-        SCOPED_TRACE(cat("kind ", static_cast<int>(kind), bias ? " with biases" : "",
+        SCOPED_TRACE(str("kind ", static_cast<int>(kind), bias ? " with biases" : "",
                          bidirectional ? ", in both directions" : ""));
         const nn::RecurrentLayerOptions options{.layers = 2, .bidirectional = bidirectional, .bias = bias};
         const auto layer = make(kind, options);
@@ -137,7 +137,7 @@ TEST(RecurrentLayer, IsTakenFromTheLibraryWhereThatIsFasterAndInModeProfileAlone
     const std::vector<Choice> made = choices_made();
     EXPECT_TRUE(std::any_of(made.begin(), made.end(), [&](const Choice& choice) {
       return choice.key.starts_with(
-                 cat("recurrent layer f32 as tf32 ", steps, "x4x3x4x5 with biases; this test")) &&
+                 str("recurrent layer f32 as tf32 ", steps, "x4x3x4x5 with biases; this test")) &&
              choice.algorithm == (is_faster ? kPlain : kOwnLayer);
     }));
     take_choices({});  // what was chosen is asked for again, and found in the table
@@ -227,7 +227,7 @@ TEST(RecurrentLayer, BiasesOfOtherShapesAreRefusedAlikeWhateverComputesTheLayer)
                                   .bias_hh = zeros({20})},
                                  Recurrence::lstm);
                }),
-               cat("both biases must be (gates · hidden), as weight_hh has rows; got f32 (", rows, ",)"));
+               str("both biases must be (gates · hidden), as weight_hh has rows; got f32 (", rows, ",)"));
 }
 
 TEST(RecurrentLayer, GradientsOfGradientsAreRefused) {

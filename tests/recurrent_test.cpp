@@ -136,7 +136,7 @@ std::vector<Case> regularised() {
 }
 Case with(Case row, RecurrentImplementation implementation) {
   row.options.implementation = implementation;
-  row.name += cat(" as ", static_cast<int>(implementation));
+  row.name += str(" as ", static_cast<int>(implementation));
   return row;
 }
 
@@ -194,7 +194,7 @@ TEST(Recurrent, GivesPyTorchsValuesAndGradientsAlsoWithNansBeyondTheLengths) {
     for (const RecurrentImplementation implementation : kImplementations)
       for (const DType dtype : {DType::f64, DType::f32}) {
         const Case row = with(plain, implementation);
-        SCOPED_TRACE(cat(row.name, " in ", dtype));
+        SCOPED_TRACE(str(row.name, " in ", dtype));
         Fixture s(row, dtype);
         const double tolerance = dtype == DType::f64 ? 1e-9 : 1e-5;
         const nn::RecurrentLayerResult result = s.run();
@@ -247,7 +247,7 @@ TEST(Recurrent, TheThreeImplementationsAgreeWithEachRegulariserAndDrawTheSameNum
   for (const Case& row : regularised())
     for (const bool training : {true, false})
       for (const int64_t hidden : {3, 37}) {
-        SCOPED_TRACE(cat(row.name, training ? " training" : "", " with ", hidden));
+        SCOPED_TRACE(str(row.name, training ? " training" : "", " with ", hidden));
         const Outcome want = outcome(with(row, RecurrentImplementation::cell), DType::f64, hidden, training);
         for (const RecurrentImplementation other :
              {RecurrentImplementation::block, RecurrentImplementation::fused})
@@ -566,7 +566,7 @@ TEST(Recurrence, GradientsThatHaveDiedAwayAreZeroAndTheThreadsComputeAsBefore) {
   const Dim steps = 300;
   for (const bool with_rows : {false, true})
     for (const int count : {1, 3}) {
-      SCOPED_TRACE(cat(with_rows ? "projection, " : "", count, " threads"));
+      SCOPED_TRACE(str(with_rows ? "projection, " : "", count, " threads"));
       const int before = threads();
       set_threads(count);
       manual_seed(1);

@@ -94,7 +94,7 @@ std::map<std::string, std::string> listing(const std::string& folder) {
     struct stat s {};
     ::stat(entry.path().c_str(), &s);
     all[entry.path().string()] =
-        cat(s.st_ino, " ", s.st_mtim.tv_sec, ".", s.st_mtim.tv_nsec, " ",
+        str(s.st_ino, " ", s.st_mtim.tv_sec, ".", s.st_mtim.tv_nsec, " ",
             entry.is_regular_file() ? testing::read_text(entry.path().string()) : "");
   }
   return all;
@@ -146,7 +146,7 @@ TEST(RunFolder, KeepsTheNewCheckpointAndAUsableOneWhateverIsDamaged) {
   std::map<int64_t, std::string> kept;  // every checkpoint as it was written
   const auto keep = [&](const CheckpointEvent& saved) { kept[saved.step] = testing::read_text(saved.path); };
   const std::string whole = run(tiny, listen(keep)).weights_sha256;
-  const auto path = [&](int64_t step) { return cat(tiny.out, "/checkpoint-", step, ".safetensors"); };
+  const auto path = [&](int64_t step) { return str(tiny.out, "/checkpoint-", step, ".safetensors"); };
   // One that can be used at step 4, and three damaged ones that are newer.
   fs::remove_all(tiny.out + "/model.safetensors");
   testing::write_text(path(4), kept.at(4));
@@ -176,7 +176,7 @@ TEST(RunFolder, KeepsTheNewCheckpointAndAUsableOneWhateverIsDamaged) {
 TEST(RunFolder, NoticesAFileThatIsDamagedWhileTheRunGoesOn) {
   const TempFolder folder;
   Tiny tiny{.out = folder / "run", .steps = 8};
-  const auto path = [&](int64_t step) { return cat(tiny.out, "/checkpoint-", step, ".safetensors"); };
+  const auto path = [&](int64_t step) { return str(tiny.out, "/checkpoint-", step, ".safetensors"); };
   const auto damage = [&](const CheckpointEvent& saved) {
     if (saved.step == 4) {  // in place: the same file, of the same size
       std::fstream file(path(4), std::ios::in | std::ios::out | std::ios::binary);
@@ -403,7 +403,7 @@ class Walk {
  private:
   uint64_t pick(uint64_t below) { return random_() % below; }
   void note(const std::string& text) { history_ += "\n  " + text; }
-  std::string path(int64_t step) const { return cat(folder_, "/checkpoint-", step, ".safetensors"); }
+  std::string path(int64_t step) const { return str(folder_, "/checkpoint-", step, ".safetensors"); }
 
   /// Of a run that nothing disturbs.
   std::string weights_at(uint64_t seed, int64_t step) {
@@ -430,7 +430,7 @@ class Walk {
       expected = "its final weights alone";
     if (resume && !model_.files.empty() && !newest) expected = "checkpoints can be used";
     if (resume && newest && model_.files[*newest].seed != seed) expected = "the run was begun with";
-    note(cat(resume ? "resume" : "begin", " seed ", seed, ", ", steps, " steps, ",
+    note(str(resume ? "resume" : "begin", " seed ", seed, ", ", steps, " steps, ",
              how == 0   ? "killed"
              : how == 1 ? "stopped"
                         : "left alone",
@@ -491,7 +491,7 @@ class Walk {
   void damage() {
     if (model_.files.empty()) return;
     const int64_t step = any_file();
-    note(cat("damage ", step));
+    note(str("damage ", step));
     std::string bytes = testing::read_text(path(step));
     switch (pick(4)) {
       case 0:
@@ -520,7 +520,7 @@ class Walk {
     const int64_t step = 2 * (1 + static_cast<int64_t>(pick(7)));
     const auto at = backup_.find({seed, step});
     if (at == backup_.end()) return;
-    note(cat("restore ", step));
+    note(str("restore ", step));
     testing::write_text(path(step), at->second);
     model_.files[step] = {seed, true};
   }
@@ -546,7 +546,7 @@ TEST(RunFolder, GoesThroughRandomEventsAsTheModelSays) {
   int begun = 0, refused = 0;
   for (unsigned seed = first; seed < first + (given ? 1 : 12); ++seed) {
     const TempFolder folder;
-    SCOPED_TRACE(cat("TANDEM_WALK_SEED=", seed));
+    SCOPED_TRACE(str("TANDEM_WALK_SEED=", seed));
     Walk walk(folder / "run", seed);
     for (int i = 0; i < 25 && !::testing::Test::HasFailure(); ++i) {
       walk.step();

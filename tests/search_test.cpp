@@ -219,7 +219,7 @@ TEST(Variants, EveryModelOfTheZooCanBeVariedAndKeepsItsOutputs) {
 
 TEST(Variants, TemplatesTakeSamplesOfAnyShape) {
   for (const Dims& input : {Dims{4}, Dims{1, 28, 28}, Dims{3, 32, 32}, Dims{3, 5, 5}, Dims{6, 20}})
-    EXPECT_EQ(zoo::output_shape(template_model(input, 7)), (Dims{7})) << cat(input);
+    EXPECT_EQ(zoo::output_shape(template_model(input, 7)), (Dims{7})) << str(input);
 }
 
 // --- whole searches
@@ -338,7 +338,7 @@ TEST(Search, KilledAtAnyMomentAndResumedItHasTheSameTrials) {
   ASSERT_EQ(whole.status, 0) << whole.err;
   const std::chrono::duration<double> length = std::chrono::steady_clock::now() - begin;
   const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(cat("seed ", seed));
+  SCOPED_TRACE(str("seed ", seed));
   std::mt19937 random(seed);
   for (int kills = 0;; ++kills) {
     std::vector<std::string> now = arguments("killed");

@@ -173,8 +173,8 @@ TEST(AudioInfo, ComesFromTheHeadOfAFile) {
 TEST(Resampling, IsTorchaudios) {
   for (const auto& [from, to] :
        {std::pair(22050, 16000), {16000, 22050}, {8000, 16000}, {48000, 16000}, {44100, 16000}}) {
-    SCOPED_TRACE(cat(from, " to ", to));
-    expect_near(io::resample_audio(signal(400, 504), from, to), golden_sound(cat("resample_", from, "_", to)),
+    SCOPED_TRACE(str(from, " to ", to));
+    expect_near(io::resample_audio(signal(400, 504), from, to), golden_sound(str("resample_", from, "_", to)),
                 1e-6);
   }
   const Tensor same = signal(10, 1);
@@ -258,7 +258,7 @@ TEST(Ljspeech, ReadsTextsInWordsAndTheirSound) {
   std::string list;
   for (const char* name : {"LJ001-0001", "LJ001-0002", "LJ001-0003"}) {
     write_spoken((place / "wavs" / (std::string(name) + ".wav")).string(), "ABC", 22050);
-    list += cat(name, "|in 19\"|in \"nineteen\n");
+    list += str(name, "|in 19\"|in \"nineteen\n");
   }
   write_text((place / "metadata.csv").string(), list);
   const std::vector<data::Utterance> read = data::read_ljspeech(place.string());
@@ -302,9 +302,9 @@ TEST(Librispeech, ReadsItsParts) {
   const auto add = [&](const char* part, const char* id, const char* text) {
     const fs::path place = fs::path(folder.path()) / "LibriSpeech" / part / "84" / "121123";
     fs::create_directories(place);
-    write_spoken((place / cat("84-121123-", id, ".wav")).string(), text);
+    write_spoken((place / str("84-121123-", id, ".wav")).string(), text);
     const std::string list = (place / "84-121123.trans.txt").string();
-    write_text(list, cat(fs::exists(list) ? read_text(list) : "", "84-121123-", id, " ", text, "\n"));
+    write_text(list, str(fs::exists(list) ? read_text(list) : "", "84-121123-", id, " ", text, "\n"));
   };
   add("dev-clean", "0000", "GO DO YOU");
   EXPECT_HAS(refusal([&] { data::open_dataset("librispeech", {.data_dir = folder.path()}); }),

@@ -32,8 +32,8 @@ void make_speech(const std::string& folder, const std::vector<std::string>& text
     fs::create_directories(place);
     std::string list;
     for (size_t i = 0; i < texts.size(); ++i) {
-      write_spoken((place / cat("1-2-", i, ".wav")).string(), texts[i], rate);
-      list += cat("1-2-", i, " ", texts[i], "\n");
+      write_spoken((place / str("1-2-", i, ".wav")).string(), texts[i], rate);
+      list += str("1-2-", i, " ", texts[i], "\n");
     }
     write_text((place / "1-2.trans.txt").string(), list);
   }
@@ -82,7 +82,7 @@ TEST(SpeechRuns, ANetworkLearnsToSpellWhatItHears) {
   EXPECT_EQ(said.predictions[0].source, known);
   EXPECT_EQ(said.predictions[0].text, "DAB CAB");
   EXPECT_EQ(said.predictions[1].text, "BAD ADA");
-  EXPECT_HAS(predictions_csv(said), cat("source,label,predicted\n", known, ",,DAB CAB\n"));
+  EXPECT_HAS(predictions_csv(said), str("source,label,predicted\n", known, ",,DAB CAB\n"));
   const PredictReport samples = predict(PredictConfig{.folder = folder / "run", .indices = {1}});
   ASSERT_EQ(samples.predictions.size(), 1u);
   EXPECT_EQ(samples.predictions[0].label, "BAD ADA");

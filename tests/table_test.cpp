@@ -139,7 +139,7 @@ TEST(Table, RefusesOtherEncodingsWithTheByte) {
   EXPECT_HAS(of("a,b\n1,\0\n"sv), "byte 6 (line 2) is 0x00, which no text holds");
   for (const char* wrong :
        {"\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "\x80", "\xf8\x88\x80\x80\x80"})
-    EXPECT_HAS(of(cat("a\n", wrong)), "must be text in UTF-8; byte 2 (line 2)");
+    EXPECT_HAS(of(str("a\n", wrong)), "must be text in UTF-8; byte 2 (line 2)");
   EXPECT_EQ(cells_of(parse_table("a,b\n\xf0\x9f\x90\xb1\xe2\x82\xac\xc3\xbc,1\n"), "a"),
             (Strings{"\xf0\x9f\x90\xb1\xe2\x82\xac\xc3\xbc"}));
 }
@@ -174,7 +174,7 @@ TEST(Table, RefusesHugeCellsAndManyColumns) {
   EXPECT_HAS(of("a,b\n1,\"" + std::string(100'000'000, 'x') + "\"\n"), "a cell must take at most 1048576");
   EXPECT_HAS(of("a,b\n1," + std::string(100'000'001, '"')), "a cell must take at most 1048576");
   std::string wide = "c0";
-  for (int i = 1; i < 1'000'000; ++i) wide += cat(",c", i);
+  for (int i = 1; i < 1'000'000; ++i) wide += str(",c", i);
   EXPECT_HAS(of(wide + "\n"), "must have at most 65536 columns; got 65537 or more in line 1");
   EXPECT_HAS(of("a,b\n" + std::string(10'000'000, ',') + "\n"), "got 65537 or more in line 2");
   EXPECT_HAS(of(std::string(1000, '\0')), "byte 0 (line 1) is 0x00");
@@ -231,7 +231,7 @@ TEST(TableEncoder, TakesWholeNumbersAsCategoriesWhereTheCallerSaysSo) {
 TEST(TableEncoder, KeepsTheMostFrequentValuesOfACategoryWithTooMany) {
   std::string text = "k,y\n";
   for (int i = 0; i < 10; ++i)
-    for (int k = 0; k <= i; ++k) text += cat("v", i, ",", i, ".", k, "\n");  // v9 ten times … v0 once
+    for (int k = 0; k <= i; ++k) text += str("v", i, ",", i, ".", k, "\n");  // v9 ten times … v0 once
   const Table table = parse_table(text);
   const TableEncoder encoder(table, {.target = "y", .max_values = 3});
   EXPECT_EQ(encoder.feature_names(), (Strings{"k=v7", "k=v8", "k=v9", "k=other"}));
@@ -244,7 +244,7 @@ TEST(TableEncoder, KeepsTheMostFrequentValuesOfACategoryWithTooMany) {
 TEST(TableEncoder, LeavesOutNamesAndConstantsWithANotice) {
   std::string text = "id,same,none,x,note,y\n";
   for (int i = 0; i < 40; ++i)
-    text += cat("p", i, ",7,,", i % 5, ",", i < 30 ? cat(i) : cat("t", i), ",", i * 0.5, "\n");
+    text += str("p", i, ",7,,", i % 5, ",", i < 30 ? str(i) : str("t", i), ",", i * 0.5, "\n");
   const Table table = parse_table(text);
   const TableEncoder encoder(table, {.target = "y"});
   EXPECT_EQ(encoder.feature_names(), (Strings{"x"}));
@@ -303,7 +303,7 @@ TEST(TableEncoder, ChoosesTheTaskByTheTargetsValues) {
   const auto task = [](const std::string& values, TableTask asked = TableTask::automatic) {
     std::string text = "x,y\n";
     int row = 0;
-    for (char value : values) text += cat(++row, ",", value, "\n");
+    for (char value : values) text += str(++row, ",", value, "\n");
     return task_of(parse_table(text), "y", asked);
   };
   EXPECT_EQ(task("abab"), TableTask::classification);
@@ -316,8 +316,8 @@ TEST(TableEncoder, ChoosesTheTaskByTheTargetsValues) {
   EXPECT_HAS(refusal([&] { task("01a", TableTask::regression); }),
              "line 4, column 'y': a target of regression must be a number; got 'a'");
   std::string many = "x,y\n", names = "x,y\n";
-  for (int i = 0; i < 21; ++i) many += cat(i, ",", i, "\n");
-  for (int i = 0; i < 30; ++i) names += cat(i, ",", i < 25 ? cat(i) : cat("abc", i), "\n");
+  for (int i = 0; i < 21; ++i) many += str(i, ",", i, "\n");
+  for (int i = 0; i < 30; ++i) names += str(i, ",", i < 25 ? str(i) : str("abc", i), "\n");
   EXPECT_EQ(task_of(parse_table(many), "y"), TableTask::regression) << "more than 20";
   const std::string message = refusal([&] { task_of(parse_table(names), "y"); });
   EXPECT_HAS(message, "target 'y' must hold numbers or classes; of its 30 texts 30 are different");
@@ -467,7 +467,7 @@ TEST(TableEncoder, KeepsClassesAndCategoriesApartThatADoubleWouldMerge) {
   // 2^53 and the two after it: as doubles the first two are one.
   const std::string ids[] = {"9007199254740992", "9007199254740993", "9007199254740994"};
   std::string text = "x,id,y\n";
-  for (int i = 0; i < 3; ++i) text += cat(i, ",", ids[i], ",", ids[i], "\n");
+  for (int i = 0; i < 3; ++i) text += str(i, ",", ids[i], ",", ids[i], "\n");
   const Table table = parse_table(text);
   const TableEncoder encoder(table, {.target = "y", .task = TableTask::classification, .categories = {"id"}});
   EXPECT_EQ(encoder.class_names(), std::vector<std::string>(std::begin(ids), std::end(ids)));
@@ -479,7 +479,7 @@ TEST(TableEncoder, KeepsClassesAndCategoriesApartThatADoubleWouldMerge) {
   EXPECT_HAS(refusal([&] { encoder.encode(parse_table("x,id,y\n1,1,9007199254740995\n")); }),
              "must be a class of the training rows");
   // Two classes are found without being asked for; below 2^53 numbers are numbers, and the next above is none of them.
-  EXPECT_EQ(task_of(parse_table(cat("x,y\n1,-", ids[0], "\n2,-", ids[1], "\n")), "y"),
+  EXPECT_EQ(task_of(parse_table(str("x,y\n1,-", ids[0], "\n2,-", ids[1], "\n")), "y"),
             TableTask::classification);
   const TableEncoder below(parse_table("x,y\n1,9007199254740991\n2,9007199254740990\n"), {.target = "y"});
   EXPECT_EQ(below.class_names(), (std::vector<std::string>{"9007199254740990", "9007199254740991"}));
@@ -582,7 +582,7 @@ TEST(TableSplit, TakesTheRowsThatThePythonScriptTakes) {
 
 TEST(TableSplit, GivesEachClassItsShareAndKeepsOneRowOfEachForTraining) {
   std::string text = "x,k\n";
-  for (int i = 0; i < 60; ++i) text += cat(i, ",", i < 40 ? "a" : i < 59 ? "b" : "c", "\n");
+  for (int i = 0; i < 60; ++i) text += str(i, ",", i < 40 ? "a" : i < 59 ? "b" : "c", "\n");
   const TableParts parts = split(parse_table(text), 0.25, 1, "k");
   const Strings test = cells_of(*parts.test, "k"), train = cells_of(parts.train, "k");
   EXPECT_EQ(test.size(), 15u);
@@ -623,7 +623,7 @@ TEST(TableSet, GivesSamplesBatchesNamesAndAFingerprint) {
 TEST(TableSet, IsOpenedFromAFolderWithTestRowsOrSplitFromTheTrainingRows) {
   TempFolder folder;
   std::string train = "a,k\n";
-  for (int i = 0; i < 20; ++i) train += cat(i, ",", i % 2 ? "u" : "v", "\n");
+  for (int i = 0; i < 20; ++i) train += str(i, ",", i % 2 ? "u" : "v", "\n");
   write_text(folder / "train.csv", train);
   const TableSetOptions options{.encoding = {.target = "k"}, .test_share = 0.3, .seed = 5};
   const TableSets split_off = open_tables(folder.path(), options);

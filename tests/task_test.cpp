@@ -321,7 +321,7 @@ TEST(Tasks, BucketsStayWithinTheSignaturesThatAreKept) {
     int64_t batches = 0, samples = 0;
     while (const std::optional<data::Batch> batch = loader.next()) {
       step(step.fields_of(*batch));
-      shapes.insert(cat(batch->tensors[0].shape()));
+      shapes.insert(str(batch->tensors[0].shape()));
       ++batches;
       samples += batch->size;
     }

@@ -45,9 +45,9 @@ void make_texts(const std::string& folder, int each = 40) {
       for (int k = 0; k < length; ++k) {
         const auto draw = static_cast<size_t>(1000 + 999 * hash_value(static_cast<uint32_t>(i * 64 + k), 5));
         text +=
-            cat(text.empty() ? "" : " ", k == 1 || k + 1 == length ? (*words)[draw % 5] : kFiller[draw % 10]);
+            str(text.empty() ? "" : " ", k == 1 || k + 1 == length ? (*words)[draw % 5] : kFiller[draw % 10]);
       }
-      write_text(cat(folder, "/", cls, "/", i, ".txt"), text + ".");
+      write_text(str(folder, "/", cls, "/", i, ".txt"), text + ".");
     }
   }
 }
@@ -179,7 +179,7 @@ TEST(TextRuns, ATableWithAColumnOfTextIsTrainedOnAndPredicted) {
   const TempFolder folder;
   std::string csv = "kind;body\n", few = "id;body\n";
   for (int i = 0; i < 90; ++i)
-    csv += cat(i % 3 == 0   ? "ham"
+    csv += str(i % 3 == 0   ? "ham"
                : i % 3 == 1 ? "spam"
                             : "news",
                ";",
@@ -219,7 +219,7 @@ std::string made_text(int words, uint32_t salt) {
   int a = 1, b = static_cast<int>(salt % 5);
   for (int i = 0; i < words; ++i) {
     const int next = (a * 3 + b + (hash_value(static_cast<uint32_t>(i), salt) > 0.9 ? 1 : 0)) % 7;
-    text += cat("w", next, i % 12 == 11 ? "\n" : " ");
+    text += str("w", next, i % 12 == 11 ? "\n" : " ");
     a = b;
     b = next;
   }
@@ -338,12 +338,12 @@ TEST(TextRuns, ADescriptionOfOnesOwnClassifiesTextByTwoOutputsOrOne) {
   const TempFolder folder;
   make_texts(folder / "texts");
   for (const int outputs : {1, 2}) {
-    write_text(folder / "net.toml", cat("name = \"net\"\ninputs = [ { name = \"t\", shape = [20], type = "
+    write_text(folder / "net.toml", str("name = \"net\"\ninputs = [ { name = \"t\", shape = [20], type = "
                                         "\"i64\" }, { name = \"n\", shape = [], type = \"i64\" } ]\n",
                                         "layer = [ { type = \"embedding\", rows = 30, width = 8, from = "
                                         "\"t\" }, { type = \"mean\", from = [\"before\", \"n\"] }, ",
                                         "{ type = \"linear\", outputs = ", outputs, " } ]"));
-    TrainConfig config = on_texts(folder / "texts", folder / cat("run", outputs));
+    TrainConfig config = on_texts(folder / "texts", folder / str("run", outputs));
     config.model = folder / "net.toml";
     config.epochs = 20;
     config.lr = 0.05;
@@ -462,10 +462,10 @@ TEST(TextRuns, TheZoosModelsTrainOnMadeUpTextToTheSameBitsInBothEngines) {
     config.limit = 6;
     config.batch = 3;
     config.steps = 2;
-    config.out = folder / cat(model, "-eager");
+    config.out = folder / str(model, "-eager");
     config.engine = Engine::eager;
     const DoneEvent eager = train(config);
-    config.out = folder / cat(model, "-graph");
+    config.out = folder / str(model, "-graph");
     config.engine = Engine::graph;
     expect_same(eager, train(config), model);
   }

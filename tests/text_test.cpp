@@ -199,8 +199,8 @@ void write_reviews(const std::string& folder, int count = 4) {
     for (const auto& [cls, word] : {std::pair("pos", "lovely"), std::pair("neg", "awful")}) {
       fs::create_directories(fs::path(folder) / part / cls);
       for (int i = 0; i < count; ++i)
-        write_text(cat(folder, "/", part, "/", cls, "/", i, "_7.txt"),
-                   cat("A ", word, " film.<br /><br />Number ", part, i, ", really ", word, "!"));
+        write_text(str(folder, "/", part, "/", cls, "/", i, "_7.txt"),
+                   str("A ", word, " film.<br /><br />Number ", part, i, ", really ", word, "!"));
     }
 }
 
@@ -227,8 +227,8 @@ TEST(Imdb, ReviewsComeInTurnFromAFolderOrItsArchive) {
     for (const char* cls : {"pos", "neg", "unsup"})
       for (int i = 3; i >= 0; --i)
         tar += testing::tar_file(
-            cat("aclImdb/", part, "/", cls, "/", i, "_7.txt"),
-            cat("A ", cls == std::string("pos") ? "lovely" : "awful", " film.<br /><br />Number ", part, i,
+            str("aclImdb/", part, "/", cls, "/", i, "_7.txt"),
+            str("A ", cls == std::string("pos") ? "lovely" : "awful", " film.<br /><br />Number ", part, i,
                 ", really ", cls == std::string("pos") ? "lovely" : "awful", "!"));
   tar += std::string(1024, '\0');
   const std::vector<uint8_t> packed =
@@ -263,7 +263,7 @@ TEST(TextFolder, HasAFolderAClassAndSplitsOffWhatTests) {
   const TempFolder folder;
   for (const char* cls : {"ham", "spam"}) {
     fs::create_directories(folder / cls);
-    for (int i = 0; i < 10; ++i) write_text(folder / cat(cls, "/", i, ".txt"), cat(cls, " text ", i));
+    for (int i = 0; i < 10; ++i) write_text(folder / str(cls, "/", i, ".txt"), str(cls, " text ", i));
   }
   const Splits splits = open_dataset("text-folder", {.data_dir = folder.path(), .test_share = 0.3});
   EXPECT_EQ(splits.class_names, (std::vector<std::string>{"ham", "spam"}));
@@ -281,8 +281,8 @@ TEST(TextFolder, HasAFolderAClassAndSplitsOffWhatTests) {
   const TempFolder parts;
   for (const char* part : {"train", "test"})
     for (const char* cls : {"a", "b"}) {
-      fs::create_directories(parts / cat(part, "/", cls));
-      write_text(parts / cat(part, "/", cls, "/1.txt"), cat(part, " ", cls));
+      fs::create_directories(parts / str(part, "/", cls));
+      write_text(parts / str(part, "/", cls, "/1.txt"), str(part, " ", cls));
     }
   const Splits given = open_dataset("text-folder", {.data_dir = parts.path()});
   EXPECT_FALSE(given.split_off);
@@ -323,7 +323,7 @@ TEST(Ptb, IsWindowsOfOneTextWithTheWordsThatFollow) {
 TEST(PlainText, IsAFileOrAFolderAndATestPieceIsTakenOutByTheSeed) {
   const TempFolder folder;
   std::string text;
-  for (int i = 0; i < 200; ++i) text += cat("line ", i, " of the text.\n");
+  for (int i = 0; i < 200; ++i) text += str("line ", i, " of the text.\n");
   write_text(folder / "book.md", text);
   const auto open = [&](const OpenOptions& options) { return open_dataset("text", options); };
   const Splits splits = open({.data_dir = folder / "book.md", .text = {.length = 10}});
@@ -346,7 +346,7 @@ TEST(PlainText, IsAFileOrAFolderAndATestPieceIsTakenOutByTheSeed) {
 
   const TempFolder parts;
   for (const char* name : {"wiki.train.tokens", "wiki.test.tokens", "wiki.valid.tokens", "readme.txt"})
-    write_text(parts / name, cat("These are the words of ", name, "\n"));
+    write_text(parts / name, str("These are the words of ", name, "\n"));
   const Splits given = open({.data_dir = parts.path()});
   EXPECT_FALSE(given.split_off);
   EXPECT_TRUE(given.valid);
@@ -373,7 +373,7 @@ TEST(TextTable, AColumnOfTextIsClassifiedByTheTarget) {
   const TempFolder folder;
   std::string csv = "id,body,kind\n";
   for (int i = 0; i < 20; ++i)
-    csv += cat(i, ",\"", i % 3 == 0 ? "cheap pills, buy" : "see you at noon", " ", i, "\",",
+    csv += str(i, ",\"", i % 3 == 0 ? "cheap pills, buy" : "see you at noon", " ", i, "\",",
                i % 3 == 0 ? "spam" : "ham", "\n");
   write_text(folder / "mail.csv", csv);
   const OpenOptions options{.data_dir = folder / "mail.csv", .target = "kind", .text = {.column = "body"}};

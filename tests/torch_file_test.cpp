@@ -120,18 +120,18 @@ TEST(TorchFile, WhatIsNotAFileOfWeightsIsRefusedWithTheWayOut) {
   const auto refusal = [](const std::string& path) { return error_of([&] { io::load_torch(path); }); };
   const std::string old = golden("legacy.pt"), model = golden("whole_model.pt");
   EXPECT_EQ(refusal(old),
-            cat("load '", old,
+            str("load '", old,
                 "': must be of the format of PyTorch 1.6 or later, a zip archive; it is of the older one "
                 "(or of _use_new_zipfile_serialization=False). Convert it in Python: "
                 "torch.save(torch.load(path), new_path)."));
   EXPECT_EQ(error_of([&] { io::load_weights(old); }), refusal(old));
   EXPECT_EQ(
       refusal(model),
-      cat("load '", model,
+      str("load '", model,
           "': must hold nothing but tensors in dicts, lists and tuples; it asks for Python's "
           "'torch.nn.modules.linear.Linear', and nothing of a file is ever run. Save the weights alone: "
           "torch.save(model.state_dict(), path)."));
-  EXPECT_EQ(refusal(golden("complex.pt")), cat("load '", golden("complex.pt"),
+  EXPECT_EQ(refusal(golden("complex.pt")), str("load '", golden("complex.pt"),
                                                "': the tensors must be of a type that Tandem has; it asks "
                                                "for 'torch.ComplexFloatStorage'. Convert them "
                                                "before saving, for example by tensor.float()."));

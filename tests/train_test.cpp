@@ -135,7 +135,7 @@ TEST(Train, StoppedAfterAnyStepAndResumedItEndsWithTheSameBits) {
       train(config);
       config.resume = true;
       config.steps.reset();
-      expect_same(whole, train(config), cat("stopped after step ", stop));
+      expect_same(whole, train(config), str("stopped after step ", stop));
     }
   }
 }

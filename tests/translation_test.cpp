@@ -105,14 +105,14 @@ void make_pairs(const std::string& folder, const char* part, int count, uint32_t
     for (int k = 0; k < length; ++k) {
       const int word =
           static_cast<int>(2 * (0.999 + hash_value(static_cast<uint32_t>(100 * i + k), salt + 1)));
-      source += cat(k ? " " : "", "w", word);
-      reversed = cat("v", word, k ? " " : "", reversed);
+      source += str(k ? " " : "", "w", word);
+      reversed = str("v", word, k ? " " : "", reversed);
     }
     source += "\n";
     target += reversed + "\n";
   }
-  write_text(cat(folder, "/", part, ".en"), source);
-  write_text(cat(folder, "/", part, ".xx"), target);
+  write_text(str(folder, "/", part, ".en"), source);
+  write_text(str(folder, "/", part, ".xx"), target);
 }
 
 TEST(ParallelText, IsTwoFilesOfLinesOrOneOfPairs) {
@@ -157,7 +157,7 @@ TEST(ParallelText, IsTwoFilesOfLinesOrOneOfPairs) {
 
   const TempFolder one;
   std::string text = "g\t\nh h h h\ti\n";
-  for (int i = 0; i < 20; ++i) text += cat("a b\tc", i, "\n");
+  for (int i = 0; i < 20; ++i) text += str("a b\tc", i, "\n");
   write_text(one / "mine.tsv", text);
   const data::Splits tabbed =
       open_dataset("parallel-text", {.data_dir = one / "mine.tsv", .test_share = 0.3, .text = {.length = 3}});

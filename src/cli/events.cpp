@@ -153,16 +153,16 @@ class TextEvents {
     table.add(
         {"engine", std::string(name(c.engine)) + (c.anomaly ? ", eager for --anomaly" : "") + ", " +
                        to_string(c.device) + ", " + tandem::name(c.dtype) +
-                       (c.autocast ? cat(" with ", *c.autocast, " products, ") : ", ") +
+                       (c.autocast ? str(" with ", *c.autocast, " products, ") : ", ") +
                        std::to_string(e.threads) + (e.threads == 1 ? " thread" : " threads") +
-                       (conv == ChoiceMode::heuristic ? "" : cat(", conv ", tandem::name(conv))) +
-                       (matmul == ChoiceMode::heuristic ? "" : cat(", matmul ", tandem::name(matmul)))});
+                       (conv == ChoiceMode::heuristic ? "" : str(", conv ", tandem::name(conv))) +
+                       (matmul == ChoiceMode::heuristic ? "" : str(", matmul ", tandem::name(matmul)))});
     const std::optional<double> given = starting_momentum(c);
-    const std::string momentum = given ? cat(", momentum ", *given) : "";
-    const std::string batch = c.accumulate > 1 ? cat(c.accumulate, " × ", c.batch) : cat(c.batch);
-    table.add({"optimizer", cat(c.optimizer, ", lr ", e.lr, momentum, ", batch ", batch, ", seed ", c.seed)});
-    table.add({"length", cat(e.epochs, e.epochs == 1 ? " epoch, " : " epochs, ", grouped(e.steps), " steps",
-                             e.first_step > 0 ? cat(", from step ", grouped(e.first_step)) : "")});
+    const std::string momentum = given ? str(", momentum ", *given) : "";
+    const std::string batch = c.accumulate > 1 ? str(c.accumulate, " × ", c.batch) : str(c.batch);
+    table.add({"optimizer", str(c.optimizer, ", lr ", e.lr, momentum, ", batch ", batch, ", seed ", c.seed)});
+    table.add({"length", str(e.epochs, e.epochs == 1 ? " epoch, " : " epochs, ", grouped(e.steps), " steps",
+                             e.first_step > 0 ? str(", from step ", grouped(e.first_step)) : "")});
     if (const std::string more = other_settings(c); !more.empty()) table.add({"settings", more});
     table.add({"out", e.out});
     table.print();
@@ -175,7 +175,7 @@ class TextEvents {
   void operator()(const ProgressEvent& e) {
     if (!progress_.due()) return;
     const std::string numbers =
-        cat("epoch ", e.epoch, "/", e.epochs, "  step ", e.step, "/", e.steps, "  loss ", fixed(e.loss, 4),
+        str("epoch ", e.epoch, "/", e.epochs, "  step ", e.step, "/", e.steps, "  loss ", fixed(e.loss, 4),
             "  ", grouped(static_cast<int64_t>(e.samples_per_second)), " samples/s  ",
             duration(e.seconds_left), " left");
     if (!is_terminal_) {
@@ -192,7 +192,7 @@ class TextEvents {
   }
   void operator()(const EpochEvent& e) {
     clear_bar();
-    std::string line = cat("  epoch ", e.epoch, "/", e.epochs);
+    std::string line = str("  epoch ", e.epoch, "/", e.epochs);
     for (const auto& [info, value] : main_values(e.infos, e.values))
       line += "  " + title_of(info.name) + " " + shown(info, value);
     std::printf("%s  %s s\n", line.c_str(), fixed(e.seconds, 1).c_str());
@@ -203,7 +203,7 @@ class TextEvents {
   void operator()(const DoneEvent& e) {
     clear_bar();
     Table table;
-    table.add({"steps", cat(grouped(e.steps), " in ", fixed(e.seconds, 1), " s, ",
+    table.add({"steps", str(grouped(e.steps), " in ", fixed(e.seconds, 1), " s, ",
                             grouped(static_cast<int64_t>(e.samples_per_second)), " samples/s")});
     for (const auto& [info, value] : main_values(e.infos, e.values))
       table.add({title_of(info.name), shown(info, value)});

@@ -79,7 +79,7 @@ void list_models(bool json) {
              {"classes", info.classes},
              {"description", info.description}});
     else
-      table.add({info.name, grouped(parameters), info.task, cat(info.input), known(info.classes),
+      table.add({info.name, grouped(parameters), info.task, str(info.input), known(info.classes),
                  info.description});
   }
   if (!json) table.print();
@@ -111,8 +111,8 @@ void describe_model(const zoo::ChosenModel& chosen, int64_t batch, bool json) {
       for (const Setting& s : settings())
         if (const auto at = values.find(s.name); at != values.end())
           line += (line.empty() ? "" : ", ") + s.name + " " + text_of(at->second);
-      table.add({cat("recipe ", name),
-                 line + (name == std::string(kRecipes[0]) ? "" : cat("  (--recipe ", name, ")"))});
+      table.add({str("recipe ", name),
+                 line + (name == std::string(kRecipes[0]) ? "" : str("  (--recipe ", name, ")"))});
     }
     table.print();
     return;
@@ -184,7 +184,7 @@ void add_models(CLI::App& app, Action& action) {
       if (flags->name.empty() && flags->toml)
         throw UsageError("models: --toml prints one model. Name the model.");
       if (flags->batch < 1 || flags->batch > kMostDescribed)
-        throw UsageError(cat("models: the batch must be at ", flags->batch < 1 ? "least " : "most ",
+        throw UsageError(str("models: the batch must be at ", flags->batch < 1 ? "least " : "most ",
                              flags->batch < 1 ? 1 : kMostDescribed, "; got ", flags->batch, "."));
       if (flags->name.empty()) return list_models(flags->json);
       zoo::ChosenModel chosen;
@@ -226,7 +226,7 @@ void add_datasets(CLI::App& app, Action& action) {
                  {"description", info.description}});
         else
           table.add({info.name, known(info.train_size), known(info.test_size),
-                     info.sample_shape.rank() == 0 ? "" : cat(info.sample_shape), known(info.classes),
+                     info.sample_shape.rank() == 0 ? "" : str(info.sample_shape), known(info.classes),
                      row.found ? row.where : "no", row.found ? info.description : info.how_to_get});
       }
       if (!flags->json) table.print();

@@ -56,7 +56,7 @@ std::string trace_path(const Flags& flags) {
   if (fs::is_directory(flags.out, ignored)) return (fs::path(flags.out) / name).string();
   const fs::path folder = fs::path(flags.out).parent_path();
   if (!folder.empty() && !fs::is_directory(folder, ignored))
-    throw UsageError(cat("out: must be a file in a folder that is there; got '", flags.out,
+    throw UsageError(str("out: must be a file in a folder that is there; got '", flags.out,
                          "'. Make the folder '", folder.string(), "' first."));
   return flags.out;
 }
@@ -172,7 +172,7 @@ void print_kernels(const Shown& shown) {
     table.add(std::move(row));
   }
   if (rest_calls > 0)
-    table.add({cat(s.kernels.size() - kShownKernels, " others"), grouped(rest_calls),
+    table.add({str(s.kernels.size() - kShownKernels, " others"), grouped(rest_calls),
                fixed(static_cast<double>(rest_ns) / 1e6, 3),
                fixed(static_cast<double>(rest_ns) / 1e3 / static_cast<double>(rest_calls), 1),
                percent(static_cast<double>(rest_ns) / static_cast<double>(std::max<int64_t>(1, s.ns)))});
@@ -181,10 +181,10 @@ void print_kernels(const Shown& shown) {
 
 void print_text(const Shown& shown) {
   const TrainConfig& config = shown.flags.config;
-  const std::string on = config.device.is_cpu() ? cat(config.device, ", ", shown.profiled.threads, " threads")
+  const std::string on = config.device.is_cpu() ? str(config.device, ", ", shown.profiled.threads, " threads")
                                                 : to_string(config.device);
   const std::string types =
-      cat(config.dtype, config.autocast ? cat(" with ", *config.autocast, " products") : "");
+      str(config.dtype, config.autocast ? str(" with ", *config.autocast, " products") : "");
   const bool one = shown.profiled.steps == 1;
   std::printf("%lld %s%s of %s: batch %lld, %s, %s engine, %s\n\n",
               static_cast<long long>(shown.profiled.steps),
@@ -240,7 +240,7 @@ void add_profile(CLI::App& app, Action& action) {
   cmd->add_flag("--infer", flags->infer, "forward passes in evaluation mode, not training steps");
   std::vector<std::string> names = kStepSettings;
   names.push_back("steps");
-  flags->settings.add(*cmd, names, {{"steps", cat("steps to profile (default: ", kProfiledSteps, ")")}});
+  flags->settings.add(*cmd, names, {{"steps", str("steps to profile (default: ", kProfiledSteps, ")")}});
   cmd->add_option("--out", flags->out, "file of the trace, or its folder (default: MODEL.trace.json)");
   cmd->add_flag("--json", flags->json, "print one JSON object");
   cmd->callback([flags, &action] { action = [flags] { run(*flags); }; });

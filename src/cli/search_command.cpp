@@ -128,17 +128,17 @@ class TextSink {
     table.add(
         {"method", e.method + ", by " + title_of(e.metric.name) + ", compared after " + rungs + " epochs"});
     if (e.trials_done > 0)
-      table.add({"resumed", cat(e.trials_done, " trials, ", duration(e.seconds), " used")});
+      table.add({"resumed", str(e.trials_done, " trials, ", duration(e.seconds), " used")});
     table.add({"out", e.out});
     table.print();
     std::fflush(stdout);
   }
   void operator()(const search::TrialStartEvent& e) {
-    shown_ = cat("trial ", e.trial.number, "  ", settings_text(e.trial.settings));
-    live(cat("epoch ", e.trial.values.size(), "/", e.to_epoch));
+    shown_ = str("trial ", e.trial.number, "  ", settings_text(e.trial.settings));
+    live(str("epoch ", e.trial.values.size(), "/", e.to_epoch));
   }
   void operator()(const search::TrialEpochEvent& e) {
-    live(cat("epoch ", e.epoch, "/", e.to_epoch, "  ", shown(metric_, e.value), "  best ",
+    live(str("epoch ", e.epoch, "/", e.to_epoch, "  ", shown(metric_, e.value), "  best ",
              shown(metric_, *e.best)));
   }
   void operator()(const search::TrialEndEvent& e) {
@@ -169,7 +169,7 @@ class TextSink {
       std::printf("  … and %zu more in %s/leaderboard.csv\n", e.ranked.size() - kShownTrials, e.out.c_str());
     std::printf("\n");
     Table end;
-    end.add({"trials", cat(e.trials.size(), " in ", duration(e.seconds))});
+    end.add({"trials", str(e.trials.size(), " in ", duration(e.seconds))});
     if (e.winner) {
       for (const Metric& metric : e.test)
         for (const MetricInfo& info : e.test_infos)
@@ -245,10 +245,10 @@ void check_found(const SearchResult& result) {
                                    [](const Trial& trial) { return !trial.failed.empty(); });
   TD_CHECK(failed == result.trials.end() || result.ended == "budget", "search: some trial must succeed; all ",
            result.trials.size(), " failed, the first with: ", failed->failed);
-  throw Error(cat("search: some trial must finish an epoch; none did in ", duration(result.seconds),
+  throw Error(str("search: some trial must finish an epoch; none did in ", duration(result.seconds),
                   failed == result.trials.end()
                       ? std::string()
-                      : cat(", and trial ", failed->number, " failed: ", failed->failed),
+                      : str(", and trial ", failed->number, " failed: ", failed->failed),
                   ". Give more --budget with --resume."));
 }
 
@@ -304,7 +304,7 @@ void add_search(CLI::App& app, Action& action, const std::vector<std::string>& a
       const SearchResult result =
           search::search(config, flags->json ? sink_of<JsonSink>() : sink_of<TextSink>());
       if (result.ended != "interrupted") return check_found(result);
-      throw Interrupted(cat("stopped after ", result.trials.size(),
+      throw Interrupted(str("stopped after ", result.trials.size(),
                             " trials. Go on with: ", resume_command(arguments, result.out)));
     };
   });

@@ -248,11 +248,11 @@ void add_predict(CLI::App& app, Action& action) {
                                         p.label.empty() ? "" : "is " + io::one_line(p.label, 60)};
         for (const Prediction::Guess& guess : p.top) {
           top.push_back({{"class", guess.cls}, {"name", guess.name}, {"probability", guess.probability}});
-          row.push_back(cat(io::one_line(guess.name, 60), "  ", percent(guess.probability)));
+          row.push_back(str(io::one_line(guess.name, 60), "  ", percent(guess.probability)));
         }
         for (const double value : p.values) row.push_back(number(value));
         if (p.mels.defined())
-          row.push_back(cat(grouped(p.mels.size(0)), " frames of ", p.mels.size(1), " mels"));
+          row.push_back(str(grouped(p.mels.size(0)), " frames of ", p.mels.size(1), " mels"));
         if (!p.text.empty()) row.push_back(io::one_line(with_slashes(p.text), 2000));
         table.add(row);
         if (!flags->json) continue;

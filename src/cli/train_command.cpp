@@ -40,7 +40,7 @@ void add_train(CLI::App& app, Action& action, const std::vector<std::string>& ar
       const DoneEvent done = train(config);
       if (!done.interrupted) return;
       throw Interrupted(
-          cat("stopped at step ", done.steps, ". Go on with: ", resume_command(arguments, done.out)));
+          str("stopped at step ", done.steps, ". Go on with: ", resume_command(arguments, done.out)));
     };
   });
 }

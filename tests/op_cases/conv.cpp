@@ -87,9 +87,9 @@ Tensor call_conv(const Conv& v, std::span<const Tensor> in) {
 
 void add_conv(std::vector<OpCase>& cases, const Conv& v) {
   const Dims out = out_shape(v);
-  const std::string kind = cat("conv", v.x.rank() - 2, "d");
+  const std::string kind = str("conv", v.x.rank() - 2, "d");
   OpCase forward;
-  forward.name = cat(kind, v.name);
+  forward.name = str(kind, v.name);
   forward.inputs = {{v.x}, {v.weight}, {{v.weight[0]}}};
   forward.call = [v](std::span<const Tensor> in) { return call_conv(v, in); };
   forward.reference = [v, out](std::span<const Array> in) {
@@ -104,7 +104,7 @@ void add_conv(std::vector<OpCase>& cases, const Conv& v) {
   cases.push_back(forward);
 
   OpCase to_input = forward;
-  to_input.name = cat(kind, "_input_gradient", v.name);
+  to_input.name = str(kind, "_input_gradient", v.name);
   to_input.inputs = {{out}, {v.weight}};
   to_input.call = [v](std::span<const Tensor> in) {
     ConvAttrs attrs = attrs_of(v);
@@ -121,7 +121,7 @@ void add_conv(std::vector<OpCase>& cases, const Conv& v) {
   cases.push_back(to_input);
 
   OpCase to_weight = forward;
-  to_weight.name = cat(kind, "_weight_gradient", v.name);
+  to_weight.name = str(kind, "_weight_gradient", v.name);
   to_weight.inputs = {{out}, {v.x}};
   to_weight.call = [v](std::span<const Tensor> in) {
     ConvAttrs attrs = attrs_of(v);
@@ -143,7 +143,7 @@ void add_conv(std::vector<OpCase>& cases, const Conv& v) {
 void add_transpose(std::vector<OpCase>& cases, const char* name, const Dims& x, const Conv& v,
                    const ConvTransposeOptions& options) {
   OpCase c;
-  c.name = cat("conv_transpose", x.rank() - 2, "d", name);
+  c.name = str("conv_transpose", x.rank() - 2, "d", name);
   c.inputs = {{x}, {v.weight}, {{v.x[1]}}};
   c.call = [options](std::span<const Tensor> in) {
     return in[0].rank() == 3   ? conv_transpose1d(in[0], in[1], in[2], options)

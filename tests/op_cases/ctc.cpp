@@ -145,7 +145,7 @@ void add_ctc_errors(std::vector<ErrorCase>& errors) {
   const Tensor x = zeros({4, 2, 3}), targets = ones({2, 2}, DType::i64), steps = lengths({4, 4}),
                labels = lengths({2, 1});
   const auto add = [&](const char* name, std::function<void()> call, std::vector<std::string> texts) {
-    errors.push_back({cat("ctc_loss/", name), std::move(call), std::move(texts)});
+    errors.push_back({str("ctc_loss/", name), std::move(call), std::move(texts)});
   };
   add("rank",
       [=] {

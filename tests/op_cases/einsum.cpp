@@ -191,7 +191,7 @@ void add_einsum_cases(std::vector<OpCase>& cases) {
   int number = 0;
   for (const Sum& s : kSums) {
     ++number;
-    OpCase op_case = sum_case(cat("einsum/", number < 10 ? "0" : "", number), s.equation, s.shapes);
+    OpCase op_case = sum_case(str("einsum/", number < 10 ? "0" : "", number), s.equation, s.shapes);
     if (number == 21) {
       op_case.dtypes = kNumbers;
       op_case.int_high = 3;

@@ -49,11 +49,11 @@ void add_array_errors(std::vector<ErrorCase>& errors) {
       {"logaddexp", logaddexp},
       {"hypot", hypot}};
   for (const auto& [name, call] : binaries)
-    errors.push_back({cat(name, "/shapes"),
+    errors.push_back({str(name, "/shapes"),
                       [call = call] {
                         call(of({2, 3}), of({4}));
                       },
-                      {cat(name, ": "), "; got ", "(2, 3)", "(4,)"}});
+                      {str(name, ": "), "; got ", "(2, 3)", "(4,)"}});
   errors.push_back({"where/condition", [] { where(of({2}), of({2}), of({2})); }, {"where: ", "bool", "f32"}});
   errors.push_back({"where/shapes",
                     [] {
@@ -67,14 +67,14 @@ void add_array_errors(std::vector<ErrorCase>& errors) {
       {"bitwise_left_shift", bitwise_left_shift},
       {"bitwise_right_shift", bitwise_right_shift}};
   for (const auto& [name, call] : on_bits) {
-    errors.push_back({cat(name, "/float"),
+    errors.push_back({str(name, "/float"),
                       [call = call] { call(of({2}), of({2}, DType::i32)); },
-                      {cat(name, ": "), "integer", "; got f32", "cast()"}});
-    errors.push_back({cat(name, "/shapes"),
+                      {str(name, ": "), "integer", "; got f32", "cast()"}});
+    errors.push_back({str(name, "/shapes"),
                       [call = call] {
                         call(of({2, 3}, DType::i32), of({4}, DType::i32));
                       },
-                      {cat(name, ": "), "(2, 3)", "(4,)"}});
+                      {str(name, ": "), "(2, 3)", "(4,)"}});
   }
   errors.push_back({"bitwise_left_shift/bool",
                     [] { bitwise_left_shift(of({2}, DType::boolean), of({2}, DType::boolean)); },

@@ -180,19 +180,19 @@ void add_fft_cases(std::vector<OpCase>& cases) {
   for (const Way& w : ways) {
     const FftOptions o = w.options;
     cases.push_back(make(
-        cat("fft", w.name), {w.shape}, [=](In in) { return fft(in[0], o); },
+        str("fft", w.name), {w.shape}, [=](In in) { return fft(in[0], o); },
         [=](Arrays in) { return reference_fft(in[0], false, o); }));
     cases.push_back(make(
-        cat("ifft", w.name), {w.shape}, [=](In in) { return ifft(in[0], o); },
+        str("ifft", w.name), {w.shape}, [=](In in) { return ifft(in[0], o); },
         [=](Arrays in) { return reference_fft(in[0], true, o); }));
     Dims real_shape = w.shape;
     real_shape.erase(real_shape.rank() - 1);
     cases.push_back(make(
-        cat("rfft", w.name), {real_shape}, [=](In in) { return rfft(in[0], o); },
+        str("rfft", w.name), {real_shape}, [=](In in) { return rfft(in[0], o); },
         [=](Arrays in) { return reference_rfft(in[0], o); }));
     if (std::string(w.name) == "/one") continue;  // 2 · (1 - 1) = 0 values
     cases.push_back(make(
-        cat("irfft", w.name), {w.shape}, [=](In in) { return irfft(in[0], o); },
+        str("irfft", w.name), {w.shape}, [=](In in) { return irfft(in[0], o); },
         [=](Arrays in) { return reference_irfft(in[0], o); }));
   }
   cases.push_back(make(
@@ -213,7 +213,7 @@ void add_fft_cases(std::vector<OpCase>& cases) {
   for (const bool back : {false, true})
     for (const Dim n : {5, 6})
       cases.push_back(make(
-          cat(back ? "ifftshift" : "fftshift", n == 5 ? "" : "/even"), {{n, 2}},
+          str(back ? "ifftshift" : "fftshift", n == 5 ? "" : "/even"), {{n, 2}},
           [=](In in) { return back ? ifftshift(in[0], 0) : fftshift(in[0], 0); },
           [=](Arrays in) {
             Array out(in[0].shape);
@@ -268,7 +268,7 @@ void add_fft_cases(std::vector<OpCase>& cases) {
       return reference_stft(in[0], f.n, f.hop, f.window ? plain_hann(f.n) : std::vector<double>(), f.center);
     };
     cases.push_back(make(
-        cat("stft", f.name), {f.shape}, [=](In in) { return stft(in[0], options(in[0])); }, transformed));
+        str("stft", f.name), {f.shape}, [=](In in) { return stft(in[0], options(in[0])); }, transformed));
     if (f.shape[0] == 0 || std::string(f.name) != "") continue;
     cases.push_back(make(
         "spectrogram", {f.shape}, [=](In in) { return spectrogram(in[0], options(in[0])); },

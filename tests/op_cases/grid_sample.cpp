@@ -174,7 +174,7 @@ void add_grid_sample_cases(std::vector<OpCase>& cases) {
   for (const auto& [mode_name, mode] : modes)
     for (const auto& [padding_name, padding] : paddings)
       for (const bool corners : {false, true})
-        add_way(cases, cat(mode_name, "_", padding_name, corners ? "_corners" : ""),
+        add_way(cases, str(mode_name, "_", padding_name, corners ? "_corners" : ""),
                 {mode, padding, corners});
 
   for (const bool corners : {false, true}) {

@@ -25,7 +25,7 @@ struct Variant {
 void add_gather(std::vector<OpCase>& cases, const Variant& v) {
   const double size = static_cast<double>(v.x[v.axis]);
   OpCase gather_case;
-  gather_case.name = cat("gather", v.name);
+  gather_case.name = str("gather", v.name);
   gather_case.inputs = {{v.x}, {v.index, 0, size, v.kind}};
   gather_case.call = [v](std::span<const Tensor> in) { return gather(in[0], v.axis, in[1]); };
   gather_case.reference = [v](std::span<const Array> in) {
@@ -43,7 +43,7 @@ void add_gather(std::vector<OpCase>& cases, const Variant& v) {
   cases.push_back(gather_case);
 
   OpCase scatter;
-  scatter.name = cat("scatter_add_zeros", v.name);
+  scatter.name = str("scatter_add_zeros", v.name);
   scatter.inputs = {{v.index}, {v.index, 0, size, v.kind}};
   scatter.call = [v](std::span<const Tensor> in) { return scatter_add_zeros(in[0], v.axis, in[1], v.x); };
   scatter.reference = [v](std::span<const Array> in) {
@@ -120,7 +120,7 @@ void add_scatter_reduce(std::vector<OpCase>& cases, const std::string& name, Sca
   const auto add = [&](const std::string& suffix, const Dims& x, const Dims& index, int axis,
                        CaseInput::Kind kind) {
     OpCase op_case;
-    op_case.name = cat("scatter_reduce/", name, include_self ? "" : "_without_self", suffix);
+    op_case.name = str("scatter_reduce/", name, include_self ? "" : "_without_self", suffix);
     Dims larger = index;
     if (x.rank() > 1) larger[0] += 1;  // more than the index asks for
     op_case.inputs = {{x, 0.5, 1.5}, {index, 0, static_cast<double>(x[axis]), kind}, {larger, 0.5, 1.5}};
@@ -369,12 +369,12 @@ void add_puts_in_place(std::vector<OpCase>& cases) {
     const Change change = [axis](const Tensor& target, In in) { scatter_into(target, axis, in[1], in[2]); };
     add_changes(cases, "scatter_into", put, change);
     add_changes(cases, "scatter_into",
-                with_shapes(put, cat("scatter/last_wins", axis), {{5, 4}, {5, 4}, {7, 9}}), change);
+                with_shapes(put, str("scatter/last_wins", axis), {{5, 4}, {5, 4}, {7, 9}}), change);
     add_changes(cases, "scatter_into",
-                with_shapes(put, cat("scatter/long", axis), {{40, 1100}, {40, 1100}, {40, 1100}}), change);
-    add_changes(cases, "scatter_into", with_shapes(put, cat("scatter/empty", axis), {{5, 4}, {0, 4}, {0, 4}}),
+                with_shapes(put, str("scatter/long", axis), {{40, 1100}, {40, 1100}, {40, 1100}}), change);
+    add_changes(cases, "scatter_into", with_shapes(put, str("scatter/empty", axis), {{5, 4}, {0, 4}, {0, 4}}),
                 change);
-    put.name = cat("scatter/index32_", axis);
+    put.name = str("scatter/index32_", axis);
     put.inputs[1].kind = CaseInput::index32;
     add_changes(cases, "scatter_into", put, change);
   }
@@ -407,16 +407,16 @@ void add_puts_in_place(std::vector<OpCase>& cases) {
     const Dim large = 17000;  // more than one piece
     for (const OpCase& variant :
          {slices,
-          with_shapes(slices, cat("index_copy/last_wins", axis),
+          with_shapes(slices, str("index_copy/last_wins", axis),
                       {{5, 4}, axis ? Dims{5, 40} : Dims{40, 4}, {40}}),
-          with_shapes(slices, cat("index_copy/empty", axis), {{5, 4}, axis ? Dims{5, 0} : Dims{0, 4}, {0}}),
-          with_shapes(slices, cat("index_copy/of_nothing", axis),
+          with_shapes(slices, str("index_copy/empty", axis), {{5, 4}, axis ? Dims{5, 0} : Dims{0, 4}, {0}}),
+          with_shapes(slices, str("index_copy/of_nothing", axis),
                       {axis ? Dims{0, 4} : Dims{5, 0}, axis ? Dims{0, 3} : Dims{3, 0}, {3}})}) {
       cases.push_back(variant);
       add_changes(cases, "index_copy_into", variant, change);
     }
     OpCase many =
-        with_shapes(slices, cat("index_copy/long", axis),
+        with_shapes(slices, str("index_copy/long", axis),
                     {axis ? Dims{large, 4} : Dims{5, large}, axis ? Dims{large, 3} : Dims{3, large}, {3}});
     many.dtypes = {};
     add_changes(cases, "index_copy_into", many, change);
@@ -638,15 +638,15 @@ void add_orders(std::vector<OpCase>& cases) {
     const char* suffix = descending ? "/descending" : "";
     const int axis = descending ? 0 : 1;
     OpCase values = picking(
-        cat("sort", suffix), {{{6, 9}}}, [=](In in) { return sort(in[0], axis, descending).values; },
+        str("sort", suffix), {{{6, 9}}}, [=](In in) { return sort(in[0], axis, descending).values; },
         [=](Arrays in) { return ordered(in[0], axis, descending, in[0].shape[axis], true); });
     cases.push_back(values);
     // Too close to each other for differences.
-    cases.push_back(counting(with_shapes(values, cat("sort/long", descending), {{1500, 3}})));
-    cases.push_back(counting(with_shapes(values, cat("sort/longer", descending), {{2, 3000}})));
-    cases.push_back(with_shapes(values, cat("sort/empty", descending), {{0, 4}}));
+    cases.push_back(counting(with_shapes(values, str("sort/long", descending), {{1500, 3}})));
+    cases.push_back(counting(with_shapes(values, str("sort/longer", descending), {{2, 3000}})));
+    cases.push_back(with_shapes(values, str("sort/empty", descending), {{0, 4}}));
     OpCase indices = counting(values);
-    indices.name = cat("argsort", suffix);
+    indices.name = str("argsort", suffix);
     indices.call = [=](In in) { return argsort(in[0], axis, descending); };
     indices.reference = [=](Arrays in) { return ordered(in[0], axis, descending, in[0].shape[axis], false); };
     cases.push_back(indices);
@@ -656,9 +656,9 @@ void add_orders(std::vector<OpCase>& cases) {
     some.reference = [=](Arrays in) { return ordered(in[0], axis, descending, 2, true); };
     cases.push_back(some);
     cases.push_back(
-        with_shapes(some, cat(some.name, "_of_many"), {descending ? Dims{900, 2} : Dims{2, 900}}));
+        with_shapes(some, str(some.name, "_of_many"), {descending ? Dims{900, 2} : Dims{2, 900}}));
     OpCase where_some = counting(some);
-    where_some.name = cat(some.name, "_indices");
+    where_some.name = str(some.name, "_indices");
     where_some.call = [=](In in) { return topk(in[0], 2, {.axis = axis, .largest = descending}).indices; };
     where_some.reference = [=](Arrays in) { return ordered(in[0], axis, descending, 2, false); };
     cases.push_back(where_some);
@@ -751,7 +751,7 @@ void add_orders(std::vector<OpCase>& cases) {
           return out;
         }));
     cases.push_back(rows);
-    cases.push_back(with_shapes(rows, cat(rows.name, "_empty"), {{3, 0}, {3, 5}}));
+    cases.push_back(with_shapes(rows, str(rows.name, "_empty"), {{3, 0}, {3, 5}}));
     OpCase one = counting(rows);
     one.name = right ? "bucketize/right" : "bucketize";
     one.inputs = {{{2, 6}}, {{9}}};
@@ -802,7 +802,7 @@ void add_sets(std::vector<OpCase>& cases) {
     set.dtypes = {DType::bf16, DType::f16};
     set.data_dependent = true;
     cases.push_back(set);
-    cases.push_back(with_shapes(set, cat(set.name, "_empty"), {{0, 5}}));
+    cases.push_back(with_shapes(set, str(set.name, "_empty"), {{0, 5}}));
   }
 
   const auto bins = [](Dim length, Arrays in) {

@@ -287,7 +287,7 @@ void add_linalg_cases(std::vector<OpCase>& cases) {
       return a;
     };
     OpCase op_case = make(
-        cat("triangular_solve", upper_part ? "/upper" : "/lower", right ? "_right" : "", ones ? "_unit" : ""),
+        str("triangular_solve", upper_part ? "/upper" : "/lower", right ? "_right" : "", ones ? "_unit" : ""),
         {{3, 3}, {right ? 2 : 3, right ? 3 : 2}},
         [=](In in) {
           return triangular_solve(regular(in[0]), in[1],
@@ -361,14 +361,14 @@ void add_linalg_cases(std::vector<OpCase>& cases) {
                        : shape[0] < shape[1] ? "/wide"
                                              : "";
     cases.push_back(make(
-        cat("qr", what), {shape},
+        str("qr", what), {shape},
         [](In in) {
           const Qr f = qr(in[0]);
           return joined({f.q, f.r});
         },
         each([](const std::vector<Values>& x, Dim m, Dim n) { return qr_of(x[0], m, n); }, flat(0))));
     OpCase singular = make(
-        cat("svd", what), {shape},
+        str("svd", what), {shape},
         [](In in) {
           const Svd f = svd(in[0]);
           return joined({f.s, abs(f.u), abs(f.vh)});

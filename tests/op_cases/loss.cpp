@@ -78,7 +78,7 @@ void add_classes(std::vector<OpCase>& cases, const ClassCase& c, bool is_nll) {
   const Dim classes = c.shape[axis];
   for (const Reduction r : kReductions) {
     OpCase op_case;
-    op_case.name = cat(is_nll ? "nll_loss" : "cross_entropy", c.name, suffix(r));
+    op_case.name = str(is_nll ? "nll_loss" : "cross_entropy", c.name, suffix(r));
     op_case.inputs = {{c.shape, -3, 3}, {target_shape, 0, static_cast<double>(classes), CaseInput::index64}};
     if (c.weight) op_case.inputs.push_back({{classes}, 0.5, 2});
     const std::optional<int64_t> ignored = c.ignore ? std::optional<int64_t>(2) : std::nullopt;
@@ -121,7 +121,7 @@ void add_probabilities(std::vector<OpCase>& cases) {
   for (const bool weighted : {false, true})
     for (const Reduction r : kReductions) {
       OpCase op_case;
-      op_case.name = cat("cross_entropy/probabilities", weighted ? "_weight_smooth" : "", suffix(r));
+      op_case.name = str("cross_entropy/probabilities", weighted ? "_weight_smooth" : "", suffix(r));
       op_case.inputs = {{{3, 4, 2}, -3, 3}, {{3, 4, 2}, 0, 1}};
       if (weighted) op_case.inputs.push_back({{4}, 0.5, 2});
       const double smoothing = weighted ? 0.2 : 0;
@@ -194,7 +194,7 @@ void add_vectors(std::vector<OpCase>& cases) {
       {"", 2}, {"/p0", 0}, {"/p1", 1}, {"/p3", 3}, {"/most", HUGE_VAL}};
   for (const auto& [name, p] : norms) {
     OpCase all = op_case;
-    all.name = cat("cdist", name);
+    all.name = str("cdist", name);
     all.inputs = {{{2, 3, 5}}, {{4, 5}}};
     all.call = [p = p](std::span<const Tensor> in) { return cdist(in[0], in[1], p); };
     all.reference = [p = p](std::span<const Array> in) {
@@ -225,7 +225,7 @@ void add_vectors(std::vector<OpCase>& cases) {
   none.reference = [](std::span<const Array>) { return Array({3, 4}); };
   cases.push_back(none);
   for (const Reduction r : kReductions) {
-    op_case.name = cat("cosine_embedding_loss", suffix(r));
+    op_case.name = str("cosine_embedding_loss", suffix(r));
     op_case.inputs = {rows, rows, flags};
     op_case.call = [r](std::span<const Tensor> in) {
       return cosine_embedding_loss(in[0], in[1], labels(in[2], in[0].dtype()), 0.1, r);
@@ -239,7 +239,7 @@ void add_vectors(std::vector<OpCase>& cases) {
       return reduced(out, r);
     };
     cases.push_back(op_case);
-    op_case.name = cat("margin_ranking_loss", suffix(r));
+    op_case.name = str("margin_ranking_loss", suffix(r));
     op_case.inputs = {{{4}}, {{4}}, flags};
     op_case.call = [r](std::span<const Tensor> in) {
       return margin_ranking_loss(in[0], in[1], labels(in[2], in[0].dtype()), 0.3, r);
@@ -252,7 +252,7 @@ void add_vectors(std::vector<OpCase>& cases) {
     };
     cases.push_back(op_case);
     for (const bool swap : {false, true}) {
-      op_case.name = cat("triplet_margin_loss", swap ? "/swap" : "", suffix(r));
+      op_case.name = str("triplet_margin_loss", swap ? "/swap" : "", suffix(r));
       op_case.inputs = {rows, rows, rows};
       op_case.call = [r, swap](std::span<const Tensor> in) {
         return triplet_margin_loss(in[0], in[1], in[2], {.margin = 0.8, .swap = swap, .reduction = r});
@@ -269,7 +269,7 @@ void add_vectors(std::vector<OpCase>& cases) {
       cases.push_back(op_case);
     }
     for (const int p : {1, 2}) {
-      op_case.name = cat("multi_margin_loss", p == 2 ? "/squared_weight" : "", suffix(r));
+      op_case.name = str("multi_margin_loss", p == 2 ? "/squared_weight" : "", suffix(r));
       op_case.inputs = {{{5, 4}}, {{5}, 0, 4, CaseInput::index64}};
       if (p == 2) op_case.inputs.push_back({{4}, 0.5, 2});
       op_case.call = [r, p](std::span<const Tensor> in) {

@@ -96,7 +96,7 @@ void add_matmul_cases(std::vector<OpCase>& cases) {
   };
   for (const Shapes& s : products) {
     OpCase op_case;
-    op_case.name = cat("matmul", s.name);
+    op_case.name = str("matmul", s.name);
     op_case.inputs = {{s.a}, {s.b}};
     op_case.call = [](std::span<const Tensor> in) { return matmul(in[0], in[1]); };
     op_case.reference = matmul_reference;
@@ -113,7 +113,7 @@ void add_matmul_cases(std::vector<OpCase>& cases) {
                            {"/larger", {50, 256}, {120, 256}}};
   for (const Shapes& s : layers) {
     OpCase op_case;
-    op_case.name = cat("linear", s.name);
+    op_case.name = str("linear", s.name);
     op_case.inputs = {{s.a}, {s.b}, {{s.b[0]}}};
     op_case.call = [](std::span<const Tensor> in) { return linear(in[0], in[1], in[2]); };
     op_case.reference = linear_reference;

@@ -105,7 +105,7 @@ void add_norm_cases(std::vector<OpCase>& cases) {
                               {"/long", {2, 5000}, 1, true, true}};
   for (const Variant& v : variants) {
     OpCase op_case;
-    op_case.name = cat("layer_norm", v.name);
+    op_case.name = str("layer_norm", v.name);
     op_case.inputs = {{v.shape}};
     const Dim n = v.shape.back();
     if (v.weight) op_case.inputs.push_back({{n}, 0.5, 2});
@@ -144,7 +144,7 @@ void add_norm_cases(std::vector<OpCase>& cases) {
     for (const char kind : {'g', 'i', 'b'}) {
       if (kind == 'i' && v.shape.rank() == 2) continue;  // one element a channel
       OpCase op_case;
-      op_case.name = cat(kind == 'g' ? "group_norm" : kind == 'i' ? "instance_norm" : "batch_norm", v.name);
+      op_case.name = str(kind == 'g' ? "group_norm" : kind == 'i' ? "instance_norm" : "batch_norm", v.name);
       const Dim n = v.shape[1];
       op_case.inputs = {{v.shape}};
       if (v.weight) op_case.inputs.push_back({{n}, 0.5, 2});
@@ -192,7 +192,7 @@ void add_norm_cases(std::vector<OpCase>& cases) {
                           {"/masked_empty", {0, 4, 5}, {0, 1, 5}, true}})
     for (const bool training : {true, false}) {
       OpCase masked;
-      masked.name = cat("batch_norm", m.name, training ? "" : "_eval");
+      masked.name = str("batch_norm", m.name, training ? "" : "_eval");
       const Dim n = m.shape[1];
       masked.inputs = {{m.shape}, {m.mask, 0, 2, CaseInput::boolean}, {{n}}, {{n}, 0.5, 2}};
       if (m.affine) masked.inputs.insert(masked.inputs.end(), {CaseInput{{n}, 0.5, 2}, CaseInput{{n}}});
@@ -266,7 +266,7 @@ void add_norm_cases(std::vector<OpCase>& cases) {
   }
   for (const int64_t size : {3, 4, 20}) {
     OpCase local;
-    local.name = cat("local_response_norm/size", size);
+    local.name = str("local_response_norm/size", size);
     local.inputs = {{{2, 5, 3}}};
     local.call = [size](std::span<const Tensor> in) {
       return local_response_norm(in[0], size, 0.5, 0.75, 1.5);

@@ -568,7 +568,7 @@ void add_selections(std::vector<OpCase>& cases) {
   for (const DType to_type : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i8, DType::i32,
                               DType::i64, DType::u8, DType::u16, DType::u64, DType::boolean}) {
     OpCase convert;
-    convert.name = cat("cast/", to_type);
+    convert.name = str("cast/", to_type);
     convert.inputs = {{{5, 7}, is_floating(to_type) ? -20. : 0., 20}};
     convert.call = [to_type](std::span<const Tensor> in) { return cast(in[0], to_type); };
     if (is_floating(to_type))

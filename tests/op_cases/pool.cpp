@@ -98,7 +98,7 @@ void add_companions(std::vector<OpCase>& cases, const Pool& v, const std::string
                     const PoolAttrs& attrs) {
   const auto places = [attrs](const Tensor& x) { return apply(op_max_pool(), std::span(&x, 1), attrs)[1]; };
   OpCase scatter = max_case(v);
-  scatter.name = cat("max_pool_scatter", variant);
+  scatter.name = str("max_pool_scatter", variant);
   scatter.inputs = {{out_shape(v)}, {v.x}};
   scatter.call = [v, attrs, places](std::span<const Tensor> in) {
     PoolAttrs large = attrs;
@@ -114,7 +114,7 @@ void add_companions(std::vector<OpCase>& cases, const Pool& v, const std::string
   cases.push_back(scatter);
 
   OpCase gather = max_case(v);
-  gather.name = cat("max_pool_gather", variant);
+  gather.name = str("max_pool_gather", variant);
   gather.inputs = {{v.x}, {v.x}};
   gather.call = [attrs, places](std::span<const Tensor> in) {
     return apply1(op_max_pool_gather(), {in[0], places(in[1])}, attrs);

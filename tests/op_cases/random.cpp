@@ -255,7 +255,7 @@ void add_random_cases(std::vector<OpCase>& cases) {
   for (int axes = 1; axes <= 3; ++axes) {
     Dims shape{4, 3};
     for (int i = 0; i < axes; ++i) shape.push_back(2);
-    drop.name = cat("dropout", axes, "d");
+    drop.name = str("dropout", axes, "d");
     drop.inputs = {{shape}};
     drop.call = [axes](In in) {
       return axes == 1 ? dropout1d(in[0], 0.25) : axes == 2 ? dropout2d(in[0], 0.25) : dropout3d(in[0], 0.25);

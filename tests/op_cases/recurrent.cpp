@@ -290,7 +290,7 @@ void add_recurrent_errors(std::vector<ErrorCase>& errors) {
   const auto add = [&](const char* name,
                        const std::function<void(RecurrentInputs&, RecurrentOptions&)>& change,
                        std::vector<std::string> texts) {
-    errors.push_back({cat("recurrent/", name),
+    errors.push_back({str("recurrent/", name),
                       [change] {
                         const Sizes s;
                         RecurrentInputs inputs{.x = s.x, .weight = s.weight, .h = s.h, .c = s.c};

@@ -157,7 +157,7 @@ void add_recurrent_layer_cases(std::vector<OpCase>& cases) {
 void add_recurrent_layer_errors(std::vector<ErrorCase>& errors) {
   const auto add = [&](const char* name, const std::function<void(RecurrentLayerOperands&)>& change,
                        std::vector<std::string> texts) {
-    errors.push_back({cat("recurrent_layer/", name),
+    errors.push_back({str("recurrent_layer/", name),
                       [change] {
                         RecurrentLayerOperands in{.x = ones({3, 2, 4}),
                                                   .weight_ih = ones({8, 4}),
@@ -188,7 +188,7 @@ void add_recurrent_layer_errors(std::vector<ErrorCase>& errors) {
       {"bias_hh must be f32 (8,)", "(4,)"});
   add("one_bias", [](auto& in) { in.bias_ih = ones({8}); }, {"there must be 7 inputs", "got 6"});
   const auto refuses = [&](const char* name, const RecurrentLayerAttrs& a, const char* text) {
-    errors.push_back({cat("recurrent_layer/", name),
+    errors.push_back({str("recurrent_layer/", name),
                       [a] {
                         const Tensor in[] = {ones({3, 2, 4}), ones({2, 4}), ones({2, 2}), ones({2, 2})};
                         apply(op_recurrent_layer(), in, a);

@@ -109,7 +109,7 @@ void add_argmax(std::vector<OpCase>& cases, double sign) {
   const std::string name = sign > 0 ? "argmax" : "argmin";
   for (const int axis : {0, 1, 2}) {
     OpCase op_case;
-    op_case.name = cat(name, "/axis", axis);
+    op_case.name = str(name, "/axis", axis);
     op_case.inputs = {{{3, 4, 5}}};
     op_case.call = [axis, sign](std::span<const Tensor> in) {
       return sign > 0 ? argmax(in[0], axis) : argmin(in[0], axis - 3, false);
@@ -142,7 +142,7 @@ void add_argmax(std::vector<OpCase>& cases, double sign) {
 void add_composites(std::vector<OpCase>& cases, const Axes& v) {
   const auto add = [&](const std::string& name, const auto& call, const auto& f) -> OpCase& {
     OpCase op_case;
-    op_case.name = cat(name, v.name);
+    op_case.name = str(name, v.name);
     op_case.inputs = {{v.shape}};
     op_case.call = [v, call](std::span<const Tensor> in) { return call(in[0], v.axes, v.keep); };
     op_case.reference = reference_by(v.axes, v.keep, f);
@@ -162,11 +162,11 @@ void add_composites(std::vector<OpCase>& cases, const Axes& v) {
     for (const auto& [name, correction] : corrections) {
       const double c = correction;
       add(
-          cat("var", name),
+          str("var", name),
           [c](const Tensor& x, const Dims& axes, bool keep) { return var(x, axes, keep, c); },
           [c](const Elements& x) { return variance_of(x, c); });
       add(
-          cat("std", name),
+          str("std", name),
           [c](const Tensor& x, const Dims& axes, bool keep) { return stddev(x, axes, keep, c); },
           [c](const Elements& x) { return std::sqrt(variance_of(x, c)); });
     }
@@ -240,7 +240,7 @@ void add_scans(std::vector<OpCase>& cases) {
     OpCase op_case;
     op_case.inputs = {{scan.shape}};
     op_case.tolerance = 1e-5;
-    op_case.name = cat("cumsum", scan.name);
+    op_case.name = str("cumsum", scan.name);
     op_case.call = [scan](std::span<const Tensor> in) { return cumsum(in[0], scan.axis, scan.reverse); };
     op_case.reference = [walked](std::span<const Array> in) {
       return walked(in[0], [](std::vector<double>& line) {
@@ -250,7 +250,7 @@ void add_scans(std::vector<OpCase>& cases) {
     op_case.dtypes = kEvery;
     op_case.half_ulps = 8;
     cases.push_back(op_case);
-    op_case.name = cat("cumprod", scan.name);
+    op_case.name = str("cumprod", scan.name);
     op_case.call = [scan](std::span<const Tensor> in) { return cumprod(in[0], scan.axis, scan.reverse); };
     op_case.reference = [walked](std::span<const Array> in) {
       return walked(in[0], [](std::vector<double>& line) {
@@ -262,7 +262,7 @@ void add_scans(std::vector<OpCase>& cases) {
     cases.push_back(op_case);
     if (!scan.reverse)
       for (const bool is_max : {true, false}) {
-        op_case.name = cat(is_max ? "cummax" : "cummin", scan.name);
+        op_case.name = str(is_max ? "cummax" : "cummin", scan.name);
         op_case.call = [scan, is_max](std::span<const Tensor> in) {
           return is_max ? cummax(in[0], scan.axis).values : cummin(in[0], scan.axis - in[0].rank()).values;
         };
@@ -274,7 +274,7 @@ void add_scans(std::vector<OpCase>& cases) {
         };
         op_case.dtypes = kEvery;
         cases.push_back(op_case);
-        op_case.name = cat(is_max ? "cummax" : "cummin", "_indices", scan.name);
+        op_case.name = str(is_max ? "cummax" : "cummin", "_indices", scan.name);
         op_case.call = [scan, is_max](std::span<const Tensor> in) {
           return (is_max ? cummax(in[0], scan.axis) : cummin(in[0], scan.axis)).indices;
         };
@@ -292,7 +292,7 @@ void add_scans(std::vector<OpCase>& cases) {
         cases.push_back(op_case);
         op_case.gradient = op_case.second_order = true;
       }
-    op_case.name = cat("linear_scan", scan.name);
+    op_case.name = str("linear_scan", scan.name);
     op_case.inputs = {{scan.shape}, {scan.shape}};
     op_case.dtypes = kHalves;
     op_case.call = [scan](std::span<const Tensor> in) {
@@ -367,14 +367,14 @@ void add_reduce_cases(std::vector<OpCase>& cases) {
     base.tolerance = is_big ? 2e-5 : 2e-6;
 
     OpCase sum_case = base;
-    sum_case.name = cat("sum", v.name);
+    sum_case.name = str("sum", v.name);
     sum_case.call = [v](std::span<const Tensor> in) { return sum(in[0], v.axes, v.keep); };
     sum_case.reference = reference_of(v.axes, v.keep, 0, plus);
     sum_case.dtypes = kEvery;
     cases.push_back(sum_case);
 
     OpCase mean_case = base;
-    mean_case.name = cat("mean", v.name);
+    mean_case.name = str("mean", v.name);
     mean_case.call = [v](std::span<const Tensor> in) { return mean(in[0], v.axes, v.keep); };
     mean_case.reference = reference_of(v.axes, v.keep, 0, plus, quotient);
     cases.push_back(mean_case);
@@ -387,7 +387,7 @@ void add_reduce_cases(std::vector<OpCase>& cases) {
     }
 
     OpCase max_case = base;
-    max_case.name = cat("max", v.name);
+    max_case.name = str("max", v.name);
     max_case.call = [v](std::span<const Tensor> in) { return max(in[0], v.axes, v.keep); };
     max_case.reference = reference_of(v.axes, v.keep, -1e300, larger);
     max_case.dtypes = kEvery;
@@ -395,7 +395,7 @@ void add_reduce_cases(std::vector<OpCase>& cases) {
     cases.push_back(max_case);
 
     OpCase min_case = max_case;
-    min_case.name = cat("min", v.name);
+    min_case.name = str("min", v.name);
     min_case.call = [v](std::span<const Tensor> in) { return min(in[0], v.axes, v.keep); };
     min_case.reference = reference_of(v.axes, v.keep, 1e300, smaller);
     cases.push_back(min_case);

@@ -116,7 +116,7 @@ void add_fold(std::vector<OpCase>& cases, const Fold& v) {
   each_element(
       v, [](const Dims&, const Dims&) {}, &columns);
   OpCase forward;
-  forward.name = cat("unfold", v.name);
+  forward.name = str("unfold", v.name);
   forward.inputs = {{v.x}};
   forward.call = [v](std::span<const Tensor> in) { return unfold(in[0], v.options); };
   forward.reference = [v, columns](std::span<const Array> in) {
@@ -129,7 +129,7 @@ void add_fold(std::vector<OpCase>& cases, const Fold& v) {
   forward.tolerance = 0;
   cases.push_back(forward);
   OpCase back;
-  back.name = cat("fold", v.name);
+  back.name = str("fold", v.name);
   back.inputs = {{columns}};
   back.call = [v](std::span<const Tensor> in) { return fold(in[0], v.size, v.options); };
   back.reference = [v](std::span<const Array> in) {

@@ -43,12 +43,12 @@ void add_softmax_cases(std::vector<OpCase>& cases) {
   for (const Variant& v : variants) {
     const int axis = static_cast<int>(v.axis < 0 ? v.axis + v.shape.rank() : v.axis);
     OpCase op_case;
-    op_case.name = cat("log_softmax", v.name);
+    op_case.name = str("log_softmax", v.name);
     op_case.inputs = {{v.shape, -v.range, v.range}};
     op_case.call = [v](std::span<const Tensor> in) { return log_softmax(in[0], v.axis); };
     op_case.reference = [axis](std::span<const Array> in) { return log_softmax_reference(in[0], axis); };
     cases.push_back(op_case);
-    op_case.name = cat("softmax", v.name);
+    op_case.name = str("softmax", v.name);
     op_case.call = [v](std::span<const Tensor> in) { return softmax(in[0], v.axis); };
     op_case.reference = [axis](std::span<const Array> in) {
       Array out = log_softmax_reference(in[0], axis);
@@ -56,7 +56,7 @@ void add_softmax_cases(std::vector<OpCase>& cases) {
       return out;
     };
     cases.push_back(op_case);
-    op_case.name = cat("softmin", v.name);
+    op_case.name = str("softmin", v.name);
     op_case.call = [v](std::span<const Tensor> in) { return softmin(in[0], v.axis); };
     op_case.reference = [axis](std::span<const Array> in) {
       Array x = in[0];
@@ -67,7 +67,7 @@ void add_softmax_cases(std::vector<OpCase>& cases) {
     };
     if (v.name[0] == 0 || v.axis == 1) cases.push_back(op_case);
     for (const bool is_log : {false, true}) {  // the gradients as ops of their own
-      op_case.name = cat(is_log ? "log_softmax_gradient" : "softmax_gradient", v.name);
+      op_case.name = str(is_log ? "log_softmax_gradient" : "softmax_gradient", v.name);
       op_case.inputs = {{v.shape}, {v.shape, is_log ? -2. : 0., is_log ? 0. : 1.}};
       op_case.tolerance = 1e-5;
       op_case.half_ulps = size_of(v.shape) > 1000 ? 400 : 8;

@@ -127,7 +127,7 @@ void add_case_recipes(std::vector<FuzzRecipe>& recipes) {
   for (size_t i = first; i < recipes.size(); ++i)
     if (find_case(recipes[i].name)->data_dependent) recipes[i].weight *= 0.4;
   for (const InPlace& call : in_place)
-    recipes.push_back({cat(call.op->name, " in place"), kWeightInPlace / static_cast<double>(in_place.size()),
+    recipes.push_back({str(call.op->name, " in place"), kWeightInPlace / static_cast<double>(in_place.size()),
                        [call](FuzzRun& run) { run_in_place(run, call); }});
 }
 

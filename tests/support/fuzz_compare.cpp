@@ -104,28 +104,28 @@ std::string compare(const Named& got, const Named& want, const std::string& what
   for (size_t i = 0; i < want.size(); ++i) {
     const auto& [name, x] = want[i];
     const Tensor& y = got[i].second;
-    if (const auto same = same_bits(y, x); !same) return cat(what, " value: ", name, ": ", same.message());
+    if (const auto same = same_bits(y, x); !same) return str(what, " value: ", name, ": ", same.message());
     if (x.grad().defined() != y.grad().defined())
-      return cat(what, " gradient: ", name, " has ", y.grad().defined() ? "one" : "none",
+      return str(what, " gradient: ", name, " has ", y.grad().defined() ? "one" : "none",
                  " after the graph and ", x.grad().defined() ? "one" : "none", " eagerly");
     if (!x.grad().defined()) continue;
     if (const auto same = same_bits(y.grad(), x.grad()); !same)
-      return cat(what, " gradient: ", name, ": ", same.message());
+      return str(what, " gradient: ", name, ": ", same.message());
   }
   return "";
 }
 
 std::string compare_results(const std::vector<Tensor>& got, const std::vector<Tensor>& want,
                             const char* what) {
-  if (got.size() != want.size()) return cat(what, ": ", got.size(), " of them, not ", want.size());
+  if (got.size() != want.size()) return str(what, ": ", got.size(), " of them, not ", want.size());
   for (size_t i = 0; i < want.size(); ++i)
-    if (const auto same = same_bits(got[i], want[i]); !same) return cat(what, ": ", i, ": ", same.message());
+    if (const auto same = same_bits(got[i], want[i]); !same) return str(what, ": ", i, ": ", same.message());
   return "";
 }
 
 Named named(const std::vector<Tensor>& inputs) {
   Named list;
-  for (size_t i = 0; i < inputs.size(); ++i) list.emplace_back(cat("x", i), inputs[i]);
+  for (size_t i = 0; i < inputs.size(); ++i) list.emplace_back(str("x", i), inputs[i]);
   return list;
 }
 
@@ -159,7 +159,7 @@ std::vector<Tensor> gradients_of(const std::vector<Tensor>& results, const Named
 std::string compare_gradients(const Outcome& got, const Outcome& want) {
   if (got.refused.rfind("compile: this gradient", 0) == 0) return "";  // documented
   if (want.refused.empty() != got.refused.empty())
-    return cat("gradients of the results are refused only ", want.refused.empty() ? "compiled" : "eagerly",
+    return str("gradients of the results are refused only ", want.refused.empty() ? "compiled" : "eagerly",
                ": ", want.refused, got.refused);
   return compare_results(got.results, want.results, "gradient through the call");
 }
@@ -187,7 +187,7 @@ std::string first_difference(const FuzzProgram& program, uint32_t& call) {
       eager_before.restore();
       for (const auto& [name, t] : graph.captured())
         if (t.grad().defined() && t.grad().is_traced())
-          return cat("left over: ", name, " holds a traced gradient after a refusal: ", got.refused);
+          return str("left over: ", name, " holds a traced gradient after a refusal: ", got.refused);
       graph_before.restore();
       eager.random = graph.random = random;
       want.results.clear();
@@ -221,7 +221,7 @@ std::string first_difference(const FuzzProgram& program, uint32_t& call) {
         eager.random = random;
         if (without_chance(by_shapes) == without_chance(got.refused)) continue;
       }
-      return cat(got.refused.empty()    ? "refused only eagerly, "
+      return str(got.refused.empty()    ? "refused only eagerly, "
                  : want.refused.empty() ? "refused only compiled, "
                                         : "refused otherwise, ",
                  op_of(want.refused), op_of(got.refused), ": eager: '", want.refused, "', compiled: '",
@@ -232,7 +232,7 @@ std::string first_difference(const FuzzProgram& program, uint32_t& call) {
       return text;
     for (size_t i = 0; i < want.results.size(); ++i)
       if (want.results[i].requires_grad() != got.results[i].requires_grad())
-        return cat("tape: result ", i, " requires a gradient only ",
+        return str("tape: result ", i, " requires a gradient only ",
                    want.results[i].requires_grad() ? "eagerly" : "compiled");
     const GeneratorState eager_random = eager.random, graph_random = graph.random;
     const Outcome want_grads = attempt(program, eager, [&] {
@@ -248,7 +248,7 @@ std::string first_difference(const FuzzProgram& program, uint32_t& call) {
       for (Tensor& t : outcome->results)
         t = t.detach();  // a captured tensor itself may be rebound: its memory stays
     if (eager.random.offset != graph.random.offset || eager.random.seed != graph.random.seed)
-      return cat("random stream: at ", graph.random.offset, ", not at ", eager.random.offset);
+      return str("random stream: at ", graph.random.offset, ", not at ", eager.random.offset);
     if (std::string text = compare_results(last_got.results, last_want.results, "result of the call before");
         !text.empty())
       return text;
@@ -385,9 +385,9 @@ std::string difference(const FuzzProgram& program) {
   try {
     text = first_difference(program, call);
   } catch (const std::exception& error) {
-    text = cat("exception: ", error.what());
+    text = str("exception: ", error.what());
   }
-  return text.empty() ? text : cat("call ", call, ": ", text);
+  return text.empty() ? text : str("call ", call, ": ", text);
 }
 
 FuzzProgram shrink(const FuzzProgram& program, const FuzzCheck& check) {
@@ -397,17 +397,17 @@ FuzzProgram shrink(const FuzzProgram& program, const FuzzCheck& check) {
 std::string listing(const FuzzProgram& program) {
   std::string text;
   const auto form = [&](const std::string& name, const FuzzForm& f, bool other) {
-    text += cat("  ", name, ": ", f.dtype, " ", f.shape, f.strided ? " transposed" : "",
+    text += str("  ", name, ": ", f.dtype, " ", f.shape, f.strided ? " transposed" : "",
                 f.leaf ? " requires_grad" : "");
-    text += other ? cat(", other shape ", f.other_shape, "\n") : "\n";
+    text += other ? str(", other shape ", f.other_shape, "\n") : "\n";
   };
   const bool others = std::any_of(program.events.begin(), program.events.end(), [](const FuzzEvent& event) {
     return event.kind == FuzzEvent::other_shapes;
   });
-  for (size_t i = 0; i < program.inputs.size(); ++i) form(cat("input x", i), program.inputs[i], others);
-  for (size_t i = 0; i < program.state.size(); ++i) form(cat("captured w", i), program.state[i], false);
+  for (size_t i = 0; i < program.inputs.size(); ++i) form(str("input x", i), program.inputs[i], others);
+  for (size_t i = 0; i < program.state.size(); ++i) form(str("captured w", i), program.state[i], false);
   if (program.has_view)
-    text += cat("  captured w", program.state.size(), ": slice(transpose(w0, 0, -1), 0, 1, …)\n");
+    text += str("  captured w", program.state.size(), ": slice(transpose(w0, 0, -1), 0, 1, …)\n");
   FuzzSide side(program);
   for (uint32_t call = 0; call < program.calls; ++call) {  // the steps as the last call takes them
     side.happen(program, call);
@@ -415,20 +415,20 @@ std::string listing(const FuzzProgram& program) {
     notes.log = call + 1 == program.calls ? &text : nullptr;
     const Outcome outcome =
         attempt(program, side, [&] { return run_program(program, side.inputs(program, call), side, notes); });
-    if (!outcome.refused.empty()) text += cat("  call ", call, " is refused: ", outcome.refused, "\n");
+    if (!outcome.refused.empty()) text += str("  call ", call, " is refused: ", outcome.refused, "\n");
   }
   for (const FuzzEvent& event : program.events) {
     if (event.before_call >= program.calls) continue;
     const bool of_state =
         event.kind <= FuzzEvent::toggle_requires_grad || event.kind == FuzzEvent::set_gradient;
-    text += cat("  before call ", event.before_call, ": ", name_of(event.kind),
-                of_state ? cat(" w", event.choice % program.state.size()) : "", "\n");
+    text += str("  before call ", event.before_call, ": ", name_of(event.kind),
+                of_state ? str(" w", event.choice % program.state.size()) : "", "\n");
   }
   if (program.autocast)
     for (uint32_t call = 0; call < program.calls; ++call)
       if (program.autocast_calls >> call & 1)
-        text += cat("  call ", call, " under Autocast ", *program.autocast, "\n");
-  text += cat("  ", program.calls, " calls; passes:");
+        text += str("  call ", call, " under Autocast ", *program.autocast, "\n");
+  text += str("  ", program.calls, " calls; passes:");
   for (const std::string& pass : program.passes) text += " " + pass;
   return text + "\n";
 }

@@ -208,7 +208,7 @@ void FuzzSide::happen(const FuzzProgram& program, uint32_t call) {
 
 std::vector<std::pair<std::string, Tensor>> FuzzSide::captured() const {
   std::vector<std::pair<std::string, Tensor>> list;
-  for (size_t i = 0; i < state.size(); ++i) list.emplace_back(cat("w", i), state[i]);
+  for (size_t i = 0; i < state.size(); ++i) list.emplace_back(str("w", i), state[i]);
   if (!net) return list;
   for (const auto& named : net->named_parameters()) list.push_back(named);
   for (const auto& named : net->named_buffers()) list.push_back(named);

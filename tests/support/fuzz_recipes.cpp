@@ -81,7 +81,7 @@ void binary(FuzzRun& run) {
   const auto& [name, f] = kArithmetic[run.below(3)];
   if (way == 9) {
     const double number = static_cast<double>(run.below(9) - 4) * 0.5;
-    return run.add(cat(name, " ", number, " and "),
+    return run.add(str(name, " ", number, " and "),
                    run.chance(0.5) ? f(x, number) : f(static_cast<int64_t>(number), x));
   }
   const Tensor y = run.partner(x);
@@ -105,7 +105,7 @@ void view(FuzzRun& run) {
     case 1:
     case 2: {
       const Dim start = x.size(axis) ? run.below(x.size(axis)) : 0;
-      return run.add(cat("slice axis ", axis, " from ", start, " of "),
+      return run.add(str("slice axis ", axis, " from ", start, " of "),
                      slice(x, axis, start, start + 1 + run.below(5), 1 + run.below(2)));
     }
     case 3:
@@ -123,7 +123,7 @@ void view(FuzzRun& run) {
       return run.add("reshape", reshape(x, {-1}));
     case 6:
       if (x.size(axis) == 0) return;
-      return run.add(cat("select axis ", axis, " of "), select(x, axis, run.below(x.size(axis))));
+      return run.add(str("select axis ", axis, " of "), select(x, axis, run.below(x.size(axis))));
     case 7:
       return run.chance(0.5) ? run.add("clone", clone(x)) : run.add("contiguous", contiguous(x));
     case 8:
@@ -215,7 +215,7 @@ void overwrite_within(FuzzRun& run) {
   const Dim shift = 1 + run.below(x.size(0) - 1);
   Tensor from = slice(x, 0, 0, x.size(0) - shift), target = slice(x, 0, shift, x.size(0));
   if (run.chance(0.5)) std::swap(from, target);
-  run.say(cat("assign itself, shifted by ", shift, ", to "));
+  run.say(str("assign itself, shifted by ", shift, ", to "));
   if (x.dtype() == DType::boolean || run.chance(0.4)) return assign(target, from);
   assign(target, run.chance(0.5) ? from + 1 : abs(from) * from - target);
 }
@@ -386,7 +386,7 @@ void only_eagerly(FuzzRun& run) {
       const Tensor w = run.pick_outer();
       const std::vector<std::byte> bytes = host_bytes(w);
       const double number = bytes.empty() ? 1 : static_cast<double>(bytes[0]);
-      return run.add(cat("times the first byte of ", describe(w)), run.pick_floating() * number);
+      return run.add(str("times the first byte of ", describe(w)), run.pick_floating() * number);
     }
     case 1:
       run.say("manual_seed");

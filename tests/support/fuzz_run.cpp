@@ -38,8 +38,8 @@ bool overlaps_itself(const Tensor& x) {
 
 void FuzzRun::start(const std::vector<Tensor>& inputs) {
   uint32_t id = 0;
-  for (size_t i = 0; i < inputs.size(); ++i) values_.push_back({id++, cat("x", i), inputs[i]});
-  for (size_t i = 0; i < side.state.size(); ++i) values_.push_back({id++, cat("w", i), side.state[i]});
+  for (size_t i = 0; i < inputs.size(); ++i) values_.push_back({id++, str("x", i), inputs[i]});
+  for (size_t i = 0; i < side.state.size(); ++i) values_.push_back({id++, str("w", i), side.state[i]});
   outer_ = values_.size();
   for (const Value& value : values_)
     if (is_floating(value.tensor.dtype())) leaves.push_back(value.tensor);
@@ -66,14 +66,14 @@ void FuzzRun::step(const FuzzStep& step) {
   std::optional<DType> precision = autocast_dtype();
   if (const uint32_t change = step.choice.back() / 16 % 16; program.autocast && change < 3) {
     precision = change == 0 ? std::nullopt : std::optional(change == 1 ? DType::bf16 : DType::f16);
-    if (notes.log) *notes.log += cat("  ", precision ? cat("Autocast ", *precision) : "NoAutocast", ":");
+    if (notes.log) *notes.log += str("  ", precision ? str("Autocast ", *precision) : "NoAutocast", ":");
   }
   const Autocast autocast(precision);
   const FuzzRecipe& recipe = fuzz_recipes()[step.recipe];
   try {
     recipe.run(*this);
   } catch (const Error&) {
-    if (notes.log) *notes.log += cat("  ", recipe.name, "(", used_, ") refuses\n");
+    if (notes.log) *notes.log += str("  ", recipe.name, "(", used_, ") refuses\n");
     throw;
   }
 }
@@ -89,7 +89,7 @@ std::vector<Tensor> FuzzRun::outputs() {
     results.push_back(chance(0.5) ? value.detach() : value);
     names += (names.empty() ? "" : ", ") + used_;
   }
-  if (notes.log) *notes.log += cat("  return ", names, "\n");
+  if (notes.log) *notes.log += str("  return ", names, "\n");
   return results;
 }
 
@@ -223,15 +223,15 @@ Tensor FuzzRun::apart(uint32_t number, const CaseInput& form, DType dtype) {
 
 void FuzzRun::add(const std::string& what, const Tensor& result) {
   const bool again = !values_.empty() && values_.back().id == step_->id;  // a step with several results
-  const std::string name = again ? values_.back().name + "'" : cat("v", step_->id);
+  const std::string name = again ? values_.back().name + "'" : str("v", step_->id);
   if (notes.log)
-    *notes.log += cat("  ", name, " = ", what, "(", used_, ")  -> ", describe(result),
-                      result.is_contiguous() ? "" : cat(" strides ", result.strides()), "\n");
+    *notes.log += str("  ", name, " = ", what, "(", used_, ")  -> ", describe(result),
+                      result.is_contiguous() ? "" : str(" strides ", result.strides()), "\n");
   if (result.size() <= kMostElements) values_.push_back({step_->id, name, result});
 }
 
 void FuzzRun::say(const std::string& what) {
-  if (notes.log) *notes.log += cat("  ", what, "(", used_, ")\n");
+  if (notes.log) *notes.log += str("  ", what, "(", used_, ")\n");
 }
 
 std::vector<Tensor> run_program(const FuzzProgram& program, const std::vector<Tensor>& inputs,

@@ -101,9 +101,9 @@ void hostile_call(const std::string& what, const std::function<std::vector<Tenso
       if (t.defined() && t.size() <= 1 << 20) host_bytes(t);
   } catch (const Error& error) {
     ++s.refused;
-    if (!std::strstr(error.what(), ": ")) note(s.wrong, cat("a refusal without a name: ", error.what()));
+    if (!std::strstr(error.what(), ": ")) note(s.wrong, str("a refusal without a name: ", error.what()));
   } catch (const std::exception& error) {
-    note(s.wrong, cat("another exception: ", error.what()));
+    note(s.wrong, str("another exception: ", error.what()));
   } catch (const TooLarge&) {
     ++s.too_large;
   }
@@ -138,7 +138,7 @@ void expect_survives(const std::string& name, const std::function<void(Random&)>
       try {
         loop();
       } catch (const std::exception& error) {
-        note(shared().wrong, cat("outside of a call: ", error.what()));
+        note(shared().wrong, str("outside of a call: ", error.what()));
       }
       _exit(shared().wrong[0] ? 3 : 0);
     }
@@ -147,7 +147,7 @@ void expect_survives(const std::string& name, const std::function<void(Random&)>
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
       note(shared().wrong, "it did not end within 20 s");
     else if (WIFSIGNALED(status))
-      note(shared().wrong, cat("it crashed with signal ", WTERMSIG(status)));
+      note(shared().wrong, str("it crashed with signal ", WTERMSIG(status)));
     else if (status != 0 && !shared().wrong[0])
       note(shared().wrong, "it crashed; the report stands above");
   }

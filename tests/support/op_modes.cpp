@@ -213,7 +213,7 @@ void check_graph(const OpCase& op_case) {
       manual_seed(11);
       const std::vector<Tensor> got = compiled(in);
       EXPECT_EQ(generator_state().offset, after.offset) << "the position in the random stream";
-      expect_same(got, {want}, cat("call ", salt));
+      expect_same(got, {want}, str("call ", salt));
     }
     if (!op_case.gradient || !is_floating(dtype)) continue;
     // Gradients with respect to captured leaves, whose values change between the calls.
@@ -229,7 +229,7 @@ void check_graph(const OpCase& op_case) {
       manual_seed(11);
       const std::vector<Tensor> want = forward_and_gradients(op_case, fresh);
       manual_seed(11);
-      expect_same(step({}), want, cat("gradients, call ", salt));
+      expect_same(step({}), want, str("gradients, call ", salt));
     }
   }
 }
@@ -248,7 +248,7 @@ void check_noncontiguous(const OpCase& op_case) {
   for (int way = 0; way < 3; ++way) {
     std::vector<Tensor> twins;
     for (const Tensor& x : plain) twins.push_back(strided_twin(x, way));
-    expect_same(results(twins), want, cat("strided in way ", way));
+    expect_same(results(twins), want, str("strided in way ", way));
   }
   // One row repeated by a stride of 0, against the same repeated by a copy.
   std::vector<Tensor> repeated, copied;

@@ -289,7 +289,7 @@ std::string to_string(Verdict verdict) {
     case Verdict::undecided:
       return "undecided";
   }
-  throw InternalError(cat("no name for verdict ", static_cast<int>(verdict)));
+  throw InternalError(str("no name for verdict ", static_cast<int>(verdict)));
 }
 
 const Summary* Analysis::summary(const Condition& condition, const std::string& metric,

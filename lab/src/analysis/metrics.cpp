@@ -86,12 +86,12 @@ Metric metric(const std::string& name) {
   for (const Metric& known : metrics())
     if (known.name == name) return known;
   if (const std::string value = threshold(name, "fit.time_to_", "_s"); !value.empty())
-    return {name, cat("time to ", value, " in the test"), "s", Better::less, true};
+    return {name, str("time to ", value, " in the test"), "s", Better::less, true};
   if (const std::string value = threshold(name, "fit.energy_to_", "_j"); !value.empty())
-    return {name, cat("energy to ", value, " in the test"), "J", Better::less, true};
+    return {name, str("energy to ", value, " in the test"), "J", Better::less, true};
   if (const size_t at = name.find("_noise_"); name.starts_with("fit.") && at != std::string::npos) {
     const Metric plain = metric(name.substr(0, at));
-    return {name, cat(plain.label, " under noise ", name.substr(at + 7)), plain.unit, plain.better, true};
+    return {name, str(plain.label, " under noise ", name.substr(at + 7)), plain.unit, plain.better, true};
   }
   // What a claim may ask of single epochs.
   const bool learned = name == "accuracy" || name == "loss" || name.starts_with("test_");
@@ -114,7 +114,7 @@ bool depends_on_epochs(const std::string& name) {
 
 std::string epochs_text(const std::set<int64_t>& epochs) {
   if (epochs.empty()) return "";
-  return cat(*epochs.begin(), epochs.size() > 1 ? cat(" to ", *epochs.rbegin()) : std::string());
+  return str(*epochs.begin(), epochs.size() > 1 ? str(" to ", *epochs.rbegin()) : std::string());
 }
 
 }  // namespace tandem::lab

@@ -61,7 +61,7 @@ std::string interval_text(const Estimate& ratio, size_t runs) {
 
 std::string p_text(const Comparison& comparison) {
   std::string text = "p = " + probability(comparison.p_holm) + " after Holm";
-  if (comparison.at_floor) text += cat(", the smallest that ", comparison.runs, " runs can give");
+  if (comparison.at_floor) text += str(", the smallest that ", comparison.runs, " runs can give");
   return text;
 }
 
@@ -107,7 +107,7 @@ std::string decided_text(const Comparison& c, const Grounds& grounds, const std:
     const double sign = c.shift.value < 0 ? -1 : 1;
     const double low = std::min(sign * c.shift.low, sign * c.shift.high);
     const double high = std::max(sign * c.shift.low, sign * c.shift.high);
-    return cat(winner, " has a ", side, " ", read.label, " than ", loser, " here, by ",
+    return str(winner, " has a ", side, " ", read.label, " than ", loser, " here, by ",
                quantity(std::abs(c.shift.value), read.unit), " (95 % interval ", quantity(low, ""), " to ",
                quantity(high, read.unit), ", ", p_text(c), "); ", noise, ".");
   }
@@ -115,17 +115,17 @@ std::string decided_text(const Comparison& c, const Grounds& grounds, const std:
   const std::string times = printed(decimals(ratio.value), ratio.value) + "×";
   const std::string phrase = faster(c.metric, c.condition.phase);
   if (!phrase.empty()) {
-    text = cat(winner, " is ", times, " ", phrase, " than ", loser, " here (", interval_text(ratio, c.runs),
+    text = str(winner, " is ", times, " ", phrase, " than ", loser, " here (", interval_text(ratio, c.runs),
                ", ", p_text(c), ")");
   } else {
     const char* side = read.better == Metric::Better::more ? "higher" : "lower";
-    text = cat(winner, " has a ", times, " ", side, " ", read.label, " than ", loser,
+    text = str(winner, " has a ", times, " ", side, " ", read.label, " than ", loser,
                " here: ", quantity(first_wins ? grounds.median_first : grounds.median_second, read.unit),
                " against ", quantity(first_wins ? grounds.median_second : grounds.median_first, read.unit),
                " (", interval_text(ratio, c.runs), ", ", p_text(c), ")");
   }
   if (ratio.high <= 1 + options.equivalence)
-    text += cat("; that is real, but less than the ", percent(options.equivalence), " that count as equal");
+    text += str("; that is real, but less than the ", percent(options.equivalence), " that count as equal");
   return text + "; " + noise + ".";
 }
 
@@ -137,16 +137,16 @@ std::string constant_text(const Comparison& c, const Grounds& grounds, const Yar
                     second = quantity(grounds.median_second, read.unit),
                     each = c.runs == 1 ? "counted once" : "the same in every run";
   if (c.verdict == Verdict::equivalent)
-    return cat(c.first, " and ", c.second, " are equal in ", read.label, " here: ", first, ", ", each, ".");
+    return str(c.first, " and ", c.second, " are equal in ", read.label, " here: ", first, ", ", each, ".");
   const bool has_ratio = std::isfinite(c.ratio.value) && c.ratio.value > 0;
   const double times = has_ratio ? told(c.ratio).value : 0;
   const std::string both =
-      cat(first, " with ", c.first, ", ", second, " with ", c.second,
+      str(first, " with ", c.first, ", ", second, " with ", c.second,
           has_ratio ? ", a ratio of " + printed(decimals(times), times) : std::string(), "; ", each);
-  if (c.verdict != Verdict::undecided) return cat("In ", read.label, " here: ", both, ".");
-  return cat("Undecided between ", c.first, " and ", c.second, " in ", read.label, " here: ", both,
+  if (c.verdict != Verdict::undecided) return str("In ", read.label, " here: ", both, ".");
+  return str("Undecided between ", c.first, " and ", c.second, " in ", read.label, " here: ", both,
              c.can_decide ? ", but the difference is not beyond the noise; " + noise_text(c, yardstick)
-                          : cat(", but ", c.runs, " runs are too few"),
+                          : str(", but ", c.runs, " runs are too few"),
              ".");
 }
 
@@ -158,28 +158,28 @@ std::string verdict_text(const Comparison& c, const Grounds& grounds, const Yard
   const Metric read = metric(c.metric);
   const std::string ratio =
       std::isfinite(c.ratio.value)
-          ? cat("the ratio of ", c.second, " to ", c.first, " is ",
+          ? str("the ratio of ", c.second, " to ", c.first, " is ",
                 printed(decimals(c.ratio.value), c.ratio.value), ", ", interval_text(c.ratio, c.runs))
-          : cat("medians ", quantity(grounds.median_first, read.unit), " and ",
+          : str("medians ", quantity(grounds.median_first, read.unit), " and ",
                 quantity(grounds.median_second, read.unit));
   if (c.verdict == Verdict::equivalent)
-    return cat(c.first, " and ", c.second, " are equal in ", read.label, " here, within ",
+    return str(c.first, " and ", c.second, " are equal in ", read.label, " here, within ",
                percent(options.equivalence), " (", ratio, ", p = ", probability(grounds.equivalence_p),
                " by TOST); ", noise, ".");
   const std::string begin =
-      cat("Undecided between ", c.first, " and ", c.second, " in ", read.label, " here: ");
+      str("Undecided between ", c.first, " and ", c.second, " in ", read.label, " here: ");
   if (!c.can_decide)
-    return cat(begin, c.runs, c.runs == 1 ? " run is" : " runs are",
+    return str(begin, c.runs, c.runs == 1 ? " run is" : " runs are",
                " too few, for p after Holm cannot fall below ", probability(grounds.smallest_p_holm), "; ",
                grounds.least_runs, " could decide (", ratio, ").");
   if (c.p_holm < options.level)
-    return cat(begin, "they differ (", ratio, ", ", p_text(c), "), but not by more than the noise; ", noise,
+    return str(begin, "they differ (", ratio, ", ", p_text(c), "), but not by more than the noise; ", noise,
                ".");
   if (c.noise && *c.noise > options.equivalence && grounds.equivalence_p < options.level)
-    return cat(begin, "no difference is shown (", ratio, ", ", p_text(c),
+    return str(begin, "no difference is shown (", ratio, ", ", p_text(c),
                "), and the noise is wider than the ", percent(options.equivalence), " that count as equal; ",
                noise, ".");
-  return cat(begin, "neither a difference nor equality within ", percent(options.equivalence), " is shown (",
+  return str(begin, "neither a difference nor equality within ", percent(options.equivalence), " is shown (",
              ratio, ", ", p_text(c), "); ", noise, ".");
 }
 

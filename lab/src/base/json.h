@@ -21,7 +21,7 @@ template <class Json>
 Json parse_json(const std::string& where, std::string_view text, const std::string& what_to_do = "") {
   std::string why;
   Json value = try_parse_json<Json>(text, why);
-  if (value.is_discarded()) throw Error(cat(where, why, ".", what_to_do.empty() ? "" : " ", what_to_do));
+  if (value.is_discarded()) throw Error(str(where, why, ".", what_to_do.empty() ? "" : " ", what_to_do));
   return value;
 }
 

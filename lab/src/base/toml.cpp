@@ -24,7 +24,7 @@ nlohmann::json to_json(const toml::node& node, const std::string& name) {
   if (const auto* value = node.as_integer()) return value->get();
   if (const auto* value = node.as_floating_point()) return value->get();
   if (const auto* value = node.as_boolean()) return value->get();
-  throw Error(cat("read '", name,
+  throw Error(str("read '", name,
                   "': values must be texts, numbers, true or false, lists or tables; got a date in line ",
                   node.source().begin.line, ". Write it as a text."));
 }
@@ -51,12 +51,12 @@ std::string toml_text(const nlohmann::json& table) {
 }
 
 nlohmann::json parse_toml(const std::string& text, const std::string& name) {
-  check_toml_depth(text, cat("read '", name, "'"));
+  check_toml_depth(text, str("read '", name, "'"));
   try {
     const toml::table table = toml::parse(text, name);
     return to_json(table, name);
   } catch (const toml::parse_error& error) {
-    throw Error(cat("read '", name, "': the file must be TOML; got, in line ", error.source().begin.line,
+    throw Error(str("read '", name, "': the file must be TOML; got, in line ", error.source().begin.line,
                     ": ", error.description(), ". Fix that line."));
   }
 }

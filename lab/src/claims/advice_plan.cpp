@@ -56,7 +56,7 @@ Goal parse_goal(const std::string& text) {
   for (const Goal goal : {Goal::time, Goal::memory, Goal::energy}) {
     if (text == to_string(goal)) return goal;
   }
-  throw Error(cat("advise: the goal must be time, memory or energy; got '", io::one_line(text, 80),
+  throw Error(str("advise: the goal must be time, memory or energy; got '", io::one_line(text, 80),
                   "'. Choose one of them."));
 }
 

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kShownRows = 12;
 
 std::string name_of(const Candidate& candidate) {
-  return cat(candidate.system, " at batch ", candidate.condition.batch, " in ",
+  return str(candidate.system, " at batch ", candidate.condition.batch, " in ",
              candidate.condition.precision);
 }
 
@@ -35,7 +35,7 @@ Json to_json(const Candidate& candidate) {
           {"why", candidate.why}};
 }
 
-std::string runs_text(size_t runs) { return runs == 1 ? "one run" : cat(runs, " runs"); }
+std::string runs_text(size_t runs) { return runs == 1 ? "one run" : str(runs, " runs"); }
 
 /// The candidates but the first that are so, in one line.
 std::string named(const Advice& advice, bool Candidate::*is_so) {
@@ -53,31 +53,31 @@ std::string advice_text(const Advice& advice) {
     text = "No advice: " + advice.reason + ".\n";
   } else {
     const Candidate& best = advice.candidates.front();
-    text = cat(advice.phase == "train" ? "Training " : "Running ", advice.model, " on ", advice.device,
+    text = str(advice.phase == "train" ? "Training " : "Running ", advice.model, " on ", advice.device,
                ": take ", name_of(best), ". Its ", advice.cost_name, " is ", shown(best.cost.value), " ",
                advice.unit, " (");
     if (best.cost.low < best.cost.high)
-      text += cat("95 % interval ", shown(best.cost.low), " to ", shown(best.cost.high), "; ");
+      text += str("95 % interval ", shown(best.cost.low), " to ", shown(best.cost.high), "; ");
     text += runs_text(best.runs) + ").\n";
     if (best.few)
-      text += cat("This rests on ", runs_text(best.runs), ", too few to decide anything; from ", kFewestRuns,
+      text += str("This rests on ", runs_text(best.runs), ", too few to decide anything; from ", kFewestRuns,
                   " on (--runs ", kFewestRuns, ") a sweep can.\n");
     if (const std::string ties = named(advice, &Candidate::tie); !ties.empty()) {
       const std::string floor = std::isfinite(advice.noise)
-                                    ? cat("within the noise floor of ", shown(100 * advice.noise), " %")
+                                    ? str("within the noise floor of ", shown(100 * advice.noise), " %")
                                     : std::string("the noise floor has no bound");
-      text += cat("Ties, which this sweep cannot tell from it (", floor, ", or undecided): ", ties, ".\n");
+      text += str("Ties, which this sweep cannot tell from it (", floor, ", or undecided): ", ties, ".\n");
     }
     if (const std::string few = named(advice, &Candidate::few); !few.empty() && !best.few)
-      text += cat("Too few runs to decide between it and: ", few, ".\n");
+      text += str("Too few runs to decide between it and: ", few, ".\n");
     text += "\n";
     for (size_t i = 0; i < advice.candidates.size() && i < kShownRows; ++i) {
       const Candidate& row = advice.candidates[i];
-      text += cat("  ", i + 1, ". ", name_of(row), ": ", shown(row.cost.value), " ", advice.unit);
+      text += str("  ", i + 1, ". ", name_of(row), ": ", shown(row.cost.value), " ", advice.unit);
       if (i > 0) {
         const bool once = best.runs == 1 || row.runs == 1;
-        text += cat(", ", shown(row.ratio.value), " times the best (",
-                    once ? "one run" : cat(shown(row.ratio.low), " to ", shown(row.ratio.high)), ")",
+        text += str(", ", shown(row.ratio.value), " times the best (",
+                    once ? "one run" : str(shown(row.ratio.low), " to ", shown(row.ratio.high)), ")",
                     row.tie   ? ", a tie"
                     : row.few ? ", too few runs to decide"
                               : "");
@@ -85,13 +85,13 @@ std::string advice_text(const Advice& advice) {
       text += "\n";
     }
     if (advice.candidates.size() > kShownRows)
-      text += cat("  … and ", advice.candidates.size() - kShownRows, " more\n");
+      text += str("  … and ", advice.candidates.size() - kShownRows, " more\n");
     // One reason for each other system: its best candidate against the winner.
     std::set<std::string> told = {best.system};
     std::string why;
     for (const Candidate& row : advice.candidates) {
       if (!told.insert(row.system).second || row.why.empty()) continue;
-      why += cat("  against ", name_of(row), ":\n");
+      why += str("  against ", name_of(row), ":\n");
       for (const std::string& sentence : row.why) why += "    - " + sentence + "\n";
     }
     if (!why.empty()) text += "\nWhy:\n" + why;
@@ -99,7 +99,7 @@ std::string advice_text(const Advice& advice) {
   if (!advice.gaps.empty()) {
     text += "\nNot measured:\n";
     for (size_t i = 0; i < advice.gaps.size() && i < kShownRows; ++i) text += "  " + advice.gaps[i] + "\n";
-    if (advice.gaps.size() > kShownRows) text += cat("  … and ", advice.gaps.size() - kShownRows, " more\n");
+    if (advice.gaps.size() > kShownRows) text += str("  … and ", advice.gaps.size() - kShownRows, " more\n");
   }
   return text;
 }

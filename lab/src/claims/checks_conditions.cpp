@@ -80,7 +80,7 @@ Finding judge_trend(const Claim& claim, const std::vector<std::pair<int64_t, Sam
   }
   if (rows.size() < (claim.direction == "flat" ? kFewestRuns : 2)) {
     finding.mark = Mark::undecided;
-    finding.reason = cat("only ", rows.size(), " blocks have all ", places.size(), " values of ", claim.axis);
+    finding.reason = str("only ", rows.size(), " blocks have all ", places.size(), " values of ", claim.axis);
     return finding;
   }
   std::vector<double> first, last;
@@ -90,7 +90,7 @@ Finding judge_trend(const Claim& claim, const std::vector<std::pair<int64_t, Sam
   }
   const stats::Interval ends = stats::median_ratio_paired(first, last);
   finding.ours = Estimate{ends.value, ends.low, ends.high};
-  const std::string from_to = cat("from ", claim.axis == "batch" ? "batch " : "size ", places.front().first,
+  const std::string from_to = str("from ", claim.axis == "batch" ? "batch " : "size ", places.front().first,
                                   " to ", places.back().first, " the ratio is ", shown(*finding.ours));
   if (claim.direction == "flat") {
     const double margin = std::max(claim.within, noise);
@@ -107,7 +107,7 @@ Finding judge_trend(const Claim& claim, const std::vector<std::pair<int64_t, Sam
     const bool outside = finding.ours->low > 1 + margin || finding.ours->high < 1 / (1 + margin);
     finding.mark = inside ? Mark::holds : outside && differ.p < kLevel ? Mark::no_longer : Mark::undecided;
     finding.reason =
-        cat(from_to, "; ", shown(100 * margin), " % count as none; ", differ.name, ", p = ", shown(differ.p));
+        str(from_to, "; ", shown(100 * margin), " % count as none; ", differ.name, ", p = ", shown(differ.p));
     return finding;
   }
   std::vector<std::vector<double>> turned = rows;
@@ -116,7 +116,7 @@ Finding judge_trend(const Claim& claim, const std::vector<std::pair<int64_t, Sam
   const stats::TestResult claimed = stats::page(rises ? rows : turned),
                           against = stats::page(rises ? turned : rows);
   finding.mark = claimed.p < kLevel ? Mark::holds : against.p < kLevel ? Mark::no_longer : Mark::undecided;
-  finding.reason = cat(from_to, "; ", claimed.name, ", p = ", shown(claimed.p), " that it ", claim.direction);
+  finding.reason = str(from_to, "; ", claimed.name, ", p = ", shown(claimed.p), " that it ", claim.direction);
   return finding;
 }
 
@@ -145,7 +145,7 @@ Checked check_across(const Claim& claim, const Evidence& evidence) {
           finding.reason = apart;
         } else if (!enough(std::min(at_from.size(), at_to.size()), claim.metrics[0])) {
           finding.mark = Mark::undecided;
-          finding.reason = cat("only ", std::min(at_from.size(), at_to.size()), " runs");
+          finding.reason = str("only ", std::min(at_from.size(), at_to.size()), " runs");
         } else {
           // Blocks of two conditions are not taken close together, so the samples are resampled each for itself.
           const stats::Interval ratio = stats::median_ratio(values_of(at_from), values_of(at_to));
@@ -198,7 +198,7 @@ Checked check_trend(const Claim& claim, const Evidence& evidence) {
         finding.mark = places.empty() ? Mark::not_measured : Mark::undecided;
         finding.reason =
             places.empty() ? why
-                           : cat("a trend needs three values of ", claim.axis, "; there are ", places.size());
+                           : str("a trend needs three values of ", claim.axis, "; there are ", places.size());
       }
       finding.where = system + ", " + conditions.front().text() + " and so on";
       checked.findings.push_back(std::move(finding));

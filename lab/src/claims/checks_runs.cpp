@@ -61,12 +61,12 @@ Finding judge_points(const Claim& claim, const Points& points, const std::string
     finding.mark = points.x.empty() ? Mark::not_measured : Mark::undecided;
     finding.reason = points.x.empty()
                          ? "no run has both " + claim.metrics[0] + " and " + claim.metrics[1]
-                         : cat("a correlation needs five points that vary; there are ", points.x.size());
+                         : str("a correlation needs five points that vary; there are ", points.x.size());
     return finding;
   }
   finding.ours = correlation_interval(points);
   finding.mark = within_bounds(*finding.ours, claim.low, claim.high);
-  finding.reason = cat("r is ", shown(*finding.ours), " over ", points.x.size(),
+  finding.reason = str("r is ", shown(*finding.ours), " over ", points.x.size(),
                        " points; the claim needs it ", bounds_text(claim.low, claim.high));
   return finding;
 }
@@ -93,7 +93,7 @@ Checked check_level(const Claim& claim, const Evidence& evidence) {
                            ? within_bounds(*finding.ours, claim.low, claim.high)
                            : Mark::undecided;
         finding.reason =
-            cat(shown(*finding.ours), " over ", values.size(), values.size() == 1 ? " run" : " runs",
+            str(shown(*finding.ours), " over ", values.size(), values.size() == 1 ? " run" : " runs",
                 "; the claim needs it ", bounds_text(claim.low, claim.high));
       }
       checked.findings.push_back(std::move(finding));
@@ -114,7 +114,7 @@ Checked check_not_normal(const Claim& claim, const Evidence& evidence) {
           finding.reason = evidence.why_empty(condition, system, name);
         } else if (values.size() < 5 || !varies(values)) {
           finding.mark = Mark::undecided;
-          finding.reason = cat("the test needs five runs that vary; there are ", values.size());
+          finding.reason = str("the test needs five runs that vary; there are ", values.size());
         } else {
           const stats::TestResult test =
               ks ? stats::kolmogorov_smirnov_normal(values) : stats::lilliefors(values);
@@ -122,9 +122,9 @@ Checked check_not_normal(const Claim& claim, const Evidence& evidence) {
           finding.mark = test.p < kLevel                      ? Mark::holds
                          : values.size() >= kRunsForNormality ? Mark::no_longer
                                                               : Mark::undecided;
-          finding.reason = cat(test.name, " over ", values.size(), " runs, p = ", shown(test.p));
+          finding.reason = str(test.name, " over ", values.size(), " runs, p = ", shown(test.p));
           if (finding.mark == Mark::undecided)
-            finding.reason += cat("; the paper had ", kRunsForNormality, " runs");
+            finding.reason += str("; the paper had ", kRunsForNormality, " runs");
         }
         checked.findings.push_back(std::move(finding));
       }
@@ -179,7 +179,7 @@ Checked check_within_run(const Claim& claim, const Evidence& evidence) {
         finding.reason = evidence.why_empty(condition, system, low.empty() ? less : more);
       } else if (a.size() < kFewestRuns) {
         finding.mark = Mark::undecided;
-        finding.reason = cat("only ", a.size(), " runs");
+        finding.reason = str("only ", a.size(), " runs");
       } else if (a == b) {
         finding.mark = Mark::no_longer;
         finding.ours = Estimate{};
@@ -193,7 +193,7 @@ Checked check_within_run(const Claim& claim, const Evidence& evidence) {
         else
           finding.mark = Mark::undecided;
         finding.reason =
-            cat("the difference is ", shown(*finding.ours), "; ", test.name, ", p = ", shown(test.p));
+            str("the difference is ", shown(*finding.ours), "; ", test.name, ", p = ", shown(test.p));
       }
       checked.findings.push_back(std::move(finding));
     }

@@ -74,9 +74,9 @@ std::string reason_of(const Judgement& judgement) {
     absent += finding.mark == Mark::not_measured;
     if (telling == nullptr && finding.mark == judgement.mark) telling = &finding;
   }
-  std::string text = cat("Of ", findings.size(), " findings ", holds, " agree, ", fails, " contradict, ",
+  std::string text = str("Of ", findings.size(), " findings ", holds, " agree, ", fails, " contradict, ",
                          open, " do not decide");
-  if (absent > 0) text += cat(", ", absent, " were not measured");
+  if (absent > 0) text += str(", ", absent, " were not measured");
   return text + "." + (telling == nullptr ? "" : " " + telling->where + ": " + telling->reason + ".");
 }
 

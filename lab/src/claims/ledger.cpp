@@ -98,7 +98,7 @@ void read_bounds(Table& table, Claim& claim) {
 std::vector<std::string> at_least(Table& table, const std::string& key, size_t count) {
   std::vector<std::string> list = table.texts(key);
   if (list.size() < count)
-    table.refuse(key, cat("name at least ", count, count == 1 ? " entry" : " entries"));
+    table.refuse(key, str("name at least ", count, count == 1 ? " entry" : " entries"));
   return list;
 }
 

@@ -64,16 +64,16 @@ std::vector<std::string> reasons(const Evidence& evidence, const Candidate& best
     const auto x = middle(evidence, best, metric), y = middle(evidence, other, metric);
     if (!x || !y || std::abs(*x - *y) <= 0.1 * std::max(std::abs(*x), std::abs(*y))) return;
     const auto text = [&](double value) { return share ? percent(value) : shown(value); };
-    found.push_back(cat(before, " ", text(*x), what, " with ", a, ", ", text(*y), " with ", b, after));
+    found.push_back(str(before, " ", text(*x), what, " with ", a, ", ", text(*y), " with ", b, after));
   };
   if (a == b && best.condition.batch != other.condition.batch) {
-    found.push_back(cat("the batch is ", other.condition.batch, " instead of ", best.condition.batch,
+    found.push_back(str("the batch is ", other.condition.batch, " instead of ", best.condition.batch,
                         ": what a step costs once is shared by ",
                         other.condition.batch < best.condition.batch ? "fewer" : "more", " samples"));
   }
   if (best.condition.precision != other.condition.precision) {
     found.push_back(
-        cat("the precision is ", other.condition.precision, " instead of ", best.condition.precision));
+        str("the precision is ", other.condition.precision, " instead of ", best.condition.precision));
   }
   both("breakdown.kernel_share", "kernels take", " of a step", true,
        ": the rest is launching, waiting and copying");
@@ -84,11 +84,11 @@ std::vector<std::string> reasons(const Evidence& evidence, const Candidate& best
   const std::string my_choice = usual_algorithm(mine), their_choice = usual_algorithm(theirs);
   if (!my_choice.empty() && !their_choice.empty() && my_choice != their_choice) {
     found.push_back(
-        cat("convolutions run mostly as ", my_choice, " with ", a, ", as ", their_choice, " with ", b));
+        str("convolutions run mostly as ", my_choice, " with ", a, ", as ", their_choice, " with ", b));
   }
   const std::string my_op = largest_op(mine), their_op = largest_op(theirs);
   if (!my_op.empty() && !their_op.empty()) {
-    found.push_back(cat("the largest operation is ", my_op, " with ", a, ", ", their_op, " with ", b));
+    found.push_back(str("the largest operation is ", my_op, " with ", a, ", ", their_op, " with ", b));
   }
   both("cpu.tree_percent", "the processor is busy", " % (100 = one core)", false);
   both("rss.peak_mib", "peak memory is", " MiB", false);

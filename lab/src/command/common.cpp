@@ -34,7 +34,7 @@ CLI::Option* add_whole(CLI::App& command, const std::string& flag, Whole range,
     const char* const end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
     if (error != std::errc{} || stop != end || value < range.least || value > range.most)
-      throw CLI::ValidationError(flag, cat("must be a whole number from ", range.least, " to ", range.most,
+      throw CLI::ValidationError(flag, str("must be a whole number from ", range.least, " to ", range.most,
                                            why, "; got '", io::one_line(text, 80), "'"));
     take(value);
   };
@@ -49,7 +49,7 @@ void make_folder(const std::string& flag, const std::string& folder) {
   if (!error && ::access(folder.c_str(), W_OK | X_OK) != 0)
     error = std::error_code(errno, std::generic_category());
   if (error)
-    throw UsageError(cat(flag, ": must be a folder that can be made and written to; got '",
+    throw UsageError(str(flag, ": must be a folder that can be made and written to; got '",
                          io::one_line(folder, 300), "': ", error.message(), ". Name another."));
 }
 
@@ -62,7 +62,7 @@ Launcher catalogue_launcher(const std::string& further) {
     const DriverInfo& info = find_driver(*drivers, framework);
     const Availability found = availability(info, machine, *drivers);
     if (!found.available)
-      return {{}, {}, cat(info.title, ": ", found.why, found.fix.empty() ? "" : ". " + found.fix)};
+      return {{}, {}, str(info.title, ": ", found.why, found.fix.empty() ? "" : ". " + found.fix)};
     return {driver_command(info, machine), {}, "", resolve(info.definitions, info, machine), found.version};
   };
 }

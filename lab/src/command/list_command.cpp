@@ -26,7 +26,7 @@ std::string text_of(const Json& study, const char* key) {
 
 std::string sizes(const std::vector<int64_t>& sizes) {
   std::string out;
-  for (const int64_t size : sizes) out += cat(out.empty() ? "" : "×", size);
+  for (const int64_t size : sizes) out += str(out.empty() ? "" : "×", size);
   return out;
 }
 
@@ -136,7 +136,7 @@ void list_text() {
       rows.push_back({name, "wrong: " + wrong});
     else
       rows.push_back(
-          {name, w.title, w.input.empty() ? "its own inputs" : sizes(w.input), cat("batch ", w.batch)});
+          {name, w.title, w.input.empty() ? "its own inputs" : sizes(w.input), str("batch ", w.batch)});
   }
   print_rows(rows);
   std::printf("\nStudies\n");
@@ -148,9 +148,9 @@ void list_text() {
     else
       rows.push_back(
           {name, row.title,
-           cat(row.runnable, " of ", row.cells, " cells can run here",
-               row.missing ? cat(", ", row.missing, " missing") : "",
-               row.workloads.empty() ? "" : cat(", ", row.workloads.size(), " workloads of its own"))});
+           str(row.runnable, " of ", row.cells, " cells can run here",
+               row.missing ? str(", ", row.missing, " missing") : "",
+               row.workloads.empty() ? "" : str(", ", row.workloads.size(), " workloads of its own"))});
   }
   print_rows(rows);
 }

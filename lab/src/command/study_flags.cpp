@@ -28,7 +28,7 @@ std::string new_folder(const std::string& study) {
   std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &parts);
   std::string name = study.substr(study.find_last_of('/') + 1);
   if (const size_t dot = name.rfind(".toml"); dot != std::string::npos) name.erase(dot);
-  return cat("runs/lab-", name, "-", stamp);
+  return str("runs/lab-", name, "-", stamp);
 }
 
 /// A file of the lab by its place there, so that the record of another checkout has the same name for it.
@@ -139,7 +139,7 @@ RunnerOptions StudyFlags::options(const std::string& name) const {
   options.cool_down_s = quick ? 10 : 60;
   options.bench.threads = threads.value_or(usable_cores());
   if (!(interval >= 0.01 && interval <= 60))
-    throw UsageError(cat("interval: must be within 0.01 and 60 seconds; got ", interval, "."));
+    throw UsageError(str("interval: must be within 0.01 and 60 seconds; got ", interval, "."));
   if (!device.empty()) as_usage([&] { parse_device(device); });
   return options;
 }
@@ -162,12 +162,12 @@ StudyOutcome take(const Plan& plan, const StudyFlags& flags, RunnerOptions optio
     const std::string runs = options.folder + "/runs.jsonl";
     const bool any = std::filesystem::exists(runs) && std::filesystem::file_size(runs) > 0;
     if (any) write_report(options.folder);
-    throw Interrupted(cat("stopped; the runs so far", any ? " and their report" : "", " are in ",
+    throw Interrupted(str("stopped; the runs so far", any ? " and their report" : "", " are in ",
                           options.folder, ". Go on with: ", go_on));
   }
   if (outcome.over_budget)
     progress->note(
-        cat("the budget is spent: ", outcome.blocks_left, " blocks are left. Go on with: ", go_on));
+        str("the budget is spent: ", outcome.blocks_left, " blocks are left. Go on with: ", go_on));
   return outcome;
 }
 

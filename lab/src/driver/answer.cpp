@@ -10,16 +10,16 @@ std::string shortened(const Json& value, size_t limit) {
 }
 
 Answer::Answer(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
-  if (!object.is_object()) throw Malformed(cat(where_, ": must be a JSON object; got ", shortened(object)));
+  if (!object.is_object()) throw Malformed(str(where_, ": must be a JSON object; got ", shortened(object)));
 }
 
 void Answer::refuse(const char* name, const char* kind, const Json& got) const {
-  throw Malformed(cat(where_, ": the field '", name, "' must be ", kind, "; got ", shortened(got)));
+  throw Malformed(str(where_, ": the field '", name, "' must be ", kind, "; got ", shortened(got)));
 }
 
 const Json& Answer::field(const char* name) const {
   if (!object_.contains(name))
-    throw Malformed(cat(where_, ": the field '", name, "' must be there; got ", shortened(object_)));
+    throw Malformed(str(where_, ": the field '", name, "' must be there; got ", shortened(object_)));
   return object_[name];
 }
 

@@ -183,7 +183,7 @@ Availability availability(const DriverInfo& info, const Machine& machine,
   Availability answer;
   const auto remark = info.remarks.find(machine.platform);
   if (remark != info.remarks.end()) answer.remark = remark->second;
-  const std::string setup = cat("run 'tandem lab setup ", info.name, "'");
+  const std::string setup = str("run 'tandem lab setup ", info.name, "'");
   const auto absent = [&](const std::string& why, const std::string& fix) {
     answer.why = why;
     answer.fix = fix;
@@ -199,17 +199,17 @@ Availability availability(const DriverInfo& info, const Machine& machine,
     answer.version = version.value_or("");
     if (python.given) {
       if (find_program(python.path).empty())
-        return absent(cat("$", python.variable, " names '", python.path, "', which is no program"),
-                      cat("set $", python.variable, " to a Python interpreter, or unset it"));
+        return absent(str("$", python.variable, " names '", python.path, "', which is no program"),
+                      str("set $", python.variable, " to a Python interpreter, or unset it"));
       if (!version)
-        return absent(cat("$", python.variable, " names '", python.path, "', which has no ", main),
-                      cat("install ", main, " there, or unset $", python.variable));
+        return absent(str("$", python.variable, " names '", python.path, "', which has no ", main),
+                      str("install ", main, " there, or unset $", python.variable));
     } else {
       const auto why_not = info.why_not.find(machine.platform);
       if (!version && why_not != info.why_not.end()) return absent(why_not->second, "");
       if (!is_file(python.path)) return absent("its environment has not been made", setup);
       const std::vector<std::string> missing = missing_packages(packages, folders);
-      if (!missing.empty()) return absent(cat("its environment lacks ", missing.front()), setup);
+      if (!missing.empty()) return absent(str("its environment lacks ", missing.front()), setup);
     }
   }
   if (needs_build(info, machine) && !python.given && !is_built(info, machine))
@@ -218,7 +218,7 @@ Availability availability(const DriverInfo& info, const Machine& machine,
                   setup);
   for (const std::string& word : driver_command(info, machine)) {
     const bool ours = word.rfind(machine.home + "/", 0) == 0 || word == machine.lab;
-    if (ours && !is_file(word)) return absent(cat("there is no file '", word, "'"), setup);
+    if (ours && !is_file(word)) return absent(str("there is no file '", word, "'"), setup);
   }
   answer.available = true;
   return answer;

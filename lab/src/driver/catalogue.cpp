@@ -87,7 +87,7 @@ DriverInfo read_table(const std::string& name, const Table& table) {
   try {
     meets("3", info.python);
   } catch (const Error& error) {
-    throw Error(cat(table.where, ".python: ", error.what()));
+    throw Error(str(table.where, ".python: ", error.what()));
   }
   TD_CHECK(info.build.empty() == info.built.empty(), table.where,
            ": build and built go together, for the files tell whether it has been done; got one of them.");
@@ -96,7 +96,7 @@ DriverInfo read_table(const std::string& name, const Table& table) {
       try {
         parse_requirement(requirement);
       } catch (const Error& error) {
-        throw Error(cat(table.where, ".packages: ", error.what()));
+        throw Error(str(table.where, ".packages: ", error.what()));
       }
     }
   return info;
@@ -132,7 +132,7 @@ std::vector<DriverInfo> parse_drivers(const std::string& text, const std::string
              io::one_line(driver, 80), "'.");
     TD_CHECK(!is_there(driver), name, ": the name of a driver must be its own; got ", driver,
              ", which the lab has. Rename it.");
-    drivers.push_back(read_table(driver, {values, cat(name, ": ", driver)}));
+    drivers.push_back(read_table(driver, {values, str(name, ": ", driver)}));
   }
   for (size_t i = before; i < drivers.size(); ++i)
     TD_CHECK(is_there(drivers[i].environment), name, ": ", drivers[i].name,
@@ -155,7 +155,7 @@ const DriverInfo& find_driver(const std::vector<DriverInfo>& drivers, const std:
     if (info.name == name) return info;
     names += (names.empty() ? "" : ", ") + info.name;
   }
-  throw Error(cat("there is no driver '", name, "'; there are ", names, ". 'tandem lab list' shows them."));
+  throw Error(str("there is no driver '", name, "'; there are ", names, ". 'tandem lab list' shows them."));
 }
 
 }  // namespace tandem::lab

@@ -65,13 +65,13 @@ void Client::fail_closed(const std::string& name, const std::string& rest) {
   const std::string words = process_->last_words();
   if (ending.out_of_memory || (!ending.ended_by_lab && speaks_of_memory(words)))
     throw DriverFailure(Status::out_of_memory,
-                        cat(name, ": the driver ran out of memory (", ending.text(), ")"), words);
+                        str(name, ": the driver ran out of memory (", ending.text(), ")"), words);
   if (ending.ended_by_lab)
     throw DriverFailure(Status::crashed,
-                        cat(name, ": the driver closed its output and did not end; the lab killed it"),
+                        str(name, ": the driver closed its output and did not end; the lab killed it"),
                         words);
-  std::string why = cat(name, ": the driver ended without an answer, with ", ending.text());
-  if (!rest.empty()) why += cat("; its last line was ", io::one_line(rest, 120));
+  std::string why = str(name, ": the driver ended without an answer, with ", ending.text());
+  if (!rest.empty()) why += str("; its last line was ", io::one_line(rest, 120));
   throw DriverFailure(Status::crashed, why, words);
 }
 
@@ -83,11 +83,11 @@ Json Client::next_answer(const std::string& name, int64_t deadline_ns) {
     case Process::Io::closed:
       fail_closed(name, line);
     case Process::Io::late:
-      fail(Status::hung, cat(name, ": no answer within ", (deadline_ns - sent_ns_) / 1'000'000 / 1000.0,
+      fail(Status::hung, str(name, ": no answer within ", (deadline_ns - sent_ns_) / 1'000'000 / 1000.0,
                              " s; the lab killed the driver"));
     case Process::Io::too_long:
       fail(Status::garbage,
-           cat(name, ": a line of output is longer than the protocol allows; it begins with '",
+           str(name, ": a line of output is longer than the protocol allows; it begins with '",
                io::one_line(line, 120), "'"));
     case Process::Io::stopped:
       process_->finish(0);
@@ -97,7 +97,7 @@ Json Client::next_answer(const std::string& name, int64_t deadline_ns) {
   std::string why;
   Json answer = try_parse_json<Json>(line, why);
   if (!answer.is_object())
-    fail(Status::garbage, cat(name, ": a line of output must be a JSON object; got '",
+    fail(Status::garbage, str(name, ": a line of output must be a JSON object; got '",
                               io::one_line(line, 160), "'", why.empty() ? "" : ", which ", why));
   return answer;
 }
@@ -117,7 +117,7 @@ Json Client::call(Json request, double patience_s, const std::function<void(cons
       process_->finish(0);
       throw Stopped();
     case Process::Io::late:
-      fail(Status::hung, cat(name, ": the driver did not read the request within ", patience_s, " s"));
+      fail(Status::hung, str(name, ": the driver did not read the request within ", patience_s, " s"));
     default:
       fail_closed(name, "");
   }
@@ -126,12 +126,12 @@ Json Client::call(Json request, double patience_s, const std::function<void(cons
       Json answer = next_answer(name, deadline);
       const Answer fields(answer, name);
       if (const int64_t id = fields.integer("id"); id != id_)
-        throw Malformed(cat(name, ": the answer must repeat the request's id ", id_, "; got ", id));
+        throw Malformed(str(name, ": the answer must repeat the request's id ", id_, "; got ", id));
       if (answer.contains("progress") && on_progress) {
         // Progress buys no time: the deadline counts from the request, whatever the driver prints.
         if (received_ns_ > deadline)
           fail(Status::hung,
-               cat(name, ": no answer within ", patience_s, " s, only progress; the lab killed the driver"));
+               str(name, ": no answer within ", patience_s, " s, only progress; the lab killed the driver"));
         on_progress(answer["progress"]);
         continue;
       }
@@ -142,9 +142,9 @@ Json Client::call(Json request, double patience_s, const std::function<void(cons
       if (kind == "declined")
         throw DriverFailure(Status::declined, message, words, error.has("what") ? error.text("what") : name);
       if (kind == "out_of_memory")
-        throw DriverFailure(Status::out_of_memory, cat(name, ": ", message), words);
-      if (kind == "failed") throw DriverFailure(Status::failed, cat(name, ": ", message), words);
-      throw Malformed(cat(name, ": the kind of an error must be declined, out_of_memory or failed; got '",
+        throw DriverFailure(Status::out_of_memory, str(name, ": ", message), words);
+      if (kind == "failed") throw DriverFailure(Status::failed, str(name, ": ", message), words);
+      throw Malformed(str(name, ": the kind of an error must be declined, out_of_memory or failed; got '",
                           io::one_line(kind, 60), "'"));
     }
   } catch (const Malformed& error) {
@@ -159,7 +159,7 @@ Hello Client::hello() {
   try {
     const Answer fields(answer, "hello");
     if (const int64_t protocol = fields.integer("protocol"); protocol != kProtocol)
-      throw Malformed(cat("hello: the protocol must be ", kProtocol, "; got ", protocol));
+      throw Malformed(str("hello: the protocol must be ", kProtocol, "; got ", protocol));
     out.framework = fields.text("framework");
     out.version = fields.text("version");
     out.variants = fields.texts("variants");
@@ -191,14 +191,14 @@ Prepared Client::prepare(const Preparation& preparation) {
     out.parameters = fields.integer("parameters");
     out.seconds = static_cast<double>(fields.integer("prepare_ns")) / 1e9;
     if (out.seconds < 0)
-      throw Malformed(cat("prepare: prepare_ns must not be negative; got ", out.seconds, " s"));
+      throw Malformed(str("prepare: prepare_ns must not be negative; got ", out.seconds, " s"));
     for (const auto& [name, value] : fields.table("obeyed").items())
       out.obeyed[name] = value.is_string() ? value.get<std::string>() : value.dump();
     // A switch that is passed over in silence would measure another thing than was asked for.
     for (const auto& [name, value] : preparation.switches)
       if (const auto at = out.obeyed.find(name); at == out.obeyed.end() || at->second != value)
         throw Malformed(
-            cat("prepare: 'obeyed' must name each switch as it was asked, or the driver decline it; got ",
+            str("prepare: 'obeyed' must name each switch as it was asked, or the driver decline it; got ",
                 shortened(answer["obeyed"]), " for ", name, " = ", value));
     if (fields.has("notes")) out.notes = fields.texts("notes");
   } catch (const Malformed& error) {
@@ -220,14 +220,14 @@ Checked Client::check(int64_t steps) {
       for (const Json& size : parts.list(parts.field("shape"), "shape")) {
         one.shape.push_back(parts.integer(size, "shape"));
         if (one.shape.back() < 1 || count > (int64_t{1} << 40) / one.shape.back())
-          throw Malformed(cat("check: the sizes of an output must be at least 1; got ",
+          throw Malformed(str("check: the sizes of an output must be at least 1; got ",
                               shortened(output["shape"]), " for ", io::one_line(name, 60)));
         count *= one.shape.back();
       }
       one.values = parts.numbers("values");
       if (const int64_t wanted = std::min(count, kMostChecked);
           static_cast<int64_t>(one.values.size()) != wanted)
-        throw Malformed(cat("check: output ", io::one_line(name, 60), " must have ", wanted, " values; got ",
+        throw Malformed(str("check: output ", io::one_line(name, 60), " must have ", wanted, " values; got ",
                             one.values.size()));
     }
     if (steps > 0) {
@@ -237,7 +237,7 @@ Checked Client::check(int64_t steps) {
       out.losses = fields.numbers("losses");
       if (static_cast<int64_t>(out.losses.size()) != steps)
         throw Malformed(
-            cat("check: 'losses' must have one value per step, ", steps, "; got ", out.losses.size()));
+            str("check: 'losses' must have one value per step, ", steps, "; got ", out.losses.size()));
     }
   } catch (const Malformed& error) {
     fail(Status::garbage, error.what());
@@ -259,7 +259,7 @@ Timed Client::run(Region region, int64_t steps, double patience_s) {
     if (region == Region::latency) {
       for (const Json& step : fields.list(fields.field("steps"), "steps")) {
         if (!step.is_array() || step.size() != 2)
-          throw Malformed(cat("run: each of 'steps' must be [begin, end]; got ", shortened(step)));
+          throw Malformed(str("run: each of 'steps' must be [begin, end]; got ", shortened(step)));
         out.steps.emplace_back(fields.integer(step[0], "steps"), fields.integer(step[1], "steps"));
       }
       out.count = static_cast<int64_t>(out.steps.size());
@@ -291,7 +291,7 @@ Fitted Client::fit(int64_t epochs, double cap_s, const std::function<void(const 
   const auto progress = [&](const Json& line) {
     if (static_cast<int64_t>(out.epochs.size()) >= epochs)
       throw Malformed(
-          cat("fit: there must be one line of progress for each of ", epochs, " epochs; got one more"));
+          str("fit: there must be one line of progress for each of ", epochs, " epochs; got one more"));
     const Answer fields(line, "progress");
     FitEpoch e;
     e.epoch = fields.integer("epoch");
@@ -316,7 +316,7 @@ Fitted Client::fit(int64_t epochs, double cap_s, const std::function<void(const 
     const Answer fields(answer, "fit");
     out.capped = fields.truth("capped");
     if (const int64_t told = fields.integer("epochs"); told != static_cast<int64_t>(out.epochs.size()))
-      throw Malformed(cat("fit: as many lines of progress must come as epochs; got ", out.epochs.size(),
+      throw Malformed(str("fit: as many lines of progress must come as epochs; got ", out.epochs.size(),
                           " lines and ", told, " epochs"));
     if (fields.has("tests"))
       for (const auto& [part, measured] : fields.table("tests").items())
@@ -341,10 +341,10 @@ Json Client::breakdown(int64_t steps) {
     const Answer fields(answer, "breakdown");
     for (const char* share : {"kernel_share", "copy_share"})
       if (fields.has(share) && (fields.number(share) < 0 || fields.number(share) > 1.05))
-        throw Malformed(cat("breakdown: '", share, "' must be within 0 and 1; got ", fields.number(share)));
+        throw Malformed(str("breakdown: '", share, "' must be within 0 and 1; got ", fields.number(share)));
     for (const char* count : {"launches", "nodes_before", "nodes_after"})
       if (fields.has(count) && fields.number(count) < 0)
-        throw Malformed(cat("breakdown: '", count, "' must not be negative; got ", fields.number(count)));
+        throw Malformed(str("breakdown: '", count, "' must not be negative; got ", fields.number(count)));
   } catch (const Malformed& error) {
     fail(Status::garbage, error.what());
   }

@@ -72,7 +72,7 @@ class Setup {
     const std::vector<std::string> missing =
         missing_packages(info_.all_packages(), package_folders(info_, machine_));
     if (missing.empty()) {
-      say(cat("all packages are there (", joined(info_.all_packages()), ")"));
+      say(str("all packages are there (", joined(info_.all_packages()), ")"));
       return changed;
     }
     if (!info_.build_packages.empty()) install(info_.build_packages, {}, log);
@@ -118,7 +118,7 @@ class Setup {
              "', which must have ", main,
              "; it has not, and setup installs nothing outside its own environments. Install ", main,
              " there, or unset the variable.");
-    say(cat("$", python_.variable, " names '", python_.path, "', which has ", main, " ", *version));
+    say(str("$", python_.variable, " names '", python_.path, "', which has ", main, " ", *version));
   }
 
   /// One that was broken off while it was made has no pip, and is made afresh.
@@ -131,7 +131,7 @@ class Setup {
 
   void make_environment(const std::string& log) {
     const auto [program, version] = choose_interpreter();
-    say(cat("making ", folder_, " with ", program, " (Python ", version, ")"));
+    say(str("making ", folder_, " with ", program, " (Python ", version, ")"));
     std::error_code error;
     fs::remove_all(folder_, error);
     fs::create_directories(folder_, error);
@@ -140,7 +140,7 @@ class Setup {
     const int status = run_program({program, "-m", "venv", folder_}, log);
     if (status == 0 && has_environment()) return;
     fs::remove_all(folder_ + "/bin", error);
-    throw Error(cat("setup ", info_.name, ": '", program,
+    throw Error(str("setup ", info_.name, ": '", program,
                     " -m venv' must make an environment with pip; it ended with status ", status, ": ",
                     cause_in(log),
                     ". Install Python's module venv (python3-venv on Debian and Ubuntu); see '", log, "'."));
@@ -156,9 +156,9 @@ class Setup {
       const std::string version = version_of(candidate);
       if (version.empty()) continue;
       if (meets(version, info_.python)) return {candidate, version};
-      seen += cat(seen.empty() ? "" : ", ", candidate, " (", version, ")");
+      seen += str(seen.empty() ? "" : ", ", candidate, " (", version, ")");
     }
-    throw Error(cat("setup ", info_.name, ": needs Python", info_.python.empty() ? " 3" : " " + info_.python,
+    throw Error(str("setup ", info_.name, ": needs Python", info_.python.empty() ? " 3" : " " + info_.python,
                     "; found ", seen.empty() ? "none" : seen,
                     ". Install one under a name such as python3.11."));
   }
@@ -206,7 +206,7 @@ SetupResult setup(const DriverInfo& info, const Machine& machine, const std::vec
   for (const DriverInfo* one : {&info, &owner}) {
     const auto why_not = one->why_not.find(machine.platform);
     if (why_not != one->why_not.end() && !interpreter(*one, machine).given) {
-      own.say(cat("cannot be set up on ", machine.platform, ": ", why_not->second));
+      own.say(str("cannot be set up on ", machine.platform, ": ", why_not->second));
       return SetupResult::impossible;
     }
   }
@@ -217,7 +217,7 @@ SetupResult setup(const DriverInfo& info, const Machine& machine, const std::vec
   const Availability now = availability(info, machine, drivers);
   if (options.build)
     TD_CHECK(now.available, "setup ", info.name, ": everything was done, and yet ", now.why, ".");
-  own.say(cat("ready", now.version.empty() ? "" : " (version " + now.version + ")"));
+  own.say(str("ready", now.version.empty() ? "" : " (version " + now.version + ")"));
   if (!now.remark.empty()) own.say("note: " + now.remark);
   return changed ? SetupResult::ready : SetupResult::was_ready;
 }

@@ -121,9 +121,9 @@ std::vector<int> first_cpus(int64_t count) {
 }
 
 std::string Ending::text() const {
-  if (status) return cat("exit status ", *status);
+  if (status) return str("exit status ", *status);
   if (signal)
-    return cat("signal ", signal, " (", ::strsignal(signal), ")",
+    return str("signal ", signal, " (", ::strsignal(signal), ")",
                out_of_memory ? ", for want of memory" : "");
   return "an unknown end";
 }
@@ -143,8 +143,8 @@ Process::Process(const ProcessOptions& options) : line_limit_(options.line_limit
   TD_CHECK(!options.command.empty() && !options.command[0].empty(),
            "driver: the command must name a program; got none. Fix its entry in drivers.toml.");
   static std::atomic<int> number{0};
-  const std::string mark = cat(::getpid(), "-", ++number);
-  mark_ = cat(kMark, "=", mark);
+  const std::string mark = str(::getpid(), "-", ++number);
+  mark_ = str(kMark, "=", mark);
   auto changes = options.environment;
   changes.emplace_back(kMark, mark);
   std::vector<std::string> command = options.command, variables = merged_environment(changes);

@@ -95,7 +95,7 @@ int64_t write_part(const Source& source, int64_t samples, uint64_t seed,
 
 std::string sizes_text(const Dims& shape) {
   std::string text;
-  for (const Dim size : shape) text += cat(text.empty() ? "" : "x", size);
+  for (const Dim size : shape) text += str(text.empty() ? "" : "x", size);
   return text;
 }
 
@@ -118,27 +118,27 @@ DataChoice choose_data(const Workload& workload, const Network& network, const s
       if (row.info.name == wanted)
         return row.found ? DataChoice{wanted, true}
                          : DataChoice{"synthetic", false,
-                                      cat("the files of ", wanted, " are not here. ", row.info.how_to_get)};
+                                      str("the files of ", wanted, " are not here. ", row.info.how_to_get)};
   }
   // Other data sets are of one input and one label; what a network has besides can only be made up.
   if (inputs.size() != 1 || workload.targets.size() != 1 || workload.classes() == 0)
     return {"synthetic", false,
             is_synthetic
                 ? ""
-                : cat("a data set has one input and one label for each sample, and this workload others.")};
+                : str("a data set has one input and one label for each sample, and this workload others.")};
   const Dims& sizes = inputs[0].shape;
   const int64_t classes = workload.classes();
   std::string why =
-      cat("Tandem has no data set '", io::one_line(wanted, 80), "'. 'tandem datasets' lists those it has.");
+      str("Tandem has no data set '", io::one_line(wanted, 80), "'. 'tandem datasets' lists those it has.");
   std::string name = "synthetic-" + sizes_text(sizes);
   for (const data::DatasetStatus& row : data::list_datasets(data_dir)) {
     const bool fits = row.info.sample_shape == sizes && row.info.classes <= classes;
     if (row.info.name == wanted && fits && row.found) return {wanted, !is_synthetic};
     if (row.info.name == wanted && !fits)
-      why = cat("the samples of ", wanted, " are ", row.info.sample_shape, " of ", row.info.classes,
+      why = str("the samples of ", wanted, " are ", row.info.sample_shape, " of ", row.info.classes,
                 " classes, and these are ", sizes, " of ", classes, ".");
     else if (row.info.name == wanted)
-      why = cat("the files of ", wanted, " are not here. ", row.info.how_to_get);
+      why = str("the files of ", wanted, " are not here. ", row.info.how_to_get);
     if (row.info.name == "synthetic-" + wanted && fits && row.found) name = row.info.name;
   }
   // A workload that asks for made-up samples gets what it asks for.
@@ -179,7 +179,7 @@ DataFolder write_data(const std::string& folder, const Workload& workload, const
   const auto write = [&](const char* part, const Source& source, int64_t samples) {
     std::vector<std::string> paths;
     const auto add = [&](const std::string& name) {
-      paths.push_back(cat(folder, "/", part, "_", name, ".npy"));
+      paths.push_back(str(folder, "/", part, "_", name, ".npy"));
       out.files[part][name] = paths.back();
     };
     for (const zoo::InputDescription& input : network.line.inputs) add(input.name);

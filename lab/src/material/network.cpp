@@ -24,7 +24,7 @@ Json shapes(const std::vector<std::pair<std::string, Dims>>& named) {
 const zoo::Setting& setting(const zoo::LayerCall& call, const std::string& name) {
   for (const auto& [key, value] : call.layer.settings)
     if (key == name) return value;
-  throw Error(cat("network: ", call.layer.type, " must have the setting ", name, "."));
+  throw Error(str("network: ", call.layer.type, " must have the setting ", name, "."));
 }
 
 /// Zeros before and after, for each axis. "same" keeps the size at stride 1, and has the odd one at the end.
@@ -71,7 +71,7 @@ Json inputs(const std::vector<zoo::InputDescription>& all, const std::map<std::s
 /// A term of the loss must find its output, and what that gives must fit the target.
 void check_term(const Workload& workload, const Json& loss, const zoo::StraightLine& line) {
   const auto refuse = [&](const std::string& why) {
-    throw Error(cat("workload ", workload.name, ": ", why));
+    throw Error(str("workload ", workload.name, ": ", why));
   };
   std::vector<std::string> names;
   const zoo::StraightLine::Output* output = nullptr;
@@ -80,21 +80,21 @@ void check_term(const Workload& workload, const Json& loss, const zoo::StraightL
     if (each.name == loss.at("output").get<std::string>()) output = &each;
   }
   if (!output)
-    refuse(cat("loss.output must be an output of the network ", line.name, ", ", listed(names), "; got '",
+    refuse(str("loss.output must be an output of the network ", line.name, ", ", listed(names), "; got '",
                loss.at("output").get<std::string>(), "'."));
   const std::string target = loss.at("target"), kind = loss.at("kind");
   const Json& rule = workload.targets.at(target);
   std::vector<int64_t> wanted = rule.at("shape"), got(output->shape.begin(), output->shape.end());
   if (kind == "cross_entropy" || kind == "ctc") {
     if (got.empty() || got.back() != rule.value("below", int64_t{0}))
-      refuse(cat("the last axis of ", output->name, " must have as many classes as target ", target, ", ",
+      refuse(str("the last axis of ", output->name, " must have as many classes as target ", target, ", ",
                  rule.value("below", int64_t{0}), "; got ", output->shape, "."));
     wanted.push_back(got.back());
   }
   if (kind == "ctc" && got.size() != 2)
-    refuse(cat("ctc takes an output of steps and classes; got ", output->shape, "."));
+    refuse(str("ctc takes an output of steps and classes; got ", output->shape, "."));
   if (kind != "ctc" && wanted != got)
-    refuse(cat("target ", target, " must have the shape of the output ", output->name, ", ", output->shape,
+    refuse(str("target ", target, " must have the shape of the output ", output->name, ", ", output->shape,
                kind == "cross_entropy" ? " without its classes" : "", "; got ", rule.at("shape").dump(),
                "."));
   const std::string lengths = loss.value("lengths", "");
@@ -105,24 +105,24 @@ void check_term(const Workload& workload, const Json& loss, const zoo::StraightL
                          workload.targets[lengths]["shape"].empty();
   if (loss.contains("lengths") && !is_target &&
       std::none_of(line.inputs.begin(), line.inputs.end(), is_length))
-    refuse(cat("loss.lengths must name an input or a target of whole numbers without axes; got '", lengths,
+    refuse(str("loss.lengths must name an input or a target of whole numbers without axes; got '", lengths,
                "'."));
 }
 
 void check_loss(const Workload& workload, const zoo::StraightLine& line) {
   const auto refuse = [&](const std::string& why) {
-    throw Error(cat("workload ", workload.name, ": ", why));
+    throw Error(str("workload ", workload.name, ": ", why));
   };
   for (const Json& term : workload.loss_terms()) check_term(workload, term, line);
   for (const auto& input : line.inputs)
     if (workload.targets.contains(input.name))
-      refuse(cat("a target must have another name than the inputs; got '", input.name, "' for both."));
+      refuse(str("a target must have another name than the inputs; got '", input.name, "' for both."));
 }
 
 /// Lengths must be whole numbers without axes, and what they trim must have as many places as they can count.
 void check_trim(const Workload& workload, const Network& network) {
   const auto refuse = [&](const std::string& length, const std::string& why) {
-    throw Error(cat("workload ", workload.name, ": trim.", length, " must ", why));
+    throw Error(str("workload ", workload.name, ": trim.", length, " must ", why));
   };
   struct Field {
     std::vector<int64_t> shape;
@@ -147,17 +147,17 @@ void check_trim(const Workload& workload, const Network& network) {
     for (const std::string name : rule.at("of")) {
       const auto at = fields.find(name);
       if (at == fields.end() || at->second.shape.empty())
-        refuse(length, cat("trim inputs and targets that have places; got '", name, "'."));
+        refuse(length, str("trim inputs and targets that have places; got '", name, "'."));
       if (places > 0 && at->second.shape[0] != places)
-        refuse(length, cat("trim what has as many places each; got ", name, " of ", at->second.shape[0],
+        refuse(length, str("trim what has as many places each; got ", name, " of ", at->second.shape[0],
                            " beside others of ", places, "."));
       places = at->second.shape[0];
       if (!trimmed_by.emplace(name, length).second)
         refuse(length,
-               cat("trim what nothing else trims; got ", name, ", which ", trimmed_by[name], " trims."));
+               str("trim what nothing else trims; got ", name, ", which ", trimmed_by[name], " trims."));
     }
     if (counted->second.most > places)
-      refuse(length, cat("count the places that it trims, ", places, "; got a length of up to ",
+      refuse(length, str("count the places that it trims, ", places, "; got a length of up to ",
                          counted->second.most, "."));
   }
   for (const Json& term : workload.loss_terms())
@@ -165,7 +165,7 @@ void check_trim(const Workload& workload, const Network& network) {
         by != trimmed_by.end() && (term.at("kind") == "ctc" || term.value("lengths", "") != by->second))
       refuse(
           by->second,
-          cat("trim a target of the loss only where its lengths are the term's, and no labels of ctc; got ",
+          str("trim a target of the loss only where its lengths are the term's, and no labels of ctc; got ",
               by->first, "."));
 }
 
@@ -180,7 +180,7 @@ void forget_lines(std::vector<zoo::LayerDescription>& layers) {
 
 /// The description that stands in the workload itself.
 zoo::ModelDescription described_inside(const Workload& workload) {
-  const std::string source = cat(workload.file, ": workload ", workload.name, ": network");
+  const std::string source = str(workload.file, ": workload ", workload.name, ": network");
   try {
     zoo::ModelDescription description = zoo::parse_description(toml_text(workload.description), source);
     if (!workload.description.contains("name")) description.name = workload.network;
@@ -188,10 +188,10 @@ zoo::ModelDescription described_inside(const Workload& workload) {
     return description;
   } catch (const Error& error) {
     std::string why = error.what();
-    const std::string line = cat("model '", source, "', line ");
+    const std::string line = str("model '", source, "', line ");
     if (why.starts_with(line)) {
       const size_t end = why.find_first_not_of("0123456789", line.size());
-      why = cat("model '", source, "'", end == std::string::npos ? "" : why.substr(end));
+      why = str("model '", source, "'", end == std::string::npos ? "" : why.substr(end));
     }
     throw Error(why);
   }
@@ -220,7 +220,7 @@ void add_parameters(zoo::LayerCall& call) {
   using Shapes = std::vector<std::pair<std::string, Dims>>;
   static std::map<std::string, std::pair<Shapes, Shapes>>& known =
       *new std::map<std::string, std::pair<Shapes, Shapes>>;
-  const std::string key = cat(call.layer.type, " ", settings(call).dump());
+  const std::string key = str(call.layer.type, " ", settings(call).dump());
   const auto [at, is_new] = known.try_emplace(key);
   if (is_new) {
     try {
@@ -253,7 +253,7 @@ Network whole_network(const Workload& workload, const std::string& file, const s
   for (const auto& [name, value] : given.items())
     call.layer.settings.emplace_back(name, number_of(sizes_of_it, name));
   const auto inside = [&](const char* kind, const std::string& name) {
-    return cat(where.empty() ? "" : where + ", ", kind, " ", name);
+    return str(where.empty() ? "" : where + ", ", kind, " ", name);
   };
   const auto shape_of = [](Table& entry) {
     return entry.any("shape") == Json::array() ? Dims() : Dims(entry.integers("shape", limits::size));
@@ -272,7 +272,7 @@ Network whole_network(const Workload& workload, const std::string& file, const s
   for (const Json& each : table.tables("outputs")) {
     Table entry(file, inside("output", each.value("name", Json("?")).dump()), each);
     network.line.outputs.push_back(
-        {entry.text("name"), cat("v", network.line.outputs.size() + 1), shape_of(entry)});
+        {entry.text("name"), str("v", network.line.outputs.size() + 1), shape_of(entry)});
     entry.finish();
   }
   if (call.in.empty()) table.refuse("inputs", "name what the model takes, in its order");
@@ -300,7 +300,7 @@ Network found_network(const Workload& workload, const zoo::ModelOptions& options
   if (!workload.description.is_null()) {
     if (!workload.description.contains("model")) return from_layers(described_inside(workload));
     check_input();
-    return whole_network(workload, workload.file, cat("workload ", workload.name, ", network"),
+    return whole_network(workload, workload.file, str("workload ", workload.name, ", network"),
                          workload.description);
   }
   const std::string file = file_of(workload);

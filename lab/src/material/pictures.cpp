@@ -80,7 +80,7 @@ DataChoice choose_pictures(const Workload& workload, const std::string& data_dir
   if (workload.data.starts_with("synthetic")) return {"synthetic-photographs", false};
   if (!find_photographs(workload, data_dir).empty()) return {workload.data, true};
   return {"synthetic-photographs", false,
-          cat("no JPEG files of ", workload.data, " are here. Put photographs below $TANDEM_DATA/",
+          str("no JPEG files of ", workload.data, " are here. Put photographs below $TANDEM_DATA/",
               workload.data, ", in any folders.")};
 }
 
@@ -119,7 +119,7 @@ std::string write_pictures(const std::string& folder, const Workload& workload, 
     if (bytes > kMostBytes && written > 0) break;
     char name[32];
     std::snprintf(name, sizeof name, "%06lld.jpg", static_cast<long long>(written++));
-    const std::string path = cat(folder, "/", name);
+    const std::string path = str(folder, "/", name);
     std::ofstream out(path, std::ios::binary);
     out.write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
     out.close();
@@ -127,7 +127,7 @@ std::string write_pictures(const std::string& folder, const Workload& workload, 
     const int64_t label =
         known.empty() ? hashed(static_cast<uint32_t>(source), 20) % static_cast<uint32_t>(workload.classes())
                       : known[static_cast<size_t>(source)];
-    list += cat(label, "\t", path, "\n");
+    list += str(label, "\t", path, "\n");
   }
   TD_CHECK(written > 0, "images: must be photographs that lie upright; all ", different, " files of ",
            workload.data, " are to be turned by what their Exif part says. Turn some of them.");

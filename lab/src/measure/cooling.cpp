@@ -23,7 +23,7 @@ void Cooling::wait(const std::function<void(const std::string&)>& stage) const {
   while (static_cast<double>(now_ns() - begun) / 1e9 < at_most_s_ && !(stop_ && stop_->load())) {
     const std::optional<double> now = read_();
     if (!now || *now <= *start_ + kWithin) return;
-    stage(cat("cools, ", std::lround(*now), " °C"));
+    stage(str("cools, ", std::lround(*now), " °C"));
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
 }

@@ -88,7 +88,7 @@ void add_fit_metrics(Run& run, const Fitted& fitted, const Workload& workload,
   add_growth(run);
   for (const double deviation : workload.noise)
     for (const std::string& name : workload.metrics) {
-      const std::string under = cat("fit.", name, "_", noise_name(deviation));
+      const std::string under = str("fit.", name, "_", noise_name(deviation));
       const auto part = fitted.tests.find("test_" + noise_name(deviation));
       if (part != fitted.tests.end() && part->second.contains(name))
         m[under] = part->second.at(name);
@@ -103,8 +103,8 @@ void add_fit_metrics(Run& run, const Fitted& fitted, const Workload& workload,
   for (const Json& threshold : fit.value("thresholds", Json::array())) {
     char suffix[16];
     std::snprintf(suffix, sizeof suffix, "%.2f", threshold.get<double>());
-    const std::string time_name = cat("fit.time_to_", suffix, "_s"),
-                      energy_name = cat("fit.energy_to_", suffix, "_j");
+    const std::string time_name = str("fit.time_to_", suffix, "_s"),
+                      energy_name = str("fit.energy_to_", suffix, "_j");
     const auto reached = std::find_if(run.epochs.begin(), run.epochs.end(), [&](const Epoch& e) {
       const auto at = e.test_metrics.find(first);
       return at != e.test_metrics.end() &&
@@ -113,7 +113,7 @@ void add_fit_metrics(Run& run, const Fitted& fitted, const Workload& workload,
     const auto at = static_cast<size_t>(reached - run.epochs.begin());
     if (reached == run.epochs.end()) {
       run.unavailable[time_name] = run.unavailable[energy_name] =
-          cat("test ", first, " did not reach ", suffix, " within ", run.epochs.size(), " epochs");
+          str("test ", first, " did not reach ", suffix, " within ", run.epochs.size(), " epochs");
       continue;
     }
     m[time_name] = elapsed[at];

@@ -56,14 +56,14 @@ std::vector<std::string> names_of(const auto& map) {
 std::optional<GateResult> other_outputs(const Checked& reference, const Checked& system) {
   for (const auto& [name, wanted] : reference.outputs) {
     const auto found = system.outputs.find(name);
-    if (found == system.outputs.end()) return in_words(cat("the output ", name, " is missing"));
+    if (found == system.outputs.end()) return in_words(str("the output ", name, " is missing"));
     if (found->second.shape != wanted.shape)
-      return in_words(cat("the output ", name, " must have the shape ", Json(wanted.shape).dump(), "; got ",
+      return in_words(str("the output ", name, " must have the shape ", Json(wanted.shape).dump(), "; got ",
                           Json(found->second.shape).dump()));
   }
   for (const auto& [name, output] : system.outputs)
     if (!reference.outputs.count(name))
-      return in_words(cat("the network has no output ", io::one_line(name, 60), "; its outputs are ",
+      return in_words(str("the network has no output ", io::one_line(name, 60), "; its outputs are ",
                           listed(names_of(reference.outputs))));
   return {};
 }
@@ -76,7 +76,7 @@ Tolerance tolerance(const std::string& precision) {
   if (precision == "tf32") return {5e-3, 5e-3, 3e-2, 2e-2};
   if (precision == "f16") return {1e-2, 1e-2, 5e-2, 3e-2};
   if (precision == "bf16") return {5e-2, 3e-2, 1e-1, 6e-2};
-  throw Error(cat("gate: the precision must be f64, f32, tf32, f16 or bf16; got '",
+  throw Error(str("gate: the precision must be f64, f32, tf32, f16 or bf16; got '",
                   io::one_line(precision, 40), "'. Fix the study."));
 }
 
@@ -84,12 +84,12 @@ bool GateResult::is_in_words() const { return std::isnan(error) && std::isnan(to
 
 std::string GateResult::why() const {
   if (passed)
-    return cat("the same ", kind, "; farthest out is ", what, ": ", number(system), ", reference ",
+    return str("the same ", kind, "; farthest out is ", what, ": ", number(system), ", reference ",
                number(reference));
-  if (is_in_words()) return cat("not the same ", kind, ": ", what);
+  if (is_in_words()) return str("not the same ", kind, ": ", what);
   std::string text =
-      cat("not the same ", kind, ": ", what, " is ", number(system), " and must be ", number(reference));
-  if (tolerance > 0) text += cat(" (off by ", number(error), ", allowed ", number(tolerance), ")");
+      str("not the same ", kind, ": ", what, " is ", number(system), " and must be ", number(reference));
+  if (tolerance > 0) text += str(" (off by ", number(error), ", allowed ", number(tolerance), ")");
   return text;
 }
 
@@ -134,7 +134,7 @@ GateResult compare(const Checked& reference, const Checked& system, const std::s
     for (const double value : wanted.values) largest = std::max(largest, std::abs(value));
     for (size_t i = 0; i < wanted.values.size(); ++i)
       worst.add(
-          cat("outputs ", name, "[", i, "]"), wanted.values[i], values[i], largest,
+          str("outputs ", name, "[", i, "]"), wanted.values[i], values[i], largest,
           widened(allowed.outputs, drift_of(wanted.values[i], largest, [&, &name = name](const Checked& c) {
                     return c.outputs.at(name).values.at(i);
                   })));
@@ -149,7 +149,7 @@ GateResult compare(const Checked& reference, const Checked& system, const std::s
   for (const auto& [name, value] : reference.gradients) norm = std::max(norm, value);
   for (const auto& [name, value] : reference.gradients) {
     const auto at = system.gradients.find(name);
-    if (at == system.gradients.end()) return in_words(cat("the gradient of ", name, " is missing"));
+    if (at == system.gradients.end()) return in_words(str("the gradient of ", name, " is missing"));
     // A norm that is nearly zero by cancellation (a bias before a batch normalisation) is all rounding: it is judged by the
     // size of the others.
     const double scale = value + 1e-3 * norm;
@@ -160,7 +160,7 @@ GateResult compare(const Checked& reference, const Checked& system, const std::s
   for (const auto& [name, value] : system.gradients)
     if (!reference.gradients.count(name))
       return in_words(
-          cat("there is a gradient of ", io::one_line(name, 60), ", and the network has no such parameter"));
+          str("there is a gradient of ", io::one_line(name, 60), ", and the network has no such parameter"));
   if (system.losses.size() != reference.losses.size())
     return different("the number of losses", static_cast<double>(reference.losses.size()),
                      static_cast<double>(system.losses.size()));
@@ -170,7 +170,7 @@ GateResult compare(const Checked& reference, const Checked& system, const std::s
     const double scale = std::max(1e-3, std::abs(reference.losses[i]));
     drift = std::max(drift,
                      drift_of(reference.losses[i], scale, [&](const Checked& c) { return c.losses.at(i); }));
-    worst.add(cat("losses[", i, "]"), reference.losses[i], system.losses[i], scale,
+    worst.add(str("losses[", i, "]"), reference.losses[i], system.losses[i], scale,
               widened(allowed.losses, drift));
   }
   return worst.result();
@@ -187,10 +187,10 @@ GateResult compare_samples(const Checked& reference, const Checked& system, doub
     const std::vector<double>& values = system.outputs.at(name).values;
     double apart = 0;
     for (size_t i = 0; i < values.size(); ++i) {
-      worst.add(cat(name, "[", i, "]"), wanted.values[i], values[i], 1, kMostLevels * level);
+      worst.add(str(name, "[", i, "]"), wanted.values[i], values[i], 1, kMostLevels * level);
       apart += std::abs(values[i] - wanted.values[i]);
     }
-    worst.add(cat("the mean difference of ", name), 0, apart / static_cast<double>(values.size()), 1,
+    worst.add(str("the mean difference of ", name), 0, apart / static_cast<double>(values.size()), 1,
               kMeanLevels * level);
   }
   return of_samples(worst.result());

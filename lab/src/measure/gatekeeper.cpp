@@ -64,7 +64,7 @@ void check_sizes(const Preparation& p, int64_t batches) {
   }
   throw DriverFailure(
       Status::failed,
-      cat("gate: its ", batches, " batches must have at least two sizes where they are trimmed; got ",
+      str("gate: its ", batches, " batches must have at least two sizes where they are trimmed; got ",
           *sizes.begin(), " alone. Set more steps in [gate], or a smaller multiple in [trim]."),
       "");
 }
@@ -72,8 +72,8 @@ void check_sizes(const Preparation& p, int64_t batches) {
 /// Everything that can change what the network computes.
 std::string model_key(const Cell& cell, const Workload& workload) {
   const Condition& c = cell.condition;
-  std::string key = cat(c.workload, ", ", trains(cell) ? "train" : c.phase, ", input");
-  for (const int64_t size : c.input) key += cat(" ", size);
+  std::string key = str(c.workload, ", ", trains(cell) ? "train" : c.phase, ", input");
+  for (const int64_t size : c.input) key += str(" ", size);
   if (trains(cell)) key += ", " + cell.optimizer.dump();
   if (is_trimmed(cell, workload)) key += ", trim " + workload.trim.dump();
   return key;
@@ -82,9 +82,9 @@ std::string model_key(const Cell& cell, const Workload& workload) {
 /// And everything that can change how: the system, its device, precision and switches.
 std::string system_key(const Cell& cell, const Workload& workload) {
   const Condition& c = cell.condition;
-  std::string key = cat(cell.system, ", ", model_key(cell, workload), ", ", c.device, ", ", c.precision);
+  std::string key = str(cell.system, ", ", model_key(cell, workload), ", ", c.device, ", ", c.precision);
   for (const auto& [name, value] : c.switches)
-    if (name != kStorage) key += cat(", ", name, "=", value);
+    if (name != kStorage) key += str(", ", name, "=", value);
   return key;
 }
 
@@ -229,7 +229,7 @@ Checked Gatekeeper::reference(const Cell& cell, const Workload& workload, const 
   } catch (const DriverFailure& failure) {
     throw DriverFailure(
         Status::failed,
-        cat("the gate's reference, ", bench_.reference, ", could not be had: ", failure.what()),
+        str("the gate's reference, ", bench_.reference, ", could not be had: ", failure.what()),
         failure.last_words);
   }
 }
@@ -268,7 +268,7 @@ GateResult Gatekeeper::pass(const Cell& cell, const Workload& workload,
 
 FirstStep Gatekeeper::first_step(const Cell& cell, const Workload& workload, Preparation p, int64_t turns,
                                  const std::function<void(const std::string&)>& stage) {
-  const std::string key = cat("first step: ", model_key(cell, workload), ", batch ", p.batch);
+  const std::string key = str("first step: ", model_key(cell, workload), ", batch ", p.batch);
   if (!known_.contains(key)) {
     stage("gate, the reference's first step");
     p.variant = variant_of(bench_.reference);
@@ -303,7 +303,7 @@ FirstStep Gatekeeper::first_step(const Cell& cell, const Workload& workload, Pre
 }
 
 std::vector<Checked> Gatekeeper::moved(const Cell& cell, const Workload& workload, double by) {
-  const std::string key = cat("reference, samples moved by ", by, ": ", model_key(cell, workload));
+  const std::string key = str("reference, samples moved by ", by, ": ", model_key(cell, workload));
   if (!known_.contains(key)) {
     Json answers = Json::array();
     for (uint64_t seed = 1; seed <= kMoves; ++seed)

@@ -38,7 +38,7 @@ Objection check_order(const Timed& timed) {
   if (timed.region == Region::throughput) {
     if (timed.end_ns <= timed.begin_ns)
       return Contradiction{
-          "order", cat("a region must end after it began; got ", timed.begin_ns, " to ", timed.end_ns)};
+          "order", str("a region must end after it began; got ", timed.begin_ns, " to ", timed.end_ns)};
     return {};
   }
   int64_t last = timed.steps.empty() ? 0 : timed.steps.front().first;
@@ -46,9 +46,9 @@ Objection check_order(const Timed& timed) {
     const auto [begin, end] = timed.steps[i];
     if (end <= begin)
       return Contradiction{"order",
-                           cat("a step must end after it began; step ", i, " took ", end - begin, " ns")};
+                           str("a step must end after it began; step ", i, " took ", end - begin, " ns")};
     if (begin < last)
-      return Contradiction{"order", cat("a step must begin after the one before it ended; step ", i,
+      return Contradiction{"order", str("a step must begin after the one before it ended; step ", i,
                                         " began ", last - begin, " ns too early")};
     last = end;
   }
@@ -62,7 +62,7 @@ Objection check_window(const Timed& timed, const Witness& seen, double absolute_
   const double allowed = limits.uncovered_share * window + absolute_s + std::max(0.0, seen.delay_s);
   if (window - covered <= allowed) return {};
   return Contradiction{"window",
-                       cat("the steps must fill the time between request and answer; the driver says ",
+                       str("the steps must fill the time between request and answer; the driver says ",
                            text_of(covered), " and the lab saw ", text_of(window), ", of which at most ",
                            text_of(allowed), " may be outside the steps")};
 }
@@ -82,18 +82,18 @@ Objection check_region(const Timed& timed, const Witness& seen, Window window, c
                        const std::string& device, int64_t updates_before, const HonestyLimits& limits) {
   if (timed.count != timed.asked)
     return Contradiction{
-        "count", cat("as many steps must be timed as were asked for, ", timed.asked, "; got ", timed.count)};
+        "count", str("as many steps must be timed as were asked for, ", timed.asked, "; got ", timed.count)};
   if (Objection found = check_order(timed)) return found;
   const auto slack = static_cast<int64_t>(limits.clock_slack_s * 1e9);
   if (timed.begin_ns < timed.sent_ns - slack || timed.end_ns > timed.received_ns + slack)
     return Contradiction{
         "clock",
-        cat("steps must lie between the request and its answer; the first began ",
+        str("steps must lie between the request and its answer; the first began ",
             text_of(seconds(timed.begin_ns - timed.sent_ns)), " after the request and the last ended ",
             text_of(seconds(timed.received_ns - timed.end_ns)), " before the answer")};
   const int64_t updates = trains(phase) ? timed.count : 0;
   if (timed.updates - updates_before != updates)
-    return Contradiction{"updates", cat("the optimiser must have made one update a step, ", updates, "; got ",
+    return Contradiction{"updates", str("the optimiser must have made one update a step, ", updates, "; got ",
                                         timed.updates - updates_before)};
   if (trains(phase) && !timed.loss)
     return Contradiction{"loss", "the loss of the last step must be a finite number; got none"};
@@ -106,7 +106,7 @@ Objection check_region(const Timed& timed, const Witness& seen, Window window, c
   // Waiting for a core counts as use: a busy machine is no dishonesty.
   const double claimed = covered_s(timed), used = seen.cpu_s + std::max(0.0, seen.delay_s);
   if (device == "cpu" && claimed >= limits.measurable_s && used < limits.least_cpu_share * claimed)
-    return Contradiction{"idle", cat("steps on the CPU must use it; the driver says ", text_of(claimed),
+    return Contradiction{"idle", str("steps on the CPU must use it; the driver says ", text_of(claimed),
                                      " of steps, and its processes used ", text_of(seen.cpu_s))};
   return {};
 }
@@ -122,13 +122,13 @@ Objection check_regions(const Timed& throughput, const Witness& seen_throughput,
   const double least = cpu ? limits.least_throughput : limits.least_throughput_gpu;
   if (fast < least * slow)
     return Contradiction{"regions",
-                         cat("a step of the throughput region cannot take less than ", least,
+                         str("a step of the throughput region cannot take less than ", least,
                              " of one that is synchronised; got ", text_of(fast), " and ", text_of(slow))};
   const double count = static_cast<double>(throughput.count);
   const double active = covered_s(throughput) - std::max(0.0, seen_throughput.delay_s);
   if (covered_s(throughput) >= limits.measurable_s && active > limits.most_throughput * slow * count)
     return Contradiction{"regions",
-                         cat("a step of the throughput region cannot take more than ", limits.most_throughput,
+                         str("a step of the throughput region cannot take more than ", limits.most_throughput,
                              " times one that is synchronised; got ", text_of(fast), " and ", text_of(slow))};
   // Steps can't have used more than all their cores for as long as they took: the rest was used around them.
   const double used_latency = std::min(seen_latency.cpu_s, limits.cores * covered_s(latency));
@@ -137,7 +137,7 @@ Objection check_regions(const Timed& throughput, const Witness& seen_throughput,
   if (cpu && used_latency >= limits.measurable_s && seen_throughput.cpu_s >= 0 &&
       work_latency * count >= limits.measurable_s && work_throughput < limits.least_work * work_latency)
     return Contradiction{
-        "work", cat("a step must be the same work in both regions; its processes used ",
+        "work", str("a step must be the same work in both regions; its processes used ",
                     text_of(work_throughput), " of processor time a step of the throughput region and ",
                     text_of(work_latency), " a synchronised one")};
   return {};
@@ -152,13 +152,13 @@ Objection check_first_step(const Timed& timed, const std::optional<double>& loss
       std::abs(*timed.loss - *loss) >
           std::min(kMost, kBothRound * allowed.loss) * std::max(1e-3, std::abs(*loss)))
     return Contradiction{"network",
-                         cat("the network that is timed must be the one of the gate; its first loss is ",
+                         str("the network that is timed must be the one of the gate; its first loss is ",
                              *timed.loss, ", and the reference's ", *loss)};
   if (output_sum && timed.output_sum &&
       std::abs(*timed.output_sum - *output_sum) >
           kBothRound * allowed.outputs * std::max(static_cast<double>(numbers), std::abs(*output_sum)))
     return Contradiction{
-        "network", cat("the network that is timed must be the one of the gate; the outputs of its first "
+        "network", str("the network that is timed must be the one of the gate; the outputs of its first "
                        "batch add up to ",
                        *timed.output_sum, ", and the reference's to ", *output_sum)};
   return {};
@@ -180,7 +180,7 @@ Objection ResultsWatch::add(const Timed& timed) {
                          return loss == losses_.front();
                        });
     if (stuck)
-      return Contradiction{"loss", cat("the loss must move while the network is trained; it was ",
+      return Contradiction{"loss", str("the loss must move while the network is trained; it was ",
                                        losses_.front(), " at the end of ", losses_.size(), " regions")};
     return {};
   }
@@ -193,12 +193,12 @@ Objection ResultsWatch::add(const Timed& timed) {
   };
   if (reference_ && !is_near(*reference_, slack_))
     return Contradiction{
-        "output", cat("the outputs of the last batch must add up to what the reference's do, ", *reference_,
+        "output", str("the outputs of the last batch must add up to what the reference's do, ", *reference_,
                       "; got ", got)};
   if (!sum_) sum_ = got;
   if (is_near(*sum_, 0)) return {};
   return Contradiction{"output",
-                       cat("equal inputs must give equal sums of outputs; got ", *sum_, " and then ", got)};
+                       str("equal inputs must give equal sums of outputs; got ", *sum_, " and then ", got)};
 }
 
 namespace {
@@ -208,11 +208,11 @@ Objection check_metrics(const std::map<std::string, double>& told, const std::ve
                         const std::string& where) {
   for (const auto& [name, value] : told) {
     if (std::find(metrics.begin(), metrics.end(), name) == metrics.end())
-      return Contradiction{"metrics", cat("only the workload's metrics may be told; got ",
+      return Contradiction{"metrics", str("only the workload's metrics may be told; got ",
                                           io::one_line(name, 60), " ", where)};
     if (value < 0 || (name == "accuracy" && value > 1))
       return Contradiction{
-          name, cat("an accuracy must be within 0 and 1, and any other metric not negative; got ", value,
+          name, str("an accuracy must be within 0 and 1, and any other metric not negative; got ", value,
                     " as ", name, " ", where)};
   }
   return {};
@@ -225,14 +225,14 @@ Objection check_tests(const Fitted& fit, const std::vector<std::string>& metrics
   for (const auto& [part, told] : fit.tests) {
     if (std::find(parts.begin(), parts.end(), part) == parts.end())
       return Contradiction{"tests",
-                           cat("only parts of the data may be tested; got ", io::one_line(part, 60))};
+                           str("only parts of the data may be tested; got ", io::one_line(part, 60))};
     if (Objection found = check_metrics(told, metrics, "of " + part)) return found;
   }
   for (const std::string& part : parts)
     for (const std::string& name : metrics)
       if (!fit.tests.contains(part) || !fit.tests.at(part).contains(name))
         return Contradiction{"tests",
-                             cat("every further part must be tested, or none; got no ", name, " of ", part)};
+                             str("every further part must be tested, or none; got no ", name, " of ", part)};
   return {};
 }
 
@@ -249,31 +249,31 @@ Objection check_fit(const Fitted& fit, const std::vector<std::string>& metrics, 
   for (size_t i = 0; i < fit.epochs.size(); ++i) {
     const FitEpoch& e = fit.epochs[i];
     if (e.epoch != static_cast<int64_t>(i) + 1)
-      return Contradiction{"count", cat("epochs must come in order; got epoch ", e.epoch, " after ", i)};
+      return Contradiction{"count", str("epochs must come in order; got epoch ", e.epoch, " after ", i)};
     if (e.begin_ns < last || e.train_end_ns <= e.begin_ns || e.end_ns < e.train_end_ns)
       return Contradiction{
-          "order", cat("the times of epoch ", e.epoch, " must come one after the other; got ", e.begin_ns,
+          "order", str("the times of epoch ", e.epoch, " must come one after the other; got ", e.begin_ns,
                        ", ", e.train_end_ns, ", ", e.end_ns, " after ", last)};
     if (e.end_ns > e.received_ns + slack)
-      return Contradiction{"clock", cat("epoch ", e.epoch, " must have ended before it is reported; it ends ",
+      return Contradiction{"clock", str("epoch ", e.epoch, " must have ended before it is reported; it ends ",
                                         text_of(seconds(e.end_ns - e.received_ns)), " later")};
     if (tests > 0)
       for (const std::string& name : metrics)
         if (!e.test_metrics.contains(name))
           return Contradiction{
-              "metrics", cat("every metric of the workload must be measured on the test; epoch ", e.epoch,
+              "metrics", str("every metric of the workload must be measured on the test; epoch ", e.epoch,
                              " has no ", name)};
     for (const auto* all : {&e.metrics, &e.test_metrics})
-      if (Objection found = check_metrics(*all, metrics, cat("in epoch ", e.epoch))) return found;
+      if (Objection found = check_metrics(*all, metrics, str("in epoch ", e.epoch))) return found;
     last = e.end_ns;
     covered += seconds(e.end_ns - e.begin_ns);
   }
   const auto count = static_cast<int64_t>(fit.epochs.size());
   if (count == 0 || (!fit.capped && count != epochs) || count > epochs)
     return Contradiction{"count",
-                         cat(epochs, " epochs were asked for; got ", count, fit.capped ? ", capped" : "")};
+                         str(epochs, " epochs were asked for; got ", count, fit.capped ? ", capped" : "")};
   if (fit.capped && covered < 0.95 * cap_s)
-    return Contradiction{"cap", cat("training may stop early only after ", text_of(cap_s),
+    return Contradiction{"cap", str("training may stop early only after ", text_of(cap_s),
                                     "; it stopped after ", text_of(covered))};
   if (Objection found = check_tests(fit, metrics, parts)) return found;
   const double window = seconds(fit.received_ns - fit.sent_ns);
@@ -284,11 +284,11 @@ Objection check_fit(const Fitted& fit, const std::vector<std::string>& metrics, 
                          static_cast<double>(fit.tests.size()) * (2 * test_s + 0.5);
   if (window - covered > allowed)
     return Contradiction{"window",
-                         cat("the epochs must fill the time between request and answer; the driver says ",
+                         str("the epochs must fill the time between request and answer; the driver says ",
                              text_of(covered), " and the lab saw ", text_of(window))};
   const double used = seen.cpu_s + std::max(0.0, seen.delay_s);
   if (covered >= limits.measurable_s && used < limits.least_cpu_share * covered)
-    return Contradiction{"idle", cat("epochs on the CPU must use it; the driver says ", text_of(covered),
+    return Contradiction{"idle", str("epochs on the CPU must use it; the driver says ", text_of(covered),
                                      " of epochs, and its processes used ", text_of(seen.cpu_s))};
   if (tests > 0 && !fit.confusion.empty()) {
     int64_t all = 0, right = 0;
@@ -299,12 +299,12 @@ Objection check_fit(const Fitted& fit, const std::vector<std::string>& metrics, 
       }
     if (all != tests)
       return Contradiction{"confusion",
-                           cat("the confusion matrix must count every test sample, ", tests, "; got ", all)};
+                           str("the confusion matrix must count every test sample, ", tests, "; got ", all)};
     const auto& last = fit.epochs.back().test_metrics;
     const double said = last.contains("accuracy") ? last.at("accuracy") : -1,
                  counted = static_cast<double>(right) / static_cast<double>(all);
     if (std::abs(said - counted) > 1e-4)
-      return Contradiction{"confusion", cat("the confusion matrix must agree with the last test accuracy, ",
+      return Contradiction{"confusion", str("the confusion matrix must agree with the last test accuracy, ",
                                             said, "; it gives ", counted)};
   }
   return {};

@@ -12,14 +12,14 @@ Objection check_samples(const Timed& timed, const BatchSums& made, double share,
     return Contradiction{"samples", "the sums of the last batch's samples must be told; got none"};
   for (const auto& [name, sum] : *timed.samples_sum)
     if (!made.of.contains(name))
-      return Contradiction{"samples", cat("the sums must be of inputs and targets; got one of ", name)};
+      return Contradiction{"samples", str("the sums must be of inputs and targets; got one of ", name)};
   for (const auto& [name, wanted] : made.of) {
     const auto got = timed.samples_sum->find(name);
     if (got == timed.samples_sum->end())
-      return Contradiction{"samples", cat("the sums must be of every input and target; got none of ", name)};
+      return Contradiction{"samples", str("the sums must be of every input and target; got none of ", name)};
     if (std::abs(got->second - wanted.sum) > share * wanted.size + 1e-6)
       return Contradiction{"samples",
-                           cat("batch ", timed.asked - 1, " must be made of its own samples; its ", name,
+                           str("batch ", timed.asked - 1, " must be made of its own samples; its ", name,
                                " adds up to ", wanted.sum, ", and the driver's to ", got->second)};
   }
   if (!waits) return {};
@@ -28,7 +28,7 @@ Objection check_samples(const Timed& timed, const BatchSums& made, double share,
   const double waited = static_cast<double>(*timed.wait_ns) / 1e9, covered = covered_s(timed);
   if (waited < 0 || waited > covered + limits.clock_slack_s)
     return Contradiction{
-        "wait", cat("steps can wait for samples only while they last, ", covered, " s; got ", waited, " s")};
+        "wait", str("steps can wait for samples only while they last, ", covered, " s; got ", waited, " s")};
   return {};
 }
 
@@ -38,7 +38,7 @@ Objection check_decoding(const Timed& timed, const Witness& seen, const BatchSum
   if (made.cpu_s * steps < limits.measurable_s || used >= limits.least_decoding * made.cpu_s * steps)
     return {};
   return Contradiction{
-      "decoding", cat("every batch must be made of its files; the driver's processes used ", used / steps,
+      "decoding", str("every batch must be made of its files; the driver's processes used ", used / steps,
                       " s of processor time a batch, and the lab ", made.cpu_s, " s to make one")};
 }
 

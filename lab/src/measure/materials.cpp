@@ -27,7 +27,7 @@ constexpr int64_t kMostPictures = 4096;
 
 std::string sizes_text(const std::vector<int64_t>& sizes) {
   std::string text;
-  for (const int64_t size : sizes) text += cat(text.empty() ? "" : "x", size);
+  for (const int64_t size : sizes) text += str(text.empty() ? "" : "x", size);
   return text;
 }
 
@@ -44,7 +44,7 @@ Materials::Materials(const std::string& folder)
 Json Materials::weights(const Workload& workload, const std::vector<int64_t>& input) {
   const Json gate = workload.definition.value("gate", Json::object());
   if (gate.value("weights", "file") == "hash") return {{"hash", kSeed}};
-  const std::string path = cat(folder_, "/", workload.name, "-", sizes_text(input), ".safetensors");
+  const std::string path = str(folder_, "/", workload.name, "-", sizes_text(input), ".safetensors");
   if (!fs::exists(path)) {
     fs::create_directories(folder_);
     write_weights(path, load_network(workload, input), kSeed);
@@ -54,7 +54,7 @@ Json Materials::weights(const Workload& workload, const std::vector<int64_t>& in
 
 SampleFiles Materials::written(const std::string& name, const Workload& workload,
                                const std::vector<int64_t>& input, int64_t train, int64_t test) {
-  const std::string place = cat(folder_, "/", workload.name, "-", sizes_text(input), "-", name),
+  const std::string place = str(folder_, "/", workload.name, "-", sizes_text(input), "-", name),
                     list = place + ".json";
   // The list is written last: where it stands, the files are whole.
   if (!fs::exists(list)) {
@@ -81,19 +81,19 @@ SampleFiles Materials::written(const std::string& name, const Workload& workload
   SampleFiles out{Json::object(), text["name"], text["is_real"], text["train"], text["test"]};
   for (const auto& [part, files] : text["files"].items())
     for (const auto& [name, file] : files.items())
-      out.data[part][name] = cat(place, "/", file.get<std::string>());
+      out.data[part][name] = str(place, "/", file.get<std::string>());
   return out;
 }
 
 SampleFiles Materials::samples(const Workload& workload, const std::vector<int64_t>& input, int64_t count) {
-  return written(cat(count), workload, input, count, 0);
+  return written(str(count), workload, input, count, 0);
 }
 
 Json Materials::moved(const Json& data, const std::vector<std::string>& inputs, double by, uint64_t seed) {
   Json out = data;
   for (const std::string& name : inputs) {
     const std::string from = data.at("train").at(name),
-                      to = cat(from.substr(0, from.rfind('.')), "-moved-", by, "-", seed, ".npy");
+                      to = str(from.substr(0, from.rfind('.')), "-moved-", by, "-", seed, ".npy");
     if (!fs::exists(to)) {
       const Tensor x = io::load_npy(from);
       if (x.dtype() != DType::f32) continue;
@@ -125,7 +125,7 @@ void Materials::add_noise(SampleFiles& files, const Workload& workload, const st
       ++stream;
       if (field.dtype != DType::f32) continue;
       const std::string from = files.data["test"][field.name],
-                        to = cat(from.substr(0, from.rfind('.')), "-", noise_name(deviation), ".npy");
+                        to = str(from.substr(0, from.rfind('.')), "-", noise_name(deviation), ".npy");
       if (!fs::exists(to)) {
         const Tensor x = io::load_npy(from);
         std::vector<float> values = x.to_vector<float>();
@@ -165,7 +165,7 @@ int64_t pictures_for(int64_t batch, int64_t timed_steps) {
 PictureFiles Materials::pictures(const Workload& workload, int64_t count, const std::string& storage) {
   if (storage == "memory" && !ram_) ram_ = std::make_unique<RamFolder>();
   const std::string place =
-      cat(storage == "memory" ? ram_->path() : folder_, "/", workload.name, "-pictures-", count);
+      str(storage == "memory" ? ram_->path() : folder_, "/", workload.name, "-pictures-", count);
   // The list is written last: where it stands, the files are whole. It holds their paths, so that a folder that was moved is
   // written anew.
   const std::string list = place + "/list.txt";

@@ -49,7 +49,7 @@ bool holds(const std::vector<std::string>& list, const std::string& value) {
   std::string names;
   for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
   throw DriverFailure(Status::declined,
-                      cat(what, ": the driver has ", names.empty() ? "none" : names, "; got ", got), "",
+                      str(what, ": the driver has ", names.empty() ? "none" : names, "; got ", got), "",
                       what);
 }
 
@@ -73,7 +73,7 @@ void check_offer(const Hello& hello, const Preparation& p) {
   if (!holds(hello.precisions, p.precision)) decline("precision", p.precision, hello.precisions);
   for (const auto& [name, value] : p.switches) {
     const auto at = hello.switches.find(name);
-    if (at == hello.switches.end()) decline(name, cat(name, " = ", value), {});
+    if (at == hello.switches.end()) decline(name, str(name, " = ", value), {});
     if (!holds(at->second, value)) decline(name, value, at->second);
   }
 }
@@ -199,10 +199,10 @@ class Taker {
       tree.find_children();
       const auto reading = tree.read();
       memory.push_back(reading ? std::optional(reading->rss_bytes / (1 << 20)) : std::nullopt);
-      setting_.stage(cat("epoch ", e.epoch + 1 > epochs ? epochs : e.epoch + 1,
+      setting_.stage(str("epoch ", e.epoch + 1 > epochs ? epochs : e.epoch + 1,
                          e.test_metrics.empty() || workload_.metrics.empty()
                              ? ""
-                             : cat(", ", workload_.metrics[0], " ",
+                             : str(", ", workload_.metrics[0], " ",
                                    std::round(e.test_metrics.at(workload_.metrics[0]) * 1e4) / 1e4)));
     });
     add_report(run_, monitor.end_window());
@@ -276,7 +276,7 @@ class Taker {
   }
 
   [[noreturn]] void contradict(const Contradiction& found) {
-    throw DriverFailure(Status::dishonest, cat(found.rule, ": ", found.text), client_.last_words());
+    throw DriverFailure(Status::dishonest, str(found.rule, ": ", found.text), client_.last_words());
   }
 
   double patience(double step_s, int64_t steps) const {
@@ -289,7 +289,7 @@ class Taker {
     const Prepared prepared = client_.prepare(p);
     const double window = seconds(now_ns() - sent);
     if (prepared.seconds > window + limits_.clock_slack_s)
-      contradict({"clock", cat("prepare cannot take longer than the lab waited for it, ", window, " s; got ",
+      contradict({"clock", str("prepare cannot take longer than the lab waited for it, ", window, " s; got ",
                                prepared.seconds, " s")});
     run_.metrics["prepare_s"] = prepared.seconds;
   }
@@ -301,7 +301,7 @@ class Taker {
     out.seen = witness(client_.pid()) - before;
     if (trains(cell_.condition.phase) && !out.timed.loss && results_.last_loss())
       throw DriverFailure(Status::failed,
-                          cat("the training diverged: the loss was ", *results_.last_loss(),
+                          str("the training diverged: the loss was ", *results_.last_loss(),
                               " before the last ", count, " steps and is no finite number after them"),
                           client_.last_words());
     if (const Objection found = check_region(out.timed, out.seen, window, cell_.condition.phase,
@@ -341,7 +341,7 @@ class Taker {
       run_.metrics["warmup_steps"] = static_cast<double>(taken);
     else
       run_.unavailable["warmup_steps"] =
-          cat("the times were not steady after ", taken, " steps: the last two medians were ", before,
+          str("the times were not steady after ", taken, " steps: the last two medians were ", before,
               " s and ", now, " s");
     return now;
   }
@@ -353,13 +353,13 @@ class Taker {
       run_.breakdown = client_.breakdown(5);
       for (const char* name : {"kernel_share", "copy_share", "launches", "nodes_before", "nodes_after"})
         if (run_.breakdown.contains(name) && run_.breakdown[name].is_number())
-          run_.metrics[cat("breakdown.", name)] = run_.breakdown[name].get<double>();
+          run_.metrics[str("breakdown.", name)] = run_.breakdown[name].get<double>();
         else
-          run_.unavailable[cat("breakdown.", name)] = "the driver's profiler does not tell";
+          run_.unavailable[str("breakdown.", name)] = "the driver's profiler does not tell";
     } catch (const DriverFailure& failure) {
       // The times are taken already: a profiler that fails costs its own numbers alone.
       for (const char* name : {"kernel_share", "copy_share", "launches", "nodes_before", "nodes_after"})
-        run_.unavailable[cat("breakdown.", name)] = failure.what();
+        run_.unavailable[str("breakdown.", name)] = failure.what();
     }
   }
 

@@ -57,10 +57,10 @@ class TextProgress : public Progress {
                        "waits",
                        {}});
     blocks_ = blocks;
-    say(cat("study ", plan.name, ": ", plan.cells.size(), " cells, ", blocks, " blocks, ", runs_left,
+    say(str("study ", plan.name, ": ", plan.cells.size(), " cells, ", blocks, " blocks, ", runs_left,
             " runs to take, into ", folder));
     for (const Missing& missing : plan.missing)
-      say(cat("not now: ", missing.part, missing.part.empty() ? "" : ", ", missing.what, ": ", missing.why));
+      say(str("not now: ", missing.part, missing.part.empty() ? "" : ", ", missing.what, ": ", missing.why));
   }
   void known(size_t cell, const Run& run) override { count(cell, run); }
   void start(size_t cell, int64_t block) override {
@@ -79,10 +79,10 @@ class TextProgress : public Progress {
     const Row& row = rows_[cell];
     const std::string left = left_s >= 0 ? ", " + duration_text(left_s) + " left" : "";
     if (run.status == Status::ok)
-      say(cat("block ", run.block + 1, "/", blocks_, "  ", row.system, "  ", row.condition, ": ",
+      say(str("block ", run.block + 1, "/", blocks_, "  ", row.system, "  ", row.condition, ": ",
               row.values.empty() ? "done" : short_time_text(row.values.back()), left));
     else
-      say(cat("block ", run.block + 1, "/", blocks_, "  ", row.system, "  ", row.condition, ": ",
+      say(str("block ", run.block + 1, "/", blocks_, "  ", row.system, "  ", row.condition, ": ",
               to_string(run.status), ": ", io::one_line(run.why, 300), left));
   }
   void give_up(size_t cell, const std::string&) override {
@@ -142,10 +142,10 @@ class TextProgress : public Progress {
     for (size_t i = first; i < last; ++i) {
       const Row& row = rows_[i];
       text += (i == current_ ? "> " : "  ") + padded(row.system, systems) + "  " +
-              padded(row.condition, conditions) + "  " + padded(cat(row.runs, "/", row.wanted), 7) +
+              padded(row.condition, conditions) + "  " + padded(str(row.runs, "/", row.wanted), 7) +
               padded(row.median_text(), 10) + padded(row.status, 20) + "\n";
     }
-    text += cat("  block ", block_ + 1, " of ", blocks_,
+    text += str("  block ", block_ + 1, " of ", blocks_,
                 left_s_ >= 0 ? ", " + duration_text(left_s_) + " left" : "", "\n");
     std::fputs(text.c_str(), stream_);
     std::fflush(stream_);

@@ -34,7 +34,7 @@ Json effort_json(const Effort& e) {
 
 std::string sizes_text(const std::vector<int64_t>& sizes) {
   std::string text;
-  for (const int64_t size : sizes) text += cat(text.empty() ? "" : "x", size);
+  for (const int64_t size : sizes) text += str(text.empty() ? "" : "x", size);
   return text;
 }
 
@@ -44,7 +44,7 @@ std::map<std::string, DataChoice> data_of(const Plan& plan) {
   for (const Cell& cell : plan.cells) {
     const Workload workload = plan.workloads.load(cell.condition.workload);
     const auto& input = cell.condition.input.empty() ? workload.input : cell.condition.input;
-    const std::string key = cat(workload.name, input.empty() ? "" : ", ", sizes_text(input));
+    const std::string key = str(workload.name, input.empty() ? "" : ", ", sizes_text(input));
     if (!choices.contains(key)) choices[key] = choose_data(workload, load_network(workload, input));
   }
   return choices;
@@ -56,7 +56,7 @@ void add_workloads(const Plan& plan, Json& record) {
   for (const Cell& cell : plan.cells) {
     const Workload workload = plan.workloads.load(cell.condition.workload);
     const auto& input = cell.condition.input.empty() ? workload.input : cell.condition.input;
-    const std::string key = cat(workload.name, input.empty() ? "" : ", ", sizes_text(input));
+    const std::string key = str(workload.name, input.empty() ? "" : ", ", sizes_text(input));
     record["workloads"][workload.name] = workload.definition;
     if (record["networks"].contains(key)) continue;
     const std::string text = load_network(workload, input).json().dump();
@@ -74,7 +74,7 @@ Plan with_storage(Plan plan, const std::string& folder) {
     if (storage.empty()) return false;
     const int64_t bytes = picture_bytes(load_workload(cell.condition.workload),
                                         pictures_for(cell.condition.batch, cell.effort.timed_steps));
-    const std::string key = cat(storage, " ", bytes);
+    const std::string key = str(storage, " ", bytes);
     if (!refusals.contains(key)) refusals[key] = storage_refusal(storage, folder, bytes);
     if (refusals[key].empty()) return false;
     Missing line{cell.part, cell.condition.text(), refusals[key]};
@@ -170,12 +170,12 @@ std::string difference(const Json& there, const Json& wanted) {
   if (!a.is_object() || !b.is_object()) return "one of them is not an object";
   // Cells are compared as a set first: "48 cells" says more than the first that moved.
   if (a.value("cells", Json::array()).size() != b.value("cells", Json::array()).size())
-    return cat("it has ", a.value("cells", Json::array()).size(), " cells, and these options give ",
+    return str("it has ", a.value("cells", Json::array()).size(), " cells, and these options give ",
                b["cells"].size());
   const Json patch = Json::diff(a, b);
   const std::string at = patch[0].value("path", "");
   const Json::json_pointer pointer(at);
-  return cat(at.substr(1), " is ", a.contains(pointer) ? short_text(a[pointer]) : "absent", " there, and ",
+  return str(at.substr(1), " is ", a.contains(pointer) ? short_text(a[pointer]) : "absent", " there, and ",
              b.contains(pointer) ? short_text(b[pointer]) : "absent", " now");
 }
 
@@ -225,7 +225,7 @@ StudyOutcome run_study(const Plan& asked, const RunnerOptions& options, Progress
 
   for (const auto& [key, choice] : data_of(plan))
     if (!choice.why.empty())
-      progress.note(cat("data: ", key, " is measured on ", choice.name, ", made-up samples: ", choice.why,
+      progress.note(str("data: ", key, " is measured on ", choice.name, ", made-up samples: ", choice.why,
                         " No accuracy of it is held against a paper's."));
 
   StudyOutcome outcome;

@@ -42,7 +42,7 @@ uint64_t seed_of_block(uint64_t seed, int64_t block) {
 
 std::string cell_key(const std::string& part, const std::string& system, const std::string& control,
                      const Condition& condition) {
-  return cat(part, " | ", system, control.empty() ? "" : " (" + control + ")", " | ", condition.text());
+  return str(part, " | ", system, control.empty() ? "" : " (" + control + ")", " | ", condition.text());
 }
 std::string cell_key(const Cell& cell) {
   return cell_key(cell.part, cell.system, cell.control, cell.condition);

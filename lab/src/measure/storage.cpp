@@ -45,16 +45,16 @@ bool is_in_memory(const std::string& folder) {
 
 std::string disk_refusal(const std::string& folder) {
   if (is_in_memory(folder))
-    return cat("storage disk: the study's folder must be on a disk; '", folder,
+    return str("storage disk: the study's folder must be on a disk; '", folder,
                "' is in memory. Give an --out on a disk.");
-  const std::string probe = cat(folder, "/storage-probe-", ::getpid());
+  const std::string probe = str(folder, "/storage-probe-", ::getpid());
   std::ofstream(probe, std::ios::binary) << std::string(kProbeBytes, 'x');
   drop_from_cache({probe});
   const double left = cached_share({probe});
   std::error_code ignored;
   fs::remove(probe, ignored);
   if (left <= kStillCached) return "";
-  return cat("storage disk: files must leave the page cache when the system is asked to drop them; ",
+  return str("storage disk: files must leave the page cache when the system is asked to drop them; ",
              static_cast<int>(100 * left), " % of one in '", folder,
              "' stayed in memory. Give an --out on another file system.");
 }
@@ -62,11 +62,11 @@ std::string disk_refusal(const std::string& folder) {
 std::string memory_refusal(const std::string& ram, int64_t bytes) {
   struct statfs info {};
   if (::statfs(ram.c_str(), &info) != 0 || !is_in_memory(ram) || ::access(ram.c_str(), W_OK) != 0)
-    return cat("storage memory: '", ram,
+    return str("storage memory: '", ram,
                "' must be a file system in memory that can be written to; it is not. Mount a tmpfs there.");
   const double room = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_bsize);
   if (room >= static_cast<double>(bytes)) return "";
-  return cat("storage memory: '", ram, "' must have room for ", bytes >> 20, " MiB of image files; it has ",
+  return str("storage memory: '", ram, "' must have room for ", bytes >> 20, " MiB of image files; it has ",
              static_cast<int64_t>(room) >> 20, " MiB. Mount it larger, or shorten the study's steps.");
 }
 
@@ -108,7 +108,7 @@ double cached_share(const std::vector<std::string>& paths) {
   return all == 0 ? 0 : static_cast<double>(there) / static_cast<double>(all);
 }
 
-RamFolder::RamFolder(const std::string& ram) : path_(cat(ram, "/", kPrefix, ::getpid())) {
+RamFolder::RamFolder(const std::string& ram) : path_(str(ram, "/", kPrefix, ::getpid())) {
   // What a lab left that was killed would take memory until the machine restarts.
   std::error_code error;
   for (fs::directory_iterator at(ram, error), end; !error && at != end; at.increment(error)) {

@@ -104,8 +104,8 @@ std::optional<int64_t> read_number(const std::string& path) {
 }
 
 std::string why_unreadable(const std::string& path, int error) {
-  if (error == ENOENT || error == ENOTDIR) return cat("the file '", path, "' is not there");
-  return cat("'", path, "' cannot be read: ", std::strerror(error));
+  if (error == ENOENT || error == ENOTDIR) return str("the file '", path, "' is not there");
+  return str("'", path, "' cannot be read: ", std::strerror(error));
 }
 
 std::optional<int64_t> take_number(std::string_view& text) {

@@ -82,7 +82,7 @@ void Monitor::State::tell(Command what) {
   if (!failure.empty()) {
     const std::string why = std::move(failure);
     failure.clear();
-    throw Error(cat("monitor: readings must not fail; got: ", why,
+    throw Error(str("monitor: readings must not fail; got: ", why,
                     ". Close other programs, or run without the monitor."));
   }
 }

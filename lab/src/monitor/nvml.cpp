@@ -67,7 +67,7 @@ std::shared_ptr<const Nvml> Nvml::open(const std::string& library, std::string& 
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char* const reason = dlerror();
-    why = cat(library, " is not there or cannot be opened (", reason ? reason : "no reason given", ")");
+    why = str(library, " is not there or cannot be opened (", reason ? reason : "no reason given", ")");
     return nullptr;
   }
   auto nvml = start(load_functions(handle), why);
@@ -96,9 +96,9 @@ Nvml::~Nvml() {
 }
 
 std::string Nvml::failure(const char* name, int error) const {
-  if (error == kFunctionNotFound) return cat(name, ": this version of NVML does not have it");
+  if (error == kFunctionNotFound) return str(name, ": this version of NVML does not have it");
   const char* const text = functions_.ErrorString ? functions_.ErrorString(error) : nullptr;
-  return text ? cat(name, ": ", text) : cat(name, ": error ", error);
+  return text ? str(name, ": ", text) : str(name, ": error ", error);
 }
 
 std::string Nvml::driver_version() const {
@@ -123,7 +123,7 @@ std::unique_ptr<Gpu> Gpu::find(std::shared_ptr<const Nvml> nvml, int index, cons
     }
     wanted = list.substr(0, list.find(','));
     if (wanted.empty()) {
-      why = cat("CUDA_VISIBLE_DEVICES is '", visible, "', which shows no GPU ", index);
+      why = str("CUDA_VISIBLE_DEVICES is '", visible, "', which shows no GPU ", index);
       return nullptr;
     }
   }
@@ -132,7 +132,7 @@ std::unique_ptr<Gpu> Gpu::find(std::shared_ptr<const Nvml> nvml, int index, cons
   const auto [end, failure] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), number);
   if (failure == std::errc() && end == wanted.data() + wanted.size()) {
     if (const int error = call(functions.DeviceGetHandleByIndex_v2, number, &handle); error != 0) {
-      why = cat(nvml->failure("nvmlDeviceGetHandleByIndex_v2", error), " (GPU ", number, " of ",
+      why = str(nvml->failure("nvmlDeviceGetHandleByIndex_v2", error), " (GPU ", number, " of ",
                 nvml->device_count(), ")");
       return nullptr;
     }
@@ -146,7 +146,7 @@ std::unique_ptr<Gpu> Gpu::find(std::shared_ptr<const Nvml> nvml, int index, cons
         std::string_view(uuid).starts_with(wanted))
       return std::unique_ptr<Gpu>(new Gpu(std::move(nvml), handle));
   }
-  why = cat("NVML has no GPU '", wanted, "', which CUDA_VISIBLE_DEVICES names");
+  why = str("NVML has no GPU '", wanted, "', which CUDA_VISIBLE_DEVICES names");
   return nullptr;
 }
 
@@ -211,11 +211,11 @@ GpuValue Gpu::memory_bytes(const std::vector<pid_t>& pids) const {
     const NvmlFunctions::Process& process = processes[i];
     if (std::find(pids.begin(), pids.end(), static_cast<pid_t>(process.pid)) == pids.end()) continue;
     if (process.memory == kNotAvailable)
-      return {std::nullopt, name, cat(name, ": memory by process is not known here")};
+      return {std::nullopt, name, str(name, ": memory by process is not known here")};
     sum.value = sum.value.value_or(0) + static_cast<double>(process.memory);
   }
   if (!sum.value)
-    sum.why = cat(name, ": none of the ", count, " processes that it lists is of the tree (",
+    sum.why = str(name, ": none of the ", count, " processes that it lists is of the tree (",
                   "none uses the GPU, or the container numbers processes in its own way)");
   return sum;
 }

@@ -66,7 +66,7 @@ bool is_number(std::string_view name) {
 
 ProcessTree::ProcessTree(std::string proc, pid_t root) : proc_(std::move(proc)), root_(root) {
   if (!add(root_))
-    why_ = cat("process ", root_, ": ", why_unreadable(cat(proc_, "/", root_, "/stat"), ENOENT));
+    why_ = str("process ", root_, ": ", why_unreadable(str(proc_, "/", root_, "/stat"), ENOENT));
   else
     find_children();
 }
@@ -172,7 +172,7 @@ std::optional<ProcessTree::Reading> ProcessTree::read() {
     any |= process.lives;
   }
   if (!any) {
-    if (why_.empty()) why_ = cat("process ", root_, " has ended");
+    if (why_.empty()) why_ = str("process ", root_, " has ended");
     return std::nullopt;
   }
   reading.cpu_s = static_cast<double>(ticks) / ticks_a_second();
@@ -239,7 +239,7 @@ std::optional<double> ProcessTree::pss_bytes(std::string& why) {
     }
   }
   if (any) return sum;
-  why = why_.empty() ? cat("process ", root_, " has ended") : why_;
+  why = why_.empty() ? str("process ", root_, " has ended") : why_;
   return std::nullopt;
 }
 

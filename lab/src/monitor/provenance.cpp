@@ -98,7 +98,7 @@ json gpu_json(const ProvenanceOptions& options) {
   if (wanted.empty())
     for (unsigned i = 0; i < nvml->device_count(); ++i) wanted.push_back(static_cast<int>(i));
   for (const int index : wanted) {
-    json& entry = out["devices"][cat("cuda:", index)];
+    json& entry = out["devices"][str("cuda:", index)];
     const auto gpu = Gpu::find(nvml, index, std::getenv("CUDA_VISIBLE_DEVICES"), why);
     if (!gpu) {
       entry = {{"unavailable", why}};
@@ -136,14 +136,14 @@ void warn_of_build_and_system(const json& all, double load_fraction, json& warni
   if (const json& load = system["load_average"];
       load.is_array() && load[0].get<double>() > load_fraction * cores)
     warnings.push_back(
-        cat("load average ", shown(load[0].get<double>()), " on ", cores, " cores: something else runs"));
+        str("load average ", shown(load[0].get<double>()), " on ", cores, " cores: something else runs"));
   if (system["on_battery"] == true) warnings.push_back("the machine runs on its battery");
   if (const json& limit = system["control_group"]["cpu.max"]; limit.is_string()) {
     const std::string text = limit.get<std::string>();
     std::string_view rest = text;
     const auto quota = take_number(rest), period = take_number(rest);
     if (quota && period && *period > 0 && static_cast<double>(*quota) < cores * static_cast<double>(*period))
-      warnings.push_back(cat("the control group allows ",
+      warnings.push_back(str("the control group allows ",
                              shown(static_cast<double>(*quota) / static_cast<double>(*period)), " of ", cores,
                              " cores"));
   }
@@ -154,19 +154,19 @@ void warn_of_machine(const json& all, json& warnings) {
   for (const json& governor : processor["governors"])
     if (governor != "performance")
       warnings.push_back(
-          cat("governor ", governor.get<std::string>(), " and not performance: clocks follow the load"));
+          str("governor ", governor.get<std::string>(), " and not performance: clocks follow the load"));
   if (const json& count = processor["throttled_since_boot"]; count.is_number() && count.get<int64_t>() > 0)
     warnings.push_back(
-        cat("the processor was throttled ", count.get<int64_t>(), " times since the machine started"));
+        str("the processor was throttled ", count.get<int64_t>(), " times since the machine started"));
   const json& memory = all["memory"];
   if (memory["swap_used_mib"].is_number() && memory["swap_used_mib"].get<int64_t>() > 0)
-    warnings.push_back(cat("swap: ", memory["swap_used_mib"].get<int64_t>(), " MiB in use"));
+    warnings.push_back(str("swap: ", memory["swap_used_mib"].get<int64_t>(), " MiB in use"));
   if (memory["available_mib"].is_number() && memory["total_mib"].is_number() &&
       memory["available_mib"].get<double>() < 0.1 * memory["total_mib"].get<double>())
-    warnings.push_back(cat("memory: only ", memory["available_mib"].get<int64_t>(), " MiB are free"));
+    warnings.push_back(str("memory: only ", memory["available_mib"].get<int64_t>(), " MiB are free"));
   const json& others = all["others"];
   if (others["steal_percent"].is_number() && others["steal_percent"].get<double>() > 1)
-    warnings.push_back(cat("steal: the hypervisor takes ", shown(others["steal_percent"].get<double>()),
+    warnings.push_back(str("steal: the hypervisor takes ", shown(others["steal_percent"].get<double>()),
                            " % of the processor's time for others"));
   // One line for all: the busiest by name, the others by their number.
   std::vector<const json*> busy;
@@ -181,12 +181,12 @@ void warn_of_machine(const json& all, json& warnings) {
   for (size_t i = 0; i < busy.size(); ++i) {
     sum += (*busy[i])["percent"].get<double>();
     if (i < kNamed)
-      named += cat(i == 0 ? "" : ", ", (*busy[i])["name"].get<std::string>(), " (process ",
+      named += str(i == 0 ? "" : ", ", (*busy[i])["name"].get<std::string>(), " (process ",
                    (*busy[i])["pid"].get<int64_t>(), ")");
   }
-  if (busy.size() > kNamed) named += cat(" and ", busy.size() - kNamed, " more");
+  if (busy.size() > kNamed) named += str(" and ", busy.size() - kNamed, " more");
   warnings.push_back(
-      cat("busy: ", named, busy.size() == 1 ? " takes " : " take ", shown(sum), " % of a core"));
+      str("busy: ", named, busy.size() == 1 ? " takes " : " take ", shown(sum), " % of a core"));
 }
 
 void warn_of_gpus(const json& gpus, json& warnings) {
@@ -196,10 +196,10 @@ void warn_of_gpus(const json& gpus, json& warnings) {
   for (const auto& [device, gpu] : gpus["devices"].items()) {
     if (gpu.contains("unavailable")) continue;
     for (const json& reason : gpu["throttling"])
-      warnings.push_back(cat(device, " is throttled: ", reason.get<std::string>()));
+      warnings.push_back(str(device, " is throttled: ", reason.get<std::string>()));
     if (gpu["percent"].is_number() && gpu["percent"].get<double>() > 5)
       warnings.push_back(
-          cat(device, " is busy (", shown(gpu["percent"].get<double>()), " %): something else uses it"));
+          str(device, " is busy (", shown(gpu["percent"].get<double>()), " %): something else uses it"));
     const std::string name = gpu["name"].get<std::string>();
     differ |= !first_name.empty() && name != first_name;
     first_name = name;
@@ -242,7 +242,7 @@ json provenance(const ProvenanceOptions& options) {
   warn_of_machine(out, warnings);
   warn_of_gpus(out["gpu"], warnings);
   for (const auto& [file, entry] : out["files"].items())
-    if (entry.contains("error")) warnings.push_back(cat("no hash: ", entry["error"].get<std::string>()));
+    if (entry.contains("error")) warnings.push_back(str("no hash: ", entry["error"].get<std::string>()));
   out["warnings"] = warnings;
   // Names of files and processes may hold any bytes; whoever writes the object expects UTF-8.
   return parse_json<json>("provenance: ", out.dump(-1, ' ', false, json::error_handler_t::replace));
@@ -254,11 +254,11 @@ json with_sitting(json first, const json& now) {
       const json::json_pointer at(pointer);
       return one.contains(at) && !one[at].is_null() ? one[at].dump() : std::string();
     };
-    std::string said = cat(text("/processor/model"), ", ", text("/processor/cores"), " cores");
+    std::string said = str(text("/processor/model"), ", ", text("/processor/cores"), " cores");
     const json::json_pointer gpus("/gpu/devices");
     if (one.contains(gpus) && one[gpus].is_object())
       for (const auto& [name, gpu] : one[gpus].items())
-        if (gpu.is_object() && gpu.contains("name")) said += cat(", ", name, " ", gpu["name"].dump());
+        if (gpu.is_object() && gpu.contains("name")) said += str(", ", name, " ", gpu["name"].dump());
     return said;
   };
   TD_CHECK(machine(first) == machine(now),
@@ -269,7 +269,7 @@ json with_sitting(json first, const json& now) {
     if (now.contains(key)) sitting[key] = now[key];
   first["sittings"].push_back(sitting);
   for (const std::string& line : provenance_warnings(now))
-    first["warnings"].push_back(cat("going on at ", now.value("time", ""), ": ", line));
+    first["warnings"].push_back(str("going on at ", now.value("time", ""), ": ", line));
   return first;
 }
 

@@ -44,12 +44,12 @@ void put_trace(MonitorReport& report, const Series& series, const std::string& m
 }
 
 std::string too_short(double seconds) {
-  return cat("the window of ", decimals(1e3 * seconds, 1),
+  return str("the window of ", decimals(1e3 * seconds, 1),
              " ms is shorter than the ticks in which the kernel counts");
 }
 
 std::string stood_still(double seconds) {
-  return cat("the counter did not move within the window of ", decimals(1e3 * seconds, 1), " ms");
+  return str("the counter did not move within the window of ", decimals(1e3 * seconds, 1), " ms");
 }
 
 std::string or_else(const std::string& text, const std::string& otherwise) {
@@ -84,7 +84,7 @@ void Sampler::report_processor(MonitorReport& report, double seconds) const {
   const std::string& source = stat_.path();
   const CoreSums cores = window_.cores.all();
   const std::string why = !stat_.is_open()       ? why_unreadable(source, stat_.error())
-                          : times_.cores.empty() ? cat("'", source, "' has no line of a core")
+                          : times_.cores.empty() ? str("'", source, "' has no line of a core")
                                                  : too_short(seconds);
   if (const auto mean = mean_percent(cores)) {
     put(report, "cpu.percent", *mean, source);
@@ -98,12 +98,12 @@ void Sampler::report_processor(MonitorReport& report, double seconds) const {
   const size_t limit =
       std::clamp<size_t>(kCorePoints / std::max<size_t>(window_.core_percent.size(), 1), 30, kTracePoints);
   for (const auto& [core, series] : window_.core_percent)
-    put_trace(report, series, cat("cpu.core", core, "_percent"), "%", source, limit);
+    put_trace(report, series, str("cpu.core", core, "_percent"), "%", source, limit);
 
   int64_t stolen = 0, total = 0;
   for (const auto& [core, sum] : cores) stolen += sum.steal, total += sum.total;
   if (stolen * 100 > total)
-    report.notes.push_back(cat("the hypervisor took ",
+    report.notes.push_back(str("the hypervisor took ",
                                decimals(100.0 * static_cast<double>(stolen) / static_cast<double>(total), 1),
                                " % of the processor's time for others (steal)"));
 }
@@ -127,7 +127,7 @@ void Sampler::report_tree(MonitorReport& report) const {
     report.unavailable["cpu.tree_percent"] = !cpu.first ? none : too_short(cpu.seconds());
   }
   if (tree_ && window_.root_ended_at)
-    report.notes.push_back(cat("process ", options_.pid, " ended ", decimals(*window_.root_ended_at, 2),
+    report.notes.push_back(str("process ", options_.pid, " ended ", decimals(*window_.root_ended_at, 2),
                                " s after the window began: its numbers cover the time until then"));
 }
 
@@ -153,7 +153,7 @@ void Sampler::report_gpu(MonitorReport& report) const {
   };
   if (gpu_ && report.seconds < kUtilisationPeriod)
     report.unavailable["gpu.percent"] =
-        cat("the window of ", decimals(1e3 * report.seconds, 1),
+        str("the window of ", decimals(1e3 * report.seconds, 1),
             " ms is shorter than the time over which the driver takes the mean");
   else
     both(w.gpu_percent, "gpu.percent", "%");
@@ -191,7 +191,7 @@ void Sampler::report_paces(MonitorReport& report, double seconds) const {
     const double actual = seconds / static_cast<double>(pace.readings + 1);
     if (actual < 1.5 * pace.wanted_s || seconds < 3 * pace.wanted_s) continue;
     if (pace.read == &Sampler::read_children && actual < kLateChild) continue;
-    report.notes.push_back(cat(pace.what, ": read every ", decimals(actual, 2), " s instead of every ",
+    report.notes.push_back(str(pace.what, ": read every ", decimals(actual, 2), " s instead of every ",
                                decimals(pace.wanted_s, 2), " s, because one reading takes ",
                                decimals(1e3 * pace.cost_s.value_or(0), 2), " ms of processor time"));
   }

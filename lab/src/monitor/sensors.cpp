@@ -47,7 +47,7 @@ template <class Files, class Path>
 std::string source_text(const Files& files, Path path) {
   if (files.empty()) return "";
   std::string text = path(files.front());
-  if (files.size() > 1) text += cat(" and ", files.size() - 1, " more");
+  if (files.size() > 1) text += str(" and ", files.size() - 1, " more");
   return text;
 }
 
@@ -62,7 +62,7 @@ ProcessorTemperature::ProcessorTemperature(const std::string& sys) {
     why_ = "no hwmon sensor or thermal zone of the processor";
     if (!others.empty()) why_ += " (there are: " + joined(others) + ")";
   } else if (!read()) {
-    why_ = cat("the sensor '", files_.front().path(), "' gives no temperature between 1 and 150 degrees");
+    why_ = str("the sensor '", files_.front().path(), "' gives no temperature between 1 and 150 degrees");
   }
 }
 
@@ -136,7 +136,7 @@ ProcessorEnergy::ProcessorEnergy(const std::string& sys) {
     packages_.push_back(std::move(package));
   }
   if (packages_.empty()) {
-    why_ = cat("no RAPL counter of the processor in '", sys, "/class/powercap'");
+    why_ = str("no RAPL counter of the processor in '", sys, "/class/powercap'");
     if (!others.empty()) why_ += " (there are: " + joined(others) + ")";
   }
   if (why_.empty())
@@ -166,7 +166,7 @@ std::optional<double> ProcessorEnergy::read() {
       int64_t spent = *now - *package.last_uj;
       if (spent < 0 && package.range_uj && *package.range_uj >= *package.last_uj) spent += *package.range_uj;
       if (spent < 0) {
-        why_ = cat("the counter '", package.energy.path(), "' fell from ", *package.last_uj, " to ", *now,
+        why_ = str("the counter '", package.energy.path(), "' fell from ", *package.last_uj, " to ", *now,
                    " and its range is unknown");
         return std::nullopt;
       }

@@ -21,7 +21,7 @@ void add_report(const GraphReport& report, Json& answer) {
   std::map<std::string, int> count;  // the first convolution is "conv 1"
   for (const GraphView::Node& node : report.graph.nodes)
     if (!node.algorithm.empty() && node.op.starts_with("conv"))
-      answer["choices"][cat(node.op, " ", ++count[node.op])] = node.algorithm;
+      answer["choices"][str(node.op, " ", ++count[node.op])] = node.algorithm;
 }
 
 /// [name, share of the steps' time, calls a step], the largest first.
@@ -68,7 +68,7 @@ Json PreparedCell::breakdown(const Json& request) {
   try {
     activities = backend(request_.device).watch(request_.device, [&] { watched = take_steps(steps); });
   } catch (const Error& error) {  // the shares stay unknown
-    answer["source"] = cat(source, error.what());
+    answer["source"] = str(source, error.what());
     return answer;
   }
   const int64_t ns = on_cpu ? watched : plain;

@@ -37,7 +37,7 @@ std::vector<data::ImageFolder::File> read_list(const std::string& path, int64_t 
                                       [](char c) { return c >= '0' && c <= '9'; });
     const int64_t label = is_label ? std::stoll(line.substr(0, tab)) : -1;
     TD_CHECK(is_label && (classes == 0 || label < classes), "data.images.list: each line must be a label ",
-             classes == 0 ? "" : cat("below ", classes, " "), "and a path, with a tab between; got '",
+             classes == 0 ? "" : str("below ", classes, " "), "and a path, with a tab between; got '",
              io::one_line(line, 120), "'.");
     files.push_back({line.substr(tab + 1), label});
     TD_CHECK(static_cast<int64_t>(files.size()) <= kMostFiles, "data.images.list: must have at most ",

@@ -65,7 +65,7 @@ optim::Settings settings_of(const Json& given) {
   for (const auto& [key, value] : given.items()) {
     if (key != "name" && std::find(known.begin(), known.end(), key) == known.end())
       throw Declined("optimizer",
-                     cat("optimizer: ", name, " has no setting '", io::one_line(key, 80), "' here."));
+                     str("optimizer: ", name, " has no setting '", io::one_line(key, 80), "' here."));
   }
   optim::Settings settings;
   settings.lr = number_of(given, "lr",
@@ -147,7 +147,7 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const CellRequest& cell, const 
   const std::string name = cell.optimizer["name"];
   const std::vector<std::string> names = optimizer_names();
   if (std::find(names.begin(), names.end(), name) == names.end())
-    throw Declined("optimizer", cat("optimizer: must be one of ", optim::optimizer_names(), "; got '",
+    throw Declined("optimizer", str("optimizer: must be one of ", optim::optimizer_names(), "; got '",
                                     io::one_line(name, 80), "'."));
   if (cell.equal) return optim::make_optimizer(name, model.named_parameters(), settings_of(cell.optimizer));
   double lr = optim::optimizer_info(name).lr;

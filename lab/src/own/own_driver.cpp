@@ -67,7 +67,7 @@ class Dialogue {
       is_over_ = true;
       return Json::object();
     }
-    throw Declined(call, cat(io::one_line(call, 80),
+    throw Declined(call, str(io::one_line(call, 80),
                              ": Tandem's driver has no such call; it has hello, prepare, check, "
                              "run, fit, breakdown and quit."));
   }
@@ -96,8 +96,8 @@ class Dialogue {
     return fields;
   }
   PreparedCell& prepared(const std::string& call) {
-    if (search_) throw Declined(call, cat(call, ": a search can only fit. Ask the variant eager or graph."));
-    if (load_) throw Declined(call, cat(call, ": phase load has check and run alone."));
+    if (search_) throw Declined(call, str(call, ": a search can only fit. Ask the variant eager or graph."));
+    if (load_) throw Declined(call, str(call, ": phase load has check and run alone."));
     TD_CHECK(cell_, call, ": a cell must be prepared first; got none.");
     return *cell_;
   }

@@ -132,10 +132,10 @@ void PreparedCell::step(const Fields& batch) {
 Json PreparedCell::prepared() const {
   Json notes = Json::array();
   if (request_.autocast())
-    notes.push_back(cat(request_.precision, ": autocast; products and what follows them in ",
+    notes.push_back(str(request_.precision, ": autocast; products and what follows them in ",
                         request_.precision, ", weights, sums and the loss in f32."));
   if (!request_.equal && request_.trains)
-    notes.push_back(cat("as shipped: ", text_field(request_.optimizer, "name"), " with learning rate ",
+    notes.push_back(str("as shipped: ", text_field(request_.optimizer, "name"), " with learning rate ",
                         optimizer_->lr(), "."));
   return {{"parameters", parameters_}, {"obeyed", request_.switches}, {"notes", notes}};
 }

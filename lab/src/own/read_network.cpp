@@ -64,7 +64,7 @@ void read_whole(const Json& network, CellRequest& cell) {
   whole.layer.type = call["kind"];
   const std::string path = "network.calls.settings";
   for (const auto& [name, value] : object_field(call, "settings", path).items())
-    whole.layer.settings.emplace_back(name, setting_of(name, value, cat(path, ".", io::one_line(name, 40))));
+    whole.layer.settings.emplace_back(name, setting_of(name, value, str(path, ".", io::one_line(name, 40))));
   for (const auto& [name, shape] : object_field(call, "parameters", "network.calls.parameters").items())
     cell.parameters[name] = whole_numbers(shape, "network.calls.parameters");
   for (const Json& output : list_field(network, "outputs", "network.outputs"))
@@ -106,12 +106,12 @@ void read_network(const Json& network, CellRequest& cell) {
     zoo::LayerDescription& layer = d.layers.emplace_back();
     layer.type = kind_of(call);
     if (is_whole_model(layer.type))
-      throw Declined("kind", cat("kind: ", layer.type, " must be the only call of its network; got ",
+      throw Declined("kind", str("kind: ", layer.type, " must be the only call of its network; got ",
                                  calls.size(), " calls."));
     if (std::find(kinds.begin(), kinds.end(), layer.type) == kinds.end())
-      throw Declined("kind", cat("kind: Tandem has no layer '", io::one_line(layer.type, 60), "'."));
+      throw Declined("kind", str("kind: Tandem has no layer '", io::one_line(layer.type, 60), "'."));
     const bool is_named = call.contains("name") && call["name"] != "";
-    layer.name = is_named ? text_field(call, "name", "network.calls.name") : cat("sum_", d.layers.size());
+    layer.name = is_named ? text_field(call, "name", "network.calls.name") : str("sum_", d.layers.size());
     for (const Json& value : list_field(call, "in", "network.calls.in")) {
       TD_CHECK(value.is_string(), "network.calls.in: must be names; got ", io::one_line(value.dump(), 80),
                ".");
@@ -123,7 +123,7 @@ void read_network(const Json& network, CellRequest& cell) {
         settings["axes"].size() == 2)
       settings = {{"first", settings["axes"][0]}, {"second", settings["axes"][1]}};
     for (const auto& [name, value] : settings.items()) {
-      zoo::Setting setting = setting_of(name, value, cat("network.calls.settings.", io::one_line(name, 40)));
+      zoo::Setting setting = setting_of(name, value, str("network.calls.settings.", io::one_line(name, 40)));
       layer.settings.emplace_back(
           name, zoo::checked_setting(zoo::layer_type(layer.type), name, std::move(setting)));
     }

@@ -22,7 +22,7 @@ std::string offered(const Json& request, const std::string& name, const std::vec
   const std::string value = text_field(request, name);
   if (std::find(values.begin(), values.end(), value) == values.end())
     throw Declined(name,
-                   cat(name, ": must be one of ", listed(values), "; got '", io::one_line(value, 80), "'."));
+                   str(name, ": must be one of ", listed(values), "; got '", io::one_line(value, 80), "'."));
   return value;
 }
 
@@ -32,7 +32,7 @@ LossTerm read_term(const Json& loss, const std::string& path, const std::vector<
   out.kind = text_field(loss, "kind", path + ".kind");
   if (std::find(kinds.begin(), kinds.end(), out.kind) == kinds.end())
     throw Declined("loss",
-                   cat("loss: must be one of ", listed(kinds), "; got '", io::one_line(out.kind, 80), "'."));
+                   str("loss: must be one of ", listed(kinds), "; got '", io::one_line(out.kind, 80), "'."));
   const std::string output = text_field(loss, "output", path + ".output");
   const auto at = std::find_if(line.outputs.begin(), line.outputs.end(),
                                [&](const auto& each) { return each.name == output; });
@@ -82,7 +82,7 @@ Objective read_objective(const Json& workload, const zoo::StraightLine& line) {
              terms.size(), ".");
     const std::vector<std::string> kinds = {"cross_entropy", "mse", "mae", "bce"};
     for (size_t i = 0; i < terms.size(); ++i) {
-      const std::string path = cat("workload.loss.terms[", i, "]");
+      const std::string path = str("workload.loss.terms[", i, "]");
       TD_CHECK(terms[i].is_object(), path, ": must be an object; got ", terms[i].type_name(), ".");
       out.terms.push_back(read_term(terms[i], path, kinds, out, line));
     }
@@ -97,7 +97,7 @@ Objective read_objective(const Json& workload, const zoo::StraightLine& line) {
         name.is_string() && out.has_metrics() &&
         (out.classes > 0 ? name == "accuracy" || name == "perplexity" : name == "mse" || name == "mae");
     if (!known)
-      throw Declined("metrics", cat("metrics: must be accuracy or perplexity of a cross-entropy, mse or mae "
+      throw Declined("metrics", str("metrics: must be accuracy or perplexity of a cross-entropy, mse or mae "
                                     "of others, and none of ctc and sum; got ",
                                     io::one_line(name.dump(), 80), "."));
     out.metrics.push_back(name);
@@ -111,7 +111,7 @@ DataFiles data_files(const Json& data, const std::string& part, const CellReques
   DataFiles out;
   for (const auto* all : {&cell.line.inputs, &cell.objective.targets})
     for (const zoo::InputDescription& field : *all)
-      out[field.name] = text_field(files, field.name, cat("data.", part, ".", field.name));
+      out[field.name] = text_field(files, field.name, str("data.", part, ".", field.name));
   return out;
 }
 
@@ -195,21 +195,21 @@ void read_switches(const Json& request, CellRequest& cell) {
       std::vector<std::string> names;
       for (const auto& [each, values] : known) names.push_back(each);
       throw Declined(name,
-                     cat(io::one_line(name, 80), ": Tandem has no such switch; it has ", listed(names), "."));
+                     str(io::one_line(name, 80), ": Tandem has no such switch; it has ", listed(names), "."));
     }
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     if (std::find(row->second.begin(), row->second.end(), text) == row->second.end())
       throw Declined(
-          name, cat(name, ": must be one of ", listed(row->second), "; got '", io::one_line(text, 80), "'."));
+          name, str(name, ": must be one of ", listed(row->second), "; got '", io::one_line(text, 80), "'."));
     if (cell.loads)
-      throw Declined(name, cat(name, ": phase load has no network, and nothing to turn; got '", text, "'."));
+      throw Declined(name, str(name, ": phase load has no network, and nothing to turn; got '", text, "'."));
     if (name == "feed" && text == "loader" && !cell.trains)
       throw Declined(name, "feed: the loader feeds training steps; phase infer has resident batches alone.");
     if (name == "lstm" && !has_lstm(cell))
       throw Declined(name, "lstm: the network has no such layer, and nothing to turn.");
     if (name.starts_with("graph")) {
       if (cell.engine == Engine::eager)
-        throw Declined(name, cat(name, ": the eager variant has no graph. Ask the variant graph."));
+        throw Declined(name, str(name, ": the eager variant has no graph. Ask the variant graph."));
       if (name != "graph") on[name.substr(6)] = text == "on";
     }
     cell.switches[name] = text;
@@ -306,7 +306,7 @@ std::vector<std::string> device_names() {
   std::vector<std::string> names = {"cpu"};
   try {
     const int count = backend(DeviceKind::cuda).device_count();
-    for (int i = 0; i < count; ++i) names.push_back(cat("cuda:", i));
+    for (int i = 0; i < count; ++i) names.push_back(str("cuda:", i));
   } catch (const Error&) {  // this machine has none
   }
   return names;
@@ -347,7 +347,7 @@ CellRequest read_prepare(const Json& request) {
   if (cell.precision == "tf32" && cell.device.is_cpu())
     throw Declined("precision", "precision: tf32 is a mode of the GPU; got it for cpu.");
   if (cell.loads && cell.precision != "f32")
-    throw Declined("precision", cat("precision: phase load makes samples of f32; got ", cell.precision, "."));
+    throw Declined("precision", str("precision: phase load makes samples of f32; got ", cell.precision, "."));
   cell.batch = integer_field(request, "batch", 1, 1 << 24);
   cell.threads = integer_field(request, "threads", 1, 4096, 1);
   cell.seed = static_cast<uint64_t>(integer_field(request, "seed", 0, kMany, 0));

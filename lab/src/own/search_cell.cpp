@@ -36,7 +36,7 @@ class ArrayFolder {
  private:
   void link(const std::string& part, const std::string& name, const std::string& file) const {
     fs::create_directories(path_ / "data");
-    fs::create_symlink(fs::absolute(file), path_ / "data" / cat(part, "_", name, ".npy"));
+    fs::create_symlink(fs::absolute(file), path_ / "data" / str(part, "_", name, ".npy"));
   }
   fs::path path_;
 };
@@ -44,7 +44,7 @@ class ArrayFolder {
 double named(const std::vector<Metric>& metrics, const std::string& name) {
   for (const Metric& metric : metrics)
     if (metric.name == name) return metric.value;
-  throw Error(cat("fit: the search must measure ", name, "; it does not."));
+  throw Error(str("fit: the search must measure ", name, "; it does not."));
 }
 
 }  // namespace
@@ -58,12 +58,12 @@ SearchCell::SearchCell(CellRequest request) : request_(std::move(request)) {
     throw Declined("trim", "trim: a search takes samples of one size; got lengths to trim them by.");
   if (!request_.trains) throw Declined("phase", "phase: a search trains; got infer.");
   if (request_.precision != "f32")
-    throw Declined("precision", cat("precision: a search computes in f32; got ", request_.precision, "."));
+    throw Declined("precision", str("precision: a search computes in f32; got ", request_.precision, "."));
   TD_CHECK(!request_.test.empty(), "data: a search is judged by the part test; got train alone.");
   if (!request_.in_zoo || request_.is_whole ||
       request_.objective.metrics != std::vector<std::string>{"accuracy"})
     throw Declined("network",
-                   cat("network: a search begins with a model of Tandem's zoo that classifies; got ",
+                   str("network: a search begins with a model of Tandem's zoo that classifies; got ",
                        request_.model, "."));
 }
 
@@ -73,14 +73,14 @@ Json SearchCell::prepared() const {
   return {{"parameters", nn::count_parameters(*first)},
           {"obeyed", request_.switches},
           {"notes",
-           {cat("search: ", request_.search, " from ", request_.model,
+           {str("search: ", request_.search, " from ", request_.model,
                 ", whose number of parameters this is; a tenth of the training part judges the trials.")}}};
 }
 
 Json SearchCell::fit(const Json& request, const std::function<void(const Json&)>& progress) const {
   const int64_t epochs = integer_field(request, "epochs", 1, 1'000'000);
   if (epochs != 1)
-    throw Declined("epochs", cat("epochs: a search is one, of cap_s seconds; got ", epochs, ". Ask for 1."));
+    throw Declined("epochs", str("epochs: a search is one, of cap_s seconds; got ", epochs, ". Ask for 1."));
   const Json cap = request.value("cap_s", Json());
   TD_CHECK(cap.is_number() && cap.get<double>() > 0,
            "cap_s: a search needs a number of seconds above 0; got ", io::one_line(cap.dump(), 80), ".");
@@ -101,7 +101,7 @@ Json SearchCell::fit(const Json& request, const std::function<void(const Json&)>
   const auto failed = std::find_if(found.trials.begin(), found.trials.end(),
                                    [](const search::Trial& trial) { return !trial.failed.empty(); });
   TD_CHECK(found.winner, "fit: a trial must finish an epoch within ", *config.budget, " s; none did",
-           failed == found.trials.end() ? "" : cat(" (", failed->failed, ")"), ". Give more cap_s.");
+           failed == found.trials.end() ? "" : str(" (", failed->failed, ")"), ". Give more cap_s.");
   const search::Trial& winner = found.trials[*found.winner];
   const size_t best = *winner.best_epoch(found.metric.higher_is_better);
   progress({{"epoch", 1},

@@ -21,7 +21,7 @@ StepsAsked read_run(const Json& request) {
   const std::string region = text_field(request, "region");
   if (region != "latency" && region != "throughput")
     throw Declined("region",
-                   cat("region: must be latency or throughput; got '", io::one_line(region, 80), "'."));
+                   str("region: must be latency or throughput; got '", io::one_line(region, 80), "'."));
   return {region == "latency", integer_field(request, "steps", 1, kMostSteps)};
 }
 

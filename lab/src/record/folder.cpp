@@ -27,7 +27,7 @@ bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0;
 Json read_object(const std::string& path) {
   const auto bytes = io::read_file("read", path, int64_t{1} << 28);
   const char* const what_to_do = "Restore the file, or measure into a new folder.";
-  Json json = parse_json<Json>(cat("read '", io::one_line(path), "': the file "),
+  Json json = parse_json<Json>(str("read '", io::one_line(path), "': the file "),
                                {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, what_to_do);
   TD_CHECK(json.is_object(), "read '", io::one_line(path), "': the file must hold one JSON object; got a ",
            json.type_name(), ". ", what_to_do);
@@ -48,12 +48,12 @@ std::vector<Run> read_runs(const std::string& path) {
     rest.remove_prefix(ended ? newline + 1 : rest.size());
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     if (!ended && !is_whole(line)) break;
-    const std::string where = cat("read '", io::one_line(path), "', line ", number, ": ");
+    const std::string where = str("read '", io::one_line(path), "', line ", number, ": ");
     const char* const what_to_do = "Remove that line; the study measures what is missing.";
     try {
       runs.push_back(run_from_json(parse_json<Json>("the line ", line, what_to_do)));
     } catch (const Json::exception& error) {
-      throw Error(cat(where, "the line must be one JSON object; got: ", io::one_line(error.what(), 200), ". ",
+      throw Error(str(where, "the line must be one JSON object; got: ", io::one_line(error.what(), 200), ". ",
                       what_to_do));
     } catch (Error& error) {
       error.prepend(where);

@@ -38,7 +38,7 @@ Json numbers_to_json(const std::vector<double>& values) {
 
 [[noreturn]] void refuse(const std::string& name, const char* rule, const Json& got) {
   const std::string text = got.dump(-1, ' ', false, Json::error_handler_t::replace);
-  throw Error(cat("run record: '", name, "' must be ", rule, "; got ", io::one_line(text, 120),
+  throw Error(str("run record: '", name, "' must be ", rule, "; got ", io::one_line(text, 120),
                   ". Fix the record or remove its line."));
 }
 
@@ -217,10 +217,10 @@ Trace trace_from_json(const Json& json) {
 }  // namespace
 
 std::string Condition::text() const {
-  std::string text = cat(workload, " ", phase, ", batch ", batch, ", ", device, ", ", precision);
+  std::string text = str(workload, " ", phase, ", batch ", batch, ", ", device, ", ", precision);
   if (!input.empty()) {
     text += ", input ";
-    for (size_t i = 0; i < input.size(); ++i) text += cat(i ? "x" : "", input[i]);
+    for (size_t i = 0; i < input.size(); ++i) text += str(i ? "x" : "", input[i]);
   }
   if (!optimizer.empty()) text += ", " + optimizer;
   if (track != "equal") text += ", " + (track == "as_shipped" ? std::string("as shipped") : track);
@@ -231,16 +231,16 @@ std::string Condition::text() const {
 std::string to_string(Status status) {
   for (const auto& [value, name] : kStatuses)
     if (value == status) return name;
-  throw InternalError(cat("no name for status ", static_cast<int>(status)));
+  throw InternalError(str("no name for status ", static_cast<int>(status)));
 }
 
 Status parse_status(const std::string& text) {
   std::string known;
   for (const auto& [value, name] : kStatuses) {
     if (text == name) return value;
-    known += cat(known.empty() ? "" : ", ", name);
+    known += str(known.empty() ? "" : ", ", name);
   }
-  throw Error(cat("run record: 'status' must be one of ", known, "; got '", io::one_line(text, 80),
+  throw Error(str("run record: 'status' must be one of ", known, "; got '", io::one_line(text, 80),
                   "'. Fix the record or remove its line."));
 }
 

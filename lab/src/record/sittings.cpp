@@ -43,7 +43,7 @@ std::vector<std::string> changed_programs(const json& before, const json& now) {
              old = last.value("frameworks", json::object());
   for (const auto& [name, version] : versions.items())
     if (old.contains(name) && old[name] != version)
-      changed.push_back(cat(name, " ", old[name].get<std::string>(), ", now ", version.get<std::string>()));
+      changed.push_back(str(name, " ", old[name].get<std::string>(), ", now ", version.get<std::string>()));
   return changed;
 }
 
@@ -60,7 +60,7 @@ std::vector<std::string> provenance_warnings(const json& provenance) {
     for (const std::string& name : changed_programs(until, sitting))
       names += (names.empty() ? "" : "; ") + name;
     if (!names.empty())
-      lines.push_back(cat("from ", sitting.value("time", "another time"),
+      lines.push_back(str("from ", sitting.value("time", "another time"),
                           " on other programs were measured than before: ", names));
     until["sittings"].push_back(sitting);
   }

@@ -87,7 +87,7 @@ std::vector<std::string> data_warnings(const ReportData& data) {
     std::string text;
     for (const std::string& name : names) text += (text.empty() ? "" : " and ") + name;
     const bool one = measured.size() == 1;
-    sentences.push_back(cat(listed(measured), one ? " was" : " were", " measured on ", text,
+    sentences.push_back(str(listed(measured), one ? " was" : " were", " measured on ", text,
                             ", made-up samples: ", one ? "its" : "their", " times stand, and ",
                             one ? "its" : "their", " accuracies say nothing about real data."));
   }
@@ -136,7 +136,7 @@ std::vector<std::string> epoch_sentences(const ReportData& data, const Json& par
     std::string counts;
     for (const auto& [epochs, names] : by_epochs)
       counts += (counts.empty() ? "" : ", ") + listed(names) + " trained " + epochs_with_word(epochs);
-    sentences.push_back(cat(
+    sentences.push_back(str(
         row.where.empty() ? "" : row.where + ": ", counts, " (a fit stops at its cap): ", listed(row.labels),
         row.labels.size() == 1 ? " is" : " are", " compared only between those that trained equally many."));
   }

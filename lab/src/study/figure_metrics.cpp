@@ -31,7 +31,7 @@ std::vector<std::string> names_for(const std::string& kind) {
     names.insert(names.end(), {"rss", "pss", "cpu.power_w", "gpu.memory", "gpu.tree_memory"});
   if (kind == "convergence")
     for (const char* each : {"loss", "accuracy", "perplexity", "mse", "mae"})
-      names.insert(names.end(), {each, cat("test_", each)});
+      names.insert(names.end(), {each, str("test_", each)});
   return names;
 }
 
@@ -41,7 +41,7 @@ std::string those_like(const std::string& name, const std::vector<std::string>& 
   std::vector<std::string> alike;
   for (const std::string& each : names)
     if (each.starts_with(beginning + ".")) alike.push_back(each);
-  return alike.empty() ? "That page lists them." : cat("Of ", beginning, " there are ", listed(alike), ".");
+  return alike.empty() ? "That page lists them." : str("Of ", beginning, " there are ", listed(alike), ".");
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ void check_metrics(const Table& owner, const std::string& kind, const std::vecto
         (kind == "timeline" && is_curve_of_a_core(name)))
       continue;
     const std::string near = did_you_mean(name, names);
-    throw Error(cat(owner.place(), ": metrics must be names of lab/docs/metrics.md; got '",
+    throw Error(str(owner.place(), ": metrics must be names of lab/docs/metrics.md; got '",
                     io::one_line(name, 80), "'. ", near.empty() ? those_like(name, names) : near));
   }
 }

@@ -53,7 +53,7 @@ std::string lab_home() {
   }
   std::string looked;
   for (const fs::path& candidate : candidates) looked += (looked.empty() ? "" : ", ") + candidate.string();
-  throw Error(cat("lab: a folder that holds studies/ must be found; got none in ", looked,
+  throw Error(str("lab: a folder that holds studies/ must be found; got none in ", looked,
                   ". Set TANDEM_LAB_HOME to the folder lab of the source tree."));
 }
 
@@ -89,12 +89,12 @@ std::vector<std::string> systems_of(const std::string& name, const std::vector<F
     if (colon == std::string::npos) return systems;
     std::string list;
     for (const std::string& system : systems) list += (list.empty() ? "" : ", ") + system;
-    throw Error(cat("frameworks: a variant of ", framework, " must be one of ", list, "; got '",
+    throw Error(str("frameworks: a variant of ", framework, " must be one of ", list, "; got '",
                     io::one_line(name, 80), "'. '", framework, "' alone means all of them."));
   }
   std::string list;
   for (const std::string& known_name : names) list += (list.empty() ? "" : ", ") + known_name;
-  throw Error(cat("frameworks: a framework must be one of drivers/drivers.toml: ", list, "; got '",
+  throw Error(str("frameworks: a framework must be one of drivers/drivers.toml: ", list, "; got '",
                   io::one_line(name, 80), "'. Fix the name, or add the driver to that file."));
 }
 

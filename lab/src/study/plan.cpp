@@ -119,7 +119,7 @@ class Expansion {
     try {
       return systems_of(name, known_);
     } catch (const Error& error) {
-      throw Error(cat("read '", study_.path, "', part '", part.name, "': ", error.what()));
+      throw Error(str("read '", study_.path, "', part '", part.name, "': ", error.what()));
     }
   }
 
@@ -181,7 +181,7 @@ class Expansion {
     if (definition.contains("optimizers") && definition["optimizers"].contains(name))
       return definition["optimizers"][name];
     if (definition["optimizer"]["name"] == name) return definition["optimizer"];
-    throw Error(cat("read '", study_.path, "', part '", part.name,
+    throw Error(str("read '", study_.path, "', part '", part.name,
                     "': an optimizer must be one of the workload ", workload.name, "; got '",
                     io::one_line(name, 80), "'. Add it to its [optimizers], or write a table."));
   }
@@ -202,7 +202,7 @@ class Expansion {
     std::vector<std::string> names = workload_names();
     for (const Workload& own : study_.workloads.own()) names.push_back(own.name);
     const std::string near = nearest_name(name, names);
-    return cat("there is no studies/workloads/", io::one_line(name, 80), ".toml; ",
+    return str("there is no studies/workloads/", io::one_line(name, 80), ".toml; ",
                near.empty() ? "`tandem lab list` shows those that there are" : "the nearest name is " + near);
   }
 
@@ -217,7 +217,7 @@ class Expansion {
       };
       return std::all_of(axes.input.begin(), axes.input.end(), is_cut)
                  ? ""
-                 : cat("its samples are cut out of pictures of at least ", workload.images->resize, " by ",
+                 : str("its samples are cut out of pictures of at least ", workload.images->resize, " by ",
                        workload.images->resize, " pixels, and another input is asked for");
     }
     if (part.phase == "load") return "phase load makes samples of image files, and it has no [images]";

@@ -68,7 +68,7 @@ Axes read_axes(Table& table) {
     if (!input.is_array() || input.empty()) table.refuse("input", input_rule);
     for (const Json& size : input) {
       if (!is_within(size, limits::size))
-        table.refuse("input", cat(input_rule, ", each from ", limits::size.least, " to ", limits::size.most));
+        table.refuse("input", str(input_rule, ", each from ", limits::size.least, " to ", limits::size.most));
     }
     axes.input.push_back(input.get<std::vector<int64_t>>());
     check_sample(table, "input", axes.input.back());
@@ -172,7 +172,7 @@ Part read_part(const std::string& file, const Json& json) {
 
   for (size_t i = 0; i < figures.size(); ++i) {
     part.figures.push_back(
-        read_figure(file, cat("part '", part.name, "', figure ", i + 1), figures[i], part.phase));
+        read_figure(file, str("part '", part.name, "', figure ", i + 1), figures[i], part.phase));
   }
   return part;
 }
@@ -191,7 +191,7 @@ Workloads read_workloads(const std::string& path, const std::vector<Json>& table
   std::vector<Workload> own;
   for (const Json& json : tables) {
     const bool named = json.contains("name") && json["name"].is_string();
-    const std::string where = cat("workload '", named ? json["name"].get<std::string>() : "", "'");
+    const std::string where = str("workload '", named ? json["name"].get<std::string>() : "", "'");
     own.push_back(read_workload(path, where, json));
     const Table table(path, where, json);
     const std::string& name = own.back().name;

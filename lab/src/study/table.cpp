@@ -14,7 +14,7 @@ namespace {
 
 /// A value as messages show it: JSON has no word for what is no finite number.
 std::string shown(const json& value) {
-  if (value.is_number_float() && !std::isfinite(value.get<double>())) return cat(value.get<double>());
+  if (value.is_number_float() && !std::isfinite(value.get<double>())) return str(value.get<double>());
   return io::one_line(value.dump(-1, ' ', false, json::error_handler_t::replace), 120);
 }
 
@@ -51,7 +51,7 @@ std::string Table::place() const {
 
 void Table::refuse(const std::string& key, const std::string& rule, const std::string& fix) const {
   const std::string got = json_->contains(key) ? shown(json_->at(key)) : "nothing";
-  throw Error(cat(place(), ": ", key, " must ", rule, "; got ", got, ".", fix.empty() ? "" : " ", fix));
+  throw Error(str(place(), ": ", key, " must ", rule, "; got ", got, ".", fix.empty() ? "" : " ", fix));
 }
 
 const json* Table::find(const std::string& key) {
@@ -78,14 +78,14 @@ std::string Table::text(const std::string& key, const std::string& otherwise) {
 int64_t Table::integer(const std::string& key, int64_t otherwise, Whole range) {
   const json* value = find(key);
   if (value == nullptr) return otherwise;
-  if (!is_within(*value, range)) refuse(key, cat("be a whole number from ", range.least, " to ", range.most));
+  if (!is_within(*value, range)) refuse(key, str("be a whole number from ", range.least, " to ", range.most));
   return value->get<int64_t>();
 }
 
 double Table::number(const std::string& key, double otherwise, Real range) {
   const json* value = find(key);
   if (value == nullptr) return otherwise;
-  if (!is_within(*value, range)) refuse(key, cat("be a number from ", range.least, " to ", range.most));
+  if (!is_within(*value, range)) refuse(key, str("be a number from ", range.least, " to ", range.most));
   return value->get<double>();
 }
 
@@ -107,7 +107,7 @@ std::vector<std::string> Table::texts(const std::string& key) {
       refuse(key, "be a list of texts, none empty");
     if (std::find(texts.begin(), texts.end(), entry.get<std::string>()) != texts.end()) {
       refuse(key,
-             cat("name each entry once, and names '", io::one_line(entry.get<std::string>(), 80), "' twice"));
+             str("name each entry once, and names '", io::one_line(entry.get<std::string>(), 80), "' twice"));
     }
     texts.push_back(entry.get<std::string>());
   }
@@ -117,7 +117,7 @@ std::vector<std::string> Table::texts(const std::string& key) {
 std::vector<int64_t> Table::integers(const std::string& key, Whole range) {
   const json* value = find(key);
   if (value == nullptr) return {};
-  const std::string rule = cat("be a list of whole numbers from ", range.least, " to ", range.most);
+  const std::string rule = str("be a list of whole numbers from ", range.least, " to ", range.most);
   if (!value->is_array() || value->empty()) refuse(key, rule);
   std::vector<int64_t> integers;
   for (const json& entry : *value) {
@@ -132,7 +132,7 @@ std::vector<double> Table::numbers(const std::string& key, Real range) {
   if (value == nullptr) return {};
   const json list = value->is_number() ? json::array({*value}) : *value;
   const std::string rule =
-      cat("be a number from ", range.least, " to ", range.most, ", or a list of such numbers");
+      str("be a number from ", range.least, " to ", range.most, ", or a list of such numbers");
   if (!list.is_array() || list.empty()) refuse(key, rule);
   std::vector<double> numbers;
   for (const json& entry : list) {
@@ -190,7 +190,7 @@ void Table::require(const std::string& key, const std::vector<std::string>& valu
                     const std::vector<std::string>& allowed) const {
   for (const std::string& value : values) {
     if (std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
-      throw Error(cat(place(), ": ", key, " must name some of ", listed(allowed), "; got '",
+      throw Error(str(place(), ": ", key, " must name some of ", listed(allowed), "; got '",
                       io::one_line(value, 80), "'. Fix the name."));
     }
   }
@@ -199,7 +199,7 @@ void Table::require(const std::string& key, const std::vector<std::string>& valu
 void Table::finish() const {
   for (const auto& [key, value] : json_->items()) {
     if (!asked_.contains(key)) {
-      throw Error(cat(place(), ": the keys here must be some of ", listed({asked_.begin(), asked_.end()}),
+      throw Error(str(place(), ": the keys here must be some of ", listed({asked_.begin(), asked_.end()}),
                       "; got '", io::one_line(key, 80), "'. Fix the name or leave it out."));
     }
   }

@@ -29,10 +29,10 @@ void check_optimizer(const Table& owner, const std::string& key, const Json& opt
   const std::string name = optimizer["name"];
   const std::vector<std::string> names = optimizer_names();
   if (!holds(names, name))
-    owner.refuse(key, cat("have a name among ", listed(names)), did_you_mean(name, names));
+    owner.refuse(key, str("have a name among ", listed(names)), did_you_mean(name, names));
   const Json rate = optimizer.value("lr", Json());
   if (!is_within(rate, limits::learning_rate) || rate.get<double>() == 0)
-    owner.refuse(key, cat("have a learning rate lr above 0 and up to ", limits::learning_rate.most));
+    owner.refuse(key, str("have a learning rate lr above 0 and up to ", limits::learning_rate.most));
 
   const std::vector<std::string> known = optimizer_settings(name);
   const auto is_share = [](const Json& value) { return is_within(value, Real{0, 1}) && value != 1; };
@@ -40,7 +40,7 @@ void check_optimizer(const Table& owner, const std::string& key, const Json& opt
     if (setting == "name" || setting == "lr") continue;
     if (!holds(known, setting))
       owner.refuse(key,
-                   cat("have some of ", listed(known), " beside its name, ", name, ", and no ",
+                   str("have some of ", listed(known), " beside its name, ", name, ", and no ",
                        io::one_line(setting, 80)),
                    did_you_mean(setting, known));
     if (setting == "momentum" && !is_share(value))
@@ -49,7 +49,7 @@ void check_optimizer(const Table& owner, const std::string& key, const Json& opt
         !(value.is_array() && value.size() == 2 && is_share(value[0]) && is_share(value[1])))
       owner.refuse(key, "have two betas, each at least 0 and below 1");
     if ((setting == "eps" || setting == "weight_decay") && !is_within(value, Real{0, limits::number.most}))
-      owner.refuse(key, cat("have a number from 0 to ", limits::number.most, " as ", setting));
+      owner.refuse(key, str("have a number from 0 to ", limits::number.most, " as ", setting));
   }
   if (name == "nesterov" && optimizer.value("momentum", 0.0) == 0)
     owner.refuse(key, "have a momentum above 0 beside the name nesterov");
@@ -59,7 +59,7 @@ void check_sample(const Table& owner, const std::string& key, const std::vector<
   int64_t numbers = 1;
   for (const int64_t size : sizes) {
     if (numbers > limits::sample / size)
-      owner.refuse(key, cat("be sizes of a sample of at most ", limits::sample, " numbers"));
+      owner.refuse(key, str("be sizes of a sample of at most ", limits::sample, " numbers"));
     numbers *= size;
   }
 }
@@ -118,10 +118,10 @@ Json read_loss(const std::string& file, const std::string& where, const Json& gi
   Json loss = {{"kind", table.choice("kind", "", {"sum"})}, {"terms", Json::array()}};
   const std::vector<Json> terms = table.tables("terms");
   if (terms.empty() || terms.size() > kMostTerms)
-    table.refuse("terms", cat("be 1 to ", kMostTerms, " losses whose sum is taken"));
+    table.refuse("terms", str("be 1 to ", kMostTerms, " losses whose sum is taken"));
   table.finish();
   for (size_t i = 0; i < terms.size(); ++i) {
-    Table term(file, cat(where, ", term ", i + 1), terms[i]);
+    Table term(file, str(where, ", term ", i + 1), terms[i]);
     loss["terms"].push_back(read_term(term, targets, kinds));
   }
   return loss;
@@ -133,7 +133,7 @@ Json read_trim(const std::string& file, const std::string& where, const Json& gi
   for (const auto& [length, value] : given.items()) {
     if (!value.is_object())
       Table(file, where, given).refuse(length, "be a table such as { of = [\"x\"], multiple = 8 }");
-    Table table(file, cat(where, ", ", length), value);
+    Table table(file, str(where, ", ", length), value);
     const std::vector<std::string> of = table.texts("of");
     if (of.empty()) table.refuse("of", "name the inputs and targets whose places it counts");
     trim[length] = {{"of", of}, {"multiple", table.integer("multiple", 1, limits::size)}};

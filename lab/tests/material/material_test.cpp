@@ -449,8 +449,8 @@ void write_file(const std::string& path, const std::string& text) {
 TEST(Texts, ALongTextIsReadOnFromBatchToBatchAtEachPlace) {
   const TempFolder folder;
   std::string text;
-  for (int i = 0; i < 2000; ++i) text += cat("w", i % 97, i % 13 == 12 ? "\n" : " ");
-  for (const char* part : {"train", "valid", "test"}) write_file(cat(folder / "t/ptb.", part, ".txt"), text);
+  for (int i = 0; i < 2000; ++i) text += str("w", i % 97, i % 13 == 12 ? "\n" : " ");
+  for (const char* part : {"train", "valid", "test"}) write_file(str(folder / "t/ptb.", part, ".txt"), text);
   const Workload workload = load_workload("ptb_lstm");
   const Network network = load_network(workload);
   const DataChoice absent = choose_data(workload, network, folder / "none");
@@ -480,7 +480,7 @@ TEST(Texts, ReviewsHaveTheirTrueLengthsAndClasses) {
       for (int i = 0; i < 3; ++i) {
         std::string text = std::string(cls) == "pos" ? "good" : "bad";
         for (int word = 0; word < 4 * i; ++word) text += " film";
-        write_file(cat(folder / "t/", part, "/", cls, "/", i, ".txt"), text);
+        write_file(str(folder / "t/", part, "/", cls, "/", i, ".txt"), text);
       }
   const Workload workload = load_workload("imdb_lstm");
   const DataFolder data =
@@ -508,8 +508,8 @@ TEST(Texts, PairsOfSentencesAreASourceAndATargetThatIsReadAWordAhead) {
   const TempFolder folder;
   std::string text;
   for (int i = 0; i < 40; ++i) {
-    const std::string words = cat("w", i, i % 3 > 0 ? " and more" : "");
-    text += cat(words, "\tel ", words, "\tsomebody\n");
+    const std::string words = str("w", i, i % 3 > 0 ? " and more" : "");
+    text += str(words, "\tel ", words, "\tsomebody\n");
   }
   text += "one two three four five six seven eight nine ten eleven twelve\ttoo long\n";
   write_file(folder / "t/spa.txt", text);
@@ -551,7 +551,7 @@ TEST(Texts, PairsOfSentencesAreASourceAndATargetThatIsReadAWordAhead) {
   workload.data = "imdb";
   for (const char* part : {"train", "test"})
     for (const char* cls : {"neg", "pos"})
-      write_file(cat(folder / "i/", part, "/", cls, "/0.txt"), "good film");
+      write_file(str(folder / "i/", part, "/", cls, "/0.txt"), "good film");
   EXPECT_THROW(write_data(folder / "reviews", workload, network, 4, 0, 1, folder / "i"), Error);
 }
 

@@ -92,9 +92,9 @@ std::string types_and_shapes(const KernelArgs& args) {
   std::string text;
   const auto add = [&](const Buffer* buffers, int count) {
     for (int i = 0; i < count; ++i) {
-      text += cat(i > 0 ? ", " : "", buffers[i].dtype, " (");
+      text += str(i > 0 ? ", " : "", buffers[i].dtype, " (");
       for (int axis = 0; axis < buffers[i].rank; ++axis)
-        text += cat(axis > 0 ? ", " : "", buffers[i].shape[axis]);
+        text += str(axis > 0 ? ", " : "", buffers[i].shape[axis]);
       text += ")";
     }
   };

@@ -41,7 +41,7 @@ const T& or_empty(const T* value) {
 }();
 std::string print_list(const std::vector<int64_t>& values) {
   std::string text;
-  for (int64_t value : values) text += cat(text.empty() ? "" : ", ", value);
+  for (int64_t value : values) text += str(text.empty() ? "" : ", ", value);
   return "[" + text + "]";
 }
 }  // namespace
@@ -62,9 +62,9 @@ AttrValue AttrValue::of(const std::vector<int64_t>& value) { return {.kind = Kin
 std::string AttrValue::print() const {
   switch (kind) {
     case Kind::integer:
-      return cat(integer);
+      return str(integer);
     case Kind::number:
-      return cat(number);
+      return str(number);
     case Kind::truth:
       return integer ? "true" : "false";
     case Kind::text:
@@ -231,7 +231,7 @@ size_t hash_fields(const AttrType& type, const std::byte* a) {
 std::string Attrs::print() const {
   std::string text;
   for (const Attribute& each : list())
-    text += cat(text.empty() ? "" : ", ", each.name, "=", each.value.print());
+    text += str(text.empty() ? "" : ", ", each.name, "=", each.value.print());
   return text;
 }
 
@@ -245,13 +245,13 @@ std::vector<Attribute> Attrs::list() const {
 AttrValue Attrs::get(const std::string& name) const {
   for (size_t i = 0; type_ && i < type_->count; ++i)
     if (name == type_->fields[i].name) return detail::read(type_->fields[i], bytes_);
-  throw Error(cat("attribute ", name, ": there is none of this name; there are: ", print(), "."));
+  throw Error(str("attribute ", name, ": there is none of this name; there are: ", print(), "."));
 }
 
 void Attrs::set(const std::string& name, const AttrValue& value) {
   for (size_t i = 0; type_ && i < type_->count; ++i)
     if (name == type_->fields[i].name) return detail::write(type_->fields[i], bytes_, value);
-  throw Error(cat("attribute ", name, ": there is none of this name; there are: ", print(), "."));
+  throw Error(str("attribute ", name, ": there is none of this name; there are: ", print(), "."));
 }
 
 }  // namespace tandem

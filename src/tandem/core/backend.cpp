@@ -62,9 +62,9 @@ Backend& backend(DeviceKind kind) {
 }
 
 void throw_out_of_memory(Device device, size_t asked, const MemoryStats& held, size_t free, size_t total) {
-  const auto mib = [](size_t bytes) { return cat((bytes >> 20) + (bytes % (1 << 20) != 0), " MiB"); };
+  const auto mib = [](size_t bytes) { return str((bytes >> 20) + (bytes % (1 << 20) != 0), " MiB"); };
   const size_t others = total > free + held.reserved ? total - free - held.reserved : 0;
-  throw OutOfMemory(cat("memory: ", device, " must have ", asked, " bytes (", mib(asked),
+  throw OutOfMemory(str("memory: ", device, " must have ", asked, " bytes (", mib(asked),
                         ") for a tensor; it has ", mib(free), " free of ", mib(total), ": tensors hold ",
                         mib(held.in_use), " (at most ", mib(held.peak), " so far), the cache keeps ",
                         mib(held.cached()), ", ", mib(others),

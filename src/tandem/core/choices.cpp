@@ -105,7 +105,7 @@ void add_to_table(const std::string& key, const Row& row) {
     const Descriptor file = open_file("save", path.string(), O_RDWR | O_CREAT | O_APPEND, 0644);
     write_all(
         file, "save", path.string(),
-        cat(ends_within_a_line(file) ? "\n" : "", key, '\t', row.algorithm, '\t', row.microseconds, '\n'));
+        str(ends_within_a_line(file) ? "\n" : "", key, '\t', row.algorithm, '\t', row.microseconds, '\n'));
   } catch (const Error&) {  // full, read-only, or something that is no file
   }
 }
@@ -134,7 +134,7 @@ const char* name(ChoiceMode mode) {
 ChoiceMode parse_choice_mode(const std::string& text, const char* setting) {
   for (const ChoiceMode mode : kChoiceModes)
     if (text == name(mode)) return mode;
-  throw Error(cat(setting, ": must be fixed, heuristic or profile; got '", text, "'."));
+  throw Error(str(setting, ": must be fixed, heuristic or profile; got '", text, "'."));
 }
 
 void set_convolution_choice(const ConvolutionChoice& choice) {

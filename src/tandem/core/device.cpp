@@ -24,12 +24,12 @@ Device parse_device(std::string_view text) {
     if (number[0] == ':' && failure == std::errc{} && end == number.data() + number.size())
       return {kind, index};
   }
-  throw Error(cat("device: must be cpu, cuda, cpu:N or cuda:N; got '", text, "'."));
+  throw Error(str("device: must be cpu, cuda, cpu:N or cuda:N; got '", text, "'."));
 }
 
 std::string to_string(Device device) {
   if (device == Device{}) return "cpu";
-  return cat(name(device.kind), ":", static_cast<int>(device.index));
+  return str(name(device.kind), ":", static_cast<int>(device.index));
 }
 
 std::ostream& operator<<(std::ostream& out, Device device) { return out << to_string(device); }

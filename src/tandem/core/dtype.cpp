@@ -60,7 +60,7 @@ DType parse_dtype(std::string_view text) {
     if (text == kTable[i].name) return static_cast<DType>(i);
   std::string names;
   for (const auto& row : kTable) names += std::string(names.empty() ? "" : ", ") + row.name;
-  throw Error(cat("dtype: must be one of ", names, "; got '", text, "'."));
+  throw Error(str("dtype: must be one of ", names, "; got '", text, "'."));
 }
 
 std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name(dtype); }

@@ -5,10 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
 #include <new>
-#include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <type_traits>
 
 namespace tandem {
 
@@ -62,37 +65,74 @@ inline ErrorKind kind_of(const std::exception& error) {
 }
 
 namespace detail {
-template <class... Parts>
-[[gnu::noinline]] std::string join(const Parts&... parts) {
-  std::ostringstream out;
-  (void)(out << ... << parts);
-  return out.str();
-}
-/// Texts of every length are one type, so that there are fewer joins.
-template <class T>
-const T& as_part(const T& part) {
-  return part;
-}
-template <size_t n>
-const char* as_part(const char (&text)[n]) {
-  return text;
-}
+/// One part of a text. It refers to the value that it was made from, and lives as long as the call.
+class TextPart {
+ public:
+  TextPart(const char* text) : kind_(Kind::text) { value_.text = {text, std::char_traits<char>::length(text)}; }
+  template <class T>
+  TextPart(const T& value) {
+    if constexpr (std::is_convertible_v<const T&, std::string_view>) {
+      kind_ = Kind::text;
+      const std::string_view text = value;
+      value_.text = {text.data(), text.size()};
+    } else if constexpr (std::is_same_v<T, char>) {
+      kind_ = Kind::text;
+      value_.text = {&value, 1};
+    } else if constexpr (std::is_integral_v<T> && (sizeof(T) > 1 || std::is_same_v<T, bool>)) {
+      kind_ = std::is_signed_v<T> ? Kind::integer : Kind::natural;
+      if constexpr (std::is_signed_v<T>) {
+        value_.integer = value;
+      } else {
+        value_.natural = value;
+      }
+    } else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+      kind_ = Kind::number;
+      value_.number = value;
+    } else {
+      kind_ = Kind::streamed;
+      value_.streamed = {&value, [](std::ostream& out, const void* object) { out << *static_cast<const T*>(object); }};
+    }
+  }
+
+ private:
+  friend std::string join(std::initializer_list<TextPart> parts);
+  enum class Kind : uint8_t { text, integer, natural, number, streamed };
+  Kind kind_;
+  union {
+    struct {
+      const char* data;
+      size_t size;
+    } text;
+    int64_t integer;
+    uint64_t natural;
+    double number;
+    struct {
+      const void* object;
+      void (*write)(std::ostream&, const void*);
+    } streamed;
+  } value_;
+};
+std::string join(std::initializer_list<TextPart> parts);
 }  // namespace detail
 
-/// Joins its arguments into one string with operator<<.
+/// Joins its arguments into one string, each as operator<< writes it.
 template <class... Parts>
-std::string cat(const Parts&... parts) {
-  return detail::join(detail::as_part(parts)...);
+std::string str(const Parts&... parts) {
+  if constexpr (sizeof...(Parts) == 0) {
+    return {};
+  } else {
+    return detail::join({parts...});
+  }
 }
 
 /// throw resource_error("save '", path, "': no space is left. …");
 template <class... Parts>
 Error resource_error(const Parts&... parts) {
-  return Error(cat(parts...), ErrorKind::resource);
+  return Error(str(parts...), ErrorKind::resource);
 }
 template <class... Parts>
 Error device_error(const Parts&... parts) {
-  return Error(cat(parts...), ErrorKind::device);
+  return Error(str(parts...), ErrorKind::device);
 }
 
 }  // namespace tandem
@@ -101,12 +141,12 @@ Error device_error(const Parts&... parts) {
 #define TD_CHECK(condition, ...) \
   do { \
     if (!(condition)) [[unlikely]] \
-      throw ::tandem::Error(::tandem::cat(__VA_ARGS__)); \
+      throw ::tandem::Error(::tandem::str(__VA_ARGS__)); \
   } while (0)
 
 /// States something that only a bug in Tandem can break.
 #define TD_ASSERT(condition, ...) \
   do { \
     if (!(condition)) [[unlikely]] \
-      throw ::tandem::InternalError(::tandem::cat(#condition " ", __VA_ARGS__)); \
+      throw ::tandem::InternalError(::tandem::str(#condition " ", __VA_ARGS__)); \
   } while (0)

@@ -7,7 +7,7 @@ namespace tandem {
 Tensor FunctionContext::saved(size_t i) const {
   TD_CHECK(i < kept_.size(), name_, ": saved(i) must name a tensor that was kept by save(); got ", i, " of ",
            kept_.size(), ".");
-  Tensor t = unpack_saved(kept_[i].saved, name_.c_str(), cat("saved tensor ", i));
+  Tensor t = unpack_saved(kept_[i].saved, name_.c_str(), str("saved tensor ", i));
   if (kept_[i].output < 0 || !is_floating(t.dtype()) || !grad_enabled()) return t;
   t = t.detach();
   attach(t, Ref<TapeNode>(node_),

@@ -97,7 +97,7 @@ class Implementations {
 
  private:
   [[noreturn, gnu::noinline, gnu::cold]] void refuse() const {
-    throw Error(cat("choose: one implementation must do every call; got a call that none of ", rows_.size(),
+    throw Error(str("choose: one implementation must do every call; got a call that none of ", rows_.size(),
                     " can do. This is a bug of the library."));
   }
   std::span<const Row* const> rows_;

@@ -156,7 +156,7 @@ Mutex::~Mutex() {
 void Mutex::lock() {
   const uint32_t me = my_number();
   if (slot_->word.load(std::memory_order_relaxed) >> 1 == me) [[unlikely]]
-    throw Error(cat(slot_->what,
+    throw Error(str(slot_->what,
                     ": must not be used from within its own call, which holds it. Use another one there."));
   slot_->lock(me);
 }

@@ -166,8 +166,8 @@ void check_effects(const OpDef& op) {
 
 void InferArgs::refuse_attributes(const char* op, const Attrs& given, const detail::AttrType& wanted) {
   std::string names;
-  for (size_t i = 0; i < wanted.count; ++i) names += cat(i ? ", " : "", wanted.fields[i].name);
-  throw Error(cat(op, ": the attributes must be those of this op (", names, "); got ",
+  for (size_t i = 0; i < wanted.count; ++i) names += str(i ? ", " : "", wanted.fields[i].name);
+  throw Error(str(op, ": the attributes must be those of this op (", names, "); got ",
                   given.empty() ? "none" : given.print(), ". Fill in the op's own struct of attributes."));
 }
 
@@ -176,10 +176,10 @@ void refuse_count(const OpDef& op, size_t got) {
   const auto [least, most] = std::pair(op.inputs.least, op.inputs.most);
   const bool one = most == 1;
   throw Error(
-      cat(op.name, ": there must be ", least,
+      str(op.name, ": there must be ", least,
           least == most              ? ""
           : most == InputCount::kAny ? " or more"
-                                     : cat(" to ", most),
+                                     : str(" to ", most),
           one ? " input" : " inputs", "; got ", got, ". ",
           static_cast<int64_t>(got) < least ? "Add those that are missing." : "Leave out those beyond."));
 }
@@ -390,7 +390,7 @@ void check_anomaly(const OpDef& op, std::span<const Tensor> in, std::span<const 
       if (!all_finite(t)) return;  // not the first
     std::string inputs;
     for (const Tensor& t : in) inputs += (inputs.empty() ? "" : ", ") + describe(t);
-    throw Error(cat("anomaly: ", op.name, " made a NaN or infinity from finite inputs (", inputs,
+    throw Error(str("anomaly: ", op.name, " made a NaN or infinity from finite inputs (", inputs,
                     "). Check the values that reach it, or lower the learning rate."));
   }
 }

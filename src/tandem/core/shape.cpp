@@ -17,7 +17,7 @@ Dims::Dims(std::span<const Dim> values) {
 }
 
 void Dims::refuse(uint64_t value) {
-  throw Error(cat("shape: a size or axis must fit 63 bits; got ", value, "."));
+  throw Error(str("shape: a size or axis must fit 63 bits; got ", value, "."));
 }
 
 Dims Dims::filled(int rank, Dim value) {
@@ -55,7 +55,7 @@ constexpr Dim kTooMany = Dim{1} << 60;  // elements: fewer can be counted in byt
 
 [[noreturn]] void refuse_sizes(const Dims& shape) {
   for (Dim d : shape) TD_CHECK(d >= 0, "shape: sizes must not be negative; got ", shape, ".");
-  throw Error(cat("shape: the number of elements, at 8 bytes each, must fit 63 bits; got ", shape, "."));
+  throw Error(str("shape: the number of elements, at 8 bytes each, must fit 63 bits; got ", shape, "."));
 }
 }  // namespace
 

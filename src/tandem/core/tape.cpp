@@ -64,7 +64,7 @@ bool is_stale(const Tracer* tracer, const TapeNode::Saved& saved) {
   return saved.value && version_in(tracer, Tensor(saved.value)) != saved.version;
 }
 [[noreturn]] void refuse_stale(const char* function, const std::string& what) {
-  throw Error(cat(
+  throw Error(str(
       function, ": ", what,
       " is needed for the gradient but was changed in place (by assign() or the like) after the operation. "
       "Change it after backward(), or change a clone()."));
@@ -491,7 +491,7 @@ class Walk {
 
   Tensor unpack(const TapeNode& node, const TapeNode::Saved& saved, const char* what, size_t index) {
     if (is_stale(tracer_, saved)) [[unlikely]]
-      refuse_stale(node.name(), cat(what, " ", index));
+      refuse_stale(node.name(), str(what, " ", index));
     return saved.value ? Tensor(saved.value) : Tensor();
   }
 

@@ -153,7 +153,7 @@ void Tensor::rebind(const Tensor& value) {
 
 void check_target(const char* op, const Tensor& target) {
   if (const CopyMark* mark = target.impl()->copied_by) [[unlikely]]
-    throw Error(cat(op, ": the target must be a tensor of its own or a view of one; got ", describe(target),
+    throw Error(str(op, ": the target must be a tensor of its own or a view of one; got ", describe(target),
                     ", a copy that ", mark->function,
                     "() made: the tensor it was taken from would not change. ", mark->instead,
                     " A clone() of the copy may be changed."));
@@ -235,7 +235,7 @@ std::vector<std::byte> host_bytes(const Tensor& tensor) {
 
 std::string describe(const Tensor& tensor) {
   if (!tensor.defined()) return "an undefined tensor";
-  return cat(tensor.dtype(), " ", tensor.shape(), " on ", tensor.device());
+  return str(tensor.dtype(), " ", tensor.shape(), " on ", tensor.device());
 }
 
 }  // namespace tandem

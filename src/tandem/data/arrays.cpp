@@ -76,7 +76,7 @@ using Arrays = std::array<Array, kParts>;
 Arrays read_arrays(const DatasetInfo& info, const std::string& place) {
   const std::vector<std::string> packs = npz_files(place);
   const auto where = [&](const std::string& path) {
-    return cat("data ", info.name, ": '", io::one_line(path), "': ");
+    return str("data ", info.name, ": '", io::one_line(path), "': ");
   };
   Arrays arrays;
   if (packs.empty()) {
@@ -92,7 +92,7 @@ Arrays read_arrays(const DatasetInfo& info, const std::string& place) {
   for (const auto& [name, tensor] : io::load_npz(packs[0]))
     for (int part = 0; part < kParts; ++part)
       if (name == kNames[part][0] || name == kNames[part][1])
-        arrays[static_cast<size_t>(part)] = {tensor, cat(where(packs[0]), name, ": ")};
+        arrays[static_cast<size_t>(part)] = {tensor, str(where(packs[0]), name, ": ")};
   const std::optional<Part> part = lacking([&](Part p) { return arrays[p].values.defined(); });
   TD_CHECK(!part, where(packs[0]),
            "must hold arrays train_x and train_y (and test_x and test_y), or x and y; ", kNames[*part][0],
@@ -166,7 +166,7 @@ void note_quantities(const Tensor& y, std::vector<std::string>& notices) {
     ++counts[value];
   }
   if (counts.size() <= kFewValues)
-    notices.push_back(cat("y is taken as a quantity; it has only ", counts.size(),
+    notices.push_back(str("y is taken as a quantity; it has only ", counts.size(),
                           " different whole numbers. Choose classification if they are classes."));
 }
 
@@ -192,7 +192,7 @@ void split_off(const Samples& all, bool has_classes, const std::string& where, c
   const SplitIndices parts = split_indices(groups, options.test_share, options.split_seed);
   TD_CHECK(!parts.test.empty(), where, "a class must have two samples or more for a test part; each of the ",
            rows, " samples is a class of its own. For a quantity, choose task regression.");
-  splits.notices.push_back(cat(parts.test.size(), " of ", rows, " samples were split off for testing (seed ",
+  splits.notices.push_back(str(parts.test.size(), " of ", rows, " samples were split off for testing (seed ",
                                options.split_seed, ")."));
   const DatasetPtr set = all.set(splits.info.title);
   splits.train = subset(set, parts.train);
@@ -237,7 +237,7 @@ Splits open_arrays(const DatasetInfo& info, const OpenOptions& options) {
     const int64_t unused = most + 1 - static_cast<int64_t>(counts.size());
     if (unused > 0)
       splits.notices.push_back(
-          cat("of the classes 0 to ", most, " ", unused,
+          str("of the classes 0 to ", most, " ", unused,
               " have no sample for training. Labels count from 0; for a quantity, choose "
               "task regression."));
   } else if (options.task.empty()) {

@@ -75,7 +75,7 @@ std::string archive_in(const Kind& kind, const std::string& folder) {
 MissingIn missing_in(const Kind& kind) {
   return [&kind](const std::string& folder) -> std::string {
     if (!bin_folder(kind, folder).empty() || !archive_in(kind, folder).empty()) return "";
-    return cat(kind.archive, ".tar.gz, or ", kind.train[0], " and ", kind.test, ",");
+    return str(kind.archive, ".tar.gz, or ", kind.train[0], " and ", kind.test, ",");
   };
 }
 
@@ -116,12 +116,12 @@ Splits open_cifar(const DatasetInfo& info, const OpenOptions& options) {
     for (const std::string& name : kind.train) {
       const std::string path = (fs::path(bins) / name).string();
       if (!is_file(path)) break;
-      add(0, cat("read '", io::one_line(path), "': "), io::read_file("read", path, kMaxBytes));
+      add(0, str("read '", io::one_line(path), "': "), io::read_file("read", path, kMaxBytes));
     }
     const std::string path = (fs::path(bins) / kind.test).string();
-    add(1, cat("read '", io::one_line(path), "': "), io::read_file("read", path, kMaxBytes));
+    add(1, str("read '", io::one_line(path), "': "), io::read_file("read", path, kMaxBytes));
   } else {
-    const std::string path = archive_in(kind, folder), where = cat("read '", io::one_line(path), "': ");
+    const std::string path = archive_in(kind, folder), where = str("read '", io::one_line(path), "': ");
     const std::vector<uint8_t> archive = io::read_maybe_gzip("read", path, kMaxBytes);
     const std::vector<io::TarEntry> entries = io::read_tar(where, archive);
     const auto entry = [&](const std::string& name) -> const io::TarEntry* {
@@ -132,9 +132,9 @@ Splits open_cifar(const DatasetInfo& info, const OpenOptions& options) {
     for (const std::string& name : kind.train) {
       const io::TarEntry* file = entry(name);
       if (!file) break;
-      add(0, cat(where, name, ": "), file->bytes);
+      add(0, str(where, name, ": "), file->bytes);
     }
-    if (const io::TarEntry* file = entry(kind.test)) add(1, cat(where, kind.test, ": "), file->bytes);
+    if (const io::TarEntry* file = entry(kind.test)) add(1, str(where, kind.test, ": "), file->bytes);
     TD_CHECK(!labels[0].empty() && !labels[1].empty(), where, "the archive must hold ", kind.train[0],
              " and ", kind.test, "; it holds ", entries.size(), " other files. Fetch it again.");
   }

@@ -135,7 +135,7 @@ class Sharded final : public Reordered {
                                       : (all + world - 1) / world;
   }
   int64_t size() const override { return size_; }
-  std::string describe() const override { return cat(base_->describe(), ", part ", rank_, " of ", world_); }
+  std::string describe() const override { return str(base_->describe(), ", part ", rank_, " of ", world_); }
 
  private:
   int64_t index_of(int64_t i, int64_t) const override { return (rank_ + i * world_) % base_->size(); }
@@ -153,7 +153,7 @@ class Batched final : public Made {
     return base_->size() / batch_ + (last_ != LastBatch::drop && base_->size() % batch_ != 0);
   }
   bool varies() const override { return base_->varies(); }
-  std::string describe() const override { return cat(base_->describe(), ", in batches of ", batch_); }
+  std::string describe() const override { return str(base_->describe(), ", in batches of ", batch_); }
   std::vector<Tensor> get_at(int64_t i, int64_t epoch) const override {
     check_index("get", i, size());
     std::vector<int64_t> indices;
@@ -305,6 +305,6 @@ std::vector<Tensor> TensorSet::batch(std::span<const int64_t> indices) const {
   return stacked;
 }
 
-std::string TensorSet::describe() const { return cat(name_, ": ", size(), " samples"); }
+std::string TensorSet::describe() const { return str(name_, ": ", size(), " samples"); }
 
 }  // namespace tandem::data

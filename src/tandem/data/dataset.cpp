@@ -75,7 +75,7 @@ std::vector<Tensor> Dataset::batch(std::span<const int64_t> indices) const {
   return stack_samples(*this, indices, [&](int64_t i) { return get(i); });
 }
 
-std::string Dataset::describe() const { return cat(size(), " samples"); }
+std::string Dataset::describe() const { return str(size(), " samples"); }
 
 int64_t Dataset::length(int64_t i) const {
   const std::vector<Tensor> sample = get(i);
@@ -85,7 +85,7 @@ int64_t Dataset::length(int64_t i) const {
   return sample[0].size(0);
 }
 
-std::string Dataset::sample_name(int64_t i) const { return cat("sample ", i); }
+std::string Dataset::sample_name(int64_t i) const { return str("sample ", i); }
 
 Reordered::Reordered(const char* what, DatasetPtr base) : base_(std::move(base)) {
   TD_CHECK(base_ != nullptr, what, ": needs a data set; got none.");
@@ -111,7 +111,7 @@ Subset::Subset(DatasetPtr base, std::vector<int64_t> indices)
   for (int64_t i : indices_) check_index("subset", i, base_->size());
 }
 
-std::string Subset::describe() const { return cat(base_->describe(), ", ", size(), " of ", base_->size()); }
+std::string Subset::describe() const { return str(base_->describe(), ", ", size(), " of ", base_->size()); }
 
 DatasetPtr first(DatasetPtr base, int64_t n) {
   TD_CHECK(n >= 1, "limit: must be at least 1 sample; got ", n, ".");
@@ -131,7 +131,7 @@ std::string sum_of_sample(const Dataset& set, int64_t i, int64_t& bytes) {
   try {
     for (const Tensor& field : set.get_at(i, 0)) {
       const std::vector<std::byte> values = host_bytes(field);
-      add(cat(field.dtype(), " ", field.shape(), "\n"));
+      add(str(field.dtype(), " ", field.shape(), "\n"));
       sum.update(values.data(), values.size());
       bytes += static_cast<int64_t>(values.size());
     }
@@ -156,7 +156,7 @@ std::string fingerprint(const Dataset& set) {
   const std::string first = sum_of_sample(set, 0, bytes);
   if (sum_of_sample(set, 0, again) != first) return "";
   const int64_t count = std::min(size, std::clamp(kBytes / std::max<int64_t>(bytes, 1), kLeast, kMost));
-  std::string text = cat(size, " samples\n", first);
+  std::string text = str(size, " samples\n", first);
   const int64_t gaps = std::max<int64_t>(count - 1, 1), step = (size - 1) / gaps, rest = (size - 1) % gaps;
   for (int64_t k = 1; k < count; ++k) text += sum_of_sample(set, k * step + k * rest / gaps, bytes);
   return io::sha256(text);

@@ -151,7 +151,7 @@ Outcome run_curl(const std::string& url, const std::string& part, const Download
   }
   throw resource_error(
       where,
-      outcome.message.empty() ? cat(options.program, " failed with code ", outcome.code) : outcome.message,
+      outcome.message.empty() ? str(options.program, " failed with code ", outcome.code) : outcome.message,
       ". ", what_to_do);
 }
 
@@ -194,7 +194,7 @@ std::string checksum_of(const std::string& kind, const std::string& path) {
 }
 
 void download(const std::string& url, const std::string& path, const DownloadOptions& options) {
-  const std::string where = cat("download '", io::one_line(url, 500), "': "), part = path + ".part";
+  const std::string where = str("download '", io::one_line(url, 500), "': "), part = path + ".part";
   const Wanted wanted = options.checksum.empty() ? Wanted{} : parse_checksum(options.checksum);
   const auto is_right = [&](const std::string& file) {
     return wanted.kind.empty() || checksum_of(wanted.kind, file) == wanted.sum;
@@ -229,7 +229,7 @@ void download(const std::string& url, const std::string& path, const DownloadOpt
       remove_file(where, part);
       // What was here before may have been of another file: once more from the start.
       if (before > 0) continue;
-      throw Error(cat(where, "the file must have the ", wanted.kind, " sum ", wanted.sum, "; it has ", found,
+      throw Error(str(where, "the file must have the ", wanted.kind, " sum ", wanted.sum, "; it has ", found,
                       ". It was thrown away: fetch it elsewhere, or check who answers for that address."));
     }
     if (outcome.code == 0 && before == 0) {  // an empty file: curl makes none

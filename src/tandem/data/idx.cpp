@@ -34,7 +34,7 @@ const char* type_name(uint8_t code) {
 
 IdxArray read_idx(const std::string& path, int axes) {
   std::vector<uint8_t> bytes = io::read_maybe_gzip("read", path);
-  const std::string what = cat("read '", io::one_line(path), "': ");
+  const std::string what = str("read '", io::one_line(path), "': ");
   TD_CHECK(bytes.size() >= 4, what, "an idx file must begin with a magic number of 4 bytes; it holds ",
            bytes.size(), " bytes", kMend);
   TD_CHECK(bytes[0] == 0 && bytes[1] == 0, what, "an idx file must begin with two zero bytes; got ",
@@ -61,7 +61,7 @@ IdxArray read_idx(const std::string& path, int axes) {
   }
   const auto found = static_cast<int64_t>(bytes.size() - header);
   TD_CHECK(fits && expected == found, what, "its sizes are ", shown, ", so that it must hold ",
-           fits ? cat(expected) : "more than 2^63", " values; it holds ", found, kMend);
+           fits ? str(expected) : "more than 2^63", " values; it holds ", found, kMend);
   bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(header));
   array.values = std::move(bytes);
   return array;
@@ -71,7 +71,7 @@ std::shared_ptr<const ImageSet> read_idx_images(const std::string& name, const s
                                                 const std::string& labels_path, const ImageFormat& format,
                                                 int classes) {
   IdxArray images = read_idx(images_path, 3), labels = read_idx(labels_path, 1);
-  const std::string what = cat("read '", io::one_line(images_path), "': ");
+  const std::string what = str("read '", io::one_line(images_path), "': ");
   TD_CHECK(images.sizes[1] == format.height && images.sizes[2] == format.width, what, "images must be ",
            format.height, " by ", format.width, "; got ", images.sizes[1], " by ", images.sizes[2], kMend);
   TD_CHECK(images.sizes[0] > 0, what, "must hold at least one image; got none", kMend);

@@ -70,7 +70,7 @@ struct LeftOut {
   }
   void tell(const char* what, std::vector<std::string>& notices) const {
     if (count > 0)
-      notices.push_back(cat("left out: ", what, ": ", count, ", the first '", io::one_line(first), "'."));
+      notices.push_back(str("left out: ", what, ": ", count, ", the first '", io::one_line(first), "'."));
   }
 };
 
@@ -187,7 +187,7 @@ Files readable(const Files& files, const ImageFormat& format, std::vector<std::s
     } catch (const Error& error) {
       faults[at] = error.what();
       if (faults[at].find(io::one_line(files[at].path)) == std::string::npos)
-        faults[at] = cat("'", io::one_line(files[at].path), "': ", faults[at]);
+        faults[at] = str("'", io::one_line(files[at].path), "': ", faults[at]);
     }
   });
   Files kept;
@@ -198,7 +198,7 @@ Files readable(const Files& files, const ImageFormat& format, std::vector<std::s
     else if (++bad <= kMaxNotices)
       notices.push_back("left out: " + faults[i]);
   }
-  if (bad > kMaxNotices) notices.push_back(cat("left out: and ", bad - kMaxNotices, " more files."));
+  if (bad > kMaxNotices) notices.push_back(str("left out: and ", bad - kMaxNotices, " more files."));
   return kept;
 }
 
@@ -229,7 +229,7 @@ void ImageFolder::add_class(const std::string& folder, int64_t label) {
 }
 
 ImageFolder::ImageFolder(const std::string& folder, int64_t shrink_to) : shrink_to_(shrink_to) {
-  const std::string where = cat("image folder '", io::one_line(folder), "': ");
+  const std::string where = str("image folder '", io::one_line(folder), "': ");
   TD_CHECK(is_folder(folder), where, "must be a folder; it is not.");
   classes_ = classes_in(folder, notices_);
   std::string empty_class;
@@ -246,7 +246,7 @@ ImageFolder::ImageFolder(const std::string& folder, int64_t shrink_to) : shrink_
 
 ImageFolder::ImageFolder(const std::string& folder, std::vector<std::string> classes, int64_t shrink_to)
     : classes_(std::move(classes)), shrink_to_(shrink_to) {
-  const std::string where = cat("image folder '", io::one_line(folder), "': ");
+  const std::string where = str("image folder '", io::one_line(folder), "': ");
   TD_CHECK(is_folder(folder), where, "must be a folder; it is not.");
   for (const std::string& name : classes_in(folder, notices_)) {
     const auto found = std::find(classes_.begin(), classes_.end(), name);
@@ -271,7 +271,7 @@ std::vector<Tensor> ImageFolder::get(int64_t i) const {
 }
 
 std::string ImageFolder::describe() const {
-  return cat(size(), " image files of ", classes_.size(), " classes");
+  return str(size(), " image files of ", classes_.size(), " classes");
 }
 
 std::string ImageFolder::sample_name(int64_t i) const {
@@ -288,7 +288,7 @@ Splits open_image_folder(const DatasetInfo& info, const OpenOptions& options) {
   const ImageFormat format = image_folder_format(height, width);
   const std::string folder = require_in(info, search_folders(info.name, options.data_dir), missing_in,
                                         "there must be a folder per class with JPEG or PNG files");
-  const std::string where = cat("data ", info.name, ": '", io::one_line(folder), "': ");
+  const std::string where = str("data ", info.name, ": '", io::one_line(folder), "': ");
   const auto part = [&](const char* name) { return (fs::path(folder) / name).string(); };
   const bool has_train = is_folder(part("train"));
   for (const char* name : kTestParts)
@@ -315,7 +315,7 @@ Splits open_image_folder(const DatasetInfo& info, const OpenOptions& options) {
     others += given.other_images();
     notices.insert(notices.end(), given.notices().begin(), given.notices().end());
     for (size_t i = 1; i < parts_there.size(); ++i)
-      notices.push_back(cat(parts_there[i], "/ is not used: ", name, "/ is there."));
+      notices.push_back(str(parts_there[i], "/ is not used: ", name, "/ is there."));
   } else {
     std::vector<int64_t> labels;
     for (const ImageFolder::File& file : train) labels.push_back(file.label);
@@ -327,7 +327,7 @@ Splits open_image_folder(const DatasetInfo& info, const OpenOptions& options) {
       for (int64_t i : indices) taken.push_back(train[static_cast<size_t>(i)]);
       return taken;
     };
-    notices.push_back(cat(parts.test.size(), " of ", train.size(),
+    notices.push_back(str(parts.test.size(), " of ", train.size(),
                           " images were split off for testing (seed ", options.split_seed, ")."));
     test = take(parts.test);
     train = take(parts.train);
@@ -335,7 +335,7 @@ Splits open_image_folder(const DatasetInfo& info, const OpenOptions& options) {
   }
   if (others > 0)
     notices.push_back(
-        cat(others, " files of other kinds (.gif, .webp …) were left out: JPEG and PNG are read."));
+        str(others, " files of other kinds (.gif, .webp …) were left out: JPEG and PNG are read."));
 
   const auto train_set = std::make_shared<ImageFolder>(std::move(train), all.classes()),
              test_set = std::make_shared<ImageFolder>(std::move(test), all.classes());

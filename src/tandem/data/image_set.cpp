@@ -102,7 +102,7 @@ std::vector<Tensor> ImageDataset::batch(std::span<const int64_t> indices) const 
 }
 
 std::string ImageDataset::describe() const {
-  return cat(name_, ": ", size(), " images of (", format_.channels, ", ", format_.height, ", ", format_.width,
+  return str(name_, ": ", size(), " images of (", format_.channels, ", ", format_.height, ", ", format_.width,
              ")");
 }
 

@@ -32,7 +32,7 @@ std::string reviews_in(const std::string& folder) {
 
 std::string missing_in(const std::string& folder) {
   if (!reviews_in(folder).empty() || is_file((fs::path(folder) / kArchive).string())) return "";
-  return cat(kArchive, ", or train/ and test/ with pos/ and neg/ each,");
+  return str(kArchive, ", or train/ and test/ with pos/ and neg/ each,");
 }
 
 /// Line breaks are tags in the files.
@@ -74,19 +74,19 @@ void read_folder(const std::string& folder, Reviews (&parts)[2]) {
 }
 
 void read_archive(const std::string& path, Reviews (&parts)[2]) {
-  const std::string where = cat("read '", io::one_line(path), "': ");
+  const std::string where = str("read '", io::one_line(path), "': ");
   const std::vector<uint8_t> archive = io::read_maybe_gzip("read", path, kMaxBytes);
   std::map<std::string, std::span<const uint8_t>> files;  // by name, as a folder has them
   for (const io::TarEntry& entry : io::read_tar(where, archive)) files[entry.name] = entry.bytes;
   for (const auto& [name, bytes] : files)
     for (size_t part = 0; part < 2; ++part)
       for (int64_t cls = 0; cls < 2; ++cls)
-        if (name.find(cat(kParts[part], "/", kClasses[cls], "/")) != std::string::npos &&
+        if (name.find(str(kParts[part], "/", kClasses[cls], "/")) != std::string::npos &&
             name.ends_with(".txt"))
           parts[part].add(cls,
-                          checked_text(cat(where, name, ": "),
+                          checked_text(str(where, name, ": "),
                                        {reinterpret_cast<const char*>(bytes.data()), bytes.size()}),
-                          cat(name, " in '", io::one_line(path), "'"));
+                          str(name, " in '", io::one_line(path), "'"));
   for (size_t part = 0; part < 2; ++part)
     for (size_t cls = 0; cls < 2; ++cls)
       TD_CHECK(!parts[part].of[cls].empty(), where, "the archive must hold ", kParts[part], "/",

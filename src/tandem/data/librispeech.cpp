@@ -104,7 +104,7 @@ Splits open_librispeech(const DatasetInfo& info, const OpenOptions& options) {
     if (parts.test.empty()) std::swap(parts.test, parts.valid);
   }
   Splits splits = speech_splits(info, place, std::move(parts), options);
-  splits.notices.push_back(cat("parts: ", taken, "."));
+  splits.notices.push_back(str("parts: ", taken, "."));
   return splits;
 }
 

@@ -42,7 +42,7 @@ std::vector<Utterance> read_ljspeech(const std::string& folder) {
     if (line.empty()) continue;
     // Quotation marks are part of the texts: they do not protect anything.
     const size_t first = line.find('|'), last = line.rfind('|');
-    const std::string where = cat("read '", io::one_line(list), "': line ", number, " ");
+    const std::string where = str("read '", io::one_line(list), "': line ", number, " ");
     TD_CHECK(first != std::string::npos && first > 0 && last + 1 < line.size(), where,
              "must be ID|text|text in words; got '", io::one_line(line, 60), "'. Fetch the file again.");
     const std::string name = line.substr(0, first),

@@ -112,7 +112,7 @@ Tensor read_log_mel(const std::string& path, const LogMelOptions& options) {
   try {
     return log_mel(io::resample_audio(audio.samples, audio.sample_rate, options.sample_rate), options);
   } catch (Error& error) {
-    error.prepend(cat("read '", io::one_line(path), "': "));
+    error.prepend(str("read '", io::one_line(path), "': "));
     throw;
   }
 }
@@ -123,7 +123,7 @@ int64_t frames_in(const std::string& path, const LogMelOptions& options) {
   try {
     return frames_of(samples, options);
   } catch (Error& error) {
-    error.prepend(cat("read '", io::one_line(path), "': "));
+    error.prepend(str("read '", io::one_line(path), "': "));
     throw;
   }
 }

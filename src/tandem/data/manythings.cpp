@@ -48,7 +48,7 @@ std::string missing_in(const std::string& place) {
 }
 
 std::string text_in_archive(const std::string& path) {
-  const std::string where = cat("read '", io::one_line(path), "': ");
+  const std::string where = str("read '", io::one_line(path), "': ");
   const io::ZipReader archive("read", path);
   std::vector<const io::ZipReader::Entry*> texts;
   for (const io::ZipReader::Entry& entry : archive.entries()) {
@@ -58,7 +58,7 @@ std::string text_in_archive(const std::string& path) {
   TD_CHECK(texts.size() == 1, where, "the archive must hold one .txt file of pairs besides ", kAbout,
            "; it holds ", texts.size(), ". Give an archive of Many Things, or its .txt file.");
   const std::vector<uint8_t> bytes = archive.read(*texts[0]);
-  return checked_text(cat(where, io::one_line(texts[0]->name, 60), ": "),
+  return checked_text(str(where, io::one_line(texts[0]->name, 60), ": "),
                       {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
@@ -73,7 +73,7 @@ Splits open_manythings(const DatasetInfo& info, const OpenOptions& options) {
                                        "its archive or its .txt file must be in one folder");
   const std::string path = file_of(place);
   const std::vector<TextPair> all = tabbed_pairs(is_zip(path) ? text_in_archive(path) : read_text(path),
-                                                 cat("read '", io::one_line(path), "': "));
+                                                 str("read '", io::one_line(path), "': "));
   TD_CHECK(all.size() >= 2, "data manythings '", io::one_line(path),
            "': there must be two pairs or more; got ", all.size(), ". Give the whole file.");
   // Of fewer pairs, the same share.

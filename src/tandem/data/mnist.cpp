@@ -41,7 +41,7 @@ Splits open(const DatasetInfo& info, const std::vector<std::string>& folders, fl
       require_in(info, folders, missing_file, "its four idx files must be in one folder");
   const ImageFormat format{1, 28, 28, {mean}, {deviation}};
   const auto read = [&](const char* part, int first) -> DatasetPtr {
-    return read_idx_images(cat(info.title, ", ", part), find_file(folder, kFiles[first]),
+    return read_idx_images(str(info.title, ", ", part), find_file(folder, kFiles[first]),
                            find_file(folder, kFiles[first + 1]), format, static_cast<int>(info.classes));
   };
   return {read("train", 0), read("test", 2), info, info.name, folder};

@@ -79,7 +79,7 @@ void split_off(PairParts& parts, const OpenOptions& options, const std::string& 
   std::vector<TextPair> kept;
   for (const int64_t i : chosen.test) parts.test.push_back(parts.train[static_cast<size_t>(i)]);
   for (const int64_t i : chosen.train) kept.push_back(std::move(parts.train[static_cast<size_t>(i)]));
-  splits.notices.push_back(cat(parts.test.size(), " of ", parts.train.size(),
+  splits.notices.push_back(str(parts.test.size(), " of ", parts.train.size(),
                                " pairs were split off for testing (seed ", options.split_seed, ")."));
   parts.train = std::move(kept);
   splits.split_off = true;
@@ -119,19 +119,19 @@ std::vector<Tensor> PairSet::get(int64_t i) const {
   return {piece(k), piece(k + 1)};
 }
 
-std::string PairSet::describe() const { return cat(title_, ": ", size(), " pairs"); }
+std::string PairSet::describe() const { return str(title_, ": ", size(), " pairs"); }
 
 Splits translation_splits(const DatasetInfo& info, const std::string& place, PairParts parts,
                           const OpenOptions& given) {
   const OpenOptions options = with_usual(given);
-  const std::string where = cat("data ", info.name, " '", io::one_line(place), "': ");
+  const std::string where = str("data ", info.name, " '", io::one_line(place), "': ");
   Splits splits{.train = {}, .test = {}, .info = info, .name = info.name, .where = place};
   splits.task = "translation";
   if (parts.test.empty()) split_off(parts, options, where, splits);
   splits.text = pair_encoder(parts.train, options);
   Left left;
   const auto made = [&](const char* part, const std::vector<TextPair>& pairs) {
-    auto set = encoded(cat(info.title, ", ", part), pairs, *splits.text, left);
+    auto set = encoded(str(info.title, ", ", part), pairs, *splits.text, left);
     TD_CHECK(set->size() > 0, where, "the part to ", part, " must have a pair of texts of up to ",
              splits.text->length, " tokens; none of its ", pairs.size(),
              " pairs is so short, with text on both sides. Give a larger --length, or other text.");
@@ -141,14 +141,14 @@ Splits translation_splits(const DatasetInfo& info, const std::string& place, Pai
   splits.test = made("test", parts.test);
   if (!parts.valid.empty()) splits.valid = made("validate", parts.valid);
   const Vocabulary &from = splits.text->vocabulary, &into = *splits.text->into;
-  splits.notices.push_back(cat("vocabularies: ", from.size(), " and ", into.size(),
+  splits.notices.push_back(str("vocabularies: ", from.size(), " and ", into.size(),
                                from.tokens() == Tokens::bpe ? " pieces" : " words", " (", name(from.tokens()),
                                ")."));
   if (left.longer > 0)
-    splits.notices.push_back(cat(left.longer, " of ", left.all, " pairs were left out: a side has more than ",
+    splits.notices.push_back(str(left.longer, " of ", left.all, " pairs were left out: a side has more than ",
                                  splits.text->length, " tokens (--length)."));
   if (left.blank > 0)
-    splits.notices.push_back(cat(left.blank, " of ", left.all, " pairs were left out: a side has no text."));
+    splits.notices.push_back(str(left.blank, " of ", left.all, " pairs were left out: a side has no text."));
   splits.info.sample_shape = {splits.text->length};
   splits.info.classes = 0;
   splits.info.train_size = splits.train->size();

@@ -94,12 +94,12 @@ Splits open_parallel_text(const DatasetInfo& info, const OpenOptions& options) {
   const std::string place =
       require_in(info, search_folders(info.name, options.data_dir), missing_in,
                  "there must be two files of lines, or one file of pairs with a tab between");
-  const std::string where = cat("data ", info.name, " '", io::one_line(place), "': ");
+  const std::string where = str("data ", info.name, " '", io::one_line(place), "': ");
   PairParts parts;
   if (is_file(place)) {
     TD_CHECK(options.text.source.empty(), where,
              "source: is for two files; one file of pairs has what is translated first. Leave --source out.");
-    parts.train = tabbed_pairs(read_text(place), cat("read '", io::one_line(place), "': "));
+    parts.train = tabbed_pairs(read_text(place), str("read '", io::one_line(place), "': "));
     return translation_splits(info, place, std::move(parts), options);
   }
   const Stems stems = stems_of(place);
@@ -120,13 +120,13 @@ Splits open_parallel_text(const DatasetInfo& info, const OpenOptions& options) {
   }
   Splits splits = translation_splits(info, place, std::move(parts), options);
   splits.notices.push_back(
-      cat("translates ", io::one_line(languages[0], 20), " to ", io::one_line(languages[1], 20),
+      str("translates ", io::one_line(languages[0], 20), " to ", io::one_line(languages[1], 20),
           options.text.source.empty()
-              ? cat("; --source ", io::one_line(languages[1], 20), " is the other way round.")
+              ? str("; --source ", io::one_line(languages[1], 20), " is the other way round.")
               : "."));
   if (!left_out.empty())
     splits.notices.push_back(
-        cat("left out, as their names do not say train, valid or test: ", left_out, "."));
+        str("left out, as their names do not say train, valid or test: ", left_out, "."));
   return splits;
 }
 

@@ -59,7 +59,7 @@ std::string require_in(const DatasetInfo& info, const std::vector<std::string>& 
   for (const std::string& folder : folders) {
     std::error_code ignored;
     searched +=
-        cat(searched.empty() ? "" : "; ", io::one_line(folder), " (",
+        str(searched.empty() ? "" : "; ", io::one_line(folder), " (",
             fs::is_directory(folder, ignored) ? missing(folder) + " is missing" : "no such folder", ")");
   }
   throw resource_error("data ", info.name, ": ", rule, "; searched ", searched, ". ", info.how_to_get);

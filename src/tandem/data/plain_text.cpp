@@ -48,7 +48,7 @@ Splits open_text(const DatasetInfo& info, const OpenOptions& options) {
   Splits splits = language_splits(info, place, std::move(text), Tokens::words, options);
   if (!left_out.empty())
     splits.notices.push_back(
-        cat("left out, as their names do not say train, valid or test: ", left_out, "."));
+        str("left out, as their names do not say train, valid or test: ", left_out, "."));
   return splits;
 }
 

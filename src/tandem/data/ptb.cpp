@@ -13,13 +13,13 @@ namespace fs = std::filesystem;
 /// Of a part, in the folder or where the original archive has it; "" where it is in neither.
 std::string file_of(const std::string& folder, const char* part) {
   for (const fs::path& place : {fs::path(folder), fs::path(folder) / "simple-examples" / "data"})
-    if (const std::string path = (place / cat("ptb.", part, ".txt")).string(); is_file(path)) return path;
+    if (const std::string path = (place / str("ptb.", part, ".txt")).string(); is_file(path)) return path;
   return "";
 }
 
 std::string missing_in(const std::string& folder) {
   for (const char* part : {"train", "valid", "test"})
-    if (file_of(folder, part).empty()) return cat("ptb.", part, ".txt");
+    if (file_of(folder, part).empty()) return str("ptb.", part, ".txt");
   return "";
 }
 

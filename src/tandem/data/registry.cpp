@@ -52,7 +52,7 @@ struct Row {
 
 /// The sentence for a set that can be fetched.
 std::string how_to(const std::string& name, const std::string& source, const std::string& files) {
-  return cat("'tandem datasets --download ", name, "' fetches it; or put ", files, " from ", source,
+  return str("'tandem datasets --download ", name, "' fetches it; or put ", files, " from ", source,
              " there, or name their folder with --data-dir.");
 }
 
@@ -266,7 +266,7 @@ const std::vector<Row>& rows() {
       made.push_back(
           {{.name = std::string("synthetic-") + kind.name,
             .title = std::string("synthetic ") + kind.name,
-            .description = cat("patterns made by a formula in the shapes of ", kind.name, "; needs no files"),
+            .description = str("patterns made by a formula in the shapes of ", kind.name, "; needs no files"),
             .sample_shape = {kind.channels, kind.side, kind.side},
             .classes = kind.classes,
             .train_size = kind.train_size,
@@ -347,7 +347,7 @@ const Row& row_named(const std::string& name) {
     names += (names.empty() ? "" : ", ") + row.info.name;
   }
   throw Error(
-      cat("data: must be one of ", names, "; got '", io::one_line(name), "'. 'tandem datasets' lists them."));
+      str("data: must be one of ", names, "; got '", io::one_line(name), "'. 'tandem datasets' lists them."));
 }
 
 /// The options beside data_dir, and what the user gave for them: "" where that is nothing.
@@ -358,11 +358,11 @@ struct Option {
 constexpr Option kOptions[] = {
     {"image_size",
      [](const OpenOptions& o) {
-       return o.image_size ? cat((*o.image_size)[0], " by ", (*o.image_size)[1]) : std::string();
+       return o.image_size ? str((*o.image_size)[0], " by ", (*o.image_size)[1]) : std::string();
      }},
     {"test_share",
      [](const OpenOptions& o) {
-       return o.test_share != OpenOptions{}.test_share ? cat(o.test_share) : std::string();
+       return o.test_share != OpenOptions{}.test_share ? str(o.test_share) : std::string();
      }},
     {"skip_bad", [](const OpenOptions& o) { return std::string(o.skip_bad ? "true" : ""); }},
     {"target",
@@ -401,7 +401,7 @@ void check_options(const Row& row, const OpenOptions& options) {
     std::string others;
     for (const Row& other : rows())
       if (takes(other, option.name)) others += (others.empty() ? "" : ", ") + other.info.name;
-    throw Error(cat("data ", row.info.name, ": does not take ", option.name, ", which is for ", others,
+    throw Error(str("data ", row.info.name, ": does not take ", option.name, ", which is for ", others,
                     "; got ", given, ". Leave it out."));
   }
   TD_CHECK(options.test_share > 0 && options.test_share < 1, "test_share: must be above 0 and below 1; got ",

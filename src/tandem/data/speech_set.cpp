@@ -10,7 +10,7 @@
 namespace tandem::data {
 namespace {
 
-std::string quoted(const std::string& path) { return cat("'", io::one_line(path), "'"); }
+std::string quoted(const std::string& path) { return str("'", io::one_line(path), "'"); }
 
 Tensor tensor_of(const std::vector<int64_t>& labels) {
   return from_vector(labels, {static_cast<Dim>(labels.size())});
@@ -22,7 +22,7 @@ SpeechSet::SpeechSet(std::string title, std::vector<Utterance> utterances, LogMe
     : title_(std::move(title)), utterances_(std::move(utterances)), sound_(sound) {
   for (const Utterance& utterance : utterances_)
     labels_.push_back(
-        transcript_labels(utterance.text, cat("data: the text of ", quoted(utterance.path), ": ")));
+        transcript_labels(utterance.text, str("data: the text of ", quoted(utterance.path), ": ")));
 }
 
 SpeechSet::SpeechSet(std::string title, std::vector<Utterance> utterances, LogMelOptions sound,
@@ -41,7 +41,7 @@ std::vector<Tensor> SpeechSet::get(int64_t i) const {
           tensor_of(labels_[static_cast<size_t>(i)])};
 }
 
-std::string SpeechSet::describe() const { return cat(title_, ": ", size(), " utterances"); }
+std::string SpeechSet::describe() const { return str(title_, ": ", size(), " utterances"); }
 
 int64_t SpeechSet::length(int64_t i) const {
   check_index("length", i, size());
@@ -87,15 +87,15 @@ Splits speech_splits(const DatasetInfo& info, const std::string& place, SpeechPa
   splits.task = is_spoken ? options.usual_task : "speech-recognition";
   if (parts.test.empty()) {
     const size_t all = parts.train.size();
-    split_off_test(parts, options, cat("data ", info.name, " ", quoted(place), ": "));
+    split_off_test(parts, options, str("data ", info.name, " ", quoted(place), ": "));
     splits.split_off = true;
-    splits.notices.push_back(cat(parts.test.size(), " of ", all,
+    splits.notices.push_back(str(parts.test.size(), " of ", all,
                                  " utterances were split off for testing (seed ", options.split_seed, ")."));
   }
   const LogMelOptions sound = is_spoken ? tacotron2_sound() : deepspeech2_sound();
   if (is_spoken) splits.text = options.text_encoder ? options.text_encoder : speech_characters();
   const auto set = [&](const char* part, std::vector<Utterance>& utterances) {
-    const std::string title = cat(info.title, ", ", part);
+    const std::string title = str(info.title, ", ", part);
     return is_spoken ? std::make_shared<SpeechSet>(title, std::move(utterances), sound, *splits.text)
                      : std::make_shared<SpeechSet>(title, std::move(utterances), sound);
   };

@@ -29,12 +29,12 @@ std::string missing_file(const std::string& folder) {
 }  // namespace
 
 std::shared_ptr<const ImageSet> read_svhn(const std::string& name, const std::string& path) {
-  const std::string where = cat("read '", io::one_line(path), "': ");
+  const std::string where = str("read '", io::one_line(path), "': ");
   const std::vector<io::MatArray> arrays = io::load_mat(path);
   const auto find = [&](const char* wanted) -> const io::MatArray& {
     for (const io::MatArray& array : arrays)
       if (array.name == wanted) return array;
-    throw Error(cat(where, "must hold the arrays X and y; there is no ", wanted, io::kDamaged));
+    throw Error(str(where, "must hold the arrays X and y; there is no ", wanted, io::kDamaged));
   };
   const io::MatArray &x = find("X"), &y = find("y");
   TD_CHECK(x.dtype == DType::u8 && x.sizes.size() == 4 && x.sizes[0] == kSide && x.sizes[1] == kSide &&

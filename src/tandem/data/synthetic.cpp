@@ -98,7 +98,7 @@ std::vector<Tensor> SyntheticImages::batch(std::span<const int64_t> indices) con
 }
 
 std::string SyntheticImages::describe() const {
-  return cat("synthetic ", kind_.name, ": ", size_, " images of (", kind_.channels, ", ", kind_.side, ", ",
+  return str("synthetic ", kind_.name, ": ", size_, " images of (", kind_.channels, ", ", kind_.side, ", ",
              kind_.side, ")");
 }
 

@@ -66,7 +66,7 @@ class SyntheticSpeech final : public Dataset {
     check_index("length", i, size_);
     return clip_of(i).frames;
   }
-  std::string describe() const override { return cat("synthetic ljspeech: ", size_, " clips"); }
+  std::string describe() const override { return str("synthetic ljspeech: ", size_, " clips"); }
 
  private:
   struct Clip {

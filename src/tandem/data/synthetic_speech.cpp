@@ -49,7 +49,7 @@ class SyntheticSpeech final : public Dataset {
     }
     return {features, from_vector(labels, {static_cast<Dim>(labels.size())})};
   }
-  std::string describe() const override { return cat("synthetic librispeech: ", size_, " utterances"); }
+  std::string describe() const override { return str("synthetic librispeech: ", size_, " utterances"); }
 
  private:
   uint64_t counter_of(int64_t i) const { return static_cast<uint64_t>(first_ + i) << 24; }

@@ -25,7 +25,7 @@ int64_t word_of(uint32_t bits, int64_t count) {
 
 std::vector<std::string> made_words(int64_t count) {
   std::vector<std::string> words;
-  for (int64_t i = 0; i < count; ++i) words.push_back(cat("w", i));
+  for (int64_t i = 0; i < count; ++i) words.push_back(str("w", i));
   return words;
 }
 
@@ -54,7 +54,7 @@ class SyntheticReviews final : public Dataset {
     }
     return {from_vector(tokens, {length}), from_vector<int64_t>({label}, {})};
   }
-  std::string describe() const override { return cat("synthetic imdb: ", size_, " texts"); }
+  std::string describe() const override { return str("synthetic imdb: ", size_, " texts"); }
 
  private:
   int64_t first_, size_;
@@ -89,7 +89,7 @@ class SyntheticPairs final : public Dataset {
     return {from_vector(source, {static_cast<Dim>(source.size())}),
             from_vector(target, {static_cast<Dim>(target.size())})};
   }
-  std::string describe() const override { return cat(title_, ": ", size_, " pairs"); }
+  std::string describe() const override { return str(title_, ": ", size_, " pairs"); }
 
  private:
   int64_t words_, longest_, begin_, end_;

@@ -62,7 +62,7 @@ Table parse(const std::string& where, const std::string& source, std::string_vie
   if (options.header) check_header(where, cells);
   table.names = cells;
   if (!options.header)
-    for (size_t i = 0; i < cells.size(); ++i) table.names[i] = cat("c", i);
+    for (size_t i = 0; i < cells.size(); ++i) table.names[i] = str("c", i);
   check_names(where, table.names);
   const size_t width = table.names.size();
   table.columns.resize(width);
@@ -94,7 +94,7 @@ bool is_file(const fs::path& path) {
 
 /// The only .csv file of a folder.
 std::string only_csv_in(const std::string& folder) {
-  const std::string where = cat("load '", io::one_line(folder), "': ");
+  const std::string where = str("load '", io::one_line(folder), "': ");
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
@@ -131,14 +131,14 @@ const TextColumn& Table::column(std::string_view name) const {
 
 Table read_table(const std::string& path, const TableOptions& options) {
   const std::vector<uint8_t> content = io::read_maybe_gzip("load", path, options.max_bytes);
-  const std::string name = cat("'", io::one_line(path), "'");
-  return parse(cat("load ", name, ": "), name,
+  const std::string name = str("'", io::one_line(path), "'");
+  return parse(str("load ", name, ": "), name,
                {reinterpret_cast<const char*>(content.data()), content.size()}, options);
 }
 
 Table parse_table(std::string_view text, const TableOptions& options, const std::string& source) {
-  const std::string name = cat("'", io::one_line(source), "'");
-  return parse(cat("parse_table ", name, ": "), name, text, options);
+  const std::string name = str("'", io::one_line(source), "'");
+  return parse(str("parse_table ", name, ": "), name, text, options);
 }
 
 TableParts read_tables(const std::string& path, const TableOptions& options) {

@@ -53,7 +53,7 @@ std::string start_of(std::string_view text) {
 
 }  // namespace
 
-std::string shown(std::string_view text) { return cat("'", start_of(text), "'"); }
+std::string shown(std::string_view text) { return str("'", start_of(text), "'"); }
 
 std::string list_of(const std::vector<std::string>& names) {
   std::string list;
@@ -63,7 +63,7 @@ std::string list_of(const std::vector<std::string>& names) {
 }
 
 std::string place_of(const Table& table, const std::string& column, int64_t row) {
-  return cat("table ", table.source, ": line ", table.lines[static_cast<size_t>(row)], ", column ",
+  return str("table ", table.source, ": line ", table.lines[static_cast<size_t>(row)], ", column ",
              shown(column), ": ");
 }
 
@@ -125,7 +125,7 @@ bool Content::compare_as_numbers() const {
 
 std::string mixed_hint(const Table& table, const TextColumn& column, const Content& content) {
   if (content.numbers * 2 < content.cells || content.first_text < 0) return "";
-  return cat(" ", content.numbers, " of its ", content.cells, " cells are numbers; ",
+  return str(" ", content.numbers, " of its ", content.cells, " cells are numbers; ",
              shown(column[content.first_text]), " in line ",
              table.lines[static_cast<size_t>(content.first_text)],
              " is not: if it means missing, name it by --missing.");
@@ -198,7 +198,7 @@ std::optional<DateForm> date_form(const Table& table, const std::string& name, c
   if (!day && !month) {
     for (const DateForm form : {DateForm::iso, DateForm::day_first, DateForm::month_first})
       if (const DateCount count = count_dates(column, form); nearly_all(count.dates, count.cells))
-        throw Error(cat(place_of(table, name, count.first_other), "must be a date, as ", count.dates,
+        throw Error(str(place_of(table, name, count.first_other), "must be a date, as ", count.dates,
                         " of the column's ", count.cells, " cells are; got ",
                         shown(column[count.first_other]),
                         ". Fix the cell; if it means missing, name it by --missing; if the column holds "
@@ -227,7 +227,7 @@ void learn_categories(const Table& table, EncodedColumn& column, const std::vect
     std::sort(taken.begin(), taken.end());
     int64_t rare = cells;
     for (size_t i : taken) rare -= values[i].count;
-    notices.push_back(cat("column ", shown(column.name), " has ", values.size(), " different values: the ",
+    notices.push_back(str("column ", shown(column.name), " has ", values.size(), " different values: the ",
                           most, " most frequent have a feature each, the others share one (", rare, " of ",
                           cells, " cells). Raise --max-values for more."));
     column.has_missing = true;
@@ -252,11 +252,11 @@ EncodedColumn learn_column(const Table& table, size_t place, const TableEncoderO
   const Table& all = options.taken_from ? *options.taken_from : table;
   const TextColumn& all_cells = all.column(column.name);
   const Content all_content = options.taken_from ? content_of(all_cells) : content;
-  const std::string what = cat("table ", table.source, ": column ", shown(column.name));
+  const std::string what = str("table ", table.source, ": column ", shown(column.name));
   column.has_missing = content.missing > 0;
   const bool as_category = contains(options.categories, column.name);
   const auto left_out = [&](const char* why) {
-    notices.push_back(cat("column ", shown(column.name), " is left out: ", why));
+    notices.push_back(str("column ", shown(column.name), " is left out: ", why));
     return column;
   };
   if (!as_category)
@@ -289,14 +289,14 @@ EncodedColumn learn_column(const Table& table, size_t place, const TableEncoderO
     }
     if (nearly_all_different(static_cast<int64_t>(values.size()), content.cells) &&
         !contains(options.keep, column.name)) {
-      notices.push_back(cat("column ", shown(column.name), " is left out: nearly every value is different (",
+      notices.push_back(str("column ", shown(column.name), " is left out: nearly every value is different (",
                             values.size(), " of ", content.cells,
                             " cells). Name it by --keep-columns to have it as a category.",
                             mixed_hint(all, all_cells, all_content)));
       return column;
     }
     if (const std::string hint = mixed_hint(all, all_cells, all_content); !hint.empty())
-      notices.push_back(cat("column ", shown(column.name), " is taken as a category.", hint));
+      notices.push_back(str("column ", shown(column.name), " is taken as a category.", hint));
   }
   column.type = ColumnType::category;
   column.categories.are_numbers = content.compare_as_numbers();

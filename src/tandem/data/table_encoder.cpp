@@ -55,7 +55,7 @@ void encode_column(const Table& table, const EncodedColumn& column, const TextCo
     std::fill(out, out + features_of(column), 0.0f);
     const std::string_view cell = cells[row];
     const auto must_be = [&](const char* what) {
-      return cat(place_of(table, column.name, row), "must be ", what, ", as in training; got ", shown(cell),
+      return str(place_of(table, column.name, row), "must be ", what, ", as in training; got ", shown(cell),
                  ". Fix the cell, or leave it empty.");
     };
     bool other = cells.is_missing(row);
@@ -115,7 +115,7 @@ bool are_class_numbers(const std::vector<Counted>& values) {
 TableTask table_task(const std::string& name) {
   for (TableTask task : {TableTask::automatic, TableTask::classification, TableTask::regression})
     if (name == data::name(task)) return task;
-  throw Error(cat("task: must be automatic, classification or regression; got ", shown(name), "."));
+  throw Error(str("task: must be automatic, classification or regression; got ", shown(name), "."));
 }
 
 // A guess that could well be wrong is refused rather than made: dates, and texts that nearly all differ, are no
@@ -124,7 +124,7 @@ TableTask task_of(const Table& table, const std::string& target, TableTask asked
   check_table(table);
   const TextColumn& cells = table.column(target);
   const Content content = content_of(cells);
-  const std::string what = cat("table ", table.source, ": target ", shown(target));
+  const std::string what = str("table ", table.source, ": target ", shown(target));
   TD_CHECK(content.cells > 0, what, " must have values; all its cells are missing.");
   if (asked == TableTask::regression)
     TD_CHECK(content.all_numbers(), place_of(table, target, content.first_text),
@@ -154,7 +154,7 @@ TableEncoder::TableEncoder(const Table& train, const TableEncoderOptions& option
   learn_target(train, options);
   for (size_t i = 0; i < train.names.size(); ++i)
     if (train.names[i] != target_) columns_.push_back(learn_column(train, i, options, notices_));
-  name_features(cat("table ", train.source, ": "));
+  name_features(str("table ", train.source, ": "));
 }
 
 void TableEncoder::learn_target(const Table& train, const TableEncoderOptions& options) {
@@ -166,7 +166,7 @@ void TableEncoder::learn_target(const Table& train, const TableEncoderOptions& o
              ". Remove the row.");
   const Content content = content_of(cells);
   const std::vector<Counted> values = counted_values(cells, content);
-  const std::string what = cat("table ", train.source, ": target ", shown(target_));
+  const std::string what = str("table ", train.source, ": target ", shown(target_));
   TD_CHECK(values.size() > 1, what, " must have at least two different values; all are ",
            shown(values[0].value), ".");
   const bool asked = options.task != TableTask::automatic;
@@ -175,7 +175,7 @@ void TableEncoder::learn_target(const Table& train, const TableEncoderOptions& o
     const bool whole = std::all_of(content.values.begin(), content.values.end(),
                                    [](double value) { return value == std::floor(value); });
     if (!asked && whole && values.size() <= static_cast<size_t>(kMostClassNumbers))
-      notices_.push_back(cat("target ", shown(target_), " is taken as a quantity; it has only ",
+      notices_.push_back(str("target ", shown(target_), " is taken as a quantity; it has only ",
                              values.size(),
                              " different whole numbers. Choose classification if they are classes."));
     return;
@@ -189,7 +189,7 @@ void TableEncoder::learn_target(const Table& train, const TableEncoderOptions& o
     classes_.values.push_back(value.value);
   }
   if (!asked && content.all_numbers())
-    notices_.push_back(cat("target ", shown(target_), " is taken as ", values.size(), " classes (",
+    notices_.push_back(str("target ", shown(target_), " is taken as ", values.size(), " classes (",
                            list_of(classes_.values), "). Choose regression if it is a quantity."));
 }
 
@@ -204,7 +204,7 @@ void TableEncoder::name_features(const std::string& where) {
   std::set<std::string> taken;
   const auto add = [&](const std::string& name) {
     std::string own = name;
-    for (int more = 2; !taken.insert(own).second; ++more) own = cat(name, " (", more, ")");
+    for (int more = 2; !taken.insert(own).second; ++more) own = str(name, " (", more, ")");
     feature_names_.push_back(own);
   };
   for (const EncodedColumn& column : columns_) {

@@ -38,7 +38,7 @@ class Fields {
   const std::string& where() const { return where_; }
   template <class... Parts>
   void check(bool holds, const Parts&... rule) const {
-    TD_CHECK(holds, where_, cat(rule...), ".", kFix);
+    TD_CHECK(holds, where_, str(rule...), ".", kFix);
   }
 
   const Json& at(const char* name) {
@@ -145,7 +145,7 @@ EncodedColumn column_of(const std::string& where, const Json& json) {
     const Json& scales = fields.list("scales", count);
     fields.check(scales.size() == count, "'scales' must hold ", count, "; got ", scales.size());
     for (const Json& scale : scales) {
-      Fields one(cat(where, "scale ", column.scales.size(), ": "), scale);
+      Fields one(str(where, "scale ", column.scales.size(), ": "), scale);
       column.scales.push_back(one.scale());
       one.end();
     }
@@ -230,7 +230,7 @@ TableEncoder TableEncoder::from_json(std::string_view text, const std::string& w
   std::set<std::string_view> names = {encoder.target_};
   const Json& columns = fields.list("columns", static_cast<size_t>(kMaxFeatures));
   for (const Json& column : columns)
-    encoder.columns_.push_back(column_of(cat(where, "column ", encoder.columns_.size(), ": "), column));
+    encoder.columns_.push_back(column_of(str(where, "column ", encoder.columns_.size(), ": "), column));
   for (const EncodedColumn& column : encoder.columns_)
     fields.check(names.insert(column.name).second, "every column must have a name of its own; ",
                  shown(column.name), " is there twice");

@@ -31,11 +31,11 @@ TableSet::TableSet(const Table& table, TableEncoder encoder)
       source_(table.source),
       lines_(table.lines) {}
 
-std::string TableSet::describe() const { return cat("table ", source_, ": ", size(), " rows"); }
+std::string TableSet::describe() const { return str("table ", source_, ": ", size(), " rows"); }
 
 std::string TableSet::sample_name(int64_t i) const {
   check_index("sample_name", i, size());
-  return cat("line ", lines_[static_cast<size_t>(i)], " of ", source_);
+  return str("line ", lines_[static_cast<size_t>(i)], " of ", source_);
 }
 
 TableSets open_tables(const std::string& path, const TableSetOptions& options) {
@@ -45,7 +45,7 @@ TableSets open_tables(const std::string& path, const TableSetOptions& options) {
   std::vector<std::string> notices;
   bool split_off = false;
   if (parts.test && parts.train.find(encoding.target) && !parts.test->find(encoding.target)) {
-    notices.push_back(cat("table ", parts.test->source, " has no column ", shown(encoding.target),
+    notices.push_back(str("table ", parts.test->source, " has no column ", shown(encoding.target),
                           ": it cannot test, and is left out."));
     parts.test.reset();
   }
@@ -57,7 +57,7 @@ TableSets open_tables(const std::string& path, const TableSetOptions& options) {
     parts = split(*all, options.test_share, options.seed,
                   task == TableTask::classification ? encoding.target : "");
     split_off = true;
-    notices.push_back(cat(parts.test->rows(), " of ", parts.test->rows() + parts.train.rows(),
+    notices.push_back(str(parts.test->rows(), " of ", parts.test->rows() + parts.train.rows(),
                           " rows were split off for testing (seed ", options.seed, ")."));
   }
   TableEncoder encoder(parts.train, encoding);

@@ -60,7 +60,7 @@ std::vector<LabelledText> texts_of(const Table& table, const TextEncoder& meanin
     TD_CHECK(at != meaning.classes.end(), place_of(table, meaning.target, i), "must be a class of training, ",
              list_of(meaning.classes), "; got ", shown(classes[i]), ".");
     out.push_back({std::string(texts[i]), at - meaning.classes.begin(),
-                   cat("line ", table.lines[static_cast<size_t>(i)], " of ", table.source)});
+                   str("line ", table.lines[static_cast<size_t>(i)], " of ", table.source)});
   }
   return out;
 }
@@ -104,7 +104,7 @@ Splits open_text_table(const DatasetInfo& info, const OpenOptions& options, cons
   meaning.length = splits.text->length;
   splits.text = std::make_shared<TextEncoder>(std::move(meaning));
   if (parts.test && !has_test)
-    splits.notices.push_back(cat("table ", parts.test->source, " has no column ", shown(splits.text->target),
+    splits.notices.push_back(str("table ", parts.test->source, " has no column ", shown(splits.text->target),
                                  ": it cannot test, and is left out."));
   return splits;
 }

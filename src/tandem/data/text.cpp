@@ -220,7 +220,7 @@ const char* name(Tokens tokens) { return kTokens[static_cast<size_t>(tokens)]; }
 Tokens parse_tokens(const std::string& text) {
   for (size_t i = 0; i < std::size(kTokens); ++i)
     if (text == kTokens[i]) return static_cast<Tokens>(i);
-  throw Error(cat("tokens: must be words, spaces, bpe or characters; got '", io::one_line(text, 60), "'."));
+  throw Error(str("tokens: must be words, spaces, bpe or characters; got '", io::one_line(text, 60), "'."));
 }
 
 std::string checked_text(const std::string& where, std::string_view bytes) {
@@ -235,7 +235,7 @@ std::string checked_text(const std::string& where, std::string_view bytes) {
 
 std::string read_text(const std::string& path) {
   const std::vector<uint8_t> bytes = io::read_maybe_gzip("read", path);
-  return checked_text(cat("read '", io::one_line(path), "': "),
+  return checked_text(str("read '", io::one_line(path), "': "),
                       {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 

@@ -46,7 +46,7 @@ class Reader {
           throw;  // not the file's fault
         } catch (const Error& error) {
           if (!skip_bad_) throw;
-          if (++bad_ <= kMaxNotices) notices_.push_back(cat("left out: ", error.what()));
+          if (++bad_ <= kMaxNotices) notices_.push_back(str("left out: ", error.what()));
         }
       }
       TD_CHECK(there > 0, "data text-folder '", io::one_line(place.string()),
@@ -56,7 +56,7 @@ class Reader {
     return out;
   }
   std::vector<std::string> notices() {
-    if (bad_ > kMaxNotices) notices_.push_back(cat("left out: and ", bad_ - kMaxNotices, " more files."));
+    if (bad_ > kMaxNotices) notices_.push_back(str("left out: and ", bad_ - kMaxNotices, " more files."));
     return notices_;
   }
 
@@ -75,7 +75,7 @@ std::optional<std::string> locate_text_folder(const DatasetInfo& info, const std
 Splits open_text_folder(const DatasetInfo& info, const OpenOptions& options) {
   const fs::path folder = require_in(info, search_folders(info.name, options.data_dir), missing_in,
                                      "there must be a folder with a folder per class");
-  const std::string where = cat("data text-folder '", io::one_line(folder.string()), "': ");
+  const std::string where = str("data text-folder '", io::one_line(folder.string()), "': ");
   const bool has_train = is_folder((folder / "train").string());
   const fs::path train_place = has_train ? folder / "train" : folder;
   const std::vector<std::string> classes = folders_in(train_place.string());

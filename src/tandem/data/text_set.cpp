@@ -70,7 +70,7 @@ TextEncoder TextEncoder::from_json(std::string_view text, const std::string& whe
     }
     return out;
   } catch (const nlohmann::json::exception&) {
-    throw Error(cat(where, "must hold length and vocabulary, as 'tandem train' writes it. ", fix));
+    throw Error(str(where, "must hold length and vocabulary, as 'tandem train' writes it. ", fix));
   }
 }
 
@@ -101,7 +101,7 @@ std::vector<Tensor> TextSet::get(int64_t i) const {
   return {from_vector(tokens, {static_cast<Dim>(tokens.size())}), from_vector<int64_t>({labels_[at]}, {})};
 }
 
-std::string TextSet::describe() const { return cat(title_, ": ", size(), " texts"); }
+std::string TextSet::describe() const { return str(title_, ": ", size(), " texts"); }
 
 std::string TextSet::sample_name(int64_t i) const {
   check_index("sample_name", i, size());
@@ -130,7 +130,7 @@ std::vector<Tensor> TokenWindows::get(int64_t i) const {
 }
 
 std::string TokenWindows::describe() const {
-  return cat(title_, ": ", tokens_.size(), " tokens in windows of ", length_);
+  return str(title_, ": ", tokens_.size(), " tokens in windows of ", length_);
 }
 
 }  // namespace tandem::data

@@ -24,9 +24,9 @@ std::string notice_of(const TextEncoder& encoder, int64_t unknown, int64_t all) 
   const char* what = encoder.vocabulary.tokens() == Tokens::bpe ? " pieces" : " words";
   const double share =
       all == 0 ? 0 : std::round(1000.0 * static_cast<double>(unknown) / static_cast<double>(all)) / 10;
-  return cat(
+  return str(
       "vocabulary: ", encoder.vocabulary.size(), what, " (", name(encoder.vocabulary.tokens()), ")",
-      unknown == 0 ? std::string() : cat("; ", share, " % of the text are others, which count as unknown"),
+      unknown == 0 ? std::string() : str("; ", share, " % of the text are others, which count as unknown"),
       ".");
 }
 
@@ -135,7 +135,7 @@ Splits classified_splits(const DatasetInfo& info, const std::string& place, std:
                          std::vector<LabelledText> test, std::vector<std::string> classes,
                          const OpenOptions& given) {
   const OpenOptions options = with_usual(given);
-  const std::string where = cat("data ", info.name, " '", io::one_line(place), "': ");
+  const std::string where = str("data ", info.name, " '", io::one_line(place), "': ");
   Splits splits{.train = {}, .test = {}, .info = info, .name = info.name, .where = place};
   splits.task = "text-classification";
   if (test.empty()) {
@@ -148,7 +148,7 @@ Splits classified_splits(const DatasetInfo& info, const std::string& place, std:
     std::vector<LabelledText> kept;
     for (const int64_t i : parts.test) test.push_back(std::move(train[static_cast<size_t>(i)]));
     for (const int64_t i : parts.train) kept.push_back(std::move(train[static_cast<size_t>(i)]));
-    splits.notices.push_back(cat(test.size(), " of ", train.size(),
+    splits.notices.push_back(str(test.size(), " of ", train.size(),
                                  " texts were split off for testing (seed ", options.split_seed, ")."));
     train = std::move(kept);
     splits.split_off = true;
@@ -173,13 +173,13 @@ Splits classified_splits(const DatasetInfo& info, const std::string& place, std:
 Splits language_splits(const DatasetInfo& info, const std::string& place, LongText text, Tokens usual,
                        const OpenOptions& given) {
   const OpenOptions options = with_usual(given);
-  const std::string where = cat("data ", info.name, " '", io::one_line(place), "': ");
+  const std::string where = str("data ", info.name, " '", io::one_line(place), "': ");
   Splits splits{.train = {}, .test = {}, .info = info, .name = info.name, .where = place};
   splits.task = "language-modelling";
   if (text.test.empty()) {
     split_off(text, options.test_share, options.split_seed, where);
     splits.split_off = true;
-    splits.notices.push_back(cat(text.test.size(), " of ", text.test.size() + text.train.size(),
+    splits.notices.push_back(str(text.test.size(), " of ", text.test.size() + text.train.size(),
                                  " bytes were taken out for testing, in one piece (seed ", options.split_seed,
                                  ")."));
   }
@@ -188,8 +188,8 @@ Splits language_splits(const DatasetInfo& info, const std::string& place, LongTe
                             {.tokens = usual, .size = kUsualWords, .end = !has_pieces}, kUsualWindow);
   const int64_t length = splits.text->length;
   const auto windows = [&](const char* part, const std::string& of) {
-    return std::make_shared<TokenWindows>(cat(info.title, ", ", part), splits.text->vocabulary.encode(of),
-                                          length, cat(where, "the part to ", part, " "));
+    return std::make_shared<TokenWindows>(str(info.title, ", ", part), splits.text->vocabulary.encode(of),
+                                          length, str(where, "the part to ", part, " "));
   };
   const std::vector<int64_t> tokens = splits.text->vocabulary.encode(text.train);
   const int64_t unknown = splits.text->vocabulary.unknown()

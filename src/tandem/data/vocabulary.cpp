@@ -154,7 +154,7 @@ Vocabulary Vocabulary::from_json(std::string_view text, const std::string& where
     return out;
   } catch (const nlohmann::json::exception&) {
     throw Error(
-        cat(where, "must hold a vocabulary: tokens, padding, begin, end, and words or merges. ", fix));
+        str(where, "must hold a vocabulary: tokens, padding, begin, end, and words or merges. ", fix));
   }
 }
 

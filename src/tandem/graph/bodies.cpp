@@ -22,7 +22,7 @@ ChangedAround::ChangedAround(std::span<const std::shared_ptr<Trace>> bodies) {
 
 void refuse_other_results(const char* function, const char* which) {
   throw Error(
-      cat(function, ": ", which,
+      str(function, ": ", which,
           " must do the same each time it is called (first by shapes alone, then to compute); the second "
           "time it gave other results. Keep what depends on anything but tensors, modules and random "
           "operations out of it."));

@@ -269,7 +269,7 @@ Tensor Compiled::only(std::vector<Tensor> results) {
 
 void detail::refuse_inputs(size_t got, size_t takes) {
   throw Error(
-      cat("compile: this callable takes ", takes, takes == 1 ? " tensor" : " tensors", "; got ", got, "."));
+      str("compile: this callable takes ", takes, takes == 1 ? " tensor" : " tensors", "; got ", got, "."));
 }
 
 CompiledState& Compiled::state() const {

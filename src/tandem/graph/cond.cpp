@@ -47,7 +47,7 @@ struct Functions {
     try {
       return run(which);
     } catch (Error& error) {
-      error.prepend(cat("cond: in ", kBranch[which], ": "));
+      error.prepend(str("cond: in ", kBranch[which], ": "));
       throw;
     }
   }

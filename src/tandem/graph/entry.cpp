@@ -11,11 +11,11 @@ namespace {
 std::string describe_signature(const std::vector<Tensor>& inputs) {
   std::string text;
   for (const Tensor& t : inputs) {
-    text += cat(text.empty() ? "" : ", ", t.dtype(), " ", t.shape(), " ", t.device());
-    if (!t.is_contiguous()) text += cat(" strides ", t.strides());
+    text += str(text.empty() ? "" : ", ", t.dtype(), " ", t.shape(), " ", t.device());
+    if (!t.is_contiguous()) text += str(" strides ", t.strides());
     if (t.requires_grad()) text += " requires_grad";
   }
-  if (const std::optional<DType> low = autocast_dtype()) text += cat("; autocast ", *low);
+  if (const std::optional<DType> low = autocast_dtype()) text += str("; autocast ", *low);
   return text + (grad_enabled() ? "; grad" : "; no grad") + (anomaly_mode() ? "; anomaly" : "");
 }
 

@@ -61,9 +61,9 @@ void CallList::make_calls(const uint64_t* random) {
 std::string CallList::refusal_to_record() const {
   for (const Call& call : calls_) {
     const bool waits = call.node->op && call.node->op->waits;
-    if (waits && call.bodies.empty()) return cat(call.node->op->name, " waits for the device");
+    if (waits && call.bodies.empty()) return str(call.node->op->name, " waits for the device");
     if (waits && !control_)
-      return cat("the host waits for the condition of ", call.node->op->name,
+      return str("the host waits for the condition of ", call.node->op->name,
                  ", since the driver takes none into a recording");
     for (const auto& body : call.bodies)
       if (std::string reason = body->refusal_to_record(); !reason.empty()) return reason;
@@ -333,7 +333,7 @@ class DirectExecutor final : public Executor {
   DirectExecutor(Graph graph, MemoryPlan plan, bool check_anomalies)
       : Executor(std::move(graph), std::move(plan), check_anomalies) {}
   std::string describe() const override {
-    return cat(graph_.device, ": ", calls_.size(), " kernels in order");
+    return str(graph_.device, ": ", calls_.size(), " kernels in order");
   }
 
  protected:

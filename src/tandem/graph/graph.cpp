@@ -22,7 +22,7 @@ std::string Node::what() const {
   for (const FusedProgram& p : programs) {
     if (!text.empty()) text += " | ";
     std::string steps;
-    for (const auto& step : p.steps) steps += cat(steps.empty() ? "" : " ", step.op->name);
+    for (const auto& step : p.steps) steps += str(steps.empty() ? "" : " ", step.op->name);
     text += steps.empty() ? "move" : steps;
   }
   return "fused{" + text + "}";
@@ -46,7 +46,7 @@ std::vector<bool> Graph::changed_bases() const {
 int Graph::value_of_input(int input) const {
   for (int v = 0; v < value_count(); ++v)
     if (value(v).source == Source::input && value(v).base == v && value(v).input == input) return v;
-  throw InternalError(cat("a graph has no input ", input));
+  throw InternalError(str("a graph has no input ", input));
 }
 
 std::vector<bool> Graph::returned_bases(bool with_kept) const {

@@ -29,7 +29,7 @@ TensorFunction as_one_list(const LoopCode& code) {
     try {
       made = step({own.begin(), middle}, {middle, own.end()});
     } catch (Error& error) {
-      if (current_tracer()) error.prepend(cat(name, ": in ", what, ": "));  // nothing is computed
+      if (current_tracer()) error.prepend(str(name, ": in ", what, ": "));  // nothing is computed
       throw;
     }
     TD_CHECK(made.state.size() == states, name, ": ", what, " must return as many states as it takes; got ",
@@ -87,7 +87,7 @@ void trace_condition(TracedLoop& loop) {
         try {
           holds = code.condition(in);
         } catch (Error& error) {
-          error.prepend(cat(code.name, ": in the condition: "));
+          error.prepend(str(code.name, ": in the condition: "));
           throw;
         }
         TD_CHECK(holds.defined() && holds.dtype() == DType::boolean && holds.size() == 1, code.name,

@@ -149,7 +149,7 @@ std::vector<TapeNode::Delivery> LoopRule::compute_again(const List& seeds) const
   for (size_t i = 0; i < saved.size(); ++i)
     unpack_saved(
         saved[i], loop.code.name,
-        i < loop.wants_grad.size() ? loop.name_of_own(i) : cat("a tensor that ", loop.code.what, " uses"));
+        i < loop.wants_grad.size() ? loop.name_of_own(i) : str("a tensor that ", loop.code.what, " uses"));
   List results;
   {
     const Region region(true);

@@ -34,7 +34,7 @@ struct TracedLoop {
   /// Of a sequence.
   int64_t bytes_between_slices(size_t i) const;
   std::string name_of_own(size_t i) const {
-    return i < states() ? cat("state ", i) : cat("sequence ", i - states());
+    return i < states() ? str("state ", i) : str("sequence ", i - states());
   }
   int64_t slice_of(int64_t run) const { return code.from_end ? code.count - 1 - run : run; }
 

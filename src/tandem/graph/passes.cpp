@@ -22,9 +22,9 @@ const Pass& find_pass(const std::string& name) {
   std::string names;
   for (const Pass& row : kPasses) {
     if (name == row.name) return row;
-    names += cat(names.empty() ? "" : ", ", row.name);
+    names += str(names.empty() ? "" : ", ", row.name);
   }
-  throw Error(cat("compile: a pass must be one of ", names, "; got '", name, "'."));
+  throw Error(str("compile: a pass must be one of ", names, "; got '", name, "'."));
 }
 
 }  // namespace graph

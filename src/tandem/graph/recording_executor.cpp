@@ -71,8 +71,8 @@ class RecordingExecutor final : public Executor {
       for (int b : *bases) put(b, new_memory(b));
   }
   std::string describe() const override {
-    if (recording_) return cat(graph_.device, ": recorded, replayed as one");
-    return cat(graph_.device, ": ", calls_.size(), " kernels in order",
+    if (recording_) return str(graph_.device, ": recorded, replayed as one");
+    return str(graph_.device, ": ", calls_.size(), " kernels in order",
                refusal_.empty() ? "" : "; not recorded: ", refusal_);
   }
 
@@ -135,7 +135,7 @@ class RecordingExecutor final : public Executor {
     constexpr const char* kName = "recorded graph";
     NotedOp note(kName, graph_.device);
     run_noted(graph_.device, kName, [&] { recording_->replay(); });
-    if (note) note.describe(work(), cat(calls_.size(), " calls, launched as one"));
+    if (note) note.describe(work(), str(calls_.size(), " calls, launched as one"));
   }
 
   /// The calls with their true order: one waits for another where it touches memory that the other writes, or writes

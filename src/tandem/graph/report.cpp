@@ -21,19 +21,19 @@ std::string GraphView::describe(const Node& node) const {
     std::string text;
     for (int v : numbers) {
       const Value& value = values[static_cast<size_t>(v)];
-      text += cat(text.empty() ? "" : ", ", "%", v, " ", value.dtype, " ", value.shape);
+      text += str(text.empty() ? "" : ", ", "%", v, " ", value.dtype, " ", value.shape);
     }
     return text;
   };
   std::string what = node.op, attributes;
   for (const Attribute& a : node.attributes)
-    attributes += cat(attributes.empty() ? "" : ", ", a.name, "=", a.value.print());
+    attributes += str(attributes.empty() ? "" : ", ", a.name, "=", a.value.print());
   if (!attributes.empty()) what += "[" + attributes + "]";
   if (node.op.empty()) {
     std::string chains;
     for (const auto& chain : node.fused) {
       if (!chains.empty()) chains += " | ";
-      for (size_t i = 0; i < chain.size(); ++i) chains += cat(i ? " " : "", chain[i]);
+      for (size_t i = 0; i < chain.size(); ++i) chains += str(i ? " " : "", chain[i]);
       if (chain.empty()) chains += "move";
     }
     what = "fused{" + chains + "}";
@@ -41,10 +41,10 @@ std::string GraphView::describe(const Node& node) const {
   std::string bodies;
   for (const GraphView& body : node.bodies) {
     std::string lines;
-    for (const Node& inner : body.nodes) lines += cat(lines.empty() ? "" : "; ", body.describe(inner));
-    bodies += cat(" {", lines, "}");
+    for (const Node& inner : body.nodes) lines += str(lines.empty() ? "" : "; ", body.describe(inner));
+    bodies += str(" {", lines, "}");
   }
-  return cat(list(node.out), " = ", what, "(", list(node.in), ")", bodies, node.algorithm.empty() ? "" : "; ",
+  return str(list(node.out), " = ", what, "(", list(node.in), ")", bodies, node.algorithm.empty() ? "" : "; ",
              node.algorithm);
 }
 

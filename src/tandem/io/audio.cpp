@@ -194,7 +194,7 @@ class SoundFile {
     std::string why = one_line(sf_strerror(nullptr), 200);
     while (why.ends_with('.') || why.ends_with(' '))
       why.pop_back();  // some of its sentences end so, others do not
-    throw Error(cat(where, "must be a sound file, such as wav or flac; ", why, kDamaged));
+    throw Error(str(where, "must be a sound file, such as wav or flac; ", why, kDamaged));
   }
   ~SoundFile() { sf_close(file_); }
   SoundFile(const SoundFile&) = delete;
@@ -234,7 +234,7 @@ AudioInfo info_by_library(std::span<const uint8_t> bytes, const std::string& whe
 #else
 
 [[noreturn]] void refuse(const std::string& where) {
-  throw Error(cat(where,
+  throw Error(str(where,
                   "must be a plain wav file (whole numbers of 8 to 32 bits, or floats): this build has no "
                   "libsndfile, which reads "
                   "flac and others. Install libsndfile1-dev (Debian, Ubuntu) and build again."));
@@ -279,11 +279,11 @@ Audio decode_audio(std::span<const uint8_t> bytes, const std::string& where) {
 }
 
 Audio read_audio(const std::string& path) {
-  return decode_audio(read_file("read", path), cat("read '", one_line(path), "': "));
+  return decode_audio(read_file("read", path), str("read '", one_line(path), "': "));
 }
 
 AudioInfo audio_info(const std::string& path) {
-  const std::string where = cat("read '", one_line(path), "': ");
+  const std::string where = str("read '", one_line(path), "': ");
   InputFile file("read", path);
   const auto file_bytes = static_cast<size_t>(file.bytes());
   check_not_empty(file_bytes, where);

@@ -57,7 +57,7 @@ class ByteReader {
 
   template <class... Parts>
   [[noreturn]] void fail(const Parts&... parts) const {
-    throw Error(cat(where_, parts..., kDamaged));
+    throw Error(str(where_, parts..., kDamaged));
   }
 
  private:

@@ -59,7 +59,7 @@ void check_utf8(const std::string& where, std::string_view text) {
     const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n');
     const auto byte = static_cast<unsigned char>(text[at]);
     throw Error(
-        cat(where, "must be text in UTF-8; byte ", at, " (line ", line, ") is 0x",
+        str(where, "must be text in UTF-8; byte ", at, " (line ", line, ") is 0x",
             "0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15],
             byte == 0 ? ", which no text holds. Is it a text file?" : ", which is none. Save it as UTF-8."));
   }

@@ -81,7 +81,7 @@ std::vector<uint8_t> unpack(const std::string& where, std::span<const uint8_t> p
                             int64_t max_bytes, int64_t expected, uint64_t file_bytes) {
   const char* name = packing == Packing::gzip ? "gzip" : packing == Packing::zlib ? "zlib" : "deflate";
   const auto bad = [&](const auto&... parts) {
-    return Error(cat(where, parts..., ". Fetch the file again."));
+    return Error(str(where, parts..., ". Fetch the file again."));
   };
   if (file_bytes == 0) file_bytes = packed.size();
   const auto check_size = [&](uint64_t bytes) {
@@ -171,7 +171,7 @@ std::vector<uint8_t> read_maybe_gzip(const std::string& what, const std::string&
   uint32_t expected = 0;
   if (content.size() >= 18) std::memcpy(&expected, content.data() + content.size() - 4, sizeof(expected));
   const int64_t most = unpacked_limit(content.size(), max_bytes);
-  return unpack(cat(what, " '", one_line(path), "': "), content, Packing::gzip, max_bytes,
+  return unpack(str(what, " '", one_line(path), "': "), content, Packing::gzip, max_bytes,
                 expected <= most ? int64_t{expected} : 0);
 }
 

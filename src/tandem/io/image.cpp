@@ -101,12 +101,12 @@ Tensor decode_image(std::span<const uint8_t> bytes, const DecodeOptions& options
   if (bytes.size() >= 3 && bytes[0] == 'P' && (bytes[1] == '5' || bytes[1] == '6') && std::isspace(bytes[2]))
     return detail::decode_pnm(bytes, options, where);
   throw Error(
-      cat(where, "must be a JPEG, PNG, PGM or PPM image; its first bytes say that it is none. Convert it."));
+      str(where, "must be a JPEG, PNG, PGM or PPM image; its first bytes say that it is none. Convert it."));
 }
 
 Tensor read_image(const std::string& path, const DecodeOptions& options) {
   const std::vector<uint8_t> bytes = read_file("read", path);
-  return decode_image(bytes, options, cat("read '", one_line(path), "': "));
+  return decode_image(bytes, options, str("read '", one_line(path), "': "));
 }
 
 std::vector<uint8_t> encode_png(const Tensor& image) {

@@ -166,7 +166,7 @@ Tensor detail::decode_jpeg(std::span<const uint8_t> bytes, const DecodeOptions& 
                            const std::string& where) {
   Decoder decoder;
   const auto fail = [&] {
-    return Error(cat(where, "must be a sound JPEG image; ", one_line(decoder.errors.message), kDamaged));
+    return Error(str(where, "must be a sound JPEG image; ", one_line(decoder.errors.message), kDamaged));
   };
   if (!decoder.read_header(bytes.data(), bytes.size())) throw fail();
   jpeg_decompress_struct& info = decoder.info;
@@ -237,10 +237,10 @@ constexpr const char* kMend =
 bool has_jpeg() { return false; }
 
 Tensor detail::decode_jpeg(std::span<const uint8_t>, const DecodeOptions&, const std::string& where) {
-  throw Error(cat(where, "it is a JPEG image, and ", kMend));
+  throw Error(str(where, "it is a JPEG image, and ", kMend));
 }
 
-std::vector<uint8_t> encode_jpeg(const Tensor&, int) { throw Error(cat("encode_jpeg: ", kMend)); }
+std::vector<uint8_t> encode_jpeg(const Tensor&, int) { throw Error(str("encode_jpeg: ", kMend)); }
 
 #endif
 

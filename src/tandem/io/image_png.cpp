@@ -87,7 +87,7 @@ Tensor detail::decode_png(std::span<const uint8_t> bytes, const DecodeOptions& o
   Decoder decoder(bytes.data(), bytes.size());
   if (!decoder.info) throw OutOfMemory(where + "out of memory. Free some memory.");
   const auto fail = [&] {
-    return Error(cat(where, "must be a sound PNG image; ", one_line(decoder.message), kDamaged));
+    return Error(str(where, "must be a sound PNG image; ", one_line(decoder.message), kDamaged));
   };
   if (!decoder.read_header()) throw fail();
   const uint64_t height = png_get_image_height(decoder.png, decoder.info),
@@ -120,7 +120,7 @@ bool has_png() { return false; }
 
 Tensor detail::decode_png(std::span<const uint8_t>, const DecodeOptions&, const std::string& where) {
   throw Error(
-      cat(where,
+      str(where,
           "it is a PNG image, and this build has no libpng. Install libpng-dev (Debian, Ubuntu) and build "
           "again."));
 }

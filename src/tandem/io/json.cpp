@@ -76,7 +76,7 @@ class Builder {
  private:
   template <class... Parts>
   bool refuse(const Parts&... parts) {
-    why = cat(parts...);
+    why = str(parts...);
     return false;
   }
   bool refuse_twice(const string_t& name) {

@@ -29,7 +29,7 @@ Json parse_json(const std::string& where, std::string_view text, const std::stri
   Json value;
   std::string why;
   if (!read_json(text, value, why))
-    throw Error(cat(where, why, ".", what_to_do.empty() ? "" : " ", what_to_do));
+    throw Error(str(where, why, ".", what_to_do.empty() ? "" : " ", what_to_do));
   return value;
 }
 

@@ -93,7 +93,7 @@ void check_unpacked(const std::string& where, const char* what, uint64_t packed_
            max_bytes, " bytes; it holds ", unpacked_bytes,
            " or more. It may not be what its name says: fetch it again, or raise the limit "
            "(TANDEM_READING_LIMITS=bytes=…).");
-  throw Error(cat(where, what, " must unpack to at most ", reading_limits().ratio,
+  throw Error(str(where, what, " must unpack to at most ", reading_limits().ratio,
                   " times its size; it unpacks from ", packed_bytes, " bytes to ", unpacked_bytes,
                   " or more. Where you trust it, raise the limit (TANDEM_READING_LIMITS=ratio=…)."));
 }

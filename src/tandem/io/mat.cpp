@@ -175,7 +175,7 @@ double MatArray::number(int64_t i) const {
 }
 
 std::vector<MatArray> load_mat(const std::string& path, int64_t max_bytes) {
-  const std::string where = cat("load '", one_line(path), "': ");
+  const std::string where = str("load '", one_line(path), "': ");
   const std::vector<uint8_t> content = read_file("load", path, max_bytes);
   ByteReader reader(where, content);
   const std::span<const uint8_t> text = reader.take(116, "the text of a MAT file");

@@ -45,7 +45,7 @@ class HeaderText {
         reader_.fail("the header must have the keys descr, fortran_order and shape; got '", one_line(key, 50),
                      "'");
       if (header.type == "a record")
-        throw Error(cat(reader_.where(),
+        throw Error(str(reader_.where(),
                         "must be an array of numbers; it holds records. Save its columns one by one."));
       if (!accept(',')) {
         expect('}');
@@ -125,7 +125,7 @@ class HeaderText {
 std::string code_of(DType dtype) {
   if (dtype == DType::bf16) return "";
   const char kind = dtype == DType::boolean ? 'b' : is_floating(dtype) ? 'f' : name(dtype)[0];
-  return cat(kind, bytes_of(dtype));
+  return str(kind, bytes_of(dtype));
 }
 
 DType dtype_of_code(const ByteReader& reader, const std::string& type) {
@@ -138,7 +138,7 @@ DType dtype_of_code(const ByteReader& reader, const std::string& type) {
                    : kind == 'U' || kind == 'S' ? "strings"
                    : kind == 'M' || kind == 'm' ? "times"
                                                 : "an unknown type";
-  throw Error(cat(reader.where(),
+  throw Error(str(reader.where(),
                   "must be an array of booleans, integers or floats of up to 64 bits; it holds ", of, " ('",
                   one_line(type, 20), "'). Convert it with astype() and save it again."));
 }
@@ -218,9 +218,9 @@ std::string npy_header(const std::string& where, const Tensor& tensor) {
   TD_CHECK(!code.empty(), where, "the type must be one that NumPy has; got ", tensor.dtype(),
            ". Cast it to f32 first.");
   std::string shape;
-  for (Dim size : tensor.shape()) shape += cat(shape.empty() ? "" : " ", size, ",");
+  for (Dim size : tensor.shape()) shape += str(shape.empty() ? "" : " ", size, ",");
   if (tensor.rank() > 1) shape.pop_back();
-  std::string text = cat("{'descr': '", bytes_of(tensor.dtype()) == 1 ? '|' : '<', code,
+  std::string text = str("{'descr': '", bytes_of(tensor.dtype()) == 1 ? '|' : '<', code,
                          "', 'fortran_order': False, 'shape': (", shape, "), }");
   constexpr size_t kBefore = sizeof(kMagic) + 4, kAlign = 64;
   const size_t whole = (kBefore + text.size() + 1 + kAlign - 1) / kAlign * kAlign;
@@ -234,7 +234,7 @@ std::string npy_header(const std::string& where, const Tensor& tensor) {
 }  // namespace
 
 Tensor load_npy(const std::string& path) {
-  return parse_npy(cat("load '", one_line(path), "': "), read_file("load", path));
+  return parse_npy(str("load '", one_line(path), "': "), read_file("load", path));
 }
 
 NamedTensors load_npz(const std::string& path) {
@@ -243,7 +243,7 @@ NamedTensors load_npz(const std::string& path) {
   for (const ZipReader::Entry& entry : zip.entries()) {
     std::string name = entry.name;
     if (name.ends_with(".npy")) name.resize(name.size() - 4);
-    const std::string where = cat("load '", one_line(path), "': '", one_line(name, 100), "': ");
+    const std::string where = str("load '", one_line(path), "': '", one_line(name, 100), "': ");
     tensors.emplace_back(name, parse_npy(where, zip.read(entry)));
   }
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -254,7 +254,7 @@ NamedTensors load_npz(const std::string& path) {
 }
 
 void save_npy(const std::string& path, const Tensor& tensor) {
-  const std::string header = npy_header(cat("save '", one_line(path), "': "), tensor);
+  const std::string header = npy_header(str("save '", one_line(path), "': "), tensor);
   const std::vector<std::byte> bytes = host_bytes(tensor);
   write_atomically(path, [&](OutputFile& out) {
     out.write(header);
@@ -268,7 +268,7 @@ void save_npz(const std::string& path, const NamedTensors& tensors, bool compres
   std::set<std::string> names;
   std::vector<ZipItem> items;
   for (const auto& [name, tensor] : tensors) {
-    const std::string where = cat("save '", one_line(path), "': '", one_line(name, 100), "': ");
+    const std::string where = str("save '", one_line(path), "': '", one_line(name, 100), "': ");
     TD_CHECK(names.insert(name).second, where, "names must be unique; got it twice.");
     headers.push_back(npy_header(where, tensor));
     values.push_back(host_bytes(tensor));

@@ -73,7 +73,7 @@ class HeaderReader {
 
   template <class... Parts>
   [[noreturn]] void fail(const Parts&... parts) const {
-    throw Error(cat("load '", one_line(path_), "': ", parts...,
+    throw Error(str("load '", one_line(path_), "': ", parts...,
                     ". The file is damaged or not safetensors: save or fetch it again."));
   }
 
@@ -167,7 +167,7 @@ class HeaderReader {
 }  // namespace
 
 void save_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata) {
-  const std::string what = cat("save '", one_line(path), "'");
+  const std::string what = str("save '", one_line(path), "'");
   const std::vector<size_t> order = name_order(what.c_str(), tensors);
   ordered_json header = ordered_json::object();
   if (!metadata.empty()) header[kMetadataKey] = metadata;

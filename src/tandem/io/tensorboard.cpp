@@ -98,7 +98,7 @@ TensorBoardWriter::TensorBoardWriter(const std::string& folder) {
   // A name that no other process and no earlier writer of this one has.
   for (int n = 0;; ++n) {
     path_ = (std::filesystem::path(folder) /
-             cat("events.out.tfevents.", static_cast<int64_t>(now()), ".", host, ".", ::getpid(), ".", n))
+             str("events.out.tfevents.", static_cast<int64_t>(now()), ".", host, ".", ::getpid(), ".", n))
                 .string();
     if (!std::filesystem::exists(path_, error)) break;
   }

@@ -62,11 +62,11 @@ class Names {
       case Kind::list:
       case Kind::tuple:
         for (size_t i = 0; i < value.items.size(); ++i)
-          visit(value.items[i], joined(name, cat(i)), depth + 1);
+          visit(value.items[i], joined(name, str(i)), depth + 1);
         break;
       case Kind::name:
       case Kind::storage:
-        throw Error(cat(where_, "must hold nothing but tensors in dicts, lists and tuples; '",
+        throw Error(str(where_, "must hold nothing but tensors in dicts, lists and tuples; '",
                         one_line(name, 100), "' is a ", value.kind == Kind::name ? value.text : "storage",
                         ". Save the weights alone: torch.save(model.state_dict(), path)."));
       default:
@@ -78,7 +78,7 @@ class Names {
     constexpr size_t kLongest = 4096;
     TD_CHECK(name.size() + key.size() < kLongest, where_, "names must take at most ", kLongest,
              " bytes; one takes ", name.size() + key.size() + 1, kDamaged);
-    return name.empty() ? key : cat(name, ".", key);
+    return name.empty() ? key : str(name, ".", key);
   }
 
   std::string key(const TorchPickle::Value& value, const std::string& of) const {
@@ -86,7 +86,7 @@ class Names {
     TD_CHECK(value.kind == Kind::integer, where_, "the keys of a dict must be strings or integers; one of '",
              one_line(of, 100),
              "' is neither. Save the weights alone: torch.save(model.state_dict(), path).");
-    return cat(value.number);
+    return str(value.number);
   }
 
   const std::string& where_;
@@ -163,7 +163,7 @@ void read_tensor(const std::string& where, std::span<const uint8_t> storage,
 }  // namespace
 
 NamedTensors load_torch(const std::string& path) {
-  const std::string where = cat("load '", one_line(path), "': ");
+  const std::string where = str("load '", one_line(path), "': ");
   const std::string mark = first_bytes(path, kZipMark.size());
   TD_CHECK(
       !mark.starts_with("\x80"), where,
@@ -222,7 +222,7 @@ NamedTensors load_torch(const std::string& path) {
   for (const auto& [name, tensor] : names.rows)
     tensors.emplace_back(name, empty(tensor->shape, tensor->dtype));
   for (const auto& [key, rows] : by_storage) {
-    const ZipReader::Entry* entry = find(cat("data/", key));
+    const ZipReader::Entry* entry = find(str("data/", key));
     TD_CHECK(entry, where, "must hold every storage; '", one_line(root + "data/" + std::string(key), 100),
              "' is missing", kDamaged);
     for (const size_t i : rows) {

@@ -205,7 +205,7 @@ void TorchPickle::run() {
         build();
         break;
       default:
-        throw Error(cat(reader_.where(),
+        throw Error(str(reader_.where(),
                         "the pickle: must use the opcodes that torch.save writes for tensors; got 0x",
                         "0123456789abcdef"[opcode >> 4], "0123456789abcdef"[opcode & 15], " at byte ", at,
                         ". Save the weights alone: torch.save(model.state_dict(), path)."));
@@ -261,12 +261,12 @@ void TorchPickle::push_name(std::string_view module, std::string_view name) {
       push({.kind = Kind::name, .number = static_cast<int64_t>(i), .text = name});
       return;
     }
-  const std::string full = one_line(cat(module, ".", name), 100);
+  const std::string full = one_line(str(module, ".", name), 100);
   TD_CHECK(!(module == "torch" &&
              (name.ends_with("Storage") || name.starts_with("float") || name.starts_with("complex"))),
            reader_.where(), "the tensors must be of a type that Tandem has; it asks for '", full,
            "'. Convert them before saving, for example by tensor.float().");
-  throw Error(cat(
+  throw Error(str(
       reader_.where(), "must hold nothing but tensors in dicts, lists and tuples; it asks for Python's '",
       full,
       "', and nothing of a file is ever run. Save the weights alone: torch.save(model.state_dict(), path)."));
@@ -359,7 +359,7 @@ TorchPickle::Value TorchPickle::rebuilt(const Value& arguments, bool says_type) 
         "hooks; it is not");
   if (items.size() > least && !is_empty_dict(items[least]) && values_[items[least]].kind != Kind::other)
     throw Error(
-        cat(reader_.where(),
+        str(reader_.where(),
             "tensors must lie in memory as they are; one is a negated or conjugated view. Save a copy of it: "
             "tensor.resolve_neg().resolve_conj()."));
   StoredTensor tensor;

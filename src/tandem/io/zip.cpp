@@ -74,7 +74,7 @@ class Fields {
 }  // namespace
 
 ZipReader::ZipReader(const std::string& what, const std::string& path, int64_t max_bytes)
-    : where_(cat(what, " '", one_line(path), "': ")), archive_(read_file(what, path, max_bytes)) {
+    : where_(str(what, " '", one_line(path), "': ")), archive_(read_file(what, path, max_bytes)) {
   ByteReader reader(where_, archive_);
   if (archive_.size() < kEndBytes)
     reader.fail("a zip archive must take at least ", kEndBytes, " bytes; it holds ", archive_.size());
@@ -166,7 +166,7 @@ std::vector<uint8_t> ZipReader::read(const Entry& entry) const {
 }
 
 void write_zip(const std::string& path, const std::vector<ZipItem>& items, bool deflate) {
-  const std::string where = cat("save '", one_line(path), "': ");
+  const std::string where = str("save '", one_line(path), "': ");
   TD_CHECK(items.size() < 0xffff, where, "must hold fewer than 65535 files; got ", items.size(), ".");
   write_atomically(path, [&](OutputFile& out) {
     std::string directory;

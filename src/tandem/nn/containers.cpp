@@ -21,7 +21,7 @@ Module& Container::operator[](const std::string& name) const {
     if (child.name == name) return *child.module;
   std::string names;
   for (const Child& child : children_) names += (names.empty() ? "" : ", ") + child.name;
-  throw Error(cat("container: the name must be one of (", names, "); got '", name, "'."));
+  throw Error(str("container: the name must be one of (", names, "); got '", name, "'."));
 }
 
 bool Container::contains(const std::string& name) const {
@@ -108,7 +108,7 @@ Tensor RuntimeModule::tensor(const std::string& name) const {
     names += (names.empty() ? "" : ", ") + entry.name;
   }
   throw Error(
-      cat("module ", type_, ": the name must be one of its own tensors (", names, "); got '", name, "'."));
+      str("module ", type_, ": the name must be one of its own tensors (", names, "); got '", name, "'."));
 }
 
 ModulePtr RuntimeModule::make_fresh() const {

@@ -35,7 +35,7 @@ Conv<kAxes>::Conv(Module* parent, const std::string& name, int64_t in, int64_t o
                   const ConvLayerOptions& options)
     : Module(parent, name), options_{options.stride, options.padding, options.dilation, options.groups} {
   const Dims shape =
-      weight_shape(cat("Conv", kAxes, "d ", name), kAxes, in, out, out, in, kernel, options.groups);
+      weight_shape(str("Conv", kAxes, "d ", name), kAxes, in, out, out, in, kernel, options.groups);
   weight = parameter("weight", uniform_by_fan_in(shape, fan_in(shape)));
   if (options.bias) bias = parameter("bias", uniform_by_fan_in({out}, fan_in(shape)));
 }
@@ -52,7 +52,7 @@ ConvTranspose<kAxes>::ConvTranspose(Module* parent, const std::string& name, int
     : Module(parent, name),
       options_{options.stride, options.padding, options.output_padding, options.dilation, options.groups} {
   const Dims shape =
-      weight_shape(cat("ConvTranspose", kAxes, "d ", name), kAxes, in, out, in, out, kernel, options.groups);
+      weight_shape(str("ConvTranspose", kAxes, "d ", name), kAxes, in, out, in, out, kernel, options.groups);
   weight = parameter("weight", uniform_by_fan_in(shape, fan_in(shape)));
   if (options.bias) bias = parameter("bias", uniform_by_fan_in({out}, fan_in(shape)));
 }

@@ -50,7 +50,7 @@ void check_values(const char* what, const char* name, const char* rule, const Te
   const NoGrad off;
   const Tensor values = x.detach();
   if (all(keeps(values)).template item<bool>()) return;
-  throw Error(cat(what, ": ", name, " must be ", rule, "; got values from ",
+  throw Error(str(what, ": ", name, " must be ", rule, "; got values from ",
                   min(values).template item<double>(), " to ", max(values).template item<double>(), "."));
 }
 void check_above_0(const char* what, const char* name, const Tensor& x) {
@@ -393,7 +393,7 @@ Poisson::Poisson(const Tensor& rate, const PoissonOptions& options)
   check_parameter("Poisson", "rate", rate);
   TD_CHECK(max_rate_ > 0 && max_rate_ <= 700, "Poisson: max_rate must be above 0 and at most 700; got ",
            max_rate_, ". Add samples of smaller rates for a larger one.");
-  check_values("Poisson", "rate", cat("from 0 to the max_rate of ", max_rate_).c_str(), rate,
+  check_values("Poisson", "rate", str("from 0 to the max_rate of ", max_rate_).c_str(), rate,
                [&](const Tensor& v) { return logical_and(greater_equal(v, 0.0), less_equal(v, max_rate_)); });
 }
 Tensor Poisson::sample(const Dims& shape) const {

@@ -23,7 +23,7 @@ Tensor Module::forward(const Tensor& x) {
   // Where neither form is overridden, each would call the other.
   constinit thread_local const Module* asked = nullptr;
   if (asked == this)
-    throw Error(cat("module ", type_name(),
+    throw Error(str("module ", type_name(),
                     ": forward must take one tensor to be called with one; this module takes something else. "
                     "Call its own forward, or its parts."));
   struct Asking {
@@ -66,7 +66,7 @@ struct Module::TracedLayer {
       const std::string name = outer->module.name_of(&module);
       path = shortened(outer->path.empty() || name.empty() ? name : outer->path + "." + name);
     }
-    const std::string type = of.type_name(), text = path.empty() ? type : cat(path, " (", type, ")");
+    const std::string type = of.type_name(), text = path.empty() ? type : str(path, " (", type, ")");
     if (current_tracer()) layer.emplace(path.empty() ? nullptr : std::make_shared<const std::string>(text));
     scope.emplace(text);
   }
@@ -156,7 +156,7 @@ void Module::name_layer(Error& error) const {
   trail.at = this;
   // The object stays what it is, a class derived from Error included; only its text changes.
   static_cast<std::runtime_error&>(error) =
-      std::runtime_error(cat(trail.path, " (", trail.type, "): ", trail.text));
+      std::runtime_error(str(trail.path, " (", trail.type, "): ", trail.text));
 }
 
 HookId Module::add_forward_pre_hook(ForwardPreHook hook) {
@@ -311,8 +311,8 @@ bool fits(const Tensor& given, const Tensor& wanted) {
 /// How a tensor of the file and one of the model differ; for messages.
 std::string difference(const Tensor& given, const Tensor& wanted) {
   return given.shape() == wanted.shape()
-             ? cat(given.dtype(), " in the file and ", wanted.dtype(), " in the model.")
-             : cat(given.shape(), " in the file and ", wanted.shape(), " in the model.");
+             ? str(given.dtype(), " in the file and ", wanted.dtype(), " in the model.")
+             : str(given.shape(), " in the file and ", wanted.shape(), " in the model.");
 }
 
 bool same_values(const Tensor& a, const Tensor& b) {
@@ -424,7 +424,7 @@ int64_t count_parameters(const Module& module) {
 }
 
 std::string label(const char* type, const std::string& name) {
-  return name.empty() ? type : cat(type, " ", name);
+  return name.empty() ? type : str(type, " ", name);
 }
 
 void copy_named(const NamedTensors& to, const NamedTensors& from, const std::string& source, const char* kind,

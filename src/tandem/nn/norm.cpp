@@ -15,7 +15,7 @@ void check_channels(const std::string& label, int64_t channels, double eps) {
 
 void check_input(const std::string& label, const Tensor& x, int least_rank, int most_rank, int64_t channels) {
   TD_CHECK(x.defined() && x.rank() >= least_rank && x.rank() <= most_rank && x.shape()[1] == channels, label,
-           ": x must have ", least_rank == most_rank ? cat(least_rank) : cat(least_rank, " to ", most_rank),
+           ": x must have ", least_rank == most_rank ? str(least_rank) : str(least_rank, " to ", most_rank),
            " axes, the second of size ", channels, "; got ",
            x.defined() ? describe(x) : "an undefined handle", ".");
 }
@@ -57,7 +57,7 @@ Tensor GroupNorm::forward(const Tensor& x) { return group_norm(x, groups_, weigh
 BatchNorm::BatchNorm(Module* parent, const std::string& name, const char* kind, int least_rank, int most_rank,
                      int64_t channels, BatchNormLayerOptions options)
     : Module(parent, name),
-      label_(cat(kind, " ", name)),
+      label_(str(kind, " ", name)),
       least_rank_(least_rank),
       most_rank_(most_rank),
       channels_(channels),
@@ -95,7 +95,7 @@ Tensor BatchNorm::normalised(const Tensor& x, const Tensor& mask) {
 InstanceNorm::InstanceNorm(Module* parent, const std::string& name, const char* kind, int rank,
                            int64_t channels, InstanceNormOptions options)
     : Module(parent, name),
-      label_(cat(kind, " ", name)),
+      label_(str(kind, " ", name)),
       rank_(rank),
       channels_(channels),
       eps_(options.eps) {

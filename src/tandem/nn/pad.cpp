@@ -9,7 +9,7 @@ namespace {
 
 std::string class_name(int axes, PadMode mode) {
   constexpr const char* kNames[] = {"Zero", "Reflection", "Replication", "Circular"};
-  return cat(kNames[static_cast<size_t>(mode)], "Pad", axes, "d");
+  return str(kNames[static_cast<size_t>(mode)], "Pad", axes, "d");
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ Tensor PadLayer<kAxes, kMode>::forward(const Tensor& x) {
       x.defined() &&
       (kMode == PadMode::constant ? x.rank() >= kAxes : x.rank() == kAxes + 1 || x.rank() == kAxes + 2);
   TD_CHECK(fits, type_name(), ": x must have ",
-           kMode == PadMode::constant ? cat("at least ", kAxes) : cat(kAxes + 1, " or ", kAxes + 2),
+           kMode == PadMode::constant ? str("at least ", kAxes) : str(kAxes + 1, " or ", kAxes + 2),
            " axes; got ", x.defined() ? describe(x) : "an undefined handle", ".");
   return pad(x, widths_, options_);
 }

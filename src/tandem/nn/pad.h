@@ -49,7 +49,7 @@ class ConstantPad : public PadLayer<kAxes, PadMode::constant> {
       : ConstantPad(parent, name, std::vector<int64_t>(2 * kAxes, width), value) {}
   ConstantPad(Module* parent, const std::string& name, const std::vector<int64_t>& widths, double value)
       : PadLayer<kAxes, PadMode::constant>(parent, name, widths, value) {}
-  std::string type_name() const override { return cat("ConstantPad", kAxes, "d"); }
+  std::string type_name() const override { return str("ConstantPad", kAxes, "d"); }
 };
 
 using ConstantPad1d = ConstantPad<1>;

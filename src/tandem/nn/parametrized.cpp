@@ -19,7 +19,7 @@ constexpr int kFirstIterations = 15;
 /// A module that only holds things.
 std::shared_ptr<RuntimeModule> holder(const char* type) {
   return std::make_shared<RuntimeModule>(type, [](RuntimeModule& self, const std::vector<Tensor>&) {
-    throw Error(cat("module ", self.type_name(), ": is called by its layer alone. Call the layer."));
+    throw Error(str("module ", self.type_name(), ": is called by its layer alone. Call the layer."));
     return std::vector<Tensor>{};
   });
 }

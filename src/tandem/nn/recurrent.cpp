@@ -54,7 +54,7 @@ RecurrentImplementation parse_recurrent_implementation(std::string_view text) {
   for (const auto each :
        {RecurrentImplementation::fused, RecurrentImplementation::block, RecurrentImplementation::cell})
     if (text == name(each)) return each;
-  throw Error(cat("recurrent layer: the implementation must be fused, block or cell; got '", text, "'."));
+  throw Error(str("recurrent layer: the implementation must be fused, block or cell; got '", text, "'."));
 }
 
 /// What regularises one direction of one layer in one call; undefined and 0 where nothing does.
@@ -111,7 +111,7 @@ RecurrentLayer::RecurrentLayer(Module* parent, const std::string& name, const ch
     for (const char* direction : {"", "_reverse"}) {
       if (*direction && !options.bidirectional) continue;
       const auto drawn = [&](const char* what, const Dims& shape) {
-        return parameter(cat(what, "_l", i, direction), uniform_by_fan_in(shape, hidden));
+        return parameter(str(what, "_l", i, direction), uniform_by_fan_in(shape, hidden));
       };
       Weights& row = weights.emplace_back();
       row.ih = drawn("weight_ih", {rows, i == 0 ? features : wide});
@@ -123,7 +123,7 @@ RecurrentLayer::RecurrentLayer(Module* parent, const std::string& name, const ch
       if (options.projection > 0) row.hr = drawn("weight_hr", {state_, hidden});
       if (!options.layer_norm) continue;
       const auto made = [&](const char* what, const Tensor& value) {
-        return parameter(cat(what, "_l", i, direction), value);
+        return parameter(str(what, "_l", i, direction), value);
       };
       row.norm_ih = made("norm_ih", ones({rows}));
       row.norm_hh = made("norm_hh", ones({rows}));
@@ -157,9 +157,9 @@ void RecurrentLayer::check(const Tensor& x, const RecurrentLayerInputs& inputs) 
   TD_CHECK(fits(inputs.h, shape_h) && (!has_cells() || fits(inputs.c, shape_c)), type_,
            ": initial states are ", has_cells() ? "two, h and c, each" : "one, h,",
            " (layers · directions, N, hidden), here ", dtype, " ", shape_h,
-           shape_h == shape_c ? std::string() : cat(" (h is projected) and ", shape_c), "; got h ",
+           shape_h == shape_c ? std::string() : str(" (h is projected) and ", shape_c), "; got h ",
            describe(inputs.h),
-           has_cells() ? cat(" and c ", describe(inputs.c), ". Give both or neither")
+           has_cells() ? str(" and c ", describe(inputs.c), ". Give both or neither")
                        : std::string(". reshape() or cast() it"),
            "; zeros are the default.");
 }

@@ -180,7 +180,7 @@ std::string to_string(const Summary& summary) {
   for (const LayerSummary& layer : summary.layers) {
     if (layer.outputs.empty() && layer.parameters == 0 && layer.flops == 0) continue;  // only holds others
     std::string shapes;
-    for (const Dims& shape : layer.outputs) shapes += (shapes.empty() ? "" : " ") + cat(shape);
+    for (const Dims& shape : layer.outputs) shapes += (shapes.empty() ? "" : " ") + str(shape);
     rows.push_back({layer.name.empty() ? "(model)" : layer.name, layer.type, shapes,
                     grouped(layer.parameters), grouped(layer.flops),
                     scaled(static_cast<double>(layer.activation_bytes), "B")});
@@ -200,7 +200,7 @@ std::string to_string(const Summary& summary) {
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }
-  text += cat("\n  input ", summary.input, " ", summary.dtype, "; ", grouped(summary.trainable_parameters),
+  text += str("\n  input ", summary.input, " ", summary.dtype, "; ", grouped(summary.trainable_parameters),
               " of ", grouped(summary.parameters), " parameters trainable, ",
               scaled(static_cast<double>(summary.state_bytes), "B"), " of weights; ",
               scaled(static_cast<double>(summary.flops), "FLOP"), " a forward pass, ",

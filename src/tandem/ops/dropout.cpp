@@ -14,7 +14,7 @@ Tensor drop_channels(const char* op, const Tensor& x, double p, int axes) {
   TD_CHECK(p >= 0 && p < 1, op, ": the probability must be at least 0 and below 1; got ", p, ".");
   TD_CHECK(x.defined() && (x.rank() == axes + 1 || x.rank() == axes + 2), op, ": x must have ", axes + 2,
            " or ", axes + 1, " axes (batch, channels, places); got ",
-           x.defined() ? cat("shape ", x.shape()) : std::string("an undefined handle"), ".");
+           x.defined() ? str("shape ", x.shape()) : std::string("an undefined handle"), ".");
   if (p == 0) return x;
   Dims shape = x.shape();
   for (int i = 1; i <= axes; ++i) shape[shape.rank() - i] = 1;

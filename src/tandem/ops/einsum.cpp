@@ -43,7 +43,7 @@ Equation parse(std::string_view text) {
   Equation equation;
   equation.terms.emplace_back();
   Term* term = &equation.terms[0];
-  const auto at = [&](size_t i) { return cat(" at position ", i, " of '", text, "'."); };
+  const auto at = [&](size_t i) { return str(" at position ", i, " of '", text, "'."); };
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == ' ') continue;
@@ -68,7 +68,7 @@ Equation parse(std::string_view text) {
       term = &equation.output;
       ++i;
     } else {
-      throw Error(cat("einsum: indices are letters; got '", c, "'", at(i)));
+      throw Error(str("einsum: indices are letters; got '", c, "'", at(i)));
     }
   }
   return equation;
@@ -219,7 +219,7 @@ Tensor einsum(std::string_view text, const std::vector<Tensor>& operands) {
       const int before = axis - (axis < term.dots ? 0 : hidden);
       const std::string where = label >= kEllipsis
                                     ? " under '...'"
-                                    : cat(" at position ", term.places[static_cast<size_t>(before)]);
+                                    : str(" at position ", term.places[static_cast<size_t>(before)]);
       for (int earlier = 0; earlier < axis; ++earlier)
         TD_CHECK(labels[i][static_cast<size_t>(earlier)] != label || x.shape()[earlier] == size,
                  "einsum: axes with the same letter in one operand must have one size; got ",

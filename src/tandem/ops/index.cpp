@@ -354,23 +354,23 @@ const char* name_of(IndexUse use) {
 
 std::string index_fault(IndexUse use, int64_t low, int64_t limit, int64_t got, const std::string& where) {
   if (use == IndexUse::masked_scatter || use == IndexUse::masked_scatter_into)
-    return cat(name_of(use), ": source must have an element for every true one of the mask; got ", limit,
+    return str(name_of(use), ": source must have an element for every true one of the mask; got ", limit,
                " elements and a true one number ", got + 1, where, ".");
   if (use == IndexUse::ctc_labels)
-    return cat(name_of(use), ": every label must be one of the ", limit,
+    return str(name_of(use), ": every label must be one of the ", limit,
                " classes other than the blank; got ", got == limit ? "the blank or " : "", got, where,
                ". Leave blanks out of targets.");
   if (use == IndexUse::lengths || use == IndexUse::positive_lengths) {
     const int64_t least = use == IndexUse::positive_lengths ? 1 : 0;
-    return cat(
+    return str(
         name_of(use), ": every length must be from ", least, " to ", limit - 1 + least,
         ", the size of the padded axis; got ", got + least, where,
         got >= limit ? ". Pad to the longest sample, or cut the length." : ". Leave such samples out.");
   }
   const bool ignores = use == IndexUse::cross_entropy || use == IndexUse::nll_loss;
   if (!ignores && use != IndexUse::multi_margin_loss)
-    return cat(name_of(use), ": every index must lie in ", low, "..", limit - 1, "; got ", got, where, ".");
-  return cat(name_of(use), ": every label must name one of the ", limit, " classes, 0..", limit - 1,
+    return str(name_of(use), ": every index must lie in ", low, "..", limit - 1, "; got ", got, where, ".");
+  return str(name_of(use), ": every label must name one of the ", limit, " classes, 0..", limit - 1,
              ignores ? ", or be the ignore_index" : "", "; got ", got, where,
              ". Correct the label, or give the model an output for it",
              ignores ? ", or set ignore_index to it." : ".");

@@ -221,7 +221,7 @@ struct Pair {
 Pair broadcast_pair(const char* op, const Tensor& a, const Tensor& b, bool left) {
   check_square(op, a);
   TD_CHECK(b.defined() && b.rank() >= 1, op, ": b must be a vector or a matrix; got ",
-           b.defined() ? cat("shape ", b.shape()) : std::string("an undefined handle"), ".");
+           b.defined() ? str("shape ", b.shape()) : std::string("an undefined handle"), ".");
   TD_CHECK(a.dtype() == b.dtype(), op, ": both types must be equal; got ", a.dtype(), " and ", b.dtype(),
            ". cast() one of them.");
   const bool vector = b.rank() == 1;
@@ -239,7 +239,7 @@ Pair broadcast_pair(const char* op, const Tensor& a, const Tensor& b, bool left)
 }
 
 std::string which(std::span<const int> status, size_t i) {
-  return status.size() > 1 ? cat(" of element ", i, " of the batch") : std::string();
+  return status.size() > 1 ? str(" of element ", i, " of the batch") : std::string();
 }
 
 }  // namespace

@@ -96,9 +96,9 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   if (inner != found) {
     const bool transposed_fits = b.rank() >= 2 && right.shape().back() == inner;
     throw Error(
-        cat("matmul: the last size of a must equal the second-to-last size of b; got a ", a.shape(),
+        str("matmul: the last size of a must equal the second-to-last size of b; got a ", a.shape(),
             " and b ", b.shape(), ".",
-            transposed_fits ? cat(" transpose(b) has shape ", transpose(b).shape(), " and would fit.") : ""));
+            transposed_fits ? str(" transpose(b) has shape ", transpose(b).shape(), " and would fit.") : ""));
   }
   Tensor out;
   if (left.rank() == 2 && right.rank() == 2) {

@@ -53,7 +53,7 @@ Sizes checked(const InferArgs& args, const RecurrentAttrs& a, const RecurrentOpe
           (!in.projection || weight.size(1) == in.projection->size(0)),
       op, ": the weight must be (", gates, " · hidden, ", in.projection ? "P" : "hidden", ") in ",
       all.dtype(), "; got ", describe(weight),
-      in.projection ? cat(" with the projection ", describe(*in.projection)) : std::string(), ".");
+      in.projection ? str(" with the projection ", describe(*in.projection)) : std::string(), ".");
   const Dim state_size = weight.size(1), hidden = in.projection ? in.projection->size(1) : state_size;
   TD_CHECK(hidden >= 1, op, ": hidden must be at least 1; got the projection ", describe(*in.projection),
            ".");

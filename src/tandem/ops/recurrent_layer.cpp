@@ -171,7 +171,7 @@ size_t fastest(const LayerProblem& p, const std::vector<Able>& able, bool keep) 
   std::vector<std::string> names{kOwnLayer};
   for (const Able& one : able) names.push_back(one.algorithm.name);
   const std::string what =
-      cat("recurrent layer ", name(p.dtype), p.dtype == DType::f32 && tf32() ? " as tf32" : "", " ", p.steps,
+      str("recurrent layer ", name(p.dtype), p.dtype == DType::f32 && tf32() ? " as tf32" : "", " ", p.steps,
           "x", p.samples, "x", p.features, "x", gates_of(p.kind), "x", p.hidden,
           p.kind == Recurrence::rnn_relu ? " relu" : "", p.has_bias ? " with biases" : "", "; ",
           layer_library(p.device_kind).words({p.device_kind, static_cast<uint8_t>(p.device_index)}));

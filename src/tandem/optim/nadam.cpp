@@ -59,7 +59,7 @@ nn::NamedTensors NAdam::named_state() const {
   nn::NamedTensors state = Optimizer::named_state();
   state.emplace_back("step", count_);
   for (size_t g = 0; g < product_.size(); ++g)
-    state.emplace_back(g == 0 ? std::string("momentum_product") : cat("momentum_product.", g), product_[g]);
+    state.emplace_back(g == 0 ? std::string("momentum_product") : str("momentum_product.", g), product_[g]);
   append_state(state, "mean", mean_);
   append_state(state, "square", square_);
   return state;

@@ -166,7 +166,7 @@ void Optimizer::append_state(nn::NamedTensors& out, const std::string& prefix,
 
 nn::NamedTensors Optimizer::named_state() const {
   nn::NamedTensors state = {{"lr", lr_[0]}};
-  for (size_t g = 1; g < groups(); ++g) state.emplace_back(cat("lr.", g), lr_[g]);
+  for (size_t g = 1; g < groups(); ++g) state.emplace_back(str("lr.", g), lr_[g]);
   append_state(state, "master", masters_);
   return state;
 }
@@ -259,7 +259,7 @@ const std::vector<Row>& rows() {
 const Row& row_named(const std::string& name) {
   for (const Row& row : rows())
     if (row.info.name == name) return row;
-  throw Error(cat("optimizer: must be one of ", optimizer_names(), "; got '", name, "'."));
+  throw Error(str("optimizer: must be one of ", optimizer_names(), "; got '", name, "'."));
 }
 
 }  // namespace

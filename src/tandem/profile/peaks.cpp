@@ -59,7 +59,7 @@ Peaks measure_peaks(Device device, DType dtype) {
   const int64_t bytes = (device.is_cpu() ? int64_t{64} : int64_t{512}) << 20;  // larger than caches
   const auto [flops, n] = product_rate(device, dtype);
   return {flops, copy_rate(device, bytes),
-          cat("best of products of ", dtype, " matrices up to (", n, ", ", n, "), and of a copy of ",
+          str("best of products of ", dtype, " matrices up to (", n, ", ", n, "), and of a copy of ",
               bytes >> 20, " MiB, read and written")};
 }
 

@@ -49,7 +49,7 @@ class TraceFile {
     const ordered_json about = {{"device", to_string(profile_.device)},
                                 {"kernels_seen_by", profile_.seen_by},
                                 {"dropped_events", dropped()}};
-    file.write(cat("{\"displayTimeUnit\":\"ms\",\"otherData\":", text(about), ",\"traceEvents\":["));
+    file.write(str("{\"displayTimeUnit\":\"ms\",\"otherData\":", text(about), ",\"traceEvents\":["));
     bool first = true;
     const auto add = [&](const ordered_json& event) {
       file.write(first ? "\n" : ",\n");
@@ -97,8 +97,8 @@ class TraceFile {
     add("process_name", kHost, 0, "host");
     add("process_name", kDevice, 0, to_string(profile_.device));
     for (int thread : threads_)
-      add("thread_name", kHost, thread, thread == 0 ? "thread that profiles" : cat("thread ", thread));
-    const auto number = [](int row) { return row == 0 ? "" : cat(" ", row + 1); };
+      add("thread_name", kHost, thread, thread == 0 ? "thread that profiles" : str("thread ", thread));
+    const auto number = [](int row) { return row == 0 ? "" : str(" ", row + 1); };
     for (int row = 0; row < kernels_.count(); ++row)
       add("thread_name", kDevice, row, "kernels" + number(row));
     for (int row = 0; row < copies_.count(); ++row)
@@ -112,7 +112,7 @@ class TraceFile {
     if (line.of == Line::Of::memory) {
       const HostEvent& op = profile_.host[line.index];
       return {{"ph", "C"},
-              {"name", cat("memory in use on ", op.device)},
+              {"name", str("memory in use on ", op.device)},
               {"pid", kDevice},
               {"ts", microseconds(line.begin_ns)},
               {"args", {{"bytes", op.memory}}}};

@@ -70,7 +70,7 @@ void choose_metric(const std::string& monitor, const Task& task, Plan& plan) {
     plan.metric.name = "valid_" + info.name;
     return;
   }
-  throw Error(cat("monitor: must be one of ", names, "; got '", monitor, "'."));
+  throw Error(str("monitor: must be one of ", names, "; got '", monitor, "'."));
 }
 
 /// What a description has of the parameters that change one.

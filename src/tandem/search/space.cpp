@@ -61,7 +61,7 @@ const ParameterRule& rule_of(const std::string& name, const std::string& where) 
     names.emplace_back(rule.name);
   }
   const std::string near = zoo::nearest(name, names);
-  throw Error(cat(where, ": a parameter must be one of ", joined(names), "; got '", one_line(name, 60), "'.",
+  throw Error(str(where, ": a parameter must be one of ", joined(names), "; got '", one_line(name, 60), "'.",
                   near.empty() ? "" : " Did you mean " + near + "?"));
 }
 
@@ -149,7 +149,7 @@ std::string Space::to_toml() const {
       }
       out += "[" + list + "]\n";
     } else {
-      out += cat("{ low = ", exact(p.low), ", high = ", exact(p.high),
+      out += str("{ low = ", exact(p.low), ", high = ", exact(p.high),
                  p.scale == Scale::log ? ", scale = \"log\"" : "", " }\n");
     }
   }

@@ -92,7 +92,7 @@ Space read(const toml::table& root, const std::string& source) {
   for (const auto& [key, node] : root) {
     const std::string name(key.str());
     const int64_t line = key.source().begin.line;
-    const std::string where = cat(source_name(source), ", line ", line);
+    const std::string where = str(source_name(source), ", line ", line);
     Parameter p = node.is_table()   ? range_of(*node.as_table(), where, name)
                   : node.is_array() ? list_of(*node.as_array(), where, name)
                                     : Parameter{.name = name, .values = {value_text(node, where)}};
@@ -119,12 +119,12 @@ Space parse_space(const std::string& text, const std::string& source) {
   try {
     return read(toml::parse(text), source);
   } catch (const toml::parse_error& error) {
-    throw Error(cat(source_name(source), ", line ", error.source().begin.line,
+    throw Error(str(source_name(source), ", line ", error.source().begin.line,
                     ": must be TOML; got: ", one_line(error.description(), 300), ". Fix that line."));
   }
 #else
   throw Error(
-      cat(source_name(source),
+      str(source_name(source),
           ": this build of Tandem cannot read TOML, since toml++ was not found when it was built. Install "
           "libtomlplusplus-dev and build again."),
       ErrorKind::resource);

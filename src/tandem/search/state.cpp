@@ -29,7 +29,7 @@ std::string numbered(const SearchConfig& config, int n) {
   const std::string& subject = config.base.model.empty() ? config.base.data : config.base.model;
   std::string word = fs::path(subject).stem().string();
   if (word.empty()) word = "space";
-  return (fs::path("runs") / cat("search-", word, n == 1 ? "" : cat("-", n))).string();
+  return (fs::path("runs") / str("search-", word, n == 1 ? "" : str("-", n))).string();
 }
 
 /// 2: with all settings on which bits depend, and the data's fingerprints.
@@ -42,15 +42,15 @@ void check_same(const ordered_json& before, const ordered_json& now, const std::
     if (text(before) == text(now)) return;
     if (const std::string names = names_of_data(key); !names.empty()) {
       if (!before.contains(key)) return;  // the search is older than these
-      throw Error(cat(where, "the search was begun with other ", names,
+      throw Error(str(where, "the search was begun with other ", names,
                       " in its data. Give the same data, or begin a new search in another --out."));
     }
     const bool is_data = key.starts_with("train_") || key.starts_with("valid_") || key.starts_with("test_");
     const bool is_long = key == "models" || key == "space" || key == "eta";
-    throw Error(cat(where, "the search was begun with ",
+    throw Error(str(where, "the search was begun with ",
                     key == "models" ? "another model, or data that asks for another"
                     : is_long       ? "another " + key
-                                    : cat(key, " ", text(before), "; got ", key, " ", text(now)),
+                                    : str(key, " ", text(before), "; got ", key, " ", text(now)),
                     is_data                                           ? ". Give the same data"
                     : is_long || key == "arithmetic" || key == "task" ? ". Give it as it was"
                                                                       : ". Give --" + key + " as it was",
@@ -111,16 +111,16 @@ std::string leaderboard(const Plan& plan, const SearchState& state) {
   for (const Trial& trial : state.trials)
     for (const auto& [name, value] : trial.settings)
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  std::string out = cat("rank,trial,", plan.metric.name, ",valid_loss,best_epoch,epochs,parameters,seconds");
+  std::string out = str("rank,trial,", plan.metric.name, ",valid_loss,best_epoch,epochs,parameters,seconds");
   for (const std::string& name : names) out += "," + name;
   out += ",failed\n";
   int64_t rank = 0;
   for (const size_t place : ranking(state.trials, plan.metric.higher_is_better)) {
     const Trial& trial = state.trials[place];
     const std::optional<size_t> best = trial.best_epoch(plan.metric.higher_is_better);
-    out += cat(++rank, ",", trial.number, ",");
-    out += best ? cat(trial.values[*best], ",", trial.losses[*best], ",", *best + 1) : std::string(",,");
-    out += cat(",", trial.values.size(), ",", trial.parameters, ",", trial.seconds);
+    out += str(++rank, ",", trial.number, ",");
+    out += best ? str(trial.values[*best], ",", trial.losses[*best], ",", *best + 1) : std::string(",,");
+    out += str(",", trial.values.size(), ",", trial.parameters, ",", trial.seconds);
     for (const std::string& name : names) {
       out += ",";
       for (const auto& [key, value] : trial.settings)
@@ -235,7 +235,7 @@ void save_state(const std::string& folder, const SearchState& state) {
 }
 
 SearchState load_state(const std::string& folder, const std::string& wanted_settings) {
-  const std::string path = state_path(folder), where = cat("resume ", quoted(path), ": ");
+  const std::string path = state_path(folder), where = str("resume ", quoted(path), ": ");
   const std::vector<uint8_t> text = io::read_file("resume", path, int64_t{1} << 28);
   const auto in =
       io::parse_json<ordered_json>(where, {reinterpret_cast<const char*>(text.data()), text.size()},
@@ -250,7 +250,7 @@ SearchState load_state(const std::string& folder, const std::string& wanted_sett
     for (const ordered_json& trial : in.at("trials")) state.trials.push_back(trial_from(trial));
   } catch (const nlohmann::json::exception&) {
     throw Error(
-        cat(where, "must be as 'tandem search' writes it; it is not. Begin a new search in another --out."));
+        str(where, "must be as 'tandem search' writes it; it is not. Begin a new search in another --out."));
   }
   return state;
 }

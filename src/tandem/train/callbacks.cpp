@@ -25,12 +25,12 @@ using nlohmann::ordered_json;
 /// The metric that a user's word for it means in a run: its own name, or its plain one.
 const MetricInfo& monitored(const Training& training, const std::string& monitor) {
   std::string names;
-  const std::string full = cat(training.measured_part(), "_", monitor);
+  const std::string full = str(training.measured_part(), "_", monitor);
   for (const MetricInfo& info : training.metrics()) {
     if (info.name == monitor || info.name == full) return info;
     names += (names.empty() ? "" : ", ") + info.name;
   }
-  throw Error(cat("monitor: must be one of ", names, "; got '", io::one_line(monitor, 100), "'."));
+  throw Error(str("monitor: must be one of ", names, "; got '", io::one_line(monitor, 100), "'."));
 }
 
 double latest(const Training& training, const std::string& monitor) {
@@ -120,18 +120,18 @@ class LearningRate final : public Callback {
   std::string name() const override { return "schedule"; }
   std::string settings(const Training& training) const override {
     std::string text = o_.kind + (by_epoch() ? " by epoch" : " by step");
-    if (o_.kind == "step") text += cat(", every ", o_.every);
+    if (o_.kind == "step") text += str(", every ", o_.every);
     if (o_.kind == "step" || o_.kind == "exponential" || o_.kind == "plateau")
-      text += cat(", factor ", factor());
-    if (o_.kind == "cosine" || o_.kind == "plateau") text += cat(", least ", o_.least);
+      text += str(", factor ", factor());
+    if (o_.kind == "cosine" || o_.kind == "plateau") text += str(", least ", o_.least);
     if (o_.kind == "plateau")
-      text += cat(", patience ", o_.patience, " of ", monitored(training, o_.monitor).name);
-    if (o_.kind == "cosine" || o_.kind == "one-cycle") text += cat(", over ", total(training));
+      text += str(", patience ", o_.patience, " of ", monitored(training, o_.monitor).name);
+    if (o_.kind == "cosine" || o_.kind == "one-cycle") text += str(", over ", total(training));
     if (o_.kind == "one-cycle")
-      text += cat(", rise ", o_.one_cycle.rise, ", divisors ", o_.one_cycle.divisor, " and ",
+      text += str(", rise ", o_.one_cycle.rise, ", divisors ", o_.one_cycle.divisor, " and ",
                   o_.one_cycle.final_divisor, o_.one_cycle.linear ? ", linear" : "",
                   o_.one_cycle.three_phases ? ", three phases" : "");
-    if (o_.warm_up > 0) text += cat(", warm-up ", o_.warm_up, " from ", o_.warm_up_start);
+    if (o_.warm_up > 0) text += str(", warm-up ", o_.warm_up, " from ", o_.warm_up_start);
     return text;
   }
   void load_state(const std::string& state, const nn::NamedTensors&) override {
@@ -149,7 +149,7 @@ class LearningRate final : public Callback {
   std::string state() const override {
     if (!plateau_) return "";
     const optim::Plateau::State& s = plateau_->state();
-    return cat(hex_bits(s.lr), " ", hex_bits(s.best), " ", s.bad, " ", s.cooling);
+    return str(hex_bits(s.lr), " ", hex_bits(s.best), " ", s.bad, " ", s.cooling);
   }
   void on_start(Training& training) override {
     if (o_.kind == "plateau" && !plateau_) {
@@ -212,7 +212,7 @@ class EarlyStopping final : public Callback {
   }
   std::string name() const override { return "early-stop"; }
   std::string settings(const Training& training) const override {
-    return cat(o_.patience, " epochs of ", best_.name(training), best_.higher(training) ? " up" : " down",
+    return str(o_.patience, " epochs of ", best_.name(training), best_.higher(training) ? " up" : " down",
                " by more than ", o_.min_delta, o_.restore_best ? ", restoring the best" : "");
   }
   void on_start(Training& training) override {
@@ -229,7 +229,7 @@ class EarlyStopping final : public Callback {
   void on_end(Training& training) override {
     if (o_.restore_best && !weights_.empty()) training.replace_weights(weights_);
   }
-  std::string state() const override { return cat(best_.text(), " ", waited_); }
+  std::string state() const override { return str(best_.text(), " ", waited_); }
   nn::NamedTensors tensors() const override { return weights_; }
   void load_state(const std::string& state, const nn::NamedTensors& tensors) override {
     best_.reset();
@@ -243,7 +243,7 @@ class EarlyStopping final : public Callback {
 
  private:
   void stop(Training& training) const {
-    training.stop(cat("stopped early: ", best_.name(training), " has not been better than the ",
+    training.stop(str("stopped early: ", best_.name(training), " has not been better than the ",
                       best_.value(), " of epoch ", best_.epoch(), " for ", waited_,
                       waited_ == 1 ? " epoch." : " epochs."));
   }
@@ -295,7 +295,7 @@ class TimeBudget final : public Callback {
   void on_step(Training& training) override {
     if (training.seconds() >= seconds_)
       training.stop(
-          cat("stopped after ", seconds_, " s, the time budget, at step ", training.state().step, "."));
+          str("stopped after ", seconds_, " s, the time budget, at step ", training.state().step, "."));
   }
 
  private:

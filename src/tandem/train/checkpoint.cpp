@@ -78,9 +78,9 @@ std::string sum_of(const std::string& settings, const std::string& state, const 
                    const io::NamedTensors& tensors) {
   std::vector<std::string> lines;
   for (const auto& [name, tensor] : tensors)
-    lines.push_back(cat(name, " ", tensor.dtype(), " ", tensor.shape()));
+    lines.push_back(str(name, " ", tensor.dtype(), " ", tensor.shape()));
   std::sort(lines.begin(), lines.end());
-  std::string text = cat(kFormat, " ", kVersion, "\n", settings, "\n", state, "\n", callbacks, "\n");
+  std::string text = str(kFormat, " ", kVersion, "\n", settings, "\n", state, "\n", callbacks, "\n");
   for (const std::string& line : lines) text += line + "\n";
   return io::sha256(text + io::weights_sha256(tensors));
 }
@@ -208,7 +208,7 @@ std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpo
     add("callback." + row.name + ".", row.tensors);
   }
   const std::string state = state_json(checkpoint.state), callbacks = callback_states.dump();
-  const std::string path = (fs::path(folder) / cat(kPrefix, checkpoint.state.step, kSuffix)).string();
+  const std::string path = (fs::path(folder) / str(kPrefix, checkpoint.state.step, kSuffix)).string();
   io::save_safetensors(path, tensors,
                        {{"format", kFormat},
                         {"version", kVersion},
@@ -228,7 +228,7 @@ namespace {
 
 Checkpoint read_checkpoint(const std::string& path) {
   const io::SafetensorsFile file = io::load_safetensors(path);
-  const std::string what = cat("load '", io::one_line(path), "': ");
+  const std::string what = str("load '", io::one_line(path), "': ");
   const auto entry = [&](const char* key) {
     const auto at = file.metadata.find(key);
     return at == file.metadata.end() ? std::string() : at->second;

@@ -26,7 +26,7 @@ const char* name(Engine engine) { return engine == Engine::eager ? "eager" : "gr
 Engine parse_engine(const std::string& text) {
   if (text == "eager") return Engine::eager;
   if (text == "graph") return Engine::graph;
-  throw Error(cat("engine: must be eager or graph; got '", text, "'."));
+  throw Error(str("engine: must be eager or graph; got '", text, "'."));
 }
 
 void check_data_name(const std::string& data, const std::string& data_dir) {
@@ -36,7 +36,7 @@ void check_data_name(const std::string& data, const std::string& data_dir) {
     if (row.info.name == data) return;
     names += (names.empty() ? "" : ", ") + row.info.name;
   }
-  throw Error(cat("data: must be one of ", names, "; got '", data, "'. 'tandem datasets' describes them."));
+  throw Error(str("data: must be one of ", names, "; got '", data, "'. 'tandem datasets' describes them."));
 }
 
 void check_between(const char* setting, std::optional<int64_t> value, int64_t least, int64_t most,
@@ -61,7 +61,7 @@ void check(const FitOptions& o) {
   check_values(values);
   const double lr = starting_lr(o);
   TD_CHECK(lr > 0 && lr <= kMostNumber, "lr: must be a number above 0",
-           lr > kMostNumber ? cat(" and at most ", kMostNumber) : "", "; got ", lr, ". Try ",
+           lr > kMostNumber ? str(" and at most ", kMostNumber) : "", "; got ", lr, ". Try ",
            optim::optimizer_info(o.optimizer).lr, ".");
   TD_CHECK(!o.momentum || optim::optimizer_info(o.optimizer).momentum, "momentum: ", o.optimizer,
            " takes none; got ", o.momentum.value_or(0), ". Leave it out, or choose --optimizer sgd.");
@@ -142,7 +142,7 @@ std::string first_difference(const std::string& before, const std::string& now) 
       const size_t begin = std::min(text.find_first_not_of(' '), text.size());
       return is_there ? "'" + io::one_line(text.substr(begin), 200) + "'" : "nothing";
     };
-    return cat(shown(has_old, old_line), "; got ", shown(has_new, new_line));
+    return str(shown(has_old, old_line), "; got ", shown(has_new, new_line));
   }
 }
 
@@ -215,14 +215,14 @@ std::string check_same_settings(const std::string& saved, const std::string& wan
     if (key == "best" && !(before.contains(key) && now.contains(key))) return;
     if (const std::string names = names_of_data(key); !names.empty()) {
       if (!before.contains(key)) return;  // the run is older than these
-      throw Error(cat("resume ", source, ": the run was begun with other ", names,
+      throw Error(str("resume ", source, ": the run was begun with other ", names,
                       " in its data. Give the same data, or begin a new run in another --out."));
     }
     if (key == "description") {
       const auto text = [&](const ordered_json& in) {
         return in.contains(key) ? in[key].get<std::string>() : std::string("a model of the zoo");
       };
-      throw Error(cat("resume ", source,
+      throw Error(str("resume ", source,
                       ": the run was begun with another description of its model, where it has ",
                       first_difference(text(before), text(now)),
                       ". Give the description as it was, or begin a new run in another --out."));
@@ -241,7 +241,7 @@ std::string check_same_settings(const std::string& saved, const std::string& wan
         : key == "dtype" || key == "autocast"
             ? "Give --dtype as it was, with --half-model where the whole model had that type"
             : "Give --" + key + " as it was";
-    throw Error(cat("resume ", source, ": the run was begun with ", key, " ", value(before), "; got ", key,
+    throw Error(str("resume ", source, ": the run was begun with ", key, " ", value(before), "; got ", key,
                     " ", value(now), ". ", fix, ", or begin a new run in another --out."));
   };
   // Fingerprints last: they depend on settings (--augment, --seed), which say more.

@@ -52,13 +52,13 @@ std::string environment_json(Device device) {
 #else
                       {"compiler", "g++ " __VERSION__},
 #endif
-                      {"system", cat(system.sysname, " ", system.release)},
+                      {"system", str(system.sysname, " ", system.release)},
                       {"processor", processor()},
                       {"cores", std::thread::hardware_concurrency()},
                       {"threads", threads()},
                       {"libraries",
                        {{"zlib", zlibVersion()},
-                        {"nlohmann_json", cat(NLOHMANN_JSON_VERSION_MAJOR, ".", NLOHMANN_JSON_VERSION_MINOR,
+                        {"nlohmann_json", str(NLOHMANN_JSON_VERSION_MAJOR, ".", NLOHMANN_JSON_VERSION_MINOR,
                                               ".", NLOHMANN_JSON_VERSION_PATCH)}}}};
   // Not all of the machine's: opening a GPU that is not used takes a while.
   for (const Device each : {Device{}, device}) out["devices"][to_string(each)] = backend(each).describe(each);

@@ -73,7 +73,7 @@ void check_patterns(const char* setting, const std::vector<std::string>& pattern
     const std::string inner = "*." + pattern;
     const bool is_inner = std::any_of(names.begin(), names.end(),
                                       [&](const std::string& name) { return is_named_by(inner, name); });
-    throw Error(cat(setting, ": must name layers or parameters of the model; '", io::one_line(pattern, 100),
+    throw Error(str(setting, ": must name layers or parameters of the model; '", io::one_line(pattern, 100),
                     "' is none of ", listed(names, 12), ".",
                     is_inner ? " Write " + io::one_line(inner, 100) + " for those within layers." : ""));
   }
@@ -82,7 +82,7 @@ void check_patterns(const char* setting, const std::vector<std::string>& pattern
 std::string listed(const std::vector<std::string>& names, size_t most) {
   std::string out;
   for (size_t i = 0; i < std::min(names.size(), most); ++i) out += (i == 0 ? "" : ", ") + names[i];
-  return names.size() > most ? cat(out, " and ", names.size() - most, " more") : out;
+  return names.size() > most ? str(out, " and ", names.size() - most, " more") : out;
 }
 
 }  // namespace tandem

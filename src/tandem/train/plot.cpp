@@ -78,7 +78,7 @@ text { fill: #ddd }
 class Drawing {
  public:
   Drawing(int width, int height) : width_(width), height_(height) {
-    out_ = cat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", width, " ", height, "\" width=\"",
+    out_ = str("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", width, " ", height, "\" width=\"",
                width, "\" height=\"", height, "\" role=\"img\">\n", kStyle);
   }
   double left = 64, top = 44;
@@ -87,11 +87,11 @@ class Drawing {
 
   void add(const std::string& shape) { out_ += shape; }
   void text(double x, double y, const char* anchor, const std::string& what, const std::string& more = "") {
-    out_ += cat("<text x=\"", fixed(x), "\" y=\"", fixed(y), "\" text-anchor=\"", anchor, "\"", more, ">",
+    out_ += str("<text x=\"", fixed(x), "\" y=\"", fixed(y), "\" text-anchor=\"", anchor, "\"", more, ">",
                 escaped(what), "</text>\n");
   }
   void grid(double x1, double y1, double x2, double y2) {
-    out_ += cat("<line class=\"grid\" x1=\"", fixed(x1), "\" y1=\"", fixed(y1), "\" x2=\"", fixed(x2),
+    out_ += str("<line class=\"grid\" x1=\"", fixed(x1), "\" y1=\"", fixed(y1), "\" x2=\"", fixed(x2),
                 "\" y2=\"", fixed(y2), "\"/>\n");
   }
   void x_tick(double x, double value) {
@@ -103,7 +103,7 @@ class Drawing {
     text(left, 22, "start", title, " class=\"title\"");
     text((left + right()) / 2, height_ - 8, "middle", x);
     const double middle = (top + bottom()) / 2;
-    if (!y.empty()) text(16, middle, "middle", y, cat(" transform=\"rotate(-90 16 ", fixed(middle), ")\""));
+    if (!y.empty()) text(16, middle, "middle", y, str(" transform=\"rotate(-90 16 ", fixed(middle), ")\""));
   }
   std::string finished() { return out_ + "</svg>\n"; }
 
@@ -159,17 +159,17 @@ std::string line_chart(const Chart& chart) {
     if (!line.points) {
       std::string points;
       for (size_t k = 0; k < line.x.size(); ++k)
-        points += cat(k ? " " : "", fixed(px(line.x[k])), ",", fixed(py(line.y[k])));
-      drawing.add(cat("<polyline class=\"line c", colour, "\" points=\"", points, "\"/>\n"));
+        points += str(k ? " " : "", fixed(px(line.x[k])), ",", fixed(py(line.y[k])));
+      drawing.add(str("<polyline class=\"line c", colour, "\" points=\"", points, "\"/>\n"));
     }
     if (line.points || line.x.size() <= 60)
       for (size_t k = 0; k < line.x.size(); ++k)
-        drawing.add(cat("<circle class=\"d", colour, "\" cx=\"", fixed(px(line.x[k])), "\" cy=\"",
+        drawing.add(str("<circle class=\"d", colour, "\" cx=\"", fixed(px(line.x[k])), "\" cy=\"",
                         fixed(py(line.y[k])), "\" r=\"3\"><title>", escaped(line.label), " ",
                         number(line.x[k]), ": ", number(line.y[k]), "</title></circle>\n"));
     const double wide = 8.0 * static_cast<double>(line.label.size());
     drawing.text(legend, 22, "end", line.label);
-    drawing.add(cat("<line class=\"line c", colour, "\" x1=\"", fixed(legend - wide - 26),
+    drawing.add(str("<line class=\"line c", colour, "\" x1=\"", fixed(legend - wide - 26),
                     "\" y1=\"18\" x2=\"", fixed(legend - wide - 6), "\" y2=\"18\"/>\n"));
     legend -= wide + 42;
   }
@@ -204,7 +204,7 @@ std::string heat_map(const HeatMap& map) {
       int64_t end = k + 1;
       while (end < columns && levels[static_cast<size_t>(i * columns + end)] == level) ++end;
       if (level > 0)
-        drawing.add(cat("<rect class=\"d0\" x=\"", fixed(left + wide * static_cast<double>(k)), "\" y=\"",
+        drawing.add(str("<rect class=\"d0\" x=\"", fixed(left + wide * static_cast<double>(k)), "\" y=\"",
                         fixed(drawing.bottom() - high * static_cast<double>(i + 1)), "\" width=\"",
                         fixed(wide * static_cast<double>(end - k) + 0.1), "\" height=\"", fixed(high + 0.1),
                         "\" opacity=\"", number(static_cast<double>(level) / kLevels), "\"/>\n"));

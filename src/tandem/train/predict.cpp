@@ -119,7 +119,7 @@ Tensor sample_from(const std::string& path, const data::ImageFormat& format, boo
   try {
     return data::image_to_input(invert ? sub(255, image) : image, format);  // stays u8
   } catch (Error& error) {
-    error.prepend(cat("predict '", io::one_line(path), "': "));
+    error.prepend(str("predict '", io::one_line(path), "': "));
     throw;
   }
 }
@@ -171,7 +171,7 @@ class Asked {
     const data::EncodedTable encoded = run_.data.encoder->encode(*report_.table);
     for (int64_t i = 0; i < report_.table->rows(); ++i)
       report_.predictions.push_back(
-          {cat("line ", report_.table->lines[static_cast<size_t>(i)], " of ", report_.table->source),
+          {str("line ", report_.table->lines[static_cast<size_t>(i)], " of ", report_.table->source),
            encoded.target.defined() ? label_of(run_.data, task_->answer_kind(), encoded.target[i]) : "",
            {},
            {}});
@@ -187,11 +187,11 @@ class Asked {
     if (got.rank() > 0) got.erase(0);
     TD_CHECK(array.rank() >= 1 && array.size(0) >= 1 && got == want, "predict '", io::one_line(path),
              "': must hold samples of ", want, " as (n, …); got ", array.shape(), ".");
-    const std::string where = cat("predict '", io::one_line(path), "': ");
+    const std::string where = str("predict '", io::one_line(path), "': ");
     const auto inputs =
         std::make_shared<data::TensorSet>(std::vector<Tensor>{data::array_inputs(array, where)}, "rows");
     for (int64_t i = 0; i < array.size(0); ++i)
-      report_.predictions.push_back({cat("row ", i, " of '", io::one_line(path), "'"), "", {}, {}});
+      report_.predictions.push_back({str("row ", i, " of '", io::one_line(path), "'"), "", {}, {}});
     return alike_inputs(run_.data, inputs, array.dtype() == DType::u8, where);
   }
   data::DatasetPtr of_text_table(const std::string& path) {
@@ -206,7 +206,7 @@ class Asked {
     const std::optional<size_t> known = table.find(encoder.target);
     auto set = std::make_shared<data::TextSet>("rows");
     for (int64_t i = 0; i < table.rows(); ++i) {
-      const std::string name = cat("line ", table.lines[static_cast<size_t>(i)], " of ", table.source);
+      const std::string name = str("line ", table.lines[static_cast<size_t>(i)], " of ", table.source);
       set->add(encoder.encode(texts[i]), 0, name);
       report_.predictions.push_back({name, known ? std::string(table.columns[*known][i]) : "", {}, {}});
     }
@@ -249,7 +249,7 @@ class Asked {
     const TaskAnswer kind = task_->answer_kind();
     const bool is_listed = kind != TaskAnswer::continuation && kind != TaskAnswer::translation;
     for (size_t i = 0; i < indices.size() && is_listed; ++i)
-      report_.predictions.push_back({cat(data.name, " ", indices[i]),
+      report_.predictions.push_back({str(data.name, " ", indices[i]),
                                      label_of(run_.data, kind, chosen->get(static_cast<int64_t>(i)).at(1)),
                                      {},
                                      {}});
@@ -351,7 +351,7 @@ void speak(nn::Module& model, const PredictConfig& config, const SavedRun& run, 
     Prediction& prediction = report.predictions[i];
     prediction.mels = cast(made.at(0)[0], DType::f32);
     if (made.at(2).item<int64_t>() == 0)
-      report.warnings.push_back(cat("'", io::one_line(prediction.source, 60),
+      report.warnings.push_back(str("'", io::one_line(prediction.source, 60),
                                     "': did not come to an end, and was cut after ", prediction.mels.size(0),
                                     " frames. Train for longer, or give a shorter text."));
   }
@@ -472,7 +472,7 @@ std::string predictions_csv(const PredictReport& report) {
   std::vector<std::string> header =
       report.table ? report.table->names : std::vector<std::string>{"source", "label"};
   const std::string predicted = report.target.empty() ? "predicted" : "predicted " + report.target;
-  for (size_t k = 0; k < numbers; ++k) header.push_back(numbers == 1 ? predicted : cat(predicted, " ", k));
+  for (size_t k = 0; k < numbers; ++k) header.push_back(numbers == 1 ? predicted : str(predicted, " ", k));
   if (with_classes) header.push_back("probability");
   line(header);
   for (size_t i = 0; i < report.predictions.size(); ++i) {

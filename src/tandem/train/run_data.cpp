@@ -31,10 +31,10 @@ namespace fs = std::filesystem;
   std::string fitting;
   for (const data::DatasetStatus& row : data::list_datasets(data_dir))
     if (row.info.sample_shape == info.input) fitting += (fitting.empty() ? "" : ", ") + row.info.name;
-  throw Error(cat("data: a model of your own must be told what to train on; got no --data. ",
-                  fitting.empty() ? cat("No data set here is known to have samples of ", info.input,
+  throw Error(str("data: a model of your own must be told what to train on; got no --data. ",
+                  fitting.empty() ? str("No data set here is known to have samples of ", info.input,
                                         "; 'tandem datasets' describes them.")
-                                  : cat("Those with samples of ", info.input, " are ", fitting, ".")));
+                                  : str("Those with samples of ", info.input, " are ", fitting, ".")));
 }
 
 /// Images of a folder get the size that the model was made for, or, where it takes any, that of photographs.
@@ -66,7 +66,7 @@ void note_missing_classes(const char* part, const data::Dataset& limited, data::
   const std::vector<int64_t> labels = labels_of(limited);
   const auto there = static_cast<int64_t>(std::set<int64_t>(labels.begin(), labels.end()).size());
   if (there < splits.info.classes)
-    splits.notices.push_back(cat("limit: the first ", limited.size(), " samples to ", part, " are of ", there,
+    splits.notices.push_back(str("limit: the first ", limited.size(), " samples to ", part, " are of ", there,
                                  " of the ", splits.info.classes,
                                  " classes. Give a larger --limit, or data that is not in the order of its "
                                  "classes."));
@@ -95,7 +95,7 @@ std::vector<double> balanced_weights(const std::vector<int64_t>& labels, int64_t
 void check_same_classes(const DataRecord& record, const data::Splits& other) {
   if (record.class_names.empty() || other.class_names.empty() || record.class_names == other.class_names)
     return;
-  throw Error(cat("data ", other.name, ": the classes must be those of training, ",
+  throw Error(str("data ", other.name, ": the classes must be those of training, ",
                   listed(record.class_names), "; got ", listed(other.class_names),
                   ". Give data with the same classes."));
 }
@@ -205,7 +205,7 @@ TaskPtr task_of(const DataRecord& record, TaskOptions options) {
 }
 
 std::vector<std::pair<std::string, std::string>> fingerprints_of_names(const DataRecord& record) {
-  const auto add = [](std::string& all, const std::string& name) { all += cat(name.size(), ":", name); };
+  const auto add = [](std::string& all, const std::string& name) { all += str(name.size(), ":", name); };
   std::vector<std::pair<std::string, std::string>> out;
   const auto put = [&](const char* key, const std::string& all) {
     if (!all.empty()) out.emplace_back(key, io::sha256(all));
@@ -217,7 +217,7 @@ std::vector<std::pair<std::string, std::string>> fingerprints_of_names(const Dat
     for (const std::string& name : record.encoder->feature_names()) add(columns, name);
   }
   const auto add_words = [&](const data::Vocabulary& vocabulary) {
-    add(words, cat(data::name(vocabulary.tokens()), " ", vocabulary.size()));
+    add(words, str(data::name(vocabulary.tokens()), " ", vocabulary.size()));
     for (int64_t i = 0; i < vocabulary.size(); ++i) add(words, vocabulary.entry(i));
   };
   if (record.text) {
@@ -369,7 +369,7 @@ zoo::ChosenModel adapted_to_text(zoo::ChosenModel chosen, const data::Splits& sp
     if (allowed.empty()) return chosen;
     chosen.options.classes = outputs;
     if (!fits_words || !fits_outputs)
-      notices.push_back(cat(chosen.info.name, ": made for ", words, " words to read and ", outputs,
+      notices.push_back(str(chosen.info.name, ": made for ", words, " words to read and ", outputs,
                             " to write in place of ", chosen.info.vocabulary, " and ", chosen.info.classes,
                             "."));
     return chosen;
@@ -384,9 +384,9 @@ zoo::ChosenModel adapted_to_text(zoo::ChosenModel chosen, const data::Splits& sp
   fitting.info.training = chosen.info.training;
   if (!fits_words)
     notices.push_back(
-        cat(chosen.info.name, ": made for ", words, " words in place of ", chosen.info.vocabulary, "."));
+        str(chosen.info.name, ": made for ", words, " words in place of ", chosen.info.vocabulary, "."));
   if (!fits_outputs && outputs != words)  // else the words say it
-    notices.push_back(cat(chosen.info.name, ": gives ", outputs, outputs == 1 ? " number" : " numbers",
+    notices.push_back(str(chosen.info.name, ": gives ", outputs, outputs == 1 ? " number" : " numbers",
                           " in place of ", chosen.info.classes, "."));
   return fitting;
 }
@@ -403,7 +403,7 @@ zoo::ChosenModel adapted(zoo::ChosenModel chosen, const TrainingData& data,
   const bool fits_input = chosen.info.input == info.sample_shape,
              fits_outputs = chosen.info.classes == outputs;
   if (fits_input && fits_outputs) return chosen;
-  const std::string what = cat("train: ", chosen.info.name, " on ", data.splits.name, ": ");
+  const std::string what = str("train: ", chosen.info.name, " on ", data.splits.name, ": ");
   zoo::ModelDescription description =
       chosen.description ? *chosen.description : zoo::describe(chosen.info.name);
   try {
@@ -414,10 +414,10 @@ zoo::ChosenModel adapted(zoo::ChosenModel chosen, const TrainingData& data,
              " numbers needed. End it with flatten and linear.");
     fitting.info.training = chosen.info.training;
     if (!fits_input)
-      notices.push_back(cat(chosen.info.name, ": made for inputs of ", info.sample_shape, " in place of ",
+      notices.push_back(str(chosen.info.name, ": made for inputs of ", info.sample_shape, " in place of ",
                             chosen.info.input, "."));
     if (!fits_outputs)
-      notices.push_back(cat(chosen.info.name, ": gives ", outputs, outputs == 1 ? " number" : " numbers",
+      notices.push_back(str(chosen.info.name, ": gives ", outputs, outputs == 1 ? " number" : " numbers",
                             " in place of ", chosen.info.classes, "."));
     return fitting;
   } catch (Error& error) {
@@ -473,26 +473,26 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
   const auto print = [&](const data::DatasetPtr& set) {
     return data::fingerprint(record.limit ? *data::first(set, *record.limit) : *set);
   };
-  const std::string place = cat("'", io::one_line(splits.where), "'");
+  const std::string place = str("'", io::one_line(splits.where), "'");
   if (is_own && !is_elsewhere && !record.test_data.empty() && print(splits.test) != record.test_data) {
     TD_CHECK(
         !splits.split_off, "data ", splits.name, ": ", place,
         " has changed since the run was trained: what is split off for testing now would hold samples that "
         "it was trained on. Measure another file or folder by --data-dir, or train again.");
-    splits.notices.push_back(cat("the test part of ", place, " has changed since the run was trained."));
+    splits.notices.push_back(str("the test part of ", place, " has changed since the run was trained."));
   }
   if (is_elsewhere && splits.split_off) {
     const bool is_copy =
         is_own && !record.test_data.empty() &&
         ((part && print(part) == record.test_data) || print(splits.test) == record.train_data);
     splits.notices.push_back(
-        cat("measured on all ", splits.test->size(), record.encoder ? " rows" : " samples", " of ", place,
+        str("measured on all ", splits.test->size(), record.encoder ? " rows" : " samples", " of ", place,
             is_copy ? ", among which are those that the run was trained on: this is no test." : "."));
   }
   // Of the run's own place they are alike; a run of an older version may not tell what they are.
   if ((is_elsewhere || record.byte_inputs) && !record.text && !record.sound)
     splits.test = made_alike(record, splits.test, pixels_of(splits.format, splits.byte_inputs), splits.name,
-                             splits.encoder != nullptr, cat("data ", splits.name, ": "));
+                             splits.encoder != nullptr, str("data ", splits.name, ": "));
   if (limit) splits.test = data::first(splits.test, *limit);
   return splits;
 }
@@ -505,19 +505,19 @@ nn::NamedTensors weights_of(const std::string& path) {
 std::vector<std::string> load_fitting_weights(nn::Module& model, const std::string& path,
                                               std::vector<std::string>& notices) {
   const nn::NamedTensors given = weights_of(path);
-  const std::string what = cat("weights '", io::one_line(path), "': ");
+  const std::string what = str("weights '", io::one_line(path), "': ");
   const nn::LoadReport report =
       model.load_state(given, {.strict = false, .source = "load '" + io::one_line(path) + "'"});
   const size_t all = model.state().size(), left = report.missing.size() + report.mismatched.size();
   TD_CHECK(left < all, what, "nothing in it fits the model: it has ", given.size(), " tensors, the model ",
            all, ", and none is the same by name and shape. Give weights of this kind of model.");
-  notices.push_back(cat(what, "took ", all - left, " of the model's ", all, " tensors."));
+  notices.push_back(str(what, "took ", all - left, " of the model's ", all, " tensors."));
   if (!report.mismatched.empty())
-    notices.push_back(cat(what, "of another shape, and drawn anew: ", listed(report.mismatched), "."));
+    notices.push_back(str(what, "of another shape, and drawn anew: ", listed(report.mismatched), "."));
   if (!report.missing.empty())
-    notices.push_back(cat(what, "not in the file, and drawn anew: ", listed(report.missing), "."));
+    notices.push_back(str(what, "not in the file, and drawn anew: ", listed(report.missing), "."));
   if (!report.unexpected.empty())
-    notices.push_back(cat(what, "in the file alone, and not used: ", listed(report.unexpected), "."));
+    notices.push_back(str(what, "in the file alone, and not used: ", listed(report.unexpected), "."));
   std::vector<std::string> drawn = report.mismatched;
   drawn.insert(drawn.end(), report.missing.begin(), report.missing.end());
   return drawn;
@@ -545,10 +545,10 @@ std::vector<nn::Module*> freeze_named(nn::Module& model, const std::vector<std::
   for (const auto& [name, module] : model.named_modules())
     if (dynamic_cast<nn::BatchNorm*>(module) && is_named_by_any(patterns, name + ".running_mean"))
       still.push_back(module);
-  notices.push_back(cat("freeze: ", tensors, " of ", names.size(), " parameters stay as they are, ", numbers,
+  notices.push_back(str("freeze: ", tensors, " of ", names.size(), " parameters stay as they are, ", numbers,
                         " of ", all, " numbers",
                         still.empty() ? std::string()
-                                      : cat("; so do the statistics of ", still.size(),
+                                      : str("; so do the statistics of ", still.size(),
                                             still.size() == 1 ? " batch norm" : " batch norms"),
                         "."));
   return still;

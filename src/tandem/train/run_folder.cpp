@@ -32,7 +32,7 @@ bool exists(const std::string& path) {
 
 /// runs/lenet for 1, runs/lenet-2 for 2 …
 std::string numbered(const std::string& model, int n) {
-  return (fs::path("runs") / (n == 1 ? model : cat(model, "-", n))).string();
+  return (fs::path("runs") / (n == 1 ? model : str(model, "-", n))).string();
 }
 
 /// Makes the folder and those above it; true where it is new.
@@ -212,7 +212,7 @@ SavedRun load_config(const char* what, const std::string& folder) {
   SavedRun run;
   try {
     const auto config = io::parse_json<ordered_json>(
-        cat("load ", quoted(path), ": "), {reinterpret_cast<const char*>(text.data()), text.size()},
+        str("load ", quoted(path), ": "), {reinterpret_cast<const char*>(text.data()), text.size()},
         "Train again, or fix the file.");
     run.model = config.at("model").get<std::string>();
     run.data.name = config.at("data").get<std::string>();
@@ -259,19 +259,19 @@ SavedRun load_config(const char* what, const std::string& folder) {
       run.data.sound = o;
     }
   } catch (const nlohmann::json::exception&) {
-    throw Error(cat("load ", quoted(path),
+    throw Error(str("load ", quoted(path),
                     ": must be JSON with model, data and dtype, as 'tandem train' writes it."
                     " Train again, or fix the file."));
   }
   if (const std::string table = table_path(folder); exists(table)) {
     const std::vector<uint8_t> json = io::read_file("load", table, int64_t{1} << 28);
     run.data.encoder = std::make_shared<data::TableEncoder>(data::TableEncoder::from_json(
-        {reinterpret_cast<const char*>(json.data()), json.size()}, cat("load ", quoted(table), ": ")));
+        {reinterpret_cast<const char*>(json.data()), json.size()}, str("load ", quoted(table), ": ")));
   }
   if (const std::string text = text_path(folder); exists(text)) {
     const std::vector<uint8_t> json = io::read_file("load", text, int64_t{1} << 30);
     run.data.text = std::make_shared<data::TextEncoder>(data::TextEncoder::from_json(
-        {reinterpret_cast<const char*>(json.data()), json.size()}, cat("load ", quoted(text), ": ")));
+        {reinterpret_cast<const char*>(json.data()), json.size()}, str("load ", quoted(text), ": ")));
   }
   return run;
 }
@@ -389,7 +389,7 @@ std::unique_ptr<nn::Module> make_model(const SavedRun& run, Device device) {
   model->to(parse_dtype(run.dtype));
   model->to(device);
   model->load_state(run.weights, "load " + quoted(run.path),
-                    cat("config.json says that the model is ", run.model, "."));
+                    str("config.json says that the model is ", run.model, "."));
   return model;
 }
 

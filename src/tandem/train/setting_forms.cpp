@@ -77,7 +77,7 @@ SettingForm recipe_form() {
 }
 
 SettingForm input_form() {
-  return text_form([](const TrainConfig& c) { return c.input ? cat((*c.input)[0], "x", (*c.input)[1]) : ""; },
+  return text_form([](const TrainConfig& c) { return c.input ? str((*c.input)[0], "x", (*c.input)[1]) : ""; },
                    [](TrainConfig& c, const std::string& text) { c.input = parse_size(text); });
 }
 

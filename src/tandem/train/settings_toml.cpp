@@ -53,7 +53,7 @@ std::string example_of(const Setting& s) {
 }
 
 [[noreturn]] void refuse(const Setting& s, const char* what, const toml::node& node) {
-  throw Error(cat(s.name, ": must be ", what, "; got ", kind_of(node), ". Write it as in ", s.name, " = ",
+  throw Error(str(s.name, ": must be ", what, "; got ", kind_of(node), ". Write it as in ", s.name, " = ",
                   example_of(s), "."));
 }
 
@@ -119,18 +119,18 @@ SettingValues parse_settings(const std::string& text, const std::string& source)
         const Setting& s = setting(std::string(key.str()));
         values[s.name] = value_of(s, node);
       } catch (Error& error) {
-        error.prepend(cat(source_name(source), ", line ", line, ": "));
+        error.prepend(str(source_name(source), ", line ", line, ": "));
         throw;
       }
     }
   } catch (const toml::parse_error& error) {
-    throw Error(cat(source_name(source), ", line ", error.source().begin.line, ": must be TOML; got: ",
+    throw Error(str(source_name(source), ", line ", error.source().begin.line, ": must be TOML; got: ",
                     io::one_line(std::string(error.description()), 300), ". Fix that line."));
   }
   return values;
 #else
   throw Error(
-      cat(source_name(source),
+      str(source_name(source),
           ": this build of Tandem cannot read TOML, since toml++ was not found when it was built. Install "
           "libtomlplusplus-dev and build again."),
       ErrorKind::resource);

@@ -71,9 +71,9 @@ std::string values_of(const Setting& s) {
   if (s.range) {
     const SettingRange& r = *s.range;
     const bool ends = is_whole ? r.most < static_cast<double>(kMostCount) : r.most < kMostNumber;
-    return cat(is_whole ? "a whole number" : "a number", r.has_least ? " of at least " : " above ",
+    return str(is_whole ? "a whole number" : "a number", r.has_least ? " of at least " : " above ",
                text_of(r.least),
-               ends ? cat(r.has_most ? " and at most " : " and below ", text_of(r.most)) : "",
+               ends ? str(r.has_most ? " and at most " : " and below ", text_of(r.most)) : "",
                r.unit.empty() ? "" : "," + r.unit);
   }
   switch (s.kind) {
@@ -102,7 +102,7 @@ const Setting& setting(const std::string& name) {
     names.push_back(s.name);
   }
   const std::string near = zoo::nearest(name, names);
-  throw Error(cat("settings: must be those of 'tandem train --help'; got '", io::one_line(name, 60), "'.",
+  throw Error(str("settings: must be those of 'tandem train --help'; got '", io::one_line(name, 60), "'.",
                   near.empty() ? "" : " Did you mean " + near + "?"));
 }
 
@@ -244,12 +244,12 @@ std::string settings_page() {
   std::string out, group;
   for (const Setting& s : settings()) {
     if (s.group != group)
-      out += cat(out.empty() ? "" : "\n", "## ", s.group, "\n\n",
+      out += str(out.empty() ? "" : "\n", "## ", s.group, "\n\n",
                  "| setting | | takes | default | bits |\n|---|---|---|---|---|\n");
     group = s.group;
     const std::string usual = text_of(default_of(s));
     const bool is_toggle = s.kind == SettingKind::toggle;
-    out += cat("| `", s.name, "` | ", s.help, s.opposite.empty() ? "" : " (flag: `--" + s.opposite + "`)",
+    out += str("| `", s.name, "` | ", s.help, s.opposite.empty() ? "" : " (flag: `--" + s.opposite + "`)",
                s.needs.what.empty() ? "" : "; only with " + s.needs.what, " | ", values_of(s), " | ",
                !s.unset.empty() ? s.unset
                : is_toggle      ? "off"

@@ -48,7 +48,7 @@ const Tensor& TaskBatch::operator[](std::string_view name) const {
   for (size_t i = 0; i < names_->size(); ++i)
     if ((*names_)[i] == name) return tensors_[i];
   throw Error(
-      cat("task: a batch has the fields ", listed(*names_), "; got '", one_line(std::string(name)), "'."));
+      str("task: a batch has the fields ", listed(*names_), "; got '", one_line(std::string(name)), "'."));
 }
 
 std::vector<int64_t> Task::outputs(const data::Splits& splits) const {
@@ -71,7 +71,7 @@ std::vector<Tensor> Task::made_up_batch(const Dims& input, int64_t batch) const 
 }
 
 std::vector<Tensor> Task::generate(nn::Module&, const TaskBatch&) const {
-  throw Error(cat("predict: the task ", name(), " must define generate(), as it says that it generates."));
+  throw Error(str("predict: the task ", name(), " must define generate(), as it says that it generates."));
 }
 
 TaskRow::TaskRow(const char* name, const char* description, Maker make) {

@@ -261,11 +261,11 @@ void Run::restore() {
   const std::optional<FoundCheckpoint> found = newest_checkpoint(folder(), warnings);
   for (const std::string& warning : warnings) tell(NoticeEvent{warning + " Using the checkpoint before it."});
   if (!found) {
-    tell(NoticeEvent{cat("'", folder(), "' holds no checkpoint yet: beginning at step 0.")});
+    tell(NoticeEvent{str("'", folder(), "' holds no checkpoint yet: beginning at step 0.")});
     return;
   }
   const Checkpoint& saved = found->checkpoint;
-  const std::string source = cat("'", found->path, "'");
+  const std::string source = str("'", found->path, "'");
   settings_ = check_same_settings(saved.settings, settings_, source);
   model().load_state(saved.model, "load " + source);
   optimizer_->load_state(saved.optimizer, "load " + source);
@@ -278,7 +278,7 @@ void Run::restore() {
         callback->load_state(row.state, row.tensors);
       } catch (const std::exception&) {
         throw Error(
-            cat("load ", source, ": the state of ", row.name,
+            str("load ", source, ": the state of ", row.name,
                 " cannot be read; it was written by another version. Begin a new run in another --out."));
       }
     }
@@ -290,7 +290,7 @@ void Run::restore() {
   set_generator_state(state_.generator);
   take_choices(state_.choices);
   if (state_.step > total_steps_)
-    tell(NoticeEvent{cat("'", folder(), "' is at step ", state_.step, " already, beyond the ", total_steps_,
+    tell(NoticeEvent{str("'", folder(), "' is at step ", state_.step, " already, beyond the ", total_steps_,
                          " asked for: nothing is left to train.")});
 }
 
@@ -404,7 +404,7 @@ void Run::train_step() {
           {is_last ? (*step_)(fields) : step_->accumulate(fields), state_.step + 1, batch.size});
     } catch (Error& error) {
       if (options_.anomaly)
-        error.prepend(cat("train: step ", state_.step + 1, " (epoch ", state_.epoch + 1, "): "));
+        error.prepend(str("train: step ", state_.step + 1, " (epoch ", state_.epoch + 1, "): "));
       throw;
     }
     ++state_.batch;
@@ -462,7 +462,7 @@ bool Run::measure(const char* part, const data::Dataset* set, std::vector<Metric
   if (ema_) averaged.emplace(*ema_);
   const std::optional<Metrics> measured = evaluation_->unless_stopped(options_.stop, *set);
   if (!measured) return false;
-  for (const Metric& metric : measured->values) values.push_back({cat(part, "_", metric.name), metric.value});
+  for (const Metric& metric : measured->values) values.push_back({str(part, "_", metric.name), metric.value});
   return true;
 }
 

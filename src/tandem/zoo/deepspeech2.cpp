@@ -34,8 +34,8 @@ class DeepSpeech2 final : public nn::Module {
         conv2_(this, "conv2", kChannels, kChannels, {21, 11}, {.stride = {2, 1}, .padding = {10, 5}}),
         norm2_(this, "norm2", kChannels) {
     for (int64_t i = 1; i <= sizes.layers; ++i) {
-      if (i > 1) norms_.push_back(std::make_unique<nn::BatchNorm1d>(this, cat("rnn", i, "_norm"), hidden_));
-      rnns_.push_back(std::make_unique<nn::GRU>(this, cat("rnn", i), i == 1 ? kChannels * kBinsLeft : hidden_,
+      if (i > 1) norms_.push_back(std::make_unique<nn::BatchNorm1d>(this, str("rnn", i, "_norm"), hidden_));
+      rnns_.push_back(std::make_unique<nn::GRU>(this, str("rnn", i), i == 1 ? kChannels * kBinsLeft : hidden_,
                                                 hidden_, nn::RecurrentLayerOptions{.bidirectional = true}));
     }
     norms_.push_back(std::make_unique<nn::BatchNorm1d>(this, "fc_norm", hidden_));
@@ -46,7 +46,7 @@ class DeepSpeech2 final : public nn::Module {
     TD_CHECK(in.size() == 2 && in[0].rank() == 3 && in[0].size(2) == kBins && in[1].dtype() == DType::i64 &&
                  in[1].shape() == Dims{in[0].size(0)},
              "deepspeech2: takes features (N, frames, ", kBins, ") and their lengths i64 (N); got ",
-             in.size(), " tensors", in.empty() ? "" : cat(", the first ", describe(in[0])), ".");
+             in.size(), " tensors", in.empty() ? "" : str(", the first ", describe(in[0])), ".");
     const Dim samples = in[0].size(0);
     const Tensor heard = within_lengths("deepspeech2", in[1], samples, in[0].size(1), 1);  // (N, frames)
     Tensor x = where(unsqueeze(heard, 2), in[0], 0.0);

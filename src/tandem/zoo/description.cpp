@@ -24,7 +24,7 @@ constexpr const char* kBefore = "before";  // in `from`: what the layer before g
 
 /// "conv1 (conv, line 7)".
 std::string title(const LayerDescription& layer, const std::string& name) {
-  return cat(name, " (", one_line(layer.type, 60), layer.line > 0 ? cat(", line ", layer.line) : "", ")");
+  return str(name, " (", one_line(layer.type, 60), layer.line > 0 ? str(", line ", layer.line) : "", ")");
 }
 
 Dims batch_of_one(Dims sample) {
@@ -82,7 +82,7 @@ class Flattener {
     std::string list;
     for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
     const std::string near = nearest(name, known);
-    throw Error(cat(what, ": must name an input or what an earlier layer gave (", list, "); got '",
+    throw Error(str(what, ": must name an input or what an earlier layer gave (", list, "); got '",
                     one_line(name, 60), "'.",
                     near.empty() ? " Give that layer to = \"" + one_line(name, 60) + "\"."
                                  : " Did you mean " + near + "?"));
@@ -110,7 +110,7 @@ class Flattener {
                  layer.type, ": takes ", type.least_inputs,
                  type.most_inputs == type.least_inputs ? ""
                  : type.most_inputs == kAnyNumber      ? " or more"
-                                                       : cat(" to ", type.most_inputs),
+                                                       : str(" to ", type.most_inputs),
                  " values; got ", in.size(), ". Name them in from = [ … ].");
         const Dims shape = sample_of(in[0]);
         TD_CHECK(shape.rank() >= type.least_rank && shape.rank() <= type.most_rank, layer.type,
@@ -125,7 +125,7 @@ class Flattener {
                    "to: the name of a value must be its own; got '", layer.to, "' twice. Rename one.");
         }
       } catch (Error& error) {
-        if (!said_where_) error.prepend(cat("model ", model_.name, ": layer ", title(layer, name), ": "));
+        if (!said_where_) error.prepend(str("model ", model_.name, ": layer ", title(layer, name), ": "));
         said_where_ = true;  // of the innermost layer, and once
         throw;
       }
@@ -146,7 +146,7 @@ class Flattener {
   Value add_repeat(const LayerDescription& layer, const std::string& name, Value value, int depth) {
     const int64_t times = std::get<int64_t>(layer.settings.at(0).second);
     for (int64_t turn = 0; turn < times; ++turn)
-      value = add_inside(layer.layers, cat(name, ".", turn, "."), value, depth);
+      value = add_inside(layer.layers, str(name, ".", turn, "."), value, depth);
     return value;
   }
 
@@ -174,18 +174,18 @@ class Flattener {
     call.layer = {
         .type = layer.type, .name = name, .settings = full_settings(layer, shape), .line = layer.line};
     call.in = in;
-    call.out = cat("v", line_.calls.size() + 1);
+    call.out = str("v", line_.calls.size() + 1);
     const nn::ModulePtr made = type.make(call.layer, shape);
     for (const auto& [own, tensor] : made->named_parameters()) {
-      call.parameters.emplace_back(cat(name, ".", own), tensor.shape());
+      call.parameters.emplace_back(str(name, ".", own), tensor.shape());
       parameters_ = plus_capped(parameters_, tensor.size());
     }
     for (const auto& [own, tensor] : made->named_buffers())
-      call.buffers.emplace_back(cat(name, ".", own), tensor.shape());
+      call.buffers.emplace_back(str(name, ".", own), tensor.shape());
     TD_CHECK(parameters_ <= kMostParameters, layer.type, ": the model must have at most ", kMostParameters,
              " parameters; got ", parameters_, " up to here. Make it smaller.");
     for (const auto& [own, sample] : states_of(call.layer)) {
-      InputDescription& state = line_.states.emplace_back(InputDescription{cat(name, ".", own), sample});
+      InputDescription& state = line_.states.emplace_back(InputDescription{str(name, ".", own), sample});
       call.states.push_back(state.name);
       given.push_back(zeros({sample[0], 1, sample[1]}));
     }
@@ -195,7 +195,7 @@ class Flattener {
       const NoGrad off;
       out = given.size() == 1 ? (*made)(given[0]) : (*made)(given)[0];
     } catch (Error& error) {
-      error.prepend(cat("cannot take samples of ", shape, ": "));
+      error.prepend(str("cannot take samples of ", shape, ": "));
       throw;
     }
     if (!name.empty()) reserve(name);
@@ -214,7 +214,7 @@ class Flattener {
       // Where the part is a group: the first layer in it. Names of a group are neighbours in the set.
       const std::string other = leaves_.contains(part) ? part : *leaves_.lower_bound(part + ".");
       TD_CHECK(other != name, "the name of a layer must be its own; got '", name, "' twice. Rename one.");
-      throw Error(cat("the name of a layer must not be the beginning of another's, up to a dot; got '", name,
+      throw Error(str("the name of a layer must not be the beginning of another's, up to a dot; got '", name,
                       "' beside '", other, "'. Rename one, for example '", part, "' to '", part, "_0'."));
     };
     for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
@@ -277,7 +277,7 @@ class DescribedModel : public nn::Module {
   std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
     const size_t inputs = inputs_.size();
     TD_CHECK(in.size() == inputs + states_, "model ", name_, ": takes ", inputs, " tensors",
-             states_ > 0 ? cat(" and ", states_, " states behind them") : "", "; got ", in.size(), ".");
+             states_ > 0 ? str(" and ", states_, " states behind them") : "", "; got ", in.size(), ".");
     std::vector<Tensor> values(slots_);
     for (size_t i = 0; i < inputs; ++i) {
       Dims sample = in[i].shape();

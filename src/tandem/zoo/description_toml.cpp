@@ -46,7 +46,7 @@ std::string text_of(const Setting& value) {
 
 std::string text_of(const std::vector<std::string>& names) {
   std::string list;
-  for (const std::string& name : names) list += cat(list.empty() ? "" : ", ", "\"", name, "\"");
+  for (const std::string& name : names) list += str(list.empty() ? "" : ", ", "\"", name, "\"");
   return "[" + list + "]";
 }
 
@@ -66,7 +66,7 @@ void write_layers(const std::vector<LayerDescription>& layers, const std::string
     for (const auto& [key, inner] :
          {std::pair{"layer", &layer.layers}, std::pair{"shortcut", &layer.shortcut}}) {
       if (inner->empty()) continue;
-      out += cat(", ", key, " = ");
+      out += str(", ", key, " = ");
       write_layers(*inner, indent + "  ", out);
     }
     out += " },\n";
@@ -90,7 +90,7 @@ class Reader {
     } catch (Error& error) {
       const std::string where = source_name(source_);
       if (!std::string_view(error.what()).starts_with(where))
-        error.prepend(cat(where, ", line ", line, ": "));
+        error.prepend(str(where, ", line ", line, ": "));
       throw;
     }
   }
@@ -116,7 +116,7 @@ class Reader {
       } else {
         at(line, [&, k = std::string(key.str())] {
           const std::string near = nearest(k, {"name", "input", "inputs", "outputs", "layer"});
-          throw Error(cat("the keys of a model must be name, input, inputs, outputs and layer; got '",
+          throw Error(str("the keys of a model must be name, input, inputs, outputs and layer; got '",
                           one_line(k, 60), "'.", near.empty() ? "" : " Did you mean " + near + "?"));
         });
       }
@@ -193,7 +193,7 @@ class Reader {
                      one_line(type, 60), "'.");
             input.dtype = type == "i64" ? DType::i64 : DType::f32;
           } else {
-            throw Error(cat("the keys of an input must be name, shape and type; got '",
+            throw Error(str("the keys of an input must be name, shape and type; got '",
                             one_line(std::string(key.str()), 60), "'."));
           }
         }
@@ -219,7 +219,7 @@ class Reader {
     if (const auto* value = node.as_floating_point()) return value->get();
     if (const auto* value = node.as_string()) return value->get();
     if (const auto* array = node.as_array(); array && !numbers(*array).empty()) return numbers(*array);
-    throw Error(cat(one_line(name, 60),
+    throw Error(str(one_line(name, 60),
                     " must be a number, true, false, a text, or a list of whole numbers; got ",
                     !node.is_array() ? "something else."
                     : node.as_array()->empty()
@@ -290,7 +290,7 @@ std::string to_toml(const ModelDescription& description) {
   };
   if (description.inputs.empty()) out += "input = " + sizes(description.input) + "\n";
   for (const InputDescription& input : description.inputs)
-    out += cat(&input == description.inputs.data() ? "inputs = [\n" : "", "  { name = \"", input.name,
+    out += str(&input == description.inputs.data() ? "inputs = [\n" : "", "  { name = \"", input.name,
                "\", shape = ", sizes(input.shape), input.dtype == DType::i64 ? ", type = \"i64\"" : "",
                " },\n", &input == &description.inputs.back() ? "]\n" : "");
   if (!description.outputs.empty()) out += "outputs = " + text_of(description.outputs) + "\n";
@@ -309,7 +309,7 @@ ModelDescription parse_description(const std::string& text, const std::string& s
   try {
     description = Reader(source).read(toml::parse(text));
   } catch (const toml::parse_error& error) {
-    throw Error(cat(source_name(source), ", line ", error.source().begin.line,
+    throw Error(str(source_name(source), ", line ", error.source().begin.line,
                     ": must be TOML; got: ", one_line(error.description(), 300), ". Fix that line."));
   }
   if (description.name.empty()) {
@@ -317,13 +317,13 @@ ModelDescription parse_description(const std::string& text, const std::string& s
     try {
       check_name(description.name, "the name of the file");
     } catch (Error& error) {
-      throw Error(cat(source_name(source), ": ", error.what(), " Give the model a name: name = \"mynet\"."));
+      throw Error(str(source_name(source), ": ", error.what(), " Give the model a name: name = \"mynet\"."));
     }
   }
   return description;
 #else
   throw Error(
-      cat(source_name(source),
+      str(source_name(source),
           ": this build of Tandem cannot read TOML, since toml++ was not found when it was built. Install "
           "libtomlplusplus-dev and build again."),
       ErrorKind::resource);

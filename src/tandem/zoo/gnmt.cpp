@@ -30,7 +30,7 @@ class Encoder final : public nn::Module {
         embedding_(this, "embedding", words, hidden),
         drop_(this, "drop", dropout) {
     for (int64_t i = 0; i < layers; ++i)
-      lstms_.push_back(std::make_unique<nn::LSTM>(this, cat("lstm", i), i == 1 ? 2 * hidden : hidden, hidden,
+      lstms_.push_back(std::make_unique<nn::LSTM>(this, str("lstm", i), i == 1 ? 2 * hidden : hidden, hidden,
                                                   nn::LSTM::Options{.bidirectional = i == 0}));
   }
   Tensor operator()(const Tensor& source, const Tensor& lengths) {
@@ -58,7 +58,7 @@ class Decoder final : public nn::Module {
         fc_(this, "fc", hidden, words) {
     for (int64_t i = 0; i < layers; ++i)
       lstms_.push_back(
-          std::make_unique<nn::LSTM>(this, cat("lstm", i), i == 0 ? hidden : 2 * hidden, hidden));
+          std::make_unique<nn::LSTM>(this, str("lstm", i), i == 0 ? hidden : 2 * hidden, hidden));
   }
   Tensor keys(const Tensor& memory) { return attention_.memory_layer(memory); }
   /// before i64 (N, T), memory (N, S, hidden) -> logits (N, T, words). states: h and c of each LSTM, (1, N, hidden), or none; then the new

@@ -104,7 +104,7 @@ class SameMaxPool : public nn::Module {
  public:
   SameMaxPool(Module* parent, const std::string& name, const PerAxis& kernel)
       : Module(parent, name), kernel_(kernel.over(kAxes, "max_pool", "kernel", 1)) {}
-  std::string type_name() const override { return cat("SameMaxPool", kAxes, "d"); }
+  std::string type_name() const override { return str("SameMaxPool", kAxes, "d"); }
   Tensor forward(const Tensor& x) override {
     constexpr auto pool = kAxes == 1 ? &max_pool1d : kAxes == 2 ? &max_pool2d : &max_pool3d;
     const auto over = [&](auto value) {
@@ -673,15 +673,15 @@ std::string hint(const std::string& word, const std::vector<std::string>& words)
 /// "a whole number from 1 to 65536".
 std::string describe(const SettingRule& rule) {
   const auto whole = [&] {
-    return cat("a whole number from ", static_cast<int64_t>(rule.least), " to ",
+    return str("a whole number from ", static_cast<int64_t>(rule.least), " to ",
                static_cast<int64_t>(rule.most));
   };
   switch (rule.kind) {
     case K::count:
       return whole();
     case K::number:
-      if (rule.below_most) return cat("a number of at least ", rule.least, " and below ", rule.most);
-      return cat("a number from ", rule.least, " to ", rule.most);
+      if (rule.below_most) return str("a number of at least ", rule.least, " and below ", rule.most);
+      return str("a number from ", rule.least, " to ", rule.most);
     case K::truth:
       return "true or false";
     case K::per_axis:
@@ -701,13 +701,13 @@ std::string describe(const Setting& value) {
     std::string operator()(bool v) const { return v ? "true" : "false"; }
     std::string operator()(int64_t v) const { return std::to_string(v); }
     std::string operator()(double v) const {  // as a floating-point number, which 4.0 is
-      const std::string text = cat(v);
+      const std::string text = str(v);
       return std::isfinite(v) && text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
     }
     std::string operator()(const std::string& v) const { return "\"" + one_line(v, 60) + "\""; }
     std::string operator()(const std::vector<int64_t>& v) const {
       std::string list;
-      for (size_t i = 0; i < std::min<size_t>(v.size(), 4); ++i) list += cat(i ? ", " : "", v[i]);
+      for (size_t i = 0; i < std::min<size_t>(v.size(), 4); ++i) list += str(i ? ", " : "", v[i]);
       return "[" + list + (v.size() > 4 ? ", …]" : "]");
     }
   };
@@ -748,7 +748,7 @@ std::string without_point(const SettingRule& rule, const Setting& value) {
   const auto* real = std::get_if<double>(&value);
   if (!real || *real != std::floor(*real) || std::abs(*real) > kMostNumber) return "";
   const Setting whole = static_cast<int64_t>(*real);
-  return fits(rule, whole) ? cat(" Write ", describe(whole), ", without the point.") : "";
+  return fits(rule, whole) ? str(" Write ", describe(whole), ", without the point.") : "";
 }
 
 /// How many letters must be added, dropped or changed to turn a into b.
@@ -787,7 +787,7 @@ const std::vector<LayerType>& layer_types() {
 const LayerType& layer_type(const std::string& name) {
   for (const LayerType& type : layer_types())
     if (type.name == name) return type;
-  throw Error(cat("the type of a layer must be one of ", names_of(layer_types()), "; got '",
+  throw Error(str("the type of a layer must be one of ", names_of(layer_types()), "; got '",
                   one_line(name, 60), "'.", hint(name, list_of(layer_types()))));
 }
 
@@ -800,7 +800,7 @@ const SettingRule& setting_rule(const LayerType& type, const std::string& name) 
   for (const SettingRule& rule : type.settings)
     if (rule.name == name) return rule;
   const std::string names = names_of(type.settings);
-  throw Error(cat(type.name, ": the settings must be among type, name, from, to", names.empty() ? "" : ", ",
+  throw Error(str(type.name, ": the settings must be among type, name, from, to", names.empty() ? "" : ", ",
                   names,
                   type.make                                 ? ""
                   : std::string_view(type.name) == "repeat" ? ", layer"

@@ -19,10 +19,10 @@ void set_by_name(const char* model, std::span<const std::pair<std::string, doubl
       std::string list;
       for (const NamedNumber& each : known) {
         names.emplace_back(each.name);
-        list += cat(list.empty() ? "" : ", ", each.name);
+        list += str(list.empty() ? "" : ", ", each.name);
       }
       const std::string near = nearest(name, names);
-      throw Error(cat("model ", model, ": its settings are ", list, "; got '", one_line(name, 60), "'.",
+      throw Error(str("model ", model, ": its settings are ", list, "; got '", one_line(name, 60), "'.",
                       near.empty() ? "" : " Did you mean " + near + "?"));
     }
     if (found->whole) {

@@ -251,7 +251,7 @@ const Row& row_named(const std::string& name) {
     list += (list.empty() ? "" : ", ") + row.info.name;
   }
   const std::string near = nearest(name, names);
-  throw Error(cat("model: must be one of ", list, "; got '", name, "'. ",
+  throw Error(str("model: must be one of ", list, "; got '", name, "'. ",
                   near.empty() ? "'tandem models' describes them." : "Did you mean " + near + "?"));
 }
 
@@ -334,7 +334,7 @@ int64_t vocabulary_of(const ModelDescription& description) {
 ChosenModel choose_model(ModelDescription description) {
   const Dims output = output_shape(description);
   ModelInfo info{.name = description.name,
-                 .description = cat("a description of ", description.layers.size(), " layers"),
+                 .description = str("a description of ", description.layers.size(), " layers"),
                  .input = description.inputs.empty() ? description.input : description.inputs[0].shape,
                  .classes = output.rank() == 1 ? output[0] : 0,
                  .any_size = false};

@@ -173,7 +173,7 @@ void hold_until(void* data, std::shared_ptr<const Event> event) {
 
 void* allocate(int device, size_t bytes) {
   if (bytes >= size_t{1} << 62)
-    throw OutOfMemory(cat("memory: an allocation must be under 2^62 bytes; got ", bytes, "."));
+    throw OutOfMemory(str("memory: an allocation must be under 2^62 bytes; got ", bytes, "."));
   const Cache::SizeClass c = Cache::size_class(bytes);
   Cache& cache = cache_of(device);
   void* data = nullptr;

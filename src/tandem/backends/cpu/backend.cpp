@@ -34,7 +34,7 @@ const char* g_level = "baseline";
 /// How bf16 matrices are multiplied, after what else there is to say.
 std::string bf16_products() {
   const Bf16Kernel* kernel = bf16_kernel();
-  return kernel ? cat(", bf16 products by ", kernel->name) : "";
+  return kernel ? str(", bf16 products by ", kernel->name) : "";
 }
 
 class CpuContext final : public DeviceContext {
@@ -48,14 +48,14 @@ class CpuBackend : public Backend {
  public:
   int device_count() const override { return kDevices; }
   std::string describe(Device) const override {
-    return cat(threads(), " threads, ", g_level, " kernels", bf16_products());
+    return str(threads(), " threads, ", g_level, " kernels", bf16_products());
   }
   std::string arithmetic()
       const override {  // levels sum in other orders, and the lowest has no fused multiply-add
 #ifdef __aarch64__
-    return cat("cpu neon", bf16_products());
+    return str("cpu neon", bf16_products());
 #else
-    return cat("cpu ", g_level, bf16_products());
+    return str("cpu ", g_level, bf16_products());
 #endif
   }
   void* allocate(Device device, size_t bytes) override { return cpu::allocate(device.index, bytes); }

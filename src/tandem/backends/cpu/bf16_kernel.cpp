@@ -33,10 +33,10 @@ void choose_bf16_kernel(bool wide) {
         g_kernel = c->kernel;
         return;
       }
-      here += cat(", ", c->kernel->name);
+      here += str(", ", c->kernel->name);
     }
   if (!wanted.empty())
-    refusal() = cat("TANDEM_BF16: must name a way to multiply bf16 matrices that this processor has; got '",
+    refusal() = str("TANDEM_BF16: must name a way to multiply bf16 matrices that this processor has; got '",
                     wanted, "'. Here there are: ", here, ".");
 }
 
@@ -48,7 +48,7 @@ const Bf16Kernel* bf16_kernel() {
 const Bf16Kernel* use_bf16_kernel(const Bf16Kernel* kernel) { return std::exchange(g_kernel, kernel); }
 
 std::string words_of_bf16(DType dtype) {
-  return dtype == DType::bf16 && bf16_kernel() ? cat(bf16_kernel()->name, ", ") : "";
+  return dtype == DType::bf16 && bf16_kernel() ? str(bf16_kernel()->name, ", ") : "";
 }
 
 }  // namespace tandem::cpu

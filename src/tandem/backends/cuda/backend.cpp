@@ -30,7 +30,7 @@ class CudaBackend final : public Backend {
     check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
     (void)nvrtcVersion(&nvrtc_major, &nvrtc_minor);
     const size_t dnn = cudnnGetVersion(), blas = cublasLtGetVersion();
-    return cat(p.name, ", compute capability ", p.major, ".", p.minor, ", ", p.multiProcessorCount,
+    return str(p.name, ", compute capability ", p.major, ".", p.minor, ", ", p.multiProcessorCount,
                " multiprocessors, ", p.totalGlobalMem >> 20, " MiB; CUDA ", runtime / 1000, ".",
                runtime % 1000 / 10, ", cuBLASLt ", blas / 10000, ".", blas / 100 % 100, ", cuDNN ",
                dnn / 10000, ".", dnn / 100 % 100, ".", dnn % 100, ", NVRTC ", nvrtc_major, ".", nvrtc_minor,
@@ -133,12 +133,12 @@ class CudaBackend final : public Backend {
 std::string start() {
   int count = 0;
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess)
-    return cat("no usable GPU: ", cudaGetErrorString(status));
+    return str("no usable GPU: ", cudaGetErrorString(status));
   if (count == 0) return "no GPU is visible to this process";
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
   if (properties.major * 10 + properties.minor < 75)
-    return cat("GPU ", properties.name, " has compute capability ", properties.major, ".", properties.minor,
+    return str("GPU ", properties.name, " has compute capability ", properties.major, ".", properties.minor,
                "; 7.5 or above is needed");
   register_pointwise_number_kernels();
   register_pointwise_every_kernels();

@@ -16,7 +16,7 @@ namespace tandem::cuda {
 inline void check(cudaError_t status, const char* call) {
   if (status != cudaSuccess) [[unlikely]]
     fail(status == cudaErrorMemoryAllocation,
-         cat("cuda: ", call, " failed: ", cudaGetErrorName(status), " (", cudaGetErrorString(status), ")."));
+         str("cuda: ", call, " failed: ", cudaGetErrorName(status), " (", cudaGetErrorString(status), ")."));
 }
 
 /// After a kernel launch: was it accepted?

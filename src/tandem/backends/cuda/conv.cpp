@@ -31,7 +31,7 @@ namespace {
 void check_dnn(cudnnStatus_t status, const char* call) {
   if (status != CUDNN_STATUS_SUCCESS) [[unlikely]]
     fail(status == CUDNN_STATUS_ALLOC_FAILED,
-         cat("conv: ", call, " failed: ", cudnnGetErrorString(status), "."));
+         str("conv: ", call, " failed: ", cudnnGetErrorString(status), "."));
 }
 
 /// What cuDNN is told of a convolution.
@@ -155,7 +155,7 @@ LibraryConvs proposals(const std::shared_ptr<const Descriptors>& described, cons
     row->described = described;
     row->algorithm = static_cast<int>(p.algo);
     row->math = p.mathType;
-    row->full_name = cat("cuDNN ", name(p.algo), ", ", name(p.mathType));
+    row->full_name = str("cuDNN ", name(p.algo), ", ", name(p.mathType));
     row->fixed = p.algo == fixed_algorithm(p.algo);
     if (p.status != CUDNN_STATUS_SUCCESS)
       row->why_not = "it is not supported by cuDNN for this.";
@@ -165,7 +165,7 @@ LibraryConvs proposals(const std::shared_ptr<const Descriptors>& described, cons
              workspace_of(p.algo, &row->bytes) != CUDNN_STATUS_SUCCESS)
       row->why_not = "it is refused by cuDNN for this.";
     else if (row->bytes > most)
-      row->why_not = cat("it takes ", row->bytes, " bytes of workspace, and ", most, " are allowed.");
+      row->why_not = str("it takes ", row->bytes, " bytes of workspace, and ", most, " are allowed.");
     LibraryConvs& list = row->why_not.empty() ? able : others;
     if (!is_named(list, row->full_name)) list.push_back(std::move(row));
   }
@@ -338,11 +338,11 @@ ChoiceCache<Key, std::shared_ptr<ConvPlan>>& plans() {
 /// Everything that the time of a call depends on, in words.
 std::string words_of(const DeviceState& state, const ConvProblem& p) {
   const Convolution& s = p.shape;
-  const auto list = [](const Axes3& a) { return cat(a[0], "x", a[1], "x", a[2]); };
+  const auto list = [](const Axes3& a) { return str(a[0], "x", a[1], "x", a[2]); };
   const OpDef& op = p.pass == Pass::forward          ? op_conv()
                     : p.pass == Pass::input_gradient ? op_conv_input_gradient()
                                                      : op_conv_weight_gradient();
-  return cat(op.name, " ", tandem::name(s.dtype), s.dtype == DType::f32 && p.tf32 ? " as tf32" : "", " x ",
+  return str(op.name, " ", tandem::name(s.dtype), s.dtype == DType::f32 && p.tf32 ? " as tf32" : "", " x ",
              s.n, "x", s.c, "x", list(s.in), " weight ", s.o, "x", s.c / s.groups, "x", list(s.kernel),
              " stride ", list(s.stride), " padding ", list(s.padding), " dilation ", list(s.dilation),
              " groups ", s.groups, " y ", list(s.out), " workspace ", convolution_choice().workspace, "; ",

@@ -98,7 +98,7 @@ void DeviceState::raise_index_fault() {
   const auto use = static_cast<IndexUse>(seen->op);
   const long long bad = seen->index, low = seen->low, limit = seen->limit;
   seen->op = 0;
-  throw Error(index_fault(use, low, limit, bad, cat(" on cuda:", index)));
+  throw Error(index_fault(use, low, limit, bad, str(" on cuda:", index)));
 }
 
 int visible_devices() {

@@ -19,7 +19,7 @@ constexpr int kThreads = 256;
 void check_fft(cufftResult status, const char* call) {
   if (status != CUFFT_SUCCESS)
     fail(status == CUFFT_ALLOC_FAILED,
-         cat("cuda: ", call, " failed with status ", static_cast<int>(status), "."));
+         str("cuda: ", call, " failed with status ", static_cast<int>(status), "."));
 }
 
 struct PlanEntry {

@@ -22,7 +22,7 @@ namespace {
 void check_nvrtc(nvrtcResult result, const char* call) {
   if (result != NVRTC_SUCCESS) [[unlikely]]
     fail(result == NVRTC_ERROR_OUT_OF_MEMORY,
-         cat("cuda: ", call, " failed: ", nvrtcGetErrorString(result), "."));
+         str("cuda: ", call, " failed: ", nvrtcGetErrorString(result), "."));
 }
 
 /// Machine code for the device's architecture, or PTX of the newest that this NVRTC knows.
@@ -33,8 +33,8 @@ std::string compile(const cudaDeviceProp& properties, const std::string& source)
   check_nvrtc(nvrtcGetSupportedArchs(known.data()), "nvrtcGetSupportedArchs");
   const int wanted = properties.major * 10 + properties.minor;
   const bool exact = std::find(known.begin(), known.end(), wanted) != known.end();
-  const std::string target = exact ? cat("--gpu-architecture=sm_", wanted)
-                                   : cat("--gpu-architecture=compute_", known.empty() ? 75 : known.back());
+  const std::string target = exact ? str("--gpu-architecture=sm_", wanted)
+                                   : str("--gpu-architecture=compute_", known.empty() ? 75 : known.back());
   const char* options[] = {target.c_str(), "--std=c++17", "--fmad=false"};
   const char* texts[] = {tandem_embedded_half, tandem_embedded_elementary_functions,
                          tandem_embedded_scalar_functions};
@@ -51,7 +51,7 @@ std::string compile(const cudaDeviceProp& properties, const std::string& source)
     std::string log(bytes, '\0');
     check_nvrtc(nvrtcGetProgramLog(program, log.data()), "nvrtcGetProgramLog");
     (void)nvrtcDestroyProgram(&program);
-    throw InternalError(cat("fused kernel: ", nvrtcGetErrorString(result), "\n", log, "\n", source));
+    throw InternalError(str("fused kernel: ", nvrtcGetErrorString(result), "\n", log, "\n", source));
   }
   check_nvrtc(exact ? nvrtcGetCUBINSize(program, &bytes) : nvrtcGetPTXSize(program, &bytes),
               "nvrtc code size");

@@ -171,7 +171,7 @@ class BodyWriter {
       std::string place;
       for (size_t d = 0; d < axes.sizes.size(); ++d)
         if (axes.strides[i][d])
-          place += cat(place.empty() ? "" : " + ", "c", d, " * ", axes.strides[i][d], "L");
+          place += str(place.empty() ? "" : " + ", "c", d, " * ", axes.strides[i][d], "L");
       return place.empty() ? std::string("0") : place;
     });
   }

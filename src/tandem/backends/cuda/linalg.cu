@@ -22,12 +22,12 @@ constexpr int kThreads = 256;
 void check_solver(cusolverStatus_t status, const char* call) {
   if (status != CUSOLVER_STATUS_SUCCESS)
     fail(status == CUSOLVER_STATUS_ALLOC_FAILED,
-         cat("cuda: ", call, " failed with status ", static_cast<int>(status), "."));
+         str("cuda: ", call, " failed with status ", static_cast<int>(status), "."));
 }
 void check_blas(cublasStatus_t status, const char* call) {
   if (status != CUBLAS_STATUS_SUCCESS)
     fail(status == CUBLAS_STATUS_ALLOC_FAILED,
-         cat("cuda: ", call, " failed: ", cublasGetStatusString(status), "."));
+         str("cuda: ", call, " failed: ", cublasGetStatusString(status), "."));
 }
 
 /// The libraries' handles of a device, made at first use and held under a lock for the length of a call.

@@ -36,7 +36,7 @@ namespace {
 void check_blas(cublasStatus_t status, const char* call) {
   if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]
     fail(status == CUBLAS_STATUS_ALLOC_FAILED,
-         cat("matmul: ", call, " failed: ", cublasLtGetStatusName(status), " (",
+         str("matmul: ", call, " failed: ", cublasLtGetStatusName(status), " (",
              cublasLtGetStatusString(status), ")."));
 }
 
@@ -338,7 +338,7 @@ void compute(const ProductCall& call) {
   const ProductProblem& p = call.problem;
   const auto by_time = [&](const auto& list) -> const ProductImplementation& {
     if (is_recording(call.args)) return list.by_rule(ChoiceMode::heuristic, p);
-    const std::string what = cat("matmul ", name(p.dtype), p.dtype == DType::f32 && p.tf32 ? " as tf32" : "",
+    const std::string what = str("matmul ", name(p.dtype), p.dtype == DType::f32 && p.tf32 ? " as tf32" : "",
                                  " ", p.batches, "x", p.m, "x", p.k, " ", p.k, "x", p.n, "; ",
                                  state_of(call.args).properties.name, ", cuBLASLt ", cublasLtGetVersion());
     return list.by_time(p, what, choice.keep, [&](const ProductImplementation& row) {

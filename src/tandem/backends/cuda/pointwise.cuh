@@ -223,7 +223,7 @@ void pointwise(const KernelArgs& args) {
         if (dtype == DType::u64) return run_pointwise<F, StoredBytes<uint64_t>, N>(args, {});
       return run_pointwise<F, StoredInteger, N>(args, {dtype});
     }
-    throw InternalError(cat("cuda: no pointwise kernel for ", name(dtype)));
+    throw InternalError(str("cuda: no pointwise kernel for ", name(dtype)));
   }
 }
 

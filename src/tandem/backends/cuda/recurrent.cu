@@ -64,7 +64,7 @@ void compute(const KernelArgs& args) {
   const MatmulChoice choice = matmul_choice();
   const auto by_time = [&](const auto& list) -> const RecurrentImplementation& {
     if (is_recording(args)) return list.by_rule(ChoiceMode::heuristic, p);
-    const std::string what = cat("recurrent ", backward ? "gradient " : "", name(p.dtype),
+    const std::string what = str("recurrent ", backward ? "gradient " : "", name(p.dtype),
                                  p.dtype == DType::f32 && p.tf32 ? " as tf32" : "", " ", p.steps, "x",
                                  p.samples, "x", p.gates, "x", p.hidden, p.needs_rows ? " by rows" : "", "; ",
                                  state_of(args).properties.name, ", cuBLASLt ", cublasLtGetVersion());

@@ -31,7 +31,7 @@ namespace {
 void check_rnn(cudnnStatus_t status, const char* call) {
   if (status != CUDNN_STATUS_SUCCESS) [[unlikely]]
     fail(status == CUDNN_STATUS_ALLOC_FAILED,
-         cat("recurrent_layer: ", call, " failed: ", cudnnGetErrorString(status), "."));
+         str("recurrent_layer: ", call, " failed: ", cudnnGetErrorString(status), "."));
 }
 
 struct Algorithm {
@@ -423,7 +423,7 @@ void register_recurrent_layer_kernels() {
                                        return device_seconds(args, run);
                                      },
                                      [](Device device) {
-                                       return cat(device_state(device.index).properties.name, ", cuDNN ",
+                                       return str(device_state(device.index).properties.name, ", cuDNN ",
                                                   cudnnGetVersion(), ", cuBLASLt ", cublasLtGetVersion());
                                      }};
 }

@@ -101,7 +101,7 @@ void* allocate_pinned(size_t bytes) {
     const cudaError_t status = cudaHostAlloc(&data, c.bytes, cudaHostAllocPortable);
     if (status == cudaErrorMemoryAllocation) {
       (void)cudaGetLastError();
-      throw OutOfMemory(cat("memory: the system must have ", bytes,
+      throw OutOfMemory(str("memory: the system must have ", bytes,
                             " bytes that it can lock for copies to the GPU; it "
                             "has not. Use a smaller batch or fewer batches made ahead."));
     }

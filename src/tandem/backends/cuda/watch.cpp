@@ -106,15 +106,15 @@ void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t v
 
 Cupti open_cupti() {
   Cupti cupti;
-  const std::string file = cat("libcupti.so.", CUDART_VERSION / 1000);
+  const std::string file = str("libcupti.so.", CUDART_VERSION / 1000);
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
-    cupti.reason = cat(file, " could not be opened (", dlerror(), ")");
+    cupti.reason = str(file, " could not be opened (", dlerror(), ")");
     return cupti;
   }
   const auto find = [&](auto& function, const char* name) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-    if (!function) cupti.reason = cat(file, " has no ", name);
+    if (!function) cupti.reason = str(file, " has no ", name);
   };
   find(cupti.register_callbacks, "cuptiActivityRegisterCallbacks");
   find(cupti.enable, "cuptiActivityEnable");

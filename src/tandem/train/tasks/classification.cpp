@@ -98,8 +98,8 @@ class Classification : public Task {
   std::string reads_as() const override { return "classification"; }
   std::string settings() const override {
     std::string text;
-    for (const double weight : s_.weights) text += cat(text.empty() ? "class weights " : " ", weight);
-    if (s_.ignored) text += cat(text.empty() ? "" : ", ", "ignoring ", *s_.ignored);
+    for (const double weight : s_.weights) text += str(text.empty() ? "class weights " : " ", weight);
+    if (s_.ignored) text += str(text.empty() ? "" : ", ", "ignoring ", *s_.ignored);
     return text;
   }
   Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {

@@ -51,8 +51,8 @@ class Segmentation final : public Task {
   }
   std::string name() const override { return "segmentation"; }
   std::string settings() const override {
-    std::string text = cat("ignoring ", ignored_);
-    for (const double weight : weights_) text += cat(", ", weight);
+    std::string text = str("ignoring ", ignored_);
+    for (const double weight : weights_) text += str(", ", weight);
     return text;
   }
   Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {

@@ -68,7 +68,7 @@ class SpeechSynthesis final : public Task {
   TaskAnswer answer_kind() const override { return TaskAnswer::speech; }
   std::vector<int64_t> outputs(const data::Splits&) const override { return {}; }
   std::string settings() const override {
-    return cat("gate weight ", kGateWeight, guided_ == 0 ? "" : cat(", guided attention ", guided_));
+    return str("gate weight ", kGateWeight, guided_ == 0 ? "" : str(", guided attention ", guided_));
   }
   std::vector<std::string> fields() const override { return {"input", "length", "mels", "frames"}; }
 

@@ -51,7 +51,7 @@ Chooser<ConvProblem, ConvCall>& chooser() {
 /// All that the time of a call depends on: its key in the table of choices.
 std::string words_of(const ConvProblem& p) {
   const ConvShape& s = p.shape;
-  return cat(name(p.op), " ", name(p.dtype), " x ", s.n, "x", s.c, "x", s.h, "x", s.w, " weight ", s.o, "x",
+  return str(name(p.op), " ", name(p.dtype), " x ", s.n, "x", s.c, "x", s.h, "x", s.w, " weight ", s.o, "x",
              s.group_in(), "x", s.kh, "x", s.kw, " stride ", s.stride_h, "x", s.stride_w, " padding ",
              s.padding_h, "x", s.padding_w, " dilation ", s.dilation_h, "x", s.dilation_w, " groups ",
              s.groups, " y ", s.oh, "x", s.ow, "; ", isa_level(), " kernels, ", words_of_bf16(p.dtype),

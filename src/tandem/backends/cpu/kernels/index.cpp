@@ -37,7 +37,7 @@ void check_indices(IndexUse use, const Buffer& index, int64_t low, int64_t size,
   if (!bad) return;
   int64_t i = 0;
   while (!is_bad(i)) ++i;
-  throw Error(index_fault(use, low, size, at[i], cat(" at element ", i)));
+  throw Error(index_fault(use, low, size, at[i], str(" at element ", i)));
 }
 
 /// Calls f with an element that adds like the type: signed and unsigned integers wrap alike.

@@ -27,7 +27,7 @@ const GemmImplementation& choose(const GemmProblem& p, const Run& run) {
   const MatmulChoice choice = matmul_choice();
   return chooser().choose(choice.mode, p, [&](const auto& list) -> const GemmImplementation& {
     return list.by_time(p,
-                        cat("matmul ", name(p.dtype), " ", p.m, "x", p.k, " ", p.k, "x", p.n, "; ",
+                        str("matmul ", name(p.dtype), " ", p.m, "x", p.k, " ", p.k, "x", p.n, "; ",
                             isa_level(), " kernels, ", words_of_bf16(p.dtype), processor()),
                         choice.keep,
                         [&](const GemmImplementation& row) { return host_seconds([&] { run(row); }); });
