@@ -1,12 +1,14 @@
 // conv and its gradients: the list of implementations, which are kernels of our own and cuDNN's algorithms except those that
-// it calls nondeterministic. What was chosen for a shape (core/choices.h) is kept, so that it is the same for every call.
+// it calls nondeterministic, ordered by how long they should take (conv_cost.h). What was chosen for a shape (core/choices.h) is kept, so that it is the same for every call.
 #include "tandem/ops/conv.h"
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <vector>
 
 #include "tandem/backends/cuda/check.h"
+#include "tandem/backends/cuda/conv_cost.h"
 #include "tandem/backends/cuda/convolution.h"
 #include "tandem/backends/cuda/device_state.h"
 #include "tandem/backends/cuda/kernels.h"
@@ -15,7 +17,7 @@
 namespace tandem::cuda {
 
 // The list: one row per implementation, the most wanted first; each is a function that its file defines. cuDNN's algorithms
-// stand before the last, in the order of its own heuristic.
+// stand before the last, the one that should be fastest first.
 // clang-format off
 #define TD_CONV_IMPLEMENTATIONS(row) \
   row(small_conv)                    \
@@ -58,6 +60,7 @@ class LibraryConv final : public ConvImplementation {
   int algorithm = 0;  // of the pass's own enumeration
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
   size_t bytes = 0;
+  double seconds = 0;  // as estimated; 0 where it cannot
   std::string full_name, why_not;
   bool fixed = false;
 
@@ -132,13 +135,68 @@ constexpr auto fixed_algorithm(cudnnConvolutionBwdFilterAlgo_t) {
   return CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
 }
 
-/// The heuristic's proposals, best first; then what it named besides, with the reason why not: unsupported, not
+LibraryAlgorithm kind_of(cudnnConvolutionFwdAlgo_t a) {
+  switch (a) {
+    case CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM:
+      return LibraryAlgorithm::matrix_product;
+    case CUDNN_CONVOLUTION_FWD_ALGO_FFT:
+    case CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING:
+      return LibraryAlgorithm::fft;
+    case CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD:
+    case CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED:
+      return LibraryAlgorithm::winograd;
+    default:
+      return LibraryAlgorithm::slow_product;
+  }
+}
+LibraryAlgorithm kind_of(cudnnConvolutionBwdDataAlgo_t a) {
+  switch (a) {
+    case CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT:
+    case CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING:
+      return LibraryAlgorithm::fft;
+    case CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD:
+    case CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED:
+      return LibraryAlgorithm::winograd;
+    default:
+      return LibraryAlgorithm::matrix_product;
+  }
+}
+LibraryAlgorithm kind_of(cudnnConvolutionBwdFilterAlgo_t a) {
+  switch (a) {
+    case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT:
+    case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING:
+      return LibraryAlgorithm::fft;
+    case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD:
+    case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED:
+      return LibraryAlgorithm::winograd;
+    default:
+      return LibraryAlgorithm::matrix_product;
+  }
+}
+
+/// What cuDNN is asked about.
+struct Question {
+  const ConvProblem& problem;
+  const DeviceRates& device;
+  const std::shared_ptr<const Descriptors>& described;
+};
+
+/// 16-bit types have matrix units under one math type alone: under another cuDNN converts to f32, many times as slowly.
+double estimate(const Question& asked, LibraryAlgorithm kind, cudnnMathType_t math, size_t workspace) {
+  const DType dtype = asked.problem.shape.dtype;
+  const bool is_half = dtype == DType::bf16 || dtype == DType::f16;
+  if (is_half && math != CUDNN_TENSOR_OP_MATH) kind = LibraryAlgorithm::slow_product;
+  const bool matrix_units = math == CUDNN_TENSOR_OP_MATH ||
+                            (dtype == DType::f32 && math == CUDNN_DEFAULT_MATH && asked.problem.tf32);
+  return estimated_seconds(asked.problem, kind, matrix_units, workspace, asked.device);
+}
+
+/// cuDNN's proposals, the one with the least estimated time first (of equals, in its own order); then what it named besides, with the reason why not: unsupported, not
 /// deterministic, or over the workspace that is allowed.
 /// cuDNN may name one more than once: the first of a name is kept, and one that is able is not listed again as
 /// refused.
 template <class Perf, class Ask, class Workspace>
-LibraryConvs proposals(const std::shared_ptr<const Descriptors>& described, const Ask& ask,
-                       const Workspace& workspace_of) {
+LibraryConvs proposals(const Question& asked, const Ask& ask, const Workspace& workspace_of) {
   LibraryConvs able, others;
   std::array<Perf, 16> found{};
   int count = 0;
@@ -152,7 +210,7 @@ LibraryConvs proposals(const std::shared_ptr<const Descriptors>& described, cons
   for (int i = 0; i < count; ++i) {
     const Perf& p = found[static_cast<size_t>(i)];
     auto row = std::make_unique<LibraryConv>();
-    row->described = described;
+    row->described = asked.described;
     row->algorithm = static_cast<int>(p.algo);
     row->math = p.mathType;
     row->full_name = str("cuDNN ", name(p.algo), ", ", name(p.mathType));
@@ -161,14 +219,18 @@ LibraryConvs proposals(const std::shared_ptr<const Descriptors>& described, cons
       row->why_not = "it is not supported by cuDNN for this.";
     else if (p.determinism != CUDNN_DETERMINISTIC || excluded(p.algo))
       row->why_not = "it is not deterministic.";
-    else if (cudnnSetConvolutionMathType(described->convolution, p.mathType) != CUDNN_STATUS_SUCCESS ||
+    else if (cudnnSetConvolutionMathType(asked.described->convolution, p.mathType) != CUDNN_STATUS_SUCCESS ||
              workspace_of(p.algo, &row->bytes) != CUDNN_STATUS_SUCCESS)
       row->why_not = "it is refused by cuDNN for this.";
     else if (row->bytes > most)
       row->why_not = str("it takes ", row->bytes, " bytes of workspace, and ", most, " are allowed.");
+    else
+      row->seconds = estimate(asked, kind_of(p.algo), p.mathType, row->bytes);
     LibraryConvs& list = row->why_not.empty() ? able : others;
     if (!is_named(list, row->full_name)) list.push_back(std::move(row));
   }
+  std::stable_sort(able.begin(), able.end(),
+                   [](const auto& a, const auto& b) { return a->seconds < b->seconds; });
   for (auto& row : others)
     if (!is_named(able, row->full_name)) able.push_back(std::move(row));
   return able;
@@ -218,14 +280,14 @@ void describe_to_library(const Convolution& s, Descriptors& d) {
   check_dnn(cudnnSetConvolutionMathType(d.convolution, math), "cudnnSetConvolutionMathType");
 }
 
-LibraryConvs library_rows(cudnnHandle_t dnn, Pass pass, const std::shared_ptr<const Descriptors>& described) {
-  const Descriptors& d = *described;
-  switch (pass) {
+LibraryConvs library_rows(cudnnHandle_t dnn, const Question& asked) {
+  const Descriptors& d = *asked.described;
+  switch (asked.problem.pass) {
     case Pass::forward:
       return proposals<cudnnConvolutionFwdAlgoPerf_t>(
-          described,
-          [&](int asked, int* count, cudnnConvolutionFwdAlgoPerf_t* out) {
-            return cudnnGetConvolutionForwardAlgorithm_v7(dnn, d.x, d.weight, d.convolution, d.y, asked,
+          asked,
+          [&](int wanted, int* count, cudnnConvolutionFwdAlgoPerf_t* out) {
+            return cudnnGetConvolutionForwardAlgorithm_v7(dnn, d.x, d.weight, d.convolution, d.y, wanted,
                                                           count, out);
           },
           [&](cudnnConvolutionFwdAlgo_t algorithm, size_t* bytes) {
@@ -234,9 +296,9 @@ LibraryConvs library_rows(cudnnHandle_t dnn, Pass pass, const std::shared_ptr<co
           });
     case Pass::input_gradient:
       return proposals<cudnnConvolutionBwdDataAlgoPerf_t>(
-          described,
-          [&](int asked, int* count, cudnnConvolutionBwdDataAlgoPerf_t* out) {
-            return cudnnGetConvolutionBackwardDataAlgorithm_v7(dnn, d.weight, d.y, d.convolution, d.x, asked,
+          asked,
+          [&](int wanted, int* count, cudnnConvolutionBwdDataAlgoPerf_t* out) {
+            return cudnnGetConvolutionBackwardDataAlgorithm_v7(dnn, d.weight, d.y, d.convolution, d.x, wanted,
                                                                count, out);
           },
           [&](cudnnConvolutionBwdDataAlgo_t algorithm, size_t* bytes) {
@@ -247,9 +309,9 @@ LibraryConvs library_rows(cudnnHandle_t dnn, Pass pass, const std::shared_ptr<co
       break;
   }
   return proposals<cudnnConvolutionBwdFilterAlgoPerf_t>(
-      described,
-      [&](int asked, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* out) {
-        return cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn, d.x, d.y, d.convolution, d.weight, asked,
+      asked,
+      [&](int wanted, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* out) {
+        return cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn, d.x, d.y, d.convolution, d.weight, wanted,
                                                              count, out);
       },
       [&](cudnnConvolutionBwdFilterAlgo_t algorithm, size_t* bytes) {
@@ -362,7 +424,7 @@ LibraryConvs ask_library(DeviceState& state, const ConvProblem& problem) {
   if (!state.dnn) check_dnn(cudnnCreate(&state.dnn), "cudnnCreate");
   const auto described = std::make_shared<Descriptors>();
   describe_to_library(problem.shape, *described);
-  return library_rows(state.dnn, problem.pass, described);
+  return library_rows(state.dnn, {problem, rates_of(state.index), described});
 }
 
 std::shared_ptr<ConvPlan> make_plan(const ConvCall& call) {
