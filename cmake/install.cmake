@@ -9,6 +9,9 @@ set_target_properties(tandem PROPERTIES VERSION ${PROJECT_VERSION}
 target_include_directories(tandem PUBLIC $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(tandem PUBLIC cxx_std_20)
 install(TARGETS tandem EXPORT TandemTargets)
+if(isa_levels MATCHES avx2 AND NOT TANDEM_CPU_LEVELS STREQUAL "all")
+  install(CODE "message(WARNING \"This build has CPU kernels for ${TANDEM_CPU_LEVELS} alone, since ./tandem made it for this machine: what is installed refuses to compute on a lesser processor. For all: cmake --preset release && cmake --build --preset release\")")
+endif()
 install(EXPORT TandemTargets NAMESPACE Tandem:: DESTINATION ${package_dir})
 install(DIRECTORY src/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
         PATTERN backends EXCLUDE PATTERN passes EXCLUDE PATTERN io/json.h EXCLUDE PATTERN train/settings_json.h EXCLUDE)

@@ -7,7 +7,7 @@ place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 mkdir -p "$place/repository/src" "$place/repository/lab/src" "$place/repository/cmake" "$place/bin" "$place/later"
 cp "$root/tandem" "$place/repository/"
-cp "$root/cmake/test_jobs.sh" "$place/repository/cmake/"
+cp "$root/cmake/test_jobs.sh" "$root/cmake/cpu_level.sh" "$place/repository/cmake/"
 touch "$place/repository/CMakeLists.txt" "$place/repository/CMakePresets.json"
 calls=$place/calls
 : >"$calls"
@@ -35,7 +35,7 @@ done"
 stand_in later cmake "[[ -e '$place/broken' && \$1 == --build ]] && { echo 'x.cpp:1: error: broken on purpose'; exit 1; }
 case \$1 in
   --preset) mkdir -p \"\$4\"; echo 'rule' >\"\$4/build.ninja\" ;;
-  --build) mkdir -p \"\$2/bin\"; printf '#!/bin/bash\necho \"ran \$*\"\n' >\"\$2/bin/tandem\"; chmod +x \"\$2/bin/tandem\" ;;
+  --build) echo '[3/7] Building CXX object src/a.cpp.o'; mkdir -p \"\$2/bin\"; printf '#!/bin/bash\necho \"ran \$*\"\n' >\"\$2/bin/tandem\"; chmod +x \"\$2/bin/tandem\" ;;
 esac"
 
 tandem() { (unset TANDEM_BUILD_DIR TANDEM_CUDA TANDEM_CMAKE_ARGS; PATH=$place/bin "$place/repository/tandem" "$@"); }
@@ -57,6 +57,7 @@ check "what is missing is installed" called 'apt-get install .* cmake'
 check "what is there is not installed" not_called 'apt-get install.*(g\+\+|ninja-build)'
 check "a wished package that cannot be had is named" grep -q 'going on without the package ccache' "$place/err"
 check "the release preset is configured" called 'cmake --preset release'
+check "kernels are built for this machine" called "cmake .*-DTANDEM_CPU_LEVELS=$(bash "$root/cmake/cpu_level.sh")"
 check "the program alone is built" called 'cmake --build .* --target tandem_cli$'
 
 : >"$calls"
@@ -93,7 +94,13 @@ check "and ctest gets the other arguments alone" called 'no-tests=error -R two w
 : >"$calls"
 (PATH=$place/bin TANDEM_CUDA=ON TANDEM_CMAKE_ARGS="-DA=1 -DB=2" TANDEM_BUILD_DIR=$place/elsewhere \
   "$place/repository/tandem" info >/dev/null 2>&1)
-check "settings reach cmake" called "cmake --preset release -B $place/elsewhere -DTANDEM_CUDA=ON -DA=1 -DB=2"
+check "settings reach cmake" called "cmake --preset release -B $place/elsewhere -DTANDEM_CPU_LEVELS=[a-z0-9]+ -DTANDEM_CUDA=ON -DA=1 -DB=2"
+
+if command -v script >/dev/null; then
+  touch "$place/repository/src/new.cpp"
+  PATH=$place/bin "$(command -v script)" -qec "'$place/repository/tandem' info" "$place/terminal" >/dev/null </dev/null
+  check "a terminal shows how far the build is" grep -q '3 of 7' "$place/terminal"
+fi
 
 touch "$place/broken" "$place/repository/src/new.cpp"
 status=0

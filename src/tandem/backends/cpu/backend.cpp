@@ -2,6 +2,9 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <span>
+#include <string>
 
 #include "tandem/backends/cpu/allocator.h"
 #include "tandem/backends/cpu/fused.h"
@@ -12,24 +15,28 @@
 #include "tandem/core/error.h"
 #include "tandem/core/threads.h"
 
-// The levels that this build holds; each comes from the files under kernels/, compiled for it.
+// The kernels under kernels/: those that are compiled once, and for each level of the instruction set its own and those that end
+// at AVX2. Weak: a build for one level (TANDEM_CPU_LEVELS in CMakeLists.txt) does not hold those of the others.
+#define TD_IN_THIS_BUILD [[gnu::weak, gnu::visibility("hidden")]]
 namespace tandem::cpu::baseline {
-void register_kernels();
-}
-#ifdef TANDEM_HAS_AVX2
+void register_common_kernels();
+TD_IN_THIS_BUILD void register_kernels();
+TD_IN_THIS_BUILD void register_narrow_kernels();
+}  // namespace tandem::cpu::baseline
 namespace tandem::cpu::avx2 {
-void register_kernels();
-}
+TD_IN_THIS_BUILD void register_kernels();
+TD_IN_THIS_BUILD void register_narrow_kernels();
+}  // namespace tandem::cpu::avx2
 namespace tandem::cpu::avx512 {
-void register_kernels();
+TD_IN_THIS_BUILD void register_kernels();
 }
-#endif
 
 namespace tandem::cpu {
 
 namespace {
 
 const char* g_level = "baseline";
+std::string g_unfit;  // why this build cannot compute on this processor; empty: it can
 
 /// How bf16 matrices are multiplied, after what else there is to say.
 std::string bf16_products() {
@@ -102,35 +109,82 @@ class CpuBackend : public Backend {
   }
 };
 
-/// Every level that the processor has, from the lowest: each puts its kernels over those of the one below. TANDEM_ISA
-/// names the level to stop at, for tests. The instructions for bf16 belong to the highest.
-void register_levels() {
-  baseline::register_kernels();
-#ifndef TANDEM_HAS_AVX2
-  choose_bf16_kernel(true);
-#endif
-#ifdef TANDEM_HAS_AVX2
-  const char* wanted = std::getenv("TANDEM_ISA");
-  const auto add = [&](const char* level, bool has, void (*register_kernels)()) {
-    if (!has || (wanted && !std::strcmp(wanted, g_level))) return false;
-    g_level = level;
-    register_kernels();
-    return true;
-  };
+/// In place of CpuBackend in a build without kernels for this processor: the library loads, and the first tensor is refused.
+class UnfitBackend final : public CpuBackend {
+ public:
+  std::string describe(Device) const override { return g_unfit; }
+  void* allocate(Device, size_t) override { refuse(); }
+  void* allocate_pinned(size_t) override { refuse(); }
+
+ private:
+  [[noreturn]] static void refuse() { throw device_error("start: ", g_unfit); }
+};
+
+/// A level of the instruction set. Null: this build does not hold its kernels.
+struct Level {
+  const char* name;
+  void (*kernels)();
+  void (*narrow_kernels)();
+};
+
+/// How many levels, from the lowest, may be used: those that the processor has, up to the one that TANDEM_ISA names (for tests).
+size_t usable_levels(std::span<const Level> levels) {
+  size_t usable = 1;
+#if defined(__x86_64__)
   __builtin_cpu_init();
-  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
-  if (add("avx2", has_avx2, avx2::register_kernels)) add("avx512", has_avx512, avx512::register_kernels);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) usable = 2;
+  if (usable == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+    usable = 3;
+#endif
+  if (const char* wanted = std::getenv("TANDEM_ISA"))
+    for (size_t i = 0; i < usable; ++i)
+      if (!std::strcmp(wanted, levels[i].name)) usable = i + 1;
+  return usable;
+}
+
+/// Each level that may be used, from the lowest, puts its kernels over those of the one below. The instructions for bf16 belong to the
+/// highest level that there is.
+void register_levels() {
+  const Level levels[] = {{"baseline", baseline::register_kernels, baseline::register_narrow_kernels},
+                          {"avx2", avx2::register_kernels, avx2::register_narrow_kernels},
+                          {"avx512", avx512::register_kernels, nullptr}};
+  const size_t usable = usable_levels(levels);
+  const char* highest = nullptr;
+  std::string held;
+  for (const Level& level : levels)
+    if (level.kernels) held += (held.empty() ? "" : ", ") + std::string(level.name);
+  baseline::register_common_kernels();
+  for (size_t i = 0; i < usable; ++i) {
+    if (levels[i].kernels) {
+      levels[i].kernels();
+      highest = levels[i].name;
+    }
+    if (levels[i].narrow_kernels) levels[i].narrow_kernels();
+  }
+  if (!highest) {
+    g_unfit =
+        str("this build of Tandem must run on a processor that it has kernels for; it has them for ", held,
+            " and this process may use ", levels[usable - 1].name,
+            ". Build it again on this machine, or with -DTANDEM_CPU_LEVELS=all, which runs everywhere.");
+    return;
+  }
+  g_level = highest;
+#if defined(__x86_64__)
   choose_bf16_kernel(!std::strcmp(g_level, "avx512"));
+#else
+  choose_bf16_kernel(true);
 #endif
 }
 
 }  // namespace
 
 void start() {
-  register_backend(DeviceKind::cpu, std::make_unique<CpuBackend>());
   register_levels();
+  if (g_unfit.empty())
+    register_backend(DeviceKind::cpu, std::make_unique<CpuBackend>());
+  else
+    register_backend(DeviceKind::cpu, std::make_unique<UnfitBackend>());
 }
 
 std::string isa_level() { return g_level; }

@@ -4,6 +4,7 @@
 namespace tandem::cpu::TD_ISA {
 
 void register_pointwise_kernels();
+void register_integer_pointwise_kernels();
 void register_shape_kernels();
 void register_reduce_kernels();
 void register_scan_kernels();
@@ -24,7 +25,11 @@ void register_resample_kernels();
 void register_grid_sample_kernels();
 void register_unfold_kernels();
 
-/// All of them.
+/// What is compiled once (CMakeLists.txt, one_level_kernels).
+void register_common_kernels();
+/// What has no version for AVX-512 (CMakeLists.txt, two_level_kernels).
+void register_narrow_kernels();
+/// All others.
 void register_kernels();
 
 }  // namespace tandem::cpu::TD_ISA

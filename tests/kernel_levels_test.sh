@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# A build for one instruction-set level (TANDEM_CPU_LEVELS) holds each family of CPU kernels at the level at which a build for all would
+# run it on that processor, and no other; a build for all holds all levels of each. And a build that has no kernels for the processor
+# says so. Arguments: the root of the repository, the library, the command, TANDEM_CPU_LEVELS, the levels of this architecture.
+set -euo pipefail
+kernels=$1/src/tandem/backends/cpu/kernels library=$2 command=$3 built=$4 levels=$5
+failures=0
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# Of the levels up to $1, those that a family ends at.
+wanted_levels() {
+  local file=$1 level all=() highest
+  for level in $levels; do
+    [[ $file == common && $level != baseline ]] && continue
+    [[ $file == narrow && $level == avx512 ]] && continue
+    all+=("$level")
+  done
+  [[ $built == all ]] && { echo "${all[*]}"; return; }
+  for level in "${all[@]}"; do
+    highest=$level
+    if [[ $level == "$built" ]]; then break; fi
+  done
+  echo "$highest"
+}
+
+symbols=$(nm -C "$library" | grep -oE 'tandem::cpu::[a-z0-9]+::register_[a-z_]+_kernels\(\)' | sort -u)
+count=0
+while read -r family; do
+  [[ $family == register_common_kernels || $family == register_narrow_kernels ]] && continue
+  count=$((count + 1))
+  files=$(grep -lE "^  $family\(\);" "$kernels"/register*.cpp | sed 's#.*/register_\?##; s#\.cpp##')
+  [[ $(wc -l <<<"$files") == 1 ]] || fail "$family is called in more than one file, or in none"
+  has=$(grep -F "::$family()" <<<"$symbols" | cut -d: -f5 | tr '\n' ' ' || true)
+  for level in $(wanted_levels "$files"); do
+    [[ " $has" == *" $level "* ]] || fail "$family is not there for $level (it is for: $has)"
+  done
+  [[ $(wc -w <<<"$has") == $(wc -w <<<"$(wanted_levels "$files")") ]] || fail "$family is there for $has, not for $(wanted_levels "$files") alone"
+done < <(grep -oE 'register_[a-z_]+_kernels' "$kernels/register.h" | sort -u)
+((count > 15)) || fail "only $count families were found"
+
+if [[ $built != all && $built != baseline && $levels == *avx2* ]]; then
+  status=0
+  out=$(TANDEM_ISA=baseline "$command" profile mlp --steps 1 --out /dev/null 2>&1) || status=$?
+  [[ $status == 1 ]] || fail "without kernels for the processor the command ends with $status"
+  [[ $out == *"it has them for $built and this process may use baseline"*"-DTANDEM_CPU_LEVELS=all"* ]] || fail "it says: $out"
+  [[ $(wc -l <<<"$out") == 1 ]] || fail "it says more than one line: $out"
+fi
+echo "$count families; levels of this build: $built"
+exit $((failures > 0))
