@@ -21,6 +21,7 @@ void add_datasets(CLI::App& app, Action& action);
 void add_info(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);
 void add_profile(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
 void add_script_commands(CLI::App& app, Action& action);
 /// `arguments`: the whole command line; what follows `lab` is handed on.
 void add_lab(CLI::App& app, Action& action, const std::vector<std::string>& arguments);

@@ -21,6 +21,7 @@ int run(int argc, char** argv) {
   add_info(app, action);
   add_explain(app, action);
   add_profile(app, action);
+  add_bench(app, action);
   add_lab(app, action, {argv, argv + argc});
   add_script_commands(app, action);
   return run_command_line<CLI::ParseError>(app, action, argc, argv);

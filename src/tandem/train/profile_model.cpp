@@ -1,5 +1,8 @@
 #include "tandem/train/profile_model.h"
 
+#include <algorithm>
+#include <array>
+
 #include "tandem/core/autocast.h"
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
@@ -102,6 +105,22 @@ ModelProfile profile_model(const TrainConfig& config, bool infer) {
   result.unprofiled_ns = static_cast<double>(steps.take(result.steps)) / static_cast<double>(result.steps);
   result.profile = profile([&] { steps.take(result.steps); }, {.device = config.device});
   return result;
+}
+
+double step_nanoseconds(const TrainConfig& config, bool infer) {
+  constexpr double kRoundNs = 2e8;
+  check(config);
+  const MachineScope machine(config.machine);
+  check_device(config.device);
+  manual_seed(config.seed);
+  Steps steps(config, infer);
+  steps.take(kSettlingSteps);
+  const double one = static_cast<double>(std::max<int64_t>(1, steps.take(1)));
+  const auto count = static_cast<int64_t>(std::max(1.0, kRoundNs / one));
+  std::array<double, kTimedRounds> rounds{};
+  for (double& ns : rounds) ns = static_cast<double>(steps.take(count)) / static_cast<double>(count);
+  std::nth_element(rounds.begin(), rounds.begin() + kTimedRounds / 2, rounds.end());
+  return rounds[kTimedRounds / 2];
 }
 
 }  // namespace tandem

@@ -22,4 +22,9 @@ inline constexpr int64_t kMostProfiledSteps = 10'000;
 /// more steps are taken.
 ModelProfile profile_model(const TrainConfig& config, bool infer = false);
 
+/// How long such a step takes while nobody looks: the median of kTimedRounds rounds, each of as many steps as take a fifth of a
+/// second. config.steps is not looked at.
+double step_nanoseconds(const TrainConfig& config, bool infer = false);
+inline constexpr int kTimedRounds = 5;
+
 }  // namespace tandem
