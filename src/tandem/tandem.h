@@ -15,6 +15,7 @@
 #include "tandem/core/tape.h"
 #include "tandem/core/tensor.h"
 #include "tandem/core/threads.h"
+#include "tandem/core/warning.h"
 #include "tandem/data/compose.h"
 #include "tandem/data/dataset.h"
 #include "tandem/data/download.h"

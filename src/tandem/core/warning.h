@@ -1,0 +1,17 @@
+// Warnings of the library, which prints nothing itself: a program that wants to see them says where they go.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace tandem {
+
+/// Gets each warning, a sentence or two without a line end, on the thread that it is about. It must not throw.
+using WarningHandler = std::function<void(const std::string& text)>;
+/// For all threads; returns the one before. Empty (the default): warnings go nowhere.
+WarningHandler set_warning_handler(WarningHandler handler);
+
+/// Hands a warning to the handler.
+void warn(const std::string& text);
+
+}  // namespace tandem
