@@ -281,7 +281,7 @@ TEST(Metrics, AClassThatOccursNowhereHasNoPartInTheMean) {
 
 /// Gives each sample's input back: the logits are the data.
 struct Echo : nn::Module {
-  Tensor one = parameter("one", from_vector<float>({1}, {1}));
+  const Tensor one = parameter("one", from_vector<float>({1}, {1}));
   Tensor forward(const Tensor& x) override { return x * one; }
 };
 

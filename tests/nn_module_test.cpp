@@ -38,9 +38,9 @@ Names names(const Rows& rows) {
 
 struct Counter : nn::Module {
   using Module::Module;
-  Tensor scale = parameter("scale", ones({2}));
-  Tensor mean = buffer("mean", zeros({2}));
-  Tensor count = buffer("count", zeros({}, DType::i64));
+  const Tensor scale = parameter("scale", ones({2}));
+  const Tensor mean = buffer("mean", zeros({2}));
+  const Tensor count = buffer("count", zeros({}, DType::i64));
   Tensor forward(const Tensor& x) override { return x * scale - mean; }
 };
 

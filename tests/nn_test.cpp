@@ -33,7 +33,7 @@ struct Inner : nn::Module {
 struct Net : nn::Module {
   nn::Linear first{this, "first", 4, 3, {.bias = false}};
   Inner inner{this, "inner"};
-  Tensor scale = parameter("scale", ones({2}));
+  const Tensor scale = parameter("scale", ones({2}));
   Tensor forward(const Tensor& x) override { return inner(relu(first(x))) * scale; }
 };
 

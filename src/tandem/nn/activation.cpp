@@ -6,10 +6,11 @@
 namespace tandem::nn {
 
 PReLU::PReLU(Module* parent, const std::string& name, int64_t channels, double initial)
-    : Module(parent, name) {
-  TD_CHECK(channels >= 1, label("PReLU", name), ": there must be at least one channel; got ", channels, ".");
-  weight = parameter("weight", full({channels}, initial));
-}
+    : Module(parent, name), weight([&] {
+        TD_CHECK(channels >= 1, label("PReLU", name), ": there must be at least one channel; got ", channels,
+                 ".");
+        return parameter("weight", full({channels}, initial));
+      }()) {}
 
 Tensor PReLU::forward(const Tensor& x) {
   Tensor slope = weight;

@@ -104,7 +104,7 @@ class PReLU : public Module {
                  double initial = 0.25);
   Tensor forward(const Tensor& x) override;
 
-  Tensor weight;
+  const Tensor weight;
 };
 
 /// Gives back what it gets.

@@ -28,13 +28,12 @@ MultiheadAttention::MultiheadAttention(Module* parent, const std::string& name, 
                                        MultiheadAttentionOptions options)
     : Module(parent, name),
       out_proj(this, "out_proj", checked_width(name, width, heads), width, {.bias = options.bias}),
+      in_proj_weight(
+          parameter("in_proj_weight", init::xavier_uniform_(zeros({times_capped(3, width), width})))),
+      in_proj_bias(options.bias ? parameter("in_proj_bias", zeros({times_capped(3, width)})) : Tensor()),
       width_(width),
       heads_(heads) {
-  const Dim rows = times_capped(3, width);
-  in_proj_weight = parameter("in_proj_weight", init::xavier_uniform_(zeros({rows, width})));
-  if (!options.bias) return;
-  in_proj_bias = parameter("in_proj_bias", zeros({rows}));
-  init::zeros_(out_proj.bias);
+  if (options.bias) init::zeros_(out_proj.bias);
 }
 
 Tensor MultiheadAttention::operator()(const Tensor& query, const Tensor& key, const Tensor& value,

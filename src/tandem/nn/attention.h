@@ -31,8 +31,8 @@ class MultiheadAttention : public Module {
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value,
                     const AttentionOptions& options = {});
 
-  Tensor in_proj_weight, in_proj_bias;
   Linear out_proj;
+  const Tensor in_proj_weight, in_proj_bias;
 
  private:
   int64_t width_, heads_;

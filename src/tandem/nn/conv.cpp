@@ -33,12 +33,14 @@ int64_t fan_in(const Dims& weight) {
 template <int kAxes>
 Conv<kAxes>::Conv(Module* parent, const std::string& name, int64_t in, int64_t out, const PerAxis& kernel,
                   const ConvLayerOptions& options)
-    : Module(parent, name), options_{options.stride, options.padding, options.dilation, options.groups} {
-  const Dims shape =
-      weight_shape(str("Conv", kAxes, "d ", name), kAxes, in, out, out, in, kernel, options.groups);
-  weight = parameter("weight", uniform_by_fan_in(shape, fan_in(shape)));
-  if (options.bias) bias = parameter("bias", uniform_by_fan_in({out}, fan_in(shape)));
-}
+    : Module(parent, name),
+      weight([&] {
+        const Dims shape =
+            weight_shape(str("Conv", kAxes, "d ", name), kAxes, in, out, out, in, kernel, options.groups);
+        return parameter("weight", uniform_by_fan_in(shape, fan_in(shape)));
+      }()),
+      bias(options.bias ? parameter("bias", uniform_by_fan_in({out}, fan_in(weight.shape()))) : Tensor()),
+      options_{options.stride, options.padding, options.dilation, options.groups} {}
 
 template <int kAxes>
 Tensor Conv<kAxes>::forward(const Tensor& x) {
@@ -50,12 +52,13 @@ template <int kAxes>
 ConvTranspose<kAxes>::ConvTranspose(Module* parent, const std::string& name, int64_t in, int64_t out,
                                     const PerAxis& kernel, const ConvTransposeLayerOptions& options)
     : Module(parent, name),
-      options_{options.stride, options.padding, options.output_padding, options.dilation, options.groups} {
-  const Dims shape =
-      weight_shape(str("ConvTranspose", kAxes, "d ", name), kAxes, in, out, in, out, kernel, options.groups);
-  weight = parameter("weight", uniform_by_fan_in(shape, fan_in(shape)));
-  if (options.bias) bias = parameter("bias", uniform_by_fan_in({out}, fan_in(shape)));
-}
+      weight([&] {
+        const Dims shape = weight_shape(str("ConvTranspose", kAxes, "d ", name), kAxes, in, out, in, out,
+                                        kernel, options.groups);
+        return parameter("weight", uniform_by_fan_in(shape, fan_in(shape)));
+      }()),
+      bias(options.bias ? parameter("bias", uniform_by_fan_in({out}, fan_in(weight.shape()))) : Tensor()),
+      options_{options.stride, options.padding, options.output_padding, options.dilation, options.groups} {}
 
 template <int kAxes>
 Tensor ConvTranspose<kAxes>::forward(const Tensor& x) {

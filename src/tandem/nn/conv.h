@@ -25,7 +25,7 @@ class Conv : public Module {
        const ConvLayerOptions& options = {});
   Tensor forward(const Tensor& x) override;
 
-  Tensor weight, bias;
+  const Tensor weight, bias;
 
  private:
   ConvOptions options_;
@@ -52,7 +52,7 @@ class ConvTranspose : public Module {
                 const ConvTransposeLayerOptions& options = {});
   Tensor forward(const Tensor& x) override;
 
-  Tensor weight, bias;
+  const Tensor weight, bias;
 
  private:
   ConvTransposeOptions options_;

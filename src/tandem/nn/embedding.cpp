@@ -14,21 +14,26 @@ namespace tandem::nn {
 
 namespace {
 
-/// The table of a layer, with zeros in the row of padding_idx, which is counted from the front afterwards.
+/// The table of a layer, with zeros in the row of padding_idx.
 Tensor first_table(const std::string& layer, int64_t rows, int64_t width,
-                   std::optional<int64_t>& padding_idx) {
+                   const std::optional<int64_t>& padding_idx) {
   TD_CHECK(rows >= 1 && width >= 1, layer, ": sizes must be at least 1; got ", rows, " rows and width ",
            width, ".");
   const NoGrad off;
   Tensor initial = normal({rows, width});
   if (padding_idx) {
-    int64_t& row = *padding_idx;
+    const int64_t row = *padding_idx;
     TD_CHECK(row >= -rows && row < rows, layer, ": padding_idx must name one of ", rows, " rows; got ", row,
              ".");
-    if (row < 0) row += rows;
     assign(initial[row], zeros({width}));
   }
   return initial;
+}
+/// The same options with padding_idx counted from the front.
+template <class Options>
+Options from_front(Options options, int64_t rows) {
+  if (options.padding_idx && *options.padding_idx < 0) *options.padding_idx += rows;
+  return options;
 }
 
 bool is_index(const Tensor& x) { return x.defined() && (x.dtype() == DType::i64 || x.dtype() == DType::i32); }
@@ -36,9 +41,9 @@ bool is_index(const Tensor& x) { return x.defined() && (x.dtype() == DType::i64 
 
 Embedding::Embedding(Module* parent, const std::string& name, int64_t rows, int64_t width,
                      EmbeddingLayerOptions options)
-    : Module(parent, name), options_(options) {
-  weight = parameter("weight", first_table("Embedding " + name, rows, width, options_.padding_idx));
-}
+    : Module(parent, name),
+      weight(parameter("weight", first_table("Embedding " + name, rows, width, options.padding_idx))),
+      options_(from_front(options, rows)) {}
 
 Tensor Embedding::forward(const Tensor& index) {
   const EmbeddingOptions options{.padding_idx = options_.padding_idx};
@@ -74,9 +79,9 @@ SparseGradient Embedding::take_gradient() {
 
 EmbeddingBag::EmbeddingBag(Module* parent, const std::string& name, int64_t rows, int64_t width,
                            const EmbeddingBagOptions& options)
-    : Module(parent, name), options_(options) {
-  weight = parameter("weight", first_table(label("EmbeddingBag", name), rows, width, options_.padding_idx));
-}
+    : Module(parent, name),
+      weight(parameter("weight", first_table(label("EmbeddingBag", name), rows, width, options.padding_idx))),
+      options_(from_front(options, rows)) {}
 
 Tensor EmbeddingBag::operator()(const Tensor& index, const Tensor& offsets,
                                 const Tensor& per_sample_weights) {

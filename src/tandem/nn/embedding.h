@@ -34,7 +34,7 @@ class Embedding : public Module {
   /// The gradients of all rows looked up since the last call.
   SparseGradient take_gradient();
 
-  Tensor weight;
+  const Tensor weight;
 
  private:
   struct LookedUp {
@@ -71,7 +71,7 @@ class EmbeddingBag : public Module {
   /// Offsets or weights may be undefined.
   Tensor operator()(const Tensor& index, const Tensor& offsets, const Tensor& per_sample_weights = {});
 
-  Tensor weight;
+  const Tensor weight;
 
  private:
   /// index (B, N); is_there (B, N) says what counts, all where it is undefined.

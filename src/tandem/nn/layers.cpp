@@ -9,12 +9,13 @@
 namespace tandem::nn {
 
 Linear::Linear(Module* parent, const std::string& name, int64_t in, int64_t out, LinearOptions options)
-    : Module(parent, name) {
-  TD_CHECK(in >= 1 && out >= 1, label("Linear", name), ": sizes must be at least 1; got ", in, " in and ",
-           out, " out.");
-  weight = parameter("weight", uniform_by_fan_in({out, in}, in));
-  if (options.bias) bias = parameter("bias", uniform_by_fan_in({out}, in));
-}
+    : Module(parent, name),
+      weight([&] {
+        TD_CHECK(in >= 1 && out >= 1, label("Linear", name), ": sizes must be at least 1; got ", in,
+                 " in and ", out, " out.");
+        return parameter("weight", uniform_by_fan_in({out, in}, in));
+      }()),
+      bias(options.bias ? parameter("bias", uniform_by_fan_in({out}, in)) : Tensor()) {}
 
 Tensor Linear::forward(const Tensor& x) { return linear(x, weight, bias); }
 

@@ -17,7 +17,7 @@ class Linear : public Module {
   Linear(Module* parent, const std::string& name, int64_t in, int64_t out, LinearOptions options = {});
   Tensor forward(const Tensor& x) override;
 
-  Tensor weight, bias;
+  const Tensor weight, bias;
 };
 
 /// While training, zeroes each element with probability p and scales the rest by 1 / (1 - p); else does nothing.

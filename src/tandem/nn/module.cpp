@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <map>
+#include <memory>
 #include <optional>
 #include <typeinfo>
 
@@ -209,17 +210,27 @@ Tensor Module::buffer(const std::string& name, Tensor initial, bool saved) {
   return initial;
 }
 
-void Module::tie(Tensor& member, const Tensor& shared) {
+void detail::replace_handle(const Tensor& member, Tensor value) {
+  Tensor* const place = const_cast<Tensor*>(&member);
+  std::destroy_at(place);
+  std::construct_at(place, std::move(value));
+}
+
+void Module::tie(const Tensor& member, const Tensor& shared) {
   TD_CHECK(member.defined() && shared.defined() && member.shape() == shared.shape(),
            "tie: both tensors must have one shape; got ", describe(member), " and ", describe(shared), ".");
-  const Tensor old = member;
+  Tensor one = shared;
+  bool found = member.same(shared);
   apply([&](Module& module) {
-    for (Entry& entry : module.entries_)
-      if (entry.tensor.same(old) && entry.kind == Kind::parameter) member = entry.tensor = shared;
+    for (Entry& entry : module.entries_) {
+      if (!entry.tensor.same(member) || entry.kind != Kind::parameter) continue;
+      entry.tensor = one;
+      found = true;
+    }
   });
-  TD_CHECK(member.same(shared),
-           "tie: the first tensor must be a parameter of this module or of one below it; it is none.");
-  member.set_requires_grad();
+  TD_CHECK(found, "tie: the first tensor must be a parameter of this module or of one below it; it is none.");
+  detail::replace_handle(member, one);
+  one.set_requires_grad();
 }
 
 NamedTensors Module::named_parameters() const {

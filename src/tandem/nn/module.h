@@ -3,11 +3,17 @@
 //   struct Net : nn::Module {
 //     nn::Conv2d conv1{this, "conv1", 1, 6, 5, {.padding = 2}};
 //     nn::Linear fc{this, "fc", 6 * 28 * 28, 10};
-//     Tensor forward(const Tensor& x) override { return fc(flatten(relu(conv1(x)), 1)); }
+//     const Tensor scale = parameter("scale", ones({10}));
+//     Tensor forward(const Tensor& x) override { return fc(flatten(relu(conv1(x)), 1)) * scale; }
 //   };
 // Parameters have dotted names, "conv1.weight", and PyTorch's layouts. The same layers can be owned by a container
 // (nn/containers.h), made by nn::make<nn::Linear>(784, 10). Modules may be nested as deep as memory allows: building,
 // walking and destroying them takes time in proportion to their number and no deeper a stack.
+//
+// Threads: any number may call one module at the same time while none changes it, as for inference in eval() mode. What changes
+// it must be alone: training a layer with running statistics (BatchNorm, SpectralNorm) or sparse gradients, backward() into
+// its parameters (grad() is free), an optimiser's update, modes, hooks, loading, moving, new children. WeightNorm and
+// SpectralNorm are to be called by one thread at a time in any mode: a call puts the computed weight into the layer.
 #pragma once
 
 #include <concepts>
@@ -142,10 +148,11 @@ class Module {
   void set_recipe(std::function<ModulePtr()> recipe) { recipe_ = std::move(recipe); }
 
  protected:
-  /// Makes `initial` a parameter of this module and returns it. A tensor that is another module's parameter
+  /// Makes `initial` a parameter of this module and returns it, for a const member: the module keeps a handle of its own, so
+  /// that `w = w + x` would change the member alone (assign(w, w + x) changes both). A tensor that is another module's parameter
   /// already becomes shared by both.
   Tensor parameter(const std::string& name, Tensor initial);
-  /// Makes `initial` a buffer of this module and returns it: saved, loaded and moved like a parameter, but neither
+  /// Makes `initial` a buffer of this module and returns it, for a const member: saved, loaded and moved like a parameter, but neither
   /// trained nor counted. Change it by assign(). One that is not `saved` (a table that can be made again) is only
   /// moved.
   Tensor buffer(const std::string& name, Tensor initial, bool saved = true);
@@ -156,7 +163,7 @@ class Module {
   void ignore(const std::string& name) { ignored_.push_back(name); }
   /// Makes `member`, a parameter of this module or of one below, the same tensor as `shared`:
   ///   tie(decoder.weight, embedding.weight);
-  void tie(Tensor& member, const Tensor& shared);
+  void tie(const Tensor& member, const Tensor& shared);
   /// Takes a module as a child.
   void adopt(const std::string& name, ModulePtr child);
   /// The one output of a call; refused where there are several.
@@ -235,6 +242,9 @@ namespace detail {
 /// Throws Error where little is left of this thread's stack: a call within a call within … of modules ends so, and not
 /// in a crash.
 void check_stack(const char* what);
+/// Has a const member stand for another tensor, as C++20 allows for members. For what must: tied parameters, and layers that
+/// compute their weight at each call.
+void replace_handle(const Tensor& member, Tensor value);
 
 template <class A>
 A copy_argument(const A& argument) {

@@ -28,53 +28,61 @@ void check_shape(const std::string& label, const Dims& shape) {
 }  // namespace
 
 LayerNorm::LayerNorm(Module* parent, const std::string& name, const Dims& shape, LayerNormOptions options)
-    : Module(parent, name), shape_(shape), eps_(options.eps) {
-  check_shape("LayerNorm " + name, shape);
-  if (options.affine) weight = parameter("weight", ones(shape));
-  if (options.affine && options.bias) bias = parameter("bias", zeros(shape));
-}
+    : Module(parent, name),
+      weight([&] {
+        check_shape("LayerNorm " + name, shape);
+        return options.affine ? parameter("weight", ones(shape)) : Tensor();
+      }()),
+      bias(options.affine && options.bias ? parameter("bias", zeros(shape)) : Tensor()),
+      shape_(shape),
+      eps_(options.eps) {}
 Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, shape_, weight, bias, eps_); }
 
 RMSNorm::RMSNorm(Module* parent, const std::string& name, const Dims& shape, RmsNormOptions options)
-    : Module(parent, name), shape_(shape), eps_(options.eps) {
-  check_shape("RMSNorm " + name, shape);
-  if (options.affine) weight = parameter("weight", ones(shape));
-}
+    : Module(parent, name),
+      weight([&] {
+        check_shape("RMSNorm " + name, shape);
+        return options.affine ? parameter("weight", ones(shape)) : Tensor();
+      }()),
+      shape_(shape),
+      eps_(options.eps) {}
 Tensor RMSNorm::forward(const Tensor& x) { return rms_norm(x, shape_, weight, eps_); }
 
 GroupNorm::GroupNorm(Module* parent, const std::string& name, int64_t groups, int64_t channels,
                      GroupNormOptions options)
-    : Module(parent, name), groups_(groups), eps_(options.eps) {
-  check_channels("GroupNorm " + name, channels, options.eps);
-  TD_CHECK(groups >= 1 && channels % groups == 0, "GroupNorm ", name,
-           ": channels must be a multiple of groups; got ", channels, " channels and ", groups, " groups.");
-  if (!options.affine) return;
-  weight = parameter("weight", ones({channels}));
-  bias = parameter("bias", zeros({channels}));
-}
+    : Module(parent, name),
+      weight([&] {
+        check_channels("GroupNorm " + name, channels, options.eps);
+        TD_CHECK(groups >= 1 && channels % groups == 0, "GroupNorm ", name,
+                 ": channels must be a multiple of groups; got ", channels, " channels and ", groups,
+                 " groups.");
+        return options.affine ? parameter("weight", ones({channels})) : Tensor();
+      }()),
+      bias(options.affine ? parameter("bias", zeros({channels})) : Tensor()),
+      groups_(groups),
+      eps_(options.eps) {}
 Tensor GroupNorm::forward(const Tensor& x) { return group_norm(x, groups_, weight, bias, eps_); }
 
 BatchNorm::BatchNorm(Module* parent, const std::string& name, const char* kind, int least_rank, int most_rank,
                      int64_t channels, BatchNormLayerOptions options)
     : Module(parent, name),
+      weight([&] {
+        const std::string layer = str(kind, " ", name);
+        check_channels(layer, channels, options.eps);
+        TD_CHECK(options.momentum >= 0 && options.momentum <= 1, layer, ": momentum must lie in 0..1; got ",
+                 options.momentum, ".");
+        return options.affine ? parameter("weight", ones({channels})) : Tensor();
+      }()),
+      bias(options.affine ? parameter("bias", zeros({channels})) : Tensor()),
+      running_mean(options.track_running_stats ? buffer("running_mean", zeros({channels})) : Tensor()),
+      running_var(options.track_running_stats ? buffer("running_var", ones({channels})) : Tensor()),
       label_(str(kind, " ", name)),
       least_rank_(least_rank),
       most_rank_(most_rank),
       channels_(channels),
       options_(options) {
-  check_channels(label_, channels, options.eps);
-  TD_CHECK(options.momentum >= 0 && options.momentum <= 1, label_, ": momentum must lie in 0..1; got ",
-           options.momentum, ".");
-  if (options.affine) {
-    weight = parameter("weight", ones({channels}));
-    bias = parameter("bias", zeros({channels}));
-  }
-  if (options.track_running_stats) {
-    running_mean = buffer("running_mean", zeros({channels}));
-    running_var = buffer("running_var", ones({channels}));
-    ignore(
-        "num_batches_tracked");  // PyTorch's count of batches: its mean over all of them is not offered here
-  }
+  // PyTorch's count of batches: its mean over all of them is not offered here.
+  if (options.track_running_stats) ignore("num_batches_tracked");
 }
 
 std::vector<Tensor> BatchNorm::forward(const std::vector<Tensor>& in) {
@@ -95,15 +103,15 @@ Tensor BatchNorm::normalised(const Tensor& x, const Tensor& mask) {
 InstanceNorm::InstanceNorm(Module* parent, const std::string& name, const char* kind, int rank,
                            int64_t channels, InstanceNormOptions options)
     : Module(parent, name),
+      weight([&] {
+        check_channels(str(kind, " ", name), channels, options.eps);
+        return options.affine ? parameter("weight", ones({channels})) : Tensor();
+      }()),
+      bias(options.affine ? parameter("bias", zeros({channels})) : Tensor()),
       label_(str(kind, " ", name)),
       rank_(rank),
       channels_(channels),
-      eps_(options.eps) {
-  check_channels(label_, channels, options.eps);
-  if (!options.affine) return;
-  weight = parameter("weight", ones({channels}));
-  bias = parameter("bias", zeros({channels}));
-}
+      eps_(options.eps) {}
 
 Tensor InstanceNorm::forward(const Tensor& x) {
   check_input(label_, x, rank_, rank_, channels_);

@@ -18,7 +18,7 @@ class LayerNorm : public Module {
   LayerNorm(Module* parent, const std::string& name, const Dims& shape, LayerNormOptions options = {});
   Tensor forward(const Tensor& x) override;
 
-  Tensor weight, bias;
+  const Tensor weight, bias;
 
  private:
   Dims shape_;
@@ -37,7 +37,7 @@ class RMSNorm : public Module {
   RMSNorm(Module* parent, const std::string& name, const Dims& shape, RmsNormOptions options = {});
   Tensor forward(const Tensor& x) override;
 
-  Tensor weight;
+  const Tensor weight;
 
  private:
   Dims shape_;
@@ -57,7 +57,7 @@ class GroupNorm : public Module {
             GroupNormOptions options = {});
   Tensor forward(const Tensor& x) override;
 
-  Tensor weight, bias;
+  const Tensor weight, bias;
 
  private:
   int64_t groups_;
@@ -80,7 +80,7 @@ class BatchNorm : public Module {
   Tensor forward(const Tensor& x) override { return normalised(x, {}); }
   std::vector<Tensor> forward(const std::vector<Tensor>& in) override;
 
-  Tensor weight, bias, running_mean, running_var;
+  const Tensor weight, bias, running_mean, running_var;
 
  protected:
   BatchNorm(Module* parent, const std::string& name, const char* kind, int least_rank, int most_rank,
@@ -122,7 +122,7 @@ class InstanceNorm : public Module {
   using Options = InstanceNormOptions;
   Tensor forward(const Tensor& x) override;
 
-  Tensor weight, bias;
+  const Tensor weight, bias;
 
  protected:
   InstanceNorm(Module* parent, const std::string& name, const char* kind, int rank, int64_t channels,

@@ -15,13 +15,15 @@ namespace detail {
 /// Puts a tensor into a member for a scope, so that nothing of a call is left there.
 class Lent {
  public:
-  Lent(Tensor& member, Tensor value) : member_(member), kept_(std::exchange(member, std::move(value))) {}
-  ~Lent() { member_ = kept_; }
+  Lent(const Tensor& member, Tensor value) : member_(member), kept_(member) {
+    replace_handle(member_, std::move(value));
+  }
+  ~Lent() { replace_handle(member_, std::move(kept_)); }
   Lent(const Lent&) = delete;
   Lent& operator=(const Lent&) = delete;
 
  private:
-  Tensor& member_;
+  const Tensor& member_;
   Tensor kept_;
 };
 
@@ -56,7 +58,7 @@ class WeightNorm : public Layer {
  private:
   std::shared_ptr<RuntimeModule> taken_over() {
     const ModulePtr parts = detail::weight_norm_parts(this->give_up_parameter("weight"), kAxis);
-    this->weight = Tensor();
+    detail::replace_handle(this->weight, {});
     this->adopt("parametrizations", parts);
     return std::static_pointer_cast<RuntimeModule>(parts);
   }
@@ -86,7 +88,7 @@ class SpectralNorm : public Layer {
   }
   std::shared_ptr<RuntimeModule> taken_over() {
     const ModulePtr parts = detail::spectral_norm_parts(this->give_up_parameter("weight"), kAxis);
-    this->weight = Tensor();
+    detail::replace_handle(this->weight, {});
     this->adopt("parametrizations", parts);
     return std::static_pointer_cast<RuntimeModule>(parts);
   }

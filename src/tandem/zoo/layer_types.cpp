@@ -153,13 +153,12 @@ class Erf : public nn::Module {
 /// x (…, in) times a weight (in, out): the product that Linear has with its weight transposed.
 class Matmul : public nn::Module {
  public:
-  Matmul(Module* parent, const std::string& name, int64_t in, int64_t out) : Module(parent, name) {
-    weight_ = parameter("weight", nn::uniform_by_fan_in({in, out}, in));
-  }
+  Matmul(Module* parent, const std::string& name, int64_t in, int64_t out)
+      : Module(parent, name), weight_(parameter("weight", nn::uniform_by_fan_in({in, out}, in))) {}
   Tensor forward(const Tensor& x) override { return matmul(x, weight_); }
 
  private:
-  Tensor weight_;
+  const Tensor weight_;
 };
 
 /// f of two or more tensors of one shape, from the first to the last.

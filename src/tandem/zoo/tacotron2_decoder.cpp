@@ -13,15 +13,14 @@
 namespace tandem::zoo {
 
 StepLstm::StepLstm(Module* parent, const std::string& name, int64_t features, int64_t hidden)
-    : Module(parent, name) {
-  const auto drawn = [&](const char* what, const Dims& shape) {
-    return parameter(what, nn::uniform_by_fan_in(shape, hidden));
-  };
-  const Dim rows = times_capped(4, hidden);
-  weight_ih = drawn("weight_ih", {rows, features});
-  weight_hh = drawn("weight_hh", {rows, hidden});
-  bias_ih = drawn("bias_ih", {rows});
-  bias_hh = drawn("bias_hh", {rows});
+    : Module(parent, name),
+      weight_ih(drawn("weight_ih", {times_capped(4, hidden), features}, hidden)),
+      weight_hh(drawn("weight_hh", {times_capped(4, hidden), hidden}, hidden)),
+      bias_ih(drawn("bias_ih", {times_capped(4, hidden)}, hidden)),
+      bias_hh(drawn("bias_hh", {times_capped(4, hidden)}, hidden)) {}
+
+Tensor StepLstm::drawn(const char* name, const Dims& shape, int64_t hidden) {
+  return parameter(name, nn::uniform_by_fan_in(shape, hidden));
 }
 
 Tensor StepLstm::bias() const { return bias_ih + bias_hh; }

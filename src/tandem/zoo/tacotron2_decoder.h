@@ -23,7 +23,10 @@ class StepLstm : public nn::Module {
   State step(const Tensor& product, const State& before, const Keeps& keeps, double share) const;
   Tensor bias() const;  // both, added up
 
-  Tensor weight_ih, weight_hh, bias_ih, bias_hh;
+  const Tensor weight_ih, weight_hh, bias_ih, bias_hh;
+
+ private:
+  Tensor drawn(const char* name, const Dims& shape, int64_t hidden);
 };
 
 class Tacotron2Decoder : public nn::Module {
