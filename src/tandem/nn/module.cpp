@@ -160,13 +160,22 @@ void Module::name_layer(Error& error) const {
       std::runtime_error(str(trail.path, " (", trail.type, "): ", trail.text));
 }
 
+namespace {
+void refuse_new_hook(const char* what) {
+  refuse_while_tracing(what, "each later call would have to add another one",
+                       "Add the hook before the compiled callable.");
+}
+}  // namespace
+
 HookId Module::add_forward_pre_hook(ForwardPreHook hook) {
+  refuse_new_hook("add_forward_pre_hook");
   TD_CHECK(hook, "add_forward_pre_hook: the hook must be a function; got none.");
   ++*changes_;
   return pre_hooks_.emplace_back(HookId{++last_hook_}, std::move(hook)).first;
 }
 
 HookId Module::add_forward_hook(ForwardHook hook) {
+  refuse_new_hook("add_forward_hook");
   TD_CHECK(hook, "add_forward_hook: the hook must be a function; got none.");
   ++*changes_;
   return hooks_.emplace_back(HookId{++last_hook_}, std::move(hook)).first;

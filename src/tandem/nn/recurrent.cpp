@@ -75,17 +75,15 @@ struct RecurrentLayer::Pass {
   Tensor h, c;   // (N, P), (N, hidden)
 };
 
-RecurrentLayer::RecurrentLayer(Module* parent, const std::string& name, const char* type, Recurrence kind,
-                               int64_t features, int64_t hidden, const RecurrentLayerOptions& options)
-    : Module(parent, name),
-      type_(type),
-      kind_(kind),
-      features_(features),
-      hidden_(hidden),
-      directions_(options.bidirectional ? 2 : 1),
-      state_(options.projection > 0 ? options.projection : hidden),
-      options_(options) {
-  const std::string layer = label(type, name);
+namespace {
+RecurrentImplementation checked(const char* type, RecurrentImplementation implementation) {
+  TD_CHECK(implementation <= RecurrentImplementation::cell, type,
+           ": the implementation must be fused, block or cell; got ", static_cast<int>(implementation), ".");
+  return implementation;
+}
+void check_options(const std::string& layer, Recurrence kind, int64_t features, int64_t hidden,
+                   const RecurrentLayerOptions& options) {
+  const bool has_cells = kind == Recurrence::lstm;
   TD_CHECK(features >= 1 && hidden >= 1 && options.layers >= 1, layer, ": sizes must be at least 1; got ",
            features, " features, ", hidden, " hidden and ", options.layers, " layers.");
   for (const auto& [what, p] : {std::pair{"dropout", options.dropout},
@@ -97,46 +95,70 @@ RecurrentLayer::RecurrentLayer(Module* parent, const std::string& name, const ch
                                 {"weight_drop", options.weight_drop}})
     TD_CHECK(p >= 0 && p < 1, layer, ": the probability of ", what, " must be at least 0 and below 1; got ",
              p, ".");
-  TD_CHECK(has_cells() || (options.zoneout_c == 0 && options.recurrent_dropout == 0), layer,
+  TD_CHECK(has_cells || (options.zoneout_c == 0 && options.recurrent_dropout == 0), layer,
            ": zoneout_c and recurrent_dropout are of an LSTM alone, which has a cell; got ",
            options.zoneout_c, " and ", options.recurrent_dropout, ". Use zoneout_h or state_dropout.");
-  TD_CHECK(options.projection == 0 || (has_cells() && options.projection > 0 && options.projection < hidden),
+  TD_CHECK(options.projection == 0 || (has_cells && options.projection > 0 && options.projection < hidden),
            layer, ": a projection is of an LSTM alone, and smaller than its ", hidden, " hidden units; got ",
            options.projection, ". 0 stands for none.");
   TD_CHECK(!options.relu || kind == Recurrence::rnn_relu, layer,
            ": relu is of an RNN alone; got it here. Leave it out.");
-  set_implementation(options.implementation);
-  const Dim rows = times_capped(gates_of(kind), hidden), wide = times_capped(directions_, state_);
+}
+}  // namespace
+
+RecurrentLayer::RecurrentLayer(Module* parent, const std::string& name, const char* type, Recurrence kind,
+                               int64_t features, int64_t hidden, const RecurrentLayerOptions& options)
+    : Module(parent, name),
+      weights(first_weights(label(type, name), kind, features, hidden, options)),
+      type_(type),
+      kind_(kind),
+      features_(features),
+      hidden_(hidden),
+      directions_(options.bidirectional ? 2 : 1),
+      state_(options.projection > 0 ? options.projection : hidden),
+      options_(options),
+      implementation_(
+          std::make_shared<uint64_t>(static_cast<uint64_t>(checked(type, options.implementation)))) {}
+
+std::vector<RecurrentLayer::Weights> RecurrentLayer::first_weights(const std::string& layer, Recurrence kind,
+                                                                   int64_t features, int64_t hidden,
+                                                                   const RecurrentLayerOptions& options) {
+  check_options(layer, kind, features, hidden, options);
+  const int64_t state = options.projection > 0 ? options.projection : hidden;
+  const Dim rows = times_capped(gates_of(kind), hidden);
+  const Dim wide = times_capped(options.bidirectional ? 2 : 1, state);
+  std::vector<Weights> all;
   for (int64_t i = 0; i < options.layers; ++i)
     for (const char* direction : {"", "_reverse"}) {
       if (*direction && !options.bidirectional) continue;
       const auto drawn = [&](const char* what, const Dims& shape) {
         return parameter(str(what, "_l", i, direction), uniform_by_fan_in(shape, hidden));
       };
-      Weights& row = weights.emplace_back();
+      Weights& row = all.emplace_back();
       row.ih = drawn("weight_ih", {rows, i == 0 ? features : wide});
-      row.hh = drawn("weight_hh", {rows, state_});
+      row.hh = drawn("weight_hh", {rows, state});
       if (options.bias) {
         row.bias_ih = drawn("bias_ih", {rows});
         row.bias_hh = drawn("bias_hh", {rows});
       }
-      if (options.projection > 0) row.hr = drawn("weight_hr", {state_, hidden});
+      if (options.projection > 0) row.hr = drawn("weight_hr", {state, hidden});
       if (!options.layer_norm) continue;
       const auto made = [&](const char* what, const Tensor& value) {
         return parameter(str(what, "_l", i, direction), value);
       };
       row.norm_ih = made("norm_ih", ones({rows}));
       row.norm_hh = made("norm_hh", ones({rows}));
-      if (!has_cells()) continue;
+      if (kind != Recurrence::lstm) continue;
       row.norm_c = made("norm_c", ones({hidden}));
       row.norm_c_bias = made("norm_c_bias", zeros({hidden}));
     }
+  return all;
 }
 
 void RecurrentLayer::set_implementation(RecurrentImplementation implementation) {
-  TD_CHECK(implementation <= RecurrentImplementation::cell, type_,
-           ": the implementation must be fused, block or cell; got ", static_cast<int>(implementation), ".");
-  options_.implementation = implementation;
+  refuse_while_tracing("set_implementation", "it would act only while the callable is traced",
+                       "Set it before the compiled callable, which is then traced again.");
+  *implementation_ = static_cast<uint64_t>(checked(type_, implementation));
 }
 
 void RecurrentLayer::check(const Tensor& x, const RecurrentLayerInputs& inputs) const {
@@ -233,9 +255,9 @@ RecurrentLayer::Pass RecurrentLayer::run_steps(const Weights& row, const Tensor&
   const Tensor products = row.norm_ih.defined()
                               ? layer_norm(linear(x, row.ih), {row.ih.size(0)}, row.norm_ih, bias)
                               : linear(x, row.ih, bias);
-  return options_.implementation == RecurrentImplementation::cell
+  return implementation() == RecurrentImplementation::cell
              ? run_cell(row, products, h, c, within, masks, from_end)
-         : options_.implementation == RecurrentImplementation::block
+         : implementation() == RecurrentImplementation::block
              ? run_block(row, products, h, c, lengths, masks, from_end)
              : run_fused(row, products, h, c, lengths, masks, from_end);
 }
@@ -362,9 +384,8 @@ RecurrentLayerResult RecurrentLayer::forward(const Tensor& x, const RecurrentLay
       if (masks.weight.defined()) row.hh = row.hh * masks.weight;
       const Tensor given = masks.input.defined() ? y * masks.input : y;
       const bool from_end = direction == 1;
-      const bool is_plain = options_.implementation == RecurrentImplementation::fused &&
-                            !inputs.lengths.defined() && !row.hr.defined() && !row.norm_ih.defined() &&
-                            !masks.act_within_steps();
+      const bool is_plain = implementation() == RecurrentImplementation::fused && !inputs.lengths.defined() &&
+                            !row.hr.defined() && !row.norm_ih.defined() && !masks.act_within_steps();
       const Pass pass =
           is_plain ? run_whole(row, given, h_first, c_first, from_end)
                    : run_steps(row, given, h_first, c_first, inputs.lengths, within, masks, from_end);

@@ -68,8 +68,10 @@ class RecurrentLayer : public Module {
   RecurrentLayerResult forward(const Tensor& x, const RecurrentLayerInputs& inputs);
   RecurrentLayerResult operator()(const Tensor& x, const RecurrentLayerInputs& inputs = {});
 
-  RecurrentImplementation implementation() const { return options_.implementation; }
-  /// From the next call on.
+  RecurrentImplementation implementation() const {
+    return static_cast<RecurrentImplementation>(read_switch(implementation_));
+  }
+  /// From the next call on. A compiled callable is traced again.
   void set_implementation(RecurrentImplementation implementation);
 
   /// Of one direction of one layer.
@@ -79,7 +81,7 @@ class RecurrentLayer : public Module {
     Tensor hr;    // (P, hidden), or undefined
     Tensor norm_ih, norm_hh, norm_c, norm_c_bias;  // (gates · hidden) twice, (hidden) twice, or undefined
   };
-  std::vector<Weights> weights;  ///< layer by layer; of two directions the one from the start first
+  const std::vector<Weights> weights;  ///< layer by layer; of two directions the one from the start first
 
  protected:
   RecurrentLayer(Module* parent, const std::string& name, const char* type, Recurrence kind, int64_t features,
@@ -88,6 +90,9 @@ class RecurrentLayer : public Module {
  private:
   struct Masks;
   struct Pass;
+  /// Draws all of them, once the options are seen to be right.
+  std::vector<Weights> first_weights(const std::string& layer, Recurrence kind, int64_t features,
+                                     int64_t hidden, const RecurrentLayerOptions& options);
   void check(const Tensor& x, const RecurrentLayerInputs& inputs) const;
   Masks draw(Dim steps, Dim samples, Dim features, DType dtype, Device device) const;
   Pass run_whole(const Weights& row, const Tensor& x, const Tensor& h, const Tensor& c, bool from_end) const;
@@ -106,6 +111,7 @@ class RecurrentLayer : public Module {
   int64_t features_, hidden_, directions_;
   int64_t state_;  // elements of h
   RecurrentLayerOptions options_;
+  std::shared_ptr<uint64_t> implementation_;  // a switch: compiled callables ask for it
 };
 
 using LSTMOptions = RecurrentLayerOptions;

@@ -67,6 +67,8 @@ Lbfgs::Lbfgs(nn::NamedTensors parameters, const LbfgsOptions& options)
 }
 
 void Lbfgs::set_lr(double lr) {
+  refuse_while_tracing("set_lr", "the rate would be set only while the callable is traced",
+                       "Call it outside, as step() is.");
   TD_CHECK(std::isfinite(lr) && lr >= 0, "lbfgs: the learning rate must be at least 0; got ", lr, ".");
   options_.lr = lr;
 }

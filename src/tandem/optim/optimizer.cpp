@@ -7,6 +7,7 @@
 
 #include "tandem/core/autocast.h"
 #include "tandem/core/tape.h"
+#include "tandem/core/trace.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/shape.h"
@@ -139,6 +140,8 @@ void Optimizer::set_lr(double lr) {
 }
 
 void Optimizer::set_lr(double lr, size_t group) {
+  refuse_while_tracing("set_lr", "the rate would be set only while the callable is traced",
+                       "Call it before the compiled step, which reads the new rate.");
   check_lr("set_lr", lr);
   TD_CHECK(group < groups(), "set_lr: the group must be below ", groups(), "; got ", group, ".");
   const NoGrad off;
@@ -172,6 +175,8 @@ nn::NamedTensors Optimizer::named_state() const {
 }
 
 void Optimizer::load_state(const nn::NamedTensors& tensors, const std::string& source) {
+  refuse_while_tracing("load_state", "rates would be set only while the callable is traced",
+                       "Load before the compiled step.");
   nn::copy_named(named_state(), tensors, source, "optimiser state");
   for (size_t g = 0; g < groups(); ++g) {
     const auto held = lr_[g].item<double>();

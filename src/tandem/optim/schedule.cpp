@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "tandem/core/error.h"
+#include "tandem/core/trace.h"
 
 namespace tandem::optim {
 
@@ -91,6 +92,8 @@ bool Plateau::is_better(double value) const {
 }
 
 double Plateau::measure(double value) {
+  refuse_while_tracing("Plateau::measure", "it would count only while the callable is traced",
+                       "Measure between calls, and give the rate to set_lr().");
   if (is_better(value)) {
     state_.best = value;
     state_.bad = 0;
