@@ -147,11 +147,13 @@ TEST(State, ALearningRateInATensorChangesBetweenReplays) {
 TEST(Signature, ShapesDtypesAndGradModeTraceAnew) {
   int traces = 0;
   Tensor weight = leaf({4}, 1);
-  Compiled f = compile([&](const List& in) {
-    ++traces;
-    const Tensor y = in[0] * weight;
-    return List{y, full({}, y.requires_grad() ? 1 : 0)};
-  });
+  Compiled f = compile(
+      [&](const List& in) {
+        ++traces;
+        const Tensor y = in[0] * weight;
+        return List{y, full({}, y.requires_grad() ? 1 : 0)};
+      },
+      {.verify = false});
   EXPECT_EQ(f({values({2, 4}, 1)})[1].item<float>(), 1.f);
   f({values({2, 4}, 2)});
   EXPECT_EQ(traces, 1);
@@ -190,10 +192,12 @@ TEST(Signature, TrainAndEvalOfAModuleTraceAnew) {
     Tensor forward(const Tensor& x) override { return drop(x) * 3; }
   } net;
   int traces = 0;
-  Compiled f = compile([&](const List& in) {
-    ++traces;
-    return List{net(in[0])};
-  });
+  Compiled f = compile(
+      [&](const List& in) {
+        ++traces;
+        return List{net(in[0])};
+      },
+      {.verify = false});
   const Tensor x = values({40}, 1);
   for (int round = 0; round < 2; ++round) {
     net.train();
@@ -211,6 +215,7 @@ TEST(Cache, DropsTheSignatureUnusedLongest) {
   int traces = 0;
   CompileOptions options;
   options.cache_size = 2;
+  options.verify = false;
   Compiled f = compile(
       [&](const List& in) {
         ++traces;

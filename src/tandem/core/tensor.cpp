@@ -124,7 +124,7 @@ void Tensor::zero_grad() {
 void Tensor::backward() const { tandem::backward(*this); }
 
 Tensor Tensor::detach() const {
-  if (Tracer* tracer = current_tracer(); tracer && content().trace_serial != tracer->serial())
+  if (Tracer* tracer = current_tracer(); tracer && defined())
     if (Tensor traced = tracer->detached(*this); traced.defined()) return traced;
   auto copy = make_ref<TensorImpl>();
   copy->meta = meta();

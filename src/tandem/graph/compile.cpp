@@ -6,9 +6,11 @@
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "tandem/core/mutex.h"
 #include "tandem/core/region.h"
+#include "tandem/core/warning.h"
 #include "tandem/graph/entry.h"
 
 namespace tandem {
@@ -71,6 +73,9 @@ struct CompiledState {
   Mutex mutex{LockOrder::turn, "compiled callable"};   // one call at a time: the arena is shared
   std::atomic<bool> has_owner{true};                   // else what the function refers to may be gone
   std::list<std::shared_ptr<Entry>> entries;           // most recently used first
+  std::vector<std::weak_ptr<Entry>> dropped;           // which the tape of some results may still hold
+  graph::LeftBehind left_behind;                       // by all traces
+  bool has_warned = false;                             // that signatures were dropped
   std::map<std::pair<int, int>, graph::Arena> arenas;  // by device
 
   graph::Arena& arena_of(const graph::Executor& executor) {
@@ -85,6 +90,24 @@ struct CompiledState {
     if (std::unique_lock lock(mutex, std::try_to_lock); lock.owns_lock()) gone.swap(entries);
   }
   Entry& entry_for(const std::vector<Tensor>& inputs);
+  using EntryAt = std::list<std::shared_ptr<Entry>>::iterator;
+  EntryAt drop(EntryAt at) {
+    dropped.push_back(*at);
+    return entries.erase(at);
+  }
+  /// All that hold captured tensors.
+  std::vector<graph::EntryInUse> entries_in_use() {
+    std::vector<graph::EntryInUse> all;
+    const auto add = [&](std::shared_ptr<Entry> entry, long others) {
+      const auto calls = static_cast<uint32_t>(entry.use_count() - others);
+      all.push_back({std::move(entry), calls});
+    };
+    for (const std::shared_ptr<Entry>& entry : entries) add(entry, 2);  // the list, and this one
+    std::erase_if(dropped, [](const auto& entry) { return entry.expired(); });
+    for (const std::weak_ptr<Entry>& weak : dropped)
+      if (std::shared_ptr<Entry> entry = weak.lock()) add(std::move(entry), 1);
+    return all;
+  }
   Backward& backward_for(Entry& entry, std::span<const Tensor> grads);
 };
 
@@ -283,12 +306,12 @@ Entry& CompiledState::entry_for(const std::vector<Tensor>& inputs) {
   auto found = entries.end();
   for (auto at = entries.begin(); at != entries.end();) {
     if ((*at)->signature.choices != choice_epoch()) {  // never again
-      at = entries.erase(at);
+      at = drop(at);
       continue;
     }
     if (found == entries.end() && (*at)->signature.matches(inputs)) {
-      if (!(*at)->depends_on.memory_holds()) {  // never again
-        at = entries.erase(at);
+      if (!(*at)->depends_on.memory_holds() || !graph::captures_are_held(**at, entries_in_use())) {
+        at = drop(at);  // never again
         continue;
       }
       if ((*at)->depends_on.hold()) found = at;
@@ -296,8 +319,18 @@ Entry& CompiledState::entry_for(const std::vector<Tensor>& inputs) {
     ++at;
   }
   if (found == entries.end()) {
-    entries.push_front(graph::make_entry(function, options, inputs));
-    if (entries.size() > options.cache_size) entries.pop_back();
+    entries.push_front(graph::make_entry(function, options, inputs, left_behind));
+    graph::watch_captures(*entries.front(), entries_in_use());
+    if (entries.size() > options.cache_size) {
+      drop(std::prev(entries.end()));
+      if (!std::exchange(has_warned, true))
+        warn(str(
+            "compile: a callable was traced for more signatures (input shapes and types, modes) than it "
+            "keeps, ",
+            options.cache_size,
+            ", so the one unused longest was dropped; a call with a dropped one traces again. Pad inputs to "
+            "fewer shapes, or set CompileOptions::cache_size to the number of signatures."));
+    }
   } else if (found != entries.begin()) {
     entries.splice(entries.begin(), entries, found);
   }
@@ -310,6 +343,10 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
     TD_CHECK(t.defined(), "compile: every input must be a tensor; got an undefined handle.");
   // As part of a larger trace, or of code that was traced first; and where somebody looks at each operation.
   if (current_tracer() || current_observer() || BodyScope::is_open()) return state.function(inputs);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    TD_CHECK(!inputs[i].is_traced(), "compile: every input must have values; got, as input ", i,
+             ", a tensor of a compiled callable outside of it: ", describe(inputs[i]),
+             ". Return it from the callable and use the result.");
   std::lock_guard lock(state.mutex);
   Entry& entry = state.entry_for(inputs);
   check_aliases(entry, inputs);

@@ -19,15 +19,22 @@ namespace tandem {
 /// A callable over tensors: inputs in, results out. Tensors that it captures (parameters, optimiser state)
 /// are read anew at each call and may be changed with assign(). Whatever else its trace depended on - requires_grad of
 /// captured tensors, train/eval mode, hooks, grad mode - is asked for again at each call, and a change traces anew. What
-/// cannot be (reading values, seeding, rebinding) is refused. Plain C++ around it, such as a counter, runs only while
-/// tracing. A training step - forward, backward, update - is such a callable.
+/// cannot be (reading values, seeding, rebinding, setting a learning rate) is refused. A training step - forward, backward,
+/// update - is such a callable.
+///
+/// Plain C++ around it runs only while tracing, which may call it twice. So state from call to call lives in tensors made
+/// outside and changed with assign(), such as a module's buffers, or comes in as an argument and goes out as a result. A tensor
+/// that the callable keeps in a C++ variable and reads at its next call is refused, where it was made; one that is kept and
+/// not read (for debugging) has no values. A number that C++ code changes from call to call (step++) is found by `verify`
+/// alone. What a C++ handle stands for is looked up while tracing: `w = other` between two calls is not seen while anybody
+/// else holds the old tensor. Use assign(w, other) or w.rebind(other).
 using TensorFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
 /// The passes, in the order in which they run by default.
 std::vector<std::string> all_passes();
 
-/// Whether every pass is followed by a look at the whole graph (CompileOptions::verify). Off by default, on in sanitizer
-/// builds; Tandem's own tests switch it on.
+/// Whether callables are traced twice and every pass is followed by a look at the whole graph (CompileOptions::verify). Off
+/// by default, on in sanitizer builds; Tandem's own tests switch it on.
 bool verify_graphs();
 void set_verify_graphs(bool on);
 
@@ -36,9 +43,10 @@ struct CompileOptions {
   std::vector<std::string> passes = all_passes();
   /// Whether values whose lives do not meet share memory. Off, every value has memory of its own.
   bool plan_memory = true;
-  /// Signatures kept; the one unused longest is dropped.
+  /// Signatures kept; the one unused longest is dropped, which warn() tells once (core/warning.h).
   size_t cache_size = 16;
-  /// Checks after each pass that the graph still is one that computes what was traced.
+  /// Traces every signature twice, and refuses a callable that does not do the same both times. Checks after each pass
+  /// that the graph still is one that computes what was traced.
   bool verify = verify_graphs();
 };
 
@@ -96,6 +104,9 @@ struct GraphReport {
 
 struct CompiledState;
 
+/// Any number of threads may call one at the same time: calls take turns, tracing included. Grad mode, autocast, anomaly mode
+/// and the random stream are those of the calling thread. Captured tensors must not be changed by another thread during
+/// a call, and moving or destroying a Compiled must be the only thing done with it.
 class Compiled {
  public:
   Compiled(TensorFunction function, CompileOptions options);

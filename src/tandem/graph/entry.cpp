@@ -1,8 +1,10 @@
 #include "tandem/graph/entry.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "tandem/core/tape.h"
+#include "tandem/graph/references.h"
 
 namespace tandem::graph {
 
@@ -89,13 +91,13 @@ std::unique_ptr<Executor> make_executor(Graph g, const CompileOptions& options, 
   return Executor::make(std::move(g), std::move(plan), anomaly_mode());
 }
 
-// The function is traced once. Where gradients may be asked for, the trace is continued backwards once to learn which
+// The function is traced (twice, see repeated_trace.h). Where gradients may be asked for, the trace is continued backwards once to learn which
 // values that needs; the forward graph then returns them as outputs behind the results and gradients. The backward
 // graph itself is made at the first backward pass, when the layouts of the arriving gradients are known.
 std::shared_ptr<Entry> make_entry(const TensorFunction& function, const CompileOptions& options,
-                                  const std::vector<Tensor>& inputs) {
+                                  const std::vector<Tensor>& inputs, LeftBehind& left_behind) {
   auto entry = std::make_shared<Entry>(inputs);
-  std::unique_ptr<Trace> traced = trace(function, inputs);
+  std::unique_ptr<Trace> traced = trace_checked(function, inputs, options.verify, left_behind);
   for (size_t i = 0; i < traced->results.size(); ++i) {
     const Tensor& result = traced->results[i];
     entry->results.push_back({result.impl()->copied_by, traced->returned_input[i],
@@ -134,7 +136,61 @@ std::shared_ptr<Entry> make_entry(const TensorFunction& function, const CompileO
   entry->ends = traced->ends;
   entry->executor = make_executor(std::move(forward), options, report);
   if (differentiable) entry->trace = std::move(traced);
+  entry->count_references();
   return entry;
+}
+
+void Entry::count_references() {
+  References all;
+  for (const Capture& capture : depends_on.captures) all.add(capture.tensor);
+  for (const HeldGradient& held : depends_on.gradients) {
+    all.add(held.tensor);
+    all.add(held.gradient);
+  }
+  for (const LeafGradient& gradient : gradients) all.add(gradient.leaf);
+  for (const Result& result : results) all.add(result.tensor);
+  for (const End& end : ends) {
+    all.add(end.edge.leaf);
+    if (!end.edge.leaf) continue;
+    uint32_t& by_call = holds[end.edge.leaf.get()].by_call;
+    by_call += 2;  // by the node of the tape and by what it keeps
+    most.by_call = std::max(most.by_call, by_call);
+  }
+  if (trace) {
+    for (const End& end : trace->ends) all.add(end.edge.leaf);
+    for (const Tensor& result : trace->results) all.add(result.ref());
+    all.follow();
+  }
+  for (const auto& [tensor, count] : all.counts()) {
+    if (tensor->trace_serial) continue;
+    holds[tensor].always = count;
+    most.always = std::max(most.always, count);
+  }
+}
+
+namespace {
+/// Of all references to a tensor those by these entries.
+uint32_t references_by(std::span<const EntryInUse> all, const TensorImpl* tensor) {
+  uint32_t count = 0;
+  for (const auto& [entry, calls] : all)
+    if (const auto found = entry->holds.find(tensor); found != entry->holds.end())
+      count += found->second.always + calls * found->second.by_call;
+  return count;
+}
+}  // namespace
+
+bool captures_are_held(const Entry& entry, std::span<const EntryInUse> all) {
+  uint32_t most = 0;  // a look at each entry is needed for few tensors, mostly for none
+  for (const auto& [each, calls] : all) most += each->most.always + calls * each->most.by_call;
+  return std::all_of(entry.watched.begin(), entry.watched.end(), [&](const TensorImpl* tensor) {
+    return tensor->use_count() > most || tensor->use_count() > references_by(all, tensor);
+  });
+}
+
+void watch_captures(Entry& entry, std::span<const EntryInUse> all) {
+  for (const Capture& capture : entry.depends_on.captures)
+    if (capture.tensor->use_count() > references_by(all, capture.tensor.get()))
+      entry.watched.push_back(capture.tensor.get());
 }
 
 }  // namespace tandem::graph

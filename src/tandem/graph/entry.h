@@ -3,11 +3,12 @@
 
 #include <list>
 #include <optional>
+#include <unordered_map>
 
 #include "tandem/core/autocast.h"
 #include "tandem/core/choice_cache.h"
 #include "tandem/graph/executor.h"
-#include "tandem/graph/tracer.h"
+#include "tandem/graph/repeated_trace.h"
 
 namespace tandem::graph {
 
@@ -91,12 +92,32 @@ struct Entry {
   std::unique_ptr<Trace> trace;   // to differentiate
   std::vector<int> kept;          // bases that the executor returns behind everything else
   std::list<Backward> backwards;  // guarded by the lock of the Compiled
+
+  // A C++ handle that the callable captured may stand for another tensor since (w = other). It does where nobody but entries
+  // and the tape of their results holds the tensor that was captured: such an entry is of no use any more.
+  struct Holds {
+    uint32_t always = 0;   // references by the entry
+    uint32_t by_call = 0;  // by each of its calls that has results on the tape
+  };
+  std::unordered_map<const TensorImpl*, Holds> holds;
+  Holds most;                              // of any tensor
+  std::vector<const TensorImpl*> watched;  // captured tensors that somebody else held when it was made
+  void count_references();
 };
+/// An entry of a callable that is in use, by the callable or by the tape of so many of its calls.
+struct EntryInUse {
+  std::shared_ptr<const Entry> entry;
+  uint32_t calls;
+};
+/// Whether others than these still hold each captured tensor of an entry that others held when it was made.
+bool captures_are_held(const Entry& entry, std::span<const EntryInUse> all);
+/// For an entry that has just been made.
+void watch_captures(Entry& entry, std::span<const EntryInUse> all);
 
 /// Runs the passes, plans, and makes what runs the graph.
 std::unique_ptr<Executor> make_executor(Graph g, const CompileOptions& options, GraphReport& report);
 
 std::shared_ptr<Entry> make_entry(const TensorFunction& function, const CompileOptions& options,
-                                  const std::vector<Tensor>& inputs);
+                                  const std::vector<Tensor>& inputs, LeftBehind& left_behind);
 
 }  // namespace tandem::graph

@@ -8,6 +8,7 @@
 
 #include "tandem/core/region.h"
 #include "tandem/graph/extraction.h"
+#include "tandem/graph/made_tensors.h"
 
 namespace tandem::graph {
 
@@ -57,7 +58,7 @@ class GraphTracer : public Tracer {
   /// A value that comes in.
   Tensor add_input(Meta meta, int index) {
     meta.offset = 0;
-    return wrap(graph_.add_input(meta, index));
+    return wrap(graph_.add_input(meta, index), "an input");
   }
   Tensor placeholder(const Tensor& like, int index) {
     Tensor t = add_input(like.meta(), index);
@@ -109,7 +110,7 @@ class GraphTracer : public Tracer {
     Tensors results;
     for (const Meta& meta : out) {
       node.out.push_back(graph_.add_value(meta, Source::computed));
-      results.push_back(wrap(node.out.back()));
+      results.push_back(wrap(node.out.back(), op.name));
     }
     place(std::move(node));
     return results;
@@ -157,7 +158,7 @@ class GraphTracer : public Tracer {
     std::vector<Tensor> results;
     for (const Meta& meta : out) {
       node.out.push_back(graph_.add_value(meta, Source::computed));
-      results.push_back(wrap(node.out.back()));
+      results.push_back(wrap(node.out.back(), op.name));
     }
     for (int i : all.changed) {
       const Meta meta = graph_.meta(node.in[static_cast<size_t>(i)]);  // a copy: the list of values grows
@@ -206,11 +207,11 @@ class GraphTracer : public Tracer {
   }
   void made_on_host(const Tensor& tensor) override {
     if (outer_) outer_->made_on_host(tensor);
-    made_inside_.emplace(tensor.impl()->storage.get(), tensor.impl()->storage);
+    trace_.made_of_host_values.emplace(tensor.impl()->storage.get(), tensor.impl()->storage);
   }
   bool is_made_inside(const Tensor& tensor) const {
     if (outer_ && outer_->is_made_inside(tensor)) return true;
-    return !tensor.is_traced() && made_inside_.count(tensor.impl()->storage.get());
+    return !tensor.is_traced() && trace_.made_of_host_values.count(tensor.impl()->storage.get());
   }
 
   void depends_on(const Tensor& tensor, Asked asked) override {
@@ -239,28 +240,28 @@ class GraphTracer : public Tracer {
     if (switches_.insert(place.get()).second) trace_.depends_on.switches.push_back({place, *place});
   }
   Tensor detached(const Tensor& tensor) override {
-    if (tensor.is_traced() && !outer_) return {};  // refused where it is used
-    Tensor traced = wrap(id_of(tensor));
+    const bool is_ours = tensor.impl()->trace_serial == serial_;
+    if (tensor.is_traced() && !is_ours && !outer_) return {};  // refused where it is used
+    Tensor traced = wrap(id_of(tensor), "detach");
+    if (is_ours) traced.impl()->meta = tensor.meta();
     traced.impl()->copied_by = tensor.impl()->copied_by;
     return traced;
   }
   void zeroes_gradient(const Tensor& tensor) override {
-    touched_.emplace(tensor.impl(), Touched{tensor.ref(), !holds_ours(*tensor.impl())});
+    const bool ours = holds_ours(*tensor.impl());
+    const Touched touched{tensor.ref(), ours ? Ref<TensorImpl>() : tensor.impl()->grad, !ours};
+    if (touched_.emplace(tensor.impl(), touched).second) touched_order_.push_back(tensor.impl());
   }
   Tensor sets_gradient(const Tensor& tensor, const Tensor& grad) override {
     zeroes_gradient(tensor);
-    return grad.is_traced() ? grad : wrap(id_of(grad));
+    return grad.impl()->trace_serial == serial_ ? grad : wrap(id_of(grad), "detach");
   }
 
   /// The value number of a tensor of this trace, or of a captured one.
   int id_of(const Tensor& t) {
     if (t.is_traced() && t.impl()->trace_serial == serial_) return static_cast<int>(t.impl()->trace_id);
     if (outer_) return id_from_around(t);
-    if (t.is_traced())
-      TD_CHECK(false,
-               "compile: got a tensor of another compiled callable, of an earlier trace of this one, or from "
-               "inside of a function that was given to cond() or a loop: ",
-               describe(t), ". Return it from there and use the result.");
+    if (t.is_traced()) refuse_foreign(t);
     TD_CHECK(t.device() == graph_.device || !has_device_, "compile: a compiled callable runs on one device, ",
              graph_.device, "; it captured ", describe(t), ". Move the tensor first.");
     const auto [at, fresh] = captured_.emplace(t.impl(), kNone);
@@ -278,7 +279,7 @@ class GraphTracer : public Tracer {
   /// The trace as it stands, to go back to.
   struct Mark {
     int nodes, values, inputs;
-    size_t used;
+    size_t used, made;
     uint64_t random_blocks, random_place, ordered;
     std::unordered_map<int, uint32_t> changes;
     Dependencies depends_on;
@@ -290,6 +291,7 @@ class GraphTracer : public Tracer {
             graph_.value_count(),
             graph_.inputs,
             trace_.used.size(),
+            outermost().made_.count(),
             graph_.random_blocks,
             random_place_,
             ordered_,
@@ -300,6 +302,7 @@ class GraphTracer : public Tracer {
   /// Values and nodes noted since have the highest numbers, so that "gone" is a comparison.
   Dependencies rewind(Mark mark) {
     for (; !undo_.empty(); undo_.pop_back()) undo_.back()();
+    outermost().made_.forget_since(mark.made, serial_, mark.values);
     graph_.cut(mark.nodes, mark.values);
     graph_.inputs = mark.inputs;
     if (is_body_) trace_.operands.resize(static_cast<size_t>(mark.inputs));
@@ -318,21 +321,27 @@ class GraphTracer : public Tracer {
     return std::exchange(trace_.depends_on, std::move(mark.depends_on));
   }
 
+  std::vector<Survivor> survivors() { return made_.outliving(trace_, placeholders_); }
+  void must_not_read(std::span<const Survivor> earlier) { earlier_ = earlier; }
+
   /// Turns gradients left on leaves into outputs, and notes which were zeroed.
   void take_gradients() {
     for (size_t i = 0; i < placeholders_.size(); ++i)
       take_gradient({nullptr, static_cast<int>(i)}, placeholders_[i].ref());
     for (const Capture& c : trace_.depends_on.captures) take_gradient({c.tensor}, c.tensor);
-    for (const auto& [impl, touched] : touched_)
-      take_gradient({touched.tensor}, touched.tensor);  // neither an input nor captured
-    drop_gradients();
+    for (TensorImpl* impl : touched_order_)  // neither an input nor captured
+      take_gradient({Ref<TensorImpl>(impl)}, Ref<TensorImpl>(impl));
+    put_gradients_back();
   }
-  void drop_gradients() {
-    const auto drop = [&](TensorImpl& leaf) {
-      if (holds_ours(leaf)) leaf.grad.reset();
-    };
-    for (const Capture& c : trace_.depends_on.captures) drop(*c.tensor);
-    for (const auto& [impl, touched] : touched_) drop(*impl);
+  /// Leaves hold what they held before the trace: it has computed nothing.
+  void put_gradients_back() {
+    if (std::exchange(gradients_are_back_, true)) return;
+    for (const Capture& c : trace_.depends_on.captures)
+      if (holds_ours(*c.tensor)) c.tensor->grad.reset();
+    for (auto& [impl, touched] : touched_) {
+      if (!is_placeholder(impl)) impl->grad = std::move(touched.before);
+      touched.tensor.reset();  // from here on its LeafGradient holds it
+    }
   }
 
   /// Whether a tensor is the whole of memory that a node of this trace made for it, since there were so many values.
@@ -424,7 +433,7 @@ class GraphTracer : public Tracer {
                        [&](const Tensor& t) { return t.impl() == impl; });
   }
   int base_of(const Tensor& t) const {
-    if (t.is_traced() && (!is_body_ || t.impl()->trace_serial == serial_))
+    if (t.is_traced() && t.impl()->trace_serial == serial_)
       return graph_.base_of(static_cast<int>(t.impl()->trace_id));
     if (outer_) {
       const auto found = memory_around_.find(outer_->base_of(t));
@@ -434,12 +443,36 @@ class GraphTracer : public Tracer {
     const auto found = bases_.find(t.impl()->storage.get());
     return found == bases_.end() ? kNone : found->second;
   }
-  Tensor wrap(int id) {
+  /// `what`: makes it.
+  Tensor wrap(int id, const char* what) {
     auto impl = make_ref<TensorImpl>();
     impl->meta = graph_.meta(id);
     impl->trace_id = id;
     impl->trace_serial = serial_;
+    // Bodies of plain code are traced anew each time, and their rules hold them: they must not hold these in turn.
+    if (GraphTracer& all = outermost(); !all.is_body_) all.made_.add(impl, what);
     return Tensor(std::move(impl));
+  }
+  GraphTracer& outermost() {
+    GraphTracer* at = this;
+    while (at->outer_) at = at->outer_;
+    return *at;
+  }
+  [[noreturn]] void refuse_foreign(const Tensor& t) const {
+    const TensorImpl& impl = *t.impl();
+    for (const Survivor& kept : earlier_)
+      if (kept.trace == impl.trace_serial && kept.value == impl.trace_id)
+        throw Error(
+            str("compile: a callable must not keep tensors in C++ variables from one call to the next, "
+                "since replays do not change C++ variables; it reads ",
+                describe(t), ", made by ", kept.made_by,
+                " in an earlier call. Keep state in a buffer or in a tensor made outside and change it "
+                "with assign(), or take it as an argument and return the new one; make a mask or table "
+                "that is needed once before the first call."));
+    throw Error(
+        str("compile: got a tensor of another compiled callable, of an earlier trace of this one, or from "
+            "inside of a function that was given to cond() or a loop: ",
+            describe(t), ". Return it from there and use the result."));
   }
 
   Trace& trace_;
@@ -456,23 +489,29 @@ class GraphTracer : public Tracer {
   std::unordered_map<int, uint32_t> changes_;  // by base: how often it was changed in place so far
   std::vector<Tensor> placeholders_;
   struct Touched {
-    Ref<TensorImpl> tensor;
-    bool dropped_first;  // its gradient was dropped or set before anything was added to it
+    Ref<TensorImpl> tensor, before;  // and the gradient that it held
+    bool dropped_first;              // its gradient was dropped or set before anything was added to it
   };
   std::unordered_map<TensorImpl*, Touched> touched_;
+  std::vector<TensorImpl*> touched_order_;
+  bool gradients_are_back_ = false;
   std::unordered_set<const TensorImpl*> taken_, noted_, asked_gradients_;
   std::unordered_set<const uint64_t*> switches_;
-  std::vector<std::function<void()>> undo_;                       // since the last mark
-  std::unordered_map<const Storage*, Ref<Storage>> made_inside_;  // of host values, while tracing
+  std::vector<std::function<void()>> undo_;  // since the last mark
+  MadeTensors made_;                         // of the outermost trace: by it and the bodies in it
+  std::span<const Survivor> earlier_;
 };
 
 }  // namespace
 
-std::unique_ptr<Trace> trace(const TensorFunction& function, const std::vector<Tensor>& inputs) {
+std::unique_ptr<Trace> trace(const TensorFunction& function, const std::vector<Tensor>& inputs,
+                             std::span<const Survivor> earlier, const Trace* first) {
   auto result = std::make_unique<Trace>();
   auto own = std::make_shared<GraphTracer>(*result);
   GraphTracer& tracer = *own;
   result->tracer = own;
+  tracer.must_not_read(earlier);
+  if (first) result->made_of_host_values = first->made_of_host_values;  // what it kept is as if made again
   Graph& graph = result->graph;
   if (!inputs.empty()) tracer.set_device(inputs[0].device());
   graph.inputs = static_cast<int>(inputs.size());
@@ -512,8 +551,11 @@ std::unique_ptr<Trace> trace(const TensorFunction& function, const std::vector<T
       }
     }
     tracer.take_gradients();
+    placeholders.clear();
+    result->survivors = tracer.survivors();
+    tracer.must_not_read({});
   } catch (...) {
-    tracer.drop_gradients();
+    tracer.put_gradients_back();
     throw;
   }
   return result;

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <span>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tandem/core/region.h"
@@ -63,6 +66,14 @@ struct End {
   int input = -1, result = -1;
 };
 
+/// A tensor that a trace made and that somebody still holds who does not belong to the trace: a C++ variable, mostly. No
+/// replay changes it.
+struct Survivor {
+  uint64_t trace = 0;   // its TensorImpl::trace_serial
+  int64_t value = 0;    // and trace_id
+  std::string made_by;  // "concat in attention (Attention)"
+};
+
 struct Trace {
   Graph graph;
   Dependencies depends_on;
@@ -73,6 +84,9 @@ struct Trace {
   Outputs outputs;                  // those of the results that gradients can arrive at
   std::vector<End> ends;            // and where they leave
   std::shared_ptr<Tracer> tracer;   // for differentiate()
+  std::vector<Survivor> survivors;
+  /// Memory of tensors that the callable made of host values.
+  std::unordered_map<const Storage*, Ref<Storage>> made_of_host_values;
   // Of code that becomes a body of a node in the trace around it:
   std::vector<int>
       operands;  // by input of the graph: the memory (a base) in the graph around that it is; kNone: own
@@ -80,7 +94,10 @@ struct Trace {
   std::vector<Tensor> own;   // what it is handed at each run: the first inputs of the graph
 };
 
-std::unique_ptr<Trace> trace(const TensorFunction& function, const std::vector<Tensor>& inputs);
+/// `earlier`: what traces of the same callable left behind, which this one must not read. `first`: the trace that this one
+/// repeats.
+std::unique_ptr<Trace> trace(const TensorFunction& function, const std::vector<Tensor>& inputs,
+                             std::span<const Survivor> earlier = {}, const Trace* first = nullptr);
 
 /// The backward pass of a traced callable, for gradients of these layouts (null where none arrives) at its outputs.
 struct BackwardGraph {
