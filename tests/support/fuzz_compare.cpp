@@ -271,8 +271,9 @@ const char* name_of(FuzzEvent::Kind kind) {
                                            "other input shapes",
                                            "toggle requires_grad of x0",
                                            "pass the first input twice",
-                                           "pass captured state as x0"};
-  static_assert(std::size(kNames) == FuzzEvent::kKinds);
+                                           "pass captured state as x0",
+                                           "another tensor in"};
+  static_assert(std::size(kNames) == FuzzEvent::other_handle + 1);
   return kNames[kind];
 }
 
@@ -419,8 +420,8 @@ std::string listing(const FuzzProgram& program) {
   }
   for (const FuzzEvent& event : program.events) {
     if (event.before_call >= program.calls) continue;
-    const bool of_state =
-        event.kind <= FuzzEvent::toggle_requires_grad || event.kind == FuzzEvent::set_gradient;
+    const bool of_state = event.kind <= FuzzEvent::toggle_requires_grad ||
+                          event.kind == FuzzEvent::set_gradient || event.kind == FuzzEvent::other_handle;
     text += str("  before call ", event.before_call, ": ", name_of(event.kind),
                 of_state ? str(" w", event.choice % program.state.size()) : "", "\n");
   }

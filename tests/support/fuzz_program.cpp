@@ -118,6 +118,9 @@ FuzzProgram draw_program(uint64_t seed, Device device) {
     program.autocast = own.chance(0.6) ? DType::bf16 : DType::f16;
     program.autocast_calls = own.chance(0.5) ? ~0u : static_cast<uint32_t>(own.next());
   }
+  if (Random own(seed ^ 0x4a9d1e); own.chance(0.1))
+    program.events.push_back({static_cast<uint32_t>(1 + own.below(program.calls - 1)),
+                              FuzzEvent::other_handle, static_cast<uint32_t>(own.next() >> 32)});
   return program;
 }
 
@@ -196,6 +199,9 @@ void FuzzSide::happen(const FuzzProgram& program, uint32_t call) {
         break;
       case FuzzEvent::zero_gradients:
         for (auto& [name, t] : captured()) t.zero_grad();
+        break;
+      case FuzzEvent::other_handle:  // nobody else holds the old one
+        w = fresh().set_requires_grad(w.requires_grad());
         break;
       case FuzzEvent::set_gradient:
         if (w.requires_grad()) w.set_grad(clone(w));

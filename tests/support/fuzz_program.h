@@ -46,7 +46,9 @@ struct FuzzEvent {
     toggle_input_leaf,
     alias_inputs,
     pass_state,
-    kKinds
+    kKinds,
+    // Drawn by numbers of their own: the other programs stay what they are.
+    other_handle = kKinds  ///< the variable stands for another tensor
   };
   uint32_t before_call = 1;
   Kind kind = assign_state;

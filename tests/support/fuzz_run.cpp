@@ -49,7 +49,8 @@ void FuzzRun::start(const std::vector<Tensor>& inputs) {
   // once. A tensor that was on another device is row-major.
   const bool changes = std::any_of(program.events.begin(), program.events.end(), [](const FuzzEvent& event) {
     return event.kind == FuzzEvent::rebind || event.kind == FuzzEvent::rebind_type ||
-           event.kind == FuzzEvent::toggle_requires_grad || event.kind == FuzzEvent::freeze_net;
+           event.kind == FuzzEvent::toggle_requires_grad || event.kind == FuzzEvent::freeze_net ||
+           event.kind == FuzzEvent::other_handle;
   });
   if (!changes) return;
   for (const auto& [name, tensor] : side.captured()) unsqueeze(tensor, 0);
