@@ -129,10 +129,16 @@ class Tensor {
   bool is_leaf() const { return !content().node; }
   /// Marks a leaf as wanting a gradient (floating types only) and returns it. It is a tensor in its own right then.
   Tensor& set_requires_grad(bool value = true);
+  const Tensor& set_requires_grad(bool value = true) const {
+    Tensor(*this).set_requires_grad(value);
+    return *this;
+  }
   /// The gradient that backward() left here; undefined where there is none.
   Tensor grad() const;
   void set_grad(const Tensor& grad);
+  void set_grad(const Tensor& grad) const { Tensor(*this).set_grad(grad); }
   void zero_grad();
+  void zero_grad() const { Tensor(*this).zero_grad(); }
   /// Back-propagates from this scalar into the leaves' grad (see core/tape.h for more control).
   void backward() const;
   /// The same values, cut off from the tape.
