@@ -415,6 +415,17 @@ TEST(OtherHandle, CostsNoTraceWhereTensorsStay) {
     f({values({3}, i)});
   }
   EXPECT_EQ(calls, 2);
+  calls = 0;
+  Compiled step = plain([&](const List& in) {  // its results are on the tape, without a gradient
+    ++calls;
+    const Tensor loss = sum(w * in[0] * w);
+    const Tensor g = grad(loss, {w})[0];
+    const NoGrad off;
+    assign(w, w - g * 0.1);
+    return List{loss};
+  });
+  for (uint32_t i = 0; i < 5; ++i) alive.push_back(step({values({3}, i)})[0]);
+  EXPECT_EQ(calls, 1);
 }
 
 TEST(HostSetters, RefuseWhileTracingAndSayWhatToDo) {

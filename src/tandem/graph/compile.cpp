@@ -108,6 +108,15 @@ struct CompiledState {
       if (std::shared_ptr<Entry> entry = weak.lock()) add(std::move(entry), 1);
     return all;
   }
+  /// graph::captures_are_held(), mostly by a look at the numbers of references alone.
+  bool captures_are_held(const Entry& entry) {
+    uint32_t most = 0;
+    for (const std::shared_ptr<Entry>& each : entries)
+      most += each->most.always + static_cast<uint32_t>(each.use_count() - 1) * each->most.by_call;
+    const auto has_more = [&](const TensorImpl* tensor) { return tensor->use_count() > most; };
+    if (dropped.empty() && std::all_of(entry.watched.begin(), entry.watched.end(), has_more)) return true;
+    return graph::captures_are_held(entry, entries_in_use());
+  }
   Backward& backward_for(Entry& entry, std::span<const Tensor> grads);
 };
 
@@ -310,7 +319,7 @@ Entry& CompiledState::entry_for(const std::vector<Tensor>& inputs) {
       continue;
     }
     if (found == entries.end() && (*at)->signature.matches(inputs)) {
-      if (!(*at)->depends_on.memory_holds() || !graph::captures_are_held(**at, entries_in_use())) {
+      if (!(*at)->depends_on.memory_holds() || !captures_are_held(**at)) {
         at = drop(at);  // never again
         continue;
       }

@@ -151,7 +151,7 @@ void Entry::count_references() {
   for (const Result& result : results) all.add(result.tensor);
   for (const End& end : ends) {
     all.add(end.edge.leaf);
-    if (!end.edge.leaf) continue;
+    if (!end.edge.leaf || !trace) continue;
     uint32_t& by_call = holds[end.edge.leaf.get()].by_call;
     by_call += 2;  // by the node of the tape and by what it keeps
     most.by_call = std::max(most.by_call, by_call);
@@ -180,10 +180,8 @@ uint32_t references_by(std::span<const EntryInUse> all, const TensorImpl* tensor
 }  // namespace
 
 bool captures_are_held(const Entry& entry, std::span<const EntryInUse> all) {
-  uint32_t most = 0;  // a look at each entry is needed for few tensors, mostly for none
-  for (const auto& [each, calls] : all) most += each->most.always + calls * each->most.by_call;
   return std::all_of(entry.watched.begin(), entry.watched.end(), [&](const TensorImpl* tensor) {
-    return tensor->use_count() > most || tensor->use_count() > references_by(all, tensor);
+    return tensor->use_count() > references_by(all, tensor);
   });
 }
 
