@@ -418,6 +418,20 @@ TEST(Peaks, AreMeasured) {
   EXPECT_GT(peaks.bytes_per_second, 1e6);
   EXPECT_NE(peaks.how.find("f32"), std::string::npos);
   EXPECT_THROW(measure_peaks({}, DType::i32), Error);
+  ASSERT_GE(peaks.rates.size(), 3u);
+  for (size_t i = 1; i < peaks.rates.size(); ++i) {
+    EXPECT_GT(peaks.rates[i].bytes, peaks.rates[i - 1].bytes);
+    EXPECT_LE(peaks.rates[i].bytes_per_second, peaks.rates[i - 1].bytes_per_second);
+  }
+  EXPECT_EQ(peaks.bytes_per_second, peaks.rates.back().bytes_per_second) << "the memory's";
+}
+
+TEST(Peaks, AKernelIsComparedWithCallsThatMoveAsMuchOrMore) {
+  const Peaks peaks{.bytes_per_second = 10, .rates = {{1000, 90}, {4000, 40}, {16000, 10}}};
+  for (const auto& [bytes, rate] :
+       {std::pair(0.0, 90.0), {1000.0, 90.0}, {1000.5, 40.0}, {4000.0, 40.0}, {5000.0, 10.0}, {1e12, 10.0}})
+    EXPECT_EQ(peaks.bytes_per_second_at(bytes), rate) << bytes;
+  EXPECT_EQ((Peaks{.bytes_per_second = 7}.bytes_per_second_at(5)), 7);
 }
 
 }  // namespace

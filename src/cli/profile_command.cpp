@@ -26,6 +26,12 @@ struct Flags {
   bool infer = false, json = false;
 };
 
+/// The bytes per second that a kernel's calls could reach, of the size that they have.
+double byte_peak(const Peaks& peaks, const KernelSum& sum) {
+  const auto calls = static_cast<double>(std::max<int64_t>(1, sum.count));
+  return sum.work ? peaks.bytes_per_second_at(static_cast<double>(sum.work->bytes) / calls) : 0;
+}
+
 /// What both forms of the output tell.
 struct Shown {
   const Flags& flags;
@@ -38,6 +44,18 @@ struct Shown {
   double per_step(int64_t value) const { return static_cast<double>(value) / steps(); }
   /// Of the steps that nobody watched.
   double rate(int64_t work) const { return per_step(work) * 1e9 / profiled.unprofiled_ns; }
+  /// How much of the steps' time their bytes would take, were each kernel's calls at their peak; all at the memory's, where
+  /// the bytes of kernels are not known.
+  double share_of_byte_peaks() const {
+    if (!profiled.profile.kernels_are_ops)
+      return profiled.peaks.bytes_per_second > 0 ? rate(sums.work.bytes) / profiled.peaks.bytes_per_second
+                                                 : 0;
+    double seconds = 0;
+    for (const KernelSum& sum : sums.kernels)
+      if (const double peak = byte_peak(profiled.peaks, sum); peak > 0)
+        seconds += static_cast<double>(sum.work->bytes) / peak;
+    return seconds / steps() * 1e9 / profiled.unprofiled_ns;
+  }
   double share(const KernelSum& sum) const {
     return static_cast<double>(sum.ns) / static_cast<double>(std::max<int64_t>(1, sums.ns));
   }
@@ -79,6 +97,7 @@ void print_json(const Shown& shown) {
     row["bytes"] = sum.work->bytes;
     row["flops_per_second"] = rate_of(sum.work->flops, sum);
     row["bytes_per_second"] = rate_of(sum.work->bytes, sum);
+    row["peak_bytes_per_second"] = byte_peak(peaks, sum);
   }
   const ordered_json line = {{"model", config.model},
                              {"mode", shown.flags.infer ? "infer" : "train"},
@@ -139,7 +158,7 @@ void print_totals(const Shown& shown) {
              scaled(shown.per_step(s.work.flops)) + "FLOP, " + scaled(shown.per_step(s.work.bytes)) + "B"});
   table.add({"achieved", scaled(flops) + "FLOP/s, " + of_peak(flops, peaks.flops_per_second) +
                              " of the peak; " + scaled(bytes) + "B/s, " +
-                             of_peak(bytes, peaks.bytes_per_second)});
+                             percent(shown.share_of_byte_peaks())});
   table.add({"peaks", scaled(peaks.flops_per_second) + "FLOP/s, " + scaled(peaks.bytes_per_second) +
                           "B/s: " + peaks.how});
   table.add({"memory", bytes_text(s.memory) + " in use at most after an op"});
@@ -168,7 +187,7 @@ void print_kernels(const Shown& shown) {
         fixed(static_cast<double>(sum.ns) / 1e3 / static_cast<double>(sum.count), 1),
         percent(shown.share(sum))};
     achieved(row, sum.work ? rate_of(sum.work->flops, sum) : 0, peaks.flops_per_second);
-    achieved(row, sum.work ? rate_of(sum.work->bytes, sum) : 0, peaks.bytes_per_second);
+    achieved(row, sum.work ? rate_of(sum.work->bytes, sum) : 0, byte_peak(peaks, sum));
     table.add(std::move(row));
   }
   if (rest_calls > 0)

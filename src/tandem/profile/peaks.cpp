@@ -1,11 +1,13 @@
-// What a device can do at best, by trial: the largest rates seen of a matrix product and of a copy.
+// What a device can do at best, by trial: the largest rates seen of matrix products, and of copies and sums.
 #include <algorithm>
+#include <cmath>
 
 #include "tandem/core/error.h"
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/matmul.h"
+#include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 #include "tandem/profile/profile.h"
 
@@ -15,6 +17,8 @@ namespace {
 constexpr int64_t kTrialNs = 400'000'000;
 constexpr int64_t kLongCallNs = 20'000'000;
 constexpr int64_t kLargestMatrix = 8192;
+constexpr int64_t kSmallestMove = 32 << 10;
+constexpr int64_t kBytesAtOnce = 4 << 20;  // moved between two looks at the clock, at least
 
 int64_t time_of(Device device, const std::function<void()>& work) {
   const int64_t begin = steady_now_ns();
@@ -44,23 +48,53 @@ std::pair<double, int64_t> product_rate(Device device, DType dtype) {
   }
 }
 
-double copy_rate(Device device, int64_t bytes) {
-  const Tensor from = full({bytes / 4}, 1, DType::f32, device), to = full({bytes / 4}, 0, DType::f32, device);
-  return 2.0 * static_cast<double>(bytes) * 1e9 /
-         static_cast<double>(shortest(device, kTrialNs, [&] { assign(to, from); }));
+/// The best rate of a copy that moves so many bytes, half of them read and half written, and of a sum that reads as many.
+double moving_rate(Device device, int64_t bytes, int64_t ns) {
+  const int64_t half = bytes / 2;
+  const Tensor from = full({half / 4}, 1, DType::f32, device), to = full({half / 4}, 0, DType::f32, device),
+               all = full({bytes / 4}, 1, DType::f32, device);
+  const int64_t calls = std::max<int64_t>(1, kBytesAtOnce / bytes);  // so that a clock's ticks do not count
+  const auto repeated = [calls](const auto& work) {
+    return [calls, work] {
+      for (int64_t i = 0; i < calls; ++i) work();
+    };
+  };
+  const int64_t copy = shortest(device, ns / 2, repeated([&] { assign(to, from); })),
+                reading = shortest(device, ns / 2, repeated([&] { (void)sum(all); }));
+  return static_cast<double>(calls * bytes) * 1e9 / static_cast<double>(std::min(copy, reading));
+}
+
+/// Of calls from kSmallestMove on to `largest`, each four times the one before. What a larger call reaches, a smaller one can.
+std::vector<Peaks::Rate> moving_rates(Device device, int64_t largest) {
+  std::vector<Peaks::Rate> rates;
+  for (int64_t bytes = largest; bytes >= kSmallestMove; bytes /= 4) {
+    const double rate = moving_rate(device, bytes, rates.empty() ? kTrialNs : kTrialNs / 8);
+    rates.push_back({bytes, std::max(rate, rates.empty() ? 0 : rates.back().bytes_per_second)});
+  }
+  std::reverse(rates.begin(), rates.end());
+  return rates;
 }
 
 }  // namespace
+
+double Peaks::bytes_per_second_at(double bytes) const {
+  for (const Rate& rate : rates)
+    if (static_cast<double>(rate.bytes) >= bytes) return rate.bytes_per_second;
+  return bytes_per_second;
+}
 
 Peaks measure_peaks(Device device, DType dtype) {
   TD_CHECK(is_floating(dtype), "measure_peaks: the type must be a floating one; got ", dtype, ".");
   refuse_while_tracing("measure_peaks", "it would measure nothing", "Call it outside.");
   const NoGrad off;
-  const int64_t bytes = (device.is_cpu() ? int64_t{64} : int64_t{512}) << 20;  // larger than caches
+  const int64_t bytes = (device.is_cpu() ? int64_t{128} : int64_t{1024}) << 20;  // larger than caches
   const auto [flops, n] = product_rate(device, dtype);
-  return {flops, copy_rate(device, bytes),
-          str("best of products of ", dtype, " matrices up to (", n, ", ", n, "), and of a copy of ",
-              bytes >> 20, " MiB, read and written")};
+  const std::vector<Peaks::Rate> rates = moving_rates(device, bytes);
+  return {flops, rates.back().bytes_per_second,
+          str("best of products of ", dtype, " matrices up to (", n, ", ", n, "), and of copies and sums of ",
+              bytes >> 20, " MiB; of less, in caches, up to ",
+              std::llround(rates.front().bytes_per_second / 1e8) / 10.0, " GB/s"),
+          rates};
 }
 
 }  // namespace tandem

@@ -70,8 +70,17 @@ std::vector<KernelSum> sums_by_name(const std::vector<DeviceActivity>& activitie
 /// What this machine can do at best, by trial.
 struct Peaks {
   double flops_per_second = 0;  ///< of matrix products, the best of several sizes
-  double bytes_per_second = 0;  ///< read and written by a large copy
-  std::string how;              ///< one line
+  double bytes_per_second = 0;  ///< read and written by a copy that is larger than caches: that of the memory
+  std::string how = {};         ///< one line
+  /// What calls that move so many bytes each reach, the smaller ones in caches; by rising bytes and falling rates.
+  struct Rate {
+    int64_t bytes;
+    double bytes_per_second;
+  };
+  std::vector<Rate> rates = {};
+
+  /// The peak for a kernel that moves so many bytes per call: the best rate of calls that move as many or more.
+  double bytes_per_second_at(double bytes) const;
 };
 /// Takes a second or so; each is the best of several.
 Peaks measure_peaks(Device device = {}, DType dtype = DType::f32);
