@@ -149,10 +149,16 @@ std::string plot(const Plan& plan, const SearchState& state) {
     best.x.push_back(mark.seconds);
     best.y.push_back(now);
   }
-  return line_chart({.title = "Search: " + plan.metric.name,
-                     .x_label = "seconds",
-                     .y_label = plan.metric.name,
-                     .series = {best, trials}});
+  Chart chart{.title = "Search: " + plan.metric.name, .x_label = "seconds", .y_label = plan.metric.name};
+  if (!best.y.empty()) {  // a trial that went far off must not decide the scale
+    chart.y_range = usual_range(trials.y, best.y.back());
+    const auto beyond = std::count_if(trials.y.begin(), trials.y.end(), [&](double value) {
+      return value < chart.y_range->first || value > chart.y_range->second;
+    });
+    if (beyond > 0) trials.label = str("trials (", beyond, " beyond the frame)");
+  }
+  chart.series = {best, trials};
+  return line_chart(chart);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "tandem/core/error.h"
 #include "tandem/core/shape.h"
@@ -82,6 +83,12 @@ class Drawing {
                width, "\" height=\"", height, "\" role=\"img\">\n", kStyle);
   }
   double left = 64, top = 44;
+  /// Makes room for the numbers of the y axis, and for its label where there is one.
+  void leave_room_for(const std::vector<double>& y_ticks, bool has_label) {
+    constexpr double kDigit = 7.5, kLabel = 28;
+    for (const double v : y_ticks)
+      left = std::max(left, kDigit * static_cast<double>(number(v).size()) + 12 + (has_label ? kLabel : 0));
+  }
   double right() const { return width_ - 20; }
   double bottom() const { return height_ - 46; }
 
@@ -97,6 +104,18 @@ class Drawing {
   void x_tick(double x, double value) {
     grid(x, bottom(), x, bottom() + 5);
     text(x, bottom() + 20, "middle", number(value));
+  }
+  /// A dot, or at the edge an arrow to where it would be: beyond is -1 below the frame, 1 above it.
+  void point(double x, double y, int beyond, size_t colour, const std::string& title) {
+    const std::string shown = "><title>" + escaped(title) + "</title></";
+    if (beyond == 0) {
+      add(str("<circle class=\"d", colour, "\" cx=\"", fixed(x), "\" cy=\"", fixed(y), "\" r=\"3\"", shown,
+              "circle>\n"));
+      return;
+    }
+    const double base = y + 7 * beyond;
+    add(str("<polygon class=\"d", colour, "\" points=\"", fixed(x), ",", fixed(y), " ", fixed(x - 4), ",",
+            fixed(base), " ", fixed(x + 4), ",", fixed(base), "\"", shown, "polygon>\n"));
   }
   void y_tick(double y, double value) { text(left - 8, y + 4, "end", number(value)); }
   void labels(const std::string& title, const std::string& x, const std::string& y) {
@@ -128,13 +147,19 @@ std::string line_chart(const Chart& chart) {
     for (const double v : line.y) low_y = std::min(low_y, v), high_y = std::max(high_y, v);
   }
   if (low_x > high_x) low_x = high_x = low_y = high_y = 0;
+  if (chart.y_range) {
+    std::tie(low_y, high_y) = *chart.y_range;
+    TD_CHECK(std::fabs(low_y) <= 1e300 && std::fabs(high_y) <= 1e300 && low_y <= high_y,
+             "plot: y_range must be two finite numbers, the lesser first; got ", low_y, " and ", high_y, ".");
+  }
   Drawing drawing(chart.width, chart.height);
+  const std::vector<double> y_ticks = ticks(low_y, high_y, 6, 0);
+  drawing.leave_room_for(y_ticks, !chart.y_label.empty());
   const double left = drawing.left, right = drawing.right(), top = drawing.top, bottom = drawing.bottom();
   bool is_whole = true;  // counts, like epochs: no ticks between them
   for (const Series& line : chart.series)
     for (const double v : line.x) is_whole = is_whole && v == std::floor(v);
   std::vector<double> x_ticks = ticks(low_x, high_x, 8, is_whole ? 1 : 0);
-  const std::vector<double> y_ticks = ticks(low_y, high_y, 6, 0);
   if (low_x < high_x) {  // the line begins and ends at the frame
     std::erase_if(x_ticks, [&](double v) { return v < low_x || v > high_x; });
   } else {
@@ -142,7 +167,9 @@ std::string line_chart(const Chart& chart) {
   }
   low_y = y_ticks.front(), high_y = y_ticks.back();
   const auto px = [&](double v) { return left + (v - low_x) / (high_x - low_x) * (right - left); };
-  const auto py = [&](double v) { return bottom - (v - low_y) / (high_y - low_y) * (bottom - top); };
+  const auto py = [&](double v) {
+    return bottom - (std::clamp(v, low_y, high_y) - low_y) / (high_y - low_y) * (bottom - top);
+  };
 
   drawing.labels(chart.title, chart.x_label, chart.y_label);
   for (const double v : y_ticks) {
@@ -164,9 +191,11 @@ std::string line_chart(const Chart& chart) {
     }
     if (line.points || line.x.size() <= 60)
       for (size_t k = 0; k < line.x.size(); ++k)
-        drawing.add(str("<circle class=\"d", colour, "\" cx=\"", fixed(px(line.x[k])), "\" cy=\"",
-                        fixed(py(line.y[k])), "\" r=\"3\"><title>", escaped(line.label), " ",
-                        number(line.x[k]), ": ", number(line.y[k]), "</title></circle>\n"));
+        drawing.point(px(line.x[k]), py(line.y[k]),
+                      line.y[k] < low_y    ? -1
+                      : line.y[k] > high_y ? 1
+                                           : 0,
+                      colour, str(line.label, " ", number(line.x[k]), ": ", number(line.y[k])));
     const double wide = 8.0 * static_cast<double>(line.label.size());
     drawing.text(legend, 22, "end", line.label);
     drawing.add(str("<line class=\"line c", colour, "\" x1=\"", fixed(legend - wide - 26),
@@ -174,6 +203,30 @@ std::string line_chart(const Chart& chart) {
     legend -= wide + 42;
   }
   return drawing.finished();
+}
+
+std::pair<double, double> usual_range(std::vector<double> values, double must) {
+  constexpr double kFar = 20, kFarOfFew = 100, kLeast = 0.1;
+  constexpr size_t kFew = 5;  // so few tell little of what is usual
+  values.push_back(must);
+  const auto middle = [](std::vector<double> all) {
+    const auto at = all.begin() + static_cast<std::ptrdiff_t>((all.size() - 1) / 2);
+    std::nth_element(all.begin(), at, all.end());
+    return *at;
+  };
+  const double usual = middle(values), size = std::max(std::abs(usual), std::abs(must));
+  std::vector<double> distances;
+  for (const double v : values) distances.push_back(std::abs(v - usual));
+  const double spread = middle(distances), far = values.size() < kFew
+                                                     ? kFarOfFew * std::max(spread, size)
+                                                     : std::max(kFar * spread, kLeast * size);
+  std::pair<double, double> range = {must, must};
+  for (const double v : values) {
+    if (far > 0 && std::abs(v - usual) > far && std::abs(v - must) > far) continue;
+    range.first = std::min(range.first, v);
+    range.second = std::max(range.second, v);
+  }
+  return range;
 }
 
 std::string heat_map(const HeatMap& map) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tandem {
@@ -17,10 +19,16 @@ struct Chart {
   std::string title = {};
   std::string x_label = {}, y_label = {};
   std::vector<Series> series = {};
+  /// The least and the largest y in the frame; unset: of all series. What lies beyond is drawn at the edge: points as arrows.
+  std::optional<std::pair<double, double>> y_range = {};
   int width = 640, height = 400;
 };
 
 std::string line_chart(const Chart& chart);
+
+/// The least and the largest of the values without those that lie so far from most of them that a frame for all would
+/// show nothing else. `must` is always within.
+std::pair<double, double> usual_range(std::vector<double> values, double must);
 
 /// Numbers from 0 to 1 over two axes, dark where they are high.
 struct HeatMap {
