@@ -9,6 +9,7 @@
 #include "tandem/data/compose.h"
 #include "tandem/data/places.h"
 #include "tandem/data/split.h"
+#include "tandem/data/table_columns.h"
 #include "tandem/io/file.h"
 #include "tandem/io/npy.h"
 
@@ -235,6 +236,12 @@ Splits open_arrays(const DatasetInfo& info, const OpenOptions& options) {
              counts.begin()->first, ".");
     most = counts.rbegin()->first;
     const int64_t unused = most + 1 - static_cast<int64_t>(counts.size());
+    std::vector<double> labels;
+    for (const auto& row : counts) labels.push_back(static_cast<double>(row.first));
+    TD_CHECK(!look_like_quantities(static_cast<int64_t>(counts.size()), train.y.size(), labels), y.where,
+             "labels must be classes, which count from 0; got ", counts.size(), " different numbers up to ",
+             most, " for ", train.y.size(),
+             " samples, as a quantity has. Choose task regression, or number the classes from 0.");
     if (unused > 0)
       splits.notices.push_back(
           str("of the classes 0 to ", most, " ", unused,

@@ -16,6 +16,9 @@ namespace {
 /// Fewer cells do not tell names from categories.
 constexpr int64_t kFewCells = 20;
 
+/// Of numbers that are classes: fewer are taken for them whatever they are, and more must have so many samples each.
+constexpr int64_t kFewClasses = 20, kSamplesPerClass = 10;
+
 bool contains(const std::vector<std::string>& list, const std::string& name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
@@ -42,6 +45,50 @@ bool is_infinite(std::string_view cell) {
   double ignored = 0;
   const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), ignored);
   return error == std::errc::result_out_of_range && end == cell.data() + cell.size();
+}
+
+/// Takes one of `words` off the start, or the end, of the text; true where one was there.
+bool drop_start(std::string_view& text, std::span<const std::string_view> words) {
+  for (const std::string_view word : words)
+    if (text.starts_with(word)) return text.remove_prefix(word.size()), true;
+  return false;
+}
+bool drop_end(std::string_view& text, std::span<const std::string_view> words) {
+  for (const std::string_view word : words)
+    if (text.ends_with(word)) return text.remove_suffix(word.size()), true;
+  return false;
+}
+
+/// Takes the digits off the start of the text. -> how many.
+size_t drop_digits(std::string_view& text) {
+  const size_t count = std::min(text.find_first_not_of("0123456789"), text.size());
+  text.remove_prefix(count);
+  return count;
+}
+
+/// Digits in groups of three after the first, with `separator` between them and a decimal part after `point` or none.
+bool is_grouped(std::string_view text, std::string_view separator, char point) {
+  const size_t first = drop_digits(text);
+  bool is_valid = first >= 1 && first <= 3 && text.starts_with(separator);
+  while (is_valid && text.starts_with(separator)) {
+    text.remove_prefix(separator.size());
+    is_valid = drop_digits(text) == 3;
+  }
+  if (is_valid && text.starts_with(point)) {
+    text.remove_prefix(1);
+    is_valid = drop_digits(text) > 0;
+  }
+  return is_valid && text.empty();
+}
+
+/// Digits with a decimal part after `point` or none.
+bool is_decimal(std::string_view text, char point) {
+  bool is_valid = drop_digits(text) > 0;
+  if (is_valid && text.starts_with(point)) {
+    text.remove_prefix(1);
+    is_valid = drop_digits(text) > 0;
+  }
+  return is_valid && text.empty();
 }
 
 /// The start of a text for a message, cut between characters.
@@ -82,6 +129,23 @@ std::optional<double> finite_number(std::string_view cell) {
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
+bool is_otherwise_written(std::string_view cell) {
+  static constexpr std::string_view kSigns[] = {"+", "-", "\u2212"},
+                                    kUnits[] = {"%", "$", "\u20ac", "\u00a3", "\u00a5"},
+                                    kBlanks[] = {" ", "\u00a0", "\u202f"};
+  if (io::csv_number(cell)) return false;
+  drop_start(cell, kSigns);
+  if (drop_start(cell, kUnits)) {
+    drop_start(cell, kBlanks);
+    drop_start(cell, kSigns);
+  }
+  if (drop_end(cell, kUnits)) drop_end(cell, kBlanks);
+  for (const std::string_view separator : {"'", " ", "\u00a0", "\u202f"})
+    if (is_grouped(cell, separator, ',') || is_grouped(cell, separator, '.')) return true;
+  return is_decimal(cell, ',') || is_decimal(cell, '.') || is_grouped(cell, ".", ',') ||
+         is_grouped(cell, ",", '.');
+}
+
 std::string number_text(double value) {
   char text[40];
   const auto [end, error] = std::to_chars(text, text + sizeof text, value + 0.0);  // + 0.0: -0 is 0
@@ -102,6 +166,8 @@ Content content_of(const TextColumn& column) {
     } else {
       content.infinite += is_infinite(column[row]) ? 1 : 0;
       if (content.first_text < 0) content.first_text = row;
+      if (!is_otherwise_written(column[row])) continue;
+      if (content.otherwise++ == 0) content.first_otherwise = row;
     }
   }
   return content;
@@ -115,6 +181,24 @@ void check_nearly_numbers(const Table& table, const std::string& name, const Tex
            place_of(table, name, content.first_text), "must be a finite number, as ", content.numbers,
            " of the column's ", content.cells, " cells are; got ", shown(column[content.first_text]),
            ". Fix the cell; if it means missing, give --missing ", shown(column[content.first_text]), fix);
+}
+
+void check_plain_numbers(const Table& table, const std::string& name, const TextColumn& column,
+                         const Content& content, const char* fix) {
+  if (!content.has_foreign_numbers()) return;
+  throw Error(str(place_of(table, name, content.first_otherwise),
+                  "numbers must have a decimal point, and neither separators of thousands nor a unit; got ",
+                  shown(column[content.first_otherwise]), ", and ", content.otherwise, " of the column's ",
+                  content.cells, " cells are written so. Write 86,8 as 86.8 and 1.234,5 as 1234.5", fix));
+}
+
+bool look_like_quantities(int64_t different, int64_t samples, std::span<const double> numbers) {
+  if (different <= kFewClasses || samples / kSamplesPerClass >= different) return false;
+  if (numbers.empty()) return true;
+  const auto [least, most] = std::minmax_element(numbers.begin(), numbers.end());
+  const bool are_whole =
+      std::all_of(numbers.begin(), numbers.end(), [](double value) { return value == std::floor(value); });
+  return !are_whole || *most - *least >= 2 * static_cast<double>(different);
 }
 
 bool Content::compare_as_numbers() const {
@@ -259,6 +343,10 @@ EncodedColumn learn_column(const Table& table, size_t place, const TableEncoderO
     notices.push_back(str("column ", shown(column.name), " is left out: ", why));
     return column;
   };
+  if (!as_category && !contains(options.keep, column.name))
+    check_plain_numbers(all, column.name, all_cells, all_content,
+                        "; if the column holds categories, name it by --categories, or leave it out by "
+                        "--ignore-columns.");
   if (!as_category)
     check_nearly_numbers(all, column.name, all_cells, all_content,
                          "; if the column holds categories, name it by --categories.");

@@ -110,6 +110,24 @@ bool are_class_numbers(const std::vector<Counted>& values) {
   return values.size() > 1;
 }
 
+/// Refuses classes that the user asked for and that have a row each, or nearly so: a model could learn none of them.
+void check_classes(const std::string& what, const std::vector<Counted>& values, const Content& content) {
+  const auto different = static_cast<int64_t>(values.size());
+  const bool is_per_row = nearly_all_different(different, content.cells),
+             are_numbers = content.all_numbers() || content.has_foreign_numbers();
+  const bool is_quantity =
+      are_numbers && (is_per_row || look_like_quantities(different, content.cells, content.values));
+  TD_CHECK(!is_quantity, what, " must be classes with several rows each; its ", content.cells, " cells are ",
+           different, " different numbers, as a quantity has. Choose --task regression",
+           content.has_foreign_numbers()
+               ? str(" (and write ", shown(values[0].value),
+                     " with a decimal point, without separators of thousands or units)")
+               : std::string(),
+           "; or, if they are classes, write them as names.");
+  TD_CHECK(are_numbers || !is_per_row, what, " must be classes with several rows each; of its ",
+           content.cells, " texts ", different, " are different. Choose another target.");
+}
+
 }  // namespace
 
 TableTask table_task(const std::string& name) {
@@ -126,12 +144,20 @@ TableTask task_of(const Table& table, const std::string& target, TableTask asked
   const Content content = content_of(cells);
   const std::string what = str("table ", table.source, ": target ", shown(target));
   TD_CHECK(content.cells > 0, what, " must have values; all its cells are missing.");
+  const std::vector<Counted> values = counted_values(cells, content);
+  if (asked == TableTask::classification) {
+    check_classes(what, values, content);
+    return asked;
+  }
+  const bool may_be_classes = asked == TableTask::automatic &&
+                              !look_like_quantities(static_cast<int64_t>(values.size()), content.cells, {});
+  check_plain_numbers(table, target, cells, content,
+                      may_be_classes ? "; if these are classes, choose --task classification." : ".");
   if (asked == TableTask::regression)
     TD_CHECK(content.all_numbers(), place_of(table, target, content.first_text),
              "a target of regression must be a number; got ", shown(cells[content.first_text]),
              ". Fix the cell, or choose classification.");
   if (asked != TableTask::automatic) return asked;
-  const std::vector<Counted> values = counted_values(cells, content);
   check_nearly_numbers(table, target, cells, content,
                        "; if these are classes, choose --task classification.");
   if (content.all_numbers())
