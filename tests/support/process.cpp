@@ -49,7 +49,7 @@ Process::Process(const std::vector<std::string>& arguments, const ProcessOptions
   if (options.max_file_bytes >= 0) {
     const auto limit = static_cast<rlim_t>(options.max_file_bytes);
     const rlimit both{limit, limit};
-    ::signal(SIGXFSZ, SIG_IGN);  // so that write() fails instead
+    ::signal(SIGXFSZ, SIG_DFL);  // which ends a process that does not see to it
     ::setrlimit(RLIMIT_FSIZE, &both);
   }
   ::execve(program.c_str(), argv.data(), environment.data());

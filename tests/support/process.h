@@ -17,7 +17,7 @@ struct ProcessResult {
 
 struct ProcessOptions {
   std::filesystem::path folder = {};          ///< to run in; empty: this one
-  long max_file_bytes = -1;                   ///< writing beyond this fails, as on a full disk; -1: no limit
+  long max_file_bytes = -1;                   ///< files cannot grow beyond this (ulimit -f); -1: no limit
   std::vector<std::string> environment = {};  ///< "NAME=value", before the variables of this process
 };
 

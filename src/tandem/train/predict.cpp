@@ -96,6 +96,11 @@ bool is_table(const std::string& path) {
   return false;
 }
 
+/// The same of an argument that may be a text: "see prices.csv" names no table, unless there is a file of that name.
+bool is_text_table(const std::string& argument) {
+  return is_table(argument) && (argument.find(' ') == std::string::npos || data::is_file(argument));
+}
+
 /// What an argument of a run on text stands for: the content of the file of that name, or itself.
 std::string text_from(const std::string& argument) {
   if (data::is_file(argument)) return data::read_text(argument);
@@ -151,7 +156,10 @@ class Asked {
     if (config_.files.empty()) return of_data_set();
     const std::string& first = config_.files.front();
     if (task_->input_kind() == TaskInput::sound) return of_sounds();
-    if (run_.data.text) return is_table(first) ? of_text_table(first) : of_texts();
+    if (run_.data.text) {
+      const auto table = std::find_if(config_.files.begin(), config_.files.end(), is_text_table);
+      return table != config_.files.end() ? of_text_table(*table) : of_texts();
+    }
     if (is_table(first)) return of_table(first);
     if (ends_with(first, ".npy")) return of_array(first);
     return of_images();
@@ -159,8 +167,8 @@ class Asked {
 
  private:
   void check_alone(const char* kind) const {
-    TD_CHECK(config_.files.size() == 1, "predict: takes one ", kind, " at a time; got ", config_.files.size(),
-             " files. Give them one by one.");
+    TD_CHECK(config_.files.size() == 1, "predict: takes one ", kind, " at a time, alone; got ",
+             config_.files.size(), " arguments. Give them one by one.");
   }
   data::DatasetPtr of_table(const std::string& path) {
     check_alone("table");
@@ -195,10 +203,10 @@ class Asked {
     return alike_inputs(run_.data, inputs, array.dtype() == DType::u8, where);
   }
   data::DatasetPtr of_text_table(const std::string& path) {
-    check_alone("table");
     const data::TextEncoder& encoder = *run_.data.text;
     TD_CHECK(!encoder.column.empty(), "predict '", io::one_line(path),
              "': the run was trained on texts, not on a table. Give texts, or .txt files.");
+    check_alone("table");
     report_.table = data::read_table(path, encoder.reading);
     report_.target = encoder.target;
     const data::Table& table = *report_.table;
@@ -207,6 +215,8 @@ class Asked {
     auto set = std::make_shared<data::TextSet>("rows");
     for (int64_t i = 0; i < table.rows(); ++i) {
       const std::string name = str("line ", table.lines[static_cast<size_t>(i)], " of ", table.source);
+      TD_CHECK(!texts.is_missing(i), "predict: ", name, ", column '", io::one_line(encoder.column, 50),
+               "': must hold text; it is empty. Fill it, or remove the row.");
       set->add(encoder.encode(texts[i]), 0, name);
       report_.predictions.push_back({name, known ? std::string(table.columns[*known][i]) : "", {}, {}});
     }
@@ -215,7 +225,10 @@ class Asked {
   data::DatasetPtr of_texts() {
     auto set = std::make_shared<data::TextSet>("texts");
     for (const std::string& argument : config_.files) {
-      set->add(run_.data.text->encode(text_from(argument)), 0, argument);
+      const std::string text = text_from(argument);
+      TD_CHECK(text.find_first_not_of(" \t\r\n") != std::string::npos, "predict: a text must have a word; '",
+               io::one_line(argument, 60), "' has none. Give a text, or a file of one.");
+      set->add(run_.data.text->encode(text), 0, argument);
       report_.predictions.push_back({argument, "", {}, {}});
     }
     return set;
@@ -244,6 +257,9 @@ class Asked {
       indices.resize(static_cast<size_t>(std::min(config_.limit, data.test->size())));
       std::iota(indices.begin(), indices.end(), int64_t{0});
     }
+    for (const int64_t index : indices)
+      TD_CHECK(index < data.test->size(), "index: must be at least 0 and below ", data.test->size(),
+               ", the number of test samples of ", data.name, "; got ", index, ".");
     const auto chosen = std::make_shared<data::Subset>(data.test, indices);
     if (run_.data.encoder) report_.target = run_.data.encoder->target();
     const TaskAnswer kind = task_->answer_kind();

@@ -57,6 +57,14 @@ std::string resume_command(const std::vector<std::string>& arguments, const std:
   return text + (has_out ? "" : " --out " + shell_word(out)) + (has_resume ? "" : " --resume");
 }
 
+void fail_on_large_files() { ::signal(SIGXFSZ, SIG_IGN); }
+
+int status_of_output(const std::string& name, int status) {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout))
+    return fail_with(name, 1, "cannot write to the standard output. Send it elsewhere.");
+  return status;
+}
+
 int run_action(const std::string& name, const Action& action) {
   try {
     action();
@@ -69,9 +77,7 @@ int run_action(const std::string& name, const Action& action) {
   } catch (const std::exception& error) {
     return fail_with(name, 1, error.what());
   }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout))
-    return fail_with(name, 1, "cannot write to the standard output. Send it elsewhere.");
-  return 0;
+  return status_of_output(name, 0);
 }
 
 }  // namespace tandem

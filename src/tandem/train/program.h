@@ -7,6 +7,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tandem {
@@ -37,10 +38,29 @@ const std::atomic<bool>& stop_on_signals();
 /// The command line that goes on with what was stopped, in folder `out`.
 std::string resume_command(const std::vector<std::string>& arguments, const std::string& out);
 
+/// From now on a write beyond the size that files may have (ulimit -f) fails, which is an Error in one line, and does not
+/// end the process by SIGXFSZ.
+void fail_on_large_files();
+/// The status, or that of a failure where not all of the standard output could be written.
+int status_of_output(const std::string& name, int status);
+
 /// Prints "NAME: TEXT" as one line on stderr; returns the status.
 int fail_with(const std::string& name, int status, std::string text);
 /// Runs the action; `name` begins every message. Returns the exit status.
 int run_action(const std::string& name, const Action& action);
+
+/// The first flag of a command line that was given with an empty text, such as --out ""; empty: none. A command would take
+/// it as not given. (Arguments without a flag may be empty: a text can be.)
+template <class App>
+std::string empty_flag(const App& app) {
+  for (const auto* option : app.get_options())
+    if (option->count() > 0 && option->nonpositional())
+      for (const std::string& text : option->results())
+        if (text.empty()) return option->get_name();
+  for (const auto* command : app.get_subcommands())
+    if (const std::string name = empty_flag(*command); !name.empty()) return name;
+  return "";
+}
 
 /// Parses, then runs the action that a subcommand has set. App and ParseError are CLI11's. Returns the exit status.
 template <class ParseError, class App>
@@ -52,17 +72,21 @@ int run_command_line(App& app, const Action& action, int argc, char** argv) {
     is_known = is_known || command->get_name() == word;
     names += (names.empty() ? "" : ", ") + command->get_name();
   }
+  fail_on_large_files();
   if (!is_known)
     return fail_with(
         name, 2, "the command must be one of " + names + "; got '" + word + "'. Try '" + name + " --help'.");
   try {
     app.parse(argc, argv);
   } catch (const ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
+    if (error.get_exit_code() == 0) return status_of_output(name, app.exit(error));
     const std::string chosen =
         app.get_subcommands().empty() ? "" : " " + app.get_subcommands()[0]->get_name();
     return fail_with(name, 2, std::string(error.what()) + ". Try '" + name + chosen + " --help'.");
   }
+  if (const std::string flag = empty_flag(std::as_const(app)); !flag.empty())
+    return fail_with(
+        name, 2, flag.substr(2) + ": must not be empty; got ''. Give a value, or leave " + flag + " out.");
   if (action) return run_action(name, action);
   std::fputs(app.help().c_str(), stderr);
   return 2;

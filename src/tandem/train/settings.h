@@ -70,6 +70,8 @@ SettingValue default_of(const Setting& setting);
 
 /// A value from a flag's text: "0.1", "96x96", "bias,norm". Throws Error.
 SettingValue parse_setting(const Setting& setting, const std::string& text);
+/// Throws Error where one of the words of a list is empty.
+void check_words(const Setting& setting, const std::vector<std::string>& words);
 /// The text that gives it; empty where it is not set.
 std::string text_of(const SettingValue& value);
 

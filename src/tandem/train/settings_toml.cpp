@@ -82,14 +82,19 @@ SettingValue value_of(const Setting& s, const toml::node& node) {
       if (const auto* number = node.as_floating_point()) return text_of(number->get());
       refuse(s, "a text", node);
     case SettingKind::list: {
-      if (const auto* text = node.as_string()) return std::vector<std::string>{text->get()};
       std::vector<std::string> words;
+      if (const auto* text = node.as_string()) {
+        words = {text->get()};
+        check_words(s, words);
+        return words;
+      }
       const toml::array* list = node.as_array();
       if (!list) refuse(s, "a list of texts", node);
       for (const toml::node& word : *list) {
         if (!word.is_string()) refuse(s, "a list of texts", node);
         words.push_back(word.as_string()->get());
       }
+      check_words(s, words);
       return words;
     }
   }

@@ -119,11 +119,22 @@ SettingValue parse_setting(const Setting& s, const std::string& text) {
     case SettingKind::number:
       return parse_number(s, text);
     case SettingKind::text:
+      TD_CHECK(!text.empty(), s.name, ": must not be empty; got ''. Give a value, or leave ", s.name,
+               " out.");
       return text;
-    case SettingKind::list:
-      return parse_list(text);
+    case SettingKind::list: {
+      std::vector<std::string> words = parse_list(text);
+      check_words(s, words);
+      return words;
+    }
   }
   return {};
+}
+
+void check_words(const Setting& s, const std::vector<std::string>& words) {
+  for (const std::string& word : words)
+    TD_CHECK(!word.empty(), s.name, ": must be words with a comma between them; got an empty one in '",
+             io::one_line(text_of(SettingValue(words)), 60), "'. Leave it out.");
 }
 
 std::string text_of(const SettingValue& value) {
