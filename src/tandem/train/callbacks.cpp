@@ -292,13 +292,19 @@ class TimeBudget final : public Callback {
              ".");
   }
   std::string name() const override { return "time-budget"; }
-  void on_step(Training& training) override {
-    if (training.seconds() >= seconds_)
-      training.stop(
-          str("stopped after ", seconds_, " s, the time budget, at step ", training.state().step, "."));
-  }
+  void on_step(Training& training) override { look(training); }
+  /// An epoch has just been measured: another step would need a measurement of its own.
+  void on_epoch(Training& training) override { look(training); }
 
  private:
+  void look(Training& training) const {
+    if (training.state().step >= training.planned_steps()) return;  // it ends by itself
+    const double closing = std::min(training.closing_seconds(), seconds_ / 2);
+    if (training.seconds() + closing < seconds_) return;
+    training.stop(
+        str("stopped to end within ", seconds_, " s, the time budget, at step ", training.state().step, "."));
+  }
+
   double seconds_;
 };
 

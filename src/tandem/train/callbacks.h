@@ -35,7 +35,9 @@ class Training {
   /// The part of the data that epochs are judged by: "valid", "test", or "train" where there is no other.
   virtual const char* measured_part() const = 0;
   virtual double loss() = 0;           ///< of the latest step; waits for the device
-  virtual double seconds() const = 0;  ///< since this process began the run
+  virtual double seconds() const = 0;  ///< since this process began the run, opening its data included
+  /// What one more step, and an end of the run after it, would take: the tests that are due and a checkpoint, by those so far.
+  virtual double closing_seconds() const = 0;
   virtual nn::NamedTensors
   weights() = 0;  ///< copies of what is tested: the moving average, where there is one
   virtual nn::NamedTensors
@@ -99,7 +101,9 @@ CallbackPtr early_stopping(const EarlyStopOptions& options = {});
 /// Writes the weights of the best epoch so far.
 CallbackPtr best_weights(const BestOptions& options = {});
 
-/// Ends the run after the step in which so many seconds have passed, in this process. It can be resumed.
+/// Ends the run so that this process has done all of it within so many seconds, as near as can be foreseen: opening the data,
+/// training, tests and checkpoints. At least half of them are for training, even where the tests take longer than the rest.
+/// No step and no test is cut short. The run can be resumed.
 CallbackPtr time_budget(double seconds);
 
 /// One row per epoch, rewritten whole and atomically: no row twice after a resume. Path empty: metrics.csv or

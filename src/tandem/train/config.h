@@ -109,7 +109,7 @@ struct TrainConfig : FitOptions {
   double min_delta = 0;                    ///< early_stop: progress is more than this
   bool restore_best = false;               ///< early_stop: end with the weights of the best epoch
   bool best = false;                       ///< keep the weights of the best epoch in best.safetensors
-  std::optional<double> time_budget = {};  ///< seconds of this process, after which the run stops
+  std::optional<double> time_budget = {};  ///< seconds in which this process ends the run (callbacks.h)
   bool tensorboard = false;                ///< write event files
 };
 

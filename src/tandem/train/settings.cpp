@@ -296,7 +296,8 @@ void add_schedule(std::vector<Setting>& table) {
         {.bits = kIndirect, .range = SettingRange{0, kMostNumber}, .needs = early_stop_need()});
   t.add("restore-best", TD_FIELD(restore_best), "end with the weights of the best epoch",
         {.bits = kIndirect, .needs = early_stop_need()});
-  t.add("time-budget", time_budget_form(), "stop after 90s, 10m, 1.5h …", {.unset = "not"});
+  t.add("time-budget", time_budget_form(),
+        "end within 90s, 10m, 1.5h …, with the tests and the checkpoint that are due then", {.unset = "not"});
 }
 
 void add_machine(std::vector<Setting>& table) {

@@ -14,6 +14,7 @@
 #include "tandem/data/loader.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/ops/shape.h"
+#include "tandem/train/closing_time.h"
 #include "tandem/train/environment.h"
 #include "tandem/train/run_data.h"
 #include "tandem/train/run_folder.h"
@@ -87,6 +88,7 @@ struct Parts {
   std::vector<std::string> notices = {};    // of what came before it
   std::vector<nn::Module*> still = {};      // see StepOptions
   StartEvent start = {};                    // what is known of it
+  Clock::time_point begun = Clock::now();   // before the data was opened
 };
 
 class Run final : public Training {
@@ -113,7 +115,11 @@ class Run final : public Training {
     read_losses();
     return last_loss_;
   }
-  double seconds() const override { return seconds_since(start_); }
+  double seconds() const override { return seconds_since(parts_.begun); }
+  double closing_seconds() const override {
+    const double rate = samples_per_second(), sample = rate > 0 ? 1 / rate : 0;
+    return closing_.seconds(sample * static_cast<double>(options_.batch * options_.accumulate), sample);
+  }
   nn::NamedTensors weights() override;
   nn::NamedTensors gradients() override;
   void stop(const std::string& why) override { stopped_ = why; }
@@ -188,6 +194,7 @@ class Run final : public Training {
   bool in_epoch_ = false;
   double training_seconds_ = 0;  // without tests and checkpoints
   int64_t trained_samples_ = 0;  // by this process
+  ClosingTime closing_{0, 0};
 };
 
 Run::Run(const FitOptions& options, Parts parts)
@@ -253,6 +260,8 @@ Run::Run(const FitOptions& options, Parts parts)
       parts_.names.callbacks.emplace_back(callback->name(), text);
   }
   settings_ = settings_json(parts_.start.config, parts_.names);
+  const int64_t valid = parts_.names.valid_samples, test = parts_.names.test_samples;
+  closing_ = ClosingTime(parts_.valid ? valid : test, parts_.valid ? test : 0);
 }
 
 /// Takes up the newest usable checkpoint of the folder. A run that was stopped before its first begins again.
@@ -460,8 +469,10 @@ bool Run::measure(const char* part, const data::Dataset* set, std::vector<Metric
   if (!set) return true;
   std::optional<optim::Ema::Scope> averaged;
   if (ema_) averaged.emplace(*ema_);
+  const Clock::time_point begin = Clock::now();
   const std::optional<Metrics> measured = evaluation_->unless_stopped(options_.stop, *set);
   if (!measured) return false;
+  closing_.measured(set->size(), seconds_since(begin));
   for (const Metric& metric : measured->values) values.push_back({str(part, "_", metric.name), metric.value});
   return true;
 }
@@ -542,6 +553,7 @@ void Run::save() {
   each_callback([&](Callback& callback) { callback.on_checkpoint(*this, path); });
   saved_at_ = Clock::now();
   save_seconds_ = seconds_since(begin);
+  closing_.saved(save_seconds_);
   resumed_training_ += saved_at_ - begin;  // writing is no training
 }
 
@@ -601,7 +613,7 @@ namespace {
 /// A run by names whose data is open.
 DoneEvent train_in(RunFolder folder, const TrainConfig& config, const zoo::ChosenModel& chosen,
                    const zoo::ChosenModel& fitting, const TrainingData& data,
-                   std::vector<std::string> notices) {
+                   std::vector<std::string> notices, Clock::time_point begun) {
   manual_seed(config.seed);
   const std::unique_ptr<nn::Module> model = zoo::make_model(fitting);
   std::vector<std::string> drawn;
@@ -632,12 +644,14 @@ DoneEvent train_in(RunFolder folder, const TrainConfig& config, const zoo::Chose
   parts.start.where = data.splits.where;
   parts.notices = std::move(notices);
   parts.still = std::move(still);
+  parts.begun = begun;
   return Run(options, std::move(parts)).train();
 }
 
 }  // namespace
 
 DoneEvent train(const TrainConfig& config) {
+  const Clock::time_point begun = Clock::now();
   check(config);
   const MachineScope machine(config.machine);
   check_device(config.device);  // a missing device is said before anything is written
@@ -646,7 +660,7 @@ DoneEvent train(const TrainConfig& config) {
   std::vector<std::string> notices = data.splits.notices;
   const zoo::ChosenModel fitting = adapted(chosen, data, notices);
   return in_folder(open_run_folder(config, chosen.info.name), [&](RunFolder folder) {
-    return train_in(std::move(folder), config, chosen, fitting, data, std::move(notices));
+    return train_in(std::move(folder), config, chosen, fitting, data, std::move(notices), begun);
   });
 }
 
