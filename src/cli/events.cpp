@@ -63,6 +63,7 @@ class JsonEvents {
     line["seed"] = e.config.seed;
     line["threads"] = e.threads;
     line["out"] = e.out;
+    if (!e.taken.empty()) line["samples_taken"] = e.taken;
     line["settings"] = io::parse_json<ordered_json>("settings: ", settings_object(e.config));
     print(line);
   }
@@ -129,7 +130,7 @@ std::string other_settings(const TrainConfig& config) {
   static const std::set<std::string> told = {"model",      "data",     "engine", "device",     "dtype",
                                              "half-model", "conv",     "matmul", "threads",    "optimizer",
                                              "lr",         "momentum", "batch",  "accumulate", "seed",
-                                             "epochs",     "steps",    "out",    "resume"};
+                                             "epochs",     "steps",    "out",    "resume",     "limit"};
   std::string out;
   for (const Setting& s : settings()) {
     const SettingValue value = s.get(config);
@@ -149,6 +150,7 @@ class TextEvents {
     table.add({"data", e.title + " (" + e.data + "), " + grouped(e.train_samples) + " to train, " +
                            (e.valid_samples > 0 ? grouped(e.valid_samples) + " to validate, " : "") +
                            grouped(e.test_samples) + " to test, " + e.where});
+    if (!e.taken.empty()) table.add({"limit", e.taken});
     const ChoiceMode conv = convolution_choice().mode, matmul = matmul_choice().mode;
     table.add(
         {"engine", std::string(name(c.engine)) + (c.anomaly ? ", eager for --anomaly" : "") + ", " +

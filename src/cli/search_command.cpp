@@ -47,6 +47,7 @@ ordered_json json_of(const Trial& trial) {
 class JsonSink {
  public:
   void operator()(const search::SearchStartEvent& e) {
+    for (const std::string& notice : e.notices) print({{"event", "notice"}, {"text", notice}});
     print({{"event", "start"},
            {"models", e.models},
            {"data", e.data},
@@ -58,6 +59,7 @@ class JsonSink {
            {"train_samples", e.train_samples},
            {"valid_samples", e.valid_samples},
            {"test_samples", e.test_samples},
+           {"samples_taken", e.taken},
            {"trials_done", e.trials_done},
            {"seconds", e.seconds},
            {"out", e.out}});
@@ -115,6 +117,7 @@ class TextSink {
  public:
   void operator()(const search::SearchStartEvent& e) {
     metric_ = e.metric;
+    for (const std::string& notice : e.notices) std::fprintf(stderr, "tandem: %s\n", notice.c_str());
     Table table;
     std::string models, rungs, names;
     for (const std::string& model : e.models) models += (models.empty() ? "" : ", ") + model;
@@ -124,6 +127,7 @@ class TextSink {
     table.add({"model", models});
     table.add({"data", e.data + ", " + grouped(e.train_samples) + " to train, " + grouped(e.valid_samples) +
                            " to validate, " + grouped(e.test_samples) + " to test, " + e.where});
+    if (!e.taken.empty()) table.add({"limit", e.taken});
     table.add({"space", names});
     table.add(
         {"method", e.method + ", by " + title_of(e.metric.name) + ", compared after " + rungs + " epochs"});

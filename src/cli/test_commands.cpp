@@ -79,6 +79,7 @@ void print_json(const EvalReport& r, Device device) {
                        {"task", r.task},
                        {"device", to_string(device)},
                        {"samples", r.samples}};
+  if (!r.taken.empty()) line["samples_taken"] = r.taken;
   for (const Metric& metric : m.values) line["test_" + metric.name] = metric.value;
   line["seconds"] = r.seconds;
   line["weights_sha256"] = r.weights_sha256;
@@ -108,6 +109,7 @@ void print_text(const EvalReport& r) {
   Table table;
   table.add({"model", r.model + ", weights from " + r.path});
   table.add({"data", r.data + ", " + grouped(r.samples) + " samples"});
+  if (!r.taken.empty()) table.add({"limit", r.taken});
   table.add({"test loss", fixed(m["loss"], 4)});
   for (const MetricInfo& info : r.infos)
     if (!std::isnan(m[info.name])) table.add({"test " + title_of(info.name), shown(info, m[info.name])});
@@ -158,7 +160,8 @@ void add_eval(CLI::App& app, Action& action) {
   cmd->add_option("DIR", c.folder, "folder of a run, the --out of 'tandem train'")->required();
   std::vector<std::string> names = kSavedRunSettings;
   names.push_back("limit");
-  flags->settings.add(*cmd, names, {kTrainedOn, {"limit", "use the first so many samples"}});
+  flags->settings.add(*cmd, names,
+                      {kTrainedOn, {"limit", "test on so many samples, drawn by chance with every class"}});
   cmd->add_flag("--best", c.best, "the weights of the best epoch (of 'train --best')");
   cmd->add_flag("--json", flags->json, "print one JSON object");
   cmd->callback([flags, &action] {

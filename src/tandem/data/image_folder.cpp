@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "tandem/core/threads.h"
+#include "tandem/data/labels.h"
 #include "tandem/data/places.h"
 #include "tandem/data/split.h"
 #include "tandem/data/transforms.h"
@@ -339,8 +340,13 @@ Splits open_image_folder(const DatasetInfo& info, const OpenOptions& options) {
 
   const auto train_set = std::make_shared<ImageFolder>(std::move(train), all.classes()),
              test_set = std::make_shared<ImageFolder>(std::move(test), all.classes());
-  Splits splits{transform(train_set, for_testing(format)), transform(test_set, for_testing(format)), info,
-                info.name, folder};
+  const auto inputs =
+      [&](const std::shared_ptr<ImageFolder>& images) {  // the files' folders tell the classes
+        std::vector<int64_t> labels;
+        for (const ImageFolder::File& file : images->files()) labels.push_back(file.label);
+        return labelled(transform(images, for_testing(format)), std::move(labels));
+      };
+  Splits splits{inputs(train_set), inputs(test_set), info, info.name, folder};
   splits.info.sample_shape = {3, height, width};
   splits.info.classes = static_cast<int64_t>(all.classes().size());
   splits.info.train_size = train_set->size();

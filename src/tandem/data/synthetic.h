@@ -7,6 +7,7 @@
 #include <span>
 
 #include "tandem/data/dataset.h"
+#include "tandem/data/labels.h"
 #include "tandem/data/registry.h"
 
 namespace tandem::data {
@@ -19,14 +20,14 @@ std::span<const SyntheticKind> synthetic_kinds();
 
 /// Samples first … first+size-1 of a kind: {image f32 (channels, side, side), label i64 ()}, about mean 0 and deviation
 /// 1.
-class SyntheticImages final : public Dataset {
+class SyntheticImages final : public Dataset, public Labelled {
  public:
   SyntheticImages(const SyntheticKind& kind, uint64_t seed, int64_t first, int64_t size);
   int64_t size() const override { return size_; }
   std::vector<Tensor> get(int64_t i) const override;
   std::vector<Tensor> batch(std::span<const int64_t> indices) const override;
   std::string describe() const override;
-  int64_t label(int64_t i) const;
+  int64_t label(int64_t i) const override;
 
  private:
   void draw(int64_t i, float* out) const;

@@ -116,6 +116,8 @@ Plan make_plan(const SearchConfig& config) {
   }
   plan.data = data.splits.name;
   plan.where = data.splits.where;
+  plan.taken = data.taken;
+  plan.notices = data.splits.notices;
   plan.train_samples = data.splits.train->size();
   plan.valid_samples = data.valid->size();
   plan.test_samples = data.splits.test->size();

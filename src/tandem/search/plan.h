@@ -20,9 +20,11 @@ struct Candidate {
 struct Plan {
   std::vector<Candidate> candidates;
   Space space;
-  std::string data, where;  ///< name of the data set, and where it was found
-  MetricInfo metric;        ///< "valid_accuracy"
-  std::string monitor;      ///< its plain name
+  std::string data, where;           ///< name of the data set, and where it was found
+  std::string taken;                 ///< TrainingData::taken
+  std::vector<std::string> notices;  ///< of opening it
+  MetricInfo metric;                 ///< "valid_accuracy"
+  std::string monitor;               ///< its plain name
   std::vector<int64_t> rungs;
   int64_t train_samples = 0, valid_samples = 0, test_samples = 0;
   std::string train_data, valid_data, test_data;                ///< data::fingerprint

@@ -276,6 +276,8 @@ SearchResult Search::run() {
                          .where = plan_.where,
                          .method = config_.method,
                          .out = folder_.path,
+                         .taken = plan_.taken,
+                         .notices = plan_.notices,
                          .space = plan_.space,
                          .metric = plan_.metric,
                          .rungs = plan_.rungs,

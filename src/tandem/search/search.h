@@ -64,6 +64,8 @@ std::vector<size_t> ranking(const std::vector<Trial>& trials, bool higher_is_bet
 struct SearchStartEvent {
   std::vector<std::string> models;
   std::string data, where, method, out;
+  std::string taken = {};                 ///< what a limit took of the samples, as a line; empty: all
+  std::vector<std::string> notices = {};  ///< what opening the data says, one line each
   Space space;
   MetricInfo metric;           ///< that trials are judged by: "valid_accuracy"
   std::vector<int64_t> rungs;  ///< epochs at which trials are compared

@@ -83,13 +83,13 @@ struct TrainConfig : FitOptions {
   Device device = {};
   DType dtype = DType::f32;           ///< of the whole model
   Machine machine = {};               ///< how this process computes, while the run goes
-  std::optional<int64_t> limit = {};  ///< train on the first so many samples, test on the first so many
+  std::optional<int64_t> limit = {};  ///< samples to train on, and to test on: drawn by chance, see docs
   bool augment = false;               ///< the augmentation that is usual for the data, drawn anew each epoch
   // ---- Data of your own (data/registry.h, OpenOptions)
   std::optional<std::array<int64_t, 2>> input = {};  ///< height, width that images of a folder are made
   std::optional<double> test_share = {};             ///< of data without a test part, for testing; unset: 0.2
   double valid = 0;             ///< share of the training part that is held out, to judge epochs by
-  uint64_t split_seed = 0;      ///< of both splits
+  uint64_t split_seed = 0;      ///< of both splits, and of limit
   bool skip_bad = false;        ///< image files that cannot be read are left out, and named
   std::string target = {};      ///< the column of a table that is to be predicted
   data::CsvOptions csv = {};    ///< how a table is read, and what its columns are

@@ -97,8 +97,9 @@ EvalReport evaluate(const EvalConfig& config) {
   const SavedRun run = load_run("eval", config.folder, config.best);
   const std::unique_ptr<nn::Module> model = make_model(run, config.device);
   const TaskPtr task = task_of(run.data);
+  std::string taken;
   const data::Splits data =
-      open_test_data(run.data, choose_model(run).info, config.data, config.data_dir, config.limit);
+      open_test_data(run.data, choose_model(run).info, config.data, config.data_dir, config.limit, &taken);
   Metrics metrics =
       evaluate(*model, *data.test, {.task = task, .engine = config.engine, .autocast = run.autocast});
   std::vector<MetricInfo> infos = task->metrics();
@@ -117,6 +118,7 @@ EvalReport evaluate(const EvalConfig& config) {
           .infos = std::move(infos),
           .class_names = run.data.class_names,
           .samples = data.test->size(),
+          .taken = taken,
           .seconds = seconds.count(),
           .weights_sha256 = io::weights_sha256(model->state()),
           .warnings = std::move(warnings),

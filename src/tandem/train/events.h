@@ -18,6 +18,7 @@ struct StartEvent {
   std::string data;    ///< name of the data set
   std::string title;   ///< and what it is called
   std::string where;   ///< and where it was found
+  std::string taken;   ///< what `limit` took of its samples, as a line; empty: all
   int64_t train_samples = 0, valid_samples = 0, test_samples = 0;
   int64_t parameters = 0;  ///< elements
   double lr = 0;

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <set>
 
-#include "tandem/core/threads.h"
 #include "tandem/data/compose.h"
 #include "tandem/data/drawn_digits.h"
 #include "tandem/data/image_ops.h"
+#include "tandem/data/labels.h"
 #include "tandem/data/split.h"
 #include "tandem/data/table_set.h"
 #include "tandem/io/csv_rows.h"
@@ -18,6 +18,7 @@
 #include "tandem/io/torch_file.h"
 #include "tandem/nn/norm.h"
 #include "tandem/ops/pointwise.h"
+#include "tandem/train/limit.h"
 #include "tandem/train/parameter_names.h"
 #include "tandem/train/run_folder.h"
 
@@ -51,25 +52,6 @@ std::string absolute(const std::string& path) {
   std::error_code error;
   const fs::path whole = fs::weakly_canonical(path, error);
   return error ? path : whole.string();
-}
-
-/// The class of each sample. Reads all of them: photographs are decoded for it.
-std::vector<int64_t> labels_of(const data::Dataset& set) {
-  std::vector<int64_t> labels(static_cast<size_t>(set.size()));
-  parallel_for(set.size(),
-               [&](int64_t i) { labels[static_cast<size_t>(i)] = set.get(i).at(1).item<int64_t>(); });
-  return labels;
-}
-
-/// The first samples of data that is in the order of its classes are not of all of them.
-void note_missing_classes(const char* part, const data::Dataset& limited, data::Splits& splits) {
-  const std::vector<int64_t> labels = labels_of(limited);
-  const auto there = static_cast<int64_t>(std::set<int64_t>(labels.begin(), labels.end()).size());
-  if (there < splits.info.classes)
-    splits.notices.push_back(str("limit: the first ", limited.size(), " samples to ", part, " are of ", there,
-                                 " of the ", splits.info.classes,
-                                 " classes. Give a larger --limit, or data that is not in the order of its "
-                                 "classes."));
 }
 
 /// Of a text, whose windows follow each other: its end is held out.
@@ -262,7 +244,8 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
   opening.task = read_as;
   TrainingData out{.splits = name.empty() ? data::open_default(opening) : data::open_dataset(name, opening),
                    .record = {},
-                   .task = {}};
+                   .task = {},
+                   .taken = {}};
   data::Splits& splits = out.splits;
   if (is_renamed) splits.task = config.task_name;
   // Files of the user's own are found again where they were found now, not by the usual places.
@@ -273,30 +256,30 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
   out.record = {splits.name,        opening,       splits.task,
                 splits.class_names, splits.format, splits.encoder,
                 splits.byte_inputs, splits.text,   splits.sound};
-  const auto limited = [&](data::DatasetPtr set) {
-    return config.limit ? data::first(set, *config.limit) : set;
+  const auto limited = [&](const data::DatasetPtr& set) {
+    return set ? limited_to(set, config.limit, splits.task, config.split_seed) : Limited{};
   };
-  splits.train = limited(splits.train);
-  splits.test = limited(splits.test);
-  if (is_own && config.limit && has_classes(splits.task)) {
-    note_missing_classes("train", *splits.train, splits);
-    note_missing_classes("test", *splits.test, splits);
-  }
-  TD_CHECK(config.split_seed == 0 || config.valid > 0 || splits.split_off,
-           "split-seed: acts only with --valid, or data that is split for testing; ", splits.name,
+  const Limited train = limited(splits.train), test = limited(splits.test), valid = limited(splits.valid);
+  std::vector<std::pair<const char*, const Limited*>> parts = {{"train", &train}, {"test", &test}};
+  if (splits.valid) parts.insert(parts.begin() + 1, {"validate", &valid});
+  out.taken = taken_text(parts, config.split_seed, splits.notices);
+  TD_CHECK(config.split_seed == 0 || config.valid > 0 || splits.split_off || train.is_drawn || test.is_drawn,
+           "split-seed: acts only with --valid, --limit, or data that is split for testing; ", splits.name,
            " has a test part here. Give --valid as well, or leave --split-seed out.");
+  splits.train = train.taken(splits.train);
+  splits.test = test.taken(splits.test);
   data::DatasetPtr plain = splits.train;
   if (config.augment) {
     TD_CHECK(splits.augmented, "augment: ", splits.name,
              " has no usual augmentation; cifar10, cifar100 and image-folder have one. Leave --augment out.");
-    splits.train = limited(splits.augmented(config.seed));
+    splits.train = train.taken(splits.augmented(config.seed));
   }
   const bool with_classes = has_classes(splits.task);
   std::vector<int64_t> labels;
-  if (with_classes && (config.valid > 0 || config.class_weights)) labels = labels_of(*plain);
+  if (with_classes && (config.valid > 0 || config.class_weights)) labels = data::class_labels(*plain);
   TD_CHECK(config.valid == 0 || !splits.valid, "valid: ", splits.name,
            " has a part for validation of its own. Leave --valid out.");
-  if (splits.valid) out.valid = limited(splits.valid);
+  if (splits.valid) out.valid = valid.taken(splits.valid);
   if (config.valid > 0) {
     const std::vector<int64_t> groups =
         with_classes ? labels : std::vector<int64_t>(static_cast<size_t>(plain->size()));
@@ -427,7 +410,7 @@ zoo::ChosenModel adapted(zoo::ChosenModel chosen, const TrainingData& data,
 }
 
 data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& model, const std::string& name,
-                            const std::string& data_dir, std::optional<int64_t> limit) {
+                            const std::string& data_dir, std::optional<int64_t> limit, std::string* taken) {
   const bool is_own = name.empty() || name == record.name;
   data::OpenOptions opening;
   if (is_own) opening = record.opening;
@@ -470,11 +453,14 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
            model.classes, " classes; got ", sample, " in ", splits.info.classes, ". Choose another --data.");
   splits.task = record.task;
   splits.notices.clear();  // what opening says was said in training
-  const auto print = [&](const data::DatasetPtr& set) {
-    return data::fingerprint(record.limit ? *data::first(set, *record.limit) : *set);
+  const uint64_t seed = record.opening.split_seed;
+  // Whether training saw these samples; older versions took the first ones of a limit.
+  const auto is_set = [&](const data::DatasetPtr& set, const std::string& fingerprint) {
+    return data::fingerprint(*limited_to(set, record.limit, record.task, seed).taken(set)) == fingerprint ||
+           (record.limit && data::fingerprint(*data::first(set, *record.limit)) == fingerprint);
   };
   const std::string place = str("'", io::one_line(splits.where), "'");
-  if (is_own && !is_elsewhere && !record.test_data.empty() && print(splits.test) != record.test_data) {
+  if (is_own && !is_elsewhere && !record.test_data.empty() && !is_set(splits.test, record.test_data)) {
     TD_CHECK(
         !splits.split_off, "data ", splits.name, ": ", place,
         " has changed since the run was trained: what is split off for testing now would hold samples that "
@@ -482,9 +468,8 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
     splits.notices.push_back(str("the test part of ", place, " has changed since the run was trained."));
   }
   if (is_elsewhere && splits.split_off) {
-    const bool is_copy =
-        is_own && !record.test_data.empty() &&
-        ((part && print(part) == record.test_data) || print(splits.test) == record.train_data);
+    const bool is_copy = is_own && !record.test_data.empty() &&
+                         ((part && is_set(part, record.test_data)) || is_set(splits.test, record.train_data));
     splits.notices.push_back(
         str("measured on all ", splits.test->size(), record.encoder ? " rows" : " samples", " of ", place,
             is_copy ? ", among which are those that the run was trained on: this is no test." : "."));
@@ -493,7 +478,10 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
   if ((is_elsewhere || record.byte_inputs) && !record.text && !record.sound)
     splits.test = made_alike(record, splits.test, pixels_of(splits.format, splits.byte_inputs), splits.name,
                              splits.encoder != nullptr, str("data ", splits.name, ": "));
-  if (limit) splits.test = data::first(splits.test, *limit);
+  const Limited measured = limited_to(splits.test, limit, splits.task, seed);
+  const std::string text = taken_text({{"test", &measured}}, seed, splits.notices);
+  if (taken) *taken = text;
+  splits.test = measured.taken(splits.test);
   return splits;
 }
 

@@ -37,6 +37,7 @@ struct TrainingData {
   data::DatasetPtr valid = {};  ///< held out of training
   DataRecord record;
   TaskPtr task;
+  std::string taken;  ///< what --limit took of the samples, as a line; empty: all
 };
 /// Opens what the configuration names. Throws Error where it cannot be, or fits no task.
 TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo& model);
@@ -49,9 +50,11 @@ zoo::ChosenModel adapted(zoo::ChosenModel chosen, const TrainingData& data,
 /// The test part for `eval` and `predict`: the run's own data, or another data set or folder. Its samples are made as
 /// those of training were. A folder or file that is not the run's own and has no test part is taken whole; `notices` of
 /// the result say so, and whether it holds what the run was trained on. Throws Error where data that the run split
-/// itself has changed since, so that training samples would be among those for testing.
+/// itself has changed since, so that training samples would be among those for testing. `limit` draws as that of training
+/// does; `taken` gets TrainingData::taken.
 data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& model, const std::string& data,
-                            const std::string& data_dir, std::optional<int64_t> limit);
+                            const std::string& data_dir, std::optional<int64_t> limit,
+                            std::string* taken = nullptr);
 
 /// Inputs of arrays (data/arrays.h) made as those of the run were: pixels get its mean and deviation. Throws Error,
 /// which begins with `where`, where bytes were trained on and these are numbers, or the other way round.

@@ -98,9 +98,10 @@ SettingNeed decay_need() {
 /// Data of the user's own may have a test part or not: open_training_data knows.
 SettingNeed split_need() {
   return {
-      "--valid, or data that is split for testing (csv, npy, image-folder, text, text-folder, parallel-text)",
+      "--valid, --limit, or data that is split for testing (csv, npy, image-folder, text, text-folder, "
+      "parallel-text)",
       [](const TrainConfig& c) {
-        return c.valid > 0 || c.test_share || c.data == "csv" || c.data == "npy" ||
+        return c.valid > 0 || c.limit || c.test_share || c.data == "csv" || c.data == "npy" ||
                c.data == "image-folder" || c.data == "text" || c.data == "text-folder" ||
                c.data == "parallel-text";
       }};
@@ -146,9 +147,11 @@ void add_model_and_data(std::vector<Setting>& table) {
         {.unset = "0.2", .bits = kIndirect, .range = SettingRange{0, 1, false, false}});
   t.add("valid", TD_FIELD(valid), "share of the training part held out to judge epochs by: 0.1",
         {.bits = kIndirect, .range = SettingRange{0, 1, true, false}});
-  t.add("split-seed", TD_FIELD(split_seed), "of --test-share and --valid",
+  t.add("split-seed", TD_FIELD(split_seed), "of --test-share, --valid and --limit",
         {.bits = kIndirect, .needs = split_need()});
-  t.add("limit", TD_FIELD(limit), "use the first so many samples to train, and to test",
+  t.add("limit", TD_FIELD(limit),
+        "use so many samples to train, and so many to test, drawn by chance with every class; of a long text "
+        "the first ones",
         {.unset = "all", .bits = kIndirect, .range = at_least(1)});
   t.add("augment", TD_FIELD(augment),
         "crop, flip … the training images as is usual for the data, anew each epoch", {.bits = kRecorded});

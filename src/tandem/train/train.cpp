@@ -642,6 +642,7 @@ DoneEvent train_in(RunFolder folder, const TrainConfig& config, const zoo::Chose
   parts.start.data = data.splits.name;
   parts.start.title = data.splits.info.title;
   parts.start.where = data.splits.where;
+  parts.start.taken = data.taken;
   parts.notices = std::move(notices);
   parts.still = std::move(still);
   parts.begun = begun;

@@ -56,7 +56,7 @@ struct EvalConfig {
   Engine engine = Engine::graph;
   Device device = {};
   Machine machine = {};
-  std::optional<int64_t> limit = {};  ///< test on the first so many samples
+  std::optional<int64_t> limit = {};  ///< test on so many samples, drawn as those of TrainConfig::limit
   bool best = false;                  ///< the weights of the best epoch, where the run kept them
 };
 
@@ -69,6 +69,7 @@ struct EvalReport {
   std::vector<MetricInfo> infos;         ///< how the metrics besides the loss are to be read
   std::vector<std::string> class_names;  ///< empty: numbers alone
   int64_t samples = 0;
+  std::string taken = {};  ///< what the limit took of the samples, as a line; empty: all
   double seconds = 0;
   std::string weights_sha256;
   std::vector<std::string> warnings;
