@@ -70,6 +70,15 @@ TEST(Arguments, ATextBesideATableIsRefusedAndATableAloneIsReadRowByRow) {
   EXPECT_EQ(std::count(texts.out.begin(), texts.out.end(), '\n'), 2);
 }
 
+TEST(Arguments, ATableForARunOnImagesIsRefusedAsSuch) {
+  const TempFolder folder;
+  write_text(folder / "a.csv", "a,b\n1,2\n2,3\n");
+  ASSERT_EQ(
+      run_command({"train", "mlp", "--data", "digits", "--limit", "20", "--out", folder / "run"}).status, 0);
+  EXPECT_HAS(complaint({"eval", folder / "run", "--data", "csv", "--data-dir", folder / "a.csv"}, 1),
+             "data csv: the run was trained on digits, not on a table. Choose another --data.");
+}
+
 TEST(Arguments, AnIndexBeyondTheTestPartIsNamed) {
   const TempFolder folder;
   ASSERT_EQ(

@@ -16,6 +16,9 @@
 
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
+#include "tandem/data/compose.h"
+#include "tandem/data/labels.h"
+#include "tandem/data/split.h"
 #include "tandem/io/image.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/io/tensorboard.h"
@@ -159,7 +162,10 @@ TEST(Fit, IsTheLoopOfTheCommand) {
   manual_seed(0);
   const auto model = zoo::make_model("mlp");
   const data::Splits digits = data::open_dataset("digits");
-  const auto some = data::first(digits.train, 60), others = data::first(digits.test, 60);
+  const auto drawn = [](const data::DatasetPtr& set) {
+    return data::subset(set, data::draw_indices(data::class_labels(*set), 60, 0));
+  };
+  const auto some = drawn(digits.train), others = drawn(digits.test);
   const FitResult own = fit(*model, *some, {.test = others.get(), .batch = 20});
   expect_same(named, own, "fit and train");
 }

@@ -79,6 +79,17 @@ TEST(ForeignNumbers, ATargetOfThemIsRefusedWhateverTheTask) {
   EXPECT_EQ(task_of(few, "x", TableTask::classification), TableTask::classification);
 }
 
+TEST(ForeignNumbers, InRowsToPredictAreNamedAsSuch) {
+  const Table plain = table_of([](int i) { return str(i, ".5"); }),
+              commas = table_of([](int i) { return str(i, ",5"); });
+  const TableEncoder by_x(plain, {.target = "y"}), of_x(plain, {.target = "x"});
+  for (const TableEncoder* encoder : {&by_x, &of_x})
+    EXPECT_HAS(refusal([&] { encoder->encode(commas); }),
+               "must be a number with a decimal point, and neither separators of thousands nor a unit, as in "
+               "training; "
+               "got '0,5'. Fix the cell");
+}
+
 TEST(Classes, AClassPerRowOrNearlySoIsRefusedWithTheLikelyCause) {
   const auto asked = [](const auto& cell) {
     return [table = table_of(cell)] { return task_of(table, "x", TableTask::classification); };

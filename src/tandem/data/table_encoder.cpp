@@ -39,6 +39,13 @@ std::string key_of(const Categories& categories, std::string_view cell) {
   return std::string(cell);
 }
 
+/// What a cell must be that is no number, with the likely cause.
+const char* number_for(std::string_view cell) {
+  return is_otherwise_written(cell)
+             ? "a number with a decimal point, and neither separators of thousands nor a unit"
+             : "a number";
+}
+
 /// The features of a column, in this order: its scaled numbers (one, or four of a date), one for each category, one
 /// for missing or unknown cells. encode_column and name_features go by it.
 int64_t features_of(const EncodedColumn& column) {
@@ -65,7 +72,7 @@ void encode_column(const Table& table, const EncodedColumn& column, const TextCo
       if (!other) out[found->second] = 1;
     } else if (!other && column.type == ColumnType::number) {
       const std::optional<double> value = finite_number(cell);
-      TD_CHECK(value, must_be("a number"));
+      TD_CHECK(value, must_be(number_for(cell)));
       out[0] = standardised(table, column.name, row, column.scales[0], *value);
     } else if (!other) {
       const std::optional<DateParts> date = parse_date(cell, column.form);
@@ -291,8 +298,8 @@ Tensor TableEncoder::encode_target(const Table& table, const TextColumn& cells) 
       out.data<int64_t>()[row] = found->second;
     } else {
       const std::optional<double> value = finite_number(cells[row]);
-      TD_CHECK(value, place_of(table, target_, row), "must be a number, as in training; got ",
-               shown(cells[row]), ". Fix the cell.");
+      TD_CHECK(value, place_of(table, target_, row), "must be ", number_for(cells[row]),
+               ", as in training; got ", shown(cells[row]), ". Fix the cell.");
       out.data<float>()[row] = standardised(table, target_, row, target_scale_, *value);
     }
   }
