@@ -103,7 +103,7 @@ void show(const BenchFlags& flags, const TimedStep& row, double before, Table& t
                          {"before_ms", before > 0 ? ordered_json(before) : nullptr},
                          {"ratio", ratio > 0 ? ordered_json(ratio) : nullptr}};
     if (!row.error.empty()) line["error"] = row.error;
-    std::printf("%s\n", line.dump(-1, ' ', false, ordered_json::error_handler_t::replace).c_str());
+    print_line(line);
     std::fflush(stdout);
     return;
   }

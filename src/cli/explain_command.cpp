@@ -19,7 +19,7 @@ std::string state_of(const Candidate& candidate, const GraphView::Node& node) {
   return candidate.name == node.algorithm ? "chosen" : "can";
 }
 
-ordered_json json_of(const GraphView& graph) {
+ordered_json graph_json(const GraphView& graph) {
   const auto json_value = [](const AttrValue& value) -> ordered_json {
     switch (value.kind) {
       case AttrValue::Kind::integer:
@@ -59,7 +59,7 @@ ordered_json json_of(const GraphView& graph) {
                                          {"can", candidate.why_not.empty()},
                                          {"state", state_of(candidate, node)},
                                          {"workspace", candidate.workspace}});
-    for (const GraphView& body : node.bodies) line["bodies"].push_back(json_of(body));
+    for (const GraphView& body : node.bodies) line["bodies"].push_back(graph_json(body));
   }
   return {{"values", values}, {"nodes", nodes}, {"results", graph.results}};
 }
@@ -74,7 +74,7 @@ struct Parts {
   }
 };
 
-void print_json(const std::string& model, const GraphReport& r, const Parts& parts) {
+void print_graph_json(const std::string& model, const GraphReport& r, const Parts& parts) {
   ordered_json passes = ordered_json::array();
   for (const PassReport& p : r.passes)
     passes.push_back({{"pass", p.pass},
@@ -88,8 +88,8 @@ void print_json(const std::string& model, const GraphReport& r, const Parts& par
       {"model", model},     {"signature", r.signature},       {"executor", r.executor},
       {"inputs", r.inputs}, {"captured", r.captured},         {"outputs", r.outputs},
       {"passes", passes},   {"values_bytes", r.values_bytes}, {"arena_bytes", r.arena_bytes}};
-  if (parts.has_nodes()) line["graph"] = json_of(r.graph);
-  std::printf("%s\n", line.dump().c_str());
+  if (parts.has_nodes()) line["graph"] = graph_json(r.graph);
+  print_line(line);
 }
 
 void print_candidates(const GraphView& graph, const Parts& parts) {
@@ -104,7 +104,7 @@ void print_candidates(const GraphView& graph, const Parts& parts) {
   }
 }
 
-void print_text(const std::string& model, const GraphReport& r, const Parts& parts) {
+void print_graph_text(const std::string& model, const GraphReport& r, const Parts& parts) {
   std::printf("One training step of %s: %s\n", model.c_str(), r.signature.c_str());
   std::printf("%d inputs, %d tensors of state, %d outputs; executor: %s\n\n", r.inputs, r.captured, r.outputs,
               r.executor.c_str());
@@ -163,7 +163,7 @@ void add_explain(CLI::App& app, Action& action) {
       const GraphReport report = explain(config, with_stages(flags->stages));
       const Parts parts{flags->nodes, flags->implementations || cmd->count("--conv") > 0,
                         flags->implementations || cmd->count("--matmul") > 0};
-      (flags->json ? print_json : print_text)(config.model, report, parts);
+      (flags->json ? print_graph_json : print_graph_text)(config.model, report, parts);
     };
   });
 }

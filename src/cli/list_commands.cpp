@@ -24,7 +24,6 @@ namespace {
 using nlohmann::ordered_json;
 
 std::vector<Dim> sizes(const Dims& dims) { return {dims.begin(), dims.end()}; }
-void print(const ordered_json& line) { std::printf("%s\n", line.dump().c_str()); }
 
 }  // namespace
 
@@ -72,12 +71,12 @@ void list_models(bool json) {
   for (const zoo::ModelInfo& info : zoo::models()) {
     const int64_t parameters = nn::count_parameters(*shapes_of_model({info}));
     if (json)
-      print({{"model", info.name},
-             {"parameters", parameters},
-             {"task", info.task},
-             {"input", sizes(info.input)},
-             {"classes", info.classes},
-             {"description", info.description}});
+      print_line({{"model", info.name},
+                  {"parameters", parameters},
+                  {"task", info.task},
+                  {"input", sizes(info.input)},
+                  {"classes", info.classes},
+                  {"description", info.description}});
     else
       table.add({info.name, grouped(parameters), info.task, str(info.input), known(info.classes),
                  info.description});
@@ -145,7 +144,7 @@ void describe_model(const zoo::ChosenModel& chosen, int64_t batch, bool json) {
         line["recipes"][name][s.name] = json_of(at->second);
   }
   line["layers"] = layers;
-  print(line);
+  print_line(line);
 }
 
 /// Fetches a data set; on a terminal, with a line of progress.
@@ -157,7 +156,7 @@ void fetch(const std::string& name, const std::string& data_dir, bool json) {
       });
   if (terminal) std::fprintf(stderr, "\r\033[K");
   if (json)
-    print({{"data", name}, {"where", folder}});
+    print_line({{"data", name}, {"where", folder}});
   else
     std::printf("%s is in %s\n", name.c_str(), folder.c_str());
 }
@@ -215,15 +214,15 @@ void add_datasets(CLI::App& app, Action& action) {
       for (const data::DatasetStatus& row : data::list_datasets(flags->data_dir)) {
         const data::DatasetInfo& info = row.info;
         if (flags->json)
-          print({{"data", info.name},
-                 {"title", info.title},
-                 {"train_samples", info.train_size},
-                 {"test_samples", info.test_size},
-                 {"sample", sizes(info.sample_shape)},
-                 {"classes", info.classes},
-                 {"found", row.found},
-                 {"where", row.where},
-                 {"description", info.description}});
+          print_line({{"data", info.name},
+                      {"title", info.title},
+                      {"train_samples", info.train_size},
+                      {"test_samples", info.test_size},
+                      {"sample", sizes(info.sample_shape)},
+                      {"classes", info.classes},
+                      {"found", row.found},
+                      {"where", row.where},
+                      {"description", info.description}});
         else
           table.add({info.name, known(info.train_size), known(info.test_size),
                      info.sample_shape.rank() == 0 ? "" : str(info.sample_shape), known(info.classes),
@@ -260,13 +259,13 @@ void add_info(CLI::App& app, Action& action) {
           else
             absent.push_back({{"kind", row.device}, {"reason", row.text}});
         }
-        print({{"version", TANDEM_VERSION},
-               {"compiler", compiler},
-               {"build", kind},
-               {"processor", processor()},
-               {"threads", threads()},
-               {"devices", devices},
-               {"absent", absent}});
+        print_line({{"version", TANDEM_VERSION},
+                    {"compiler", compiler},
+                    {"build", kind},
+                    {"processor", processor()},
+                    {"threads", threads()},
+                    {"devices", devices},
+                    {"absent", absent}});
         return;
       }
       Table table;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 namespace tandem::cli {
 namespace {
@@ -83,6 +84,10 @@ std::string title_of(const std::string& metric) {
 
 std::string shown(const MetricInfo& info, double value) {
   return info.is_share ? percent(value) : fixed(value, 4);
+}
+
+void print_line(const nlohmann::ordered_json& object) {
+  std::printf("%s\n", object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
 }
 
 }  // namespace tandem::cli

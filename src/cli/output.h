@@ -1,6 +1,7 @@
 // What the command prints: tables, numbers, and the events of a training run as text or as JSON lines.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,9 @@ std::string duration(double seconds);  // "2 h 05 min", "3 min 20 s", "12 s"
 std::string title_of(const std::string& metric);
 /// Its value: "97.31 %" of a share, else four digits after the point.
 std::string shown(const MetricInfo& info, double value);
+
+/// One JSON object on a line of stdout. Bytes that are no UTF-8 are replaced.
+void print_line(const nlohmann::ordered_json& object);
 
 /// One JSON object per line on stdout, and nothing else.
 CallbackPtr json_events();

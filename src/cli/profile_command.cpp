@@ -79,7 +79,7 @@ std::string trace_path(const Flags& flags) {
   return flags.out;
 }
 
-void print_json(const Shown& shown) {
+void print_profile_json(const Shown& shown) {
   const TrainConfig& config = shown.flags.config;
   const ProfileSummary& s = shown.sums;
   const Peaks& peaks = shown.profiled.peaks;
@@ -129,7 +129,7 @@ void print_json(const Shown& shown) {
                                {"bytes_per_second", peaks.bytes_per_second},
                                {"how", peaks.how}}},
                              {"kernels", kernels}};
-  std::printf("%s\n", line.dump(-1, ' ', false, ordered_json::error_handler_t::replace).c_str());
+  print_line(line);
 }
 
 /// "12.3 G", to go before a unit.
@@ -198,7 +198,7 @@ void print_kernels(const Shown& shown) {
   table.print();
 }
 
-void print_text(const Shown& shown) {
+void print_profile_text(const Shown& shown) {
   const TrainConfig& config = shown.flags.config;
   const std::string on = config.device.is_cpu() ? str(config.device, ", ", shown.profiled.threads, " threads")
                                                 : to_string(config.device);
@@ -246,7 +246,7 @@ void run(Flags& flags) {
   Shown shown{flags, profiled};
   shown.path = path;
   shown.dropped = write_trace(path, profiled.profile);
-  (flags.json ? print_json : print_text)(shown);
+  (flags.json ? print_profile_json : print_profile_text)(shown);
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ class JsonSink {
 
  private:
   static void print(const ordered_json& line) {
-    std::printf("%s\n", line.dump(-1, ' ', false, ordered_json::error_handler_t::replace).c_str());
+    print_line(line);
     std::fflush(stdout);
   }
 };

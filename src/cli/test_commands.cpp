@@ -35,10 +35,6 @@ void take_settings(const SettingFlags& flags, Config& config) {
   if (given.limit) config.limit = *given.limit;
 }
 
-void print(const ordered_json& line) {
-  std::printf("%s\n", line.dump(-1, ' ', false, ordered_json::error_handler_t::replace).c_str());
-}
-
 void warn(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) std::fprintf(stderr, "tandem: %s\n", warning.c_str());
 }
@@ -98,7 +94,7 @@ void print_json(const EvalReport& r, Device device) {
     for (int64_t p = 0; p < m.confusion.classes(); ++p) row.push_back(m.confusion.count(c, p));
     line["confusion"].push_back(row);
   }
-  print(line);
+  print_line(line);
 }
 
 /// Wider tables of classes are for --json.
@@ -269,7 +265,7 @@ void add_predict(CLI::App& app, Action& action) {
           line["frames"] = p.mels.size(0);
         else
           line["values"] = p.values;
-        print(line);
+        print_line(line);
       }
       if (!flags->json) table.print();
     };
