@@ -17,8 +17,7 @@ Adagrad::Adagrad(nn::NamedTensors parameters, const AdagradOptions& options,
     TD_CHECK(o.epsilon >= 0, "adagrad: epsilon must be at least 0; got ", o.epsilon, ".");
   }
   for (size_t i = 0; i < this->parameters().size(); ++i)
-    sum_.push_back(
-        full(this->parameters()[i].second.shape(), this->options(i).initial_sum, compute_dtype(), device()));
+    sum_.push_back(state_tensor(this->parameters()[i].second.shape(), this->options(i).initial_sum));
 }
 
 void Adagrad::begin() {

@@ -22,6 +22,12 @@ constexpr double kArmijo = 1e-4, kCurvature = 0.9;  // of the Wolfe conditions
 constexpr double kLeastBracket = 1e-9;              // times the largest element of the direction
 constexpr double kLeastCurvature = 1e-10;           // of a change that is worth keeping
 
+void check_type(const Tensor& parameter) {
+  TD_CHECK(parameter.dtype() == DType::f32 || parameter.dtype() == DType::f64,
+           "lbfgs: the parameters must be f32 or f64; got ", parameter.dtype(),
+           ", whose products of vectors are too coarse. Convert the model first: net.to(DType::f32).");
+}
+
 double dot(const Tensor& a, const Tensor& b) { return sum(a * b).item<double>(); }
 double largest(const Tensor& x) { return max(abs(x)).item<double>(); }
 
@@ -49,9 +55,7 @@ Lbfgs::Lbfgs(nn::NamedTensors parameters, const LbfgsOptions& options)
     size_ += tensor.size();
   }
   const Tensor& first = parameters_.front().second;
-  TD_CHECK(first.dtype() == DType::f32 || first.dtype() == DType::f64,
-           "lbfgs: the parameters must be f32 or f64; got ", first.dtype(),
-           ", whose products of vectors are too coarse. Convert the model first: net.to(DType::f32).");
+  check_type(first);
   TD_CHECK(size_ > 0, "lbfgs: the parameters must have elements; they have none.");
   set_lr(options_.lr);
   TD_CHECK(options_.max_iterations >= 1 && options_.max_evaluations >= 0 && options_.history >= 1,
@@ -64,6 +68,23 @@ Lbfgs::Lbfgs(nn::NamedTensors parameters, const LbfgsOptions& options)
     options_.max_evaluations = plus_capped(options_.max_iterations, options_.max_iterations / 4);
   direction_ = zeros({size_}, first.dtype(), first.device());
   gradient_ = zeros({size_}, first.dtype(), first.device());
+}
+
+/// They may have been frozen, converted or moved since the optimiser was made. A frozen one cannot be left out of directions
+/// that were estimated with it; the state can go where the others went.
+void Lbfgs::follow_parameters() {
+  detail::check_alike(parameters_);
+  for (const auto& [name, tensor] : parameters_)
+    TD_CHECK(tensor.requires_grad(), "lbfgs step: every parameter must want gradients; '", name,
+             "' was frozen after the optimiser was made. unfreeze() it, or make an optimiser of the others.");
+  const Tensor& first = parameters_.front().second;
+  check_type(first);
+  if (direction_.dtype() == first.dtype() && direction_.device() == first.device()) return;
+  const auto follow = [&](Tensor& x) { x = to(cast(x, first.dtype()), first.device()); };
+  follow(direction_);
+  follow(gradient_);
+  for (Tensor& change : changes_) follow(change);
+  for (Tensor& step : steps_) follow(step);
 }
 
 void Lbfgs::set_lr(double lr) {
@@ -201,6 +222,7 @@ double Lbfgs::step(const Loss& loss) {
            "call it in the "
            "function that step() takes.");
   const NoGrad off;
+  follow_parameters();
   Point here = evaluate(loss);
   const double first = here.loss;
   int64_t evaluations = 1;

@@ -55,6 +55,7 @@ class Lbfgs {
   };
   using Loss = std::function<Tensor()>;
 
+  void follow_parameters();
   Point evaluate(const Loss& loss);
   Point evaluate(const Loss& loss, const std::vector<Tensor>& from, double at);
   Tensor new_direction(const Tensor& gradient);

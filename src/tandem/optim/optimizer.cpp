@@ -54,6 +54,10 @@ void detail::check_parameters(const nn::NamedTensors& parameters) {
     TD_CHECK(is_new, "optimizer: every parameter must be given once; got '", *at->second, "' and '", name,
              "', which are one tensor. Leave one out (named_parameters() gives each once).");
   }
+  check_alike(parameters);
+}
+
+void detail::check_alike(const nn::NamedTensors& parameters) {
   const Tensor& first = parameters.front().second;
   for (const auto& [name, tensor] : parameters) {
     TD_CHECK(tensor.device() == first.device(), "optimizer: all parameters must be on one device; got ", name,
@@ -82,8 +86,42 @@ Optimizer::Optimizer(nn::NamedTensors parameters, std::vector<Common> groups,
     rates_.push_back(group.lr);
     lr_.push_back(full({}, group.lr, promote(first.dtype(), DType::f32), first.device()));
   }
-  if (first.dtype() != compute_dtype())
-    for (const auto& [name, tensor] : parameters_) masters_.push_back(cast(tensor.detach(), compute_dtype()));
+}
+
+void Optimizer::follow_parameters() const {
+  detail::check_alike(parameters_);
+  const Tensor& first = parameters_.front().second;
+  const DType type = promote(first.dtype(), DType::f32);
+  if (device() == first.device() && compute_dtype() == type && masters_.empty() == (first.dtype() == type))
+    return;
+  // Within a trace too, what is made here is made once and belongs to nobody's graph.
+  const TraceScope untraced(nullptr);
+  const NoGrad off;
+  const NoAutocast full_precision;
+  const auto move = [&](Tensor tensor) {
+    if (tensor.device() != first.device()) tensor.rebind(to(tensor.detach(), first.device()));
+  };
+  if (device() != first.device()) {
+    for (const Tensor& lr : lr_) move(lr);  // first: named_state() comes back here
+    for (const auto& [name, tensor] : named_state()) move(tensor);
+  }
+  if (compute_dtype() != type) {
+    for (size_t g = 0; g < groups(); ++g) {
+      Tensor lr = lr_[g];
+      lr.rebind(full({}, rates_[g], type, first.device()));
+    }
+    for (Tensor tensor : typed_state_) tensor.rebind(cast(tensor.detach(), type));
+  }
+  if (first.dtype() == type) masters_.clear();
+  if (first.dtype() != type && masters_.empty())
+    for (const auto& [name, tensor] : parameters_) masters_.push_back(cast(tensor.detach(), type));
+}
+
+Tensor Optimizer::value_of(size_t i) const {
+  const Tensor& parameter = parameters_[i].second;
+  if (masters_.empty()) return parameter;
+  const Tensor& master = masters_[i];
+  return where(equal(cast(master, parameter.dtype()), parameter), master, cast(parameter, master.dtype()));
 }
 
 void Optimizer::store(const Tensor& target, const Tensor& value) const {
@@ -96,6 +134,7 @@ void Optimizer::update(std::span<const Tensor> gradients, const Tensor& finite) 
            parameters_.size(), " parameters.");
   TD_CHECK(!finite.defined() || (finite.dtype() == DType::boolean && finite.size() == 1),
            "optimizer update: finite must be one bool; got ", describe(finite), ".");
+  follow_parameters();
   const NoGrad off;
   const NoAutocast full;
   struct Scope {
@@ -115,8 +154,7 @@ void Optimizer::update(std::span<const Tensor> gradients, const Tensor& finite) 
              parameters_[i].first, " must have its shape ", parameter.shape(), "; got ", gradients[i].shape(),
              ".");
     const Common& group = groups_[group_of_[i]];
-    const Tensor& held = masters_.empty() ? parameter : masters_[i];
-    Tensor value = held;
+    Tensor value = value_of(i);
     Tensor gradient =
         gradients[i].dtype() == compute_dtype() ? gradients[i] : cast(gradients[i], compute_dtype());
     if (keep[group_of_[i]].defined())
@@ -124,8 +162,8 @@ void Optimizer::update(std::span<const Tensor> gradients, const Tensor& finite) 
     else if (group.weight_decay != 0 && !group.decoupled)
       gradient = gradient + value * group.weight_decay;
     const Tensor changed = step(i, value, gradient);
-    store(held, changed);
-    if (!masters_.empty()) store(parameter, changed);
+    if (!masters_.empty()) store(masters_[i], changed);
+    store(parameter, changed);
   }
 }
 
@@ -154,10 +192,13 @@ double Optimizer::lr(size_t group) const {
   return rates_[group];
 }
 
-std::vector<Tensor> Optimizer::zeros_for_each() const {
+Tensor Optimizer::state_tensor(const Dims& shape, double value) {
+  return typed_state_.emplace_back(full(shape, value, compute_dtype(), device()));
+}
+
+std::vector<Tensor> Optimizer::zeros_for_each() {
   std::vector<Tensor> tensors;
-  for (const auto& [name, tensor] : parameters_)
-    tensors.push_back(zeros(tensor.shape(), compute_dtype(), tensor.device()));
+  for (const auto& [name, tensor] : parameters_) tensors.push_back(state_tensor(tensor.shape()));
   return tensors;
 }
 
@@ -168,6 +209,7 @@ void Optimizer::append_state(nn::NamedTensors& out, const std::string& prefix,
 }
 
 nn::NamedTensors Optimizer::named_state() const {
+  follow_parameters();
   nn::NamedTensors state = {{"lr", lr_[0]}};
   for (size_t g = 1; g < groups(); ++g) state.emplace_back(str("lr.", g), lr_[g]);
   append_state(state, "master", masters_);
@@ -177,6 +219,7 @@ nn::NamedTensors Optimizer::named_state() const {
 void Optimizer::load_state(const nn::NamedTensors& tensors, const std::string& source) {
   refuse_while_tracing("load_state", "rates would be set only while the callable is traced",
                        "Load before the compiled step.");
+  follow_parameters();  // before named_state(), which lists what is there when it begins
   nn::copy_named(named_state(), tensors, source, "optimiser state");
   for (size_t g = 0; g < groups(); ++g) {
     const auto held = lr_[g].item<double>();

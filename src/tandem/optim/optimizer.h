@@ -1,6 +1,7 @@
 // Optimisers. One holds its parameters, its state tensors (made up front, so that the first step does the same
 // operations as every other) and the learning rate as a 0-d tensor on the parameters' device. update() is made
-// of public operations and assign(), so that a compiled training step can hold it.
+// of public operations and assign(), so that a compiled training step can hold it. A model may be moved or converted
+// after its optimiser was made: the state follows in the next update.
 //
 // Parameters may come in groups with options of their own, chosen by name; the first group that takes a parameter
 // has it, the rest keep the options given first:
@@ -34,6 +35,8 @@ std::function<bool(const std::string&)> named(std::string part);
 namespace detail {
 /// At least one; each a leaf, under its own name and given once; all on one device and of one floating type. Throws Error.
 void check_parameters(const nn::NamedTensors& parameters);
+/// The last of these rules alone: all on one device and of one floating type.
+void check_alike(const nn::NamedTensors& parameters);
 }  // namespace detail
 
 class Optimizer {
@@ -46,6 +49,10 @@ class Optimizer {
   /// parameter whose gradient is undefined (a frozen one) stays as it is. `finite`, one bool (optim/loss_scaler.h):
   /// where it is false, parameters and state keep their bits, whatever the gradients hold.
   void update(std::span<const Tensor> gradients, const Tensor& finite = {});
+
+  /// Brings the state to the device of the parameters and to the type that belongs to theirs. update(), named_state() and
+  /// load_state() do it first; whoever compiles a step may do it before.
+  void follow_parameters() const;
 
   /// The learning rate, of group 0. set_lr assigns into the tensors that update reads, so that a compiled step sees
   /// it: group 0 gets `lr`, and every other group its own first rate times lr / group 0's first rate.
@@ -93,8 +100,10 @@ class Optimizer {
   DType compute_dtype() const { return lr_.front().dtype(); }
   Device device() const { return lr_.front().device(); }
   const Tensor& lr_tensor(size_t group) const { return lr_[group]; }
-  /// One tensor of zeros a parameter, for the state of a derived class.
-  std::vector<Tensor> zeros_for_each() const;
+  /// A tensor for the state of a derived class, of type compute_dtype(): it is converted where the parameters are.
+  Tensor state_tensor(const Dims& shape, double value = 0);
+  /// One tensor of zeros for each parameter, made so.
+  std::vector<Tensor> zeros_for_each();
   /// Appends "<prefix>.<parameter's name>" rows.
   void append_state(nn::NamedTensors& out, const std::string& prefix,
                     const std::vector<Tensor>& tensors) const;
@@ -103,11 +112,16 @@ class Optimizer {
   nn::NamedTensors parameters_;
   std::vector<Common> groups_;
   std::vector<size_t> group_of_;
-  // 16-bit parameters are rounded copies of these f32 values: steps smaller than their rounding still add up.
-  // Empty for f32 and f64.
-  std::vector<Tensor> masters_;
-  std::vector<Tensor> lr_;  // by group
-  Tensor finite_;           // of the update that is under way; undefined: nothing is left out
+  /// The value that a step begins from, in compute_dtype().
+  Tensor value_of(size_t i) const;
+
+  // 16-bit parameters are rounded copies of these f32 values: steps smaller than their rounding still add up. An element
+  // counts while it rounds to the parameter's; where it does not, somebody else has written the parameter (load_state,
+  // assign, an average), and the parameter counts. Empty for f32 and f64.
+  mutable std::vector<Tensor> masters_;
+  std::vector<Tensor> typed_state_;  // what state_tensor() made
+  std::vector<Tensor> lr_;           // by group
+  Tensor finite_;                    // of the update that is under way; undefined: nothing is left out
   std::vector<double>
       rates_;  // what these were set to, before rounding: nobody waits for the device to know it
 };

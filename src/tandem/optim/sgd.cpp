@@ -20,8 +20,7 @@ Sgd::Sgd(nn::NamedTensors parameters, const SgdOptions& options, const Groups<Sg
              ", momentum ", o.momentum, o.nesterov ? " and nesterov." : ".");
     if (o.momentum != 0 && momentum_.empty()) momentum_ = zeros_for_each();
     if (o.dampening != 0 && started_.empty())
-      for (size_t i = 0; i < this->parameters().size(); ++i)
-        started_.push_back(zeros({}, compute_dtype(), device()));
+      for (size_t i = 0; i < this->parameters().size(); ++i) started_.push_back(state_tensor({}));
   }
 }
 
