@@ -65,6 +65,7 @@
 #include "tandem/nn/init.h"
 #include "tandem/nn/layers.h"
 #include "tandem/nn/loss.h"
+#include "tandem/nn/mode_scope.h"
 #include "tandem/nn/module.h"
 #include "tandem/nn/norm.h"
 #include "tandem/nn/pad.h"

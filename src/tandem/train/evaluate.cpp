@@ -7,6 +7,7 @@
 #include "tandem/data/loader.h"
 #include "tandem/io/file.h"
 #include "tandem/io/safetensors.h"
+#include "tandem/nn/mode_scope.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/shape.h"
 #include "tandem/train/run_folder.h"
@@ -66,7 +67,7 @@ std::vector<std::string> draw(nn::Module& model, const TaskPtr& task, const data
   if (!task->draws()) return files;
   try {
     const NoGrad off;
-    model.eval();
+    const nn::ModeScope mode(model, false);
     const data::DatasetPtr one = data::first(set, 1);
     data::LoaderOptions options = loader_options(task, *one, 1, device_of(model));
     options.shuffle = false;

@@ -6,6 +6,7 @@
 
 #include "tandem/core/tape.h"
 #include "tandem/graph/compile.h"
+#include "tandem/nn/mode_scope.h"
 #include "tandem/nn/stateful.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
@@ -25,8 +26,7 @@ std::vector<int64_t> generate(nn::Module& model, std::span<const int64_t> begin,
   check(options);
   TD_CHECK(!begin.empty(), "generate: there must be a word to go on from; got none.");
   const auto* stateful = dynamic_cast<const nn::Stateful*>(&model);
-  const bool was_training = model.training();
-  model.eval();
+  const nn::ModeScope mode(model, false);
   const NoGrad off;
   const TensorFunction function = [&](const std::vector<Tensor>& in) {
     std::vector<Tensor> out = model(in);
@@ -71,14 +71,10 @@ std::vector<int64_t> generate(nn::Module& model, std::span<const int64_t> begin,
     }
   }
   const DecodeOptions decoding{.first = begin.back(), .longest = options.count};
-  std::vector<int64_t> out =
-      options.temperature == 0
-          ? decode(step, 1, state, decoding)[0][0].tokens
-          : decode_sampled(step, 1, state, {.temperature = options.temperature, .seed = options.seed},
-                           decoding)[0]
-                .tokens;
-  model.train(was_training);
-  return out;
+  if (options.temperature == 0) return decode(step, 1, state, decoding)[0][0].tokens;
+  return decode_sampled(step, 1, state, {.temperature = options.temperature, .seed = options.seed},
+                        decoding)[0]
+      .tokens;
 }
 
 }  // namespace tandem

@@ -8,6 +8,7 @@
 #include "tandem/core/scope.h"
 #include "tandem/core/tape.h"
 #include "tandem/data/loader.h"
+#include "tandem/nn/mode_scope.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/shape.h"
@@ -59,21 +60,6 @@ std::vector<Tensor> run(const TensorFunction& function, const std::unique_ptr<Co
                         const std::vector<Tensor>& inputs) {
   return compiled ? (*compiled)(inputs) : function(inputs);
 }
-
-/// Training or evaluation mode for a scope.
-class ModeScope {
- public:
-  ModeScope(nn::Module& model, bool training) : model_(model), before_(model.training()) {
-    model.train(training);
-  }
-  ~ModeScope() { model_.train(before_); }
-  ModeScope(const ModeScope&) = delete;
-  ModeScope& operator=(const ModeScope&) = delete;
-
- private:
-  nn::Module& model_;
-  bool before_;
-};
 
 /// For a scope this thread draws from the same stream each time; then its own goes on where it was. A model that draws
 /// while it is tested, as Tacotron 2 does, so has the same figures at each test, and training does not depend on tests.
@@ -229,7 +215,8 @@ TrainingStep::Loss TrainingStep::accumulate(const std::vector<Tensor>& fields) {
 TrainingStep::Loss TrainingStep::call(Part& part, const std::vector<Tensor>& fields) {
   TD_CHECK(fields.size() == fields_.size(), "training step: the task ", task_->name(), " has ",
            fields_.size(), " fields; got ", fields.size(), " tensors.");
-  model_.train();
+  // In a model that trains already, each part keeps the mode that it was given.
+  if (!model_.training()) model_.train();
   for (nn::Module* module : still_) module->eval();
   if (carried_.empty() || is_restored_) {
     nn::NamedTensors first = task_->first_state(model_, fields[0].size(0));
@@ -303,7 +290,7 @@ Metrics Evaluation::operator()(const data::Dataset& dataset, std::optional<int64
 
 std::optional<Metrics> Evaluation::unless_stopped(const std::atomic<bool>* stop, const data::Dataset& dataset,
                                                   std::optional<int64_t> batch_size) {
-  const ModeScope mode(model_, false);
+  const nn::ModeScope mode(model_, false);
   const TestDraws draws;
   data::LoaderOptions options =
       loader_options(task_, dataset, batch_size.value_or(task_->test_batch()), device_of(model_));
@@ -349,7 +336,7 @@ std::optional<Metrics> Evaluation::unless_stopped(const std::atomic<bool>* stop,
 
 std::vector<Tensor> predict_all(nn::Module& model, const data::Dataset& dataset, int64_t batch_size,
                                 Engine engine, const RunOptions& options) {
-  const ModeScope mode(model, false);
+  const nn::ModeScope mode(model, false);
   const TaskPtr task = task_or_usual(options.task);
   const DType dtype = dtype_of(model);
   const std::vector<std::string> names = task->fields();
@@ -404,7 +391,7 @@ std::vector<Tensor> predict_all(nn::Module& model, const data::Dataset& dataset,
 
 nn::NamedTensors loss_gradients(nn::Module& model, const RunOptions& options,
                                 const std::vector<Tensor>& fields) {
-  const ModeScope mode(model, false);
+  const nn::ModeScope mode(model, false);
   const TaskPtr task = task_or_usual(options.task);
   const std::vector<std::string> names = task->fields();
   const TaskBatch batch = batch_of(names, fields, dtype_of(model));
