@@ -35,6 +35,7 @@ void GradientSum::add(std::span<const Tensor> gradients, const Operand& factor, 
            gradients.size(), " for ", sums_.size(), " parameters.");
   const NoGrad off;
   for (size_t i = 0; i < sums_.size(); ++i) {
+    if (!gradients[i].defined()) continue;  // frozen
     TD_CHECK(gradients[i].shape() == sums_[i].shape(), "accumulate: the gradient of ", names_[i],
              " must have its shape ", sums_[i].shape(), "; got ", gradients[i].shape(), ".");
     assign(sums_[i], sums_[i] + cast(gradients[i], sums_[i].dtype()) * factor);

@@ -8,16 +8,17 @@
 namespace tandem::optim {
 
 Tensor global_norm(std::span<const Tensor> gradients) {
-  TD_CHECK(!gradients.empty(), "global_norm: there must be at least one gradient; got none.");
   const NoGrad off;
   Tensor total;
   for (const Tensor& gradient : gradients) {
+    if (!gradient.defined()) continue;
     TD_CHECK(is_floating(gradient.dtype()), "global_norm: gradients must have a floating type; got ",
              gradient.dtype(), ".");
     const Tensor g = cast(gradient, promote(gradient.dtype(), DType::f32));
     const Tensor squares = sum(g * g);
     total = total.defined() ? total + squares : squares;
   }
+  TD_CHECK(total.defined(), "global_norm: there must be at least one gradient; got none.");
   return sqrt(total);
 }
 
@@ -26,7 +27,7 @@ std::vector<Tensor> clip_by_norm(std::span<const Tensor> gradients, double max_n
   const Tensor scale = minimum(max_norm / (global_norm(gradients) + 1e-6), 1.0);
   const NoGrad off;
   std::vector<Tensor> clipped;
-  for (const Tensor& g : gradients) clipped.push_back(cast(g * scale, g.dtype()));
+  for (const Tensor& g : gradients) clipped.push_back(g.defined() ? cast(g * scale, g.dtype()) : g);
   return clipped;
 }
 
@@ -34,7 +35,7 @@ std::vector<Tensor> clip_by_value(std::span<const Tensor> gradients, double limi
   TD_CHECK(limit > 0, "clip_by_value: the limit must be above 0; got ", limit, ".");
   const NoGrad off;
   std::vector<Tensor> clipped;
-  for (const Tensor& g : gradients) clipped.push_back(minimum(maximum(g, -limit), limit));
+  for (const Tensor& g : gradients) clipped.push_back(g.defined() ? minimum(maximum(g, -limit), limit) : g);
   return clipped;
 }
 

@@ -43,6 +43,10 @@ std::string state_json(const RunState& state) {
   }
   for (const Choice& choice : state.choices)
     out["choices"].push_back({choice.key, choice.algorithm, choice.microseconds});
+  if (state.switches) {
+    out["frozen"] = state.switches->frozen;
+    out["still"] = state.switches->still;
+  }
   return out.dump();
 }
 
@@ -70,6 +74,9 @@ RunState parse_state(const std::string& text) {
   for (const ordered_json& row : in.value("choices", ordered_json::array()))
     state.choices.push_back(
         {row.at(0).get<std::string>(), row.at(1).get<std::string>(), row.at(2).get<double>()});
+  if (in.contains("frozen"))
+    state.switches = {.frozen = in.at("frozen").get<std::vector<std::string>>(),
+                      .still = in.at("still").get<std::vector<std::string>>()};
   return state;
 }
 

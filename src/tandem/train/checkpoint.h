@@ -13,6 +13,7 @@
 #include "tandem/core/rng.h"
 #include "tandem/nn/module.h"
 #include "tandem/train/metrics.h"
+#include "tandem/train/model_switches.h"
 
 namespace tandem {
 
@@ -38,6 +39,8 @@ struct RunState {
   std::vector<EpochMetrics> history = {};  ///< one a whole epoch
   GeneratorState generator;
   std::vector<Choice> choices = {};  ///< of algorithms, by profile
+  /// A callback may have changed them since the run began. Unset: the checkpoint is older than this entry.
+  std::optional<ModelSwitches> switches = {};
 };
 
 struct Checkpoint {

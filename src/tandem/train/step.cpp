@@ -136,29 +136,47 @@ DType dtype_of(const nn::Module& model) {
   return model.parameters().front().dtype();
 }
 
+namespace {
+
+/// Which of an optimiser's parameters are to be trained.
+std::vector<size_t> not_frozen(const nn::NamedTensors& parameters) {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (parameters[i].second.requires_grad()) places.push_back(i);
+  TD_CHECK(!places.empty(), "training step: at least one parameter must not be frozen; all ",
+           parameters.size(), " are. unfreeze() some.");
+  return places;
+}
+
+bool holds(const nn::NamedTensors& parameters, const Tensor& tensor) {
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [&](const auto& row) { return row.second.same(tensor); });
+}
+
+}  // namespace
+
 TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engine engine,
                            const StepOptions& options)
-    : model_(model), still_(options.still), task_(task_or_usual(options.task)), fields_(task_->fields()) {
-  const DType dtype = dtype_of(model);
-  const double scale = dtype == DType::f16 ? kHalfScale : 1;
-  nn::NamedTensors trained;    // frozen parameters are left out
-  std::vector<size_t> places;  // of the rest among the optimiser's parameters
-  for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
-    if (!optimizer.parameters()[i].second.requires_grad()) continue;
-    trained.push_back(optimizer.parameters()[i]);
-    places.push_back(i);
-  }
-  TD_CHECK(!trained.empty(), "training step: at least one parameter must not be frozen; all ",
-           optimizer.parameters().size(), " are. unfreeze() some.");
-  std::vector<Tensor> parameters;
-  for (const auto& [name, parameter] : trained) parameters.push_back(parameter);
-  if (options.accumulates) sums_ = std::make_unique<optim::GradientSum>(trained);
+    : model_(model),
+      optimizer_(optimizer),
+      still_(options.still),
+      task_(task_or_usual(options.task)),
+      fields_(task_->fields()) {
+  not_frozen(optimizer.parameters());
+  for (const auto& [name, parameter] : model.named_parameters())
+    if (!parameter.requires_grad() && !holds(optimizer.parameters(), parameter))
+      left_out_.emplace_back(name, parameter);
+  if (options.accumulates) sums_ = std::make_unique<optim::GradientSum>(optimizer.parameters());
   // Adds this batch's gradients to the sums, where there are any. Takes and gives the fields and what is carried; gives
-  // the loss, its weight where there is one, and what is carried.
-  const auto gradients_of = [&model, parameters, dtype, scale, sums = sums_.get(), own = options.loss,
+  // the loss, its weight where there is one, and what is carried. Frozen parameters have no gradient. Which are frozen and
+  // which type they have is asked here, each time: a compiled step whose answer has changed is traced again.
+  const auto gradients_of = [&model, &optimizer, sums = sums_.get(), own = options.loss,
                              autocast = options.autocast, scaler = options.scaler, task = task_.get(),
                              names = &fields_](const std::vector<Tensor>& in,
                                                std::vector<Tensor>& gradients) {
+    const DType dtype = dtype_of(model);
+    const double scale = dtype == DType::f16 ? kHalfScale : 1;
+    const std::vector<size_t> places = not_frozen(optimizer.parameters());
     const TaskBatch batch = batch_of(*names, in, dtype);
     std::vector<Tensor> carried(in.begin() + static_cast<std::ptrdiff_t>(names->size()), in.end());
     const auto forward = [&] {
@@ -169,12 +187,19 @@ TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engin
     const Tensor loss = forward();
     const Tensor weight = task->weight(batch);
     const Scope scope("backward");
-    gradients = grad(scaler ? scaler->scale(loss) : scale == 1 ? loss : loss * scale, parameters);
-    if (scaler) gradients = scaler->unscale(gradients);
+    std::vector<Tensor> parameters;
+    for (const size_t i : places) parameters.push_back(optimizer.parameters()[i].second);
+    std::vector<Tensor> found = grad(scaler       ? scaler->scale(loss)
+                                     : scale == 1 ? loss
+                                                  : loss * scale,
+                                     parameters);
+    if (scaler) found = scaler->unscale(found);
     if (scale != 1) {
       const NoGrad off;
-      for (Tensor& gradient : gradients) gradient = cast(gradient, DType::f32) * (1 / scale);
+      for (Tensor& gradient : found) gradient = cast(gradient, DType::f32) * (1 / scale);
     }
+    gradients.assign(optimizer.parameters().size(), Tensor());
+    for (size_t i = 0; i < places.size(); ++i) gradients[places[i]] = found[i];
     if (sums && weight.defined()) sums->add(gradients, weight);
     if (sums && !weight.defined()) sums->add(gradients, in[0].size(0));
     std::vector<Tensor> results = {loss.detach()};
@@ -182,18 +207,20 @@ TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engin
     for (const Tensor& tensor : carried) results.push_back(tensor.detach());
     return results;
   };
-  update_.function = [&optimizer, gradients_of, places, sums = sums_.get(),
-                      options](const std::vector<Tensor>& in) {
+  update_.function = [&optimizer, gradients_of, sums = sums_.get(), options](const std::vector<Tensor>& in) {
     std::vector<Tensor> gradients;
     const std::vector<Tensor> results = gradients_of(in, gradients);
     const Scope scope("update");
-    if (sums) gradients = sums->take();
+    if (sums) {
+      const std::vector<Tensor> means = sums->take();
+      for (size_t i = 0; i < gradients.size(); ++i)
+        if (gradients[i].defined())
+          gradients[i] = means[i];  // what was frozen since the last batch is left out
+    }
     const Tensor finite = options.scaler ? optim::all_finite(gradients) : Tensor();
     if (options.clip_value) gradients = optim::clip_by_value(gradients, *options.clip_value);
     if (options.clip_norm) gradients = optim::clip_by_norm(gradients, *options.clip_norm);
-    std::vector<Tensor> of_all(optimizer.parameters().size());
-    for (size_t i = 0; i < places.size(); ++i) of_all[places[i]] = gradients[i];
-    optimizer.update(of_all, finite);
+    optimizer.update(gradients, finite);
     if (options.ema) options.ema->update(finite);
     if (options.scaler) options.scaler->update(finite);
     return results;
@@ -218,6 +245,12 @@ TrainingStep::Loss TrainingStep::call(Part& part, const std::vector<Tensor>& fie
   // In a model that trains already, each part keeps the mode that it was given.
   if (!model_.training()) model_.train();
   for (nn::Module* module : still_) module->eval();
+  for (const auto& [name, parameter] : left_out_)
+    TD_CHECK(!parameter.requires_grad(),
+             "training step: the optimiser must hold every parameter that is unfrozen; "
+             "it was made without ",
+             name, ". Make it with named_parameters(), which has the frozen ones as well.");
+  optimizer_.follow_parameters();
   if (carried_.empty() || is_restored_) {
     nn::NamedTensors first = task_->first_state(model_, fields[0].size(0));
     if (is_restored_) nn::copy_named(first, carried_, "resume", "state of the task");
@@ -397,9 +430,12 @@ nn::NamedTensors loss_gradients(nn::Module& model, const RunOptions& options,
   const TaskBatch batch = batch_of(names, fields, dtype_of(model));
   std::vector<Tensor> carried;
   for (const auto& [name, tensor] : task->first_state(model, batch.samples())) carried.push_back(tensor);
-  nn::NamedTensors named = model.named_parameters();
-  const std::vector<Tensor> gradients = grad(
-      loss_of(*task, options.loss, widened(task->forward(model, batch, carried)), batch), model.parameters());
+  nn::NamedTensors named = model.trainable_parameters();
+  if (named.empty()) return named;
+  std::vector<Tensor> parameters;
+  for (const auto& [name, parameter] : named) parameters.push_back(parameter);
+  const std::vector<Tensor> gradients =
+      grad(loss_of(*task, options.loss, widened(task->forward(model, batch, carried)), batch), parameters);
   for (size_t i = 0; i < named.size(); ++i) named[i].second = gradients[i];
   return named;
 }

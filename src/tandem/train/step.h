@@ -32,7 +32,9 @@ struct StepOptions {
   CompileOptions compile = {};
 };
 
-/// Forward, loss, backward and update. The model and the optimiser must outlive it.
+/// Forward, loss, backward and update. The model and the optimiser must outlive it. A model in evaluation mode is put into
+/// training mode; in one that trains already, a part that was put into evaluation mode stays there. Each call trains those
+/// of the optimiser's parameters that are not frozen at that time.
 class TrainingStep {
  public:
   TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engine engine,
@@ -69,6 +71,8 @@ class TrainingStep {
   Loss call(Part& part, const std::vector<Tensor>& fields);
 
   nn::Module& model_;
+  optim::Optimizer& optimizer_;
+  nn::NamedTensors left_out_;  // frozen parameters of the model that the optimiser does not hold
   const std::vector<nn::Module*> still_;
   const TaskPtr task_;
   const std::vector<std::string> fields_;
@@ -109,8 +113,8 @@ class Evaluation {
 std::vector<Tensor> predict_all(nn::Module& model, const data::Dataset& dataset, int64_t batch, Engine engine,
                                 const RunOptions& options = {});
 
-/// The gradients of the loss over one batch, in evaluation mode and the model's own type: nothing about the model
-/// changes.
+/// The gradients of the loss over one batch, by the parameters that are not frozen, in evaluation mode and the model's own
+/// type: nothing about the model changes.
 nn::NamedTensors loss_gradients(nn::Module& model, const RunOptions& options,
                                 const std::vector<Tensor>& fields);
 

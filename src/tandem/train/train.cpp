@@ -293,6 +293,7 @@ void Run::restore() {
     }
   step_->set_carried(saved.carried);
   state_ = saved.state;
+  if (state_.switches) set_switches(model(), *state_.switches);
   seconds_before_ = state_.seconds;
   last_lr_ = optimizer_->lr();
   saved_step_ = first_step_ = state_.step;
@@ -531,6 +532,7 @@ void Run::save() {
   read_losses();
   const Clock::time_point begin = Clock::now();
   state_.generator = generator_state();
+  state_.switches = switches_of(model());
   if (convolution_choice().mode == ChoiceMode::profile || matmul_choice().mode == ChoiceMode::profile)
     state_.choices = choices_made();
   state_.seconds = seconds_before_ + seconds_since(start_);
