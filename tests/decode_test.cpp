@@ -99,6 +99,27 @@ TEST(Decode, ReportsTheLogProbabilityOfEachSequenceWithItsState) {
   }
 }
 
+TEST(Decode, ASampleWithALimitOfItsOwnIsDecodedAsAloneUpToThere) {
+  const std::vector<int64_t> limits = {1, 6, 3};
+  for (const int64_t end : {kEnd, int64_t{-1}})
+    for (const int64_t beams : {1, 2, 5}) {
+      DecodeOptions options{
+          .first = kFirst, .end = end, .longest = 6, .beams = beams, .longest_each = limits};
+      const auto together = decode(model, 3, begin(3), options);
+      options.longest_each.clear();
+      for (size_t n = 0; n < limits.size(); ++n) {
+        const auto at = static_cast<int64_t>(n);
+        options.longest = limits[n];
+        const auto alone = decode(model, 1, {slice(begin(3)[0], 0, at, at + 1)}, options)[0];
+        ASSERT_EQ(together[n].size(), alone.size());
+        for (size_t k = 0; k < alone.size(); ++k) {
+          EXPECT_EQ(together[n][k].tokens, alone[k].tokens) << n << " " << beams;
+          EXPECT_NEAR(together[n][k].log_probability, alone[k].log_probability, 1e-6);
+        }
+      }
+    }
+}
+
 TEST(Decode, OneBeamTakesTheLikeliestTokenEachTime) {
   const auto found = decode(model, 2, begin(2), {.first = kFirst, .longest = 5});
   for (int64_t n = 0; n < 2; ++n) {
@@ -147,6 +168,11 @@ TEST(Decode, DrawsBySeedTemperatureAndAmongTheLikeliest) {
 TEST(Decode, RefusesWhatCannotBe) {
   EXPECT_HAS(refusal([] { decode(model, 1, begin(1), {.beams = 0}); }), "beams at least 1");
   EXPECT_HAS(refusal([] { decode({}, 1, {}); }), "must not be empty");
+  EXPECT_HAS(refusal([] { decode(model, 2, begin(2), {.longest_each = {3}}); }), "got 1 for 2 samples");
+  EXPECT_HAS(refusal([] { decode(model, 1, begin(1), {.longest = 3, .longest_each = {4}}); }),
+             "must be 1 to longest, 3; got 4");
+  EXPECT_HAS(refusal([] { decode_sampled(model, 1, begin(1), {}, {.longest_each = {4}}); }),
+             "takes no longest_each");
   EXPECT_HAS(refusal([] {
                decode(
                    [](const Tensor&, const std::vector<Tensor>&) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -90,6 +91,13 @@ std::vector<std::vector<Decoded>> decode(const DecodeFunction& step, int64_t sam
                                          const std::vector<Tensor>& given, const DecodeOptions& options) {
   check_options("decode", samples, options);
   TD_CHECK(step, "decode: the function must not be empty.");
+  const std::vector<int64_t>& limits = options.longest_each;
+  TD_CHECK(limits.empty() || static_cast<int64_t>(limits.size()) == samples,
+           "decode: longest_each must have one number for each sample; got ", limits.size(), " for ", samples,
+           " samples.");
+  for (const int64_t limit : limits)
+    TD_CHECK(limit >= 1 && limit <= options.longest, "decode: each of longest_each must be 1 to longest, ",
+             options.longest, "; got ", limit, ".");
   const NoGrad off;
   struct Sample {
     std::vector<Decoded> beams;  // so far
@@ -115,7 +123,8 @@ std::vector<std::vector<Decoded>> decode(const DecodeFunction& step, int64_t sam
     check_state("decode", made.state, given.size(), static_cast<int64_t>(tokens.size()), options.state_axis);
     std::vector<int64_t> parents;  // rows of the next state
     int64_t row = 0;
-    for (Sample& s : all) {
+    for (size_t n = 0; n < all.size(); ++n) {
+      Sample& s = all[n];
       // The best continuations of all beams: twice as many as beams, since up to half of them may end.
       std::vector<Candidate> candidates;
       for (size_t b = 0; b < s.beams.size(); ++b)
@@ -146,8 +155,10 @@ std::vector<std::vector<Decoded>> decode(const DecodeFunction& step, int64_t sam
         parents.push_back(row + c.beam);
       }
       row += static_cast<int64_t>(s.beams.size());
-      if (s.ended.size() >= wanted) {  // enough have ended
+      const bool enough = s.ended.size() >= wanted, is_full = !limits.empty() && length + 1 >= limits[n];
+      if (enough || is_full) {
         parents.resize(parents.size() - beams.size());
+        if (!enough) std::move(beams.begin(), beams.end(), std::back_inserter(s.ended));
         beams.clear();
       }
       s.beams = std::move(beams);
@@ -173,6 +184,8 @@ std::vector<Decoded> decode_sampled(const DecodeFunction& step, int64_t samples,
                                     const DecodeOptions& options) {
   check_options("decode_sampled", samples, options);
   TD_CHECK(step, "decode_sampled: the function must not be empty.");
+  TD_CHECK(options.longest_each.empty(),
+           "decode_sampled: takes no longest_each. Give longest, which is that of all samples.");
   TD_CHECK(options.beams == 1, "decode_sampled: draws one sequence for each sample; got ", options.beams,
            " beams.");
   TD_CHECK(sampling.temperature > 0 && std::isfinite(sampling.temperature) && sampling.top_k >= 0 &&

@@ -27,6 +27,8 @@ struct DecodeOptions {
   int64_t beams = 1;  ///< sequences that are followed at a time, for each sample; 1 is greedy
   /// Sequences are compared by log-probability / length^length_penalty: 0 favours short ones.
   double length_penalty = 1;
+  /// decode(): the tokens of each sample at most, from 1 to `longest`; empty: `longest` for all.
+  std::vector<int64_t> longest_each = {};
 };
 struct Decoded {
   std::vector<int64_t> tokens;

@@ -8,6 +8,7 @@
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/index.h"
+#include "tandem/ops/lengths.h"
 #include "tandem/ops/loss.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
@@ -149,36 +150,60 @@ class Classification : public Task {
 
 constexpr int64_t kNoLabel = -100;
 
-/// Samples {input (length, …), target (length)}; a batch has "length" as well, for models that want it.
+/// Samples {input (length, …), target (length)} of different lengths. A model takes the inputs (n, length, …) and how many places of
+/// each are true (n), and gives one number per class for each place, (n, length, classes). One in which no place looks at those behind
+/// it has no use for the lengths; any other would read padding without them.
 class SequenceLabelling final : public Classification {
  public:
   using Classification::Classification;
   std::string name() const override { return "sequence-labelling"; }
   TaskAnswer answer_kind() const override { return TaskAnswer::numbers; }
   std::string reads_as() const override { return ""; }
-  std::vector<std::string> fields() const override { return {"input", "target", "length"}; }
+  std::vector<std::string> fields() const override { return {"input", "length", "target"}; }
   std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
                               int64_t length) const override {
     std::vector<Tensor> inputs, targets;
     std::vector<int64_t> sizes;
     for (const int64_t i : indices) {
       const std::vector<Tensor> sample = set.get_at(i, epoch);
-      TD_CHECK(sample.size() >= 2 && sample[0].rank() >= 1 && sample[1].rank() == 1 &&
-                   sample[0].size(0) == sample[1].size(0),
+      const bool has_target = sample.size() >= 2;
+      TD_CHECK(!sample.empty() && sample[0].rank() >= 1 &&
+                   (!has_target || (sample[1].rank() == 1 && sample[0].size(0) == sample[1].size(0))),
                "data: a sample of sequence-labelling must have an input (length, …) and a target (length); ",
                set.sample_name(i), " does not.");
       inputs.push_back(sample[0]);
-      targets.push_back(cast(sample[1], DType::i64));
       sizes.push_back(sample[0].size(0));
+      if (has_target) targets.push_back(cast(sample[1], DType::i64));
     }
     const auto count = static_cast<int64_t>(sizes.size());
-    return {data::pad_stack(inputs, length, 0), data::pad_stack(targets, length, kNoLabel),
-            from_vector(sizes, {count})};
+    std::vector<Tensor> batch = {data::pad_stack(inputs, length, 0), from_vector(sizes, {count})};
+    if (targets.size() == inputs.size()) batch.push_back(data::pad_stack(targets, length, kNoLabel));
+    return batch;
   }
   std::vector<int64_t> lengths(const data::Dataset& set) const override {
     std::vector<int64_t> out;
     for (int64_t i = 0; i < set.size(); ++i) out.push_back(set.get(i).at(0).size(0));
     return out;
+  }
+  /// Zeros behind the end of each sample, so that an answer is the same in every batch.
+  std::vector<Tensor> forward(nn::Module& model, const TaskBatch& batch,
+                              std::vector<Tensor>&) const override {
+    const Tensor &x = batch["input"], &length = batch["length"];
+    Tensor out;
+    try {
+      out = model(std::vector<Tensor>{x, length}).at(0);
+    } catch (Error& error) {
+      error.prepend(str("sequence-labelling: the model is given inputs ", x.shape(), " and their lengths ",
+                        length.shape(), ": "));
+      throw;
+    }
+    TD_CHECK(out.rank() >= 2 && out.size(0) == x.size(0) && out.size(1) == x.size(1),
+             "sequence-labelling: the model must give (n, length, classes), here (", x.size(0), ", ",
+             x.size(1), ", classes); got ", out.shape(), ".");
+    Dims rows{x.size(0), x.size(1)};
+    while (rows.rank() < out.rank()) rows.insert(rows.rank(), 1);
+    const Tensor within = within_lengths("sequence-labelling", length, x.size(0), x.size(1), 0);
+    return {where(reshape(within, rows), out, 0)};
   }
 };
 

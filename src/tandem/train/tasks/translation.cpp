@@ -127,10 +127,13 @@ class Translation final : public Task {
       const nn::EncoderDecoder::Written next = translator->write(tokens, state);
       return DecodeStep{cast(next.logits, DType::f64) + never(next.logits), next.state};
     };
-    const DecodeOptions decoding{.first = options_.begin_token,
-                                 .end = options_.end_token,
-                                 .longest = 2 * source.size(1) + 10,
-                                 .beams = options_.beams};
+    // By each sample's own length: what is written must not depend on the others of the batch.
+    DecodeOptions decoding{.first = options_.begin_token,
+                           .end = options_.end_token,
+                           .longest = 2 * source.size(1) + 10,
+                           .beams = options_.beams};
+    for (const int64_t length : lengths.to_vector<int64_t>())
+      decoding.longest_each.push_back(2 * length + 10);
     const int64_t samples = source.size(0);
     const auto found = decode(step, samples, translator->read(source, lengths), decoding);
     std::vector<Tensor> rows;
