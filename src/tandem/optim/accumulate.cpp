@@ -14,23 +14,28 @@ GradientSum::GradientSum(const nn::NamedTensors& parameters) {
     names_.push_back(name);
     sums_.push_back(zeros(tensor.shape(), promote(tensor.dtype(), DType::f32), tensor.device()));
   }
-  samples_ = zeros({}, DType::i64, sums_.front().device());
+  weight_ = zeros({}, DType::f64, sums_.front().device());
 }
 
 void GradientSum::add(std::span<const Tensor> gradients, int64_t samples) {
   TD_CHECK(samples >= 1, "accumulate: a batch must have at least one sample; got ", samples, ".");
-  add(gradients, static_cast<double>(samples), samples);
+  const auto weighed = [&](const Tensor& gradient) { return gradient * static_cast<double>(samples); };
+  add(gradients, weighed, static_cast<double>(samples));
 }
 
-void GradientSum::add(std::span<const Tensor> gradients, const Tensor& samples) {
-  TD_CHECK(samples.rank() == 0 && samples.dtype() == DType::i64,
-           "accumulate: the number of samples must be i64 (); got ", samples.dtype(), " ", samples.shape(),
-           ".");
+void GradientSum::add(std::span<const Tensor> gradients, const Tensor& weight) {
+  TD_CHECK(weight.defined() && weight.rank() == 0 && weight.dtype() != DType::boolean,
+           "accumulate: the weight of a batch must be one number, 0-d; got ",
+           weight.defined() ? describe(weight) : "an undefined handle", ".");
   const NoGrad off;
-  add(gradients, cast(samples, sums_.front().dtype()), samples);
+  const Tensor factor = cast(weight, sums_.front().dtype()), counts = greater(weight, 0);
+  // The mean of nothing has NaN as its gradient, and is no part of the sum.
+  const auto weighed = [&](const Tensor& gradient) { return where(counts, gradient * factor, 0); };
+  add(gradients, weighed, cast(weight, DType::f64));
 }
 
-void GradientSum::add(std::span<const Tensor> gradients, const Operand& factor, const Operand& samples) {
+void GradientSum::add(std::span<const Tensor> gradients, const std::function<Tensor(const Tensor&)>& weighed,
+                      const Operand& weight) {
   TD_CHECK(gradients.size() == sums_.size(), "accumulate: one gradient per parameter is needed; got ",
            gradients.size(), " for ", sums_.size(), " parameters.");
   const NoGrad off;
@@ -38,26 +43,26 @@ void GradientSum::add(std::span<const Tensor> gradients, const Operand& factor, 
     if (!gradients[i].defined()) continue;  // frozen
     TD_CHECK(gradients[i].shape() == sums_[i].shape(), "accumulate: the gradient of ", names_[i],
              " must have its shape ", sums_[i].shape(), "; got ", gradients[i].shape(), ".");
-    assign(sums_[i], sums_[i] + cast(gradients[i], sums_[i].dtype()) * factor);
+    assign(sums_[i], sums_[i] + weighed(cast(gradients[i], sums_[i].dtype())));
   }
-  assign(samples_, samples_ + samples);
+  assign(weight_, weight_ + weight);
 }
 
 std::vector<Tensor> GradientSum::take() {
   const NoGrad off;
-  // At least 1: a take() with nothing added gives 0, not NaN.
-  const Tensor count = cast(maximum(samples_, 1), sums_.front().dtype());
+  // Where nothing was added this gives 0, not NaN.
+  const Tensor total = cast(where(greater(weight_, 0), weight_, 1.0), sums_.front().dtype());
   std::vector<Tensor> means;
   for (const Tensor& sum : sums_) {
-    means.push_back(sum / count);
+    means.push_back(sum / total);
     assign(sum, zeros_like(sum));
   }
-  assign(samples_, zeros_like(samples_));
+  assign(weight_, zeros_like(weight_));
   return means;
 }
 
 nn::NamedTensors GradientSum::named_state() const {
-  nn::NamedTensors state = {{"samples", samples_}};
+  nn::NamedTensors state = {{"weight", weight_}};
   for (size_t i = 0; i < sums_.size(); ++i) state.emplace_back("sum." + names_[i], sums_[i]);
   return state;
 }

@@ -4,6 +4,7 @@
 //   optimizer.update(sums.take());                                     once the last one is in
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -16,24 +17,26 @@ class GradientSum {
  public:
   explicit GradientSum(const nn::NamedTensors& parameters);
 
-  /// Adds the gradients of a mean loss over `samples` samples.
+  /// Adds the gradients of a mean loss over `samples` samples. One that is undefined, of a frozen parameter, adds nothing.
   void add(std::span<const Tensor> gradients, int64_t samples);
-  /// The same where only the device knows how many they are: i64 ().
-  void add(std::span<const Tensor> gradients, const Tensor& samples);
+  /// The same where only the device knows what the loss was divided by: how many samples, or the sum of their weights, ().
+  /// Where that is 0 the batch adds nothing.
+  void add(std::span<const Tensor> gradients, const Tensor& weight);
   /// The gradients of the mean loss over all samples added since the last call, whatever the sizes of their
   /// batches, in the parameters' type or f32 for bf16 and f16. Begins anew.
   std::vector<Tensor> take();
 
-  /// For a checkpoint between two adds: "samples", "sum.conv1.weight" …
+  /// For a checkpoint between two adds: "weight", "sum.conv1.weight" …
   nn::NamedTensors named_state() const;
   void load_state(const nn::NamedTensors& tensors, const std::string& source);
 
  private:
-  void add(std::span<const Tensor> gradients, const Operand& factor, const Operand& samples);
+  void add(std::span<const Tensor> gradients, const std::function<Tensor(const Tensor&)>& weighed,
+           const Operand& weight);
 
   std::vector<std::string> names_;
   std::vector<Tensor> sums_;
-  Tensor samples_;  // i64 ()
+  Tensor weight_;  // f64 (): samples, or what they weigh
 };
 
 }  // namespace tandem::optim

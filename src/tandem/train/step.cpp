@@ -44,6 +44,11 @@ Tensor loss_of(const Task& task, const LossFunction& own, const std::vector<Tens
   return loss;
 }
 
+/// What the loss is a mean of. One of your own knows nothing of the task's weights of classes, as testing does not.
+Tensor weight_of(const Task& task, const LossFunction& own, const TaskBatch& batch, LossFor purpose) {
+  return own || purpose == LossFor::testing ? task.test_weight(batch) : task.weight(batch);
+}
+
 /// Numbers get the model's type; indices (tokens), lengths and targets of classes stay as they are. A floating target
 /// keeps its own type: the loss is computed in f32 at least.
 Tensor as_input(const Tensor& x, DType dtype) {
@@ -185,7 +190,7 @@ TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engin
       return loss_of(*task, own, widened(task->forward(model, batch, carried)), batch);
     };
     const Tensor loss = forward();
-    const Tensor weight = task->weight(batch);
+    const Tensor weight = weight_of(*task, own, batch, LossFor::training);
     const Scope scope("backward");
     std::vector<Tensor> parameters;
     for (const size_t i : places) parameters.push_back(optimizer.parameters()[i].second);
@@ -307,7 +312,7 @@ Evaluation::Evaluation(nn::Module& model, Engine engine, const RunOptions& optio
              carried_count, " tensors of first_state() for the next batch; it left ", carried.size(), ".");
     std::vector<Tensor> results = {loss_of(*task, own, out, batch, LossFor::testing)};
     for (const Tensor& tensor : carried) results.push_back(tensor);
-    const Tensor weight = task->weight(batch);
+    const Tensor weight = weight_of(*task, own, batch, LossFor::testing);
     results.push_back(weight.defined()
                           ? weight
                           : full({}, static_cast<double>(batch.samples()), DType::i64, out[0].device()));

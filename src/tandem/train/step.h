@@ -40,7 +40,7 @@ class TrainingStep {
   TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engine engine,
                const StepOptions& options = {});
   /// The fields of a batch (Task::fields), on the model's device. Returns the loss, 0-d, without waiting for it, and how
-  /// many things it is a mean of, where the task says so (Task::weight).
+  /// many things it is a mean of, where the task says so (Task::weight, or test_weight for a loss of your own).
   struct Loss {
     Tensor value, weight;
   };

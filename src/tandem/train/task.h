@@ -125,8 +125,11 @@ class Task {
   virtual Tensor test_loss(const std::vector<Tensor>& out, const TaskBatch& batch) const {
     return loss(out, batch);
   }
-  /// How many things the loss is a mean of, i64 or i32 (); undefined: the samples. Padding does not count.
+  /// What the loss divides its sum by, (): how many things it is a mean of, a whole number, or the sum of their weights, a
+  /// floating one. Undefined: the samples. Padding does not count. Batches of one step are weighed by it.
   virtual Tensor weight(const TaskBatch&) const { return {}; }
+  /// The same of test_loss().
+  virtual Tensor test_weight(const TaskBatch& batch) const { return weight(batch); }
 
   // ---- What is measured
 

@@ -450,6 +450,8 @@ void Run::read_losses() {
     const PendingLoss& row = pending_[i];
     const double loss = values[i];
     const double weight = weights.empty() ? static_cast<double>(row.samples) : weights[i];
+    // The mean of nothing is NaN; the sum of several batches leaves it out (optim::GradientSum).
+    if (weight == 0 && options_.accumulate > 1) continue;
     TD_CHECK(std::isfinite(loss), "train: the loss became ", std::isnan(loss) ? "nan" : "infinite",
              " at step ", row.step, " (epoch ", state_.epoch + 1, "). Lower the learning rate (--lr ",
              starting_lr(options_), " now), or run with --anomaly to find the operation.");

@@ -110,8 +110,10 @@ class Classification : public Task {
     return loss_by({}, out, batch);
   }
   Tensor weight(const TaskBatch& batch) const override {
-    if (!s_.ignored) return {};
-    return sum(cast(not_equal(batch["target"], *s_.ignored), DType::i64));
+    return sum_of_class_weights(batch["target"], s_.weights, s_.ignored);
+  }
+  Tensor test_weight(const TaskBatch& batch) const override {
+    return sum_of_class_weights(batch["target"], {}, s_.ignored);
   }
   std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
     if (!are_classes(out.at(0), batch["target"]))

@@ -64,7 +64,10 @@ class Segmentation final : public Task {
     return cross_entropy(checked(out, batch), batch["target"], {.ignore_index = ignored_});
   }
   Tensor weight(const TaskBatch& batch) const override {
-    return sum(cast(not_equal(batch["target"], ignored_), DType::i64));
+    return sum_of_class_weights(batch["target"], weights_, ignored_);
+  }
+  Tensor test_weight(const TaskBatch& batch) const override {
+    return sum_of_class_weights(batch["target"], {}, ignored_);
   }
   std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
     const Tensor& logits = checked(out, batch);

@@ -67,6 +67,7 @@ class TextClassification final : public Task {
     return classes_->test_loss(out, batch);
   }
   Tensor weight(const TaskBatch& batch) const override { return classes_->weight(batch); }
+  Tensor test_weight(const TaskBatch& batch) const override { return classes_->test_weight(batch); }
   std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
     return classes_->measure(out, batch);
   }
