@@ -109,8 +109,8 @@ class Module {
   void set_training(bool on);
   bool training() const { return read_switch(training_) != 0; }
 
-  /// Switches gradients off (on) for all parameters here and below. Training steps made afterwards leave frozen
-  /// parameters as they are.
+  /// Switches gradients off (on) for all parameters here and below. Training steps leave alone what is frozen when they
+  /// are called, whenever they were made.
   void freeze() { set_requires_grad(false); }
   void unfreeze() { set_requires_grad(true); }
   void set_requires_grad(bool on);
