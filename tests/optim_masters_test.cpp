@@ -2,6 +2,7 @@
 // and a model may be converted after its optimiser was made.
 #include <gtest/gtest.h>
 
+#include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/graph/compile.h"
 #include "tandem/nn/containers.h"
@@ -262,6 +263,34 @@ TEST(TrainingStep, SmallStepsAddUpInAModelThatWasConvertedAfterwards) {
       if (step_first) net.to(DType::bf16);
       for (int i = 0; i < 1000; ++i) step(ones({1, 1}), zeros({1}, DType::i64));
       EXPECT_NEAR(net.w.item<float>(), 0.9f, 0.005f) << name(engine) << step_first;
+    }
+}
+
+TEST(TrainingStep, SumsAndAveragesThatWereMadeBeforeTheModelWasConvertedAreAsThoseMadeAfterwards) {
+  for (const DType dtype : {DType::f64, DType::bf16})
+    for (const Engine engine : {Engine::eager, Engine::graph}) {
+      const auto run = [&](bool late) {
+        manual_seed(3);
+        const auto net = nn::make<nn::Linear>(4, 3);
+        if (late) net->to(dtype);
+        const auto adam = make_optimizer("adam", net->named_parameters(), {.lr = 0.01});
+        Ema ema(net->named_parameters());
+        TrainingStep step(*net, *adam, engine, {.accumulates = true, .ema = &ema});
+        if (!late) net->to(dtype);
+        for (uint32_t i = 0; i < 6; i += 2) {
+          const auto batch = [](uint32_t k) {
+            return std::vector<Tensor>{to_tensor(hash_array({8, 4}, k), DType::f32),
+                                       to_tensor(hash_array({8}, 100 + k, 0, 3), DType::i64)};
+          };
+          step.accumulate(batch(i));
+          step(batch(i + 1));
+        }
+        nn::NamedTensors all = copies(net->state());
+        for (const nn::NamedTensors& more : {adam->named_state(), ema.named_state()})
+          for (const auto& row : copies(more)) all.push_back(row);
+        return all;
+      };
+      expect_same(run(false), run(true));
     }
 }
 

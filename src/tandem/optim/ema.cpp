@@ -2,6 +2,7 @@
 #include "tandem/optim/ema.h"
 
 #include "tandem/core/tape.h"
+#include "tandem/core/trace.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
 #include "tandem/ops/shape.h"
@@ -19,7 +20,27 @@ Ema::Ema(nn::NamedTensors parameters, const EmaOptions& options)
   updates_ = zeros({}, DType::i64, parameters_.front().second.device());
 }
 
+namespace {
+
+/// Brings averages to the device of the parameters and to the type that belongs to theirs: a model may have been moved or
+/// converted since. What is made here belongs to no trace.
+void follow(const nn::NamedTensors& parameters, const std::vector<Tensor>& averages, Tensor updates) {
+  const TraceScope untraced(nullptr);
+  const NoGrad off;
+  for (size_t i = 0; i < averages.size(); ++i) {
+    const Tensor& parameter = parameters[i].second;
+    const DType type = promote(parameter.dtype(), DType::f32);
+    Tensor average = averages[i];
+    if (average.dtype() != type || average.device() != parameter.device())
+      average.rebind(to(cast(average, type), parameter.device()));
+  }
+  if (updates.device() != averages.front().device()) updates.rebind(to(updates, averages.front().device()));
+}
+
+}  // namespace
+
 void Ema::update(const Tensor& finite) {
+  follow(parameters_, averages_, updates_);
   const NoGrad off;
   const auto store = [&](const Tensor& target, const Tensor& value) {
     assign(target, finite.defined() ? where(finite, value, target) : value);

@@ -153,6 +153,18 @@ std::vector<size_t> not_frozen(const nn::NamedTensors& parameters) {
   return places;
 }
 
+/// Brings sums of gradients to the device and the type of parameters that were moved or converted since.
+void follow(const optim::GradientSum& sums, const nn::NamedTensors& parameters) {
+  const NoGrad off;
+  const Tensor& first = parameters.front().second;
+  for (const auto& [name, tensor] : sums.named_state()) {
+    const DType type = name == "weight" ? tensor.dtype() : promote(first.dtype(), DType::f32);
+    if (tensor.dtype() == type && tensor.device() == first.device()) continue;
+    Tensor sum = tensor;
+    sum.rebind(to(cast(tensor, type), first.device()));
+  }
+}
+
 bool holds(const nn::NamedTensors& parameters, const Tensor& tensor) {
   return std::any_of(parameters.begin(), parameters.end(),
                      [&](const auto& row) { return row.second.same(tensor); });
@@ -256,6 +268,7 @@ TrainingStep::Loss TrainingStep::call(Part& part, const std::vector<Tensor>& fie
              "it was made without ",
              name, ". Make it with named_parameters(), which has the frozen ones as well.");
   optimizer_.follow_parameters();
+  if (sums_) follow(*sums_, optimizer_.parameters());
   if (carried_.empty() || is_restored_) {
     nn::NamedTensors first = task_->first_state(model_, fields[0].size(0));
     if (is_restored_) nn::copy_named(first, carried_, "resume", "state of the task");
