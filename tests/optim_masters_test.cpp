@@ -46,7 +46,8 @@ struct Problem {
   void step(uint32_t i, const Tensor& finite = {}) {
     std::vector<Tensor> in;
     for (uint32_t k = 0; k < kShapes.size(); ++k)
-      in.push_back(to_tensor(hash_array(kShapes[k], 500 + 10 * i + k), parameters[k].second.dtype()));
+      in.push_back(to(to_tensor(hash_array(kShapes[k], 500 + 10 * i + k), parameters[k].second.dtype()),
+                      parameters[k].second.device()));
     if (finite.defined()) in.push_back(finite);
     function(in);
   }
@@ -228,6 +229,25 @@ TEST(Optim, AModelMayBeConvertedBetweenStepsWithTheSameBitsInBothEngines) {
   }
 }
 
+TEST(Optim, AModelMayBeMovedBeforeAndBetweenStepsWithoutChangingABit) {
+  for (const OptimizerInfo& info : optimizers())
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const bool compiled : {false, true}) {
+        SCOPED_TRACE(str(info.name, " ", dtype, compiled ? " compiled" : ""));
+        Problem stays(info.name, dtype, compiled), moves(info.name, dtype, compiled);
+        for (uint32_t i = 0; i < 6; ++i) {
+          stays.step(i);
+          const Device device{DeviceKind::cpu, static_cast<uint8_t>(i / 2 == 1 ? 0 : 1)};
+          for (auto& [name, tensor] : moves.parameters) tensor.rebind(to(tensor.detach(), device));
+          moves.step(i);
+        }
+        expect_same(stays.parameters, moves.parameters);
+        for (const auto& [name, tensor] : moves.optimizer->named_state())
+          EXPECT_EQ(tensor.device().index, 1) << name;
+        expect_same(stays.optimizer->named_state(), moves.optimizer->named_state());
+      }
+}
+
 TEST(Optim, TheStateHasItsMastersAsSoonAsTheModelIsConverted) {
   Problem p("adam", DType::f32, false), q("adam", DType::f32, false);
   p.step(0);
@@ -266,25 +286,28 @@ TEST(TrainingStep, SmallStepsAddUpInAModelThatWasConvertedAfterwards) {
     }
 }
 
-TEST(TrainingStep, SumsAndAveragesThatWereMadeBeforeTheModelWasConvertedAreAsThoseMadeAfterwards) {
+TEST(TrainingStep, SumsAndAveragesThatWereMadeBeforeTheModelWasConvertedAndMovedAreAsThoseMadeAfterwards) {
+  constexpr Device kThere{DeviceKind::cpu, 1};
   for (const DType dtype : {DType::f64, DType::bf16})
     for (const Engine engine : {Engine::eager, Engine::graph}) {
       const auto run = [&](bool late) {
         manual_seed(3);
         const auto net = nn::make<nn::Linear>(4, 3);
-        if (late) net->to(dtype);
+        if (late) net->to(dtype), net->to(kThere);
         const auto adam = make_optimizer("adam", net->named_parameters(), {.lr = 0.01});
         Ema ema(net->named_parameters());
         TrainingStep step(*net, *adam, engine, {.accumulates = true, .ema = &ema});
-        if (!late) net->to(dtype);
+        if (!late) net->to(dtype), net->to(kThere);
         for (uint32_t i = 0; i < 6; i += 2) {
-          const auto batch = [](uint32_t k) {
-            return std::vector<Tensor>{to_tensor(hash_array({8, 4}, k), DType::f32),
-                                       to_tensor(hash_array({8}, 100 + k, 0, 3), DType::i64)};
+          const auto batch = [&](uint32_t k) {
+            return std::vector<Tensor>{to(to_tensor(hash_array({8, 4}, k), DType::f32), kThere),
+                                       to(to_tensor(hash_array({8}, 100 + k, 0, 3), DType::i64), kThere)};
           };
           step.accumulate(batch(i));
           step(batch(i + 1));
         }
+        net->to(Device{});
+        ema.copy_to_parameters();
         nn::NamedTensors all = copies(net->state());
         for (const nn::NamedTensors& more : {adam->named_state(), ema.named_state()})
           for (const auto& row : copies(more)) all.push_back(row);

@@ -56,6 +56,7 @@ void Ema::update(const Tensor& finite) {
 }
 
 void Ema::copy_to_parameters() const {
+  follow(parameters_, averages_, updates_);
   const NoGrad off;
   for (size_t i = 0; i < averages_.size(); ++i) assign(parameters_[i].second, averages_[i]);
 }
