@@ -41,6 +41,12 @@ TEST_P(OpCases, SecondOrderMatchesDifferencesOfTheGradient) {
   if (op_case().second_order || op_case().refuses_second_order) check_second_order(op_case());
 }
 
+TEST_P(OpCases, GradientsOfBothOrdersMatchDifferencesAtZeros) {
+  if (op_case().gradient && op_case().floating) check_zeros(op_case());
+}
+
+TEST_P(OpCases, IntegersBeyond2To53StayExact) { check_large_integers(op_case(), {}); }
+
 TEST_P(OpCases, EagerAndGraphGiveTheSameBits) { check_graph(op_case()); }
 
 TEST_P(OpCases, StridedInputsGiveTheBitsOfContiguousOnes) { check_noncontiguous(op_case()); }
@@ -56,6 +62,11 @@ class OpCasesOnCuda : public OpCases {
 TEST_P(OpCasesOnCuda, AgreeWithTheCpu) {
   if (!find_backend(DeviceKind::cuda)) GTEST_SKIP() << "this machine has no CUDA backend";
   check_device(op_case(), {DeviceKind::cuda, 0});
+}
+
+TEST_P(OpCasesOnCuda, IntegersBeyond2To53StayExact) {
+  if (!find_backend(DeviceKind::cuda)) GTEST_SKIP() << "this machine has no CUDA backend";
+  check_large_integers(op_case(), {DeviceKind::cuda, 0});
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OpCasesOnCuda, ::testing::ValuesIn(pointers()), test_name);

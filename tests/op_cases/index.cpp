@@ -118,12 +118,12 @@ double reduced_of(ScatterReduction reduction, const std::vector<double>& values)
 void add_scatter_reduce(std::vector<OpCase>& cases, const std::string& name, ScatterReduction reduction,
                         bool include_self) {
   const auto add = [&](const std::string& suffix, const Dims& x, const Dims& index, int axis,
-                       CaseInput::Kind kind) {
+                       CaseInput::Kind kind, double low = 0.5) {
     OpCase op_case;
     op_case.name = str("scatter_reduce/", name, include_self ? "" : "_without_self", suffix);
     Dims larger = index;
     if (x.rank() > 1) larger[0] += 1;  // more than the index asks for
-    op_case.inputs = {{x, 0.5, 1.5}, {index, 0, static_cast<double>(x[axis]), kind}, {larger, 0.5, 1.5}};
+    op_case.inputs = {{x, low, 1.5}, {index, 0, static_cast<double>(x[axis]), kind}, {larger, low, 1.5}};
     op_case.call = [=](In in) { return scatter_reduce(in[0], axis, in[1], in[2], reduction, include_self); };
     op_case.reference = [=](Arrays in) {
       Array out(x);
@@ -154,6 +154,7 @@ void add_scatter_reduce(std::vector<OpCase>& cases, const std::string& name, Sca
   };
   add("", {5, 4}, {3, 6}, 1, CaseInput::index64);
   add("/first", {3, 4, 2}, {8, 4, 2}, 0, CaseInput::index32);
+  if (reduction == ScatterReduction::prod) add("/around_zero", {5, 4}, {3, 6}, 1, CaseInput::index64, -1.5);
   add("/empty", {3, 4}, {3, 0}, 1, CaseInput::index64);
   add("/nothing", {0, 4}, {0, 2}, 1, CaseInput::index64);
 }

@@ -144,6 +144,11 @@ void add_arithmetic(std::vector<OpCase>& cases) {
   square.call = [](std::span<const Tensor> in) { return pow(in[0], 2); };
   square.reference = reference_of([](double x) { return x * x; });
   cases.push_back(square);
+  OpCase cube = square;
+  cube.name = "pow/cube";
+  cube.call = [](std::span<const Tensor> in) { return pow(in[0], 3); };
+  cube.reference = reference_of([](double x) { return x * x * x; });
+  cases.push_back(cube);
   for (const Binary& row : {Binary{"remainder", remainder, remainder_of}, Binary{"fmod", fmod, fmod_of},
                             Binary{"floor_divide", floor_divide, floor_divide_of}}) {
     OpCase op_case = binary_case(row, -4, 4, 0.5, 2);
@@ -162,6 +167,17 @@ void add_arithmetic(std::vector<OpCase>& cases) {
                                 -2, -0.25));
   add_binary(cases, binary_case({"hypot", hypot, [](double a, double b) { return std::hypot(a, b); }}, -2, 2,
                                 0.25, 2));
+  // Among them the origin, where neither has a slope.
+  cases.push_back(with_shapes(
+      binary_case({"atan2", atan2, [](double a, double b) { return std::atan2(a, b); }}, -2, 2, -2, 2),
+      "atan2/origin", {{3, 5}, {3, 5}}));
+  cases.push_back(with_shapes(
+      binary_case({"hypot", hypot, [](double a, double b) { return std::hypot(a, b); }}, -2, 2, -2, 2),
+      "hypot/origin", {{3, 5}, {3, 5}}));
+  // x^0, whose slope by x still depends on the exponent.
+  cases.push_back(
+      with_shapes(binary_case({"pow", pow, [](double a, double b) { return std::pow(a, b); }}, 0.5, 2, -1, 1),
+                  "pow/exponents_around_zero", {{3, 5}, {3, 5}}));
   OpCase sum_of_powers = binary_case({"logaddexp", logaddexp, logaddexp_of}, -3, 3, -3, 3);
   add_binary(cases, sum_of_powers);
   OpCase slope = binary_case({"gamma_slope", gamma_slope, gamma_slope_of}, 0.5, 6, 0.1, 3);

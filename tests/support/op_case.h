@@ -130,6 +130,10 @@ std::vector<Tensor> case_gradients(const OpCase& op_case, std::span<const Tensor
 void check_forward(const OpCase& op_case);
 void check_gradient(const OpCase& op_case);
 void check_second_order(const OpCase& op_case);
+/// Gradients of both orders where a third of the inputs is exactly 0.
+void check_zeros(const OpCase& op_case);
+/// i64 and u64 beyond 2^53, and u64 beyond 2^63: what only moves, compares and adds them stays exact.
+void check_large_integers(const OpCase& op_case, Device device);
 void check_graph(const OpCase& op_case);
 void check_noncontiguous(const OpCase& op_case);
 void check_device(const OpCase& op_case, Device device);

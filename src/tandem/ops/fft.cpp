@@ -292,12 +292,7 @@ Tensor complex_mul(const Tensor& a, const Tensor& b) {
 Tensor complex_conj(const Tensor& x) { return complex(real(x), -imag(x)); }
 Tensor complex_abs(const Tensor& x) {
   check_complex("complex_abs", x, 0);
-  // Divided by the larger part first: no square overflows. At 0 the root is taken of 1, to keep its gradient finite.
-  const Tensor size = abs(x), re = select(size, -1, 0), im = select(size, -1, 1);
-  const Tensor large = maximum(re, im), is_zero = equal(large, 0);
-  const Tensor scale = where(is_zero, 1, large).detach();
-  const Tensor u = re / scale, v = im / scale, square = u * u + v * v;
-  return where(is_zero, 0, scale * sqrt(where(is_zero, 1, square)));
+  return hypot(real(x), imag(x));
 }
 
 Tensor hann_window(int64_t n, bool periodic, DType dtype, Device device) {

@@ -99,10 +99,16 @@ constexpr Rule rule_pow{.saves_inputs = 0b11,
                         .precision = Precision::full,
                         .gradient = [](const GradArgs& a) {
                           const Tensor &x = a.in[0], &y = a.in[1], &g = a.grad[0];
-                          return Tensors{a.needs[0] ? where(equal(y, 0), 0, g * y * pow(x, y - 1)) : Tensor(),
-                                         a.needs[1] ? where(logical_and(equal(x, 0), greater_equal(y, 0)), 0,
-                                                            g * a.out[0] * log(x))
-                                                    : Tensor()};
+                          // Where a factor would be infinite beside a 0, the gradient is 0, and so are those after it.
+                          const auto by_x = [&] {
+                            const Tensor lost = logical_and(equal(y, 0), logical_not(isfinite(1.0 / x)));
+                            return where(lost, 0, g * y * pow(where(lost, 1, x), y - 1));
+                          };
+                          const auto by_y = [&] {
+                            const Tensor lost = logical_and(equal(x, 0), greater_equal(y, 0));
+                            return where(lost, 0, g * a.out[0] * log(where(lost, 1, x)));
+                          };
+                          return Tensors{a.needs[0] ? by_x() : Tensor(), a.needs[1] ? by_y() : Tensor()};
                         }};
 constexpr Rule rule_remainder{
     .saves_inputs = 0b11, .gradient = [](const GradArgs& a) {
@@ -195,15 +201,19 @@ constexpr Rule rule_acos{.saves_inputs = 1, .precision = Precision::full, .gradi
 constexpr Rule rule_atan{.saves_inputs = 1, .gradient = [](const GradArgs& a) {
                            return Tensors{a.grad[0] / (a.in[0] * a.in[0] + 1.0)};
                          }};
-constexpr Rule rule_atan2{
-    .saves_inputs = 0b11, .gradient = [](const GradArgs& a) {
-      const Tensor &y = a.in[0], &x = a.in[1];
-      const Tensor scaled = a.grad[0] / (x * x + y * y);
-      return Tensors{a.needs[0] ? scaled * x : Tensor(), a.needs[1] ? neg(scaled * y) : Tensor()};
-    }};
+/// At the point (0, 0), where there is no angle, 0.
+constexpr Rule rule_atan2{.saves_inputs = 0b11, .gradient = [](const GradArgs& a) {
+                            const Tensor &y = a.in[0], &x = a.in[1];
+                            const Tensor far = hypot(x, y), none = equal(far, 0), safe = where(none, 1, far);
+                            const Tensor scaled = where(none, 0, a.grad[0] / safe);
+                            return Tensors{a.needs[0] ? scaled * (x / safe) : Tensor(),
+                                           a.needs[1] ? neg(scaled * (y / safe)) : Tensor()};
+                          }};
+/// 0 at (0, 0), where the slope has no direction.
 constexpr Rule rule_hypot{
     .saves_inputs = 0b11, .saves_outputs = 1, .commutative = true, .gradient = [](const GradArgs& a) {
-      const Tensor scaled = a.grad[0] / a.out[0];
+      const Tensor none = equal(a.out[0], 0);
+      const Tensor scaled = where(none, 0, a.grad[0] / where(none, 1, a.out[0]));
       return Tensors{a.needs[0] ? scaled * a.in[0] : Tensor(), a.needs[1] ? scaled * a.in[1] : Tensor()};
     }};
 constexpr Rule rule_sinh{.saves_inputs = 1, .precision = Precision::full, .gradient = [](const GradArgs& a) {
@@ -246,10 +256,11 @@ Tensor polygamma_by(const Tensor& x, const Tensor& n);
 constexpr Rule rule_polygamma{.saves_inputs = 0b11, .gradient = [](const GradArgs& a) {
                                 return Tensors{a.grad[0] * polygamma_by(a.in[0], a.in[1] + 1), Tensor()};
                               }};
-/// The two shares, which add up to 1; halves where both are the same infinity.
+/// The two shares, which add up to 1; halves where both are the same infinity, whose difference is NaN.
 constexpr Rule rule_logaddexp{.saves_inputs = 0b11, .commutative = true, .gradient = [](const GradArgs& a) {
                                 const Tensor &x = a.in[0], &y = a.in[1], &g = a.grad[0];
-                                const Tensor away = where(equal(x, y), 0, x - y);
+                                const Tensor both = logical_and(equal(x, y), isinf(x)),
+                                             away = where(both, 0, x - y);
                                 return Tensors{a.needs[0] ? g * sigmoid(away) : Tensor(),
                                                a.needs[1] ? g * sigmoid(neg(away)) : Tensor()};
                               }};

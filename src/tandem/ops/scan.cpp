@@ -25,7 +25,11 @@ void infer_linear_scan(InferArgs& a) {
   infer_scan(a);
 }
 void infer_extreme(InferArgs& a) {
-  infer_scan(a);
+  const DType dtype = a.in[0].dtype();
+  TD_CHECK(is_floating(dtype) || dtype == DType::i64 || dtype == DType::u64, a.op,
+           ": the element type must be floating, i64 or u64; got ", dtype, ". cast() it to i64 first.");
+  checked_axis(a.op, a.attributes<ScanAttrs>().axis, a.in[0].rank());
+  a.add(a.in[0].shape(), dtype);
   a.add(a.in[0].shape(), DType::i64);
 }
 
@@ -61,7 +65,7 @@ Tensor as_i64(const Tensor& x) { return is_floating(x.dtype()) ? x : cast(x, DTy
 
 RunningExtreme extreme(const OpDef& op, const Tensor& x, int64_t axis) {
   const ScanAttrs attrs{axis_of(op.name, x, axis), false};
-  const Tensor wide = as_i64(x);
+  const Tensor wide = x.dtype() == DType::u64 ? x : as_i64(x);  // i64 cannot order u64 from 2^63 on
   const Tensors out = apply(op, {&wide, 1}, attrs);
   return {cast(out[0], x.dtype()), out[1]};
 }

@@ -6,6 +6,7 @@
 #include "tandem/core/tape.h"
 #include "tandem/ops/define.h"
 #include "tandem/ops/random.h"
+#include "tandem/ops/scan.h"
 #include "tandem/ops/shape.h"
 
 namespace tandem {
@@ -61,21 +62,36 @@ Tensors grad_extreme(const GradArgs& a, int64_t axis) {
           a.needs[1] ? where(source_won, spread(share, axis, index), 0) : Tensor(), Tensor()};
 }
 
-/// The product of the others: all divided by the element, or, for the only zero of its place, all that are not zero.
+/// For each element of source the product of the others of its place: sorted by place, of those before it times those after it.
+/// Nothing is divided, so that derivatives of any order are right where elements are zero.
+Tensor product_of_others(const Tensor& source, int64_t axis, const Tensor& index) {
+  const Dim n = index.size(axis);
+  if (source.size() == 0) return source;
+  const Tensor order = argsort(index, axis), place = gather(index, axis, order),
+               x = gather(source, axis, order);
+  Dims edge = index.shape();
+  edge[static_cast<int>(axis)] = 1;
+  const Tensor goes_on = concat({zeros(edge, DType::boolean, x.device()),
+                                 equal(slice(place, axis, 1, n), slice(place, axis, 0, n - 1))},
+                                axis);
+  const auto products = [&](const Tensor& same, bool reverse) {
+    return linear_scan(where(same, shifted(x, axis, reverse, 0), 0), cast(logical_not(same), x.dtype()), axis,
+                       reverse);
+  };
+  const Tensor before = products(goes_on, false), after = products(shifted(goes_on, axis, true, 0), true);
+  return scatter_add_zeros(before * after, axis, order, index.shape());
+}
+
 Tensors grad_prod(const GradArgs& a, int64_t axis) {
   const Tensor &x = a.in[0], &source = a.in[1], &index = a.in[2], &g = a.grad[0];
-  const Tensor zero = equal(x, 0), source_zero = equal(source, 0);
-  const Tensor zeros = cast(zero, DType::i64) + total(cast(source_zero, DType::i64), axis, index, x.shape());
-  const Tensor safe = where(zero, 1, x), source_safe = where(source_zero, 1, source);
-  const Tensor rest = reduced(safe, axis, index, source_safe, static_cast<int64_t>(ScatterReduction::prod));
-  // Times what reaches an element: of a zero, where it is the only one, else where there is none.
-  const Tensor none = where(equal(zeros, 0), g * rest, 0), one = where(equal(zeros, 1), g * rest, 0);
-  const auto share = [](const Tensor& is_zero, const Tensor& if_zero, const Tensor& if_not,
-                        const Tensor& safe_value) { return where(is_zero, if_zero, if_not / safe_value); };
-  return {a.needs[0] ? share(zero, one, none, safe) : Tensor(),
-          a.needs[1] ? share(source_zero, spread(one, axis, index), spread(none, axis, index), source_safe)
-                     : Tensor(),
-          Tensor()};
+  const auto by_x = [&] {
+    return g * reduced(ones_like(x), axis, index, source, static_cast<int64_t>(ScatterReduction::prod));
+  };
+  const auto by_source = [&] {
+    const Tensor others = product_of_others(widened(source), axis, index);
+    return cast(spread(widened(g) * widened(x), axis, index) * others, source.dtype());
+  };
+  return {a.needs[0] ? by_x() : Tensor(), a.needs[1] ? by_source() : Tensor(), Tensor()};
 }
 
 Tensors grad_scatter_reduce(const GradArgs& a) {

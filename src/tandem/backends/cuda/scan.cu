@@ -155,6 +155,14 @@ void scan_any(const KernelArgs& args) {
     scan_floating<S>(args);
 }
 
+template <template <class> class S>
+void scan_extreme(const KernelArgs& args) {
+  if (args.in[0].dtype == DType::u64)
+    run_scan<S<uint64_t>>(args);
+  else
+    scan_any<S>(args);
+}
+
 }  // namespace
 
 void register_scan_kernels() {
@@ -162,8 +170,8 @@ void register_scan_kernels() {
   op_cumsum().kernels[kCuda] = &scan_any<RunningSum>;
   op_cumprod().kernels[kCuda] = &scan_any<RunningProduct>;
   op_linear_scan().kernels[kCuda] = &scan_floating<Linear>;
-  op_cummax().kernels[kCuda] = &scan_any<RunningMax>;
-  op_cummin().kernels[kCuda] = &scan_any<RunningMin>;
+  op_cummax().kernels[kCuda] = &scan_extreme<RunningMax>;
+  op_cummin().kernels[kCuda] = &scan_extreme<RunningMin>;
 }
 
 }  // namespace tandem::cuda

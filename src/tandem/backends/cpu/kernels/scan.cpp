@@ -122,7 +122,13 @@ void linear(const KernelArgs& args) {
 /// The value so far is read back from the output, one step before; the later of two equals wins.
 template <bool is_max>
 void extreme(const KernelArgs& args) {
-  visit_scanned(args.in[0].dtype, [&](auto zero) {
+  const auto visit = [](DType dtype, auto&& f) {
+    if (dtype == DType::u64)
+      f(uint64_t{});
+    else
+      visit_scanned(dtype, f);
+  };
+  visit(args.in[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     using C = typename ComputeType<T>::type;
     const T* x = args.in[0].as<T>();
