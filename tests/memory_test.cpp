@@ -8,10 +8,12 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <functional>
 
 #include "tandem/backends/cpu/allocator.h"
 #include "tandem/core/tape.h"
 #include "tandem/core/threads.h"
+#include "tandem/ops/arrange.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
@@ -50,6 +52,43 @@ void step(Tensor& w1, Tensor& w2, const Tensor& x) {
   for (Tensor* w : {&w1, &w2}) {
     assign(*w, *w - w->grad() * 0.01);
     w->zero_grad();
+  }
+}
+
+TEST(Memory, OfOpsOnBytesHoldsNoIndexOfEightBytesForEachOfThem) {
+  const Dims shape{4000, 4000};
+  const Tensor bytes = ones(shape, DType::u8), bools = ones(shape, DType::boolean);
+  const double size = 16;  // MB
+  const struct {
+    const char* name;
+    std::function<Tensor()> call;
+    double times;  // the size of the input, results included
+  } rows[] = {
+      {"flip", [&] { return flip(reshape(bytes, {-1}), {0}); }, 1},
+      {"flip of two axes",
+       [&] {
+         return flip(bytes, {0, 1});
+       },
+       1},
+      {"rot90", [&] { return rot90(bytes); }, 1},
+      {"pad by reflection",
+       [&] {
+         return pad(bytes, {3999, 0}, {.mode = PadMode::reflect});
+       },
+       3},
+      {"tril", [&] { return tril(bytes); }, 2},
+      {"triu", [&] { return triu(bools); }, 2},
+      {"count_nonzero of bytes", [&] { return count_nonzero(bytes); }, 1},
+      {"count_nonzero of bools", [&] { return count_nonzero(bools); }, 0},
+      {"any", [&] { return any(bools); }, 0},
+      {"all", [&] { return all(bools); }, 1},
+  };
+  for (const auto& row : rows) {
+    empty_cache();
+    backend(DeviceKind::cpu).reset_peak({});
+    const auto before = static_cast<double>(stats().in_use) / kMb;
+    const Tensor result = row.call();
+    EXPECT_LE(static_cast<double>(stats().peak) / kMb - before, size * row.times + 4) << row.name;
   }
 }
 

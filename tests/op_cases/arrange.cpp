@@ -116,6 +116,8 @@ void add_moves(std::vector<OpCase>& cases) {
         return Dims{2 - i[0], i[1], 3 - i[2]};
       }));
   cases.push_back(moving(
+      "flip/empty", {0, 3}, {0, 3}, [](In in) { return flip(in[0], {1}); }, nullptr));
+  cases.push_back(moving(
       "roll", {3, 5}, {3, 5},
       [](In in) {
         return roll(in[0], {1, -2}, {0, 1});

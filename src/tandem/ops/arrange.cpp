@@ -55,6 +55,22 @@ Tensors grad_unfold_axis(const GradArgs& a) {
   return {index_add(zero, axis, window_elements(windows, w, a.in_meta[0].device), reshape(parts, merged))};
 }
 
+void infer_flip(InferArgs& a) {
+  const Dims& axes = a.attributes<FlipAttrs>().axes;
+  const int rank = a.in[0].rank();
+  unsigned seen = 0;
+  for (const Dim wanted : axes) {
+    const int axis = checked_axis(a.op, wanted, rank);
+    TD_CHECK(!(seen >> axis & 1), "flip: each axis of the op must appear once; got ", axes, ".");
+    seen |= 1u << axis;
+  }
+  a.add(a.in[0].shape(), a.in[0].dtype());
+}
+
+Tensors grad_flip(const GradArgs& a) {
+  return {apply1(op_flip(), {a.grad[0]}, a.attributes.as<FlipAttrs>())};
+}
+
 }  // namespace
 
 OpDef& op_unfold_axis() {
@@ -202,18 +218,28 @@ Tensor unfold_axis(const Tensor& x, int64_t wanted_axis, int64_t size, int64_t s
   return apply1(op_unfold_axis(), {x}, WindowAttrs{axis, size, step});
 }
 
+OpDef& op_flip() {
+  static OpDef& op = define(OpDef{.name = "flip",
+                                  .inputs = 1,
+                                  .infer = infer_flip,
+                                  .gradient = grad_flip,
+                                  .takes_strided = true,
+                                  .cost = Cost::cheap});
+  return op;
+}
+
 Tensor flip(const Tensor& x, const Dims& axes) {
-  Tensor y = x;
+  TD_CHECK(x.defined(), "flip: x must be a tensor; got an undefined handle.");
+  FlipAttrs attrs;
   unsigned seen = 0;
   for (const Dim wanted : axes) {
     const int axis = normal_axis("flip", wanted, x.rank());
     TD_CHECK(!(seen >> axis & 1), "flip: each axis must appear once; got ", axes, ".");
     seen |= 1u << axis;
-    const Dim n = x.shape()[axis];
-    if (n > 1) y = index_select(y, axis, sub(n - 1, arange(n, DType::i64, x.device())));
+    if (x.shape()[axis] > 1) attrs.axes.push_back(axis);
   }
   static constexpr CopyMark kMark{"flip", "Write into the tensor before flip(), with flipped values."};
-  return part_of(x, apart_from(x, y), kMark);
+  return part_of(x, attrs.axes.rank() == 0 ? clone(x) : apply1(op_flip(), {x}, attrs), kMark);
 }
 
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& axes) {
@@ -410,8 +436,9 @@ Tensor triangle(const char* op, const Tensor& x, int64_t offset, bool lower) {
   TD_CHECK(x.rank() >= 2, op, ": x must have at least two axes; got shape ", x.shape(), ".");
   const Tensor rows = unsqueeze(arange(x.size(-2), DType::i64, x.device()), 1);
   const Tensor columns = arange(x.size(-1), DType::i64, x.device());
-  const Tensor distance = sub(columns, rows);
-  return where(lower ? less_equal(distance, offset) : greater_equal(distance, offset), x, number_of(x, 0));
+  // Compared at once: a matrix of distances would have 8 bytes for each element of x.
+  const Tensor edge = rows + std::clamp(offset, -x.size(-2), x.size(-1));
+  return where(lower ? less_equal(columns, edge) : greater_equal(columns, edge), x, number_of(x, 0));
 }
 }  // namespace
 

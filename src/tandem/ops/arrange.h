@@ -81,6 +81,14 @@ struct WindowAttrs {
                  field("step", &WindowAttrs::step));
   }
 };
+struct FlipAttrs {
+  Dims axes;  // each once
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("axes", &FlipAttrs::axes));
+  }
+};
 OpDef& op_unfold_axis();  // a view
+OpDef& op_flip();         // in x (any strides); out row-major
 
 }  // namespace tandem

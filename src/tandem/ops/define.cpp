@@ -145,6 +145,7 @@ void define_all_ops() {
                          op_searchsorted,
                          op_nonzero,
                          op_unfold_axis,
+                         op_flip,
                          op_cholesky,
                          op_solve,
                          op_triangular_solve,

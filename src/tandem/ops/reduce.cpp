@@ -279,17 +279,25 @@ Tensor logsumexp(const Tensor& x, const Dims& axes, bool keep) {
   return cast(rest + reshape(out, rest.shape()), x.dtype());
 }
 
+namespace {
+
+/// bool. Compared with the number 0, bools would become i64 first, eight times as large.
+Tensor is_nonzero(const Tensor& x) { return x.dtype() == DType::boolean ? x : not_equal(x, 0); }
+Tensor is_zero(const Tensor& x) { return x.dtype() == DType::boolean ? logical_not(x) : equal(x, 0); }
+
+}  // namespace
+
 Tensor count_nonzero(const Tensor& x, const Dims& axes, bool keep) {
   TD_CHECK(x.defined(), "count_nonzero: x must be a tensor; got an undefined handle.");
-  return sum(not_equal(x, 0), reduced_axes("count_nonzero", axes, x.rank()), keep);
+  return sum(is_nonzero(x), reduced_axes("count_nonzero", axes, x.rank()), keep);
 }
 Tensor any(const Tensor& x, const Dims& axes, bool keep) {
   TD_CHECK(x.defined(), "any: x must be a tensor; got an undefined handle.");
-  return greater(sum(not_equal(x, 0), reduced_axes("any", axes, x.rank()), keep), 0);
+  return greater(sum(is_nonzero(x), reduced_axes("any", axes, x.rank()), keep), 0);
 }
 Tensor all(const Tensor& x, const Dims& axes, bool keep) {
   TD_CHECK(x.defined(), "all: x must be a tensor; got an undefined handle.");
-  return equal(sum(equal(x, 0), reduced_axes("all", axes, x.rank()), keep), 0);
+  return equal(sum(is_zero(x), reduced_axes("all", axes, x.rank()), keep), 0);
 }
 
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {

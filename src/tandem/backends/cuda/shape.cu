@@ -1,4 +1,4 @@
-// Copies between strided buffers: copy, assign, concat, slice_into_zeros. Elements are moved as bytes, one
+// Copies between strided buffers: copy, assign, concat, flip, slice_into_zeros. Elements are moved as bytes, one
 // kernel a width.
 #include "tandem/backends/cuda/check.h"
 #include "tandem/backends/cuda/device_state.h"
@@ -6,6 +6,7 @@
 #include "tandem/backends/cuda/layout.cuh"
 #include "tandem/backends/cuda/strided_copy.h"
 #include "tandem/core/op.h"
+#include "tandem/ops/arrange.h"
 #include "tandem/ops/shape.h"
 
 namespace tandem::cuda {
@@ -57,6 +58,21 @@ void assign_any(const KernelArgs& args) {
   const Buffer &source = args.in[1], &target = args.out[0];
   strided_copy(stream_of(args), target.rank, target.shape, target.dtype, source.data, source.strides,
                target.data, target.strides);
+}
+
+/// Read from the last element of each flipped axis on, backwards.
+void flip_any(const KernelArgs& args) {
+  const Buffer &in = args.in[0], &out = args.out[0];
+  if (out.size() == 0) return;
+  const char* from = in.as<char>();
+  int64_t strides[kMaxRank];
+  for (int i = 0; i < in.rank; ++i) strides[i] = in.strides[i];
+  for (const Dim axis : args.attributes<FlipAttrs>().axes) {
+    const int i = static_cast<int>(axis);
+    from += (in.shape[i] - 1) * strides[i] * static_cast<int64_t>(bytes_of(in.dtype));
+    strides[i] = -strides[i];
+  }
+  strided_copy(stream_of(args), out.rank, out.shape, out.dtype, from, strides, out.data, out.strides);
 }
 
 void concat_any(const KernelArgs& args) {
@@ -111,6 +127,7 @@ void register_shape_kernels() {
   constexpr int kCuda = static_cast<int>(DeviceKind::cuda);
   op_copy().kernels[kCuda] = &copy_any;
   op_assign().kernels[kCuda] = &assign_any;
+  op_flip().kernels[kCuda] = &flip_any;
   op_concat().kernels[kCuda] = &concat_any;
   op_slice_into_zeros().kernels[kCuda] = &slice_into_zeros_any;
 }

@@ -1,9 +1,10 @@
-// Copies: copy, assign, concat, slice_into_zeros. Elements are moved, never computed with.
+// Copies: copy, assign, concat, flip, slice_into_zeros. Elements are moved, never computed with.
 #include "tandem/ops/shape.h"
 
 #include "tandem/backends/cpu/kernels/iterate.h"
 #include "tandem/backends/cpu/kernels/register.h"
 #include "tandem/core/threads.h"
+#include "tandem/ops/arrange.h"
 
 namespace tandem::cpu::TD_ISA {
 
@@ -27,6 +28,22 @@ void move_elements(const Walk& from, const Walk& to, int64_t n) {
 void copy(const KernelArgs& args) {
   const Buffer& out = args.out[0];
   move_elements(walk_over(args.in[0], out.shape, out.rank), walk_over(out, out.shape, out.rank), out.size());
+}
+
+/// Read from the last element of each flipped axis on, backwards.
+void flip(const KernelArgs& args) {
+  Buffer in = args.in[0];
+  const Buffer& out = args.out[0];
+  if (out.size() == 0) return;
+  int64_t strides[kMaxRank];
+  for (int i = 0; i < in.rank; ++i) strides[i] = in.strides[i];
+  for (const Dim axis : args.attributes<FlipAttrs>().axes) {
+    const int i = static_cast<int>(axis);
+    in.data = in.as<char>() + (in.shape[i] - 1) * strides[i] * static_cast<int64_t>(bytes_of(in.dtype));
+    strides[i] = -strides[i];
+  }
+  in.strides = strides;
+  move_elements(walk_over(in, out.shape, out.rank), walk_over(out, out.shape, out.rank), out.size());
 }
 
 void assign(const KernelArgs& args) {
@@ -78,6 +95,7 @@ void register_shape_kernels() {
   constexpr int cpu = static_cast<int>(DeviceKind::cpu);
   op_copy().kernels[cpu] = copy;
   op_assign().kernels[cpu] = assign;
+  op_flip().kernels[cpu] = flip;
   op_concat().kernels[cpu] = concat;
   op_slice_into_zeros().kernels[cpu] = slice_into_zeros;
 }
