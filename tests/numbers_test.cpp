@@ -238,6 +238,21 @@ TEST(Corners, HaveTheGradientsOfPyTorch) {
 
 // ---- losses
 
+TEST(Losses, ACompiledBinaryCrossEntropyRefusesProbabilitiesAndTargetsOutside0To1) {
+  Compiled compiled = compile([](const List& in) { return List{binary_cross_entropy(in[0], in[1])}; });
+  const Tensor sound = from_vector<float>({0, 0.5, 1}, {3}), above = from_vector<float>({0, 0.5, 1.5}, {3});
+  EXPECT_TRUE(same_bits(compiled({sound, sound})[0], binary_cross_entropy(sound, sound)));
+  EXPECT_NE(error_of([&] {
+              compiled({above, sound});
+            }).find("every probability must lie in 0..1; got another one"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] {
+              compiled({sound, neg(sound)});
+            }).find("every target must lie in 0..1; got another one"),
+            std::string::npos);
+  EXPECT_TRUE(same_bits(compiled({sound, sound})[0], binary_cross_entropy(sound, sound)));
+}
+
 TEST(Losses, RefuseShapesThatAreNotEqual) {
   using Loss = std::function<Tensor(const Tensor&, const Tensor&)>;
   const struct {

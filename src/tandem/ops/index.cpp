@@ -346,10 +346,19 @@ const char* name_of(IndexUse use) {
                                            "scatter_reduce",
                                            "ctc_loss",
                                            "lengths",
-                                           "lengths"};
+                                           "lengths",
+                                           "binary_cross_entropy",
+                                           "binary_cross_entropy"};
   TD_CHECK(static_cast<size_t>(use) < std::size(kNames), "index: the use must lie in 0..",
            std::size(kNames) - 1, "; got ", static_cast<int>(use), ".");
   return kNames[static_cast<size_t>(use)];
+}
+
+std::string probability_fault(IndexUse use, const std::string& got) {
+  const bool is_target = use == IndexUse::probability_target;
+  return str(name_of(use), ": every ", is_target ? "target" : "probability", " must lie in 0..1; got ", got,
+             is_target ? ". Scale the targets to 0..1."
+                       : ". Apply sigmoid() first, or call binary_cross_entropy_with_logits() instead.");
 }
 
 std::string index_fault(IndexUse use, int64_t low, int64_t limit, int64_t got, const std::string& where) {
@@ -367,6 +376,8 @@ std::string index_fault(IndexUse use, int64_t low, int64_t limit, int64_t got, c
         ", the size of the padded axis; got ", got + least, where,
         got >= limit ? ". Pad to the longest sample, or cut the length." : ". Leave such samples out.");
   }
+  if (use == IndexUse::probability || use == IndexUse::probability_target)
+    return probability_fault(use, "another one");  // the index that was looked up names no element
   const bool ignores = use == IndexUse::cross_entropy || use == IndexUse::nll_loss;
   if (!ignores && use != IndexUse::multi_margin_loss)
     return str(name_of(use), ": every index must lie in ", low, "..", limit - 1, "; got ", got, where, ".");

@@ -179,13 +179,17 @@ enum class IndexUse : uint8_t {
   nll_loss,
   multi_margin_loss,
   scatter_reduce,
-  ctc_labels,       // the class after the last one stands for the blank
-  lengths,          // from 0 on (ops/lengths.h)
-  positive_lengths  // the same from 1 on: what is looked up is one less
+  ctc_labels,        // the class after the last one stands for the blank
+  lengths,           // from 0 on (ops/lengths.h)
+  positive_lengths,  // the same from 1 on: what is looked up is one less
+  probability,       // 1 where one of them lies outside 0..1 (ops/loss.cpp)
+  probability_target
 };
 const char* name_of(IndexUse use);
 /// The message about an index `got` that is not in low … limit - 1; `where` says at which place, or on which device.
 std::string index_fault(IndexUse use, int64_t low, int64_t limit, int64_t got, const std::string& where);
+/// The same about a probability, `got`.
+std::string probability_fault(IndexUse use, const std::string& got);
 std::ostream& operator<<(std::ostream& out, IndexUse use);
 
 /// No index is skipped.

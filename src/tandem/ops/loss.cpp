@@ -4,6 +4,9 @@
 #include <utility>
 
 #include "tandem/core/autocast.h"
+#include "tandem/core/tape.h"
+#include "tandem/core/trace.h"
+#include "tandem/ops/create.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
@@ -218,10 +221,32 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
   return cast(reduced(sum(others, {1}) / static_cast<double>(classes), options.reduction), x.dtype());
 }
 
+namespace {
+
+/// Refuses values outside 0..1, NaN among them, as PyTorch does.
+void check_probabilities(const Tensor& x, IndexUse use) {
+  const NoGrad off;
+  const Tensor lies_within = logical_and(greater_equal(x, 0), less_equal(x, 1));
+  if (current_tracer() || !x.device().is_cpu()) {
+    // Nobody can look at the values now: a table of one element refuses the index of a second one.
+    gather_as(zeros({1}, DType::boolean, x.device()), 0,
+              cast(reshape(logical_not(all(lies_within)), {1}), DType::i64), use);
+    return;
+  }
+  if (all(lies_within).item<bool>()) return;
+  const int64_t first = argmax(logical_not(reshape(lies_within, {x.size()})), 0).item<int64_t>();
+  const double got = slice(reshape(x, {x.size()}), 0, first, first + 1).item<double>();
+  throw Error(probability_fault(use, str(got, " at element ", first)));
+}
+
+}  // namespace
+
 Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target,
                             const BinaryCrossEntropyOptions& options) {
   return elementwise(
       "binary_cross_entropy", probability, target, options.reduction, [&](const Tensor& p, const Tensor& t) {
+        check_probabilities(p, IndexUse::probability);
+        check_probabilities(t, IndexUse::probability_target);
         // Kept from 0 by less than exp(-100), so that the gradient there is 0 and not 0 / 0.
         const auto log_of = [](const Tensor& v) { return maximum(log(maximum(v, 3e-44)), -100.0); };
         return weighed("binary_cross_entropy", "weight", neg(t * log_of(p) + (1.0 - t) * log_of(1.0 - p)),

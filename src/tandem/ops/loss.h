@@ -48,7 +48,8 @@ struct BinaryCrossEntropyOptions {
   Tensor weight = {};  ///< of each element, broadcast to the losses
   Reduction reduction = Reduction::mean;
 };
-/// -(t log p + (1 - t) log(1 - p)); the logarithms are kept at -100 or above.
+/// -(t log p + (1 - t) log(1 - p)); the logarithms are kept at -100 or above. Probabilities and targets outside 0..1 are
+/// refused.
 Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target,
                             const BinaryCrossEntropyOptions& options = {});
 struct BinaryCrossEntropyWithLogitsOptions {
