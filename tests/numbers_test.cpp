@@ -12,6 +12,7 @@
 #include "tandem/ops/create.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/loss.h"
+#include "tandem/ops/matmul.h"
 #include "tandem/ops/norm.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/pool.h"
@@ -153,6 +154,79 @@ TEST(NumbersAsElements, BecomeElementsAsCastMakesThem) {
   }
   EXPECT_EQ(in_both([](const Tensor&) { return full({1}, 3e9, DType::i32); }, ones({1})).item<int>(),
             INT32_MAX);
+}
+
+/// What takes a number beside integers, and gives a tensor whose first element is that number.
+struct TakesANumber {
+  const char* name;
+  std::function<Tensor(const Operand& n, DType dtype)> call;
+};
+const TakesANumber kTakeANumber[] = {
+    {"full", [](const Operand& n, DType t) { return full({2}, n, t); }},
+    {"full_like", [](const Operand& n, DType t) { return full_like(zeros({2}, t), n); }},
+    {"pad",
+     [](const Operand& n, DType t) {
+       return pad(zeros({1}, t), {1, 0}, {.value = n});
+     }},
+    {"masked_fill",
+     [](const Operand& n, DType t) { return masked_fill(zeros({2}, t), ones({2}, DType::boolean), n); }},
+    {"where", [](const Operand& n, DType t) { return where(ones({2}, DType::boolean), n, zeros({2}, t)); }},
+    {"scatter", [](const Operand& n, DType t) { return scatter(zeros({2}, t), 0, arange(2), n); }},
+    {"index_put", [](const Operand& n, DType t) { return index_put(zeros({2}, t), {arange(2)}, n); }},
+    {"index_put, added",
+     [](const Operand& n, DType t) { return index_put(zeros({2}, t), {arange(2)}, n, true); }},
+    {"index_add",
+     [](const Operand& n, DType t) { return index_add(zeros({2}, t), 0, arange(2), ones({2}, t), n); }},
+    {"add", [](const Operand& n, DType t) { return add(zeros({2}, t), n); }},
+    {"maximum", [](const Operand& n, DType t) { return maximum(zeros({2}, t), n); }},
+    {"clamp", [](const Operand& n, DType t) { return clamp(zeros({2}, t), n, n); }},
+    {"hardtanh", [](const Operand& n, DType t) { return hardtanh(zeros({2}, t), n, n); }},
+    {"threshold", [](const Operand& n, DType t) { return threshold(zeros({2}, t), 0, n); }},
+    {"mul", [](const Operand& n, DType t) { return mul(ones({2}, t), n); }},
+};
+
+TEST(NumbersAsElements, WholeNumbersThatDoubleCannotHoldStayExactWhereverIntegersTakeThem) {
+  const int64_t beyond = (int64_t{1} << 53) + 1, least = INT64_MIN + 1;
+  const uint64_t largest = (uint64_t{1} << 63) + 1;
+  for (const TakesANumber& row : kTakeANumber) {
+    const auto first = [&](const Operand& n, DType dtype) {
+      return in_both([&](const Tensor&) { return slice(row.call(n, dtype), 0, 0, 1); }, ones({1}));
+    };
+    EXPECT_EQ(first(beyond, DType::i64).item<int64_t>(), beyond) << row.name;
+    EXPECT_EQ(first(beyond, DType::u64).item<uint64_t>(), static_cast<uint64_t>(beyond)) << row.name;
+    EXPECT_EQ(first(largest, DType::u64).item<uint64_t>(), largest) << row.name;
+    if (std::string(row.name) != "maximum" && std::string(row.name) != "threshold") {
+      EXPECT_EQ(first(least, DType::i64).item<int64_t>(), least) << row.name;
+    }
+  }
+  const Tensor one = ones({1, 1}, DType::i64);
+  EXPECT_EQ(addmm(one, one, one, {.beta = beyond, .alpha = 1}).item<int64_t>(), beyond + 1);
+  EXPECT_EQ(addmm(one, one, one, {.beta = 0, .alpha = beyond}).item<int64_t>(), beyond);
+  EXPECT_EQ(addmm(one, one, one, {.beta = 2.0, .alpha = 3.0}).item<int64_t>(), 5);
+  EXPECT_EQ(arange(beyond, beyond + 2).to_vector<int64_t>(), (std::vector<int64_t>{beyond, beyond + 1}));
+  EXPECT_EQ(arange(largest, largest + 4, 2, DType::u64).to_vector<uint64_t>(),
+            (std::vector<uint64_t>{largest, largest + 2}));
+  EXPECT_EQ(arange(largest - 3, largest + 1, 2, DType::u64).to_vector<uint64_t>(),
+            (std::vector<uint64_t>{largest - 3, largest - 1}));
+  EXPECT_EQ(error_of([&] { arange(0, 300, 1, DType::u8); }),
+            "arange: every number must fit the element type; got 0 to 299 for u8.");
+  EXPECT_EQ(error_of([&] { arange(300, DType::u8); }),
+            "arange: every number must fit the element type; got 0 to 299 for u8.");
+  EXPECT_NE(error_of([&] { arange(largest, largest + 2); }).find("for i64"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              addmm(one, one, one, {.alpha = 0.5});
+            }).find("alpha must be whole for a tensor of integers; got 0.5"),
+            std::string::npos);
+  EXPECT_EQ(full({1}, largest, DType::i64).item<int64_t>(), INT64_MAX);  // the nearest end
+  EXPECT_EQ(full({1}, -1, DType::u64).item<uint64_t>(), 0u);
+}
+
+TEST(NumbersAsElements, IntegersThatDifferBeyondDoubleAreNotClose) {
+  const int64_t n = int64_t{1} << 53;
+  const Tensor a = from_vector<int64_t>({n, n, INT64_MIN}, {3}),
+               b = from_vector<int64_t>({n + 1, n, INT64_MAX}, {3});
+  EXPECT_EQ(isclose(a, b, 0, 0).to_vector<bool>(), (std::vector<bool>{false, true, false}));
+  EXPECT_EQ(isclose(a, b, 0, 1).to_vector<bool>(), (std::vector<bool>{true, true, false}));
 }
 
 TEST(NumbersAsElements, AFloatingValueLeavesTheOtherElementsOfAMaskedFillAsTheyAre) {

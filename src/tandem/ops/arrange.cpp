@@ -340,7 +340,7 @@ Tensor pad_axis(const Tensor& x, int axis, Dim before, Dim after, const PadOptio
     after = std::max<Dim>(after, 0);
     if (before == 0 && after == 0) return kept;
     Dims shape = kept.shape();
-    if (options.value == 0) {
+    if (options.value.number() == 0) {
       shape[axis] += before + after;
       size_of(shape);
       return slice_into_zeros(kept, axis, before, 1, shape[axis]);
@@ -380,6 +380,7 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& widths, const PadOptions
   TD_CHECK(widths.size() % 2 == 0 && static_cast<int>(widths.size()) <= 2 * x.rank(),
            "pad: two widths are needed for each axis from the last; got ", widths.size(),
            " widths for shape ", x.shape(), ".");
+  TD_CHECK(!options.value.tensor(), "pad: the value must be a number; got a tensor.");
   constexpr int64_t kMost = int64_t{1} << 61;
   for (const int64_t width : widths)
     TD_CHECK(width > -kMost && width < kMost, "pad: the widths must fit a tensor; got ", width, ".");

@@ -52,7 +52,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& times, int64_t axis);
 enum class PadMode : uint8_t { constant, reflect, replicate, circular };
 struct PadOptions {
   PadMode mode = PadMode::constant;
-  double value = 0;  ///< constant
+  Operand value = 0;  ///< constant: a number
 };
 /// widths: {before, after} of the last axis, then of the one before, and so on, as in PyTorch. A negative width cuts
 /// (constant only).

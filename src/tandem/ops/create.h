@@ -8,8 +8,9 @@
 
 namespace tandem {
 
-/// The value becomes what cast() makes of it: for integers truncated, and beyond the range its nearest end.
-Tensor full(const Dims& shape, double value, DType dtype = DType::f32, Device device = {});
+/// The value, a number, becomes what cast() makes of it: for integers truncated, and beyond the range its nearest end.
+/// Whole numbers are exact.
+Tensor full(const Dims& shape, const Operand& value, DType dtype = DType::f32, Device device = {});
 inline Tensor zeros(const Dims& shape, DType dtype = DType::f32, Device device = {}) {
   return full(shape, 0, dtype, device);
 }
@@ -26,7 +27,7 @@ Tensor arange(const Operand& start, const Operand& stop, const Operand& step = 1
               std::optional<DType> dtype = {}, Device device = {});
 /// `count` numbers from start to stop, both included.
 Tensor linspace(double start, double stop, int64_t count, DType dtype = DType::f32, Device device = {});
-Tensor full_like(const Tensor& x, double value);
+Tensor full_like(const Tensor& x, const Operand& value);
 
 /// full and arange: integer and value say the same number for integers beyond 2^53.
 struct FullAttrs {

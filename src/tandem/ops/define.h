@@ -63,5 +63,7 @@ Tensor full_number(double value, int64_t integer, DType dtype, Device device);
 /// them (to integers: truncated, beyond the range its nearest end, NaN 0); a whole number must fit.
 class Operand;
 Tensor as_tensor(const char* op, const Operand& operand, DType dtype, Device device);
+/// A number that elements of x are multiplied by without changing their type: of integers it must be whole. `what` names it.
+Operand factor_for(const char* op, const char* what, const Operand& factor, const Tensor& x);
 
 }  // namespace tandem

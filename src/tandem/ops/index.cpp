@@ -504,7 +504,7 @@ Tensor index_select(const Tensor& x, int64_t axis, const Tensor& index) {
 }
 
 Tensor index_add(const Tensor& x, int64_t wanted_axis, const Tensor& index, const Tensor& source,
-                 double alpha) {
+                 const Operand& alpha) {
   if (autocast_is_on())
     return as_one_op(
         Precision::widest,
@@ -514,11 +514,8 @@ Tensor index_add(const Tensor& x, int64_t wanted_axis, const Tensor& index, cons
         x, source);
   const int axis = normal_axis("index_add", wanted_axis, x.rank());
   check_same_type("index_add", x, source);
-  TD_CHECK(is_floating(x.dtype()) || (std::abs(alpha) < 0x1p63 && alpha == std::trunc(alpha)),
-           "index_add: alpha must be whole for a tensor of integers; got ", alpha, " for ", describe(x), ".");
-  const Tensor scaled = alpha == 1               ? source
-                        : is_floating(x.dtype()) ? mul(source, alpha)
-                                                 : mul(source, static_cast<int64_t>(alpha));
+  const Operand factor = factor_for("index_add", "alpha", alpha, x);
+  const Tensor scaled = factor.number() == 1 ? source : mul(source, factor);
   return add(x, index_add_zeros(scaled, axis, index, x.shape(), IndexUse::index_add));
 }
 

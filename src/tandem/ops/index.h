@@ -27,7 +27,8 @@ Tensor scatter_add(const Tensor& x, int64_t axis, const Tensor& index, const Ten
 /// The slices index[0], index[1] … along an axis; index has one axis.
 Tensor index_select(const Tensor& x, int64_t axis, const Tensor& index);
 /// x with alpha · (slice i of source) added to its slice index[i].
-Tensor index_add(const Tensor& x, int64_t axis, const Tensor& index, const Tensor& source, double alpha = 1);
+Tensor index_add(const Tensor& x, int64_t axis, const Tensor& index, const Tensor& source,
+                 const Operand& alpha = 1);
 /// x with slice i of source put at its slice index[i].
 Tensor index_copy(const Tensor& x, int64_t axis, const Tensor& index, const Tensor& source);
 /// Elements of the flattened x; negative indices count from the end.

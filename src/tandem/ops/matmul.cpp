@@ -4,7 +4,7 @@
 
 #include "tandem/core/autocast.h"
 #include "tandem/core/region.h"
-#include "tandem/ops/pointwise.h"
+#include "tandem/ops/define.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 
@@ -169,9 +169,11 @@ Tensor add_product(const char* op, const Tensor& c, const Tensor& a, const Tenso
   Tensor product = matmul(a, b);
   TD_CHECK(broadcast_shapes(op, c.shape(), product.shape()) == product.shape(), op,
            ": c must broadcast to the product; got c ", c.shape(), " for a product ", product.shape(), ".");
-  if (options.alpha != 1) product = cast(product * options.alpha, c.dtype());
-  if (options.beta == 0) return product;  // c is not read: it may hold anything
-  return product + (options.beta == 1 ? c : cast(c * options.beta, c.dtype()));
+  const Operand alpha = factor_for(op, "alpha", options.alpha, c),
+                beta = factor_for(op, "beta", options.beta, c);
+  if (alpha.number() != 1) product = product * alpha;
+  if (beta.number() == 0) return product;  // c is not read: it may hold anything
+  return product + (beta.number() == 1 ? c : c * beta);
 }
 }  // namespace
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tandem/core/op.h"
+#include "tandem/ops/pointwise.h"
 
 namespace tandem {
 
@@ -20,7 +21,7 @@ Tensor outer(const Tensor& a, const Tensor& b);
 Tensor cross(const Tensor& a, const Tensor& b, int64_t axis = -1);
 /// beta · c + alpha · a · b. addmm takes matrices, baddbmm batches of them; c broadcasts to the product's shape.
 struct AddmmOptions {
-  double beta = 1, alpha = 1;
+  Operand beta = 1, alpha = 1;  ///< numbers, of integers whole ones
 };
 Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, AddmmOptions options = {});
 Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, AddmmOptions options = {});

@@ -465,6 +465,16 @@ Tensor as_tensor(const char* op, const Operand& operand, DType dtype, Device dev
   return full_number(operand.number(), operand.integer(), dtype, device);
 }
 
+Operand factor_for(const char* op, const char* what, const Operand& factor, const Tensor& x) {
+  TD_CHECK(!factor.tensor(), op, ": ", what,
+           " must be a number; got a tensor. Multiply by it before or after.");
+  if (is_floating(x.dtype()) || factor.number_kind() != DTypeClass::floating) return factor;
+  const double value = factor.number();
+  TD_CHECK(std::abs(value) < 0x1p63 && value == std::trunc(value), op, ": ", what,
+           " must be whole for a tensor of integers; got ", value, " for ", describe(x), ".");
+  return static_cast<int64_t>(value);
+}
+
 namespace {
 
 Tensor relu_gradient(const Tensor& g, const Tensor& out) { return apply1(*g_ops.relu_gradient, {g, out}); }
@@ -635,7 +645,13 @@ Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool 
   broadcast_shapes("isclose", a.shape(), b.shape());
   const NoGrad off;
   const DType dtype = result_type(a, b), measured = is_floating(dtype) ? dtype : DType::f64;
-  const Tensor x = cast(a, measured), y = cast(b, measured), distance = abs(x - y);
+  const Tensor x = cast(a, measured), y = cast(b, measured);
+  const auto apart = [&] {  // of integers of 64 bits exact: modulo 2^64 it is the true one
+    const auto word = [&](const Tensor& t) { return cast(cast(t, dtype), DType::u64); };
+    const Tensor larger = greater(a, b);
+    return cast(where(larger, word(a) - word(b), word(b) - word(a)), DType::f64);
+  };
+  const Tensor distance = dtype == DType::i64 || dtype == DType::u64 ? apart() : abs(x - y);
   const Tensor near = logical_and(isfinite(distance), less_equal(distance, abs(y) * rtol + atol)),
                close = logical_or(equal(a, b), near);
   return equal_nan ? logical_or(close, logical_and(isnan(x), isnan(y))) : close;
@@ -737,13 +753,16 @@ Tensor celu(const Tensor& x, double alpha) {
   TD_CHECK(alpha != 0, "celu: alpha must not be 0; got 0.");
   return elu(x / alpha, 1.0) * alpha;
 }
-Tensor hardtanh(const Tensor& x, double low, double high) {
-  TD_CHECK(low <= high, "hardtanh: low must not be above high; got ", low, " and ", high, ".");
+Tensor hardtanh(const Tensor& x, const Operand& low, const Operand& high) {
+  TD_CHECK(!low.tensor() && !high.tensor(),
+           "hardtanh: low and high must be numbers; got a tensor. clamp() takes them.");
+  TD_CHECK(low.number() <= high.number(), "hardtanh: low must not be above high; got ", low.number(), " and ",
+           high.number(), ".");
   TD_CHECK(x.defined(), "hardtanh: x must be a tensor; got an undefined handle.");
   const DType dtype = promote(result_type(x, low), result_type(x, high));
   return apply1(*g_ops.hardtanh,
-                {as_tensor("hardtanh", x, dtype, x.device()), full_number(low, 0, dtype, x.device()),
-                 full_number(high, 0, dtype, x.device())});
+                {as_tensor("hardtanh", x, dtype, x.device()), as_tensor("hardtanh", low, dtype, x.device()),
+                 as_tensor("hardtanh", high, dtype, x.device())});
 }
 /// Between whole numbers, so that integers stay integers.
 Tensor hard_between(const char* op, const Tensor& x, int low, int high) {
@@ -755,7 +774,9 @@ Tensor hard_between(const char* op, const Tensor& x, int low, int high) {
 Tensor relu6(const Tensor& x) { return hard_between("relu6", x, 0, 6); }
 Tensor hardsigmoid(const Tensor& x) { return hard_between("hardsigmoid", x + 3, 0, 6) / 6; }
 Tensor hardswish(const Tensor& x) { return x * hardsigmoid(x); }
-Tensor threshold(const Tensor& x, double limit, double value) {
+Tensor threshold(const Tensor& x, const Operand& limit, const Operand& value) {
+  TD_CHECK(!limit.tensor() && !value.tensor(),
+           "threshold: limit and value must be numbers; got a tensor. where() takes them.");
   return where(less_equal(x, limit), value, x);  // a NaN stays
 }
 Tensor glu(const Tensor& x, int64_t axis) {

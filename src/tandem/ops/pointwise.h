@@ -148,10 +148,11 @@ Tensor softplus(const Tensor& x, double beta = 1.0, double threshold = 20.0);
 Tensor softsign(const Tensor& x);    ///< x / (1 + |x|)
 Tensor logsigmoid(const Tensor& x);  ///< log(sigmoid(x)) without underflow
 /// clamp(x, low, high), whose gradient is 0 at the two corners (relu6, hardsigmoid and hardswish likewise).
-Tensor hardtanh(const Tensor& x, double low = -1.0, double high = 1.0);
-Tensor hardsigmoid(const Tensor& x);                            ///< clamp(x / 6 + 1/2, 0, 1)
-Tensor hardswish(const Tensor& x);                              ///< x · hardsigmoid(x)
-Tensor threshold(const Tensor& x, double limit, double value);  ///< x where above the limit, else value
+Tensor hardtanh(const Tensor& x, const Operand& low = -1.0, const Operand& high = 1.0);
+Tensor hardsigmoid(const Tensor& x);  ///< clamp(x / 6 + 1/2, 0, 1)
+Tensor hardswish(const Tensor& x);    ///< x · hardsigmoid(x)
+/// x where above the limit, else value.
+Tensor threshold(const Tensor& x, const Operand& limit, const Operand& value);
 /// The first half of an axis times the sigmoid of the second.
 Tensor glu(const Tensor& x, int64_t axis = -1);
 /// condition (bool) ? a : b, all broadcast.
