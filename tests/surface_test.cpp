@@ -27,6 +27,38 @@ TEST(Surface, ComparesElementByElement) {
   EXPECT_EQ((x > 0).dtype(), DType::boolean);
 }
 
+TEST(Surface, CatJoinsTensorsUnderPyTorchsName) {
+  const Tensor a = reshape(arange(4), {2, 2}), b = a + 10;
+  EXPECT_TRUE(same_bits(cat({a, b}), concat({a, b}, 0)));
+  EXPECT_TRUE(same_bits(cat({a, b}, -1), concat({a, b}, 1)));
+  EXPECT_EQ(cat({a, b}, 1).to_vector<int64_t>(), (std::vector<int64_t>{0, 1, 10, 11, 2, 3, 12, 13}));
+}
+
+TEST(Surface, AGradientRuleThatReadsWhatItsRecordDoesNotSaveIsToldWhatToWrite) {
+  OpDef record{.name = "surface_product",
+               .inputs = 2,
+               .infer = [](InferArgs& a) { a.add(a.in[0].shape(), a.in[0].dtype()); },
+               .gradient =
+                   [](const GradArgs& a) {
+                     return Tensors{a.grad[0] * a.in[1], a.grad[0] * a.in[0]};
+                   },
+               .saves_inputs = 1};
+  record.kernels[static_cast<int>(DeviceKind::cpu)] = [](const KernelArgs& args) {
+    args.out[0].as<float>()[0] = args.in[0].as<const float>()[0] * args.in[1].as<const float>()[0];
+  };
+  const Tensor a = full({1}, 3).set_requires_grad(), b = full({1}, 4).set_requires_grad();
+  const auto gradients = [&](const OpDef& op) { return grad(sum(apply1(op, {a, b})), {a, b}); };
+  const OpDef& unsound = define(record);
+  EXPECT_EQ(
+      refusal([&] { gradients(unsound); }),
+      "surface_product: the gradient rule may read only what its record saves; it read an undefined tensor, "
+      "and the record saves in[0] and no out[]. Set saves_inputs, whose bit i stands for in[i] (0b11: in[0] "
+      "and in[1]), or saves_outputs. What the rule met: mul: b must be a tensor; got an undefined handle.");
+  record.name = "surface_product_that_saves_both";
+  record.saves_inputs = 0b11;
+  EXPECT_EQ(gradients(define(record))[0].item<float>(), 4);
+}
+
 TEST(Surface, ChangesInPlaceByCompoundOperators) {
   const Tensor x = from_vector<float>({1, 2}, {2}), same = x;
   x += 1;

@@ -481,12 +481,41 @@ class Walk {
                         {node.in_meta.data(), node.in_meta.size()},
                         {needs.data(), needs.size()},
                         node.op->context.get()};
-    const Tensors results = node.op->gradient(args);
+    const Tensors results = results_of_rule(node, args);
     TD_CHECK(results.size() == node.edges.size(), node.op->name,
              ": the gradient rule must give one tensor per input; got ", results.size(), " for ",
              node.edges.size(), " inputs. Give an undefined one where there is none.");
     for (size_t i = 0; i < results.size(); ++i)
       if (needs[i] && results[i].defined()) send(node.edges[i], checked(node, i, results[i]));
+  }
+
+  /// A rule that reads what its record does not save finds an undefined handle: then the record is what to correct.
+  static Tensors results_of_rule(const TapeNode& node, const GradArgs& args) {
+    const OpDef& op = *node.op;
+    try {
+      return op.gradient(args);
+    } catch (Error& error) {
+      const std::string in = saved_ones("in", op.saves_inputs, args.in.size()),
+                        out = saved_ones("out", op.saves_outputs, args.out.size());
+      if (std::string_view(error.what()).find("handle") == std::string_view::npos ||
+          (in.empty() && out.empty()))
+        throw;
+      error.prepend(str(op.name,
+                        ": the gradient rule may read only what its record saves; it read an undefined "
+                        "tensor, and the record saves ",
+                        in.empty() ? "every input" : in, " and ", out.empty() ? "every output" : out,
+                        ". Set saves_inputs, whose bit i stands for in[i] (0b11: in[0] and in[1]), or "
+                        "saves_outputs. What the rule met: "));
+      throw;
+    }
+  }
+  /// "no in[…]", "in[0] in[2]"; empty where all of them are saved.
+  static std::string saved_ones(const char* what, uint32_t mask, size_t count) {
+    std::string names;
+    size_t saved = 0;
+    for (size_t i = 0; i < count && i < 32; ++i)
+      if (mask >> i & 1) names += str(saved++ ? ", " : "", what, "[", i, "]");
+    return saved == count ? "" : saved ? names : str("no ", what, "[]");
   }
 
   Tensor unpack(const TapeNode& node, const TapeNode::Saved& saved, const char* what, size_t index) {

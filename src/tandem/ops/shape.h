@@ -30,6 +30,8 @@ Tensor squeeze(const Tensor& x, int64_t axis);
 /// Without the axes of size 1.
 Tensor squeeze(const Tensor& x);
 Tensor concat(const std::vector<Tensor>& parts, int64_t axis = 0);
+/// PyTorch's name for concat().
+inline Tensor cat(const std::vector<Tensor>& tensors, int64_t axis = 0) { return concat(tensors, axis); }
 /// The same tensor where it is row-major already, else a row-major copy, which is marked (CopyMark).
 Tensor contiguous(const Tensor& x);
 /// A fresh row-major copy.
