@@ -23,55 +23,10 @@
 #include "tests/support/process.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/values.h"
+#include "tests/support/zoo_models.h"
 
 namespace tandem::testing {
 namespace {
-
-/// A model and one sample of it: as published; those for large images smaller and with few classes, for speed.
-zoo::ModelOptions small(const zoo::ModelInfo& info) {
-  if (info.name == "alexnet") return {.classes = 10, .input = Dims{3, 67, 80}};
-  if (info.name == "vgg16") return {.classes = 10, .input = Dims{3, 32, 32}};
-  if (info.task == "translation") {
-    zoo::ModelOptions options{.classes = 40, .vocabulary = 50, .settings = {{"hidden", 24}}};
-    if (info.name == "gnmt") options.settings.emplace_back("layers", 4);
-    return options;
-  }
-  if (info.name == "tacotron2")
-    return {.vocabulary = 50,
-            .settings = {{"embedding", 16},
-                         {"prenet", 8},
-                         {"attention_rnn", 24},
-                         {"decoder_rnn", 24},
-                         {"attention", 8},
-                         {"filters", 4},
-                         {"postnet", 16}}};
-  if (info.vocabulary > 0) return {.classes = info.task == "language-modelling" ? 50 : 1, .vocabulary = 50};
-  return {.classes = info.classes, .input = info.input};
-}
-/// The shape of a batch of two.
-Dims batch_of(const zoo::ModelInfo& info) {
-  Dims shape = *small(info).input;
-  shape.insert(0, 2);
-  return shape;
-}
-
-/// The loss and all weights after one training step, dropout included.
-nn::NamedTensors train_once(const zoo::ModelInfo& info, Engine engine) {
-  manual_seed(4);
-  const auto model = zoo::make_model(info.name, small(info));
-  const auto optimizer = optim::make_optimizer("sgd", model->named_parameters(), {.lr = 0.05});
-  TrainingStep step(*model, *optimizer, engine, {.task = make_task(info.task)});
-  nn::NamedTensors all;
-  if (info.task != "classification") {
-    std::vector<Tensor> fields =
-        make_task(info.task)->made_up_batch(info.vocabulary > 0 ? Dims{12} : Dims{40, info.input[1]}, 2);
-    if (is_floating(fields[0].dtype())) fields[0] = uniform(fields[0].shape(), -1, 1);
-    all = {{"loss", step(fields).value}};
-  } else
-    all = {{"loss", step(uniform(batch_of(info), -1, 1), from_vector<int64_t>({1, 7}, {2}))}};
-  for (auto& row : model->state()) all.push_back(row);
-  return all;
-}
 
 class ZooModel : public ::testing::TestWithParam<std::string> {};
 
@@ -79,25 +34,20 @@ TEST_P(ZooModel, TrainsToTheSameBitsAtAnyThreadCountAndWithEitherEngine) {
   const zoo::ModelInfo& info = zoo::model_info(GetParam());
   const int before = threads();
   set_threads(1);
-  const nn::NamedTensors want = train_once(info, Engine::eager);
+  const nn::NamedTensors want = train_once(info, Engine::eager).after;
   const std::vector<int> counts = nn::count_parameters(*zoo::make_model(info.name, small(info))) > 10'000'000
                                       ? std::vector{3, 8}
                                       : std::vector{1, 2, 3, 8};
   for (const int count : counts) {
     set_threads(count);
     // The engines take turns, each at few and at many threads.
-    const nn::NamedTensors got = train_once(info, count % 2 == 1 ? Engine::graph : Engine::eager);
+    const nn::NamedTensors got = train_once(info, count % 2 == 1 ? Engine::graph : Engine::eager).after;
     for (size_t i = 0; i < want.size(); ++i)
       EXPECT_TRUE(same_bits(got[i].second, want[i].second)) << want[i].first << ", " << count << " threads";
   }
   set_threads(before);
 }
 
-std::vector<std::string> model_names() {
-  std::vector<std::string> names;
-  for (const zoo::ModelInfo& info : zoo::models()) names.push_back(info.name);
-  return names;
-}
 INSTANTIATE_TEST_SUITE_P(Zoo, ZooModel, ::testing::ValuesIn(model_names()),
                          [](const auto& info) { return info.param; });
 
