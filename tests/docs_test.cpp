@@ -45,6 +45,7 @@ const std::map<std::string, const char*> kNotForUsers = {
     {"tandem::without_mark", "called by functions made of others"},
     {"tandem::has_overlap", "describes memory for apply"},
     {"tandem::index_fault", "called by kernels"},
+    {"tandem::probability_fault", "called by losses"},
     {"tandem::destroy", "called by references"},
     {"tandem::plus_capped", "sizes for inference"},
     {"tandem::times_capped", "sizes for inference"},
