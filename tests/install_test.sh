@@ -56,6 +56,18 @@ else
   echo "SKIPPED: pkg-config is not installed"
 fi
 
+# By an older standard, every header gives one clear line, not the hundreds of errors that would follow.
+while read -r header; do
+  [[ $header == tandem/core/error.h ]] && continue  # includes nothing, and is plain C++17
+  printf '#include <%s>\n' "$header" >"$place/older.cpp"
+  if ${CXX:-g++} -std=c++17 -fsyntax-only -I"$prefix/include" "$place/older.cpp" 2>"$place/older.log"; then
+    fail "$header compiles as C++17"
+  fi
+  [[ $(grep -E 'error: ' "$place/older.log" | head -1) == *"Tandem needs C++20"* ]] ||
+    fail "$header by C++17: $(grep -E 'error: ' "$place/older.log" | head -1)"
+  [[ $(grep -c 'error: ' "$place/older.log") -le 2 ]] || fail "$header by C++17 gives more than the one error"
+done < <(cd "$prefix/include" && find tandem -name '*.h' | sort)
+
 # Headers include each other and the standard library, nothing else.
 if grep -rnE '^#include [<"]' "$prefix/include" | grep -vE '#include ("tandem/|<[a-z_]+>$)'; then
   fail "an installed header includes something of a third party"

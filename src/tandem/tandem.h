@@ -1,6 +1,8 @@
 // The public surface of Tandem.
 #pragma once
 
+#include "tandem/core/standard.h"
+
 #include "tandem/core/autocast.h"
 #include "tandem/core/backend.h"
 #include "tandem/core/choices.h"

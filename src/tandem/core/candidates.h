@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 /// One implementation of an op, as reports show it.

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 enum class ChoiceMode : uint8_t {

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 /// The kinds of device. A backend serves one kind.

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "tandem/core/half.h"
+#include "tandem/core/standard.h"
 
 namespace tandem {
 

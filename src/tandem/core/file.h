@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tandem/core/error.h"
+#include "tandem/core/standard.h"
 
 namespace tandem {
 

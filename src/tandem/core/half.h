@@ -1,6 +1,10 @@
 // The two 16-bit floating types, as storage: arithmetic happens in float and every result is rounded once,
-// to nearest even. Plain C++ with no includes, so that NVRTC can compile it too.
+// to nearest even. Plain C++ without includes for NVRTC, which compiles it too.
 #pragma once
+
+#ifndef __CUDACC_RTC__
+#include "tandem/core/standard.h"
+#endif
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define TD_HD __host__ __device__ __forceinline__

@@ -13,6 +13,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 enum class LockOrder : uint8_t {

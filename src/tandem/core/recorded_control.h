@@ -8,6 +8,8 @@
 #include <functional>
 #include <span>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 /// Of a loop that is recorded, in device memory.

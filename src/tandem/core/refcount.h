@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 class RefCounted {

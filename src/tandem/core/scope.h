@@ -15,6 +15,8 @@
 #include <string>
 #include <string_view>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 /// A scope that is open, and those around it.

@@ -8,6 +8,8 @@
 #include <span>
 #include <type_traits>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 inline constexpr int kMaxRank = 8;

@@ -9,6 +9,8 @@
 #include <span>
 #include <utility>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 template <class T, size_t N>

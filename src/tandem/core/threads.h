@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 /// The number of threads that parallel_for uses, the caller included. Default: the cores this process may run

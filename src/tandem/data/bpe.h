@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/core/standard.h"
+
 namespace tandem::data {
 
 /// Pieces 0 … 255 are the bytes; piece 256 + i is merge i, of two pieces before it. Pieces never reach beyond a chunk: a

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "tandem/core/standard.h"
+
 namespace tandem::data {
 
 /// Bilinear with antialiasing: u8 in 22-bit fixed point with a rounding between the passes (Pillow's arithmetic), f32

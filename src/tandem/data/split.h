@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "tandem/core/standard.h"
+
 namespace tandem::data {
 
 /// Indices of the samples of each part, in rising order.

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/core/standard.h"
+
 namespace tandem::data {
 
 /// How a text is cut.

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/core/standard.h"
+
 namespace tandem::data {
 
 inline constexpr int64_t kTranscriptLabels = 29;  ///< with the blank

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tandem/core/error.h"
+#include "tandem/core/standard.h"
 
 namespace tandem::io {
 

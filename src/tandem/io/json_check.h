@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "tandem/core/standard.h"
+
 namespace tandem::io {
 
 inline constexpr int kMaxJsonDepth = 100;

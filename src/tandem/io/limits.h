@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "tandem/core/standard.h"
+
 namespace tandem::io {
 
 struct ReadingLimits {

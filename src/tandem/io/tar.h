@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/core/standard.h"
+
 namespace tandem::io {
 
 struct TarEntry {

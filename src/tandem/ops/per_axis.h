@@ -7,6 +7,8 @@
 #include <iosfwd>
 #include <string_view>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 /// Sizes of the three spatial axes: depth, height, width. What has fewer axes leaves the first ones unused. A

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "tandem/core/standard.h"
+
 namespace tandem::optim {
 
 /// lr · factor^⌊step / every⌋ (StepLR).

@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "tandem/core/standard.h"
+
 namespace tandem::search {
 
 /// Numbers of epochs at which trials are compared: `most`, and that divided by eta again and again, down to `least`:

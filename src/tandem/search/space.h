@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/core/standard.h"
+
 namespace tandem::search {
 
 enum class Scale : uint8_t {

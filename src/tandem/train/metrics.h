@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 /// Of one class, or averaged. A share of nothing (no sample predicted, or none there) is 0.

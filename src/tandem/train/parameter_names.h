@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 /// Whether `name`, such as "layer1.0.conv1.weight", is meant by `pattern`.

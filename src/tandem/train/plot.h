@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 struct Series {

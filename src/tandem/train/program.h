@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 /// Wrong usage found after parsing: exit status 2.

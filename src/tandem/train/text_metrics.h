@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 /// Insertions, deletions and substitutions that make one sequence of the other.

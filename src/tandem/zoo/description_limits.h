@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "tandem/core/standard.h"
+
 namespace tandem::zoo {
 
 inline constexpr int64_t kMostText = 1 << 18;   // bytes of a file: config.json keeps its content

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/core/standard.h"
+
 namespace tandem::zoo {
 
 /// A whole number from `least` to `most`, or a probability of at least 0 and below 1: one of the two is there.

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/core/standard.h"
+
 namespace tandem::zoo {
 
 /// Those of NVIDIA's public model, with the zoneout of the paper (Shen et al. 2018).

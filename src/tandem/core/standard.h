@@ -1,0 +1,7 @@
+// Refuses older standards of C++ by one line. Every header that includes no other header of Tandem includes this one first.
+#pragma once
+
+#if __cplusplus <= 201703L
+#error "Tandem needs C++20: compile with -std=c++20, or link the CMake target Tandem::tandem, which sets it."
+#include "Tandem needs C++20"  // a file that is not there ends the compilation: without C++20 hundreds of errors would follow
+#endif
