@@ -1,7 +1,7 @@
 // Errors. `Error` means that Tandem cannot do what was asked, for a reason outside of it; its text has the form
 //   op: the rule that must hold; got the actual values. What to do.
 // and its kind says whose matter it is. `InternalError` means "Tandem is wrong", and is no Error, so that whoever catches
-// a refusal does not catch a bug. The library throws; it never prints and never exits.
+// a refusal does not catch a bug. The library throws; it never exits, and prints nothing but warnings (warning.h).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 #include "tandem/core/warning.h"
 
+#include <cstdio>
 #include <mutex>
 #include <utility>
 
@@ -10,7 +11,9 @@ namespace tandem {
 namespace {
 struct Handler {
   Mutex mutex{LockOrder::ops};
-  WarningHandler call;
+  WarningHandler call = [](const std::string& text) {
+    std::fprintf(stderr, "tandem: warning: %s\n", text.c_str());
+  };
 };
 Handler& the_handler() {
   static Handler& handler = *new Handler;
