@@ -18,7 +18,6 @@
 namespace tandem::data {
 
 namespace {
-constexpr int kMaxWorkers = 256;
 constexpr uint64_t kShuffleStream =
     0x73687566666c6521;                                // keeps the shuffle apart from the ops' random numbers
 constexpr uint64_t kBatchStream = 0x6261746368657321;  // and the batches' numbers apart from the samples'
@@ -118,7 +117,7 @@ LoaderOptions completed(LoaderOptions options) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int usual = options.device.kind == DeviceKind::cpu ? 1 : std::clamp(cores - 1, 1, 12);
   if (!options.workers) options.workers = usual;
-  if (!options.prefetch) options.prefetch = std::clamp(*options.workers, 2, kMaxWorkers) + 2;
+  if (!options.prefetch) options.prefetch = static_cast<int>(std::clamp<int64_t>(*options.workers, 2, kMostWorkers)) + 2;
   return options;
 }
 }  // namespace
@@ -127,8 +126,8 @@ Loader::State::State(const Dataset& dataset, LoaderOptions options)
     : dataset_(dataset), options_(completed(std::move(options))) {
   const int64_t size = dataset.size();
   TD_CHECK(options_.batch >= 1, "batch: must be at least 1; got ", options_.batch, ".");
-  TD_CHECK(*options_.workers >= 0 && *options_.workers <= kMaxWorkers, "workers: must be 0 to ", kMaxWorkers,
-           "; got ", *options_.workers, ".");
+  TD_CHECK(*options_.workers >= 0 && *options_.workers <= kMostWorkers, "workers: must be 0 to ",
+           kMostWorkers, "; got ", *options_.workers, ".");
   TD_CHECK(*options_.prefetch >= 1, "prefetch: must be at least 1 batch; got ", *options_.prefetch, ".");
   TD_CHECK(size >= 1, "loader: the data set must hold at least one sample; got none.");
   TD_CHECK(size < int64_t{1} << 32, "loader: the data set must hold fewer than 2^32 samples; got ", size,

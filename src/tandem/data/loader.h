@@ -19,6 +19,8 @@ namespace tandem::data {
 /// Makes the tensors of a batch from samples, as an epoch sees them. `length`: of their bucket; 0 without buckets.
 using Collate = std::function<std::vector<Tensor>(const Dataset& set, std::span<const int64_t> indices,
                                                   int64_t epoch, int64_t length)>;
+inline constexpr int kMostWorkers = 256;  ///< of one loader
+
 using BatchTransform = std::function<std::vector<Tensor>(std::vector<Tensor> batch, SampleRandom& random)>;
 
 struct LoaderOptions {
@@ -27,7 +29,7 @@ struct LoaderOptions {
   uint64_t seed = 0;
   /// Threads that make batches; 0: next() makes them itself. Unset: 1; for a GPU, beside which the processor has little to do,
   /// all of its cores but one, up to 12.
-  std::optional<int> workers = {};
+  std::optional<int64_t> workers = {};
   std::optional<int> prefetch = {};  // batches made ahead, at most; unset: 4, or two more than workers
   LastBatch last_batch = LastBatch::keep;
   Device device = {};    // where batches are handed out

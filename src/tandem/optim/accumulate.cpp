@@ -8,11 +8,12 @@
 
 namespace tandem::optim {
 
-GradientSum::GradientSum(const nn::NamedTensors& parameters) {
+GradientSum::GradientSum(const nn::NamedTensors& parameters, bool allow_unused) {
   TD_CHECK(!parameters.empty(), "accumulate: there must be at least one parameter; got none.");
   for (const auto& [name, tensor] : parameters) {
     names_.push_back(name);
     sums_.push_back(zeros(tensor.shape(), promote(tensor.dtype(), DType::f32), tensor.device()));
+    if (allow_unused) used_.push_back(zeros({}, DType::boolean, tensor.device()));
   }
   weight_ = zeros({}, DType::f64, sums_.front().device());
 }
@@ -40,12 +41,21 @@ void GradientSum::add(std::span<const Tensor> gradients, const std::function<Ten
            gradients.size(), " for ", sums_.size(), " parameters.");
   const NoGrad off;
   for (size_t i = 0; i < sums_.size(); ++i) {
-    if (!gradients[i].defined()) continue;  // frozen
+    if (!gradients[i].defined()) continue;  // frozen, or unused in this batch
     TD_CHECK(gradients[i].shape() == sums_[i].shape(), "accumulate: the gradient of ", names_[i],
              " must have its shape ", sums_[i].shape(), "; got ", gradients[i].shape(), ".");
     assign(sums_[i], sums_[i] + weighed(cast(gradients[i], sums_[i].dtype())));
+    if (!used_.empty()) assign(used_[i], ones_like(used_[i]));
   }
   assign(weight_, weight_ + weight);
+}
+
+std::vector<Tensor> GradientSum::take(std::vector<Tensor>& used) {
+  TD_CHECK(!used_.empty(), "accumulate: only sums made with allow_unused know which parameters were used.");
+  const NoGrad off;
+  used.clear();
+  for (const Tensor& flag : used_) used.push_back(clone(flag));
+  return take();
 }
 
 std::vector<Tensor> GradientSum::take() {
@@ -57,6 +67,7 @@ std::vector<Tensor> GradientSum::take() {
     means.push_back(sum / total);
     assign(sum, zeros_like(sum));
   }
+  for (const Tensor& flag : used_) assign(flag, zeros_like(flag));
   assign(weight_, zeros_like(weight_));
   return means;
 }
@@ -64,6 +75,7 @@ std::vector<Tensor> GradientSum::take() {
 nn::NamedTensors GradientSum::named_state() const {
   nn::NamedTensors state = {{"weight", weight_}};
   for (size_t i = 0; i < sums_.size(); ++i) state.emplace_back("sum." + names_[i], sums_[i]);
+  for (size_t i = 0; i < used_.size(); ++i) state.emplace_back("used." + names_[i], used_[i]);
   return state;
 }
 

@@ -15,9 +15,11 @@ namespace tandem::optim {
 
 class GradientSum {
  public:
-  explicit GradientSum(const nn::NamedTensors& parameters);
+  /// `allow_unused`: take() says which parameters had a gradient in any batch.
+  explicit GradientSum(const nn::NamedTensors& parameters, bool allow_unused = false);
 
-  /// Adds the gradients of a mean loss over `samples` samples. One that is undefined, of a frozen parameter, adds nothing.
+  /// Adds the gradients of a mean loss over `samples` samples. One that is undefined, of a parameter that is frozen or
+  /// unused, adds nothing.
   void add(std::span<const Tensor> gradients, int64_t samples);
   /// The same where only the device knows what the loss was divided by: how many samples, or the sum of their weights, ().
   /// Where that is 0 the batch adds nothing.
@@ -25,6 +27,9 @@ class GradientSum {
   /// The gradients of the mean loss over all samples added since the last call, whatever the sizes of their
   /// batches, in the parameters' type or f32 for bf16 and f16. Begins anew.
   std::vector<Tensor> take();
+  /// The same, and for each parameter whether any of the batches had a gradient of it: bool (). For sums that allow unused
+  /// parameters.
+  std::vector<Tensor> take(std::vector<Tensor>& used);
 
   /// For a checkpoint between two adds: "weight", "sum.conv1.weight" …
   nn::NamedTensors named_state() const;
@@ -36,7 +41,8 @@ class GradientSum {
 
   std::vector<std::string> names_;
   std::vector<Tensor> sums_;
-  Tensor weight_;  // f64 (): samples, or what they weigh
+  Tensor weight_;             // f64 (): samples, or what they weigh
+  std::vector<Tensor> used_;  // bool (): whether a gradient was added; empty unless some may be missing
 };
 
 }  // namespace tandem::optim

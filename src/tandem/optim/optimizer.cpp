@@ -128,7 +128,8 @@ void Optimizer::store(const Tensor& target, const Tensor& value) const {
   assign(target, finite_.defined() ? where(finite_, value, target) : value);
 }
 
-void Optimizer::update(std::span<const Tensor> gradients, const Tensor& finite) {
+void Optimizer::update(std::span<const Tensor> gradients, const Tensor& finite,
+                       std::span<const Tensor> used) {
   TD_CHECK(gradients.size() == parameters_.size(),
            "optimizer update: one gradient a parameter is needed; got ", gradients.size(), " for ",
            parameters_.size(), " parameters.");
@@ -153,6 +154,8 @@ void Optimizer::update(std::span<const Tensor> gradients, const Tensor& finite) 
     TD_CHECK(gradients[i].shape() == parameter.shape(), "optimizer update: the gradient of ",
              parameters_[i].first, " must have its shape ", parameter.shape(), "; got ", gradients[i].shape(),
              ".");
+    const bool may_be_unused = i < used.size() && used[i].defined();
+    finite_ = !may_be_unused ? finite : finite.defined() ? logical_and(finite, used[i]) : used[i];
     const Common& group = groups_[group_of_[i]];
     Tensor value = value_of(i);
     Tensor gradient =

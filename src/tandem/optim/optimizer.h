@@ -47,8 +47,10 @@ class Optimizer {
 
   /// Changes every parameter by one step. gradients[i] belongs to parameter i (tandem::grad gives them so); a
   /// parameter whose gradient is undefined (a frozen one) stays as it is. `finite`, one bool (optim/loss_scaler.h):
-  /// where it is false, parameters and state keep their bits, whatever the gradients hold.
-  void update(std::span<const Tensor> gradients, const Tensor& finite = {});
+  /// where it is false, parameters and state keep their bits, whatever the gradients hold. `used[i]`, one bool: the same of
+  /// parameter i and its state alone; undefined, or no `used` at all: it is true.
+  void update(std::span<const Tensor> gradients, const Tensor& finite = {},
+              std::span<const Tensor> used = {});
 
   /// Brings the state to the device of the parameters and to the type that belongs to theirs. update(), named_state() and
   /// load_state() do it first; whoever compiles a step may do it before.

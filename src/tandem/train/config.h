@@ -61,6 +61,11 @@ struct FitOptions {
   /// scaling. Tests and predictions too.
   std::optional<DType> autocast = {};
   uint64_t seed = 0;  ///< of the shuffle
+  /// Threads that make batches, for training and for tests (data::LoaderOptions::workers): the same bits. Unset: 1; for a
+  /// GPU more.
+  std::optional<int64_t> workers = {};
+  /// Parameters that a step's loss does not depend on stay as they are in it; else they are refused, by name.
+  bool allow_unused = false;
   std::vector<CallbackPtr> callbacks = {};
   std::string out = {};         ///< folder of the run; fit(): empty writes nothing; train(): see TrainConfig
   bool resume = false;          ///< go on from the newest usable checkpoint in `out`

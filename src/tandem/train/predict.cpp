@@ -386,7 +386,7 @@ std::string csv_cell(const std::string& text) {
 Tensor predict(nn::Module& model, const data::Dataset& dataset, const PredictOptions& options) {
   check_between("batch", options.batch, 1, kMostBatch);
   return predict_all(model, dataset, options.batch, options.engine,
-                     {.task = options.task, .autocast = options.autocast})
+                     {.task = options.task, .autocast = options.autocast, .workers = options.workers})
       .at(0);
 }
 

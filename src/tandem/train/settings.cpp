@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tandem/core/choices.h"
+#include "tandem/data/loader.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/train/setting_forms.h"
 #include "tandem/train/task.h"
@@ -251,7 +252,10 @@ void add_training(std::vector<Setting>& table) {
   t.add("ema", TD_FIELD(ema), "test and keep a moving average of the weights, of this decay: 0.999",
         {.unset = "not", .bits = kRecorded, .range = SettingRange{0, 1, true, false, "", " Try 0.999."}});
   t.add("ema-warmup", TD_FIELD(ema_warm_up), "its decay begins small",
-        {.bits = kRecorded, .needs = {"--ema", [](const TrainConfig& c) { return c.ema.has_value(); }}});
+        {.bits = kRecorded, .needs = {"`ema`", [](const TrainConfig& c) { return c.ema.has_value(); }}});
+  t.add("allow-unused", TD_FIELD(allow_unused),
+        "parameters that the loss does not depend on stay as they are, else they are refused",
+        {.bits = kRecorded});
   t.add("seed", TD_FIELD(seed), "of weights, shuffle and dropout", {.bits = kRecorded});
 }
 
@@ -332,6 +336,9 @@ void add_machine(std::vector<Setting>& table) {
          .bits = kRecorded,
          .choices = {"fixed", "heuristic", "profile"},
          .recorded = [](const TrainConfig&) { return SettingValue(name(matmul_choice().mode)); }});
+  t.add("workers", TD_FIELD(workers), "threads that make batches: the same bits",
+        {.unset = "1; for a GPU all cores but one, 12 at most",
+         .range = SettingRange{0, static_cast<double>(data::kMostWorkers)}});
   t.add("threads", TD_FIELD(machine.threads), "CPU threads: the same bits",
         {.unset = "all cores", .range = SettingRange{1, kMostThreads}});
 }

@@ -2,6 +2,7 @@
 #include "tandem/train/step.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "tandem/core/autocast.h"
 #include "tandem/core/rng.h"
@@ -64,6 +65,40 @@ TaskBatch batch_of(const std::vector<std::string>& names, const std::vector<Tens
 std::vector<Tensor> run(const TensorFunction& function, const std::unique_ptr<Compiled>& compiled,
                         const std::vector<Tensor>& inputs) {
   return compiled ? (*compiled)(inputs) : function(inputs);
+}
+
+/// "a, b, c and 4 more".
+std::string few_of(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 3;
+  std::string out;
+  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) out += (i > 0 ? ", " : "") + names[i];
+  return names.size() > kShown ? str(out, " and ", names.size() - kShown, " more") : out;
+}
+
+/// The gradients of a loss, undefined for parameters that it does not depend on. Those are refused by name unless allowed.
+std::vector<Tensor> gradients_for(const Tensor& loss, const nn::NamedTensors& trained, bool allow_unused) {
+  std::vector<Tensor> parameters;
+  for (const auto& row : trained) parameters.push_back(row.second);
+  std::unordered_set<const TensorImpl*> reached;
+  const BackwardOptions options{
+      .on_grad_ready = [&](const Tensor& parameter, const Tensor&) { reached.insert(parameter.impl()); }};
+  std::vector<Tensor> gradients = grad(loss, parameters, {}, options, /*allow_unused=*/true);
+  std::vector<std::string> unused;
+  for (size_t i = 0; i < trained.size(); ++i) {
+    if (reached.contains(parameters[i].impl())) continue;
+    gradients[i] = Tensor();
+    unused.push_back(trained[i].first);
+  }
+  TD_CHECK(allow_unused || unused.empty(),
+           "training step: the loss must depend on every parameter that is trained; it does not depend on ",
+           few_of(unused),
+           ". Set `allow_unused` to leave such parameters as they are, freeze() them, or take "
+           "them out of the model.");
+  TD_CHECK(unused.size() < trained.size(),
+           "training step: the loss must depend on at least one parameter that is trained; it depends on "
+           "none of ",
+           few_of(unused), ". Compute it from the model's outputs.");
+  return gradients;
 }
 
 /// For a scope this thread draws from the same stream each time; then its own goes on where it was. A model that draws
@@ -158,7 +193,8 @@ void follow(const optim::GradientSum& sums, const nn::NamedTensors& parameters) 
   const NoGrad off;
   const Tensor& first = parameters.front().second;
   for (const auto& [name, tensor] : sums.named_state()) {
-    const DType type = name == "weight" ? tensor.dtype() : promote(first.dtype(), DType::f32);
+    const bool is_sum = name.starts_with("sum.");
+    const DType type = is_sum ? promote(first.dtype(), DType::f32) : tensor.dtype();
     if (tensor.dtype() == type && tensor.device() == first.device()) continue;
     Tensor sum = tensor;
     sum.rebind(to(cast(tensor, type), first.device()));
@@ -183,14 +219,15 @@ TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engin
   for (const auto& [name, parameter] : model.named_parameters())
     if (!parameter.requires_grad() && !holds(optimizer.parameters(), parameter))
       left_out_.emplace_back(name, parameter);
-  if (options.accumulates) sums_ = std::make_unique<optim::GradientSum>(optimizer.parameters());
+  if (options.accumulates)
+    sums_ = std::make_unique<optim::GradientSum>(optimizer.parameters(), options.allow_unused);
   // Adds this batch's gradients to the sums, where there are any. Takes and gives the fields and what is carried; gives
   // the loss, its weight where there is one, and what is carried. Frozen parameters have no gradient. Which are frozen and
   // which type they have is asked here, each time: a compiled step whose answer has changed is traced again.
   const auto gradients_of = [&model, &optimizer, sums = sums_.get(), own = options.loss,
-                             autocast = options.autocast, scaler = options.scaler, task = task_.get(),
-                             names = &fields_](const std::vector<Tensor>& in,
-                                               std::vector<Tensor>& gradients) {
+                             allow_unused = options.allow_unused, autocast = options.autocast,
+                             scaler = options.scaler, task = task_.get(), names = &fields_](
+                                const std::vector<Tensor>& in, std::vector<Tensor>& gradients) {
     const DType dtype = dtype_of(model);
     const double scale = dtype == DType::f16 ? kHalfScale : 1;
     const std::vector<size_t> places = not_frozen(optimizer.parameters());
@@ -204,16 +241,17 @@ TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engin
     const Tensor loss = forward();
     const Tensor weight = weight_of(*task, own, batch, LossFor::training);
     const Scope scope("backward");
-    std::vector<Tensor> parameters;
-    for (const size_t i : places) parameters.push_back(optimizer.parameters()[i].second);
-    std::vector<Tensor> found = grad(scaler       ? scaler->scale(loss)
-                                     : scale == 1 ? loss
-                                                  : loss * scale,
-                                     parameters);
+    nn::NamedTensors trained;
+    for (const size_t i : places) trained.push_back(optimizer.parameters()[i]);
+    std::vector<Tensor> found = gradients_for(scaler       ? scaler->scale(loss)
+                                              : scale == 1 ? loss
+                                                           : loss * scale,
+                                              trained, allow_unused);
     if (scaler) found = scaler->unscale(found);
     if (scale != 1) {
       const NoGrad off;
-      for (Tensor& gradient : found) gradient = cast(gradient, DType::f32) * (1 / scale);
+      for (Tensor& gradient : found)
+        if (gradient.defined()) gradient = cast(gradient, DType::f32) * (1 / scale);
     }
     gradients.assign(optimizer.parameters().size(), Tensor());
     for (size_t i = 0; i < places.size(); ++i) gradients[places[i]] = found[i];
@@ -228,16 +266,21 @@ TrainingStep::TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engin
     std::vector<Tensor> gradients;
     const std::vector<Tensor> results = gradients_of(in, gradients);
     const Scope scope("update");
+    std::vector<Tensor>
+        used;  // of parameters that the last batch did not depend on: whether one before it did
     if (sums) {
-      const std::vector<Tensor> means = sums->take();
-      for (size_t i = 0; i < gradients.size(); ++i)
-        if (gradients[i].defined())
-          gradients[i] = means[i];  // what was frozen since the last batch is left out
+      const std::vector<Tensor> last =
+          std::exchange(gradients, options.allow_unused ? sums->take(used) : sums->take());
+      for (size_t i = 0; i < last.size(); ++i) {
+        const bool is_frozen = !optimizer.parameters()[i].second.requires_grad();
+        if (is_frozen) gradients[i] = Tensor();  // since the last batch, too
+        if (!used.empty() && (is_frozen || last[i].defined())) used[i] = Tensor();
+      }
     }
     const Tensor finite = options.scaler ? optim::all_finite(gradients) : Tensor();
     if (options.clip_value) gradients = optim::clip_by_value(gradients, *options.clip_value);
     if (options.clip_norm) gradients = optim::clip_by_norm(gradients, *options.clip_norm);
-    optimizer.update(gradients, finite);
+    optimizer.update(gradients, finite, used);
     if (options.ema) options.ema->update(finite);
     if (options.scaler) options.scaler->update(finite);
     return results;
@@ -311,7 +354,7 @@ data::LoaderOptions loader_options(const TaskPtr& task, const data::Dataset& dat
 }
 
 Evaluation::Evaluation(nn::Module& model, Engine engine, const RunOptions& options)
-    : model_(model), task_(task_or_usual(options.task)), fields_(task_->fields()) {
+    : model_(model), task_(task_or_usual(options.task)), fields_(task_->fields()), workers_(options.workers) {
   const DType dtype = dtype_of(model);
   function_ = [&model, dtype, autocast = options.autocast, own = options.loss, task = task_.get(),
                names = &fields_](const std::vector<Tensor>& in) {
@@ -346,6 +389,7 @@ std::optional<Metrics> Evaluation::unless_stopped(const std::atomic<bool>* stop,
   data::LoaderOptions options =
       loader_options(task_, dataset, batch_size.value_or(task_->test_batch()), device_of(model_));
   options.shuffle = false;
+  options.workers = workers_;
   options.last_batch = task_->last_test_batch();
   data::Loader loader(dataset, options);
   const std::unique_ptr<Meter> meter = task_->meter();
@@ -410,6 +454,7 @@ std::vector<Tensor> predict_all(nn::Module& model, const data::Dataset& dataset,
   const auto compiled = compiles ? std::make_unique<Compiled>(compile(forward)) : nullptr;
   data::LoaderOptions loading = loader_options(task, dataset, batch_size, device_of(model));
   loading.shuffle = false;
+  loading.workers = options.workers;
   loading.last_batch = data::LastBatch::keep;
   if (loading.buckets) {  // in the order of the samples: a batch has the length of its longest
     const auto buckets = std::make_shared<data::Buckets>(std::move(*loading.buckets));
@@ -452,8 +497,9 @@ nn::NamedTensors loss_gradients(nn::Module& model, const RunOptions& options,
   if (named.empty()) return named;
   std::vector<Tensor> parameters;
   for (const auto& [name, parameter] : named) parameters.push_back(parameter);
-  const std::vector<Tensor> gradients =
-      grad(loss_of(*task, options.loss, widened(task->forward(model, batch, carried)), batch), parameters);
+  const std::vector<Tensor> gradients = grad(
+      loss_of(*task, options.loss, widened(task->forward(model, batch, carried)), batch), parameters, {}, {},
+      /*allow_unused=*/true);
   for (size_t i = 0; i < named.size(); ++i) named[i].second = gradients[i];
   return named;
 }

@@ -27,6 +27,8 @@ struct StepOptions {
   optim::Ema* ema = nullptr;            ///< updated after each step; must outlive it
   std::optional<DType> autocast = {};   ///< bf16 or f16: of the forward pass
   optim::LossScaler* scaler = nullptr;  ///< for f16; must outlive it
+  /// A parameter that the loss of a step does not depend on stays as it is, like a frozen one; else it is refused.
+  bool allow_unused = false;
   std::vector<nn::Module*> still =
       {};  ///< parts of the model that stay in evaluation mode: frozen batch norms
   CompileOptions compile = {};
@@ -87,6 +89,7 @@ struct RunOptions {
   TaskPtr task = {};       ///< unset: classification
   LossFunction loss = {};  ///< in place of the task's
   std::optional<DType> autocast = {};
+  std::optional<int64_t> workers = {};  ///< FitOptions::workers
 };
 
 /// Runs the model over a whole data set, in evaluation mode and without gradients. What it draws is the same each time, and
@@ -104,6 +107,7 @@ class Evaluation {
   nn::Module& model_;
   const TaskPtr task_;
   const std::vector<std::string> fields_;
+  const std::optional<int64_t> workers_;
   TensorFunction function_;
   std::unique_ptr<Compiled> compiled_;
 };
@@ -114,7 +118,7 @@ std::vector<Tensor> predict_all(nn::Module& model, const data::Dataset& dataset,
                                 const RunOptions& options = {});
 
 /// The gradients of the loss over one batch, by the parameters that are not frozen, in evaluation mode and the model's own
-/// type: nothing about the model changes.
+/// type: nothing about the model changes. Zeros for parameters that the loss does not depend on.
 nn::NamedTensors loss_gradients(nn::Module& model, const RunOptions& options,
                                 const std::vector<Tensor>& fields);
 

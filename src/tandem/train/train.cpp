@@ -55,6 +55,7 @@ Engine engine_of(const FitOptions& options) { return options.anomaly ? Engine::e
 data::LoaderOptions training_batches(const FitOptions& options, const data::Dataset& set, Device device) {
   data::LoaderOptions loading = loader_options(options.task, set, options.batch, device);
   loading.seed = options.seed;
+  loading.workers = options.workers;
   const TaskPtr task = options.task ? options.task : make_task("classification");
   loading.collate = [task, names = task->fields(), collate = loading.collate](
                         const data::Dataset& from, std::span<const int64_t> indices, int64_t epoch,
@@ -225,11 +226,14 @@ Run::Run(const FitOptions& options, Parts parts)
                                                      .ema = ema_.get(),
                                                      .autocast = options_.autocast,
                                                      .scaler = scaler_.get(),
+                                                     .allow_unused = options_.allow_unused,
                                                      .still = parts_.still,
                                                      .compile = options_.compile});
-  evaluation_ = std::make_unique<Evaluation>(
-      model, engine_of(options_),
-      RunOptions{.task = options_.task, .loss = options_.loss, .autocast = options_.autocast});
+  evaluation_ = std::make_unique<Evaluation>(model, engine_of(options_),
+                                             RunOptions{.task = options_.task,
+                                                        .loss = options_.loss,
+                                                        .autocast = options_.autocast,
+                                                        .workers = options_.workers});
   const TaskPtr task = options_.task ? options_.task : make_task("classification");
   add_infos("train", nullptr, infos_);
   if (parts_.valid) add_infos("valid", task.get(), infos_);

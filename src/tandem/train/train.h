@@ -33,8 +33,9 @@ struct EvaluateOptions {
   Engine engine = Engine::graph;
   /// Part of what the loss is: batch means are added up. Unset: the task's, 500 for most.
   std::optional<int64_t> batch = {};
-  LossFunction loss = {};              ///< in place of the task's
-  std::optional<DType> autocast = {};  ///< bf16 or f16
+  LossFunction loss = {};               ///< in place of the task's
+  std::optional<DType> autocast = {};   ///< bf16 or f16
+  std::optional<int64_t> workers = {};  ///< FitOptions::workers
 };
 /// Measures a model on a data set, in evaluation mode.
 Metrics evaluate(nn::Module& model, const data::Dataset& dataset, const EvaluateOptions& options = {});
@@ -43,7 +44,8 @@ struct PredictOptions {
   TaskPtr task = {};  ///< unset: classification, whose answers are the model's outputs
   Engine engine = Engine::graph;
   int64_t batch = 500;
-  std::optional<DType> autocast = {};  ///< bf16 or f16
+  std::optional<DType> autocast = {};   ///< bf16 or f16
+  std::optional<int64_t> workers = {};  ///< FitOptions::workers
 };
 /// The task's answers (size, …) for all samples, on the CPU, in evaluation mode: the first of them, where it has several.
 /// Targets are not looked at, and need not be there.
