@@ -91,7 +91,7 @@ TEST(Csv, AsksForTheTargetUnlessAColumnIsCalledSo) {
     write_text(path, str(names, "\n1,2,x\n2,1,y\n"));
     EXPECT_HAS(refusal({.data_dir = path}),
                "the target, the column to predict, must be named; it is one of a, ");
-    EXPECT_HAS(refusal({.data_dir = path}), "Name it with --target.");
+    EXPECT_HAS(refusal({.data_dir = path}), "Name it with `target`.");
   }
 }
 
@@ -156,11 +156,11 @@ TEST(Csv, ACellThatIsNoNumberAmongNumbersIsRefusedWhateverTheSplit) {
     EXPECT_EQ(said({}),
               str("table '", path, "': line 12, column 'a': must be a finite number, as 39 of the ",
                   "column's 40 cells are; got '", bad, "'. Fix the cell; if it means missing, give ",
-                  "--missing '", bad, "'; if the column holds categories, name it by --categories."));
+                  "`missing` '", bad, "'; if the column holds categories, name it by `categories`."));
     EXPECT_EQ(said({.csv = {.missing = {bad}}}), "");
     EXPECT_EQ(said({.csv = {.categories = {"a"}}}), "");
     EXPECT_EQ(said({.csv = {.ignore = {"a"}}}), "");
-    EXPECT_HAS(said({}, "a"), "if these are classes, choose --task classification.") << "the target";
+    EXPECT_HAS(said({}, "a"), "if these are classes, choose `task` classification.") << "the target";
   }
   // Texts among few numbers are categories, with each split: none is a column of numbers by chance.
   write_text(path, "a,k\n1,x\n2,y\n3,x\n4,y\nfive,x\n6,y\n");

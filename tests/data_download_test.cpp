@@ -210,7 +210,7 @@ TEST_F(Download, FailuresNameTheirCause) {
              "md5:… or sha256:…");
   write_text(folder_ / "plain", "a file");
   EXPECT_HAS(message_of<Error>([&] { download(server.url(), folder_ / "plain/x", options()); }),
-             "--data-dir");
+             "`data_dir`");
   EXPECT_HAS(message_of<Error>([&] { download("http://127.0.0.1:1/x", path_, options()); }),
              "Check the network");
   struct Stop {};

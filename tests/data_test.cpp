@@ -194,11 +194,11 @@ TEST(Mnist, AMissingFileIsNamedWithTheFoldersSearchedAndTheMend) {
   const std::string message = message_of<Error>([&] { open_dataset("mnist", {.data_dir = folder.path()}); });
   EXPECT_HAS(message, folder / "mnist (t10k-images-idx3-ubyte[.gz] is missing)");
   EXPECT_HAS(message, folder.path() + " (train-images-idx3-ubyte[.gz] is missing)");
-  EXPECT_HAS(message, "--data-dir");
+  EXPECT_HAS(message, "`data_dir`");
   EXPECT_EQ(message.find('\n'), std::string::npos);
   EXPECT_HAS(message_of<Error>([&] { open_dataset("mnist", {.data_dir = folder / "absent"}); }),
              "no such folder");
-  EXPECT_HAS(message_of<Error>([&] { open_default({.data_dir = folder / "absent"}); }), "--data digits");
+  EXPECT_HAS(message_of<Error>([&] { open_default({.data_dir = folder / "absent"}); }), "`data` digits");
 }
 
 TEST(Mnist, IsSearchedInTheFolderOfTheEnvironmentFirst) {

@@ -291,7 +291,7 @@ TEST(OwnData, WeightsOfAnotherRunAreTakenWhereTheyFitAndFrozenOnesStay) {
   EXPECT_HAS(refusal([&] { train(config); }), "Write *.weight for those within layers.");
   config.freeze = {"fc3"};  // its shape differs
   EXPECT_HAS(refusal([&] { train(config); }),
-             "freeze: what is frozen must have come from --weights; fc3.weight did not fit");
+             "freeze: what is frozen must have come from `weights`; fc3.weight did not fit");
   config.freeze = {};
   io::save_safetensors(folder / "other.safetensors", {{"encoder.weight", ones({3})}});
   config.weights = folder / "other.safetensors";
@@ -396,7 +396,7 @@ TEST(OwnData, WhatDoesNotFitIsOneLine) {
   config = on_table("diabetes.csv", "progression", folder / "run");
   config.class_weights = true;
   EXPECT_EQ(refusal([&] { train(config); }),
-            "class-weights: belong to classes; the task here is regression. Leave --class-weights out.");
+            "class-weights: belong to classes; the task here is regression. Leave `class_weights` out.");
   config.class_weights = false;
   config.valid = 1;
   EXPECT_EQ(refusal([&] { train(config); }), "valid: must be at least 0 and below 1; got 1.");
@@ -487,7 +487,7 @@ TEST(OwnData, WhatWasTrainedOnIsNotMeasuredWithoutAWord) {
     return str(
         "data csv: '", data,
         "' has changed since the run was trained: what is split off for testing now would hold samples "
-        "that it was trained on. Measure another file or folder by --data-dir, or train again.");
+        "that it was trained on. Measure another file or folder by `data_dir`, or train again.");
   };
   for (const std::string& text : {points(51), points(49), points(50, 1)}) {
     write_text(data, text);
@@ -650,7 +650,7 @@ TEST(OwnData, TablesOfOtherFormsAreReadByTheFlagsThatMessagesName) {
   config.csv.delimiter = "|";
   config.csv.no_header = true;
   config.csv.missing = {"-"};
-  EXPECT_HAS(refusal([&] { train(config); }), "Name the column by --day-first or --month-first");
+  EXPECT_HAS(refusal([&] { train(config); }), "Name the column by `day_first` or `month_first`");
   config.csv.day_first = {"c1"};
   train(config);
   EXPECT_EQ(evaluate(EvalConfig{.folder = config.out}).samples, 8);

@@ -199,7 +199,7 @@ TEST(RunFolder, IsResumedOnlyWithItsOwnData) {
   tiny.resume = true;
   tiny.data = make_data(6);
   expect_contains(message([&] { run(tiny); }), "the run was begun with train_data \"");
-  expect_contains(message([&] { run(tiny); }), "Give the same data and --limit");
+  expect_contains(message([&] { run(tiny); }), "Give the same data and `limit`");
   std::vector<int64_t> order(40);
   for (int64_t i = 0; i < 40; ++i) order[static_cast<size_t>(i)] = 39 - i;
   tiny.data = data::subset(make_data(5), order);
@@ -262,7 +262,7 @@ TEST(RunFolder, IsResumedOnlyWithTheSameWorkspaceOfConvolutions) {
   set_convolution_choice({.workspace = 1 << 20});
   const std::string text = message([&] { run(tiny); });
   set_convolution_choice({});
-  expect_contains(text, "got conv-workspace 1048576. Give --conv-workspace as it was");
+  expect_contains(text, "got conv-workspace 1048576. Give `machine.conv_workspace` as it was");
 }
 
 TEST(RunFolder, WithACheckpointOfDeepJsonIsRefused) {
@@ -284,7 +284,7 @@ TEST(RunFolder, WithFinalWeightsAloneIsNotResumed) {
   for (const std::string& path : list_checkpoints(tiny.out)) fs::remove(path);
   tiny.resume = true;
   expect_contains(message([&] { run(tiny); }),
-                  "it has its final weights alone. Begin a new run in another --out.");
+                  "it has its final weights alone. Begin a new run in another `out`.");
 }
 
 TEST(RunFolder, OfARunThatNeverSavedKeepsNothingOfIt) {

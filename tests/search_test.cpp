@@ -411,17 +411,18 @@ TEST(Search, AResumedOneMustHaveTheSameSettings) {
     return refusal([&] { (void)tandem::search::search(other); });
   };
   EXPECT_HAS(refused([](TrainConfig& c) { c.seed = 1; }),
-             "the search was begun with seed 0; got seed 1. Give --seed as it was, or begin a new search");
+             "the search was begun with seed 0; got seed 1. Give `seed` as it was, or begin a new search");
   EXPECT_HAS(refused([](TrainConfig& c) { c.split_seed = 5; }), "split-seed 0; got split-seed 5");
-  EXPECT_HAS(refused([](TrainConfig& c) { c.class_weights = true; }), "Give --class-weights as it was");
+  EXPECT_HAS(refused([](TrainConfig& c) { c.class_weights = true; }), "Give `class_weights` as it was");
   EXPECT_HAS(refused([](TrainConfig& c) { c.ema = 0.9; }), "ema none; got ema 0.9");
   EXPECT_HAS(refused([](TrainConfig& c) { c.accumulate = 2; }), "accumulate 1; got accumulate 2");
-  EXPECT_HAS(refused([](TrainConfig& c) { c.freeze = {"conv1"}; }), "Give --freeze as it was");
-  EXPECT_HAS(refused([](TrainConfig& c) { c.machine.conv = ChoiceMode::fixed; }), "Give --conv as it was");
+  EXPECT_HAS(refused([](TrainConfig& c) { c.freeze = {"conv1"}; }), "Give `freeze` as it was");
+  EXPECT_HAS(refused([](TrainConfig& c) { c.machine.conv = ChoiceMode::fixed; }),
+             "Give `machine.conv` as it was");
   EXPECT_HAS(refused([](TrainConfig& c) { c.valid = 0.3; }), "valid 0.1; got valid 0.3");
-  EXPECT_HAS(refused([](TrainConfig& c) { c.clip_norm = 1; }), "Give --clip-norm as it was");
+  EXPECT_HAS(refused([](TrainConfig& c) { c.clip_norm = 1; }), "Give `clip_norm` as it was");
   EXPECT_HAS(refused([&](TrainConfig& c) { c.weights = folder / "s/trials/0001"; }),
-             "Give --weights as it was");
+             "Give `weights` as it was");
   config.base.machine.threads = 1;
   config.base.engine = Engine::eager;
   EXPECT_EQ(tandem::search::search(config).trials.size(), 2u);
@@ -456,7 +457,7 @@ TEST(Search, AResumedOneMustHaveTheSameData) {
              "the search was begun with other class names in its data");
   write(5);
   config.base.freeze = {};
-  EXPECT_HAS(refusal([&] { (void)tandem::search::search(config); }), "Give --freeze as it was");
+  EXPECT_HAS(refusal([&] { (void)tandem::search::search(config); }), "Give `freeze` as it was");
 }
 
 TEST(Search, AFrozenLayerThatAVariantDrawsAnewFailsTheTrial) {
@@ -484,7 +485,7 @@ TEST(Search, AFrozenLayerThatAVariantDrawsAnewFailsTheTrial) {
     if (!is_wide) continue;
     ++failed;
     EXPECT_HAS(trial.failed,
-               "freeze: what is frozen must have come from --weights; conv1.weight did not fit");
+               "freeze: what is frozen must have come from `weights`; conv1.weight did not fit");
   }
   EXPECT_GT(failed, 0);
 }

@@ -219,7 +219,7 @@ TEST(Settings, ThatCannotBeAreNamedWithFileAndLine) {
   EXPECT_EQ(message([&] {
               make_config(values_of({{"half-model", "true"}}));
             }),
-            "half-model: goes with --dtype bf16 or f16; got none.");
+            "half-model: goes with `dtype` bf16 or f16; got none.");
 }
 
 TEST(Settings, ThatActOnlyWithAnotherAreRefusedWithoutIt) {
@@ -249,11 +249,76 @@ TEST(Settings, ThatActOnlyWithAnotherAreRefusedWithoutIt) {
   const std::string wanted = "patience: acts only with --schedule plateau; this run has none.";
   const ProcessResult flag = run_command({"train", "mlp", "--patience", "3"});
   EXPECT_EQ(flag.status, 2);
-  EXPECT_NE(flag.err.find(wanted), std::string::npos) << flag.err;
+  EXPECT_NE(flag.err.find(wanted + " Give that as well, or leave --patience out."), std::string::npos)
+      << flag.err;
   testing::write_text(folder / "a.toml", "patience = 3\n");
   const ProcessResult file = run_command({"train", "mlp", "--config", folder / "a.toml"});
   EXPECT_EQ(file.status, 2);
   EXPECT_NE(file.err.find(wanted), std::string::npos) << file.err;
+}
+
+TEST(Settings, AreMembersInMessagesAndFlagsOnTheCommandLine) {
+  EXPECT_EQ(named_setting("schedule-length"), "`schedule.total`");
+  EXPECT_EQ(named_setting("my_callback"), "my_callback");
+  EXPECT_EQ(with_flags("Give `schedule.total` 4, or `lr` and `clip_norm`; got `gradients`, `a` and `keep`."),
+            "Give --schedule-length 4, or --lr and --clip-norm; got `gradients`, `a` and --keep-columns.");
+  EXPECT_EQ(with_flags("`"), "`");
+  EXPECT_EQ(with_flags("of `no member` or `out`"), "of `no member` or --out");
+  for (const Setting& s : settings()) {
+    const std::string flag = s.name == "model" ? "MODEL" : "--" + s.name;
+    EXPECT_EQ(with_flags(named_setting(s.name)), flag);
+  }
+}
+
+/// The texts in a line of a source file.
+std::vector<std::string> literals_of(const std::string& line) {
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '/' && i + 1 < line.size() && line[i + 1] == '/') break;
+    if (line[i] != '"' || (i > 0 && line[i - 1] == '\'')) continue;
+    std::string text;
+    for (++i; i < line.size() && line[i] != '"'; ++i) {
+      text += line[i];
+      if (line[i] == '\\' && i + 1 < line.size()) text += line[++i];
+    }
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+// Whoever calls the library from C++ has no flags. 'tandem models lenet --toml' names a command, which everybody has.
+TEST(Settings, NoMessageOfTheLibraryNamesAFlag) {
+  const std::set<std::string> of_commands = {"program.cpp",        "program.h", "download.cpp",
+                                             "fused.cpp",          "plan.cpp",  "setting_names.cpp",
+                                             "settings_values.cpp"};
+  const std::set<std::string> no_settings = {"gradients", "cell", "time", "before"};
+  int64_t files = 0;
+  for (const auto& file :
+       std::filesystem::recursive_directory_iterator(testing::source_dir() / "src/tandem")) {
+    const std::string name = file.path().filename().string();
+    if ((file.path().extension() != ".cpp" && file.path().extension() != ".h") || of_commands.contains(name))
+      continue;
+    ++files;
+    std::istringstream in(testing::read_text(file.path().string()));
+    std::string line;
+    for (int number = 1; std::getline(in, line); ++number)
+      for (const std::string& text : literals_of(line)) {
+        const std::string place = name + ":" + std::to_string(number) + ": " + text;
+        for (size_t at = text.find("--"); at != std::string::npos; at = text.find("--", at + 2)) {
+          const bool is_flag = (at == 0 || text[at - 1] == ' ' || text[at - 1] == '(') &&
+                               (at + 2 == text.size() || std::islower(text[at + 2]));
+          const bool is_command = text.find("'tandem ") < at || text.find("--toml'") == at;
+          EXPECT_TRUE(!is_flag || is_command) << place << "\nName the member in backquotes (with_flags).";
+        }
+        if (const size_t begin = text.find('`'), end = text.find('`', begin + 1); end != std::string::npos) {
+          const std::string quoted = text.substr(begin, end - begin + 1);
+          EXPECT_TRUE(with_flags(quoted) != quoted ||
+                      no_settings.contains(text.substr(begin + 1, end - begin - 1)))
+              << place << "\nwhich is no setting.";
+        }
+      }
+  }
+  EXPECT_GT(files, 300);
 }
 
 TEST(Settings, HaveTheirDefaultsInTheHelp) {
@@ -269,13 +334,13 @@ TEST(Settings, HaveTheirDefaultsInTheHelp) {
   for (const Setting& s : settings()) {
     if (s.name == "model") continue;
     ASSERT_TRUE(types.contains("--" + s.name)) << s.name;
-    EXPECT_NE(all.find(s.help), std::string::npos) << s.name;
+    EXPECT_NE(all.find(with_flags(s.help)), std::string::npos) << s.name;
     if (s.kind == SettingKind::toggle) continue;
     const std::string& type = types["--" + s.name];
     const size_t equals = type.find('=');
     EXPECT_EQ(equals == std::string::npos ? "" : type.substr(equals + 1), text_of(default_of(s))) << s.name;
     if (!s.unset.empty()) {
-      EXPECT_NE(all.find("(default: " + s.unset + ")"), std::string::npos) << s.name;
+      EXPECT_NE(all.find("(default: " + with_flags(s.unset) + ")"), std::string::npos) << s.name;
     }
   }
 }
@@ -351,7 +416,7 @@ TEST(Settings, TheRecipeOfThePaperIsThatOfTheModelUnderWhatIsGiven) {
   EXPECT_EQ(message([] {
               make_config(values_of({{"model", "./mine.toml"}, {"recipe", "paper"}}));
             }),
-            "recipe: a model of your own has no paper; got './mine.toml'. Leave --recipe out.");
+            "recipe: a model of your own has no paper; got './mine.toml'. Leave `recipe` out.");
   EXPECT_EQ(message([] {
               make_config(values_of({{"model", "lenet"}, {"recipe", "slow"}}));
             }),
@@ -407,7 +472,8 @@ TEST(Settings, OnWhichBitsDependMustBeRepeatedAtAResume) {
     EXPECT_NE(text.find("the run was begun with "), std::string::npos) << s.name << ": " << text;
     if (s.bits == SettingBits::recorded) {
       EXPECT_NE(text.find("; got " + s.name + " "), std::string::npos) << s.name << ": " << text;
-      EXPECT_NE(text.find("Give --" + s.name + " as it was"), std::string::npos) << s.name << ": " << text;
+      EXPECT_NE(text.find("Give " + named_setting(s.name) + " as it was"), std::string::npos)
+          << s.name << ": " << text;
     }
     ++tried;
   }
@@ -417,9 +483,9 @@ TEST(Settings, OnWhichBitsDependMustBeRepeatedAtAResume) {
 TEST(Settings, TheMetricOfTheBestWeightsMustBeRepeatedAtAResume) {
   const TempFolder folder;
   for (const auto& [name, beside, fix] : std::vector<std::tuple<std::string, Texts, std::string>>{
-           {"best", {{"best", "true"}}, "Give --monitor as it was"},
-           {"stop", {{"early-stop", "9"}}, "and --monitor as they were"},
-           {"plateau", {{"schedule", "plateau"}}, "Give --schedule and what belongs to it"}}) {
+           {"best", {{"best", "true"}}, "Give `monitor` as it was"},
+           {"stop", {{"early-stop", "9"}}, "and `monitor` as they were"},
+           {"plateau", {{"schedule", "plateau"}}, "Give `schedule.kind` and what belongs to it"}}) {
     Texts texts = beside;
     texts["epochs"] = "1";
     texts["steps"] = "4";
@@ -444,7 +510,7 @@ TEST(Settings, TheMetricOfTheBestWeightsStaysWhileTheyAreNotKept) {
   Texts texts = {
       {"best", "true"}, {"monitor", "accuracy"}, {"epochs", "3"}, {"steps", "12"}, {"resume", "true"}};
   const std::string text = message([&] { train(tiny(folder / "run", texts)); });
-  EXPECT_NE(text.find("Give --monitor as it was"), std::string::npos) << text;
+  EXPECT_NE(text.find("Give `monitor` as it was"), std::string::npos) << text;
   texts["monitor"] = "loss";
   EXPECT_EQ(message([&] { train(tiny(folder / "run", texts)); }), "");
 }
@@ -454,7 +520,7 @@ TEST(Settings, AScheduleIsExtendedByItsLength) {
   train(tiny(folder / "run", {{"schedule", "cosine"}, {"epochs", "1"}, {"steps", "4"}}));
   Texts longer = {{"schedule", "cosine"}, {"epochs", "2"}, {"steps", "8"}, {"resume", "true"}};
   const std::string text = message([&] { train(tiny(folder / "run", longer)); });
-  EXPECT_NE(text.find("Give --schedule-length 4, its length so far"), std::string::npos) << text;
+  EXPECT_NE(text.find("Give `schedule.total` 4, its length so far"), std::string::npos) << text;
   longer["schedule-length"] = "4";
   EXPECT_EQ(message([&] { train(tiny(folder / "run", longer)); }), "");
 }

@@ -408,7 +408,7 @@ TEST(SpeechRun, GoesOnAfterAStopToTheSameBitsAndIsTestedAndSpeaks) {
   eager.engine = Engine::eager;
   same_values(train(eager), "eager");
   config.model_settings.pop_back();
-  EXPECT_HAS(refusal([&] { train(config); }), "Give --model-settings as it was");
+  EXPECT_HAS(refusal([&] { train(config); }), "Give `model_settings` as it was");
 
   const EvalReport report = evaluate({.folder = folder / "whole", .limit = 4});
   EXPECT_EQ(report.metrics.samples, 4);

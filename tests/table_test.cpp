@@ -95,7 +95,7 @@ TEST(Table, WantsAHeaderUnlessToldThatThereIsNone) {
   EXPECT_HAS(
       refusal([] { parse_table("5.1,3.5\n4.9,3\n", {}, "x.csv"); }),
       "parse_table 'x.csv': the first line must name the columns; it has only numbers (5.1, 3.5). Add a "
-      "line of names, or give --no-header (header = false)");
+      "line of names, or give `no_header` (header = false)");
   const Table table = parse_table("5.1,3.5\n4.9,3\n", {.header = false});
   EXPECT_EQ(table.names, (Strings{"c0", "c1"}));
   EXPECT_EQ(cells_of(table, "c0"), (Strings{"5.1", "4.9"}));
@@ -250,7 +250,7 @@ TEST(TableEncoder, LeavesOutNamesAndConstantsWithANotice) {
   EXPECT_EQ(encoder.feature_names(), (Strings{"x"}));
   EXPECT_TRUE(has_notice(encoder,
                          "column 'id' is left out: nearly every value is different (40 of 40 cells). Name "
-                         "it by --keep-columns"));
+                         "it by `keep`"));
   EXPECT_TRUE(has_notice(encoder, "column 'same' is left out: all its cells are the same."));
   EXPECT_TRUE(has_notice(encoder, "column 'none' is left out: it has no values."));
   EXPECT_TRUE(has_notice(encoder, "30 of its 40 cells are numbers; 't30' in line 32 is not"));
@@ -289,10 +289,10 @@ TEST(TableEncoder, TellsTheOrderOfDayAndMonthByTheWholeColumnOrAsks) {
   EXPECT_HAS(
       refusal([&] { form("01/02/2020", "03/04/2020"); }),
       "line 2, column 'd': what is the day and what the month in '01/02/2020'? No date of the column tells. "
-      "Name the column by --day-first or --month-first");
+      "Name the column by `day_first` or `month_first`");
   EXPECT_EQ(form("01/02/2020", "03/04/2020", {.day_first = {"d"}}), DateForm::day_first);
   EXPECT_EQ(form("01/02/2020", "03/04/2020", {.month_first = {"d"}}), DateForm::month_first);
-  EXPECT_HAS(refusal([&] { form("01/13/2020", "03/04/2020", {.day_first = {"d"}}); }), "as --day-first says");
+  EXPECT_HAS(refusal([&] { form("01/13/2020", "03/04/2020", {.day_first = {"d"}}); }), "as `day_first` says");
   const Table mixed = parse_table("d,y\n13/01/2020,1.5\n01/13/2020,2\n2020-13-01,3\n");
   EXPECT_EQ(TableEncoder(mixed, {.target = "y"}).columns()[0].type, ColumnType::category);
 }
@@ -360,9 +360,8 @@ TEST(TableEncoder, RefusesTargetsThatCannotBeLearned) {
   EXPECT_HAS(of("a,y\n1,\n2,\n", {.target = "y"}), "all its cells are missing");
   EXPECT_HAS(of("y\n1\n2\n", {.target = "y"}), "must have a column to learn from beside the target 'y'");
   EXPECT_HAS(of("a,y\n1,2\n2,3\n", {.target = "y", .ignore = {"b"}}),
-             "--ignore-columns must name columns (a, y); got 'b'");
-  EXPECT_HAS(of("a,y\n1,2\n2,3\n", {.target = "y", .ignore = {"y"}}),
-             "--ignore-columns must not name the target");
+             "`ignore` must name columns (a, y); got 'b'");
+  EXPECT_HAS(of("a,y\n1,2\n2,3\n", {.target = "y", .ignore = {"y"}}), "`ignore` must not name the target");
   EXPECT_HAS(of("a,y\n1,2\n2,3\n", {.target = "y", .max_values = 0}), "max_values must be 1 to 65536; got 0");
   EXPECT_HAS(of("a,y\n1e300,2\n-1e300,3\n", {.target = "y"}), "column 'a': numbers must be small enough");
 }

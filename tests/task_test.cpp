@@ -533,7 +533,7 @@ TEST(Tasks, LabelsOtherThanZeroAndOneAreRefusedInTraining) {
     EXPECT_EQ(error_of([&] {
                 fit(*model, sevens, {.task = make_task("multi-label"), .engine = engine, .batch = 5});
               }),
-              "multi-label: targets must be 0 or 1; got 7. Give other data, or --task regression.");
+              "multi-label: targets must be 0 or 1; got 7. Give other data, or `task` regression.");
 }
 
 TEST(Tasks, WhatCannotBeIsRefusedInOneLine) {

@@ -103,7 +103,7 @@ TEST(TextRuns, ARunIsNotResumedWithOtherWordsOfTheSameNumbers) {
   }
   EXPECT_HAS(refusal([&] { train(config); }),
              "the run was begun with other words in its data. Give the same data, or begin a new run in "
-             "another --out.");
+             "another `out`.");
 }
 
 TEST(TextRuns, TextsAreClassifiedFromEndToEnd) {

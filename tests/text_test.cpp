@@ -394,7 +394,7 @@ TEST(TextTable, AColumnOfTextIsClassifiedByTheTarget) {
              "must be classes, two or more with several rows each; it has 20 values");
   wrong = options;
   wrong.text = {.length = 4};
-  EXPECT_HAS(refusal([&] { open_dataset("csv", wrong); }), "Name its column with --text");
+  EXPECT_HAS(refusal([&] { open_dataset("csv", wrong); }), "Name its column with `text.column`");
   write_text(folder / "mail.csv", csv + "20,,ham\n");
   EXPECT_HAS(refusal([&] { open_dataset("csv", options); }), "line 22, column 'body': must hold text");
 }

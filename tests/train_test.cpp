@@ -347,7 +347,7 @@ TEST(Train, WhereNoCheckpointIsUsableItSaysSo) {
   for (const std::string& path : list_checkpoints(config.out)) std::filesystem::resize_file(path, 100);
   config.resume = true;
   const std::string text = message([&] { train(config); });
-  EXPECT_NE(text.find("none of its 2 checkpoints can be used. Begin a new run in another --out."),
+  EXPECT_NE(text.find("none of its 2 checkpoints can be used. Begin a new run in another `out`."),
             std::string::npos)
       << text;
 }
@@ -377,26 +377,26 @@ TEST(Train, ResumingWithOtherSettingsIsRefusedByName) {
   };
   EXPECT_EQ(
       refusal([](TrainConfig& c) { c.batch = 50; }),
-      "the run was begun with batch 32; got batch 50. Give --batch as it was, or begin a new run in another "
-      "--out.");
+      "the run was begun with batch 32; got batch 50. Give `batch` as it was, or begin a new run in another "
+      "`out`.");
   EXPECT_EQ(refusal([](TrainConfig& c) { c.lr = 0.5; }),
-            "the run was begun with lr 0.01; got lr 0.5. Give --lr as it was, or begin a new run in another "
-            "--out.");
+            "the run was begun with lr 0.01; got lr 0.5. Give `lr` as it was, or begin a new run in another "
+            "`out`.");
   EXPECT_EQ(refusal([](TrainConfig& c) { c.seed = 9; }),
-            "the run was begun with seed 0; got seed 9. Give --seed as it was, or begin a new run in another "
-            "--out.");
+            "the run was begun with seed 0; got seed 9. Give `seed` as it was, or begin a new run in another "
+            "`out`.");
   EXPECT_EQ(refusal([](TrainConfig& c) { c.model = "lenet"; }),
-            "the run was begun with model \"mlp\"; got model \"lenet\". Give --model as it was, or begin a "
+            "the run was begun with model \"mlp\"; got model \"lenet\". Give `model` as it was, or begin a "
             "new run in "
-            "another --out.");
+            "another `out`.");
   EXPECT_EQ(refusal([](TrainConfig& c) { c.optimizer = "adam"; }),
-            "the run was begun with optimizer \"sgd\"; got optimizer \"adam\". Give --optimizer as it was, "
+            "the run was begun with optimizer \"sgd\"; got optimizer \"adam\". Give `optimizer` as it was, "
             "or begin a "
-            "new run in another --out.");
+            "new run in another `out`.");
   EXPECT_EQ(
       refusal([](TrainConfig& c) { c.limit = 100; }),
-      "the run was begun with train_samples 230; got train_samples 100. Give the same data and --limit, or "
-      "begin a new run in another --out.");
+      "the run was begun with train_samples 230; got train_samples 100. Give the same data and `limit`, or "
+      "begin a new run in another `out`.");
 }
 
 TEST(Train, AFolderWithARunIsNotWrittenOver) {
@@ -405,8 +405,8 @@ TEST(Train, AFolderWithARunIsNotWrittenOver) {
   const DoneEvent done = train(config);
   EXPECT_EQ(message([&] { train(config); }),
             "train: the folder '" + config.out +
-                "' holds a run already. Go on with it by --resume, or choose "
-                "another --out.");
+                "' holds a run already. Go on with it by `resume`, or choose "
+                "another `out`.");
   EXPECT_EQ(evaluate({.folder = config.out, .limit = config.limit}).weights_sha256, done.weights_sha256);
 }
 

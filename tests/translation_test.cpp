@@ -130,7 +130,7 @@ TEST(ParallelText, IsTwoFilesOfLinesOrOneOfPairs) {
   EXPECT_FALSE(splits.split_off);
   EXPECT_EQ(splits.text->vocabulary.entry(4)[0], 'w');
   EXPECT_HAS(splits.notices.at(splits.notices.size() - 2),
-             "translates en to xx; --source xx is the other way");
+             "translates en to xx; `source` xx is the other way");
   EXPECT_HAS(splits.notices.back(), "notes");
   const data::Splits back =
       open_dataset("parallel-text", {.data_dir = folder.path(), .text = {.source = "xx"}});

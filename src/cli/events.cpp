@@ -67,7 +67,7 @@ class JsonEvents {
     line["settings"] = io::parse_json<ordered_json>("settings: ", settings_object(e.config));
     print(line);
   }
-  void operator()(const NoticeEvent& e) { print({{"event", "notice"}, {"text", e.text}}); }
+  void operator()(const NoticeEvent& e) { print({{"event", "notice"}, {"text", with_flags(e.text)}}); }
   void operator()(const ProgressEvent& e) {
     if (progress_.due())
       print({{"event", "progress"},
@@ -172,7 +172,7 @@ class TextEvents {
   }
   void operator()(const NoticeEvent& e) {
     clear_bar();
-    std::fprintf(stderr, "tandem: %s\n", e.text.c_str());
+    std::fprintf(stderr, "tandem: %s\n", with_flags(e.text).c_str());
   }
   void operator()(const ProgressEvent& e) {
     if (!progress_.due()) return;

@@ -222,11 +222,12 @@ void add_datasets(CLI::App& app, Action& action) {
                       {"classes", info.classes},
                       {"found", row.found},
                       {"where", row.where},
-                      {"description", info.description}});
+                      {"description", with_flags(info.description)}});
         else
           table.add({info.name, known(info.train_size), known(info.test_size),
                      info.sample_shape.rank() == 0 ? "" : str(info.sample_shape), known(info.classes),
-                     row.found ? row.where : "no", row.found ? info.description : info.how_to_get});
+                     row.found ? row.where : "no",
+                     with_flags(row.found ? info.description : info.how_to_get)});
       }
       if (!flags->json) table.print();
     };
@@ -257,7 +258,7 @@ void add_info(CLI::App& app, Action& action) {
           if (row.available)
             devices.push_back({{"device", row.device}, {"description", row.text}});
           else
-            absent.push_back({{"kind", row.device}, {"reason", row.text}});
+            absent.push_back({{"kind", row.device}, {"reason", with_flags(row.text)}});
         }
         print_line({{"version", TANDEM_VERSION},
                     {"compiler", compiler},
@@ -272,7 +273,7 @@ void add_info(CLI::App& app, Action& action) {
       table.add({"tandem", std::string(TANDEM_VERSION) + ", " + compiler + ", " + kind});
       table.add({"processor", processor()});
       table.add({"threads", std::to_string(threads())});
-      for (const DeviceRow& row : rows) table.add({row.device, row.text});
+      for (const DeviceRow& row : rows) table.add({row.device, with_flags(row.text)});
       table.print();
     };
   });

@@ -40,7 +40,7 @@ ordered_json json_of(const Trial& trial) {
   for (const auto& [name, value] : trial.settings) settings[name] = value;
   ordered_json out = {{"trial", trial.number},         {"model", trial.model},   {"settings", settings},
                       {"epochs", trial.values.size()}, {"values", trial.values}, {"seconds", trial.seconds}};
-  if (!trial.failed.empty()) out["failed"] = trial.failed;
+  if (!trial.failed.empty()) out["failed"] = with_flags(trial.failed);
   return out;
 }
 
@@ -148,7 +148,7 @@ class TextSink {
   void operator()(const search::TrialEndEvent& e) {
     if (is_terminal_) std::fprintf(stderr, "\r\033[K");
     const std::optional<size_t> best = e.trial.best_epoch(metric_.higher_is_better);
-    const std::string what = !e.trial.failed.empty() ? "failed: " + e.trial.failed
+    const std::string what = !e.trial.failed.empty() ? "failed: " + with_flags(e.trial.failed)
                              : best ? shown(metric_, e.trial.values[*best]) + (e.is_best ? " *" : "")
                                     : "stopped";
     std::printf("  %6s s  trial %lld  %zu epochs  %s  %s\n", fixed(e.seconds, 0).c_str(),

@@ -34,7 +34,7 @@ std::string help_of(const Setting& s) {
     }
   }
   if (!s.needs.what.empty()) out += "; only with " + s.needs.what;
-  return s.unset.empty() ? out : out + " (default: " + s.unset + ")";
+  return with_flags(s.unset.empty() ? out : out + " (default: " + s.unset + ")");
 }
 
 void add_flag(CLI::App& command, const Setting& s, const std::string& help, std::string& text) {

@@ -36,7 +36,8 @@ void take_settings(const SettingFlags& flags, Config& config) {
 }
 
 void warn(const std::vector<std::string>& warnings) {
-  for (const std::string& warning : warnings) std::fprintf(stderr, "tandem: %s\n", warning.c_str());
+  for (const std::string& warning : warnings)
+    std::fprintf(stderr, "tandem: %s\n", with_flags(warning).c_str());
 }
 
 std::string class_name(const std::vector<std::string>& names, int64_t cls) {

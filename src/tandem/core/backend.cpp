@@ -44,7 +44,7 @@ Backend* opened(DeviceKind kind) {
 [[noreturn, gnu::noinline]] void refuse(DeviceKind kind) {
   std::lock_guard lock(mutex());
   throw device_error("device: ", name(kind), " is not available here: ", slot(kind).reason,
-                     ". Use --device cpu, or fix that.");
+                     ". Use `device` cpu, or fix that.");
 }
 }  // namespace
 

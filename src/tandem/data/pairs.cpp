@@ -134,7 +134,7 @@ Splits translation_splits(const DatasetInfo& info, const std::string& place, Pai
     auto set = encoded(str(info.title, ", ", part), pairs, *splits.text, left);
     TD_CHECK(set->size() > 0, where, "the part to ", part, " must have a pair of texts of up to ",
              splits.text->length, " tokens; none of its ", pairs.size(),
-             " pairs is so short, with text on both sides. Give a larger --length, or other text.");
+             " pairs is so short, with text on both sides. Give a larger `length`, or other text.");
     return set;
   };
   splits.train = made("train", parts.train);
@@ -146,7 +146,7 @@ Splits translation_splits(const DatasetInfo& info, const std::string& place, Pai
                                ")."));
   if (left.longer > 0)
     splits.notices.push_back(str(left.longer, " of ", left.all, " pairs were left out: a side has more than ",
-                                 splits.text->length, " tokens (--length)."));
+                                 splits.text->length, " tokens (`length`)."));
   if (left.blank > 0)
     splits.notices.push_back(str(left.blank, " of ", left.all, " pairs were left out: a side has no text."));
   splits.info.sample_shape = {splits.text->length};

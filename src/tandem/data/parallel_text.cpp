@@ -98,7 +98,7 @@ Splits open_parallel_text(const DatasetInfo& info, const OpenOptions& options) {
   PairParts parts;
   if (is_file(place)) {
     TD_CHECK(options.text.source.empty(), where,
-             "source: is for two files; one file of pairs has what is translated first. Leave --source out.");
+             "source: is for two files; one file of pairs has what is translated first. Leave `source` out.");
     parts.train = tabbed_pairs(read_text(place), str("read '", io::one_line(place), "': "));
     return translation_splits(info, place, std::move(parts), options);
   }
@@ -122,7 +122,7 @@ Splits open_parallel_text(const DatasetInfo& info, const OpenOptions& options) {
   splits.notices.push_back(
       str("translates ", io::one_line(languages[0], 20), " to ", io::one_line(languages[1], 20),
           options.text.source.empty()
-              ? str("; --source ", io::one_line(languages[1], 20), " is the other way round.")
+              ? str("; `source` ", io::one_line(languages[1], 20), " is the other way round.")
               : "."));
   if (!left_out.empty())
     splits.notices.push_back(

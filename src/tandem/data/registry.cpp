@@ -53,7 +53,7 @@ struct Row {
 /// The sentence for a set that can be fetched.
 std::string how_to(const std::string& name, const std::string& source, const std::string& files) {
   return str("'tandem datasets --download ", name, "' fetches it; or put ", files, " from ", source,
-             " there, or name their folder with --data-dir.");
+             " there, or name their folder with `data_dir`.");
 }
 
 std::vector<RemoteFile> idx_files(const std::string& source, const std::array<const char*, 4>& sums) {
@@ -157,7 +157,7 @@ const std::vector<Row>& rows() {
           .sample_shape = {35},
           .how_to_get = "Put ptb.train.txt, ptb.valid.txt and ptb.test.txt (of Mikolov's "
                         "simple-examples.tgz) there, or "
-                        "name their folder with --data-dir."},
+                        "name their folder with `data_dir`."},
          locate_ptb,
          open_ptb,
          {"tokens"}},
@@ -168,7 +168,7 @@ const std::vector<Row>& rows() {
           .classes = 29,
           .how_to_get =
               "Unpack train-clean-100.tar.gz, dev-clean.tar.gz and test-clean.tar.gz of "
-              "https://www.openslr.org/12 there, or name the folder that holds them with --data-dir."},
+              "https://www.openslr.org/12 there, or name the folder that holds them with `data_dir`."},
          locate_librispeech,
          open_librispeech,
          {"test_share"}},
@@ -180,7 +180,7 @@ const std::vector<Row>& rows() {
           .classes = 29,
           .how_to_get = "Unpack LJSpeech-1.1.tar.bz2 of https://keithito.com/LJ-Speech-Dataset there, or "
                         "name its folder "
-                        "with --data-dir."},
+                        "with `data_dir`."},
          locate_ljspeech,
          open_ljspeech,
          {"test_share"}},
@@ -191,7 +191,7 @@ const std::vector<Row>& rows() {
           .train_size = 80000,
           .test_size = 20000,
           .how_to_get = "Put spa-eng.zip (or another language's archive) of Many Things there, or name its "
-                        "folder with --data-dir."},
+                        "folder with `data_dir`."},
          locate_manythings,
          open_manythings,
          {"tokens"}},
@@ -200,14 +200,14 @@ const std::vector<Row>& rows() {
           .description = "your JPEG and PNG files, a folder per class, in train/ and test/ or by themselves",
           .sample_shape = {3, 224, 224},
           .how_to_get =
-              "Name with --data-dir a folder with a folder per class, in train/ and test/ or by themselves."},
+              "Name with `data_dir` a folder with a folder per class, in train/ and test/ or by themselves."},
          locate_image_folder,
          open_image_folder,
          {"image_size", "test_share", "skip_bad"}},
         {{.name = "npy",
           .title = "NumPy arrays",
           .description = "your arrays: x and y, or train_x, train_y, test_x, test_y; .npy files or one .npz",
-          .how_to_get = "Name with --data-dir a folder with x.npy and y.npy, or with train_x.npy, "
+          .how_to_get = "Name with `data_dir` a folder with x.npy and y.npy, or with train_x.npy, "
                         "train_y.npy, test_x.npy "
                         "and test_y.npy, or with one .npz of these names."},
          locate_arrays,
@@ -215,11 +215,11 @@ const std::vector<Row>& rows() {
          {"test_share", "task"}},
         {{.name = "csv",
           .title = "tables",
-          .description = "your table: a .csv file, or train.csv and test.csv; --target names the column to "
-                         "predict, --text "
+          .description = "your table: a .csv file, or train.csv and test.csv; `target` names the column to "
+                         "predict, `text.column` "
                          "one of text to predict it by",
           .how_to_get =
-              "Name with --data-dir a .csv file, or a folder with one or with train.csv and test.csv."},
+              "Name with `data_dir` a .csv file, or a folder with one or with train.csv and test.csv."},
          locate_csv,
          open_csv,
          {"test_share", "target", "task", "csv", "text", "tokens"}},
@@ -227,7 +227,7 @@ const std::vector<Row>& rows() {
           .title = "text",
           .description = "your plain text, to predict word by word: a file, or a folder of .txt files",
           .sample_shape = {35},
-          .how_to_get = "Name with --data-dir a text file, or a folder with .txt files, such as train.txt "
+          .how_to_get = "Name with `data_dir` a text file, or a folder with .txt files, such as train.txt "
                         "and test.txt."},
          locate_text,
          open_text,
@@ -237,7 +237,7 @@ const std::vector<Row>& rows() {
           .description = "your .txt files, a folder per class, in train/ and test/ or by themselves",
           .sample_shape = {500},
           .how_to_get =
-              "Name with --data-dir a folder with a folder per class, in train/ and test/ or by themselves."},
+              "Name with `data_dir` a folder with a folder per class, in train/ and test/ or by themselves."},
          locate_text_folder,
          open_text_folder,
          {"test_share", "skip_bad", "tokens"}},
@@ -246,7 +246,7 @@ const std::vector<Row>& rows() {
           .description = "your sentences and their translations: two files of lines, such as train.en and "
                          "train.de, or one with a tab between",
           .sample_shape = {50},
-          .how_to_get = "Name with --data-dir a folder with train.en and train.de (and valid and test), or a "
+          .how_to_get = "Name with `data_dir` a folder with train.en and train.de (and valid and test), or a "
                         "file of pairs with a tab between."},
          locate_parallel_text,
          open_parallel_text,
@@ -439,7 +439,7 @@ Splits open_default(const OpenOptions& options) {
     if (!where) continue;
     TD_CHECK(options.data_dir.empty() || *where != kBuiltIn, "data-dir '", io::one_line(options.data_dir),
              "': must hold the files of mnist or fashion-mnist, in itself or in a folder of that name; found "
-             "neither. Give their folder, or --data ",
+             "neither. Give their folder, or `data` ",
              name, " for the built-in set.");
     return open_row(row, options);
   }

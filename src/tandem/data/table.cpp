@@ -41,7 +41,7 @@ void check_header(const std::string& where, const std::vector<std::string>& cell
   TD_CHECK(
       !all || std::none_of(cells.begin(), cells.end(), is_number), where,
       "the first line must name the columns; it has only numbers (", list_of(cells),
-      "). Add a line of names, or give --no-header (header = false): the columns are then called c0, c1 …");
+      "). Add a line of names, or give `no_header` (header = false): the columns are then called c0, c1 …");
 }
 
 Table parse(const std::string& where, const std::string& source, std::string_view text,
@@ -71,7 +71,7 @@ Table parse(const std::string& where, const std::string& source, std::string_vie
   for (; more; more = rows.next(cells)) {
     TD_CHECK(cells.size() == width, where, "every row must have ", width, " cells as the first line; line ",
              rows.line(), " has ", cells.size(),
-             ". Fix the row (a cell that holds the delimiter needs quotes), or give another --delimiter.");
+             ". Fix the row (a cell that holds the delimiter needs quotes), or give another `delimiter`.");
     bytes += static_cast<int64_t>(sizeof(int64_t));
     for (size_t i = 0; i < width; ++i) {
       bytes += static_cast<int64_t>(cells[i].size() + sizeof(uint64_t));

@@ -180,7 +180,7 @@ void check_nearly_numbers(const Table& table, const std::string& name, const Tex
   TD_CHECK(!nearly_all(content.numbers, content.cells) && content.infinite < others,
            place_of(table, name, content.first_text), "must be a finite number, as ", content.numbers,
            " of the column's ", content.cells, " cells are; got ", shown(column[content.first_text]),
-           ". Fix the cell; if it means missing, give --missing ", shown(column[content.first_text]), fix);
+           ". Fix the cell; if it means missing, give `missing` ", shown(column[content.first_text]), fix);
 }
 
 void check_plain_numbers(const Table& table, const std::string& name, const TextColumn& column,
@@ -212,7 +212,7 @@ std::string mixed_hint(const Table& table, const TextColumn& column, const Conte
   return str(" ", content.numbers, " of its ", content.cells, " cells are numbers; ",
              shown(column[content.first_text]), " in line ",
              table.lines[static_cast<size_t>(content.first_text)],
-             " is not: if it means missing, name it by --missing.");
+             " is not: if it means missing, name it by `missing`.");
 }
 
 std::vector<Counted> counted_values(const TextColumn& column, const Content& content) {
@@ -276,7 +276,7 @@ std::optional<DateForm> date_form(const Table& table, const std::string& name, c
   const bool says_day = contains(options.day_first, name), says_month = contains(options.month_first, name);
   TD_CHECK((!says_day || day) && (!says_month || month), "table ", table.source, ": column ", shown(name),
            ": every cell must be a date ", says_day ? "dd/mm/yyyy or dd.mm.yyyy" : "mm/dd/yyyy or mm.dd.yyyy",
-           ", as ", says_day ? "--day-first" : "--month-first", " says; one is not. Do not name it there.");
+           ", as ", says_day ? "`day_first`" : "`month_first`", " says; one is not. Do not name it there.");
   if (says_day || says_month) return says_day ? DateForm::day_first : DateForm::month_first;
   if (are_dates(column, DateForm::iso)) return DateForm::iso;
   if (!day && !month) {
@@ -285,8 +285,8 @@ std::optional<DateForm> date_form(const Table& table, const std::string& name, c
         throw Error(str(place_of(table, name, count.first_other), "must be a date, as ", count.dates,
                         " of the column's ", count.cells, " cells are; got ",
                         shown(column[count.first_other]),
-                        ". Fix the cell; if it means missing, name it by --missing; if the column holds "
-                        "categories, name it by --categories."));
+                        ". Fix the cell; if it means missing, name it by `missing`; if the column holds "
+                        "categories, name it by `categories`."));
     return std::nullopt;
   }
   int64_t row = 0;
@@ -294,7 +294,7 @@ std::optional<DateForm> date_form(const Table& table, const std::string& name, c
   TD_CHECK(
       !day || !month, place_of(table, name, row), "what is the day and what the month in ",
       shown(column[row]),
-      "? No date of the column tells. Name the column by --day-first or --month-first, or write yyyy-mm-dd.");
+      "? No date of the column tells. Name the column by `day_first` or `month_first`, or write yyyy-mm-dd.");
   return day ? DateForm::day_first : DateForm::month_first;
 }
 
@@ -313,13 +313,13 @@ void learn_categories(const Table& table, EncodedColumn& column, const std::vect
     for (size_t i : taken) rare -= values[i].count;
     notices.push_back(str("column ", shown(column.name), " has ", values.size(), " different values: the ",
                           most, " most frequent have a feature each, the others share one (", rare, " of ",
-                          cells, " cells). Raise --max-values for more."));
+                          cells, " cells). Raise `max_values` for more."));
     column.has_missing = true;
   }
   for (size_t i : taken) {
     TD_CHECK(values[i].value.size() <= kMaxValueBytes, "table ", table.source, ": column ",
              shown(column.name), ": a category's value must take at most ", kMaxValueBytes, " bytes; got ",
-             values[i].value.size(), " (", shown(values[i].value), "). Name the column by --ignore-columns.");
+             values[i].value.size(), " (", shown(values[i].value), "). Name the column by `ignore`.");
     column.categories.values.push_back(values[i].value);
   }
 }
@@ -349,7 +349,7 @@ EncodedColumn learn_column(const Table& table, size_t place, const TableEncoderO
                         "--ignore-columns.");
   if (!as_category)
     check_nearly_numbers(all, column.name, all_cells, all_content,
-                         "; if the column holds categories, name it by --categories.");
+                         "; if the column holds categories, name it by `categories`.");
   if (content.cells == 0) return left_out("it has no values.");
   const char* constant = "all its cells are the same.";
   if (all_content.all_numbers() && !as_category) {
@@ -379,7 +379,7 @@ EncodedColumn learn_column(const Table& table, size_t place, const TableEncoderO
         !contains(options.keep, column.name)) {
       notices.push_back(str("column ", shown(column.name), " is left out: nearly every value is different (",
                             values.size(), " of ", content.cells,
-                            " cells). Name it by --keep-columns to have it as a category.",
+                            " cells). Name it by `keep` to have it as a category.",
                             mixed_hint(all, all_cells, all_content)));
       return column;
     }

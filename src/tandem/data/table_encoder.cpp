@@ -92,17 +92,17 @@ void check_options(const Table& train, const TableEncoderOptions& options) {
            ": the target column must be named; it is one of ", list_of(train.names), ".");
   train.column(options.target);
   const std::pair<const char*, const std::vector<std::string>*> lists[] = {
-      {"--categories", &options.categories},
-      {"--keep-columns", &options.keep},
-      {"--ignore-columns", &options.ignore},
-      {"--day-first", &options.day_first},
-      {"--month-first", &options.month_first}};
+      {"`categories`", &options.categories},
+      {"`keep`", &options.keep},
+      {"`ignore`", &options.ignore},
+      {"`day_first`", &options.day_first},
+      {"`month_first`", &options.month_first}};
   for (const auto& [name, list] : lists)
     for (const std::string& column : *list) {
       TD_CHECK(train.find(column), "table ", train.source, ": ", name, " must name columns (",
                list_of(train.names), "); got ", shown(column), ".");
       TD_CHECK(list != &options.ignore || column != options.target, "table ", train.source,
-               ": --ignore-columns must not name the target; got ", shown(column), ".");
+               ": `ignore` must not name the target; got ", shown(column), ".");
     }
   TD_CHECK(options.max_values >= 1 && options.max_values <= kMaxFeatures, "table: max_values must be 1 to ",
            kMaxFeatures, "; got ", options.max_values, ".");
@@ -166,15 +166,15 @@ TableTask task_of(const Table& table, const std::string& target, TableTask asked
              ". Fix the cell, or choose classification.");
   if (asked != TableTask::automatic) return asked;
   check_nearly_numbers(table, target, cells, content,
-                       "; if these are classes, choose --task classification.");
+                       "; if these are classes, choose `task` classification.");
   if (content.all_numbers())
     return are_class_numbers(values) ? TableTask::classification : TableTask::regression;
   for (DateForm form : {DateForm::iso, DateForm::day_first, DateForm::month_first})
     TD_CHECK(!are_dates(cells, form), what, " must hold numbers or classes; it holds dates (",
-             shown(values[0].value), "). Choose another target, or --task classification for classes.");
+             shown(values[0].value), "). Choose another target, or `task` classification for classes.");
   TD_CHECK(!nearly_all_different(static_cast<int64_t>(values.size()), content.cells), what,
            " must hold numbers or classes; of its ", content.cells, " texts ", values.size(),
-           " are different. Choose another target, or --task classification.",
+           " are different. Choose another target, or `task` classification.",
            mixed_hint(table, cells, content));
   return TableTask::classification;
 }
@@ -233,7 +233,7 @@ void TableEncoder::name_features(const std::string& where) {
   TD_CHECK(count >= 1, where, "must have a column to learn from beside the target ", shown(target_),
            "; got none.");
   TD_CHECK(count <= kMaxFeatures, where, "columns must make at most ", kMaxFeatures, " features; they make ",
-           count, ". Lower --max-values, or leave columns out by --ignore-columns.");
+           count, ". Lower `max_values`, or leave columns out by `ignore`.");
   std::set<std::string> taken;
   const auto add = [&](const std::string& name) {
     std::string own = name;

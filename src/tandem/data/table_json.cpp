@@ -200,7 +200,7 @@ std::string TableEncoder::to_json() const {
   const int64_t limit = io::reading_limits().header_bytes;
   TD_CHECK(static_cast<int64_t>(text.size()) <= limit, "table encoder: must take at most ", limit,
            " bytes as JSON; it takes ", text.size(),
-           ". Lower --max-values, or raise the limit (TANDEM_READING_LIMITS=header_bytes=…).");
+           ". Lower `max_values`, or raise the limit (TANDEM_READING_LIMITS=header_bytes=…).");
   return text;
 }
 

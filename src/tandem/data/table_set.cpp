@@ -21,7 +21,7 @@ std::string usual_target(const Table& table) {
   const bool has_label = table.find("label").has_value();
   TD_CHECK(has_label != table.find("target").has_value(), "table ", table.source,
            ": the target, the column to predict, must be named; it is one of ", list_of(table.names),
-           ". Name it with --target.");
+           ". Name it with `target`.");
   return has_label ? "label" : "target";
 }
 

@@ -67,11 +67,11 @@ std::vector<LabelledText> texts_of(const Table& table, const TextEncoder& meanin
 
 /// A table with a column of text.
 Splits open_text_table(const DatasetInfo& info, const OpenOptions& options, const std::string& place) {
-  TD_CHECK(options.task != "regression", "task: text is classified; got regression. Leave --task out.");
+  TD_CHECK(options.task != "regression", "task: text is classified; got regression. Leave `task` out.");
   const CsvOptions& csv = options.csv;
   TD_CHECK(csv.categories.empty() && csv.keep.empty() && csv.ignore.empty() && csv.day_first.empty() &&
                csv.month_first.empty() && csv.max_values == CsvOptions{}.max_values,
-           "data csv: with --text the target is predicted by that column alone; got settings of other "
+           "data csv: with `text.column` the target is predicted by that column alone; got settings of other "
            "columns. Leave them out.");
   // What the columns mean: as in the run, or by these rows.
   TextEncoder meaning{Vocabulary::of_words({}, {}), 1};
@@ -94,7 +94,7 @@ Splits open_text_table(const DatasetInfo& info, const OpenOptions& options, cons
     TD_CHECK(count >= 2 && !nearly_all_different(count, parts.train.rows()), "table ", parts.train.source,
              ": the target ", shown(meaning.target),
              " must be classes, two or more with several rows each; it has ", count, " values in ",
-             parts.train.rows(), " rows. Name another with --target.");
+             parts.train.rows(), " rows. Name another with `target`.");
   }
   const bool has_test = parts.test && parts.test->find(meaning.target);
   Splits splits = classified_splits(info, place, texts_of(parts.train, meaning),
@@ -118,7 +118,7 @@ Splits open_csv(const DatasetInfo& info, const OpenOptions& options) {
     return open_text_table(info, options, place);
   TD_CHECK(options.text == TextOptions{},
            "data csv: tokens, vocabulary, min-count and length are for text; got some. Name its column with "
-           "--text.");
+           "`text.column`.");
   const TableTask task = options.task.empty() ? TableTask::automatic : table_task(options.task);
   const CsvOptions& csv = options.csv;
   TableSets sets = open_tables(place, {.reading = reading_of(csv),

@@ -98,7 +98,7 @@ bool CsvRows::next(std::vector<std::string>& cells) {
   size_t count = 0;
   while (true) {
     TD_CHECK(count < max_columns_, where_, "must have at most ", max_columns_, " columns; got ", count + 1,
-             " or more in line ", row_line_, ". Give another --delimiter, or save the values as npy.");
+             " or more in line ", row_line_, ". Give another `delimiter`, or save the values as npy.");
     if (count == cells.size()) cells.emplace_back();
     cell(cells[count++]);
     if (at_end_of_line()) break;
@@ -113,7 +113,7 @@ void CsvRows::cell(std::string& out) {
   const auto check_bytes = [&](size_t bytes) {
     TD_CHECK(bytes <= kMaxCellBytes, where_, "a cell must take at most ", kMaxCellBytes,
              " bytes; the one that begins in line ", opened,
-             " is longer. Close its quotes, or give another --delimiter.");
+             " is longer. Close its quotes, or give another `delimiter`.");
   };
   out.clear();
   skip_blanks();
@@ -128,7 +128,7 @@ void CsvRows::cell(std::string& out) {
   }
   for (++at_;; ++at_) {
     TD_CHECK(at_ < text_.size(), where_, "quotes must be closed; those of line ", opened,
-             " are not. Close them, or give another --delimiter.");
+             " are not. Close them, or give another `delimiter`.");
     if (text_[at_] == '"') {
       if (at_ + 1 >= text_.size() || text_[at_ + 1] != '"') break;
       ++at_;

@@ -228,7 +228,7 @@ FolderLock::FolderLock(const char* what, const std::string& folder, const char* 
     if (errno == EINTR) continue;
     TD_CHECK(errno != EWOULDBLOCK, what, ": the folder '", one_line(folder), "' must belong to one ", owner,
              " at a time; got one that another ", owner,
-             " is writing to. Wait for its end, or choose another --out.");
+             " is writing to. Wait for its end, or choose another `out`.");
     break;  // a file system without locks
   }
 }

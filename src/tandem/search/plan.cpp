@@ -95,8 +95,7 @@ Plan make_plan(const SearchConfig& config) {
   const Parameter* models = plan.space.find("model");
   TD_CHECK(!models || base.model.empty() || models->values.size() == 1,
            "space: the models are those of the space",
-           " or the one that is named; got both. Search the data set: tandem search ",
-           base.data.empty() ? "DATA" : base.data, " --space ….");
+           " or the one that is named; got both. Give the data set in place of the model.");
   std::vector<std::string> names;  // all must fit the data, which is that of the first
   if (!base.model.empty())
     names = {base.model};

@@ -308,8 +308,8 @@ void check(const SearchConfig& config) {
   TD_CHECK(config.method == "tpe" || config.method == "asha" || config.method == "random",
            "method: must be tpe, asha or random; got '", io::one_line(config.method, 60), "'.");
   TD_CHECK(config.budget || config.trials,
-           "search: must have an end; got neither a budget nor a number of trials. Give --budget 30m or "
-           "--trials 50.");
+           "search: must have an end; got neither a budget nor a number of trials. Give `budget` 30m or "
+           "`trials` 50.");
   check_number("budget", config.budget, 0, false);
   check_between("trials", config.trials, 1);
   check_between("eta", config.eta, 2, 1000);

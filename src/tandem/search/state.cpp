@@ -43,7 +43,7 @@ void check_same(const ordered_json& before, const ordered_json& now, const std::
     if (const std::string names = names_of_data(key); !names.empty()) {
       if (!before.contains(key)) return;  // the search is older than these
       throw Error(str(where, "the search was begun with other ", names,
-                      " in its data. Give the same data, or begin a new search in another --out."));
+                      " in its data. Give the same data, or begin a new search in another `out`."));
     }
     const bool is_data = key.starts_with("train_") || key.starts_with("valid_") || key.starts_with("test_");
     const bool is_long = key == "models" || key == "space" || key == "eta";
@@ -51,10 +51,11 @@ void check_same(const ordered_json& before, const ordered_json& now, const std::
                     key == "models" ? "another model, or data that asks for another"
                     : is_long       ? "another " + key
                                     : str(key, " ", text(before), "; got ", key, " ", text(now)),
-                    is_data                                           ? ". Give the same data"
-                    : is_long || key == "arithmetic" || key == "task" ? ". Give it as it was"
-                                                                      : ". Give --" + key + " as it was",
-                    ", or begin a new search in another --out."));
+                    is_data ? ". Give the same data"
+                    : is_long || key == "arithmetic" || key == "task"
+                        ? ". Give it as it was"
+                        : ". Give " + named_setting(key) + " as it was",
+                    ", or begin a new search in another `out`."));
   };
   // Fingerprints last: settings say more.
   const auto is_data = [](const std::string& key) {
@@ -204,22 +205,22 @@ SearchFolder open_folder(const SearchConfig& config) {
     int next = 1;
     while (exists(numbered(config, next))) ++next;
     TD_CHECK(!base.resume || next > 1, "resume: there is no search in ", quoted(numbered(config, 1)),
-             ". Name its folder with --out, or begin one without --resume.");
+             ". Name its folder with `out`, or begin one without `resume`.");
     folder = numbered(config, base.resume ? next - 1 : next);
   }
   const bool has_search = exists(state_path(folder));
   TD_CHECK(base.resume || !has_search, "search: the folder ", quoted(folder),
-           " holds a search already. Go on with it by --resume, or choose another --out.");
+           " holds a search already. Go on with it by `resume`, or choose another `out`.");
   TD_CHECK(!base.resume || has_search, "resume ", quoted(folder),
-           ": the folder holds no search. Name the right one with --out, or begin one without --resume.");
+           ": the folder holds no search. Name the right one with `out`, or begin one without `resume`.");
   std::error_code error;
   fs::create_directories(fs::path(folder) / "trials", error);
   if (error)
     throw resource_error("search: cannot make the folder ", quoted(folder), ": ", error.message(),
-                         ". Choose another with --out.");
+                         ". Choose another with `out`.");
   SearchFolder open{folder, io::FolderLock(base.resume ? "resume" : "search", folder, "search")};
   TD_CHECK(base.resume || !exists(state_path(folder)), "search: the folder ", quoted(folder),
-           " holds a search already. Go on with it by --resume, or choose another --out.");
+           " holds a search already. Go on with it by `resume`, or choose another `out`.");
   return open;
 }
 
@@ -245,18 +246,18 @@ SearchState load_state(const std::string& folder, const std::string& wanted_sett
   const std::vector<uint8_t> text = io::read_file("resume", path, int64_t{1} << 28);
   const auto in =
       io::parse_json<ordered_json>(where, {reinterpret_cast<const char*>(text.data()), text.size()},
-                                   "Begin a new search in another --out.");
+                                   "Begin a new search in another `out`.");
   SearchState state;
   try {
     TD_CHECK(in.at("format") == kFormat, where,
-             "the search was written by another version. Begin a new one in another --out.");
+             "the search was written by another version. Begin a new one in another `out`.");
     check_same(in.at("settings"), io::parse_json<ordered_json>("settings: ", wanted_settings), where);
     state.settings = wanted_settings;
     state.seconds = in.at("seconds").get<double>();
     for (const ordered_json& trial : in.at("trials")) state.trials.push_back(trial_from(trial));
   } catch (const nlohmann::json::exception&) {
     throw Error(
-        str(where, "must be as 'tandem search' writes it; it is not. Begin a new search in another --out."));
+        str(where, "must be as 'tandem search' writes it; it is not. Begin a new search in another `out`."));
   }
   return state;
 }

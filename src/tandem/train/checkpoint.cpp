@@ -307,7 +307,7 @@ std::optional<FoundCheckpoint> newest_checkpoint(const std::string& folder,
     }
   }
   TD_CHECK(paths.empty(), "resume '", io::one_line(folder), "': none of its ", paths.size(),
-           " checkpoints can be used. Begin a new run in another --out. The newest: ", warnings.front());
+           " checkpoints can be used. Begin a new run in another `out`. The newest: ", warnings.front());
   return std::nullopt;
 }
 

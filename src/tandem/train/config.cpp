@@ -64,8 +64,8 @@ void check(const FitOptions& o) {
            lr > kMostNumber ? str(" and at most ", kMostNumber) : "", "; got ", lr, ". Try ",
            optim::optimizer_info(o.optimizer).lr, ".");
   TD_CHECK(!o.momentum || optim::optimizer_info(o.optimizer).momentum, "momentum: ", o.optimizer,
-           " takes none; got ", o.momentum.value_or(0), ". Leave it out, or choose --optimizer sgd.");
-  TD_CHECK(o.ema || !o.ema_warm_up, "ema-warmup: needs a moving average; got none. Give --ema as well.");
+           " takes none; got ", o.momentum.value_or(0), ". Leave it out, or choose `optimizer` sgd.");
+  TD_CHECK(o.ema || !o.ema_warm_up, "ema-warmup: needs a moving average; got none. Give `ema` as well.");
   TD_CHECK(!o.autocast || *o.autocast == DType::bf16 || *o.autocast == DType::f16,
            "autocast: must be bf16 or f16; got ", *o.autocast, ".");
   TD_CHECK(
@@ -89,7 +89,7 @@ void check(const TrainConfig& config) {
   TD_CHECK(!config.autocast || config.dtype == DType::f32,
            "dtype: the weights of a model under autocast must be f32; got ", config.dtype, ".");
   TD_CHECK(config.early_stop || (!config.restore_best && config.min_delta == 0),
-           "restore-best and min-delta: belong to --early-stop; got none. Give --early-stop as well.");
+           "restore-best and min-delta: belong to `early_stop`; got none. Give `early_stop` as well.");
   check(config.schedule);
   check_number("time-budget", config.time_budget, 0, false);
 }
@@ -216,7 +216,7 @@ std::string check_same_settings(const std::string& saved, const std::string& wan
     if (const std::string names = names_of_data(key); !names.empty()) {
       if (!before.contains(key)) return;  // the run is older than these
       throw Error(str("resume ", source, ": the run was begun with other ", names,
-                      " in its data. Give the same data, or begin a new run in another --out."));
+                      " in its data. Give the same data, or begin a new run in another `out`."));
     }
     if (key == "description") {
       const auto text = [&](const ordered_json& in) {
@@ -225,24 +225,24 @@ std::string check_same_settings(const std::string& saved, const std::string& wan
       throw Error(str("resume ", source,
                       ": the run was begun with another description of its model, where it has ",
                       first_difference(text(before), text(now)),
-                      ". Give the description as it was, or begin a new run in another --out."));
+                      ". Give the description as it was, or begin a new run in another `out`."));
     }
     // What is no flag of the command, and what to do about it.
     const std::string length = key == "schedule" ? only_length_differs(value(before), value(now)) : "";
     const std::string fix =
-        !length.empty()       ? "Give --schedule-length " + length + ", its length so far"
-        : key == "schedule"   ? "Give --schedule and what belongs to it as it was"
-        : key == "early-stop" ? "Give --early-stop, --min-delta, --restore-best and --monitor as they were"
-        : key == "best"       ? "Give --monitor as it was"
+        !length.empty()       ? "Give `schedule.total` " + length + ", its length so far"
+        : key == "schedule"   ? "Give `schedule.kind` and what belongs to it as it was"
+        : key == "early-stop" ? "Give `early_stop`, `min_delta`, `restore_best` and `monitor` as they were"
+        : key == "best"       ? "Give `monitor` as it was"
         : key.starts_with("train_") || key.starts_with("valid_") || key.starts_with("test_")
-            ? "Give the same data and --limit"
+            ? "Give the same data and `limit`"
         : key == "arithmetic"
             ? "Resume on the same kind of device, with TANDEM_TF32, TANDEM_ISA and TANDEM_BF16 as they were"
-        : key == "dtype" || key == "autocast"
-            ? "Give --dtype as it was, with --half-model where the whole model had that type"
-            : "Give --" + key + " as it was";
+        : key == "dtype"    ? "Give the model the type that it had: `dtype`, with `half_model` for 16 bits"
+        : key == "autocast" ? "Give `autocast` as it was"
+                            : "Give " + named_setting(key) + " as it was";
     throw Error(str("resume ", source, ": the run was begun with ", key, " ", value(before), "; got ", key,
-                    " ", value(now), ". ", fix, ", or begin a new run in another --out."));
+                    " ", value(now), ". ", fix, ", or begin a new run in another `out`."));
   };
   // Fingerprints last: they depend on settings (--augment, --seed), which say more.
   const auto is_data = [](const std::string& key) {

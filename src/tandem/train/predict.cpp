@@ -398,7 +398,7 @@ void check(const PredictConfig& config) {
   check(config.generate);
   TD_CHECK(config.generate.seed == 0 || config.generate.temperature > 0,
            "seed: acts only with a temperature above 0, where words are drawn; got ", config.generate.seed,
-           " without. Give --temperature 1, or leave --seed out.");
+           " without. Give `temperature` 1, or leave `seed` out.");
   check(config.machine);
   for (const int64_t index : config.indices) check_between("index", index, 0);
   TD_CHECK(config.files.empty() || (config.data.empty() && config.indices.empty()),
@@ -419,7 +419,7 @@ PredictReport predict(const PredictConfig& config) {
   report.warnings = run.warnings;
   const TaskAnswer kind = make_task(run.data.task)->answer_kind();
   TD_CHECK(config.beams == PredictConfig{}.beams || kind == TaskAnswer::translation,
-           "beams: are of translations; the run is of ", run.data.task, ". Leave --beams out.");
+           "beams: are of translations; the run is of ", run.data.task, ". Leave `beams` out.");
   if (kind == TaskAnswer::continuation) {
     go_on(*model, config, run, report);
     return report;

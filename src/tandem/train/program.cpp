@@ -13,6 +13,7 @@
 namespace tandem {
 
 int fail_with(const std::string& name, int status, std::string text) {
+  text = with_flags(text);
   std::replace(text.begin(), text.end(), '\n', ' ');
   text.erase(text.find_last_not_of(' ') + 1);
   std::fflush(stdout);

@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
   std::string fitting;
   for (const data::DatasetStatus& row : data::list_datasets(data_dir))
     if (row.info.sample_shape == info.input) fitting += (fitting.empty() ? "" : ", ") + row.info.name;
-  throw Error(str("data: a model of your own must be told what to train on; got no --data. ",
+  throw Error(str("data: a model of your own must be told what to train on; got no `data`. ",
                   fitting.empty() ? str("No data set here is known to have samples of ", info.input,
                                         "; 'tandem datasets' describes them.")
                                   : str("Those with samples of ", info.input, " are ", fitting, ".")));
@@ -264,21 +264,21 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
   if (splits.valid) parts.insert(parts.begin() + 1, {"validate", &valid});
   out.taken = taken_text(parts, config.split_seed, splits.notices);
   TD_CHECK(config.split_seed == 0 || config.valid > 0 || splits.split_off || train.is_drawn || test.is_drawn,
-           "split-seed: acts only with --valid, --limit, or data that is split for testing; ", splits.name,
-           " has a test part here. Give --valid as well, or leave --split-seed out.");
+           "split-seed: acts only with `valid`, `limit`, or data that is split for testing; ", splits.name,
+           " has a test part here. Give `valid` as well, or leave `split_seed` out.");
   splits.train = train.taken(splits.train);
   splits.test = test.taken(splits.test);
   data::DatasetPtr plain = splits.train;
   if (config.augment) {
     TD_CHECK(splits.augmented, "augment: ", splits.name,
-             " has no usual augmentation; cifar10, cifar100 and image-folder have one. Leave --augment out.");
+             " has no usual augmentation; cifar10, cifar100 and image-folder have one. Leave `augment` out.");
     splits.train = train.taken(splits.augmented(config.seed));
   }
   const bool with_classes = has_classes(splits.task);
   std::vector<int64_t> labels;
   if (with_classes && (config.valid > 0 || config.class_weights)) labels = data::class_labels(*plain);
   TD_CHECK(config.valid == 0 || !splits.valid, "valid: ", splits.name,
-           " has a part for validation of its own. Leave --valid out.");
+           " has a part for validation of its own. Leave `valid` out.");
   if (splits.valid) out.valid = valid.taken(splits.valid);
   if (config.valid > 0) {
     const std::vector<int64_t> groups =
@@ -289,7 +289,7 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
                                    ? data::split_indices(groups, config.valid, config.split_seed)
                                    : last_part(plain->size(), config.valid);
     TD_CHECK(!parts.test.empty(), "valid: no sample can be held out of ", plain->size(),
-             ", each of a class of its own. Leave --valid out.");
+             ", each of a class of its own. Leave `valid` out.");
     out.valid = data::subset(plain, parts.test);
     std::vector<int64_t> kept;
     for (const int64_t i : parts.train)
@@ -298,10 +298,10 @@ TrainingData open_training_data(const TrainConfig& config, const zoo::ModelInfo&
     splits.train = data::subset(splits.train, std::move(parts.train));
   }
   TD_CHECK(!config.class_weights || with_classes, "class-weights: belong to classes; the task here is ",
-           splits.task, ". Leave --class-weights out.");
+           splits.task, ". Leave `class_weights` out.");
   TD_CHECK(config.guided_attention == 0 || make_task(splits.task)->answer_kind() == TaskAnswer::speech,
            "guided-attention: is of speech-synthesis; the task here is ", splits.task,
-           ". Leave --guided-attention out.");
+           ". Leave `guided_attention` out.");
   TaskOptions options{.guided_attention = config.guided_attention};
   if (config.class_weights) options.class_weights = balanced_weights(labels, splits.info.classes);
   out.task = task_of(out.record, options);
@@ -442,17 +442,17 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
   TD_CHECK((splits.text != nullptr) == (record.text != nullptr) && splits.sound == record.sound &&
                ((!record.text && !record.sound) || splits.task == record.task),
            "data ", splits.name, ": the run was trained for ", record.task, " on ", record.name,
-           "; this data is for ", splits.task, ". Choose another --data.");
+           "; this data is for ", splits.task, ". Choose another `data`.");
   const auto words_of = [](const data::TextEncoderPtr& text) {  // of both languages
     return text ? text->vocabulary.size() + (text->into ? text->into->size() : 0) : 0;
   };
   TD_CHECK(!record.text || words_of(splits.text) == words_of(record.text), "data ", splits.name,
            ": its words must be those of training, ", words_of(record.text), "; got ", words_of(splits.text),
-           ". Choose another --data.");
+           ". Choose another `data`.");
   const Dims sample = splits.test->get(0).at(0).shape();
   TD_CHECK(record.text || record.sound || (sample == model.input && splits.info.classes <= model.classes),
            "data ", splits.name, ": ", model.name, " takes samples of ", model.input, " in at most ",
-           model.classes, " classes; got ", sample, " in ", splits.info.classes, ". Choose another --data.");
+           model.classes, " classes; got ", sample, " in ", splits.info.classes, ". Choose another `data`.");
   splits.task = record.task;
   splits.notices.clear();  // what opening says was said in training
   const uint64_t seed = record.opening.split_seed;
@@ -466,7 +466,7 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
     TD_CHECK(
         !splits.split_off, "data ", splits.name, ": ", place,
         " has changed since the run was trained: what is split off for testing now would hold samples that "
-        "it was trained on. Measure another file or folder by --data-dir, or train again.");
+        "it was trained on. Measure another file or folder by `data_dir`, or train again.");
     splits.notices.push_back(str("the test part of ", place, " has changed since the run was trained."));
   }
   if (is_elsewhere && splits.split_off) {
@@ -518,8 +518,8 @@ std::vector<nn::Module*> freeze_named(nn::Module& model, const std::vector<std::
                                       std::vector<std::string>& notices) {
   if (patterns.empty()) return {};
   for (const std::string& name : drawn)
-    TD_CHECK(!is_named_by_any(patterns, name), "freeze: what is frozen must have come from --weights; ", name,
-             " did not fit, and was drawn anew. Leave it out of --freeze, or give weights that fit.");
+    TD_CHECK(!is_named_by_any(patterns, name), "freeze: what is frozen must have come from `weights`; ", name,
+             " did not fit, and was drawn anew. Leave it out of `freeze`, or give weights that fit.");
   std::vector<std::string> names;
   int64_t tensors = 0, numbers = 0, all = 0;
   for (auto& [name, parameter] : model.named_parameters()) {

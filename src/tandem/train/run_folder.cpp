@@ -40,7 +40,7 @@ bool make_folder(const std::string& folder) {
   std::error_code error;
   const bool is_new = fs::create_directories(folder, error);
   TD_CHECK(!error && fs::is_directory(folder, error), "train: cannot make the folder ", quoted(folder), ": ",
-           error ? error.message() : "a file of that name is in the way", ". Choose another with --out.");
+           error ? error.message() : "a file of that name is in the way", ". Choose another with `out`.");
   return is_new;
 }
 
@@ -49,7 +49,7 @@ std::string folder_to_resume(const FitOptions& options, const std::string& model
   int last = 0;
   while (exists(numbered(model, last + 1))) ++last;
   TD_CHECK(last > 0, "resume: there is no run of ", model, " in ", quoted(numbered(model, 1)),
-           ". Name its folder with --out, or begin one without --resume.");
+           ". Name its folder with `out`, or begin one without `resume`.");
   return numbered(model, last);
 }
 
@@ -57,15 +57,15 @@ std::string folder_to_resume(const FitOptions& options, const std::string& model
 void check_content(const FitOptions& options, const std::string& folder) {
   if (!options.resume) {
     TD_CHECK(list_checkpoints(folder).empty() && !exists(weights_path(folder)), "train: the folder ",
-             quoted(folder), " holds a run already. Go on with it by --resume, or choose another --out.");
+             quoted(folder), " holds a run already. Go on with it by `resume`, or choose another `out`.");
     return;
   }
   TD_CHECK(exists(config_path(folder)), "resume ", quoted(folder),
-           ": the folder holds no run. Name the right one with --out, or begin one without --resume.");
+           ": the folder holds no run. Name the right one with `out`, or begin one without `resume`.");
   TD_CHECK(
       !exists(weights_path(folder)) || !list_checkpoints(folder).empty(), "resume ", quoted(folder),
       ": the run must have a checkpoint to go on from; it has its final weights alone. Begin a new run in "
-      "another --out.");
+      "another `out`.");
 }
 
 }  // namespace
@@ -207,7 +207,7 @@ SavedRun load_config(const char* what, const std::string& folder) {
   const std::string path = config_path(folder);
   TD_CHECK(
       exists(path), what, " ", quoted(folder),
-      ": the folder holds no run (no config.json). Name the folder that 'tandem train' wrote, its --out.");
+      ": the folder holds no run (no config.json). Name the folder that 'tandem train' wrote, its `out`.");
   const std::vector<uint8_t> text = io::read_file("load", path, int64_t{1} << 20);
   SavedRun run;
   try {
@@ -298,7 +298,7 @@ SavedRun load_run(const char* what, const std::string& folder, bool best) {
            ": the run was trained on a table, and its table.json, which says how columns become inputs, is "
            "missing. Put the file back, or train again.");
   TD_CHECK(!best || exists(best_path(folder)), what, " ", quoted(folder),
-           ": the run has no best.safetensors. Train with --best, or leave --best out.");
+           ": the run has no best.safetensors. Train with `best`, or leave `best` out.");
   if (best || exists(weights_path(folder))) {
     run.path = best ? best_path(folder) : weights_path(folder);
     run.weights = io::load_safetensors(run.path).tensors;
@@ -306,7 +306,7 @@ SavedRun load_run(const char* what, const std::string& folder, bool best) {
   }
   std::optional<FoundCheckpoint> found = newest_checkpoint(folder, run.warnings);
   TD_CHECK(found, what, " ", quoted(folder),
-           ": the run has neither weights nor a checkpoint yet. Let it train, or go on with it by --resume.");
+           ": the run has neither weights nor a checkpoint yet. Let it train, or go on with it by `resume`.");
   run.path = found->path;
   run.weights = std::move(found->checkpoint.model);
   const std::string prefix = "average.";
@@ -379,7 +379,7 @@ zoo::ChosenModel choose_model(const TrainConfig& config) {
 Dims made_up_sample(const TrainConfig& config, const zoo::ModelInfo& model) {
   Dims sample = model.input;
   TD_CHECK(!config.text.length || model.vocabulary > 0, "length: is of text; ", model.name,
-           " takes samples of ", sample, ". Leave --length out.");
+           " takes samples of ", sample, ". Leave `length` out.");
   if (config.text.length) sample[0] = *config.text.length;
   return sample;
 }

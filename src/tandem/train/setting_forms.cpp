@@ -55,7 +55,7 @@ bool is_half_model(const TrainConfig& c) { return c.dtype == DType::bf16 || c.dt
 
 void set_half_model(TrainConfig& c, bool is_on) {
   const std::string dtype = dtype_text(c);
-  TD_CHECK(!is_on || dtype == "bf16" || dtype == "f16", "half-model: goes with --dtype bf16 or f16; got ",
+  TD_CHECK(!is_on || dtype == "bf16" || dtype == "f16", "half-model: goes with `dtype` bf16 or f16; got ",
            dtype.empty() ? "none" : dtype, ".");
   if (!is_on || !c.autocast) return;
   c.dtype = *c.autocast;

@@ -11,8 +11,18 @@ namespace tandem {
 namespace {
 
 /// The member at a path, of a configuration that may be changed or not.
+template <class Get>
+struct Field {
+  Get get;
+  const char* path;
+};
+template <class Get>
+Field(Get, const char*) -> Field<Get>;
 #define TD_FIELD(path) \
-  [](auto& c) -> auto& { return c.path; }
+  Field { \
+    [](auto& c) -> auto& { return c.path; } \
+    , #path \
+  }
 
 template <class T>
 struct Member {
@@ -56,15 +66,18 @@ struct Rows {
     more.group = group;
     more.help = help;
     more.kind = form.kind;
+    if (more.member.empty())
+      std::replace_copy(name.begin(), name.end(), std::back_inserter(more.member), '-', '_');
     more.get = std::move(form.get);
     more.set = std::move(form.set);
     table.push_back(std::move(more));
   }
   /// A plain member of TrainConfig.
-  template <class Field>
-  requires std::is_invocable_v<Field, TrainConfig&>
-  void add(const std::string& name, Field field, const std::string& help, Setting more = {}) const {
+  template <class Get>
+  void add(const std::string& name, Field<Get> member, const std::string& help, Setting more = {}) const {
+    const Get field = member.get;
     using T = typename Member<std::remove_cvref_t<decltype(field(std::declval<TrainConfig&>()))>>::Type;
+    more.member = member.path;
     add(name,
         SettingForm{[field](const TrainConfig& c) { return value_of(field(c)); },
                     [field](TrainConfig& c, const SettingValue& v) { field(c) = std::get<T>(v); },
@@ -88,10 +101,10 @@ SettingNeed schedule_of(const char* what, std::vector<std::string> kinds) {
           }};
 }
 SettingNeed early_stop_need() {
-  return {"--early-stop", [](const TrainConfig& c) { return c.early_stop.has_value(); }};
+  return {"`early_stop`", [](const TrainConfig& c) { return c.early_stop.has_value(); }};
 }
 SettingNeed decay_need() {
-  return {"--weight-decay (or adamw or lamb, which have one)", [](const TrainConfig& c) {
+  return {"`weight_decay` (or adamw or lamb, which have one)", [](const TrainConfig& c) {
             const bool has_one = c.optimizer == "adamw" || c.optimizer == "lamb";
             return c.weight_decay.value_or(has_one ? 0.01 : 0) > 0;
           }};
@@ -99,7 +112,7 @@ SettingNeed decay_need() {
 /// Data of the user's own may have a test part or not: open_training_data knows.
 SettingNeed split_need() {
   return {
-      "--valid, --limit, or data that is split for testing (csv, npy, image-folder, text, text-folder, "
+      "`valid`, `limit`, or data that is split for testing (csv, npy, image-folder, text, text-folder, "
       "parallel-text)",
       [](const TrainConfig& c) {
         return c.valid > 0 || c.limit || c.test_share || c.data == "csv" || c.data == "npy" ||
@@ -148,7 +161,7 @@ void add_model_and_data(std::vector<Setting>& table) {
         {.unset = "0.2", .bits = kIndirect, .range = SettingRange{0, 1, false, false}});
   t.add("valid", TD_FIELD(valid), "share of the training part held out to judge epochs by: 0.1",
         {.bits = kIndirect, .range = SettingRange{0, 1, true, false}});
-  t.add("split-seed", TD_FIELD(split_seed), "of --test-share, --valid and --limit",
+  t.add("split-seed", TD_FIELD(split_seed), "of `test_share`, `valid` and `limit`",
         {.bits = kIndirect, .needs = split_need()});
   t.add("limit", TD_FIELD(limit),
         "use so many samples to train, and so many to test, drawn by chance with every class; of a long text "
@@ -188,7 +201,7 @@ void add_tables(std::vector<Setting>& table) {
 
 void add_text(std::vector<Setting>& table) {
   const Rows t{table, "Text"};
-  t.add("text", TD_FIELD(text.column), "csv: the column of text that --target is predicted by",
+  t.add("text", TD_FIELD(text.column), "csv: the column of text that `target` is predicted by",
         {.unset = "none: a table of numbers and categories", .bits = kIndirect});
   t.add("tokens", TD_FIELD(text.tokens),
         "what text is cut into: words (small letters, punctuation apart), spaces (as it is, at white space), "
@@ -214,9 +227,9 @@ void add_text(std::vector<Setting>& table) {
 void add_training(std::vector<Setting>& table) {
   const Rows t{table, "Training"};
   t.add("epochs", TD_FIELD(epochs), "passes over the data",
-        {.unset = "1, or as many as --steps needs", .range = at_least(1)});
+        {.unset = "1, or as many as `steps` needs", .range = at_least(1)});
   t.add("steps", TD_FIELD(steps), "end after so many steps in all",
-        {.unset = "those of --epochs", .range = at_least(1)});
+        {.unset = "those of `epochs`", .range = at_least(1)});
   t.add("batch", TD_FIELD(batch), "samples per step", {.bits = kRecorded, .range = SettingRange{1, kBatch}});
   t.add("accumulate", TD_FIELD(accumulate), "batches per step: their gradients make one mean",
         {.bits = kRecorded, .range = SettingRange{1, kBatch}});
@@ -265,38 +278,40 @@ void add_schedule(std::vector<Setting>& table) {
       "schedule", TD_FIELD(schedule.kind), "of the learning rate",
       {.bits = kIndirect, .choices = {"constant", "step", "exponential", "cosine", "one-cycle", "plateau"}});
   t.add("schedule-by", schedule_by_form(), "what it counts",
-        {.unset = "epoch for step and exponential, else step",
+        {.member = "schedule.by_epoch",
+         .unset = "epoch for step and exponential, else step",
          .bits = kIndirect,
          .choices = {"step", "epoch"},
-         .needs = schedule_of("--schedule step, exponential, cosine or one-cycle",
+         .needs = schedule_of("`schedule.kind` step, exponential, cosine or one-cycle",
                               {"step", "exponential", "cosine", "one-cycle"})});
   t.add("schedule-length", TD_FIELD(schedule.total), "epochs or steps that the schedule takes",
-        {.unset = "the run, by --epochs or else --steps",
+        {.unset = "the run, by `epochs` or else `steps`",
          .bits = kIndirect,
          .range = at_least(1),
-         .needs = schedule_of("--schedule cosine or one-cycle", {"cosine", "one-cycle"})});
+         .needs = schedule_of("`schedule.kind` cosine or one-cycle", {"cosine", "one-cycle"})});
   t.add("warmup", TD_FIELD(schedule.warm_up), "steps in which the rate rises to its beginning",
         {.bits = kIndirect, .range = at_least(0, " steps")});
   t.add("decay-every", TD_FIELD(schedule.every), "epochs (or steps) between cuts",
-        {.bits = kIndirect, .range = at_least(1), .needs = schedule_of("--schedule step", {"step"})});
-  t.add(
-      "decay-factor", TD_FIELD(schedule.factor), "of the rate, at each cut",
-      {.unset = "0.1; exponential 0.95",
-       .bits = kIndirect,
-       .needs = schedule_of("--schedule step, exponential or plateau", {"step", "exponential", "plateau"})});
+        {.bits = kIndirect, .range = at_least(1), .needs = schedule_of("`schedule.kind` step", {"step"})});
+  t.add("decay-factor", TD_FIELD(schedule.factor), "of the rate, at each cut",
+        {.unset = "0.1; exponential 0.95",
+         .bits = kIndirect,
+         .needs = schedule_of("`schedule.kind` step, exponential or plateau",
+                              {"step", "exponential", "plateau"})});
   t.add("least-lr", TD_FIELD(schedule.least), "that the rate goes down to",
         {.bits = kIndirect,
          .range = SettingRange{0, kMostNumber},
-         .needs = schedule_of("--schedule cosine or plateau", {"cosine", "plateau"})});
+         .needs = schedule_of("`schedule.kind` cosine or plateau", {"cosine", "plateau"})});
   t.add("patience", TD_FIELD(schedule.patience),
-        "epochs without progress that are let pass (early stopping has --early-stop N)",
+        "epochs without progress that are let pass (early stopping has `early_stop` N)",
         {.bits = kIndirect,
          .range = at_least(0, " epochs"),
-         .needs = schedule_of("--schedule plateau", {"plateau"})});
+         .needs = schedule_of("`schedule.kind` plateau", {"plateau"})});
   t.add("monitor", monitor_form(), "a metric of the task that epochs are judged by, loss, accuracy, r2 …",
-        {.bits = kIndirect, .needs = {"--schedule plateau, --early-stop or --best", [](const TrainConfig& c) {
-                                        return c.schedule.kind == "plateau" || c.early_stop || c.best;
-                                      }}});
+        {.bits = kIndirect,
+         .needs = {"`schedule.kind` plateau, `early_stop` or `best`", [](const TrainConfig& c) {
+                     return c.schedule.kind == "plateau" || c.early_stop || c.best;
+                   }}});
   t.add("early-stop", TD_FIELD(early_stop), "stop after more than so many epochs without progress",
         {.unset = "not", .bits = kIndirect, .range = at_least(0, " epochs")});
   t.add("min-delta", TD_FIELD(min_delta), "progress is more than this",
@@ -319,7 +334,8 @@ void add_machine(std::vector<Setting>& table) {
         {.bits = kIndirect});
   t.add("conv", conv_form(),
         "how convolutions choose their algorithm: fixed, heuristic (by shape) or profile (by time)",
-        {.unset = "heuristic",
+        {.member = "machine.conv",
+         .unset = "heuristic",
          .bits = kRecorded,
          .choices = {"fixed", "heuristic", "profile"},
          .recorded = [](const TrainConfig&) { return SettingValue(name(convolution_choice().mode)); }});
@@ -332,7 +348,8 @@ void add_machine(std::vector<Setting>& table) {
            return SettingValue(static_cast<int64_t>(convolution_choice().workspace));
          }});
   t.add("matmul", matmul_form(), "how matrix products choose theirs: fixed, heuristic or profile",
-        {.unset = "heuristic",
+        {.member = "machine.matmul",
+         .unset = "heuristic",
          .bits = kRecorded,
          .choices = {"fixed", "heuristic", "profile"},
          .recorded = [](const TrainConfig&) { return SettingValue(name(matmul_choice().mode)); }});
@@ -346,7 +363,7 @@ void add_machine(std::vector<Setting>& table) {
 void add_output(std::vector<Setting>& table) {
   const Rows t{table, "Output"};
   t.add("out", TD_FIELD(out), "folder of the run", {.unset = "runs/MODEL, or the next free runs/MODEL-N"});
-  t.add("resume", TD_FIELD(resume), "go on from the newest checkpoint in --out");
+  t.add("resume", TD_FIELD(resume), "go on from the newest checkpoint in `out`");
   t.add("checkpoint-every", TD_FIELD(checkpoint_every), "steps between checkpoints (0: only at epochs' ends)",
         {.unset = "500, rarer where writing takes long", .range = at_least(0)});
   t.add("best", TD_FIELD(best), "keep the weights of the best epoch in best.safetensors");

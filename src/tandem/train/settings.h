@@ -36,7 +36,7 @@ struct SettingRange {
   std::string hint = {};  ///< " Try 0.999."
 };
 
-/// What a setting acts only with: "--early-stop".
+/// What a setting acts only with: "`early_stop`".
 struct SettingNeed {
   std::string what = {};  ///< empty: nothing
   std::function<bool(const TrainConfig&)> is_met = {};
@@ -44,10 +44,11 @@ struct SettingNeed {
 
 /// A row of the table.
 struct Setting {
-  std::string name = {};   ///< the flag without "--", and the key
-  std::string group = {};  ///< heading in the help and on the page
-  std::string help = {};   ///< one line
-  std::string unset = {};  ///< what holds where it is not set: "the optimizer's"
+  std::string name = {};    ///< the flag without "--", and the key
+  std::string group = {};   ///< heading in the help and on the page
+  std::string member = {};  ///< of TrainConfig: "schedule.total"
+  std::string help = {};    ///< one line; other settings as in messages (with_flags)
+  std::string unset = {};   ///< what holds where it is not set: "the optimizer's"
   SettingBits bits = SettingBits::none;
   std::optional<SettingRange> range = {};
   std::vector<std::string> choices = {};  ///< all texts that are allowed; empty: others
@@ -67,6 +68,14 @@ const std::vector<Setting>& settings();
 const Setting& setting(const std::string& name);
 /// What it is in TrainConfig().
 SettingValue default_of(const Setting& setting);
+
+// --- How messages name settings. The library is called by programs in C++ as well, which have members and no flags: its texts
+// name a member in backquotes, "Lower `lr`", and what the command prints of them goes through with_flags.
+
+/// "schedule-length" as messages name it: "`schedule.total`". What is no setting stays as it is.
+std::string named_setting(const std::string& name);
+/// A text of the library for the command line: "Lower --lr". Members may be named without what they are in: "`total`".
+std::string with_flags(const std::string& text);
 
 /// A value from a flag's text: "0.1", "96x96", "bias,norm". Throws Error.
 SettingValue parse_setting(const Setting& setting, const std::string& text);

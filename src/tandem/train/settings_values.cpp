@@ -212,7 +212,8 @@ TrainConfig make_config(const SettingValues& values) {
     const bool is_given = at != values.end() && at->second.index() != 0 &&
                           (at->second != SettingValue(false) || !s.opposite.empty());
     TD_CHECK(!is_given || s.needs.what.empty() || s.needs.is_met(config), s.name, ": acts only with ",
-             s.needs.what, "; this run has none. Give that as well, or leave --", s.name, " out.");
+             s.needs.what, "; this run has none. Give that as well, or leave ", named_setting(s.name),
+             " out.");
   }
   return config;
 }
@@ -224,7 +225,7 @@ SettingValues recipe(const std::string& model, const std::string& name) {
   SettingValues values;
   const bool is_own = zoo::is_description_path(model);
   TD_CHECK(!is_own || !is_paper, "recipe: a model of your own has no paper; got '", io::one_line(model, 200),
-           "'. Leave --recipe out.");
+           "'. Leave `recipe` out.");
   const zoo::TrainingDefaults usual = is_own ? zoo::TrainingDefaults() : zoo::model_info(model).training;
   if (!usual.data.empty()) values["data"] = usual.data;
   const TrainConfig quick = usual_config(model);
@@ -260,12 +261,14 @@ std::string settings_page() {
     group = s.group;
     const std::string usual = text_of(default_of(s));
     const bool is_toggle = s.kind == SettingKind::toggle;
-    out += str("| `", s.name, "` | ", s.help, s.opposite.empty() ? "" : " (flag: `--" + s.opposite + "`)",
-               s.needs.what.empty() ? "" : "; only with " + s.needs.what, " | ", values_of(s), " | ",
-               !s.unset.empty() ? s.unset
-               : is_toggle      ? "off"
-                                : usual,
-               " | ", s.bits == SettingBits::none ? "" : "yes", " |\n");
+    out +=
+        str("| `", s.name, "` | ", with_flags(s.help),
+            s.opposite.empty() ? "" : " (flag: `--" + s.opposite + "`)",
+            s.needs.what.empty() ? "" : "; only with " + with_flags(s.needs.what), " | ", values_of(s), " | ",
+            !s.unset.empty() ? with_flags(s.unset)
+            : is_toggle      ? "off"
+                             : usual,
+            " | ", s.bits == SettingBits::none ? "" : "yes", " |\n");
   }
   return out;
 }

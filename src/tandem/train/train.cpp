@@ -292,7 +292,7 @@ void Run::restore() {
       } catch (const std::exception&) {
         throw Error(
             str("load ", source, ": the state of ", row.name,
-                " cannot be read; it was written by another version. Begin a new run in another --out."));
+                " cannot be read; it was written by another version. Begin a new run in another `out`."));
       }
     }
   step_->set_carried(saved.carried);
@@ -457,8 +457,8 @@ void Run::read_losses() {
     // The mean of nothing is NaN; the sum of several batches leaves it out (optim::GradientSum).
     if (weight == 0 && options_.accumulate > 1) continue;
     TD_CHECK(std::isfinite(loss), "train: the loss became ", std::isnan(loss) ? "nan" : "infinite",
-             " at step ", row.step, " (epoch ", state_.epoch + 1, "). Lower the learning rate (--lr ",
-             starting_lr(options_), " now), or run with --anomaly to find the operation.");
+             " at step ", row.step, " (epoch ", state_.epoch + 1, "). Lower the learning rate (`lr` ",
+             starting_lr(options_), " now), or run with `anomaly` to find the operation.");
     state_.loss_sum += loss * weight;
     state_.loss_weight += weight;
     last_loss_ = loss;
@@ -466,7 +466,7 @@ void Run::read_losses() {
   TD_CHECK(values.size() == pending_.size() || values.back() >= kLeastScale,
            "train: the gradients must be finite at some scale of the loss; they are not, down to a scale of ",
            values.back(), ", by step ", state_.step,
-           ". Train with --dtype bf16 or f32, or lower the learning rate.");
+           ". Train with `autocast` bf16 or without, or lower the learning rate.");
   pending_.clear();
   last_read_ = Clock::now();
 }

@@ -300,7 +300,7 @@ std::unique_ptr<nn::Module> make_model(const std::string& name, const ModelOptio
 ModelDescription describe(const std::string& name, const ModelOptions& options) {
   const Row& row = row_named(name);
   TD_CHECK(row.describe, "model ", name,
-           ": is no list of layers, so that it has no description. Change it by --model-settings.");
+           ": is no list of layers, so that it has no description. Change it by `model_settings`.");
   checked_classes(row, options);
   return with_options(row.describe(), options);
 }

@@ -11,7 +11,7 @@ namespace {
 
 void check_target(double value) {
   TD_CHECK(value == 0 || value == 1, "multi-label: targets must be 0 or 1; got ", value,
-           ". Give other data, or --task regression.");
+           ". Give other data, or `task` regression.");
 }
 
 /// Counts by label: a label is predicted where its output is above 0, which is a probability above one half.
