@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tandem/core/error.h"
+#include "tandem/data/compose.h"
 #include "tandem/data/drawn_digits.h"
 #include "tandem/data/idx.h"
 #include "tandem/data/loader.h"
@@ -464,6 +465,105 @@ TEST(Loader, AnExceptionOfTheDataSetReachesTheCallerAtItsBatch) {
     loader.start_epoch(1, 4);  // it can go on elsewhere
     EXPECT_EQ(labels_of(*loader.next()).front(), 200);
   }
+}
+
+/// What the program's own code throws.
+struct Mine : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+/// Numbers of which sample 17 throws.
+class Foreign final : public Dataset {
+ public:
+  explicit Foreign(std::function<void()> fail) : fail_(std::move(fail)) {}
+  int64_t size() const override { return 30; }
+  std::vector<Tensor> get(int64_t i) const override {
+    if (i == 17) fail_();
+    return Numbers(30).get(i);
+  }
+
+ private:
+  std::function<void()> fail_;
+};
+const std::function<void()> kThrowMine = [] { throw Mine("cannot decode"); };
+
+/// The Error that the first broken batch of an epoch ends with.
+std::string foreign_error_of(const Dataset& set, LoaderOptions options) {
+  std::string text;
+  options.batch = 5;
+  options.shuffle = false;
+  for (const int64_t workers : {0, 1, 3}) {
+    options.workers = workers;
+    Loader loader(set, options);
+    loader.start_epoch(0);
+    try {
+      while (loader.next()) continue;
+      ADD_FAILURE() << "no exception";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::foreign);
+      EXPECT_TRUE(text.empty() || text == error.what());
+      text = error.what();
+      EXPECT_THROW(std::rethrow_if_nested(error), Mine) << "the program's own exception is in it";
+    }
+  }
+  return text;
+}
+
+TEST(Loader, AnExceptionOfTheProgramNamesTheDataSetAndTheSample) {
+  const auto foreign = std::make_shared<Foreign>(kThrowMine);
+  EXPECT_EQ(foreign_error_of(*foreign, {}), "sample 17 of 30 samples: cannot decode");
+  EXPECT_EQ(foreign_error_of(*shuffle(foreign, 3), {}), "sample 17 of 30 samples: cannot decode");
+  EXPECT_EQ(foreign_error_of(*subset(foreign, 10, 20), {}), "sample 17 of 30 samples: cannot decode");
+  EXPECT_EQ(foreign_error_of(*cache(foreign, 1000), {}), "sample 17 of 30 samples: cannot decode");
+  EXPECT_EQ(message_of<Error>([&] { sample_at(*foreign, 17, 0); }), "sample 17 of 30 samples: cannot decode");
+  EXPECT_EQ(message_of<Error>([&] { (void)foreign->length(17); }), "sample 17 of 30 samples: cannot decode");
+  const DatasetPtr transformed = map(std::make_shared<Numbers>(30), [](Sample sample) {
+    if (sample[1].item<int64_t>() == 170) throw Mine("cannot crop");
+    return sample;
+  });
+  EXPECT_EQ(foreign_error_of(*transformed, {}), "sample 17 of 30 samples: cannot crop");
+}
+
+TEST(Loader, AnExceptionOfACollationOrABatchTransformNamesTheBatch) {
+  const Numbers numbers(30);
+  const std::string place = "batch 3 of epoch 0 of 30 samples (sample 15, sample 16, sample 17 and 2 more): ";
+  EXPECT_EQ(foreign_error_of(numbers, {.collate = [](const Dataset& set, std::span<const int64_t> indices,
+                                                     int64_t, int64_t) -> std::vector<Tensor> {
+                               if (indices[0] == 15) throw Mine("cannot collate");
+                               return set.batch(indices);
+                             }}),
+            place + "cannot collate");
+  EXPECT_EQ(foreign_error_of(numbers, {.transform =
+                                           [](std::vector<Tensor> batch, SampleRandom&) {
+                                             if (batch[1].to_vector<int64_t>()[0] == 150)
+                                               throw Mine("cannot mix");
+                                             return batch;
+                                           }}),
+            place + "cannot mix");
+  struct Whole final : Dataset {
+    int64_t size() const override { return 30; }
+    std::vector<Tensor> get(int64_t i) const override { return Numbers(30).get(i); }
+    std::vector<Tensor> batch(std::span<const int64_t> indices) const override {
+      if (indices[0] == 15) throw Mine("cannot read");
+      return Dataset::batch(indices);
+    }
+    std::string describe() const override { return "mine"; }
+  } whole;
+  EXPECT_EQ(foreign_error_of(whole, {}),
+            "batch 3 of epoch 0 of mine (sample 15, sample 16, sample 17 and 2 more): cannot read");
+}
+
+TEST(Loader, WhatIsNoExceptionOfTheProgramStaysWhatItIs) {
+  const auto after = [](std::function<void()> fail) {
+    const Foreign set(std::move(fail));
+    Loader loader(set, {.batch = 5, .shuffle = false, .workers = 2});
+    loader.start_epoch(0);
+    while (loader.next()) continue;
+  };
+  EXPECT_THROW(after([] { throw std::bad_alloc(); }), std::bad_alloc);
+  EXPECT_THROW(after([] { throw InternalError("x"); }), InternalError);
+  EXPECT_THROW(after([] { throw OutOfMemory("no memory"); }), OutOfMemory);
+  EXPECT_EQ(message_of<Error>([&] { after([] { throw 42; }); }),
+            "sample 17 of 30 samples: something was thrown that is no std::exception.");
 }
 
 TEST(Loader, RefusesOptionsThatMakeNoSense) {

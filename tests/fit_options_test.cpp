@@ -213,5 +213,24 @@ TEST(FitOptions, ALossThatNoParameterIsPartOfIsRefused) {
              "the loss must depend on at least one parameter that is trained");
 }
 
+TEST(FitOptions, AnExceptionOfTheProgramsDataNamesTheSampleAndKeepsItsTextAndKind) {
+  const TempFolder folder;
+  const Points broken(46, 17);
+  for (const bool writes : {false, true})
+    for (const int64_t workers : {0, 3}) {
+      FitOptions options{.workers = workers, .allow_unused = true};
+      if (writes) options.out = folder / std::to_string(workers);
+      try {
+        trained(options, Net::Use::never, broken);
+        ADD_FAILURE() << "no exception";
+      } catch (const Error& error) {
+        EXPECT_STREQ(error.what(), "sample 17 of 46 samples: cannot decode");
+        EXPECT_EQ(error.kind(), ErrorKind::foreign);
+      }
+    }
+  Net net;
+  EXPECT_EQ(message_of<Error>([&] { evaluate(net, broken); }), "sample 17 of 46 samples: cannot decode");
+}
+
 }  // namespace
 }  // namespace tandem::testing

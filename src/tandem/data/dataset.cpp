@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
+#include <new>
 #include <numeric>
 
 #include "tandem/core/rng.h"
@@ -35,10 +37,33 @@ std::vector<Tensor> named(const Dataset& set, int64_t i,
     const std::string name = i >= 0 && i < set.size() ? set.sample_name(i) : "";
     if (std::string(error.what()).find(name) == std::string::npos) error.prepend(name + ": ");
     throw;
+  } catch (...) {
+    detail::rethrow_from(str(set.sample_name(i), " of ", set.describe()));
   }
 }
 
 }  // namespace
+
+void detail::rethrow_from(const std::string& where) {
+  try {
+    throw;
+  } catch (const Error&) {
+    throw;
+  } catch (const InternalError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    std::throw_with_nested(Error(str(where, ": ", error.what()), ErrorKind::foreign));
+  } catch (...) {
+    std::throw_with_nested(
+        Error(where + ": something was thrown that is no std::exception.", ErrorKind::foreign));
+  }
+}
+
+std::vector<Tensor> sample_at(const Dataset& set, int64_t i, int64_t epoch) {
+  return named(set, i, [&](int64_t at) { return set.get_at(at, epoch); });
+}
 
 std::vector<Tensor> stack_samples(const Dataset& set, std::span<const int64_t> indices,
                                   const std::function<std::vector<Tensor>(int64_t)>& get) {
@@ -78,7 +103,7 @@ std::vector<Tensor> Dataset::batch(std::span<const int64_t> indices) const {
 std::string Dataset::describe() const { return str(size(), " samples"); }
 
 int64_t Dataset::length(int64_t i) const {
-  const std::vector<Tensor> sample = get(i);
+  const std::vector<Tensor> sample = named(*this, i, [&](int64_t at) { return get(at); });
   TD_CHECK(!sample.empty() && sample[0].rank() >= 1,
            "data: a sample of different lengths must begin with a tensor of one axis or more; ",
            sample_name(i), " does not.");
@@ -136,6 +161,9 @@ std::string sum_of_sample(const Dataset& set, int64_t i, int64_t& bytes) {
       bytes += static_cast<int64_t>(values.size());
     }
   } catch (const Error&) {
+    add("cannot be read\n");
+  } catch (const std::exception& error) {
+    if (kind_of(error) != ErrorKind::foreign) throw;
     add("cannot be read\n");
   }
   return sum.hex();

@@ -48,8 +48,18 @@ class Dataset {
 
 using DatasetPtr = std::shared_ptr<const Dataset>;
 
-/// The samples that `get` gives for these indices, stacked along a new first axis. An Error of `get` that does
-/// not name its sample gets the name before it.
+/// Sample i as an epoch sees it. What get_at throws names the sample: an Error that does not name it gets the name before its
+/// text; an exception of the program's own becomes an Error of kind foreign, "sample 17 of 46 samples: <what()>", with the
+/// exception nested in it (std::rethrow_if_nested).
+std::vector<Tensor> sample_at(const Dataset& set, int64_t i, int64_t epoch);
+
+namespace detail {
+/// In a catch (...) block: throws an exception of the program's own as such an Error, which begins with `where`; Errors, bugs of
+/// Tandem and std::bad_alloc as they are.
+[[noreturn]] void rethrow_from(const std::string& where);
+}  // namespace detail
+
+/// The samples that `get` gives for these indices, stacked along a new first axis. Exceptions are as sample_at's.
 std::vector<Tensor> stack_samples(const Dataset& set, std::span<const int64_t> indices,
                                   const std::function<std::vector<Tensor>(int64_t)>& get);
 

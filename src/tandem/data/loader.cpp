@@ -62,6 +62,8 @@ struct Loader::State {
   };
   Order plan(int64_t epoch) const;
   Batch make(const Plan& plan, int64_t epoch, int64_t index) const;
+  /// "batch 2 of epoch 0 of 46 samples (sample 5, sample 17, sample 3 and 5 more)".
+  std::string name_of(std::span<const int64_t> indices, int64_t epoch, int64_t index) const;
   /// Begins to move a batch to the device; waits for it.
   Made send(CopyQueue* queue, Batch batch) const;
   static Batch take(CopyQueue* queue, Made made);
@@ -231,13 +233,26 @@ Batch Loader::State::make(const Plan& plan, int64_t epoch, int64_t index) const 
       indices = wrapped;
     }
   }
-  std::vector<Tensor> tensors = options_.collate ? options_.collate(dataset_, indices, epoch, length)
-                                                 : dataset_.batch_at(indices, epoch);
-  if (options_.transform) {
-    SampleRandom random = SampleRandom(options_.seed, epoch, index).stream(kBatchStream);
-    tensors = options_.transform(std::move(tensors), random);
+  try {
+    std::vector<Tensor> tensors = options_.collate ? options_.collate(dataset_, indices, epoch, length)
+                                                   : dataset_.batch_at(indices, epoch);
+    if (options_.transform) {
+      SampleRandom random = SampleRandom(options_.seed, epoch, index).stream(kBatchStream);
+      tensors = options_.transform(std::move(tensors), random);
+    }
+    return {epoch, index, static_cast<int64_t>(indices.size()), std::move(tensors)};
+  } catch (...) {
+    detail::rethrow_from(name_of(indices, epoch, index));
   }
-  return {epoch, index, static_cast<int64_t>(indices.size()), std::move(tensors)};
+}
+
+std::string Loader::State::name_of(std::span<const int64_t> indices, int64_t epoch, int64_t index) const {
+  constexpr size_t kShown = 3;
+  std::string names;
+  for (const int64_t i : indices.first(std::min(kShown, indices.size())))
+    names += (names.empty() ? "" : ", ") + dataset_.sample_name(i);
+  if (indices.size() > kShown) names += str(" and ", indices.size() - kShown, " more");
+  return str("batch ", index, " of epoch ", epoch, " of ", dataset_.describe(), " (", names, ")");
 }
 
 Loader::State::Made Loader::State::send(CopyQueue* queue, Batch batch) const {

@@ -59,8 +59,9 @@ class Loader {
 
   /// Begins an epoch at a batch (0 … batches()); batches made ahead for another place are thrown away.
   void start_epoch(int64_t epoch, int64_t first_batch = 0);
-  /// The next batch of the epoch, or nothing at its end. An exception that the data set threw for this batch
-  /// comes out here. Called from one thread at a time.
+  /// The next batch of the epoch, or nothing at its end. What was thrown while this batch was made comes out here. An
+  /// exception of the program's own (of a data set, a collation, a transform) as an Error of kind foreign, which names the data
+  /// set and the sample or the batch, and holds the exception (std::rethrow_if_nested). Called from one thread at a time.
   std::optional<Batch> next();
 
   int64_t batches() const;     ///< in an epoch

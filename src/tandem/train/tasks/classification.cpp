@@ -167,7 +167,7 @@ class SequenceLabelling final : public Classification {
     std::vector<Tensor> inputs, targets;
     std::vector<int64_t> sizes;
     for (const int64_t i : indices) {
-      const std::vector<Tensor> sample = set.get_at(i, epoch);
+      const std::vector<Tensor> sample = data::sample_at(set, i, epoch);
       const bool has_target = sample.size() >= 2;
       TD_CHECK(!sample.empty() && sample[0].rank() >= 1 &&
                    (!has_target || (sample[1].rank() == 1 && sample[0].size(0) == sample[1].size(0))),
@@ -184,7 +184,7 @@ class SequenceLabelling final : public Classification {
   }
   std::vector<int64_t> lengths(const data::Dataset& set) const override {
     std::vector<int64_t> out;
-    for (int64_t i = 0; i < set.size(); ++i) out.push_back(set.get(i).at(0).size(0));
+    for (int64_t i = 0; i < set.size(); ++i) out.push_back(data::sample_at(set, i, 0).at(0).size(0));
     return out;
   }
   /// Zeros behind the end of each sample, so that an answer is the same in every batch.

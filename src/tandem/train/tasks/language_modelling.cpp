@@ -48,7 +48,7 @@ class LanguageModelling final : public Task {
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t at = row * part + batch;
       if (at < set.size()) {
-        const std::vector<Tensor> sample = set.get_at(at, epoch);
+        const std::vector<Tensor> sample = data::sample_at(set, at, epoch);
         TD_CHECK(
             sample.size() >= 2 && sample[0].rank() == 1 && sample[0].shape() == sample[1].shape(),
             "data: a sample of language-modelling must have tokens (length) and those that follow (length); ",

@@ -60,7 +60,7 @@ class SpeechRecognition final : public Task {
     std::vector<Tensor> features, labels;
     std::vector<int64_t> frames, counts;
     for (const int64_t i : indices) {
-      const std::vector<Tensor> sample = set.get_at(i, epoch);
+      const std::vector<Tensor> sample = data::sample_at(set, i, epoch);
       TD_CHECK(!sample.empty() && sample[0].rank() == 2 && is_floating(sample[0].dtype()),
                "data: a sample of speech-recognition must begin with features, floats (frames, bins); ",
                set.sample_name(i), " does not.");

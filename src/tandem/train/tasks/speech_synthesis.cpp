@@ -79,7 +79,7 @@ class SpeechSynthesis final : public Task {
     std::vector<int64_t> lengths, frames;
     int64_t longest = 0;
     for (const int64_t i : indices) {
-      const std::vector<Tensor> sample = set.get_at(i, epoch);
+      const std::vector<Tensor> sample = data::sample_at(set, i, epoch);
       const bool has_mels = !sample.empty() && sample[0].rank() == 2 && is_floating(sample[0].dtype());
       const size_t at = has_mels ? 1 : 0;
       TD_CHECK(sample.size() > at && sample[at].rank() == 1 && is_integer(sample[at].dtype()) &&

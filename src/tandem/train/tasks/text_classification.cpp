@@ -28,7 +28,7 @@ class TextClassification final : public Task {
     std::vector<Tensor> tokens, targets;
     std::vector<int64_t> lengths;
     for (const int64_t i : indices) {
-      const std::vector<Tensor> sample = set.get_at(i, epoch);
+      const std::vector<Tensor> sample = data::sample_at(set, i, epoch);
       TD_CHECK(!sample.empty() && sample[0].rank() == 1 && is_integer(sample[0].dtype()),
                "data: a sample of text-classification must begin with tokens, whole numbers (length); ",
                set.sample_name(i), " does not.");

@@ -56,7 +56,7 @@ class Translation final : public Task {
     std::vector<Tensor> sources, before, targets;
     std::vector<int64_t> lengths;
     for (const int64_t i : indices) {
-      const std::vector<Tensor> sample = set.get_at(i, epoch);
+      const std::vector<Tensor> sample = data::sample_at(set, i, epoch);
       const auto are_tokens = [](const Tensor& t, Dim least) {
         return t.rank() == 1 && is_integer(t.dtype()) && t.size(0) >= least;
       };
@@ -82,7 +82,7 @@ class Translation final : public Task {
   std::vector<int64_t> lengths(const data::Dataset& set) const override {
     std::vector<int64_t> out;
     for (int64_t i = 0; i < set.size(); ++i) {
-      const std::vector<Tensor> sample = set.get(i);
+      const std::vector<Tensor> sample = data::sample_at(set, i, 0);
       int64_t length = sample.at(0).size(0);
       if (sample.size() > 1) length = std::max<int64_t>(length, sample[1].size(0) - 1);
       out.push_back(length);
