@@ -342,6 +342,66 @@ TEST(Loading, NotStrictlyTakesWhatFitsAndReportsTheRest) {
   EXPECT_NE(error_of([&] { net.load_state(given); }), "");
 }
 
+/// The state of a Pair as another program wrote it: each name behind `prefix`.
+nn::NamedTensors written_behind(const std::string& prefix) {
+  nn::NamedTensors given;
+  for (const auto& [name, tensor] : Pair().state()) given.emplace_back(prefix + name, ones_like(tensor) * 3);
+  return given;
+}
+
+TEST(Loading, NamesBehindAPrefixAreRefusedWithThePrefixAndLoadedWithIt) {
+  const std::pair<const char*, const char*> prefixes[] = {
+      {"module.", ", which DistributedDataParallel puts there"},
+      {"_orig_mod.", ", which torch.compile puts there"},
+      {"module._orig_mod.", ""},
+      {"model.", ""}};
+  for (const auto& [prefix, who] : prefixes) {
+    Pair net;
+    const nn::NamedTensors given = written_behind(prefix);
+    EXPECT_EQ(
+        error_of([&] { net.load_state(given, "load 'a.pt'"); }),
+        str("load 'a.pt': parameter a.scale (2,) is not in the file. The file has the model's names behind '",
+            prefix, "'", who, ". Load it with LoadOptions{.prefix = \"", prefix, "\"}."));
+    EXPECT_EQ(net.load_state(given, {.strict = false}).prefix, prefix);
+    EXPECT_EQ(net.a.scale.to_vector<float>(), (std::vector<float>{1, 1})) << "nothing is changed";
+    EXPECT_TRUE(net.load_state(given, nn::LoadOptions{.prefix = prefix}).complete());
+    for (const auto& [name, tensor] : net.state())
+      EXPECT_TRUE(same_bits(tensor, ones_like(tensor) * 3)) << prefix << name;
+  }
+}
+
+TEST(Loading, OfAPartOfAFileTakesThatPartAlone) {
+  Pair net;
+  nn::NamedTensors given = written_behind("model.");
+  given.emplace_back("optimizer.step", zeros({}));
+  given.emplace_back("a.scale", zeros({2}));
+  EXPECT_TRUE(net.load_state(given, nn::LoadOptions{.prefix = "model."}).complete());
+  EXPECT_EQ(net.a.scale.to_vector<float>(), (std::vector<float>{3, 3}));
+  given.erase(given.begin());
+  EXPECT_EQ(
+      error_of([&] { net.load_state(given, nn::LoadOptions{.source = "load 'a.pt'", .prefix = "model."}); }),
+      "load 'a.pt': parameter a.scale (2,) is not in the file. The file holds: model.a.mean, model.a.count, "
+      "model.b.scale and 4 more.");
+  EXPECT_EQ(
+      error_of([&] { net.load_state(given, nn::LoadOptions{.source = "load 'a.pt'", .prefix = "net."}); }),
+      "load 'a.pt': a name in the file must begin with 'net.', the prefix; none does. The file holds: "
+      "model.a.mean, model.a.count, model.b.scale and 4 more.");
+}
+
+TEST(Loading, ANameThatIsMissingIsShownBesideThoseThatTheModelHasNot) {
+  Pair net;
+  EXPECT_EQ(error_of([&] {
+              net.load_state({{"conv.weight", ones({1})}, {"a.scale", ones({2})}});
+            }),
+            "load_state: buffer a.mean (2,) is not in the file. In the file alone: conv.weight.");
+  nn::NamedTensors more = net.state();
+  more.emplace_back("conv.weight", ones({1}));
+  EXPECT_EQ(
+      error_of([&] { net.load_state(more); }),
+      "load_state: parameter conv.weight (1,) is in the file and not in the model. The model holds: a.scale, "
+      "a.mean, a.count and 3 more.");
+}
+
 TEST(Module, ApplyReachesEveryModuleAndZeroGradEveryParameter) {
   const auto net = small_net();
   Names types;

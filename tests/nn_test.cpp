@@ -124,11 +124,12 @@ TEST(Module, LoadingIsStrictAndChangesNothingWhereItFails) {
             "load 'a.safetensors': parameter first.weight is (3, 5) in the file and (3, 4) in the model. "
             "The file was saved from lenet.");
   EXPECT_EQ(load([](nn::NamedTensors& s) { s.erase(s.begin() + 2); }),
-            "load 'a.safetensors': parameter inner.fc.weight (2, 3) is not in the file. The file was saved "
-            "from lenet.");
-  EXPECT_EQ(load([](nn::NamedTensors& s) { s.emplace_back("extra", zeros({7})); }),
-            "load 'a.safetensors': parameter extra (7,) is in the file and not in the model. The file was "
-            "saved from lenet.");
+            "load 'a.safetensors': parameter inner.fc.weight (2, 3) is not in the file. The file holds: "
+            "scale, first.weight, inner.fc.bias. The file was saved from lenet.");
+  EXPECT_EQ(
+      load([](nn::NamedTensors& s) { s.emplace_back("extra", zeros({7})); }),
+      "load 'a.safetensors': parameter extra (7,) is in the file and not in the model. The model holds: "
+      "scale, first.weight, inner.fc.weight and 1 more. The file was saved from lenet.");
   EXPECT_EQ(load([](nn::NamedTensors& s) { s[0].second = zeros({2}, DType::i64); }),
             "load 'a.safetensors': parameter scale is i64 in the file and f32 in the model. The file was "
             "saved from lenet.");

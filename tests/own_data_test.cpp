@@ -298,6 +298,26 @@ TEST(OwnData, WeightsOfAnotherRunAreTakenWhereTheyFitAndFrozenOnesStay) {
   EXPECT_HAS(refusal([&] { train(config); }), "nothing in it fits the model: it has 1 tensors, the model 10");
 }
 
+TEST(OwnData, WeightsWhoseNamesStandBehindAPrefixAreTakenAndItIsSaid) {
+  const TempFolder folder;
+  make_photos(folder / "photos");
+  TrainConfig config = on_photos(folder / "photos", folder / "first");
+  train(config);
+  nn::NamedTensors behind;
+  for (const auto& [name, tensor] : load_run("eval", folder / "first").weights)
+    behind.emplace_back("module." + name, tensor);
+  io::save_safetensors(folder / "parallel.safetensors", behind);
+  std::vector<std::string> notices;
+  config.callbacks = {listen([&](const NoticeEvent& notice) { notices.push_back(notice.text); })};
+  config.weights = folder / "parallel.safetensors";
+  config.out = folder / "second";
+  train(config);
+  std::string text;
+  for (const std::string& notice : notices) text += notice + "\n";
+  EXPECT_HAS(text, "parallel.safetensors': the names in it begin with 'module.', which is left out.");
+  EXPECT_HAS(text, "took 10 of the model's 10 tensors");
+}
+
 TEST(OwnData, FrozenNamesAreWholePartsFromTheStart) {
   EXPECT_TRUE(is_named_by("conv1", "conv1.weight"));
   EXPECT_TRUE(is_named_by("conv1.weight", "conv1.weight"));

@@ -15,6 +15,7 @@
 #include "tandem/core/rng.h"
 #include "tandem/core/scope.h"
 #include "tandem/core/tape.h"
+#include "tandem/nn/load_names.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/shape.h"
 
@@ -335,6 +336,12 @@ std::string difference(const Tensor& given, const Tensor& wanted) {
              : str(given.shape(), " in the file and ", wanted.shape(), " in the model.");
 }
 
+std::vector<std::string> names_of(const std::map<std::string, const Tensor*>& tensors) {
+  std::vector<std::string> names;
+  for (const auto& row : tensors) names.push_back(row.first);
+  return names;
+}
+
 bool same_values(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.shape() == b.shape() && host_bytes(a) == host_bytes(b);
 }
@@ -345,7 +352,12 @@ LoadReport Module::load_state(const NamedTensors& tensors, const LoadOptions& op
   const std::string& source = options.source;
   const std::string last = options.hint.empty() ? "" : " " + options.hint;
   std::map<std::string, const Tensor*> given;
-  for (const auto& [name, tensor] : tensors) given.emplace(name, &tensor);
+  for (const auto& [name, tensor] : tensors)
+    if (name.starts_with(options.prefix)) given.emplace(name.substr(options.prefix.size()), &tensor);
+  std::vector<std::string> in_file, in_model;
+  for (const auto& row : tensors) in_file.push_back(row.first);
+  TD_CHECK(!given.empty() || options.prefix.empty(), source, ": a name in the file must begin with '",
+           options.prefix, "', the prefix; none does.", detail::few_names("The file holds", in_file), last);
 
   // One row a tensor of the model, with what is given under any of its names.
   struct Target {
@@ -373,14 +385,17 @@ LoadReport Module::load_state(const NamedTensors& tensors, const LoadOptions& op
     given.erase(at);
   }
   for (const std::string& name : ignored_names()) given.erase(name);
+  for (const Target& target : targets)
+    (target.value ? in_model : report.missing).push_back(target.entry.name);
+  if (options.prefix.empty() && !report.missing.empty())
+    report.prefix = detail::prefix_in(in_file, report.missing);
   for (const Target& target : targets) {
     const std::string& name = target.entry.name;
     const Tensor& tensor = target.entry.tensor;
     const char* word = target.entry.kind == Kind::parameter ? "parameter" : "buffer";
     if (!target.value) {
       TD_CHECK(!options.strict, source, ": ", word, " ", name, " ", tensor.shape(), " is not in the file.",
-               last);
-      report.missing.push_back(name);
+               detail::missing_hint(in_file, names_of(given), report.missing), last);
     } else if (!fits(*target.value, tensor)) {
       TD_CHECK(!options.strict, source, ": ", word, " ", target.found, " is ",
                difference(*target.value, tensor), last);
@@ -389,7 +404,8 @@ LoadReport Module::load_state(const NamedTensors& tensors, const LoadOptions& op
   }
   for (const auto& [name, tensor] : given) report.unexpected.push_back(name);
   TD_CHECK(!options.strict || given.empty(), source, ": parameter ", given.begin()->first, " ",
-           given.begin()->second->shape(), " is in the file and not in the model.", last);
+           given.begin()->second->shape(), " is in the file and not in the model.",
+           detail::few_names("The model holds", in_model), last);
 
   const NoGrad off;
   for (const Target& target : targets)

@@ -47,6 +47,9 @@ struct LoadOptions {
   bool strict = true;                 ///< refuse whatever does not fit, and change nothing then
   std::string source = "load_state";  ///< where the tensors come from, for messages: "load 'a.safetensors'"
   std::string hint = {};              ///< a last sentence for the messages
+  /// Only tensors whose names begin with this are taken, under the rest of their names: "module." of a file that
+  /// DistributedDataParallel wrote, "_orig_mod." of torch.compile's, "model." of a part of a larger file.
+  std::string prefix = {};
 };
 
 /// What did not fit, by name.
@@ -54,6 +57,8 @@ struct LoadReport {
   std::vector<std::string> missing;     ///< in the model, and not given
   std::vector<std::string> unexpected;  ///< given, and not in the model
   std::vector<std::string> mismatched;  ///< in both, of another shape or kind of type
+  /// Behind which the file has all the names that are missing, where it has them so: what LoadOptions::prefix may be.
+  std::string prefix = {};
   bool complete() const { return missing.empty() && unexpected.empty() && mismatched.empty(); }
 };
 

@@ -496,9 +496,15 @@ std::vector<std::string> load_fitting_weights(nn::Module& model, const std::stri
                                               std::vector<std::string>& notices) {
   const nn::NamedTensors given = weights_of(path);
   const std::string what = str("weights '", io::one_line(path), "': ");
-  const nn::LoadReport report =
-      model.load_state(given, {.strict = false, .source = "load '" + io::one_line(path) + "'"});
-  const size_t all = model.state().size(), left = report.missing.size() + report.mismatched.size();
+  nn::LoadOptions loading{.strict = false, .source = "load '" + io::one_line(path) + "'"};
+  nn::LoadReport report = model.load_state(given, loading);
+  const size_t all = model.state().size();
+  if (report.missing.size() == all && !report.prefix.empty()) {
+    loading.prefix = report.prefix;
+    report = model.load_state(given, loading);
+    notices.push_back(str(what, "the names in it begin with '", loading.prefix, "', which is left out."));
+  }
+  const size_t left = report.missing.size() + report.mismatched.size();
   TD_CHECK(left < all, what, "nothing in it fits the model: it has ", given.size(), " tensors, the model ",
            all, ", and none is the same by name and shape. Give weights of this kind of model.");
   notices.push_back(str(what, "took ", all - left, " of the model's ", all, " tensors."));
