@@ -232,5 +232,104 @@ TEST(FitOptions, AnExceptionOfTheProgramsDataNamesTheSampleAndKeepsItsTextAndKin
   EXPECT_EQ(message_of<Error>([&] { evaluate(net, broken); }), "sample 17 of 46 samples: cannot decode");
 }
 
+// --- An optimiser of the program's own at a resume
+
+using Maker = std::function<std::unique_ptr<optim::Optimizer>(const nn::NamedTensors&)>;
+
+template <class T, class Options>
+Maker maker(const Options& options, const optim::Groups<Options>& groups = {}) {
+  return [=](const nn::NamedTensors& parameters) { return std::make_unique<T>(parameters, options, groups); };
+}
+
+struct SignOptions {
+  double lr = 0.01, weight_decay = 0;
+  bool decoupled = false;
+  double slowness = 0.5;
+};
+/// An optimiser with an option that Tandem has no name for.
+class Sign final : public optim::OptimizerWith<SignOptions> {
+ public:
+  Sign(const nn::NamedTensors& parameters, const SignOptions& options,
+       const optim::Groups<SignOptions>& groups)
+      : OptimizerWith(parameters, options, groups) {}
+  optim::OptionValues settings() const override {
+    optim::OptionValues all = OptimizerWith::settings();
+    for (size_t g = 0; g < groups(); ++g) all.emplace_back(name_in(g, "slowness"), options()[g].slowness);
+    return all;
+  }
+
+ protected:
+  Tensor step(size_t i, const Tensor& value, const Tensor& gradient) override {
+    return value - sign(gradient) * lr_tensor(group_of(i)) * options(i).slowness;
+  }
+};
+
+/// One epoch with the first optimiser, then a resume with the second.
+std::string refused_at_resume(const Maker& first, const Maker& second,
+                              const std::vector<CallbackPtr>& callbacks = {},
+                              const std::vector<CallbackPtr>& other_callbacks = {}) {
+  const TempFolder folder;
+  const auto run = [&](const Maker& make, int64_t epochs, const std::vector<CallbackPtr>& with) {
+    manual_seed(5);
+    Net net;
+    net.spare.freeze();
+    const auto optimizer = make(net.named_parameters());
+    fit(net, kTrain,
+        {.epochs = epochs,
+         .batch = 8,
+         .own_optimizer = optimizer.get(),
+         .callbacks = with,
+         .out = folder / "run",
+         .resume = epochs > 1});
+  };
+  run(first, 1, callbacks);
+  EXPECT_EQ(message_of<Error>([&] { run(first, 2, callbacks); }), "") << "the same again";
+  return message_of<Error>([&] { run(second, 3, other_callbacks); });
+}
+
+TEST(FitOptions, ARunWithAnOptimizerOfItsOwnIsResumedOnlyWithTheOptionsOfThat) {
+  using optim::SgdOptions;
+  const Maker sgd = maker<optim::Sgd>(SgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01});
+  EXPECT_HAS(
+      refused_at_resume(sgd, maker<optim::Sgd>(SgdOptions{.lr = 0.1, .momentum = 0.5, .weight_decay = 0.01})),
+      "the run was begun with optimizer.momentum 0.9; got optimizer.momentum 0.5. Give optimizer.momentum as "
+      "it was, or begin a new run in another `out`.");
+  EXPECT_HAS(refused_at_resume(sgd, maker<optim::Sgd>(SgdOptions{.lr = 0.1, .momentum = 0.9})),
+             "the run was begun with optimizer.weight_decay 0.01; got optimizer.weight_decay 0.0.");
+  EXPECT_HAS(
+      refused_at_resume(sgd, maker<optim::Sgd>(SgdOptions{.lr = 0.2, .momentum = 0.9, .weight_decay = 0.01})),
+      "the run was begun with lr 0.1; got lr 0.2.");
+  EXPECT_HAS(
+      refused_at_resume(maker<optim::AdamW>(optim::AdamWOptions{}), maker<optim::Lamb>(optim::LambOptions{})),
+      "the run was begun with optimizer.type \"AdamW\"; got optimizer.type \"Lamb\".");
+  const auto grouped = [](const char* names, double lr) {
+    return maker<optim::Sgd>(SgdOptions{.lr = 0.1}, {{optim::named(names), SgdOptions{.lr = lr}}});
+  };
+  EXPECT_HAS(refused_at_resume(grouped("bias", 0.2), grouped("bias", 0.3)),
+             "the run was begun with optimizer.lr.1 0.2; got optimizer.lr.1 0.3.");
+  EXPECT_HAS(refused_at_resume(grouped("bias", 0.2), grouped("first.bias", 0.2)),
+             "got optimizer.parameters.1 \"first.bias\".");
+}
+
+TEST(FitOptions, AnOptimizerClassOfTheProgramNamesItsOptionsItself) {
+  EXPECT_HAS(refused_at_resume(maker<Sign>(SignOptions{}), maker<Sign>(SignOptions{.slowness = 0.25})),
+             "the run was begun with optimizer.slowness 0.5; got optimizer.slowness 0.25.");
+}
+
+TEST(FitOptions, ARunIsResumedOnlyWithItsScheduleToTheLastDigit) {
+  const Maker sgd = maker<optim::Sgd>(optim::SgdOptions{.lr = 0.1});
+  const auto schedule = [](const ScheduleOptions& options) {
+    return std::vector<CallbackPtr>{learning_rate(options)};
+  };
+  const ScheduleOptions before{.kind = "step", .every = 1, .factor = 0.5};
+  ScheduleOptions after = before;
+  after.factor = 0.50000001;
+  EXPECT_HAS(
+      refused_at_resume(sgd, sgd, schedule(before), schedule(after)),
+      "the run was begun with schedule \"step by epoch, every 1, factor 0.5\"; got schedule \"step by epoch, "
+      "every 1, factor 0.50000001\"");
+  EXPECT_HAS(refused_at_resume(sgd, sgd, schedule(before), {}), "got schedule none.");
+}
+
 }  // namespace
 }  // namespace tandem::testing

@@ -574,6 +574,87 @@ TEST(Optim, TheSettingsByNameReachAmsgradAndDampening) {
                         after(maker<Sgd>(SgdOptions{.lr = 0.02, .momentum = 0.8, .dampening = 0.5}))));
 }
 
+/// How many members a struct of options has.
+struct Anything {
+  template <class T>
+  operator T() const;
+};
+template <class T, class... Members>
+constexpr size_t members_of() {
+  if constexpr (requires { T{Members{}..., Anything{}}; })
+    return members_of<T, Members..., Anything>();
+  else
+    return sizeof...(Members);
+}
+
+template <class T, class Options>
+void expect_every_option_in_settings(Options options) {
+  const Tensor p = ones({2}).set_requires_grad();
+  const auto settings_of = [&](const Options& o) { return T({{"p", p}}, o).settings(); };
+  const OptionValues before = settings_of(options);
+  const auto differing = [&](const Options& other) {
+    const OptionValues after = settings_of(other);
+    EXPECT_EQ(after.size(), before.size());
+    std::vector<std::string> names;
+    for (size_t i = 0; i < before.size(); ++i)
+      if (after[i] != before[i]) names.push_back(after[i].first);
+    return names;
+  };
+  size_t count = 3;  // lr, weight_decay and decoupled, which Optimizer lists
+  optim::detail::list_options(options, [&](const std::string& name, const auto& value) {
+    ++count;
+    auto& member = const_cast<std::remove_cvref_t<decltype(value)>&>(value);
+    const auto kept = member;
+    member = std::is_same_v<decltype(value), const bool&> ? !member : member / 2 + 0.01;
+    EXPECT_EQ(differing(options), std::vector<std::string>{name});
+    member = kept;
+  });
+  EXPECT_EQ(count, members_of<Options>()) << before[0].first << ": add the option to detail::list_options";
+  options.weight_decay += 0.5;
+  EXPECT_EQ(differing(options), std::vector<std::string>{"weight_decay"});
+}
+
+TEST(Optim, SettingsNameEveryOptionOfEveryOptimizer) {
+  expect_every_option_in_settings<Sgd>(SgdOptions{.momentum = 0.9});
+  expect_every_option_in_settings<Adam>(AdamOptions{});
+  expect_every_option_in_settings<AdamW>(AdamWOptions{});
+  expect_every_option_in_settings<Adamax>(AdamaxOptions{});
+  expect_every_option_in_settings<NAdam>(NAdamOptions{});
+  expect_every_option_in_settings<RAdam>(RAdamOptions{});
+  expect_every_option_in_settings<Adadelta>(AdadeltaOptions{});
+  expect_every_option_in_settings<Adagrad>(AdagradOptions{});
+  expect_every_option_in_settings<RmsProp>(RmsPropOptions{});
+  expect_every_option_in_settings<Lamb>(LambOptions{});
+  EXPECT_EQ(optimizers().size(), 11u) << "a new one belongs here, too (nesterov is an option of Sgd)";
+}
+
+TEST(Optim, AParameterThatIsNotUsedKeepsItsValueAndState) {
+  for (const auto& [name, make] : makers()) {
+    Problem problem(DType::f32, make);
+    problem.function()(problem.inputs(0));
+    const auto copies = [&] {
+      nn::NamedTensors all = problem.optimizer->named_state();
+      all.insert(all.end(), problem.parameters.begin(), problem.parameters.end());
+      for (auto& [key, tensor] : all) tensor = clone(tensor.detach());
+      return all;
+    };
+    const nn::NamedTensors before = copies();
+    std::vector<Tensor> gradients;
+    for (const auto& row : problem.parameters) gradients.push_back(ones_like(row.second.detach()));
+    const Tensor no = full({}, 0, DType::boolean);
+    problem.optimizer->update(gradients, {}, std::vector<Tensor>{Tensor(), no});
+    const nn::NamedTensors after = copies();
+    for (size_t i = 0; i < before.size(); ++i) {
+      if (before[i].first.ends_with("p1")) {
+        EXPECT_TRUE(same_bits(before[i].second, after[i].second)) << name << " " << before[i].first;
+      }
+      if (before[i].first == "p0") {
+        EXPECT_FALSE(same_bits(before[i].second, after[i].second)) << name;
+      }
+    }
+  }
+}
+
 // --- L-BFGS
 
 /// The valley of make_golden.py's lbfgs_loss, and where it begins.

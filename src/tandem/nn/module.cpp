@@ -267,8 +267,10 @@ std::vector<Tensor> Module::own_parameters() const {
   return all;
 }
 
-std::string Module::type_name() const {
-  const char* mangled = typeid(*this).name();
+std::string Module::type_name() const { return detail::class_name(typeid(*this)); }
+
+std::string detail::class_name(const std::type_info& type) {
+  const char* mangled = type.name();
   int status = 0;
   char* readable = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
   std::string text = status == 0 ? readable : mangled;

@@ -20,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <typeinfo>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -250,6 +251,9 @@ void check_stack(const char* what);
 /// Has a const member stand for another tensor, as C++20 allows for members. For what must: tied parameters, and layers that
 /// compute their weight at each call.
 void replace_handle(const Tensor& member, Tensor value);
+
+/// "Conv2d" of the type tandem::nn::Conv<2>: the class, without its namespace.
+std::string class_name(const std::type_info& type);
 
 template <class A>
 A copy_argument(const A& argument) {

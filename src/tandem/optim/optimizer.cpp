@@ -170,6 +170,21 @@ void Optimizer::update(std::span<const Tensor> gradients, const Tensor& finite,
   }
 }
 
+OptionValues Optimizer::settings() const {
+  OptionValues all = {{"type", nn::detail::class_name(typeid(*this))}};
+  for (size_t g = 0; g < groups(); ++g) {
+    if (g > 0) all.emplace_back(name_in(g, "lr"), groups_[g].lr);
+    all.emplace_back(name_in(g, "weight_decay"), groups_[g].weight_decay);
+    all.emplace_back(name_in(g, "decoupled"), groups_[g].decoupled);
+    if (g == 0) continue;
+    std::string names;
+    for (size_t i = 0; i < parameters_.size(); ++i)
+      if (group_of_[i] == g) names += (names.empty() ? "" : " ") + parameters_[i].first;
+    all.emplace_back(name_in(g, "parameters"), names);
+  }
+  return all;
+}
+
 void Optimizer::set_lr(double lr) {
   check_lr("set_lr", lr);
   const double first = first_lr();

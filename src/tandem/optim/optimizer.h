@@ -14,6 +14,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "tandem/nn/module.h"
@@ -32,7 +34,30 @@ using Groups = std::vector<Group<Options>>;
 /// Takes the names that contain `part`: named("bias").
 std::function<bool(const std::string&)> named(std::string part);
 
+/// An option of an optimiser, for people and for comparing.
+using OptionValue = std::variant<bool, double, std::string>;
+using OptionValues = std::vector<std::pair<std::string, OptionValue>>;
+
 namespace detail {
+/// Calls add(name, value) for the options that optimisers here have, in this order, where `o` has them. The rest of them, the
+/// rate and the decay, are those of Optimizer.
+template <class Options, class Add>
+void list_options(const Options& o, const Add& add) {
+  if constexpr (requires { o.momentum; }) add("momentum", o.momentum);
+  if constexpr (requires { o.nesterov; }) add("nesterov", o.nesterov);
+  if constexpr (requires { o.dampening; }) add("dampening", o.dampening);
+  if constexpr (requires { o.beta1; }) add("beta1", o.beta1);
+  if constexpr (requires { o.beta2; }) add("beta2", o.beta2);
+  if constexpr (requires { o.rho; }) add("rho", o.rho);
+  if constexpr (requires { o.alpha; }) add("alpha", o.alpha);
+  if constexpr (requires { o.centered; }) add("centered", o.centered);
+  if constexpr (requires { o.epsilon; }) add("epsilon", o.epsilon);
+  if constexpr (requires { o.amsgrad; }) add("amsgrad", o.amsgrad);
+  if constexpr (requires { o.lr_decay; }) add("lr_decay", o.lr_decay);
+  if constexpr (requires { o.initial_sum; }) add("initial_sum", o.initial_sum);
+  if constexpr (requires { o.momentum_decay; }) add("momentum_decay", o.momentum_decay);
+}
+
 /// At least one; each a leaf, under its own name and given once; all on one device and of one floating type. Throws Error.
 void check_parameters(const nn::NamedTensors& parameters);
 /// The last of these rules alone: all on one device and of one floating type.
@@ -76,6 +101,11 @@ class Optimizer {
 
   const nn::NamedTensors& parameters() const { return parameters_; }
 
+  /// What its updates depend on besides gradients and state, by name, but the rate of group 0: "type", "weight_decay",
+  /// "momentum", "momentum.1" of the second group … fit() compares it when a run is resumed. An optimiser with options that
+  /// OptimizerWith does not know by name overrides it, and adds them to those of its base.
+  virtual OptionValues settings() const;
+
  protected:
   /// What every optimiser does alike, by group.
   struct Common {
@@ -88,6 +118,10 @@ class Optimizer {
   Optimizer(nn::NamedTensors parameters, std::vector<Common> groups,
             const std::function<size_t(const std::string&)>& group_for);
 
+  /// "momentum" of the first group, "momentum.1" of the second.
+  static std::string name_in(size_t group, const std::string& name) {
+    return group == 0 ? name : name + "." + std::to_string(group);
+  }
   /// Assigns to a tensor of the state, unless this update is left out. begin() and step() change nothing otherwise, and
   /// read what they store from the value, not from the tensor.
   void store(const Tensor& target, const Tensor& value) const;
@@ -131,6 +165,17 @@ class Optimizer {
 /// An optimiser whose options are a struct with at least lr, weight_decay and decoupled.
 template <class Options>
 class OptimizerWith : public Optimizer {
+ public:
+  OptionValues settings() const override {
+    OptionValues all = Optimizer::settings();
+    for (size_t g = 0; g < options_.size(); ++g)
+      detail::list_options(options_[g], [&](const std::string& name, const auto& value) {
+        using Value = std::conditional_t<std::is_same_v<decltype(value), const bool&>, bool, double>;
+        all.emplace_back(name_in(g, name), static_cast<Value>(value));
+      });
+    return all;
+  }
+
  protected:
   OptimizerWith(nn::NamedTensors parameters, const Options& options, const Groups<Options>& groups)
       : Optimizer(std::move(parameters), common(options, groups),

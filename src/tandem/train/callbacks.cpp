@@ -16,11 +16,15 @@
 #include "tandem/ops/shape.h"
 #include "tandem/train/plot.h"
 #include "tandem/train/run_folder.h"
+#include "tandem/train/settings.h"
 
 namespace tandem {
 namespace {
 
 using nlohmann::ordered_json;
+
+/// The shortest text that reads as the same number: settings are compared by it.
+std::string exact(double value) { return text_of(SettingValue(value)); }
 
 /// The metric that a user's word for it means in a run: its own name, or its plain one.
 const MetricInfo& monitored(const Training& training, const std::string& monitor) {
@@ -122,16 +126,16 @@ class LearningRate final : public Callback {
     std::string text = o_.kind + (by_epoch() ? " by epoch" : " by step");
     if (o_.kind == "step") text += str(", every ", o_.every);
     if (o_.kind == "step" || o_.kind == "exponential" || o_.kind == "plateau")
-      text += str(", factor ", factor());
-    if (o_.kind == "cosine" || o_.kind == "plateau") text += str(", least ", o_.least);
+      text += ", factor " + exact(factor());
+    if (o_.kind == "cosine" || o_.kind == "plateau") text += ", least " + exact(o_.least);
     if (o_.kind == "plateau")
       text += str(", patience ", o_.patience, " of ", monitored(training, o_.monitor).name);
     if (o_.kind == "cosine" || o_.kind == "one-cycle") text += str(", over ", total(training));
     if (o_.kind == "one-cycle")
-      text += str(", rise ", o_.one_cycle.rise, ", divisors ", o_.one_cycle.divisor, " and ",
-                  o_.one_cycle.final_divisor, o_.one_cycle.linear ? ", linear" : "",
+      text += str(", rise ", exact(o_.one_cycle.rise), ", divisors ", exact(o_.one_cycle.divisor), " and ",
+                  exact(o_.one_cycle.final_divisor), o_.one_cycle.linear ? ", linear" : "",
                   o_.one_cycle.three_phases ? ", three phases" : "");
-    if (o_.warm_up > 0) text += str(", warm-up ", o_.warm_up, " from ", o_.warm_up_start);
+    if (o_.warm_up > 0) text += str(", warm-up ", o_.warm_up, " from ", exact(o_.warm_up_start));
     return text;
   }
   void load_state(const std::string& state, const nn::NamedTensors&) override {
@@ -213,7 +217,7 @@ class EarlyStopping final : public Callback {
   std::string name() const override { return "early-stop"; }
   std::string settings(const Training& training) const override {
     return str(o_.patience, " epochs of ", best_.name(training), best_.higher(training) ? " up" : " down",
-               " by more than ", o_.min_delta, o_.restore_best ? ", restoring the best" : "");
+               " by more than ", exact(o_.min_delta), o_.restore_best ? ", restoring the best" : "");
   }
   void on_start(Training& training) override {
     if (waited_ > o_.patience) stop(training);

@@ -169,6 +169,9 @@ std::string settings_json(const TrainConfig& c, const SettingsParts& parts) {
     if (value.index() != 0 && (s.kind != SettingKind::toggle || value != default_of(s)))
       settings[s.name] = json_of(value);
   }
+  if (c.own_optimizer)
+    for (const auto& [name, value] : c.own_optimizer->settings())
+      std::visit([&, key = "optimizer." + name](const auto& v) { settings[key] = v; }, value);
   settings["dtype"] = name(parts.dtype);
   if (c.autocast) settings["autocast"] = name(*c.autocast);
   put("arithmetic", parts.arithmetic);
@@ -211,6 +214,7 @@ std::string check_same_settings(const std::string& saved, const std::string& wan
     const auto value = [&](const ordered_json& in) { return in.contains(key) ? in[key].dump() : "none"; };
     if (value(before) == value(now)) return;
     if (!before.contains(key) && now[key].dump() == default_text(key)) return;
+    if (key.starts_with("optimizer.") && !before.contains("optimizer.type")) return;  // the run is older
     // Whether the best weights are kept changes no bits; by which metric must stay.
     if (key == "best" && !(before.contains(key) && now.contains(key))) return;
     if (const std::string names = names_of_data(key); !names.empty()) {
