@@ -26,8 +26,9 @@ namespace tandem {
 /// outside and changed with assign(), such as a module's buffers, or comes in as an argument and goes out as a result. A tensor
 /// that the callable keeps in a C++ variable and reads at its next call is refused, where it was made; one that is kept and
 /// not read (for debugging) has no values. A number that C++ code changes from call to call (step++) is found by `verify`
-/// alone. What a C++ handle stands for is looked up while tracing: `w = other` between two calls is not seen while anybody
-/// else holds the old tensor. Use assign(w, other) or w.rebind(other).
+/// alone. What a C++ handle stands for is looked up while tracing: `w = other` between two calls is seen where nothing else
+/// holds the old tensor, such as another handle or the gradient of a checkpoint, branch or loop in the callable. Else the
+/// old one is used. Use assign(w, other) or w.rebind(other).
 using TensorFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
 /// The passes, in the order in which they run by default.
