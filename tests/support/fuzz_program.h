@@ -99,6 +99,7 @@ struct FuzzSide {
   std::vector<Tensor> state;
   std::unique_ptr<FuzzNet> net;
   mutable Compiled inner;  ///< a compiled callable that the program calls
+  mutable Tensor kept;     ///< by a step, from call to call
   GeneratorState random;
   bool grad = true;
   std::optional<DType> autocast = {};

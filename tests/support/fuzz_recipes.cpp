@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tandem/core/tape.h"
+#include "tandem/core/trace.h"
 #include "tandem/graph/checkpoint.h"
 #include "tandem/graph/cond.h"
 #include "tandem/graph/scan.h"
@@ -381,7 +382,7 @@ void new_leaf(FuzzRun& run) {
 /// What a compiled callable cannot do at each call, and says so.
 void only_eagerly(FuzzRun& run) {
   run.notes.only_eagerly = true;
-  switch (run.below(4)) {
+  switch (run.below(5)) {
     case 0: {  // reads a captured value on the host
       const Tensor w = run.pick_outer();
       const std::vector<std::byte> bytes = host_bytes(w);
@@ -398,6 +399,13 @@ void only_eagerly(FuzzRun& run) {
         return leaf.set_grad(leaf.detach());
       }
       return;
+    }
+    case 3: {  // state in a C++ variable
+      const Tracer* const tracer = current_tracer();
+      if (run.depth() > 0 || (tracer && !tracer->replays())) return run.say("nothing");
+      const Tensor x = cast(sum(run.pick_floating()).detach(), DType::f32);
+      run.side.kept = run.side.kept.defined() ? run.side.kept + x : x * 1.0;
+      return run.add("its sum with those of earlier calls", run.side.kept);
     }
     default: {  // a gradient that an earlier call left
       for (const Tensor& leaf : run.leaves)
