@@ -3,5 +3,5 @@
 
 #if __cplusplus <= 201703L
 #error "Tandem needs C++20: compile with -std=c++20, or link the CMake target Tandem::tandem, which sets it."
-#include "Tandem needs C++20"  // a file that is not there ends the compilation: without C++20 hundreds of errors would follow
+#include "tandem/core/standard.h: needs C++20"  // no such file: ends the compilation before hundreds of errors
 #endif
