@@ -93,15 +93,15 @@ void add_norm_errors(std::vector<ErrorCase>& errors) {
   add("binary_cross_entropy/undefined", [=] { binary_cross_entropy(x, none); },
       {"binary_cross_entropy: ", "undefined"});
   add("binary_cross_entropy/probability", [] { binary_cross_entropy(full({2}, 1.5), ones({2})); },
-      {"binary_cross_entropy: every probability must lie in 0..1; got 1.5 at element 0. Apply sigmoid() "
+      {"binary_cross_entropy: every probability must lie in 0..1; got 1.5. Apply sigmoid() "
        "first"});
   add("binary_cross_entropy/nan", [] { binary_cross_entropy(full({2}, NAN), ones({2})); },
-      {"binary_cross_entropy: every probability must lie in 0..1; got nan at element 0"});
+      {"binary_cross_entropy: every probability must lie in 0..1; got nan."});
   add("binary_cross_entropy/target",
       [=] {
         binary_cross_entropy(full({2}, 0.5), from_vector<float>({1, -1}, {2}));
       },
-      {"binary_cross_entropy: every target must lie in 0..1; got -1 at element 1. Scale the targets"});
+      {"binary_cross_entropy: every target must lie in 0..1; got -1. Scale the targets"});
   add("kl_div/shapes", [=] { kl_div(x, of({4})); }, {"kl_div: ", "(2, 3)", "(4,)"});
   add("kl_div/batch", [=] { kl_div(of({}), of({}), {.batch_mean = true}); }, {"kl_div: ", "batch_mean"});
   add("cosine_similarity/shapes", [=] { cosine_similarity(x, of({4})); }, {"cosine_similarity: ", "(4,)"});

@@ -354,7 +354,8 @@ const char* name_of(IndexUse use) {
   return kNames[static_cast<size_t>(use)];
 }
 
-std::string probability_fault(IndexUse use, const std::string& got) {
+std::string probability_fault(IndexUse use, int64_t millionths) {
+  const double got = millionths == kNotANumber ? NAN : static_cast<double>(millionths) * 1e-6;
   const bool is_target = use == IndexUse::probability_target;
   return str(name_of(use), ": every ", is_target ? "target" : "probability", " must lie in 0..1; got ", got,
              is_target ? ". Scale the targets to 0..1."
@@ -376,8 +377,7 @@ std::string index_fault(IndexUse use, int64_t low, int64_t limit, int64_t got, c
         ", the size of the padded axis; got ", got + least, where,
         got >= limit ? ". Pad to the longest sample, or cut the length." : ". Leave such samples out.");
   }
-  if (use == IndexUse::probability || use == IndexUse::probability_target)
-    return probability_fault(use, "another one");  // the index that was looked up names no element
+  if (use == IndexUse::probability || use == IndexUse::probability_target) return probability_fault(use, got);
   const bool ignores = use == IndexUse::cross_entropy || use == IndexUse::nll_loss;
   if (!ignores && use != IndexUse::multi_margin_loss)
     return str(name_of(use), ": every index must lie in ", low, "..", limit - 1, "; got ", got, where, ".");

@@ -189,8 +189,9 @@ enum class IndexUse : uint8_t {
 const char* name_of(IndexUse use);
 /// The message about an index `got` that is not in low … limit - 1; `where` says at which place, or on which device.
 std::string index_fault(IndexUse use, int64_t low, int64_t limit, int64_t got, const std::string& where);
-/// The same about a probability, `got`.
-std::string probability_fault(IndexUse use, const std::string& got);
+/// The same about a probability, which the index tells in millionths; this index tells NaN.
+inline constexpr int64_t kNotANumber = INT64_MIN + 1;
+std::string probability_fault(IndexUse use, int64_t millionths);
 std::ostream& operator<<(std::ostream& out, IndexUse use);
 
 /// No index is skipped.

@@ -5,7 +5,6 @@
 
 #include "tandem/core/autocast.h"
 #include "tandem/core/tape.h"
-#include "tandem/core/trace.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/pointwise.h"
@@ -223,20 +222,17 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
 
 namespace {
 
-/// Refuses values outside 0..1, NaN among them, as PyTorch does.
+/// Refuses values outside 0..1, NaN among them, as PyTorch does. A table of one element refuses every index but 0, and the
+/// index tells the value in millionths: nobody can look at it while tracing, or on a GPU.
 void check_probabilities(const Tensor& x, IndexUse use) {
+  if (x.size() == 0) return;
   const NoGrad off;
-  const Tensor lies_within = logical_and(greater_equal(x, 0), less_equal(x, 1));
-  if (current_tracer() || !x.device().is_cpu()) {
-    // Nobody can look at the values now: a table of one element refuses the index of a second one.
-    gather_as(zeros({1}, DType::boolean, x.device()), 0,
-              cast(reshape(logical_not(all(lies_within)), {1}), DType::i64), use);
-    return;
-  }
-  if (all(lies_within).item<bool>()) return;
-  const int64_t first = argmax(logical_not(reshape(lies_within, {x.size()})), 0).item<int64_t>();
-  const double got = slice(reshape(x, {x.size()}), 0, first, first + 1).item<double>();
-  throw Error(probability_fault(use, str(got, " at element ", first)));
+  const Tensor low = min(x), high = max(x), worst = cast(where(greater(high, 1), high, low), DType::f64);
+  const Tensor is_sound = logical_and(greater_equal(low, 0), less_equal(high, 1));
+  const Tensor millionths = maximum(cast(round(worst * 1e6), DType::i64), kNotANumber + 1);
+  const Tensor told = where(less(worst, 0), minimum(millionths, -1), maximum(millionths, 1));
+  const Tensor index = where(is_sound, 0, where(isnan(worst), kNotANumber, told));
+  gather_as(zeros({1}, DType::boolean, x.device()), 0, reshape(index, {1}), use);
 }
 
 }  // namespace
