@@ -508,7 +508,7 @@ TEST(Search, OneThatFindsNothingHasFailed) {
   EXPECT_HAS(spent.err, "Give more --budget with --resume.");
   const ProcessResult empty = run({"--budget", "", "--out", folder / "empty"});
   EXPECT_EQ(empty.status, 2);
-  EXPECT_HAS(empty.err, "budget: must be a time like 90s");
+  EXPECT_HAS(empty.err, "budget: must not be empty; got ''.");
   const ProcessResult none = run({"--trials", "1", "--valid", "0", "--out", folder / "none"});
   EXPECT_EQ(none.status, 2);
   EXPECT_HAS(none.err, "valid: a search must hold samples out");

@@ -296,6 +296,11 @@ TEST(TextRuns, ALanguageModelIsTrainedTestedAndGoesOnWithAText) {
   EXPECT_HAS(predictions_csv(windows), "source,label,predicted\n");
   EXPECT_HAS(refusal([&] { predict(PredictConfig{.folder = folder / "run", .files = {" "}}); }),
              "must have a word");
+  write_text(folder / "rows.csv", "a,b\nw1,w2\n");
+  EXPECT_HAS(refusal([&] {
+               predict(PredictConfig{.folder = folder / "run", .files = {"w1", folder / "rows.csv"}});
+             }),
+             "the run was trained on texts, not on a table");
   EXPECT_HAS(refusal([&] { predict(PredictConfig{.folder = folder / "run", .generate = {.seed = 3}}); }),
              "seed: acts only with");
   EXPECT_HAS(refusal([&] { predict(PredictConfig{.folder = folder / "run", .generate = {.count = 0}}); }),

@@ -103,6 +103,8 @@ bool is_text_table(const std::string& argument) {
 
 /// What an argument of a run on text stands for: the content of the file of that name, or itself.
 std::string text_from(const std::string& argument) {
+  TD_CHECK(!is_text_table(argument), "predict '", io::one_line(argument),
+           "': the run was trained on texts, not on a table. Give texts, or .txt files.");
   if (data::is_file(argument)) return data::read_text(argument);
   std::error_code ignored;
   TD_CHECK(!std::filesystem::is_directory(argument, ignored), "predict '", io::one_line(argument),
