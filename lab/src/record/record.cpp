@@ -17,6 +17,7 @@ constexpr std::pair<Status, const char*> kStatuses[] = {
     {Status::declined, "declined"},
     {Status::not_same_model, "not_same_model"},
     {Status::dishonest, "dishonest"},
+    {Status::disturbed, "disturbed"},
     {Status::out_of_memory, "out_of_memory"},
     {Status::crashed, "crashed"},
     {Status::hung, "hung"},
@@ -259,6 +260,7 @@ Json to_json(const Run& run) {
   if (!run.started.empty()) json["started"] = run.started;
   if (!run.why.empty()) json["why"] = run.why;
   if (!run.last_words.empty()) json["last_words"] = run.last_words;
+  if (!run.disturbed.empty()) json["disturbed"] = run.disturbed;
   for (const auto& [name, value] : run.metrics) json["metrics"][name] = number_to_json(value);
   if (!run.unavailable.empty()) json["unavailable"] = run.unavailable;
   if (!run.sources.empty()) json["sources"] = run.sources;
@@ -296,6 +298,7 @@ Run run_from_json(const Json& json) {
   members.take("started", run.started);
   members.take("why", run.why);
   members.take("last_words", run.last_words);
+  members.take("disturbed", run.disturbed);
   members.take("metrics", run.metrics);
   members.take("unavailable", run.unavailable);
   members.take("sources", run.sources);

@@ -43,6 +43,7 @@ enum class Status {
   declined,        // the driver says that it cannot obey, by name
   not_same_model,  // the equivalence gate failed
   dishonest,       // the driver's times or results contradict the lab's own observation
+  disturbed,       // other work on the machine went beyond the limits of method.md
   out_of_memory,
   crashed,  // ended by itself: status or signal in `why`
   hung,     // no answer in time
@@ -82,6 +83,8 @@ struct Run {
   Status status = Status::ok;
   std::string why;         // one line, where status is not ok
   std::string last_words;  // the end of the driver's standard error, where status is not ok
+  std::string
+      disturbed;  // what other work the machine did beside it, beyond the limits; "": none, or not recorded
 
   /// Scalars of this run by name. Names and units stand in lab/docs/metrics.md; what could not be had is in
   /// `unavailable` with its reason, and never zero.
