@@ -243,6 +243,20 @@ std::optional<double> ProcessTree::pss_bytes(std::string& why) {
   return std::nullopt;
 }
 
+int64_t ProcessTree::runnable_threads() {
+  int64_t count = 0;
+  for (const Process& process : processes_) {
+    const std::string task = proc_ + "/" + std::to_string(process.pid) + "/task/";
+    for (const std::string& thread : names_in(task)) {
+      const KeptFile file(task + thread + "/stat");
+      const auto text = file.is_open() ? file.read(buffer_) : std::nullopt;
+      const auto stat = text ? parse_stat(*text) : std::nullopt;
+      count += stat && stat->state == 'R';
+    }
+  }
+  return count;
+}
+
 bool ProcessTree::root_lives() const {
   return std::any_of(processes_.begin(), processes_.end(),
                      [&](const Process& one) { return one.pid == root_ && one.lives; });

@@ -34,6 +34,9 @@ class ProcessTree {
   /// Proportional set size in bytes, or none with the reason in `why`. Costs time by the pages that are mapped.
   std::optional<double> pss_bytes(std::string& why);
 
+  /// How many threads of the known processes run or are ready to, now.
+  int64_t runnable_threads();
+
   /// Whether the root lived when it was last read. A zombie does not.
   bool root_lives() const;
   size_t processes() const { return processes_.size(); }

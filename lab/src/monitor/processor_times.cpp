@@ -8,11 +8,17 @@ namespace tandem::lab {
 void parse_processor_times(std::string_view text, ProcessorTimes& times) {
   times.cores.clear();
   times.forks.reset();
+  times.running.reset();
   while (!text.empty()) {
     std::string_view line = take_line(text);
     if (line.starts_with("processes ")) {
       line.remove_prefix(10);
       times.forks = take_number(line);
+      continue;
+    }
+    if (line.starts_with("procs_running ")) {
+      line.remove_prefix(14);
+      times.running = take_number(line);
       break;  // what follows is of no use here
     }
     if (!line.starts_with("cpu") || line.starts_with("cpu ")) continue;

@@ -24,8 +24,9 @@ struct CoreTimes {
 };
 
 struct ProcessorTimes {
-  std::vector<CoreTimes> cores;  // those that are online
-  std::optional<int64_t> forks;  // processes and threads made since the machine started
+  std::vector<CoreTimes> cores;    // those that are online
+  std::optional<int64_t> forks;    // processes and threads made since the machine started
+  std::optional<int64_t> running;  // threads that run or are ready to, now
 };
 
 /// Reads the text of /proc/stat. Lines that are not as expected are left out.

@@ -65,7 +65,8 @@ Sampler::Sampler(const MonitorOptions& options)
   paces_.push_back({"temperature", &Sampler::read_temperature, slow, 0});
   if (tree_) {
     paces_.push_back({"search for children", &Sampler::read_children, interval, 0.2});
-    paces_.push_back({"PSS", &Sampler::read_pss, slow, 0.6});
+    paces_.push_back({"runnable processes", &Sampler::read_runnable, interval, 0.1});
+    paces_.push_back({"PSS", &Sampler::read_pss, slow, 0.5});
   }
   if (gpu_) paces_.push_back({"GPU memory by process", &Sampler::read_gpu_slow, slow, 0.2});
 }
@@ -169,6 +170,21 @@ bool Sampler::read_children() {
   if (forks_ && forks_ == forks_at_search_) return false;
   forks_at_search_ = forks_;
   tree_->find_children();
+  return true;
+}
+
+bool Sampler::read_runnable() {
+  const double now = now_s();
+  const auto text = stat_.read(buffer_);
+  ProcessorTimes times;
+  if (text) parse_processor_times(*text, times);
+  if (!times.running) {
+    window_.runnable_why = str("'", stat_.path(), "' does not count running processes");
+    return true;
+  }
+  // This thread runs, too.
+  const int64_t others = *times.running - tree_->runnable_threads() - 1;
+  window_.runnable_others.add(at(now), static_cast<double>(std::max<int64_t>(others, 0)));
   return true;
 }
 

@@ -70,6 +70,8 @@ class Sampler {
     Series cpu_percent;
     std::map<int, Series> core_percent;
     Counter tree_cpu, cpu_energy, gpu_energy;
+    Series runnable_others;
+    std::string runnable_why;
     Series rss{Series::Thin::peak}, pss{Series::Thin::peak}, cpu_temperature;
     std::string pss_why, gpu_energy_why;
     GpuSeries gpu_percent, gpu_memory, gpu_tree_memory, gpu_temperature, gpu_power;
@@ -83,6 +85,7 @@ class Sampler {
   bool read_gpu();
   bool read_temperature();
   bool read_children();
+  bool read_runnable();
   bool read_pss();
   bool read_gpu_slow();
   void run(Pace& pace);

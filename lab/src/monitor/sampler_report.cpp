@@ -114,6 +114,8 @@ void Sampler::report_tree(MonitorReport& report) const {
   const std::string no_pss = tree_ ? or_else(window_.pss_why, none.c_str()) : none;
   put_series(report, window_.rss, folder + "stat", none, "rss.mean_mib", "rss.peak_mib");
   put_series(report, window_.pss, folder + "smaps_rollup", no_pss, "pss.mean_mib", "pss.peak_mib");
+  put_series(report, window_.runnable_others, options_.proc + "/stat less " + folder + "task/TID/stat",
+             or_else(window_.runnable_why, none), "machine.runnable_others");
   put_trace(report, window_.rss, "rss", "MiB", folder + "stat");
   put_trace(report, window_.pss, "pss", "MiB", folder + "smaps_rollup");
 

@@ -35,7 +35,7 @@ void expect_complete(const MonitorReport& report) {
        {"cpu.percent", "cpu.core_max_percent", "cpu.tree_percent", "rss.mean_mib", "rss.peak_mib",
         "pss.mean_mib", "pss.peak_mib", "cpu.temperature_c", "cpu.energy_j", "gpu.percent",
         "gpu.memory_mean_mib", "gpu.memory_peak_mib", "gpu.tree_memory_mean_mib", "gpu.tree_memory_peak_mib",
-        "gpu.temperature_c", "gpu.power_w", "gpu.energy_j", "monitor.percent"}) {
+        "gpu.temperature_c", "gpu.power_w", "gpu.energy_j", "monitor.percent", "machine.runnable_others"}) {
     const auto why = report.unavailable.find(name);
     ASSERT_EQ(report.metrics.count(name) + report.unavailable.count(name), 1u) << name;
     if (why == report.unavailable.end()) {
@@ -46,7 +46,7 @@ void expect_complete(const MonitorReport& report) {
     }
   }
   EXPECT_EQ(report.metrics.size(), report.sources.size());
-  EXPECT_EQ(report.metrics.size() + report.unavailable.size(), 18u);
+  EXPECT_EQ(report.metrics.size() + report.unavailable.size(), 19u);
   for (const Trace& trace : report.traces) {
     EXPECT_LE(trace.values.size(), 300u);
     EXPECT_FALSE(trace.values.empty()) << trace.metric;
