@@ -56,7 +56,22 @@ void add_gap(std::vector<Gap>& gaps,
     ++gaps[found->second].runs;
 }
 
-/// Fills the gaps and the epochs of the analysis.
+void count_disturbed(const Results& results, Disturbances& counts) {
+  for (const Run& run : results.runs) {
+    ++counts.runs;
+    const auto is_recorded = [](const auto& named) {
+      const auto at = named.lower_bound("machine.");
+      return at != named.end() && is_of_machine(at->first);
+    };
+    counts.recorded += is_recorded(run.metrics) || is_recorded(run.unavailable);
+    if (run.disturbed.empty()) continue;
+    ++counts.disturbed;
+    counts.kept += run.status == Status::ok;
+    if (counts.example.empty()) counts.example = run.disturbed;
+  }
+}
+
+/// Fills the gaps, the epochs and what was left out.
 Sorted sort_runs(const Results& results, Analysis& analysis) {
   std::vector<Gap>& gaps = analysis.gaps;
   std::map<RunKey, const Run*> latest;
@@ -68,6 +83,10 @@ Sorted sort_runs(const Results& results, Analysis& analysis) {
   Sorted sorted;
   std::map<std::tuple<Condition, std::string, Status, std::string>, size_t> places;
   for (const auto& [key, run] : latest) {
+    if (run->status == Status::disturbed) {
+      ++analysis.disturbances.left_out;
+      if (run->control.empty()) ++analysis.left_out[run->condition][run->system];
+    }
     if (run->status != Status::ok) {
       add_gap(gaps, places, {run->condition, run->system, run->status, run->why, run->last_words, 1}, "");
       continue;
@@ -75,6 +94,7 @@ Sorted sort_runs(const Results& results, Analysis& analysis) {
     const auto epochs = static_cast<int64_t>(run->epochs.size());
     if (epochs > 0 && run->control.empty()) analysis.epochs[run->condition][run->system].insert(epochs);
     for (const auto& [name, value] : run->metrics) {
+      if (is_of_machine(name)) continue;
       if (!std::isfinite(value)) {
         add_gap(gaps, places,
                 {run->condition, run->system, Status::failed, name + " was not a finite number", "", 1},
@@ -83,7 +103,7 @@ Sorted sort_runs(const Results& results, Analysis& analysis) {
       }
       Series& series = sorted[run->condition][name][run->system];
       (run->control.empty() ? series.ordinary : series.control)
-          .push_back({run->block, run->part, value, epochs});
+          .push_back({run->block, run->part, value, epochs, !run->disturbed.empty()});
     }
   }
   const auto by_block = [](const Observation& a, const Observation& b) {
@@ -129,6 +149,7 @@ std::optional<NoiseFloor> measure_noise(const Condition& condition, const std::s
   if (series.ordinary.empty() || series.control.empty()) return std::nullopt;
   const Samples samples = match(series.ordinary, series.control);
   if (depends_on_epochs(name) && !samples.same_epochs) return std::nullopt;
+  if (samples.disturbed > 0) return std::nullopt;  // that would be the neighbour's noise
   const auto bootstrap =
       bootstrap_for(options, condition.text() + "|" + resampled_as(name) + "|" + system + "|A/A");
   const stats::Interval ratio = samples.paired
@@ -191,6 +212,12 @@ std::optional<NoiseFloor> copied(const NoiseFloor* floor) {
 /// All pairs of systems in one metric under one condition.
 void compare_all(const Condition& condition, const std::string& name, const BySystem& systems,
                  const AnalysisOptions& options, Analysis& analysis) {
+  const auto here = analysis.left_out.find(condition);
+  const auto left_out = [&](const std::string& system) -> size_t {
+    if (here == analysis.left_out.end()) return 0;
+    const auto found = here->second.find(system);
+    return found == here->second.end() ? 0 : found->second;
+  };
   Family family;
   for (auto a = systems.begin(); a != systems.end(); ++a)
     for (auto b = std::next(a); b != systems.end(); ++b) {
@@ -200,7 +227,9 @@ void compare_all(const Condition& condition, const std::string& name, const BySy
       head.metric = name;
       head.first = a->first;
       head.second = b->first;
-      if (!family.add(a->second, b->second, head, copied(analysis.noise_floor(condition, name)), options))
+      head.left_out = left_out(a->first) + left_out(b->first);
+      const auto floor = copied(analysis.noise_floor(condition, name, a->first, b->first));
+      if (!family.add(a->second, b->second, head, floor, options))
         analysis.uncompared.push_back(without_comparison(head, a->second, b->second, false));
     }
   family.judge_all(options);
@@ -254,8 +283,8 @@ void compare_switches(const Sorted& sorted, const AnalysisOptions& options, Anal
             head.metric = name;
             head.first = with_switches(system, first);
             head.second = with_switches(system, second);
-            const NoiseFloor *one = analysis.noise_floor(first, name),
-                             *other = analysis.noise_floor(second, name);
+            const NoiseFloor *one = analysis.noise_floor(first, name, system, system),
+                             *other = analysis.noise_floor(second, name, system, system);
             auto floor = copied(other && (!one || other->floor > one->floor) ? other : one);
             if (floor && (floor->condition == first || floor->condition == second)) floor->condition = base;
             auto& [family, effects] = by_switch[turned];
@@ -323,6 +352,24 @@ const NoiseFloor* Analysis::noise_floor(const Condition& condition, const std::s
   return exact ? exact : near;
 }
 
+const NoiseFloor* Analysis::noise_floor(const Condition& condition, const std::string& metric,
+                                        const std::string& a, const std::string& b) const {
+  const NoiseFloor* worst = nullptr;
+  bool all = true;
+  for (const std::string* system : {&a, &b}) {
+    const auto own = std::find_if(noise.begin(), noise.end(), [&](const NoiseFloor& each) {
+      return each.metric == metric && each.system == *system && each.condition == condition;
+    });
+    if (own == noise.end())
+      all = false;
+    else if (!worst || own->floor > worst->floor)
+      worst = &*own;
+  }
+  if (all) return worst;
+  const NoiseFloor* any = noise_floor(condition, metric);
+  return any && (!worst || any->floor > worst->floor) ? any : worst;
+}
+
 bool Analysis::are_uncompared(const Condition& condition, const std::string& metric, const std::string& a,
                               const std::string& b) const {
   return std::any_of(uncompared.begin(), uncompared.end(), [&](const Uncompared& each) {
@@ -375,6 +422,7 @@ Analysis analyse(const Results& results, const AnalysisOptions& options) {
   Analysis analysis;
   for (const Run& run : results.runs)
     if (!run.data.empty()) analysis.data[run.condition].insert(run.data);
+  count_disturbed(results, analysis.disturbances);
   const Sorted sorted = sort_runs(results, analysis);
   for (const auto& [condition, by_metric] : sorted)
     for (const auto& [name, systems] : by_metric)

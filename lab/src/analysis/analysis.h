@@ -46,7 +46,10 @@ struct Comparison {
   std::string test;          // "Wilcoxon signed-rank, exact"
   double p = 1, p_holm = 1;  // Holm within one condition and metric
   bool at_floor = false;     // p is the smallest that this test can give for so many runs
-  bool can_decide = true;    // false: so few runs that p_holm cannot pass 0.05, whatever is measured
+  bool can_decide =
+      true;  // false: so few runs that p_holm cannot pass 0.05, whatever is measured; or disturbed ones
+  size_t disturbed = 0;  // values of runs beside which other work went beyond the limits: they decide nothing
+  size_t left_out = 0;   // runs of the two that were left out for that reason, and that no repeat replaced
   std::optional<double>
       noise;                  // the floor that it was held against: 0.02 = 2 %; none where none was measured
   bool beyond_noise = false;  // the interval of the ratio lies beyond that floor
@@ -94,6 +97,16 @@ struct Gap {
   size_t runs = 0;
 };
 
+/// How much of a study the machine disturbed. Repeats count once each.
+struct Disturbances {
+  size_t runs = 0;       // all records, of any status
+  size_t recorded = 0;   // of these, records that say what the machine did
+  size_t disturbed = 0;  // of these, disturbed ones: repeated, left out or kept
+  size_t left_out = 0;   // that no repeat replaced
+  size_t kept = 0;       // measured all the same, as was asked: they decide nothing
+  std::string example;   // what happened beside one of them
+};
+
 struct Analysis {
   /// The names of the data that runs of a condition saw; more than one where a folder mixes them.
   std::map<Condition, std::set<std::string>> data;
@@ -105,13 +118,20 @@ struct Analysis {
   std::vector<Uncompared> uncompared;
   std::vector<NoiseFloor> noise;
   std::vector<Gap> gaps;
+  Disturbances disturbances;
+  /// Runs of each system that were left out for that reason; control runs are not counted.
+  std::map<Condition, std::map<std::string, size_t>> left_out;
 
   const Summary* summary(const Condition& condition, const std::string& metric,
                          const std::string& system) const;
   /// The comparison of two systems in either order; the caller looks at its `first`.
   const Comparison* comparison(const Condition& condition, const std::string& metric, const std::string& a,
                                const std::string& b) const;
+  /// The worst that was measured there; where there is none, the worst of the same phase on the same device.
   const NoiseFloor* noise_floor(const Condition& condition, const std::string& metric) const;
+  /// The larger of the two systems' own, each against itself; for one that has no control the worst stands in.
+  const NoiseFloor* noise_floor(const Condition& condition, const std::string& metric, const std::string& a,
+                                const std::string& b) const;
   /// Whether these two are not compared because of their epochs; in either order.
   bool are_uncompared(const Condition& condition, const std::string& metric, const std::string& a,
                       const std::string& b) const;
@@ -137,6 +157,8 @@ struct Metric {
 const std::vector<Metric>& metrics();
 /// The metric of a name; one that is not in the list is shown by its name, and neither is better.
 Metric metric(const std::string& name);
+/// Whether it says what the machine did beside a run, and nothing about the system: such numbers are not compared.
+bool is_of_machine(const std::string& name);
 /// Whether it is counted, and the same in every run by its nature: one run says all about it.
 bool is_count(const std::string& name);
 /// Whether it grows, or should, with the epochs that a run trains: the time and the energy of all of them, and what was learned at

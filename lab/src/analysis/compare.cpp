@@ -29,6 +29,7 @@ Samples matched(const std::vector<Observation>& first, const std::vector<Observa
       ++b;
     } else {
       samples.same_epochs = samples.same_epochs && a->epochs == b->epochs;
+      samples.disturbed += a->disturbed + b->disturbed;
       samples.first.push_back(a++->value);
       samples.second.push_back(b++->value);
     }
@@ -129,6 +130,7 @@ Samples match(const std::vector<Observation>& first, const std::vector<Observati
   for (const auto& [from, to] : {std::pair(&first, &samples.first), std::pair(&second, &samples.second)})
     for (const Observation& observation : *from) {
       to->push_back(observation.value);
+      samples.disturbed += observation.disturbed;
       samples.same_epochs = samples.same_epochs && observation.epochs == first.front().epochs;
     }
   return samples;
@@ -142,6 +144,7 @@ Comparison compare(const Samples& samples, Comparison head, const AnalysisOption
   Comparison result = std::move(head);
   result.paired = samples.paired;
   result.runs = std::min(samples.first.size(), samples.second.size());
+  result.disturbed = samples.disturbed;
   stats::BootstrapOptions bootstrap;
   bootstrap.resamples = options.resamples;
   bootstrap.seed = stats::seed_for(options.seed, result.condition.text() + "|" + resampled_as(result.metric) +
@@ -179,6 +182,13 @@ void judge(Comparison& comparison, const Samples& samples, const Yardstick& yard
   Grounds grounds;
   grounds.median_first = stats::median(samples.first);
   grounds.median_second = stats::median(samples.second);
+  // What is counted is the same on a busy machine.
+  if (comparison.disturbed > 0 && !(comparison.constant && is_count(comparison.metric))) {
+    if (yardstick.noise) comparison.noise = floor;
+    comparison.can_decide = false;
+    comparison.text = disturbed_text(comparison, grounds);
+    return;
+  }
   if (comparison.constant) {
     judge_constant(comparison, yardstick, options);
     comparison.text = constant_text(comparison, grounds, yardstick);

@@ -14,7 +14,8 @@ struct Observation {
   int64_t block = 0;
   std::string part;
   double value = 0;
-  int64_t epochs = 0;  // that the run trained
+  int64_t epochs = 0;      // that the run trained
+  bool disturbed = false;  // other work on the machine went beyond the limits
 };
 
 /// Two systems' values: paired place by place where `paired`.
@@ -22,6 +23,7 @@ struct Samples {
   std::vector<double> first, second;
   bool paired = true;
   bool same_epochs = true;  // the runs of each pair, or all where unpaired, trained equally many
+  size_t disturbed = 0;     // values of disturbed runs
 };
 /// Matches by block and part; by block alone where no part matches. Both lists are in the order of blocks. Where fewer
 /// than half of the smaller sample finds a partner, all values are taken, unpaired.
@@ -52,6 +54,8 @@ struct Grounds {
 };
 /// Of a constant comparison: what each of the two has.
 std::string constant_text(const Comparison& comparison, const Grounds& grounds, const Yardstick& yardstick);
+/// Of one that rests on disturbed runs: nothing is decided.
+std::string disturbed_text(const Comparison& comparison, const Grounds& grounds);
 std::string verdict_text(const Comparison& comparison, const Grounds& grounds, const Yardstick& yardstick,
                          const AnalysisOptions& options);
 

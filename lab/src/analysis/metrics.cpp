@@ -70,6 +70,16 @@ const std::vector<Metric>& metrics() {
       {"cpu.energy_j", "CPU energy", "J", Better::less},
       {"step.energy_j", "energy of a step", "J", Better::less},
       {"monitor.percent", "processor time of the monitor", "%", Better::neither},
+      {"machine.others_cores", "cores used by others", "cores", Better::neither},
+      {"machine.run_others_cores", "cores used by others, whole run", "cores", Better::neither},
+      {"machine.stolen_cores", "cores taken by the hypervisor", "cores", Better::neither},
+      {"machine.runnable_others", "runnable threads of others", "", Better::neither},
+      {"machine.wait_percent", "wait for a core", "%", Better::neither},
+      {"machine.pressure_percent", "CPU pressure", "%", Better::neither},
+      {"machine.calibration_before_s", "calibration before the run", "s", Better::neither},
+      {"machine.calibration_after_s", "calibration after the run", "s", Better::neither},
+      {"machine.core_share_before", "share of a core before the run", "", Better::neither},
+      {"machine.core_share_after", "share of a core after the run", "", Better::neither},
       {"breakdown.kernel_share", "share of the step in kernels", "", Better::neither},
       {"breakdown.copy_share", "share of the step in copies", "", Better::neither},
       {"breakdown.launches", "kernel launches of a step", "", Better::neither},
@@ -97,6 +107,8 @@ Metric metric(const std::string& name) {
   const bool learned = name == "accuracy" || name == "loss" || name.starts_with("test_");
   return {name, name, "", Better::neither, learned};
 }
+
+bool is_of_machine(const std::string& name) { return name.starts_with("machine."); }
 
 bool is_count(const std::string& name) {
   return name == "code.lines" || name == "breakdown.launches" || name == "breakdown.nodes_before" ||

@@ -74,6 +74,12 @@ std::string noise_text(const Comparison& comparison, const Yardstick& yardstick)
   return "the noise floor" + of + " is " + percent(yardstick.noise->floor);
 }
 
+std::string left_out_text(const Comparison& c) {
+  if (c.left_out == 0) return "";
+  return str("; ", c.left_out, c.left_out == 1 ? " run was" : " runs were",
+             " left out, which other work on the machine disturbed");
+}
+
 /// "faster to train": how one says that a system has less of this, or more of it; "" where there is no such word.
 std::string faster(const std::string& name, const std::string& phase) {
   if (name == "step.latency_s" || name == "step.throughput_s" || name == "step.call_s" ||
@@ -150,9 +156,18 @@ std::string constant_text(const Comparison& c, const Grounds& grounds, const Yar
              ".");
 }
 
+std::string disturbed_text(const Comparison& c, const Grounds& grounds) {
+  const Metric read = metric(c.metric);
+  const size_t all = 2 * c.runs;
+  return str("Not decided between ", c.first, " and ", c.second, " in ", read.label,
+             " here: other work on the machine disturbed ", c.disturbed, " of ", all, " runs (medians ",
+             quantity(grounds.median_first, read.unit), " and ", quantity(grounds.median_second, read.unit),
+             ").");
+}
+
 std::string verdict_text(const Comparison& c, const Grounds& grounds, const Yardstick& yardstick,
                          const AnalysisOptions& options) {
-  const std::string noise = noise_text(c, yardstick);
+  const std::string noise = noise_text(c, yardstick) + left_out_text(c);
   if (c.verdict == Verdict::first || c.verdict == Verdict::second)
     return decided_text(c, grounds, noise, options);
   const Metric read = metric(c.metric);
@@ -171,7 +186,7 @@ std::string verdict_text(const Comparison& c, const Grounds& grounds, const Yard
   if (!c.can_decide)
     return str(begin, c.runs, c.runs == 1 ? " run is" : " runs are",
                " too few, for p after Holm cannot fall below ", probability(grounds.smallest_p_holm), "; ",
-               grounds.least_runs, " could decide (", ratio, ").");
+               grounds.least_runs, " could decide (", ratio, ")", left_out_text(c), ".");
   if (c.p_holm < options.level)
     return str(begin, "they differ (", ratio, ", ", p_text(c), "), but not by more than the noise; ", noise,
                ".");

@@ -31,7 +31,7 @@ Compared from_analysis(const Evidence& evidence, const Comparison& found, const 
   // The verdict speaks of better and worse; which of the two is smaller is what the shift says.
   bool decided = found.verdict == Verdict::first || found.verdict == Verdict::second;
   if (metric(found.metric).better == Metric::Better::neither) {
-    const double floor = evidence.noise(found.condition, found.metric);
+    const double floor = evidence.noise(found);
     decided = found.can_decide && (found.constant || found.p_holm < kLevel) &&
               std::abs(std::log(std::abs(found.ratio.value))) > std::log1p(floor);
   }

@@ -142,7 +142,7 @@ Sample Evidence::sample(const Condition& condition, const std::string& system,
                         const std::string& metric) const {
   Sample sample;
   for (const Run* run : runs(condition, system)) {
-    if (run->status != Status::ok) continue;
+    if (run->status != Status::ok || !run->disturbed.empty()) continue;  // a disturbed run decides nothing
     if (const auto value = metric_of(*run, metric)) sample[run->block] = *value;
   }
   return sample;
@@ -155,6 +155,7 @@ std::string Evidence::why_empty(const Condition& condition, const std::string& s
     if (run->status != Status::ok) {
       return system + ": " + to_string(run->status) + (run->why.empty() ? "" : ", " + run->why);
     }
+    if (!run->disturbed.empty()) return system + ": disturbed, " + run->disturbed;
     const auto reason = run->unavailable.find(metric);
     if (reason != run->unavailable.end()) return metric + " is unavailable: " + reason->second;
     ran = true;
@@ -179,6 +180,11 @@ std::string Evidence::other_epochs(const std::string& metric,
 
 double Evidence::noise(const Condition& condition, const std::string& metric) const {
   const NoiseFloor* floor = analysis_.noise_floor(condition, metric);
+  return floor == nullptr ? 0 : floor->floor;
+}
+
+double Evidence::noise(const Comparison& of) const {
+  const NoiseFloor* floor = analysis_.noise_floor(of.condition, of.metric, of.first, of.second);
   return floor == nullptr ? 0 : floor->floor;
 }
 

@@ -47,6 +47,8 @@ class Evidence {
                            const std::vector<std::pair<Condition, std::string>>& systems) const;
   /// The noise floor of that metric there, as a share; 0 where the study has no control.
   double noise(const Condition& condition, const std::string& metric) const;
+  /// Of the two systems of a comparison.
+  double noise(const Comparison& of) const;
 
  private:
   const Analysis& analysis_;

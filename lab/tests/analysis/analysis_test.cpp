@@ -276,6 +276,87 @@ TEST(Analysis, A_condition_without_a_control_takes_the_worst_of_its_phase_and_de
   EXPECT_FALSE(analysis.noise_floor(lenet_training(), "rss.peak_mib"));
 }
 
+TEST(Analysis, Each_comparison_is_held_against_the_larger_floor_of_its_own_two_systems) {
+  Results results = study({{"a", kBase}, {"b", times(1.5)}, {"c", times(3)}});
+  add_control(results, "a", times(1.01));
+  add_control(results, "b", times(1.5 * 1.04));
+  const Analysis two = analyse(results);
+  const auto floor = [](const Analysis& analysis, const char* a, const char* b) {
+    return *analysis.comparison(lenet_training(), "step.latency_s", a, b)->noise;
+  };
+  EXPECT_NEAR(floor(two, "a", "b"), 0.05, 0.02);
+  EXPECT_EQ(floor(two, "a", "b"), floor(two, "a", "c")) << "c has no control: the worst stands in";
+  add_control(results, "c", times(3 * 1.3));
+  const Analysis three = analyse(results);
+  EXPECT_EQ(floor(three, "a", "b"), floor(two, "a", "b")) << "what c does says nothing about a and b";
+  EXPECT_NEAR(floor(three, "a", "c"), 0.3, 0.03);
+  EXPECT_EQ(three.noise_floor(lenet_training(), "step.latency_s")->system, "c");
+}
+
+TEST(Analysis, Disturbed_runs_that_were_kept_decide_nothing) {
+  Results results = study({{"a", kBase}, {"b", times(30)}});
+  ASSERT_EQ(analyse(results).comparisons.at(0).verdict, Verdict::first);
+  results.runs[3].disturbed = "others: other processes used 0.98 cores";
+  const Analysis analysis = analyse(results);
+  const Comparison& c = analysis.comparisons.at(0);
+  EXPECT_EQ(c.verdict, Verdict::undecided);
+  EXPECT_FALSE(c.can_decide);
+  EXPECT_EQ(c.disturbed, 1u);
+  EXPECT_TRUE(contains(c.text,
+                       "Not decided between a and b in step time here: other work on the machine disturbed 1 "
+                       "of 16 runs"))
+      << c.text;
+  EXPECT_EQ(analysis.disturbances.kept, 1u);
+  // Nor are two called equal by them, nor does such a control say how wide the noise is.
+  Results equal = study({{"a", kBase}, {"b", kBase}});
+  add_control(equal, "a", times(1.001));
+  for (lab::Run& run : equal.runs) run.disturbed = "others: many";
+  EXPECT_EQ(analyse(equal).comparisons.at(0).verdict, Verdict::undecided);
+  EXPECT_TRUE(analyse(equal).noise.empty());
+  // What is counted is the same on a busy machine.
+  Results lines = study({{"a", std::vector<double>(8, 45)}, {"b", std::vector<double>(8, 60)}}, "code.lines");
+  for (lab::Run& run : lines.runs) run.disturbed = "others: many";
+  EXPECT_EQ(analyse(lines).comparisons.at(0).verdict, Verdict::first);
+}
+
+TEST(Analysis, Runs_that_were_left_out_as_disturbed_are_a_gap_and_are_told_where_runs_are_missing) {
+  Results results = study({{"a", kBase}, {"b", times(30)}});
+  for (size_t i = 0; i < 4; ++i) {
+    results.runs[i].status = Status::disturbed;
+    results.runs[i].disturbed = results.runs[i].why = "others: other processes used 0.98 cores";
+    results.runs.push_back(results.runs[i]);  // the repeat was no better
+  }
+  const Analysis analysis = analyse(results);
+  EXPECT_EQ(analysis.disturbances.disturbed, 8u);
+  EXPECT_EQ(analysis.disturbances.left_out, 4u);
+  ASSERT_EQ(analysis.gaps.size(), 1u);
+  EXPECT_EQ(analysis.gaps[0].status, Status::disturbed);
+  EXPECT_EQ(analysis.gaps[0].runs, 4u);
+  const Comparison& c = analysis.comparisons.at(0);
+  EXPECT_EQ(c.verdict, Verdict::undecided);
+  EXPECT_EQ(c.left_out, 4u);
+  EXPECT_TRUE(contains(c.text, "4 runs were left out, which other work on the machine disturbed")) << c.text;
+  // A repeat that went well replaces them.
+  for (size_t i = 0; i < 4; ++i) {
+    lab::Run run = results.runs[i];
+    run.status = Status::ok, run.disturbed = run.why = "";
+    results.runs.push_back(run);
+  }
+  const Analysis repeated = analyse(results);
+  EXPECT_EQ(repeated.disturbances.left_out, 0u);
+  EXPECT_TRUE(repeated.gaps.empty());
+  EXPECT_EQ(repeated.comparisons.at(0).verdict, Verdict::first);
+}
+
+TEST(Analysis, What_the_machine_did_is_not_compared_between_systems) {
+  Results results = study({{"a", kBase}, {"b", times(2)}}, "machine.others_cores");
+  const Analysis analysis = analyse(results);
+  EXPECT_TRUE(analysis.comparisons.empty());
+  EXPECT_TRUE(analysis.summaries.empty());
+  EXPECT_EQ(analysis.disturbances.recorded, 16u);
+  EXPECT_EQ(analyse(study({{"a", kBase}})).disturbances.recorded, 0u) << "an older record";
+}
+
 TEST(Analysis, Summaries_hold_what_the_tables_show) {
   const Analysis analysis = analyse(study({{"a", kBase}}));
   const Summary& summary = analysis.summaries.at(0);
