@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <set>
 
 #include "lab/src/measure/gate.h"
 #include "tandem/core/error.h"
@@ -68,6 +69,12 @@ Objection check_window(const Timed& timed, const Witness& seen, double absolute_
 }
 
 }  // namespace
+
+bool is_of_time(const std::string& rule) {
+  static const std::set<std::string> rules = {"clock", "window", "idle",    "regions",
+                                              "work",  "wait",   "decoding"};
+  return rules.contains(rule);
+}
 
 double covered_s(const Timed& timed) {
   if (timed.region == Region::throughput) return seconds(timed.end_ns - timed.begin_ns);

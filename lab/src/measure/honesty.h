@@ -17,13 +17,17 @@ namespace tandem::lab {
 
 /// What the system says about a process and all that it started, since they began. Subtract two to get a window.
 struct Witness {
-  double cpu_s = 0;    // processor time of all of them
-  double delay_s = 0;  // how long the thread that waited most stood ready without getting a core
+  double cpu_s = 0;          // processor time of all of them
+  double delay_s = 0;        // how long the thread that waited most stood ready without getting a core
+  bool knows_delay = false;  // else the kernel does not tell, and delay_s is 0
   Witness operator-(const Witness& earlier) const {
-    return {cpu_s - earlier.cpu_s, delay_s - earlier.delay_s};
+    return {cpu_s - earlier.cpu_s, delay_s - earlier.delay_s, knows_delay && earlier.knows_delay};
   }
 };
 Witness witness(pid_t pid);
+
+/// Whether a rule rests on clocks or processor time, which other work on the machine changes.
+bool is_of_time(const std::string& rule);
 
 /// A broken rule: its name and the numbers, in one line.
 struct Contradiction {

@@ -101,13 +101,14 @@ void add_memory_over_start(Run& run) {
 class Taker {
  public:
   Taker(const Cell& cell, const Turn& turn, const RunSetting& setting, const Workload& workload, Run& run,
-        Client& client)
+        Client& client, RunWatch& watch)
       : cell_(cell),
         turn_(turn),
         setting_(setting),
         workload_(workload),
         run_(run),
         client_(client),
+        watch_(watch),
         input_(cell.condition.input),
         network_(load_network(workload, input_)),
         storage_(storage_of(cell.condition)),
@@ -144,6 +145,7 @@ class Taker {
       return count >= turns_ ? count / turns_ * turns_ : count;
     };
     monitor.begin_window();
+    watch_.begin_timed();
     const Seen throughput =
         region(Region::throughput, fitting(step_s), Window::timed, patience(step_s, fitting(step_s)));
     const double now_s = seconds(throughput.timed.end_ns - throughput.timed.begin_ns) /
@@ -151,6 +153,7 @@ class Taker {
     setting_.stage("timing, latency");
     const Seen latency =
         region(Region::latency, fitting(now_s), Window::timed, patience(now_s, fitting(now_s)));
+    watch_.end_timed();
     add_report(run_, monitor.end_window());
     add_memory_over_start(run_);
     if (const Objection found = check_regions(throughput.timed, throughput.seen, latency.timed, latency.seen,
@@ -193,6 +196,7 @@ class Taker {
     const Witness before = witness(client_.pid());
     const int64_t window_begun = now_ns();
     monitor.begin_window();
+    watch_.begin_timed();
     ProcessTree tree("/proc", client_.pid());
     std::vector<std::optional<double>> memory;  // after each epoch
     const Fitted fitted = client_.fit(epochs, cell_.effort.cap_s, [&](const FitEpoch& e) {
@@ -205,13 +209,16 @@ class Taker {
                              : str(", ", workload_.metrics[0], " ",
                                    std::round(e.test_metrics.at(workload_.metrics[0]) * 1e4) / 1e4)));
     });
+    watch_.end_timed();
     add_report(run_, monitor.end_window());
     add_memory_over_start(run_);
+    const Witness seen = witness(client_.pid()) - before;
+    watch_.add_wait(wait_of(seen));
     std::vector<std::string> parts;
     for (const auto& [part, paths] : files.data.items())
       if (part.starts_with("test_")) parts.push_back(part);
     if (const Objection found = check_fit(fitted, workload_.metrics, epochs, cell_.effort.cap_s, files.test,
-                                          witness(client_.pid()) - before, limits_, parts))
+                                          seen, limits_, parts))
       contradict(*found);
     run_.confusion = fitted.confusion;
     add_fit_metrics(run_, fitted, workload_, memory, window_begun);
@@ -223,6 +230,10 @@ class Taker {
     Timed timed;
     Witness seen;
   };
+
+  static std::optional<double> wait_of(const Witness& seen) {
+    return seen.knows_delay ? std::optional(std::max(0.0, seen.delay_s)) : std::nullopt;
+  }
 
   /// Writes what `run` takes, and names it in the request and in the record.
   void place_samples(Preparation& p) {
@@ -299,6 +310,7 @@ class Taker {
     const Witness before = witness(client_.pid());
     Seen out{client_.run(kind, count, patience_s), {}};
     out.seen = witness(client_.pid()) - before;
+    if (window == Window::timed) watch_.add_wait(wait_of(out.seen));
     if (trains(cell_.condition.phase) && !out.timed.loss && results_.last_loss())
       throw DriverFailure(Status::failed,
                           str("the training diverged: the loss was ", *results_.last_loss(),
@@ -369,6 +381,7 @@ class Taker {
   const Workload& workload_;
   Run& run_;
   Client& client_;
+  RunWatch& watch_;
   std::vector<int64_t> input_;
   Network network_;
   std::string storage_;  // of the switch; "": none
@@ -380,19 +393,9 @@ class Taker {
   ResultsWatch results_;
 };
 
-}  // namespace
-
-Run take_run(const Cell& cell, const Turn& turn, const RunSetting& setting) {
-  Run run;
-  run.part = cell.part;
-  run.system = cell.system;
-  run.control = cell.control;
-  run.condition = cell.condition;
-  run.block = turn.block;
-  run.order = turn.order;
-  run.seed = seed_of_block(setting.seed, turn.block);
-  run.started = utc_now();
-  const Workload workload = setting.workloads.load(cell.condition.workload);
+/// All that a driver is asked for, from its start to its end; what goes wrong is in the record. The driver is gone when it returns.
+void take(const Cell& cell, const Turn& turn, const RunSetting& setting, const Workload& workload, Run& run,
+          RunWatch& watch) {
   try {
     const bool equal = cell.condition.track == "equal";
     Preparation p = preparation_for(cell, workload, setting.bench.threads, run.seed);
@@ -403,13 +406,15 @@ Run take_run(const Cell& cell, const Turn& turn, const RunSetting& setting) {
     add_memory_at_start(run, client.pid());
     check_offer(hello, p);
     if (equal) {
+      watch.pause();
       const GateResult gate = setting.gatekeeper.pass(cell, workload, setting.stage);
+      watch.resume();
       run.gate = gate.to_json();
       if (!gate.passed) throw DriverFailure(Status::not_same_model, gate.why(), client.last_words());
       if (cell.condition.phase != "load")
         p.weights = setting.materials.weights(workload, cell.condition.input);
     }
-    Taker taker(cell, turn, setting, workload, run, client);
+    Taker taker(cell, turn, setting, workload, run, client, watch);
     if (cell.condition.phase == "fit")
       taker.fit(p);
     else
@@ -429,6 +434,24 @@ Run take_run(const Cell& cell, const Turn& turn, const RunSetting& setting) {
     run.last_words = failure.last_words;
     if (run.status == Status::dishonest) run.metrics.clear(), run.step_s.clear();
   }
+}
+
+}  // namespace
+
+Run take_run(const Cell& cell, const Turn& turn, const RunSetting& setting) {
+  Run run;
+  run.part = cell.part;
+  run.system = cell.system;
+  run.control = cell.control;
+  run.condition = cell.condition;
+  run.block = turn.block;
+  run.order = turn.order;
+  run.seed = seed_of_block(setting.seed, turn.block);
+  run.started = utc_now();
+  const Workload workload = setting.workloads.load(cell.condition.workload);
+  RunWatch watch(setting.machine);
+  take(cell, turn, setting, workload, run, watch);
+  watch.end(run);
   return run;
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "lab/src/measure/disturbance.h"
 #include "lab/src/measure/gatekeeper.h"
 #include "lab/src/measure/honesty.h"
 #include "lab/src/measure/schedule.h"
@@ -19,6 +20,7 @@ struct RunSetting {
   uint64_t seed = 1;        // of the study
   HonestyLimits limits = {};
   std::function<void(const std::string&)> stage = [](const std::string&) {};
+  MachineWatch* machine = nullptr;  // none: what else the machine does is not looked at
 };
 
 /// Always a record: whatever the driver does is in its status. Throws only Stopped, and Error for what is wrong on the

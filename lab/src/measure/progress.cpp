@@ -80,7 +80,8 @@ class TextProgress : public Progress {
     const std::string left = left_s >= 0 ? ", " + duration_text(left_s) + " left" : "";
     if (run.status == Status::ok)
       say(str("block ", run.block + 1, "/", blocks_, "  ", row.system, "  ", row.condition, ": ",
-              row.values.empty() ? "done" : short_time_text(row.values.back()), left));
+              row.values.empty() ? "done" : short_time_text(row.values.back()),
+              run.disturbed.empty() ? "" : ", disturbed: " + io::one_line(run.disturbed, 300), left));
     else
       say(str("block ", run.block + 1, "/", blocks_, "  ", row.system, "  ", row.condition, ": ",
               to_string(run.status), ": ", io::one_line(run.why, 300), left));
@@ -101,7 +102,7 @@ class TextProgress : public Progress {
  private:
   void count(size_t cell, const Run& run) {
     Row& row = rows_[cell];
-    ++row.runs;
+    row.runs += run.status != Status::disturbed;
     row.status = run.status == Status::ok ? "" : to_string(run.status);
     if (const auto at = run.metrics.find(row.metric); run.status == Status::ok && at != run.metrics.end())
       row.values.push_back(at->second);
@@ -189,11 +190,13 @@ class JsonProgress : public Progress {
                  {"metrics", run.metrics}};
     if (!run.control.empty()) line["control"] = run.control;
     if (run.status != Status::ok) line["why"] = run.why;
+    if (!run.disturbed.empty()) line["disturbed"] = run.disturbed;
     if (left_s >= 0) line["left_s"] = left_s;
     print(line);
   }
   void give_up(size_t, const std::string&) override {}
   void note(const std::string& text) override { print({{"event", "note"}, {"text", text}}); }
+  void warn(const std::string& text) override { print({{"event", "warning"}, {"text", text}}); }
   void end() override {}
 
  private:

@@ -25,6 +25,8 @@ class Progress {
   /// The cell takes no more turns.
   virtual void give_up(size_t cell, const std::string& why) = 0;
   virtual void note(const std::string& text) = 0;
+  /// What makes times worth less.
+  virtual void warn(const std::string& text) { note("read with care: " + text); }
   virtual void end() = 0;
 };
 

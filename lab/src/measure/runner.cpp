@@ -11,10 +11,8 @@
 
 #include "lab/src/base/json.h"
 #include "lab/src/material/pictures.h"
-#include "lab/src/measure/cooling.h"
-#include "lab/src/measure/energy.h"
-#include "lab/src/measure/one_run.h"
 #include "lab/src/measure/schedule.h"
+#include "lab/src/measure/sitting.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
 #include "tandem/io/sha256.h"
@@ -23,8 +21,6 @@ namespace tandem::lab {
 namespace {
 
 namespace fs = std::filesystem;
-
-double since(int64_t ns) { return static_cast<double>(now_ns() - ns) / 1e9; }
 
 Json effort_json(const Effort& e) {
   return {{"runs", e.runs},       {"warmup_steps", e.warmup_steps}, {"timed_steps", e.timed_steps},
@@ -109,33 +105,6 @@ void settle_record(const Plan& plan, const RunnerOptions& options) {
            "' holds another: ", differs, ". Give the same options, or another --out.");
 }
 
-/// What each cell's runs took, to say how long the rest will.
-class Forecast {
- public:
-  explicit Forecast(const std::vector<Cell>& cells) : cells_(cells), seconds_(cells.size(), -1) {}
-  void add(size_t cell, double s) { seconds_[cell] = seconds_[cell] < 0 ? s : 0.5 * (seconds_[cell] + s); }
-  /// Of one run of the cell: its own, or the mean of those of its phase that are known, or of all; less than 0 where
-  /// nothing is.
-  double of(size_t cell) const {
-    if (seconds_[cell] >= 0) return seconds_[cell];
-    const double alike =
-        mean([&](size_t i) { return cells_[i].condition.phase == cells_[cell].condition.phase; });
-    return alike >= 0 ? alike : mean([](size_t) { return true; });
-  }
-
- private:
-  template <class Counts>
-  double mean(const Counts& counts) const {
-    double sum = 0;
-    int known = 0;
-    for (size_t i = 0; i < seconds_.size(); ++i)
-      if (seconds_[i] >= 0 && counts(i)) sum += seconds_[i], ++known;
-    return known ? sum / known : -1;
-  }
-  const std::vector<Cell>& cells_;
-  std::vector<double> seconds_;
-};
-
 }  // namespace
 
 Json study_record(const Plan& plan, const RunnerOptions& options) {
@@ -179,9 +148,8 @@ std::string difference(const Json& there, const Json& wanted) {
              b.contains(pointer) ? short_text(b[pointer]) : "absent", " now");
 }
 
-// Block after block, each cell at most once per block in an order that the seed draws: slow changes of the machine
-// fall on all cells alike. A run is written before the next begins, so that a study can be stopped anywhere and goes
-// on where it was.
+// Slow changes of the machine fall on all cells alike, since the order within a block is drawn. A run is written before the next
+// begins, so that a study can be stopped anywhere and goes on where it was.
 StudyOutcome run_study(const Plan& asked, const RunnerOptions& options, Progress& progress) {
   fs::create_directories(options.folder);
   const Plan plan = with_storage(asked, options.folder);
@@ -194,109 +162,25 @@ StudyOutcome run_study(const Plan& asked, const RunnerOptions& options, Progress
   const io::FolderLock lock("run", options.folder, "study");
   settle_record(plan, options);
 
-  Standing standing;
   std::map<std::string, size_t> places;
   for (size_t i = 0; i < plan.cells.size(); ++i) places[cell_key(plan.cells[i])] = i;
   const std::vector<Run> earlier = load_results(options.folder).runs;
-  for (const Run& run : earlier) standing.add(run);
+  Standing standing;
+  for (const Run& run : earlier) standing.add_earlier(run);
+  const int64_t left = standing.left(plan.cells);
+  if (options.on_start && left > 0) options.on_start(options.folder);
 
-  const int64_t blocks = block_count(plan.cells);
-  const auto open_turns = [&](int64_t block) {
-    std::vector<Turn> turns;
-    for (const Turn& turn : turns_of_block(plan.cells, block, options.seed))
-      if (!standing.done(plan.cells[turn.cell], block) && standing.given_up(plan.cells[turn.cell]).empty())
-        turns.push_back(turn);
-    return turns;
-  };
-  // By cells, not by blocks: both may be many.
-  const auto runs_left = [&] {
-    int64_t count = 0;
-    for (const Cell& cell : plan.cells) count += standing.left(cell);
-    return count;
-  };
-
-  if (options.on_start && runs_left() > 0) options.on_start(options.folder);
-
-  progress.begin(plan, options.folder, blocks, runs_left());
+  progress.begin(plan, options.folder, block_count(plan.cells), left);
   for (const Run& run : earlier)
     if (const auto at = places.find(cell_key(run.part, run.system, run.control, run.condition));
-        at != places.end())
+        at != places.end() && run.status != Status::disturbed)
       progress.known(at->second, run);
-
   for (const auto& [key, choice] : data_of(plan))
     if (!choice.why.empty())
       progress.note(str("data: ", key, " is measured on ", choice.name, ", made-up samples: ", choice.why,
                         " No accuracy of it is held against a paper's."));
-
-  StudyOutcome outcome;
-  Materials materials(options.folder);
-  Gatekeeper gatekeeper(options.folder, options.bench, materials);
-  Forecast forecast(plan.cells);
-  std::optional<int> gpu;
-  for (const Cell& cell : plan.cells)
-    if (!gpu) gpu = gpu_of(cell.condition.device);
-  const Monitor thermometer({.gpu = gpu});
-  const Cooling cooling(options.cool_down_s, options.bench.stop,
-                        [&] { return thermometer.current_temperature(); });
-  const int64_t begun = now_ns();
-  bool whole_block = !earlier.empty() && open_turns(0).empty();
-  const auto stopped = [&] { return options.bench.stop && options.bench.stop->load(); };
-
-  for (int64_t block = 0; block < blocks && !outcome.stopped && runs_left() > 0; ++block) {
-    if ((outcome.stopped = stopped())) break;
-    const std::vector<Turn> turns = open_turns(block);
-    if (turns.empty()) continue;
-    // A whole block at a time, so that all cells have as many runs; of the first, as many runs as there is time for.
-    const auto exceeds = [&](double estimate) {
-      return options.budget_s && since(begun) + std::max(0.0, estimate) > *options.budget_s;
-    };
-    if (whole_block) {
-      double estimate = 0;
-      for (const Turn& turn : turns) estimate += std::max(0.0, forecast.of(turn.cell));
-      outcome.over_budget = exceeds(estimate);
-    }
-    for (size_t i = 0; i < turns.size() && !outcome.over_budget; ++i) {
-      const Turn& turn = turns[i];
-      const Cell& cell = plan.cells[turn.cell];
-      if (!standing.given_up(cell).empty()) continue;
-      if ((outcome.stopped = stopped())) break;
-      if (!whole_block && outcome.taken > 0 && exceeds(forecast.of(turn.cell))) {
-        outcome.over_budget = true;
-        break;
-      }
-      progress.start(turn.cell, block);
-      const int64_t run_begun = now_ns();
-      cooling.wait([&](const std::string& text) { progress.stage(text); });
-      try {
-        const RunSetting setting{options.bench,      plan.workloads,
-                                 materials,          gatekeeper,
-                                 options.interval_s, options.seed,
-                                 options.limits,     [&](const std::string& text) { progress.stage(text); }};
-        const Run run = take_run(cell, turn, setting);
-        append_run(options.folder, run);
-        standing.add(run);
-        ++outcome.taken;
-        outcome.failed += run.status != Status::ok;
-        forecast.add(turn.cell, since(run_begun));
-        // Runs that are left, at what their cells took so far.
-        double left = 0;
-        for (size_t j = 0; j < plan.cells.size(); ++j)
-          left += static_cast<double>(standing.left(plan.cells[j])) * forecast.of(j);
-        if (options.budget_s) left = std::min(left, std::max(0.0, *options.budget_s - since(begun)));
-        progress.done(turn.cell, run, left);
-        if (const std::string why = standing.given_up(cell); !why.empty()) progress.give_up(turn.cell, why);
-      } catch (const Stopped&) {
-        outcome.stopped = true;
-        break;
-      }
-    }
-    if (outcome.over_budget) {
-      for (int64_t b = block; b < blocks; ++b) outcome.blocks_left += !open_turns(b).empty();
-      break;
-    }
-    whole_block = true;
-  }
-  if (runs_left() == 0) materials.remove();
+  // Not before on_start, which may drop the gate's results of other programs.
+  const StudyOutcome outcome = Sitting(plan, options, std::move(standing), progress).take_blocks();
   progress.end();
   return outcome;
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "lab/src/measure/disturbance.h"
 #include "lab/src/measure/gatekeeper.h"
 #include "lab/src/measure/honesty.h"
 #include "lab/src/measure/progress.h"
@@ -18,11 +19,14 @@ struct RunnerOptions {
   std::string folder;
   uint64_t seed = 1;
   double interval_s = 0.1;  // of the monitors
-  std::optional<double>
-      budget_s;             // no block begins that cannot end within it, and no run of the first but one
+  /// No run begins that cannot end within it, but one. Where it has no room for a block, whole comparisons come first.
+  std::optional<double> budget_s;
   double cool_down_s = 60;  // at most so long a wait for the start temperature before a run
   Bench bench;
   HonestyLimits limits = {};
+  DisturbanceLimits disturbance = {};
+  bool keep_disturbed =
+      false;  // they count as measured, though nothing is decided by them; else they are repeated
   std::function<void(const std::string& folder)> on_start =
       {};  // before the first run of this call: writes the provenance
 };
@@ -32,6 +36,9 @@ struct StudyOutcome {
   bool stopped = false;           // by the user
   bool over_budget = false;       // blocks are left that the budget has no time for
   int64_t blocks_left = 0;
+  int64_t disturbed =
+      0;  // runs of this call beside which other work went beyond the limits, repeats and kept ones included
+  int64_t left_out = 0;  // of these, runs that no repeat replaced
 };
 
 StudyOutcome run_study(const Plan& plan, const RunnerOptions& options, Progress& progress);

@@ -34,6 +34,24 @@ std::vector<Turn> turns_of_block(const std::vector<Cell>& cells, int64_t block, 
   return turns;
 }
 
+bool share_comparison(const Cell& a, const Cell& b) {
+  return a.condition == b.condition && a.control.empty() == b.control.empty();
+}
+
+std::vector<Turn> by_comparison(const std::vector<Cell>& cells, const std::vector<Turn>& turns) {
+  std::map<Condition, size_t> places;
+  for (const Cell& cell : cells) places.emplace(cell.condition, places.size());
+  const auto key = [&](const Turn& turn) {
+    const Cell& cell = cells[turn.cell];
+    return std::pair(!cell.control.empty(), places.at(cell.condition));
+  };
+  std::vector<Turn> sorted = turns;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [&](const Turn& a, const Turn& b) { return key(a) < key(b); });
+  for (size_t i = 0; i < sorted.size(); ++i) sorted[i].order = static_cast<int64_t>(i);
+  return sorted;
+}
+
 uint64_t seed_of_block(uint64_t seed, int64_t block) {
   uint64_t state = seed * 0x2545F4914F6CDD1Du + static_cast<uint64_t>(block);
   // Drivers seed 32-bit generators, and JSON readers that use doubles must not round it.
@@ -48,8 +66,33 @@ std::string cell_key(const Cell& cell) {
   return cell_key(cell.part, cell.system, cell.control, cell.condition);
 }
 
+std::string Standing::key_of(const Run& run) {
+  return cell_key(run.part, run.system, run.control, run.condition);
+}
+
+void Standing::add_earlier(const Run& run) {
+  if (run.status == Status::disturbed) return;
+  add(run);
+  disturbed_in_a_row_ = 0;
+}
+
+bool Standing::repeats(const Run& run) const {
+  const auto at = cells_.find(key_of(run));
+  if (run.status != Status::disturbed || at == cells_.end() || disturbed_in_a_row_ >= kBusyForLong)
+    return false;
+  const auto attempts = at->second.disturbed.find(run.block);
+  return attempts != at->second.disturbed.end() && attempts->second < kAttempts;
+}
+
 void Standing::add(const Run& run) {
-  State& state = cells_[cell_key(run.part, run.system, run.control, run.condition)];
+  State& state = cells_[key_of(run)];
+  disturbed_in_a_row_ = run.disturbed.empty() ? 0 : disturbed_in_a_row_ + 1;
+  // It says nothing about the driver: neither a failure nor the end of failures.
+  if (run.status == Status::disturbed) {
+    ++state.disturbed[run.block];
+    if (!repeats(run)) state.blocks.insert(run.block);
+    return;
+  }
   state.blocks.insert(run.block);
   state.last = run.status;
   state.failures_in_a_row = run.status == Status::ok ? 0 : state.failures_in_a_row + 1;
@@ -67,6 +110,12 @@ int64_t Standing::left(const Cell& cell) const {
   if (at == cells_.end()) return cell.effort.runs;
   const auto& blocks = at->second.blocks;
   return cell.effort.runs - std::distance(blocks.lower_bound(0), blocks.lower_bound(cell.effort.runs));
+}
+
+int64_t Standing::left(const std::vector<Cell>& cells) const {
+  int64_t count = 0;
+  for (const Cell& cell : cells) count += left(cell);
+  return count;
 }
 
 std::string Standing::given_up(const Cell& cell) const {

@@ -41,14 +41,15 @@ std::optional<Row> read_stat(const std::string& path) {
   return row;
 }
 
-/// The longest wait among the threads of one process: the second number of schedstat, in nanoseconds.
-double longest_wait_s(const std::string& folder) {
-  double longest = 0;
+/// The longest wait among the threads of one process: the second number of schedstat, in nanoseconds. None where the kernel does not
+/// count: then the file is absent, or all of it is zero.
+std::optional<double> longest_wait_s(const std::string& folder) {
+  std::optional<double> longest;
   std::error_code ignored;
   for (fs::directory_iterator at(folder + "/task", ignored), end; at != end; at.increment(ignored)) {
     std::ifstream in(at->path() / "schedstat");
     double on_cpu = 0, waited = 0;
-    if (in >> on_cpu >> waited) longest = std::max(longest, waited / 1e9);
+    if (in >> on_cpu >> waited && on_cpu > 0) longest = std::max(longest.value_or(0), waited / 1e9);
   }
   return longest;
 }
@@ -70,7 +71,10 @@ Witness witness(pid_t pid) {
     for (int depth = 0; depth < 64 && up != pid && all.count(up); ++depth) up = all[up].parent;
     if (up != pid) continue;
     out.cpu_s += row.cpu_s;
-    out.delay_s = std::max(out.delay_s, longest_wait_s("/proc/" + std::to_string(one)));
+    if (const auto waited = longest_wait_s("/proc/" + std::to_string(one))) {
+      out.delay_s = std::max(out.delay_s, *waited);
+      out.knows_delay = true;
+    }
   }
   return out;
 }

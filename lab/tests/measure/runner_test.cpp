@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <set>
 #include <thread>
@@ -68,9 +69,16 @@ HonestyLimits believing() {
   return limits;
 }
 
+/// Nor on how busy it is.
+DisturbanceLimits undisturbed() {
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  return {.others_cores = kAny, .stolen_cores = kAny, .core_share = 0, .slowdown = kAny};
+}
+
 RunnerOptions options_in(const std::string& folder, const std::string& fault = "") {
   RunnerOptions options;
   options.limits = believing();
+  options.disturbance = undisturbed();
   options.folder = folder;
   options.seed = 5;
   options.bench = bench_of_fakes(fault);
@@ -332,11 +340,32 @@ TEST(Runner, ABudgetEndsBetweenBlocksAndWithinTheFirstAndAtLeastOneRunIsTaken) {
   for (int i = 2; i <= 5; ++i) {
     outcome = run_study(plan, options, *progress);
     EXPECT_EQ(outcome.taken, 1);
+    const auto runs = load_results(folder.path()).runs;
+    EXPECT_TRUE(i != 2 || runs[0].condition == runs[1].condition) << "two runs are a whole comparison";
+    EXPECT_TRUE(i != 4 || runs[2].condition == runs[3].condition) << "and four are two";
+    EXPECT_TRUE(i != 4 || runs[1].condition != runs[2].condition);
   }
   EXPECT_EQ(outcome.blocks_left, 49) << "the first block is whole";
   outcome = run_study(plan, options, *progress);
   EXPECT_LE(outcome.taken, 5) << "one more block at most, to learn how long it takes";
   for (const lab::Run& run : load_results(folder.path()).runs) EXPECT_LT(run.block, 2);
+}
+
+TEST(Runner, WithABudgetTheFirstBlockIsTakenComparisonByComparisonAndControlsLast) {
+  TempFolder folder;
+  const Plan plan = small_plan(2);
+  RunnerOptions options = options_in(folder.path());
+  options.budget_s = 1e6;
+  const StudyOutcome outcome = run_study(plan, options, *no_progress());
+  EXPECT_EQ(outcome.taken, 10);
+  EXPECT_FALSE(outcome.over_budget);
+  expect_complete(plan, folder.path());
+  const auto runs = load_results(folder.path()).runs;
+  for (const size_t i : {0, 2}) {
+    EXPECT_EQ(runs[i].condition, runs[i + 1].condition);
+    EXPECT_NE(runs[i].system, runs[i + 1].system);
+  }
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(runs[i].control, i < 4 ? "" : "A/A");
 }
 
 TEST(Runner, AStopIsCleanAndTheStudyGoesOn) {
