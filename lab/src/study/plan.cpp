@@ -23,6 +23,9 @@ bool contains(const std::vector<T>& list, const T& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
+/// With fewer pairs no signed-rank test can pass 5 %.
+constexpr int64_t kFewestToDecide = 6;
+
 /// `quick` where it names something, else `usual`.
 template <class T>
 const std::vector<T>& replaced(const std::vector<T>& usual, const std::vector<T>& quick) {
@@ -302,8 +305,22 @@ class Expansion {
                                           batch,         input,      name,       turned};
                 for (const std::string& system : systems)
                   add(part, system, "", condition, workload, optimizer);
-                if (!control.empty()) add(part, control, "A/A", condition, workload, optimizer);
+                add_controls(part, systems, control, condition, workload, optimizer);
               }
+  }
+
+  /// Each system against itself: the one that the study names in every block, the others in half of the blocks, and only where so
+  /// many runs can decide anything.
+  void add_controls(const Part& part, const std::vector<std::string>& systems, const std::string& control,
+                    const Condition& condition, const Workload& workload, const Json& optimizer) {
+    if (control.empty()) return;
+    add(part, control, "A/A", condition, workload, optimizer);
+    for (const std::string& system : systems) {
+      if (system == control || effort(part, workload).runs < kFewestToDecide) continue;
+      add(part, system, "A/A", condition, workload, optimizer);
+      Effort& shorter = plan_.cells.back().effort;
+      shorter.runs = (shorter.runs + 1) / 2;
+    }
   }
 
   void add(const Part& part, const std::string& system, const std::string& control,

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <regex>
 #include <set>
 
@@ -33,7 +34,7 @@ std::set<std::string> systems_of(const Plan& plan) {
   return systems;
 }
 
-TEST(Plan, ListsAreMultipliedAndTheControlIsAddedToEachCondition) {
+TEST(Plan, ListsAreMultipliedAndAControlOfEachSystemIsAddedToEachCondition) {
   const StudyText file("mini", std::string(kHead) + R"(
 [[part]]
 name = "a"
@@ -46,22 +47,37 @@ switches = [{}, { graph = "off" }]
 )");
   const Plan plan = make_plan(file.path(), on_cpu());
   const size_t conditions = 2 * 2 * 3 * 2;
-  EXPECT_EQ(plan.cells.size(), conditions * (3 + 1));
-  size_t controls = 0;
+  EXPECT_EQ(plan.cells.size(), conditions * (3 + 3));
+  std::map<std::string, size_t> controls;
   std::set<Condition> seen;
   for (const Cell& cell : plan.cells) {
     seen.insert(cell.condition);
-    if (cell.control == "A/A") {
-      ++controls;
-      EXPECT_EQ(cell.system, "tandem:graph");
-    }
+    if (cell.control == "A/A") ++controls[cell.system];
+    const bool is_other_control = !cell.control.empty() && cell.system != "tandem:graph";
+    EXPECT_EQ(cell.effort.runs, is_other_control ? 4 : 8) << cell.system;
     EXPECT_EQ(cell.condition.optimizer, "sgd");
     EXPECT_EQ(cell.optimizer["lr"], 0.01);
   }
-  EXPECT_EQ(controls, conditions);
+  EXPECT_EQ(controls,
+            (std::map<std::string, size_t>{
+                {"tandem:graph", conditions}, {"tandem:eager", conditions}, {"pytorch:eager", conditions}}));
   EXPECT_EQ(seen.size(), conditions);
   EXPECT_TRUE(plan.missing.empty());
-  EXPECT_EQ(plan.study["parts"][0]["cells"], conditions * 4);
+  EXPECT_EQ(plan.study["parts"][0]["cells"], conditions * 6);
+}
+
+TEST(Plan, RunsThatAreTooFewToDecideHaveTheNamedControlAlone) {
+  const StudyText file("mini",
+                       std::string(kHead) + "[[part]]\nname = \"a\"\ntitle = \"A\"\nphase = \"train\"\n");
+  PlanOptions options = on_cpu();
+  options.runs = 5;
+  EXPECT_EQ(systems_of(make_plan(file.path(), options)),
+            (std::set<std::string>{"tandem:eager", "tandem:graph", "tandem:graph A/A", "pytorch:eager"}));
+  options.runs = 7;
+  const Plan plan = make_plan(file.path(), options);
+  ASSERT_EQ(plan.cells.size(), 6u);
+  EXPECT_EQ(plan.cells[3].effort.runs, 7);
+  EXPECT_EQ(plan.cells[4].effort.runs, 4);
 }
 
 TEST(Plan, InferenceHasNoOptimizerAndFitTakesTheWorkloadsEpochs) {
@@ -107,11 +123,11 @@ phase = "infer"
 quick = { skip = "it is long" }
 )");
   PlanOptions options = on_cpu();
-  EXPECT_EQ(make_plan(file.path(), options).cells.size(), 3u * 4 + 4);
+  EXPECT_EQ(make_plan(file.path(), options).cells.size(), 3u * 6 + 6);
   EXPECT_EQ(make_plan(file.path(), options).cells[0].effort.runs, 100);
   options.quick = true;
   const Plan quick = make_plan(file.path(), options);
-  ASSERT_EQ(quick.cells.size(), 4u);
+  ASSERT_EQ(quick.cells.size(), 6u);
   EXPECT_EQ(quick.cells[0].condition.batch, 4);
   EXPECT_EQ(quick.cells[0].effort.runs, 8);
   EXPECT_EQ(quick.cells[0].effort.timed_steps, 50);
@@ -154,7 +170,7 @@ workloads = ["lenet", "no_such_network"]
 device = ["cpu", "cuda:0", "cuda:0-3"]
 )");
   const Plan plan = make_plan(file.path(), on_cpu());
-  EXPECT_EQ(plan.cells.size(), 4u);
+  EXPECT_EQ(plan.cells.size(), 6u);
   ASSERT_EQ(plan.missing.size(), 3u);
   std::set<std::string> what;
   for (const Missing& line : plan.missing) {
@@ -164,7 +180,7 @@ device = ["cpu", "cuda:0", "cuda:0-3"]
   EXPECT_EQ(what, (std::set<std::string>{"workload no_such_network", "device cuda:0", "device cuda:0-3"}));
   PlanOptions with_gpu;
   with_gpu.present = std::vector<std::string>{"cpu", "cuda:0"};
-  EXPECT_EQ(make_plan(file.path(), with_gpu).cells.size(), 8u);
+  EXPECT_EQ(make_plan(file.path(), with_gpu).cells.size(), 12u);
   with_gpu.device = "cuda";
   for (const Cell& cell : make_plan(file.path(), with_gpu).cells) EXPECT_EQ(cell.condition.device, "cuda:0");
 }
@@ -212,10 +228,10 @@ frameworks = ["pytorch:eager"]
   PlanOptions options = on_cpu();
   options.frameworks = {"tandem"};
   EXPECT_EQ(systems_of(make_plan(file.path(), options)),
-            (std::set<std::string>{"tandem:eager", "tandem:graph", "tandem:graph A/A"}));
+            (std::set<std::string>{"tandem:eager", "tandem:eager A/A", "tandem:graph", "tandem:graph A/A"}));
   options.frameworks = {"jax"};  // not in the study: all its variants join, and the control moves to it
   EXPECT_EQ(systems_of(make_plan(file.path(), options)),
-            (std::set<std::string>{"jax:jit", "jax:jit A/A", "jax:loop"}));
+            (std::set<std::string>{"jax:jit", "jax:jit A/A", "jax:loop", "jax:loop A/A"}));
   options.frameworks = {"pytorch:eager"};
   EXPECT_EQ(make_plan(file.path(), options).cells.size(), 4u);  // both parts, each with a control
   options.frameworks = {"caffe"};
@@ -257,9 +273,9 @@ TEST(Plan, OptimizersAreTheWorkloadsByNameOrTables) {
     return make_plan(file.path(), on_cpu());
   };
   const Plan plan = plan_with(R"(["adam", { name = "rmsprop", lr = 0.1 }])");
-  ASSERT_EQ(plan.cells.size(), 8u);
+  ASSERT_EQ(plan.cells.size(), 12u);
   EXPECT_EQ(plan.cells[0].optimizer["lr"], 0.001);
-  EXPECT_EQ(plan.cells[4].condition.optimizer, "rmsprop");
+  EXPECT_EQ(plan.cells[6].condition.optimizer, "rmsprop");
   EXPECT_THROW(plan_with(R"(["lion"])"), Error);
 }
 
@@ -274,8 +290,8 @@ TEST(Plan, AFurtherFileOfDriversAddsSystems) {
   EXPECT_THROW(make_plan(study.path(), options), Error) << "nobody knows it yet";
   options.drivers = drivers.path();
   const Plan plan = make_plan(study.path(), options);
-  EXPECT_EQ(systems_of(plan),
-            (std::set<std::string>{"tandem:graph", "tandem:graph A/A", "tandem_old:graph"}));
+  EXPECT_EQ(systems_of(plan), (std::set<std::string>{"tandem:graph", "tandem:graph A/A", "tandem_old:graph",
+                                                     "tandem_old:graph A/A"}));
   EXPECT_EQ(plan.study["options"]["drivers"], drivers.path());
   options.drivers = study.folder() + "/none.toml";
   EXPECT_THROW(make_plan(study.path(), options), Error);
@@ -322,13 +338,14 @@ TEST(Studies, EveryStudyExpandsOnBothKindsOfMachineQuickAndInFull) {
 TEST(Studies, Paper000HasItsHundredRunsAndAQuickFormOfEight) {
   PlanOptions options = on_cpu();
   const Plan full = make_plan("000", options);
-  ASSERT_EQ(full.cells.size(), 15u);  // three phases, four systems and the control
+  ASSERT_EQ(full.cells.size(), 24u);  // three phases, four systems and their controls
+  const auto halved = [](const Cell& cell) { return !cell.control.empty() && cell.system != "tandem:graph"; };
   for (const Cell& cell : full.cells) {
-    EXPECT_EQ(cell.effort.runs, 100);
+    EXPECT_EQ(cell.effort.runs, halved(cell) ? 50 : 100);
     EXPECT_EQ(cell.condition.batch, 100);
   }
   options.quick = true;
-  for (const Cell& cell : make_plan("000", options).cells) EXPECT_EQ(cell.effort.runs, 8);
+  for (const Cell& cell : make_plan("000", options).cells) EXPECT_EQ(cell.effort.runs, halved(cell) ? 4 : 8);
 }
 
 TEST(Studies, Paper004TakesTenWarmUpAndTwoHundredTimedStepsAndFiveBatchSizes) {
@@ -411,14 +428,14 @@ TEST(Plan, WorkloadsWithoutImageFilesAreMissingWhereTheseAreReadAndTheOthersWher
   ASSERT_EQ(plan.missing.size(), 1u);
   EXPECT_EQ(plan.missing[0].what, "workload lenet");
   EXPECT_NE(plan.missing[0].why.find("it has no [images]"), std::string::npos);
-  ASSERT_EQ(plan.cells.size(), 4u);
+  ASSERT_EQ(plan.cells.size(), 6u);
   EXPECT_EQ(plan.cells[0].condition.phase, "load");
   EXPECT_TRUE(plan.cells[0].optimizer.is_null());
   plan = plan_of(
       "phase = \"train\"\nworkloads = [\"lenet\"]\nswitches = [{ feed = \"loader\", storage = \"disk\" }]\n");
   EXPECT_TRUE(plan.cells.empty());
   ASSERT_EQ(plan.missing.size(), 1u);
-  EXPECT_EQ(plan_of("phase = \"train\"\nswitches = [{ feed = \"loader\" }]\n").cells.size(), 4u);
+  EXPECT_EQ(plan_of("phase = \"train\"\nswitches = [{ feed = \"loader\" }]\n").cells.size(), 6u);
   for (const char* part : {"phase = \"fit\"\nworkloads = [\"photos_cnn\"]\n",
                            "phase = \"load\"\nworkloads = [\"photos_cnn\"]\ninput = [[3, 80, 80]]\n",
                            "phase = \"load\"\nworkloads = [\"photos_cnn\"]\ninput = [[1, 28, 28]]\n"})
