@@ -5,7 +5,10 @@
 
 #include "lab/src/claims/advise.h"
 #include "lab/src/command/study_flags.h"
+#include "lab/src/measure/schedule.h"
+#include "lab/src/report/report.h"
 #include "tandem/core/error.h"
+#include "tandem/io/file.h"
 
 namespace tandem::lab {
 namespace {
@@ -20,17 +23,23 @@ void run(const Flags& flags, const std::vector<std::string>& arguments) {
   const RunnerOptions options = flags.options("advise-" + flags.model);
   Plan plan;
   as_usage([&] { plan = make_advice_plan(flags.model, flags.device, goal, flags.quick, flags.phase); });
+  const int64_t usual = block_count(plan.cells);
   if (flags.runs)
-    for (Cell& cell : plan.cells) cell.effort.runs = *flags.runs;
+    for (Cell& cell : plan.cells)
+      cell.effort.runs = cell.effort.runs == usual ? *flags.runs : (*flags.runs + 1) / 2;
   take(plan, flags, options, arguments);
   const Results results = load_results(options.folder);
-  const Advice advice = advise(results, analyse(results), goal, flags.phase);
+  const Analysis analysis = analyse(results);
+  const Advice advice = advise(results, analysis, goal, flags.phase);
+  const std::vector<std::string> warnings = report_warnings(results, analysis);
   if (flags.json) {
-    Json line = to_json(advice);
-    line["event"] = "advice";
+    nlohmann::ordered_json line = {{"event", "advice"}, {"warnings", warnings}};
+    line.update(nlohmann::ordered_json(to_json(advice)));
     line["folder"] = options.folder;
-    std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    std::printf("%s\n", line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   } else {
+    for (const std::string& warning : warnings)
+      std::printf("Read with care: %s\n", io::one_line(warning, warning.size()).c_str());
     std::printf("%s%s\n", advice_text(advice).c_str(), options.folder.c_str());
   }
 }

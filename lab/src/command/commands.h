@@ -43,6 +43,8 @@ Launcher catalogue_launcher(const std::string& further = "");
 /// Ctrl-C, SIGTERM and SIGHUP turn the flag true; the second one ends the program at once, with status 130, and the guards
 /// of its drivers end those.
 const std::atomic<bool>* stop_on_signals();
+/// Columns of the terminal that stdout is; 0 where it is none.
+size_t terminal_width();
 /// Rows in aligned columns on stdout, two spaces between, each in one line.
 void print_rows(const std::vector<std::vector<std::string>>& rows);
 /// The words of a command line as one would type them.

@@ -1,6 +1,7 @@
 // What several commands share: numbers and folders that a user names, signals, tables, and how drivers are started.
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -80,6 +81,11 @@ const std::atomic<bool>* stop_on_signals() {
     if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
   }
   return &g_stop;
+}
+
+size_t terminal_width() {
+  winsize size{};
+  return ::isatty(STDOUT_FILENO) && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 void print_rows(const std::vector<std::vector<std::string>>& rows) {

@@ -1,4 +1,5 @@
 // tandem lab report DIR, publish DIR TO and compare DIR_A DIR_B: from records to answers.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -24,12 +25,16 @@ void add_report(CLI::App& app, Action& action) {
   cmd->callback([flags, &action] {
     action = [flags] {
       const std::vector<std::string> files = write_report(flags->folder);
+      const Results results = load_results(flags->folder);
+      const Analysis analysis = analyse(results);
       if (flags->json) {
-        std::printf("%s\n", Json{{"event", "report"}, {"files", files}}.dump().c_str());
+        const nlohmann::ordered_json line = {
+            {"event", "report"}, {"warnings", report_warnings(results, analysis)}, {"files", files}};
+        std::printf("%s\n",
+                    line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
         return;
       }
-      const Results results = load_results(flags->folder);
-      std::printf("%s", terminal_report(results, analyse(results)).c_str());
+      std::printf("%s", terminal_report(results, analysis, terminal_width()).c_str());
       for (const std::string& file : files) std::printf("%s\n", file.c_str());
     };
   });
@@ -52,7 +57,9 @@ void add_publish(CLI::App& app, Action& action) {
       int64_t asked = 0;
       for (const Json& cell : results.study.value("cells", Json::array()))
         asked += cell.value("effort", Json::object()).value("runs", int64_t{0});
-      if (const auto have = static_cast<int64_t>(results.runs.size()); have < asked)
+      const auto have = std::count_if(results.runs.begin(), results.runs.end(),
+                                      [](const Run& run) { return run.status != Status::disturbed; });
+      if (have < asked)
         std::printf("%lld of the study's %lld runs\n", static_cast<long long>(have),
                     static_cast<long long>(asked));
     };

@@ -32,13 +32,19 @@ void run(const Flags& flags, const std::vector<std::string>& arguments) {
 
   const std::vector<std::string> files = write_report(options.folder);
   const Results results = load_results(options.folder);
+  const Analysis analysis = analyse(results);
   if (flags.json) {
-    const Json end = {
-        {"event", "end"},           {"folder", options.folder},           {"taken", outcome.taken},
-        {"failed", outcome.failed}, {"over_budget", outcome.over_budget}, {"files", files}};
-    std::printf("%s\n", end.dump().c_str());
+    nlohmann::ordered_json end = {{"event", "end"}, {"warnings", report_warnings(results, analysis)}};
+    end.update({{"folder", options.folder},
+                {"taken", outcome.taken},
+                {"failed", outcome.failed},
+                {"disturbed", outcome.disturbed},
+                {"left_out", outcome.left_out},
+                {"over_budget", outcome.over_budget},
+                {"files", files}});
+    std::printf("%s\n", end.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   } else {
-    std::printf("%s", terminal_report(results, analyse(results)).c_str());
+    std::printf("%s", terminal_report(results, analysis, terminal_width()).c_str());
     for (const std::string& file : files) std::printf("%s\n", file.c_str());
   }
   const bool any = std::any_of(results.runs.begin(), results.runs.end(),

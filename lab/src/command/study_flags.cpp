@@ -113,9 +113,11 @@ void StudyFlags::add(CLI::App& command) {
   command.add_option("--device", device, "cpu or cuda:N (default: the study's)");
   command.add_flag("--quick", quick, "fewer and shorter runs: minutes");
   command.add_option("--budget", budget,
-                     "begin no block that cannot end within 30m, 2h …, and no run of the first");
+                     "begin no run that cannot end within 30m, 2h …; whole comparisons come first");
   command.add_option("--out", out,
                      "folder of the results (default: a new one below runs/); an old one goes on");
+  command.add_flag("--busy", busy,
+                   "keep runs that other programs disturb: their times are shown, and decide nothing");
   command.add_flag("--changed", changed,
                    "go on although programs are others than before; the report says so");
   add_whole(
@@ -137,6 +139,7 @@ RunnerOptions StudyFlags::options(const std::string& name) const {
   options.interval_s = interval;
   if (!budget.empty()) as_usage([&] { options.budget_s = parse_duration("budget", budget); });
   options.cool_down_s = quick ? 10 : 60;
+  options.keep_disturbed = busy;
   options.bench.threads = threads.value_or(usable_cores());
   if (!(interval >= 0.01 && interval <= 60))
     throw UsageError(str("interval: must be within 0.01 and 60 seconds; got ", interval, "."));
@@ -153,6 +156,12 @@ StudyOutcome take(const Plan& plan, const StudyFlags& flags, RunnerOptions optio
   };
   settle_folder(options.folder, plan.name);
   const auto progress = flags.json ? json_progress(stdout) : text_progress(stderr);
+  const auto save = options.on_start;
+  options.on_start = [&](const std::string& folder) {
+    save(folder);
+    for (const std::string& warning : provenance_warnings(load_results(folder).provenance))
+      progress->warn(warning);
+  };
   const StudyOutcome outcome = run_study(plan, options, *progress);
   // The same words go on, with the folder where it was not among them.
   std::vector<std::string> words = arguments;
@@ -165,6 +174,11 @@ StudyOutcome take(const Plan& plan, const StudyFlags& flags, RunnerOptions optio
     throw Interrupted(str("stopped; the runs so far", any ? " and their report" : "", " are in ",
                           options.folder, ". Go on with: ", go_on));
   }
+  if (outcome.left_out > 0)
+    progress->warn(str("other work on the machine disturbed ", outcome.left_out,
+                       outcome.left_out == 1 ? " run, which is" : " runs, which are",
+                       " left out. Stop it and go on with: ", go_on,
+                       "; or with --busy, to see times that decide nothing."));
   if (outcome.over_budget)
     progress->note(
         str("the budget is spent: ", outcome.blocks_left, " blocks are left. Go on with: ", go_on));

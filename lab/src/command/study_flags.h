@@ -14,6 +14,7 @@ struct StudyFlags {
   std::string device, budget, out;
   std::string drivers;  // a file with further ones; of `run` alone
   bool quick = false, json = false;
+  bool busy = false;     // disturbed runs count as measured
   bool changed = false;  // programs may be others than those a study was begun with
   std::optional<int64_t> runs, threads;
   uint64_t seed = 1;

@@ -67,6 +67,9 @@ std::string sureness(const Comparison& c) {
     if (c.verdict == Verdict::undecided) return "undecided: " + fact + ", but not beyond " + floor;
     return (c.verdict == Verdict::equivalent ? "equal: " : "decided: ") + fact;
   }
+  if (c.disturbed > 0)
+    return "not decided: other work on the machine disturbed " + std::to_string(c.disturbed) + " of " +
+           std::to_string(2 * c.runs) + " runs";
   switch (c.verdict) {
     case Verdict::first:
     case Verdict::second:
@@ -78,7 +81,9 @@ std::string sureness(const Comparison& c) {
     case Verdict::undecided:
       break;
   }
-  if (!c.can_decide) return "undecided: " + runs_text(c.runs) + ", too few to decide anything";
+  if (!c.can_decide)
+    return "undecided: " + runs_text(c.runs) + ", too few to decide anything" +
+           (c.left_out > 0 ? "; " + std::to_string(c.left_out) + " left out as disturbed" : "");
   if (c.p_holm < 0.05 && !c.beyond_noise)
     return "undecided: " + evidence_text(c) +
            (c.noise ? ", but not beyond " + floor : ", but the interval holds 1");

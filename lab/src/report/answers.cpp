@@ -32,6 +32,15 @@ void rank(Answer& answer, Find find) {
   if (list.size() > 2) answer.last = find(list[0].name, list.back().name);
 }
 
+/// "; runs of pytorch:eager are left out as disturbed": why there may be less than was asked for.
+std::string left_out_text(const Analysis& analysis, const Condition& condition) {
+  const auto here = analysis.left_out.find(condition);
+  if (here == analysis.left_out.end()) return "";
+  std::string names;
+  for (const auto& [system, runs] : here->second) names += (names.empty() ? "" : ", ") + system;
+  return "; runs of " + names + " are left out, which other work on the machine disturbed";
+}
+
 /// Why a comparison must not or cannot be asked; "" where it can.
 std::string reason_for_none(const Answer& answer, bool real) {
   if (answer.metric.learned && !real) return "made-up samples say nothing about learning";
@@ -70,6 +79,7 @@ std::vector<Answer> system_answers(const ReportData& data, const Json& part, con
       return data.analysis.comparison(conditions[i], m.name, a, b);
     });
     answer.none = reason_for_none(answer, data.analysis.on_real_data(conditions[i]));
+    if (!answer.none.empty()) answer.none += left_out_text(data.analysis, conditions[i]);
     list.push_back(std::move(answer));
   }
   return list;

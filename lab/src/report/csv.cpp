@@ -59,6 +59,9 @@ std::string runs_csv(const Results& results) {
     for (const auto& [name, value] : run.metrics) names.insert(name);
   std::vector<std::string> head = joined({"part", "system", "control"}, kConditionHeader);
   head = joined(head, {"block", "order", "seed", "started", "status", "why"});
+  const bool any_disturbed = std::any_of(results.runs.begin(), results.runs.end(),
+                                         [](const Run& run) { return !run.disturbed.empty(); });
+  if (any_disturbed) head.emplace_back("disturbed");
   for (const std::string& name : names) head.push_back(field(name));
   std::string text = row(head);
   for (const Run& run : results.runs) {
@@ -66,6 +69,7 @@ std::string runs_csv(const Results& results) {
                                              condition_fields(run.condition, run.data));
     fields = joined(fields, {std::to_string(run.block), std::to_string(run.order), std::to_string(run.seed),
                              field(run.started), field(to_string(run.status)), field(run.why)});
+    if (any_disturbed) fields.push_back(field(run.disturbed));
     for (const std::string& name : names) {
       const auto found = run.metrics.find(name);
       fields.push_back(found == run.metrics.end() ? "" : field(found->second));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "lab/src/report/svg.h"
 #include "tandem/io/file.h"
@@ -151,22 +152,107 @@ std::string Grid::markdown() const {
   return page;
 }
 
-std::string Grid::text() const {
-  std::vector<size_t> widths;
-  for (const std::string& name : header_) widths.push_back(text_width(terminal_text(name)));
-  for (const auto& row : rows_)
-    for (size_t i = 0; i < row.size(); ++i)
-      widths[i] = std::max(widths[i], text_width(terminal_text(row[i].text)));
+std::vector<std::string> lines_of(const std::string& text, size_t width) {
+  if (width == 0 || text_width(text) <= width) return {text};
+  std::vector<std::string> lines;
+  // Blanks at the beginning are kept.
+  size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  std::string line = text.substr(0, begin);
+  bool is_empty = true;
+  while (begin < text.size()) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    if (!is_empty && text_width(line) + 1 + text_width(word) > width) {
+      lines.push_back(std::exchange(line, ""));
+      is_empty = true;
+    }
+    line += (is_empty ? "" : " ") + word;
+    is_empty = false;
+    begin = std::min(text.find_first_not_of(' ', end), text.size());
+  }
+  lines.push_back(line);
+  return lines;
+}
+
+std::string wrapped(const std::string& text, size_t width, const std::string& indent) {
+  std::string out;
+  const size_t room = width > indent.size() + 20 ? width - indent.size() : 0;
+  for (const std::string& line : lines_of(text, room)) out += (out.empty() ? "" : "\n" + indent) + line;
+  return out;
+}
+
+namespace {
+
+/// Takes columns from the widest until all fit, but none from one that is as wide as its longest word.
+bool shrink(std::vector<size_t>& widths, const std::vector<size_t>& least, size_t room) {
+  const auto sum = [](const std::vector<size_t>& list) {
+    size_t all = 0;
+    for (const size_t width : list) all += width;
+    return all;
+  };
+  if (sum(least) > room) return false;
+  while (sum(widths) > room) {
+    size_t widest = widths.size();
+    for (size_t i = 0; i < widths.size(); ++i)
+      if (widths[i] > least[i] && (widest == widths.size() || widths[i] > widths[widest])) widest = i;
+    --widths[widest];
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string Grid::blocks(size_t width) const {
+  size_t label = 0;
+  for (size_t i = 1; i < header_.size(); ++i) label = std::max(label, text_width(terminal_text(header_[i])));
+  std::string page;
+  for (const auto& row : rows_) {
+    page += "  " + wrapped(terminal_text(row[0].text), width, "  ") + "\n";
+    for (size_t i = 1; i < row.size(); ++i) {
+      const std::string name = terminal_text(header_[i]);
+      if (row[i].text.empty()) continue;
+      std::string before = "    " + name + std::string(label - text_width(name) + 2, ' ');
+      for (const std::string& line :
+           lines_of(terminal_text(row[i].text), width > label + 26 ? width - label - 6 : 0)) {
+        page += before + line + "\n";
+        before.assign(label + 6, ' ');
+      }
+    }
+  }
+  return page;
+}
+
+std::string Grid::text(size_t width) const {
+  std::vector<size_t> widths, least;
+  for (size_t i = 0; i < header_.size(); ++i) {
+    size_t wide = text_width(terminal_text(header_[i])), word = longest_word(terminal_text(header_[i]));
+    for (const auto& row : rows_) {
+      wide = std::max(wide, text_width(terminal_text(row[i].text)));
+      word = std::max(word, longest_word(terminal_text(row[i].text)));
+    }
+    widths.push_back(wide);
+    least.push_back(word);
+  }
+  const size_t between = 2 * header_.size();
+  if (width > 0 && !shrink(widths, least, width > between ? width - between : 0)) return blocks(width);
   std::string page;
   const auto put = [&](const auto& texts) {
-    std::string line;
+    std::vector<std::vector<std::string>> cells;
+    size_t height = 1;
     for (size_t i = 0; i < header_.size(); ++i) {
-      const std::string text = terminal_text(texts(i));
-      const std::string space(widths[i] - text_width(text), ' ');
-      line += "  " + (is_number(i) ? space + text : text + space);
+      cells.push_back(lines_of(terminal_text(texts(i)), widths[i]));
+      height = std::max(height, cells.back().size());
     }
-    line.erase(line.find_last_not_of(' ') + 1);
-    page += line + "\n";
+    for (size_t at = 0; at < height; ++at) {
+      std::string line;
+      for (size_t i = 0; i < header_.size(); ++i) {
+        const std::string text = at < cells[i].size() ? cells[i][at] : "";
+        const std::string space(widths[i] - text_width(text), ' ');
+        line += "  " + (is_number(i) ? space + text : text + space);
+      }
+      line.erase(line.find_last_not_of(' ') + 1);
+      page += line + "\n";
+    }
   };
   put([&](size_t i) -> const std::string& { return header_[i]; });
   for (const auto& row : rows_) put([&](size_t i) -> const std::string& { return row[i].text; });

@@ -25,10 +25,13 @@ class Grid {
   /// Where the page is narrower than the table needs, each row becomes a block with a line per column: nothing is cut or scrolled.
   std::string html() const;
   std::string markdown() const;
-  std::string text() const;
+  /// `width`: of the terminal; 0: any. Where the table is wider, texts take several lines; where that is not enough, each row becomes a
+  /// block with a line per column.
+  std::string text(size_t width = 0) const;
 
  private:
   bool is_number(size_t column) const;
+  std::string blocks(size_t width) const;
   /// About how wide the table must be to be read, in letters' heights.
   double width() const;
 
@@ -48,5 +51,9 @@ std::string terminal_text(const std::string& text);
 
 /// Columns that a text takes on a terminal: characters, not bytes.
 size_t text_width(const std::string& text);
+/// The text in lines of at most so many columns, broken between words; a longer word has a line for itself. 0: one line.
+std::vector<std::string> lines_of(const std::string& text, size_t width);
+/// The same as one text, the lines after the first indented.
+std::string wrapped(const std::string& text, size_t width, const std::string& indent);
 
 }  // namespace tandem::lab

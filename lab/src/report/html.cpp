@@ -2,9 +2,9 @@
 // measured, and how all of it was done.
 #include <algorithm>
 
-#include "lab/src/record/sittings.h"
 #include "lab/src/report/answer_grid.h"
 #include "lab/src/report/claims_view.h"
+#include "lab/src/report/machine_view.h"
 #include "lab/src/report/page.h"
 #include "lab/src/report/provenance_view.h"
 #include "lab/src/report/report.h"
@@ -36,6 +36,8 @@ std::string head(const ReportData& data, const std::vector<Json>& parts) {
   std::string html =
       "<h1>" + escaped(text_at(study, "title")) + "</h1>\n" + paragraph(text_at(study, "question"));
   const Grid grid = answer_grid(data, parts);
+  if (const auto lines = warnings(data); !lines.empty())
+    html += "<div class=\"warning\"><strong>Read the figures with care:</strong>" + list(lines) + "</div>\n";
   html += "<section id=\"answer\" class=\"answers\">\n<h2>The answer</h2>\n" +
           (grid.empty() ? paragraph("This study has no parts: there is nothing to answer.")
                         : grid.html() + paragraph("Values are medians over runs. The ratio after the second "
@@ -49,13 +51,7 @@ std::string head(const ReportData& data, const std::vector<Json>& parts) {
   if (!data.results.runs.empty())
     about += ". " + std::to_string(data.results.runs.size()) + " runs, the first begun at " +
              data.results.runs.front().started;
-  html += paragraph(about + ".", "soft");
-  auto warnings = data_warnings(data);
-  for (const std::string& warning : provenance_warnings(data.results.provenance)) warnings.push_back(warning);
-  if (!warnings.empty())
-    html +=
-        "<div class=\"warning\"><strong>Read the figures with care:</strong>" + list(warnings) + "</div>\n";
-  return html;
+  return html + paragraph(about + ".", "soft");
 }
 
 std::string navigation(const std::vector<Json>& parts) {
@@ -124,6 +120,9 @@ std::string method_section(const ReportData& data) {
       "A difference counts only if its p-value passes 5 % after the correction and its interval lies outside "
       "the noise floor: what "
       "one system shows against itself.",
+      "A run is repeated where other work on the machine went beyond fixed limits beside it, and left out "
+      "where "
+      "no repeat was better.",
       "A p-value marked 'the floor' is the smallest that so many runs can give: it says that all pairs "
       "agree, not how large the "
       "difference is.",
@@ -133,6 +132,9 @@ std::string method_section(const ReportData& data) {
                                               ? paragraph("No system was run against itself: there is no "
                                                           "noise floor, and small differences mean little.")
                                               : noise.html());
+  const Grid machine = machine_grid(data);
+  html += "<h3>What else the machine did</h3>\n" + paragraph(machine_sentence(data));
+  if (!machine.empty()) html += machine.html();
   const Grid sources = source_grid(data.results);
   if (!sources.empty()) html += "<h3>What the monitors read</h3>\n" + sources.html();
   return section("method", "Method", html);

@@ -2,10 +2,10 @@
 
 #include <filesystem>
 
-#include "lab/src/record/sittings.h"
 #include "lab/src/report/answer_grid.h"
 #include "lab/src/report/claims_view.h"
 #include "lab/src/report/csv.h"
+#include "lab/src/report/machine_view.h"
 #include "lab/src/report/provenance_view.h"
 #include "lab/src/report/tables.h"
 #include "tandem/io/file.h"
@@ -17,11 +17,10 @@ std::string markdown_report(const Results& results, const Analysis& analysis,
   const ReportData data(results, analysis);
   std::string page = "# " + markdown_text(text_at(results.study, "title")) + "\n\n" +
                      markdown_text(text_at(results.study, "question")) + "\n";
+  for (const std::string& warning : warnings(data))
+    page += "\n> Read with care: " + markdown_text(warning) + "\n";
   const Grid found = answer_grid(data, parts_of(results));
   if (!found.empty()) page += "\n## The answer\n\n" + found.markdown();
-  auto warnings = data_warnings(data);
-  for (const std::string& warning : provenance_warnings(results.provenance)) warnings.push_back(warning);
-  for (const std::string& warning : warnings) page += "\n> Read with care: " + markdown_text(warning) + "\n";
   for (const Json& part : parts_of(results)) {
     page +=
         "\n## " + markdown_text(text_at(part, "title")) + (as_shipped(part) ? " (as shipped)" : "") + "\n\n";
@@ -38,26 +37,35 @@ std::string markdown_report(const Results& results, const Analysis& analysis,
   if (!noise.empty()) page += "\n## Noise floor\n\n" + noise.markdown();
   if (!gaps.empty()) page += "\n## What could not be measured\n\n" + gaps.markdown();
   if (!missing.empty()) page += "\n## What is not here\n\n" + missing.markdown();
-  return page + "\n## The machine\n\n" + provenance_grid(results.provenance).markdown();
+  page += "\n## The machine\n\n";
+  if (const std::string sentence = machine_sentence(data); !sentence.empty())
+    page += markdown_text(sentence) + "\n\n";
+  if (const Grid machine = machine_grid(data); !machine.empty()) page += machine.markdown() + "\n";
+  return page + provenance_grid(results.provenance).markdown();
 }
 
-std::string terminal_report(const Results& results, const Analysis& analysis) {
+std::vector<std::string> report_warnings(const Results& results, const Analysis& analysis) {
+  return warnings(ReportData(results, analysis));
+}
+
+std::string terminal_report(const Results& results, const Analysis& analysis, size_t width) {
   const ReportData data(results, analysis);
   std::string page;
+  for (const std::string& warning : warnings(data))
+    page += wrapped("Read with care: " + terminal_text(warning), width, "  ") + "\n";
+  if (!page.empty()) page += "\n";
   for (const Json& part : parts_of(results)) {
     const Grid summary = summary_grid(data, part);
     if (summary.empty()) continue;
     page += terminal_text(text_at(part, "title")) + (as_shipped(part) ? " (as shipped)" : "") + "\n" +
-            summary.text();
-    for (const std::string& sentence : answer_sentences(data, part))
-      page += "  - " + terminal_text(sentence) + "\n";
-    for (const std::string& sentence : epoch_sentences(data, part))
-      page += "  - " + terminal_text(sentence) + "\n";
+            summary.text(width);
+    for (const auto& sentences : {answer_sentences(data, part), epoch_sentences(data, part)})
+      for (const std::string& sentence : sentences)
+        page += wrapped("  - " + terminal_text(sentence), width, "    ") + "\n";
     page += "\n";
   }
   const Grid gaps = gap_grid(data);
-  if (!gaps.empty()) page += "Not measured\n" + gaps.text();
-  for (const std::string& warning : data_warnings(data)) page += terminal_text(warning) + "\n";
+  if (!gaps.empty()) page += "Not measured\n" + gaps.text(width);
   return page;
 }
 

@@ -18,7 +18,9 @@ std::string html_report(const Results& results, const Analysis& analysis,
                         const std::vector<Judgement>& judgements);
 std::string markdown_report(const Results& results, const Analysis& analysis,
                             const std::vector<Judgement>& judgements);
-/// The answers and a table per part, aligned.
-std::string terminal_report(const Results& results, const Analysis& analysis);
+/// What a reader must know first, one line each: other work that disturbed runs, a loaded machine, made-up samples.
+std::vector<std::string> report_warnings(const Results& results, const Analysis& analysis);
+/// Warnings, then a table and the answers per part, aligned. `width`: columns of the terminal; 0: lines may have any length.
+std::string terminal_report(const Results& results, const Analysis& analysis, size_t width = 0);
 
 }  // namespace tandem::lab

@@ -20,6 +20,7 @@ bool all_same(const std::vector<double>& values) {
 
 GridCell verdict_cell(const Comparison& c) {
   if (c.verdict == Verdict::equivalent) return {"equal", {}, ""};
+  if (c.verdict == Verdict::undecided && c.disturbed > 0) return {"disturbed", {}, "unsure"};
   if (c.verdict == Verdict::undecided) return {c.can_decide ? "undecided" : "too few runs", {}, "unsure"};
   const std::string& named = c.verdict == Verdict::first ? c.first : c.second;
   // Where neither side is better the verdict names the lower one.

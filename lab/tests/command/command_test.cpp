@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
@@ -164,7 +165,9 @@ TEST_F(Lab, AFolderWithoutAStudyIsAFailure) {
 }
 
 TEST_F(Lab, RunsASmallStudyGoesOnAndReports) {
-  const std::string words = "run 000 --quick --runs 1 --frameworks tandem:eager,tandem:graph --out study";
+  // Whatever else this machine does meanwhile.
+  const std::string words =
+      "run 000 --quick --runs 1 --frameworks tandem:eager,tandem:graph --out study --busy";
   const Said said = lab(words);
   ASSERT_EQ(said.status, 0) << said.err;
   EXPECT_NE(said.out.find("tandem:graph"), std::string::npos);
@@ -229,7 +232,7 @@ TEST_F(Lab, AStudyOfOneFileRunsWithItsOwnWorkloadAndASecondBuild) {
                                             "variants = [\"eager\"]\ncommand = [\""
                                          << TANDEM_BIN_DIR << "/tandem-lab\", \"driver\"]\n";
   const std::string words =
-      "run ./one.toml --drivers builds.toml --frameworks tandem:eager,tandem_old:eager --out one";
+      "run ./one.toml --drivers builds.toml --frameworks tandem:eager,tandem_old:eager --out one --busy";
   const Said said = lab(words);
   ASSERT_EQ(said.status, 0) << said.err;
   const std::string runs = read(folder_ / "one" / "runs.jsonl"), report = read(folder_ / "one" / "report.md");
@@ -253,6 +256,49 @@ TEST_F(Lab, AStudyOfOneFileRunsWithItsOwnWorkloadAndASecondBuild) {
   EXPECT_NE(network.out.find("\"kind\":\"matmul\""), std::string::npos) << network.out;
   EXPECT_EQ(lab("network line").status, 2);
   EXPECT_NE(lab("list").out.find("workloads of its own"), std::string::npos);
+}
+
+TEST_F(Lab, WarningsComeFirstAlsoAsJson) {
+  std::ofstream(folder_ / "one.toml")
+      << "name = \"one\"\ntitle = \"One\"\nframeworks = [\"tandem:eager\"]\nworkloads = [\"lenet\"]\n"
+         "device = [\"cpu\"]\n[effort]\nruns = 1\ntimed_steps = 5\ntimed_s = 0.1\nleast_s = 0.1\n"
+         "[[part]]\nname = \"a\"\ntitle = \"A\"\nphase = \"infer\"\n";
+  const Said run = lab("run one.toml --out one --busy --json");
+  ASSERT_EQ(run.status, 0) << run.err;
+  // A record of a run that a neighbour disturbed, and of a machine that was busy at the start.
+  const fs::path runs = folder_ / "one" / "runs.jsonl", machine = folder_ / "one" / "provenance.json";
+  nlohmann::json record = nlohmann::json::parse(read(runs));
+  EXPECT_TRUE(record["metrics"].contains("machine.core_share_before")) << record;
+  EXPECT_TRUE(record["metrics"].contains("machine.others_cores") ||
+              record["unavailable"].contains("machine.others_cores"))
+      << record;
+  record["status"] = "disturbed";
+  record["disturbed"] = record["why"] = "others: other processes used 0.98 cores";
+  std::ofstream(runs) << record.dump() << "\n";
+  nlohmann::json provenance = nlohmann::json::parse(read(machine));
+  provenance["warnings"] = nlohmann::json::array({"busy: a neighbour takes 98 % of a core"});
+  std::ofstream(machine) << provenance.dump();
+
+  const Said json = lab("report one --json"), text = lab("report one");
+  EXPECT_EQ(
+      json.out.find(
+          "{\"event\":\"report\",\"warnings\":[\"the machine was busy: other work disturbed 1 of 1 run"),
+      0u)
+      << json.out;
+  EXPECT_EQ(text.out.find("Read with care: the machine was busy: other work disturbed 1 of 1 run"), 0u)
+      << text.out;
+  EXPECT_LT(text.out.find("busy: a neighbour"), text.out.find("Not measured")) << text.out;
+
+  // Going on takes the run again, and says first what the machine does now.
+  const Said again = lab("run one.toml --out one --busy --json");
+  EXPECT_EQ(again.status, 0) << again.err;
+  const size_t warned = again.out.find("{\"event\":\"warning\""),
+               begun = again.out.find("\"event\":\"begin\"");
+  EXPECT_EQ(warned, 0u) << again.out;
+  EXPECT_LT(warned, begun);
+  const size_t end = again.out.find("{\"event\":\"end\",\"warnings\":[");
+  ASSERT_NE(end, std::string::npos) << again.out;
+  EXPECT_EQ(nlohmann::json::parse(again.out.substr(end))["taken"], 1);
 }
 
 /// The processes that a lab of this number has started, and all that they started: the lab marks them.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -138,7 +139,59 @@ TEST_F(Report, BeginsWithATableOfWhoWinsByHowMuchHowSureAndOnWhichData) {
   EXPECT_EQ(rows[2][1], "test accuracy, higher is better");
   EXPECT_EQ(rows[2][2], "no answer");
   EXPECT_EQ(rows[2][5], "made-up samples say nothing about learning");
-  EXPECT_LT(html.find("load average 3.1"), html.find("id=\"part-learning\"")) << "warnings stand under it";
+  EXPECT_LT(html.find("load average 3.1"), answer) << "warnings stand before it";
+}
+
+/// Sample results in which a neighbour disturbed some runs of PyTorch: two were left out after their repeats.
+Results with_a_neighbour() {
+  Results results = testing::sample_results();
+  int left = 2;
+  for (lab::Run& run : results.runs) {
+    run.metrics["machine.others_cores"] = 0.01;
+    run.unavailable["machine.pressure_percent"] = "the file '/proc/pressure/cpu' is not there";
+    if (run.system != "pytorch:eager" || left-- <= 0) continue;
+    run.status = Status::disturbed;
+    run.metrics["machine.others_cores"] = 0.98;
+    run.disturbed = run.why = "others: other processes used 0.98 cores";
+  }
+  return results;
+}
+
+TEST(ReportMachine, TheWarningOfDisturbedRunsStandsFirstEverywhere) {
+  const Results results = with_a_neighbour();
+  const Analysis analysis = analyse(results);
+  const std::string said = "the machine was busy: other work disturbed 2 of ",
+                    example = "others: other processes used 0.98 cores";
+  const std::string text = terminal_report(results, analysis);
+  EXPECT_EQ(text.find("Read with care: " + said), 0u) << text;
+  EXPECT_NE(text.substr(0, text.find('\n')).find(example), std::string::npos) << text;
+  const std::string markdown = markdown_report(results, analysis, {});
+  EXPECT_LT(markdown.find("> Read with care: " + said), markdown.find("## The answer"));
+  EXPECT_LT(markdown.find(said), markdown.find("load average 3.1"));
+  const std::string html = html_report(results, analysis, {});
+  EXPECT_LT(html.find(said), html.find("id=\"answer\""));
+  EXPECT_LT(html.find("<h1>"), html.find(said));
+  const auto lines = report_warnings(results, analysis);
+  ASSERT_FALSE(lines.empty());
+  EXPECT_EQ(lines[0].find(said), 0u);
+  EXPECT_NE(runs_csv(results).find(",disturbed,"), std::string::npos);
+}
+
+TEST(ReportMachine, SaysHowFarTheMachineWasWatchedAndOfOlderRecordsThatItWasNot) {
+  const Results results = with_a_neighbour();
+  const std::string markdown = markdown_report(results, analyse(results), {});
+  EXPECT_NE(markdown.find("2 were disturbed beyond the limits: 0 of them repeated, 2 left out, 0 kept."),
+            std::string::npos)
+      << markdown;
+  EXPECT_NE(markdown.find("| pytorch:eager | 0.01"), std::string::npos) << markdown;
+  EXPECT_NE(markdown.find("| unavailable |"), std::string::npos) << markdown;
+  const Results older = testing::sample_results();
+  for (const std::string& page :
+       {markdown_report(older, analyse(older), {}), html_report(older, analyse(older), {})}) {
+    EXPECT_NE(page.find("What the machine did beside the runs was not recorded."), std::string::npos);
+    EXPECT_EQ(page.find("the machine was busy"), std::string::npos);
+  }
+  EXPECT_EQ(runs_csv(older).find("disturbed"), std::string::npos) << "their tables stay as they were";
 }
 
 /// One part with systems of these step times under these batch sizes.
@@ -479,6 +532,31 @@ TEST_F(Report, OnATerminalIsATableAndSentences) {
   EXPECT_NE(text.find("tandem:graph"), std::string::npos);
   EXPECT_NE(text.find("ms"), std::string::npos);
   EXPECT_NE(text.find("Not measured"), std::string::npos);
+}
+
+TEST(Grid, FitsTheTerminalByTextsOfSeveralLinesAndThenByBlocks) {
+  Grid grid({"condition", "system", "median"}, {2});
+  grid.add({{"batch 64, lenet training on the processor"}, {"tandem:graph"}, {"1.50 ms"}});
+  grid.add({{"batch 128"}, {"pytorch:eager"}, {"12.5 µs"}});
+  const auto lines = [](const std::string& text) {
+    std::vector<std::string> list;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) list.push_back(line);
+    return list;
+  };
+  for (const size_t width : {70u, 60u, 50u, 40u, 36u, 30u})
+    for (const std::string& line : lines(grid.text(width))) EXPECT_LE(text_width(line), width) << line;
+  EXPECT_EQ(lines(grid.text()).size(), 3u) << "elsewhere a row is one line";
+  const auto narrow = lines(grid.text(45));
+  ASSERT_GE(narrow.size(), 4u);
+  for (const std::string& line : narrow)
+    for (const char* name : {"system", "tandem:graph", "pytorch:eager"})
+      EXPECT_TRUE(line.find(name) == std::string::npos || line.find(name) == narrow[0].find("system"))
+          << "columns stand under each other: " << line;
+  const auto blocks = lines(grid.text(28));
+  EXPECT_EQ(blocks[0], "  batch 64, lenet training");
+  EXPECT_TRUE(std::find(blocks.begin(), blocks.end(), "    system  tandem:graph") != blocks.end());
+  EXPECT_TRUE(std::find(blocks.begin(), blocks.end(), "    median  12.5 µs") != blocks.end());
 }
 
 TEST_F(Report, InMarkdownHasTheSameTables) {
