@@ -46,7 +46,7 @@ td.good { color: var(--good); font-weight: 600; } td.bad { color: var(--bad); fo
 td.absent { color: var(--soft); font-style: italic; } pre { background: var(--sunk); padding: .6rem; overflow-x: auto; font-size: .82rem; white-space: pre-wrap; }
 details { margin: .5rem 0; } summary { cursor: pointer; color: var(--link); } #theme { float: right; font: inherit; font-size: .85rem; color: var(--soft);
   background: none; border: 1px solid var(--line); border-radius: .3rem; display: none; }
-@media (max-width: 40rem) { body { padding: .7rem; font-size: 15px; } h1 { font-size: 1.35rem; } .chart text { font-size: 17px; } .chart .tick, .chart .axis-name { font-size: 16px; } }
+@media (max-width: 40rem) { figure.drawn { margin-right: 0; } body { padding: .7rem; font-size: 15px; } h1 { font-size: 1.35rem; } .chart text { font-size: 17px; } .chart .tick, .chart .axis-name { font-size: 16px; } }
 @page { size: landscape; margin: 12mm; }
 @media print { :root { --paper: #fff; --sunk: #f4f4f4; --ink: #000; --soft: #444; --line: #bbb; } body { max-width: none; padding: 0; font-size: 10.5pt; } #theme, nav { display: none !important; }
   figure, tr { break-inside: avoid; } h2, h3, h2 + p, h2 + p + p, figcaption { break-after: avoid; } .table { overflow: visible; font-size: 8pt; } figure.drawn { width: 29rem; } }
