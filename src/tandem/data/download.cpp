@@ -45,7 +45,7 @@ void remove_file(const std::string& where, const std::string& path) {
   fs::remove(path, error);
   if (error)
     throw resource_error(where, "cannot remove '", io::one_line(path), "': ", error.message(),
-                         ". Remove it yourself, or choose another folder with --data-dir.");
+                         ". Remove it yourself, or choose another folder (`data_dir`).");
 }
 
 /// Ends a child that is still running.

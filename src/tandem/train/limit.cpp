@@ -54,7 +54,7 @@ std::string taken_text(const std::vector<std::pair<const char*, const Limited*>>
                      " are of ", limited->classes, " of the ", limited->of_classes, " classes");
   }
   if (!lacking.empty())
-    notices.push_back(str("limit: ", lacking, ". Give a larger --limit to have every class."));
+    notices.push_back(str("limit: ", lacking, ". Give a larger `limit` to have every class."));
   if (!is_cut) return "";
   return str(text,
              is_drawn ? str(", drawn by chance, split seed ", seed) : ", the first windows of the text");

@@ -417,7 +417,7 @@ data::Splits open_test_data(const DataRecord& record, const zoo::ModelInfo& mode
   const bool is_elsewhere = !is_own || (!data_dir.empty() && !is_same_place(record, data_dir));
   if (is_elsewhere && !data_dir.empty()) opening.data_dir = data_dir;
   TD_CHECK(is_own || name != "csv", "data csv: the run was trained on ", record.name,
-           ", not on a table. Choose another --data.");
+           ", not on a table. Choose another `data`.");
   opening.text_encoder = record.text;  // the words mean what they meant in training
   opening.usual_task = record.task;
   data::Splits splits;
