@@ -82,4 +82,10 @@ void set_backend_loader(DeviceKind kind, BackendLoader loader) {
   slot(kind).loader = loader;
 }
 
+void refuse_without_kernel(const char* op, Device device) {
+  if (const std::string why = backend(device).missing_kernels(); !why.empty())
+    throw device_error(op, ": there must be kernels for ", device, "; ", why);
+  throw Error(str(op, ": has no kernel for ", device, ". Move its inputs to another device first."));
+}
+
 }  // namespace tandem

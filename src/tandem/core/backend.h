@@ -93,6 +93,8 @@ class Backend {
   /// Which of several roundings this backend computes with, by the processor or by what the environment says: all, besides
   /// the inputs and the choices of algorithms (choices.h), that bits depend on. A run is resumed only under the same.
   virtual std::string arithmetic() const = 0;
+  /// Why ops lack kernels that they should have here; empty: they have all that there are.
+  virtual std::string missing_kernels() const { return {}; }
 
   /// At least `bytes` bytes (0 allowed), 64-byte aligned. Throws Error when memory runs out.
   virtual void* allocate(Device device, size_t bytes) = 0;
@@ -151,6 +153,9 @@ class Backend {
 /// The error of a device that has no memory left. free and total: the system's, of the device.
 [[noreturn]] void throw_out_of_memory(Device device, size_t asked, const MemoryStats& held, size_t free,
                                       size_t total);
+
+/// Throws the Error of an op that has no kernel for a device.
+[[noreturn]] void refuse_without_kernel(const char* op, Device device);
 
 /// The backend of a device kind; throws Error with the reason where there is none ("cuda: …").
 Backend& backend(DeviceKind kind);

@@ -92,7 +92,8 @@ Tensors run_eagerly(const Here& here, const OpDef& op, std::span<const Tensor> i
   const Device device = inferred.out[0].device;
   Backend& backend = tandem::backend(device);
   const KernelFn kernel = op.kernels[static_cast<int>(device.kind)];
-  TD_CHECK(kernel, op.name, ": has no kernel for ", device, ". Move its inputs to another device first.");
+  if (!kernel) [[unlikely]]
+    refuse_without_kernel(op.name, device);
   TD_CHECK(device.index < backend.device_count(), op.name, ": the device must exist; got ", device, " of ",
            backend.device_count(), ".");
 

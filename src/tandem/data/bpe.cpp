@@ -19,7 +19,7 @@ uint64_t key_of(int64_t left, int64_t right) {
 }
 
 enum class Kind : uint8_t { letter, digit, space, sign };
-Kind kind_of(char c) {
+Kind kind_of_char(char c) {
   const auto byte = static_cast<uint8_t>(c);
   if (byte >= 0x80 || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || byte == '\'')
     return Kind::letter;
@@ -33,14 +33,14 @@ void each_chunk(std::string_view text, const F& f) {
   for (size_t begin = 0; begin < text.size();) {
     size_t at = begin;
     // One space belongs to what follows it.
-    const bool has_space = text[at] == ' ' && at + 1 < text.size() && kind_of(text[at + 1]) != Kind::space;
+    const bool has_space = text[at] == ' ' && at + 1 < text.size() && kind_of_char(text[at + 1]) != Kind::space;
     if (has_space) ++at;
-    const Kind kind = kind_of(text[at]);
+    const Kind kind = kind_of_char(text[at]);
     const auto goes_on = [&] {
-      if (at >= text.size() || at - begin >= kMostChunk || kind_of(text[at]) != kind) return false;
+      if (at >= text.size() || at - begin >= kMostChunk || kind_of_char(text[at]) != kind) return false;
       // Of a run of spaces the last one is left to the word behind it.
       return kind != Kind::space || at == begin || text[at] != ' ' || at + 1 >= text.size() ||
-             kind_of(text[at + 1]) == Kind::space;
+             kind_of_char(text[at + 1]) == Kind::space;
     };
     do ++at;
     while (goes_on());

@@ -162,8 +162,7 @@ CallList::Call CallList::make_call(const Node& node) {
     call.fused = backend_.compile_fused(graph_.device, node.programs);
   } else {
     call.kernel = node.op->kernels[static_cast<size_t>(graph_.device.kind)];
-    TD_CHECK(call.kernel, node.op->name, ": has no kernel for ", graph_.device,
-             ". Move its inputs to another device.");
+    if (!call.kernel) refuse_without_kernel(node.op->name, graph_.device);
     if (node.op->is_random() && random_.base)  // empty ones draw nothing
       call.args.rng = {0, random_.offset + node.random_offset, random_.base};
   }

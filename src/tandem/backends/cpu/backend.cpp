@@ -36,7 +36,7 @@ namespace tandem::cpu {
 namespace {
 
 const char* g_level = "baseline";
-std::string g_unfit;  // why this build cannot compute on this processor; empty: it can
+std::string g_unfit;  // why this build has no kernels for this processor; empty: it has
 
 /// How bf16 matrices are multiplied, after what else there is to say.
 std::string bf16_products() {
@@ -51,7 +51,7 @@ class CpuContext final : public DeviceContext {
 };
 CpuContext g_context;  // of every device: a kernel runs in the thread that calls it
 
-class CpuBackend : public Backend {
+class CpuBackend final : public Backend {
  public:
   int device_count() const override { return kDevices; }
   std::string describe(Device) const override {
@@ -65,6 +65,7 @@ class CpuBackend : public Backend {
     return str("cpu ", g_level, bf16_products());
 #endif
   }
+  std::string missing_kernels() const override { return g_unfit; }
   void* allocate(Device device, size_t bytes) override { return cpu::allocate(device.index, bytes); }
   void free(Device device, void* data, size_t bytes) noexcept override { release(device.index, data, bytes); }
   MemoryStats memory(Device device) const override { return memory_stats(device.index); }
@@ -109,17 +110,6 @@ class CpuBackend : public Backend {
   }
 };
 
-/// In place of CpuBackend in a build without kernels for this processor: the library loads, and the first tensor is refused.
-class UnfitBackend final : public CpuBackend {
- public:
-  std::string describe(Device) const override { return g_unfit; }
-  void* allocate(Device, size_t) override { refuse(); }
-  void* allocate_pinned(size_t) override { refuse(); }
-
- private:
-  [[noreturn]] static void refuse() { throw device_error("start: ", g_unfit); }
-};
-
 /// A level of the instruction set. Null: this build does not hold its kernels.
 struct Level {
   const char* name;
@@ -152,22 +142,21 @@ void register_levels() {
   const size_t usable = usable_levels(levels);
   const char* highest = nullptr;
   std::string held;
-  for (const Level& level : levels)
-    if (level.kernels) held += (held.empty() ? "" : ", ") + std::string(level.name);
-  baseline::register_common_kernels();
-  for (size_t i = 0; i < usable; ++i) {
-    if (levels[i].kernels) {
-      levels[i].kernels();
-      highest = levels[i].name;
-    }
-    if (levels[i].narrow_kernels) levels[i].narrow_kernels();
+  for (size_t i = 0; i < std::size(levels); ++i) {
+    if (!levels[i].kernels) continue;
+    held += (held.empty() ? "" : ", ") + std::string(levels[i].name);
+    if (i < usable) highest = levels[i].name;
   }
   if (!highest) {
-    g_unfit =
-        str("this build of Tandem must run on a processor that it has kernels for; it has them for ", held,
-            " and this process may use ", levels[usable - 1].name,
-            ". Build it again on this machine, or with -DTANDEM_CPU_LEVELS=all, which runs everywhere.");
+    g_unfit = str(
+        "this build of Tandem has them for ", held, ", and this process may use ", levels[usable - 1].name,
+        " alone. Build it again on this machine, or with -DTANDEM_CPU_LEVELS=all, which runs everywhere.");
     return;
+  }
+  baseline::register_common_kernels();
+  for (size_t i = 0; i < usable; ++i) {
+    if (levels[i].kernels) levels[i].kernels();
+    if (levels[i].narrow_kernels) levels[i].narrow_kernels();
   }
   g_level = highest;
 #if defined(__x86_64__)
@@ -180,11 +169,8 @@ void register_levels() {
 }  // namespace
 
 void start() {
+  register_backend(DeviceKind::cpu, std::make_unique<CpuBackend>());
   register_levels();
-  if (g_unfit.empty())
-    register_backend(DeviceKind::cpu, std::make_unique<CpuBackend>());
-  else
-    register_backend(DeviceKind::cpu, std::make_unique<UnfitBackend>());
 }
 
 std::string isa_level() { return g_level; }
