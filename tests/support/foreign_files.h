@@ -3,6 +3,7 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -48,7 +49,7 @@ inline std::string mat_packed(const std::string& element) {
 
 inline std::string tar_file(const std::string& name, const std::string& content) {
   std::string header(512, '\0');
-  header.replace(0, name.size(), name);
+  std::copy(name.begin(), name.end(), header.begin());
   char number[16];
   std::snprintf(number, sizeof(number), "%011lo", static_cast<unsigned long>(content.size()));
   header.replace(124, 11, number);
@@ -58,7 +59,7 @@ inline std::string tar_file(const std::string& name, const std::string& content)
   unsigned sum = 0;
   for (char c : header) sum += static_cast<unsigned char>(c);
   std::snprintf(number, sizeof(number), "%06o", sum);
-  header.replace(148, 7, std::string(number, 7));
+  std::copy(number, number + 7, header.begin() + 148);
   std::string padded = content;
   padded.resize((content.size() + 511) / 512 * 512);
   return header + padded;

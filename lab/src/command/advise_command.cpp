@@ -13,11 +13,11 @@
 namespace tandem::lab {
 namespace {
 
-struct Flags : StudyFlags {
+struct AdviseFlags : StudyFlags {
   std::string model, goal = "time", phase = "train";
 };
 
-void run(const Flags& flags, const std::vector<std::string>& arguments) {
+void run_advise(const AdviseFlags& flags, const std::vector<std::string>& arguments) {
   Goal goal = Goal::time;
   as_usage([&] { goal = parse_goal(flags.goal); });
   const RunnerOptions options = flags.options("advise-" + flags.model);
@@ -47,14 +47,15 @@ void run(const Flags& flags, const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_advise(CLI::App& app, Action& action, const std::vector<std::string>& arguments) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<AdviseFlags>();
   CLI::App* cmd = app.add_subcommand(
       "advise", "which framework, engine, batch size and precision for a model on this machine");
   cmd->add_option("MODEL", flags->model, "a workload of 'tandem lab list'")->required();
   cmd->add_option("--goal", flags->goal, "time, memory or energy")->capture_default_str();
   cmd->add_option("--phase", flags->phase, "train or infer")->capture_default_str();
   flags->add(*cmd);
-  cmd->callback([flags, arguments, &action] { action = [flags, arguments] { run(*flags, arguments); }; });
+  cmd->callback(
+      [flags, arguments, &action] { action = [flags, arguments] { run_advise(*flags, arguments); }; });
 }
 
 }  // namespace tandem::lab

@@ -244,7 +244,8 @@ Plan make_plan(const Buffer& in, const Dims& axes) {
   Plan plan;
   bool reduces[kMaxRank] = {};
   for (int i = 0; i < axes.rank(); ++i) reduces[axes[i]] = true;
-  int64_t kept_shape[kMaxRank], kept_strides[kMaxRank], reduced_shape[kMaxRank], reduced_strides[kMaxRank];
+  int64_t kept_shape[kMaxRank] = {}, kept_strides[kMaxRank] = {}, reduced_shape[kMaxRank] = {},
+          reduced_strides[kMaxRank] = {};
   int kept = 0, reduced = 0;
   int64_t outputs = 1, count = 1, inner = 1;  // inner: outputs that lie beside each other in logical order
   bool inner_is_open = true, inner_reduced = false;
