@@ -129,8 +129,8 @@ TEST(Vocabulary, BytePairsGiveAnyTextBackExactly) {
   for (const char* sample : {"", " ", "   x", "completely other WORDS!", "\n\n\n", "größte 我"})
     samples.push_back(sample);
   samples.push_back(text);
-  samples.push_back(std::string(1000, 'a'));
-  samples.push_back(std::string(300, ' ') + "b");
+  samples.emplace_back(1000, 'a');
+  samples.emplace_back(300, ' ').push_back('b');
   for (uint32_t i = 0; i < 40; ++i) {  // any bytes
     std::string bytes;
     for (uint32_t k = 0; k < 50; ++k)

@@ -219,6 +219,9 @@ LibraryConvs proposals(const Question& asked, const Ask& ask, const Workspace& w
       row->why_not = "it is not supported by cuDNN for this.";
     else if (p.determinism != CUDNN_DETERMINISTIC || excluded(p.algo))
       row->why_not = "it is not deterministic.";
+    else if (kind_of(p.algo) == LibraryAlgorithm::winograd && asked.problem.shape.dtype == DType::f32 &&
+             !asked.problem.tf32)
+      row->why_not = "its results have fewer digits than f32, and TF32 is not allowed.";
     else if (cudnnSetConvolutionMathType(asked.described->convolution, p.mathType) != CUDNN_STATUS_SUCCESS ||
              workspace_of(p.algo, &row->bytes) != CUDNN_STATUS_SUCCESS)
       row->why_not = "it is refused by cuDNN for this.";

@@ -1,7 +1,7 @@
 // The constants were fitted to 205 problems (forward and both gradients of the zoo's CNNs; tf32, f32 and bf16) that were timed with
-// every algorithm on an H200: what the model takes needs 1 % more time in sum than the fastest, in tf32 and in f32, and 3 % in bf16.
-// The first proposal of cuDNN's own heuristic needs 6, 128 and 4 % more. It takes FFTs whose workspace costs more to write and read
-// than a plain algorithm costs in all, and passes over Winograd in f32.
+// every algorithm on an H200. What the model takes needs 1 % more time in sum than the fastest in tf32, and 3 % in f32 and bf16. The
+// first proposal of cuDNN's own heuristic needs 6 % more in tf32, where it takes FFTs whose workspace costs more to write and read than
+// a plain algorithm costs in all.
 #include "tandem/backends/cuda/conv_cost.h"
 
 #include <algorithm>
