@@ -24,7 +24,7 @@ ChoiceMode parse_choice_mode(const std::string& text, const char* setting = "con
 
 struct ConvolutionChoice {
   ChoiceMode mode = ChoiceMode::heuristic;
-  size_t workspace = size_t{512} << 20;  ///< bytes that a GPU's algorithm may take beside its tensors
+  size_t workspace = size_t{2} << 30;  ///< bytes that a GPU's algorithm may take beside its tensors
   /// profile: what was found is read from and added to a file, $TANDEM_CACHE/algorithms.tsv or
   /// ~/.cache/tandem/algorithms.tsv.
   bool keep = true;
