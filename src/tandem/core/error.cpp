@@ -14,12 +14,19 @@ std::string join(std::initializer_list<TextPart> parts) {
   };
   for (const TextPart& part : parts) {
     switch (part.kind_) {
-      case TextPart::Kind::text: joined.append(part.value_.text.data, part.value_.text.size); break;
-      case TextPart::Kind::integer: append_digits(part.value_.integer); break;
-      case TextPart::Kind::natural: append_digits(part.value_.natural); break;
+      case TextPart::Kind::text:
+        joined.append(part.value_.text.data, part.value_.text.size);
+        break;
+      case TextPart::Kind::integer:
+        append_digits(part.value_.integer);
+        break;
+      case TextPart::Kind::natural:
+        append_digits(part.value_.natural);
+        break;
       case TextPart::Kind::number:
         joined.append(digits, std::to_chars(digits, digits + sizeof(digits), part.value_.number,
-                                            std::chars_format::general, 6).ptr);
+                                            std::chars_format::general, 6)
+                                  .ptr);
         break;
       case TextPart::Kind::streamed: {
         std::ostringstream out;

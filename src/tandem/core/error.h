@@ -68,7 +68,9 @@ namespace detail {
 /// One part of a text. It refers to the value that it was made from, and lives as long as the call.
 class TextPart {
  public:
-  TextPart(const char* text) : kind_(Kind::text) { value_.text = {text, std::char_traits<char>::length(text)}; }
+  TextPart(const char* text) : kind_(Kind::text) {
+    value_.text = {text, std::char_traits<char>::length(text)};
+  }
   template <class T>
   TextPart(const T& value) {
     if constexpr (std::is_convertible_v<const T&, std::string_view>) {
@@ -90,7 +92,8 @@ class TextPart {
       value_.number = value;
     } else {
       kind_ = Kind::streamed;
-      value_.streamed = {&value, [](std::ostream& out, const void* object) { out << *static_cast<const T*>(object); }};
+      value_.streamed = {
+          &value, [](std::ostream& out, const void* object) { out << *static_cast<const T*>(object); }};
     }
   }
 

@@ -33,7 +33,8 @@ void each_chunk(std::string_view text, const F& f) {
   for (size_t begin = 0; begin < text.size();) {
     size_t at = begin;
     // One space belongs to what follows it.
-    const bool has_space = text[at] == ' ' && at + 1 < text.size() && kind_of_char(text[at + 1]) != Kind::space;
+    const bool has_space =
+        text[at] == ' ' && at + 1 < text.size() && kind_of_char(text[at + 1]) != Kind::space;
     if (has_space) ++at;
     const Kind kind = kind_of_char(text[at]);
     const auto goes_on = [&] {

@@ -119,7 +119,8 @@ LoaderOptions completed(LoaderOptions options) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int usual = options.device.kind == DeviceKind::cpu ? 1 : std::clamp(cores - 1, 1, 12);
   if (!options.workers) options.workers = usual;
-  if (!options.prefetch) options.prefetch = static_cast<int>(std::clamp<int64_t>(*options.workers, 2, kMostWorkers)) + 2;
+  if (!options.prefetch)
+    options.prefetch = static_cast<int>(std::clamp<int64_t>(*options.workers, 2, kMostWorkers)) + 2;
   return options;
 }
 }  // namespace

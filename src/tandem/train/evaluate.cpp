@@ -20,11 +20,9 @@ namespace tandem {
 
 Metrics evaluate(nn::Module& model, const data::Dataset& dataset, const EvaluateOptions& options) {
   check_between("batch", options.batch, 1, kMostBatch);
-  return Evaluation(model, options.engine,
-                    {.task = options.task,
-                     .loss = options.loss,
-                     .autocast = options.autocast,
-                     .workers = options.workers})(
+  return Evaluation(
+      model, options.engine,
+      {.task = options.task, .loss = options.loss, .autocast = options.autocast, .workers = options.workers})(
       dataset, options.batch);
 }
 
