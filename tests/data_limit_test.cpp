@@ -131,7 +131,7 @@ TEST(Limit, FoldersTablesAndArraysInTheOrderOfTheirClassesGiveEveryClass) {
   EXPECT_HAS(
       opened("mlp", "csv", folder / "rows.csv", 2).notices,
       "limit: the 2 samples to train are of 2 of the 3 classes, and the 2 samples to test are of 2 of the 3 "
-      "classes. Give a larger --limit to have every class.");
+      "classes. Give a larger `limit` to have every class.");
   EXPECT_EQ(opened("mlp", "csv", folder / "rows.csv", 48).data.taken, "");
   EXPECT_EQ(opened("mlp", "csv", folder / "rows.csv", 12).data.taken,
             "12 of 48 samples to train, all 12 samples to test, drawn by chance, split seed 0");

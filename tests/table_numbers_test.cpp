@@ -48,8 +48,8 @@ TEST(ForeignNumbers, AColumnOfThemIsRefusedWithTheCauseAndTheWaysOut) {
             "table 'p.csv': line 2, column 'x': numbers must have a decimal point, and neither separators of "
             "thousands nor a unit; got '80,0', and 40 of the column's 40 cells are written so. Write 86,8 as "
             "86.8 and "
-            "1.234,5 as 1234.5; if the column holds categories, name it by --categories, or leave it out by "
-            "--ignore-columns.");
+            "1.234,5 as 1234.5; if the column holds categories, name it by `categories`, or leave it out by "
+            "`ignore_columns`.");
   // Whole numbers among them, and a few words, change nothing.
   const Table mixed = table_of([](int i) { return i == 7 ? "none" : i % 3 == 0 ? str(i) : str(i, ",5"); });
   EXPECT_HAS(refusal([&] { TableEncoder(mixed, {.target = "y"}); }),
@@ -71,11 +71,11 @@ TEST(ForeignNumbers, ATargetOfThemIsRefusedWhateverTheTask) {
   EXPECT_EQ(refusal([&] { task_of(table, "x", TableTask::classification); }),
             "table 'p.csv': target 'x' must be classes with several rows each; its 40 cells are 40 different "
             "numbers, "
-            "as a quantity has. Choose --task regression (and write '100,5' with a decimal point, without "
+            "as a quantity has. Choose `task` regression (and write '100,5' with a decimal point, without "
             "separators "
             "of thousands or units); or, if they are classes, write them as names.");
   const Table few = table_of([](int i) { return str(i % 4, ",5"); });
-  EXPECT_HAS(refusal([&] { task_of(few, "x"); }), "if these are classes, choose --task classification.");
+  EXPECT_HAS(refusal([&] { task_of(few, "x"); }), "if these are classes, choose `task` classification.");
   EXPECT_EQ(task_of(few, "x", TableTask::classification), TableTask::classification);
 }
 
@@ -97,7 +97,7 @@ TEST(Classes, AClassPerRowOrNearlySoIsRefusedWithTheLikelyCause) {
   EXPECT_EQ(refusal(asked([](int i) { return 1000 + i * 37 % 30 * 250; })),
             "table 'p.csv': target 'x' must be classes with several rows each; its 40 cells are 30 different "
             "numbers, "
-            "as a quantity has. Choose --task regression; or, if they are classes, write them as names.");
+            "as a quantity has. Choose `task` regression; or, if they are classes, write them as names.");
   EXPECT_HAS(refusal(asked([](int i) { return i; })), "40 different numbers") << "row numbers";
   EXPECT_HAS(refusal(asked([](int i) { return i % 30 * 0.25; })), "30 different numbers") << "fractions";
   EXPECT_HAS(refusal(asked([](int i) { return str("name ", i); })),

@@ -204,13 +204,13 @@ void download(const std::string& url, const std::string& path, const DownloadOpt
   if (!folder.empty()) fs::create_directories(folder, error);
   if (error)
     throw resource_error(where, "cannot make the folder '", io::one_line(folder.string()),
-                         "': ", error.message(), ". Choose another with --data-dir.");
+                         "': ", error.message(), ". Choose another with `data_dir`.");
   // A lock on the folder keeps two downloads apart; the second finds the file of the first.
   const std::string place = folder.empty() ? "." : folder.string();
   const Descriptor lock(::open(place.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock || ::access(place.c_str(), W_OK) != 0)
     throw resource_error(where, "cannot write to '", io::one_line(place), "': ", std::strerror(errno),
-                         ". Choose another folder with --data-dir.");
+                         ". Choose another folder with `data_dir`.");
   while (::flock(lock.fd(), LOCK_EX) != 0 && errno == EINTR) continue;
 
   if (fs::is_regular_file(path, error) && !wanted.kind.empty() && is_right(path)) return;

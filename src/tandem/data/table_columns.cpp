@@ -345,8 +345,8 @@ EncodedColumn learn_column(const Table& table, size_t place, const TableEncoderO
   };
   if (!as_category && !contains(options.keep, column.name))
     check_plain_numbers(all, column.name, all_cells, all_content,
-                        "; if the column holds categories, name it by --categories, or leave it out by "
-                        "--ignore-columns.");
+                        "; if the column holds categories, name it by `categories`, or leave it out by "
+                        "`ignore_columns`.");
   if (!as_category)
     check_nearly_numbers(all, column.name, all_cells, all_content,
                          "; if the column holds categories, name it by `categories`.");

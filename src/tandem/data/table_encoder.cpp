@@ -125,7 +125,7 @@ void check_classes(const std::string& what, const std::vector<Counted>& values, 
   const bool is_quantity =
       are_numbers && (is_per_row || look_like_quantities(different, content.cells, content.values));
   TD_CHECK(!is_quantity, what, " must be classes with several rows each; its ", content.cells, " cells are ",
-           different, " different numbers, as a quantity has. Choose --task regression",
+           different, " different numbers, as a quantity has. Choose `task` regression",
            content.has_foreign_numbers()
                ? str(" (and write ", shown(values[0].value),
                      " with a decimal point, without separators of thousands or units)")
@@ -159,7 +159,7 @@ TableTask task_of(const Table& table, const std::string& target, TableTask asked
   const bool may_be_classes = asked == TableTask::automatic &&
                               !look_like_quantities(static_cast<int64_t>(values.size()), content.cells, {});
   check_plain_numbers(table, target, cells, content,
-                      may_be_classes ? "; if these are classes, choose --task classification." : ".");
+                      may_be_classes ? "; if these are classes, choose `task` classification." : ".");
   if (asked == TableTask::regression)
     TD_CHECK(content.all_numbers(), place_of(table, target, content.first_text),
              "a target of regression must be a number; got ", shown(cells[content.first_text]),
