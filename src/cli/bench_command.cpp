@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "cli/setting_flags.h"
 #include "tandem/io/file.h"
+#include "tandem/io/json.h"
 #include "tandem/train/environment.h"
 #include "tandem/train/profile_model.h"
 #include "tandem/zoo/zoo.h"
@@ -45,7 +46,9 @@ std::map<std::string, double> kept_result(const std::string& path) {
   std::map<std::string, double> ms;
   if (path.empty()) return ms;
   const std::vector<uint8_t> bytes = io::read_file("bench", path);
-  const ordered_json file = ordered_json::parse(bytes.begin(), bytes.end(), nullptr, false);
+  const auto file = io::parse_json<ordered_json>(str("bench: '", path, "': "),
+                                                 {reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                                                 "Give a file that --save wrote.");
   const auto refuse = [&] {
     return Error(str("bench: --against must be a file that --save wrote; got '", path, "'."));
   };
@@ -87,8 +90,9 @@ void save_result(const BenchFlags& flags, const std::vector<TimedStep>& rows, De
                        {"batch", row.batch},
                        {"mode", flags.infer ? "infer" : "train"},
                        {"ms", std::stod(fixed(row.ms, 4))}});
-  const ordered_json file = {{"environment", ordered_json::parse(environment_json(device))},
-                             {"steps", steps}};
+  const ordered_json file = {
+      {"environment", io::parse_json<ordered_json>("environment: ", environment_json(device))},
+      {"steps", steps}};
   io::write_atomically(flags.save, [&](io::OutputFile& out) { out.write(file.dump(1) + "\n"); });
 }
 

@@ -36,7 +36,11 @@ namespace tandem::cpu {
 namespace {
 
 const char* g_level = "baseline";
-std::string g_unfit;  // why this build has no kernels for this processor; empty: it has
+/// Why this build has no kernels for this processor; empty: it has.
+std::string& unfit() {
+  static std::string& text = *new std::string;
+  return text;
+}
 
 /// How bf16 matrices are multiplied, after what else there is to say.
 std::string bf16_products() {
@@ -65,7 +69,7 @@ class CpuBackend final : public Backend {
     return str("cpu ", g_level, bf16_products());
 #endif
   }
-  std::string missing_kernels() const override { return g_unfit; }
+  std::string missing_kernels() const override { return unfit(); }
   void* allocate(Device device, size_t bytes) override { return cpu::allocate(device.index, bytes); }
   void free(Device device, void* data, size_t bytes) noexcept override { release(device.index, data, bytes); }
   MemoryStats memory(Device device) const override { return memory_stats(device.index); }
@@ -148,7 +152,7 @@ void register_levels() {
     if (i < usable) highest = levels[i].name;
   }
   if (!highest) {
-    g_unfit = str(
+    unfit() = str(
         "this build of Tandem has them for ", held, ", and this process may use ", levels[usable - 1].name,
         " alone. Build it again on this machine, or with -DTANDEM_CPU_LEVELS=all, which runs everywhere.");
     return;
