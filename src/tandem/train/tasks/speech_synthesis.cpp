@@ -164,13 +164,15 @@ class SpeechSynthesis final : public Task {
     std::vector<Tensor> carried;
     const int64_t frames = batch["frames"][0].item<int64_t>(), length = batch["length"][0].item<int64_t>();
     const Tensor weights = slice(slice(forward(model, batch, carried)[3][0], 0, 0, frames), 1, 0, length);
-    return {{"attention",
-             heat_map({.title = "Attention",
-                       .x_label = "frame",
-                       .y_label = "character",
-                       .columns = frames,
-                       .rows = length,
-                       .values = clone(cast(transpose(weights, 0, 1), DType::f64)).to_vector<double>()})}};
+    // Of the largest: attention that is still spread over a long text would otherwise be an empty picture.
+    const Tensor shares =
+        cast(transpose(weights, 0, 1), DType::f64) / maximum(cast(max(weights), DType::f64), 1e-30);
+    return {{"attention", heat_map({.title = "Attention, of the largest weight",
+                                    .x_label = "frame",
+                                    .y_label = "character",
+                                    .columns = frames,
+                                    .rows = length,
+                                    .values = clone(shares).to_vector<double>()})}};
   }
 
   bool generates() const override { return true; }
