@@ -4,6 +4,7 @@
 #include <string>
 
 #include "lab/src/analysis/analysis.h"
+#include "tandem/core/error.h"
 
 namespace tandem::lab {
 namespace {
@@ -14,7 +15,7 @@ struct Stored {
   const Comparison* times = nullptr;  // of the two systems, second / first
 
   explicit Stored(const std::string& name)
-      : results(load_results(std::string(TANDEM_SOURCE_DIR) + "/lab/tests/analysis/records/" + name)),
+      : results(load_results(tandem::str(TANDEM_SOURCE_DIR, "/lab/tests/analysis/records/", name))),
         analysis(analyse(results)),
         times(analysis.comparison(results.runs.at(0).condition, "step.throughput_s", "pytorch:eager",
                                   "tandem:graph")) {}
