@@ -435,7 +435,7 @@ TEST(SpeechRun, GoesOnAfterAStopToTheSameBitsAndIsTestedAndSpeaks) {
                write_predictions(spoken({"a", "b"}), folder / "two.npy");
              }),
              "got 2. Give them one by one");
-  EXPECT_HAS(refusal([&] { spoken({" "}); }), "a text to speak must have a character");
+  EXPECT_HAS(refusal([&] { spoken({" "}); }), "a text must have a word");
   EXPECT_HAS(refusal([&] { spoken({"caf\xE9"}); }), "UTF-8");
   EXPECT_EQ(predict({.folder = folder / "whole", .indices = {1}}).predictions[0].mels.size(1), 80);
 }

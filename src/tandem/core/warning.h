@@ -4,6 +4,8 @@
 #include <functional>
 #include <string>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 /// Gets each warning, a sentence or two without a line end, on the thread that it is about. It must not throw.

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/core/standard.h"
+
 namespace tandem::nn::detail {
 
 /// What stands before the model's names in the file, "module." of one that DistributedDataParallel wrote. Empty where no one

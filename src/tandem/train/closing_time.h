@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "tandem/core/standard.h"
+
 namespace tandem {
 
 class ClosingTime {
