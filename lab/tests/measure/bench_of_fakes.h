@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 
+#include "lab/src/measure/disturbance.h"
 #include "lab/src/measure/one_run.h"
 #include "tests/support/temp_folder.h"
 
@@ -62,6 +64,12 @@ inline Run honest_run(const Cell& cell, const std::string& folder) {
   for (int attempt = 0; attempt < 4 && (attempt == 0 || run.status == Status::dishonest); ++attempt)
     run = run_with("", cell, folder);
   return run;
+}
+
+/// For tests whose verdicts must not depend on how busy the machine is.
+inline DisturbanceLimits undisturbed() {
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  return {.others_cores = kAny, .stolen_cores = kAny, .core_share = 0, .slowdown = kAny};
 }
 
 }  // namespace tandem::lab

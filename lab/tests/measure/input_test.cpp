@@ -138,6 +138,7 @@ TEST(Loading, CellsWhoseFilesCannotLieThereAreMissingWithTheReason) {
   plan.cells = {picture_cell("load", {{"storage", "disk"}}), picture_cell("load")};
   for (Cell& cell : plan.cells) cell.effort.runs = 1;
   RunnerOptions options;
+  options.disturbance = undisturbed();
   options.folder = folder / "study";
   options.bench = bench_of_fakes("");
   options.cool_down_s = 0;

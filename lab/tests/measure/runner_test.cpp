@@ -69,12 +69,6 @@ HonestyLimits believing() {
   return limits;
 }
 
-/// Nor on how busy it is.
-DisturbanceLimits undisturbed() {
-  constexpr double kAny = std::numeric_limits<double>::infinity();
-  return {.others_cores = kAny, .stolen_cores = kAny, .core_share = 0, .slowdown = kAny};
-}
-
 RunnerOptions options_in(const std::string& folder, const std::string& fault = "") {
   RunnerOptions options;
   options.limits = believing();
