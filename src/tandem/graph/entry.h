@@ -104,7 +104,7 @@ struct Entry {
   std::vector<const TensorImpl*> watched;  // captured tensors that somebody else held when it was made
   void count_references();
 };
-/// An entry of a callable that is in use, by the callable or by the tape of so many of its calls.
+/// An entry of a callable that is in use, by the callable or by the tapes of some of its calls, which `calls` counts.
 struct EntryInUse {
   std::shared_ptr<const Entry> entry;
   uint32_t calls;
