@@ -235,7 +235,8 @@ std::set<std::string> public_headers(const fs::path& src) {
     const std::string text = text_of(src / open.back());
     open.pop_back();
     for (std::sregex_iterator i(text.begin(), text.end(), include), end; i != end; ++i)
-      if (fs::exists(src / (*i)[1].str()) && seen.insert((*i)[1]).second)  // standard.h names one that is not there
+      if (fs::exists(src / (*i)[1].str()) &&
+          seen.insert((*i)[1]).second)  // standard.h names one that is not there
         open.push_back((*i)[1]);
   }
   return seen;
