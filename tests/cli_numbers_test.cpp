@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <future>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -68,7 +69,7 @@ class Numbers : public ::testing::Test {
   std::vector<std::string> call(const std::string& command, const std::string& out) const {
     if (command == "train")
       return {"train",   "mlp", "--data",        "digits", "--limit", "10",
-              "--batch", "5",   "--time-budget", "0.5",    "--out",   out};
+              "--batch", "5",   "--time-budget", "0.1",    "--out",   out};
     if (command == "eval") return {"eval", folder_ / "made", "--limit", "10"};
     if (command == "predict") return {"predict", folder_ / "made"};
     if (command == "models") return {"models", "mlp"};
@@ -99,13 +100,12 @@ TEST_F(Numbers, OfEveryOptionAreTakenOrRefusedInOneLine) {
         arguments.insert(arguments.end(), {option.name + "=" + value});
         const std::string what = std::string(command) + " " + option.name + " '" + value + "'";
         Process process(arguments);
-        std::atomic<bool> ended{false};
-        std::thread watch([&] {  // far longer than any of them takes
-          for (int i = 0; i < 600 && !ended; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-          if (!ended) process.kill();
+        std::promise<void> end;
+        std::thread watch([&, ended = end.get_future()] {  // far longer than any of them takes
+          if (ended.wait_for(std::chrono::seconds(60)) != std::future_status::ready) process.kill();
         });
         const ProcessResult result = process.wait();
-        ended = true;
+        end.set_value();
         watch.join();
         EXPECT_EQ(result.signal, 0) << what;
         if (result.status == 0) {

@@ -30,7 +30,7 @@ while read -r header; do
 done < <(grep -rhoE '^#include "tandem/[^"]+' "$root/lab/src" | cut -d'"' -f2 | sort -u)
 if [[ -x $prefix/bin/tandem-lab ]]; then
   cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
-  cmake -S "$root/lab" -B "$place/lab" -G Ninja -DCMAKE_CXX_FLAGS=-O0 -DCMAKE_PREFIX_PATH="$prefix;$(cached CMAKE_PREFIX_PATH)" \
+  cmake -S "$root/lab" -B "$place/lab" -G Ninja -DCMAKE_CXX_FLAGS=-O0 -DCMAKE_UNITY_BUILD=ON -DCMAKE_PREFIX_PATH="$prefix;$(cached CMAKE_PREFIX_PATH)" \
     -DTOMLPLUSPLUS_INCLUDE_DIR="$(cached TOMLPLUSPLUS_INCLUDE_DIR)" >"$place/configure.log" ||
     { cat "$place/configure.log"; fail "the lab alone: find_package(Tandem)"; }
   cmake --build "$place/lab" --target lab_own >"$place/build.log" ||
