@@ -74,6 +74,7 @@
 #include "tandem/nn/parametrized.h"
 #include "tandem/nn/pool.h"
 #include "tandem/nn/recurrent.h"
+#include "tandem/nn/recurrent_cells.h"
 #include "tandem/nn/stateful.h"
 #include "tandem/nn/summary.h"
 #include "tandem/ops/arrange.h"

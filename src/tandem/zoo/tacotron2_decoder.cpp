@@ -1,5 +1,7 @@
 #include "tandem/zoo/tacotron2_decoder.h"
 
+#include <span>
+
 #include "tandem/graph/scan.h"
 #include "tandem/nn/init.h"
 #include "tandem/ops/arrange.h"
@@ -12,33 +14,19 @@
 
 namespace tandem::zoo {
 
-StepLstm::StepLstm(Module* parent, const std::string& name, int64_t features, int64_t hidden)
-    : Module(parent, name),
-      weight_ih(drawn("weight_ih", {times_capped(4, hidden), features}, hidden)),
-      weight_hh(drawn("weight_hh", {times_capped(4, hidden), hidden}, hidden)),
-      bias_ih(drawn("bias_ih", {times_capped(4, hidden)}, hidden)),
-      bias_hh(drawn("bias_hh", {times_capped(4, hidden)}, hidden)) {}
+namespace {
 
-Tensor StepLstm::drawn(const char* name, const Dims& shape, int64_t hidden) {
-  return parameter(name, nn::uniform_by_fan_in(shape, hidden));
-}
-
-Tensor StepLstm::bias() const { return bias_ih + bias_hh; }
-
-// Not by the op recurrent(), which arranges the weights anew in each call: that pays for whole sequences alone. Of 1,024 units its gradient
-// took 70 ms for one step, where these ops take 4.
-StepLstm::State StepLstm::step(const Tensor& product, const State& before, const Keeps& keeps,
-                               double share) const {
-  const std::vector<Tensor> gates =
-      chunk(cast(product, weight_hh.dtype()) + linear(before.h, weight_hh), 4, 1);
-  const Tensor c = sigmoid(gates[1]) * before.c + sigmoid(gates[0]) * tanh(gates[2]),
-               h = sigmoid(gates[3]) * tanh(c);
-  const auto zoned_out = [&](const Tensor& now, const Tensor& old, const Tensor& kept) {
-    if (kept.defined()) return where(kept, old, now);
-    return share == 0 ? now : old * share + now * (1 - share);
+/// Zoneout of a step: units keep their old value where `masks` (of h and of c, bool) say so; without masks all keep a `share` of it.
+nn::LSTMCell::State zoned_out(const nn::LSTMCell::State& now, const nn::LSTMCell::State& before,
+                              std::span<const Tensor> masks, double share) {
+  const auto one = [&](const Tensor& new_value, const Tensor& old_value, size_t mask) {
+    if (!masks.empty()) return where(masks[mask], old_value, new_value);
+    return share == 0 ? new_value : old_value * share + new_value * (1 - share);
   };
-  return {zoned_out(h, before.h, keeps.h), zoned_out(c, before.c, keeps.c)};
+  return {one(now.h, before.h, 0), one(now.c, before.c, 1)};
 }
+
+}  // namespace
 
 Tacotron2Decoder::Tacotron2Decoder(Module* parent, const std::string& name, const Tacotron2Options& o)
     : Module(parent, name),
@@ -95,21 +83,20 @@ struct Tacotron2Decoder::Loop {
                 std::span<const Tensor> masks) const {
     const Tacotron2Options& o = d.options_;
     const double share = d.training() ? 0 : o.zoneout;  // in evaluation zoneout is its mean
-    const auto keeps = [&](size_t first) {
-      return masks.empty() ? StepLstm::Keeps() : StepLstm::Keeps{masks[first], masks[first + 1]};
-    };
-    const auto dropped = [&](StepLstm::State made) {
+    const auto stepped = [&](const nn::LSTMCell& cell, const Tensor& of_input, size_t at) {
+      const nn::LSTMCell::State before = {state[at], state[at + 1]};
+      nn::LSTMCell::State made =
+          zoned_out(cell.step(of_input, before), before, masks.empty() ? masks : masks.subspan(at, 2), share);
       if (d.training() && o.decoder_dropout > 0) made.h = dropout(made.h, o.decoder_dropout);
       return made;
     };
-    const StepLstm::State first = dropped(d.attention_rnn_.step(product + linear(state[4], context_weight),
-                                                                {state[0], state[1]}, keeps(0), share));
+    const nn::LSTMCell::State first =
+        stepped(d.attention_rnn_, product + linear(state[4], context_weight), 0);
     const nn::AttentionRead read = d.attention_(first.h, memory, state[5], state[6]);
     // As they began, under Autocast too.
     const Tensor context = cast(read.context, dtype()), weights = cast(read.weights, dtype());
-    const StepLstm::State second = dropped(
-        d.decoder_rnn_.step(linear(concat({first.h, context}, 1), d.decoder_rnn_.weight_ih, decoder_bias),
-                            {state[2], state[3]}, keeps(2), share));
+    const nn::LSTMCell::State second = stepped(
+        d.decoder_rnn_, linear(concat({first.h, context}, 1), d.decoder_rnn_.weight_ih, decoder_bias), 2);
     return {{first.h, first.c, second.h, second.c, context, weights, state[6] + weights},
             {second.h, context, weights}};
   }

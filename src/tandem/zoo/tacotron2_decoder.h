@@ -3,31 +3,10 @@
 
 #include "tandem/nn/additive_attention.h"
 #include "tandem/nn/layers.h"
+#include "tandem/nn/recurrent_cells.h"
 #include "tandem/zoo/tacotron2_options.h"
 
 namespace tandem::zoo {
-
-/// Weights of an LSTM that a loop calls a step at a time, with PyTorch's names of a cell, uniform in ±1/√hidden.
-class StepLstm : public nn::Module {
- public:
-  StepLstm(Module* parent, const std::string& name, int64_t features, int64_t hidden);
-  struct State {
-    Tensor h, c;  // (N, hidden)
-  };
-  /// Units that keep their old value in a step, bool (N, hidden); undefined: none do.
-  struct Keeps {
-    Tensor h, c;
-  };
-  /// product (N, 4 · hidden): what the input contributes, biases included. `share`: of their old values that h and c keep, the
-  /// mean of zoneout.
-  State step(const Tensor& product, const State& before, const Keeps& keeps, double share) const;
-  Tensor bias() const;  // both, added up
-
-  const Tensor weight_ih, weight_hh, bias_ih, bias_hh;
-
- private:
-  Tensor drawn(const char* name, const Dims& shape, int64_t hidden);
-};
 
 class Tacotron2Decoder : public nn::Module {
  public:
@@ -57,9 +36,9 @@ class Tacotron2Decoder : public nn::Module {
 
   Tacotron2Options options_;
   nn::Linear prenet1_, prenet2_;
-  StepLstm attention_rnn_;
+  nn::LSTMCell attention_rnn_;
   nn::LocationAttention attention_;
-  StepLstm decoder_rnn_;
+  nn::LSTMCell decoder_rnn_;
   nn::Linear projection_, gate_;
 };
 
