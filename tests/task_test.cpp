@@ -507,6 +507,15 @@ TEST(Tasks, ClassWeightsAreThoseOfTheLossOfTrainingAlone) {
              "class-weights: there must be one per class; got 3 for outputs of ");
 }
 
+TEST(Tasks, SettingsTellNumbersApartByEveryDigit) {  // a resumed run must have the same
+  for (const char* name : {"classification", "text-classification", "segmentation"})
+    EXPECT_NE(make_task(name, {.class_weights = {1, 0.12345671}})->settings(),
+              make_task(name, {.class_weights = {1, 0.12345672}})->settings())
+        << name;
+  EXPECT_NE(make_task("speech-synthesis", {.guided_attention = 0.12345671})->settings(),
+            make_task("speech-synthesis", {.guided_attention = 0.12345672})->settings());
+}
+
 TEST(Tasks, QuantitiesKeepTheirDigitsWhateverTheTypeOfTheModel) {
   // Far from 0 beside their spread, and beyond what f16 holds.
   const double mean = 1.7e9, deviation = 100;

@@ -10,9 +10,9 @@
 #include "cli/output.h"
 #include "cli/setting_flags.h"
 #include "tandem/core/error.h"
+#include "tandem/core/nearest.h"
 #include "tandem/data/registry.h"
 #include "tandem/search/search.h"
-#include "tandem/zoo/layer_types.h"
 #include "tandem/zoo/zoo.h"
 
 namespace tandem::cli {
@@ -224,10 +224,9 @@ void take_subject(const std::string& word, TrainConfig& base) {
   }
   std::vector<std::string> all = models;
   all.insert(all.end(), data.begin(), data.end());
-  const std::string near = zoo::nearest(word, all);
   TD_CHECK(is_in(data), "search: must be given a model (", joined(models),
            "), a description that ends in .toml, or a ", "data set (", joined(data), "); got '", word, "'.",
-           near.empty() ? "" : " Did you mean " + near + "?");
+           did_you_mean(word, all));
   TD_CHECK(base.data.empty() || base.data == word, "search: the data set is named twice; got ", word,
            " and --data ", base.data, ". Leave --data out.");
   base.data = word;

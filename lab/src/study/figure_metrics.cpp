@@ -3,10 +3,10 @@
 #include <regex>
 
 #include "lab/src/analysis/analysis.h"
-#include "lab/src/base/nearest.h"
 #include "lab/src/study/schema.h"
 #include "lab/src/study/table.h"
 #include "tandem/core/error.h"
+#include "tandem/core/nearest.h"
 #include "tandem/io/file.h"
 
 namespace tandem::lab {
@@ -54,7 +54,7 @@ void check_metrics(const Table& owner, const std::string& kind, const std::vecto
       continue;
     const std::string near = did_you_mean(name, names);
     throw Error(str(owner.place(), ": metrics must be names of lab/docs/metrics.md; got '",
-                    io::one_line(name, 80), "'. ", near.empty() ? those_like(name, names) : near));
+                    io::one_line(name, 80), "'.", near.empty() ? " " + those_like(name, names) : near));
   }
 }
 

@@ -5,11 +5,11 @@
 #include <set>
 #include <tuple>
 
-#include "lab/src/base/nearest.h"
 #include "lab/src/study/catalogue.h"
 #include "lab/src/study/schema.h"
 #include "lab/src/study/table.h"
 #include "tandem/core/error.h"
+#include "tandem/core/nearest.h"
 #include "tandem/io/file.h"
 
 namespace tandem::lab {

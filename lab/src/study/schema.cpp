@@ -198,9 +198,9 @@ Workloads read_workloads(const std::string& path, const std::vector<Json>& table
     if (!is_plain_name(name))
       table.refuse("name", "have at most 80 letters, digits, _, - and dots, and begin with no dot");
     if (std::find(files.begin(), files.end(), name) != files.end())
-      table.refuse("name", "be another one than that of a file in studies/workloads/", "Rename it.");
+      table.refuse("name", "be another one than that of a file in studies/workloads/", " Rename it.");
     if (std::any_of(own.begin(), own.end() - 1, [&](const Workload& other) { return other.name == name; }))
-      table.refuse("name", "be given once", "Rename one of the two.");
+      table.refuse("name", "be given once", " Rename one of the two.");
   }
   return Workloads(std::move(own));
 }
@@ -242,7 +242,7 @@ StudyFile read_study(const std::string& name, const std::string& path) {
                           workloads = table.tables("workload");
   table.finish();
   if (parts.empty())
-    table.refuse("part", "be there at least once", "Write [[part]] with name, title and phase.");
+    table.refuse("part", "be there at least once", " Write [[part]] with name, title and phase.");
 
   study.workloads = read_workloads(path, workloads);
   std::set<std::string> names;

@@ -51,7 +51,7 @@ std::string Table::place() const {
 
 void Table::refuse(const std::string& key, const std::string& rule, const std::string& fix) const {
   const std::string got = json_->contains(key) ? shown(json_->at(key)) : "nothing";
-  throw Error(str(place(), ": ", key, " must ", rule, "; got ", got, ".", fix.empty() ? "" : " ", fix));
+  throw Error(str(place(), ": ", key, " must ", rule, "; got ", got, ".", fix));
 }
 
 const json* Table::find(const std::string& key) {

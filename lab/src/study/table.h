@@ -60,7 +60,7 @@ class Table {
   /// Throws Error where the table has keys that nobody asked for, and names those that it may have.
   void finish() const;
 
-  /// Throws Error: "studies/000.toml, part 'x': KEY must RULE; got VALUE. FIX".
+  /// Throws Error: "studies/000.toml, part 'x': KEY must RULE; got VALUE. FIX". `fix` begins with a space.
   [[noreturn]] void refuse(const std::string& key, const std::string& rule,
                            const std::string& fix = "") const;
   std::string place() const;  // "read 'studies/000.toml', part 'x'"

@@ -3,12 +3,12 @@
 #include <cmath>
 #include <filesystem>
 
-#include "lab/src/base/nearest.h"
 #include "lab/src/base/optimizer.h"
 #include "lab/src/base/toml.h"
 #include "lab/src/study/schema.h"
 #include "lab/src/study/table.h"
 #include "tandem/core/error.h"
+#include "tandem/core/nearest.h"
 #include "tandem/io/file.h"
 
 namespace tandem::lab {

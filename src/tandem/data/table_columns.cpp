@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tandem/core/file.h"
+#include "tandem/core/shortest.h"
 #include "tandem/data/table_dates.h"
 #include "tandem/io/csv_rows.h"
 
@@ -146,11 +147,7 @@ bool is_otherwise_written(std::string_view cell) {
          is_grouped(cell, ",", '.');
 }
 
-std::string number_text(double value) {
-  char text[40];
-  const auto [end, error] = std::to_chars(text, text + sizeof text, value + 0.0);  // + 0.0: -0 is 0
-  return {text, error == std::errc() ? end : text};
-}
+std::string number_text(double value) { return shortest(value + 0.0); }  // + 0.0: -0 is 0
 
 Content content_of(const TextColumn& column) {
   Content content;

@@ -1,9 +1,9 @@
 #include "tandem/search/plan.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
+#include "tandem/core/shortest.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/search/halving.h"
 #include "tandem/search/variant.h"
@@ -12,11 +12,6 @@
 
 namespace tandem::search {
 namespace {
-
-std::string exact(double value) {
-  char buffer[40];
-  return {buffer, std::to_chars(buffer, buffer + sizeof(buffer), value).ptr};
-}
 
 /// A model as it fits the data.
 Candidate candidate(const std::string& name, const TrainingData& data) {
@@ -79,7 +74,7 @@ void add_own_settings(const std::vector<zoo::LayerDescription>& layers, Settings
     if (layer.type == "batch_norm") settings.emplace_back("batch_norm", "true");
     if (layer.type == "dropout")
       for (const auto& [name, value] : layer.settings)
-        if (name == "p") settings.emplace_back("dropout", exact(std::get<double>(value)));
+        if (name == "p") settings.emplace_back("dropout", shortest(std::get<double>(value)));
     settings.emplace_back("activation", layer.type);
     add_own_settings(layer.layers, settings);
   }
@@ -136,13 +131,13 @@ Point usual_point(const Plan& plan, const SearchConfig& config) {
   const TrainConfig& base = config.base;
   // Of a name that comes twice the last counts: own settings are put after these, the outermost first.
   Settings usual = {{"model", plan.candidates[0].name},
-                    {"lr", exact(starting_lr(base))},
-                    {"lr_factor", exact(starting_lr(base) / optim::optimizer_info(base.optimizer).lr)},
+                    {"lr", shortest(starting_lr(base))},
+                    {"lr_factor", shortest(starting_lr(base) / optim::optimizer_info(base.optimizer).lr)},
                     {"batch", std::to_string(base.batch)},
                     {"optimizer", base.optimizer},
                     {"schedule", "constant"},
-                    {"weight_decay", exact(base.weight_decay.value_or(0))},
-                    {"momentum", exact(starting_momentum(base).value_or(0.9))},
+                    {"weight_decay", shortest(base.weight_decay.value_or(0))},
+                    {"momentum", shortest(starting_momentum(base).value_or(0.9))},
                     {"width", "1"},
                     {"depth", "1"},
                     {"dropout", "0"},
@@ -199,7 +194,7 @@ TrialPlan trial_plan(const Plan& plan, const SearchConfig& config, const Trial& 
   for (const auto& [name, value] : plan.space.settings(trial.point)) {
     if (name == "momentum" && !optimizer.momentum) continue;
     if (name == "lr_factor")
-      out.settings.emplace_back("lr", exact(*c.lr));
+      out.settings.emplace_back("lr", shortest(*c.lr));
     else
       out.settings.emplace_back(name, value);
   }

@@ -8,19 +8,14 @@
 
 #include "tandem/core/error.h"
 #include "tandem/core/file.h"
+#include "tandem/core/nearest.h"
+#include "tandem/core/shortest.h"
 #include "tandem/optim/optimizer.h"
-#include "tandem/zoo/layer_types.h"
 
 namespace tandem::search {
 namespace {
 
 constexpr size_t kMostValues = 100;
-
-/// The shortest text that reads as the same number.
-std::string exact(double value) {
-  char buffer[40];
-  return {buffer, std::to_chars(buffer, buffer + sizeof(buffer), value).ptr};
-}
 
 /// Four digits are enough for a setting, and are what the run gets.
 double rounded(double value) {
@@ -60,18 +55,16 @@ const ParameterRule& rule_of(const std::string& name, const std::string& where) 
     if (rule.name == name) return rule;
     names.emplace_back(rule.name);
   }
-  const std::string near = zoo::nearest(name, names);
   throw Error(str(where, ": a parameter must be one of ", joined(names), "; got '", one_line(name, 60), "'.",
-                  near.empty() ? "" : " Did you mean " + near + "?"));
+                  did_you_mean(name, names)));
 }
 
 void check_value(const ParameterRule& rule, const std::string& value, const std::string& where) {
   if (rule.any_word) return;
   if (!rule.words.empty()) {
     const bool known = std::find(rule.words.begin(), rule.words.end(), value) != rule.words.end();
-    const std::string near = known ? "" : zoo::nearest(value, rule.words);
     TD_CHECK(known, where, ": ", rule.name, " must be one of ", joined(rule.words), "; got '",
-             one_line(value, 60), "'.", near.empty() ? "" : " Did you mean " + near + "?");
+             one_line(value, 60), "'.", did_you_mean(value, rule.words));
     return;
   }
   const double number = number_of(value);
@@ -83,7 +76,7 @@ void check_value(const ParameterRule& rule, const std::string& value, const std:
 }  // namespace
 
 std::string Parameter::text(double coordinate) const {
-  return is_list() ? values[place(*this, coordinate)] : exact(number(coordinate));
+  return is_list() ? values[place(*this, coordinate)] : shortest(number(coordinate));
 }
 
 double Parameter::number(double coordinate) const {
@@ -149,7 +142,7 @@ std::string Space::to_toml() const {
       }
       out += "[" + list + "]\n";
     } else {
-      out += str("{ low = ", exact(p.low), ", high = ", exact(p.high),
+      out += str("{ low = ", shortest(p.low), ", high = ", shortest(p.high),
                  p.scale == Scale::log ? ", scale = \"log\"" : "", " }\n");
     }
   }
@@ -221,8 +214,8 @@ void check(const Space& space, const std::string& where) {
     }
     TD_CHECK(rule.words.empty() && !rule.any_word, where, ": ", p.name,
              " must be a list of words; got a range. Write ", p.name, " = [\"…\", \"…\"].");
-    check_value(rule, exact(p.low), where);
-    check_value(rule, exact(p.high), where);
+    check_value(rule, shortest(p.low), where);
+    check_value(rule, shortest(p.high), where);
     TD_CHECK(p.low < p.high, where, ": the low end of ", p.name, " must be below the high one; got ", p.low,
              " and ", p.high, ".");
     TD_CHECK(p.scale != Scale::log || p.low > 0, where, ": ", p.name,

@@ -4,6 +4,7 @@
 
 #include "tandem/core/error.h"
 #include "tandem/core/file.h"
+#include "tandem/core/shortest.h"
 #include "tandem/core/toml_depth.h"
 #include "tandem/search/space.h"
 
@@ -21,11 +22,6 @@ std::string source_name(const std::string& source) { return "space '" + one_line
 
 #ifdef TANDEM_HAS_TOML
 
-std::string exact(double value) {
-  char buffer[40];
-  return {buffer, std::to_chars(buffer, buffer + sizeof(buffer), value).ptr};
-}
-
 /// The text of one value.
 std::string value_text(const toml::node& node, const std::string& where) {
   if (const auto* value = node.as_string()) return value->get();
@@ -34,7 +30,7 @@ std::string value_text(const toml::node& node, const std::string& where) {
   const auto* value = node.as_floating_point();
   TD_CHECK(value && std::isfinite(value->get()), where,
            ": a value must be a number, a text, true or false; got something else.");
-  return exact(value->get());
+  return shortest(value->get());
 }
 
 double end_of(const toml::table& table, const char* key, const std::string& where, const std::string& name) {

@@ -1,6 +1,5 @@
 // What models make of samples, and saved runs of images, tables, arrays and texts.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +9,7 @@
 #include <sstream>
 
 #include "tandem/core/rng.h"
+#include "tandem/core/shortest.h"
 #include "tandem/core/tape.h"
 #include "tandem/data/arrays.h"
 #include "tandem/data/compose.h"
@@ -37,12 +37,6 @@ namespace {
 std::string class_name(const DataRecord& data, int64_t cls) {
   return static_cast<size_t>(cls) < data.class_names.size() ? data.class_names[static_cast<size_t>(cls)]
                                                             : std::to_string(cls);
-}
-
-template <class T>
-std::string shortest(T value) {
-  char text[40];
-  return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
 /// The shortest text that gives the number back: as f32, where it is one.

@@ -5,9 +5,10 @@
 #include <cstdlib>
 
 #include "tandem/core/error.h"
+#include "tandem/core/nearest.h"
+#include "tandem/core/shortest.h"
 #include "tandem/io/file.h"
 #include "tandem/train/settings.h"
-#include "tandem/zoo/layer_types.h"
 
 namespace tandem {
 namespace {
@@ -101,9 +102,8 @@ const Setting& setting(const std::string& name) {
     if (s.name == name) return s;
     names.push_back(s.name);
   }
-  const std::string near = zoo::nearest(name, names);
   throw Error(str("settings: must be those of 'tandem train --help'; got '", io::one_line(name, 60), "'.",
-                  near.empty() ? "" : " Did you mean " + near + "?"));
+                  did_you_mean(name, names)));
 }
 
 SettingValue default_of(const Setting& setting) { return setting.get(TrainConfig()); }
@@ -143,10 +143,7 @@ std::string text_of(const SettingValue& value) {
     std::string operator()(bool v) const { return v ? "true" : "false"; }
     std::string operator()(int64_t v) const { return std::to_string(v); }
     std::string operator()(uint64_t v) const { return std::to_string(v); }
-    std::string operator()(double v) const {  // the shortest that reads as the same number
-      char buffer[40];
-      return {buffer, std::to_chars(buffer, buffer + sizeof(buffer), v).ptr};
-    }
+    std::string operator()(double v) const { return shortest(v); }
     std::string operator()(const std::string& v) const { return v; }
     std::string operator()(const std::vector<std::string>& v) const {
       std::string out;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tandem/core/file.h"
+#include "tandem/core/nearest.h"
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
 #include "tandem/nn/containers.h"
@@ -81,11 +82,10 @@ class Flattener {
       for (const auto& [each, value] : scope) known.push_back(each);
     std::string list;
     for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
-    const std::string near = nearest(name, known);
+    const std::string near = did_you_mean(name, known);
     throw Error(str(what, ": must name an input or what an earlier layer gave (", list, "); got '",
                     one_line(name, 60), "'.",
-                    near.empty() ? " Give that layer to = \"" + one_line(name, 60) + "\"."
-                                 : " Did you mean " + near + "?"));
+                    near.empty() ? " Give that layer to = \"" + one_line(name, 60) + "\"." : near));
   }
 
   /// Adds the layers of a list, the first of which gets `value` unless it says otherwise; their names begin with `prefix`, and

@@ -1,12 +1,13 @@
 // Descriptions as TOML. (The other files of the library that know the TOML parser are train/settings_toml.cpp and
 // search/space_toml.cpp.)
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <string_view>
 
 #include "tandem/core/file.h"
+#include "tandem/core/nearest.h"
+#include "tandem/core/shortest.h"
 #include "tandem/core/toml_depth.h"
 #include "tandem/zoo/description_limits.h"
 #include "tandem/zoo/layer_types.h"
@@ -28,10 +29,8 @@ std::string text_of(const Setting& value) {
   struct Text {
     std::string operator()(bool v) const { return v ? "true" : "false"; }
     std::string operator()(int64_t v) const { return std::to_string(v); }
-    std::string operator()(double v) const {  // the shortest that reads as the same number
-      char buffer[40];
-      const auto end = std::to_chars(buffer, buffer + sizeof(buffer), v).ptr;
-      const std::string text(buffer, end);
+    std::string operator()(double v) const {
+      const std::string text = shortest(v);
       return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
     }
     std::string operator()(const std::string& v) const { return "\"" + v + "\""; }
@@ -115,9 +114,9 @@ class Reader {
         d.layers = layers(node, "layer", 0);
       } else {
         at(line, [&, k = std::string(key.str())] {
-          const std::string near = nearest(k, {"name", "input", "inputs", "outputs", "layer"});
           throw Error(str("the keys of a model must be name, input, inputs, outputs and layer; got '",
-                          one_line(k, 60), "'.", near.empty() ? "" : " Did you mean " + near + "?"));
+                          one_line(k, 60), "'.",
+                          did_you_mean(k, {"name", "input", "inputs", "outputs", "layer"})));
         });
       }
     }

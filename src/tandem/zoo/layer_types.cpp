@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "tandem/core/file.h"
+#include "tandem/core/nearest.h"
 #include "tandem/nn/activation.h"
 #include "tandem/nn/attention.h"
 #include "tandem/nn/dropout.h"
@@ -664,10 +665,6 @@ std::vector<std::string> list_of(const Rows& rows) {
   for (const auto& row : rows) names.emplace_back(row.name);
   return names;
 }
-std::string hint(const std::string& word, const std::vector<std::string>& words) {
-  const std::string near = nearest(word, words);
-  return near.empty() ? "" : " Did you mean " + near + "?";
-}
 
 /// "a whole number from 1 to 65536".
 std::string describe(const SettingRule& rule) {
@@ -750,33 +747,7 @@ std::string without_point(const SettingRule& rule, const Setting& value) {
   return fits(rule, whole) ? str(" Write ", describe(whole), ", without the point.") : "";
 }
 
-/// How many letters must be added, dropped or changed to turn a into b.
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t changed = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = std::exchange(row[j], std::min({changed, row[j] + 1, row[j - 1] + 1}));
-    }
-  }
-  return row.back();
-}
-
 }  // namespace
-
-std::string nearest(const std::string& word, const std::vector<std::string>& words) {
-  std::string best;
-  size_t distance = 3;  // anything further away is no slip of the hand
-  for (const std::string& candidate : words) {
-    const size_t d = edit_distance(word.substr(0, 64), candidate);
-    if (d >= distance) continue;
-    distance = d;
-    best = candidate;
-  }
-  return best;
-}
 
 const std::vector<LayerType>& layer_types() {
   static const auto& table = *new std::vector<LayerType>(make_table());
@@ -787,7 +758,7 @@ const LayerType& layer_type(const std::string& name) {
   for (const LayerType& type : layer_types())
     if (type.name == name) return type;
   throw Error(str("the type of a layer must be one of ", names_of(layer_types()), "; got '",
-                  one_line(name, 60), "'.", hint(name, list_of(layer_types()))));
+                  one_line(name, 60), "'.", did_you_mean(name, list_of(layer_types()))));
 }
 
 bool has_setting(const LayerType& type, const std::string& name) {
@@ -804,7 +775,7 @@ const SettingRule& setting_rule(const LayerType& type, const std::string& name) 
                   type.make                                 ? ""
                   : std::string_view(type.name) == "repeat" ? ", layer"
                                                             : ", layer, shortcut",
-                  "; got '", one_line(name, 60), "'.", hint(name, list_of(type.settings))));
+                  "; got '", one_line(name, 60), "'.", did_you_mean(name, list_of(type.settings))));
 }
 
 Setting checked_setting(const LayerType& type, const std::string& name, Setting value) {

@@ -71,7 +71,4 @@ void set_forget_bias(nn::LSTM& lstm, double value);
 /// Draws the weights again where the layer says how ("init").
 void draw_weights(const LayerDescription& layer, nn::Module& made);
 
-/// The one of `words` that `word` was probably meant to be; empty: none is near.
-std::string nearest(const std::string& word, const std::vector<std::string>& words);
-
 }  // namespace tandem::zoo

@@ -5,7 +5,7 @@
 
 #include "tandem/core/error.h"
 #include "tandem/core/file.h"
-#include "tandem/zoo/layer_types.h"
+#include "tandem/core/nearest.h"
 
 namespace tandem::zoo {
 
@@ -21,9 +21,8 @@ void set_by_name(const char* model, std::span<const std::pair<std::string, doubl
         names.emplace_back(each.name);
         list += str(list.empty() ? "" : ", ", each.name);
       }
-      const std::string near = nearest(name, names);
       throw Error(str("model ", model, ": its settings are ", list, "; got '", one_line(name, 60), "'.",
-                      near.empty() ? "" : " Did you mean " + near + "?"));
+                      did_you_mean(name, names)));
     }
     if (found->whole) {
       TD_CHECK(value >= static_cast<double>(found->least) && value <= static_cast<double>(found->most) &&

@@ -2,9 +2,9 @@
 #include "tandem/zoo/zoo.h"
 
 #include "tandem/core/file.h"
+#include "tandem/core/nearest.h"
 #include "tandem/zoo/alexnet.h"
 #include "tandem/zoo/cifar_cnn.h"
-#include "tandem/zoo/layer_types.h"
 #include "tandem/zoo/lenet.h"
 #include "tandem/zoo/mlp.h"
 #include "tandem/zoo/mnist_cnn.h"
@@ -250,9 +250,9 @@ const Row& row_named(const std::string& name) {
     names.push_back(row.info.name);
     list += (list.empty() ? "" : ", ") + row.info.name;
   }
-  const std::string near = nearest(name, names);
-  throw Error(str("model: must be one of ", list, "; got '", name, "'. ",
-                  near.empty() ? "'tandem models' describes them." : "Did you mean " + near + "?"));
+  const std::string near = did_you_mean(name, names);
+  throw Error(str("model: must be one of ", list, "; got '", name, "'.",
+                  near.empty() ? " 'tandem models' describes them." : near));
 }
 
 /// The number of its classes; throws Error where options do not fit it.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/core/shortest.h"
 #include "tandem/core/tape.h"
 #include "tandem/data/registry.h"
 #include "tandem/ops/arrange.h"
@@ -99,7 +100,7 @@ class Classification : public Task {
   std::string reads_as() const override { return "classification"; }
   std::string settings() const override {
     std::string text;
-    for (const double weight : s_.weights) text += str(text.empty() ? "class weights " : " ", weight);
+    for (const double weight : s_.weights) text += (text.empty() ? "class weights " : " ") + shortest(weight);
     if (s_.ignored) text += str(text.empty() ? "" : ", ", "ignoring ", *s_.ignored);
     return text;
   }

@@ -1,6 +1,7 @@
 // A class for each pixel: outputs (n, classes, …), targets (n, …) of class numbers.
 #include <cmath>
 
+#include "tandem/core/shortest.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/index.h"
@@ -52,7 +53,7 @@ class Segmentation final : public Task {
   std::string name() const override { return "segmentation"; }
   std::string settings() const override {
     std::string text = str("ignoring ", ignored_);
-    for (const double weight : weights_) text += str(", ", weight);
+    for (const double weight : weights_) text += ", " + shortest(weight);
     return text;
   }
   Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {

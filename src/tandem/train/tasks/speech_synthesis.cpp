@@ -4,6 +4,7 @@
 // attends to each character (n, frames, length).
 #include <algorithm>
 
+#include "tandem/core/shortest.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/lengths.h"
@@ -68,7 +69,7 @@ class SpeechSynthesis final : public Task {
   TaskAnswer answer_kind() const override { return TaskAnswer::speech; }
   std::vector<int64_t> outputs(const data::Splits&) const override { return {}; }
   std::string settings() const override {
-    return str("gate weight ", kGateWeight, guided_ == 0 ? "" : str(", guided attention ", guided_));
+    return str("gate weight ", kGateWeight, guided_ == 0 ? "" : ", guided attention " + shortest(guided_));
   }
   std::vector<std::string> fields() const override { return {"input", "length", "mels", "frames"}; }
 
