@@ -91,8 +91,8 @@ const std::map<std::string, const char*> kNotForUsers = {
     {"tandem::io::unpack_start", "called by readers"},
 };
 /// Bases of layers, which nobody makes.
-const std::set<std::string> kBases = {"Container",    "ChannelDropout", "BatchNorm",
-                                      "InstanceNorm", "LossOfTwo",      "LossOfThree"};
+const std::set<std::string> kBases = {"Container",     "ChannelDropout", "BatchNorm",  "InstanceNorm",
+                                      "RecurrentCell", "LossOfTwo",      "LossOfThree"};
 
 std::string text_of(const fs::path& path) {
   std::ifstream in(path);
