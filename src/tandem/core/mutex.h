@@ -30,6 +30,7 @@ enum class LockOrder : uint8_t {
   streams,
   activity,
   ops,     // the list of ops
+  names,   // the lists of names
   plans,   // of the CPU's FFT
   memory,  // the allocators
   count,

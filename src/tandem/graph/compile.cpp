@@ -21,35 +21,42 @@ using graph::Backward;
 using graph::Entry;
 using graph::Graph;
 
+/// "input 2", or "input 'mask'" where inputs have names.
+std::string input_text(const CompileOptions& options, size_t i) {
+  return i < options.input_names.size() ? str("input '", options.input_names[i], "'") : str("input ", i);
+}
+
 /// Memory that is changed must not come in twice under different names: the trace could not see that it is one.
-void check_aliases(const Entry& entry, const std::vector<Tensor>& inputs) {
+void check_aliases(const Entry& entry, const std::vector<Tensor>& inputs, const CompileOptions& options) {
+  const auto input = [&](size_t i) { return input_text(options, i); };
   const graph::Executor& executor = *entry.executor;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Ref<Storage>& storage = inputs[i].impl()->storage;
     for (const auto& changed : executor.changed_memory())
-      TD_CHECK(!(changed == storage), "compile: input ", i,
+      TD_CHECK(!(changed == storage), "compile: ", input(i),
                " shares memory with a captured tensor that the callable assigns to. Pass a clone().");
     if (!executor.changes_input()[i]) continue;
     check_target("compile", inputs[i]);  // the trace may have seen one without a mark
     for (size_t j = 0; j < inputs.size(); ++j)
-      TD_CHECK(i == j || !(inputs[j].impl()->storage == storage), "compile: input ", i,
-               " is assigned to by the callable and shares memory with input ", j, ". Pass a clone().");
+      TD_CHECK(i == j || !(inputs[j].impl()->storage == storage), "compile: ", input(i),
+               " is assigned to by the callable and shares memory with ", input(j), ". Pass a clone().");
     for (const auto& capture : entry.depends_on.captures)
-      TD_CHECK(!(capture.storage == storage), "compile: input ", i,
+      TD_CHECK(!(capture.storage == storage), "compile: ", input(i),
                " is assigned to by the callable and shares memory with a captured tensor. Pass a clone().");
   }
 }
 
 /// A leaf that comes in under two names would get its gradient in two parts.
-void check_leaves(const Entry& entry, const std::vector<Tensor>& inputs) {
+void check_leaves(const Entry& entry, const std::vector<Tensor>& inputs, const CompileOptions& options) {
+  const auto input = [&](size_t i) { return input_text(options, i); };
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!entry.signature.inputs[i].requires_grad) continue;
     for (size_t j = 0; j < i; ++j)
       TD_CHECK(!inputs[i].same(inputs[j]),
-               "compile: a tensor that requires a gradient must be one input; got it as inputs ", j, " and ",
-               i, ". Pass it once.");
+               "compile: a tensor that requires a gradient must be one input; got it as ", input(j), " and ",
+               input(i), ". Pass it once.");
     const auto check = [&](const Ref<TensorImpl>& captured) {
-      TD_CHECK(inputs[i].impl() != captured.get(), "compile: input ", i,
+      TD_CHECK(inputs[i].impl() != captured.get(), "compile: ", input(i),
                " requires a gradient and is captured by the callable, too. Use it by one of the two ways.");
     };
     for (const auto& capture : entry.depends_on.captures) check(capture.tensor);
@@ -353,13 +360,13 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
   // As part of a larger trace, or of code that was traced first; and where somebody looks at each operation.
   if (current_tracer() || current_observer() || BodyScope::is_open()) return state.function(inputs);
   for (size_t i = 0; i < inputs.size(); ++i)
-    TD_CHECK(!inputs[i].is_traced(), "compile: every input must have values; got, as input ", i,
+    TD_CHECK(!inputs[i].is_traced(), "compile: every input must have values; got, as ", input_text(state.options, i),
              ", a tensor of a compiled callable outside of it: ", describe(inputs[i]),
              ". Return it from the callable and use the result.");
   std::lock_guard lock(state.mutex);
   Entry& entry = state.entry_for(inputs);
-  check_aliases(entry, inputs);
-  check_leaves(entry, inputs);
+  check_aliases(entry, inputs, state.options);
+  check_leaves(entry, inputs, state.options);
   const auto leaf_of = [&](const graph::LeafGradient& gradient) {
     return gradient.leaf ? Tensor(gradient.leaf) : inputs[static_cast<size_t>(gradient.input)];
   };

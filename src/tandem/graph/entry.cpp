@@ -10,10 +10,12 @@ namespace tandem::graph {
 
 namespace {
 
-std::string describe_signature(const std::vector<Tensor>& inputs) {
+std::string describe_signature(const std::vector<Tensor>& inputs, const std::vector<std::string>& names) {
   std::string text;
-  for (const Tensor& t : inputs) {
-    text += str(text.empty() ? "" : ", ", t.dtype(), " ", t.shape(), " ", t.device());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& t = inputs[i];
+    text += str(text.empty() ? "" : ", ", i < names.size() ? names[i] + " " : "", t.dtype(), " ", t.shape(), " ",
+                t.device());
     if (!t.is_contiguous()) text += str(" strides ", t.strides());
     if (t.requires_grad()) text += " requires_grad";
   }
@@ -105,7 +107,8 @@ std::shared_ptr<Entry> make_entry(const TensorFunction& function, const CompileO
                               result.is_leaf() && result.impl()->requires_grad});
   }
   GraphReport& report = entry->report;
-  report.signature = describe_signature(inputs);
+  report.signature = describe_signature(inputs, options.input_names);
+  report.input_names = options.input_names;
   report.inputs = traced->graph.inputs;
   report.captured = traced->graph.captured;
   report.outputs = static_cast<int>(traced->results.size());
