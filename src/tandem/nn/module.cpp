@@ -5,6 +5,7 @@
 #include <cxxabi.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <exception>
 #include <map>
@@ -16,6 +17,7 @@
 #include "tandem/core/scope.h"
 #include "tandem/core/tape.h"
 #include "tandem/nn/load_names.h"
+#include "tandem/nn/signature.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/shape.h"
 
@@ -114,6 +116,22 @@ std::vector<Tensor> Module::operator()(const std::vector<Tensor>& in) {
     name_layer(error);
     throw;
   }
+}
+
+const Signature& Module::signature() const {
+  static constexpr std::array<std::string_view, 1> input = {"input"}, output = {"output"};
+  static const Signature& of_layers = *new Signature(input, output);
+  return of_layers;
+}
+
+Named Module::operator()(const Named& in) {
+  const Signature& names = signature();
+  const std::vector<Tensor> list = names.bind(in, type_name());
+  std::vector<Tensor> out =
+      list.size() == 1 && names.results().size() == 1 ? std::vector<Tensor>{(*this)(list[0])} : (*this)(list);
+  TD_CHECK(out.size() == names.results().size(), type_name(), ": must give ", names.results().text(),
+           "; it gave ", out.size(), " tensors.");
+  return {names.results(), std::move(out)};
 }
 
 std::vector<Tensor> Module::call(std::vector<Tensor> in,

@@ -25,12 +25,14 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/core/named.h"
 #include "tandem/core/tensor.h"
 #include "tandem/core/trace.h"
 
 namespace tandem::nn {
 
 class Module;
+class Signature;
 using ModulePtr = std::shared_ptr<Module>;
 
 /// Tensors with their names: parameters, or the state of an optimiser.
@@ -83,6 +85,10 @@ class Module {
   /// its place below the module that was called first.
   Tensor operator()(const Tensor& x);
   std::vector<Tensor> operator()(const std::vector<Tensor>& in);
+  /// The same by name: the arguments and the results of signature(). Throws Error where an argument is missing or unknown.
+  Named operator()(const Named& in);
+  /// The names of what the module takes and gives: "input" and "output" unless the class says otherwise (nn/signature.h).
+  virtual const Signature& signature() const;
   /// The same for one output: net(x, y).
   template <class... T>
   requires(sizeof...(T) > 1 && (std::is_same_v<T, Tensor> && ...)) Tensor operator()(const T&... in) {
