@@ -29,7 +29,7 @@ std::string train(bool compiled) {
   data::Loader loader(*some, {.batch = 50});
   loader.start_epoch(0);
   double loss = 0;
-  while (auto batch = loader.next()) loss = step(batch->tensors)[0].item<double>();
+  while (auto batch = loader.next()) loss = step(batch->tensors.values())[0].item<double>();
   std::printf("%s: last loss %.4f\n", compiled ? "graph" : "eager", loss);
   return io::weights_sha256(net.state());
 }

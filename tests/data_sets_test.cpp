@@ -154,7 +154,7 @@ TEST(Loader, TransformsWholeBatchesByPlaceAlone) {
     Labels marks;
     for (int64_t epoch : {0, 1}) {
       loader.start_epoch(epoch);
-      while (auto batch = loader.next()) marks.push_back(batch->tensors.at(2).item<int64_t>());
+      while (auto batch = loader.next()) marks.push_back(batch->tensors[2].item<int64_t>());
     }
     return marks;
   };

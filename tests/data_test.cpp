@@ -527,9 +527,9 @@ TEST(Loader, AnExceptionOfACollationOrABatchTransformNamesTheBatch) {
   const Numbers numbers(30);
   const std::string place = "batch 3 of epoch 0 of 30 samples (sample 15, sample 16, sample 17 and 2 more): ";
   EXPECT_EQ(foreign_error_of(numbers, {.collate = [](const Dataset& set, std::span<const int64_t> indices,
-                                                     int64_t, int64_t) -> std::vector<Tensor> {
+                                                     int64_t, int64_t) -> Named {
                                if (indices[0] == 15) throw Mine("cannot collate");
-                               return set.batch(indices);
+                               return named_batch(set, indices, 0);
                              }}),
             place + "cannot collate");
   EXPECT_EQ(foreign_error_of(numbers, {.transform =

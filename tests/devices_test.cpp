@@ -217,7 +217,7 @@ std::vector<double> all_of(const data::Dataset& set, data::LoaderOptions options
   std::vector<double> got;
   loader.start_epoch(2, first);
   while (const auto batch = loader.next())
-    for (const Tensor& tensor : batch->tensors) {
+    for (const Tensor& tensor : batch->tensors.values()) {
       EXPECT_EQ(tensor.device(), options.device);
       for (const double x : cast(tensor, DType::f64).to_vector<double>()) got.push_back(x);
     }

@@ -20,6 +20,7 @@
 #include "tandem/train/step.h"
 #include "tandem/zoo/mnist_cnn.h"
 #include "tandem/zoo/zoo.h"
+#include "tests/support/as_batch.h"
 #include "tests/support/golden.h"
 #include "tests/support/op_case.h"
 #include "tests/support/paths.h"
@@ -210,8 +211,9 @@ struct Trained {
   void check_step(const GoldenRun& golden, uint32_t i) {
     const bool is_speech = zoo::model_info(golden.model).task == "speech-recognition";
     if (golden.words > 0 || is_speech) {
-      const double loss =
-          (*step)(is_speech ? speech_batch(golden, i) : text_batch(golden, i)).value.item<double>();
+      const double loss = (*step)(as_batch(make_task(zoo::model_info(golden.model).task),
+                                           is_speech ? speech_batch(golden, i) : text_batch(golden, i)))
+                              .value.item<double>();
       EXPECT_NEAR(loss, golden.losses[i], tolerance * (1 + golden.losses[i])) << dtype << ", step " << i;
       return;
     }

@@ -176,7 +176,7 @@ TEST(LossScaler, FindsItsScaleInATrainingStepWithTheSameBitsInBothEngines) {
     for (uint32_t i = 0; i < 40; ++i) {
       const Tensor x = to_tensor(hash_array({8, 4}, i), DType::f32);
       const Tensor y = to_tensor(hash_array({8}, 100 + i, 0, 3), DType::i64);
-      if (accumulates) step.accumulate({x, y});
+      if (accumulates) step.accumulate({{"input", x}, {"target", y}});
       const Tensor loss = step(x, y);
       EXPECT_TRUE(std::isfinite(loss.item<double>()));
       if (i == 0) expect_same(layer.named_parameters(), before);

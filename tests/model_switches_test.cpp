@@ -34,9 +34,9 @@ struct Net : nn::Module {
   }
 };
 
-std::vector<Tensor> batch(uint32_t i) {
-  return {to_tensor(hash_array({8, 4}, i), DType::f32),
-          to_tensor(hash_array({8}, 100 + i, 0, 3), DType::i64)};
+Named batch(uint32_t i) {
+  return {{"input", to_tensor(hash_array({8, 4}, i), DType::f32)},
+          {"target", to_tensor(hash_array({8}, 100 + i, 0, 3), DType::i64)}};
 }
 
 const data::TensorSet& points() {

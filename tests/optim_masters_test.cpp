@@ -300,8 +300,8 @@ TEST(TrainingStep, SumsAndAveragesThatWereMadeBeforeTheModelWasConvertedAndMoved
         if (!late) net->to(dtype), net->to(kThere);
         for (uint32_t i = 0; i < 6; i += 2) {
           const auto batch = [&](uint32_t k) {
-            return std::vector<Tensor>{to(to_tensor(hash_array({8, 4}, k), DType::f32), kThere),
-                                       to(to_tensor(hash_array({8}, 100 + k, 0, 3), DType::i64), kThere)};
+            return Named{{"input", to(to_tensor(hash_array({8, 4}, k), DType::f32), kThere)},
+                         {"target", to(to_tensor(hash_array({8}, 100 + k, 0, 3), DType::i64), kThere)}};
           };
           step.accumulate(batch(i));
           step(batch(i + 1));

@@ -15,6 +15,7 @@
 #include "tandem/train/run_folder.h"
 #include "tandem/train/step.h"
 #include "tandem/train/train.h"
+#include "tests/support/as_batch.h"
 #include "tests/support/process.h"
 #include "tests/support/refusal.h"
 #include "tests/support/values.h"
@@ -165,10 +166,11 @@ std::pair<double, nn::NamedTensors> step_padded_to(int64_t frames) {
   // What stands behind the end must not matter either.
   const Tensor padded =
       frames > 30 ? concat({features, full({2, frames - 30, 161}, 3.0, DType::f64)}, 1) : features;
-  const Tensor loss =
-      step({padded, from_vector<int64_t>({30, 21}, {2}), from_vector<int64_t>({3, 4, 5, 4, 4, 0}, {2, 3}),
-            from_vector<int64_t>({3, 2}, {2})})
-          .value;
+  const Tensor loss = step({{"input", padded},
+                            {"length", from_vector<int64_t>({30, 21}, {2})},
+                            {"target", from_vector<int64_t>({3, 4, 5, 4, 4, 0}, {2, 3})},
+                            {"target_length", from_vector<int64_t>({3, 2}, {2})}})
+                          .value;
   return {loss.item<double>(), model->state()};
 }
 
@@ -185,7 +187,7 @@ TEST(DeepSpeech2, RefusesOtherInputs) {
   EXPECT_HAS(refusal([&] {
                (*model)({zeros({2, 30, 80}), zeros({2}, DType::i64)});
              }),
-             "deepspeech2: takes features (N, frames, 161) and their lengths i64 (N); got 2 tensors");
+             "deepspeech2: takes features (N, frames, 161) and their lengths i64 (N); got f32 (2, 30, 80)");
   EXPECT_HAS(refusal([&] { (*model)({zeros({2, 30, 161}), from_vector<int64_t>({31, 2}, {2})}); }), "length");
   EXPECT_HAS(refusal([&] { zoo::describe("deepspeech2"); }), "has no description");
   EXPECT_HAS(refusal([&] {
@@ -210,7 +212,7 @@ TEST(SpeechRecognition, BatchesHaveFewSizes) {
   const std::vector<int64_t> some = {0, 1, 2};
   int64_t longest = 0;
   for (const int64_t i : some) longest = std::max(longest, splits.train->length(i));
-  const std::vector<Tensor> batch = task->collate(*splits.train, some, 0, longest + 7);
+  const Named batch = task->collate(*splits.train, some, 0, longest + 7);
   EXPECT_EQ(batch[0].shape(), (Dims{3, longest + 7, 161}));
   EXPECT_EQ(batch[2].size(1), (longest + 7 + 3) / 4);  // whatever the texts are
   EXPECT_EQ(batch[1].to_vector<int64_t>()[1], splits.train->length(1));
@@ -219,12 +221,18 @@ TEST(SpeechRecognition, BatchesHaveFewSizes) {
 
 TEST(SpeechRecognition, AnUtteranceWhoseTextDoesNotFitCountsForNothing) {
   const TaskPtr task = make_task("speech-recognition");
-  const std::vector<std::string> names = task->fields();
-  const TaskBatch batch(names, {zeros({1, 4, 161}), full({1}, 4, DType::i64), ones({1, 3}, DType::i64),
-                                full({1}, 3, DType::i64)});
+  const Named batch = as_batch(task, {zeros({1, 4, 161}), full({1}, 4, DType::i64), ones({1, 3}, DType::i64),
+                                      full({1}, 3, DType::i64)});
+  const auto loss_of = [&](Dim steps) {
+    return task
+        ->loss(
+            {{"labels", zeros({1, steps, 29})}, {"steps", full({1}, static_cast<double>(steps), DType::i64)}},
+            batch)
+        .item<double>();
+  };
   // The same letter three times needs two blanks between: five steps, and there are two.
-  EXPECT_EQ(task->loss({zeros({1, 2, 29}), full({1}, 2, DType::i64)}, batch).item<double>(), 0);
-  EXPECT_GT(task->loss({zeros({1, 5, 29}), full({1}, 5, DType::i64)}, batch).item<double>(), 0);
+  EXPECT_EQ(loss_of(2), 0);
+  EXPECT_GT(loss_of(5), 0);
 }
 
 TEST(CtcCollapse, TakesOutRepetitionsAndBlanks) {

@@ -23,6 +23,7 @@
 #include "tandem/train/train.h"
 #include "tandem/zoo/tacotron2.h"
 #include "tandem/zoo/zoo.h"
+#include "tests/support/as_batch.h"
 #include "tests/support/process.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
@@ -157,11 +158,16 @@ TEST(Tacotron2, ItsDecoderIsAPlainLoopWithTheMasksOfZoneout) {
   }
 }
 
+/// What a model makes of a batch.
+Named made(const Tensor& first_mels, const Tensor& mels, const Tensor& gates, const Tensor& attention) {
+  return {{"first_mels", first_mels}, {"mels", mels}, {"gates", gates}, {"attention", attention}};
+}
+
 /// The true part of what a model of evaluation makes of the first sample.
-std::vector<Tensor> first_of(zoo::Tacotron2& model, const std::vector<Tensor>& batch) {
+std::vector<Tensor> first_of(zoo::Tacotron2& model, const Named& batch) {
   const NoGrad off;
-  const std::vector<Tensor> out = model(batch);
-  const int64_t frames = batch[3][0].item<int64_t>(), length = batch[1][0].item<int64_t>();
+  const std::vector<Tensor> out = model(batch.values());
+  const int64_t frames = batch["frames"][0].item<int64_t>(), length = batch["length"][0].item<int64_t>();
   std::vector<Tensor> cut;
   for (const Tensor& each : out) cut.push_back(slice(each[0], 0, 0, frames));
   cut[3] = slice(cut[3], 1, 0, length);
@@ -175,7 +181,8 @@ TEST(Tacotron2, InEvaluationPaddingChangesNothing) {
   zoo::Tacotron2 model(options);
   const Clips clips(2);  // of 6 and 23 frames
   const TaskPtr task = make_task("speech-synthesis");
-  model(task->collate(clips, std::vector<int64_t>{0, 1}, 0, 23));  // so that batch norms have seen something
+  model(task->collate(clips, std::vector<int64_t>{0, 1}, 0, 23)
+            .values());  // so that batch norms have seen something
   model.eval();
   const std::vector<Tensor> alone = first_of(model, task->collate(clips, std::vector<int64_t>{0}, 0, 6)),
                             padded = first_of(model, task->collate(clips, std::vector<int64_t>{0, 1}, 0, 30));
@@ -236,10 +243,9 @@ TEST(Tacotron2, HasTheSizesOfThePublicModelAndRefusesOthersByName) {
 
 TEST(SpeechSynthesis, AttentionOnTheDiagonalCountsAsSuchAndEvenAttentionDoesNot) {
   const TaskPtr task = make_task("speech-synthesis");
-  const std::vector<std::string> names = task->fields();
   const Dim frames = 40, length = 20;
-  const TaskBatch batch(names,
-                        {zeros({1, 30}, DType::i64), whole({length}), zeros({1, 50, 5}), whole({frames})});
+  const Named batch =
+      as_batch(task, {zeros({1, 30}, DType::i64), whole({length}), zeros({1, 50, 5}), whole({frames})});
   const Tensor even = full({1, 50, 30}, 1. / length);
   Array diagonal({1, 50, 30});
   for (Dim t = 0; t < 50; ++t) diagonal.at({0, t, std::min<Dim>(t / 2, 29)}) = 1;
@@ -247,8 +253,8 @@ TEST(SpeechSynthesis, AttentionOnTheDiagonalCountsAsSuchAndEvenAttentionDoesNot)
     const Tensor gates = full({1, 50}, -3);
     Metrics metrics;
     const std::unique_ptr<Meter> meter = task->meter();
-    meter->add(task->measure({full({1, 50, 5}, 9), full({1, 50, 5}, 0.5), gates,
-                              is_diagonal ? to_tensor(diagonal, DType::f32) : even},
+    meter->add(task->measure(made(full({1, 50, 5}, 9), full({1, 50, 5}, 0.5), gates,
+                                  is_diagonal ? to_tensor(diagonal, DType::f32) : even),
                              batch));
     meter->finish(metrics);
     EXPECT_NEAR(metrics["diagonality"], is_diagonal ? 1 : 0.28, is_diagonal ? 1e-6 : 0.02);
@@ -260,14 +266,13 @@ TEST(SpeechSynthesis, AttentionOnTheDiagonalCountsAsSuchAndEvenAttentionDoesNot)
 
 TEST(SpeechSynthesis, AnEndIsRightWhereTheGateOpensAtTheLastFrameAndNotBefore) {
   const TaskPtr task = make_task("speech-synthesis");
-  const std::vector<std::string> names = task->fields();
-  const TaskBatch batch(
-      names, {zeros({4, 2}, DType::i64), whole({2, 2, 2, 2}), zeros({4, 4, 5}), whole({3, 3, 3, 4})});
+  const Named batch =
+      as_batch(task, {zeros({4, 2}, DType::i64), whole({2, 2, 2, 2}), zeros({4, 4, 5}), whole({3, 3, 3, 4})});
   // At the last frame, before, behind, and at the last frame of the longest.
   const Tensor gates = from_vector<float>({-1, -1, 1, -1, -1, 1, 1, 1, -1, -1, -1, 1, -1, -1, -1, 1}, {4, 4});
   Metrics metrics;
   const std::unique_ptr<Meter> meter = task->meter();
-  meter->add(task->measure({zeros({4, 4, 5}), zeros({4, 4, 5}), gates, zeros({4, 4, 2})}, batch));
+  meter->add(task->measure(made(zeros({4, 4, 5}), zeros({4, 4, 5}), gates, zeros({4, 4, 2})), batch));
   meter->finish(metrics);
   EXPECT_EQ(metrics["end_accuracy"], 0.5);
   EXPECT_NEAR(metrics["gate_accuracy"], 11. / 13, 1e-12);
@@ -275,10 +280,9 @@ TEST(SpeechSynthesis, AnEndIsRightWhereTheGateOpensAtTheLastFrameAndNotBefore) {
 
 TEST(SpeechSynthesis, TheFrameWhereTheGateMustOpenCountsTenfoldWhileTraining) {
   const TaskPtr task = make_task("speech-synthesis");
-  const std::vector<std::string> names = task->fields();
-  const TaskBatch batch(names, {zeros({1, 2}, DType::i64), whole({2}), zeros({1, 4, 5}), whole({3})});
+  const Named batch = as_batch(task, {zeros({1, 2}, DType::i64), whole({2}), zeros({1, 4, 5}), whole({3})});
   const Tensor frames = zeros({1, 4, 5}), gates = from_vector<float>({-1, -2, -3, 7}, {1, 4});
-  const std::vector<Tensor> out = {frames, frames, gates, zeros({1, 4, 2})};
+  const Named out = made(frames, frames, gates, zeros({1, 4, 2}));
   const auto cost = [](double logit) { return std::log1p(std::exp(logit)); };  // the fourth frame is padding
   EXPECT_NEAR(task->loss(out, batch).item<double>(), (cost(-1) + cost(-2) + 10 * cost(3)) / 3, 1e-5);
   EXPECT_NEAR(task->test_loss(out, batch).item<double>(), (cost(-1) + cost(-2) + cost(3)) / 3, 1e-5);
@@ -298,12 +302,12 @@ TEST(SpeechSynthesis, AfterOverfittingTheGateOpensAtTheEndOfTheSpeech) {
   const TaskPtr task = make_task("speech-synthesis", {.guided_attention = 1});
   const auto optimizer = optim::make_optimizer("adam", model.named_parameters(), {.lr = 0.003});
   TrainingStep step(model, *optimizer, Engine::graph, {.task = task, .clip_norm = 1});
-  const std::vector<Tensor> batch = task->collate(clips, std::vector<int64_t>{0, 1, 2}, 0, 71);
+  const Named batch = task->collate(clips, std::vector<int64_t>{0, 1, 2}, 0, 71);
   for (int i = 0; i < 140; ++i) step(batch);
   model.eval();
   const NoGrad off;
-  const std::vector<float> forced = model(batch)[2].to_vector<float>();
-  const zoo::Tacotron2::Speech made = model.speak(batch[0], batch[1]);
+  const std::vector<float> forced = model(batch.values())[2].to_vector<float>();
+  const zoo::Tacotron2::Speech made = model.speak(batch["input"], batch["length"]);
   for (int64_t i = 0; i < clips.size(); ++i) {
     const auto at = static_cast<size_t>(i);
     const auto begin = forced.begin() + i * 71, end = begin + clips.length(i);
@@ -319,13 +323,11 @@ TEST(SpeechSynthesis, GuidedAttentionCostsOffTheDiagonalWhileTrainingAlone) {
                 guided = make_task("speech-synthesis", {.guided_attention = 2});
   EXPECT_EQ(plain->settings(), "gate weight 10");
   EXPECT_EQ(guided->settings(), "gate weight 10, guided attention 2");
-  const std::vector<std::string> names = plain->fields();
-  const TaskBatch batch(names, {zeros({1, 6}, DType::i64), whole({4}), zeros({1, 3, 5}), whole({2})});
+  const Named batch = as_batch(plain, {zeros({1, 6}, DType::i64), whole({4}), zeros({1, 3, 5}), whole({2})});
   Array weights({1, 3, 6});
   weights.at({0, 0, 0}) = 0.5, weights.at({0, 0, 3}) = 0.5, weights.at({0, 1, 2}) = 1,
                     weights.at({0, 2, 0}) = 1;
-  const std::vector<Tensor> out = {zeros({1, 3, 5}), zeros({1, 3, 5}), zeros({1, 3}),
-                                   to_tensor(weights, DType::f32)};
+  const Named out = made(zeros({1, 3, 5}), zeros({1, 3, 5}), zeros({1, 3}), to_tensor(weights, DType::f32));
   // Frames are at 1/4 and 3/4, characters at 1/8, 3/8, 5/8 and 7/8; the third frame is padding.
   const auto cost = [](double far) { return 1 - std::exp(-far * far / (2 * 0.2 * 0.2)); };
   const double want = 2 * (0.5 * cost(1. / 8) + 0.5 * cost(5. / 8) + cost(1. / 8)) / 2;
@@ -347,7 +349,7 @@ TEST(SpeechSynthesis, ClipsOfManyLengthsAreTracedOnceForEachBucket) {
   std::vector<size_t> traced;
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
     loader.start_epoch(epoch);
-    while (std::optional<data::Batch> batch = loader.next()) step(step.fields_of(*batch));
+    while (std::optional<data::Batch> batch = loader.next()) step(batch->tensors);
     traced.push_back(step.reports().size());
   }
   EXPECT_LE(traced[0], 2 * static_cast<size_t>(data::kMostBuckets));

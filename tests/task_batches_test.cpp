@@ -235,7 +235,6 @@ TEST(TaskBatches, TheLossOfABatchIsTheMeanOfItsSamplesAlone) {
         EXPECT_NEAR(loss(c.samples, 6), loss(c.samples, 1), 1e-4);
         EXPECT_NEAR(loss(c.samples, 4), loss(c.samples, 1), 1e-4);
         const data::Subset two = only(c, {0, 1});
-        const std::vector<std::string> names = task->fields();
         double sum = 0, total = 0;
         for (const int64_t i : {0, 1}) {
           const data::Subset one = only(c, {i});
@@ -243,7 +242,7 @@ TEST(TaskBatches, TheLossOfABatchIsTheMeanOfItsSamplesAlone) {
           data::Loader loader(one, loading);
           loader.start_epoch(0);
           const data::Batch batch = *loader.next();
-          const Tensor weight = task->test_weight(TaskBatch(names, batch.tensors));
+          const Tensor weight = task->test_weight(batch.tensors);
           const double weighs = weight.defined() ? weight.item<double>() : 1;
           if (weighs == 0) continue;
           sum += loss(one, 1) * weighs;

@@ -25,6 +25,7 @@
 #include "tandem/ops/shape.h"
 #include "tandem/train/step.h"
 #include "tandem/train/train.h"
+#include "tests/support/as_batch.h"
 #include "tests/support/paths.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
@@ -326,7 +327,7 @@ TEST(Tasks, BucketsStayWithinTheSignaturesThatAreKept) {
     loader.start_epoch(epoch);
     int64_t batches = 0, samples = 0;
     while (const std::optional<data::Batch> batch = loader.next()) {
-      step(step.fields_of(*batch));
+      step(batch->tensors);
       shapes.insert(str(batch->tensors[0].shape()));
       ++batches;
       samples += batch->size;
@@ -371,16 +372,15 @@ struct RunningSum final : Task {
   std::string name() const override { return "running-sum"; }
   bool shuffles() const override { return false; }
   data::LastBatch last_batch() const override { return data::LastBatch::drop; }
-  nn::NamedTensors first_state(const nn::Module& model, int64_t) const override {
+  Named first_state(const nn::Module& model, int64_t) const override {
     return {{"sum", zeros({}, DType::f32, device_of(model))}};
   }
-  std::vector<Tensor> forward(nn::Module& model, const TaskBatch& batch,
-                              std::vector<Tensor>& carried) const override {
-    const Tensor before = carried.at(0);
-    carried[0] = before + sum(batch["input"]);
-    return {model(batch["input"] + before)};
+  Named forward(nn::Module& model, const Named& batch, Named& state) const override {
+    const Tensor before = state["sum"];
+    state.set("sum", before + sum(batch["input"]));
+    return {{"output", model(batch["input"] + before)}};
   }
-  Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+  Tensor loss(const Named& out, const Named& batch) const override {
     return mse_loss(out[0], batch["target"]);
   }
 };
@@ -441,14 +441,14 @@ TEST(Tasks, StateGoesFromBatchToBatchBeginsAnewInEachEpochAndIsInCheckpoints) {
 TEST(Tasks, ATaskMayGenerateItsAnswers) {
   struct Counting final : Task {
     std::string name() const override { return "counting"; }
-    Tensor loss(const std::vector<Tensor>& out, const TaskBatch&) const override { return mean(out[0]); }
+    Tensor loss(const Named& out, const Named&) const override { return mean(out[0]); }
     bool generates() const override { return true; }
-    std::vector<Tensor> generate(nn::Module& model, const TaskBatch& batch) const override {
+    std::vector<Tensor> generate(nn::Module& model, const Named& batch) const override {
       Tensor x = batch["input"];
       int64_t steps = 0;
       while (max(model(x)).item<double>() < 100 && steps < 1000)
         x = x + 1, ++steps;  // values may be read here
-      return {full({batch.samples()}, static_cast<double>(steps), DType::i64)};
+      return {full({samples_of(batch)}, static_cast<double>(steps), DType::i64)};
     }
   };
   struct Same : nn::Module {
@@ -493,8 +493,7 @@ TEST(Tasks, ClassWeightsAreThoseOfTheLossOfTrainingAlone) {
   const std::vector<Tensor> fields = c.test.batch(all);
   const Tensor out = (*model)(fields[0]);
   const TaskPtr task = make_task("classification", {.class_weights = {1, 5}});
-  const std::vector<std::string> names = task->fields();
-  EXPECT_EQ(task->loss({out}, TaskBatch(names, fields)).item<double>(),
+  EXPECT_EQ(task->loss({{"output", out}}, as_batch(task, fields)).item<double>(),
             cross_entropy(out, fields[1], {.weight = from_vector<float>({1, 5}, {2})}).item<double>());
   EXPECT_EQ(evaluate(*model, c.test, {.task = task, .batch = 100})["loss"],
             cross_entropy(out, fields[1]).item<double>());
@@ -521,17 +520,18 @@ TEST(Tasks, QuantitiesKeepTheirDigitsWhateverTheTypeOfTheModel) {
   const double mean = 1.7e9, deviation = 100;
   const TaskPtr task = make_task("regression", {.target_mean = mean, .target_deviation = deviation});
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
-    const Tensor answer = task->answer({cast(from_vector<float>({-1.5f, 0.25f}, {2, 1}), dtype)}).at(0);
+    const Tensor answer =
+        task->answer({{"output", cast(from_vector<float>({-1.5f, 0.25f}, {2, 1}), dtype)}}).at(0);
     EXPECT_EQ(answer.to_vector<double>(), (std::vector<double>{mean - 150, mean + 25})) << name(dtype);
     // Targets are not rounded to the outputs' type.
-    const std::vector<std::string> names = task->fields();
     const Tensor target = from_vector<float>({1.0001f, 0.2f}, {2});
-    const TaskBatch batch(names, {zeros({2, 1}), target});
-    const std::vector<Tensor> measured = task->measure({zeros({2, 1}, dtype)}, batch);
-    EXPECT_EQ(cast(measured[1], DType::f32).to_vector<float>(), target.to_vector<float>()) << name(dtype);
+    const Named batch = as_batch(task, {zeros({2, 1}), target});
+    const Named measured = task->measure({{"output", zeros({2, 1}, dtype)}}, batch);
+    EXPECT_EQ(cast(measured["target"], DType::f32).to_vector<float>(), target.to_vector<float>())
+        << name(dtype);
   }
   const TaskPtr labels = make_task("multi-label");
-  EXPECT_LT(labels->answer({full({1, 1}, 9, DType::bf16)}).at(0).item<float>(), 1);
+  EXPECT_LT(labels->answer({{"output", full({1, 1}, 9, DType::bf16)}}).at(0).item<float>(), 1);
 }
 
 TEST(Tasks, LabelsOtherThanZeroAndOneAreRefusedInTraining) {

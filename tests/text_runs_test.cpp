@@ -13,6 +13,7 @@
 #include "tandem/nn/embedding.h"
 #include "tandem/nn/layers.h"
 #include "tandem/nn/recurrent.h"
+#include "tandem/nn/signature.h"
 #include "tandem/nn/stateful.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/loss.h"
@@ -366,15 +367,17 @@ data::TokenWindows windows_of(int64_t tokens, int64_t length, uint32_t salt = 1)
   return {"made", text, length, ""};
 }
 
-class TinyModel final : public nn::Module, public nn::Stateful {
+class TinyModel final : public nn::Model<TinyModel>, public nn::Stateful {
  public:
+  static constexpr auto arguments = nn::names("tokens", "h", "c");
+  static constexpr auto results = nn::names("words", "h", "c");
   TinyModel() : embedding_(this, "embedding", 10, 6), lstm_(this, "lstm", 6, 8), fc_(this, "fc", 8, 10) {}
-  using Module::forward;
-  std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
-    const nn::LSTMResult r = lstm_(embedding_(in[0]), {.h = in[1], .c = in[2]});
+  using Model::forward;
+  std::vector<Tensor> forward(const Tensor& tokens, const Tensor& h, const Tensor& c) {
+    const nn::LSTMResult r = lstm_(embedding_(tokens), {.h = h, .c = c});
     return {fc_(r.output), r.h, r.c};
   }
-  nn::NamedTensors first_states(int64_t batch) const override {
+  Named first_states(int64_t batch) const override {
     return {{"h", zeros({1, batch, 8})}, {"c", zeros({1, batch, 8})}};
   }
 

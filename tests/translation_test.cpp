@@ -348,7 +348,7 @@ TEST(Translation, StepsAreTracedOncePerBucketAndHaveTheBitsOfTheEagerEngine) {
     for (int64_t epoch = 0; epoch < 3; ++epoch) {
       loader.start_epoch(epoch);
       while (std::optional<data::Batch> batch = loader.next()) {
-        step(step.fields_of(*batch));
+        step(batch->tensors);
         ++batches;
       }
     }

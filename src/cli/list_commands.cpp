@@ -40,12 +40,11 @@ nn::Summary summary_of(const zoo::ChosenModel& chosen, const Dims& batch) {
   const std::unique_ptr<nn::Module> model = shapes_of_model(chosen);
   if (!chosen.info.described) {
     const TaskPtr task = make_task(chosen.info.task);
-    const std::vector<std::string> names = task->fields();
-    return nn::summary(*model, task->made_up_batch(chosen.info.input, batch[0]),
-                       [&](const std::vector<Tensor>& each) {
-                         std::vector<Tensor> carried;
-                         task->forward(*model, TaskBatch(names, each), carried);
-                       });
+    const Named made_up = task->made_up_batch(chosen.info.input, batch[0]);
+    return nn::summary(*model, made_up.values(), [&](const std::vector<Tensor>& each) {
+      Named no_state;
+      task->forward(*model, Named(made_up.names(), each), no_state);
+    });
   }
   if (!chosen.description && chosen.info.vocabulary == 0) return nn::summary(*model, batch);
   const zoo::StraightLine line =

@@ -36,12 +36,12 @@ Dims batch_of(const zoo::ModelInfo& info) {
 
 namespace {
 
-std::vector<Tensor> fields_of(const zoo::ModelInfo& info) {
+Named fields_of(const zoo::ModelInfo& info) {
   if (info.task == "classification")
-    return {uniform(batch_of(info), -1, 1), from_vector<int64_t>({1, 7}, {2})};
-  std::vector<Tensor> fields =
+    return {{"input", uniform(batch_of(info), -1, 1)}, {"target", from_vector<int64_t>({1, 7}, {2})}};
+  Named fields =
       make_task(info.task)->made_up_batch(info.vocabulary > 0 ? Dims{12} : Dims{40, info.input[1]}, 2);
-  if (is_floating(fields[0].dtype())) fields[0] = uniform(fields[0].shape(), -1, 1);
+  if (is_floating(fields["input"].dtype())) fields.set("input", uniform(fields["input"].shape(), -1, 1));
   return fields;
 }
 
@@ -55,9 +55,7 @@ TrainedModel train_once(const zoo::ModelInfo& info, Engine engine, Device device
   model->to(device);
   const auto optimizer = optim::make_optimizer("sgd", model->named_parameters(), {.lr = 0.05});
   TrainingStep step(*model, *optimizer, engine, {.task = make_task(info.task)});
-  std::vector<Tensor> fields = fields_of(info);
-  for (Tensor& field : fields) field = to(field, device);
-  trained.after = {{"loss", step(fields).value}};
+  trained.after = {{"loss", step(moved(fields_of(info), device)).value}};
   for (auto& row : model->state()) trained.after.push_back(row);
   return trained;
 }

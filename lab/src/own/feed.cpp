@@ -155,7 +155,7 @@ const std::vector<Tensor>& Feed::next() {
   const int64_t begun = now_ns();
   std::optional<data::Batch> made = loader_->next();
   TD_ASSERT(made, "the loader has as many batches as steps are taken");
-  last_ = std::move(made->tensors);
+  last_ = made->tensors.values();
   const NoGrad off;
   for (Tensor& field : last_)
     if (is_floating(field.dtype())) field = cast(field, cell_.dtype());

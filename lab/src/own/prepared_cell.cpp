@@ -43,6 +43,9 @@ void PreparedCell::build() {
   optimizer_.reset();
   model_.reset();  // before the next is made: two may not fit
   model_ = make_network(request_);
+  field_names_ = &named_fields(request_, std::vector<Tensor>(request_.line.inputs.size() +
+                                                             request_.objective.targets.size()))
+                      .names();
   forward_ = forward();
   if (request_.trains) {
     optimizer_ = make_optimizer(request_, *model_);
@@ -113,7 +116,7 @@ void PreparedCell::forget() {
 
 void PreparedCell::step(const Fields& batch) {
   if (request_.trains) {
-    last_ = {(*training_)(batch).value};
+    last_ = {(*training_)(Named(*field_names_, batch)).value};
     ++updates_;
     is_fresh_ = false;
   } else {
@@ -157,13 +160,14 @@ Json PreparedCell::first_outputs(const Fields& batch) {
 Json PreparedCell::first_gradients(const Fields& batch) {
   const double scale = request_.autocast() == DType::f16 ? kHalfScale : 1;
   const nn::NamedTensors named = model_->trainable_parameters();
-  const std::vector<std::string> names = make_task(request_, false)->fields();
+  const size_t count = request_.line.inputs.size() + request_.objective.targets.size();
   const TensorFunction function = [&](const std::vector<Tensor>& in) {
     const Tensor loss = [&] {
       const Autocast precision(request_.autocast());
-      std::vector<Tensor> states(in.begin() + static_cast<std::ptrdiff_t>(names.size()), in.end());
-      const TaskBatch fields(names, {in.begin(), in.begin() + static_cast<std::ptrdiff_t>(names.size())});
-      return loss_of(request_, outputs_of(request_, *model_, in, states), fields);
+      const auto end = in.begin() + static_cast<std::ptrdiff_t>(count);
+      std::vector<Tensor> states(end, in.end());
+      const Named outputs = named_outputs(request_, outputs_of(request_, *model_, in, states));
+      return loss_of(request_, outputs, named_fields(request_, {in.begin(), end}));
     }();
     std::vector<Tensor> wanted;
     for (const auto& [name, parameter] : named) wanted.push_back(parameter);

@@ -51,6 +51,7 @@ class PreparedCell {
   CellRequest request_;
   std::unique_ptr<data::TensorSet> train_, test_;
   std::unique_ptr<nn::Module> model_;
+  const Names* field_names_ = nullptr;  // of a batch
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<optim::LossScaler> scaler_;  // f16
   std::unique_ptr<TrainingStep> training_;     // phase train

@@ -8,15 +8,22 @@
 namespace tandem::lab::own {
 namespace {
 
+/// The names of what a network takes.
+const Names& names_of(const std::vector<zoo::InputDescription>& rows) {
+  std::vector<std::string> names;
+  for (const zoo::InputDescription& row : rows) names.push_back(row.name);
+  return Names::of(names);
+}
+
 /// Which places of the loss count, (N, places) of ones and zeros; undefined: all do.
-Tensor counting(const LossTerm& term, const TaskBatch& batch, int64_t places) {
+Tensor counting(const LossTerm& term, const Named& batch, int64_t places) {
   if (term.lengths.empty()) return {};
   const Tensor& lengths = batch[term.lengths];
   return less(unsqueeze(arange(places, DType::i64, lengths.device()), 0), unsqueeze(lengths, 1));
 }
 
 /// The mean of `each` (N, places, …) over what counts.
-Tensor mean_of(const LossTerm& term, const TaskBatch& batch, const Tensor& each) {
+Tensor mean_of(const LossTerm& term, const Named& batch, const Tensor& each) {
   if (term.lengths.empty()) return mean(each);
   const Tensor mask = counting(term, batch, each.size(1));
   Dims shape = {each.size(0), each.size(1)};
@@ -31,7 +38,7 @@ Tensor classes_second(const Tensor& out) {
   return out.rank() == 2 ? out : reshape(out, {out.size() / out.size(-1), out.size(-1)});
 }
 
-Tensor term_of(const LossTerm& term, const std::vector<Tensor>& outputs, const TaskBatch& batch) {
+Tensor term_of(const LossTerm& term, const Named& outputs, const Named& batch) {
   const Tensor &o = outputs[term.output], &y = batch[term.target];
   if (term.kind == "cross_entropy") {
     if (term.lengths.empty()) return cross_entropy(classes_second(o), reshape(y, {-1}), {.ignore_index = {}});
@@ -51,8 +58,7 @@ Tensor term_of(const LossTerm& term, const std::vector<Tensor>& outputs, const T
 }
 
 /// How many places are right, and how many count.
-std::pair<Tensor, Tensor> right_of(const CellRequest& cell, const std::vector<Tensor>& out,
-                                   const TaskBatch& batch) {
+std::pair<Tensor, Tensor> right_of(const CellRequest& cell, const Named& out, const Named& batch) {
   const LossTerm& term = cell.objective.first();
   const Tensor& y = batch[term.target];
   const Tensor same = equal(argmax(out[term.output], -1), y);
@@ -71,17 +77,17 @@ class WorkloadMeter final : public Meter {
     if (objective.classes > 0) confusion_ = ConfusionMatrix(objective.classes);
     if (objective.is_sum) terms_.resize(2 * objective.terms.size());
   }
-  void add(const std::vector<Tensor>& measured) override {
-    const std::vector<double> sums = measured.at(0).to_vector<double>();
+  void add(const Named& measured) override {
+    const std::vector<double> sums = measured["sums"].to_vector<double>();
     if (objective_.is_sum) {
       for (size_t i = 0; i < sums.size(); ++i) terms_[i % terms_.size()] += sums[i];
       return;
     }
     for (size_t i = 0; i + 2 < sums.size(); i += 3)
       places_ += sums[i], squares_ += sums[i + 1], distances_ += sums[i + 2];
-    if (measured.size() < 3) return;
-    const std::vector<int64_t> taken = measured[1].to_vector<int64_t>(),
-                               label = measured[2].to_vector<int64_t>();
+    if (!measured.has("predicted")) return;
+    const std::vector<int64_t> taken = measured["predicted"].to_vector<int64_t>(),
+                               label = measured["target"].to_vector<int64_t>();
     for (size_t i = 0; i < taken.size(); ++i) confusion_.add(label[i], taken[i]);
   }
   void finish(Metrics& metrics) const override {
@@ -114,32 +120,32 @@ class WorkloadTask final : public Task {
  public:
   WorkloadTask(const CellRequest& cell, bool epochs, std::shared_ptr<Followed> followed)
       : cell_(cell), epochs_(epochs && cell.line.states.empty()), followed_(std::move(followed)) {
-    for (const zoo::InputDescription& input : cell.line.inputs) fields_.push_back(input.name);
-    for (const zoo::InputDescription& target : cell.objective.targets) fields_.push_back(target.name);
+    for (const zoo::InputDescription& input : cell.line.inputs) fields_.emplace_back(input.name);
+    for (const zoo::InputDescription& target : cell.objective.targets)
+      fields_.emplace_back(target.name, data::Role::target);
   }
   std::string name() const override { return "lab-" + cell_.model; }
-  std::vector<std::string> fields() const override { return fields_; }
+  std::vector<data::Field> fields() const override { return fields_; }
   bool shuffles() const override { return false; }  // the order is the protocol's
   data::LastBatch last_batch() const override { return data::LastBatch::drop; }
-  std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
-                              int64_t) const override {
-    if (!epochs_) return trimmed(cell_, set.batch(indices));
+  Named collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
+                int64_t) const override {
+    if (!epochs_) return named_fields(cell_, trimmed(cell_, set.batch(indices)));
     const std::shared_ptr<const std::vector<int64_t>> order = order_of(set.size(), epoch);
     std::vector<int64_t> mapped;
     for (const int64_t i : indices) mapped.push_back((*order)[static_cast<size_t>(i)]);
-    return trimmed(cell_, set.batch(mapped));
+    return named_fields(cell_, trimmed(cell_, set.batch(mapped)));
   }
-  std::vector<Tensor> forward(nn::Module& model, const TaskBatch& batch,
-                              std::vector<Tensor>& carried) const override {
-    return outputs_of(cell_, model, batch.tensors(), carried);
+  Named forward(nn::Module& model, const Named& batch, Named& state) const override {
+    std::vector<Tensor> states = state.values();
+    Named out = named_outputs(cell_, outputs_of(cell_, model, batch.values(), states));
+    state.set_values(std::move(states));
+    return out;
   }
-  nn::NamedTensors first_state(const nn::Module&, int64_t batch) const override {
-    nn::NamedTensors named;
-    const std::vector<Tensor> zeros = first_states(cell_, batch);
-    for (size_t i = 0; i < zeros.size(); ++i) named.emplace_back(cell_.line.states[i].name, zeros[i]);
-    return named;
+  Named first_state(const nn::Module&, int64_t batch) const override {
+    return {names_of(cell_.line.states), first_states(cell_, batch)};
   }
-  Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+  Tensor loss(const Named& out, const Named& batch) const override {
     const Tensor loss = loss_of(cell_, out, batch);
     if (followed_ && cell_.objective.classes > 0) {
       const NoGrad off;
@@ -153,23 +159,21 @@ class WorkloadTask final : public Task {
     }
     return loss;
   }
-  Tensor test_loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    return loss_of(cell_, out, batch);
-  }
-  Tensor weight(const TaskBatch& batch) const override {
+  Tensor test_loss(const Named& out, const Named& batch) const override { return loss_of(cell_, out, batch); }
+  Tensor weight(const Named& batch) const override {
     return cell_.objective.counts_places() ? sum(batch[cell_.objective.first().lengths]) : Tensor();
   }
-  std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+  Named measure(const Named& out, const Named& batch) const override {
     const LossTerm& term = cell_.objective.first();
     if (term.kind == "ctc") return {};
-    if (cell_.objective.is_sum) return {terms_of(out, batch)};
+    if (cell_.objective.is_sum) return {{"sums", terms_of(out, batch)}};
     const Tensor &o = out[term.output], &y = batch[term.target];
     if (cell_.objective.classes > 0) {
       const auto [right, places] = right_of(cell_, out, batch);
       const Tensor sums = stack({places, zeros_like(places), right});
-      std::vector<Tensor> measured = {unsqueeze(cast(sums, DType::f64), 0)};
-      if (y.rank() == 1) measured.insert(measured.end(), {argmax(o, -1), y});
-      return measured;
+      const Tensor each = unsqueeze(cast(sums, DType::f64), 0);
+      if (y.rank() != 1) return {{"sums", each}};
+      return {{"sums", each}, {"predicted", argmax(o, -1)}, {"target", y}};
     }
     const Tensor distance = cast(o, DType::f64) - cast(y, DType::f64);
     const auto total = [&](const Tensor& each) {
@@ -179,8 +183,9 @@ class WorkloadTask final : public Task {
       const Tensor mask = reshape(counting(term, batch, each.size(1)), shape);
       return sum(where(mask, each, zeros_like(each)));
     };
-    return {
-        unsqueeze(stack({total(ones_like(distance)), total(distance * distance), total(abs(distance))}), 0)};
+    return {{"sums",
+             unsqueeze(stack({total(ones_like(distance)), total(distance * distance), total(abs(distance))}),
+                       0)}};
   }
   std::unique_ptr<Meter> meter() const override {
     return std::make_unique<WorkloadMeter>(cell_.objective, followed_);
@@ -194,12 +199,12 @@ class WorkloadTask final : public Task {
 
  private:
   /// (1, 2 · terms) of f64: of each term its sum over the batch, and how many places that is of.
-  Tensor terms_of(const std::vector<Tensor>& out, const TaskBatch& batch) const {
+  Tensor terms_of(const Named& out, const Named& batch) const {
     std::vector<Tensor> numbers;
     for (const LossTerm& term : cell_.objective.terms) {
       const Tensor mean = cast(term_of(term, out, batch), DType::f64);
       const Tensor count = term.lengths.empty()
-                               ? full({}, static_cast<double>(batch.samples()), DType::f64, mean.device())
+                               ? full({}, static_cast<double>(samples_of(batch)), DType::f64, mean.device())
                                : cast(sum(batch[term.lengths]), DType::f64);
       numbers.insert(numbers.end(), {mean * count, count});
     }
@@ -217,7 +222,7 @@ class WorkloadTask final : public Task {
   CellRequest cell_;
   bool epochs_;
   std::shared_ptr<Followed> followed_;
-  std::vector<std::string> fields_;
+  std::vector<data::Field> fields_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const std::vector<int64_t>> order_;
   mutable int64_t order_epoch_ = -1;
@@ -263,7 +268,19 @@ std::vector<Tensor> outputs_of(const CellRequest& cell, nn::Module& model, const
   return out;
 }
 
-Tensor loss_of(const CellRequest& cell, const std::vector<Tensor>& outputs, const TaskBatch& batch) {
+Named named_fields(const CellRequest& cell, std::vector<Tensor> fields) {
+  std::vector<zoo::InputDescription> rows = cell.line.inputs;
+  rows.insert(rows.end(), cell.objective.targets.begin(), cell.objective.targets.end());
+  return {names_of(rows), std::move(fields)};
+}
+
+Named named_outputs(const CellRequest& cell, std::vector<Tensor> outputs) {
+  std::vector<std::string> names;
+  for (const zoo::StraightLine::Output& output : cell.line.outputs) names.push_back(output.name);
+  return {Names::of(names), std::move(outputs)};
+}
+
+Tensor loss_of(const CellRequest& cell, const Named& outputs, const Named& batch) {
   const std::vector<LossTerm>& terms = cell.objective.terms;
   Tensor loss = term_of(terms.at(0), outputs, batch);
   for (size_t i = 1; i < terms.size(); ++i) loss = loss + term_of(terms[i], outputs, batch);

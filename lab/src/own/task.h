@@ -25,10 +25,13 @@ TaskPtr make_task(const CellRequest& cell, bool epochs, std::shared_ptr<Followed
 /// gradient through them. Outputs of 16 bits come in f32.
 std::vector<Tensor> outputs_of(const CellRequest& cell, nn::Module& model, const std::vector<Tensor>& fields,
                                std::vector<Tensor>& states);
+/// A batch (inputs, then targets) and outputs with their names.
+Named named_fields(const CellRequest& cell, std::vector<Tensor> fields);
+Named named_outputs(const CellRequest& cell, std::vector<Tensor> outputs);
 /// Zeros for each state.
 std::vector<Tensor> first_states(const CellRequest& cell, int64_t batch);
 
 /// The loss of the workload, 0-d.
-Tensor loss_of(const CellRequest& cell, const std::vector<Tensor>& outputs, const TaskBatch& batch);
+Tensor loss_of(const CellRequest& cell, const Named& outputs, const Named& batch);
 
 }  // namespace tandem::lab::own

@@ -29,9 +29,15 @@ class Made : public Dataset {
 
 class Mapped final : public Made {
  public:
-  Mapped(DatasetPtr base, std::function<Sample(Sample, SampleRandom&)> function, uint64_t seed, bool random)
-      : base_(std::move(base)), function_(std::move(function)), seed_(seed), random_(random) {}
+  Mapped(DatasetPtr base, std::function<Sample(Sample, SampleRandom&)> function, uint64_t seed, bool random,
+         std::optional<std::vector<Field>> fields = {})
+      : base_(std::move(base)),
+        function_(std::move(function)),
+        seed_(seed),
+        random_(random),
+        fields_(std::move(fields)) {}
   int64_t size() const override { return base_->size(); }
+  std::vector<Field> fields() const override { return fields_ ? *fields_ : base_->fields(); }
   bool varies() const override { return random_ || base_->varies(); }
   std::string describe() const override { return base_->describe(); }
   std::string sample_name(int64_t i) const override { return base_->sample_name(i); }
@@ -45,6 +51,7 @@ class Mapped final : public Made {
   std::function<Sample(Sample, SampleRandom&)> function_;
   uint64_t seed_;
   bool random_;
+  std::optional<std::vector<Field>> fields_;  // other than the base's
 };
 
 class Shuffled final : public Reordered {
@@ -82,10 +89,14 @@ class Concatenated final : public Made {
   explicit Concatenated(std::vector<DatasetPtr> bases) : bases_(std::move(bases)) {
     for (const DatasetPtr& base : bases_) {
       check_base("concat", base);
+      TD_CHECK(base->fields() == bases_.front()->fields(),
+               "concat: all data sets must have the same fields; those of ", base->describe(), " and of ",
+               bases_.front()->describe(), " differ. Name them alike by with_fields().");
       ends_.push_back((ends_.empty() ? 0 : ends_.back()) + base->size());
     }
   }
   int64_t size() const override { return ends_.back(); }
+  std::vector<Field> fields() const override { return bases_.front()->fields(); }
   bool varies() const override {
     return std::any_of(bases_.begin(), bases_.end(), [](const DatasetPtr& base) { return base->varies(); });
   }
@@ -152,6 +163,11 @@ class Batched final : public Made {
   int64_t size() const override {
     return base_->size() / batch_ + (last_ != LastBatch::drop && base_->size() % batch_ != 0);
   }
+  std::vector<Field> fields() const override {
+    std::vector<Field> all = base_->fields();
+    for (Field& field : all) field.join = Join::stack;  // a sample is a batch, whose samples had one shape
+    return all;
+  }
   bool varies() const override { return base_->varies(); }
   std::string describe() const override { return str(base_->describe(), ", in batches of ", batch_); }
   std::vector<Tensor> get_at(int64_t i, int64_t epoch) const override {
@@ -175,6 +191,7 @@ class Cached final : public Made {
   Cached(DatasetPtr base, int64_t max_bytes)
       : base_(std::move(base)), room_(max_bytes), kept_(static_cast<size_t>(base_->size())) {}
   int64_t size() const override { return base_->size(); }
+  std::vector<Field> fields() const override { return base_->fields(); }
   std::string describe() const override { return base_->describe(); }
   std::string sample_name(int64_t i) const override { return base_->sample_name(i); }
   int64_t length(int64_t i) const override { return base_->length(i); }
@@ -220,6 +237,18 @@ DatasetPtr map_random(DatasetPtr base, std::function<Sample(Sample, SampleRandom
   return std::make_shared<Mapped>(std::move(base), std::move(function), seed, true);
 }
 
+DatasetPtr with_fields(DatasetPtr base, std::vector<Field> fields) {
+  check_base("with_fields", base);
+  std::vector<std::string> names;
+  for (const Field& field : fields) names.push_back(field.name);
+  Names::of(names);  // refuses two of one name
+  TD_CHECK(base->size() == 0 || base->get(0).size() == fields.size(),
+           "with_fields: there must be one field for each tensor of a sample; got ", fields.size(),
+           " for samples of ", base->get(0).size(), ".");
+  return std::make_shared<Mapped>(
+      std::move(base), [](Sample sample, SampleRandom&) { return sample; }, 0, false, std::move(fields));
+}
+
 DatasetPtr shuffle(DatasetPtr base, uint64_t seed) {
   return std::make_shared<Shuffled>(std::move(base), seed);
 }
@@ -257,6 +286,11 @@ DatasetPtr cache(DatasetPtr base, int64_t max_bytes) {
            "shuffle. Put the cache before them.");
   TD_CHECK(max_bytes >= 0, "cache: max_bytes must be at least 0; got ", max_bytes, ".");
   return std::make_shared<Cached>(std::move(base), max_bytes);
+}
+
+TensorSet::TensorSet(const Named& fields, std::string name) : TensorSet(fields.values(), std::move(name)) {
+  for (const std::string& each : fields.names())
+    names_.emplace_back(each, each == "target" ? Role::target : Role::input);
 }
 
 TensorSet::TensorSet(std::vector<Tensor> fields, std::string name) : name_(std::move(name)) {

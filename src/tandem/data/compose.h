@@ -16,6 +16,9 @@ DatasetPtr map(DatasetPtr base, std::function<Sample(Sample)> function);
 /// The same with random numbers, which are those of (seed, epoch, index).
 DatasetPtr map_random(DatasetPtr base, std::function<Sample(Sample, SampleRandom&)> function, uint64_t seed);
 
+/// The same samples with names for their fields: with_fields(set, {{"ids"}, {"label", Role::target}}).
+DatasetPtr with_fields(DatasetPtr base, std::vector<Field> fields);
+
 /// The samples in another order, a new one each epoch (shuffled_order of loader.h).
 DatasetPtr shuffle(DatasetPtr base, uint64_t seed);
 
@@ -41,6 +44,9 @@ DatasetPtr cache(DatasetPtr base, int64_t max_bytes = int64_t{4} << 30);
 class TensorSet final : public Dataset {
  public:
   explicit TensorSet(std::vector<Tensor> fields, std::string name = "tensors");
+  /// With names for its fields; "target" is what the loss compares with, all others are inputs (with_fields() says otherwise).
+  explicit TensorSet(const Named& fields, std::string name = "tensors");
+  std::vector<Field> fields() const override { return names_; }
   int64_t size() const override { return fields_[0].size(0); }
   std::vector<Tensor> get(int64_t i) const override;
   std::vector<Tensor> batch(std::span<const int64_t> indices) const override;
@@ -48,6 +54,7 @@ class TensorSet final : public Dataset {
 
  private:
   std::vector<Tensor> fields_;  // on the CPU, contiguous
+  std::vector<Field> names_;    // of them; empty: none
   std::string name_;
 };
 

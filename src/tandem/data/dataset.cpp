@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "tandem/core/rng.h"
+#include "tandem/data/buckets.h"
 #include "tandem/io/sha256.h"
 
 namespace tandem::data {
@@ -98,6 +99,80 @@ std::vector<Tensor> stack_samples(const Dataset& set, std::span<const int64_t> i
 
 std::vector<Tensor> Dataset::batch(std::span<const int64_t> indices) const {
   return stack_samples(*this, indices, [&](int64_t i) { return get(i); });
+}
+
+namespace {
+
+/// What the fields of a sample are called that has so many tensors.
+std::vector<Field> names_for(const Dataset& set, std::span<const Field> given, size_t count) {
+  std::vector<Field> names = set.fields();
+  if (!names.empty()) {
+    TD_CHECK(names.size() == count, "data: a sample must have one tensor for each field of its set, ",
+             names.size(), "; got ", count, ".");
+    return names;
+  }
+  names.assign(given.begin(), given.end());
+  if (names.empty()) names = {{"input"}, {"target", Role::target}};
+  for (size_t i = names.size(); i < count && given.empty(); ++i) names.emplace_back(str("field ", i + 1));
+  if (names.size() > count) names.erase(names.begin() + static_cast<std::ptrdiff_t>(count), names.end());
+  return names;
+}
+
+Named with_names(const std::vector<Field>& fields, std::vector<Tensor> values) {
+  std::vector<std::string> names;
+  for (const Field& field : fields) names.push_back(field.name);
+  values.resize(names.size());
+  return {Names::of(names), std::move(values)};
+}
+
+/// The batch of a set some of whose fields are padded.
+Named padded_batch(const Dataset& set, const std::vector<Field>& fields, std::span<const int64_t> indices,
+                   int64_t epoch, int64_t length) {
+  std::vector<std::vector<Tensor>> columns(fields.size());
+  for (const int64_t i : indices) {
+    const std::vector<Tensor> sample = sample_at(set, i, epoch);
+    TD_CHECK(sample.size() == fields.size(), "batch: a sample must have one tensor for each of ",
+             fields.size(), " fields; ", set.sample_name(i), " has ", sample.size(), ".");
+    for (size_t f = 0; f < fields.size(); ++f) {
+      TD_CHECK(fields[f].join == Join::stack || sample[f].rank() >= 1,
+               "batch: what is padded must have an axis; ", fields[f].name, " of ", set.sample_name(i),
+               " is 0-d. Stack it.");
+      columns[f].push_back(sample[f]);
+    }
+  }
+  std::vector<std::string> names;
+  std::vector<Tensor> values;
+  for (size_t f = 0; f < fields.size(); ++f) {
+    names.push_back(fields[f].name);
+    if (fields[f].join == Join::stack) {
+      values.push_back(stack_samples(set, indices, [&, at = size_t{0}](int64_t) mutable {
+        return std::vector<Tensor>{columns[f][at++]};
+      })[0]);
+      continue;
+    }
+    int64_t longest = length;
+    for (const Tensor& each : columns[f]) longest = std::max<int64_t>(longest, each.size(0));
+    values.push_back(pad_stack(columns[f], longest, fields[f].fill));
+  }
+  for (size_t f = 0; f < fields.size(); ++f) {
+    if (fields[f].join == Join::stack) continue;
+    std::vector<int64_t> counts;
+    for (const Tensor& each : columns[f]) counts.push_back(each.size(0));
+    names.push_back(fields[f].name + ".count");
+    values.push_back(from_vector(counts, {static_cast<Dim>(counts.size())}));
+  }
+  return {Names::of(names), std::move(values)};
+}
+
+}  // namespace
+
+Named named_batch(const Dataset& set, std::span<const int64_t> indices, int64_t epoch, int64_t length,
+                  std::span<const Field> names) {
+  const std::vector<Field> own = set.fields();
+  if (std::any_of(own.begin(), own.end(), [](const Field& field) { return field.join == Join::pad; }))
+    return padded_batch(set, own, indices, epoch, length);
+  std::vector<Tensor> values = set.batch_at(indices, epoch);
+  return with_names(names_for(set, names, values.size()), std::move(values));
 }
 
 std::string Dataset::describe() const { return str(size(), " samples"); }

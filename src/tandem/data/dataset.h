@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/core/named.h"
 #include "tandem/core/tensor.h"
 
 namespace tandem::data {
@@ -20,12 +21,41 @@ enum class LastBatch : uint8_t {
   wrap,  // filled up from the start
 };
 
+/// What a field of a sample is for.
+enum class Role : uint8_t {
+  input,   // the model reads it
+  target,  // the loss compares with it: it keeps its own type
+  weight,  // how much a sample counts
+  length,  // how many places of another field are true
+};
+/// How the samples of a batch are put together.
+enum class Join : uint8_t {
+  stack,  // all have one shape
+  pad,  // they differ along their first axis, and are filled up; how long each is becomes a field "<name>.count"
+};
+/// One of the tensors of a sample.
+struct Field {
+  std::string name;
+  Role role = Role::input;
+  Join join = Join::stack;
+  double fill = 0;  // what padding holds
+  Field(const char* name, Role role = Role::input, Join join = Join::stack,
+        double fill = 0)  // NOLINT: {"input"} is one
+      : name(name), role(role), join(join), fill(fill) {}
+  Field(std::string name, Role role = Role::input, Join join = Join::stack, double fill = 0)
+      : name(std::move(name)), role(role), join(join), fill(fill) {}
+  bool operator==(const Field&) const = default;
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
   /// The number of samples.
   virtual int64_t size() const = 0;
-  /// Sample i, 0 <= i < size(): one tensor a field, e.g. {image f32 (1, 28, 28), label i64 ()}.
+  /// The fields of a sample, in the order of get(). Empty (the default): they have no names of their own and are called what the
+  /// task calls its fields, for most tasks "input" and "target".
+  virtual std::vector<Field> fields() const { return {}; }
+  /// Sample i, 0 <= i < size(): one tensor per field, e.g. {image f32 (1, 28, 28), label i64 ()}.
   virtual std::vector<Tensor> get(int64_t i) const = 0;
   /// The samples of these indices, stacked along a new first axis. The default stacks get(i).
   virtual std::vector<Tensor> batch(std::span<const int64_t> indices) const;
@@ -59,6 +89,12 @@ namespace detail {
 [[noreturn]] void rethrow_from(const std::string& where);
 }  // namespace detail
 
+/// The samples of these indices as the tensors of a batch, joined as the set's fields say. `names`: of the fields of a set that names
+/// none; without them they are "input", "target", "field 3" and so on. Fields beyond the names are left out, and a batch has fewer
+/// than names where samples have. `length`: that padded fields must have room for, at least.
+Named named_batch(const Dataset& set, std::span<const int64_t> indices, int64_t epoch, int64_t length = 0,
+                  std::span<const Field> names = {});
+
 /// The samples that `get` gives for these indices, stacked along a new first axis. Exceptions are as sample_at's.
 std::vector<Tensor> stack_samples(const Dataset& set, std::span<const int64_t> indices,
                                   const std::function<std::vector<Tensor>(int64_t)>& get);
@@ -68,6 +104,7 @@ class Reordered : public Dataset {
  public:
   std::vector<Tensor> get(int64_t i) const final { return get_at(i, 0); }
   std::vector<Tensor> batch(std::span<const int64_t> indices) const final { return batch_at(indices, 0); }
+  std::vector<Field> fields() const final { return base_->fields(); }
   bool varies() const override { return base_->varies(); }
   std::vector<Tensor> get_at(int64_t i, int64_t epoch) const final;
   std::vector<Tensor> batch_at(std::span<const int64_t> indices, int64_t epoch) const final;

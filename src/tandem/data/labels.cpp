@@ -12,6 +12,7 @@ class WithLabels final : public Dataset, public Labelled {
   WithLabels(DatasetPtr made, std::vector<int64_t> labels)
       : made_(std::move(made)), labels_(std::move(labels)) {}
   int64_t size() const override { return made_->size(); }
+  std::vector<Field> fields() const override { return made_->fields(); }
   std::vector<Tensor> get(int64_t i) const override { return made_->get(i); }
   std::vector<Tensor> batch(std::span<const int64_t> indices) const override { return made_->batch(indices); }
   std::string describe() const override { return made_->describe(); }

@@ -235,11 +235,15 @@ Batch Loader::State::make(const Plan& plan, int64_t epoch, int64_t index) const 
     }
   }
   try {
-    std::vector<Tensor> tensors = options_.collate ? options_.collate(dataset_, indices, epoch, length)
-                                                   : dataset_.batch_at(indices, epoch);
+    Named tensors = options_.collate ? options_.collate(dataset_, indices, epoch, length)
+                                     : named_batch(dataset_, indices, epoch, length);
     if (options_.transform) {
       SampleRandom random = SampleRandom(options_.seed, epoch, index).stream(kBatchStream);
-      tensors = options_.transform(std::move(tensors), random);
+      std::vector<Tensor> changed = options_.transform(tensors.values(), random);
+      TD_CHECK(changed.size() == tensors.size(),
+               "loader: a batch transform must leave one tensor for each field (", tensors.names().text(),
+               "); it left ", changed.size(), ".");
+      tensors.set_values(std::move(changed));
     }
     return {epoch, index, static_cast<int64_t>(indices.size()), std::move(tensors)};
   } catch (...) {
@@ -259,13 +263,13 @@ std::string Loader::State::name_of(std::span<const int64_t> indices, int64_t epo
 Loader::State::Made Loader::State::send(CopyQueue* queue, Batch batch) const {
   Made made{std::move(batch), {}};
   if (!queue) return made;
-  made.arriving = queue->send(made.batch.tensors);
-  made.batch.tensors.clear();
+  made.arriving = queue->send(made.batch.tensors.values());
+  made.batch.tensors.set_values(std::vector<Tensor>(made.batch.tensors.size()));
   return made;
 }
 
 Batch Loader::State::take(CopyQueue* queue, Made made) {
-  if (made.arriving) made.batch.tensors = queue->take(std::move(*made.arriving));
+  if (made.arriving) made.batch.tensors.set_values(queue->take(std::move(*made.arriving)));
   return std::move(made.batch);
 }
 

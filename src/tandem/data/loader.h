@@ -16,9 +16,9 @@
 
 namespace tandem::data {
 
-/// Makes the tensors of a batch from samples, as an epoch sees them. `length`: of their bucket; 0 without buckets.
-using Collate = std::function<std::vector<Tensor>(const Dataset& set, std::span<const int64_t> indices,
-                                                  int64_t epoch, int64_t length)>;
+/// Makes the fields of a batch from samples, as an epoch sees them. `length`: of their bucket; 0 without buckets.
+using Collate =
+    std::function<Named(const Dataset& set, std::span<const int64_t> indices, int64_t epoch, int64_t length)>;
 inline constexpr int kMostWorkers = 256;  ///< of one loader
 
 using BatchTransform = std::function<std::vector<Tensor>(std::vector<Tensor> batch, SampleRandom& random)>;
@@ -33,19 +33,19 @@ struct LoaderOptions {
   std::optional<int> prefetch = {};  // batches made ahead, at most; unset: 4, or two more than workers
   LastBatch last_batch = LastBatch::keep;
   Device device = {};    // where batches are handed out
-  Collate collate = {};  // empty: Dataset::batch_at
+  Collate collate = {};  // empty: named_batch (dataset.h), which stacks or pads each field
   /// Batches hold samples of one bucket; unset: samples as they come.
   std::optional<Buckets> buckets = {};
-  /// Applied to each whole batch by the worker that made it (mixup, cutmix; see transforms.h). Its random numbers
-  /// are a function of (seed, epoch, batch).
+  /// Applied to the tensors of each whole batch by the worker that made it (mixup, cutmix; see transforms.h). It leaves as many as
+  /// there are fields. Its random numbers are a function of (seed, epoch, batch).
   BatchTransform transform = {};
 };
 
 struct Batch {
   int64_t epoch = 0;
-  int64_t index = 0;            // within the epoch
-  int64_t size = 0;             // samples
-  std::vector<Tensor> tensors;  // one a field of the data set, (size, …), on LoaderOptions::device
+  int64_t index = 0;  // within the epoch
+  int64_t size = 0;   // samples
+  Named tensors;      // one per field, (size, …), on LoaderOptions::device
 };
 
 class Loader {

@@ -12,6 +12,7 @@
 #include "tandem/ops/shape.h"
 #include "tandem/train/run_folder.h"
 #include "tandem/train/step.h"
+#include "tandem/train/task_calls.h"
 #include "tandem/train/text_metrics.h"
 #include "tandem/train/train.h"
 #include "tandem/zoo/zoo.h"
@@ -74,11 +75,8 @@ std::vector<std::string> draw(nn::Module& model, const TaskPtr& task, const data
     options.shuffle = false;
     data::Loader loader(*one, options);
     loader.start_epoch(0);
-    std::vector<Tensor> fields = loader.next()->tensors;
-    for (Tensor& field : fields)
-      if (is_floating(field.dtype())) field = cast(field, dtype_of(model));
-    const std::vector<std::string> names = task->fields();
-    for (const Picture& picture : task->pictures(model, TaskBatch(names, fields))) {
+    const Named batch = in_type(*task, loader.next()->tensors, dtype_of(model));
+    for (const Picture& picture : task->pictures(model, batch)) {
       const std::string path = (std::filesystem::path(folder) / (picture.name + ".svg")).string();
       io::write_atomically(path, [&](io::OutputFile& file) { file.write(picture.svg); });
       files.push_back(path);
@@ -144,10 +142,8 @@ GraphReport explain(const TrainConfig& config, const CompileOptions& options) {
                      .autocast = config.autocast,
                      .scaler = config.autocast == DType::f16 ? &scaler : nullptr,
                      .compile = options});
-  std::vector<Tensor> fields =
-      make_task(chosen.info.task)->made_up_batch(made_up_sample(config, chosen.info), config.batch);
-  for (Tensor& field : fields) field = to(field, config.device);
-  step(fields);
+  step(moved(make_task(chosen.info.task)->made_up_batch(made_up_sample(config, chosen.info), config.batch),
+             config.device));
   return step.reports().at(0);
 }
 

@@ -28,8 +28,11 @@ std::vector<int64_t> generate(nn::Module& model, std::span<const int64_t> begin,
   const auto* stateful = dynamic_cast<const nn::Stateful*>(&model);
   const nn::ModeScope mode(model, false);
   const NoGrad off;
+  const Named first = stateful ? stateful->first_states(1) : Named();
+  const Names* states = &first.names();
   const TensorFunction function = [&](const std::vector<Tensor>& in) {
-    std::vector<Tensor> out = model(in);
+    std::vector<Tensor> out =
+        stateful ? nn::step(model, in[0], Named(*states, {in.begin() + 1, in.end()})).values() : model(in);
     out[0] = cast(select(out[0], 1, out[0].size(1) - 1), DType::f32);
     return out;
   };
@@ -62,7 +65,7 @@ std::vector<int64_t> generate(nn::Module& model, std::span<const int64_t> begin,
   if (!stateful) {
     state = {text};
   } else {
-    for (const auto& [name, tensor] : stateful->first_states(1)) state.push_back(tensor);
+    state = first.values();
     if (!read.empty()) {
       std::vector<Tensor> in = {text};
       in.insert(in.end(), state.begin(), state.end());

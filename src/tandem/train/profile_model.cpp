@@ -13,6 +13,7 @@
 #include "tandem/ops/shape.h"
 #include "tandem/train/run_folder.h"
 #include "tandem/train/step.h"
+#include "tandem/train/task_calls.h"
 
 namespace tandem {
 namespace {
@@ -28,9 +29,7 @@ class Steps {
     model_->to(config.dtype);
     model_->to(config.device);
     task_ = make_task(chosen.info.task);
-    names_ = task_->fields();
-    fields_ = task_->made_up_batch(made_up_sample(config, chosen.info), config.batch);
-    for (Tensor& field : fields_) field = to(field, config.device);
+    batch_ = moved(task_->made_up_batch(made_up_sample(config, chosen.info), config.batch), config.device);
     if (infer) {
       make_forward();
       return;
@@ -56,36 +55,34 @@ class Steps {
  private:
   void make_forward() {
     model_->eval();
-    for (Tensor& field : fields_)
-      if (is_floating(field.dtype())) field = cast(field, config_.dtype);
-    for (const auto& [name, state] : task_->first_state(*model_, config_.batch)) states_.push_back(state);
-    forward_ = [this](const std::vector<Tensor>& in) {
-      const NoGrad off;
-      const Scope scope("forward");
-      const Autocast precision(config_.autocast);
-      std::vector<Tensor> carried = states_;
-      return task_->forward(*model_, TaskBatch(names_, in), carried);
-    };
-    if (config_.engine == Engine::graph) compiled_ = std::make_unique<Compiled>(compile(forward_));
+    batch_ = in_type(*task_, batch_, config_.dtype);
+    state_ = task_->first_state(*model_, config_.batch);
+    forward_ = std::make_unique<Runner>(
+        [this](const std::vector<Named>& in) -> std::vector<Named> {
+          const NoGrad off;
+          const Scope scope("forward");
+          const Autocast precision(config_.autocast);
+          Named state = state_;
+          return {task_->forward(*model_, in.at(0), state)};
+        },
+        config_.engine == Engine::graph);
   }
   void step() {
     if (training_)
-      (void)(*training_)(fields_);
+      (void)(*training_)(batch_);
     else
-      (void)(compiled_ ? (*compiled_)(fields_) : forward_(fields_));
+      (void)(*forward_)({batch_});
   }
   bool is_stopped() const { return config_.stop && *config_.stop; }
 
   const TrainConfig& config_;
   std::unique_ptr<nn::Module> model_;
   TaskPtr task_;
-  std::vector<std::string> names_;
-  std::vector<Tensor> fields_, states_;
+  Named batch_, state_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<optim::LossScaler> scaler_;
   std::unique_ptr<TrainingStep> training_;
-  TensorFunction forward_;
-  std::unique_ptr<Compiled> compiled_;
+  std::unique_ptr<Runner> forward_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "tandem/core/named.h"
 #include "tandem/data/loader.h"
 #include "tandem/graph/compile.h"
 #include "tandem/nn/module.h"
@@ -18,6 +19,8 @@
 #include "tandem/train/task.h"
 
 namespace tandem {
+
+class Runner;
 
 struct StepOptions {
   TaskPtr task = {};       ///< unset: classification
@@ -41,47 +44,63 @@ class TrainingStep {
  public:
   TrainingStep(nn::Module& model, optim::Optimizer& optimizer, Engine engine,
                const StepOptions& options = {});
-  /// The fields of a batch (Task::fields), on the model's device. Returns the loss, 0-d, without waiting for it, and how
+  ~TrainingStep();
+  TrainingStep(const TrainingStep&) = delete;
+  TrainingStep& operator=(const TrainingStep&) = delete;
+  /// A batch (the fields that Task::fields names), on the model's device. Returns the loss, 0-d, without waiting for it, and how
   /// many things it is a mean of, where the task says so (Task::weight, or test_weight for a loss of your own).
   struct Loss {
     Tensor value, weight;
   };
-  Loss operator()(const std::vector<Tensor>& fields) { return call(update_, fields); }
+  Loss operator()(const Named& batch) { return call(*update_, batch); }
   /// The same without the update: the next step has these gradients as well.
-  Loss accumulate(const std::vector<Tensor>& fields);
-  /// What a batch of the data gives to a step: throws Error where a field is missing.
-  std::vector<Tensor> fields_of(const data::Batch& batch) const;
+  Loss accumulate(const Named& batch);
   /// For a task of an input and a target.
-  Tensor operator()(const Tensor& x, const Tensor& y) { return (*this)({x, y}).value; }
+  Tensor operator()(const Tensor& x, const Tensor& y);
 
   /// What the batch before left for the next one, by name; empty: Task::first_state. For checkpoints.
   nn::NamedTensors carried() const;
   void set_carried(const nn::NamedTensors& carried);
   /// Begins anew, as at the start of an epoch.
-  void forget_carried() {
-    carried_.clear();
-    is_restored_ = false;
-  }
+  void forget_carried() { set_carried({}); }
   /// What the graph engine made of it; empty for the eager one.
   std::vector<GraphReport> reports() const;
 
  private:
-  struct Part {
-    TensorFunction function;
-    std::unique_ptr<Compiled> compiled;
+  // A step is made of these three. With one batch per step all are one graph.
+  struct Part {  // of one batch
+    Tensor loss = {}, weight = {};
+    int64_t samples = 0;
+    std::vector<Tensor> gradients =
+        {};            // of all parameters of the optimiser; undefined: frozen, or not depended on
+    Named state = {};  // for the next batch
   };
-  Loss call(Part& part, const std::vector<Tensor>& fields);
+  Part gradients(const Named& batch, const Named& state);
+  struct Whole {  // of all batches of a step
+    std::vector<Tensor> gradients = {};
+    std::vector<Tensor> used =
+        {};  // of parameters that the last batch did not depend on: whether one before it did, bool ()
+  };
+  Whole combine(Part last);
+  void update(Whole whole);
+
+  /// Adds the gradients of a batch to the sums, where there are any.
+  void add(const Part& part);
+  std::vector<Named> run_update(const std::vector<Named>& batch_and_state);
+  std::vector<Named> run_add(const std::vector<Named>& batch_and_state);
+  Loss call(Runner& runner, const Named& batch);
+  Named first_carried(const Named& batch);
 
   nn::Module& model_;
   optim::Optimizer& optimizer_;
-  nn::NamedTensors left_out_;  // frozen parameters of the model that the optimiser does not hold
-  const std::vector<nn::Module*> still_;
+  const StepOptions options_;
   const TaskPtr task_;
-  const std::vector<std::string> fields_;
-  nn::NamedTensors carried_;
-  bool is_restored_ = false;  // from a file, whose order is that of names
+  nn::NamedTensors left_out_;  // frozen parameters of the model that the optimiser does not hold
+  Named carried_;
+  nn::NamedTensors restored_;       // from a checkpoint, for the next batch
+  const Names* checked_ = nullptr;  // of the last batch, which has the fields that the task needs
   std::unique_ptr<optim::GradientSum> sums_;
-  Part update_, add_;
+  std::unique_ptr<Runner> update_, add_;
 };
 
 /// How a model is run over a data set: what evaluate and predict share.
@@ -97,6 +116,9 @@ struct RunOptions {
 class Evaluation {
  public:
   Evaluation(nn::Module& model, Engine engine, const RunOptions& options = {});
+  ~Evaluation();
+  Evaluation(const Evaluation&) = delete;
+  Evaluation& operator=(const Evaluation&) = delete;
   /// Batch means of the loss are added up: `batch` is part of what the loss is. Unset: Task::test_batch.
   Metrics operator()(const data::Dataset& dataset, std::optional<int64_t> batch = {});
   /// The same, or nothing once *stop is true. Null: nobody stops it.
@@ -104,12 +126,13 @@ class Evaluation {
                                         std::optional<int64_t> batch = {});
 
  private:
+  /// A batch and the state before it -> its loss and what that is a mean of, the state behind it, what the meter needs.
+  std::vector<Named> run(const std::vector<Named>& batch_and_state);
+
   nn::Module& model_;
   const TaskPtr task_;
-  const std::vector<std::string> fields_;
-  const std::optional<int64_t> workers_;
-  TensorFunction function_;
-  std::unique_ptr<Compiled> compiled_;
+  const RunOptions options_;
+  std::unique_ptr<Runner> batch_;
 };
 
 /// The task's answers for all samples of a set, each (size, …), on the CPU, in evaluation mode. Answers of different
@@ -119,8 +142,7 @@ std::vector<Tensor> predict_all(nn::Module& model, const data::Dataset& dataset,
 
 /// The gradients of the loss over one batch, by the parameters that are not frozen, in evaluation mode and the model's own
 /// type: nothing about the model changes. Zeros for parameters that the loss does not depend on.
-nn::NamedTensors loss_gradients(nn::Module& model, const RunOptions& options,
-                                const std::vector<Tensor>& fields);
+nn::NamedTensors loss_gradients(nn::Module& model, const RunOptions& options, const Named& batch);
 
 /// The loader of a task's batches: its collation, its buckets, its order.
 data::LoaderOptions loader_options(const TaskPtr& task, const data::Dataset& dataset, int64_t batch,

@@ -7,6 +7,7 @@
 #include "tandem/core/error.h"
 #include "tandem/core/file.h"
 #include "tandem/data/registry.h"
+#include "tandem/nn/signature.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
@@ -32,45 +33,51 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-TaskBatch::TaskBatch(const std::vector<std::string>& names, std::vector<Tensor> tensors)
-    : names_(&names), tensors_(std::move(tensors)) {
-  TD_CHECK(tensors_.size() >= names.size() && !names.empty(), "data: a sample must have ", names.size(),
-           " fields (", listed(names), ") for this task; got ", tensors_.size(), ".");
-}
-
-bool TaskBatch::has(std::string_view name) const {
-  for (const std::string& own : *names_)
-    if (own == name) return true;
-  return false;
-}
-
-const Tensor& TaskBatch::operator[](std::string_view name) const {
-  for (size_t i = 0; i < names_->size(); ++i)
-    if ((*names_)[i] == name) return tensors_[i];
-  throw Error(
-      str("task: a batch has the fields ", listed(*names_), "; got '", one_line(std::string(name)), "'."));
-}
-
 std::vector<int64_t> Task::outputs(const data::Splits& splits) const {
   return {std::max<int64_t>(splits.train->get(0).at(1).size(), 1)};
 }
 
-std::vector<Tensor> Task::collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
-                                  int64_t) const {
-  return set.batch_at(indices, epoch);
+namespace {
+
+/// The name of the only field of a role; null where there are none or several.
+const std::string* only_one(const std::vector<data::Field>& fields, data::Role role) {
+  const std::string* found = nullptr;
+  for (const data::Field& field : fields) {
+    if (field.role != role) continue;
+    if (found) return nullptr;
+    found = &field.name;
+  }
+  return found;
 }
 
-std::vector<Tensor> Task::forward(nn::Module& model, const TaskBatch& batch, std::vector<Tensor>&) const {
-  return {model(batch["input"])};
+}  // namespace
+
+Named Task::collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
+                    int64_t length) const {
+  const std::vector<data::Field> own = fields(), given = set.fields();
+  Named batch = data::named_batch(set, indices, epoch, length, own);
+  std::vector<std::string> names(batch.names().begin(), batch.names().end());
+  for (const data::Role role : {data::Role::input, data::Role::target}) {
+    const std::string *ours = only_one(own, role), *theirs = only_one(given, role);
+    if (ours && theirs && !batch.names().find(*ours))
+      std::replace(names.begin(), names.end(), *theirs, *ours);
+  }
+  return {Names::of(names), batch.values()};
 }
 
-std::vector<Tensor> Task::made_up_batch(const Dims& input, int64_t batch) const {
+Named Task::forward(nn::Module& model, const Named& batch, Named&) const {
+  const nn::Signature& signature = model.signature();
+  if (signature.arguments().size() > 1) return model(signature.taken_from(batch));
+  return {signature.results(), {model(batch["input"])}};
+}
+
+Named Task::made_up_batch(const Dims& input, int64_t batch) const {
   Dims shape = input;
   shape.insert(0, batch);
-  return {randn(shape), zeros({batch}, DType::i64)};
+  return {{"input", randn(shape)}, {"target", zeros({batch}, DType::i64)}};
 }
 
-std::vector<Tensor> Task::generate(nn::Module&, const TaskBatch&) const {
+std::vector<Tensor> Task::generate(nn::Module&, const Named&) const {
   throw Error(str("predict: the task ", name(), " must define generate(), as it says that it generates."));
 }
 

@@ -3,7 +3,7 @@
 // Tandem (train/tasks/); a task of your own is one class:
 //   struct Distance final : Task {
 //     std::string name() const override { return "distance"; }
-//     Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+//     Tensor loss(const Named& out, const Named& batch) const override {
 //       return l1_loss(out[0], batch["target"]);
 //     }
 //   };
@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/core/named.h"
 #include "tandem/data/buckets.h"
 #include "tandem/data/dataset.h"
 #include "tandem/nn/module.h"
@@ -28,21 +29,8 @@ namespace data {
 struct Splits;
 }
 
-/// The tensors of a batch by their names, in the order of Task::fields().
-class TaskBatch {
- public:
-  /// `names` must outlive it.
-  TaskBatch(const std::vector<std::string>& names, std::vector<Tensor> tensors);
-  /// Throws Error with the names that there are.
-  const Tensor& operator[](std::string_view name) const;
-  bool has(std::string_view name) const;
-  const std::vector<Tensor>& tensors() const { return tensors_; }
-  int64_t samples() const { return tensors_.front().size(0); }
-
- private:
-  const std::vector<std::string>* names_;
-  std::vector<Tensor> tensors_;
-};
+/// How many samples a batch has: the first axis of its first field.
+inline int64_t samples_of(const Named& batch) { return batch[0].size(0); }
 
 /// Adds up what a task measures, over a whole data set, on the host: the same numbers whatever the device, the engine and
 /// the threads.
@@ -50,7 +38,7 @@ class Meter {
  public:
   virtual ~Meter() = default;
   /// What Task::measure gave, of one batch or of several one after the other along the first axis, on the CPU.
-  virtual void add(const std::vector<Tensor>& measured) = 0;
+  virtual void add(const Named& measured) = 0;
   /// Puts the values into `metrics`, which has the loss and the number of samples.
   virtual void finish(Metrics& metrics) const = 0;
 };
@@ -87,14 +75,16 @@ class Task {
 
   // ---- Batches
 
-  /// What the tensors of a batch are called.
-  virtual std::vector<std::string> fields() const { return {"input", "target"}; }
-  /// Samples as the tensors of a batch, as an epoch sees them. The default stacks them. `length`: of the longest sample
-  /// that the batch must have room for, where the task has lengths(); samples are padded to it.
-  virtual std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices,
-                                      int64_t epoch, int64_t length) const;
+  /// What a batch of training must have, and what the fields of a data set are called that names none itself. A target keeps its
+  /// type; the other fields that are floating get the model's.
+  virtual std::vector<data::Field> fields() const { return {{"input"}, {"target", data::Role::target}}; }
+  /// Samples as the fields of a batch, as an epoch sees them. The default joins them as the set says (data::named_batch); where the
+  /// set and the task both have one target, or one input, it gets the task's name. `length`: of the longest sample that the batch must
+  /// have room for, where the task has lengths(); samples are padded to it. Targets may be missing where answers are asked for.
+  virtual Named collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
+                        int64_t length) const;
   /// Throws Error for a batch of training whose values the loss makes no sense of. It is on the CPU, before it is used.
-  virtual void check_batch(const TaskBatch&) const {}
+  virtual void check_batch(const Named&) const {}
   /// How long each sample is, where they differ: batches are then made of samples of like length (data/buckets.h), and
   /// the graph engine sees few different lengths. Empty: all samples are alike.
   virtual std::vector<int64_t> lengths(const data::Dataset&) const { return {}; }
@@ -108,50 +98,45 @@ class Task {
   /// Samples per batch where a model is tested and nobody says how many.
   virtual int64_t test_batch() const { return 500; }
   /// A batch of samples without meaning, on the CPU, for a model whose samples are (input): for profiles and the like.
-  virtual std::vector<Tensor> made_up_batch(const Dims& input, int64_t batch) const;
+  virtual Named made_up_batch(const Dims& input, int64_t batch) const;
 
   // ---- What is computed. All of it is traced by the graph engine: no value may be read here.
 
-  /// What the model makes of a batch. The default calls it with "input". `carried` holds what the batch before left, in
-  /// the order of first_state(), and takes what this one leaves.
-  virtual std::vector<Tensor> forward(nn::Module& model, const TaskBatch& batch,
-                                      std::vector<Tensor>& carried) const;
-  /// What the first batch of an epoch finds in `carried`, by names under which checkpoints keep it.
-  virtual nn::NamedTensors first_state(const nn::Module& /*model*/, int64_t /*batch*/) const { return {}; }
-  /// One number, 0-d: a mean. `out` is f32 at least.
-  virtual Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const = 0;
+  /// What the model makes of a batch. The default hands over the fields that its signature names; a model of one argument gets "input".
+  /// `state` holds what the batch before left, and takes what this one leaves, under the names of first_state().
+  virtual Named forward(nn::Module& model, const Named& batch, Named& state) const;
+  /// What the first batch of an epoch finds in `state`. Checkpoints keep it by these names.
+  virtual Named first_state(const nn::Module& /*model*/, int64_t /*batch*/) const { return {}; }
+  /// One number, 0-d: a mean. `out` is what forward() gave, in f32 at least.
+  virtual Tensor loss(const Named& out, const Named& batch) const = 0;
   /// The same where a model is tested: without what belongs to training alone, such as weights of classes. The default
   /// is loss().
-  virtual Tensor test_loss(const std::vector<Tensor>& out, const TaskBatch& batch) const {
-    return loss(out, batch);
-  }
+  virtual Tensor test_loss(const Named& out, const Named& batch) const { return loss(out, batch); }
   /// What the loss divides its sum by, (): how many things it is a mean of, a whole number, or the sum of their weights, a
   /// floating one. Undefined: the samples. Padding does not count. Batches of one step are weighed by it.
-  virtual Tensor weight(const TaskBatch&) const { return {}; }
+  virtual Tensor weight(const Named&) const { return {}; }
   /// The same of test_loss().
-  virtual Tensor test_weight(const TaskBatch& batch) const { return weight(batch); }
+  virtual Tensor test_weight(const Named& batch) const { return weight(batch); }
 
   // ---- What is measured
 
   /// What the meter needs of a batch, each (n, …). The default measures nothing but the loss.
-  virtual std::vector<Tensor> measure(const std::vector<Tensor>& /*out*/, const TaskBatch&) const {
-    return {};
-  }
+  virtual Named measure(const Named& /*out*/, const Named& /*batch*/) const { return {}; }
   virtual std::unique_ptr<Meter> meter() const { return nullptr; }
   /// What the meter gives, besides the loss: what callbacks may monitor.
   virtual std::vector<MetricInfo> metrics() const { return {}; }
 
   /// Whether `tandem eval` draws pictures() of one sample, in evaluation mode.
   virtual bool draws() const { return false; }
-  virtual std::vector<Picture> pictures(nn::Module& /*model*/, const TaskBatch&) const { return {}; }
+  virtual std::vector<Picture> pictures(nn::Module& /*model*/, const Named& /*batch*/) const { return {}; }
 
   // ---- What is predicted
 
   /// What a user gets of the model's outputs: each (n, …). The default gives them as they are.
-  virtual std::vector<Tensor> answer(const std::vector<Tensor>& out) const { return out; }
+  virtual std::vector<Tensor> answer(const Named& out) const { return out.values(); }
   /// Whether generate() stands in for forward and answer when predicting: a loop that chooses as it goes.
   virtual bool generates() const { return false; }
-  virtual std::vector<Tensor> generate(nn::Module& model, const TaskBatch& batch) const;
+  virtual std::vector<Tensor> generate(nn::Module& model, const Named& batch) const;
 };
 using TaskPtr = std::shared_ptr<const Task>;
 

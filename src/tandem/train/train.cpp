@@ -19,6 +19,7 @@
 #include "tandem/train/run_data.h"
 #include "tandem/train/run_folder.h"
 #include "tandem/train/step.h"
+#include "tandem/train/task_calls.h"
 #include "tandem/zoo/zoo.h"
 
 namespace tandem {
@@ -57,12 +58,13 @@ data::LoaderOptions training_batches(const FitOptions& options, const data::Data
   loading.seed = options.seed;
   loading.workers = options.workers;
   const TaskPtr task = options.task ? options.task : make_task("classification");
-  loading.collate = [task, names = task->fields(), collate = loading.collate](
-                        const data::Dataset& from, std::span<const int64_t> indices, int64_t epoch,
-                        int64_t length) {
-    std::vector<Tensor> tensors = collate(from, indices, epoch, length);
-    if (tensors.size() >= names.size()) task->check_batch(TaskBatch(names, tensors));
-    return tensors;
+  loading.collate = [task, collate = loading.collate](const data::Dataset& from,
+                                                      std::span<const int64_t> indices, int64_t epoch,
+                                                      int64_t length) {
+    Named batch = collate(from, indices, epoch, length);
+    check_fields(*task, batch);
+    task->check_batch(batch);
+    return batch;
   };
   return loading;
 }
@@ -411,11 +413,10 @@ void Run::train_epoch() {
 void Run::train_step() {
   for (int64_t part = 1; state_.batch < loader_.batches(); ++part) {
     const data::Batch batch = *loader_.next();
-    const std::vector<Tensor> fields = step_->fields_of(batch);
     const bool is_last = part == options_.accumulate || state_.batch + 1 == loader_.batches();
     try {
-      pending_.push_back(
-          {is_last ? (*step_)(fields) : step_->accumulate(fields), state_.step + 1, batch.size});
+      pending_.push_back({is_last ? (*step_)(batch.tensors) : step_->accumulate(batch.tensors),
+                          state_.step + 1, batch.size});
     } catch (Error& error) {
       if (options_.anomaly)
         error.prepend(str("train: step ", state_.step + 1, " (epoch ", state_.epoch + 1, "): "));
@@ -505,8 +506,7 @@ nn::NamedTensors Run::gradients() {
   loading.workers = 0;
   data::Loader loader(parts_.train, loading);
   loader.start_epoch(0);
-  return loss_gradients(model(), {.task = options_.task, .loss = options_.loss},
-                        step_->fields_of(*loader.next()));
+  return loss_gradients(model(), {.task = options_.task, .loss = options_.loss}, loader.next()->tensors);
 }
 
 void Run::end_epoch() {

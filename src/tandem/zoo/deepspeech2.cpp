@@ -5,6 +5,7 @@
 #include "tandem/nn/layers.h"
 #include "tandem/nn/norm.h"
 #include "tandem/nn/recurrent.h"
+#include "tandem/nn/signature.h"
 #include "tandem/ops/lengths.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
@@ -25,8 +26,13 @@ struct Sizes {
 
 /// features (N, frames, 161) and how many frames are true i64 (N) -> logits (N, steps, labels) and how many steps are true i64 (N). There is a
 /// step for every two frames.
-class DeepSpeech2 final : public nn::Module {
+class DeepSpeech2 final : public nn::Model<DeepSpeech2> {
  public:
+  static constexpr auto arguments = nn::names("features", "length");
+  static constexpr auto results = nn::names("labels", "steps");
+  struct Output {
+    Tensor labels, steps;
+  };
   DeepSpeech2(const Sizes& sizes, int64_t labels)
       : hidden_(sizes.hidden),
         conv1_(this, "conv1", 1, kChannels, {41, 11}, {.stride = {2, 2}, .padding = {20, 5}}),
@@ -41,18 +47,18 @@ class DeepSpeech2 final : public nn::Module {
     norms_.push_back(std::make_unique<nn::BatchNorm1d>(this, "fc_norm", hidden_));
     fc_ = std::make_unique<nn::Linear>(this, "fc", hidden_, labels, nn::Linear::Options{.bias = false});
   }
-  using Module::forward;
-  std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
-    TD_CHECK(in.size() == 2 && in[0].rank() == 3 && in[0].size(2) == kBins && in[1].dtype() == DType::i64 &&
-                 in[1].shape() == Dims{in[0].size(0)},
+  using Model::forward;
+  Output forward(const Tensor& features, const Tensor& length) {
+    TD_CHECK(features.rank() == 3 && features.size(2) == kBins && length.dtype() == DType::i64 &&
+                 length.shape() == Dims{features.size(0)},
              "deepspeech2: takes features (N, frames, ", kBins, ") and their lengths i64 (N); got ",
-             in.size(), " tensors", in.empty() ? "" : str(", the first ", describe(in[0])), ".");
-    const Dim samples = in[0].size(0);
-    const Tensor heard = within_lengths("deepspeech2", in[1], samples, in[0].size(1), 1);  // (N, frames)
-    Tensor x = where(unsqueeze(heard, 2), in[0], 0.0);
+             describe(features), " and ", describe(length), ".");
+    const Dim samples = features.size(0);
+    const Tensor heard = within_lengths("deepspeech2", length, samples, features.size(1), 1);  // (N, frames)
+    Tensor x = where(unsqueeze(heard, 2), features, 0.0);
     x = conv1_(reshape(transpose(x, 1, 2), {samples, 1, kBins, -1}));
     const Dim steps = x.size(3);
-    const Tensor lengths = floor_divide(in[1] + 1, 2);
+    const Tensor lengths = floor_divide(length + 1, 2);
     const Tensor within = within_lengths("deepspeech2", lengths, samples, steps, 1);  // (N, steps)
     const Tensor beside = reshape(within, {samples, 1, 1, steps});
     // Zeros come out of the norms where nothing was heard, and clipped they are zeros.

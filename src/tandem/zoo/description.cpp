@@ -11,6 +11,7 @@
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
 #include "tandem/nn/containers.h"
+#include "tandem/nn/signature.h"
 #include "tandem/nn/stateful.h"
 #include "tandem/nn/summary.h"
 #include "tandem/ops/create.h"
@@ -267,10 +268,20 @@ class DescribedModel : public nn::Module {
     }
     for (const auto& [slot, step] : last_use) steps_[step].done.push_back(slot);
     slots_ = slots.size();
+    std::vector<std::string_view> arguments, results;
+    for (const InputDescription& input : line.inputs) arguments.push_back(input.name);
+    for (const StraightLine::Output& output : line.outputs) results.push_back(output.name);
+    for (const InputDescription& state : line.states) {
+      arguments.push_back(state.name);
+      results.push_back(state.name);
+    }
+    signature_ = std::make_unique<const nn::Signature>(arguments, results);
     for (const auto& [layer, module] : to_initialise_) draw_weights(*layer, *module);
     to_initialise_.clear();
     groups_.clear();
   }
+
+  const nn::Signature& signature() const override { return *signature_; }
 
   Tensor forward(const Tensor& x) override { return only(forward(std::vector<Tensor>{x})); }
 
@@ -346,6 +357,7 @@ class DescribedModel : public nn::Module {
   }
 
   std::string name_;
+  std::unique_ptr<const nn::Signature> signature_;
   std::vector<InputDescription> inputs_;
   size_t states_ = 0, slots_ = 0;
   std::vector<Step> steps_;
@@ -360,13 +372,15 @@ class DescribedModel : public nn::Module {
 class StatefulModel final : public DescribedModel, public nn::Stateful {
  public:
   explicit StatefulModel(const StraightLine& line) : DescribedModel(line), states_(line.states) {}
-  nn::NamedTensors first_states(int64_t batch) const override {
-    const std::vector<Tensor> parameters = this->parameters();
-    nn::NamedTensors out;
-    for (const InputDescription& state : states_)
-      out.emplace_back(state.name, zeros({state.shape[0], batch, state.shape[1]}, parameters[0].dtype(),
-                                         parameters[0].device()));
-    return out;
+  Named first_states(int64_t batch) const override {
+    const Tensor like = this->parameters().at(0);
+    std::vector<std::string> names;
+    std::vector<Tensor> values;
+    for (const InputDescription& state : states_) {
+      names.push_back(state.name);
+      values.push_back(zeros({state.shape[0], batch, state.shape[1]}, like.dtype(), like.device()));
+    }
+    return {Names::of(names), std::move(values)};
   }
 
  private:

@@ -9,6 +9,7 @@
 #include "tandem/nn/init.h"
 #include "tandem/nn/layers.h"
 #include "tandem/nn/recurrent.h"
+#include "tandem/nn/signature.h"
 #include "tandem/ops/arrange.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
@@ -94,21 +95,20 @@ class Decoder final : public nn::Module {
 };
 
 /// source i64 (N, S), how many are true i64 (N), what stands before each target i64 (N, T) -> (N, T, outputs).
-class Gnmt final : public nn::Module, public nn::EncoderDecoder {
+class Gnmt final : public nn::Model<Gnmt>, public nn::EncoderDecoder {
  public:
+  static constexpr auto arguments = nn::names("source", "length", "before");
+  static constexpr auto results = nn::names("words");
   Gnmt(int64_t words, int64_t outputs, int64_t hidden, int64_t layers, double dropout)
       : hidden_(hidden),
         encoder_(this, words, hidden, layers, dropout),
         decoder_(this, outputs, hidden, layers, dropout) {
     for (const Tensor& parameter : parameters()) nn::init::uniform_(parameter, -kBound, kBound);
   }
-  using Module::forward;
-  std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
-    TD_CHECK(in.size() == 3,
-             "gnmt: takes a source (N, S), its lengths (N) and what stands before the targets (N, T); got ",
-             in.size(), " tensors.");
-    const Tensor memory = encoder_(in[0], in[1]);
-    return {decoder_(in[2], memory, in[1], decoder_.keys(memory))};
+  using Model::forward;
+  Tensor forward(const Tensor& source, const Tensor& length, const Tensor& before) {
+    const Tensor memory = encoder_(source, length);
+    return decoder_(before, memory, length, decoder_.keys(memory));
   }
   /// The memory, its lengths and keys, and the states of the LSTMs.
   std::vector<Tensor> read(const Tensor& source, const Tensor& lengths) override {

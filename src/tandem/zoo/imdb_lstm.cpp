@@ -5,6 +5,7 @@
 #include "tandem/nn/init.h"
 #include "tandem/nn/layers.h"
 #include "tandem/nn/recurrent.h"
+#include "tandem/nn/signature.h"
 #include "tandem/ops/shape.h"
 #include "tandem/zoo/layer_types.h"
 #include "tandem/zoo/zoo.h"
@@ -18,8 +19,10 @@ constexpr int64_t kWords = 5000, kWidth = 32, kHidden = 100, kLength = 500;
 constexpr double kDeviation = 0.1, kForgetBias = 1;
 
 /// tokens i64 (N, length), how many are true i64 (N) -> (N, outputs).
-class ImdbLstm final : public nn::Module {
+class ImdbLstm final : public nn::Model<ImdbLstm> {
  public:
+  static constexpr auto arguments = nn::names("tokens", "length");
+  static constexpr auto results = nn::names("classes");
   ImdbLstm(int64_t words, int64_t outputs)
       : embedding_(this, "embedding", words, kWidth),
         lstm_(this, "lstm", kWidth, kHidden),
@@ -27,12 +30,9 @@ class ImdbLstm final : public nn::Module {
     nn::init::normal_(embedding_.weight, 0, kDeviation);
     set_forget_bias(lstm_, kForgetBias);
   }
-  using Module::forward;
-  std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
-    TD_CHECK(in.size() == 2, "imdb_lstm: takes tokens (N, length) and their number (N); got ", in.size(),
-             " tensors.");
-    const nn::LSTMResult read = lstm_(embedding_(in[0]), {.lengths = in[1]});
-    return {fc_(select(read.h, 0, 0))};
+  using Model::forward;
+  Tensor forward(const Tensor& tokens, const Tensor& length) {
+    return fc_(select(lstm_(embedding_(tokens), {.lengths = length}).h, 0, 0));
   }
 
  private:

@@ -7,6 +7,7 @@
 #include "tandem/nn/init.h"
 #include "tandem/nn/layers.h"
 #include "tandem/nn/recurrent.h"
+#include "tandem/nn/signature.h"
 #include "tandem/nn/stateful.h"
 #include "tandem/ops/create.h"
 #include "tandem/zoo/zoo.h"
@@ -18,8 +19,10 @@ constexpr int64_t kWords = 10000, kWidth = 128, kHidden = 1024, kLength = 35;
 constexpr double kDropout = 0.5, kDeviation = 0.1;  // of the words, at the beginning
 
 /// tokens i64 (N, length), h and c of each LSTM (1, N, hidden) -> (N, length, outputs), and the states anew.
-class PtbLstm final : public nn::Module, public nn::Stateful {
+class PtbLstm final : public nn::Model<PtbLstm>, public nn::Stateful {
  public:
+  static constexpr auto arguments = nn::names("tokens", "lstm1.h", "lstm1.c", "lstm2.h", "lstm2.c");
+  static constexpr auto results = nn::names("words", "lstm1.h", "lstm1.c", "lstm2.h", "lstm2.c");
   PtbLstm(int64_t words, int64_t outputs, double dropout)
       : embedding_(this, "embedding", words, kWidth),
         drop0_(this, "drop0", dropout),
@@ -30,20 +33,16 @@ class PtbLstm final : public nn::Module, public nn::Stateful {
         fc_(this, "fc", kHidden, outputs) {
     nn::init::normal_(embedding_.weight, 0, kDeviation);
   }
-  using Module::forward;
-  std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
-    TD_CHECK(in.size() == 5, "ptb_lstm: takes tokens (N, length) and four states; got ", in.size(),
-             " tensors.");
-    const nn::LSTMResult first = lstm1_(drop0_(embedding_(in[0])), {.h = in[1], .c = in[2]}),
-                         second = lstm2_(drop1_(first.output), {.h = in[3], .c = in[4]});
+  using Model::forward;
+  std::vector<Tensor> forward(const Tensor& tokens, const Tensor& h1, const Tensor& c1, const Tensor& h2,
+                              const Tensor& c2) {
+    const nn::LSTMResult first = lstm1_(drop0_(embedding_(tokens)), {.h = h1, .c = c1}),
+                         second = lstm2_(drop1_(first.output), {.h = h2, .c = c2});
     return {fc_(drop2_(second.output)), first.h, first.c, second.h, second.c};
   }
-  nn::NamedTensors first_states(int64_t batch) const override {
-    nn::NamedTensors out;
-    const Tensor& like = fc_.weight;
-    for (const char* name : {"lstm1.h", "lstm1.c", "lstm2.h", "lstm2.c"})
-      out.emplace_back(name, zeros({1, batch, kHidden}, like.dtype(), like.device()));
-    return out;
+  Named first_states(int64_t batch) const override {
+    const auto state = [&] { return zeros({1, batch, kHidden}, fc_.weight.dtype(), fc_.weight.device()); };
+    return {{"lstm1.h", state()}, {"lstm1.c", state()}, {"lstm2.h", state()}, {"lstm2.c", state()}};
   }
 
  private:

@@ -5,6 +5,7 @@
 #include "tandem/nn/init.h"
 #include "tandem/nn/layers.h"
 #include "tandem/nn/recurrent.h"
+#include "tandem/nn/signature.h"
 #include "tandem/ops/shape.h"
 #include "tandem/zoo/layer_types.h"
 #include "tandem/zoo/model_settings.h"
@@ -17,8 +18,10 @@ constexpr int64_t kWords = 10000, kHidden = 256;
 constexpr double kDeviation = 0.1, kForgetBias = 1;  // at the beginning: see imdb_lstm.cpp
 
 /// source i64 (N, S), how many are true i64 (N), what stands before each target i64 (N, T) -> (N, T, outputs).
-class Seq2Seq final : public nn::Module, public nn::EncoderDecoder {
+class Seq2Seq final : public nn::Model<Seq2Seq>, public nn::EncoderDecoder {
  public:
+  static constexpr auto arguments = nn::names("source", "length", "before");
+  static constexpr auto results = nn::names("words");
   Seq2Seq(int64_t words, int64_t outputs, int64_t hidden)
       : encoder_embedding_(this, "encoder_embedding", words, hidden),
         encoder_(this, "encoder", hidden, hidden),
@@ -29,14 +32,11 @@ class Seq2Seq final : public nn::Module, public nn::EncoderDecoder {
       nn::init::normal_(embedding->weight, 0, kDeviation);
     for (nn::LSTM* lstm : {&encoder_, &decoder_}) set_forget_bias(*lstm, kForgetBias);
   }
-  using Module::forward;
-  std::vector<Tensor> forward(const std::vector<Tensor>& in) override {
-    TD_CHECK(
-        in.size() == 3,
-        "seq2seq: takes a source (N, S), its lengths (N) and what stands before the targets (N, T); got ",
-        in.size(), " tensors.");
-    const nn::LSTMResult state = encoder_(encoder_embedding_(in[0]), {.lengths = in[1]});
-    return {fc_(decoder_(decoder_embedding_(in[2]), {.h = state.h, .c = state.c}).output)};
+  using Model::forward;
+  /// `before`: what stands before each target (N, T).
+  Tensor forward(const Tensor& source, const Tensor& length, const Tensor& before) {
+    const nn::LSTMResult state = encoder_(encoder_embedding_(source), {.lengths = length});
+    return fc_(decoder_(decoder_embedding_(before), {.h = state.h, .c = state.c}).output);
   }
   std::vector<Tensor> read(const Tensor& source, const Tensor& lengths) override {
     const nn::LSTMResult state = encoder_(encoder_embedding_(source), {.lengths = lengths});

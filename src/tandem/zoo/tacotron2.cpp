@@ -136,19 +136,16 @@ Tensor Tacotron2::corrected(const Tensor& mels, const Tensor& within) {
   return transpose(before + x, 1, 2);
 }
 
-std::vector<Tensor> Tacotron2::forward(const std::vector<Tensor>& in) {
-  TD_CHECK(in.size() == 4, kName,
-           ": takes characters (N, S), their number (N), frames (N, T, mels) and their number (N); got ",
-           in.size(), " tensors.");
-  const Tensor &characters = in[0], &mels = in[2];
+Tacotron2::Output Tacotron2::forward(const Tensor& characters, const Tensor& length, const Tensor& mels,
+                                     const Tensor& frames) {
   TD_CHECK(characters.rank() == 2 && mels.rank() == 3 && mels.size(0) == characters.size(0) &&
                characters.size(1) >= 1 && mels.size(1) >= 1 && mels.size(2) == options_.mels,
            kName, ": characters must be (N, S) and frames (N, T, ", options_.mels,
            ") of as many samples; got ", characters.shape(), " and ", mels.shape(), ".");
   const Tensor within =
-      unsqueeze(within_lengths(kName, in[3], mels.size(0), mels.size(1), 1), 1);  // (N, 1, T)
-  const Tensor memory = encoded(characters, in[1]);
-  const Tacotron2Decoder::Frames made = decoder_.forced(memory, in[1], mels);
+      unsqueeze(within_lengths(kName, frames, mels.size(0), mels.size(1), 1), 1);  // (N, 1, T)
+  const Tensor memory = encoded(characters, length);
+  const Tacotron2Decoder::Frames made = decoder_.forced(memory, length, mels);
   return {made.mels, corrected(made.mels, within), made.gates, made.weights};
 }
 

@@ -8,6 +8,7 @@
 #include "tandem/nn/embedding.h"
 #include "tandem/nn/norm.h"
 #include "tandem/nn/recurrent.h"
+#include "tandem/nn/signature.h"
 #include "tandem/zoo/tacotron2_decoder.h"
 
 namespace tandem::zoo {
@@ -25,13 +26,19 @@ class TimeConv : public nn::Module {
 
 /// What is beyond a text's or a clip's length is zero before every convolution, and the attention does not read it: in evaluation mode
 /// padding changes nothing. (While training it is part of the statistics of the batch norms.)
-class Tacotron2 final : public nn::Module {
+class Tacotron2 final : public nn::Model<Tacotron2> {
  public:
+  static constexpr auto arguments = nn::names("characters", "length", "mels", "frames");
+  static constexpr auto results = nn::names("first_mels", "mels", "gates", "attention");
   explicit Tacotron2(const Tacotron2Options& options);
-  using Module::forward;
-  /// characters i64 (N, S), how many are true i64 (N), mels (N, T, mels), how many frames are true i64 (N)
-  /// -> mels before the post-net and after it (N, T, mels), gate logits (N, T), attention weights (N, T, S).
-  std::vector<Tensor> forward(const std::vector<Tensor>& in) override;
+  using Model::forward;
+  struct Output {
+    Tensor first_mels, mels;  // before the post-net and after it (N, T, mels)
+    Tensor gates;             // logits (N, T)
+    Tensor attention;         // weights (N, T, S)
+  };
+  /// characters i64 (N, S), how many are true i64 (N), mels (N, T, mels), how many frames are true i64 (N).
+  Output forward(const Tensor& characters, const Tensor& length, const Tensor& mels, const Tensor& frames);
 
   struct Speech {
     Tensor mels;                   // (N, T, mels), after the post-net; zeros beyond a sample's length

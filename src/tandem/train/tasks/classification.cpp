@@ -47,20 +47,19 @@ struct Settings {
 
 std::string top_name(int64_t k) { return "top_" + std::to_string(k); }
 
-/// Counts what was taken for what. `measured`: predicted, rank of the target, target, the number of classes, and of two
-/// classes how much more the second was believed.
+/// Counts what was taken for what. `score`, of two classes: how much more the second was believed.
 class ClassMeter final : public Meter {
  public:
   explicit ClassMeter(const Settings& settings) : settings_(settings) {}
-  void add(const std::vector<Tensor>& measured) override {
+  void add(const Named& measured) override {
     if (measured.empty()) return;
-    const std::vector<int64_t> predicted = measured[0].to_vector<int64_t>(),
-                               rank = measured[1].to_vector<int64_t>(),
-                               target = measured[2].to_vector<int64_t>();
-    const int64_t classes = measured[3].to_vector<int64_t>().front();
+    const std::vector<int64_t> predicted = measured["predicted"].to_vector<int64_t>(),
+                               rank = measured["rank"].to_vector<int64_t>(),
+                               target = measured["target"].to_vector<int64_t>();
+    const int64_t classes = measured["classes"].to_vector<int64_t>().front();
     if (confusion_.classes() == 0) confusion_ = ConfusionMatrix(classes);
     std::vector<double> score;
-    if (measured.size() > 4) score = cast(measured[4], DType::f64).to_vector<double>();
+    if (measured.has("score")) score = cast(measured["score"], DType::f64).to_vector<double>();
     for (size_t i = 0; i < target.size(); ++i) {
       if (settings_.ignored && target[i] == *settings_.ignored) continue;
       confusion_.add(target[i], predicted[i]);
@@ -104,29 +103,28 @@ class Classification : public Task {
     if (s_.ignored) text += str(text.empty() ? "" : ", ", "ignoring ", *s_.ignored);
     return text;
   }
-  Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    return loss_by(s_.weights, out, batch);
-  }
-  Tensor test_loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    return loss_by({}, out, batch);
-  }
-  Tensor weight(const TaskBatch& batch) const override {
+  Tensor loss(const Named& out, const Named& batch) const override { return loss_by(s_.weights, out, batch); }
+  Tensor test_loss(const Named& out, const Named& batch) const override { return loss_by({}, out, batch); }
+  Tensor weight(const Named& batch) const override {
     return sum_of_class_weights(batch["target"], s_.weights, s_.ignored);
   }
-  Tensor test_weight(const TaskBatch& batch) const override {
+  Tensor test_weight(const Named& batch) const override {
     return sum_of_class_weights(batch["target"], {}, s_.ignored);
   }
-  std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    if (!are_classes(out.at(0), batch["target"]))
+  Named measure(const Named& out, const Named& batch) const override {
+    if (!are_classes(out[0], batch["target"]))
       return {};  // a loss of your own for targets that are no classes
     const int64_t classes = out[0].size(-1);
     const Tensor logits = reshape(out[0], {-1, classes}), y = reshape(batch["target"], {-1});
     // A target that is ignored is no class: rank_of must not look for it.
     const Tensor known = s_.ignored ? where(equal(y, *s_.ignored), zeros_like(y), y) : y;
-    std::vector<Tensor> measured = {argmax(logits, 1), rank_of(logits, known), y,
-                                    full({1}, static_cast<double>(classes), DType::i64, logits.device())};
-    if (classes == 2) measured.push_back(reshape(slice(logits, 1, 1, 2) - slice(logits, 1, 0, 1), {-1}));
-    return measured;
+    const Tensor score =
+        classes == 2 ? reshape(slice(logits, 1, 1, 2) - slice(logits, 1, 0, 1), {-1}) : Tensor();
+    return {{"predicted", argmax(logits, 1)},
+            {"rank", rank_of(logits, known)},
+            {"target", y},
+            {"classes", full({1}, static_cast<double>(classes), DType::i64, logits.device())},
+            {"score", score}};
   }
   std::unique_ptr<Meter> meter() const override { return std::make_unique<ClassMeter>(s_); }
   std::vector<MetricInfo> metrics() const override {
@@ -138,9 +136,8 @@ class Classification : public Task {
   }
 
  private:
-  Tensor loss_by(const std::vector<double>& weights, const std::vector<Tensor>& out,
-                 const TaskBatch& batch) const {
-    Tensor logits = out.at(0), y = batch["target"];
+  Tensor loss_by(const std::vector<double>& weights, const Named& out, const Named& batch) const {
+    Tensor logits = out[0], y = batch["target"];
     if (logits.rank() > 2 && are_classes(logits, y)) {
       logits = reshape(logits, {-1, logits.size(-1)});
       y = reshape(y, {-1});
@@ -162,9 +159,11 @@ class SequenceLabelling final : public Classification {
   std::string name() const override { return "sequence-labelling"; }
   TaskAnswer answer_kind() const override { return TaskAnswer::numbers; }
   std::string reads_as() const override { return ""; }
-  std::vector<std::string> fields() const override { return {"input", "length", "target"}; }
-  std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
-                              int64_t length) const override {
+  std::vector<data::Field> fields() const override {
+    return {{"input"}, {"length", data::Role::length}, {"target", data::Role::target}};
+  }
+  Named collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
+                int64_t length) const override {
     std::vector<Tensor> inputs, targets;
     std::vector<int64_t> sizes;
     for (const int64_t i : indices) {
@@ -179,9 +178,9 @@ class SequenceLabelling final : public Classification {
       if (has_target) targets.push_back(cast(sample[1], DType::i64));
     }
     const auto count = static_cast<int64_t>(sizes.size());
-    std::vector<Tensor> batch = {data::pad_stack(inputs, length, 0), from_vector(sizes, {count})};
-    if (targets.size() == inputs.size()) batch.push_back(data::pad_stack(targets, length, kNoLabel));
-    return batch;
+    const Tensor input = data::pad_stack(inputs, length, 0), each = from_vector(sizes, {count});
+    if (targets.size() < inputs.size()) return {{"input", input}, {"length", each}};
+    return {{"input", input}, {"length", each}, {"target", data::pad_stack(targets, length, kNoLabel)}};
   }
   std::vector<int64_t> lengths(const data::Dataset& set) const override {
     std::vector<int64_t> out;
@@ -189,8 +188,7 @@ class SequenceLabelling final : public Classification {
     return out;
   }
   /// Zeros behind the end of each sample, so that an answer is the same in every batch.
-  std::vector<Tensor> forward(nn::Module& model, const TaskBatch& batch,
-                              std::vector<Tensor>&) const override {
+  Named forward(nn::Module& model, const Named& batch, Named&) const override {
     const Tensor &x = batch["input"], &length = batch["length"];
     Tensor out;
     try {
@@ -206,7 +204,7 @@ class SequenceLabelling final : public Classification {
     Dims rows{x.size(0), x.size(1)};
     while (rows.rank() < out.rank()) rows.insert(rows.rank(), 1);
     const Tensor within = within_lengths("sequence-labelling", length, x.size(0), x.size(1), 0);
-    return {where(reshape(within, rows), out, 0)};
+    return {{"classes", where(reshape(within, rows), out, 0)}};
   }
 };
 

@@ -34,14 +34,14 @@ class LanguageModelling final : public Task {
   data::LastBatch last_batch() const override { return data::LastBatch::wrap; }
   data::LastBatch last_test_batch() const override { return data::LastBatch::wrap; }
   int64_t test_batch() const override { return 20; }
-  std::vector<Tensor> made_up_batch(const Dims& input, int64_t batch) const override {
+  Named made_up_batch(const Dims& input, int64_t batch) const override {
     const Tensor tokens = zeros({batch, input[0]}, DType::i64);
-    return {tokens, tokens};
+    return {{"input", tokens}, {"target", tokens}};
   }
 
   /// `indices` are k · n … k · n + n - 1 of batch k; where they wrap, it is the last one.
-  std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
-                              int64_t) const override {
+  Named collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
+                int64_t) const override {
     const auto rows = static_cast<int64_t>(indices.size());
     const int64_t part = (set.size() - 1) / rows + 1, batch = indices[0] / rows;
     std::vector<Tensor> tokens, targets;
@@ -60,34 +60,30 @@ class LanguageModelling final : public Task {
         targets.push_back(full_like(targets[0], static_cast<double>(data::kNoToken)));
       }
     }
-    return {stack(tokens), stack(targets)};
+    return {{"input", stack(tokens)}, {"target", stack(targets)}};
   }
 
-  nn::NamedTensors first_state(const nn::Module& model, int64_t batch) const override {
+  Named first_state(const nn::Module& model, int64_t batch) const override {
     const auto* stateful = dynamic_cast<const nn::Stateful*>(&model);
-    return stateful ? stateful->first_states(batch) : nn::NamedTensors();
+    return stateful ? stateful->first_states(batch) : Named();
   }
-  std::vector<Tensor> forward(nn::Module& model, const TaskBatch& batch,
-                              std::vector<Tensor>& carried) const override {
-    std::vector<Tensor> in = {batch["input"]};
-    in.insert(in.end(), carried.begin(), carried.end());
-    const std::vector<Tensor> out = model(in);
-    TD_CHECK(out.size() == 1 + carried.size() && out[0].rank() == 3,
-             "language-modelling: the model must give (n, length, words) and its ", carried.size(),
-             " states; got ", out.size(), " tensors, the first of ", out.at(0).shape(), ".");
+  Named forward(nn::Module& model, const Named& batch, Named& state) const override {
+    const Named out = nn::step(model, batch["input"], state);
+    TD_CHECK(out[0].rank() == 3, "language-modelling: the model must give (n, length, words); got ",
+             out[0].shape(), ".");
     const DType dtype = dtype_of(model);
-    for (size_t i = 0; i < carried.size(); ++i)
-      carried[i] = cast(out[i + 1], dtype);  // as they began, under Autocast too
-    return {out[0]};
+    for (const std::string& name : state.names())
+      state.set(name, cast(out[name], dtype));  // as they began, under Autocast too
+    return {{"words", out[0]}};
   }
-  Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    return cross_entropy(reshape(out.at(0), {-1, out[0].size(2)}), reshape(batch["target"], {-1}),
+  Tensor loss(const Named& out, const Named& batch) const override {
+    return cross_entropy(reshape(out[0], {-1, out[0].size(2)}), reshape(batch["target"], {-1}),
                          {.ignore_index = data::kNoToken});
   }
-  Tensor weight(const TaskBatch& batch) const override { return sum(counted(batch)); }
-  std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    const Tensor right = cast(equal(argmax(out.at(0), 2), batch["target"]), DType::i64);
-    return {reshape(sum(right), {1}), reshape(sum(counted(batch)), {1})};
+  Tensor weight(const Named& batch) const override { return sum(counted(batch)); }
+  Named measure(const Named& out, const Named& batch) const override {
+    const Tensor right = cast(equal(argmax(out[0], 2), batch["target"]), DType::i64);
+    return {{"right", reshape(sum(right), {1})}, {"all", reshape(sum(counted(batch)), {1})}};
   }
   std::unique_ptr<Meter> meter() const override { return std::make_unique<TokenMeter>(); }
   std::vector<MetricInfo> metrics() const override {
@@ -95,7 +91,7 @@ class LanguageModelling final : public Task {
   }
 
  private:
-  static Tensor counted(const TaskBatch& batch) {
+  static Tensor counted(const Named& batch) {
     return cast(not_equal(batch["target"], data::kNoToken), DType::i64);
   }
 };

@@ -17,10 +17,10 @@ void check_target(double value) {
 /// Counts by label: a label is predicted where its output is above 0, which is a probability above one half.
 class LabelMeter final : public Meter {
  public:
-  void add(const std::vector<Tensor>& measured) override {
-    const auto labels = static_cast<size_t>(measured.at(0).size(1));
-    const std::vector<double> out = cast(measured[0], DType::f64).to_vector<double>(),
-                              target = cast(measured[1], DType::f64).to_vector<double>();
+  void add(const Named& measured) override {
+    const auto labels = static_cast<size_t>(measured["output"].size(1));
+    const std::vector<double> out = cast(measured["output"], DType::f64).to_vector<double>(),
+                              target = cast(measured["target"], DType::f64).to_vector<double>();
     if (counts_.empty()) {
       counts_.assign(labels, ConfusionMatrix(2));
       scores_.resize(labels);
@@ -76,15 +76,15 @@ class MultiLabel final : public Task {
  public:
   std::string name() const override { return "multi-label"; }
   std::string reads_as() const override { return "regression"; }  // labels that are there or not are numbers
-  Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    return binary_cross_entropy_with_logits(out.at(0), target_of(out, batch));
+  Tensor loss(const Named& out, const Named& batch) const override {
+    return binary_cross_entropy_with_logits(out[0], target_of(out, batch));
   }
-  void check_batch(const TaskBatch& batch) const override {
+  void check_batch(const Named& batch) const override {
     const NoGrad off;
     for (const double value : cast(batch["target"], DType::f64).to_vector<double>()) check_target(value);
   }
-  std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    return {out.at(0), target_of(out, batch)};
+  Named measure(const Named& out, const Named& batch) const override {
+    return {{"output", out[0]}, {"target", target_of(out, batch)}};
   }
   std::unique_ptr<Meter> meter() const override { return std::make_unique<LabelMeter>(); }
   std::vector<MetricInfo> metrics() const override {
@@ -95,15 +95,15 @@ class MultiLabel final : public Task {
             {"auc", true, true, false}};
   }
   /// In f32 at least: f16 and bf16 have few numbers near 1.
-  std::vector<Tensor> answer(const std::vector<Tensor>& out) const override {
-    const Tensor& x = out.at(0);
+  std::vector<Tensor> answer(const Named& out) const override {
+    const Tensor& x = out[0];
     return {sigmoid(bytes_of(x.dtype()) == 2 ? cast(x, DType::f32) : x)};
   }
 
  private:
-  static Tensor target_of(const std::vector<Tensor>& out, const TaskBatch& batch) {
+  static Tensor target_of(const Named& out, const Named& batch) {
     const Tensor& y = batch["target"];
-    TD_CHECK(out.at(0).rank() == 2 && out[0].shape() == y.shape(),
+    TD_CHECK(out[0].rank() == 2 && out[0].shape() == y.shape(),
              "multi-label: outputs and targets must both be (n, labels); got ", out[0].shape(), " and ",
              y.shape(), ". Give the last layer one output per label.");
     return cast(y, out[0].dtype());

@@ -19,8 +19,8 @@ DType common_type(const Tensor& a, const Tensor& b) {
 struct Pair {
   Tensor out, target;
 };
-Pair matched(const std::vector<Tensor>& outputs, const TaskBatch& batch) {
-  const Tensor &out = outputs.at(0), &y = batch["target"];
+Pair matched(const Named& outputs, const Named& batch) {
+  const Tensor &out = outputs[0], &y = batch["target"];
   const auto rows = [](const Tensor& x) { return x.rank() == 1 ? unsqueeze(x, 1) : flatten(x, 1); };
   TD_CHECK(out.rank() >= 1 && y.rank() >= 1, "regression: outputs and targets must be (n, …); got ",
            out.shape(), " and ", y.shape(), ".");
@@ -37,9 +37,10 @@ Pair matched(const std::vector<Tensor>& outputs, const TaskBatch& batch) {
 class ErrorMeter final : public Meter {
  public:
   explicit ErrorMeter(double deviation) : deviation_(deviation) {}
-  void add(const std::vector<Tensor>& measured) override {
-    numbers_ = static_cast<size_t>(measured.at(0).size(1));
-    for (const auto& [tensor, into] : {std::pair(&measured[0], &out_), std::pair(&measured[1], &target_)}) {
+  void add(const Named& measured) override {
+    numbers_ = static_cast<size_t>(measured["output"].size(1));
+    for (const auto& [tensor, into] :
+         {std::pair(&measured["output"], &out_), std::pair(&measured["target"], &target_)}) {
       const std::vector<double> values = cast(*tensor, DType::f64).to_vector<double>();
       into->insert(into->end(), values.begin(), values.end());
     }
@@ -90,22 +91,22 @@ class Regression final : public Task {
   }
   std::string name() const override { return "regression"; }
   std::string reads_as() const override { return "regression"; }
-  Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+  Tensor loss(const Named& out, const Named& batch) const override {
     const Pair pair = matched(out, batch);
     return mse_loss(pair.out, pair.target);
   }
-  std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+  Named measure(const Named& out, const Named& batch) const override {
     const Pair pair = matched(out, batch);
-    return {pair.out, pair.target};
+    return {{"output", pair.out}, {"target", pair.target}};
   }
   std::unique_ptr<Meter> meter() const override { return std::make_unique<ErrorMeter>(deviation_); }
   std::vector<MetricInfo> metrics() const override {
     return {{"r2", true}, {"mse", false, false, false}, {"rmse", false}, {"mae", false, false, false}};
   }
   /// In f64: a mean that is large beside the deviation, or beyond f16, must not take the answer away.
-  std::vector<Tensor> answer(const std::vector<Tensor>& out) const override {
-    if (mean_ == 0 && deviation_ == 1) return {out.at(0)};
-    return {cast(out.at(0), DType::f64) * deviation_ + mean_};
+  std::vector<Tensor> answer(const Named& out) const override {
+    if (mean_ == 0 && deviation_ == 1) return {out[0]};
+    return {cast(out[0], DType::f64) * deviation_ + mean_};
   }
 
  private:

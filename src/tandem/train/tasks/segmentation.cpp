@@ -17,13 +17,13 @@ namespace {
 
 constexpr int64_t kVoid = 255;  // what most label images call a pixel that counts for nothing
 
-/// `measured`: for each batch how often a class was taken for which, (1, classes · classes + 1); the last place takes
+/// `counts`: for each batch how often a class was taken for which, (1, classes · classes + 1); the last place takes
 /// what is ignored.
 class PixelMeter final : public Meter {
  public:
-  void add(const std::vector<Tensor>& measured) override {
-    const int64_t width = measured.at(0).size(1);
-    const std::vector<int64_t> counts = measured[0].to_vector<int64_t>();
+  void add(const Named& measured) override {
+    const int64_t width = measured["counts"].size(1);
+    const std::vector<int64_t> counts = measured["counts"].to_vector<int64_t>();
     const auto classes = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(width - 1))));
     if (confusion_.classes() == 0) confusion_ = ConfusionMatrix(classes);
     for (size_t i = 0; i < counts.size(); ++i) {
@@ -56,21 +56,21 @@ class Segmentation final : public Task {
     for (const double weight : weights_) text += ", " + shortest(weight);
     return text;
   }
-  Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+  Tensor loss(const Named& out, const Named& batch) const override {
     const Tensor& logits = checked(out, batch);
     return cross_entropy(logits, batch["target"],
                          {.weight = class_weights_for(logits, weights_), .ignore_index = ignored_});
   }
-  Tensor test_loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+  Tensor test_loss(const Named& out, const Named& batch) const override {
     return cross_entropy(checked(out, batch), batch["target"], {.ignore_index = ignored_});
   }
-  Tensor weight(const TaskBatch& batch) const override {
+  Tensor weight(const Named& batch) const override {
     return sum_of_class_weights(batch["target"], weights_, ignored_);
   }
-  Tensor test_weight(const TaskBatch& batch) const override {
+  Tensor test_weight(const Named& batch) const override {
     return sum_of_class_weights(batch["target"], {}, ignored_);
   }
-  std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+  Named measure(const Named& out, const Named& batch) const override {
     const Tensor& logits = checked(out, batch);
     const int64_t classes = logits.size(1);
     const Tensor y = cast(reshape(batch["target"], {-1}), DType::i64),
@@ -79,14 +79,14 @@ class Segmentation final : public Task {
         where(equal(y, ignored_), full_like(y, static_cast<double>(classes * classes)), y * classes + said);
     const Tensor counts =
         index_add(zeros({classes * classes + 1}, DType::i64, y.device()), 0, place, ones_like(y));
-    return {unsqueeze(counts, 0)};
+    return {{"counts", unsqueeze(counts, 0)}};
   }
   std::unique_ptr<Meter> meter() const override { return std::make_unique<PixelMeter>(); }
   std::vector<MetricInfo> metrics() const override { return {{"iou", true, true}, {"accuracy", true, true}}; }
 
  private:
-  static const Tensor& checked(const std::vector<Tensor>& out, const TaskBatch& batch) {
-    const Tensor &logits = out.at(0), &y = batch["target"];
+  static const Tensor& checked(const Named& out, const Named& batch) {
+    const Tensor &logits = out[0], &y = batch["target"];
     Dims without = logits.shape();
     if (without.rank() >= 2) without.erase(1);
     TD_CHECK(logits.rank() >= 3 && is_integer(y.dtype()) && without == y.shape(),

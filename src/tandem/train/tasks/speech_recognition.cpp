@@ -20,13 +20,13 @@
 namespace tandem {
 namespace {
 
-/// `measured`: the likeliest label of each step, the right labels, and how many of these are true.
+/// `steps`: the likeliest label of each step.
 class SpeechMeter final : public Meter {
  public:
-  void add(const std::vector<Tensor>& measured) override {
-    const std::vector<int64_t> steps = measured.at(0).to_vector<int64_t>(),
-                               targets = measured.at(1).to_vector<int64_t>(),
-                               counts = measured.at(2).to_vector<int64_t>();
+  void add(const Named& measured) override {
+    const std::vector<int64_t> steps = measured["steps"].to_vector<int64_t>(),
+                               targets = measured["target"].to_vector<int64_t>(),
+                               counts = measured["target_length"].to_vector<int64_t>();
     const size_t width = steps.size() / counts.size(), most = targets.size() / counts.size();
     for (size_t n = 0; n < counts.size(); ++n) {
       const std::vector<int64_t> read = ctc_collapse(std::span(steps).subspan(n * width, width));
@@ -54,9 +54,14 @@ class SpeechRecognition final : public Task {
   TaskAnswer answer_kind() const override { return TaskAnswer::transcript; }
   std::vector<int64_t> outputs(const data::Splits& splits) const override { return {splits.info.classes}; }
 
-  std::vector<std::string> fields() const override { return {"input", "length", "target", "target_length"}; }
-  std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
-                              int64_t length) const override {
+  std::vector<data::Field> fields() const override {
+    return {{"input"},
+            {"length", data::Role::length},
+            {"target", data::Role::target},
+            {"target_length", data::Role::length}};
+  }
+  Named collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
+                int64_t length) const override {
     std::vector<Tensor> features, labels;
     std::vector<int64_t> frames, counts;
     for (const int64_t i : indices) {
@@ -74,16 +79,17 @@ class SpeechRecognition final : public Task {
       counts.push_back(sample[1].size(0));
     }
     const auto count = static_cast<int64_t>(indices.size());
-    std::vector<Tensor> batch = {data::pad_stack(features, length, 0), from_vector(frames, {count})};
-    if (labels.size() != features.size()) return batch;
+    const Tensor input = data::pad_stack(features, length, 0), lengths = from_vector(frames, {count});
+    if (labels.size() != features.size()) return {{"input", input}, {"length", lengths}};
     // Few different sizes for the graph engine: people say up to 25 letters a second, which is one for four frames.
     const int64_t unit = std::max<int64_t>(1, (length + 3) / 4);
     const int64_t most = std::max<int64_t>(1, *std::max_element(counts.begin(), counts.end()));
-    batch.push_back(data::pad_stack(labels, (most + unit - 1) / unit * unit, 0));
-    batch.push_back(from_vector(counts, {count}));
-    return batch;
+    return {{"input", input},
+            {"length", lengths},
+            {"target", data::pad_stack(labels, (most + unit - 1) / unit * unit, 0)},
+            {"target_length", from_vector(counts, {count})}};
   }
-  void check_batch(const TaskBatch& batch) const override {
+  void check_batch(const Named& batch) const override {
     const std::vector<int64_t> labels = batch["target"].to_vector<int64_t>();
     for (const int64_t label : labels)
       TD_CHECK(label >= 0 && label < data::kTranscriptLabels, "data: labels of speech must be 1 to ",
@@ -95,33 +101,35 @@ class SpeechRecognition final : public Task {
     return out;
   }
   int64_t test_batch() const override { return 20; }
-  std::vector<Tensor> made_up_batch(const Dims& input, int64_t batch) const override {
+  Named made_up_batch(const Dims& input, int64_t batch) const override {
     const int64_t labels = std::max<int64_t>(1, input[0] / 8);
-    return {zeros({batch, input[0], input[1]}), full({batch}, static_cast<double>(input[0]), DType::i64),
-            ones({batch, labels}, DType::i64), ones({batch}, DType::i64)};
+    return {{"input", zeros({batch, input[0], input[1]})},
+            {"length", full({batch}, static_cast<double>(input[0]), DType::i64)},
+            {"target", ones({batch, labels}, DType::i64)},
+            {"target_length", ones({batch}, DType::i64)}};
   }
 
-  std::vector<Tensor> forward(nn::Module& model, const TaskBatch& batch,
-                              std::vector<Tensor>&) const override {
+  Named forward(nn::Module& model, const Named& batch, Named&) const override {
     std::vector<Tensor> out = model(std::vector<Tensor>{batch["input"], batch["length"]});
     TD_CHECK(
         out.size() == 2 && out[0].rank() == 3 && out[1].shape() == batch["length"].shape(),
         "speech-recognition: the model must give (n, steps, labels) and how many steps are true (n); got ",
         out.size(), " tensors, the first of ", out.at(0).shape(), ".");
-    return out;
+    return {{"labels", out[0]}, {"steps", out[1]}};
   }
-  Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    return ctc_loss(transpose(log_softmax(out.at(0), 2), 0, 1), batch["target"], out.at(1),
-                    batch["target_length"], {.zero_infinity = true});
+  Tensor loss(const Named& out, const Named& batch) const override {
+    return ctc_loss(transpose(log_softmax(out[0], 2), 0, 1), batch["target"], out[1], batch["target_length"],
+                    {.zero_infinity = true});
   }
-  std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    return {answer(out)[0], batch["target"], batch["target_length"]};
+  Named measure(const Named& out, const Named& batch) const override {
+    return {
+        {"steps", answer(out)[0]}, {"target", batch["target"]}, {"target_length", batch["target_length"]}};
   }
   std::unique_ptr<Meter> meter() const override { return std::make_unique<SpeechMeter>(); }
   std::vector<MetricInfo> metrics() const override { return {{"wer", false, true}, {"cer", false, true}}; }
 
-  std::vector<Tensor> answer(const std::vector<Tensor>& out) const override {
-    const Dim steps = out.at(0).size(1);
+  std::vector<Tensor> answer(const Named& out) const override {
+    const Dim steps = out[0].size(1);
     const Tensor is_heard =
         reshape(arange(steps, DType::i64, out[1].device()), {1, steps}) < reshape(out[1], {-1, 1});
     return {where(is_heard, argmax(out[0], 2), 0)};

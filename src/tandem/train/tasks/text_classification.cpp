@@ -22,9 +22,11 @@ class TextClassification final : public Task {
   }
   std::string settings() const override { return classes_->settings(); }
 
-  std::vector<std::string> fields() const override { return {"input", "length", "target"}; }
-  std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
-                              int64_t length) const override {
+  std::vector<data::Field> fields() const override {
+    return {{"input"}, {"length", data::Role::length}, {"target", data::Role::target}};
+  }
+  Named collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
+                int64_t length) const override {
     std::vector<Tensor> tokens, targets;
     std::vector<int64_t> lengths;
     for (const int64_t i : indices) {
@@ -37,9 +39,9 @@ class TextClassification final : public Task {
       if (sample.size() > 1) targets.push_back(sample[1]);
     }
     const auto count = static_cast<int64_t>(indices.size());
-    std::vector<Tensor> batch = {data::pad_stack(tokens, length, 0), from_vector(lengths, {count})};
-    if (targets.size() == tokens.size()) batch.push_back(stack(targets));
-    return batch;
+    const Tensor input = data::pad_stack(tokens, length, 0), each = from_vector(lengths, {count});
+    if (targets.size() < tokens.size()) return {{"input", input}, {"length", each}};
+    return {{"input", input}, {"length", each}, {"target", stack(targets)}};
   }
   std::vector<int64_t> lengths(const data::Dataset& set) const override {
     std::vector<int64_t> out;
@@ -47,30 +49,26 @@ class TextClassification final : public Task {
     return out;
   }
   int64_t test_batch() const override { return 250; }
-  std::vector<Tensor> made_up_batch(const Dims& input, int64_t batch) const override {
-    return {zeros({batch, input[0]}, DType::i64), full({batch}, static_cast<double>(input[0]), DType::i64),
-            zeros({batch}, DType::i64)};
+  Named made_up_batch(const Dims& input, int64_t batch) const override {
+    return {{"input", zeros({batch, input[0]}, DType::i64)},
+            {"length", full({batch}, static_cast<double>(input[0]), DType::i64)},
+            {"target", zeros({batch}, DType::i64)}};
   }
 
-  std::vector<Tensor> forward(nn::Module& model, const TaskBatch& batch,
-                              std::vector<Tensor>&) const override {
+  Named forward(nn::Module& model, const Named& batch, Named&) const override {
     Tensor out = model(std::vector<Tensor>{batch["input"], batch["length"]}).at(0);
     TD_CHECK(out.rank() == 2, "text-classification: the model must give (n, classes); got ", out.shape(),
              ".");
     if (out.size(1) == 1) out = concat({zeros_like(out), out}, 1);
-    return {out};
+    return {{"classes", out}};
   }
-  Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    return classes_->loss(out, batch);
-  }
-  Tensor test_loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
+  Tensor loss(const Named& out, const Named& batch) const override { return classes_->loss(out, batch); }
+  Tensor test_loss(const Named& out, const Named& batch) const override {
     return classes_->test_loss(out, batch);
   }
-  Tensor weight(const TaskBatch& batch) const override { return classes_->weight(batch); }
-  Tensor test_weight(const TaskBatch& batch) const override { return classes_->test_weight(batch); }
-  std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    return classes_->measure(out, batch);
-  }
+  Tensor weight(const Named& batch) const override { return classes_->weight(batch); }
+  Tensor test_weight(const Named& batch) const override { return classes_->test_weight(batch); }
+  Named measure(const Named& out, const Named& batch) const override { return classes_->measure(out, batch); }
   std::unique_ptr<Meter> meter() const override { return classes_->meter(); }
   std::vector<MetricInfo> metrics() const override { return classes_->metrics(); }
 

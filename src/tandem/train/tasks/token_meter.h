@@ -7,12 +7,12 @@
 
 namespace tandem {
 
-/// `measured`: how many tokens were right, and how many there were, each of a batch or of its samples.
+/// `right`: how many tokens were right; `all`: how many there were; each of a batch or of its samples.
 class TokenMeter : public Meter {
  public:
-  void add(const std::vector<Tensor>& measured) override {
-    for (const int64_t count : measured.at(0).to_vector<int64_t>()) right_ += static_cast<double>(count);
-    for (const int64_t count : measured.at(1).to_vector<int64_t>()) all_ += static_cast<double>(count);
+  void add(const Named& measured) override {
+    for (const int64_t count : measured["right"].to_vector<int64_t>()) right_ += static_cast<double>(count);
+    for (const int64_t count : measured["all"].to_vector<int64_t>()) all_ += static_cast<double>(count);
   }
   void finish(Metrics& metrics) const override {
     metrics.add("perplexity", std::exp(metrics["loss"]));

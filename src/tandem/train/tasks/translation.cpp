@@ -20,12 +20,12 @@
 namespace tandem {
 namespace {
 
-/// `measured`: how many tokens were right of each batch, and how many each sample has.
+/// `right`: tokens of each batch; `all`: those of each sample.
 class PaddedTokenMeter final : public TokenMeter {
  public:
-  void add(const std::vector<Tensor>& measured) override {
+  void add(const Named& measured) override {
     TokenMeter::add(measured);
-    for (const int64_t count : measured.at(1).to_vector<int64_t>()) {
+    for (const int64_t count : measured["all"].to_vector<int64_t>()) {
       longest_ = std::max(longest_, static_cast<double>(count));
       ++samples_;
     }
@@ -50,9 +50,11 @@ class Translation final : public Task {
     return {splits.text->into->size()};
   }
 
-  std::vector<std::string> fields() const override { return {"input", "length", "before", "target"}; }
-  std::vector<Tensor> collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
-                              int64_t length) const override {
+  std::vector<data::Field> fields() const override {
+    return {{"input"}, {"length", data::Role::length}, {"before"}, {"target", data::Role::target}};
+  }
+  Named collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
+                int64_t length) const override {
     std::vector<Tensor> sources, before, targets;
     std::vector<int64_t> lengths;
     for (const int64_t i : indices) {
@@ -72,11 +74,12 @@ class Translation final : public Task {
       targets.push_back(slice(sample[1], 0, 1, last + 1));
     }
     const auto count = static_cast<int64_t>(indices.size());
-    std::vector<Tensor> batch = {data::pad_stack(sources, length, 0), from_vector(lengths, {count})};
-    if (targets.size() < sources.size()) return batch;
-    batch.push_back(data::pad_stack(before, length, 0));
-    batch.push_back(data::pad_stack(targets, length, static_cast<double>(data::kNoToken)));
-    return batch;
+    const Tensor input = data::pad_stack(sources, length, 0), each = from_vector(lengths, {count});
+    if (targets.size() < sources.size()) return {{"input", input}, {"length", each}};
+    return {{"input", input},
+            {"length", each},
+            {"before", data::pad_stack(before, length, 0)},
+            {"target", data::pad_stack(targets, length, static_cast<double>(data::kNoToken))}};
   }
   /// Of the longer one of source and target.
   std::vector<int64_t> lengths(const data::Dataset& set) const override {
@@ -90,25 +93,27 @@ class Translation final : public Task {
     return out;
   }
   int64_t test_batch() const override { return 250; }
-  std::vector<Tensor> made_up_batch(const Dims& input, int64_t batch) const override {
+  Named made_up_batch(const Dims& input, int64_t batch) const override {
     const Tensor tokens = zeros({batch, input[0]}, DType::i64);
-    return {tokens, full({batch}, static_cast<double>(input[0]), DType::i64), tokens, tokens};
+    return {{"input", tokens},
+            {"length", full({batch}, static_cast<double>(input[0]), DType::i64)},
+            {"before", tokens},
+            {"target", tokens}};
   }
 
-  std::vector<Tensor> forward(nn::Module& model, const TaskBatch& batch,
-                              std::vector<Tensor>&) const override {
+  Named forward(nn::Module& model, const Named& batch, Named&) const override {
     Tensor out = model(std::vector<Tensor>{batch["input"], batch["length"], batch["before"]}).at(0);
     TD_CHECK(out.rank() == 3, "translation: the model must give (n, length, words); got ", out.shape(), ".");
-    return {out};
+    return {{"words", out}};
   }
-  Tensor loss(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    return cross_entropy(reshape(out.at(0), {-1, out[0].size(2)}), reshape(batch["target"], {-1}),
+  Tensor loss(const Named& out, const Named& batch) const override {
+    return cross_entropy(reshape(out[0], {-1, out[0].size(2)}), reshape(batch["target"], {-1}),
                          {.ignore_index = data::kNoToken});
   }
-  Tensor weight(const TaskBatch& batch) const override { return sum(counted(batch)); }
-  std::vector<Tensor> measure(const std::vector<Tensor>& out, const TaskBatch& batch) const override {
-    const Tensor right = cast(equal(argmax(out.at(0), 2), batch["target"]), DType::i64);
-    return {reshape(sum(right), {1}), sum(counted(batch), {1})};
+  Tensor weight(const Named& batch) const override { return sum(counted(batch)); }
+  Named measure(const Named& out, const Named& batch) const override {
+    const Tensor right = cast(equal(argmax(out[0], 2), batch["target"]), DType::i64);
+    return {{"right", reshape(sum(right), {1})}, {"all", sum(counted(batch), {1})}};
   }
   std::unique_ptr<Meter> meter() const override { return std::make_unique<PaddedTokenMeter>(); }
   std::vector<MetricInfo> metrics() const override {
@@ -118,7 +123,7 @@ class Translation final : public Task {
 
   bool generates() const override { return true; }
   /// Tokens (n, longest) without begin and end, filled up with zeros.
-  std::vector<Tensor> generate(nn::Module& model, const TaskBatch& batch) const override {
+  std::vector<Tensor> generate(nn::Module& model, const Named& batch) const override {
     auto* translator = dynamic_cast<nn::EncoderDecoder*>(&model);
     TD_CHECK(translator,
              "translation: a model that translates must be an nn::EncoderDecoder; this one is not.");
@@ -146,7 +151,7 @@ class Translation final : public Task {
   }
 
  private:
-  static Tensor counted(const TaskBatch& batch) {
+  static Tensor counted(const Named& batch) {
     return cast(not_equal(batch["target"], data::kNoToken), DType::i64);
   }
   /// -infinity for the tokens that are not written, else 0.
