@@ -19,6 +19,7 @@
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/scan.h"
+#include "tandem/ops/scatter_reduce.h"
 #include "tandem/ops/shape.h"
 #include "tandem/ops/softmax.h"
 #include "tandem/optim/clip.h"
@@ -311,6 +312,24 @@ TEST(Corners, HaveTheGradientsOfPyTorch) {
 }
 
 // ---- losses
+
+// The gradient of each place was once computed by a running product over all places, which 0 · inf made NaN behind the first one.
+TEST(Corners, AProductBesideAnInfinityOrANaNOfAnotherPlaceHasItsOwnGradients) {
+  const Tensor index = from_vector<int64_t>({1, 0, 0, 1, 0}, {5});
+  for (const double huge :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), 1e200}) {
+    const Tensor s = from_vector<double>({2, huge, huge, 3, huge}, {5}).set_requires_grad(),
+                 x = ones({2}, DType::f64).set_requires_grad();
+    const Tensor y = scatter_reduce(x, 0, index, s, ScatterReduction::prod);
+    const Tensor first = grad(select(y, 0, 1), std::vector<Tensor>{s}, {}, {.create_graph = true})[0];
+    EXPECT_EQ(first[0].item<double>(), 3) << huge;
+    EXPECT_EQ(first[3].item<double>(), 2) << huge;
+    const Tensor second = grad(first[0], std::vector<Tensor>{s})[0];
+    EXPECT_EQ(second[3].item<double>(), 1) << huge;
+    EXPECT_EQ(second[0].item<double>(), 0) << huge;
+    EXPECT_TRUE(!std::isfinite(huge) || first[1].item<double>() == 0) << "y[1] does not depend on it";
+  }
+}
 
 TEST(Losses, ACompiledBinaryCrossEntropyRefusesProbabilitiesAndTargetsOutside0To1) {
   Compiled compiled = compile([](const List& in) { return List{binary_cross_entropy(in[0], in[1])}; });

@@ -87,6 +87,8 @@ Sorted sort_runs(const Results& results, Analysis& analysis) {
       ++analysis.disturbances.left_out;
       if (run->control.empty()) ++analysis.left_out[run->condition][run->system];
     }
+    if (!run->control.empty() && !run->disturbed.empty())
+      analysis.disturbed_controls[run->condition].insert(run->system);
     if (run->status != Status::ok) {
       add_gap(gaps, places, {run->condition, run->system, run->status, run->why, run->last_words, 1}, "");
       continue;
@@ -143,13 +145,22 @@ Summary summarise(const Condition& condition, const std::string& name, const std
   return summary;
 }
 
+std::vector<Observation> undisturbed(const std::vector<Observation>& runs) {
+  std::vector<Observation> kept;
+  std::copy_if(runs.begin(), runs.end(), std::back_inserter(kept),
+               [](const Observation& run) { return !run.disturbed; });
+  return kept;
+}
+
+/// Of the pairs that no other work disturbed: a neighbour's noise is not the machine's.
 std::optional<NoiseFloor> measure_noise(const Condition& condition, const std::string& name,
                                         const std::string& system, const Series& series,
                                         const AnalysisOptions& options) {
-  if (series.ordinary.empty() || series.control.empty()) return std::nullopt;
-  const Samples samples = match(series.ordinary, series.control);
+  const std::vector<Observation> ordinary = undisturbed(series.ordinary),
+                                 control = undisturbed(series.control);
+  if (ordinary.empty() || control.empty()) return std::nullopt;
+  const Samples samples = match(ordinary, control);
   if (depends_on_epochs(name) && !samples.same_epochs) return std::nullopt;
-  if (samples.disturbed > 0) return std::nullopt;  // that would be the neighbour's noise
   const auto bootstrap =
       bootstrap_for(options, condition.text() + "|" + resampled_as(name) + "|" + system + "|A/A");
   const stats::Interval ratio = samples.paired
@@ -170,16 +181,16 @@ std::optional<NoiseFloor> measure_noise(const Condition& condition, const std::s
 struct Family {
   std::vector<Comparison> comparisons;
   std::vector<Samples> samples;
-  std::vector<std::optional<NoiseFloor>> noise;  // where one was measured
+  std::vector<Yardstick> yardsticks;
 
   /// False, and nothing added, where the metric asks for equally many epochs and they are not.
-  bool add(const Series& a, const Series& b, Comparison head, std::optional<NoiseFloor> floor,
+  bool add(const Series& a, const Series& b, Comparison head, Yardstick yardstick,
            const AnalysisOptions& options) {
     Samples matched = match(a.ordinary, b.ordinary);
     if (depends_on_epochs(head.metric) && !matched.same_epochs) return false;
     comparisons.push_back(compare(matched, std::move(head), options));
     samples.push_back(std::move(matched));
-    noise.push_back(std::move(floor));
+    yardsticks.push_back(std::move(yardstick));
     return true;
   }
   void judge_all(const AnalysisOptions& options) {
@@ -190,7 +201,8 @@ struct Family {
     auto next = corrected.begin();
     for (size_t i = 0; i < comparisons.size(); ++i) {
       if (!comparisons[i].constant) comparisons[i].p_holm = *next++;
-      judge(comparisons[i], samples[i], {noise[i], p.size()}, options);
+      yardsticks[i].family = p.size();
+      judge(comparisons[i], samples[i], yardsticks[i], options);
     }
   }
 };
@@ -228,8 +240,10 @@ void compare_all(const Condition& condition, const std::string& name, const BySy
       head.first = a->first;
       head.second = b->first;
       head.left_out = left_out(a->first) + left_out(b->first);
-      const auto floor = copied(analysis.noise_floor(condition, name, a->first, b->first));
-      if (!family.add(a->second, b->second, head, floor, options))
+      Yardstick yardstick{.noise = copied(analysis.noise_floor(condition, name, a->first, b->first))};
+      for (const std::string& system : {a->first, b->first})
+        if (analysis.lost_control(condition, name, system)) yardstick.lost_controls.push_back(system);
+      if (!family.add(a->second, b->second, head, std::move(yardstick), options))
         analysis.uncompared.push_back(without_comparison(head, a->second, b->second, false));
     }
   family.judge_all(options);
@@ -287,8 +301,12 @@ void compare_switches(const Sorted& sorted, const AnalysisOptions& options, Anal
                              *other = analysis.noise_floor(second, name, system, system);
             auto floor = copied(other && (!one || other->floor > one->floor) ? other : one);
             if (floor && (floor->condition == first || floor->condition == second)) floor->condition = base;
+            Yardstick yardstick{.noise = std::move(floor)};
+            for (const auto& [condition, text] :
+                 {std::pair(&first, &head.first), std::pair(&second, &head.second)})
+              if (analysis.lost_control(*condition, name, system)) yardstick.lost_controls.push_back(*text);
             auto& [family, effects] = by_switch[turned];
-            if (family.add(*places[i].second, *places[j].second, head, std::move(floor), options))
+            if (family.add(*places[i].second, *places[j].second, head, std::move(yardstick), options))
               effects.push_back({system, first, second, {}});
             else
               analysis.uncompared.push_back(
@@ -336,6 +354,15 @@ const Comparison* Analysis::comparison(const Condition& condition, const std::st
         each.condition == condition)
       return &each;
   return nullptr;
+}
+
+bool Analysis::lost_control(const Condition& condition, const std::string& metric,
+                            const std::string& system) const {
+  const auto here = disturbed_controls.find(condition);
+  if (here == disturbed_controls.end() || !here->second.contains(system)) return false;
+  return std::none_of(noise.begin(), noise.end(), [&](const NoiseFloor& each) {
+    return each.metric == metric && each.system == system && each.condition == condition;
+  });
 }
 
 const NoiseFloor* Analysis::noise_floor(const Condition& condition, const std::string& metric) const {

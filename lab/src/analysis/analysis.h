@@ -47,7 +47,7 @@ struct Comparison {
   double p = 1, p_holm = 1;  // Holm within one condition and metric
   bool at_floor = false;     // p is the smallest that this test can give for so many runs
   bool can_decide =
-      true;  // false: so few runs that p_holm cannot pass 0.05, whatever is measured; or disturbed ones
+      true;  // false: so few runs that p_holm cannot pass 0.05, whatever is measured; or disturbed ones, or a disturbed control
   size_t disturbed = 0;  // values of runs beside which other work went beyond the limits: they decide nothing
   size_t left_out = 0;   // runs of the two that were left out for that reason, and that no repeat replaced
   std::optional<double>
@@ -121,7 +121,12 @@ struct Analysis {
   Disturbances disturbances;
   /// Runs of each system that were left out for that reason; control runs are not counted.
   std::map<Condition, std::map<std::string, size_t>> left_out;
+  /// Systems some of whose control runs were disturbed, whether they were left out or kept.
+  std::map<Condition, std::set<std::string>> disturbed_controls;
 
+  /// Whether a system was controlled there, but disturbances left no pair of runs to measure its noise floor with: nothing is
+  /// decided without it.
+  bool lost_control(const Condition& condition, const std::string& metric, const std::string& system) const;
   const Summary* summary(const Condition& condition, const std::string& metric,
                          const std::string& system) const;
   /// The comparison of two systems in either order; the caller looks at its `first`.

@@ -183,10 +183,11 @@ void judge(Comparison& comparison, const Samples& samples, const Yardstick& yard
   grounds.median_first = stats::median(samples.first);
   grounds.median_second = stats::median(samples.second);
   // What is counted is the same on a busy machine.
-  if (comparison.disturbed > 0 && !(comparison.constant && is_count(comparison.metric))) {
+  if ((comparison.disturbed > 0 || !yardstick.lost_controls.empty()) &&
+      !(comparison.constant && is_count(comparison.metric))) {
     if (yardstick.noise) comparison.noise = floor;
     comparison.can_decide = false;
-    comparison.text = disturbed_text(comparison, grounds);
+    comparison.text = disturbed_text(comparison, grounds, yardstick);
     return;
   }
   if (comparison.constant) {

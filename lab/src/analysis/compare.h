@@ -35,8 +35,10 @@ std::string resampled_as(const std::string& metric);
 
 /// What the verdict is held against.
 struct Yardstick {
-  std::optional<NoiseFloor> noise;
+  std::optional<NoiseFloor> noise = {};
   size_t family = 1;  // comparisons that share Holm's correction; of constants it says nothing
+  std::vector<std::string> lost_controls =
+      {};  // systems whose noise floor other work on the machine took away
 };
 
 /// Everything but p_holm, verdict and text, which need the family.
@@ -54,8 +56,8 @@ struct Grounds {
 };
 /// Of a constant comparison: what each of the two has.
 std::string constant_text(const Comparison& comparison, const Grounds& grounds, const Yardstick& yardstick);
-/// Of one that rests on disturbed runs: nothing is decided.
-std::string disturbed_text(const Comparison& comparison, const Grounds& grounds);
+/// Of one that rests on disturbed runs, or whose control does: nothing is decided.
+std::string disturbed_text(const Comparison& comparison, const Grounds& grounds, const Yardstick& yardstick);
 std::string verdict_text(const Comparison& comparison, const Grounds& grounds, const Yardstick& yardstick,
                          const AnalysisOptions& options);
 

@@ -156,11 +156,14 @@ std::string constant_text(const Comparison& c, const Grounds& grounds, const Yar
              ".");
 }
 
-std::string disturbed_text(const Comparison& c, const Grounds& grounds) {
+std::string disturbed_text(const Comparison& c, const Grounds& grounds, const Yardstick& yardstick) {
   const Metric read = metric(c.metric);
-  const size_t all = 2 * c.runs;
+  std::string controls;
+  for (const std::string& system : yardstick.lost_controls)
+    controls += (controls.empty() ? "the control runs of " : " and of ") + system;
+  const std::string what = c.disturbed > 0 ? str(c.disturbed, " of ", 2 * c.runs, " runs") : controls;
   return str("Not decided between ", c.first, " and ", c.second, " in ", read.label,
-             " here: other work on the machine disturbed ", c.disturbed, " of ", all, " runs (medians ",
+             " here: other work on the machine disturbed ", what, " (medians ",
              quantity(grounds.median_first, read.unit), " and ", quantity(grounds.median_second, read.unit),
              ").");
 }

@@ -83,7 +83,8 @@ Checked check_level(const Claim& claim, const Evidence& evidence) {
         finding.reason = evidence.why_empty(condition, system, claim.metrics[0]);
       } else {
         const Summary* summary = evidence.analysis().summary(condition, claim.metrics[0], system);
-        if (summary != nullptr) {
+        if (summary != nullptr &&
+            summary->values.size() == values.size()) {  // else it counts disturbed runs, too
           finding.ours = summary->median;
         } else {
           const stats::Interval median = stats::median_interval(values);

@@ -319,6 +319,36 @@ TEST(Analysis, Disturbed_runs_that_were_kept_decide_nothing) {
   EXPECT_EQ(analyse(lines).comparisons.at(0).verdict, Verdict::first);
 }
 
+// Controls 1.4 times off leave a ratio of 1.2 undecided; a busy machine must not decide it by taking the controls away.
+TEST(Analysis, A_disturbed_control_makes_no_verdict_easier) {
+  const auto controlled = [] {
+    Results results = study({{"a", kBase}, {"b", times(1.2)}});
+    add_control(results, "a", times(1.4));
+    add_control(results, "b", times(1.2 * 1.4));
+    return results;
+  };
+  ASSERT_EQ(analyse(controlled()).comparisons.at(0).verdict, Verdict::undecided);
+  Results one = controlled(), kept = controlled(), left_out = controlled();
+  for (lab::Run& run : one.runs)
+    if (!run.control.empty() && run.block == 3) run.disturbed = "others: many";
+  for (lab::Run& run : kept.runs)
+    if (!run.control.empty()) run.disturbed = "others: many";
+  for (lab::Run& run : left_out.runs)
+    if (!run.control.empty()) {
+      run.disturbed = run.why = "others: many";
+      run.status = Status::disturbed;
+    }
+  EXPECT_EQ(analyse(one).comparisons.at(0).verdict, Verdict::undecided);
+  EXPECT_EQ(analyse(one).noise.at(0).runs, 7u) << "the pairs that nothing disturbed measure the floor";
+  for (const Results* lost : {&kept, &left_out}) {
+    const Comparison c = analyse(*lost).comparisons.at(0);
+    EXPECT_EQ(c.verdict, Verdict::undecided);
+    EXPECT_FALSE(c.can_decide);
+    EXPECT_TRUE(contains(c.text, "other work on the machine disturbed the control runs of a and of b"))
+        << c.text;
+  }
+}
+
 TEST(Analysis, Runs_that_were_left_out_as_disturbed_are_a_gap_and_are_told_where_runs_are_missing) {
   Results results = study({{"a", kBase}, {"b", times(30)}});
   for (size_t i = 0; i < 4; ++i) {

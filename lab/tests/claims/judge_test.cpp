@@ -209,6 +209,12 @@ TEST(JudgeLevel, TheMediansIntervalDecides) {
   EXPECT_EQ(judged(one_claim(keys + "low = 0.97\nhigh = 0.99"), made).mark, Mark::holds);
   EXPECT_EQ(judged(one_claim(keys + "high = 0.9"), made).mark, Mark::no_longer);
   EXPECT_EQ(judged(one_claim(keys + "low = 0.98"), made).mark, Mark::undecided);
+  for (int64_t block = 10; block < 40; ++block) {  // disturbed runs that were kept count for nothing
+    lab::Run& run = made.run_of(fit, kA, block);
+    run.metrics["fit.accuracy"] = 0.2;
+    run.disturbed = "others: many";
+  }
+  EXPECT_EQ(judged(one_claim(keys + "low = 0.97\nhigh = 0.99"), made).mark, Mark::holds);
   MadeUp once;
   once.add(fit, kA, "fit.accuracy", 0.98, 0.001, 1);
   EXPECT_EQ(judged(one_claim(keys + "low = 0.97\nhigh = 0.99"), once).mark, Mark::undecided);

@@ -1,5 +1,7 @@
 #include "tandem/ops/scan.h"
 
+#include <algorithm>
+
 #include "tandem/ops/define.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/pointwise.h"
@@ -122,14 +124,14 @@ OpDef& op_cummin() {
   return op;
 }
 
-Tensor shifted(const Tensor& x, int64_t axis, bool back, double fill) {
-  const Dim n = x.size(axis);
+Tensor shifted(const Tensor& x, int64_t axis, bool back, double fill, Dim by) {
+  const Dim n = x.size(axis), out = std::min(by, n);
   if (n == 0) return x;
-  Dims one = x.shape();
-  one[normal_axis("shifted", axis, x.rank())] = 1;
-  const Tensor edge = full(one, fill, x.dtype(), x.device());
-  if (back) return concat({slice(x, axis, 1, n), edge}, axis);
-  return concat({edge, slice(x, axis, 0, n - 1)}, axis);
+  Dims free = x.shape();
+  free[normal_axis("shifted", axis, x.rank())] = out;
+  const Tensor edge = full(free, fill, x.dtype(), x.device());
+  if (back) return concat({slice(x, axis, out, n), edge}, axis);
+  return concat({edge, slice(x, axis, 0, n - out)}, axis);
 }
 
 Tensor cumsum(const Tensor& x, int64_t axis, bool reverse) {

@@ -34,7 +34,7 @@ OpDef& op_linear_scan();  // in a, b
 OpDef& op_cummax();       // out values, indices (i64)
 OpDef& op_cummin();
 
-/// x moved one place along the axis, towards the end (or, with back, the beginning); `fill` enters.
-Tensor shifted(const Tensor& x, int64_t axis, bool back, double fill);
+/// x moved `by` places along the axis, towards the end (or, with back, the beginning); `fill` enters.
+Tensor shifted(const Tensor& x, int64_t axis, bool back, double fill, Dim by = 1);
 
 }  // namespace tandem

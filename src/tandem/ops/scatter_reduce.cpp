@@ -62,6 +62,17 @@ Tensors grad_extreme(const GradArgs& a, int64_t axis) {
           a.needs[1] ? where(source_won, spread(share, axis, index), 0) : Tensor(), Tensor()};
 }
 
+/// The product of each element and of those before it (after it: `reverse`) along an axis, back to the first one where `begins` is
+/// true. In log2(n) rounds: after each, an element holds the product of twice as many. What is behind a beginning is replaced by 1 before
+/// it is multiplied, so that an infinity or a NaN of one piece reaches no other, nor do their gradients.
+Tensor products_of_pieces(Tensor x, Tensor begins, int64_t axis, bool reverse) {
+  for (Dim step = 1; step < x.size(static_cast<int>(axis)); step *= 2) {
+    x = x * where(begins, 1, shifted(x, axis, reverse, 1, step));
+    begins = logical_or(begins, shifted(begins, axis, reverse, 1, step));
+  }
+  return x;
+}
+
 /// For each element of source the product of the others of its place: sorted by place, of those before it times those after it.
 /// Nothing is divided, so that derivatives of any order are right where elements are zero.
 Tensor product_of_others(const Tensor& source, int64_t axis, const Tensor& index) {
@@ -75,8 +86,7 @@ Tensor product_of_others(const Tensor& source, int64_t axis, const Tensor& index
                                  equal(slice(place, axis, 1, n), slice(place, axis, 0, n - 1))},
                                 axis);
   const auto products = [&](const Tensor& same, bool reverse) {
-    return linear_scan(where(same, shifted(x, axis, reverse, 0), 0), cast(logical_not(same), x.dtype()), axis,
-                       reverse);
+    return products_of_pieces(where(same, shifted(x, axis, reverse, 1), 1), logical_not(same), axis, reverse);
   };
   const Tensor before = products(goes_on, false), after = products(shifted(goes_on, axis, true, 0), true);
   return scatter_add_zeros(before * after, axis, order, index.shape());

@@ -328,8 +328,9 @@ void check_kind(const zoo::ChosenModel& chosen, const data::Splits& splits) {
            !takes_numbers(chosen.info) || !is_other ? "" : " of numbers", ". Those of the zoo are ", fitting,
            ".");
   if (!chosen.description || !splits.text) return;
-  const std::vector<std::string> fields = make_task(splits.task)->fields();
-  const bool takes_lengths = std::find(fields.begin(), fields.end(), "length") != fields.end();
+  const std::vector<data::Field> fields = make_task(splits.task)->fields();
+  const bool takes_lengths = std::any_of(fields.begin(), fields.end(),
+                                         [](const data::Field& field) { return field.name == "length"; });
   const size_t inputs = chosen.description->inputs.size(), wanted = takes_lengths ? 2 : 1;
   TD_CHECK(inputs == wanted, "train: ", chosen.info.name, " on ", splits.name, ": a model for ", splits.task,
            wanted == 2 ? " must take tokens (length) and their number (), both i64"
