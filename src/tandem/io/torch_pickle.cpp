@@ -59,158 +59,102 @@ TorchPickle::TorchPickle(const std::string& where, std::span<const uint8_t> byte
   run();
 }
 
+// All opcodes but STOP. Floats and bytes are only passed over.
+const TorchPickle::Opcode TorchPickle::kOpcodes[] = {
+    {0x80, [](TorchPickle& p) { p.check_version(); }},                      // PROTO
+    {0x95, [](TorchPickle& p) { p.reader_.take(8, "a frame's length"); }},  // FRAME
+
+    {'N', [](TorchPickle& p) { p.push({}); }},                                                // NONE
+    {0x88, [](TorchPickle& p) { p.push({.kind = Kind::boolean, .number = 1}); }},             // NEWTRUE
+    {0x89, [](TorchPickle& p) { p.push({.kind = Kind::boolean, .number = 0}); }},             // NEWFALSE
+    {'J', [](TorchPickle& p) { p.push_integer(p.reader_.number<int32_t>("an integer")); }},   // BININT
+    {'K', [](TorchPickle& p) { p.push_integer(p.reader_.number<uint8_t>("an integer")); }},   // BININT1
+    {'M', [](TorchPickle& p) { p.push_integer(p.reader_.number<uint16_t>("an integer")); }},  // BININT2
+    {0x8a, [](TorchPickle& p) { p.push_long(); }},                                            // LONG1
+    {'G', [](TorchPickle& p) { p.reader_.take(8, "a float"), p.push({}); }},                  // BINFLOAT
+    {'C', [](TorchPickle& p) { p.text<uint8_t>(), p.push({}); }},     // SHORT_BINBYTES
+    {'B', [](TorchPickle& p) { p.text<uint32_t>(), p.push({}); }},    // BINBYTES
+    {0x8c, [](TorchPickle& p) { p.push_text(p.text<uint8_t>()); }},   // SHORT_BINUNICODE
+    {'X', [](TorchPickle& p) { p.push_text(p.text<uint32_t>()); }},   // BINUNICODE
+    {0x8d, [](TorchPickle& p) { p.push_text(p.text<uint64_t>()); }},  // BINUNICODE8
+
+    {'}', [](TorchPickle& p) { p.push({.kind = Kind::dict}); }},         // EMPTY_DICT
+    {']', [](TorchPickle& p) { p.push({.kind = Kind::list}); }},         // EMPTY_LIST
+    {')', [](TorchPickle& p) { p.push({.kind = Kind::tuple}); }},        // EMPTY_TUPLE
+    {'(', [](TorchPickle& p) { p.marks_.push_back(p.stack_.size()); }},  // MARK
+    {'t', [](TorchPickle& p) { p.push_tuple(p.pop_mark()); }},           // TUPLE
+    {0x85, [](TorchPickle& p) { p.push_tuple(p.pop(1)); }},              // TUPLE1
+    {0x86, [](TorchPickle& p) { p.push_tuple(p.pop(2)); }},              // TUPLE2
+    {0x87, [](TorchPickle& p) { p.push_tuple(p.pop(3)); }},              // TUPLE3
+    {'s', [](TorchPickle& p) { p.set_items(p.pop(2)); }},                // SETITEM
+    {'u', [](TorchPickle& p) { p.set_items(p.pop_mark()); }},            // SETITEMS
+    {'a', [](TorchPickle& p) { p.append_items(p.pop(1)); }},             // APPEND
+    {'e', [](TorchPickle& p) { p.append_items(p.pop_mark()); }},         // APPENDS
+
+    {'q', [](TorchPickle& p) { p.remember(p.place<uint8_t>()); }},                      // BINPUT
+    {'r', [](TorchPickle& p) { p.remember(p.place<uint32_t>()); }},                     // LONG_BINPUT
+    {0x94, [](TorchPickle& p) { p.remember(static_cast<uint32_t>(p.memo_.size())); }},  // MEMOIZE
+    {'h', [](TorchPickle& p) { p.recall(p.place<uint8_t>()); }},                        // BINGET
+    {'j', [](TorchPickle& p) { p.recall(p.place<uint32_t>()); }},                       // LONG_BINGET
+
+    {'c', [](TorchPickle& p) { p.push_global(); }},         // GLOBAL
+    {0x93, [](TorchPickle& p) { p.push_stack_global(); }},  // STACK_GLOBAL
+    {'Q', [](TorchPickle& p) { p.push_storage(); }},        // BINPERSID
+    {'R', [](TorchPickle& p) { p.reduce(); }},              // REDUCE
+    {'b', [](TorchPickle& p) { p.build(); }},               // BUILD
+};
+
 void TorchPickle::run() {
+  constexpr uint8_t kStop = '.';
   for (;;) {
     const size_t at = reader_.at();
     const auto opcode = reader_.number<uint8_t>("the pickle: an opcode");
-    switch (opcode) {
-      case 0x80:  // PROTO
-        if (const auto version = reader_.number<uint8_t>("the version"); version < 2 || version > 5)
-          reader_.fail("the pickle: the version must be 2 to 5; got ", int{version});
-        break;
-      case 0x95:
-        reader_.take(8, "a frame's length");
-        break;   // FRAME
-      case '.':  // STOP
-        root_ = pop();
-        if (!stack_.empty() || !marks_.empty())
-          reader_.fail("the pickle: must end with one value; it leaves ", stack_.size(), " more");
-        return;
-      case 'N':
-        push({});
-        break;  // NONE
-      case 0x88:
-        push({.kind = Kind::boolean, .number = 1});
-        break;  // NEWTRUE
-      case 0x89:
-        push({.kind = Kind::boolean, .number = 0});
-        break;  // NEWFALSE
-      case 'J':
-        push({.kind = Kind::integer, .number = reader_.number<int32_t>("an integer")});
-        break;
-      case 'K':
-        push({.kind = Kind::integer, .number = reader_.number<uint8_t>("an integer")});
-        break;
-      case 'M':
-        push({.kind = Kind::integer, .number = reader_.number<uint16_t>("an integer")});
-        break;
-      case 0x8a: {  // LONG1: two's complement, little-endian
-        const std::span<const uint8_t> bytes =
-            reader_.take(reader_.number<uint8_t>("a length"), "an integer");
-        if (bytes.size() > sizeof(int64_t)) {
-          push({});
-          break;
-        }
-        uint64_t number = !bytes.empty() && bytes.back() >= 0x80 ? ~uint64_t{0} : 0;
-        for (size_t i = bytes.size(); i-- > 0;) number = number << 8 | bytes[i];
-        push({.kind = Kind::integer, .number = static_cast<int64_t>(number)});
-        break;
-      }
-      case 'G':  // BINFLOAT
-        reader_.take(8, "a float");
-        push({});
-        break;
-      case 'C':  // SHORT_BINBYTES
-        text(reader_.number<uint8_t>("a length"));
-        push({});
-        break;
-      case 'B':  // BINBYTES
-        text(reader_.number<uint32_t>("a length"));
-        push({});
-        break;
-      case 'X':
-        push({.kind = Kind::text, .text = text(reader_.number<uint32_t>("a length"))});
-        break;  // BINUNICODE
-      case 0x8c:
-        push({.kind = Kind::text, .text = text(reader_.number<uint8_t>("a length"))});
-        break;  // SHORT_
-      case 0x8d:
-        push({.kind = Kind::text, .text = text(reader_.number<uint64_t>("a length"))});
-        break;  // BINUNICODE8
-      case '}':
-        push({.kind = Kind::dict});
-        break;  // EMPTY_DICT
-      case ']':
-        push({.kind = Kind::list});
-        break;  // EMPTY_LIST
-      case ')':
-        push({.kind = Kind::tuple});
-        break;  // EMPTY_TUPLE
-      case '(':
-        marks_.push_back(stack_.size());
-        break;     // MARK
-      case 't': {  // TUPLE
-        std::vector<Id> items = pop_mark();
-        push({.kind = Kind::tuple, .items = std::move(items)});
-        break;
-      }
-      case 0x85:
-        push_tuple(1);
-        break;
-      case 0x86:
-        push_tuple(2);
-        break;
-      case 0x87:
-        push_tuple(3);
-        break;
-      case 's': {  // SETITEM
-        const Id value = pop(), key = pop();
-        set_items({key, value});
-        break;
-      }
-      case 'u':
-        set_items(pop_mark());
-        break;  // SETITEMS
-      case 'a':
-        append_items({pop()});
-        break;  // APPEND
-      case 'e':
-        append_items(pop_mark());
-        break;  // APPENDS
-      case 'q':
-        remember(reader_.number<uint8_t>("a place of the memo"));
-        break;
-      case 'r':
-        remember(reader_.number<uint32_t>("a place of the memo"));
-        break;
-      case 0x94:
-        remember(static_cast<uint32_t>(memo_.size()));
-        break;  // MEMOIZE
-      case 'h':
-        recall(reader_.number<uint8_t>("a place of the memo"));
-        break;
-      case 'j':
-        recall(reader_.number<uint32_t>("a place of the memo"));
-        break;
-      case 'c': {  // GLOBAL
-        const std::string_view module = line();
-        push_name(module, line());
-        break;
-      }
-      case 0x93: {  // STACK_GLOBAL
-        const Id name = pop(), module = pop();
-        if (values_[name].kind != Kind::text || values_[module].kind != Kind::text)
-          reader_.fail("the pickle: a name must be two strings; got ", io::name(values_[module].kind),
-                       " and ", io::name(values_[name].kind));
-        push_name(values_[module].text, values_[name].text);
-        break;
-      }
-      case 'Q':
-        push_storage();
-        break;  // BINPERSID
-      case 'R':
-        reduce();
-        break;
-      case 'b':
-        build();
-        break;
-      default:
-        throw Error(str(reader_.where(),
-                        "the pickle: must use the opcodes that torch.save writes for tensors; got 0x",
-                        "0123456789abcdef"[opcode >> 4], "0123456789abcdef"[opcode & 15], " at byte ", at,
-                        ". Save the weights alone: torch.save(model.state_dict(), path)."));
-    }
+    if (opcode == kStop) break;
+    const auto known = std::find_if(std::begin(kOpcodes), std::end(kOpcodes),
+                                    [&](const Opcode& row) { return row.code == opcode; });
+    if (known == std::end(kOpcodes)) refuse_opcode(opcode, at);
+    known->run(*this);
   }
+  root_ = pop();
+  if (!stack_.empty() || !marks_.empty())
+    reader_.fail("the pickle: must end with one value; it leaves ", stack_.size(), " more");
+}
+
+void TorchPickle::refuse_opcode(uint8_t opcode, size_t at) const {
+  constexpr const char* kDigits = "0123456789abcdef";
+  throw Error(str(reader_.where(),
+                  "the pickle: must use the opcodes that torch.save writes for tensors; got 0x",
+                  kDigits[opcode >> 4], kDigits[opcode & 15], " at byte ", at,
+                  ". Save the weights alone: torch.save(model.state_dict(), path)."));
+}
+
+void TorchPickle::check_version() {
+  const auto version = reader_.number<uint8_t>("the version");
+  if (version < 2 || version > 5) reader_.fail("the pickle: the version must be 2 to 5; got ", int{version});
+}
+
+/// Two's complement, little-endian. A number of more than 64 bits may stand in a file and is none that is needed.
+void TorchPickle::push_long() {
+  const std::span<const uint8_t> bytes = reader_.take(reader_.number<uint8_t>("a length"), "an integer");
+  if (bytes.size() > sizeof(int64_t)) return push({});
+  uint64_t number = !bytes.empty() && bytes.back() >= 0x80 ? ~uint64_t{0} : 0;
+  for (size_t i = bytes.size(); i-- > 0;) number = number << 8 | bytes[i];
+  push_integer(static_cast<int64_t>(number));
+}
+
+/// The module and the name, each in a line.
+void TorchPickle::push_global() {
+  const std::string_view module = line();
+  push_name(module, line());
+}
+
+/// The module and the name from the stack.
+void TorchPickle::push_stack_global() {
+  const Id name = pop(), module = pop();
+  if (values_[name].kind != Kind::text || values_[module].kind != Kind::text)
+    reader_.fail("the pickle: a name must be two strings; got ", io::name(values_[module].kind), " and ",
+                 io::name(values_[name].kind));
+  push_name(values_[module].text, values_[name].text);
 }
 
 TorchPickle::Id TorchPickle::add(Value value) {
@@ -231,6 +175,12 @@ TorchPickle::Id TorchPickle::pop() {
   const Id id = top();
   stack_.pop_back();
   return id;
+}
+
+std::vector<TorchPickle::Id> TorchPickle::pop(size_t count) {
+  std::vector<Id> items(count);
+  for (size_t i = count; i-- > 0;) items[i] = pop();
+  return items;
 }
 
 std::vector<TorchPickle::Id> TorchPickle::pop_mark() {
@@ -270,12 +220,6 @@ void TorchPickle::push_name(std::string_view module, std::string_view name) {
       reader_.where(), "must hold nothing but tensors in dicts, lists and tuples; it asks for Python's '",
       full,
       "', and nothing of a file is ever run. Save the weights alone: torch.save(model.state_dict(), path)."));
-}
-
-void TorchPickle::push_tuple(size_t count) {
-  std::vector<Id> items(count);
-  for (size_t i = count; i-- > 0;) items[i] = pop();
-  push({.kind = Kind::tuple, .items = std::move(items)});
 }
 
 void TorchPickle::recall(uint32_t at) {

@@ -51,19 +51,43 @@ class TorchPickle {
   const StoredTensor& tensor(const Value& value) const { return tensors_[static_cast<size_t>(value.number)]; }
 
  private:
+  /// What an opcode does to the values and the stack.
+  struct Opcode {
+    uint8_t code;
+    void (*run)(TorchPickle&);
+  };
+  static const Opcode kOpcodes[];
+
   void run();
+  [[noreturn]] void refuse_opcode(uint8_t opcode, size_t at) const;
+  void check_version();
   Id add(Value value);
   void push(Value value) { stack_.push_back(add(std::move(value))); }
+  void push_integer(int64_t number) { push({.kind = Kind::integer, .number = number}); }
+  void push_long();
+  void push_text(std::string_view text) { push({.kind = Kind::text, .text = text}); }
+  void push_tuple(std::vector<Id> items) { push({.kind = Kind::tuple, .items = std::move(items)}); }
   Id pop();
+  std::vector<Id> pop(size_t count);  // in the order in which they were pushed
+  std::vector<Id> pop_mark();         // all above the last mark
   Id top() const;
-  std::vector<Id> pop_mark();
   std::string_view text(uint64_t bytes) {
     const std::span<const uint8_t> piece = reader_.take(bytes, "a string");
     return {reinterpret_cast<const char*>(piece.data()), piece.size()};
   }
+  /// A string behind its length, which takes as many bytes as a Length.
+  template <class Length>
+  std::string_view text() {
+    return text(reader_.number<Length>("a length"));
+  }
+  template <class Place>
+  Place place() {
+    return reader_.number<Place>("a place of the memo");
+  }
   std::string_view line();
+  void push_global();
+  void push_stack_global();
   void push_name(std::string_view module, std::string_view name);
-  void push_tuple(size_t count);
   void remember(uint32_t at) { memo_[at] = top(); }
   void recall(uint32_t at);
   void set_items(const std::vector<Id>& items);
