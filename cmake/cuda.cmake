@@ -51,18 +51,9 @@ if(NOT cuda_sources)
   return()
 endif()
 
-# Headers whose text the run-time compiler needs: NAME.h becomes the string tandem_embedded_NAME.
-set(embedded_headers src/tandem/core/half.h src/tandem/ops/elementary_functions.h src/tandem/ops/scalar_functions.h)
-list(TRANSFORM embedded_headers PREPEND ${CMAKE_SOURCE_DIR}/)
-set(embedded_source ${CMAKE_BINARY_DIR}/generated/embedded_headers.cpp)
-string(REPLACE ";" "," embedded_list "${embedded_headers}")
-add_custom_command(
-  OUTPUT ${embedded_source}
-  COMMAND ${CMAKE_COMMAND} -DINPUTS=${embedded_list} -DOUTPUT=${embedded_source} -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
-  DEPENDS ${embedded_headers} ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
-  COMMENT "Embedding the headers of the run-time compiler")
-
-add_library(tandem_cuda SHARED ${cuda_sources} ${embedded_source})
+add_library(tandem_cuda SHARED ${cuda_sources})
+include(cmake/embed.cmake)  # headers whose text the run-time compiler needs
+embed(tandem_cuda src/tandem/core/half.h src/tandem/ops/elementary_functions.h src/tandem/ops/scalar_functions.h)
 # Pointwise kernels round after each step, as on the CPU: contraction off. Only matrix products and convolutions, which
 # ask for fma, are free of this.
 foreach(source ${cuda_sources})

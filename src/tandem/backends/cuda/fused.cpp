@@ -12,9 +12,9 @@
 #include "tandem/backends/cuda/check.h"
 
 /// The text of these headers, put into the library by the build (cmake/embed.cmake).
-extern const char* const tandem_embedded_half;
-extern const char* const tandem_embedded_elementary_functions;
-extern const char* const tandem_embedded_scalar_functions;
+extern const char* const tandem_embedded_half_h;
+extern const char* const tandem_embedded_elementary_functions_h;
+extern const char* const tandem_embedded_scalar_functions_h;
 
 namespace tandem::cuda {
 namespace {
@@ -36,8 +36,8 @@ std::string compile(const cudaDeviceProp& properties, const std::string& source)
   const std::string target = exact ? str("--gpu-architecture=sm_", wanted)
                                    : str("--gpu-architecture=compute_", known.empty() ? 75 : known.back());
   const char* options[] = {target.c_str(), "--std=c++17", "--fmad=false"};
-  const char* texts[] = {tandem_embedded_half, tandem_embedded_elementary_functions,
-                         tandem_embedded_scalar_functions};
+  const char* texts[] = {tandem_embedded_half_h, tandem_embedded_elementary_functions_h,
+                         tandem_embedded_scalar_functions_h};
   const char* names[] = {"tandem/core/half.h", "tandem/ops/elementary_functions.h",
                          "tandem/ops/scalar_functions.h"};
   nvrtcProgram program = nullptr;
