@@ -1,4 +1,5 @@
-// The report's charts, as SVG. Each takes plain numbers and labels: what they mean was decided before. Data that cannot
+// The report's charts, as SVG. Colours are CSS variables of the page (--ink, --line, --c0 …), so that one drawing serves
+// light, dark and print. Each chart takes plain numbers and labels: what they mean was decided before. Data that cannot
 // be drawn (nothing finite) give "", and the page says so in words.
 #pragma once
 
@@ -7,9 +8,11 @@
 #include <vector>
 
 #include "lab/src/report/scale.h"
-#include "lab/src/report/svg.h"
 
 namespace tandem::lab {
+
+/// The colour of a system's marks: the same in every figure of a report. `place` is its place in the list of systems.
+inline std::string system_colour(size_t place) { return "var(--c" + std::to_string(place % 10) + ")"; }
 
 /// One row of a box plot or of bars. `colour` from system_colour().
 struct ChartRow {

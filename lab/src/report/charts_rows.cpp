@@ -5,9 +5,12 @@
 #include "lab/src/report/charts.h"
 #include "lab/src/report/grid.h"
 #include "lab/src/stats/sample.h"
+#include "tandem/io/svg.h"
 
 namespace tandem::lab {
 namespace {
+
+using io::Svg;
 
 // Narrow, so that the letters can be read where a phone shows the whole drawing; hence names above their rows.
 constexpr double kWidth = 560, kLeft = 14, kRight = 26, kNameHeight = 22, kRowHeight = 26, kGroupSpace = 8,
@@ -51,15 +54,15 @@ std::string rows_chart(const std::string& title, const Metric& metric, const std
     }
     height += kRowHeight + kNameHeight * static_cast<double>(lines_of(row.label).size());
   }
-  Svg svg(kWidth, height, title);
+  Svg svg = Svg::in_page(kWidth, height, title);
   const Axis axis =
       make_axis(low * unit.factor, high * unit.factor, kLeft, kWidth - kRight, logarithmic, from_zero);
   const double bottom = height - kBottom;
   for (const double tick : axis.ticks) {
-    svg.line(axis.at(tick), kTop, axis.at(tick), bottom, "grid");
+    svg.line(axis.at(tick), kTop, axis.at(tick), bottom, {"grid"});
     svg.text(axis.at(tick), bottom + 17, tick_text(tick), Svg::Anchor::middle, "tick");
   }
-  svg.line(kLeft, bottom, kWidth - kRight, bottom);
+  svg.line(kLeft, bottom, kWidth - kRight, bottom, {"axis"});
   svg.text(kWidth / 2, bottom + 38, axis_name(metric, unit) + (axis.logarithmic ? " (logarithmic)" : ""),
            Svg::Anchor::middle, "axis-name");
   svg.text(kWidth / 2, bottom + 58, better_text(metric), Svg::Anchor::middle, "axis-name");
@@ -113,13 +116,13 @@ std::string box_chart(const std::string& title, const Metric& metric, const std:
                                                 ", half of the runs " + with_unit(q1, metric) + " to " +
                                                 with_unit(q3, metric) + ", " + std::to_string(v.size()) +
                                                 (v.size() == 1 ? " run" : " runs");
-                      svg.stroke(x(least), y, x(most), y, row.colour, 1.5, hover);
-                      svg.rect(x(q1), y - 8, std::max(x(q3) - x(q1), 1.0), 16, row.colour, hover, "box");
+                      svg.line(x(least), y, x(most), y, {"stroke", row.colour, hover, 1.5});
+                      svg.rect(x(q1), y - 8, std::max(x(q3) - x(q1), 1.0), 16, {"box", row.colour, hover});
                       for (size_t i = 0; i < v.size();
                            ++i)  // dots of equal runs are spread a little, by place and not by chance
-                        svg.circle(x(v[i]), y + (static_cast<double>(i * 7 % 5) - 2) * 2.2, 2.2, row.colour,
-                                   with_unit(v[i], metric));
-                      svg.stroke(x(median), y - 9, x(median), y + 9, row.colour, 3, hover);
+                        svg.circle(x(v[i]), y + (static_cast<double>(i * 7 % 5) - 2) * 2.2, 2.2,
+                                   {"dot", row.colour, with_unit(v[i], metric)});
+                      svg.line(x(median), y - 9, x(median), y + 9, {"stroke", row.colour, hover, 3});
                     });
 }
 
@@ -146,15 +149,17 @@ std::string bar_chart(const std::string& title, const Metric& metric, const std:
                                                           with_unit(e.high, metric) + ")"
                                                     : "");
         if (axis.logarithmic) {
-          svg.circle(x(e.value), y, 5, row.colour, hover);  // a bar's length means nothing on such an axis
+          svg.circle(x(e.value), y, 5,
+                     {"dot", row.colour, hover});  // a bar's length means nothing on such an axis
         } else {
           const double zero = axis.at(std::clamp(0.0, axis.low, axis.high));
-          svg.rect(std::min(zero, x(e.value)), y - 9, std::abs(x(e.value) - zero), 18, row.colour, hover);
+          svg.rect(std::min(zero, x(e.value)), y - 9, std::abs(x(e.value) - zero), 18,
+                   {"bar", row.colour, hover});
         }
         if (std::isfinite(e.low) && std::isfinite(e.high) && e.high > e.low) {
-          svg.line(x(e.low), y, x(e.high), y, "whisker");
-          svg.line(x(e.low), y - 4, x(e.low), y + 4, "whisker");
-          svg.line(x(e.high), y - 4, x(e.high), y + 4, "whisker");
+          svg.line(x(e.low), y, x(e.high), y, {"whisker"});
+          svg.line(x(e.low), y - 4, x(e.low), y + 4, {"whisker"});
+          svg.line(x(e.high), y - 4, x(e.high), y + 4, {"whisker"});
         }
       });
 }

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "lab/src/report/grid.h"
-#include "lab/src/report/svg.h"
+#include "tandem/io/svg.h"
 
 namespace tandem::lab {
 namespace {
@@ -55,7 +55,7 @@ std::string tally(const std::vector<Judgement>& judgements) {
 
 std::string claims_html(const std::vector<Judgement>& judgements) {
   if (judgements.empty()) return "<p class=\"soft\">No published claim is about this study.</p>\n";
-  std::string html = "<p>" + escaped(tally(judgements)) + "</p>\n";
+  std::string html = "<p>" + io::escaped(tally(judgements)) + "</p>\n";
   const Grid measured = claims_grid(judgements, true), others = claims_grid(judgements, false);
   if (!measured.empty()) html += measured.html();
   if (!others.empty())

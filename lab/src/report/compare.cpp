@@ -7,9 +7,9 @@
 #include "lab/src/report/grid.h"
 #include "lab/src/report/page.h"
 #include "lab/src/report/scale.h"
-#include "lab/src/report/svg.h"
 #include "lab/src/report/tables.h"
 #include "lab/src/study/table.h"
+#include "tandem/io/svg.h"
 
 namespace tandem::lab {
 namespace {
@@ -140,14 +140,14 @@ std::string comparison_text(const FolderComparison& all) {
 
 std::string comparison_html(const FolderComparison& all) {
   std::string body =
-      "<h1>Two studies compared</h1>\n<p>A is " + escaped(all.a) + ", B is " + escaped(all.b) +
+      "<h1>Two studies compared</h1>\n<p>A is " + io::escaped(all.a) + ", B is " + io::escaped(all.b) +
       ". Runs of different folders are not pairs: the tests are those of independent samples.</p>\n";
   const Grid grid = change_grid(all);
   body += grid.empty() ? "<p>No system has runs under the same condition in both.</p>\n" : grid.html();
   const auto list = [&](const char* title, const std::vector<std::string>& items) {
     if (items.empty()) return;
     body += std::string("<h2>") + title + "</h2>\n<ul>\n";
-    for (const std::string& item : items) body += "<li>" + escaped(item) + "</li>\n";
+    for (const std::string& item : items) body += "<li>" + io::escaped(item) + "</li>\n";
     body += "</ul>\n";
   };
   list("Not compared", all.not_compared);

@@ -7,6 +7,7 @@
 #include "lab/src/report/charts.h"
 #include "lab/src/report/grid.h"
 #include "lab/src/stats/sample.h"
+#include "tandem/io/svg.h"
 
 namespace tandem::lab {
 
@@ -86,18 +87,18 @@ std::vector<std::string> texts_at(const Json& json, const char* key) {
 
 std::string caption(const Json& part, const Json& figure, const std::string& more) {
   const std::string counterpart = text_at(figure, "counterpart"), note = text_at(figure, "note");
-  std::string text = "<figcaption>" + escaped(text_at(figure, "title") + more);
-  if (!counterpart.empty()) text += " <small>(" + escaped(counterpart) + " of the paper)</small>";
+  std::string text = "<figcaption>" + io::escaped(text_at(figure, "title") + more);
+  if (!counterpart.empty()) text += " <small>(" + io::escaped(counterpart) + " of the paper)</small>";
   if (text_at(part, "track") == "as_shipped")
     text += " <span class=\"track\">as shipped: not the same model</span>";
   text += "</figcaption>";
-  if (!note.empty()) text += "<p class=\"soft\">" + escaped(note) + "</p>";
+  if (!note.empty()) text += "<p class=\"soft\">" + io::escaped(note) + "</p>";
   return text;
 }
 
 /// A figure that has nothing to show: one line.
 std::string nothing(const Json& figure, const std::string& more, const std::string& why) {
-  return "<p class=\"soft nothing\">" + escaped(text_at(figure, "title") + more + ": " + why) + "</p>\n";
+  return "<p class=\"soft nothing\">" + io::escaped(text_at(figure, "title") + more + ": " + why) + "</p>\n";
 }
 
 std::string framed(const Json& part, const Json& figure, const std::string& more,

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <utility>
 
-#include "lab/src/report/svg.h"
 #include "tandem/io/file.h"
+#include "tandem/io/svg.h"
 
 namespace tandem::lab {
 
@@ -83,13 +83,13 @@ std::string Grid::html() const {
       "<div class=\"table blocks-" + std::to_string(*fits) + "\"><table class=\"sortable\"><thead><tr>";
   for (size_t i = 0; i < header_.size(); ++i)
     page += std::string("<th scope=\"col\"") + (is_number(i) ? " class=\"number\"" : "") + ">" +
-            escaped(header_[i]) + "</th>";
+            io::escaped(header_[i]) + "</th>";
   page += "</tr></thead><tbody>\n";
   for (const auto& row : rows_) {
     page += "<tr>";
     for (size_t i = 0; i < row.size(); ++i) {
       const GridCell& cell = row[i];
-      page += "<td data-label=\"" + escaped(header_[i]) + "\"";
+      page += "<td data-label=\"" + io::escaped(header_[i]) + "\"";
       if (const std::string classes = cell_classes(cell, is_number(i)); !classes.empty())
         page += " class=\"" + classes + "\"";
       if (cell.sort && std::isfinite(*cell.sort)) {
@@ -97,8 +97,9 @@ std::string Grid::html() const {
         std::snprintf(key, sizeof key, "%.9g", *cell.sort);
         page += std::string(" data-sort=\"") + key + "\"";
       }
-      const std::string text = escaped(cell.text);
-      page += ">" + (cell.link.empty() ? text : "<a href=\"#" + escaped(cell.link) + "\">" + text + "</a>") +
+      const std::string text = io::escaped(cell.text);
+      page += ">" +
+              (cell.link.empty() ? text : "<a href=\"#" + io::escaped(cell.link) + "\">" + text + "</a>") +
               "</td>";
     }
     page += "</tr>\n";

@@ -9,32 +9,33 @@
 #include "lab/src/report/provenance_view.h"
 #include "lab/src/report/report.h"
 #include "lab/src/report/scale.h"
-#include "lab/src/report/svg.h"
 #include "lab/src/report/tables.h"
+#include "tandem/io/svg.h"
 
 namespace tandem::lab {
 namespace {
 
 std::string paragraph(const std::string& text, const char* kind = "") {
   if (text.empty()) return "";
-  return "<p" + (*kind ? " class=\"" + std::string(kind) + "\"" : std::string()) + ">" + escaped(text) +
+  return "<p" + (*kind ? " class=\"" + std::string(kind) + "\"" : std::string()) + ">" + io::escaped(text) +
          "</p>\n";
 }
 
 std::string list(const std::vector<std::string>& items) {
   std::string html = "<ul>\n";
-  for (const std::string& item : items) html += "<li>" + escaped(item) + "</li>\n";
+  for (const std::string& item : items) html += "<li>" + io::escaped(item) + "</li>\n";
   return html + "</ul>\n";
 }
 
 std::string section(const std::string& id, const std::string& title, const std::string& content) {
-  return "<section id=\"" + escaped(id) + "\">\n<h2>" + escaped(title) + "</h2>\n" + content + "</section>\n";
+  return "<section id=\"" + io::escaped(id) + "\">\n<h2>" + io::escaped(title) + "</h2>\n" + content +
+         "</section>\n";
 }
 
 std::string head(const ReportData& data, const std::vector<Json>& parts) {
   const Json& study = data.results.study;
   std::string html =
-      "<h1>" + escaped(text_at(study, "title")) + "</h1>\n" + paragraph(text_at(study, "question"));
+      "<h1>" + io::escaped(text_at(study, "title")) + "</h1>\n" + paragraph(text_at(study, "question"));
   const Grid grid = answer_grid(data, parts);
   if (const auto lines = warnings(data); !lines.empty())
     html += "<div class=\"warning\"><strong>Read the figures with care:</strong>" + list(lines) + "</div>\n";
@@ -57,8 +58,8 @@ std::string head(const ReportData& data, const std::vector<Json>& parts) {
 std::string navigation(const std::vector<Json>& parts) {
   std::string html = "<nav>";
   for (const Json& part : parts)
-    html +=
-        "<a href=\"#part-" + escaped(text_at(part, "name")) + "\">" + escaped(text_at(part, "name")) + "</a>";
+    html += "<a href=\"#part-" + io::escaped(text_at(part, "name")) + "\">" +
+            io::escaped(text_at(part, "name")) + "</a>";
   for (const char* name : {"claims", "gaps", "method", "provenance"})
     html += std::string("<a href=\"#") + name + "\">" + name + "</a>";
   return html + "</nav>\n";
@@ -99,8 +100,8 @@ std::string gaps_section(const ReportData& data) {
   html += gaps.empty() ? paragraph("Every run that was begun was measured.") : gaps.html();
   for (const Gap& gap : data.analysis.gaps)
     if (!gap.last_words.empty())
-      html += "<details><summary>Last words of " + escaped(gap.system) + " (" +
-              escaped(gap.condition.text()) + ")</summary><pre>" + escaped(gap.last_words) +
+      html += "<details><summary>Last words of " + io::escaped(gap.system) + " (" +
+              io::escaped(gap.condition.text()) + ")</summary><pre>" + io::escaped(gap.last_words) +
               "</pre></details>\n";
   if (!missing.empty()) html += "<h3>What the paper has and this run has not</h3>\n" + missing.html();
   return section("gaps", "What could not be measured", html);

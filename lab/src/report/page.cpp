@@ -1,7 +1,7 @@
 #include "lab/src/report/page.h"
 
 #include "lab/src/report/grid.h"
-#include "lab/src/report/svg.h"
+#include "tandem/io/svg.h"
 
 // The text of report.css, blocks.css and report.js, put into the program by the build (cmake/embed.cmake).
 // The ten colours of systems are those of Paul Tol's and Okabe and Ito's palettes that stay apart for colour-blind eyes.
@@ -31,7 +31,7 @@ std::string block_style() {
 std::string html_page(const std::string& title, const std::string& body) {
   return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>" +
-         escaped(title) + "</title>\n<style>\n" + tandem_embedded_report_css + block_style() +
+         io::escaped(title) + "</title>\n<style>\n" + tandem_embedded_report_css + block_style() +
          "</style>\n</head>\n<body>\n" + "<button id=\"theme\" type=\"button\">light / dark</button>\n" +
          body + "\n<script>\n" + tandem_embedded_report_js + "</script>\n</body>\n</html>\n";
 }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "tandem/io/svg.h"
+
 namespace tandem::lab {
 
 std::string number_text(double value, int digits) {
@@ -89,18 +91,6 @@ double Axis::at(double value) const {
   return from + share * (to - from);
 }
 
-namespace {
-
-/// The step of 1, 2 or 5 times a power of ten that cuts the span into at most `count` pieces.
-double round_step(double span, int count) {
-  const double power = std::pow(10, std::floor(std::log10(span / count)));
-  for (const double factor : {1., 2., 5., 10.})
-    if (span / (factor * power) <= count) return factor * power;
-  return 10 * power;
-}
-
-}  // namespace
-
 Axis make_axis(double low, double high, double from, double to, bool logarithmic, bool from_zero,
                bool whole) {
   Axis axis;
@@ -130,14 +120,9 @@ Axis make_axis(double low, double high, double from, double to, bool logarithmic
     low -= from_zero && low == 0 ? 0 : room;
     high += room;
   }
-  const double step = std::max(round_step(high - low, 6), whole ? 1.0 : 0.0);
-  axis.low = std::floor(low / step + 1e-9) * step;
-  axis.high = std::ceil(high / step - 1e-9) * step;
-  const int count = static_cast<int>(std::lround((axis.high - axis.low) / step));
-  for (int i = 0; i <= count; ++i) {
-    const double tick = axis.low + i * step;
-    axis.ticks.push_back(std::abs(tick) < step * 1e-9 ? 0 : tick);
-  }
+  axis.ticks = io::round_ticks(low, high, 6, whole ? 1 : 0);
+  axis.low = axis.ticks.front();
+  axis.high = axis.ticks.back();
   return axis;
 }
 

@@ -3,16 +3,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <tuple>
 
 #include "tandem/core/error.h"
 #include "tandem/core/shape.h"
+#include "tandem/io/svg.h"
 
 namespace tandem {
 namespace {
 
-/// Round numbers from below `low` to above `high`, about `count` of them, at least `least` apart.
+using Anchor = io::Svg::Anchor;
+
+/// Round numbers around the values, at least `least` apart; around a single value, as far as half its size.
 std::vector<double> ticks(double low, double high, int count, double least) {
   const double size = std::max(std::abs(low), std::abs(high));
   if (!(high - low > 1e-9 * size + 1e-290)) {  // as good as one number: steps would be lost in rounding
@@ -20,19 +24,7 @@ std::vector<double> ticks(double low, double high, int count, double least) {
     low -= around;
     high += around;
   }
-  const double rough = (high - low) / count;
-  const double ten = std::pow(10.0, std::floor(std::log10(rough)));
-  double step = 10 * ten;
-  for (const double multiple : {1.0, 2.0, 5.0})
-    if (rough <= multiple * ten) {
-      step = multiple * ten;
-      break;
-    }
-  step = std::max(step, least);
-  std::vector<double> out;
-  const double first = std::floor(low / step), last = std::ceil(high / step);
-  for (double i = first; i <= last; ++i) out.push_back(i * step);
-  return out;
+  return io::round_ticks(low, high, count, least);
 }
 
 std::string number(double value) {
@@ -41,26 +33,7 @@ std::string number(double value) {
   return text;
 }
 
-std::string fixed(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f", value);
-  return text;
-}
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '&')
-      out += "&amp;";
-    else
-      out += c;
-  }
-  return out;
-}
-
-constexpr const char* kStyle = R"(<style>
+constexpr const char* kStyle = R"(
 text { font: 13px system-ui, sans-serif; fill: #333 }
 .title { font-size: 16px; font-weight: 600 }
 .grid { stroke: #8884; stroke-width: 1 }
@@ -72,16 +45,13 @@ text { fill: #ddd }
 .c0 { stroke: #60a5fa } .c1 { stroke: #fb923c } .c2 { stroke: #4ade80 } .c3 { stroke: #c084fc }
 .d0 { fill: #60a5fa } .d1 { fill: #fb923c } .d2 { fill: #4ade80 } .d3 { fill: #c084fc }
 }
-</style>
 )";
 
 /// A picture with a frame for the plot inside.
 class Drawing {
  public:
-  Drawing(int width, int height) : width_(width), height_(height) {
-    out_ = str("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", width, " ", height, "\" width=\"",
-               width, "\" height=\"", height, "\" role=\"img\">\n", kStyle);
-  }
+  Drawing(int width, int height)
+      : width_(width), height_(height), svg_(io::Svg::file(width, height, kStyle)) {}
   double left = 64, top = 44;
   /// Makes room for the numbers of the y axis, and for its label where there is one.
   void leave_room_for(const std::vector<double>& y_ticks, bool has_label) {
@@ -92,117 +62,137 @@ class Drawing {
   double right() const { return width_ - 20; }
   double bottom() const { return height_ - 46; }
 
-  void add(const std::string& shape) { out_ += shape; }
-  void text(double x, double y, const char* anchor, const std::string& what, const std::string& more = "") {
-    out_ += str("<text x=\"", fixed(x), "\" y=\"", fixed(y), "\" text-anchor=\"", anchor, "\"", more, ">",
-                escaped(what), "</text>\n");
-  }
-  void grid(double x1, double y1, double x2, double y2) {
-    out_ += str("<line class=\"grid\" x1=\"", fixed(x1), "\" y1=\"", fixed(y1), "\" x2=\"", fixed(x2),
-                "\" y2=\"", fixed(y2), "\"/>\n");
-  }
+  io::Svg& svg() { return svg_; }
+  void grid(double x1, double y1, double x2, double y2) { svg_.line(x1, y1, x2, y2, {"grid"}); }
   void x_tick(double x, double value) {
     grid(x, bottom(), x, bottom() + 5);
-    text(x, bottom() + 20, "middle", number(value));
+    svg_.text(x, bottom() + 20, number(value), Anchor::middle);
   }
+  void y_tick(double y, double value) { svg_.text(left - 8, y + 4, number(value), Anchor::end); }
   /// A dot, or at the edge an arrow to where it would be: beyond is -1 below the frame, 1 above it.
-  void point(double x, double y, int beyond, size_t colour, const std::string& title) {
-    const std::string shown = "><title>" + escaped(title) + "</title></";
-    if (beyond == 0) {
-      add(str("<circle class=\"d", colour, "\" cx=\"", fixed(x), "\" cy=\"", fixed(y), "\" r=\"3\"", shown,
-              "circle>\n"));
-      return;
-    }
+  void point(double x, double y, int beyond, const io::Mark& mark) {
     const double base = y + 7 * beyond;
-    add(str("<polygon class=\"d", colour, "\" points=\"", fixed(x), ",", fixed(y), " ", fixed(x - 4), ",",
-            fixed(base), " ", fixed(x + 4), ",", fixed(base), "\"", shown, "polygon>\n"));
+    if (beyond == 0)
+      svg_.circle(x, y, 3, mark);
+    else
+      svg_.polygon({{x, y}, {x - 4, base}, {x + 4, base}}, mark);
   }
-  void y_tick(double y, double value) { text(left - 8, y + 4, "end", number(value)); }
   void labels(const std::string& title, const std::string& x, const std::string& y) {
-    text(left, 22, "start", title, " class=\"title\"");
-    text((left + right()) / 2, height_ - 8, "middle", x);
-    const double middle = (top + bottom()) / 2;
-    if (!y.empty()) text(16, middle, "middle", y, str(" transform=\"rotate(-90 16 ", fixed(middle), ")\""));
+    svg_.text(left, 22, title, Anchor::start, "title");
+    svg_.text((left + right()) / 2, height_ - 8, x, Anchor::middle);
+    svg_.text(16, (top + bottom()) / 2, y, Anchor::middle, "", -90);
   }
-  std::string finished() { return out_ + "</svg>\n"; }
 
  private:
   int width_, height_;
-  std::string out_;
+  io::Svg svg_;
 };
+
+struct Range {
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  void add(double v) { low = std::min(low, v), high = std::max(high, v); }
+};
+
+void check_series(const Series& line) {
+  TD_CHECK(line.x.size() == line.y.size(), "plot: a line must have as many x as y; got ", line.x.size(),
+           " and ", line.y.size(), ".");
+  for (const auto* values : {&line.x, &line.y})
+    for (const double v : *values)
+      TD_CHECK(std::fabs(v) <= 1e300, "plot: numbers must be finite; got ", v, " in '", line.label,
+               "'. Leave it out.");
+}
+
+/// The ranges of all x and of all y, or of what y_range says.
+std::pair<Range, Range> ranges(const Chart& chart) {
+  Range x, y;
+  for (const Series& line : chart.series) {
+    check_series(line);
+    for (const double v : line.x) x.add(v);
+    for (const double v : line.y) y.add(v);
+  }
+  if (x.low > x.high) x = y = {0, 0};
+  if (chart.y_range) {
+    std::tie(y.low, y.high) = *chart.y_range;
+    TD_CHECK(std::fabs(y.low) <= 1e300 && std::fabs(y.high) <= 1e300 && y.low <= y.high,
+             "plot: y_range must be two finite numbers, the lesser first; got ", y.low, " and ", y.high, ".");
+  }
+  return {x, y};
+}
+
+/// Counts, like epochs: their axis has no ticks between them.
+bool has_whole_x(const Chart& chart) {
+  const auto is_whole = [](double v) { return v == std::floor(v); };
+  return std::all_of(chart.series.begin(), chart.series.end(),
+                     [&](const Series& line) { return std::all_of(line.x.begin(), line.x.end(), is_whole); });
+}
+
+/// A frame with axes, and where a value lies in it.
+struct Plot {
+  explicit Plot(const Chart& chart) : drawing(chart.width, chart.height) {
+    std::tie(x, y) = ranges(chart);
+    const std::vector<double> y_ticks = ticks(y.low, y.high, 6, 0);
+    drawing.leave_room_for(y_ticks, !chart.y_label.empty());
+    std::vector<double> x_ticks = ticks(x.low, x.high, 8, has_whole_x(chart) ? 1 : 0);
+    if (x.low < x.high)  // the line begins and ends at the frame
+      std::erase_if(x_ticks, [&](double v) { return v < x.low || v > x.high; });
+    else
+      x = {x_ticks.front(), x_ticks.back()};
+    y.add(y_ticks.front());
+    y.add(y_ticks.back());
+
+    drawing.labels(chart.title, chart.x_label, chart.y_label);
+    for (const double v : y_ticks) {
+      drawing.grid(drawing.left, at_y(v), drawing.right(), at_y(v));
+      drawing.y_tick(at_y(v), v);
+    }
+    for (const double v : x_ticks) drawing.x_tick(at_x(v), v);
+  }
+  double at_x(double v) const {
+    return drawing.left + (v - x.low) / (x.high - x.low) * (drawing.right() - drawing.left);
+  }
+  double at_y(double v) const {
+    const double share = (std::clamp(v, y.low, y.high) - y.low) / (y.high - y.low);
+    return drawing.bottom() - share * (drawing.bottom() - drawing.top);
+  }
+
+  Drawing drawing;
+  Range x, y;
+};
+
+void draw_series(Plot& plot, const Series& line, const std::string& colour) {
+  if (!line.points) {
+    io::Svg::Points points;
+    for (size_t k = 0; k < line.x.size(); ++k)
+      points.emplace_back(plot.at_x(line.x[k]), plot.at_y(line.y[k]));
+    plot.drawing.svg().lines(points, {"line c" + colour});
+  }
+  if (!line.points && line.x.size() > 60) return;
+  for (size_t k = 0; k < line.x.size(); ++k) {
+    const double x = line.x[k], y = line.y[k];
+    plot.drawing.point(plot.at_x(x), plot.at_y(y),
+                       y < plot.y.low    ? -1
+                       : y > plot.y.high ? 1
+                                         : 0,
+                       {.kind = "d" + colour, .hover = str(line.label, " ", number(x), ": ", number(y))});
+  }
+}
 
 }  // namespace
 
 std::string line_chart(const Chart& chart) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  double low_x = kInfinity, high_x = -kInfinity, low_y = kInfinity, high_y = -kInfinity;
-  for (const Series& line : chart.series) {
-    TD_CHECK(line.x.size() == line.y.size(), "plot: a line must have as many x as y; got ", line.x.size(),
-             " and ", line.y.size(), ".");
-    for (const auto* values : {&line.x, &line.y})
-      for (const double v : *values)
-        TD_CHECK(std::fabs(v) <= 1e300, "plot: numbers must be finite; got ", v, " in '", line.label,
-                 "'. Leave it out.");
-    for (const double v : line.x) low_x = std::min(low_x, v), high_x = std::max(high_x, v);
-    for (const double v : line.y) low_y = std::min(low_y, v), high_y = std::max(high_y, v);
-  }
-  if (low_x > high_x) low_x = high_x = low_y = high_y = 0;
-  if (chart.y_range) {
-    std::tie(low_y, high_y) = *chart.y_range;
-    TD_CHECK(std::fabs(low_y) <= 1e300 && std::fabs(high_y) <= 1e300 && low_y <= high_y,
-             "plot: y_range must be two finite numbers, the lesser first; got ", low_y, " and ", high_y, ".");
-  }
-  Drawing drawing(chart.width, chart.height);
-  const std::vector<double> y_ticks = ticks(low_y, high_y, 6, 0);
-  drawing.leave_room_for(y_ticks, !chart.y_label.empty());
-  const double left = drawing.left, right = drawing.right(), top = drawing.top, bottom = drawing.bottom();
-  bool is_whole = true;  // counts, like epochs: no ticks between them
-  for (const Series& line : chart.series)
-    for (const double v : line.x) is_whole = is_whole && v == std::floor(v);
-  std::vector<double> x_ticks = ticks(low_x, high_x, 8, is_whole ? 1 : 0);
-  if (low_x < high_x) {  // the line begins and ends at the frame
-    std::erase_if(x_ticks, [&](double v) { return v < low_x || v > high_x; });
-  } else {
-    low_x = x_ticks.front(), high_x = x_ticks.back();
-  }
-  low_y = y_ticks.front(), high_y = y_ticks.back();
-  const auto px = [&](double v) { return left + (v - low_x) / (high_x - low_x) * (right - left); };
-  const auto py = [&](double v) {
-    return bottom - (std::clamp(v, low_y, high_y) - low_y) / (high_y - low_y) * (bottom - top);
-  };
-
-  drawing.labels(chart.title, chart.x_label, chart.y_label);
-  for (const double v : y_ticks) {
-    drawing.grid(left, py(v), right, py(v));
-    drawing.y_tick(py(v), v);
-  }
-  for (const double v : x_ticks) drawing.x_tick(px(v), v);
-
-  double legend = right;
+  Plot plot(chart);
+  double legend = plot.drawing.right();
   for (size_t i = chart.series.size(); i-- > 0;) {
     const Series& line = chart.series[i];
     if (line.x.empty()) continue;
-    const size_t colour = i % 4;
-    if (!line.points) {
-      std::string points;
-      for (size_t k = 0; k < line.x.size(); ++k)
-        points += str(k ? " " : "", fixed(px(line.x[k])), ",", fixed(py(line.y[k])));
-      drawing.add(str("<polyline class=\"line c", colour, "\" points=\"", points, "\"/>\n"));
-    }
-    if (line.points || line.x.size() <= 60)
-      for (size_t k = 0; k < line.x.size(); ++k)
-        drawing.point(px(line.x[k]), py(line.y[k]),
-                      line.y[k] < low_y    ? -1
-                      : line.y[k] > high_y ? 1
-                                           : 0,
-                      colour, str(line.label, " ", number(line.x[k]), ": ", number(line.y[k])));
+    const std::string colour = str(i % 4);
+    draw_series(plot, line, colour);
     const double wide = 8.0 * static_cast<double>(line.label.size());
-    drawing.text(legend, 22, "end", line.label);
-    drawing.add(str("<line class=\"line c", colour, "\" x1=\"", fixed(legend - wide - 26),
-                    "\" y1=\"18\" x2=\"", fixed(legend - wide - 6), "\" y2=\"18\"/>\n"));
+    plot.drawing.svg().text(legend, 22, line.label, Anchor::end);
+    plot.drawing.svg().line(legend - wide - 26, 18, legend - wide - 6, 18, {"line c" + colour});
     legend -= wide + 42;
   }
-  return drawing.finished();
+  return plot.drawing.svg().finish();
 }
 
 std::pair<double, double> usual_range(std::vector<double> values, double must) {
@@ -257,10 +247,10 @@ std::string heat_map(const HeatMap& map) {
       int64_t end = k + 1;
       while (end < columns && levels[static_cast<size_t>(i * columns + end)] == level) ++end;
       if (level > 0)
-        drawing.add(str("<rect class=\"d0\" x=\"", fixed(left + wide * static_cast<double>(k)), "\" y=\"",
-                        fixed(drawing.bottom() - high * static_cast<double>(i + 1)), "\" width=\"",
-                        fixed(wide * static_cast<double>(end - k) + 0.1), "\" height=\"", fixed(high + 0.1),
-                        "\" opacity=\"", number(static_cast<double>(level) / kLevels), "\"/>\n"));
+        drawing.svg().rect(left + wide * static_cast<double>(k),
+                           drawing.bottom() - high * static_cast<double>(i + 1),
+                           wide * static_cast<double>(end - k) + 0.1, high + 0.1,
+                           {.kind = "d0", .opacity = static_cast<double>(level) / kLevels});
       k = end;
     }
   const auto along = [](int64_t count, const auto& tick) {  // the scale of an axis
@@ -274,7 +264,7 @@ std::string heat_map(const HeatMap& map) {
   });
   drawing.grid(left, drawing.bottom(), drawing.right(), drawing.bottom());
   drawing.grid(left, top, left, drawing.bottom());
-  return drawing.finished();
+  return drawing.svg().finish();
 }
 
 }  // namespace tandem
