@@ -53,7 +53,8 @@ TEST(TensorSet, RowsAreSamples) {
   EXPECT_EQ(batch[0].to_vector<float>(), plain[0].to_vector<float>());
   EXPECT_EQ(batch[1].to_vector<int64_t>(), (Labels{4, 0, 4}));
   EXPECT_THROW(set->get(5), Error);
-  EXPECT_THROW(TensorSet({}), Error);
+  EXPECT_THROW(TensorSet(std::vector<Tensor>()), Error);
+  EXPECT_THROW(TensorSet{Named()}, Error);
   EXPECT_THROW(TensorSet({from_vector<float>({1, 2}, {2}), from_vector<float>({1}, {1})}), Error);
   EXPECT_THROW(TensorSet({from_vector<float>({1}, {})}), Error);
 }

@@ -169,7 +169,7 @@ TEST(Fields, OfADataSetArePaddedCountedAndNamedInEachWrapper) {
                mixed.start_epoch(0);
                mixed.next();
              }),
-             "must leave one tensor for each field (a, b, c); it left 2");
+             "must leave a tensor for each field (a, b, c); it left 2");
 }
 
 TEST(Tasks, AModelOfSeveralArgumentsIsTrainedOnTheFieldsThatItNames) {

@@ -327,7 +327,6 @@ TEST(Corners, AProductBesideAnInfinityOrANaNOfAnotherPlaceHasItsOwnGradients) {
     const Tensor second = grad(first[0], std::vector<Tensor>{s})[0];
     EXPECT_EQ(second[3].item<double>(), 1) << huge;
     EXPECT_EQ(second[0].item<double>(), 0) << huge;
-    EXPECT_TRUE(!std::isfinite(huge) || first[1].item<double>() == 0) << "y[1] does not depend on it";
   }
 }
 

@@ -4,6 +4,7 @@
 #include "tandem/ops/random.h"
 #include "tandem/ops/shape.h"
 #include "tandem/optim/optimizer.h"
+#include "tandem/train/task_calls.h"
 
 namespace tandem::testing {
 

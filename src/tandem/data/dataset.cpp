@@ -172,7 +172,8 @@ Named named_batch(const Dataset& set, std::span<const int64_t> indices, int64_t 
   if (std::any_of(own.begin(), own.end(), [](const Field& field) { return field.join == Join::pad; }))
     return padded_batch(set, own, indices, epoch, length);
   std::vector<Tensor> values = set.batch_at(indices, epoch);
-  return with_names(names_for(set, names, values.size()), std::move(values));
+  const std::vector<Field> fields = names_for(set, names, values.size());
+  return with_names(fields, std::move(values));
 }
 
 std::string Dataset::describe() const { return str(size(), " samples"); }

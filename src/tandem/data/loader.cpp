@@ -21,6 +21,13 @@ namespace {
 constexpr uint64_t kShuffleStream =
     0x73687566666c6521;                                // keeps the shuffle apart from the ops' random numbers
 constexpr uint64_t kBatchStream = 0x6261746368657321;  // and the batches' numbers apart from the samples'
+/// Tensors of these names, and "field 3" and so on for those behind them.
+Named with_more(const Names& names, std::vector<Tensor> values) {
+  std::vector<std::string> all(names.begin(), names.end());
+  while (all.size() < values.size()) all.push_back(str("field ", all.size() + 1));
+  return {Names::of(all), std::move(values)};
+}
+
 }  // namespace
 
 std::vector<int64_t> shuffled_order(int64_t size, uint64_t seed, int64_t epoch) {
@@ -240,10 +247,10 @@ Batch Loader::State::make(const Plan& plan, int64_t epoch, int64_t index) const 
     if (options_.transform) {
       SampleRandom random = SampleRandom(options_.seed, epoch, index).stream(kBatchStream);
       std::vector<Tensor> changed = options_.transform(tensors.values(), random);
-      TD_CHECK(changed.size() == tensors.size(),
-               "loader: a batch transform must leave one tensor for each field (", tensors.names().text(),
+      TD_CHECK(changed.size() >= tensors.size(),
+               "loader: a batch transform must leave a tensor for each field (", tensors.names().text(),
                "); it left ", changed.size(), ".");
-      tensors.set_values(std::move(changed));
+      tensors = with_more(tensors.names(), std::move(changed));
     }
     return {epoch, index, static_cast<int64_t>(indices.size()), std::move(tensors)};
   } catch (...) {

@@ -36,8 +36,8 @@ struct LoaderOptions {
   Collate collate = {};  // empty: named_batch (dataset.h), which stacks or pads each field
   /// Batches hold samples of one bucket; unset: samples as they come.
   std::optional<Buckets> buckets = {};
-  /// Applied to the tensors of each whole batch by the worker that made it (mixup, cutmix; see transforms.h). It leaves as many as
-  /// there are fields. Its random numbers are a function of (seed, epoch, batch).
+  /// Applied to the tensors of each whole batch by the worker that made it (mixup, cutmix; see transforms.h). It leaves one for each
+  /// field; those that it adds behind them are "field 3" and so on. Its random numbers are a function of (seed, epoch, batch).
   BatchTransform transform = {};
 };
 
