@@ -93,7 +93,7 @@ TEST(Zoo, ModelsOfTextTakeAnyLengthAndReadNothingBehindATextsEnd) {
   EXPECT_EQ(nn::count_parameters(*nn::shapes_of([] { return zoo::make_model("ptb_lstm"); })),
             1280000 + 4096 * (128 + 1024 + 2) + 4096 * (1024 + 1024 + 2) + 10000 * 1025);
   EXPECT_EQ(error_of([&] { (*imdb)(std::vector<Tensor>{text}); }),
-            "imdb_lstm: takes tokens (N, length) and their number (N); got 1 tensors.");
+            "ImdbLstm: takes tokens, length; got 1 tensors without 'length'.");
 }
 
 TEST(Zoo, AlexNetTakesAnySizeFrom63OnAndRefusesLess) {

@@ -288,9 +288,9 @@ std::vector<std::string> literals_of(const std::string& line) {
 
 // Whoever calls the library from C++ has no flags. 'tandem models lenet --toml' names a command, which everybody has.
 TEST(Settings, NoMessageOfTheLibraryNamesAFlag) {
-  const std::set<std::string> of_commands = {"program.cpp",        "program.h", "download.cpp",
-                                             "fused.cpp",          "plan.cpp",  "setting_names.cpp",
-                                             "settings_values.cpp"};
+  const std::set<std::string> of_commands = {"program.cpp",         "program.h", "download.cpp",
+                                             "fused.cpp",           "plan.cpp",  "setting_names.cpp",
+                                             "settings_values.cpp", "svg.cpp"};  // a CSS variable
   const std::set<std::string> no_settings = {"gradients", "cell", "time", "before"};
   int64_t files = 0;
   for (const auto& file :

@@ -479,7 +479,7 @@ TEST(SpeechCommand, DescribesTheModelAndRefusesItAsADescription) {
   const ProcessResult step =
       run_command({"explain", "tacotron2", "--batch", "1", "--length", "3", "--model-settings",
                    "embedding=8,prenet=4,attention_rnn=8,decoder_rnn=8,postnet=8"});
-  EXPECT_HAS(step.out, "i64 (1, 3) cpu, i64 (1,) cpu, f32 (1, 12, 80) cpu") << step.err;
+  EXPECT_HAS(step.out, "input i64 (1, 3) cpu, length i64 (1,) cpu, mels f32 (1, 12, 80) cpu") << step.err;
   EXPECT_HAS(run_command({"explain", "lenet", "--length", "3"}).err,
              "length: is of text; lenet takes samples of (1, 28, 28)");
 }

@@ -78,7 +78,7 @@ std::vector<Tensor> as_list(Result&& result) {
     return {a, b, c, d};
   } else {
     static_assert(count == 5,
-                  "Model: a struct of results has two to five tensors, one for each name of `results`");
+                  "Model: a struct of results has two to five tensors, one for each name of 'results'");
     auto& [a, b, c, d, e] = result;
     return {a, b, c, d, e};
   }
@@ -118,7 +118,7 @@ class Model : public Module {
   requires(sizeof...(T) > 0 && (std::is_same_v<T, Tensor> && ...)) auto operator()(const T&... in) {
     using Result =
         decltype(forward_typed(std::vector<Tensor>(), std::make_index_sequence<Self::arguments.size()>()));
-    static_assert(sizeof...(T) <= Self::arguments.size(), "Model: more tensors than `arguments` names");
+    static_assert(sizeof...(T) <= Self::arguments.size(), "Model: more tensors than 'arguments' has names");
     return detail::from_list<Result>((*this)(std::vector<Tensor>{in...}),
                                      std::make_index_sequence<result_count()>());
   }
@@ -131,7 +131,7 @@ class Model : public Module {
   template <size_t... i>
   std::vector<Tensor> forward_list(const std::vector<Tensor>& in, std::index_sequence<i...> places) {
     static_assert(detail::takes<Self>(std::index_sequence<i...>()),
-                  "Model: forward must take one `const Tensor&` for each name of `arguments`");
+                  "Model: forward must take one const Tensor& for each name of 'arguments'");
     return detail::as_list<result_count()>(forward_typed(with_absent(in), places));
   }
   static constexpr size_t result_count() {
