@@ -24,7 +24,7 @@ TEST(Sittings, ProgramsAreComparedByNameWhereverTheyLieAndTextsAreNot) {
       changed_programs(
           before, sitting("b", {{"drivers/jax_.py", "9"}, {"…/libtandem.so", "8"}, {"lenet.toml", "7"}})),
       (Names{"drivers/jax_.py", "libtandem.so"}));
-  EXPECT_EQ(changed_programs(before, sitting("b", {{"drivers/frame.py", "5"}})), Names{})
+  EXPECT_EQ(changed_programs(before, sitting("b", {{"drivers/frame/cell.py", "5"}})), Names{})
       << "it was not recorded";
   // Older records, published: no folder.
   EXPECT_EQ(changed_programs(sitting("a", {{"…/jax_.py", "1"}}), sitting("b", {{"drivers/jax_.py", "2"}})),
