@@ -107,7 +107,7 @@ Json PreparedCell::fit(const Json& request, const std::function<void(const Json&
   Json answer = {{"epochs", reporter->epochs()}, {"capped", reporter->capped()}, {"confusion", confusion}};
   for (const auto& [part, files] : request_.more_tests) {
     const Metrics measured = reporter->tested(*load_samples(part, files, request_));
-    answer["tests"][part]["loss"] = measured["loss"];
+    answer["tests"][part] = {{"loss", measured["loss"]}, {"metrics", Json::object()}};
     for (const std::string& name : request_.objective.metrics)
       answer["tests"][part]["metrics"][name] = measured[name];
   }
