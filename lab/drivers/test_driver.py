@@ -28,6 +28,7 @@ import numpy as np
 
 import frame
 import kinds
+from frame import schema
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORKLOADS = os.path.join(HERE, "..", "studies", "workloads")
@@ -61,7 +62,15 @@ LENET = {"conv1.weight": (6, 1, 5, 5), "conv1.bias": (6,), "conv2.weight": (16, 
 
 
 class Broken(Exception):
-    """The driver died, hung or printed something that is no answer."""
+    """The driver died, hung or printed something that is no answer of the protocol."""
+
+
+def check_answer(call, fields, part):
+    """Broken where an answer or a line of progress has not the fields of the protocol's schema."""
+    try:
+        schema.check_answer(call, fields, part)
+    except RuntimeError as error:
+        raise Broken(str(error))
 
 
 class Process:
@@ -112,10 +121,14 @@ class Process:
             answer = self.line()
             if answer.get("id") != self.number:
                 raise Broken("the answer has id %r where %d was asked" % (answer.get("id"), self.number))
-            if "progress" not in answer:
-                answer["lines"] = progress
-                return answer
-            progress.append(answer["progress"])
+            if "progress" in answer:
+                check_answer(call, answer["progress"], "progress")
+                progress.append(answer["progress"])
+                continue
+            if answer.get("ok") is True:
+                check_answer(call, {name: answer[name] for name in answer if name not in ("id", "ok")}, "answer")
+            answer["lines"] = progress
+            return answer
 
     def end(self):
         """Closes its input; -> the exit status."""
