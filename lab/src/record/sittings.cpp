@@ -1,6 +1,7 @@
 #include "lab/src/record/sittings.h"
 
 #include <map>
+#include <set>
 
 #include "tandem/core/error.h"
 
@@ -33,12 +34,17 @@ std::vector<std::string> changed_programs(const json& before, const json& now) {
       before.contains("sittings") && !before["sittings"].empty() ? before["sittings"].back() : before;
   std::vector<std::string> changed;
   const auto there = programs_of(last);
+  std::set<std::string> met;  // of those there
   for (const auto& [name, sum] : programs_of(now)) {
     // Older records have drivers without their folder.
     auto at = there.find(name);
     if (at == there.end()) at = there.find(name.substr(name.find_last_of('/') + 1));
-    if (at != there.end() && at->second != sum) changed.push_back(name);
+    if (at == there.end()) continue;
+    met.insert(at->first);
+    if (at->second != sum) changed.push_back(name);
   }
+  for (const auto& [name, sum] : there)
+    if (!met.contains(name)) changed.push_back(name + ", no longer used");
   const json versions = now.value("frameworks", json::object()),
              old = last.value("frameworks", json::object());
   for (const auto& [name, version] : versions.items())

@@ -8,7 +8,7 @@
 namespace tandem::lab {
 
 /// The programs that are others now than in the sitting of `before` that was the last one: "drivers/pytorch.py", "libtandem.so.0.1",
-/// "pytorch 2.15.0, now 2.16.0".
+/// "drivers/frame.py, no longer used", "pytorch 2.15.0, now 2.16.0". A file that is recorded now alone is none: older records have fewer.
 std::vector<std::string> changed_programs(const nlohmann::json& before, const nlohmann::json& now);
 
 /// The lines that a person should read before trusting a time: {"warnings": …} of the object, and which programs changed between its

@@ -18,17 +18,33 @@ using Names = std::vector<std::string>;
 TEST(Sittings, ProgramsAreComparedByNameWhereverTheyLieAndTextsAreNot) {
   const json before =
       sitting("a", {{"drivers/jax_.py", "1"}, {"/here/libtandem.so", "2"}, {"lenet.toml", "3"}});
-  EXPECT_EQ(changed_programs(before, sitting("b", {{"drivers/jax_.py", "1"}, {"/there/libtandem.so", "2"}})),
-            Names{});
+  const json moved = {{"drivers/jax_.py", "1"}, {"/there/libtandem.so", "2"}};
+  EXPECT_EQ(changed_programs(before, sitting("b", moved)), Names{});
   EXPECT_EQ(
       changed_programs(
           before, sitting("b", {{"drivers/jax_.py", "9"}, {"…/libtandem.so", "8"}, {"lenet.toml", "7"}})),
       (Names{"drivers/jax_.py", "libtandem.so"}));
-  EXPECT_EQ(changed_programs(before, sitting("b", {{"drivers/frame/cell.py", "5"}})), Names{})
-      << "it was not recorded";
+  json more = moved;
+  more["drivers/frame/cell.py"] = "5";
+  EXPECT_EQ(changed_programs(before, sitting("b", more)), Names{}) << "it was not recorded";
   // Older records, published: no folder.
   EXPECT_EQ(changed_programs(sitting("a", {{"…/jax_.py", "1"}}), sitting("b", {{"drivers/jax_.py", "2"}})),
             Names{"drivers/jax_.py"});
+}
+
+TEST(Sittings, AFileThatVanishedIsAnotherProgramAndATextIsNot) {
+  const json before =
+      sitting("a", {{"drivers/frame.py", "1"}, {"drivers/jax_.py", "2"}, {"workloads/lenet.toml", "3"}});
+  const json now = sitting("b", {{"drivers/frame/cell.py", "4"}, {"drivers/jax_.py", "2"}});
+  EXPECT_EQ(changed_programs(before, now), Names{"drivers/frame.py, no longer used"});
+  // Older records have no folder: what is met under its longer name is still there.
+  EXPECT_EQ(changed_programs(sitting("a", {{"…/frame.py", "1"}, {"…/jax_.py", "2"}}), now),
+            Names{"frame.py, no longer used"});
+  // It is another program from one sitting to the next, and no longer than that.
+  json all = before;
+  all["sittings"] = {now, now};
+  EXPECT_EQ(provenance_warnings(all),
+            Names{"from b on other programs were measured than before: drivers/frame.py, no longer used"});
 }
 
 TEST(Sittings, AFrameworkOfAnotherVersionIsAnotherProgram) {
