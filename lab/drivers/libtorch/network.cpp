@@ -438,7 +438,7 @@ class Builder {
       return step([in = in_, out = out_, axis = whole("axis") + 1](Tensors& v) {
         Tensors parts;
         for (const size_t i : in) parts.push_back(v[i]);
-        v[out] = torch::str(parts, axis);
+        v[out] = torch::cat(parts, axis);
       });
     const bool sum = kind_ == "add";
     step([in = in_, out = out_, sum](Tensors& v) {
@@ -475,7 +475,7 @@ class Builder {
     if (carry) h = states_.at(name_ + ".h"), c = states_.at(name_ + ".c");
     // The last layer's states: of both directions one after the other.
     const auto last_of = [both](const Tensor& hidden) {
-      return both ? torch::str({hidden[-2], hidden[-1]}, 1) : hidden[-1];
+      return both ? torch::cat({hidden[-2], hidden[-1]}, 1) : hidden[-1];
     };
     using Start = torch::optional<std::tuple<Tensor, Tensor>>;
     const auto start = [this_ = &network_, carry, h, c]() {
