@@ -179,7 +179,10 @@ Cell cell_of(const Json& request, const Json& hello) {
   cell.batch = whole_number(request, "batch", 1);
   cell.threads = request.contains("threads") ? whole_number(request, "threads", 1) : 1;
   cell.seed = request.contains("seed") ? whole_number(request, "seed", 0) : 0;
-  cell.switches = request.value("switches", Json::object());
+  if (const Json trim = field(request, "trim"); !trim.empty())
+    throw Declined("trim", "trim: this driver takes batches of one size alone; got " + trim.dump() + ".");
+  cell.switches = field(request, "switches");
+  if (cell.switches.is_null()) cell.switches = Json::object();
   const Json& known = hello.at("switches");
   for (const auto& [name, value] : cell.switches.items()) {
     if (!known.contains(name)) {
