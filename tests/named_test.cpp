@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <thread>
 
 #include "tandem/core/rng.h"
@@ -209,6 +210,32 @@ TEST(Tasks, AModelOfSeveralArgumentsIsTrainedOnTheFieldsThatItNames) {
         fit(net, data::TensorSet(Named{{"mask", mask}, {"target", kind}, {"more", ids}}), {.epochs = 1});
       }),
       "the argument 'ids' must be given; got mask");
+}
+
+TEST(Tasks, APaddedDataSetIsTrainedInBucketsOfFewLengths) {
+  struct Steps final : data::Dataset {
+    int64_t size() const override { return 120; }
+    std::vector<data::Field> fields() const override {
+      return {{"ids", Role::input, Join::pad}, {"kind", Role::target}};
+    }
+    std::vector<Tensor> get(int64_t i) const override {
+      return {full({1 + i % 60, 3}, 0.5), full({}, static_cast<double>(i % 2), DType::i64)};
+    }
+  };
+  struct Total : nn::Module {
+    nn::Linear line{this, "line", 3, 2};
+    std::set<int64_t> lengths;
+    Tensor forward(const Tensor& x) override {
+      lengths.insert(x.size(1));
+      return line(sum(x, {1}));
+    }
+  };
+  manual_seed(1);
+  Total net;
+  const Steps set;
+  fit(net, set, {.epochs = 2, .batch = 10});
+  EXPECT_LE(net.lengths.size(), static_cast<size_t>(data::kMostBuckets));
+  EXPECT_EQ(predict(net, set).shape(), (Dims{120, 2}));
 }
 
 TEST(CompiledNamed, HasTheBitsOfThePlainCallForEverySetOfNames) {

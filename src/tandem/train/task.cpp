@@ -65,6 +65,14 @@ Named Task::collate(const data::Dataset& set, std::span<const int64_t> indices, 
   return {Names::of(names), batch.values()};
 }
 
+std::vector<int64_t> Task::lengths(const data::Dataset& set) const {
+  const std::vector<data::Field> given = set.fields();
+  if (given.empty() || given[0].join != data::Join::pad) return {};
+  std::vector<int64_t> each;
+  for (int64_t i = 0; i < set.size(); ++i) each.push_back(set.length(i));
+  return each;
+}
+
 Named Task::forward(nn::Module& model, const Named& batch, Named&) const {
   const nn::Signature& signature = model.signature();
   if (signature.arguments().size() > 1) return model(signature.taken_from(batch));

@@ -86,8 +86,8 @@ class Task {
   /// Throws Error for a batch of training whose values the loss makes no sense of. It is on the CPU, before it is used.
   virtual void check_batch(const Named&) const {}
   /// How long each sample is, where they differ: batches are then made of samples of like length (data/buckets.h), and
-  /// the graph engine sees few different lengths. Empty: all samples are alike.
-  virtual std::vector<int64_t> lengths(const data::Dataset&) const { return {}; }
+  /// the graph engine sees few different lengths. Empty: all samples are alike. The default asks a set whose first field is padded.
+  virtual std::vector<int64_t> lengths(const data::Dataset& set) const;
   /// false: batches follow the order of the data set, in every epoch.
   virtual bool shuffles() const { return true; }
   /// What becomes of the samples at the end that do not fill a batch of training.
