@@ -572,8 +572,9 @@ TEST(Tasks, WhatCannotBeIsRefusedInOneLine) {
   EXPECT_EQ(error_of([] { make_task("regression", {.target_deviation = 0}); }),
             "regression: the targets' mean must be a number and their deviation above 0; got 0 and 0.");
   const data::TensorSet inputs_alone({ones({5, 4})});
-  EXPECT_EQ(error_of([&] { evaluate(*wide, inputs_alone); }),
-            "data: a sample must have 2 fields (input, target) for this task; got 1 (input), without 'target'.");
+  EXPECT_EQ(
+      error_of([&] { evaluate(*wide, inputs_alone); }),
+      "data: a sample must have 2 fields (input, target) for this task; got 1 (input), without 'target'.");
   EXPECT_EQ(predict(*wide, inputs_alone).shape(), (Dims{5, 3})) << "predicting needs no targets";
   FitOptions options = usual(c);
   options.callbacks = {early_stopping({.monitor = "accuracy"})};

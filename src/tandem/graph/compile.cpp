@@ -360,7 +360,8 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
   // As part of a larger trace, or of code that was traced first; and where somebody looks at each operation.
   if (current_tracer() || current_observer() || BodyScope::is_open()) return state.function(inputs);
   for (size_t i = 0; i < inputs.size(); ++i)
-    TD_CHECK(!inputs[i].is_traced(), "compile: every input must have values; got, as ", input_text(state.options, i),
+    TD_CHECK(!inputs[i].is_traced(), "compile: every input must have values; got, as ",
+             input_text(state.options, i),
              ", a tensor of a compiled callable outside of it: ", describe(inputs[i]),
              ". Return it from the callable and use the result.");
   std::lock_guard lock(state.mutex);

@@ -14,8 +14,8 @@ std::string describe_signature(const std::vector<Tensor>& inputs, const std::vec
   std::string text;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = inputs[i];
-    text += str(text.empty() ? "" : ", ", i < names.size() ? names[i] + " " : "", t.dtype(), " ", t.shape(), " ",
-                t.device());
+    text += str(text.empty() ? "" : ", ", i < names.size() ? names[i] + " " : "", t.dtype(), " ", t.shape(),
+                " ", t.device());
     if (!t.is_contiguous()) text += str(" strides ", t.strides());
     if (t.requires_grad()) text += " requires_grad";
   }

@@ -48,11 +48,13 @@ struct GraphView {
 
 /// What became of one traced signature.
 struct GraphReport {
-  std::string signature;  // "f32 (100, 1, 28, 28) cpu, i64 (100,) cpu; grad", each input after its name if it has one
+  /// "f32 (100, 1, 28, 28) cpu, i64 (100,) cpu; grad"; inputs with names have them in front.
+  std::string signature;
   std::vector<PassReport> passes;
   GraphView graph;  // after the passes
   int inputs = 0, captured = 0, outputs = 0;
-  std::vector<std::string> input_names, result_names;  // of a CompiledNamed; else empty
+  /// Of a CompiledNamed; else empty.
+  std::vector<std::string> input_names, result_names;
   int kept = 0;             // values that each call keeps for its backward pass
   size_t values_bytes = 0;  // if every value had memory of its own
   size_t arena_bytes = 0;   // as planned
