@@ -10,12 +10,14 @@
 #include "tandem/nn/activation.h"
 #include "tandem/nn/containers.h"
 #include "tandem/nn/conv.h"
+#include "tandem/nn/embedding.h"
 #include "tandem/nn/layers.h"
 #include "tandem/nn/recurrent.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
+#include "tandem/optim/optimizer.h"
 #include "tandem/train/step.h"
 #include "tandem/train/train.h"
 #include "tandem/zoo/tacotron2.h"
@@ -286,6 +288,36 @@ TEST(TaskBatches, SeveralBatchesOfOneStepAreAsOneLargeOne) {
                 << batch << ", number " << i;
         }
       }
+}
+
+// Its batches follow the text, so they are given by hand: places without a token that follows count for nothing.
+TEST(TaskBatches, SeveralBatchesOfALanguageModelWeighByTheTokensThatCount) {
+  const TaskPtr task = make_task("language-modelling");
+  const auto batch = [](std::vector<int64_t> tokens, std::vector<int64_t> targets) {
+    const Dims shape{static_cast<Dim>(tokens.size()) / 3, 3};
+    return Named{{"input", from_vector(tokens, shape)}, {"target", from_vector(targets, shape)}};
+  };
+  const Named whole = batch({1, 2, 3, 4, 0, 1, 2, 2, 4}, {2, 3, -100, 0, 1, 2, -100, -100, 1}),
+              first = batch({1, 2, 3, 4, 0, 1}, {2, 3, -100, 0, 1, 2}),
+              rest = batch({2, 2, 4}, {-100, -100, 1});
+  for (const Engine engine : {Engine::eager, Engine::graph}) {
+    const auto after = [&](bool in_parts) {
+      manual_seed(3);
+      nn::Sequential net{nn::make<nn::Embedding>(5, 4), nn::make<nn::Linear>(4, 5)};
+      const auto sgd = optim::make_optimizer("sgd", net.named_parameters(), {.lr = 0.5});
+      TrainingStep step(net, *sgd, engine, {.task = task, .accumulates = in_parts});
+      if (in_parts) step.accumulate(first);
+      step(in_parts ? rest : whole);
+      std::vector<float> values;
+      for (const Tensor& parameter : net.parameters())
+        for (const float v : parameter.to_vector<float>()) values.push_back(v);
+      return values;
+    };
+    const std::vector<float> parts = after(true), at_once = after(false);
+    ASSERT_EQ(parts.size(), at_once.size());
+    for (size_t i = 0; i < parts.size(); ++i)
+      EXPECT_NEAR(parts[i], at_once[i], 1e-6) << name(engine) << " " << i;
+  }
 }
 
 TEST(TaskBatches, AModelOfSequencesThatTakesNoLengthsIsToldThatItIsGivenThem) {
