@@ -133,7 +133,7 @@ class Model:
         return take
 
     def timed(self, step, steps, placed_batches):
-        """Nanoseconds of so many steps, after one that may compile."""
+        """The nanoseconds that `steps` steps take, after one more that may compile."""
         step(placed_batches[0])
         self.synchronize()
         begin = now_ns()

@@ -103,9 +103,8 @@ std::vector<Tensor> Dataset::batch(std::span<const int64_t> indices) const {
 
 namespace {
 
-/// What the fields of a sample are called that has so many tensors.
-std::vector<Field> names_for(const Dataset& set, std::span<const Field> given, size_t count) {
-  std::vector<Field> names = set.fields();
+/// What the fields of a sample with `count` tensors are called: `names`, which are those of its set, else those given.
+std::vector<Field> names_for(std::vector<Field> names, std::span<const Field> given, size_t count) {
   if (!names.empty()) {
     TD_CHECK(names.size() == count, "data: a sample must have one tensor for each field of its set, ",
              names.size(), "; got ", count, ".");
@@ -172,7 +171,7 @@ Named named_batch(const Dataset& set, std::span<const int64_t> indices, int64_t 
   if (std::any_of(own.begin(), own.end(), [](const Field& field) { return field.join == Join::pad; }))
     return padded_batch(set, own, indices, epoch, length);
   std::vector<Tensor> values = set.batch_at(indices, epoch);
-  const std::vector<Field> fields = names_for(set, names, values.size());
+  const std::vector<Field> fields = names_for(own, names, values.size());
   return with_names(fields, std::move(values));
 }
 

@@ -169,13 +169,10 @@ std::vector<Tensor> predict_all(nn::Module& model, const data::Dataset& dataset,
   const TaskPtr task = task_or_usual(options.task);
   const DType dtype = dtype_of(model);
   const NoGrad off;
-  const auto inputs_of = [&](const Named& fields) {
-    return in_type(*task, without_targets(*task, fields), dtype);
-  };
   Runner forward(
       [&](const std::vector<Named>& in) -> std::vector<Named> {
         const Autocast precision(options.autocast);
-        const Named batch = inputs_of(in.at(0));
+        const Named batch = in_type(*task, in.at(0), dtype);
         Named state = task->first_state(model, samples_of(batch));
         std::vector<Tensor> answers = task->answer(task->forward(model, batch, state));
         std::vector<std::string> names;
@@ -204,7 +201,7 @@ std::vector<Tensor> predict_all(nn::Module& model, const data::Dataset& dataset,
     // Without targets, whose shapes would be further signatures of the graph.
     const Named in = without_targets(*task, batch->tensors);
     const std::vector<Tensor> answers =
-        task->generates() ? task->generate(model, inputs_of(in)) : forward({in})[0].values();
+        task->generates() ? task->generate(model, in_type(*task, in, dtype)) : forward({in})[0].values();
     parts.resize(answers.size());
     for (size_t i = 0; i < answers.size(); ++i) parts[i].push_back(to(answers[i], Device{}));
   }
