@@ -4,7 +4,6 @@
 #include "tandem/graph/graph.h"
 
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include "tandem/core/tape.h"
 #include "tandem/graph/tracer.h"
@@ -14,6 +13,7 @@
 #include "tandem/ops/random.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
+#include "tests/support/growth.h"
 #include "tests/support/values.h"
 
 namespace tandem::testing {
@@ -107,31 +107,10 @@ TEST(GraphStructure, VerifyFindsWhatAWrongPassWouldDo) {
   }
 }
 
-/// CPU seconds of this thread that the work takes, the least of three.
-double cpu_seconds(const std::function<void()>& work) {
-  const auto now = [] {
-    timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-  };
-  double least = 1e9;
-  for (int i = 0; i < 3; ++i) {
-    const double begin = now();
-    work();
-    least = std::min(least, now() - begin);
-  }
-  return least;
-}
-
-/// How much longer the work takes for four times the nodes: 4 where the cost is linear, 16 where it is quadratic.
-double growth(int nodes, const std::function<void(int)>& work) {
-  return cpu_seconds([&] { work(4 * nodes); }) / cpu_seconds([&] { work(nodes); });
-}
-
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kNodes = 400;
+constexpr int kNodes = 100;
 #else
-constexpr int kNodes = 4000;
+constexpr int kNodes = 1000;
 #endif
 
 TEST(CompileTime, GrowsWithTheNumberOfNodes) {
@@ -145,47 +124,43 @@ TEST(CompileTime, GrowsWithTheNumberOfNodes) {
       })({x});
     };
   };
-  EXPECT_LT(growth(kNodes, compile_chain([](const Tensor& y, const Tensor& in) { return y * in; })), 9)
+  EXPECT_TRUE(in_proportion(kNodes, compile_chain([](const Tensor& y, const Tensor& in) { return y * in; })))
       << "pointwise";
-  EXPECT_LT(growth(kNodes, compile_chain([](const Tensor& y, const Tensor& in) { return matmul(y, in); })), 9)
+  EXPECT_TRUE(
+      in_proportion(kNodes, compile_chain([](const Tensor& y, const Tensor& in) { return matmul(y, in); })))
       << "products";
-  EXPECT_LT(growth(kNodes,
-                   compile_chain([](const Tensor& y, const Tensor&) { return sum(exp(y), {0}, true) + y; })),
-            9)
+  EXPECT_TRUE(in_proportion(
+      kNodes, compile_chain([](const Tensor& y, const Tensor&) { return sum(exp(y), {0}, true) + y; })))
       << "mixed";
 }
 
 TEST(CompileTime, OfATrainingStepGrowsWithTheNumberOfNodes) {
-  EXPECT_LT(growth(kNodes / 4,
-                   [](int nodes) {
-                     Tensor w = full({2, 2}, 0.5).set_requires_grad();
-                     const Tensor velocity = zeros({2, 2});
-                     compile([&](const List& in) {
-                       Tensor y = in[0];
-                       for (int i = 0; i < nodes; ++i) y = tanh(matmul(y, w));
-                       const Tensor g = grad(sum(y), List{w})[0];
-                       const NoGrad off;
-                       assign(velocity, velocity * 0.9 + g);
-                       assign(w, w - velocity);
-                       return List{};
-                     })({full({2, 2}, 0.5)});
-                   }),
-            9);
+  EXPECT_TRUE(in_proportion(kNodes / 4, [](int nodes) {
+    Tensor w = full({2, 2}, 0.5).set_requires_grad();
+    const Tensor velocity = zeros({2, 2});
+    compile([&](const List& in) {
+      Tensor y = in[0];
+      for (int i = 0; i < nodes; ++i) y = tanh(matmul(y, w));
+      const Tensor g = grad(sum(y), List{w})[0];
+      const NoGrad off;
+      assign(velocity, velocity * 0.9 + g);
+      assign(w, w - velocity);
+      return List{};
+    })({full({2, 2}, 0.5)});
+  }));
 }
 
 TEST(CompileTime, OfManyReadersAndWritersOfOneTensorGrowsWithTheirNumber) {
-  EXPECT_LT(growth(kNodes,
-                   [](int nodes) {
-                     const Tensor state = zeros({4}), other = zeros({4});
-                     compile([&](const List& in) {
-                       for (int i = 0; i < nodes / 2; ++i) {
-                         assign(state, state + in[0]);
-                         assign(other, other + exp(in[0]));
-                       }
-                       return List{};
-                     })({zeros({4})});
-                   }),
-            9);
+  EXPECT_TRUE(in_proportion(kNodes, [](int nodes) {
+    const Tensor state = zeros({4}), other = zeros({4});
+    compile([&](const List& in) {
+      for (int i = 0; i < nodes / 2; ++i) {
+        assign(state, state + in[0]);
+        assign(other, other + exp(in[0]));
+      }
+      return List{};
+    })({zeros({4})});
+  }));
 }
 
 struct EveryField {

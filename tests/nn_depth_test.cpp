@@ -2,9 +2,6 @@
 // ctest: asan timeout=300
 #include <gtest/gtest.h>
 
-#include <time.h>
-
-#include <algorithm>
 #include <thread>
 
 #include "tandem/core/tape.h"
@@ -16,6 +13,7 @@
 #include "tandem/nn/summary.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/random.h"
+#include "tests/support/growth.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temp_folder.h"
 
@@ -94,45 +92,20 @@ void use(nn::Module& net) {
   net.load_state(net.state(), "itself");
 }
 
-/// Of the processor in this thread: other processes do not count.
-double seconds_of(const std::function<void()>& work) {
-  const auto now = [] {
-    timespec t{};
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-  };
-  const double start = now();
-  work();
-  return now() - start;
-}
-
 TEST(ModuleDepth, CostsTimeInProportion) {
   for (const auto& [name, nest] : kNests) {
-    const auto all = [&, nest = nest](int depth) {
+    const auto all = [nest = nest](int depth) {
       const nn::ModulePtr net = nest(depth);
       use(*net);  // without named_modules(): all names together are as long as the depth squared
     };
-    // The best of several. In proportion: 4; quadratic: 16.
-    double small = 1e9, large = 1e9;
-    for (int i = 0; i < 7; ++i) {
-      small = std::min(small, seconds_of([&] { all(500); }));
-      large = std::min(large, seconds_of([&] { all(2000); }));
-    }
-    EXPECT_LT(large / small, 9) << name << ": " << small << " s and " << large << " s";
+    EXPECT_TRUE(testing::in_proportion(200, all)) << name;
   }
-  // Side by side as well as within each other.
-  const auto wide = [](int count) {
+  EXPECT_TRUE(testing::in_proportion(500, [](int count) {
     nn::ModuleList list;
     const auto one = nn::make<nn::ReLU>();
     for (int i = 0; i < count; ++i) list.add(i % 2 ? one : nn::make<nn::ReLU>());
     list.eval();
-  };
-  double small = 1e9, large = 1e9;
-  for (int i = 0; i < 7; ++i) {
-    small = std::min(small, seconds_of([&] { wide(2000); }));
-    large = std::min(large, seconds_of([&] { wide(8000); }));
-  }
-  EXPECT_LT(large / small, 9) << small << " s and " << large << " s";
+  })) << "side by side";
 }
 
 TEST(ModuleDepth, OfAHundredThousandIsNoProblem) {

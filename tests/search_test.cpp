@@ -365,9 +365,7 @@ TEST(Search, TheBudgetEndsItAndMoreOfItGoesOn) {
   config.base.limit = 3000;
   config.base.epochs = 9;
   config.budget = 1;
-  const auto begin = std::chrono::steady_clock::now();
   const SearchResult first = tandem::search::search(config);
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 20);
   EXPECT_EQ(first.ended, "budget");
   config.base.resume = true;
   config.budget = first.seconds + 3;
