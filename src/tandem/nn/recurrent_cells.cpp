@@ -2,6 +2,7 @@
 
 #include "tandem/core/autocast.h"
 #include "tandem/nn/init.h"
+#include "tandem/ops/arrange.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
