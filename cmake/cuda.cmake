@@ -51,6 +51,7 @@ if(NOT cuda_sources)
   return()
 endif()
 
+list_functions(cuda_kernels "${a_family}" ${cuda_sources})
 add_library(tandem_cuda SHARED ${cuda_sources})
 include(cmake/embed.cmake)  # headers whose text the run-time compiler needs
 embed(tandem_cuda src/tandem/core/half.h src/tandem/ops/elementary_functions.h src/tandem/ops/scalar_functions.h)
@@ -66,6 +67,7 @@ string(REPLACE ";" "," host_flags "-Wall;-Wno-parentheses;${floating_point_flags
 target_compile_options(tandem_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${host_flags} --Werror=all-warnings --expt-relaxed-constexpr
                              --expt-extended-lambda>)
+target_include_directories(tandem_cuda PRIVATE ${CMAKE_BINARY_DIR}/generated)
 target_include_directories(tandem_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR})
 if(TARGET CUDA::cupti)  # its header alone, which may have a folder of its own; the library is opened at run time
   target_include_directories(tandem_cuda SYSTEM PRIVATE

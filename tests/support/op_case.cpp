@@ -16,26 +16,9 @@ namespace tandem::testing {
 const std::vector<OpCase>& all_cases() {
   static const std::vector<OpCase> cases = [] {
     std::vector<OpCase> list;
-    add_pointwise_cases(list);
-    add_reduce_cases(list);
-    add_matmul_cases(list);
-    add_conv_cases(list);
-    add_pool_cases(list);
-    add_resample_cases(list);
-    add_grid_sample_cases(list);
-    add_softmax_cases(list);
-    add_index_cases(list);
-    add_shape_cases(list);
-    add_arrange_cases(list);
-    add_random_cases(list);
-    add_loss_cases(list);
-    add_einsum_cases(list);
-    add_linalg_cases(list);
-    add_fft_cases(list);
-    add_norm_cases(list);
-    add_recurrent_cases(list);
-    add_recurrent_layer_cases(list);
-    add_ctc_cases(list);
+#define TD_LISTED(family) family(list);
+#include "lists/op_cases.inc"
+#undef TD_LISTED
     return list;
   }();
   return cases;
@@ -44,20 +27,9 @@ const std::vector<OpCase>& all_cases() {
 const std::vector<ErrorCase>& all_error_cases() {
   static const std::vector<ErrorCase> errors = [] {
     std::vector<ErrorCase> list;
-    add_array_errors(list);
-    add_index_errors(list);
-    add_arrange_errors(list);
-    add_network_errors(list);
-    add_einsum_errors(list);
-    add_linalg_errors(list);
-    add_fft_errors(list);
-    add_random_errors(list);
-    add_window_errors(list);
-    add_grid_sample_errors(list);
-    add_norm_errors(list);
-    add_recurrent_errors(list);
-    add_recurrent_layer_errors(list);
-    add_ctc_errors(list);
+#define TD_LISTED(family) family(list);
+#include "lists/op_errors.inc"
+#undef TD_LISTED
     return list;
   }();
   return errors;

@@ -2,30 +2,18 @@
 
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
-#include "tandem/ops/arrange.h"
-#include "tandem/ops/conv.h"
 #include "tandem/ops/create.h"
-#include "tandem/ops/ctc.h"
-#include "tandem/ops/fft.h"
-#include "tandem/ops/grid_sample.h"
-#include "tandem/ops/index.h"
-#include "tandem/ops/linalg.h"
-#include "tandem/ops/matmul.h"
-#include "tandem/ops/norm.h"
 #include "tandem/ops/pointwise.h"
-#include "tandem/ops/pool.h"
 #include "tandem/ops/random.h"
-#include "tandem/ops/recurrent.h"
-#include "tandem/ops/recurrent_layer.h"
 #include "tandem/ops/reduce.h"
-#include "tandem/ops/resample.h"
-#include "tandem/ops/scan.h"
-#include "tandem/ops/scatter_reduce.h"
 #include "tandem/ops/shape.h"
-#include "tandem/ops/softmax.h"
-#include "tandem/ops/unfold.h"
 
 namespace tandem {
+
+// Each op of this folder: one function of the form `OpDef& op_NAME()`, listed by the build (cmake/list_functions.cmake).
+#define TD_LISTED(op) OpDef& op();
+#include "lists/ops.inc"
+#undef TD_LISTED
 
 OpDef without_inputs(OpDef d) {
   d.inputs = 0;
@@ -67,6 +55,14 @@ double least_normal(DType dtype) {
   return dtype == DType::f64 ? 0x1p-1022 : dtype == DType::f16 ? 0x1p-14 : 0x1p-126;
 }
 
+int64_t terms_of(const Buffer& weight) {
+  return weight.rank == 0 || weight.shape[0] == 0 ? 0 : weight.size() / weight.shape[0];
+}
+int64_t linear_flops(const KernelArgs& args) {
+  const int64_t written = args.out[0].size();
+  return 2 * written * terms_of(args.in[1]) + (args.n_in > 2 ? written : 0);
+}
+
 bool share_memory(const Tensor& a, const Tensor& b) {
   const Tracer* tracer = current_tracer();
   return tracer ? tracer->share_memory(a, b) : a.impl()->storage == b.impl()->storage;
@@ -84,87 +80,9 @@ Tensor apart_from(const Tensor& x, const Tensor& y) {
 void define_all_ops() {
   define_pointwise_ops();
   define_shape_ops();
-  for (OpDef& (*op)() : {op_full,
-                         op_arange,
-                         op_uniform,
-                         op_normal,
-                         op_bernoulli,
-                         op_sum,
-                         op_max,
-                         op_min,
-                         op_argmax,
-                         op_prod,
-                         op_cumsum,
-                         op_cumprod,
-                         op_linear_scan,
-                         op_cummax,
-                         op_cummin,
-                         op_layer_norm,
-                         op_layer_norm_gradient,
-                         op_group_norm,
-                         op_group_norm_gradient,
-                         op_batch_norm,
-                         op_batch_norm_gradient,
-                         op_recurrent,
-                         op_recurrent_gradient,
-                         op_recurrent_layer,
-                         op_recurrent_layer_gradient,
-                         op_ctc,
-                         op_ctc_gradient,
-                         op_matmul,
-                         op_linear,
-                         op_conv,
-                         op_conv_input_gradient,
-                         op_conv_weight_gradient,
-                         op_max_pool,
-                         op_max_pool_scatter,
-                         op_max_pool_gather,
-                         op_resample,
-                         op_resample_adjoint,
-                         op_grid_sample,
-                         op_grid_sample_adjoint,
-                         op_grid_sample_grid_gradient,
-                         op_unfold,
-                         op_fold,
-                         op_softmax,
-                         op_log_softmax,
-                         op_softmax_gradient,
-                         op_log_softmax_gradient,
-                         op_gather,
-                         op_scatter_add_zeros,
-                         op_scatter_reduce,
-                         op_one_hot,
-                         op_index_select,
-                         op_index_add_zeros,
-                         op_index_add_into,
-                         op_scatter_into,
-                         op_index_copy_into,
-                         op_last_writer,
-                         op_ravel_index,
-                         op_argsort,
-                         op_searchsorted,
-                         op_nonzero,
-                         op_unfold_axis,
-                         op_flip,
-                         op_cholesky,
-                         op_solve,
-                         op_triangular_solve,
-                         op_inverse,
-                         op_det,
-                         op_slogdet,
-                         op_qr,
-                         op_svd,
-                         op_eigh,
-                         op_fft,
-                         op_rfft,
-                         op_irfft,
-                         op_frames,
-                         op_overlap_add,
-                         op_exponential,
-                         op_randint,
-                         op_random_order,
-                         op_multinomial})
-    op();
+#define TD_LISTED(op) op();
+#include "lists/ops.inc"
+#undef TD_LISTED
   set_tape_ops({[](const Tensor& a, const Tensor& b) { return add(a, b); }, sum_to,
                 [](const Tensor& x, double value) { return full(x.shape(), value, x.dtype(), x.device()); }});
 }

@@ -50,6 +50,14 @@ double least_normal(DType dtype);
 /// One of the spatial sizes of an image, or their product: at least 1 and below 2^31.
 constexpr bool is_image_size(int64_t size) { return size >= 1 && size < (int64_t{1} << 31); }
 
+// ---- work
+
+/// Of x (…) with a weight (out, …): a multiplication and an addition for each element of the weight that goes into one of the
+/// output, and an addition of the bias.
+int64_t linear_flops(const KernelArgs& args);
+/// Elements of a weight (out, …) that go into one element of the output.
+int64_t terms_of(const Buffer& weight);
+
 /// Whether two tensors may share memory, in either engine.
 bool share_memory(const Tensor& a, const Tensor& b);
 /// y, made of x, which reads as a part of it: marked where it is a copy.

@@ -19,16 +19,16 @@
 // at AVX2. Weak: a build for one level (TANDEM_CPU_LEVELS in CMakeLists.txt) does not hold those of the others.
 #define TD_IN_THIS_BUILD [[gnu::weak, gnu::visibility("hidden")]]
 namespace tandem::cpu::baseline {
-void register_common_kernels();
-TD_IN_THIS_BUILD void register_kernels();
-TD_IN_THIS_BUILD void register_narrow_kernels();
+void register_common();
+TD_IN_THIS_BUILD void register_all();
+TD_IN_THIS_BUILD void register_narrow();
 }  // namespace tandem::cpu::baseline
 namespace tandem::cpu::avx2 {
-TD_IN_THIS_BUILD void register_kernels();
-TD_IN_THIS_BUILD void register_narrow_kernels();
+TD_IN_THIS_BUILD void register_all();
+TD_IN_THIS_BUILD void register_narrow();
 }  // namespace tandem::cpu::avx2
 namespace tandem::cpu::avx512 {
-TD_IN_THIS_BUILD void register_kernels();
+TD_IN_THIS_BUILD void register_all();
 }
 
 namespace tandem::cpu {
@@ -140,9 +140,9 @@ size_t usable_levels(std::span<const Level> levels) {
 /// Each level that may be used, from the lowest, puts its kernels over those of the one below. The instructions for bf16 belong to the
 /// highest level that there is.
 void register_levels() {
-  const Level levels[] = {{"baseline", baseline::register_kernels, baseline::register_narrow_kernels},
-                          {"avx2", avx2::register_kernels, avx2::register_narrow_kernels},
-                          {"avx512", avx512::register_kernels, nullptr}};
+  const Level levels[] = {{"baseline", baseline::register_all, baseline::register_narrow},
+                          {"avx2", avx2::register_all, avx2::register_narrow},
+                          {"avx512", avx512::register_all, nullptr}};
   const size_t usable = usable_levels(levels);
   const char* highest = nullptr;
   std::string held;
@@ -157,7 +157,7 @@ void register_levels() {
         " alone. Build it again on this machine, or with -DTANDEM_CPU_LEVELS=all, which runs everywhere.");
     return;
   }
-  baseline::register_common_kernels();
+  baseline::register_common();
   for (size_t i = 0; i < usable; ++i) {
     if (levels[i].kernels) levels[i].kernels();
     if (levels[i].narrow_kernels) levels[i].narrow_kernels();

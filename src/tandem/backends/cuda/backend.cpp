@@ -140,30 +140,9 @@ std::string start() {
   if (properties.major * 10 + properties.minor < 75)
     return str("GPU ", properties.name, " has compute capability ", properties.major, ".", properties.minor,
                "; 7.5 or above is needed");
-  register_pointwise_number_kernels();
-  register_pointwise_every_kernels();
-  register_pointwise_floating_kernels();
-  register_cast_kernels();
-  register_reduce_kernels();
-  register_scan_kernels();
-  register_norm_kernels();
-  register_matmul_kernels();
-  register_recurrent_kernels();
-  register_recurrent_layer_kernels();
-  register_ctc_kernels();
-  register_conv_kernels();
-  register_pool_kernels();
-  register_resample_kernels();
-  register_grid_sample_kernels();
-  register_unfold_kernels();
-  register_softmax_kernels();
-  register_index_kernels();
-  register_sort_kernels();
-  register_shape_kernels();
-  register_random_kernels();
-  register_random_choice_kernels();
-  register_linalg_kernels();
-  register_fft_kernels();
+#define TD_LISTED(family) family();
+#include "lists/cuda_kernels.inc"
+#undef TD_LISTED
   register_backend(DeviceKind::cuda, std::make_unique<CudaBackend>(count));
   return "";
 }

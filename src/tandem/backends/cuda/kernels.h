@@ -1,31 +1,11 @@
-// The families of CUDA kernels: each call fills the CUDA rows of its ops.
+// The families of CUDA kernels. Each defines `void register_NAME_kernels()`, which fills in the CUDA rows of its ops; the build
+// lists them (cmake/list_functions.cmake).
 #pragma once
 
 namespace tandem::cuda {
 
-void register_pointwise_number_kernels();
-void register_pointwise_every_kernels();
-void register_pointwise_floating_kernels();
-void register_cast_kernels();
-void register_reduce_kernels();
-void register_scan_kernels();
-void register_norm_kernels();
-void register_matmul_kernels();
-void register_recurrent_kernels();
-void register_recurrent_layer_kernels();
-void register_ctc_kernels();
-void register_conv_kernels();
-void register_pool_kernels();
-void register_resample_kernels();
-void register_grid_sample_kernels();
-void register_unfold_kernels();
-void register_softmax_kernels();
-void register_index_kernels();
-void register_sort_kernels();
-void register_shape_kernels();
-void register_random_kernels();
-void register_random_choice_kernels();
-void register_linalg_kernels();
-void register_fft_kernels();
+#define TD_LISTED(family) void family();
+#include "lists/cuda_kernels.inc"
+#undef TD_LISTED
 
 }  // namespace tandem::cuda

@@ -2,6 +2,7 @@
 // of a stripe of output pixels reach are gathered into a matrix (taps, pixels); the weights times it are the output, and
 // the gradient times its transpose is that of the weights. The input gradient is a convolution of g for each phase of
 // the input (conv_input.cpp says how), so it is the same product with other taps.
+// loops: plain
 #include <algorithm>
 #include <cstring>
 #include <vector>

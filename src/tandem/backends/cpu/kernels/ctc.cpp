@@ -1,4 +1,5 @@
 // The loss of connectionist temporal classification and its gradient: each sample by itself, step by step, in logarithms.
+// levels: one
 #include "tandem/ops/ctc_steps.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // Fourier transforms of any size: steps of radix 4, 5, 3 and 2 that leave the result in order (Stockham), and for sizes
 // with other factors a convolution with a chirp (Bluestein) of a size that is a power of two. Several transforms of a
 // batch run side by side, so that the inner loops are long; every element has the same arithmetic at any place.
+// levels: two
 #include "tandem/ops/fft.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // CPU kernels of grid_sample, its adjoint and its gradient with respect to the grid. The pixels that a few points read are
 // found once for all channels; each sum runs over points and pixels in order.
+// levels: one
 #include "tandem/ops/grid_sample.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // Indexing: elements are moved as bytes, one loop a width; sums run in the order of the index. Every index is checked
 // before anything is written.
+// levels: one
 #include "tandem/ops/index.h"
 
 #include <algorithm>

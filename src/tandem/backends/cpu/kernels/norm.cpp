@@ -1,6 +1,7 @@
 // Normalisation of row-major tensors, seen as (samples, groups, channels, inner). A segment is the `inner` elements of
 // one channel of one sample. Layer and group norm take rows of neighbouring segments, batch norm the segments of one
 // channel in all samples. Sums run in the order of sums.h within a row or segment, and over segments in order in f64.
+// loops: short
 #include "tandem/ops/norm.h"
 
 #include "tandem/backends/cpu/kernels/iterate.h"

@@ -1,4 +1,5 @@
 // full, arange and the random ops. Element i of a random op depends on (seed, offset, i) alone.
+// loops: short
 #include "tandem/ops/random.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // Whole recurrent layers, plainly: each sample by itself, step by step, and the gradients of weights row by row. On this device layers
 // are computed by linear() and recurrent(); this says what a library's op is held to. It keeps nothing: its gradient computes the
 // gates again.
+// levels: one
 #include "tandem/ops/recurrent_layer.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // Recurrent sequences with layer norm or a projection: a step needs whole rows of its products, so that it is several parallel
 // loops in turn, by blocks of columns where it multiplies and by samples where it normalises and computes the gates. What is
 // computed of a row does not depend on how rows and columns are shared out.
+// loops: short
 #include "tandem/backends/cpu/kernels/recurrent.h"
 
 namespace tandem::cpu::TD_ISA {

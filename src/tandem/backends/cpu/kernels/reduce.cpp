@@ -1,6 +1,7 @@
 // Reductions. The result of each output element is a function of its elements in logical order alone: whatever the
 // strides, the axes' places in memory or the number of threads, the bits are the same.
 // sums.h says in which order sums are taken.
+// loops: short
 #include "tandem/ops/reduce.h"
 
 #include "tandem/backends/cpu/kernels/iterate.h"

@@ -1,35 +1,20 @@
-// The families of CPU kernels of one instruction-set level. Each fills in its ops' CPU rows.
+// The families of CPU kernels of one instruction-set level. Each defines `void register_NAME_kernels()`, which fills in its ops'
+// CPU rows; the build lists them (cmake/list_functions.cmake).
 #pragma once
 
 namespace tandem::cpu::TD_ISA {
 
-void register_pointwise_kernels();
-void register_integer_pointwise_kernels();
-void register_shape_kernels();
-void register_reduce_kernels();
-void register_scan_kernels();
-void register_norm_kernels();
-void register_softmax_kernels();
-void register_index_kernels();
-void register_sort_kernels();
-void register_random_kernels();
-void register_matmul_kernels();
-void register_recurrent_kernels();
-void register_recurrent_layer_kernels();
-void register_ctc_kernels();
-void register_conv_kernels();
-void register_pool_kernels();
-void register_linalg_kernels();
-void register_fft_kernels();
-void register_resample_kernels();
-void register_grid_sample_kernels();
-void register_unfold_kernels();
+#define TD_LISTED(family) void family();
+#include "lists/common_kernels.inc"
+#include "lists/kernels.inc"
+#include "lists/narrow_kernels.inc"
+#undef TD_LISTED
 
-/// What is compiled once (CMakeLists.txt, one_level_kernels).
-void register_common_kernels();
-/// What has no version for AVX-512 (CMakeLists.txt, two_level_kernels).
-void register_narrow_kernels();
+/// What is compiled for the lowest level alone ("levels: one").
+void register_common();
+/// What has no version for AVX-512 ("levels: two").
+void register_narrow();
 /// All others.
-void register_kernels();
+void register_all();
 
 }  // namespace tandem::cpu::TD_ISA

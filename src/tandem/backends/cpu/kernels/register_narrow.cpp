@@ -1,10 +1,12 @@
+// levels: two
 #include "tandem/backends/cpu/kernels/register.h"
 
 namespace tandem::cpu::TD_ISA {
 
-void register_narrow_kernels() {
-  register_fft_kernels();
-  register_resample_kernels();
+void register_narrow() {
+#define TD_LISTED(family) family();
+#include "lists/narrow_kernels.inc"
+#undef TD_LISTED
 }
 
 }  // namespace tandem::cpu::TD_ISA

@@ -1,6 +1,8 @@
 // CPU kernels of resample and its adjoint. Both are one thing: a banded matrix along each axis. A row of the
 // result is first a weighted sum of whole rows of the input, then each of its elements a weighted sum of a few
 // of the row's.
+// levels: two
+// loops: short
 #include "tandem/ops/resample.h"
 
 #include <vector>

@@ -1,5 +1,6 @@
 // Scans along one axis of row-major tensors, seen as (outer, axis, inner): each sequence in order, neighbouring
 // sequences side by side.
+// levels: one
 #include "tandem/ops/scan.h"
 
 #include "tandem/backends/cpu/kernels/iterate.h"

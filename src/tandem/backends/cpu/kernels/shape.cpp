@@ -1,4 +1,5 @@
 // Copies: copy, assign, concat, flip, slice_into_zeros. Elements are moved, never computed with.
+// levels: one
 #include "tandem/ops/shape.h"
 
 #include "tandem/backends/cpu/kernels/iterate.h"

@@ -1,5 +1,6 @@
 // Softmax, log-softmax and their gradients along one axis of row-major tensors, seen as (outer, axis, inner). Where
 // inner is 1 a row lies in one piece; elsewhere neighbouring rows are worked on side by side.
+// loops: short
 #include "tandem/ops/softmax.h"
 
 #include <cmath>

@@ -1,5 +1,6 @@
 // argsort and searchsorted, on keys (ops/sort_key.h). An order has one result, since equal keys stay in their order:
 // whatever algorithm runs, on however many threads.
+// levels: one
 #include <algorithm>
 #include <vector>
 

@@ -1,5 +1,6 @@
 // CPU kernels of unfold, which copies elements, and fold, which adds them up in the order of the window's
 // elements.
+// levels: one
 #include "tandem/ops/unfold.h"
 
 #include <algorithm>
