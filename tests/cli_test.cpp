@@ -161,7 +161,14 @@ TEST(Command, ExplainPrintsPassesAndMemory) {
   EXPECT_GT(line["arena_bytes"].get<int64_t>(), 0);
   EXPECT_GT(line["graph"]["nodes"].size(), 10u);
   EXPECT_EQ(line["graph"]["results"].size(), line["outputs"].get<size_t>());
-  const ProcessResult text = run_command({"explain", "lenet", "--batch", "4"});
+  const auto& nodes = line["graph"]["nodes"];
+  const auto conv = std::find_if(nodes.begin(), nodes.end(),
+                                 [](const auto& node) { return node.value("op", "") == "conv"; });
+  ASSERT_NE(conv, nodes.end());
+  EXPECT_EQ((*conv)["arguments"].dump(), R"(["x","weight","bias"])");
+  EXPECT_EQ((*conv)["about"], "a convolution over one to three axes");
+  const ProcessResult text = run_command({"explain", "lenet", "--batch", "4", "--nodes"});
+  expect_contains(text.out, ", weight=%");
   expect_contains(text.out, "fuse_pointwise");
   expect_contains(text.out, "one arena");
 }

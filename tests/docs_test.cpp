@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/core/op.h"
 #include "tests/support/paths.h"
 
 namespace {
@@ -34,6 +35,8 @@ const std::map<std::string, const char*> kNotForUsers = {
     {"tandem::set_backend_loader", "called by backends"},
     {"tandem::throw_out_of_memory", "called by allocators"},
     {"tandem::set_tape_ops", "called by ops/ at start-up"},
+    {"tandem::tape_ops", "called by gradients of composed forms"},
+    {"tandem::no_flops", "for the records of ops"},
     {"tandem::record", "called by apply"},
     {"tandem::check_anomaly", "called by apply"},
     {"tandem::scopes_are_noted", "asked by modules"},
@@ -287,6 +290,18 @@ std::set<std::string> used_in(const std::string& code, bool called) {
     }
   }
   return used;
+}
+
+TEST(Docs, EveryOpNamesThePublicFunctionThatCallsIt) {
+  const fs::path src = fs::path(tandem::testing::source_dir()) / "src";
+  std::set<std::string> functions;
+  for (const std::string& header : public_headers(src))
+    for (const Name& f : declared_in(text_of(src / header)).functions)
+      if (f.scope == "tandem") functions.insert(f.name);
+  for (const tandem::OpDef* op : tandem::all_ops()) {
+    const std::string function = op->function ? op->function : op->name;
+    EXPECT_TRUE(function.empty() || functions.contains(function)) << op->name << ": " << function;
+  }
 }
 
 TEST(Docs, EveryPublicFunctionLayerAndOptimiserHasAnExample) {

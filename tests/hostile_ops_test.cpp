@@ -215,7 +215,7 @@ TEST_P(HostileOps, DirectlyThroughApply) {
 
 TEST(OpTable, EveryOpSaysHowManyInputsItTakes) {
   for (const OpDef* op : all_ops())
-    EXPECT_TRUE(op->inputs.most < InputCount::kAny || std::string(op->name) == "concat") << op->name;
+    EXPECT_TRUE(op->inputs.most < OpInputs::kAny || std::string(op->name) == "concat") << op->name;
 }
 
 /// Gradients have no public function: their cases call apply().

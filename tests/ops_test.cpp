@@ -49,6 +49,8 @@ TEST_P(OpCases, IntegersBeyond2To53StayExact) { check_large_integers(op_case(), 
 
 TEST_P(OpCases, EagerAndGraphGiveTheSameBits) { check_graph(op_case()); }
 
+TEST_P(OpCases, ComposedFormsAgreeWithKernels) { check_composed(op_case()); }
+
 TEST_P(OpCases, StridedInputsGiveTheBitsOfContiguousOnes) { check_noncontiguous(op_case()); }
 
 INSTANTIATE_TEST_SUITE_P(All, OpCases, ::testing::ValuesIn(pointers()), test_name);
@@ -113,6 +115,22 @@ TEST(OpCaseList, EveryDifferentiableOpHasAGradientCase) {
 TEST(OpCaseList, EveryOpSaysHowItIsDifferentiatedOrWhyNot) {
   for (const OpDef* op : all_ops())
     EXPECT_NE(op->gradient != nullptr, op->not_differentiable != nullptr) << op->name;
+}
+
+TEST(OpCaseList, OneOpAtLeastHasAComposedForm) {
+  const std::vector<OpDef*> ops = all_ops();
+  EXPECT_TRUE(std::any_of(ops.begin(), ops.end(), [](const OpDef* op) { return op->composed; }));
+}
+
+TEST(OpCaseList, EveryOpSaysWhatItComputesAndNamesWhatItTakesAndGives) {
+  for (const OpDef* op : all_ops()) {
+    ASSERT_TRUE(op->about) << op->name;
+    EXPECT_FALSE(std::string(op->about).empty()) << op->name;
+    EXPECT_EQ(op->inputs.names[0] != nullptr, op->inputs.most > 0) << op->name;
+    const std::string name = op->name;  // the outputs of two depend on their attributes
+    EXPECT_NE(op->outputs[0] != nullptr, name == "recurrent_gradient" || name == "recurrent_layer_gradient")
+        << name;
+  }
 }
 
 TEST(OpCaseList, NamesAreUnique) {

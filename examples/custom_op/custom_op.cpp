@@ -60,7 +60,7 @@ Tensors gradient(const GradArgs& a) {  // made of public operations: second orde
 
 const OpDef& op_soft_threshold() {
   static const OpDef& op = define(OpDef{.name = "soft_threshold",
-                                        .inputs = 1,
+                                        .inputs = {"x"},
                                         .infer = infer,
                                         .gradient = gradient,
                                         .saves_inputs = 1,  // bit 0: the rule reads in[0]

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/setting_flags.h"
+#include "tandem/core/op.h"
 #include "tandem/train/train.h"
 
 namespace tandem::cli {
@@ -52,6 +53,10 @@ ordered_json graph_json(const GraphView& graph) {
       attributes[attribute.name] = json_value(attribute.value);
     if (!attributes.empty()) line["attributes"] = std::move(attributes);
     line["in"] = node.in;
+    if (const OpDef* op = find_op(node.op)) {
+      for (size_t i = 0; i < node.in.size(); ++i) line["arguments"].push_back(op->inputs.name(i));
+      line["about"] = op->about ? op->about : "";
+    }
     line["out"] = node.out;
     if (!node.algorithm.empty()) line["algorithm"] = node.algorithm;
     for (const Candidate& candidate : node.candidates)

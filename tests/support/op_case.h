@@ -3,10 +3,10 @@
 // non-contiguous inputs, CPU = CUDA, and values from PyTorch (golden_test.cpp).
 //
 // How to add one:
-//   1. In tests/op_cases/<family>.cpp add a row to <family>_cases(): a name "op" or "op/what", the inputs (shape,
+//   1. In tests/op_cases/<family>.cpp add a row to add_<family>_cases(): a name "op" or "op/what", the inputs (shape,
 //      range, kind), the call through the public function, and a reference written naively over doubles that
-//      shares nothing with the library.
-//   2. Give a second row with an empty shape ("op/empty"), and in <family>_errors() one line for each input that
+//      shares nothing with the library (an op with a composed form may leave it to that).
+//   2. Give a second row with an empty shape ("op/empty"), and in add_<family>_errors() one line for each input that
 //      is refused.
 //   3. To compare with PyTorch as well, add the same name and inputs to golden/ops/<family>.py and run make_golden.py.
 // The test "every op has a case" fails for an op of all_ops() that no case calls.
@@ -33,6 +33,7 @@ struct CaseInput {
 };
 
 using CaseCall = std::function<Tensor(std::span<const Tensor>)>;
+/// May be left out for an op with a composed form, which then is the reference, in f64.
 using CaseReference = std::function<Array(std::span<const Array>)>;
 
 /// bf16 and f16.
@@ -68,46 +69,19 @@ struct ErrorCase {
   std::vector<std::string> texts;
 };
 
-/// Every case and every error case of the library, in order of the families.
+/// Every case and every error case of the library, file by file.
 const std::vector<OpCase>& all_cases();
 const std::vector<ErrorCase>& all_error_cases();
 const OpCase* find_case(const std::string& name);
 
-// The families.
-void add_pointwise_cases(std::vector<OpCase>& cases);
-void add_reduce_cases(std::vector<OpCase>& cases);
-void add_matmul_cases(std::vector<OpCase>& cases);
-void add_conv_cases(std::vector<OpCase>& cases);
-void add_pool_cases(std::vector<OpCase>& cases);
-void add_resample_cases(std::vector<OpCase>& cases);
-void add_grid_sample_cases(std::vector<OpCase>& cases);
-void add_softmax_cases(std::vector<OpCase>& cases);
-void add_index_cases(std::vector<OpCase>& cases);
-void add_shape_cases(std::vector<OpCase>& cases);
-void add_arrange_cases(std::vector<OpCase>& cases);
-void add_random_cases(std::vector<OpCase>& cases);
-void add_loss_cases(std::vector<OpCase>& cases);
-void add_einsum_cases(std::vector<OpCase>& cases);
-void add_linalg_cases(std::vector<OpCase>& cases);
-void add_fft_cases(std::vector<OpCase>& cases);
-void add_norm_cases(std::vector<OpCase>& cases);
-void add_recurrent_cases(std::vector<OpCase>& cases);
-void add_recurrent_layer_cases(std::vector<OpCase>& cases);
-void add_ctc_cases(std::vector<OpCase>& cases);
-void add_array_errors(std::vector<ErrorCase>& errors);
-void add_index_errors(std::vector<ErrorCase>& errors);
-void add_arrange_errors(std::vector<ErrorCase>& errors);
-void add_network_errors(std::vector<ErrorCase>& errors);
-void add_einsum_errors(std::vector<ErrorCase>& errors);
-void add_linalg_errors(std::vector<ErrorCase>& errors);
-void add_fft_errors(std::vector<ErrorCase>& errors);
-void add_random_errors(std::vector<ErrorCase>& errors);
-void add_window_errors(std::vector<ErrorCase>& errors);
-void add_grid_sample_errors(std::vector<ErrorCase>& errors);
-void add_norm_errors(std::vector<ErrorCase>& errors);
-void add_recurrent_errors(std::vector<ErrorCase>& errors);
-void add_recurrent_layer_errors(std::vector<ErrorCase>& errors);
-void add_ctc_errors(std::vector<ErrorCase>& errors);
+// The families: each file of op_cases/ defines `void add_NAME_cases(std::vector<OpCase>& cases)`, and with _errors what it
+// refuses. The build lists them (cmake/list_functions.cmake).
+#define TD_LISTED(family) void family(std::vector<OpCase>& cases);
+#include "lists/op_cases.inc"
+#undef TD_LISTED
+#define TD_LISTED(family) void family(std::vector<ErrorCase>& errors);
+#include "lists/op_errors.inc"
+#undef TD_LISTED
 
 /// The values of a case's inputs, rounded to the dtype under test; `salt` varies them.
 std::vector<Array> case_values(const OpCase& op_case, DType dtype, uint32_t salt = 0);
@@ -135,6 +109,11 @@ void check_zeros(const OpCase& op_case);
 /// i64 and u64 beyond 2^53, and u64 beyond 2^63: what only moves, compares and adds them stays exact.
 void check_large_integers(const OpCase& op_case, Device device);
 void check_graph(const OpCase& op_case);
+/// Where an op of the case has a composed form: it gives what the kernel gives (the same bits, if its record says so) and leaves
+/// the random stream where the kernel does, with gradients; and in graphs, and for strided inputs, its own bits.
+void check_composed(const OpCase& op_case);
+/// What the case demands of inputs with these values.
+Array reference_of(const OpCase& op_case, const std::vector<Array>& values);
 void check_noncontiguous(const OpCase& op_case);
 void check_device(const OpCase& op_case, Device device);
 

@@ -144,7 +144,7 @@ Array reference_at(const OpCase& op_case, DType dtype, double base) {
   for (size_t i = 0; i < values.size(); ++i)
     if (op_case.inputs[i].kind == CaseInput::real)
       for (double& v : values[i].values) v += base;
-  return op_case.reference(values);
+  return reference_of(op_case, values);
 }
 
 /// The result of the call, or an undefined tensor where it refuses such numbers.

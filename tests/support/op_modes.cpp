@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/core/op.h"
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
 #include "tandem/graph/compile.h"
@@ -134,7 +135,7 @@ void check_forward(const OpCase& op_case) {
   for (const DType dtype : case_dtypes(op_case)) {
     SCOPED_TRACE(::testing::Message() << op_case.name << " in " << dtype);
     const Tensor got = run_case(op_case, case_tensors(op_case, dtype));
-    const Array want = op_case.reference(case_values(op_case, dtype));
+    const Array want = reference_of(op_case, case_values(op_case, dtype));
     const DType measure = is_floating(dtype) == is_floating(got.dtype()) ? dtype : got.dtype();
     EXPECT_TRUE(near(to_array(got), want, case_tolerance(op_case, measure)));
   }
@@ -232,6 +233,47 @@ void check_graph(const OpCase& op_case) {
       expect_same(step({}), want, str("gradients, call ", salt));
     }
   }
+}
+
+Array reference_of(const OpCase& op_case, const std::vector<Array>& values) {
+  if (op_case.reference) return op_case.reference(values);
+  const ComposedForms forms;
+  return to_array(run_case(op_case, as_tensors(op_case, values, false)));
+}
+
+void check_composed(const OpCase& op_case) {
+  bool any = false, same = true;
+  for (const std::string& name : ops_called(op_case)) {
+    const OpDef& op = *find_op(name);
+    any = any || op.composed;
+    same = same && (!op.composed || op.composed_has_same_bits);
+  }
+  if (!any) return;
+  for (const DType dtype : case_dtypes(op_case)) {
+    SCOPED_TRACE(::testing::Message() << op_case.name << " in " << dtype);
+    const bool with_gradients = op_case.gradient && is_floating(dtype);
+    const auto results = [&] {
+      const std::vector<Tensor> in = case_tensors(op_case, dtype, 0, with_gradients);
+      manual_seed(11);
+      return with_gradients ? forward_and_gradients(op_case, in) : std::vector<Tensor>{op_case.call(in)};
+    };
+    const std::vector<Tensor> want = results();
+    const uint64_t place = generator_state().offset;
+    const ComposedForms forms;
+    const std::vector<Tensor> got = results();
+    EXPECT_EQ(generator_state().offset, place) << "the position in the random stream";
+    if (same) {
+      expect_same(got, want, "composed");
+      continue;
+    }
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_TRUE(near(to_array(got[i]), to_array(want[i]), (i ? 8 : 2) * case_tolerance(op_case, dtype)))
+          << "result " << i;
+  }
+  const ComposedForms forms;
+  check_graph(op_case);
+  check_noncontiguous(op_case);
 }
 
 void check_noncontiguous(const OpCase& op_case) {

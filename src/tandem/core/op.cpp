@@ -8,6 +8,7 @@
 #include "tandem/core/activity.h"
 #include "tandem/core/autocast.h"
 #include "tandem/core/backend.h"
+#include "tandem/core/composed.h"
 #include "tandem/core/mutex.h"
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
@@ -37,6 +38,8 @@ struct Here {
   Observer* observer = nullptr;
   Autocast* autocast = nullptr;
   bool anomaly = false;
+  bool composed_forms = false;          // ComposedForms
+  ComposedRun* composed_run = nullptr;  // the innermost composed form under way
 };
 constinit thread_local Here t_here;
 /// Not inlined, so that apply() finds the address once: compilers take it for cheap and find it again for every use.
@@ -176,15 +179,36 @@ namespace {
 void refuse_count(const OpDef& op, size_t got) {
   const auto [least, most] = std::pair(op.inputs.least, op.inputs.most);
   const bool one = most == 1;
+  std::string names;
+  for (const char* name : op.inputs.names)
+    if (name) names += str(names.empty() ? " (" : ", ", name);
+  if (!names.empty()) names += ")";
   throw Error(
       str(op.name, ": there must be ", least,
-          least == most              ? ""
-          : most == InputCount::kAny ? " or more"
-                                     : str(" to ", most),
-          one ? " input" : " inputs", "; got ", got, ". ",
+          least == most            ? ""
+          : most == OpInputs::kAny ? " or more"
+                                   : str(" to ", most),
+          one ? " input" : " inputs", names, "; got ", got, ". ",
           static_cast<int64_t>(got) < least ? "Add those that are missing." : "Leave out those beyond."));
 }
+/// Copies of all texts of a record: what it was made of may be gone one day.
+void keep_texts(OpDef& op) {
+  for (const char** text : {&op.name, &op.about, &op.function, &op.not_differentiable, &op.data_dependent})
+    *text = keep_text(*text);
+  for (const char*& name : op.inputs.names) name = keep_text(name);
+  for (const char*& name : op.outputs) name = keep_text(name);
+}
 }  // namespace
+
+std::string OpInputs::name(size_t i) const {
+  size_t count = 0;
+  while (count < names.size() && names[count]) ++count;
+  if (count == 0) return str("input ", i);
+  const std::string text = names[std::min(i, count - 1)];
+  if (text.ends_with("...")) return str(text.substr(0, text.size() - 3), "[", i - (count - 1), "]");
+  if (i >= count) return str("input ", i);
+  return text.ends_with('?') ? text.substr(0, text.size() - 1) : text;
+}
 
 OpDef& define(OpDef op) {
   TD_CHECK(op.version == kOpVersion,
@@ -192,16 +216,20 @@ OpDef& define(OpDef op) {
            "; got version ", op.version, ". Compile it again.");
   TD_CHECK(op.infer, "define: op '", op.name, "' must have an infer function; got none.");
   TD_CHECK(*op.name, "define: an op must have a name; got none.");
-  TD_CHECK(op.gradient || op.not_differentiable, "define: op '", op.name,
-           "' must have a gradient rule or say why not (not_differentiable); got neither.");
+  TD_CHECK(op.gradient || op.not_differentiable || op.composed, "define: op '", op.name,
+           "' must have a gradient rule or a composed form, or say why not (not_differentiable); got none of "
+           "these.");
   check_effects(op);
+  check_composed(op);
+  if (!op.gradient && !op.not_differentiable) {
+    op.gradient = gradient_of_composed;
+    op.saves_inputs = ~0u;
+  }
   std::lock_guard lock(lock_of_ops());
   for (const OpDef& other : storage_of_ops())
     TD_CHECK(std::string_view(op.name) != other.name, "define: the name of an op must be new; got '", op.name,
              "' again.");
-  op.name = keep_text(op.name);
-  op.not_differentiable = keep_text(op.not_differentiable);
-  op.data_dependent = keep_text(op.data_dependent);
+  keep_texts(op);
   return storage_of_ops().emplace_back(std::move(op));
 }
 
@@ -217,8 +245,12 @@ OpDef& define(RuntimeOp op) {
     d.gradient = [](const GradArgs& args) {
       return static_cast<const RuntimeOp*>(args.context)->gradient(args);
     };
-  else
+  else if (!kept->composed)
     d.not_differentiable = "it was made at run time, without a gradient";
+  if (kept->composed)
+    d.composed = [](const ComposedArgs& args) {
+      return static_cast<const RuntimeOp*>(args.context)->composed(args);
+    };
   d.saves_inputs = kept->saves_inputs;
   d.saves_outputs = kept->saves_outputs;
   d.effects = kept->effects;
@@ -248,6 +280,13 @@ OpDef* find_op(std::string_view name) {
   return nullptr;
 }
 
+namespace {
+/// Whether an op that has a composed form runs it.
+bool is_composed(const Here& here, const OpDef& op, const InferArgs& inferred) {
+  return here.composed_forms || !op.kernels[static_cast<size_t>(inferred.out[0].device.kind)];
+}
+}  // namespace
+
 // Every op passes here, in this order: casts of autocast, checks, contiguous copies, inference, then the tracer or
 // the kernel, then the tape. Casts and copies are ops themselves, so that gradients flow through them.
 Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
@@ -261,12 +300,13 @@ Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
   InferArgs inferred{op.name, in, attrs, {}, op.context.get(), {}};
   Tensors contiguous_in;
   for (size_t i = 0; i < in.size(); ++i) {
-    TD_CHECK(in[i].defined(), op.name, ": input ", i, " must be a tensor; got an undefined handle.");
+    TD_CHECK(in[i].defined(), op.name, ": ", op.inputs.name(i),
+             " must be a tensor; got an undefined handle.");
     if (i == 0)
       inferred.device = in[0].device();
     else
-      TD_CHECK(in[i].device() == inferred.device, op.name, ": both tensors must be on one device; got ",
-               describe(in[0]), " and ", describe(in[i]),
+      TD_CHECK(in[i].device() == inferred.device, op.name, ": ", op.inputs.name(0), " and ",
+               op.inputs.name(i), " must be on one device; got ", describe(in[0]), " and ", describe(in[i]),
                ". Move one first, for example with to(b, a.device()).");
   }
   if (op.data_dependent) refuse_tracing(op.name, op.data_dependent);
@@ -292,12 +332,19 @@ Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
       TD_CHECK(input < static_cast<int>(in.size()), op.name, ": must be given input ", input,
                ", whose memory it shares; got ", in.size(), " inputs.");
   if (op.changes_memory()) check_in_place(op.name, in);
-  if (here.observer) [[unlikely]]
-    here.observer->before(op, in);
-  Tensors out = here.tracer ? here.tracer->append(op, in, attrs, inferred.out)
-                            : run_eagerly(here, op, in, attrs, inferred);
-  if (here.observer) [[unlikely]]
-    here.observer->after(out);
+  if (here.composed_run) [[unlikely]]
+    here.composed_run->meet(op, inferred);
+  Tensors out;
+  if (op.composed && is_composed(here, op, inferred)) [[unlikely]] {
+    out = run_composed(op, in, attrs, inferred);  // an observer sees the ops in it
+  } else {
+    if (here.observer) [[unlikely]]
+      here.observer->before(op, in);
+    out = here.tracer ? here.tracer->append(op, in, attrs, inferred.out)
+                      : run_eagerly(here, op, in, attrs, inferred);
+    if (here.observer) [[unlikely]]
+      here.observer->after(out);
+  }
   if (op.is_view()) out[0].impl()->copied_by = in[0].impl()->copied_by;
   if (wants_grad && op.gradient) record(op, in, attrs, {out.data(), out.size()});
   return out;
@@ -359,6 +406,10 @@ void detail::set_autocast(Autocast* scope) { t_here.autocast = scope; }
 Observer* current_observer() { return t_here.observer; }
 ObserverScope::ObserverScope(Observer* observer) : previous_(t_here.observer) { t_here.observer = observer; }
 ObserverScope::~ObserverScope() { t_here.observer = previous_; }
+
+ComposedRun*& composed_run() { return t_here.composed_run; }
+ComposedForms::ComposedForms() : previous_(std::exchange(t_here.composed_forms, true)) {}
+ComposedForms::~ComposedForms() { t_here.composed_forms = previous_; }
 
 bool anomaly_mode() { return t_here.anomaly; }
 void set_anomaly_mode(bool on) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <span>
@@ -43,13 +44,45 @@ struct InferArgs {
                                              const detail::AttrType& wanted);
 };
 
-/// How many inputs an op takes: 2, or {1, 3} for one to three. By default any number, which inference must then check.
-struct InputCount {
-  static constexpr int kAny = 1 << 30;
+/// The inputs of an op by name, and so how many there are: {"x", "weight", "bias?"} takes two or three, {"parts..."} one or
+/// more. What may be left out ("?", and all of "...") stands last. By number alone, for ops whose inputs have no names: 2, or
+/// {1, 3} for one to three; {3, 13, "x", "weight", "state..."} gives the number of "..." a limit. Without anything: any
+/// number, which inference must then check.
+struct OpInputs {
+  static constexpr int kAny = 1 << 30, kMostNames = 8;
   int least = 0, most = kAny;
-  constexpr InputCount() = default;
-  constexpr InputCount(int exactly) : least(exactly), most(exactly) {}
-  constexpr InputCount(int from, int upto) : least(from), most(upto) {}
+  std::array<const char*, kMostNames> names{};  // null: from here on they have none
+
+  constexpr OpInputs() = default;
+  constexpr OpInputs(int exactly) : least(exactly), most(exactly) {}
+  constexpr OpInputs(int from, int upto) : least(from), most(upto) {}
+  template <class... Rest>
+  requires(std::convertible_to<Rest, const char*>&&...) constexpr OpInputs(const char* first, Rest... rest)
+      : names{first, rest...} {
+    static_assert(sizeof...(Rest) < kMostNames);
+    most = 0;
+    for (const char* name : names) {
+      if (!name) break;
+      const char last = last_of(name);
+      least += last != '?';
+      most = last == '.' ? kAny : most + 1;
+    }
+  }
+  template <class... Names>
+  requires(sizeof...(Names) > 0 && (std::convertible_to<Names, const char*> &&
+                                    ...)) constexpr OpInputs(int from, int upto, Names... all)
+      : OpInputs(all...) {
+    least = from;
+    most = upto;
+  }
+  /// "weight" for input 1, "parts[2]" of "parts..."; "input 1" where it has no name.
+  std::string name(size_t i) const;
+
+ private:
+  static constexpr char last_of(const char* text) {
+    while (text[1]) ++text;
+    return *text;
+  }
 };
 
 /// What a tensor is, without its memory.
@@ -59,6 +92,7 @@ struct Description {
   Device device;
 };
 
+struct OpDef;
 /// What a gradient rule sees. Undefined entries of the result mean "no gradient".
 struct GradArgs {
   const Attrs& attributes;
@@ -67,14 +101,22 @@ struct GradArgs {
   std::span<const Tensor> grad;          // one an output; undefined where none arrived
   std::span<const Description> in_meta;  // of every input
   std::span<const bool> needs;           // which inputs want a gradient
-  const void* context = nullptr;         // OpDef::context
+  const OpDef& op;
+  const void* context = nullptr;  // OpDef::context
 };
 using GradRule = Tensors (*)(const GradArgs&);
+
+/// What a composed form sees.
+struct ComposedArgs {
+  const Attrs& attributes;
+  std::span<const Tensor> in;
+  const void* context = nullptr;  // OpDef::context
+};
+using ComposedForm = Tensors (*)(const ComposedArgs&);
 
 /// How much work an op is, for reports.
 enum class Cost : uint8_t { expensive, cheap, no_op };
 
-struct OpDef;
 /// One contiguous run of a pointwise op on CPU. step[i] is 1 (array) or 0 (one value for the whole run).
 using TileFn = void (*)(const void* const* in, const int64_t* step, void* out, int64_t n);
 
@@ -124,15 +166,27 @@ enum class Precision : uint8_t {
 };
 
 /// The version of this header. An op that was compiled against another one is refused when it is defined.
-inline constexpr int kOpVersion = 5;
+inline constexpr int kOpVersion = 6;
+
+/// For OpDef::flops: the op only moves or makes data.
+inline int64_t no_flops(const KernelArgs&) { return 0; }
 
 struct OpDef {
   int version = kOpVersion;
   const char* name = "";
-  InputCount inputs = {};  // apply() refuses other numbers of inputs
+  const char* about = nullptr;     // one line: what it computes
+  const char* function = nullptr;  // the public function that calls it; null: of the op's name; "": none
+  OpInputs inputs = {};            // apply() refuses other numbers of inputs
+  std::array<const char*, 5> outputs{};  // their names, where they have any
   void (*infer)(InferArgs&) = nullptr;
 
-  // Gradient: a rule, or the reason why there is none.
+  /// The op as a function of public ops. A backend without a kernel for it runs this; it gives the gradient where there is no
+  /// rule; and tests hold the kernels to it. It may neither change its inputs nor ask for sizes that depend on values, and
+  /// an op that draws random numbers draws as many in it as its kernel does. Autocast is off in it, and has cast the inputs.
+  ComposedForm composed = nullptr;
+  bool composed_has_same_bits = false;  // as each of its kernels
+
+  // Gradient: a rule, or the reason why there is none; neither where the composed form gives it.
   GradRule gradient = nullptr;
   const char* not_differentiable = nullptr;
   uint32_t saves_inputs = 0;   // bit i: the rule reads in[i], of the first 32
@@ -151,6 +205,10 @@ struct OpDef {
   bool takes_strided = false;  // kernels read any strides; otherwise apply hands over contiguous copies
   bool waits = false;  // on a GPU its kernel reads back a status: graphs that hold it are not recorded
   Cost cost = Cost::expensive;
+  // Floating-point operations, and bytes read and written, of a call (work.h). Where not given: one operation for each
+  // element of the output or of input 0, whichever has more, and each element of what it reads and writes once.
+  int64_t (*flops)(const KernelArgs&) = nullptr;
+  int64_t (*bytes)(const KernelArgs&) = nullptr;
   /// Whatever infer, gradient and kernels want to find again as `context` in what they are called with.
   std::shared_ptr<const void> context = nullptr;
 
@@ -200,10 +258,11 @@ OpDef* find_op(std::string_view name);
 /// An op made of closures, for those who have no functions to point to: an interpreter, a reader of files.
 struct RuntimeOp {
   std::string name;
-  InputCount inputs = {};
+  OpInputs inputs = {};
   std::function<void(InferArgs&)> infer;
-  std::function<Tensors(const GradArgs&)> gradient = {};  // none: not differentiable
-  uint32_t saves_inputs = 0, saves_outputs = 0;           // as in OpDef
+  std::function<Tensors(const ComposedArgs&)> composed = {};  // as in OpDef
+  std::function<Tensors(const GradArgs&)> gradient = {};      // none, nor a composed form: not differentiable
+  uint32_t saves_inputs = 0, saves_outputs = 0;               // as in OpDef
   Effects effects = {};
   Precision precision = Precision::as_given;
   bool takes_strided = false;
@@ -211,6 +270,19 @@ struct RuntimeOp {
   std::array<std::function<void(const KernelArgs&)>, kDeviceKinds> kernels = {};
 };
 OpDef& define(RuntimeOp op);
+
+/// In this scope ops that have a composed form run it, also where there is a kernel: to hold one to the other, or to look for
+/// a fault. What was compiled before keeps what it has.
+class ComposedForms {
+ public:
+  ComposedForms();
+  ~ComposedForms();
+  ComposedForms(const ComposedForms&) = delete;
+  ComposedForms& operator=(const ComposedForms&) = delete;
+
+ private:
+  bool previous_;
+};
 
 /// While anomaly mode is on (this thread), an op whose floating output holds a NaN or infinity that its
 /// inputs did not hold is refused with an Error that names it.

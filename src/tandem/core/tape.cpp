@@ -81,6 +81,7 @@ Tensor unpack_saved(const TapeNode::Saved& saved, const char* function, const st
 }
 
 void set_tape_ops(const TapeOps& ops) { g_ops = ops; }
+const TapeOps& tape_ops() { return g_ops; }
 
 bool grad_enabled() { return t_grad_enabled; }
 GradMode::GradMode(bool enabled) : previous_(t_grad_enabled) { t_grad_enabled = enabled; }
@@ -480,6 +481,7 @@ class Walk {
                         grads,
                         {node.in_meta.data(), node.in_meta.size()},
                         {needs.data(), needs.size()},
+                        *node.op,
                         node.op->context.get()};
     const Tensors results = results_of_rule(node, args);
     TD_CHECK(results.size() == node.edges.size(), node.op->name,

@@ -130,6 +130,7 @@ struct TapeOps {
   Tensor (*full_like)(const Tensor& x, double value) = nullptr;
 };
 void set_tape_ops(const TapeOps& ops);
+const TapeOps& tape_ops();
 
 /// Called by apply(): records `op` and marks `out` as its results.
 void record(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs, std::span<Tensor> out);

@@ -1,6 +1,7 @@
 // Looking at graphs, and choosing the stages that make them.
 #include <algorithm>
 
+#include "tandem/core/op.h"
 #include "tandem/graph/compile.h"
 
 namespace tandem {
@@ -17,11 +18,14 @@ int GraphView::count(const std::string& op) const {
 }
 
 std::string GraphView::describe(const Node& node) const {
-  const auto list = [&](const std::vector<int>& numbers) {
+  const OpDef* const op = find_op(node.op);  // none: fused, or a branch or a loop
+  const auto list = [&](const std::vector<int>& numbers, const OpDef* named) {
     std::string text;
-    for (int v : numbers) {
-      const Value& value = values[static_cast<size_t>(v)];
-      text += str(text.empty() ? "" : ", ", "%", v, " ", value.dtype, " ", value.shape);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const Value& value = values[static_cast<size_t>(numbers[i])];
+      if (i) text += ", ";
+      if (named && named->inputs.most > 1) text += named->inputs.name(i) + "=";
+      text += str("%", numbers[i], " ", value.dtype, " ", value.shape);
     }
     return text;
   };
@@ -44,8 +48,8 @@ std::string GraphView::describe(const Node& node) const {
     for (const Node& inner : body.nodes) lines += str(lines.empty() ? "" : "; ", body.describe(inner));
     bodies += str(" {", lines, "}");
   }
-  return str(list(node.out), " = ", what, "(", list(node.in), ")", bodies, node.algorithm.empty() ? "" : "; ",
-             node.algorithm);
+  return str(list(node.out, nullptr), " = ", what, "(", list(node.in, op), ")", bodies,
+             node.algorithm.empty() ? "" : "; ", node.algorithm);
 }
 
 std::vector<std::string> all_stages() {

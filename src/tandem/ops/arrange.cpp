@@ -75,7 +75,9 @@ Tensors grad_flip(const GradArgs& a) {
 
 OpDef& op_unfold_axis() {
   static OpDef& op = define(OpDef{.name = "unfold_axis",
-                                  .inputs = 1,
+                                  .about = "windows along an axis, as another look at x",
+                                  .inputs = {"x"},
+                                  .outputs = {"y"},
                                   .infer = infer_unfold_axis,
                                   .gradient = grad_unfold_axis,
                                   .effects = Effects::view(),
@@ -220,7 +222,9 @@ Tensor unfold_axis(const Tensor& x, int64_t wanted_axis, int64_t size, int64_t s
 
 OpDef& op_flip() {
   static OpDef& op = define(OpDef{.name = "flip",
-                                  .inputs = 1,
+                                  .about = "the elements of some axes in reverse order",
+                                  .inputs = {"x"},
+                                  .outputs = {"y"},
                                   .infer = infer_flip,
                                   .gradient = grad_flip,
                                   .takes_strided = true,

@@ -179,6 +179,10 @@ Tensors grad_weight_gradient(const GradArgs& a) {  // in g, x
 }
 
 /// What the records of the family share.
+// Padding counts.
+int64_t input_gradient_flops(const KernelArgs& a) { return 2 * a.in[0].size() * terms_of(a.in[1]); }
+int64_t weight_gradient_flops(const KernelArgs& a) { return 2 * a.in[0].size() * terms_of(a.out[0]); }
+
 OpDef convolution(OpDef d) {
   d.saves_inputs = 0b11;
   d.precision = Precision::low;
@@ -252,22 +256,36 @@ Tensor conv_transpose(int axes, const Tensor& x, const Tensor& weight, const Ten
 }  // namespace
 
 OpDef& op_conv() {
-  static OpDef& op =
-      define(convolution({.name = "conv", .inputs = {2, 3}, .infer = infer_conv, .gradient = grad_conv}));
+  static OpDef& op = define(convolution({.name = "conv",
+                                         .about = "a convolution over one to three axes",
+                                         .function = "conv2d",
+                                         .inputs = {"x", "weight", "bias?"},
+                                         .outputs = {"y"},
+                                         .infer = infer_conv,
+                                         .gradient = grad_conv,
+                                         .flops = linear_flops}));
   return op;
 }
 OpDef& op_conv_input_gradient() {
   static OpDef& op = define(convolution({.name = "conv_input_gradient",
-                                         .inputs = 2,
+                                         .about = "the gradient of a convolution by its input",
+                                         .function = "conv_transpose2d",
+                                         .inputs = {"g", "weight"},
+                                         .outputs = {"y"},
                                          .infer = infer_input_gradient,
-                                         .gradient = grad_input_gradient}));
+                                         .gradient = grad_input_gradient,
+                                         .flops = input_gradient_flops}));
   return op;
 }
 OpDef& op_conv_weight_gradient() {
   static OpDef& op = define(convolution({.name = "conv_weight_gradient",
-                                         .inputs = 2,
+                                         .about = "the gradient of a convolution by its weight",
+                                         .function = "",
+                                         .inputs = {"g", "x"},
+                                         .outputs = {"weight_gradient"},
                                          .infer = infer_weight_gradient,
-                                         .gradient = grad_weight_gradient}));
+                                         .gradient = grad_weight_gradient,
+                                         .flops = weight_gradient_flops}));
   return op;
 }
 

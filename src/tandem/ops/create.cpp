@@ -12,11 +12,19 @@
 namespace tandem {
 
 OpDef& op_full() {
-  static OpDef& op = define(without_inputs({.name = "full", .infer = infer_made<FullAttrs>}));
+  static OpDef& op = define(without_inputs({.name = "full",
+                                            .about = "one value everywhere",
+                                            .outputs = {"y"},
+                                            .infer = infer_made<FullAttrs>,
+                                            .flops = no_flops}));
   return op;
 }
 OpDef& op_arange() {
-  static OpDef& op = define(without_inputs({.name = "arange", .infer = infer_made<FullAttrs>}));
+  static OpDef& op = define(without_inputs({.name = "arange",
+                                            .about = "numbers in even steps",
+                                            .outputs = {"y"},
+                                            .infer = infer_made<FullAttrs>,
+                                            .flops = no_flops}));
   return op;
 }
 

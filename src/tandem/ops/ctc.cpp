@@ -72,19 +72,29 @@ Tensors refuse_second_order(const GradArgs&) {
 }  // namespace
 
 OpDef& op_ctc() {
-  static OpDef& op = define(OpDef{.name = "ctc",
-                                  .inputs = 4,
-                                  .infer = infer_ctc,
-                                  .gradient = grad_ctc,
-                                  .saves_inputs = 0b1111,
-                                  .saves_outputs = 0b11,
-                                  .precision = Precision::full});
+  static OpDef& op =
+      define(OpDef{.name = "ctc",
+                   .about = "connectionist temporal classification: the loss of each sample",
+                   .function = "ctc_loss",
+                   .inputs = {"log_probabilities", "targets", "input_lengths", "target_lengths"},
+                   .outputs = {"loss", "places"},
+                   .infer = infer_ctc,
+                   .gradient = grad_ctc,
+                   .saves_inputs = 0b1111,
+                   .saves_outputs = 0b11,
+                   .precision = Precision::full});
   return op;
 }
 
 OpDef& op_ctc_gradient() {
-  static OpDef& op = define(
-      OpDef{.name = "ctc_gradient", .inputs = 7, .infer = infer_gradient, .gradient = refuse_second_order});
+  static OpDef& op = define(OpDef{
+      .name = "ctc_gradient",
+      .about = "the gradient of ctc",
+      .function = "",
+      .inputs = {"g", "log_probabilities", "targets", "input_lengths", "target_lengths", "loss", "places"},
+      .outputs = {"log_probabilities_gradient"},
+      .infer = infer_gradient,
+      .gradient = refuse_second_order});
   return op;
 }
 

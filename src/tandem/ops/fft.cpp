@@ -174,7 +174,6 @@ void infer_overlap_add(InferArgs& a) {
 
 /// What the records of the family share.
 OpDef spectral(OpDef d) {
-  d.inputs = 1;
   d.precision = Precision::full;
   return d;
 }
@@ -182,24 +181,52 @@ OpDef spectral(OpDef d) {
 }  // namespace
 
 OpDef& op_fft() {
-  static OpDef& op = define(spectral({.name = "fft", .infer = infer_fft, .gradient = grad_fft}));
+  static OpDef& op =
+      define(spectral({.name = "fft",
+                       .about = "the discrete Fourier transform of pairs (real, imaginary), or its inverse",
+                       .inputs = {"x"},
+                       .outputs = {"y"},
+                       .infer = infer_fft,
+                       .gradient = grad_fft}));
   return op;
 }
 OpDef& op_rfft() {
-  static OpDef& op = define(spectral({.name = "rfft", .infer = infer_rfft, .gradient = grad_rfft}));
+  static OpDef& op =
+      define(spectral({.name = "rfft",
+                       .about = "the Fourier transform of real numbers: the frequencies from 0 up",
+                       .inputs = {"x"},
+                       .outputs = {"y"},
+                       .infer = infer_rfft,
+                       .gradient = grad_rfft}));
   return op;
 }
 OpDef& op_irfft() {
-  static OpDef& op = define(spectral({.name = "irfft", .infer = infer_irfft, .gradient = grad_irfft}));
+  static OpDef& op = define(spectral({.name = "irfft",
+                                      .about = "real numbers from the frequencies that rfft gives",
+                                      .inputs = {"x"},
+                                      .outputs = {"y"},
+                                      .infer = infer_irfft,
+                                      .gradient = grad_irfft}));
   return op;
 }
 OpDef& op_frames() {
-  static OpDef& op = define(spectral({.name = "frames", .infer = infer_frames, .gradient = grad_frames}));
+  static OpDef& op = define(spectral({.name = "frames",
+                                      .about = "overlapping pieces of a signal",
+                                      .function = "stft",
+                                      .inputs = {"x"},
+                                      .outputs = {"y"},
+                                      .infer = infer_frames,
+                                      .gradient = grad_frames}));
   return op;
 }
 OpDef& op_overlap_add() {
-  static OpDef& op =
-      define(spectral({.name = "overlap_add", .infer = infer_overlap_add, .gradient = grad_overlap_add}));
+  static OpDef& op = define(spectral({.name = "overlap_add",
+                                      .about = "the sum of overlapping pieces",
+                                      .function = "istft",
+                                      .inputs = {"x"},
+                                      .outputs = {"y"},
+                                      .infer = infer_overlap_add,
+                                      .gradient = grad_overlap_add}));
   return op;
 }
 

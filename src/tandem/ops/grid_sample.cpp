@@ -142,7 +142,9 @@ Tensors grad_grid_gradient(const GradArgs& a) {
 
 OpDef& op_grid_sample() {
   static OpDef& op = define(OpDef{.name = "grid_sample",
-                                  .inputs = 2,
+                                  .about = "an image read at the points of a grid",
+                                  .inputs = {"x", "grid"},
+                                  .outputs = {"y"},
                                   .infer = infer_grid_sample,
                                   .gradient = grad_grid_sample,
                                   .saves_inputs = 0b11,
@@ -151,7 +153,10 @@ OpDef& op_grid_sample() {
 }
 OpDef& op_grid_sample_adjoint() {
   static OpDef& op = define(OpDef{.name = "grid_sample_adjoint",
-                                  .inputs = 2,
+                                  .about = "the gradient of grid_sample by its image",
+                                  .function = "",
+                                  .inputs = {"g", "grid"},
+                                  .outputs = {"x_gradient"},
                                   .infer = infer_adjoint,
                                   .gradient = grad_adjoint,
                                   .saves_inputs = 0b11});
@@ -159,7 +164,10 @@ OpDef& op_grid_sample_adjoint() {
 }
 OpDef& op_grid_sample_grid_gradient() {
   static OpDef& op = define(OpDef{.name = "grid_sample_grid_gradient",
-                                  .inputs = 3,
+                                  .about = "the gradient of grid_sample by its grid",
+                                  .function = "",
+                                  .inputs = {"g", "x", "grid"},
+                                  .outputs = {"grid_gradient"},
                                   .infer = infer_grid_gradient,
                                   .gradient = grad_grid_gradient,
                                   .saves_inputs = 0b111});

@@ -236,7 +236,6 @@ OpDef indexing(OpDef d) {
 }
 /// The same for an op that changes its target.
 OpDef change(OpDef d) {
-  d.inputs = 3;
   d.effects = Effects::update();
   d.takes_strided = true;  // the target must not be copied
   d = indexing(d);
@@ -390,52 +389,102 @@ std::ostream& operator<<(std::ostream& out, IndexUse use) { return out << name_o
 
 OpDef& op_gather() {
   static OpDef& op =
-      define(indexing({.name = "gather", .inputs = 2, .infer = infer_gather, .gradient = grad_gather}));
+      define(indexing({.name = "gather",
+                       .about = "the elements of an axis that an index of the output's shape names",
+                       .inputs = {"x", "index"},
+                       .outputs = {"y"},
+                       .infer = infer_gather,
+                       .gradient = grad_gather,
+                       .flops = no_flops}));
   return op;
 }
 OpDef& op_scatter_add_zeros() {
-  static OpDef& op = define(
-      indexing({.name = "scatter_add_zeros", .inputs = 2, .infer = infer_scatter, .gradient = grad_scatter}));
+  static OpDef& op = define(indexing({.name = "scatter_add_zeros",
+                                      .about = "zeros with the elements of source added where an index says",
+                                      .function = "scatter_add",
+                                      .inputs = {"source", "index"},
+                                      .outputs = {"y"},
+                                      .infer = infer_scatter,
+                                      .gradient = grad_scatter,
+                                      .flops = no_flops}));
   return op;
 }
 OpDef& op_index_select() {
-  static OpDef& op = define(indexing(
-      {.name = "index_select", .inputs = 2, .infer = infer_index_select, .gradient = grad_index_select}));
+  static OpDef& op = define(indexing({.name = "index_select",
+                                      .about = "the places of an axis that an index names",
+                                      .inputs = {"x", "index"},
+                                      .outputs = {"y"},
+                                      .infer = infer_index_select,
+                                      .gradient = grad_index_select}));
   return op;
 }
 OpDef& op_index_add_zeros() {
-  static OpDef& op = define(indexing(
-      {.name = "index_add_zeros", .inputs = 2, .infer = infer_index_add, .gradient = grad_index_add}));
+  static OpDef& op = define(indexing({.name = "index_add_zeros",
+                                      .about = "zeros with slices of source added where an index says",
+                                      .function = "index_add",
+                                      .inputs = {"source", "index"},
+                                      .outputs = {"y"},
+                                      .infer = infer_index_add,
+                                      .gradient = grad_index_add}));
   return op;
 }
 OpDef& op_index_add_into() {
-  static OpDef& op = define(change({.name = "index_add_into", .infer = infer_index_add_into}));
+  static OpDef& op = define(change({.name = "index_add_into",
+                                    .about = "adds slices of source to target where an index says",
+                                    .inputs = {"target", "index", "source"},
+                                    .outputs = {"target"},
+                                    .infer = infer_index_add_into}));
   return op;
 }
 OpDef& op_scatter_into() {
-  static OpDef& op = define(change({.name = "scatter_into", .infer = infer_scatter_into}));
+  static OpDef& op = define(change({.name = "scatter_into",
+                                    .about = "writes elements of source into target where an index says",
+                                    .inputs = {"target", "index", "source"},
+                                    .outputs = {"target"},
+                                    .infer = infer_scatter_into}));
   return op;
 }
 OpDef& op_index_copy_into() {
-  static OpDef& op = define(change({.name = "index_copy_into", .infer = infer_index_copy_into}));
+  static OpDef& op = define(change({.name = "index_copy_into",
+                                    .about = "writes slices of source into target where an index says",
+                                    .inputs = {"target", "index", "source"},
+                                    .outputs = {"target"},
+                                    .infer = infer_index_copy_into}));
   return op;
 }
 OpDef& op_last_writer() {
-  static OpDef& op = define(indexing({.name = "last_writer", .inputs = 1, .infer = infer_last_writer}));
+  static OpDef& op = define(indexing({.name = "last_writer",
+                                      .about = "for each place the last entry of the index that names it",
+                                      .function = "",
+                                      .inputs = {"index"},
+                                      .outputs = {"y"},
+                                      .infer = infer_last_writer}));
   return op;
 }
 OpDef& op_ravel_index() {
-  static OpDef& op = define(indexing({.name = "ravel_index", .inputs = {1, kMaxRank}, .infer = infer_ravel}));
+  static OpDef& op = define(indexing({.name = "ravel_index",
+                                      .about = "one index in place of one for each axis",
+                                      .function = "",
+                                      .inputs = {1, kMaxRank, "index..."},
+                                      .outputs = {"y"},
+                                      .infer = infer_ravel}));
   return op;
 }
 OpDef& op_one_hot() {
-  static OpDef& op = define(indexing({.name = "one_hot", .inputs = 1, .infer = infer_one_hot}));
+  static OpDef& op = define(indexing({.name = "one_hot",
+                                      .about = "1 at the place that the index names, else 0",
+                                      .inputs = {"index"},
+                                      .outputs = {"y"},
+                                      .infer = infer_one_hot,
+                                      .flops = no_flops}));
   return op;
 }
 OpDef& op_nonzero() {
   static OpDef& op =
       define(indexing({.name = "nonzero",
-                       .inputs = 1,
+                       .about = "the places of all elements that are not 0",
+                       .inputs = {"x"},
+                       .outputs = {"places"},
                        .infer = infer_nonzero,
                        .data_dependent = "where(condition, a, b) and masked_fill() keep the size."}));
   return op;

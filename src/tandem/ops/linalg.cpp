@@ -267,13 +267,20 @@ void check_converged(const char* op, std::span<const int> status) {
 }
 
 OpDef& op_cholesky() {
-  static OpDef& op = define(linalg(
-      {.name = "cholesky", .inputs = 1, .infer = infer_same, .gradient = grad_cholesky, .saves_outputs = 1}));
+  static OpDef& op = define(linalg({.name = "cholesky",
+                                    .about = "the lower triangular l with l l^T = a",
+                                    .inputs = {"a"},
+                                    .outputs = {"l"},
+                                    .infer = infer_same,
+                                    .gradient = grad_cholesky,
+                                    .saves_outputs = 1}));
   return op;
 }
 OpDef& op_solve() {
   static OpDef& op = define(linalg({.name = "solve",
-                                    .inputs = 2,
+                                    .about = "the x with a x = b",
+                                    .inputs = {"a", "b"},
+                                    .outputs = {"x"},
                                     .infer = infer_solve,
                                     .gradient = grad_solve,
                                     .saves_inputs = 1,
@@ -282,7 +289,9 @@ OpDef& op_solve() {
 }
 OpDef& op_triangular_solve() {
   static OpDef& op = define(linalg({.name = "triangular_solve",
-                                    .inputs = 2,
+                                    .about = "the x with a x = b, a being triangular",
+                                    .inputs = {"a", "b"},
+                                    .outputs = {"x"},
                                     .infer = infer_triangular_solve,
                                     .gradient = grad_triangular_solve,
                                     .saves_inputs = 1,
@@ -290,13 +299,20 @@ OpDef& op_triangular_solve() {
   return op;
 }
 OpDef& op_inverse() {
-  static OpDef& op = define(linalg(
-      {.name = "inverse", .inputs = 1, .infer = infer_same, .gradient = grad_inverse, .saves_outputs = 1}));
+  static OpDef& op = define(linalg({.name = "inverse",
+                                    .about = "the inverse of a matrix",
+                                    .inputs = {"a"},
+                                    .outputs = {"y"},
+                                    .infer = infer_same,
+                                    .gradient = grad_inverse,
+                                    .saves_outputs = 1}));
   return op;
 }
 OpDef& op_det() {
   static OpDef& op = define(linalg({.name = "det",
-                                    .inputs = 1,
+                                    .about = "the determinant of a matrix",
+                                    .inputs = {"a"},
+                                    .outputs = {"y"},
                                     .infer = infer_det,
                                     .gradient = grad_det,
                                     .saves_inputs = 1,
@@ -304,23 +320,43 @@ OpDef& op_det() {
   return op;
 }
 OpDef& op_slogdet() {
-  static OpDef& op = define(linalg(
-      {.name = "slogdet", .inputs = 1, .infer = infer_slogdet, .gradient = grad_slogdet, .saves_inputs = 1}));
+  static OpDef& op = define(linalg({.name = "slogdet",
+                                    .about = "the sign and the logarithm of the determinant",
+                                    .inputs = {"a"},
+                                    .outputs = {"sign", "logabsdet"},
+                                    .infer = infer_slogdet,
+                                    .gradient = grad_slogdet,
+                                    .saves_inputs = 1}));
   return op;
 }
 OpDef& op_qr() {
-  static OpDef& op = define(
-      linalg({.name = "qr", .inputs = 1, .infer = infer_qr, .gradient = grad_qr, .saves_outputs = 0b11}));
+  static OpDef& op = define(linalg({.name = "qr",
+                                    .about = "an orthogonal times an upper triangular matrix",
+                                    .inputs = {"a"},
+                                    .outputs = {"q", "r"},
+                                    .infer = infer_qr,
+                                    .gradient = grad_qr,
+                                    .saves_outputs = 0b11}));
   return op;
 }
 OpDef& op_svd() {
-  static OpDef& op = define(
-      linalg({.name = "svd", .inputs = 1, .infer = infer_svd, .gradient = grad_svd, .saves_outputs = 0b111}));
+  static OpDef& op = define(linalg({.name = "svd",
+                                    .about = "the singular values and vectors of a matrix",
+                                    .inputs = {"a"},
+                                    .outputs = {"u", "s", "vh"},
+                                    .infer = infer_svd,
+                                    .gradient = grad_svd,
+                                    .saves_outputs = 0b111}));
   return op;
 }
 OpDef& op_eigh() {
-  static OpDef& op = define(linalg(
-      {.name = "eigh", .inputs = 1, .infer = infer_eigh, .gradient = grad_eigh, .saves_outputs = 0b11}));
+  static OpDef& op = define(linalg({.name = "eigh",
+                                    .about = "the eigenvalues and eigenvectors of a symmetric matrix",
+                                    .inputs = {"a"},
+                                    .outputs = {"values", "vectors"},
+                                    .infer = infer_eigh,
+                                    .gradient = grad_eigh,
+                                    .saves_outputs = 0b11}));
   return op;
 }
 

@@ -60,26 +60,36 @@ Tensors grad_linear(const GradArgs& a) {
   return out;
 }
 
+int64_t matmul_flops(const KernelArgs& args) {
+  return 2 * args.out[0].size() * args.in[0].shape[args.in[0].rank - 1];
+}
+
 }  // namespace
 
 OpDef& op_matmul() {
   static OpDef& op = define(OpDef{.name = "matmul",
-                                  .inputs = 2,
+                                  .about = "matrix products",
+                                  .inputs = {"a", "b"},
+                                  .outputs = {"y"},
                                   .infer = infer_matmul,
                                   .gradient = grad_matmul,
                                   .saves_inputs = 0b11,
                                   .precision = Precision::low,
-                                  .takes_strided = true});
+                                  .takes_strided = true,
+                                  .flops = matmul_flops});
   return op;
 }
 
 OpDef& op_linear() {
   static OpDef& op = define(OpDef{.name = "linear",
-                                  .inputs = {2, 3},
+                                  .about = "x times the transposed weight, and a bias",
+                                  .inputs = {"x", "weight", "bias?"},
+                                  .outputs = {"y"},
                                   .infer = infer_linear,
                                   .gradient = grad_linear,
                                   .saves_inputs = 0b11,
-                                  .precision = Precision::low});
+                                  .precision = Precision::low,
+                                  .flops = linear_flops});
   return op;
 }
 

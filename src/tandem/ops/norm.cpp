@@ -195,13 +195,11 @@ Tensor widened(const Tensor& x) { return bytes_of(x.dtype()) == 2 ? cast(x, DTyp
 
 /// What the records of the norms share, and those of their gradients.
 OpDef normalization(OpDef d) {
-  d.inputs = {1, 3};
   d.saves_inputs = 0b11;
   d.saves_outputs = 0b110;
   return d;
 }
 OpDef norm_gradient(OpDef d) {
-  d.inputs = {4, 5};
   d.saves_inputs = 0b10011;
   return d;
 }
@@ -211,6 +209,9 @@ OpDef norm_gradient(OpDef d) {
 OpDef& op_layer_norm() {
   static OpDef& op = define(
       normalization({.name = "layer_norm",
+                     .about = "x less its mean, over its deviation, of the last axes",
+                     .inputs = {"x", "weight?", "bias?"},
+                     .outputs = {"y", "mean", "variance"},
                      .infer = infer_norm<false>,
                      .gradient = [](const GradArgs& a) { return grad_norm(op_layer_norm_gradient(), a); },
                      .precision = Precision::full}));
@@ -219,31 +220,52 @@ OpDef& op_layer_norm() {
 OpDef& op_group_norm() {
   static OpDef& op = define(
       normalization({.name = "group_norm",
+                     .about = "x less its mean, over its deviation, of groups of channels",
+                     .inputs = {"x", "weight?", "bias?"},
+                     .outputs = {"y", "mean", "variance"},
                      .infer = infer_norm<false>,
                      .gradient = [](const GradArgs& a) { return grad_norm(op_group_norm_gradient(), a); },
                      .precision = Precision::full}));
   return op;
 }
 OpDef& op_batch_norm() {
-  static OpDef& op = define(
-      normalization({.name = "batch_norm", .infer = infer_norm<true>, .gradient = [](const GradArgs& a) {
-                       return grad_norm(op_batch_norm_gradient(), a);
-                     }}));
+  static OpDef& op = define(normalization(
+      {.name = "batch_norm",
+       .about = "x less its mean, over its deviation, of all samples of a batch, channel by channel",
+       .inputs = {"x", "weight?", "bias?"},
+       .outputs = {"y", "mean", "variance"},
+       .infer = infer_norm<true>,
+       .gradient = [](const GradArgs& a) { return grad_norm(op_batch_norm_gradient(), a); }}));
   return op;
 }
 OpDef& op_layer_norm_gradient() {
-  static OpDef& op = define(norm_gradient(
-      {.name = "layer_norm_gradient", .infer = infer_gradient<false>, .gradient = second_norm<false>}));
+  static OpDef& op = define(norm_gradient({.name = "layer_norm_gradient",
+                                           .about = "the gradients of layer_norm",
+                                           .function = "",
+                                           .inputs = {"g", "x", "mean", "variance", "weight?"},
+                                           .outputs = {"x_gradient", "weight_gradient", "bias_gradient"},
+                                           .infer = infer_gradient<false>,
+                                           .gradient = second_norm<false>}));
   return op;
 }
 OpDef& op_group_norm_gradient() {
-  static OpDef& op = define(norm_gradient(
-      {.name = "group_norm_gradient", .infer = infer_gradient<false>, .gradient = second_norm<false>}));
+  static OpDef& op = define(norm_gradient({.name = "group_norm_gradient",
+                                           .about = "the gradients of group_norm",
+                                           .function = "",
+                                           .inputs = {"g", "x", "mean", "variance", "weight?"},
+                                           .outputs = {"x_gradient", "weight_gradient", "bias_gradient"},
+                                           .infer = infer_gradient<false>,
+                                           .gradient = second_norm<false>}));
   return op;
 }
 OpDef& op_batch_norm_gradient() {
-  static OpDef& op = define(norm_gradient(
-      {.name = "batch_norm_gradient", .infer = infer_gradient<true>, .gradient = second_norm<true>}));
+  static OpDef& op = define(norm_gradient({.name = "batch_norm_gradient",
+                                           .about = "the gradients of batch_norm",
+                                           .function = "",
+                                           .inputs = {"g", "x", "mean", "variance", "weight?"},
+                                           .outputs = {"x_gradient", "weight_gradient", "bias_gradient"},
+                                           .infer = infer_gradient<true>,
+                                           .gradient = second_norm<true>}));
   return op;
 }
 

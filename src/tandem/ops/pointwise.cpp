@@ -53,7 +53,7 @@ void infer_pointwise(InferArgs& args) {
   constexpr int first = Row::takes_condition ? 1 : 0;
   Dims shape = args.in[0].shape();
   const DType dtype = args.in[first].dtype();
-  for (int i = 0; i < Row::inputs; ++i) {
+  for (int i = 0; i < Row::inputs.most; ++i) {
     const Tensor& t = args.in[static_cast<size_t>(i)];
     if (i && !(t.shape() == shape)) shape = broadcast_shapes(Row::name, shape, t.shape());
     if (i < first)
@@ -383,16 +383,17 @@ Tensors grad_cast(const GradArgs& a) { return {cast(a.grad[0], a.in_meta[0].dtyp
 // ---- the records, made from the table
 
 struct PointwiseOps {
-#define TD_ROW(op_name, Functor, n, types) OpDef* op_name = nullptr;
+#define TD_ROW(op_name, Functor, n, types, ...) OpDef* op_name = nullptr;
   TD_POINTWISE_OPS(TD_ROW)
 #undef TD_ROW
 };
 PointwiseOps g_ops;
 
-#define TD_ROW(op_name, Functor, n, element_types) \
+#define TD_ROW(op_name, Functor, n, element_types, input_names, what) \
   struct Row_##op_name { \
-    static constexpr const char* name = #op_name; \
-    static constexpr int inputs = n; \
+    static constexpr const char *name = #op_name, *about = what; \
+    static constexpr OpInputs inputs = OpInputs input_names; \
+    static_assert(inputs.least == n && inputs.most == n); \
     static constexpr Types types = Types::element_types; \
     static constexpr bool takes_condition = std::is_same_v<Functor, Where>; \
     using Sample = std::conditional_t<types == Types::integer || types == Types::bits, int, float>; \
@@ -404,7 +405,10 @@ TD_POINTWISE_OPS(TD_ROW)
 template <class Row>
 OpDef record_of(const char* functor, const Rule& rule) {
   return {.name = Row::name,
+          .about = Row::about,
+          .function = std::string_view(Row::name).ends_with("_gradient") ? "" : nullptr,
           .inputs = Row::inputs,
+          .outputs = {"y"},
           .infer = infer_pointwise<Row>,
           .gradient = rule.gradient,
           .not_differentiable = rule.not_differentiable,
@@ -561,7 +565,7 @@ Tensor parameter(const char* op, const Tensor& x, double value) {
 }  // namespace
 
 void define_pointwise_ops() {
-#define TD_ROW(op_name, Functor, n, types) \
+#define TD_ROW(op_name, Functor, n, types, ...) \
   g_ops.op_name = &define(record_of<Row_##op_name>(#Functor, rule_##op_name));
   TD_POINTWISE_OPS(TD_ROW)
 #undef TD_ROW
@@ -570,12 +574,15 @@ void define_pointwise_ops() {
 
 OpDef& op_cast() {
   static OpDef& op = define(OpDef{.name = "cast",
-                                  .inputs = 1,
+                                  .about = "the same values in another type",
+                                  .inputs = {"x"},
+                                  .outputs = {"y"},
                                   .infer = infer_cast,
                                   .gradient = grad_cast,
                                   .functor = "CastTo",
                                   .takes_strided = true,
-                                  .cost = Cost::cheap});
+                                  .cost = Cost::cheap,
+                                  .flops = no_flops});
   return op;
 }
 

@@ -201,13 +201,22 @@ std::pair<Tensor, Tensor> with_indices(const Tensors& pooled) {
 }  // namespace
 
 OpDef& op_max_pool() {
-  static OpDef& op = define(
-      OpDef{.name = "max_pool", .inputs = 1, .infer = infer_pool, .gradient = grad_pool, .saves_outputs = 2});
+  static OpDef& op = define(OpDef{.name = "max_pool",
+                                  .about = "the largest element of each window, and its place",
+                                  .function = "max_pool2d",
+                                  .inputs = {"x"},
+                                  .outputs = {"y", "places"},
+                                  .infer = infer_pool,
+                                  .gradient = grad_pool,
+                                  .saves_outputs = 2});
   return op;
 }
 OpDef& op_max_pool_scatter() {
   static OpDef& op = define(OpDef{.name = "max_pool_scatter",
-                                  .inputs = 2,
+                                  .about = "elements added at places that max_pool found",
+                                  .function = "",
+                                  .inputs = {"g", "places"},
+                                  .outputs = {"y"},
                                   .infer = infer_scatter,
                                   .gradient = grad_scatter,
                                   .saves_inputs = 2});
@@ -215,7 +224,10 @@ OpDef& op_max_pool_scatter() {
 }
 OpDef& op_max_pool_gather() {
   static OpDef& op = define(OpDef{.name = "max_pool_gather",
-                                  .inputs = 2,
+                                  .about = "the elements at places that max_pool found",
+                                  .function = "",
+                                  .inputs = {"x", "places"},
+                                  .outputs = {"y"},
                                   .infer = infer_gather,
                                   .gradient = grad_gather,
                                   .saves_inputs = 2});

@@ -135,28 +135,47 @@ void check_can_be_drawn(const char* op, const Tensor& x, const char* instead) {
 }  // namespace
 
 OpDef& op_uniform() {
-  static OpDef& op = define(drawn({.name = "uniform", .infer = infer_uniform}));
+  static OpDef& op = define(drawn({.name = "uniform",
+                                   .about = "random numbers, evenly from low to high",
+                                   .outputs = {"y"},
+                                   .infer = infer_uniform,
+                                   .flops = no_flops}));
   return op;
 }
 OpDef& op_normal() {
-  static OpDef& op = define(drawn({.name = "normal", .infer = infer_normal}));
+  static OpDef& op = define(drawn({.name = "normal",
+                                   .about = "random numbers of a normal distribution",
+                                   .outputs = {"y"},
+                                   .infer = infer_normal,
+                                   .flops = no_flops}));
   return op;
 }
 OpDef& op_bernoulli() {
-  static OpDef& op = define(drawn({.name = "bernoulli", .infer = infer_bernoulli}));
+  static OpDef& op = define(drawn({.name = "bernoulli",
+                                   .about = "1 with a probability, else 0",
+                                   .outputs = {"y"},
+                                   .infer = infer_bernoulli,
+                                   .flops = no_flops}));
   return op;
 }
 OpDef& op_exponential() {
-  static OpDef& op = define(drawn({.name = "exponential", .infer = infer_exponential}));
+  static OpDef& op = define(drawn({.name = "exponential",
+                                   .about = "random numbers of an exponential distribution",
+                                   .outputs = {"y"},
+                                   .infer = infer_exponential}));
   return op;
 }
 OpDef& op_randint() {
-  static OpDef& op = define(drawn({.name = "randint", .infer = infer_randint}));
+  static OpDef& op = define(
+      drawn({.name = "randint", .about = "random whole numbers", .outputs = {"y"}, .infer = infer_randint}));
   return op;
 }
 OpDef& op_random_order() {
   static OpDef& op = define(OpDef{.name = "random_order",
-                                  .inputs = {1, 2},
+                                  .about = "the order of random keys, row by row",
+                                  .function = "randperm",
+                                  .inputs = {"keys", "weights?"},
+                                  .outputs = {"order"},
                                   .infer = infer_random_order,
                                   .not_differentiable = "an order is whole numbers",
                                   .effects = {.refuses = true}});  // those weights
@@ -164,7 +183,9 @@ OpDef& op_random_order() {
 }
 OpDef& op_multinomial() {
   static OpDef& op = define(OpDef{.name = "multinomial",
-                                  .inputs = 1,
+                                  .about = "random places, as likely as their weights",
+                                  .inputs = {"weights"},
+                                  .outputs = {"y"},
                                   .infer = infer_multinomial,
                                   .not_differentiable = "its results are indices",
                                   .effects = {.resources = static_cast<uint8_t>(Resource::generator),

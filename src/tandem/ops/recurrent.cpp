@@ -195,24 +195,38 @@ Tensors refuse_second_order(const GradArgs&) {
       "implementation `cell`, or step with single operations.");
 }
 
+/// One product a step; what the gates take is little beside it.
+template <int weight>
+int64_t step_flops(const KernelArgs& args) {
+  const Buffer& all = args.out[0];
+  return 2 * all.shape[0] * all.shape[1] * args.in[weight].size();
+}
+
 }  // namespace
 
 OpDef& op_recurrent() {
   static OpDef& op = define(OpDef{.name = "recurrent",
-                                  .inputs = {3, 13},
+                                  .about = "a recurrent layer, step by step",
+                                  .function = "",
+                                  .inputs = {3, 13, "x", "weight", "state..."},
+                                  .outputs = {"output", "h"},
                                   .infer = infer_recurrent,
                                   .gradient = grad_recurrent,
                                   .saves_inputs = ~1u,
                                   .saves_outputs = 0b11101,  // output; lstm: cells and saved, others: saved
-                                  .precision = Precision::widest});
+                                  .precision = Precision::widest,
+                                  .flops = step_flops<1>});
   return op;
 }
 
 OpDef& op_recurrent_gradient() {
   static OpDef& op = define(OpDef{.name = "recurrent_gradient",
-                                  .inputs = {5, 18},
+                                  .about = "the gradients of recurrent",
+                                  .function = "",
+                                  .inputs = {5, 18, "weight", "operands..."},
                                   .infer = infer_gradient,
-                                  .gradient = refuse_second_order});
+                                  .gradient = refuse_second_order,
+                                  .flops = step_flops<0>});
   return op;
 }
 

@@ -189,24 +189,38 @@ size_t fastest(const LayerProblem& p, const std::vector<Able>& able, bool keep) 
   return choose_by_time(what, names, keep, [&](size_t i) { return best[i]; });
 }
 
+/// The products of x and of the state with both weights, in one pass or in two (back: by the weights, too).
+template <int passes>
+int64_t layer_flops(const KernelArgs& args) {
+  const Buffer* const in = args.in;
+  return passes * 2 * in[0].shape[0] * in[0].shape[1] * (in[1].size() + in[2].size());
+}
+
 }  // namespace
 
 OpDef& op_recurrent_layer() {
   static OpDef& op = define(OpDef{.name = "recurrent_layer",
-                                  .inputs = {4, 7},
+                                  .about = "a recurrent layer, by a library that knows it whole",
+                                  .function = "",
+                                  .inputs = {4, 7, "x", "weight_ih", "weight_hh", "h", "more..."},
+                                  .outputs = {"output", "h"},
                                   .infer = infer_layer,
                                   .gradient = grad_layer,
                                   .saves_inputs = ~0u,
                                   .saves_outputs = 0b1101,  // output; lstm: the fourth, others: the third
-                                  .precision = Precision::widest});
+                                  .precision = Precision::widest,
+                                  .flops = layer_flops<1>});
   return op;
 }
 
 OpDef& op_recurrent_layer_gradient() {
   static OpDef& op = define(OpDef{.name = "recurrent_layer_gradient",
-                                  .inputs = {8, 12},
+                                  .about = "the gradients of recurrent_layer",
+                                  .function = "",
+                                  .inputs = {8, 12, "x", "weight_ih", "weight_hh", "h", "more..."},
                                   .infer = infer_layer_gradient,
-                                  .gradient = refuse_second_order});
+                                  .gradient = refuse_second_order,
+                                  .flops = layer_flops<2>});
   return op;
 }
 

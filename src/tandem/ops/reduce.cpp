@@ -104,7 +104,6 @@ Tensors grad_prod(const GradArgs& a) {
 
 /// What the records of the family share.
 OpDef reduction(OpDef d) {
-  d.inputs = 1;
   d.takes_strided = true;
   d.cost = Cost::cheap;
   return d;
@@ -137,12 +136,20 @@ Dim reduced_count(const Dims& shape, const Dims& axes) {
 }
 
 OpDef& op_sum() {
-  static OpDef& op = define(
-      reduction({.name = "sum", .infer = infer_sum, .gradient = grad_sum, .precision = Precision::full}));
+  static OpDef& op = define(reduction({.name = "sum",
+                                       .about = "the sum over axes",
+                                       .inputs = {"x"},
+                                       .outputs = {"y"},
+                                       .infer = infer_sum,
+                                       .gradient = grad_sum,
+                                       .precision = Precision::full}));
   return op;
 }
 OpDef& op_max() {
   static OpDef& op = define(reduction({.name = "max",
+                                       .about = "the largest element over axes",
+                                       .inputs = {"x"},
+                                       .outputs = {"y"},
                                        .infer = infer_extreme<false>,
                                        .gradient = grad_extreme,
                                        .saves_inputs = 1,
@@ -151,6 +158,9 @@ OpDef& op_max() {
 }
 OpDef& op_min() {
   static OpDef& op = define(reduction({.name = "min",
+                                       .about = "the smallest element over axes",
+                                       .inputs = {"x"},
+                                       .outputs = {"y"},
                                        .infer = infer_extreme<false>,
                                        .gradient = grad_extreme,
                                        .saves_inputs = 1,
@@ -158,13 +168,20 @@ OpDef& op_min() {
   return op;
 }
 OpDef& op_argmax() {
-  static OpDef& op = define(reduction(
-      {.name = "argmax", .infer = infer_extreme<true>, .not_differentiable = "its result is an index"}));
+  static OpDef& op = define(reduction({.name = "argmax",
+                                       .about = "the place of the largest element of an axis",
+                                       .inputs = {"x"},
+                                       .outputs = {"y"},
+                                       .infer = infer_extreme<true>,
+                                       .not_differentiable = "its result is an index"}));
   return op;
 }
 
 OpDef& op_prod() {
   static OpDef& op = define(reduction({.name = "prod",
+                                       .about = "the product over axes",
+                                       .inputs = {"x"},
+                                       .outputs = {"y"},
                                        .infer = infer_prod,
                                        .gradient = grad_prod,
                                        .saves_inputs = 1,

@@ -97,16 +97,23 @@ void check_images(const char* op, const Tensor& x) {
 }
 
 OpDef& op_resample() {
-  static OpDef& op = define(OpDef{
-      .name = "resample", .inputs = 1, .infer = infer_resample<false>, .gradient = [](const GradArgs& a) {
-        return transposed(a, op_resample_adjoint());
-      }});
+  static OpDef& op =
+      define(OpDef{.name = "resample",
+                   .about = "an image in another size",
+                   .function = "interpolate",
+                   .inputs = {"x"},
+                   .outputs = {"y"},
+                   .infer = infer_resample<false>,
+                   .gradient = [](const GradArgs& a) { return transposed(a, op_resample_adjoint()); }});
   return op;
 }
 OpDef& op_resample_adjoint() {
   static OpDef& op =
       define(OpDef{.name = "resample_adjoint",
-                   .inputs = 1,
+                   .about = "the gradient of resample",
+                   .function = "",
+                   .inputs = {"g"},
+                   .outputs = {"y"},
                    .infer = infer_resample<true>,
                    .gradient = [](const GradArgs& a) { return transposed(a, op_resample()); }});
   return op;

@@ -271,94 +271,95 @@ TD_CAST_TO_INTEGER(unsigned long, false)
 #undef TD_CAST_TO_INTEGER
 
 // ---- the table of pointwise ops --------------------------------------------------------------------
-// X(name, functor, number of inputs, element types of the inputs): the rows from which the CPU and CUDA backends
+// X(name, functor, number of inputs, element types of the inputs, their names, what it computes): the rows from which the CPU and CUDA backends
 // make their loops. `every` is all types, `number` all but bool, `floating` f64, f32, bf16, f16, `integer` the whole
 // numbers and `bits` those and bool. The result has the type of the inputs unless the functor returns bool. All inputs
 // have one type, but for where, which takes a bool first.
 //
 // Loops may compute a narrow integer in 64 bits and cut the result off: every functor gives the same either way.
 #define TD_POINTWISE_OPS(X) \
-  X(add, Add, 2, number) \
-  X(sub, Sub, 2, number) \
-  X(mul, Mul, 2, number) \
-  X(div, Div, 2, floating) \
-  X(pow, Pow, 2, number) \
-  X(remainder, Remainder, 2, number) \
-  X(fmod, Fmod, 2, number) \
-  X(floor_divide, FloorDivide, 2, number) \
-  X(maximum, Maximum, 2, every) \
-  X(minimum, Minimum, 2, every) \
-  X(equal, Equal, 2, every) \
-  X(not_equal, NotEqual, 2, every) \
-  X(less, Less, 2, every) \
-  X(less_equal, LessEqual, 2, every) \
-  X(greater, Greater, 2, every) \
-  X(greater_equal, GreaterEqual, 2, every) \
-  X(logical_and, LogicalAnd, 2, every) \
-  X(logical_or, LogicalOr, 2, every) \
-  X(logical_xor, LogicalXor, 2, every) \
-  X(logical_not, LogicalNot, 1, every) \
-  X(bitwise_and, BitwiseAnd, 2, bits) \
-  X(bitwise_or, BitwiseOr, 2, bits) \
-  X(bitwise_xor, BitwiseXor, 2, bits) \
-  X(bitwise_not, BitwiseNot, 1, integer) \
-  X(bitwise_left_shift, ShiftLeft, 2, integer) \
-  X(bitwise_right_shift, ShiftRight, 2, integer) \
-  X(neg, Neg, 1, number) \
-  X(abs, Abs, 1, number) \
-  X(sign, Sign, 1, number) \
-  X(floor, Floor, 1, floating) \
-  X(ceil, Ceil, 1, floating) \
-  X(round, Round, 1, floating) \
-  X(trunc, Trunc, 1, floating) \
-  X(exp, Exp, 1, floating) \
-  X(exp2, Exp2, 1, floating) \
-  X(expm1, Expm1, 1, floating) \
-  X(log, Log, 1, floating) \
-  X(log2, Log2, 1, floating) \
-  X(log10, Log10, 1, floating) \
-  X(log1p, Log1p, 1, floating) \
-  X(sqrt, Sqrt, 1, floating) \
-  X(rsqrt, Rsqrt, 1, floating) \
-  X(sin, Wide<Sin>, 1, floating) \
-  X(cos, Wide<Cos>, 1, floating) \
-  X(tan, Wide<Tan>, 1, floating) \
-  X(asin, Wide<Asin>, 1, floating) \
-  X(acos, Wide<Acos>, 1, floating) \
-  X(atan, Wide<Atan>, 1, floating) \
-  X(atan2, Wide<Atan2>, 2, floating) \
-  X(sinh, Wide<Sinh>, 1, floating) \
-  X(cosh, Wide<Cosh>, 1, floating) \
-  X(tanh, Tanh, 1, floating) \
-  X(asinh, Wide<Asinh>, 1, floating) \
-  X(acosh, Wide<Acosh>, 1, floating) \
-  X(atanh, Wide<Atanh>, 1, floating) \
-  X(hypot, Wide<Hypot>, 2, floating) \
-  X(erf, Erf, 1, floating) \
-  X(erfc, Wide<Erfc>, 1, floating) \
-  X(erfinv, Wide<Erfinv>, 1, floating) \
-  X(lgamma, Wide<Lgamma>, 1, floating) \
-  X(digamma, Wide<Digamma>, 1, floating) \
-  X(polygamma, Wide<Polygamma>, 2, floating) \
-  X(logaddexp, Wide<LogAddExp>, 2, floating) \
-  X(gamma_slope, Wide<GammaSlope>, 2, floating) \
-  X(sigmoid, Sigmoid, 1, floating) \
-  X(relu, Relu, 1, number) \
-  X(gelu, Gelu, 1, floating) \
-  X(gelu_tanh, GeluTanh, 1, floating) \
-  X(silu, Silu, 1, floating) \
-  X(softplus, Softplus, 1, floating) \
-  X(leaky_relu, LeakyRelu, 2, floating) \
-  X(elu, Elu, 2, floating) \
-  X(relu_gradient, ReluGradient, 2, number) \
-  X(gelu_gradient, GeluGradient, 2, floating) \
-  X(gelu_tanh_gradient, GeluTanhGradient, 2, floating) \
-  X(silu_gradient, SiluGradient, 2, floating) \
-  X(leaky_relu_gradient, LeakyReluGradient, 3, floating) \
-  X(elu_gradient, EluGradient, 3, floating) \
-  X(clamp, Clamp, 3, number) \
-  X(hardtanh, Clamp, 3, number) \
-  X(lerp, Lerp, 3, floating) \
-  X(where, Where, 3, every)
+  X(add, Add, 2, number, ("a", "b"), "a + b") \
+  X(sub, Sub, 2, number, ("a", "b"), "a - b") \
+  X(mul, Mul, 2, number, ("a", "b"), "a b") \
+  X(div, Div, 2, floating, ("a", "b"), "a / b") \
+  X(pow, Pow, 2, number, ("a", "b"), "a to the power of b") \
+  X(remainder, Remainder, 2, number, ("a", "b"), "what is left of a / b, with the sign of b") \
+  X(fmod, Fmod, 2, number, ("a", "b"), "what is left of a / b, with the sign of a") \
+  X(floor_divide, FloorDivide, 2, number, ("a", "b"), "a / b, rounded down") \
+  X(maximum, Maximum, 2, every, ("a", "b"), "the larger of a and b") \
+  X(minimum, Minimum, 2, every, ("a", "b"), "the smaller of a and b") \
+  X(equal, Equal, 2, every, ("a", "b"), "whether a = b") \
+  X(not_equal, NotEqual, 2, every, ("a", "b"), "whether a and b differ") \
+  X(less, Less, 2, every, ("a", "b"), "whether a < b") \
+  X(less_equal, LessEqual, 2, every, ("a", "b"), "whether a <= b") \
+  X(greater, Greater, 2, every, ("a", "b"), "whether a > b") \
+  X(greater_equal, GreaterEqual, 2, every, ("a", "b"), "whether a >= b") \
+  X(logical_and, LogicalAnd, 2, every, ("a", "b"), "whether both are not 0") \
+  X(logical_or, LogicalOr, 2, every, ("a", "b"), "whether one of them is not 0") \
+  X(logical_xor, LogicalXor, 2, every, ("a", "b"), "whether exactly one of them is not 0") \
+  X(logical_not, LogicalNot, 1, every, ("x"), "whether x is 0") \
+  X(bitwise_and, BitwiseAnd, 2, bits, ("a", "b"), "the bits that both have") \
+  X(bitwise_or, BitwiseOr, 2, bits, ("a", "b"), "the bits that one of them has") \
+  X(bitwise_xor, BitwiseXor, 2, bits, ("a", "b"), "the bits in which they differ") \
+  X(bitwise_not, BitwiseNot, 1, integer, ("x"), "all bits turned") \
+  X(bitwise_left_shift, ShiftLeft, 2, integer, ("a", "b"), "the bits of a moved up by b places") \
+  X(bitwise_right_shift, ShiftRight, 2, integer, ("a", "b"), "the bits of a moved down by b places") \
+  X(neg, Neg, 1, number, ("x"), "-x") \
+  X(abs, Abs, 1, number, ("x"), "x without its sign") \
+  X(sign, Sign, 1, number, ("x"), "-1, 0 or 1") \
+  X(floor, Floor, 1, floating, ("x"), "rounded down") \
+  X(ceil, Ceil, 1, floating, ("x"), "rounded up") \
+  X(round, Round, 1, floating, ("x"), "rounded to the nearest, halves to even") \
+  X(trunc, Trunc, 1, floating, ("x"), "rounded towards 0") \
+  X(exp, Exp, 1, floating, ("x"), "e to the power of x") \
+  X(exp2, Exp2, 1, floating, ("x"), "2 to the power of x") \
+  X(expm1, Expm1, 1, floating, ("x"), "exp(x) - 1") \
+  X(log, Log, 1, floating, ("x"), "the natural logarithm") \
+  X(log2, Log2, 1, floating, ("x"), "the logarithm to base 2") \
+  X(log10, Log10, 1, floating, ("x"), "the logarithm to base 10") \
+  X(log1p, Log1p, 1, floating, ("x"), "log(1 + x)") \
+  X(sqrt, Sqrt, 1, floating, ("x"), "the square root") \
+  X(rsqrt, Rsqrt, 1, floating, ("x"), "1 / sqrt(x)") \
+  X(sin, Wide<Sin>, 1, floating, ("x"), "the sine") \
+  X(cos, Wide<Cos>, 1, floating, ("x"), "the cosine") \
+  X(tan, Wide<Tan>, 1, floating, ("x"), "the tangent") \
+  X(asin, Wide<Asin>, 1, floating, ("x"), "the inverse of sin") \
+  X(acos, Wide<Acos>, 1, floating, ("x"), "the inverse of cos") \
+  X(atan, Wide<Atan>, 1, floating, ("x"), "the inverse of tan") \
+  X(atan2, Wide<Atan2>, 2, floating, ("y", "x"), "the angle of the point (x, y)") \
+  X(sinh, Wide<Sinh>, 1, floating, ("x"), "the hyperbolic sine") \
+  X(cosh, Wide<Cosh>, 1, floating, ("x"), "the hyperbolic cosine") \
+  X(tanh, Tanh, 1, floating, ("x"), "the hyperbolic tangent") \
+  X(asinh, Wide<Asinh>, 1, floating, ("x"), "the inverse of sinh") \
+  X(acosh, Wide<Acosh>, 1, floating, ("x"), "the inverse of cosh") \
+  X(atanh, Wide<Atanh>, 1, floating, ("x"), "the inverse of tanh") \
+  X(hypot, Wide<Hypot>, 2, floating, ("a", "b"), "sqrt(a^2 + b^2)") \
+  X(erf, Erf, 1, floating, ("x"), "the error function") \
+  X(erfc, Wide<Erfc>, 1, floating, ("x"), "1 - erf(x)") \
+  X(erfinv, Wide<Erfinv>, 1, floating, ("x"), "the inverse of erf") \
+  X(lgamma, Wide<Lgamma>, 1, floating, ("x"), "the logarithm of the size of the gamma function") \
+  X(digamma, Wide<Digamma>, 1, floating, ("x"), "the derivative of lgamma") \
+  X(polygamma, Wide<Polygamma>, 2, floating, ("x", "n"), "the n-th derivative of digamma") \
+  X(logaddexp, Wide<LogAddExp>, 2, floating, ("a", "b"), "log(exp(a) + exp(b))") \
+  X(gamma_slope, Wide<GammaSlope>, 2, floating, ("a", "x"), \
+    "the derivative of a gamma-distributed sample x by a") \
+  X(sigmoid, Sigmoid, 1, floating, ("x"), "1 / (1 + exp(-x))") \
+  X(relu, Relu, 1, number, ("x"), "x, or 0 below 0") \
+  X(gelu, Gelu, 1, floating, ("x"), "x times the normal distribution up to x") \
+  X(gelu_tanh, GeluTanh, 1, floating, ("x"), "gelu by tanh, nearly") \
+  X(silu, Silu, 1, floating, ("x"), "x sigmoid(x)") \
+  X(softplus, Softplus, 1, floating, ("x"), "log(1 + exp(x))") \
+  X(leaky_relu, LeakyRelu, 2, floating, ("x", "slope"), "x, or slope x below 0") \
+  X(elu, Elu, 2, floating, ("x", "alpha"), "x, or alpha (exp(x) - 1) below 0") \
+  X(relu_gradient, ReluGradient, 2, number, ("g", "y"), "the gradient of relu") \
+  X(gelu_gradient, GeluGradient, 2, floating, ("g", "x"), "the gradient of gelu") \
+  X(gelu_tanh_gradient, GeluTanhGradient, 2, floating, ("g", "x"), "the gradient of gelu_tanh") \
+  X(silu_gradient, SiluGradient, 2, floating, ("g", "x"), "the gradient of silu") \
+  X(leaky_relu_gradient, LeakyReluGradient, 3, floating, ("g", "x", "slope"), "the gradient of leaky_relu") \
+  X(elu_gradient, EluGradient, 3, floating, ("g", "x", "alpha"), "the gradient of elu") \
+  X(clamp, Clamp, 3, number, ("x", "low", "high"), "x, no less than low and no more than high") \
+  X(hardtanh, Clamp, 3, number, ("x", "low", "high"), "clamp, with gradient 0 at its ends") \
+  X(lerp, Lerp, 3, floating, ("a", "b", "weight"), "a + weight (b - a)") \
+  X(where, Where, 3, every, ("condition", "a", "b"), "a where the condition holds, else b")
 
 }  // namespace tandem

@@ -76,7 +76,9 @@ RunningExtreme extreme(const OpDef& op, const Tensor& x, int64_t axis) {
 
 OpDef& op_cumsum() {
   static OpDef& op = define(OpDef{.name = "cumsum",
-                                  .inputs = 1,
+                                  .about = "running sums along an axis",
+                                  .inputs = {"x"},
+                                  .outputs = {"y"},
                                   .infer = infer_scan,
                                   .gradient = grad_cumsum,
                                   .precision = Precision::full,
@@ -85,7 +87,9 @@ OpDef& op_cumsum() {
 }
 OpDef& op_cumprod() {
   static OpDef& op = define(OpDef{.name = "cumprod",
-                                  .inputs = 1,
+                                  .about = "running products along an axis",
+                                  .inputs = {"x"},
+                                  .outputs = {"y"},
                                   .infer = infer_scan,
                                   .gradient = grad_cumprod,
                                   .saves_inputs = 1,
@@ -96,7 +100,9 @@ OpDef& op_cumprod() {
 }
 OpDef& op_linear_scan() {
   static OpDef& op = define(OpDef{.name = "linear_scan",
-                                  .inputs = 2,
+                                  .about = "y[t] = a[t] y[t - 1] + b[t] along an axis",
+                                  .inputs = {"a", "b"},
+                                  .outputs = {"y"},
                                   .infer = infer_linear_scan,
                                   .gradient = grad_linear_scan,
                                   .saves_inputs = 1,
@@ -107,7 +113,9 @@ OpDef& op_linear_scan() {
 }
 OpDef& op_cummax() {
   static OpDef& op = define(OpDef{.name = "cummax",
-                                  .inputs = 1,
+                                  .about = "the largest element so far along an axis, and its place",
+                                  .inputs = {"x"},
+                                  .outputs = {"values", "indices"},
                                   .infer = infer_extreme,
                                   .gradient = grad_extreme,
                                   .saves_outputs = 2,
@@ -116,7 +124,9 @@ OpDef& op_cummax() {
 }
 OpDef& op_cummin() {
   static OpDef& op = define(OpDef{.name = "cummin",
-                                  .inputs = 1,
+                                  .about = "the smallest element so far along an axis, and its place",
+                                  .inputs = {"x"},
+                                  .outputs = {"values", "indices"},
                                   .infer = infer_extreme,
                                   .gradient = grad_extreme,
                                   .saves_outputs = 2,

@@ -120,14 +120,17 @@ double neutral(ScatterReduction reduction) {
 }  // namespace
 
 OpDef& op_scatter_reduce() {
-  static OpDef& op = define(OpDef{.name = kName,
-                                  .inputs = 3,
-                                  .infer = infer_scatter_reduce,
-                                  .gradient = grad_scatter_reduce,
-                                  .saves_inputs = 0b111,
-                                  .saves_outputs = 1,
-                                  .effects = {.refuses = true},  // an index out of range
-                                  .cost = Cost::cheap});
+  static OpDef& op =
+      define(OpDef{.name = "scatter_reduce",
+                   .about = "x with elements of source taken in where an index says: products, extremes",
+                   .inputs = {"x", "source", "index"},
+                   .outputs = {"y"},
+                   .infer = infer_scatter_reduce,
+                   .gradient = grad_scatter_reduce,
+                   .saves_inputs = 0b111,
+                   .saves_outputs = 1,
+                   .effects = {.refuses = true},  // an index out of range
+                   .cost = Cost::cheap});
   return op;
 }
 

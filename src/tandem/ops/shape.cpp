@@ -220,7 +220,6 @@ void move_kernel(const KernelArgs& args) {
 
 /// What the records of views share.
 OpDef view(OpDef d) {
-  d.inputs = 1;
   d.effects = Effects::view();
   d.takes_strided = true;
   d.cost = Cost::no_op;
@@ -235,11 +234,37 @@ ViewOps g_views;
 }  // namespace
 
 void define_shape_ops() {
-  g_views.reshape = &define(view({.name = "reshape", .infer = infer_reshape, .gradient = grad_reshape}));
-  g_views.permute = &define(view({.name = "permute", .infer = infer_permute, .gradient = grad_permute}));
-  g_views.expand = &define(view({.name = "expand", .infer = infer_expand, .gradient = grad_same}));
-  g_views.slice = &define(view({.name = "slice", .infer = infer_slice, .gradient = grad_slice}));
-  g_views.move = &define(OpDef{.name = "to", .inputs = 1, .infer = infer_move, .gradient = grad_move});
+  g_views.reshape = &define(view({.name = "reshape",
+                                  .about = "the same elements in another shape",
+                                  .inputs = {"x"},
+                                  .outputs = {"y"},
+                                  .infer = infer_reshape,
+                                  .gradient = grad_reshape}));
+  g_views.permute = &define(view({.name = "permute",
+                                  .about = "the axes in another order",
+                                  .inputs = {"x"},
+                                  .outputs = {"y"},
+                                  .infer = infer_permute,
+                                  .gradient = grad_permute}));
+  g_views.expand = &define(view({.name = "expand",
+                                 .about = "axes of size 1 repeated",
+                                 .inputs = {"x"},
+                                 .outputs = {"y"},
+                                 .infer = infer_expand,
+                                 .gradient = grad_same}));
+  g_views.slice = &define(view({.name = "slice",
+                                .about = "every step-th element of an axis from begin to end",
+                                .inputs = {"x"},
+                                .outputs = {"y"},
+                                .infer = infer_slice,
+                                .gradient = grad_slice}));
+  g_views.move = &define(OpDef{.name = "to",
+                               .about = "a copy on another device",
+                               .inputs = {"x"},
+                               .outputs = {"y"},
+                               .infer = infer_move,
+                               .gradient = grad_move,
+                               .flops = no_flops});
   g_views.move->kernels.fill(move_kernel);
   op_copy();
   op_assign();
@@ -249,44 +274,58 @@ void define_shape_ops() {
 
 OpDef& op_copy() {
   static OpDef& op = define(OpDef{.name = "copy",
-                                  .inputs = 1,
+                                  .about = "a row-major copy",
+                                  .function = "clone",
+                                  .inputs = {"x"},
+                                  .outputs = {"y"},
                                   .infer = infer_copy,
                                   .gradient = grad_same,
                                   .takes_strided = true,
-                                  .cost = Cost::cheap});
+                                  .cost = Cost::cheap,
+                                  .flops = no_flops});
   return op;
 }
 
 OpDef& op_assign() {
   static OpDef& op = define(OpDef{.name = "assign",
-                                  .inputs = 2,
+                                  .about = "writes source over target",
+                                  .inputs = {"target", "source"},
+                                  .outputs = {"target"},
                                   .infer = infer_assign,
                                   .not_differentiable = "a change in place cannot be differentiated",
                                   .effects = Effects::overwrite(),
                                   .store = true,
                                   .takes_strided = true,
-                                  .cost = Cost::cheap});
+                                  .cost = Cost::cheap,
+                                  .flops = no_flops});
   return op;
 }
 
 OpDef& op_concat() {
   static OpDef& op = define(OpDef{.name = "concat",
-                                  .inputs = {1, InputCount::kAny},
+                                  .about = "tensors one after another along an axis",
+                                  .inputs = {"parts..."},
+                                  .outputs = {"y"},
                                   .infer = infer_concat,
                                   .gradient = grad_concat,
                                   .precision = Precision::widest,
                                   .takes_strided = true,
-                                  .cost = Cost::cheap});
+                                  .cost = Cost::cheap,
+                                  .flops = no_flops});
   return op;
 }
 
 OpDef& op_slice_into_zeros() {
   static OpDef& op = define(OpDef{.name = "slice_into_zeros",
-                                  .inputs = 1,
+                                  .about = "zeros with x at the place of a slice",
+                                  .function = "",
+                                  .inputs = {"x"},
+                                  .outputs = {"y"},
                                   .infer = infer_slice_into_zeros,
                                   .gradient = grad_slice_into_zeros,
                                   .takes_strided = true,
-                                  .cost = Cost::cheap});
+                                  .cost = Cost::cheap,
+                                  .flops = no_flops});
   return op;
 }
 

@@ -47,7 +47,9 @@ Tensors second_log_softmax(const GradArgs& a) {
 
 OpDef& op_softmax() {
   static OpDef& op = define(OpDef{.name = "softmax",
-                                  .inputs = 1,
+                                  .about = "exp(x) over its sum along an axis",
+                                  .inputs = {"x"},
+                                  .outputs = {"y"},
                                   .infer = infer_softmax,
                                   .gradient = grad_softmax,
                                   .saves_outputs = 1,
@@ -57,7 +59,9 @@ OpDef& op_softmax() {
 }
 OpDef& op_log_softmax() {
   static OpDef& op = define(OpDef{.name = "log_softmax",
-                                  .inputs = 1,
+                                  .about = "the logarithm of softmax",
+                                  .inputs = {"x"},
+                                  .outputs = {"y"},
                                   .infer = infer_softmax,
                                   .gradient = grad_log_softmax,
                                   .saves_outputs = 1,
@@ -67,7 +71,10 @@ OpDef& op_log_softmax() {
 }
 OpDef& op_softmax_gradient() {
   static OpDef& op = define(OpDef{.name = "softmax_gradient",
-                                  .inputs = 2,
+                                  .about = "the gradient of softmax",
+                                  .function = "",
+                                  .inputs = {"g", "y"},
+                                  .outputs = {"x_gradient"},
                                   .infer = infer_gradient,
                                   .gradient = second_softmax,
                                   .saves_inputs = 0b11,
@@ -76,7 +83,10 @@ OpDef& op_softmax_gradient() {
 }
 OpDef& op_log_softmax_gradient() {
   static OpDef& op = define(OpDef{.name = "log_softmax_gradient",
-                                  .inputs = 2,
+                                  .about = "the gradient of log_softmax",
+                                  .function = "",
+                                  .inputs = {"g", "y"},
+                                  .outputs = {"x_gradient"},
                                   .infer = infer_gradient,
                                   .gradient = second_log_softmax,
                                   .saves_inputs = 0b11,

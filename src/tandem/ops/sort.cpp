@@ -51,13 +51,21 @@ Tensor in_order(const Tensor& x, int64_t axis, const Tensor& indices) {
 }  // namespace
 
 OpDef& op_argsort() {
-  static OpDef& op = define(order({.name = "argsort", .inputs = 1, .infer = infer_argsort}));
+  static OpDef& op = define(order({.name = "argsort",
+                                   .about = "the stable order of the elements along an axis",
+                                   .inputs = {"x"},
+                                   .outputs = {"order"},
+                                   .infer = infer_argsort}));
   return op;
 }
 
 OpDef& op_searchsorted() {
-  static OpDef& op =
-      define(order({.name = "searchsorted", .inputs = 2, .infer = infer_searchsorted, .cost = Cost::cheap}));
+  static OpDef& op = define(order({.name = "searchsorted",
+                                   .about = "where values belong in a sorted sequence",
+                                   .inputs = {"sequence", "values"},
+                                   .outputs = {"places"},
+                                   .infer = infer_searchsorted,
+                                   .cost = Cost::cheap}));
   return op;
 }
 

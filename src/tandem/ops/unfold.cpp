@@ -73,12 +73,21 @@ Tensors grad_fold(const GradArgs& a) { return {apply1(op_unfold(), {a.grad[0]}, 
 }  // namespace
 
 OpDef& op_unfold() {
-  static OpDef& op =
-      define(OpDef{.name = "unfold", .inputs = 1, .infer = infer_unfold, .gradient = grad_unfold});
+  static OpDef& op = define(OpDef{.name = "unfold",
+                                  .about = "the windows of an image as columns",
+                                  .inputs = {"x"},
+                                  .outputs = {"columns"},
+                                  .infer = infer_unfold,
+                                  .gradient = grad_unfold});
   return op;
 }
 OpDef& op_fold() {
-  static OpDef& op = define(OpDef{.name = "fold", .inputs = 1, .infer = infer_fold, .gradient = grad_fold});
+  static OpDef& op = define(OpDef{.name = "fold",
+                                  .about = "the sum of columns at the places of their windows",
+                                  .inputs = {"columns"},
+                                  .outputs = {"y"},
+                                  .infer = infer_fold,
+                                  .gradient = grad_fold});
   return op;
 }
 

@@ -79,7 +79,7 @@ PointwiseLoops& pointwise_loops() {
 }
 
 void register_pointwise() {
-#define TD_ROW(name, Functor, inputs, types) \
+#define TD_ROW(name, Functor, inputs, types, ...) \
   { \
     OpDef& op = *find_op(#name); \
     op.kernels[static_cast<int>(DeviceKind::cpu)] = kernel<row_##name>; \

@@ -8,7 +8,7 @@
 namespace tandem::cpu {
 
 enum PointwiseRow {
-#define TD_ROW(name, Functor, inputs, types) row_##name,
+#define TD_ROW(name, Functor, inputs, types, ...) row_##name,
   TD_POINTWISE_OPS(TD_ROW)
 #undef TD_ROW
       kPointwiseRows

@@ -11,7 +11,7 @@ namespace tandem::cuda {
 #define TD_ROW_floating(name, functor, inputs)
 #define TD_ROW_integer(name, functor, inputs)
 #define TD_ROW_bits(name, functor, inputs)
-#define TD_ROW(name, functor, inputs, types) TD_ROW_##types(name, functor, inputs)
+#define TD_ROW(name, functor, inputs, types, ...) TD_ROW_##types(name, functor, inputs)
 
 void register_pointwise_number_kernels() { TD_POINTWISE_OPS(TD_ROW) }
 

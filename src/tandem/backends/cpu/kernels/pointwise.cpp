@@ -4,6 +4,7 @@
 // Few loops are compiled, since there are many ops and three levels: f32 and f64. bf16 and f16 are converted in small blocks
 // around the loops of float, in which they are computed anyway. A few ops that training spends its time on read and write bf16
 // and f16 themselves.
+// loops: plain
 #include "tandem/backends/cpu/kernels/pointwise_loops.h"
 #include "tandem/backends/cpu/kernels/register.h"
 
@@ -59,7 +60,7 @@ void register_pointwise_kernels() {
   put_cast<double, float>(loops);
   put_cast<float, double>(loops);
   put_cast<float, uint8_t>(loops);
-#define TD_ROW(name, Functor, inputs, types) \
+#define TD_ROW(name, Functor, inputs, types, ...) \
   put_row<Functor, inputs, Types::types>(loops.by_type[row_##name]);
   TD_POINTWISE_OPS(TD_ROW)
 #undef TD_ROW

@@ -1,6 +1,8 @@
 // Pointwise ops of whole numbers and bool, and all casts: compiled once, for every processor. Of the integers i32, the two of 64
 // bits, and bytes for bool have loops; the others are converted in small blocks around one of these: a whole number cut off to its
 // width is right (see the table in scalar_functions.h). Each level puts its own loops over the casts that training spends time on.
+// levels: one
+// loops: short
 #include "tandem/backends/cpu/kernels/pointwise_loops.h"
 #include "tandem/backends/cpu/kernels/register.h"
 
@@ -80,7 +82,7 @@ void register_integer_pointwise_kernels() {
   for (int from = 0; from < kDTypeCount; ++from)
     visit_dtype(static_cast<DType>(from), [&](auto zero) { put_casts_from<decltype(zero)>(loops); });
   register_pointwise();
-#define TD_ROW(name, Functor, inputs, types) \
+#define TD_ROW(name, Functor, inputs, types, ...) \
   put_row<Functor, inputs, Types::types>(loops.by_type[row_##name]);
   TD_POINTWISE_OPS(TD_ROW)
 #undef TD_ROW
