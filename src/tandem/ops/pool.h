@@ -1,4 +1,4 @@
-// Pools over one, two or three spatial axes: the largest element or the mean of each window.
+// Pools over one, two or three spatial axes: the largest element or the mean of each window, or of each box in an image.
 #pragma once
 
 #include <utility>
@@ -50,6 +50,34 @@ Tensor adaptive_max_pool3d(const Tensor& x, const PerAxis& size);
 std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& x, const PerAxis& size);
 std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, const PerAxis& size);
 std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, const PerAxis& size);
+
+struct RoiAlignOptions {
+  PerAxis size = 7;  ///< bins of a box, down and across
+  double scale =
+      1;  ///< pixels of x for one unit of the boxes: 1 / 16 where x is 16 times as small as the picture
+  int64_t samples = 2;  ///< points of a bin, each way
+  bool aligned =
+      false;  ///< a box at 0 begins half a pixel before the first pixel's centre, as it should; else at it
+};
+/// The parts of images that boxes cover, each in one size: x (N, C, H, W), boxes (R, 4) of x1, y1, x2, y2, images (R) of i64,
+/// which say whose boxes they are; (R, C, size…). Each bin is the mean of points between the pixels. As torchvision's with a
+/// sampling ratio; gradients go to the boxes, too.
+Tensor roi_align(const Tensor& x, const Tensor& boxes, const Tensor& images,
+                 const RoiAlignOptions& options = {});
+
+/// Op roi_align: in x, boxes, images, all row-major.
+struct RoiAlignAttrs {
+  int64_t height = 1, width = 1, samples = 1;
+  double scale = 1;
+  bool aligned = false;
+  template <class Visit>
+  static auto fields(Visit visit) {
+    return visit(field("height", &RoiAlignAttrs::height), field("width", &RoiAlignAttrs::width),
+                 field("samples", &RoiAlignAttrs::samples), field("scale", &RoiAlignAttrs::scale),
+                 field("aligned", &RoiAlignAttrs::aligned));
+  }
+};
+OpDef& op_roi_align();
 
 /// Op max_pool: in x of rank 3 to 5; out values and, as i32, the winner's place within its plane (or volume).
 /// max_pool_scatter: in g (N, C, …'), places; out (N, C, size…), sums where windows overlap.
