@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <set>
 
-#include "lab/src/base/toml.h"
+#include "lab/src/files/toml.h"
 #include "lab/src/study/catalogue.h"
 #include "lab/src/study/study.h"
 #include "lab/src/study/table.h"

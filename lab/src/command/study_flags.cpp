@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "lab/src/base/json.h"
 #include "lab/src/driver/program_files.h"
+#include "lab/src/files/json.h"
 #include "lab/src/measure/energy.h"
 #include "lab/src/monitor/provenance.h"
 #include "lab/src/record/sittings.h"

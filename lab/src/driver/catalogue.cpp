@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "lab/src/base/toml.h"
 #include "lab/src/driver/requirement.h"
+#include "lab/src/files/toml.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "lab/src/base/json.h"
 #include "lab/src/driver/answer.h"
+#include "lab/src/files/json.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
 

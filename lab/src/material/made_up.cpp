@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "lab/src/base/hash.h"
+#include "lab/src/protocol/hash.h"
 #include "tandem/core/error.h"
 #include "tandem/ops/create.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "lab/src/base/toml.h"
-#include "lab/src/base/whole_model.h"
+#include "lab/src/files/toml.h"
+#include "lab/src/protocol/whole_model.h"
 #include "tandem/core/error.h"
 #include "tandem/zoo/layer_types.h"
 

@@ -18,7 +18,7 @@ namespace tandem::lab {
 struct Network {
   zoo::ModelDescription description;  // empty where is_whole
   zoo::StraightLine line;
-  bool is_whole = false;  // no list of layers: its only call is a class of the zoo (base/whole_model.h)
+  bool is_whole = false;  // no list of layers: its only call is a class of the zoo (protocol/whole_model.h)
   std::map<std::string, Whole> ranges = {};  // of whole numbers, by input, where the network's file says them
   Json targets = Json::object();             // the workload's
   Json json() const;                         // as `prepare` carries it: lab/docs/protocol.md

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "lab/src/base/cut.h"
 #include "lab/src/material/made_up.h"
+#include "lab/src/protocol/cut.h"
 #include "tandem/data/places.h"
 #include "tandem/tandem.h"
 

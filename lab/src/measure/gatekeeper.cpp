@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <set>
 
-#include "lab/src/base/json.h"
-#include "lab/src/base/trim.h"
+#include "lab/src/files/json.h"
 #include "lab/src/material/network.h"
+#include "lab/src/protocol/trim.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
 #include "tandem/io/npy.h"

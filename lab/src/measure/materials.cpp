@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <random>
 
-#include "lab/src/base/hash.h"
-#include "lab/src/base/json.h"
+#include "lab/src/files/json.h"
 #include "lab/src/material/pictures.h"
+#include "lab/src/protocol/hash.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
 #include "tandem/io/npy.h"

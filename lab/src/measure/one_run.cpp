@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lab/src/base/whole_model.h"
 #include "lab/src/driver/code_lines.h"
 #include "lab/src/material/network.h"
 #include "lab/src/measure/energy.h"
 #include "lab/src/measure/fit_metrics.h"
 #include "lab/src/measure/input_checks.h"
 #include "lab/src/monitor/process_tree.h"
+#include "lab/src/protocol/whole_model.h"
 #include "lab/src/stats/sample.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <map>
 
-#include "lab/src/base/json.h"
+#include "lab/src/files/json.h"
 #include "lab/src/material/pictures.h"
 #include "lab/src/measure/schedule.h"
 #include "lab/src/measure/sitting.h"

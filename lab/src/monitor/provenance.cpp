@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <ctime>
 
-#include "lab/src/base/json.h"
+#include "lab/src/files/json.h"
 #include "lab/src/monitor/kept_file.h"
 #include "lab/src/monitor/machine.h"
 #include "lab/src/monitor/nvml.h"

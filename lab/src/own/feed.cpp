@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <fstream>
 
-#include "lab/src/base/cut.h"
 #include "lab/src/own/steps.h"
+#include "lab/src/protocol/cut.h"
 
 namespace tandem::lab::own {
 namespace {

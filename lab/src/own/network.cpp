@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lab/src/base/hash.h"
-#include "lab/src/base/optimizer.h"
-#include "lab/src/base/whole_model.h"
+#include "lab/src/protocol/hash.h"
+#include "lab/src/protocol/optimizer.h"
+#include "lab/src/protocol/whole_model.h"
 
 namespace tandem::lab::own {
 namespace {

@@ -5,7 +5,7 @@
 #include <new>
 #include <ostream>
 
-#include "lab/src/base/json.h"
+#include "lab/src/files/json.h"
 #include "lab/src/own/load_cell.h"
 #include "lab/src/own/prepared_cell.h"
 #include "lab/src/own/search_cell.h"

@@ -1,8 +1,8 @@
 // The protocol's straight line as a description of the library: a layer for each call, with the values that it names.
 #include <algorithm>
 
-#include "lab/src/base/whole_model.h"
 #include "lab/src/own/request.h"
+#include "lab/src/protocol/whole_model.h"
 #include "tandem/zoo/layer_types.h"
 
 namespace tandem::lab::own {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/src/base/trim.h"
+#include "lab/src/protocol/trim.h"
 #include "tandem/tandem.h"
 
 namespace tandem::lab::own {
@@ -71,7 +71,7 @@ struct Images;  // feed.h
 struct CellRequest {
   std::string model;                  // the network's name
   bool in_zoo = false;                // the zoo has a class of that name, which is what is built
-  bool is_whole = false;              // its only call is a class of the zoo (base/whole_model.h)
+  bool is_whole = false;              // its only call is a class of the zoo (protocol/whole_model.h)
   zoo::ModelDescription description;  // the network as the request gives it
   zoo::StraightLine line;             // worked out again
   std::map<std::string, std::vector<int64_t>> parameters;  // as the request lists them

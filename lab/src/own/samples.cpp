@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "lab/src/base/hash.h"
+#include "lab/src/protocol/hash.h"
 
 namespace tandem::lab::own {
 

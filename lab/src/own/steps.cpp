@@ -2,7 +2,7 @@
 
 #include <ctime>
 
-#include "lab/src/base/hash.h"
+#include "lab/src/protocol/hash.h"
 
 namespace tandem::lab::own {
 namespace {

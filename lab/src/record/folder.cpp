@@ -10,7 +10,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "lab/src/base/json.h"
+#include "lab/src/files/json.h"
 #include "lab/src/record/record.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"

@@ -3,7 +3,7 @@
 #include <cctype>
 #include <filesystem>
 
-#include "lab/src/base/json.h"
+#include "lab/src/files/json.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "lab/src/base/toml.h"
+#include "lab/src/files/toml.h"
 #include "lab/src/study/table.h"
 #include "tandem/core/error.h"
 

@@ -62,7 +62,7 @@ struct StudyFile {
 };
 
 /// An optimiser as workloads and studies write it: a name, a learning rate and what else that optimiser takes
-/// (base/optimizer.h). Throws Error, in the name of the table that holds it.
+/// (protocol/optimizer.h). Throws Error, in the name of the table that holds it.
 void check_optimizer(const Table& owner, const std::string& key, const Json& optimizer);
 /// Refuses metrics of a figure of that kind that nothing can measure.
 void check_metrics(const Table& owner, const std::string& kind, const std::vector<std::string>& wanted);

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <filesystem>
 
-#include "lab/src/base/optimizer.h"
-#include "lab/src/base/toml.h"
+#include "lab/src/files/toml.h"
+#include "lab/src/protocol/optimizer.h"
 #include "lab/src/study/schema.h"
 #include "lab/src/study/table.h"
 #include "tandem/core/error.h"

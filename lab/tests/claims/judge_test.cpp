@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lab/src/base/toml.h"
+#include "lab/src/files/toml.h"
 #include "lab/tests/claims/made_up.h"
 
 namespace tandem::lab {

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "lab/src/analysis/analysis.h"
-#include "lab/src/base/toml.h"
 #include "lab/src/claims/evidence.h"
+#include "lab/src/files/toml.h"
 #include "lab/src/study/study.h"
 #include "tandem/core/error.h"
 

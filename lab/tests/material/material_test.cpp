@@ -7,9 +7,9 @@
 #include <map>
 #include <set>
 
-#include "lab/src/base/toml.h"
-#include "lab/src/base/trim.h"
+#include "lab/src/files/toml.h"
 #include "lab/src/material/made_up.h"
+#include "lab/src/protocol/trim.h"
 #include "lab/tests/own/driver_talk.h"
 #include "tandem/tandem.h"
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <functional>
 
-#include "lab/src/base/hash.h"
 #include "lab/src/own/network.h"
 #include "lab/src/own/prepared_cell.h"
+#include "lab/src/protocol/hash.h"
 #include "lab/tests/own/driver_talk.h"
 
 namespace tandem::lab {

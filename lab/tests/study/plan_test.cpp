@@ -6,7 +6,7 @@
 #include <regex>
 #include <set>
 
-#include "lab/src/base/toml.h"
+#include "lab/src/files/toml.h"
 #include "lab/src/study/catalogue.h"
 #include "lab/tests/study/study_file.h"
 

@@ -1,4 +1,4 @@
-#include "lab/src/base/toml.h"
+#include "lab/src/files/toml.h"
 
 #include <toml++/toml.h>
 

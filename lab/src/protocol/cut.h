@@ -2,7 +2,7 @@
 // that every driver must make the very same samples.
 #pragma once
 
-#include "lab/src/base/hash.h"
+#include "lab/src/protocol/hash.h"
 
 namespace tandem::lab {
 
