@@ -52,17 +52,16 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
     {"lab/monitor", {"core", "io", "train", "lab/files", "lab/record"}},
     {"lab/driver", {"core", "io", "lab/files", "lab/record"}},
     {"lab/study", {"core", "io", "lab/files", "lab/protocol", "lab/record", "lab/analysis", "lab/driver"}},
-    {"lab/material",
-     {"surface", "core", "data", "io", "ops", "zoo", "lab/files", "lab/protocol", "lab/study"}},
+    {"lab/inputs", {"surface", "core", "data", "io", "ops", "zoo", "lab/files", "lab/protocol", "lab/study"}},
     {"lab/own", {"surface", "io", "zoo", "lab/files", "lab/protocol"}},
     {"lab/measure",
      {"core", "io", "lab/files", "lab/protocol", "lab/stats", "lab/record", "lab/monitor", "lab/driver",
-      "lab/study", "lab/material"}},
+      "lab/study", "lab/inputs"}},
     {"lab/claims", {"core", "io", "lab/files", "lab/stats", "lab/record", "lab/study", "lab/analysis"}},
     {"lab/report", {"core", "io", "lab/stats", "lab/record", "lab/study", "lab/analysis", "lab/claims"}},
     {"lab/command",
      {"core", "io", "train", "lab/files", "lab/record", "lab/monitor", "lab/driver", "lab/study",
-      "lab/material", "lab/own", "lab/measure", "lab/analysis", "lab/claims", "lab/report"}},
+      "lab/inputs", "lab/own", "lab/measure", "lab/analysis", "lab/claims", "lab/report"}},
 };
 
 /// The part of the house that a path belongs to, or "" for a place that the table does not know. Paths are as includes

@@ -6,7 +6,7 @@
 
 #include "lab/src/command/commands.h"
 #include "lab/src/driver/environment.h"
-#include "lab/src/material/network.h"
+#include "lab/src/inputs/network.h"
 #include "lab/src/study/study.h"
 #include "tandem/core/error.h"
 

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "lab/src/command/commands.h"
-#include "lab/src/material/network.h"
+#include "lab/src/inputs/network.h"
 #include "tandem/core/error.h"
 
 namespace tandem::lab {

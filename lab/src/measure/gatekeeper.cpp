@@ -5,7 +5,7 @@
 #include <set>
 
 #include "lab/src/files/json.h"
-#include "lab/src/material/network.h"
+#include "lab/src/inputs/network.h"
 #include "lab/src/protocol/trim.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"

@@ -2,7 +2,7 @@
 // say little; instead the lab makes the last batch of every region itself, and holds its sums and its work against the driver's.
 #pragma once
 
-#include "lab/src/material/pictures.h"
+#include "lab/src/inputs/pictures.h"
 #include "lab/src/measure/honesty.h"
 
 namespace tandem::lab {

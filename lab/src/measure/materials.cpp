@@ -7,7 +7,7 @@
 #include <random>
 
 #include "lab/src/files/json.h"
-#include "lab/src/material/pictures.h"
+#include "lab/src/inputs/pictures.h"
 #include "lab/src/protocol/hash.h"
 #include "tandem/core/error.h"
 #include "tandem/io/file.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "lab/src/driver/code_lines.h"
-#include "lab/src/material/network.h"
+#include "lab/src/inputs/network.h"
 #include "lab/src/measure/energy.h"
 #include "lab/src/measure/fit_metrics.h"
 #include "lab/src/measure/input_checks.h"

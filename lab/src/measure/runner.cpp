@@ -10,7 +10,7 @@
 #include <map>
 
 #include "lab/src/files/json.h"
-#include "lab/src/material/pictures.h"
+#include "lab/src/inputs/pictures.h"
 #include "lab/src/measure/schedule.h"
 #include "lab/src/measure/sitting.h"
 #include "tandem/core/error.h"

@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "lab/src/material/material.h"
+#include "lab/src/inputs/write_inputs.h"
 #include "lab/src/own/own_driver.h"
 #include "tests/support/temp_folder.h"
 

@@ -1,5 +1,5 @@
 // Tandem's driver in phase load and with the switch feed: which samples its pipeline makes, and what it says of them.
-#include "lab/src/material/pictures.h"
+#include "lab/src/inputs/pictures.h"
 #include "lab/src/protocol/cut.h"
 #include "lab/tests/own/driver_talk.h"
 #include "tandem/tandem.h"

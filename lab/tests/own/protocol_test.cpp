@@ -2,7 +2,7 @@
 #include <functional>
 
 #include "lab/src/driver/client.h"
-#include "lab/src/material/pictures.h"
+#include "lab/src/inputs/pictures.h"
 #include "lab/tests/driver/protocol_schema.h"
 #include "lab/tests/own/driver_talk.h"
 

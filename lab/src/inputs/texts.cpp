@@ -1,4 +1,4 @@
-#include "lab/src/material/texts.h"
+#include "lab/src/inputs/texts.h"
 
 #include <algorithm>
 

@@ -1,13 +1,13 @@
 // Weights and data.
-#include "lab/src/material/material.h"
+#include "lab/src/inputs/write_inputs.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
 
-#include "lab/src/material/made_up.h"
-#include "lab/src/material/pictures.h"
-#include "lab/src/material/texts.h"
+#include "lab/src/inputs/made_up.h"
+#include "lab/src/inputs/pictures.h"
+#include "lab/src/inputs/texts.h"
 #include "tandem/tandem.h"
 
 namespace tandem::lab {

@@ -1,4 +1,4 @@
-#include "lab/src/material/pictures.h"
+#include "lab/src/inputs/pictures.h"
 
 #include <time.h>
 
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "lab/src/material/made_up.h"
+#include "lab/src/inputs/made_up.h"
 #include "lab/src/protocol/cut.h"
 #include "tandem/data/places.h"
 #include "tandem/tandem.h"

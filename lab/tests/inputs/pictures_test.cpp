@@ -1,5 +1,5 @@
 // Image files of workloads with [images]: found or made up, copied, listed.
-#include "lab/src/material/pictures.h"
+#include "lab/src/inputs/pictures.h"
 
 #include <gtest/gtest.h>
 

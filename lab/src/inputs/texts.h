@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "lab/src/material/network.h"
+#include "lab/src/inputs/network.h"
 #include "tandem/data/registry.h"
 
 namespace tandem::lab {

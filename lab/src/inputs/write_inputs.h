@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "lab/src/material/network.h"
+#include "lab/src/inputs/network.h"
 
 namespace tandem::lab {
 

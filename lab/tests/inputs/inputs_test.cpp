@@ -8,7 +8,7 @@
 #include <set>
 
 #include "lab/src/files/toml.h"
-#include "lab/src/material/made_up.h"
+#include "lab/src/inputs/made_up.h"
 #include "lab/src/protocol/trim.h"
 #include "lab/tests/own/driver_talk.h"
 #include "tandem/tandem.h"
@@ -16,7 +16,7 @@
 namespace tandem::lab {
 namespace {
 
-TEST(Material, WeightsAreThoseThatTandemBeginsWith) {
+TEST(WriteInputs, WeightsAreThoseThatTandemBeginsWith) {
   const TempFolder folder;
   write_weights(folder / "a.safetensors", load_network(load_workload("lenet")), 3);
   const io::SafetensorsFile file = io::load_safetensors(folder / "a.safetensors");
@@ -27,7 +27,7 @@ TEST(Material, WeightsAreThoseThatTandemBeginsWith) {
     EXPECT_EQ(file.find(name)->to_vector<float>(), tensor.to_vector<float>()) << name;
 }
 
-TEST(Material, AFileOfWeightsAndTheirHashGiveDifferentNetworksOfTheSameSize) {
+TEST(WriteInputs, AFileOfWeightsAndTheirHashGiveDifferentNetworksOfTheSameSize) {
   const SmallCell cell("mnist_cnn", {1, 28, 28}, 8, 0);
   write_weights(cell.folder / "w.safetensors", cell.network, 3);
   json request = cell.prepare("graph");
@@ -39,7 +39,7 @@ TEST(Material, AFileOfWeightsAndTheirHashGiveDifferentNetworksOfTheSameSize) {
   EXPECT_NEAR(answers[1]["loss"].get<double>(), std::log(10.0), 0.3) << "a network that knows nothing yet";
 }
 
-TEST(Material, WithoutFilesTheDataIsMadeUpInTheSameShapesAndSaysSo) {
+TEST(WriteInputs, WithoutFilesTheDataIsMadeUpInTheSameShapesAndSaysSo) {
   const TempFolder folder;
   std::filesystem::create_directory(folder / "none");
   const auto write = [&](const std::string& to, const std::string& workload, std::vector<int64_t> input,
@@ -74,7 +74,7 @@ TEST(Material, WithoutFilesTheDataIsMadeUpInTheSameShapesAndSaysSo) {
   EXPECT_THROW(write_data(folder / "f", lenet, load_network(lenet), 0, 1, 1), Error);
 }
 
-TEST(Material, ADataSetWhoseFilesAreThereIsTaken) {
+TEST(WriteInputs, ADataSetWhoseFilesAreThereIsTaken) {
   // The drawn digits need no files: a workload that names them has real data everywhere.
   const TempFolder folder;
   Workload workload = load_workload("lenet");
@@ -89,7 +89,7 @@ TEST(Material, ADataSetWhoseFilesAreThereIsTaken) {
             "synthetic-1x32x32");
 }
 
-TEST(Material, AChoiceOfMadeUpSamplesSaysWhatIsMissingAndHowToGetIt) {
+TEST(WriteInputs, AChoiceOfMadeUpSamplesSaysWhatIsMissingAndHowToGetIt) {
   const TempFolder folder;
   std::filesystem::create_directory(folder / "none");
   const auto choose = [&](const char* data, std::vector<int64_t> input) {

@@ -1,4 +1,4 @@
-#include "lab/src/material/made_up.h"
+#include "lab/src/inputs/made_up.h"
 
 #include <algorithm>
 #include <cmath>

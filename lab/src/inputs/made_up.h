@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/src/material/network.h"
+#include "lab/src/inputs/network.h"
 #include "tandem/core/tensor.h"
 
 namespace tandem::lab {

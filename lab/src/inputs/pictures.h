@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/src/material/material.h"
+#include "lab/src/inputs/write_inputs.h"
 
 namespace tandem::lab {
 

@@ -1,4 +1,4 @@
-#include "lab/src/material/network.h"
+#include "lab/src/inputs/network.h"
 
 #include <algorithm>
 #include <filesystem>
