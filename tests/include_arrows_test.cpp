@@ -53,7 +53,7 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
     {"lab/driver", {"core", "io", "lab/files", "lab/record"}},
     {"lab/study", {"core", "io", "lab/files", "lab/protocol", "lab/record", "lab/analysis", "lab/driver"}},
     {"lab/inputs", {"surface", "core", "data", "io", "ops", "zoo", "lab/files", "lab/protocol", "lab/study"}},
-    {"lab/own", {"surface", "io", "zoo", "lab/files", "lab/protocol"}},
+    {"lab/tandem_driver", {"surface", "io", "zoo", "lab/files", "lab/protocol"}},
     {"lab/measure",
      {"core", "io", "lab/files", "lab/protocol", "lab/stats", "lab/record", "lab/monitor", "lab/driver",
       "lab/study", "lab/inputs"}},
@@ -61,7 +61,7 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
     {"lab/report", {"core", "io", "lab/stats", "lab/record", "lab/study", "lab/analysis", "lab/claims"}},
     {"lab/command",
      {"core", "io", "train", "lab/files", "lab/record", "lab/monitor", "lab/driver", "lab/study",
-      "lab/inputs", "lab/own", "lab/measure", "lab/analysis", "lab/claims", "lab/report"}},
+      "lab/inputs", "lab/tandem_driver", "lab/measure", "lab/analysis", "lab/claims", "lab/report"}},
 };
 
 /// The part of the house that a path belongs to, or "" for a place that the table does not know. Paths are as includes

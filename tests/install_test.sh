@@ -33,7 +33,7 @@ if [[ -x $prefix/bin/tandem-lab ]]; then
   cmake -S "$root/lab" -B "$place/lab" -G Ninja -DCMAKE_CXX_FLAGS=-O0 -DCMAKE_UNITY_BUILD=ON -DCMAKE_PREFIX_PATH="$prefix;$(cached CMAKE_PREFIX_PATH)" \
     -DTOMLPLUSPLUS_INCLUDE_DIR="$(cached TOMLPLUSPLUS_INCLUDE_DIR)" >"$place/configure.log" ||
     { cat "$place/configure.log"; fail "the lab alone: find_package(Tandem)"; }
-  cmake --build "$place/lab" --target lab_own >"$place/build.log" ||
+  cmake --build "$place/lab" --target lab_tandem_driver >"$place/build.log" ||
     { tail -n 40 "$place/build.log"; fail "the lab alone does not compile"; }
 fi
 

@@ -5,7 +5,7 @@
 #include <streambuf>
 
 #include "lab/src/command/commands.h"
-#include "lab/src/own/own_driver.h"
+#include "lab/src/tandem_driver/driver.h"
 #include "tandem/core/error.h"
 
 namespace tandem::lab {
@@ -55,7 +55,7 @@ void add_driver(CLI::App& app, Action& action) {
       DescriptorBuffer buffer(answers);
       std::ostream out(&buffer);
       std::ios::sync_with_stdio(false);
-      const int status = run_own_driver(std::cin, out);
+      const int status = run_tandem_driver(std::cin, out);
       TD_CHECK(status == 0, "driver: requests must come as the protocol says; got a failure with status ",
                status, ".");
     };

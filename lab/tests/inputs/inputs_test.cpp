@@ -10,7 +10,7 @@
 #include "lab/src/files/toml.h"
 #include "lab/src/inputs/made_up.h"
 #include "lab/src/protocol/trim.h"
-#include "lab/tests/own/driver_talk.h"
+#include "lab/tests/tandem_driver/driver_talk.h"
 #include "tandem/tandem.h"
 
 namespace tandem::lab {

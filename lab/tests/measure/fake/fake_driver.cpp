@@ -15,12 +15,12 @@
 #include <string>
 #include <thread>
 
-#include "lab/src/own/network.h"
-#include "lab/src/own/own_driver.h"
-#include "lab/src/own/prepared_cell.h"
-#include "lab/src/own/samples.h"
-#include "lab/src/own/steps.h"
-#include "lab/src/own/task.h"
+#include "lab/src/tandem_driver/driver.h"
+#include "lab/src/tandem_driver/network.h"
+#include "lab/src/tandem_driver/prepared_cell.h"
+#include "lab/src/tandem_driver/samples.h"
+#include "lab/src/tandem_driver/steps.h"
+#include "lab/src/tandem_driver/task.h"
 
 namespace {
 
@@ -39,28 +39,29 @@ void print(const std::string& line) { std::cout << line << '\n' << std::flush; }
 
 /// The outputs of the first batch with dropout left on, as a driver gives them that forgets the test mode.
 json outputs_with_dropout() {
-  const lab::own::CellRequest cell = lab::own::read_prepare(g_preparation);
-  const auto model = lab::own::make_network(cell);
+  const lab::tandem_driver::CellRequest cell = lab::tandem_driver::read_prepare(g_preparation);
+  const auto model = lab::tandem_driver::make_network(cell);
   model->train();
-  const auto samples = lab::own::load_samples("train", cell.train, cell);
+  const auto samples = lab::tandem_driver::load_samples("train", cell.train, cell);
   const NoGrad no_grad;
-  const Tensor out = model->forward(lab::own::batch_of(*samples, 0, cell.batch)[0]);
+  const Tensor out = model->forward(lab::tandem_driver::batch_of(*samples, 0, cell.batch)[0]);
   return {{"out", {{"shape", {out.size(0), out.size(1)}}, {"values", out.to_vector<float>()}}}};
 }
 
 /// The outputs of the first batch that begin with the states which it leaves itself, as a driver gives them that forgets to reset.
 json outputs_with_carried_states() {
-  const lab::own::CellRequest cell = lab::own::read_prepare(g_preparation);
-  const auto model = lab::own::make_network(cell);
+  const lab::tandem_driver::CellRequest cell = lab::tandem_driver::read_prepare(g_preparation);
+  const auto model = lab::tandem_driver::make_network(cell);
   model->eval();
-  const auto samples = lab::own::load_samples("train", cell.train, cell);
+  const auto samples = lab::tandem_driver::load_samples("train", cell.train, cell);
   const NoGrad no_grad;
-  std::vector<Tensor> states = lab::own::first_states(cell, cell.batch);
-  const std::vector<Tensor> batch = lab::own::batch_of(*samples, 0, cell.batch);
-  lab::own::outputs_of(cell, *model, batch, states);
+  std::vector<Tensor> states = lab::tandem_driver::first_states(cell, cell.batch);
+  const std::vector<Tensor> batch = lab::tandem_driver::batch_of(*samples, 0, cell.batch);
+  lab::tandem_driver::outputs_of(cell, *model, batch, states);
   json outputs;
-  const std::vector<Tensor> out = lab::own::outputs_of(cell, *model, batch, states);
-  for (size_t i = 0; i < out.size(); ++i) outputs[cell.line.outputs[i].name] = lab::own::shown_values(out[i]);
+  const std::vector<Tensor> out = lab::tandem_driver::outputs_of(cell, *model, batch, states);
+  for (size_t i = 0; i < out.size(); ++i)
+    outputs[cell.line.outputs[i].name] = lab::tandem_driver::shown_values(out[i]);
   return outputs;
 }
 
@@ -195,9 +196,9 @@ void tamper_input(json& answer) {
 
 /// Sleeps as long as the steps would take, and makes up stamps.
 void fake_steps(json& answer, bool throughput) {
-  const int64_t begin = lab::own::now_ns();
+  const int64_t begin = lab::tandem_driver::now_ns();
   sleep_s(0.004 * static_cast<double>(g_asked));
-  const int64_t end = lab::own::now_ns(), each = (end - begin) / g_asked;
+  const int64_t end = lab::tandem_driver::now_ns(), each = (end - begin) / g_asked;
   if (throughput) {
     answer["begin"] = begin, answer["end"] = end, answer["count"] = g_asked;
   } else {
@@ -319,5 +320,5 @@ int main(int argc, char** argv) {
   Answers answers;
   std::istream in(&requests);
   std::ostream out(&answers);
-  return lab::run_own_driver(in, out);
+  return lab::run_tandem_driver(in, out);
 }

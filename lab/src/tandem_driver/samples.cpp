@@ -1,12 +1,12 @@
 // Samples and their order.
-#include "lab/src/own/samples.h"
+#include "lab/src/tandem_driver/samples.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "lab/src/protocol/hash.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 
 namespace {
 
@@ -92,4 +92,4 @@ std::vector<Tensor> trimmed(const CellRequest& cell, std::vector<Tensor> fields)
   return fields;
 }
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

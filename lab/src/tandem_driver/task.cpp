@@ -1,11 +1,11 @@
-#include "lab/src/own/task.h"
+#include "lab/src/tandem_driver/task.h"
 
 #include <cmath>
 #include <mutex>
 
-#include "lab/src/own/samples.h"
+#include "lab/src/tandem_driver/samples.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 namespace {
 
 /// The names of what a network takes.
@@ -287,4 +287,4 @@ Tensor loss_of(const CellRequest& cell, const Named& outputs, const Named& batch
   return loss;
 }
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

@@ -3,9 +3,9 @@
 
 #include <functional>
 
-#include "lab/src/own/request.h"
+#include "lab/src/tandem_driver/request.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 
 /// CLOCK_MONOTONIC, in nanoseconds.
 int64_t now_ns();
@@ -25,4 +25,4 @@ Json timed_steps(const StepsAsked& asked, const std::function<void(int64_t)>& st
 /// `shape` and `values` of an output, as `check` tells them: of many, those that the hash picks.
 Json shown_values(const Tensor& output);
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "lab/src/inputs/write_inputs.h"
-#include "lab/src/own/own_driver.h"
+#include "lab/src/tandem_driver/driver.h"
 #include "tests/support/temp_folder.h"
 
 namespace tandem::lab {
@@ -18,7 +18,7 @@ using tandem::testing::TempFolder;
 inline std::vector<json> answers_to_text(const std::string& lines) {
   std::istringstream in(lines);
   std::ostringstream out;
-  EXPECT_EQ(run_own_driver(in, out), 0);
+  EXPECT_EQ(run_tandem_driver(in, out), 0);
   std::vector<json> answers;
   std::istringstream written(out.str());
   for (std::string line; std::getline(written, line);) answers.push_back(json::parse(line));

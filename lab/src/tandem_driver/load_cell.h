@@ -1,9 +1,9 @@
 // A prepared cell of phase load: no network, only the pipeline that makes batches of image files.
 #pragma once
 
-#include "lab/src/own/feed.h"
+#include "lab/src/tandem_driver/feed.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 
 class LoadCell {
  public:
@@ -21,4 +21,4 @@ class LoadCell {
   std::unique_ptr<Feed> feed_;
 };
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

@@ -1,11 +1,11 @@
 // The protocol's straight line as a description of the library: a layer for each call, with the values that it names.
 #include <algorithm>
 
-#include "lab/src/own/request.h"
 #include "lab/src/protocol/whole_model.h"
+#include "lab/src/tandem_driver/request.h"
 #include "tandem/zoo/layer_types.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 namespace {
 
 constexpr size_t kMostCalls = 10'000;
@@ -140,4 +140,4 @@ void read_network(const Json& network, CellRequest& cell) {
   for (zoo::StraightLine::Output& output : cell.line.outputs) output.name = names.at(output.name);
 }
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

@@ -1,5 +1,5 @@
 // Networks and optimisers.
-#include "lab/src/own/network.h"
+#include "lab/src/tandem_driver/network.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "lab/src/protocol/optimizer.h"
 #include "lab/src/protocol/whole_model.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 namespace {
 
 bool is_running(const std::string& name) {
@@ -156,4 +156,4 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const CellRequest& cell, const 
   return optim::make_optimizer(name, model.named_parameters(), {.lr = lr});
 }
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

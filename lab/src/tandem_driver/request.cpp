@@ -1,12 +1,12 @@
 // Reading and checking `prepare`.
-#include "lab/src/own/request.h"
+#include "lab/src/tandem_driver/request.h"
 
 #include <algorithm>
 #include <set>
 
-#include "lab/src/own/feed.h"
+#include "lab/src/tandem_driver/feed.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 namespace {
 
 constexpr int64_t kMany = int64_t{1} << 40;
@@ -374,4 +374,4 @@ CellRequest read_prepare(const Json& request) {
   return cell;
 }
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

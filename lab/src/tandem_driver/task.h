@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "lab/src/own/request.h"
+#include "lab/src/tandem_driver/request.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 
 /// What the test of the last epoch took for what, and what training got right: filled by the task below.
 struct Followed {
@@ -34,4 +34,4 @@ std::vector<Tensor> first_states(const CellRequest& cell, int64_t batch);
 /// The loss of the workload, 0-d.
 Tensor loss_of(const CellRequest& cell, const Named& outputs, const Named& batch);
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

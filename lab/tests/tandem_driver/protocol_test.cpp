@@ -4,7 +4,7 @@
 #include "lab/src/driver/client.h"
 #include "lab/src/inputs/pictures.h"
 #include "lab/tests/driver/protocol_schema.h"
-#include "lab/tests/own/driver_talk.h"
+#include "lab/tests/tandem_driver/driver_talk.h"
 
 namespace tandem::lab {
 namespace {

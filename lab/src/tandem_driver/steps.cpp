@@ -1,10 +1,10 @@
-#include "lab/src/own/steps.h"
+#include "lab/src/tandem_driver/steps.h"
 
 #include <ctime>
 
 #include "lab/src/protocol/hash.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 namespace {
 
 constexpr uint32_t kMostShown = 4096;  // elements of an output in `check`
@@ -54,4 +54,4 @@ Json shown_values(const Tensor& output) {
   return {{"shape", std::vector<int64_t>(output.shape().begin(), output.shape().end())}, {"values", shown}};
 }
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

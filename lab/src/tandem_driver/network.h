@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "lab/src/own/request.h"
+#include "lab/src/tandem_driver/request.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 
 /// With weights from the file or the hash (track equal), or as Tandem draws them with the seed; on the cell's device, in
 /// its type. Seeds this thread's generator.
@@ -18,4 +18,4 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const CellRequest& cell, const 
 /// Overwrites every parameter by the protocol's formula, and running statistics by 0 and 1.
 void set_hash_weights(nn::Module& model, uint32_t seed);
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

@@ -1,21 +1,21 @@
 // The driver's loop: a request a line, an answer a line.
-#include "lab/src/own/own_driver.h"
+#include "lab/src/tandem_driver/driver.h"
 
 #include <istream>
 #include <new>
 #include <ostream>
 
 #include "lab/src/files/json.h"
-#include "lab/src/own/load_cell.h"
-#include "lab/src/own/prepared_cell.h"
-#include "lab/src/own/search_cell.h"
+#include "lab/src/tandem_driver/load_cell.h"
+#include "lab/src/tandem_driver/prepared_cell.h"
+#include "lab/src/tandem_driver/search_cell.h"
 
 namespace tandem::lab {
 namespace {
 
-using own::Declined;
-using own::Json;
-using own::PreparedCell;
+using tandem_driver::Declined;
+using tandem_driver::Json;
+using tandem_driver::PreparedCell;
 
 void print(std::ostream& out, const Json& line) {
   // Texts may come from the request as they were; a byte that is no UTF-8 must not end the driver.
@@ -28,18 +28,18 @@ Json hello() {
   for (const zoo::ModelInfo& info : zoo::models())
     if (info.described) listings.push_back(info.name);  // the lab sends descriptions
   Json variants = {"eager", "graph"};
-  for (const std::string& method : own::search_names()) variants.push_back(method);
+  for (const std::string& method : tandem_driver::search_names()) variants.push_back(method);
   return {{"protocol", 2},
           {"framework", "tandem"},
           {"version", environment.value("tandem", "unknown")},
           {"variants", variants},
-          {"devices", own::device_names()},
-          {"kinds", own::kind_names()},
-          {"losses", own::loss_names()},
+          {"devices", tandem_driver::device_names()},
+          {"kinds", tandem_driver::kind_names()},
+          {"losses", tandem_driver::loss_names()},
           {"listings", listings},
-          {"phases", own::phase_names()},
-          {"precisions", own::precision_names()},
-          {"switches", own::known_switches()},
+          {"phases", tandem_driver::phase_names()},
+          {"precisions", tandem_driver::precision_names()},
+          {"switches", tandem_driver::known_switches()},
           {"trims", true},
           {"libraries", environment.value("libraries", Json::object())}};
 }
@@ -51,7 +51,7 @@ class Dialogue {
   /// The fields of the answer.
   Json answer(const Json& request) {
     TD_CHECK(request.is_object(), "request: must be a JSON object; got ", request.type_name(), ".");
-    const std::string call = own::text_field(request, "call");
+    const std::string call = tandem_driver::text_field(request, "call");
     if (call == "hello") return hello();
     if (call == "prepare") return prepare(request);
     if (call == "check") return load_ ? load_->check() : prepared(call).check(request);
@@ -75,14 +75,14 @@ class Dialogue {
 
  private:
   Json prepare(const Json& request) {
-    const int64_t begin = own::now_ns();
+    const int64_t begin = tandem_driver::now_ns();
     cell_.reset();  // before the next is built: two may not fit
     search_.reset();
     load_.reset();
-    own::CellRequest cell = own::read_prepare(request);
+    tandem_driver::CellRequest cell = tandem_driver::read_prepare(request);
     Json fields;
     if (cell.loads) {
-      load_ = std::make_unique<own::LoadCell>(std::move(cell));
+      load_ = std::make_unique<tandem_driver::LoadCell>(std::move(cell));
       fields = load_->prepared();
     } else if (cell.search.empty()) {
       auto next = std::make_unique<PreparedCell>(std::move(cell));
@@ -92,7 +92,7 @@ class Dialogue {
       search_.emplace(std::move(cell));
       fields = search_->prepared();
     }
-    fields["prepare_ns"] = own::now_ns() - begin;
+    fields["prepare_ns"] = tandem_driver::now_ns() - begin;
     return fields;
   }
   PreparedCell& prepared(const std::string& call) {
@@ -104,8 +104,8 @@ class Dialogue {
 
   std::ostream& out_;
   std::unique_ptr<PreparedCell> cell_;
-  std::unique_ptr<own::LoadCell> load_;
-  std::optional<own::SearchCell> search_;  // one of the two at most
+  std::unique_ptr<tandem_driver::LoadCell> load_;
+  std::optional<tandem_driver::SearchCell> search_;  // one of the two at most
   bool is_over_ = false;
 };
 
@@ -139,7 +139,7 @@ Json answer_line(Dialogue& dialogue, const std::string& line) {
 
 }  // namespace
 
-int run_own_driver(std::istream& in, std::ostream& out) {
+int run_tandem_driver(std::istream& in, std::ostream& out) {
   Dialogue dialogue(out);
   for (std::string line; !dialogue.is_over() && std::getline(in, line);) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <numeric>
 
-#include "lab/tests/own/driver_talk.h"
+#include "lab/tests/tandem_driver/driver_talk.h"
 #include "tandem/tandem.h"
 
 namespace tandem::lab {
@@ -17,7 +17,7 @@ json without_times(json line) {
   return line;
 }
 
-TEST(OwnDriverFit, LearnsTellsItsProgressAndCountsWhatIsTakenForWhat) {
+TEST(TandemDriverFit, LearnsTellsItsProgressAndCountsWhatIsTakenForWhat) {
   const SmallCell cell("lenet", {1, 28, 28}, 330, 45);
   json eager = cell.prepare("eager", "train", 20), graph = cell.prepare("graph", "train", 20);
   for (json* request : {&eager, &graph})
@@ -52,7 +52,7 @@ TEST(OwnDriverFit, LearnsTellsItsProgressAndCountsWhatIsTakenForWhat) {
   EXPECT_DOUBLE_EQ(end["test_metrics"]["accuracy"].get<double>(), static_cast<double>(right) / 45);
 }
 
-TEST(OwnDriverFit, TheFirstEpochIsTheOrderOfTheProtocolStepByStep) {
+TEST(TandemDriverFit, TheFirstEpochIsTheOrderOfTheProtocolStepByStep) {
   // The mean of an epoch's losses equals that of steps over files in the epoch's order.
   const SmallCell cell("lenet", {1, 28, 28}, 45, 0);
   const Tensor x = io::load_npy(cell.data.files["train"]["x"]),
@@ -90,7 +90,7 @@ json trimmed(json request, const SmallCell& cell) {
   return request;
 }
 
-TEST(OwnDriverFit, CtcAndSumsAreFittedOverBatchesAsLongAsTheirLongestSample) {
+TEST(TandemDriverFit, CtcAndSumsAreFittedOverBatchesAsLongAsTheirLongestSample) {
   for (const char* name : {"deepspeech2_small", "tacotron2_small"}) {
     SCOPED_TRACE(name);
     const SmallCell cell(name, {}, 30, 9);
@@ -129,7 +129,7 @@ TEST(OwnDriverFit, CtcAndSumsAreFittedOverBatchesAsLongAsTheirLongestSample) {
   }
 }
 
-TEST(OwnDriverFit, TheTestOfASumIsTheSumOfItsMeansWhateverTheBatch) {
+TEST(TandemDriverFit, TheTestOfASumIsTheSumOfItsMeansWhateverTheBatch) {
   // One term counts words, the other every place: means of batches would weigh them wrongly.
   const SmallCell cell("seq2seq_small", {}, 10, 10);
   json request = cell.prepare("eager", "train", 10);
@@ -152,7 +152,7 @@ TEST(OwnDriverFit, TheTestOfASumIsTheSumOfItsMeansWhateverTheBatch) {
   for (size_t i = 1; i < tested.size(); ++i) EXPECT_NEAR(tested[i], tested[0], 1e-5);
 }
 
-TEST(OwnDriverFit, StopsAfterTheEpochInWhichTheCapPassed) {
+TEST(TandemDriverFit, StopsAfterTheEpochInWhichTheCapPassed) {
   const SmallCell cell("lenet", {1, 28, 28}, 24, 9);
   const std::vector<json> answers =
       answers_to({cell.prepare("graph"), {{"call", "fit"}, {"epochs", 50}, {"cap_s", 0}}});
@@ -161,7 +161,7 @@ TEST(OwnDriverFit, StopsAfterTheEpochInWhichTheCapPassed) {
   EXPECT_EQ(answers[2]["capped"], true);
 }
 
-TEST(OwnDriverSearch, FitsOnceForItsTimeAndDeclinesWhatASearchCannotHave) {
+TEST(TandemDriverSearch, FitsOnceForItsTimeAndDeclinesWhatASearchCannotHave) {
   const SmallCell cell("lenet", {1, 28, 28}, 330, 45);
   json prepare = cell.prepare("random");
   const json fit = {{"call", "fit"}, {"epochs", 1}, {"cap_s", 4}},
@@ -185,7 +185,7 @@ TEST(OwnDriverSearch, FitsOnceForItsTimeAndDeclinesWhatASearchCannotHave) {
   EXPECT_EQ(answers[5]["error"]["what"], "epochs");
 }
 
-TEST(OwnDriverBreakdown, ReportsPassesChoicesAndKernels) {
+TEST(TandemDriverBreakdown, ReportsPassesChoicesAndKernels) {
   const SmallCell cell("lenet", {1, 28, 28}, 16, 0);
   const json ask = {{"call", "breakdown"}, {"steps", 3}},
              run = {{"call", "run"}, {"region", "latency"}, {"steps", 1}};
@@ -231,7 +231,7 @@ TEST(OwnDriverBreakdown, ReportsPassesChoicesAndKernels) {
   EXPECT_EQ(succeeded(answers[9])["loss"], answers[2]["loss"]);
 }
 
-TEST(OwnDriverBreakdown, ReportsKernelsOfAGpu) {
+TEST(TandemDriverBreakdown, ReportsKernelsOfAGpu) {
   if (!find_backend(DeviceKind::cuda)) GTEST_SKIP() << "this machine has no CUDA backend";
   const SmallCell cell("lenet", {1, 28, 28}, 16, 0);
   const json ask = {{"call", "breakdown"}, {"steps", 5}};
@@ -255,7 +255,7 @@ TEST(OwnDriverBreakdown, ReportsKernelsOfAGpu) {
   EXPECT_GT(answers[1]["launches"], answers[5]["launches"]) << "the graph engine fuses";
 }
 
-TEST(OwnDriverSwitches, NoPassChangesABit) {
+TEST(TandemDriverSwitches, NoPassChangesABit) {
   const SmallCell cell("mnist_cnn", {1, 28, 28}, 16, 0);
   const json five = {{"call", "check"}, {"steps", 5}};
   std::vector<json> requests = {cell.prepare("graph", "train", 4), five};
@@ -273,7 +273,7 @@ TEST(OwnDriverSwitches, NoPassChangesABit) {
   }
 }
 
-TEST(OwnDriverSwitches, LstmImplementationsAreObeyedAndGiveTheSame) {
+TEST(TandemDriverSwitches, LstmImplementationsAreObeyedAndGiveTheSame) {
   const SmallCell cell("sensor_lstm", {}, 16, 0);
   std::vector<json> losses, launches;
   for (const std::string implementation : {"cell", "block", "fused"}) {
@@ -303,7 +303,7 @@ json error_with(const SmallCell& cell, const std::function<void(json&)>& change)
   return answers[0].value("error", json::object());
 }
 
-TEST(OwnDriverBreakdown, ConvolutionModesAreObeyed) {
+TEST(TandemDriverBreakdown, ConvolutionModesAreObeyed) {
   const SmallCell cell("lenet", {1, 28, 28}, 16, 0);
   for (const std::string mode : {"fixed", "heuristic", "profile"}) {
     json prepare = cell.prepare("graph");
@@ -321,7 +321,7 @@ TEST(OwnDriverBreakdown, ConvolutionModesAreObeyed) {
   }
 }
 
-TEST(OwnDriverErrors, WhatCannotBeObeyedIsDeclinedByName) {
+TEST(TandemDriverErrors, WhatCannotBeObeyedIsDeclinedByName) {
   const SmallCell cell("lenet", {1, 28, 28}, 8, 4);
   const auto declined = [&](const std::string& what, const std::function<void(json&)>& change) {
     const json error = error_with(cell, change);
@@ -355,7 +355,7 @@ TEST(OwnDriverErrors, WhatCannotBeObeyedIsDeclinedByName) {
   EXPECT_EQ(answers[0]["error"]["what"], "dance");
 }
 
-TEST(OwnDriverErrors, WrongFieldsAndFilesFailWithTheRule) {
+TEST(TandemDriverErrors, WrongFieldsAndFilesFailWithTheRule) {
   const SmallCell cell("lenet", {1, 28, 28}, 8, 4);
   const auto failed = [&](const std::string& words, const std::function<void(json&)>& change) {
     const json error = error_with(cell, change);
@@ -415,7 +415,7 @@ TEST(OwnDriverErrors, WrongFieldsAndFilesFailWithTheRule) {
   });
 }
 
-TEST(OwnDriverErrors, ANetworkThatNoMachineHoldsIsRefused) {
+TEST(TandemDriverErrors, ANetworkThatNoMachineHoldsIsRefused) {
   const SmallCell cell("lenet", {1, 28, 28}, 2, 0);
   const json error = error_with(cell, [](json& r) {
     r["network"]["name"] = "wide";  // 2^31 parameters of a network that the zoo has not
@@ -439,7 +439,7 @@ TEST(OwnDriverErrors, ANetworkThatNoMachineHoldsIsRefused) {
       << error;
 }
 
-TEST(OwnDriverErrors, RubbishAndCallsOutOfOrderAreAnsweredAndSurvived) {
+TEST(TandemDriverErrors, RubbishAndCallsOutOfOrderAreAnsweredAndSurvived) {
   const std::vector<json> answers = answers_to_text(
       "rubbish\n{\"id\": 1\n[1, 2]\n\n   \n{\"id\": 4}\n{\"id\": 5, \"call\": 7}\n\xff\xfe\n{\"id\": 6, "
       "\"call\": "
@@ -457,7 +457,7 @@ TEST(OwnDriverErrors, RubbishAndCallsOutOfOrderAreAnsweredAndSurvived) {
   EXPECT_EQ(succeeded(answers[10])["id"], 10);
 }
 
-TEST(OwnDriverErrors, WrongCallsOfAPreparedCellLeaveItUsable) {
+TEST(TandemDriverErrors, WrongCallsOfAPreparedCellLeaveItUsable) {
   const SmallCell cell("lenet", {1, 28, 28}, 8, 0);
   const std::vector<json> answers = answers_to({cell.prepare("eager", "infer"),
                                                 {{"call", "run"}, {"region", "sideways"}, {"steps", 1}},

@@ -1,11 +1,11 @@
-#include "lab/src/own/search_cell.h"
+#include "lab/src/tandem_driver/search_cell.h"
 
 #include <algorithm>
 #include <filesystem>
 
-#include "lab/src/own/prepared_cell.h"
+#include "lab/src/tandem_driver/prepared_cell.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 namespace {
 
 namespace fs = std::filesystem;
@@ -115,4 +115,4 @@ Json SearchCell::fit(const Json& request, const std::function<void(const Json&)>
   return {{"epochs", 1}, {"capped", false}, {"confusion", Json()}};
 }
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

@@ -1,9 +1,9 @@
 // The call `breakdown`: what the graph engine made of a step, and where its time goes, kernel by kernel.
 #include <algorithm>
 
-#include "lab/src/own/prepared_cell.h"
+#include "lab/src/tandem_driver/prepared_cell.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 namespace {
 
 constexpr size_t kShownOps = 10;
@@ -85,4 +85,4 @@ Json PreparedCell::breakdown(const Json& request) {
   return answer;
 }
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

@@ -4,17 +4,17 @@
 #include <algorithm>
 #include <functional>
 
-#include "lab/src/own/network.h"
-#include "lab/src/own/prepared_cell.h"
 #include "lab/src/protocol/hash.h"
-#include "lab/tests/own/driver_talk.h"
+#include "lab/src/tandem_driver/network.h"
+#include "lab/src/tandem_driver/prepared_cell.h"
+#include "lab/tests/tandem_driver/driver_talk.h"
 
 namespace tandem::lab {
 namespace {
 
 const json kTenSteps = {{"call", "check"}, {"steps", 10}};
 
-TEST(OwnDriver, HelloOffersBothEnginesEveryKindOfLayerAndEveryPassOfTheLibrary) {
+TEST(TandemDriver, HelloOffersBothEnginesEveryKindOfLayerAndEveryPassOfTheLibrary) {
   const std::vector<json> answers =
       answers_to({{{"call", "hello"}}, {{"call", "quit"}}, {{"call", "hello"}}});
   ASSERT_EQ(answers.size(), 2u) << "nothing is answered after quit";
@@ -37,16 +37,18 @@ TEST(OwnDriver, HelloOffersBothEnginesEveryKindOfLayerAndEveryPassOfTheLibrary) 
     EXPECT_EQ(hello["switches"]["graph." + pass], (json{"on", "off"})) << pass;
 }
 
-TEST(OwnDriver,
+TEST(TandemDriver,
      TheHashTheOrderAndTheWeightsAreTheProtocols) {  // numbers computed from the page's formulas in Python
   EXPECT_EQ(hashed(0, 0), 0u);
   EXPECT_EQ(hashed(1, 2), 1712184577u);
   EXPECT_EQ(hashed(123456, 99), 3637633216u);
   EXPECT_EQ(hashed(4294967295u, 7), 2477081019u);
-  EXPECT_EQ(own::epoch_order(12, 5, 0), (std::vector<int64_t>{4, 10, 8, 7, 3, 1, 0, 5, 9, 2, 11, 6}));
-  EXPECT_EQ(own::epoch_order(12, 5, 1), (std::vector<int64_t>{5, 8, 7, 4, 6, 10, 9, 2, 1, 3, 11, 0}));
+  EXPECT_EQ(tandem_driver::epoch_order(12, 5, 0),
+            (std::vector<int64_t>{4, 10, 8, 7, 3, 1, 0, 5, 9, 2, 11, 6}));
+  EXPECT_EQ(tandem_driver::epoch_order(12, 5, 1),
+            (std::vector<int64_t>{5, 8, 7, 4, 6, 10, 9, 2, 1, 3, 11, 0}));
   const auto lenet = zoo::make_model("lenet");
-  own::set_hash_weights(*lenet, 40);
+  tandem_driver::set_hash_weights(*lenet, 40);
   const nn::NamedTensors named = lenet->named_parameters();  // conv1.weight, conv1.bias, …
   const std::vector<float> weight = named[0].second.to_vector<float>(),
                            bias = named[1].second.to_vector<float>();
@@ -55,7 +57,7 @@ TEST(OwnDriver,
   EXPECT_EQ(bias[0], -0.01575498655438423f);
   EXPECT_EQ(bias[5], -0.010849827900528908f);
   const auto resnet = zoo::make_model("resnet18");
-  own::set_hash_weights(*resnet, 39);  // the second name is bn1.weight, and this its stream 40
+  tandem_driver::set_hash_weights(*resnet, 39);  // the second name is bn1.weight, and this its stream 40
   for (const auto& [name, tensor] : resnet->named_parameters())
     if (name == "bn1.weight") {
       EXPECT_EQ(tensor.to_vector<float>()[3], 1.0020653009414673f);
@@ -66,7 +68,7 @@ TEST(OwnDriver,
     }
 }
 
-TEST(OwnDriver, CheckHasTheSameBitsWithBothEnginesAndAgreesWithF64) {
+TEST(TandemDriver, CheckHasTheSameBitsWithBothEnginesAndAgreesWithF64) {
   const SmallCell cell("lenet", {1, 28, 28}, 40, 0);
   json wide = cell.prepare("graph");
   wide["precision"] = "f64";
@@ -95,7 +97,7 @@ TEST(OwnDriver, CheckHasTheSameBitsWithBothEnginesAndAgreesWithF64) {
   EXPECT_EQ(second, f64);
 }
 
-TEST(OwnDriver, WholeModelsHaveTheSameBitsWithBothEnginesAndAgreeWithF64) {
+TEST(TandemDriver, WholeModelsHaveTheSameBitsWithBothEnginesAndAgreeWithF64) {
   const json three = {{"call", "check"}, {"steps", 3}};
   for (const char* name : {"deepspeech2_small", "gnmt_small", "seq2seq_small", "tacotron2_small"}) {
     SCOPED_TRACE(name);
@@ -116,7 +118,7 @@ TEST(OwnDriver, WholeModelsHaveTheSameBitsWithBothEnginesAndAgreeWithF64) {
   }
 }
 
-TEST(OwnDriver, AWholeModelIsRefusedOrDeclinedByWhatItCannotHave) {
+TEST(TandemDriver, AWholeModelIsRefusedOrDeclinedByWhatItCannotHave) {
   const SmallCell cell("deepspeech2_small", {}, 8, 4);
   const auto refused = [&](const std::function<void(json&)>& change, const char* kind, const char* rule) {
     json request = cell.prepare("eager", "train", 4);
@@ -172,7 +174,7 @@ TEST(OwnDriver, AWholeModelIsRefusedOrDeclinedByWhatItCannotHave) {
       "failed", "data.train.length: lengths must be in 1 … 64, the places of features; got 65 … 65");
 }
 
-TEST(OwnDriver, TheImplementationOfAnLstmIsTurnedInWholeModelsToo) {
+TEST(TandemDriver, TheImplementationOfAnLstmIsTurnedInWholeModelsToo) {
   const SmallCell cell("gnmt_small", {}, 8, 0);
   std::vector<json> requests;
   for (const char* value : {"cell", "block", "fused"}) {
@@ -185,7 +187,7 @@ TEST(OwnDriver, TheImplementationOfAnLstmIsTurnedInWholeModelsToo) {
     expect_near(succeeded(answers[i])["losses"], succeeded(answers[1])["losses"], 1e-4, "losses");
 }
 
-TEST(OwnDriver, ANetworkWithBatchNormIsCheckedWithoutTouchingItsStatistics) {
+TEST(TandemDriver, ANetworkWithBatchNormIsCheckedWithoutTouchingItsStatistics) {
   const SmallCell cell("resnet18", {3, 32, 32}, 12, 6);
   const json three = {{"call", "check"}, {"steps", 3}}, none = {{"call", "check"}, {"steps", 0}};
   const std::vector<json> answers =
@@ -200,7 +202,7 @@ TEST(OwnDriver, ANetworkWithBatchNormIsCheckedWithoutTouchingItsStatistics) {
   EXPECT_FALSE(answers[7].contains("loss"));
 }
 
-TEST(OwnDriver, SixteenBitNumbersGiveLossesNearThoseOfF32) {
+TEST(TandemDriver, SixteenBitNumbersGiveLossesNearThoseOfF32) {
   const SmallCell cell("lenet", {1, 28, 28}, 24, 0);
   write_weights(cell.folder / "w.safetensors", cell.network, 3);
   const auto prepare = [&](const char* variant, const char* precision) {
@@ -223,16 +225,16 @@ TEST(OwnDriver, SixteenBitNumbersGiveLossesNearThoseOfF32) {
   EXPECT_EQ(answers[7]["losses"], answers[9]["losses"]);
 }
 
-TEST(OwnDriver, RunTakesTheStepsOfCheckAndTellsWhenEachBeganAndEnded) {
+TEST(TandemDriver, RunTakesTheStepsOfCheckAndTellsWhenEachBeganAndEnded) {
   const SmallCell cell("lenet", {1, 28, 28}, 40, 0);
   const auto run = [](const char* region, int steps) {
     return json{{"call", "run"}, {"region", region}, {"steps", steps}};
   };
-  const int64_t before = own::now_ns();
+  const int64_t before = tandem_driver::now_ns();
   const std::vector<json> answers =
       answers_to({cell.prepare("graph"), run("latency", 4), run("throughput", 6), kTenSteps,
                   run("latency", 1), cell.prepare("eager"), run("throughput", 7)});
-  const int64_t after = own::now_ns();
+  const int64_t after = tandem_driver::now_ns();
   const json& latency = succeeded(answers[1]);
   ASSERT_EQ(latency["steps"].size(), 4u);
   int64_t last = before;
@@ -255,7 +257,7 @@ TEST(OwnDriver, RunTakesTheStepsOfCheckAndTellsWhenEachBeganAndEnded) {
   EXPECT_EQ(succeeded(answers[6])["loss"], check["losses"][6]);
 }
 
-TEST(OwnDriver, InferenceGivesTheSameSumWithBothEnginesAndChangesNothing) {
+TEST(TandemDriver, InferenceGivesTheSameSumWithBothEnginesAndChangesNothing) {
   const SmallCell cell("mnist_cnn", {1, 28, 28}, 16, 0);
   const json run = {{"call", "run"}, {"region", "throughput"}, {"steps", 3}};
   json eager = cell.prepare("eager", "infer"), graph = cell.prepare("graph", "infer");
@@ -269,7 +271,7 @@ TEST(OwnDriver, InferenceGivesTheSameSumWithBothEnginesAndChangesNothing) {
   EXPECT_EQ(succeeded(answers[5])["outputs"].size(), 1u);
 }
 
-TEST(OwnDriver, DropoutIsDrawnFromTheSeedAndAgreesBetweenTheEngines) {
+TEST(TandemDriver, DropoutIsDrawnFromTheSeedAndAgreesBetweenTheEngines) {
   const SmallCell cell("mnist_cnn", {1, 28, 28}, 16, 0);
   const json run = {{"call", "run"}, {"region", "throughput"}, {"steps", 3}};
   json eager = cell.prepare("eager"), graph = cell.prepare("graph"), other = cell.prepare("graph");
@@ -282,7 +284,7 @@ TEST(OwnDriver, DropoutIsDrawnFromTheSeedAndAgreesBetweenTheEngines) {
   EXPECT_NE(succeeded(answers[7])["loss"], answers[1]["loss"]);
 }
 
-TEST(OwnDriver, AsShippedBeginsWithTandemsOwnWeightsAndRate) {
+TEST(TandemDriver, AsShippedBeginsWithTandemsOwnWeightsAndRate) {
   const SmallCell cell("resnet18", {3, 32, 32}, 8, 0);
   json request = cell.prepare("graph", "train", 4);
   request["track"] = "as_shipped";
@@ -300,7 +302,7 @@ TEST(OwnDriver, AsShippedBeginsWithTandemsOwnWeightsAndRate) {
   EXPECT_EQ(succeeded(answers[1]), answers[3]);
 }
 
-TEST(OwnDriver, ARequestNestedTooDeepIsRefusedAndTheDriverLivesOn) {
+TEST(TandemDriver, ARequestNestedTooDeepIsRefusedAndTheDriverLivesOn) {
   const auto answers = answers_to_text("{\"id\": 1, \"call\": " + std::string(100'000, '[') +
                                        std::string(100'000, ']') + "}\n{\"id\": 2, \"call\": \"hello\"}\n");
   ASSERT_EQ(answers.size(), 2u);

@@ -1,7 +1,7 @@
 // Tandem's driver in phase load and with the switch feed: which samples its pipeline makes, and what it says of them.
 #include "lab/src/inputs/pictures.h"
 #include "lab/src/protocol/cut.h"
-#include "lab/tests/own/driver_talk.h"
+#include "lab/tests/tandem_driver/driver_talk.h"
 #include "tandem/tandem.h"
 
 namespace tandem::lab {

@@ -1,13 +1,13 @@
 // Building a cell, checking it and timing its steps.
-#include "lab/src/own/prepared_cell.h"
+#include "lab/src/tandem_driver/prepared_cell.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
-#include "lab/src/own/network.h"
+#include "lab/src/tandem_driver/network.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 namespace {
 
 constexpr int64_t kResident = 8;
@@ -228,4 +228,4 @@ Json PreparedCell::run(const Json& request) {
   return answer;
 }
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

@@ -1,10 +1,10 @@
-#include "lab/src/own/load_cell.h"
+#include "lab/src/tandem_driver/load_cell.h"
 
 #include <numeric>
 
-#include "lab/src/own/steps.h"
+#include "lab/src/tandem_driver/steps.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 
 LoadCell::LoadCell(CellRequest request) : request_(std::move(request)) {
   set_threads(static_cast<int>(request_.threads));
@@ -36,4 +36,4 @@ Json LoadCell::run(const Json& request) {
   return answer;
 }
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

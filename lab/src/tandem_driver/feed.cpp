@@ -1,12 +1,12 @@
-#include "lab/src/own/feed.h"
+#include "lab/src/tandem_driver/feed.h"
 
 #include <algorithm>
 #include <fstream>
 
-#include "lab/src/own/steps.h"
 #include "lab/src/protocol/cut.h"
+#include "lab/src/tandem_driver/steps.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 namespace {
 
 namespace image = data::image;
@@ -173,4 +173,4 @@ Json Feed::samples_sum() const {
   return sums;
 }
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

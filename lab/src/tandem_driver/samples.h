@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "lab/src/own/request.h"
+#include "lab/src/tandem_driver/request.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 
 /// The order of epoch 0, 1, … of `fit`: the stable sorting order of hashed(k, seed + 7919·(epoch + 1)).
 std::vector<int64_t> epoch_order(int64_t samples, uint64_t seed, int64_t epoch);
@@ -22,4 +22,4 @@ std::vector<Tensor> batch_of(const data::TensorSet& samples, int64_t index, int6
 /// The fields of a batch as the cell trims them: those of `trim` down to the batch's longest sample. On the CPU.
 std::vector<Tensor> trimmed(const CellRequest& cell, std::vector<Tensor> fields);
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "lab/src/own/request.h"
+#include "lab/src/tandem_driver/request.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 
 /// `images` of prepare's data: which files, and what is made of each.
 struct Images {
@@ -48,4 +48,4 @@ class Feed {
   int64_t waited_ns_ = 0;
 };
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

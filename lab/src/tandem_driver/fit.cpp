@@ -1,9 +1,9 @@
 // The call `fit`: the library's fit, with a test after each epoch, as a user would write it.
 #include <limits>
 
-#include "lab/src/own/prepared_cell.h"
+#include "lab/src/tandem_driver/prepared_cell.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 namespace {
 
 /// Tests after each epoch, tells the lab, and stops when the cap has passed.
@@ -114,4 +114,4 @@ Json PreparedCell::fit(const Json& request, const std::function<void(const Json&
   return answer;
 }
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

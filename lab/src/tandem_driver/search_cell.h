@@ -4,9 +4,9 @@
 
 #include <functional>
 
-#include "lab/src/own/request.h"
+#include "lab/src/tandem_driver/request.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 
 class SearchCell {
  public:
@@ -22,4 +22,4 @@ class SearchCell {
   CellRequest request_;
 };
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

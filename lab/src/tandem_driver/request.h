@@ -11,7 +11,7 @@
 #include "lab/src/protocol/trim.h"
 #include "tandem/tandem.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 
 using Json = nlohmann::json;
 
@@ -121,4 +121,4 @@ std::vector<std::string> precision_names();
 /// Each switch with the values that it obeys: conv, feed, graph, and graph.PASS for every pass of CompileOptions.
 std::map<std::string, std::vector<std::string>> known_switches();
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver

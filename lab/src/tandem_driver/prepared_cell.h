@@ -4,13 +4,13 @@
 #include <functional>
 #include <memory>
 
-#include "lab/src/own/feed.h"
-#include "lab/src/own/request.h"
-#include "lab/src/own/samples.h"
-#include "lab/src/own/steps.h"
-#include "lab/src/own/task.h"
+#include "lab/src/tandem_driver/feed.h"
+#include "lab/src/tandem_driver/request.h"
+#include "lab/src/tandem_driver/samples.h"
+#include "lab/src/tandem_driver/steps.h"
+#include "lab/src/tandem_driver/task.h"
 
-namespace tandem::lab::own {
+namespace tandem::lab::tandem_driver {
 
 class PreparedCell {
  public:
@@ -65,4 +65,4 @@ class PreparedCell {
   int64_t parameters_ = 0, updates_ = 0;
 };
 
-}  // namespace tandem::lab::own
+}  // namespace tandem::lab::tandem_driver
