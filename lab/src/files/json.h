@@ -1,4 +1,4 @@
-// How the lab reads JSON: by nlohmann's reader, after the library has found nothing in it that could do harm.
+// How the lab reads JSON: with nlohmann's parser, after the library has checked that the text can do no harm.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,13 +10,14 @@
 
 namespace tandem::lab {
 
-/// The value, or a discarded one (is_discarded()) with `why` set. Json is nlohmann::json or ordered_json.
+/// Returns the value. If the text is bad, the value is a discarded one (is_discarded()) and `why` says the reason. Json is
+/// nlohmann::json or ordered_json.
 template <class Json>
 Json try_parse_json(std::string_view text, std::string& why) {
   return io::check_json(text, why) ? Json::parse(text) : Json(Json::value_t::discarded);
 }
 
-/// The value, or an Error: where, the rule, `what_to_do`.
+/// Returns the value. If the text is bad, throws Error with `where`, the reason and `what_to_do`.
 template <class Json>
 Json parse_json(const std::string& where, std::string_view text, const std::string& what_to_do = "") {
   std::string why;

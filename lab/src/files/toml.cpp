@@ -29,7 +29,7 @@ nlohmann::json to_json(const toml::node& node, const std::string& name) {
                   node.source().begin.line, ". Write it as a text."));
 }
 
-/// In one line. JSON's texts and numbers are TOML's, too.
+/// The value as TOML in one line. Texts and numbers are written in the same way in JSON and TOML.
 std::string inline_text(const nlohmann::json& value) {
   if (!value.is_structured()) return value.dump();
   std::string list;

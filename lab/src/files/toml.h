@@ -1,4 +1,4 @@
-// TOML files, as JSON: the only place that knows the TOML library.
+// Reads and writes TOML, as JSON values. No other place uses the TOML library.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,10 +6,10 @@
 
 namespace tandem::lab {
 
-/// The file's content. Throws Error with file, line and cause. Dates are refused: no file of ours has any.
+/// The content of a file. Throws Error with file, line and cause. Dates are refused: no file of the lab needs any.
 nlohmann::json read_toml(const std::string& path);
 nlohmann::json parse_toml(const std::string& text, const std::string& name);
-/// A table as such a file's text, a key on each line. There must be no null and no number without an end in it.
+/// The table as the text of a TOML file, one key per line. It must not contain null, infinities or NaN.
 std::string toml_text(const nlohmann::json& table);
 
 }  // namespace tandem::lab

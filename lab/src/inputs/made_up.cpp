@@ -11,13 +11,14 @@
 namespace tandem::lab {
 namespace {
 
-// A target is a sum over a row, or over all rows. Of many, a few stand in, spread evenly: else a large target would take minutes.
+// A target is a sum over a row, or over all rows. Of many numbers only a few are summed, evenly spaced: a large target would
+// otherwise take minutes.
 constexpr int64_t kManyTerms = 64, kFewTerms = 8;
 int64_t terms_of(int64_t numbers) { return numbers > kManyTerms ? kFewTerms : numbers; }
-// Likewise of very many classes a few are met, spread evenly.
+// Of very many classes only a few occur, evenly spaced.
 constexpr int64_t kManyClasses = 1 << 14, kFewClasses = 64;
 
-constexpr int64_t kGrid = 4;  // a pattern is this many by this many values, and smooth between
+constexpr int64_t kGrid = 4;  // a pattern is a grid of this many by this many values, interpolated
 
 uint32_t stream_of(int64_t sample, uint64_t seed, bool is_test) {
   return hashed(static_cast<uint32_t>(sample), static_cast<uint32_t>(seed) * 2 + (is_test ? 1 : 0));
@@ -47,7 +48,7 @@ class Patterns final : public MadeUp {
     const int64_t place = ((label * shape_[0] + c) * (kGrid + 1) + row) * (kGrid + 1) + column;
     return 1.9f * hashed_unit(static_cast<uint32_t>(place), static_cast<uint32_t>(seed_) ^ 0x5A17u);
   }
-  /// Between the four corners of its cell of the grid.
+  /// Interpolates between the four corners of a grid cell.
   float pattern(int64_t label, int64_t c, int64_t y, int64_t x) const {
     const auto place = [](int64_t at, int64_t size) {
       return static_cast<float>(at * kGrid) / static_cast<float>(size);
@@ -101,7 +102,7 @@ class AnyKind final : public MadeUp {
 
   std::vector<Tensor> get(int64_t i) const override {
     const uint32_t stream = stream_of(i, seed_, is_test_);
-    // One draw for all lengths: what is long of an input is long of the others.
+    // One draw for all lengths: a sample that is long in one input is long in the others.
     const int64_t drawn = mosts_.empty() ? longest_
                           : is_trimmed_  ? spread_draw(stream)
                                          : hashed(3, stream) % static_cast<uint32_t>(longest_);
@@ -143,34 +144,34 @@ class AnyKind final : public MadeUp {
   static bool is_length(const zoo::InputDescription& input) {
     return input.dtype == DType::i64 && input.shape.rank() == 0;
   }
-  /// The cube of a number that is drawn evenly: most samples are short and a few long, so that the longest of a batch differs
-  /// from batch to batch. Evenly drawn lengths would leave nearly every batch as long as can be.
+  /// The cube of an evenly drawn number: most samples are short and a few long, so that the longest sample differs from batch to
+  /// batch. With evenly drawn lengths the longest sample of nearly every batch would be about as long as possible.
   int64_t spread_draw(uint32_t stream) const {
     const uint64_t u = hashed(3, stream);
     return static_cast<int64_t>((((u * u) >> 32) * u >> 32) * static_cast<uint64_t>(longest_) >> 32);
   }
-  /// The share of `most` that was drawn, at least one.
+  /// The drawn length of a field with lengths up to `most`; at least 1.
   int64_t length_of(int64_t most, int64_t drawn) const { return 1 + drawn * most / longest_; }
-  /// How many places of a first axis are true: all, unless lengths say otherwise.
+  /// How many places of a first axis hold data and no padding: all, unless a length says otherwise.
   int64_t true_places(int64_t places, int64_t drawn) const {
     for (const auto& [name, most] : mosts_)
       if (most == places) return length_of(most, drawn);
     return places;
   }
-  /// The term whose target this is; null: none.
+  /// The term of the loss that has this target; null if none has.
   const Json* term_of(const std::string& target) const {
     for (const Json& term : terms_)
       if (term["target"] == target) return &term;
     return nullptr;
   }
-  /// How many labels of a target of ctc are true: one for four steps that count.
+  /// How many labels a target of ctc has: one for every four steps that count.
   int64_t labels_of(const Json& term, int64_t most, int64_t drawn) const {
     const int64_t stride = term.value("stride", int64_t{1}),
                   length = length_of(mosts_.at(term["lengths"].get<std::string>()), drawn);
     return std::clamp<int64_t>((length + stride - 1) / stride / 4, 1, most);
   }
 
-  /// The weighted sum for output k at a place of a target whose first axis has `places`.
+  /// The weighted sum number k at a place of a target whose first axis has `places`.
   float value(const std::vector<Rows>& known, int64_t places, int64_t place, uint32_t k) const {
     float sum = 0;
     for (size_t r = 0; r < known.size(); ++r) {
@@ -221,7 +222,7 @@ class AnyKind final : public MadeUp {
       }
       int64_t best = 0;
       float most = -INFINITY;
-      for (int64_t k = is_ctc ? 1 : 0; is_true && k < classes; k += step)  // the blank is no label
+      for (int64_t k = is_ctc ? 1 : 0; is_true && k < classes; k += step)  // 0 is the blank, not a label
         if (const float v = value(known, places, place, first + 997 * static_cast<uint32_t>(k)); v > most)
           most = v, best = k;
       out.data<int64_t>()[at] = best;
@@ -232,7 +233,7 @@ class AnyKind final : public MadeUp {
   Json targets_, terms_;
   std::vector<zoo::InputDescription> inputs_;
   std::vector<int64_t> below_;
-  std::map<std::string, int64_t> mosts_;  // of inputs and targets that are lengths: the most of each
+  std::map<std::string, int64_t> mosts_;  // the largest value of each input and target that is a length
   int64_t longest_ = 1;
   bool is_trimmed_;
   uint64_t seed_;

@@ -27,7 +27,7 @@ const zoo::Setting& setting(const zoo::LayerCall& call, const std::string& name)
   throw Error(str("network: ", call.layer.type, " must have the setting ", name, "."));
 }
 
-/// Zeros before and after, for each axis. "same" keeps the size at stride 1, and has the odd one at the end.
+/// Zeros before and after, for each axis. "same" keeps the size at stride 1; of an odd number of zeros the extra one is at the end.
 Json padding_pairs(const zoo::LayerCall& call) {
   Json pairs = Json::array();
   const zoo::Setting& padding = setting(call, "padding");
@@ -48,7 +48,7 @@ Json settings(const zoo::LayerCall& call) {
   Json out = Json::object();
   for (const auto& [name, value] : call.layer.settings) {
     if (name.starts_with("init") || name == "forget_bias")
-      continue;  // the weights come from a file, or are the framework's own
+      continue;  // the weights come from a file, or the framework draws them
     std::visit([&, &name = name](const auto& v) { out[name] = v; }, value);
   }
   if (call.layer.type == "conv" || call.layer.type == "max_pool") out["padding"] = padding_pairs(call);
@@ -68,7 +68,7 @@ Json inputs(const std::vector<zoo::InputDescription>& all, const std::map<std::s
   return out;
 }
 
-/// A term of the loss must find its output, and what that gives must fit the target.
+/// Checks a term of the loss: the network must have its output, and the output's shape must fit the target.
 void check_term(const Workload& workload, const Json& loss, const zoo::StraightLine& line) {
   const auto refuse = [&](const std::string& why) {
     throw Error(str("workload ", workload.name, ": ", why));
@@ -119,7 +119,7 @@ void check_loss(const Workload& workload, const zoo::StraightLine& line) {
       refuse(str("a target must have another name than the inputs; got '", input.name, "' for both."));
 }
 
-/// Lengths must be whole numbers without axes, and what they trim must have as many places as they can count.
+/// Checks `trim`: lengths must be whole numbers without axes, and what they trim must have as many places as they can count.
 void check_trim(const Workload& workload, const Network& network) {
   const auto refuse = [&](const std::string& length, const std::string& why) {
     throw Error(str("workload ", workload.name, ": trim.", length, " must ", why));
@@ -127,7 +127,7 @@ void check_trim(const Workload& workload, const Network& network) {
   struct Field {
     std::vector<int64_t> shape;
     bool is_whole;
-    int64_t most;  // of whole numbers, where it is known
+    int64_t most;  // the largest of whole numbers; -1: not known
   };
   std::map<std::string, Field> fields;
   for (const auto& input : network.line.inputs) {
@@ -169,7 +169,7 @@ void check_trim(const Workload& workload, const Network& network) {
               by->first, "."));
 }
 
-/// Its text has been made here, so that its lines are nobody's.
+/// The lab has generated the text of this description, so that its line numbers mean nothing to the user.
 void forget_lines(std::vector<zoo::LayerDescription>& layers) {
   for (zoo::LayerDescription& layer : layers) {
     layer.line = 0;
@@ -178,7 +178,7 @@ void forget_lines(std::vector<zoo::LayerDescription>& layers) {
   }
 }
 
-/// The description that stands in the workload itself.
+/// The description that the workload itself contains.
 zoo::ModelDescription described_inside(const Workload& workload) {
   const std::string source = str(workload.file, ": workload ", workload.name, ": network");
   try {
@@ -215,7 +215,8 @@ zoo::Setting number_of(Table& table, const std::string& key) {
   return value.get<double>();
 }
 
-/// The names and shapes of what the class has: found once, since it takes the memory of all weights.
+/// Adds the names and shapes of the class's parameters and buffers. They are found once for the same settings, because making the
+/// class takes the memory of all weights.
 void add_parameters(zoo::LayerCall& call) {
   using Shapes = std::vector<std::pair<std::string, Dims>>;
   static std::map<std::string, std::pair<Shapes, Shapes>>& known =
@@ -237,7 +238,7 @@ void add_parameters(zoo::LayerCall& call) {
   call.parameters = at->second.first, call.buffers = at->second.second;
 }
 
-/// A file, or a table of a workload, with the key `model`.
+/// The network of a file, or of a table in a workload, that has the key `model`.
 Network whole_network(const Workload& workload, const std::string& file, const std::string& where,
                       const Json& json) {
   Network network;
@@ -310,7 +311,7 @@ Network found_network(const Workload& workload, const zoo::ModelOptions& options
   return whole_network(workload, file, "", json);
 }
 
-/// All but the parameters of a whole model.
+/// The network with everything except the parameters of a whole model.
 Network checked_network(const Workload& workload, const std::vector<int64_t>& input) {
   zoo::ModelOptions options;
   const std::vector<int64_t>& sizes = input.empty() ? workload.input : input;
@@ -368,7 +369,7 @@ void check_network(const Workload& workload) { checked_network(workload, {}); }
 
 bool has_dropout(const Network& network) {
   if (network.is_whole) return draws(network.line.calls.at(0).layer.settings);
-  // By their probability, as zoo::with_options finds them.
+  // Layers with dropout are those with a setting `p`; zoo::with_options finds them in the same way.
   return std::any_of(network.line.calls.begin(), network.line.calls.end(), [](const zoo::LayerCall& call) {
     return zoo::has_setting(zoo::layer_type(call.layer.type), "p");
   });

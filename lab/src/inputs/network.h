@@ -1,5 +1,5 @@
-// The networks of the lab: descriptions in networks/NAME.toml, or in a workload itself, worked out into the straight line that the protocol
-// carries to the drivers.
+// The networks of the lab. A description, from networks/NAME.toml or from the workload itself, is turned into the straight line that
+// the protocol sends to the drivers.
 #pragma once
 
 #include <map>
@@ -13,31 +13,32 @@
 
 namespace tandem::lab {
 
-/// A workload's network for samples of these sizes (of its only input; empty: its own), with as many outputs as the
-/// workload has classes.
+/// The network of a workload, with as many outputs as the workload has classes.
 struct Network {
-  zoo::ModelDescription description;  // empty where is_whole
+  zoo::ModelDescription description;  // empty if is_whole
   zoo::StraightLine line;
   bool is_whole = false;  // no list of layers: its only call is a class of the zoo (protocol/whole_model.h)
-  std::map<std::string, Whole> ranges = {};  // of whole numbers, by input, where the network's file says them
+  std::map<std::string, Whole> ranges = {};  // of inputs of whole numbers, if the network's file has them
   Json targets = Json::object();             // the workload's
-  Json json() const;                         // as `prepare` carries it: lab/docs/protocol.md
+  Json json() const;                         // as `prepare` has it: lab/docs/protocol.md
 
   int64_t sample_bytes() const;  // of all inputs and targets
-  /// With weights drawn from this thread's generator.
+  /// Makes the module, with weights drawn from this thread's generator.
   std::unique_ptr<nn::Module> make() const;
 };
 
-/// Throws Error where the file breaks a rule, or where the workload's loss does not fit what the network gives.
+/// `input`: the sizes of a sample of the only input; empty: as the workload or the description has them. Throws Error if the file
+/// breaks a rule, or if the workload's loss does not fit the network's outputs.
 Network load_network(const Workload& workload, const std::vector<int64_t>& input = {});
 
-/// Throws the same, but for what the class of a whole model says to its settings: that would take the memory of all weights.
+/// Throws the same errors, except those that the class of a whole model has for its settings: making the class would take the
+/// memory of all weights.
 void check_network(const Workload& workload);
 
-/// Whether a layer of it leaves numbers out by chance.
+/// Whether the network has dropout.
 bool has_dropout(const Network& network);
 
-/// Rows of the embedding that reads an input, or the end of its range: its numbers are below that. 0 where none does.
+/// The numbers of an input are below this: the rows of the embedding that reads it, or the end of its range. 0 if it has neither.
 int64_t embedding_rows(const Network& network, const std::string& input);
 
 }  // namespace tandem::lab

@@ -20,7 +20,7 @@ namespace image = data::image;
 
 constexpr int64_t kMostBytes = int64_t{1} << 30;
 constexpr int64_t kMadeUpPictures = 32,
-                  kMadeUpBytes = 160 << 10;  // different ones, and what one takes at most
+                  kMadeUpBytes = 160 << 10;  // how many different ones there are, and what one takes at most
 
 std::vector<std::string> photographs_below(const std::string& folder) {
   std::vector<std::string> paths;
@@ -34,7 +34,7 @@ std::vector<std::string> photographs_below(const std::string& folder) {
   return paths;
 }
 
-/// The folder of each photograph as a label, where these can be the classes; else nothing.
+/// A label for each photograph: the number of its folder. Nothing if there is one folder, or more folders than classes.
 std::vector<int64_t> labels_by_folder(const std::vector<std::string>& paths, int64_t classes) {
   std::map<std::string, int64_t> numbers;
   for (const std::string& path : paths) numbers[fs::path(path).parent_path().string()] = 0;
@@ -106,14 +106,15 @@ std::string write_pictures(const std::string& folder, const Workload& workload, 
   fs::create_directories(folder);
   std::string list;
   int64_t bytes = 0, written = 0;
-  std::map<int64_t, std::vector<uint8_t>> kept;  // of made-up pictures
+  std::map<int64_t, std::vector<uint8_t>> kept;  // the files of made-up pictures
   for (int64_t i = 0; written < count && i < count + different; ++i) {
     const int64_t source = order[static_cast<size_t>(i % different)];
     if (paths.empty() && !kept.contains(source))
       kept[source] = io::encode_jpeg(make_up_photograph(source, seed), 90);
     const std::vector<uint8_t> file =
         paths.empty() ? kept[source] : io::read_file("images", paths[static_cast<size_t>(source)]);
-    // Whether a decoder turns a picture upright is its own affair: such files would not be the same everywhere.
+    // Files that are to be turned are left out: some decoders turn them and some do not, so that drivers would see different
+    // pictures.
     if (io::detail::jpeg_orientation(file) != 1) continue;
     bytes += static_cast<int64_t>(file.size());
     if (bytes > kMostBytes && written > 0) break;

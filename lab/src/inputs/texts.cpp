@@ -11,7 +11,7 @@ using Kind = TextUse::Kind;
 
 std::vector<int64_t> shape_of(const Json& target) { return target.value("shape", std::vector<int64_t>{}); }
 
-/// Sentences and their translations: three inputs and two targets, of which the loss counts one by the other.
+/// Sentences and their translations: three inputs and two targets. One target is the length of the other.
 std::optional<TextUse> pairs_use(const Workload& workload, const Network& network) {
   const auto& in = network.line.inputs;
   if (in.size() != 3 || workload.targets.size() != 2 || workload.loss_terms().size() != 1) return {};
@@ -29,7 +29,7 @@ std::optional<TextUse> pairs_use(const Workload& workload, const Network& networ
   return TextUse{Kind::pairs, in[0].shape[0], embedding_rows(network, in[0].name), length, rows};
 }
 
-/// Appends a row of the first `size` of these, filled up with zeros.
+/// Appends a row of `size` numbers: the tokens, then zeros.
 void append(std::vector<int64_t>& rows, std::span<const int64_t> tokens, int64_t size) {
   rows.insert(rows.end(), tokens.begin(), tokens.end());
   rows.resize(rows.size() + static_cast<size_t>(size) - tokens.size());
@@ -85,7 +85,7 @@ std::optional<TextUse> text_use(const Workload& workload, const Network& network
 }
 
 data::Splits open_texts(const TextUse& use, const std::string& name, const std::string& data_dir) {
-  // A source and a target of a pair have their end besides, which is not counted.
+  // The length of a data set does not count the token that ends a source or a target of a pair.
   const bool is_pairs = use.kind == Kind::pairs;
   const int64_t length = is_pairs ? std::min(use.length, use.into_length) - 1 : use.length,
                 words = is_pairs ? std::min(use.vocabulary, use.into_vocabulary) : use.vocabulary;
@@ -106,7 +106,7 @@ data::Splits open_texts(const TextUse& use, const std::string& name, const std::
 
 int64_t text_samples(const TextUse& use, const data::Dataset& set, int64_t batch) {
   if (use.kind != Kind::continued) return set.size();
-  // The last window is filled up with what does not count.
+  // The last window is padded, and left out.
   return std::max<int64_t>(1, (set.size() - 1) / batch) * std::min(batch, set.size());
 }
 

@@ -1,4 +1,4 @@
-// Samples of data sets of text, as the workloads of the lab take them: padded, all of one size.
+// Samples of text data sets in the form that the lab's workloads need: padded, all of one size.
 #pragma once
 
 #include <optional>
@@ -10,29 +10,32 @@
 
 namespace tandem::lab {
 
-/// How a workload reads text, where it does.
+/// How a workload reads text.
 struct TextUse {
   enum class Kind {
-    classified,  // inputs tokens (length) and their true number, and a class
-    continued,   // tokens (length), and those that follow each
-    pairs  // tokens of a source (length) and their true number, and of a target those before (into_length); those that it has
-           // (into_length) and their true number
+    /// Inputs: tokens (length) and their number without padding. Target: a class.
+    classified,
+    /// Input: tokens (length). Target: for each token the one that follows.
+    continued,
+    /// Inputs: tokens of a source (length), their number, and all but the last token of a translation (into_length). Targets: all
+    /// but its first token (into_length), and their number.
+    pairs
   };
   Kind kind;
   int64_t length, vocabulary;                    // vocabulary: rows of the embedding that reads the tokens
-  int64_t into_length = 0, into_vocabulary = 0;  // of the targets of pairs
+  int64_t into_length = 0, into_vocabulary = 0;  // of the translations, in pairs
 };
-/// By the network's inputs and the workload's targets; nothing for other workloads.
+/// Found from the network's inputs and the workload's targets. Nothing for workloads that do not read text.
 std::optional<TextUse> text_use(const Workload& workload, const Network& network);
 
-/// Opens the data set with words and lengths that fit. Throws Error where its texts are for another use.
+/// Opens the data set with a vocabulary and lengths that fit. Throws Error if its texts are for another use.
 data::Splits open_texts(const TextUse& use, const std::string& name, const std::string& data_dir);
 
-/// How many samples of a part there are: of a text that goes on, whole windows in whole batches.
+/// How many samples a part has. Of a continuous text only whole windows in whole batches count.
 int64_t text_samples(const TextUse& use, const data::Dataset& set, int64_t batch);
-/// Samples, one after the other: the inputs, then the targets in the order of their names. Of a text that goes on, sample k of batch b
-/// is window b of the k-th part of the text, so that each place of a batch reads on where it was. Of pairs, source and target
-/// end with the token for that, and what follows is 0.
+/// The samples as one batch: the inputs, then the targets ordered by name. Of a continuous text, sample k of batch b is window b of
+/// the k-th part of the text, so that each place of a batch goes on where it ended in the batch before. Of pairs, source and target
+/// end with the end token, and zeros follow.
 std::vector<Tensor> text_batch(const TextUse& use, const Workload& workload, const data::Dataset& set,
                                int64_t batch, std::span<const int64_t> indices);
 

@@ -1,4 +1,4 @@
-// Weights and data.
+// Chooses and writes data, and writes weights.
 #include "lab/src/inputs/write_inputs.h"
 
 #include <algorithm>
@@ -13,13 +13,14 @@
 namespace tandem::lab {
 namespace {
 
-constexpr int64_t kPictures = 256;  // files that arrays of a workload with [images] are made of
+constexpr int64_t kPictures = 256;  // at most so many files become the arrays of a workload with [images]
 
-/// A part of the data, as a list of tensors for each sample: the network's inputs, then the targets.
+/// A part of the data: train or test.
 struct Source {
-  std::function<std::vector<Tensor>(std::span<const int64_t>)> batch;  // samples, one after the other
+  /// The samples with these indices as one batch: the network's inputs, then the targets.
+  std::function<std::vector<Tensor>(std::span<const int64_t>)> batch;
   int64_t size = 0;
-  bool in_order = false;  // it is written in this order, not in one that is drawn
+  bool in_order = false;  // samples are written in their order, not in a drawn one
 };
 
 Source from_set(const data::DatasetPtr& set) {
@@ -41,7 +42,7 @@ Source from_made_up(std::shared_ptr<const MadeUp> samples, int64_t size) {
           size};
 }
 
-/// The middle of each file of the list, without end.
+/// `size` samples: the middle of each file of the list, which is repeated.
 Source from_pictures(const Workload& workload, const Network& network, const std::string& list,
                      int64_t size) {
   return {[files = read_picture_list(list), workload,
@@ -66,7 +67,7 @@ Source from_texts(const TextUse& use, const Workload& workload, const data::Data
           text_samples(use, *set, workload.batch), use.kind == TextUse::Kind::continued};
 }
 
-/// Writes so many samples, and returns how many that were. They are converted a piece at a time.
+/// Writes at most `samples` samples and returns how many it wrote. They are converted in pieces.
 int64_t write_part(const Source& source, int64_t samples, uint64_t seed,
                    const std::vector<std::string>& paths) {
   const int64_t count = std::min(samples, source.size);
@@ -120,7 +121,7 @@ DataChoice choose_data(const Workload& workload, const Network& network, const s
                          : DataChoice{"synthetic", false,
                                       str("the files of ", wanted, " are not here. ", row.info.how_to_get)};
   }
-  // Other data sets are of one input and one label; what a network has besides can only be made up.
+  // Other data sets have one input and one label. For a network with other inputs or targets, all samples are made up.
   if (inputs.size() != 1 || workload.targets.size() != 1 || workload.classes() == 0)
     return {"synthetic", false,
             is_synthetic

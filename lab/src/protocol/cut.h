@@ -1,5 +1,5 @@
-// Where lab/docs/protocol.md cuts a picture ("Images"): in test mode its middle, in training a place that the hash draws, so
-// that every driver must make the very same samples.
+// Where lab/docs/protocol.md cuts a picture ("Images"): in the middle in test mode, at a place that the hash draws in training.
+// So every driver must make exactly the same samples.
 #pragma once
 
 #include "lab/src/protocol/hash.h"
@@ -11,12 +11,12 @@ struct Cut {
   bool is_mirrored = false;
 };
 
-/// Of a picture of height by width, which is at least as large as the cut.
+/// For a picture of height by width, which must be at least as large as the cut.
 constexpr Cut middle_cut(int64_t height, int64_t width, int64_t cut_height, int64_t cut_width) {
   return {(height - cut_height) / 2, (width - cut_width) / 2, false};
 }
 
-/// Of the sample at `position`, counted over all batches of a run.
+/// For the sample at `position`, counted over all batches of a run.
 constexpr Cut drawn_cut(int64_t position, uint64_t seed, int64_t height, int64_t width, int64_t cut_height,
                         int64_t cut_width) {
   const auto drawn = [&](uint32_t number) {

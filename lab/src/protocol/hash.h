@@ -1,4 +1,4 @@
-// The hash of lab/docs/protocol.md, from which orders, weights and made-up samples come.
+// The hash of lab/docs/protocol.md. It gives the order of samples, weights and made-up samples.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ constexpr uint32_t hashed(uint32_t i, uint32_t s) {
   return h ^ (h >> 16);
 }
 
-/// The same as a number in ±1.
+/// The same, as a number from -1 to 1.
 constexpr float hashed_unit(uint32_t i, uint32_t s) {
   return static_cast<float>(hashed(i, s) >> 8) * 0x1p-23f - 1.0f;
 }

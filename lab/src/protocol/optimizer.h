@@ -1,5 +1,5 @@
-// What a table `optimizer` may say: one list for the files of studies and workloads and for Tandem's driver, which is the
-// gate's reference. PyTorch's names and meaning.
+// What a table `optimizer` may contain: one list for the files of studies and workloads and for Tandem's driver, with which the
+// gate compares all others. Names and meaning are PyTorch's.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ inline std::vector<std::string> optimizer_names() {
   return names;
 }
 
-/// The settings of one of them beside its name.
+/// The settings that an optimiser has besides `name`.
 inline std::vector<std::string> optimizer_settings(const std::string& name) {
   std::vector<std::string> settings = {"lr", "weight_decay"};
   const bool is_sgd = name == "sgd" || name == "nesterov";

@@ -1,5 +1,6 @@
-// Networks that no description can say: the protocol carries them as one call whose kind is a class of the zoo that is no list of
-// layers. Its settings are the sizes (whole numbers) and the probabilities (with a point) that the class has names for.
+// Whole models: networks that are no list of layers, so that no description can express them. In the protocol such a network is one
+// call, whose kind is the name of a class of the zoo. Its settings are the class's sizes (whole numbers) and probabilities (numbers
+// with a point), by name.
 #pragma once
 
 #include <string>
@@ -25,7 +26,8 @@ inline std::vector<std::string> whole_model_names() {
   return names;
 }
 
-/// What the class is made with. Throws Error for a setting that is no number; the class refuses names that it has not.
+/// The options for making the class. Throws Error for a setting that is not a number. Names that the class does not have are refused
+/// by the class.
 inline zoo::ModelOptions options_of(const NamedSettings& settings, bool dropout = true) {
   zoo::ModelOptions options;
   for (const auto& [name, value] : settings) {
@@ -50,7 +52,7 @@ inline zoo::ModelOptions options_of(const NamedSettings& settings, bool dropout 
   return options;
 }
 
-/// Whether it draws numbers while it trains.
+/// Whether the model has dropout, which draws random numbers in training.
 inline bool draws(const NamedSettings& settings) {
   for (const auto& [name, value] : settings)
     if (const auto* share = std::get_if<double>(&value); share && *share > 0) return true;

@@ -24,7 +24,7 @@ void add_report(const GraphReport& report, Json& answer) {
       answer["choices"][str(node.op, " ", ++count[node.op])] = node.algorithm;
 }
 
-/// [name, share of the steps' time, calls a step], the largest first.
+/// [name, share of the steps' time, launches per step], the largest share first.
 Json largest(const std::vector<DeviceActivity>& activities, int64_t steps, int64_t ns) {
   std::vector<KernelSum> sums = sums_by_name(activities);
   if (sums.size() > kShownOps) sums.resize(kShownOps);
@@ -37,7 +37,7 @@ Json largest(const std::vector<DeviceActivity>& activities, int64_t steps, int64
 
 }  // namespace
 
-/// Takes so many steps; -> how long they took, in nanoseconds.
+/// Takes `count` steps and returns how long they took, in nanoseconds.
 int64_t PreparedCell::take_steps(int64_t count) {
   if (!feed_) resident();
   forget();
@@ -59,8 +59,8 @@ Json PreparedCell::breakdown(const Json& request) {
     add_report(reports.back(), answer);
     source += "the graph engine's report; ";
   }
-  // A GPU times its kernels itself, so they are held against steps that nobody watched; the CPU's stand on the clock of the
-  // same steps.
+  // A GPU times its kernels itself, so their times are compared with steps that are not watched. On the CPU kernels and steps
+  // are timed together, by one clock.
   if (!on_cpu) take_steps(kSettling);
   const int64_t plain = on_cpu ? 0 : take_steps(steps);
   int64_t watched = 0;

@@ -1,4 +1,4 @@
-// The driver's loop: a request a line, an answer a line.
+// The driver's loop: each line is a request, and gets its answer.
 #include "lab/src/tandem_driver/driver.h"
 
 #include <istream>
@@ -18,7 +18,7 @@ using tandem_driver::Json;
 using tandem_driver::PreparedCell;
 
 void print(std::ostream& out, const Json& line) {
-  // Texts may come from the request as they were; a byte that is no UTF-8 must not end the driver.
+  // Texts of the request may be part of the answer. Bytes that are not UTF-8 are replaced, as dump() would throw at them.
   out << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n' << std::flush;
 }
 
@@ -26,7 +26,7 @@ Json hello() {
   const Json environment = parse_json<Json>("environment: ", environment_json(Device{}));
   Json listings = Json::array();
   for (const zoo::ModelInfo& info : zoo::models())
-    if (info.described) listings.push_back(info.name);  // the lab sends descriptions
+    if (info.described) listings.push_back(info.name);  // the others are in kind_names()
   Json variants = {"eager", "graph"};
   for (const std::string& method : tandem_driver::search_names()) variants.push_back(method);
   return {{"protocol", 2},
@@ -48,7 +48,7 @@ class Dialogue {
  public:
   explicit Dialogue(std::ostream& out) : out_(out) {}
 
-  /// The fields of the answer.
+  /// Returns the fields of the answer, without `id` and `ok`.
   Json answer(const Json& request) {
     TD_CHECK(request.is_object(), "request: must be a JSON object; got ", request.type_name(), ".");
     const std::string call = tandem_driver::text_field(request, "call");
@@ -76,7 +76,7 @@ class Dialogue {
  private:
   Json prepare(const Json& request) {
     const int64_t begin = tandem_driver::now_ns();
-    cell_.reset();  // before the next is built: two may not fit
+    cell_.reset();  // before the next is built: memory may not hold two
     search_.reset();
     load_.reset();
     tandem_driver::CellRequest cell = tandem_driver::read_prepare(request);
@@ -105,7 +105,7 @@ class Dialogue {
   std::ostream& out_;
   std::unique_ptr<PreparedCell> cell_;
   std::unique_ptr<tandem_driver::LoadCell> load_;
-  std::optional<tandem_driver::SearchCell> search_;  // one of the two at most
+  std::optional<tandem_driver::SearchCell> search_;  // of cell_, load_ and search_ one at most is set
   bool is_over_ = false;
 };
 
@@ -113,7 +113,7 @@ Json error(const char* kind, const std::string& what, const std::string& message
   return {{"kind", kind}, {"what", what}, {"message", message}};
 }
 
-/// The whole answer to a line, whatever it holds.
+/// The complete answer to a line. Where the line is bad, the answer is an error.
 Json answer_line(Dialogue& dialogue, const std::string& line) {
   Json request, failure;
   try {

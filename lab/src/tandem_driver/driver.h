@@ -5,8 +5,8 @@
 
 namespace tandem::lab {
 
-/// Answers the requests of `in`, a JSON object per line, on `out`, until `quit` or the end. Returns the exit status. Nothing
-/// that a request holds ends it: what goes wrong is the answer. The caller keeps everything else away from `out`.
+/// Reads requests from `in`, one JSON object per line, and writes the answers to `out`, until `quit` or the end of `in`. Returns
+/// the exit status. A bad request does not end the driver: its answer is the error. The caller must write nothing else to `out`.
 int run_tandem_driver(std::istream& in, std::ostream& out);
 
 }  // namespace tandem::lab

@@ -25,7 +25,7 @@ std::vector<float> channels_field(const Json& images, const std::string& name, d
   return values;
 }
 
-/// A line of the list: the label, a tab and the path.
+/// Each line of the list is a label, a tab and a path.
 std::vector<data::ImageFolder::File> read_list(const std::string& path, int64_t classes) {
   std::ifstream in(path);
   TD_CHECK(in, "data.images.list: must be the path of a file; got '", io::one_line(path, 200), "'.");
@@ -47,7 +47,7 @@ std::vector<data::ImageFolder::File> read_list(const std::string& path, int64_t 
   return files;
 }
 
-/// ImageFolder wants a name for each label.
+/// ImageFolder needs a name for each label.
 std::vector<std::string> names_of_labels(const std::vector<data::ImageFolder::File>& files) {
   int64_t most = 0;
   for (const data::ImageFolder::File& file : files) most = std::max(most, file.label);
@@ -85,7 +85,7 @@ class Pictures final : public data::Dataset {
   bool training_;
 };
 
-/// The rows of arrays without end.
+/// The samples of `base`, repeated until there are `count`.
 class Rows final : public data::Dataset {
  public:
   Rows(const data::TensorSet& base, int64_t count) : base_(base), count_(count) {}

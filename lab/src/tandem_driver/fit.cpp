@@ -6,7 +6,7 @@
 namespace tandem::lab::tandem_driver {
 namespace {
 
-/// Tests after each epoch, tells the lab, and stops when the cap has passed.
+/// After each epoch: runs the test, sends the progress to the lab, and stops the training if `cap_s` seconds have passed.
 class EpochReporter final : public Callback {
  public:
   EpochReporter(const CellRequest& cell, nn::Module& model, const data::Dataset* test, int64_t batches,

@@ -13,7 +13,7 @@ class LoadCell {
   Json prepared() const;
   /// The first batch in test mode.
   Json check() const;
-  /// A step is one batch, made of its files and on the device.
+  /// A step makes one batch from its files and copies it to the device.
   Json run(const Json& request);
 
  private:

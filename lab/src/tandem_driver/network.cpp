@@ -23,7 +23,7 @@ void set_running(nn::Module& model) {
 void load_weights(nn::Module& model, const std::string& file) {
   nn::NamedTensors tensors = io::load_weights(file);
   std::erase_if(tensors, [](const auto& row) { return row.first.ends_with("num_batches_tracked"); });
-  set_running(model);  // where the file has none
+  set_running(model);  // for files that have no running statistics
   const nn::LoadReport report = model.load_state(tensors, {.strict = false, .source = "weights.file"});
   for (const std::string& name : report.missing)
     TD_CHECK(is_running(name), "weights.file: must have all parameters of the model; has no ", name, ".");
@@ -33,7 +33,7 @@ void load_weights(nn::Module& model, const std::string& file) {
            report.mismatched.empty() ? "" : report.mismatched.front(), " has not.");
 }
 
-/// Whether the zoo's class has the parameters that the network lists.
+/// Checks that the zoo's class has exactly the parameters that the network lists.
 void check_parameters(const CellRequest& cell, const nn::Module& model) {
   std::map<std::string, std::vector<int64_t>> own;
   for (const auto& [name, tensor] : model.named_parameters())
@@ -50,7 +50,7 @@ void check_parameters(const CellRequest& cell, const nn::Module& model) {
            cell.parameters.size(), ". Give a network of your own another name.");
 }
 
-/// What the workload says of its optimiser, and nothing that would be left unheard.
+/// A number of the workload's optimiser, or `otherwise` if it has none of that name.
 double number_of(const Json& settings, const char* name, double otherwise) {
   const auto place = settings.find(name);
   if (place == settings.end()) return otherwise;
@@ -123,7 +123,8 @@ std::unique_ptr<nn::Module> make_network(const CellRequest& cell) {
     model = zoo::make_model(layer.type, options_of(layer.settings, cell.dropout));
     check_parameters(cell, *model);
   } else if (cell.in_zoo) {
-    // The class and not the description: a mistake in that one must not pass the gate because everybody builds from it.
+    // Built from the class, not from the description: all other drivers use the description, so that the gate would not see a
+    // mistake in it.
     if (cell.objective.classes > 0) options.classes = cell.objective.classes;
     options.input = cell.line.inputs.at(0).shape;
     model = zoo::make_model(cell.model, options);

@@ -7,15 +7,15 @@
 
 namespace tandem::lab::tandem_driver {
 
-/// With weights from the file or the hash (track equal), or as Tandem draws them with the seed; on the cell's device, in
-/// its type. Seeds this thread's generator.
+/// The weights come from the file or the hash (track equal), or Tandem draws them with the seed. They are on the cell's device,
+/// in its type. Seeds this thread's generator.
 std::unique_ptr<nn::Module> make_network(const CellRequest& cell);
 
-/// Track equal: the workload's settings with PyTorch's meaning and defaults. As shipped: the optimiser that the workload
-/// names, with Tandem's defaults (the zoo's learning rate where it is the model's usual optimiser).
+/// Track equal: the workload's settings with PyTorch's meaning and defaults. Track as_shipped: the optimiser that the workload
+/// names, with Tandem's defaults (if the zoo trains this model with that optimiser: with the zoo's learning rate).
 std::unique_ptr<optim::Optimizer> make_optimizer(const CellRequest& cell, const nn::Module& model);
 
-/// Overwrites every parameter by the protocol's formula, and running statistics by 0 and 1.
+/// Sets every parameter by the protocol's formula, running means to 0 and running variances to 1.
 void set_hash_weights(nn::Module& model, uint32_t seed);
 
 }  // namespace tandem::lab::tandem_driver

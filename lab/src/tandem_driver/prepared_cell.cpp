@@ -11,7 +11,7 @@ namespace tandem::lab::tandem_driver {
 namespace {
 
 constexpr int64_t kResident = 8;
-constexpr double kHalfScale = 1024;  // that the loss of f16 begins with: a power of two, so exact
+constexpr double kHalfScale = 1024;  // the first loss scale in f16: a power of two, so that scaling is exact
 
 double norm_of(const Tensor& tensor) {
   const Tensor wide = cast(to(tensor, Device{}), DType::f64);
@@ -25,7 +25,7 @@ double norm_of(const Tensor& tensor) {
 PreparedCell::PreparedCell(CellRequest request) : request_(std::move(request)) {
   if (!request_.device.is_cpu()) set_tf32(request_.precision == "tf32");
   set_threads(static_cast<int>(request_.threads));
-  // What an earlier run found would spare this one the time of its first step.
+  // keep = false: choices that an earlier run has stored would shorten the first step of this one.
   set_convolution_choice(
       {.mode = parse_choice_mode(request_.switches.value("conv", "heuristic")), .keep = false});
   build();
@@ -41,7 +41,7 @@ void PreparedCell::build() {
   training_.reset();
   compiled_forward_.reset();
   optimizer_.reset();
-  model_.reset();  // before the next is made: two may not fit
+  model_.reset();  // before the next is made: memory may not hold two
   model_ = make_network(request_);
   field_names_ = &named_fields(request_, std::vector<Tensor>(request_.line.inputs.size() +
                                                              request_.objective.targets.size()))
@@ -66,7 +66,7 @@ StepOptions PreparedCell::step_options() const {
 }
 
 TensorFunction PreparedCell::forward() const {
-  return [this](const std::vector<Tensor>& in) {  // inputs, then states; outputs, then states
+  return [this](const std::vector<Tensor>& in) {  // from inputs and states to outputs and states
     const NoGrad off;
     const Autocast precision(request_.autocast());
     std::vector<Tensor> states(in.begin() + static_cast<std::ptrdiff_t>(request_.line.inputs.size()),
@@ -89,7 +89,7 @@ void PreparedCell::synchronize() const { backend(request_.device).synchronize(re
 PreparedCell::Fields PreparedCell::batch(int64_t index) const {
   const NoGrad off;
   Fields fields = trimmed(request_, batch_of(samples(), index, request_.batch));
-  // In f64 nothing is to be computed in less; 16-bit numbers are made within the step, as mixed precision does.
+  // A cell of f64 computes everything in f64. Numbers of 16 bits are made within the step, as mixed precision does.
   for (Tensor& field : fields)
     field = to(is_floating(field.dtype()) ? cast(field, request_.dtype()) : field, request_.device);
   return fields;
@@ -175,7 +175,7 @@ Json PreparedCell::first_gradients(const Fields& batch) {
     results.insert(results.begin(), loss.detach());
     return results;
   };
-  // The running statistics and the stream of random numbers are those of the steps alone.
+  // This must change neither the running statistics nor the random numbers of the steps that follow.
   std::vector<Tensor> kept;
   const nn::NamedTensors buffers = model_->named_buffers();
   for (const auto& [name, buffer] : buffers) kept.push_back(clone(buffer));

@@ -1,4 +1,4 @@
-// A prepared cell: the network of one `prepare`, and what the calls check, run, fit and breakdown do with it.
+// A prepared cell: the network of one request `prepare`, with the calls check, run, fit and breakdown.
 #pragma once
 
 #include <functional>
@@ -32,15 +32,15 @@ class PreparedCell {
   void build();
   TensorFunction forward() const;
   StepOptions step_options() const;
-  /// Calls a function as the variant does: at once, or compiled into `compiled`.
+  /// Calls a function as the variant does: directly, or compiled. `compiled` keeps what was compiled.
   std::vector<Tensor> call(const TensorFunction& function, std::unique_ptr<Compiled>& compiled,
                            const std::vector<Tensor>& in) const;
   const data::TensorSet& samples() const { return train_ ? *train_ : *test_; }
   Fields batch(int64_t index) const;  // on the device
-  const Batches& resident();
-  /// Batch i of `steps`: one of those that lie on the device or, with the switch feed=loader, the pipeline's next.
+  const Batches& resident();          // the batches that stay on the device, which the steps take in turn
+  /// Batch i of `steps`: a resident one or, with the switch feed=loader, the next of the pipeline.
   const Fields& take(int64_t i, int64_t steps);
-  /// States begin at zero, for training steps and for inference.
+  /// Sets the states to zero, those of training steps and those of inference.
   void forget();
   void step(const Fields& batch);
   void synchronize() const;
@@ -51,15 +51,15 @@ class PreparedCell {
   CellRequest request_;
   std::unique_ptr<data::TensorSet> train_, test_;
   std::unique_ptr<nn::Module> model_;
-  const Names* field_names_ = nullptr;  // of a batch
+  const Names* field_names_ = nullptr;  // the names of a batch's fields
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<optim::LossScaler> scaler_;  // f16
-  std::unique_ptr<TrainingStep> training_;     // phase train
+  std::unique_ptr<optim::LossScaler> scaler_;  // only in f16
+  std::unique_ptr<TrainingStep> training_;     // only in phase train
   TensorFunction forward_;
   std::unique_ptr<Compiled> compiled_forward_;
-  std::vector<Tensor> states_;  // of inference
-  Batches resident_;            // of `run`, on the device
-  std::unique_ptr<Feed> feed_;  // with the switch feed=loader
+  std::vector<Tensor> states_;  // in inference, from step to step
+  Batches resident_;            // as resident() gives them; empty before its first call
+  std::unique_ptr<Feed> feed_;  // only with the switch feed=loader
   std::vector<Tensor> last_;    // the loss or the outputs of the last step
   bool is_fresh_ = true;        // no step has changed the weights yet
   int64_t parameters_ = 0, updates_ = 0;

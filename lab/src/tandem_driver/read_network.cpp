@@ -1,4 +1,4 @@
-// The protocol's straight line as a description of the library: a layer for each call, with the values that it names.
+// Turns the straight line of the protocol into a description of the library: one layer for each call, with the names of its values.
 #include <algorithm>
 
 #include "lab/src/protocol/whole_model.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMostCalls = 10'000;
 
-/// A value as descriptions may call it: v1, v2 … are straight_line()'s own.
+/// A value's name in the description, where v1, v2 … are not allowed: straight_line() uses them.
 std::string value_name(const std::string& name) {
   const bool numbered =
       name.size() > 1 && name[0] == 'v' && name.find_first_not_of("0123456789", 1) == std::string::npos;
@@ -27,12 +27,12 @@ std::vector<int64_t> whole_numbers(const Json& list, const std::string& path) {
   return out;
 }
 
-/// Zeros before and after each axis: what Tandem's layers say as one number for each axis, or as "same".
+/// The protocol has a pair for each axis: zeros before and after. Tandem's layers have one number for each axis, or "same".
 zoo::Setting padding_of(const Json& value, const std::string& path) {
   std::vector<int64_t> each;
   bool even = true;
   for (const Json& pair : value) {
-    if (!pair.is_array()) return whole_numbers(value, path);  // of kinds that have one number
+    if (!pair.is_array()) return whole_numbers(value, path);  // a kind with one number for each axis
     const std::vector<int64_t> two = whole_numbers(pair, path);
     TD_CHECK(two.size() == 2, path, ": must be pairs; got ", io::one_line(value.dump(), 80), ".");
     TD_CHECK(two[0] == two[1] || two[0] + 1 == two[1], path,
@@ -54,7 +54,7 @@ zoo::Setting setting_of(const std::string& name, const Json& value, const std::s
   return whole_numbers(value, path);
 }
 
-/// A network of one call, a class of the zoo: everything that a description would work out stands in the request.
+/// Reads a network of one call, a class of the zoo. The request has all that would otherwise be worked out from a description.
 void read_whole(const Json& network, CellRequest& cell) {
   cell.is_whole = true;
   zoo::StraightLine& line = cell.line;
@@ -80,7 +80,7 @@ void read_whole(const Json& network, CellRequest& cell) {
 std::vector<std::string> kind_names() {
   std::vector<std::string> names;
   for (const zoo::LayerType& type : zoo::layer_types())
-    if (type.make) names.emplace_back(type.name);  // blocks are unrolled before
+    if (type.make) names.emplace_back(type.name);  // blocks are unrolled before they are sent
   for (const std::string& model : whole_model_names()) names.push_back(model);
   return names;
 }
@@ -130,7 +130,7 @@ void read_network(const Json& network, CellRequest& cell) {
     for (const auto& [name, shape] : object_field(call, "parameters", "network.calls.parameters").items())
       cell.parameters[name] = whole_numbers(shape, "network.calls.parameters");
   }
-  std::map<std::string, std::string> names;  // of outputs, by their values
+  std::map<std::string, std::string> names;  // of outputs, by the names of their values
   for (const Json& output : list_field(network, "outputs", "network.outputs")) {
     names[value_name(text_field(output, "value", "network.outputs.value"))] =
         text_field(output, "name", "network.outputs.name");

@@ -17,7 +17,7 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-/// The value of a field that must be one of those offered; declined otherwise.
+/// The value of a field. Throws Declined if it is not one of `values`.
 std::string offered(const Json& request, const std::string& name, const std::vector<std::string>& values) {
   const std::string value = text_field(request, name);
   if (std::find(values.begin(), values.end(), value) == values.end())
@@ -115,7 +115,7 @@ DataFiles data_files(const Json& data, const std::string& part, const CellReques
   return out;
 }
 
-/// What each length trims: an input or a target of whole numbers without axes, and things that have places.
+/// Reads `trim`. Each length must be an input or a target of whole numbers without axes, and must trim fields that have axes.
 std::vector<TrimRule> read_trim(const Json& request, const CellRequest& cell) {
   std::vector<TrimRule> rules;
   if (!request.contains("trim") || request["trim"].is_null()) return rules;
@@ -169,7 +169,8 @@ void read_weights(const Json& request, CellRequest& cell) {
     cell.weights_file = text_field(weights, "file", "weights.file");
 }
 
-/// A layer of that kind, or in a whole model a recurrent weight of four gates; a loop's own cell has no number in its name.
+/// Whether the network has an LSTM layer: a call of that kind or, in a whole model, a recurrent weight with four gates. The cell of
+/// a decoder's loop is no layer: its weights have no layer number in their names.
 bool has_lstm(const CellRequest& cell) {
   const auto is_lstm = [](const auto& call) { return call.layer.type == "lstm"; };
   const auto is_weight = [](const auto& row) {
@@ -185,7 +186,7 @@ void read_switches(const Json& request, CellRequest& cell) {
   TD_CHECK(switches.is_object() || switches.is_null(), "switches: must be an object; got ",
            switches.type_name(), ".");
   const auto known = known_switches();
-  std::map<std::string, bool> on;  // by pass
+  std::map<std::string, bool> on;  // whether each pass runs, by name
   const auto whole = switches.is_object() ? switches.find("graph") : switches.end();
   for (const std::string& pass : all_stages())
     on[pass] = !switches.is_object() || whole == switches.end() || *whole != "off";
@@ -264,7 +265,7 @@ int64_t integer_field(const Json& holder, const std::string& name, int64_t least
                       std::optional<int64_t> otherwise, const std::string& path) {
   const auto place = holder.find(name);
   if (place == holder.end() && otherwise) return *otherwise;
-  // A number above 2^63 would become a negative one.
+  // Read as int64_t, a number of 2^63 or more would be negative.
   const bool fits = place != holder.end() && place->is_number_integer() &&
                     (!place->is_number_unsigned() || place->get<uint64_t>() <= uint64_t{1} << 62) &&
                     place->get<int64_t>() >= least && place->get<int64_t>() <= most;

@@ -10,7 +10,7 @@ namespace tandem::lab::tandem_driver {
 
 namespace {
 
-/// The fields of a batch or of all samples by name.
+/// The index of each field in a batch, by name.
 std::map<std::string, size_t> places_of(const CellRequest& cell) {
   std::map<std::string, size_t> named;
   for (const auto* all : {&cell.line.inputs, &cell.objective.targets})
@@ -18,7 +18,7 @@ std::map<std::string, size_t> places_of(const CellRequest& cell) {
   return named;
 }
 
-/// Lengths that trim are within what they count.
+/// Checks that the lengths that trim are from 1 to the number of places that they count.
 void check_lengths(const std::string& part, const std::vector<Tensor>& fields, const CellRequest& cell) {
   const std::map<std::string, size_t> named = places_of(cell);
   for (const TrimRule& rule : cell.trim) {

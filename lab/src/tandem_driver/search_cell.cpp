@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder as `--data npy` wants it, with links to the lab's arrays; gone at the end.
+/// A temporary folder with links to the lab's arrays, named as `--data npy` expects. The destructor removes it.
 class ArrayFolder {
  public:
   explicit ArrayFolder(const CellRequest& request) {

@@ -1,5 +1,5 @@
 // A prepared cell of the variants tpe, asha and random: `fit` is one search over settings and shapes of the workload's
-// model, by the library's own `search`, and its accuracy is that of the winner on the test part.
+// model, made by the library's `search`. Its accuracy is that of the winner on the part test.
 #pragma once
 
 #include <functional>
@@ -10,12 +10,12 @@ namespace tandem::lab::tandem_driver {
 
 class SearchCell {
  public:
-  /// Throws Declined where the request asks for what a search cannot have: the track equal, phase infer.
+  /// Throws Declined where the request asks for what a search cannot do, such as the track equal or phase infer.
   explicit SearchCell(CellRequest request);
 
   /// Each returns the fields of its answer.
   Json prepared() const;
-  /// `epochs` must be 1: the whole search, which lasts `cap_s` seconds. `progress` gets one object.
+  /// `epochs` must be 1, which is the whole search. It lasts `cap_s` seconds. `progress` is called once.
   Json fit(const Json& request, const std::function<void(const Json&)>& progress) const;
 
  private:

@@ -7,7 +7,7 @@
 namespace tandem::lab::tandem_driver {
 namespace {
 
-constexpr uint32_t kMostShown = 4096;  // elements of an output in `check`
+constexpr uint32_t kMostShown = 4096;  // `check` shows at most so many elements of an output
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// What `run` and `check` answer for any kind of step: its times, and the numbers of an output.
+// What the answers to `run` and `check` have in every kind of cell: the times of steps, and the numbers of an output.
 #pragma once
 
 #include <functional>
@@ -18,11 +18,11 @@ struct StepsAsked {
 };
 StepsAsked read_run(const Json& request);
 
-/// Takes the steps; -> `steps`, or `begin`, `end` and `count` of the answer.
+/// Takes the steps. Returns fields of the answer: `steps` for latency; `begin`, `end` and `count` for throughput.
 Json timed_steps(const StepsAsked& asked, const std::function<void(int64_t)>& step,
                  const std::function<void()>& synchronize);
 
-/// `shape` and `values` of an output, as `check` tells them: of many, those that the hash picks.
+/// `shape` and `values` of an output, as the answer to `check` has them. Of a large output the hash picks the values.
 Json shown_values(const Tensor& output);
 
 }  // namespace tandem::lab::tandem_driver

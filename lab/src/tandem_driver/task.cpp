@@ -8,21 +8,21 @@
 namespace tandem::lab::tandem_driver {
 namespace {
 
-/// The names of what a network takes.
+/// The names of inputs, targets or states.
 const Names& names_of(const std::vector<zoo::InputDescription>& rows) {
   std::vector<std::string> names;
   for (const zoo::InputDescription& row : rows) names.push_back(row.name);
   return Names::of(names);
 }
 
-/// Which places of the loss count, (N, places) of ones and zeros; undefined: all do.
+/// A mask (N, places) of the places that count in the loss. Undefined if all do.
 Tensor counting(const LossTerm& term, const Named& batch, int64_t places) {
   if (term.lengths.empty()) return {};
   const Tensor& lengths = batch[term.lengths];
   return less(unsqueeze(arange(places, DType::i64, lengths.device()), 0), unsqueeze(lengths, 1));
 }
 
-/// The mean of `each` (N, places, …) over what counts.
+/// The mean of `each` (N, places, …) over the places that count.
 Tensor mean_of(const LossTerm& term, const Named& batch, const Tensor& each) {
   if (term.lengths.empty()) return mean(each);
   const Tensor mask = counting(term, batch, each.size(1));
@@ -33,7 +33,7 @@ Tensor mean_of(const LossTerm& term, const Named& batch, const Tensor& each) {
   return sum(kept) / (cast(sum(cast(mask, DType::i64)), each.dtype()) * static_cast<double>(width));
 }
 
-/// The classes' axis second, as cross_entropy wants it.
+/// (N, …, classes) as (rows, classes), since cross_entropy wants the classes on the second axis.
 Tensor classes_second(const Tensor& out) {
   return out.rank() == 2 ? out : reshape(out, {out.size() / out.size(-1), out.size(-1)});
 }
@@ -46,7 +46,7 @@ Tensor term_of(const LossTerm& term, const Named& outputs, const Named& batch) {
                                       {.ignore_index = {}, .reduction = Reduction::none});
     return mean_of(term, batch, reshape(each, y.shape()));
   }
-  if (term.kind == "ctc") {  // labels are filled up with zeros, the blank
+  if (term.kind == "ctc") {  // labels are padded with zeros, the blank
     const Tensor steps = floor_divide(batch[term.lengths] + (term.stride - 1), term.stride);
     return ctc_loss(transpose(log_softmax(o, 2), 0, 1), y, steps, sum(cast(not_equal(y, 0), DType::i64), {1}),
                     {.zero_infinity = true});
@@ -57,7 +57,7 @@ Tensor term_of(const LossTerm& term, const Named& outputs, const Named& batch) {
   return mean_of(term, batch, binary_cross_entropy_with_logits(o, target, {.reduction = Reduction::none}));
 }
 
-/// How many places are right, and how many count.
+/// How many places are predicted correctly, and how many count.
 std::pair<Tensor, Tensor> right_of(const CellRequest& cell, const Named& out, const Named& batch) {
   const LossTerm& term = cell.objective.first();
   const Tensor& y = batch[term.target];
@@ -68,8 +68,9 @@ std::pair<Tensor, Tensor> right_of(const CellRequest& cell, const Named& out, co
   return {sum(cast(logical_and(same, mask), DType::i64)), sum(cast(mask, DType::i64))};
 }
 
-/// `measured`: sums (1, n) of f64 for each batch. Of a sum two for each term: of what is averaged, and how many; else how many, and two
-/// of what is averaged, then predictions and labels.
+/// Adds up what measure() returns for each batch. `sums` (1, n) of f64: where the loss is a sum, two numbers for each term, its sum over
+/// the places that count and their number. Else three numbers: of places, squared errors and absolute errors or, with classes, of
+/// places, 0 and correct places. `predicted` and `target`: for the confusion matrix.
 class WorkloadMeter final : public Meter {
  public:
   WorkloadMeter(const Objective& objective, std::shared_ptr<Followed> followed)
@@ -92,7 +93,7 @@ class WorkloadMeter final : public Meter {
   }
   void finish(Metrics& metrics) const override {
     if (objective_.is_sum)
-      metrics.values.at(0).value = sum_of_means();  // the loss: terms may count other places
+      metrics.values.at(0).value = sum_of_means();  // the loss: each term may count different places
     for (const std::string& name : objective_.metrics) {
       if (name == "accuracy") metrics.add(name, distances_ / places_);
       if (name == "perplexity") metrics.add(name, std::exp(metrics["loss"]));
@@ -112,8 +113,8 @@ class WorkloadMeter final : public Meter {
   Objective objective_;
   std::shared_ptr<Followed> followed_;
   ConfusionMatrix confusion_;
-  std::vector<double> terms_;                        // of a sum
-  double places_ = 0, squares_ = 0, distances_ = 0;  // of classes `distances_` counts the right ones
+  std::vector<double> terms_;                        // where the loss is a sum
+  double places_ = 0, squares_ = 0, distances_ = 0;  // with classes, `distances_` counts the correct places
 };
 
 class WorkloadTask final : public Task {
@@ -126,7 +127,7 @@ class WorkloadTask final : public Task {
   }
   std::string name() const override { return "lab-" + cell_.model; }
   std::vector<data::Field> fields() const override { return fields_; }
-  bool shuffles() const override { return false; }  // the order is the protocol's
+  bool shuffles() const override { return false; }  // the protocol fixes the order
   data::LastBatch last_batch() const override { return data::LastBatch::drop; }
   Named collate(const data::Dataset& set, std::span<const int64_t> indices, int64_t epoch,
                 int64_t) const override {
@@ -198,7 +199,7 @@ class WorkloadTask final : public Task {
   }
 
  private:
-  /// (1, 2 · terms) of f64: of each term its sum over the batch, and how many places that is of.
+  /// (1, 2 · terms) of f64: for each term its sum over the batch, and over how many places that is.
   Tensor terms_of(const Named& out, const Named& batch) const {
     std::vector<Tensor> numbers;
     for (const LossTerm& term : cell_.objective.terms) {
@@ -211,7 +212,7 @@ class WorkloadTask final : public Task {
     return unsqueeze(stack(numbers), 0);
   }
   std::shared_ptr<const std::vector<int64_t>> order_of(int64_t samples, int64_t epoch) const {
-    const std::lock_guard lock(mutex_);  // batches are made by several threads
+    const std::lock_guard lock(mutex_);  // several threads make batches
     if (!order_ || epoch != order_epoch_) {
       order_ = std::make_shared<const std::vector<int64_t>>(epoch_order(samples, cell_.seed, epoch));
       order_epoch_ = epoch;
@@ -255,7 +256,7 @@ std::vector<Tensor> outputs_of(const CellRequest& cell, nn::Module& model, const
                                std::vector<Tensor>& states) {
   const size_t inputs = cell.line.inputs.size(), outputs = cell.line.outputs.size();
   std::vector<Tensor> in(fields.begin(), fields.begin() + static_cast<std::ptrdiff_t>(inputs));
-  // The last batch of an evaluation may be smaller, and goes on from the first samples of the one before.
+  // The last batch of an evaluation may be smaller. Its samples continue the first samples of the batch before.
   for (const Tensor& state : states)
     in.push_back(state.size(1) == in[0].size(0) ? state : slice(state, 1, 0, in[0].size(0)));
   std::vector<Tensor> out = in.size() == 1 && outputs == 1 ? std::vector<Tensor>{model(in[0])} : model(in);

@@ -84,7 +84,7 @@ TEST(WriteInputs, ADataSetWhoseFilesAreThereIsTaken) {
   EXPECT_TRUE(digits.is_real);
   EXPECT_EQ(digits.test, 0);
   EXPECT_FALSE(digits.files.contains("test"));
-  // For samples of another size there is nothing but made-up ones.
+  // For samples of another size there are only made-up ones.
   EXPECT_EQ(write_data(folder / "b", workload, load_network(workload, {1, 32, 32}), 4, 0, 1).name,
             "synthetic-1x32x32");
 }
@@ -129,7 +129,7 @@ TEST(WriteInputs, AChoiceOfMadeUpSamplesSaysWhatIsMissingAndHowToGetIt) {
   }
 }
 
-/// Every network of the lab is a second writing of Tandem's class of that name, and must be the same line by line.
+/// Networks of the lab that have the name of a class of the zoo describe that class again. Both must be the same line by line.
 TEST(Networks, ThoseOfTheZooAreTheZoosOwn) {
   int compared = 0;
   for (const std::string& name : workload_names()) {
@@ -150,7 +150,7 @@ TEST(Networks, ThoseOfTheZooAreTheZoosOwn) {
   EXPECT_GE(compared, 7);
 }
 
-/// What the lab says of a whole model, its class does: the names, the inputs and the shapes of what it gives.
+/// What the lab's file says about a whole model must be true of its class: names, inputs, and the shapes of outputs.
 TEST(Networks, AWholeModelGivesTheOutputsThatItsFileNames) {
   for (const char* name : {"deepspeech2_small", "gnmt_small", "seq2seq_small", "tacotron2_small"}) {
     SCOPED_TRACE(name);
@@ -347,7 +347,7 @@ TEST(MadeUp, LengthsOfSeveralAxesKeepTheirRangesAndLabelsOfCtcFitTheirSteps) {
   }
 }
 
-/// What is left of each batch of a file of samples: the sizes that each length gives it.
+/// For each batch of a file of samples, the sizes to which the lengths trim it.
 std::vector<std::vector<int64_t>> trimmed_sizes(const Workload& workload, const json& files, int64_t batch) {
   std::vector<std::vector<int64_t>> sizes;
   for (const auto& [length, rule] : workload.trim.items()) {

@@ -103,7 +103,7 @@ TEST_F(Pictures, TrainingStepsTakeTheirBatchesFromFilesOrArraysAndTellHowLongThe
     EXPECT_GT(answers[at]["wait_ns"].get<int64_t>(), 0);
   }
   EXPECT_FALSE(succeeded(answers[5]).contains("samples_sum"));
-  // Arrays that come by the loader train the network as those that lie there.
+  // Batches of arrays that the loader brings train the network as resident ones do.
   EXPECT_NEAR(answers[3]["loss"].get<double>(), answers[5]["loss"].get<double>(), 1e-6);
   succeeded(answers[6]);
 }
@@ -151,7 +151,7 @@ TEST_F(Pictures, WhatThePhaseCannotHaveIsDeclinedByNameAndWhatIsWrongIsRefused) 
   empty["data"] = json::object();
   EXPECT_NE(refusal(empty)["message"].get<std::string>().find("must have images in phase load"),
             std::string::npos);
-  // A file that is no picture costs its answer, not the driver.
+  // A file that is not a picture gives an error as the answer, and the driver goes on.
   testing::write_text(cell.folder / "x.jpg", "no picture");
   testing::write_text(cell.folder / "one.txt", "0\t" + (cell.folder / "x.jpg") + "\n");
   request = load();
