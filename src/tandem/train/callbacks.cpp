@@ -271,10 +271,7 @@ class BestWeights final : public Callback {
   }
   void on_epoch(Training& training) override {
     if (!best_.take(training)) return;
-    const std::string path = o_.path.empty() && !training.folder().empty()
-                                 ? best_path(training.folder())
-                                 : in_folder(training, "best", o_.path, "");
-    save_weights(path, training.weights());
+    save_weights(in_folder(training, "best", o_.path, "best.safetensors"), training.weights());
   }
   std::string state() const override { return best_.text(); }
   void load_state(const std::string& state, const nn::NamedTensors&) override {
