@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/setting_flags.h"
+#include "cli/stopping.h"
 #include "tandem/io/file.h"
 #include "tandem/io/json.h"
 #include "tandem/train/environment.h"

@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/setting_flags.h"
+#include "cli/stopping.h"
 #include "tandem/core/error.h"
 #include "tandem/train/profile_model.h"
 

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/setting_flags.h"
+#include "cli/stopping.h"
 #include "tandem/core/error.h"
 #include "tandem/core/nearest.h"
 #include "tandem/data/registry.h"

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/setting_flags.h"
+#include "cli/stopping.h"
 #include "tandem/core/error.h"
 #include "tandem/train/train.h"
 

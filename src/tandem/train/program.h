@@ -1,8 +1,9 @@
 // What programs have in common that are written with a parser of flags such as CLI11: they run the chosen subcommand and
 // turn errors into one line on stderr and an exit status: 0 done, 1 it failed, 2 wrong usage, 130 stopped by a signal.
+// It is part of the library because both `tandem` and the lab are such programs, and the lab may be built against an
+// installed Tandem.
 #pragma once
 
-#include <atomic>
 #include <cstdio>
 #include <functional>
 #include <stdexcept>
@@ -31,14 +32,6 @@ using Action = std::function<void()>;
 
 /// Runs `read`, which makes something of what the user typed: an Error in it is wrong usage.
 void as_usage(const std::function<void()>& read);
-
-/// From now on the first signal sets what is returned, so that what is under way can end well; the second ends the process
-/// at once. A reader of our output that goes away stops it as well, but never at once: it goes together with a terminal
-/// that hangs up.
-const std::atomic<bool>& stop_on_signals();
-
-/// The command line that goes on with what was stopped, in folder `out`.
-std::string resume_command(const std::vector<std::string>& arguments, const std::string& out);
 
 /// From now on a write beyond the size that files may have (ulimit -f) fails, which is an Error in one line, and does not
 /// end the process by SIGXFSZ.
