@@ -14,7 +14,7 @@ if(isa_levels MATCHES avx2 AND NOT TANDEM_CPU_LEVELS STREQUAL "all")
 endif()
 install(EXPORT TandemTargets NAMESPACE Tandem:: DESTINATION ${package_dir})
 install(DIRECTORY src/tandem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
-        PATTERN backends EXCLUDE PATTERN passes EXCLUDE PATTERN io/json.h EXCLUDE PATTERN train/settings_json.h EXCLUDE)
+        PATTERN backends EXCLUDE PATTERN passes EXCLUDE PATTERN io/json.h EXCLUDE PATTERN train/settings_json.h EXCLUDE PATTERN train/loop EXCLUDE)
 
 # Programs find the library relative to themselves, so that an installed tree may be moved.
 file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})

@@ -15,7 +15,7 @@
 #include "tandem/io/safetensors.h"
 #include "tandem/ops/shape.h"
 #include "tandem/train/closing_time.h"
-#include "tandem/train/environment.h"
+#include "tandem/train/loop/run_store.h"
 #include "tandem/train/run_data.h"
 #include "tandem/train/run_folder.h"
 #include "tandem/train/step.h"
@@ -83,10 +83,8 @@ struct Parts {
   nn::Module& model;
   const data::Dataset& train;
   const data::Dataset *valid = nullptr, *test = nullptr;
-  std::string folder = {};                  // empty: nothing is written
-  std::optional<io::FolderLock> lock = {};  // on the folder
+  std::unique_ptr<RunStore> store = std::make_unique<RunStore>();
   SettingsParts names = {};                 // of the model and the data, where they have names
-  std::optional<DataRecord> record = {};    // of data that has a name, for config.json
   std::vector<CallbackPtr> callbacks = {};  // before the options' own
   std::vector<std::string> notices = {};    // of what came before it
   std::vector<nn::Module*> still = {};      // see StepOptions
@@ -108,7 +106,7 @@ class Run final : public Training {
     const int64_t epochs = options_.epochs.value_or(1), each = steps_per_epoch();
     return epochs > kMostCount / each ? kMostCount : epochs * each;
   }
-  const std::string& folder() const override { return parts_.folder; }
+  const std::string& folder() const override { return parts_.store->folder(); }
   const data::Dataset& train_set() const override { return parts_.train; }
   const std::vector<MetricInfo>& metrics() const override { return infos_; }
   const char* measured_part() const override {
@@ -180,7 +178,6 @@ class Run final : public Training {
 
   RunState state_;
   double seconds_before_ = 0;   // of the processes before this one
-  int64_t saved_step_ = -1;     // of the newest checkpoint
   double save_seconds_ = 0;     // what it took to write
   Clock::time_point saved_at_;  // when
   int64_t epochs_ = 0, total_steps_ = 0, first_step_ = 0;
@@ -251,11 +248,9 @@ Run::Run(const FitOptions& options, Parts parts)
   parts_.names.test_samples = parts_.test ? parts_.test->size() : 0;
   parts_.names.dtype = dtype_of(model);
   parts_.names.arithmetic = backend(device_).arithmetic();
-  if (!folder().empty()) {
-    parts_.names.train_data = data::fingerprint(parts_.train);
-    if (parts_.valid) parts_.names.valid_data = data::fingerprint(*parts_.valid);
-    if (parts_.test) parts_.names.test_data = data::fingerprint(*parts_.test);
-  }
+  parts_.names.train_data = parts_.store->fingerprint(&parts_.train);
+  parts_.names.valid_data = parts_.store->fingerprint(parts_.valid);
+  parts_.names.test_data = parts_.store->fingerprint(parts_.test);
   for (const CallbackPtr& callback : callbacks_) {
     TD_CHECK(callback, "callbacks: must all be there; got an empty pointer.");
     if (callback->name().empty()) continue;
@@ -273,7 +268,7 @@ Run::Run(const FitOptions& options, Parts parts)
 /// Takes up the newest usable checkpoint of the folder. A run that was stopped before its first begins again.
 void Run::restore() {
   std::vector<std::string> warnings;
-  const std::optional<FoundCheckpoint> found = newest_checkpoint(folder(), warnings);
+  const std::optional<FoundCheckpoint> found = parts_.store->resume(warnings);
   for (const std::string& warning : warnings) tell(NoticeEvent{warning + " Using the checkpoint before it."});
   if (!found) {
     tell(NoticeEvent{str("'", folder(), "' holds no checkpoint yet: beginning at step 0.")});
@@ -302,7 +297,7 @@ void Run::restore() {
   if (state_.switches) set_switches(model(), *state_.switches);
   seconds_before_ = state_.seconds;
   last_lr_ = optimizer_->lr();
-  saved_step_ = first_step_ = state_.step;
+  first_step_ = state_.step;
   set_generator_state(state_.generator);
   take_choices(state_.choices);
   if (state_.step > total_steps_)
@@ -314,11 +309,7 @@ DoneEvent Run::train() {
   const AnomalyScope anomaly(options_.anomaly);
   for (const std::string& notice : parts_.notices) tell(NoticeEvent{notice});
   if (options_.resume) restore();
-  if (!folder().empty()) {
-    if (saved_step_ < 0) clear_run_folder(folder());
-    save_config(folder(), parts_.start.config, settings_, parts_.record ? &*parts_.record : nullptr);
-    save_environment(folder(), device_);
-  }
+  parts_.store->begin(parts_.start.config, settings_, device_);
   StartEvent event = parts_.start;
   event.train_samples = parts_.names.train_samples;
   event.valid_samples = parts_.names.valid_samples;
@@ -337,7 +328,7 @@ DoneEvent Run::train() {
 }
 
 DoneEvent Run::interrupted() {
-  if (!folder().empty() && saved_step_ != state_.step && state_.step > 0) save();
+  if (state_.step > 0) save();
   tell(InterruptedEvent{state_.step, total_steps_, folder()});
   DoneEvent done = result();
   done.interrupted = true;
@@ -354,7 +345,7 @@ DoneEvent Run::end() {
     if (!values) return interrupted();
     last = std::move(*values);
   }
-  if (!folder().empty() && saved_step_ != state_.step) save();
+  save();
   if (ema_) ema_->copy_to_parameters();
   ema_.reset();  // the model has the averages now
   each_callback([&](Callback& callback) { callback.on_end(*this); });
@@ -363,10 +354,7 @@ DoneEvent Run::end() {
     if (!measure(measured_part(), parts_.valid ? parts_.valid : parts_.test, last)) return interrupted();
   }
   if (parts_.valid && !measure("test", parts_.test, last)) return interrupted();
-  if (!folder().empty()) {
-    parts_.lock->check();
-    save_weights(weights_path(folder()), model().state(), settings_);
-  }
+  parts_.store->finish(model().state(), settings_);
   DoneEvent done = result();
   done.values = std::move(last);
   tell(done);
@@ -401,7 +389,7 @@ void Run::train_epoch() {
     const int64_t every = options_.checkpoint_every.value_or(500);
     const bool wants_checkpoint =
         every > 0 && state_.step % every == 0 && (options_.checkpoint_every || is_worth_saving());
-    if (wants_checkpoint && state_.batch < loader_.batches() && !folder().empty()) save();
+    if (wants_checkpoint && state_.batch < loader_.batches()) save();
   }
   read_losses();
   training_seconds_ += seconds_since(resumed_training_);
@@ -512,7 +500,6 @@ nn::NamedTensors Run::gradients() {
 void Run::end_epoch() {
   std::optional<std::vector<Metric>> values = measured_epoch();
   if (!values) return;
-  saved_step_ = -1;  // what may be saved of this step has no test
   state_.epoch += 1;
   state_.history.push_back({.epoch = state_.epoch,
                             .step = state_.step,
@@ -524,7 +511,7 @@ void Run::end_epoch() {
   state_.loss_weight = 0;
   tell(EpochEvent{state_.history.back(), epochs_, infos_});
   each_callback([&](Callback& callback) { callback.on_epoch(*this); });
-  if (!folder().empty() && is_worth_saving()) save();
+  if (is_worth_saving()) save();
 }
 
 /// False where a checkpoint takes long to write and the last one is young, so that a large model does not spend its
@@ -535,6 +522,7 @@ bool Run::is_worth_saving() const {
 }
 
 void Run::save() {
+  if (!parts_.store->needs(state_)) return;
   read_losses();
   const Clock::time_point begin = Clock::now();
   state_.generator = generator_state();
@@ -554,33 +542,13 @@ void Run::save() {
     if (callback.name().empty()) return;
     checkpoint.callbacks.push_back({callback.name(), callback.state(), callback.tensors()});
   });
-  parts_.lock->check();
-  const std::string path = save_checkpoint(folder(), checkpoint);
-  saved_step_ = state_.step;
+  const std::string path = parts_.store->save(checkpoint);
   tell(CheckpointEvent{state_.step, path});
   each_callback([&](Callback& callback) { callback.on_checkpoint(*this, path); });
   saved_at_ = Clock::now();
   save_seconds_ = seconds_since(begin);
   closing_.saved(save_seconds_);
   resumed_training_ += saved_at_ - begin;  // writing is no training
-}
-
-void take_folder(Parts& parts, RunFolder folder) {
-  parts.folder = std::move(folder.path);
-  parts.lock.emplace(std::move(folder.lock));
-}
-
-/// Calls `run` with the folder of a run. Where it fails before the first file, a folder made for it goes again.
-template <class Train>
-DoneEvent in_folder(RunFolder folder, const Train& run) {
-  const std::string path = folder.path;
-  const bool is_new = folder.is_new;
-  try {
-    return run(std::move(folder));
-  } catch (...) {
-    if (is_new) remove_unused(path);
-    throw;
-  }
 }
 
 /// What a run by names writes, and what its settings ask for.
@@ -609,17 +577,14 @@ FitResult fit(nn::Module& model, const data::Dataset& train_set, const FitOption
   parts.start.config.device = device_of(model);
   parts.start.config.dtype = dtype_of(model);
   parts.start.title = train_set.describe();
-  if (options.out.empty()) return Run(options, std::move(parts)).train();
-  return in_folder(open_run_folder(options, ""), [&](RunFolder folder) {
-    take_folder(parts, std::move(folder));
-    return Run(options, std::move(parts)).train();
-  });
+  if (!options.out.empty()) parts.store = store_in(open_run_folder(options, ""));
+  return Run(options, std::move(parts)).train();
 }
 
 namespace {
 
 /// A run by names whose data is open.
-DoneEvent train_in(RunFolder folder, const TrainConfig& config, const zoo::ChosenModel& chosen,
+DoneEvent train_in(std::unique_ptr<RunStore> store, const TrainConfig& config, const zoo::ChosenModel& chosen,
                    const zoo::ChosenModel& fitting, const TrainingData& data,
                    std::vector<std::string> notices, Clock::time_point begun) {
   manual_seed(config.seed);
@@ -636,14 +601,13 @@ DoneEvent train_in(RunFolder folder, const TrainConfig& config, const zoo::Chose
               .train = *data.splits.train,
               .valid = data.valid.get(),
               .test = data.splits.test.get(),
+              .store = std::move(store),
               .names = {.model = chosen.info.name,
                         .data = data.splits.name,
                         .description = fitting.description ? zoo::to_toml(*fitting.description) : "",
                         .weights = first_weights,
                         .data_names = fingerprints_of_names(data.record)},
-              .record = data.record,
               .callbacks = callbacks_of(config)};
-  take_folder(parts, std::move(folder));
   parts.start.config = config;
   parts.start.config.task = data.task;
   parts.start.model = chosen.info.name;
@@ -668,9 +632,8 @@ DoneEvent train(const TrainConfig& config) {
   const TrainingData data = open_training_data(config, chosen.info);
   std::vector<std::string> notices = data.splits.notices;
   const zoo::ChosenModel fitting = adapted(chosen, data, notices);
-  return in_folder(open_run_folder(config, chosen.info.name), [&](RunFolder folder) {
-    return train_in(std::move(folder), config, chosen, fitting, data, std::move(notices), begun);
-  });
+  return train_in(store_in(open_run_folder(config, chosen.info.name), data.record), config, chosen, fitting,
+                  data, std::move(notices), begun);
 }
 
 }  // namespace tandem
