@@ -1,4 +1,6 @@
 // Distributions, made of public operations.
+// Why they are in nn: like a loss, a distribution is written with public operations, has no weights of its own and is used
+// with a model. Its parameters are the model's results, and -log_prob is a loss. `ops` defines operations only.
 #include "tandem/nn/distributions.h"
 
 #include <cmath>
