@@ -27,7 +27,7 @@ class Learner {
   std::unique_ptr<optim::Ema::Scope> averaged() const {
     return ema_ ? std::make_unique<optim::Ema::Scope>(*ema_) : nullptr;
   }
-  /// The model has the moving average from now on, and is not trained any further.
+  /// Copies the moving average into the model, which is not trained any further.
   void keep_average();
 
   /// Its part of a checkpoint, and back. `source` is the checkpoint, for messages.

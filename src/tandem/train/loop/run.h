@@ -30,13 +30,13 @@ struct RunParts {
   Clock::time_point begun = Clock::now();   // before the data was opened
 };
 
-/// Its data is public for the loop alone: callbacks get it as Training.
+/// The data members are public for the loop (loop.cpp); callbacks see a run as Training.
 struct Run final : public Training {
   Run(const FitOptions& fit_options, RunParts run_parts);
 
-  /// Takes up the newest usable checkpoint of the store. A run that was stopped before its first begins again.
+  /// Goes on from the newest usable checkpoint of the store. A run that was stopped before its first one begins again.
   void restore();
-  /// Writes a checkpoint, where the store needs one of this state.
+  /// Writes a checkpoint if the store needs one of this state.
   void save();
 
   nn::Module& model() override { return parts.model; }

@@ -19,12 +19,12 @@ class RunClock {
   RunClock(Clock::time_point begun, ClosingTime closing) : begun_(begun), closing_(closing) {}
 
   double since_begun() const { return seconds_since(begun_); }
-  double since_opened() const { return seconds_since(opened_); }  ///< without opening the data
-  /// The same, over all processes of the run.
+  double since_opened() const { return seconds_since(opened_); }  ///< since the data was open
+  /// The same, of all processes of the run together.
   double of_run() const { return before_ + since_opened(); }
   void resume(double seconds) { before_ = seconds; }
 
-  /// Between these two training goes on; neither tests nor checkpoints count.
+  /// Training goes on between these two calls. Tests and checkpoints are not part of it.
   void start_training() { training_since_ = Clock::now(); }
   void stop_training();
   void trained(int64_t samples) { samples_ += samples; }
@@ -46,7 +46,7 @@ class RunClock {
   const Clock::time_point begun_, opened_ = Clock::now();
   double before_ = 0;  // of the processes before this one
   std::optional<Clock::time_point> training_since_ = {};
-  double training_seconds_ = 0;      // before that
+  double training_seconds_ = 0;      // until then
   int64_t samples_ = 0;              // by this process
   double save_seconds_ = 0;          // what the newest checkpoint took
   Clock::time_point saved_at_ = {};  // when it was written

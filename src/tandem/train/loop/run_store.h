@@ -1,4 +1,4 @@
-// What a run leaves behind. The loop asks its store and never whether there is a folder.
+// What a run leaves behind. The loop calls its store and never asks whether the run has a folder.
 #pragma once
 
 #include <memory>
@@ -40,7 +40,7 @@ class RunStore {
   const std::string folder_;
 };
 
-/// A folder as a store. Where the run fails before its first file, a folder made for it goes again. `record`: of data that
+/// A folder as a store. If the run fails before its first file, the store removes a folder that was made for it. `record`: of data that
 /// has a name.
 std::unique_ptr<RunStore> store_in(RunFolder folder, std::optional<DataRecord> record = {});
 
