@@ -66,10 +66,12 @@ void put_numbers(Run& run, const Observed& seen) {
   const auto why = [](const Beside& beside, const std::string& reason) {
     return beside.seconds > 0 ? reason : std::string(kNotTimed);
   };
-  const std::string others = "/proc/stat less /proc/PID/stat of the lab and its drivers";
+  const std::string of_driver = "/proc/stat less /proc/PID/stat of the driver",
+                    of_lab = "/proc/stat less /proc/PID/stat of the lab and its drivers";
   const Beside &timed = seen.timed, &whole = seen.whole;
-  put(run, "machine.others_cores", share(timed.others_s, timed.seconds), others, why(timed, timed.no_others));
-  put(run, "machine.run_others_cores", share(whole.others_s, whole.seconds), others, whole.no_others);
+  put(run, "machine.others_cores", share(timed.others_s, timed.seconds), of_driver,
+      why(timed, timed.no_others));
+  put(run, "machine.run_others_cores", share(whole.others_s, whole.seconds), of_lab, whole.no_others);
   put(run, "machine.stolen_cores", share(timed.stolen_s, timed.seconds), "/proc/stat",
       why(timed, timed.no_others));
   auto pressure = share(timed.pressure_s, timed.seconds), wait = share(seen.wait_s, timed.seconds);
@@ -125,31 +127,32 @@ void settle(Run& run, const Observed& seen, const DisturbanceLimits& limits, boo
 }
 
 MachineWatch::MachineWatch(std::vector<int> cores_, DisturbanceLimits limits_, bool keep_)
-    : cores(std::move(cores_)), surroundings(cores, ::getpid()), limits(limits_), keep(keep_) {}
+    : cores(std::move(cores_)), surroundings(cores), limits(limits_), keep(keep_) {}
 
 RunWatch::RunWatch(MachineWatch* machine) : machine_(machine) {
   if (!machine_) return;
   seen_.before = calibrate(machine_->cores);
-  whole_begun_ = machine_->surroundings.read();
+  whole_begun_ = machine_->surroundings.read(::getpid());
 }
 
-void RunWatch::close(std::optional<MachineCounters>& begun, Beside& sum) {
+void RunWatch::close(std::optional<MachineCounters>& begun, pid_t ours, Beside& sum) {
   if (!begun) return;
-  sum += between(*begun, machine_->surroundings.read());
+  sum += between(*begun, machine_->surroundings.read(ours));
   begun.reset();
 }
 
-void RunWatch::pause() { close(whole_begun_, seen_.whole); }
+void RunWatch::pause() { close(whole_begun_, ::getpid(), seen_.whole); }
 
 void RunWatch::resume() {
-  if (machine_) whole_begun_ = machine_->surroundings.read();
+  if (machine_) whole_begun_ = machine_->surroundings.read(::getpid());
 }
 
-void RunWatch::begin_timed() {
-  if (machine_) timed_begun_ = machine_->surroundings.read();
+void RunWatch::begin_timed(pid_t driver) {
+  driver_ = driver;
+  if (machine_) timed_begun_ = machine_->surroundings.read(driver);
 }
 
-void RunWatch::end_timed() { close(timed_begun_, seen_.timed); }
+void RunWatch::end_timed() { close(timed_begun_, driver_, seen_.timed); }
 
 void RunWatch::add_wait(std::optional<double> seconds) {
   if (!any_wait_)

@@ -2,6 +2,8 @@
 // reasons for them.
 #pragma once
 
+#include <sys/types.h>
+
 #include <limits>
 #include <optional>
 #include <string>
@@ -58,7 +60,8 @@ class RunWatch {
   /// The gate's processes run in between.
   void pause();
   void resume();
-  void begin_timed();
+  /// `driver`: its process. What is not of it and what descends from it is others, the lab included.
+  void begin_timed(pid_t driver);
   void end_timed();
   /// Of a timed region: none where the kernel does not tell.
   void add_wait(std::optional<double> seconds);
@@ -66,11 +69,12 @@ class RunWatch {
   void end(Run& run);
 
  private:
-  void close(std::optional<MachineCounters>& begun, Beside& sum);
+  void close(std::optional<MachineCounters>& begun, pid_t ours, Beside& sum);
 
   MachineWatch* machine_;
   Observed seen_;
   std::optional<MachineCounters> whole_begun_, timed_begun_;
+  pid_t driver_ = 0;  // of the timed part
   bool any_wait_ = false;
 };
 

@@ -145,7 +145,7 @@ class Taker {
       return count >= turns_ ? count / turns_ * turns_ : count;
     };
     monitor.begin_window();
-    watch_.begin_timed();
+    watch_.begin_timed(client_.pid());
     const Seen throughput =
         region(Region::throughput, fitting(step_s), Window::timed, patience(step_s, fitting(step_s)));
     const double now_s = seconds(throughput.timed.end_ns - throughput.timed.begin_ns) /
@@ -196,7 +196,7 @@ class Taker {
     const Witness before = witness(client_.pid());
     const int64_t window_begun = now_ns();
     monitor.begin_window();
-    watch_.begin_timed();
+    watch_.begin_timed(client_.pid());
     ProcessTree tree("/proc", client_.pid());
     std::vector<std::optional<double>> memory;  // after each epoch
     const Fitted fitted = client_.fit(epochs, cell_.effort.cap_s, [&](const FitEpoch& e) {

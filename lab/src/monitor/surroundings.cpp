@@ -67,15 +67,15 @@ Beside& Beside::operator+=(const Beside& more) {
   return *this;
 }
 
-Surroundings::Surroundings(std::vector<int> cores, pid_t root, std::string proc, const std::string& sys)
-    : cores_(std::move(cores)), root_(root), proc_(std::move(proc)) {
+Surroundings::Surroundings(std::vector<int> cores, std::string proc, const std::string& sys)
+    : cores_(std::move(cores)), proc_(std::move(proc)) {
   for (const int core : std::vector<int>(cores_))
     for (const int sibling : cores_of_list(
              read_small(str(sys, "/devices/system/cpu/cpu", core, "/topology/thread_siblings_list"))))
       if (std::find(cores_.begin(), cores_.end(), sibling) == cores_.end()) cores_.push_back(sibling);
 }
 
-MachineCounters Surroundings::read() const {
+MachineCounters Surroundings::read(pid_t root) const {
   MachineCounters out;
   const std::string stat = proc_ + "/stat", pressure = proc_ + "/pressure/cpu";
   ReadBuffer buffer;
@@ -96,7 +96,7 @@ MachineCounters Surroundings::read() const {
   }
   if (any) {
     out.active_s = active, out.stolen_s = stolen;
-    ProcessTree tree(proc_, root_);
+    ProcessTree tree(proc_, root);
     if (const auto ours = tree.read())
       out.ours_s = ours->cpu_s;
     else

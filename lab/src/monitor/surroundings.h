@@ -31,15 +31,15 @@ struct MachineCounters {
 class Surroundings {
  public:
   /// `cores`: those that drivers are pinned to; empty: all. The hardware threads that share a core with one of them are watched
-  /// too. `root`: the process that, with all that descend from it, is ours.
-  Surroundings(std::vector<int> cores, pid_t root, std::string proc = "/proc",
-               const std::string& sys = "/sys");
+  /// too.
+  explicit Surroundings(std::vector<int> cores, std::string proc = "/proc", const std::string& sys = "/sys");
 
-  MachineCounters read() const;
+  /// `root`: the process that, with all that descend from it, is ours. What these do on cores that are not watched is taken for
+  /// work on those that are, so the fewer they are the better: while a driver works, the driver.
+  MachineCounters read(pid_t root) const;
 
  private:
   std::vector<int> cores_;
-  pid_t root_;
   std::string proc_;
 };
 

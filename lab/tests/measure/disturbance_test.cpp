@@ -149,13 +149,13 @@ TEST(Disturbance, TheKernelReadsTheDiskForACellThatMeasuresIt) {
 }
 
 TEST(Disturbance, TheProcessorTimeOfADriverThatHasEndedIsOurs) {
-  const Surroundings watched({}, ::getpid());
-  const MachineCounters before = watched.read();
+  const Surroundings watched({});
+  const MachineCounters before = watched.read(::getpid());
   Process driver({.command = {"sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"}});
   std::string line;
   EXPECT_EQ(driver.read_line(line, now_ns() + int64_t{60'000'000'000}), Process::Io::closed);
   driver.finish(60);
-  const MachineCounters after = watched.read();
+  const MachineCounters after = watched.read(::getpid());
   ASSERT_TRUE(before.ours_s && after.ours_s);
   EXPECT_GT(*after.ours_s, *before.ours_s + 0.02) << "else it would be taken for a neighbour's";
 }
