@@ -10,8 +10,11 @@
 
 #include "tandem/core/autocast.h"
 #include "tandem/core/backend.h"
+#include "tandem/core/op.h"
 #include "tandem/core/tape.h"
 #include "tandem/core/trace.h"
+#include "tandem/graph/compile_named.h"
+#include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
@@ -21,12 +24,12 @@ namespace tandem::testing {
 
 namespace {
 
-using Named = std::vector<std::pair<std::string, Tensor>>;
+using NamedList = std::vector<std::pair<std::string, Tensor>>;
 
 /// What tensors hold, to put back after a call that was refused halfway.
 class Snapshot {
  public:
-  explicit Snapshot(const Named& tensors) {
+  explicit Snapshot(const NamedList& tensors) {
     const NoGrad off;
     for (const auto& [name, t] : tensors)
       saved_.push_back({t, clone(t), t.grad(), t.grad().defined() ? clone(t.grad()) : Tensor()});
@@ -60,6 +63,7 @@ Outcome attempt(const FuzzProgram& program, FuzzSide& side, const std::function<
   set_generator_state(side.random);
   const GradMode mode(side.grad);
   const Autocast autocast(side.autocast);
+  const auto forms = program.composed ? std::make_unique<ComposedForms>() : nullptr;
   try {
     outcome.results = f();
     backend(program.device).synchronize(program.device);  // where a GPU tells of a bad index
@@ -100,7 +104,7 @@ std::string refusal_of_shapes(const FuzzProgram& program, FuzzSide& side, const 
 
 std::string op_of(const std::string& text) { return text.substr(0, text.find(':')); }
 
-std::string compare(const Named& got, const Named& want, const std::string& what) {
+std::string compare(const NamedList& got, const NamedList& want, const std::string& what) {
   for (size_t i = 0; i < want.size(); ++i) {
     const auto& [name, x] = want[i];
     const Tensor& y = got[i].second;
@@ -123,13 +127,13 @@ std::string compare_results(const std::vector<Tensor>& got, const std::vector<Te
   return "";
 }
 
-Named named(const std::vector<Tensor>& inputs) {
-  Named list;
+NamedList named(const std::vector<Tensor>& inputs) {
+  NamedList list;
   for (size_t i = 0; i < inputs.size(); ++i) list.emplace_back(str("x", i), inputs[i]);
   return list;
 }
 
-Named joined(Named a, const Named& b) {
+NamedList joined(NamedList a, const NamedList& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }
@@ -142,7 +146,7 @@ bool shares_inputs(const FuzzProgram& program, uint32_t call) {
 }
 
 /// Gradients of what a call returned: of the mean of each result, for all that the call could depend on.
-std::vector<Tensor> gradients_of(const std::vector<Tensor>& results, const Named& outside) {
+std::vector<Tensor> gradients_of(const std::vector<Tensor>& results, const NamedList& outside) {
   Tensor total;
   for (const Tensor& r : results) {
     if (!r.requires_grad()) continue;
@@ -164,13 +168,63 @@ std::string compare_gradients(const Outcome& got, const Outcome& want) {
   return compare_results(got.results, want.results, "gradient through the call");
 }
 
+/// The program as the graph engine has it: of lists of tensors, or of groups of named ones (CompiledNamed). Then there is an
+/// argument more, which some calls leave out, and a result made of it.
+class CompiledProgram {
+ public:
+  CompiledProgram(const FuzzProgram& program, const TensorFunction& function)
+      : bits_(program.named),
+        plain_(function, with_stages(program.passes)),
+        with_names_([this, function](const std::vector<Named>& groups) { return run(function, groups); },
+                    with_stages(program.passes)) {}
+
+  std::vector<Tensor> operator()(const std::vector<Tensor>& in, uint32_t call) {
+    if (bits_ == 0) return plain_(in);
+    inputs_ = in.size();
+    const Tensor extra = bits_ >> (8 + call) & 1 ? full({2}, call, DType::f32, in[0].device()) : Tensor();
+    const std::vector<Named> groups = grouped(in, extra);
+    const std::vector<Named> out = with_names_(groups);
+    const Tensor echo = out.at(1)["echo"];
+    if (echo.defined() != extra.defined() || (echo.defined() && !same_bits(echo, extra + 1)))
+      throw InternalError("the result made of the argument that may be absent is not what it should be");
+    return out.at(0).values();
+  }
+
+ private:
+  std::vector<Named> grouped(const std::vector<Tensor>& in, const Tensor& extra) const {
+    std::vector<std::string> names[2];
+    std::vector<Tensor> values[2];
+    const auto add = [&](size_t group, const std::string& name, const Tensor& value) {
+      names[group].push_back(name);
+      values[group].push_back(value);
+    };
+    if (bits_ & 2) add(0, "extra", extra);
+    for (size_t i = 0; i < in.size(); ++i) add(bits_ >> (2 + i) & 1, str("x", i), in[i]);
+    if (!(bits_ & 2)) add(1, "extra", extra);
+    return {Named(Names::of(names[0]), values[0]), Named(Names::of(names[1]), values[1])};
+  }
+  std::vector<Named> run(const TensorFunction& function, const std::vector<Named>& groups) const {
+    std::vector<Tensor> in;
+    for (size_t i = 0; i < inputs_; ++i) in.push_back(groups[bits_ >> (2 + i) & 1][str("x", i)]);
+    const Tensor extra = groups[bits_ & 2 ? 0 : 1]["extra"];
+    const std::vector<Tensor> out = function(in);
+    std::vector<std::string> names;
+    for (size_t i = 0; i < out.size(); ++i) names.push_back(str("y", i));
+    return {Named(Names::of(names), out), Named{{"echo", extra.defined() ? extra + 1 : Tensor()}}};
+  }
+
+  const uint32_t bits_;
+  size_t inputs_ = 0;
+  Compiled plain_;
+  CompiledNamed with_names_;
+};
+
 /// Both engines over all calls. What differs begins with the kind of difference and a colon.
 std::string first_difference(const FuzzProgram& program, uint32_t& call) {
   FuzzSide eager(program), graph(program);
   FuzzNotes graph_notes;
-  Compiled compiled =
-      compile([&](const std::vector<Tensor>& in) { return run_program(program, in, graph, graph_notes); },
-              with_stages(program.passes));
+  CompiledProgram compiled(
+      program, [&](const std::vector<Tensor>& in) { return run_program(program, in, graph, graph_notes); });
   Outcome want, got;  // kept over the next call, which must not change them
   for (call = 0; call < program.calls; ++call) {
     eager.happen(program, call);
@@ -182,7 +236,7 @@ std::string first_difference(const FuzzProgram& program, uint32_t& call) {
     const Outcome last_want = std::move(want), last_got = std::move(got);
     FuzzNotes notes;
     want = attempt(program, eager, [&] { return run_program(program, eager_in, eager, notes); });
-    got = attempt(program, graph, [&] { return compiled(graph_in); });
+    got = attempt(program, graph, [&] { return compiled(graph_in, call); });
     if (!want.refused.empty() || !got.refused.empty()) {
       eager_before.restore();
       for (const auto& [name, t] : graph.captured())
@@ -338,6 +392,8 @@ class Shrinker {
     bool any = false;
     while (best_.calls > 1 && change([](FuzzProgram& p) { --p.calls; })) any = true;
     if (best_.autocast) any |= change([](FuzzProgram& p) { p.autocast = {}, p.autocast_calls = 0; });
+    if (best_.named) any |= change([](FuzzProgram& p) { p.named = 0; });
+    if (best_.composed) any |= change([](FuzzProgram& p) { p.composed = false; });
     if (best_.has_net) any |= change([](FuzzProgram& p) { p.has_net = false; });
     if (best_.has_view) any |= change([](FuzzProgram& p) { p.has_view = false; });
     for (auto list : {&FuzzProgram::inputs, &FuzzProgram::state})
@@ -429,6 +485,8 @@ std::string listing(const FuzzProgram& program) {
     for (uint32_t call = 0; call < program.calls; ++call)
       if (program.autocast_calls >> call & 1)
         text += str("  call ", call, " under Autocast ", *program.autocast, "\n");
+  if (program.named) text += "  compiled with named inputs and results\n";
+  if (program.composed) text += "  with composed forms\n";
   text += str("  ", program.calls, " calls; passes:");
   for (const std::string& pass : program.passes) text += " " + pass;
   return text + "\n";

@@ -118,6 +118,8 @@ FuzzProgram draw_program(uint64_t seed, Device device) {
     program.autocast = own.chance(0.6) ? DType::bf16 : DType::f16;
     program.autocast_calls = own.chance(0.5) ? ~0u : static_cast<uint32_t>(own.next());
   }
+  if (Random own(seed ^ 0x0a3ed); own.chance(0.2)) program.named = static_cast<uint32_t>(own.next()) | 1;
+  if (Random own(seed ^ 0xc04053); own.chance(0.1)) program.composed = true;
   // Rules of branches, loops and checkpoints hold what they use, unseen: with these the old tensor stays in use, as
   // graph/compile.h says.
   const bool has_rules = std::any_of(program.steps.begin(), program.steps.end(), [](const FuzzStep& step) {

@@ -75,6 +75,9 @@ struct FuzzProgram {
   std::vector<std::string> passes;
   std::optional<DType> autocast = {};  ///< the caller's, in the calls of autocast_calls; steps switch it, too
   uint32_t autocast_calls = 0;         ///< bit i: call i
+  uint32_t named =
+      0;  ///< not 0: compiled with named inputs and results; its bits say in which groups they are
+  bool composed = false;  ///< ops that have a composed form run it
 };
 
 /// The program of a number.

@@ -1,17 +1,13 @@
-#include "tandem/graph/compile.h"
+#include "tandem/graph/compiled_state.h"
 
 #include <algorithm>
-#include <atomic>
-#include <map>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
-#include "tandem/core/mutex.h"
 #include "tandem/core/region.h"
 #include "tandem/core/warning.h"
-#include "tandem/graph/entry.h"
 
 namespace tandem {
 
@@ -22,13 +18,14 @@ using graph::Entry;
 using graph::Graph;
 
 /// "input 2", or "input 'mask'" where inputs have names.
-std::string input_text(const CompileOptions& options, size_t i) {
-  return i < options.input_names.size() ? str("input '", options.input_names[i], "'") : str("input ", i);
+std::string input_text(const CompiledState::InputNames& names, size_t i) {
+  return i < names.size() ? str("input '", names[i], "'") : str("input ", i);
 }
 
 /// Memory that is changed must not come in twice under different names: the trace could not see that it is one.
-void check_aliases(const Entry& entry, const std::vector<Tensor>& inputs, const CompileOptions& options) {
-  const auto input = [&](size_t i) { return input_text(options, i); };
+void check_aliases(const Entry& entry, const std::vector<Tensor>& inputs,
+                   const CompiledState::InputNames& names) {
+  const auto input = [&](size_t i) { return input_text(names, i); };
   const graph::Executor& executor = *entry.executor;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Ref<Storage>& storage = inputs[i].impl()->storage;
@@ -47,8 +44,9 @@ void check_aliases(const Entry& entry, const std::vector<Tensor>& inputs, const 
 }
 
 /// A leaf that comes in under two names would get its gradient in two parts.
-void check_leaves(const Entry& entry, const std::vector<Tensor>& inputs, const CompileOptions& options) {
-  const auto input = [&](size_t i) { return input_text(options, i); };
+void check_leaves(const Entry& entry, const std::vector<Tensor>& inputs,
+                  const CompiledState::InputNames& names) {
+  const auto input = [&](size_t i) { return input_text(names, i); };
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!entry.signature.inputs[i].requires_grad) continue;
     for (size_t j = 0; j < i; ++j)
@@ -74,58 +72,35 @@ void check_leaves(const Entry& entry, const std::vector<Tensor>& inputs, const C
 
 }  // namespace
 
-struct CompiledState {
-  TensorFunction function;
-  CompileOptions options;
-  Mutex mutex{LockOrder::turn, "compiled callable"};   // one call at a time: the arena is shared
-  std::atomic<bool> has_owner{true};                   // else what the function refers to may be gone
-  std::list<std::shared_ptr<Entry>> entries;           // most recently used first
-  std::vector<std::weak_ptr<Entry>> dropped;           // which the tape of some results may still hold
-  graph::LeftBehind left_behind;                       // by all traces
-  bool has_warned = false;                             // that signatures were dropped
-  std::map<std::pair<int, int>, graph::Arena> arenas;  // by device
+// A captured tensor may be a result, which holds this. A call in progress on another thread holds the lock; its entries then go
+// with the state.
+void CompiledState::leave() {
+  has_owner = false;
+  std::list<std::shared_ptr<Entry>> gone;
+  if (std::unique_lock lock(mutex, std::try_to_lock); lock.owns_lock()) gone.swap(entries);
+}
 
-  graph::Arena& arena_of(const graph::Executor& executor) {
-    const Device device = executor.graph().device;
-    return arenas[{static_cast<int>(device.kind), device.index}];
-  }
-  /// The owner goes. A captured tensor may be a result, which holds this.
-  /// A call in progress on another thread holds the lock; its entries then go with the state.
-  void leave() {
-    has_owner = false;
-    std::list<std::shared_ptr<Entry>> gone;
-    if (std::unique_lock lock(mutex, std::try_to_lock); lock.owns_lock()) gone.swap(entries);
-  }
-  Entry& entry_for(const std::vector<Tensor>& inputs);
-  using EntryAt = std::list<std::shared_ptr<Entry>>::iterator;
-  EntryAt drop(EntryAt at) {
-    dropped.push_back(*at);
-    return entries.erase(at);
-  }
-  /// All that hold captured tensors.
-  std::vector<graph::EntryInUse> entries_in_use() {
-    std::vector<graph::EntryInUse> all;
-    const auto add = [&](std::shared_ptr<Entry> entry, long others) {
-      const auto calls = static_cast<uint32_t>(entry.use_count() - others);
-      all.push_back({std::move(entry), calls});
-    };
-    for (const std::shared_ptr<Entry>& entry : entries) add(entry, 2);  // the list, and this one
-    std::erase_if(dropped, [](const auto& entry) { return entry.expired(); });
-    for (const std::weak_ptr<Entry>& weak : dropped)
-      if (std::shared_ptr<Entry> entry = weak.lock()) add(std::move(entry), 1);
-    return all;
-  }
-  /// graph::captures_are_held(), mostly by a look at the numbers of references alone.
-  bool captures_are_held(const Entry& entry) {
-    uint32_t most = 0;
-    for (const std::shared_ptr<Entry>& each : entries)
-      most += each->most.always + static_cast<uint32_t>(each.use_count() - 1) * each->most.by_call;
-    const auto has_more = [&](const TensorImpl* tensor) { return tensor->use_count() > most; };
-    if (dropped.empty() && std::all_of(entry.watched.begin(), entry.watched.end(), has_more)) return true;
-    return graph::captures_are_held(entry, entries_in_use());
-  }
-  Backward& backward_for(Entry& entry, std::span<const Tensor> grads);
-};
+std::vector<graph::EntryInUse> CompiledState::entries_in_use() {
+  std::vector<graph::EntryInUse> all;
+  const auto add = [&](std::shared_ptr<Entry> entry, long others) {
+    const auto calls = static_cast<uint32_t>(entry.use_count() - others);
+    all.push_back({std::move(entry), calls});
+  };
+  for (const std::shared_ptr<Entry>& entry : entries) add(entry, 2);  // the list, and this one
+  std::erase_if(dropped, [](const auto& entry) { return entry.expired(); });
+  for (const std::weak_ptr<Entry>& weak : dropped)
+    if (std::shared_ptr<Entry> entry = weak.lock()) add(std::move(entry), 1);
+  return all;
+}
+
+bool CompiledState::captures_are_held(const Entry& entry) {
+  uint32_t most = 0;
+  for (const std::shared_ptr<Entry>& each : entries)
+    most += each->most.always + static_cast<uint32_t>(each.use_count() - 1) * each->most.by_call;
+  const auto has_more = [&](const TensorImpl* tensor) { return tensor->use_count() > most; };
+  if (dropped.empty() && std::all_of(entry.watched.begin(), entry.watched.end(), has_more)) return true;
+  return graph::captures_are_held(entry, entries_in_use());
+}
 
 namespace {
 
@@ -203,7 +178,7 @@ struct Kept {
     {
       const RandomReplay replay(random);
       const GradMode on(true);
-      results = state->function(inputs);
+      results = state->function(inputs, entry->signature.layout);
     }
     std::vector<TapeNode::Edge> now = ends;  // leaves that the callable made are others
     for (size_t k = 0; k < now.size(); ++k)
@@ -281,12 +256,15 @@ Backward& CompiledState::backward_for(Entry& entry, std::span<const Tensor> grad
   return entry.backwards.emplace_front(std::move(made));
 }
 
-Compiled::Compiled(TensorFunction function, CompileOptions options)
-    : state_(std::make_shared<CompiledState>()) {
-  TD_CHECK(function, "compile: the callable must not be empty.");
+CompiledState::CompiledState(Function f, CompileOptions o) : function(std::move(f)), options(std::move(o)) {
   TD_CHECK(options.cache_size >= 1, "compile: cache_size must be at least 1; got ", options.cache_size, ".");
-  state_->function = std::move(function);
-  state_->options = std::move(options);
+}
+
+Compiled::Compiled(TensorFunction function, CompileOptions options) {
+  TD_CHECK(function, "compile: the callable must not be empty.");
+  state_ = std::make_shared<CompiledState>(
+      [function = std::move(function)](const std::vector<Tensor>& in, size_t) { return function(in); },
+      std::move(options));
 }
 Compiled::Compiled(Compiled&&) noexcept = default;
 Compiled& Compiled::operator=(Compiled&& other) noexcept {
@@ -318,14 +296,14 @@ CompiledState& Compiled::state() const {
 
 // Entries that can never fit again (a choice has changed, captured memory has been replaced) are dropped on the way.
 // One whose switches differ now, such as training mode, stays: they may be set back.
-Entry& CompiledState::entry_for(const std::vector<Tensor>& inputs) {
+Entry& CompiledState::entry_for(const std::vector<Tensor>& inputs, size_t layout, const InputNames& names) {
   auto found = entries.end();
   for (auto at = entries.begin(); at != entries.end();) {
     if ((*at)->signature.choices != choice_epoch()) {  // never again
       at = drop(at);
       continue;
     }
-    if (found == entries.end() && (*at)->signature.matches(inputs)) {
+    if (found == entries.end() && (*at)->signature.matches(inputs, layout)) {
       if (!(*at)->depends_on.memory_holds() || !captures_are_held(**at)) {
         at = drop(at);  // never again
         continue;
@@ -335,39 +313,52 @@ Entry& CompiledState::entry_for(const std::vector<Tensor>& inputs) {
     ++at;
   }
   if (found == entries.end()) {
-    entries.push_front(graph::make_entry(function, options, inputs, left_behind));
+    CompileOptions named = options;
+    named.input_names = names;
+    const auto traced = [&](const std::vector<Tensor>& in) { return function(in, layout); };
+    entries.push_front(graph::make_entry(traced, layout, named, inputs, left_behind));
     graph::watch_captures(*entries.front(), entries_in_use());
-    if (entries.size() > options.cache_size) {
-      drop(std::prev(entries.end()));
-      if (!std::exchange(has_warned, true))
-        warn(str(
-            "compile: a callable was traced for more signatures (input shapes and types, modes) than it "
-            "keeps, ",
-            options.cache_size,
-            ", so the one unused longest was dropped; a call with a dropped one traces again. Pad inputs to "
-            "fewer shapes, or set CompileOptions::cache_size to the number of signatures."));
-    }
+    drop_oldest_of(layout);
   } else if (found != entries.begin()) {
     entries.splice(entries.begin(), entries, found);
   }
   return *entries.front();
 }
 
-std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
-  CompiledState& state = this->state();
+// Each layout has room for cache_size entries.
+void CompiledState::drop_oldest_of(size_t layout) {
+  size_t count = 0;
+  EntryAt oldest = entries.end();
+  for (EntryAt at = entries.begin(); at != entries.end(); ++at)
+    if ((*at)->signature.layout == layout) {
+      ++count;
+      oldest = at;
+    }
+  if (count <= options.cache_size) return;
+  drop(oldest);
+  if (!std::exchange(has_warned, true))
+    warn(
+        str("compile: a callable was traced for more signatures (input shapes and types, modes) than it "
+            "keeps, ",
+            options.cache_size,
+            ", so the one unused longest was dropped; a call with a dropped one traces again. Pad inputs to "
+            "fewer shapes, or set CompileOptions::cache_size to the number of signatures."));
+}
+
+std::vector<Tensor> CompiledState::call(const std::vector<Tensor>& inputs, size_t layout,
+                                        const InputNames& names) {
   for (const Tensor& t : inputs)
     TD_CHECK(t.defined(), "compile: every input must be a tensor; got an undefined handle.");
   // As part of a larger trace, or of code that was traced first; and where somebody looks at each operation.
-  if (current_tracer() || current_observer() || BodyScope::is_open()) return state.function(inputs);
+  if (current_tracer() || current_observer() || BodyScope::is_open()) return function(inputs, layout);
   for (size_t i = 0; i < inputs.size(); ++i)
-    TD_CHECK(!inputs[i].is_traced(), "compile: every input must have values; got, as ",
-             input_text(state.options, i),
+    TD_CHECK(!inputs[i].is_traced(), "compile: every input must have values; got, as ", input_text(names, i),
              ", a tensor of a compiled callable outside of it: ", describe(inputs[i]),
              ". Return it from the callable and use the result.");
-  std::lock_guard lock(state.mutex);
-  Entry& entry = state.entry_for(inputs);
-  check_aliases(entry, inputs, state.options);
-  check_leaves(entry, inputs, state.options);
+  std::lock_guard lock(mutex);
+  Entry& entry = entry_for(inputs, layout, names);
+  check_aliases(entry, inputs, names);
+  check_leaves(entry, inputs, names);
   const auto leaf_of = [&](const graph::LeafGradient& gradient) {
     return gradient.leaf ? Tensor(gradient.leaf) : inputs[static_cast<size_t>(gradient.input)];
   };
@@ -382,7 +373,7 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
   // All random numbers of the call are taken at once; each node has its offset from here.
   const RngPosition random = take_random(entry.executor->graph().random_blocks);
   const GeneratorState place{random.seed, random.offset};
-  std::vector<Tensor> all = entry.executor->run(inputs, state.arena_of(*entry.executor), place);
+  std::vector<Tensor> all = entry.executor->run(inputs, arena_of(*entry.executor), place);
   for (const auto& gradient : entry.gradients)
     if (gradient.output >= 0) leaf_of(gradient).set_grad(all[static_cast<size_t>(gradient.output)]);
 
@@ -402,20 +393,30 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
     if (result.slot >= 0) outputs[static_cast<size_t>(result.slot)] = results.back();
   }
   if (!outputs.empty())
-    put_on_tape(state_, state.entries.front(), inputs, results, outputs,
+    put_on_tape(shared_from_this(), entries.front(), inputs, results, outputs,
                 std::span(all).last(entry.kept.size()), place);
   return results;
 }
 
-std::vector<GraphReport> Compiled::reports() const {
-  CompiledState& state = this->state();
-  std::lock_guard lock(state.mutex);
-  std::vector<GraphReport> out;
-  for (auto at = state.entries.rbegin(); at != state.entries.rend(); ++at) {
-    out.push_back((*at)->report);
-    out.back().executor = (*at)->executor->describe();
-    out.back().graph = (*at)->executor->view();
+std::vector<std::pair<size_t, GraphReport>> CompiledState::reports() {
+  std::lock_guard lock(mutex);
+  std::vector<std::pair<size_t, GraphReport>> out;
+  for (auto at = entries.rbegin(); at != entries.rend(); ++at) {
+    GraphReport& report = out.emplace_back((*at)->signature.layout, (*at)->report).second;
+    report.executor = (*at)->executor->describe();
+    report.graph = (*at)->executor->view();
   }
+  return out;
+}
+
+std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
+  CompiledState& state = this->state();
+  return state.call(inputs, 0, state.options.input_names);
+}
+
+std::vector<GraphReport> Compiled::reports() const {
+  std::vector<GraphReport> out;
+  for (auto& [layout, report] : state().reports()) out.push_back(std::move(report));
   return out;
 }
 

@@ -1,9 +1,12 @@
 #include "tandem/graph/compile_named.h"
 
+#include <deque>
 #include <mutex>
+#include <optional>
 
 #include "tandem/core/error.h"
 #include "tandem/core/mutex.h"
+#include "tandem/graph/compiled_state.h"
 
 namespace tandem {
 namespace {
@@ -89,64 +92,74 @@ class ResultLayout {
   std::optional<NamedLayout> layout_;
 };
 
-/// The callable for inputs of one layout.
+/// Inputs of one layout: the first has number 0, and so on.
 struct NamedVariant {
   NamedLayout in;
-  std::shared_ptr<ResultLayout> out;
-  Compiled compiled;
+  std::vector<std::string> input_names;
+  ResultLayout out = {};
+
+  explicit NamedVariant(const NamedLayout& layout) : in(layout), input_names(layout.names()) {}
 };
 
-TensorFunction over_lists(const NamedFunction& function, const NamedLayout& in,
-                          const std::shared_ptr<ResultLayout>& out) {
-  return [function, in, out](const std::vector<Tensor>& list) {
-    const std::vector<Named> results = function(in.unpack(list));
-    out->note(NamedLayout(results));
-    return list_of(results);
-  };
-}
+/// What is never taken away may be looked at without the lock.
+class NamedVariants {
+ public:
+  /// Which of them has these groups; a new one if none has.
+  std::pair<size_t, NamedVariant&> find(const std::vector<Named>& groups) {
+    const std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < all_.size(); ++i)
+      if (all_[i].in.fits(groups)) return {i, all_[i]};
+    NamedVariant& added = all_.emplace_back(NamedLayout(groups));
+    return {all_.size() - 1, added};
+  }
+  NamedVariant& operator[](size_t i) {
+    const std::lock_guard lock(mutex_);
+    return all_[i];
+  }
+
+ private:
+  Mutex mutex_{LockOrder::names};
+  std::deque<NamedVariant> all_;  // whose elements stay where they are
+};
 
 }  // namespace
 
 struct CompiledNamed::State {
-  const NamedFunction function;
-  const CompileOptions options;
-  Mutex mutex{LockOrder::turn, "a compiled callable"};
-  std::vector<std::unique_ptr<NamedVariant>> variants = {};
+  std::shared_ptr<NamedVariants> variants = std::make_shared<NamedVariants>();  // held by the callable, too
+  std::shared_ptr<CompiledState> compiled;
 
-  NamedVariant& variant_for(const std::vector<Named>& groups) {
-    const std::lock_guard lock(mutex);
-    for (const auto& variant : variants)
-      if (variant->in.fits(groups)) return *variant;
-    const NamedLayout in(groups);
-    auto out = std::make_shared<ResultLayout>();
-    CompileOptions named = options;
-    named.input_names = in.names();
-    variants.push_back(std::make_unique<NamedVariant>(
-        NamedVariant{in, out, compile(over_lists(function, in, out), std::move(named))}));
-    return *variants.back();
+  ~State() {
+    if (compiled) compiled->leave();
   }
 };
 
-CompiledNamed::CompiledNamed(NamedFunction function, CompileOptions options)
-    : state_(new State{std::move(function), std::move(options)}) {}
+CompiledNamed::CompiledNamed(NamedFunction function, CompileOptions options) : state_(new State) {
+  TD_CHECK(function, "compile: the callable must not be empty.");
+  const auto over_lists = [function = std::move(function), variants = state_->variants](
+                              const std::vector<Tensor>& list, size_t layout) {
+    NamedVariant& variant = (*variants)[layout];
+    const std::vector<Named> results = function(variant.in.unpack(list));
+    variant.out.note(NamedLayout(results));
+    return list_of(results);
+  };
+  state_->compiled = std::make_shared<CompiledState>(over_lists, std::move(options));
+}
 CompiledNamed::CompiledNamed(CompiledNamed&&) noexcept = default;
 CompiledNamed& CompiledNamed::operator=(CompiledNamed&&) noexcept = default;
 CompiledNamed::~CompiledNamed() = default;
 
 std::vector<Named> CompiledNamed::operator()(const std::vector<Named>& groups) {
-  NamedVariant& variant = state_->variant_for(groups);
-  const std::vector<Tensor> results = variant.compiled(list_of(groups));
-  return variant.out->get()->unpack(results);
+  const auto [layout, variant] = state_->variants->find(groups);
+  const std::vector<Tensor> results = state_->compiled->call(list_of(groups), layout, variant.input_names);
+  return variant.out.get()->unpack(results);
 }
 
 std::vector<GraphReport> CompiledNamed::reports() const {
-  const std::lock_guard lock(state_->mutex);
   std::vector<GraphReport> all;
-  for (const auto& variant : state_->variants)
-    for (GraphReport& report : variant->compiled.reports()) {
-      if (const NamedLayout* out = variant->out->get()) report.result_names = out->names();
-      all.push_back(std::move(report));
-    }
+  for (auto& [layout, report] : state_->compiled->reports()) {
+    if (const NamedLayout* out = (*state_->variants)[layout].out.get()) report.result_names = out->names();
+    all.push_back(std::move(report));
+  }
   return all;
 }
 

@@ -96,9 +96,10 @@ std::unique_ptr<Executor> make_executor(Graph g, const CompileOptions& options, 
 // The function is traced (twice, see repeated_trace.h). Where gradients may be asked for, the trace is continued backwards once to learn which
 // values that needs; the forward graph then returns them as outputs behind the results and gradients. The backward
 // graph itself is made at the first backward pass, when the layouts of the arriving gradients are known.
-std::shared_ptr<Entry> make_entry(const TensorFunction& function, const CompileOptions& options,
-                                  const std::vector<Tensor>& inputs, LeftBehind& left_behind) {
-  auto entry = std::make_shared<Entry>(inputs);
+std::shared_ptr<Entry> make_entry(const TensorFunction& function, size_t layout,
+                                  const CompileOptions& options, const std::vector<Tensor>& inputs,
+                                  LeftBehind& left_behind) {
+  auto entry = std::make_shared<Entry>(inputs, layout);
   std::unique_ptr<Trace> traced = trace_checked(function, inputs, options.verify, left_behind);
   for (size_t i = 0; i < traced->results.size(); ++i) {
     const Tensor& result = traced->results[i];

@@ -25,13 +25,15 @@ struct Signature {
   std::optional<DType> autocast = autocast_dtype();
   uint64_t choices = choice_epoch();  // a recording holds the algorithms of its time
 
-  explicit Signature(const std::vector<Tensor>& tensors) {
+  size_t layout;  // of the inputs (compiled_state.h)
+
+  Signature(const std::vector<Tensor>& tensors, size_t of_layout) : layout(of_layout) {
     for (const Tensor& t : tensors)
       inputs.push_back({t.meta(), t.impl()->requires_grad, t.impl()->copied_by, HooksSeen(*t.impl())});
   }
-  bool matches(const std::vector<Tensor>& tensors) const {
-    if (tensors.size() != inputs.size() || grad != grad_enabled() || anomaly != anomaly_mode() ||
-        autocast != autocast_dtype())
+  bool matches(const std::vector<Tensor>& tensors, size_t of_layout) const {
+    if (layout != of_layout || tensors.size() != inputs.size() || grad != grad_enabled() ||
+        anomaly != anomaly_mode() || autocast != autocast_dtype())
       return false;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Meta &a = inputs[i].meta, &b = tensors[i].meta();
@@ -69,7 +71,7 @@ struct Backward {
 
 /// One traced signature.
 struct Entry {
-  explicit Entry(const std::vector<Tensor>& inputs) : signature(inputs) {}
+  Entry(const std::vector<Tensor>& inputs, size_t layout) : signature(inputs, layout) {}
   Signature signature;
   Dependencies depends_on;
   std::vector<LeafGradient> gradients;
@@ -117,7 +119,8 @@ void watch_captures(Entry& entry, std::span<const EntryInUse> all);
 /// Runs the passes, plans, and makes what runs the graph.
 std::unique_ptr<Executor> make_executor(Graph g, const CompileOptions& options, GraphReport& report);
 
-std::shared_ptr<Entry> make_entry(const TensorFunction& function, const CompileOptions& options,
-                                  const std::vector<Tensor>& inputs, LeftBehind& left_behind);
+std::shared_ptr<Entry> make_entry(const TensorFunction& function, size_t layout,
+                                  const CompileOptions& options, const std::vector<Tensor>& inputs,
+                                  LeftBehind& left_behind);
 
 }  // namespace tandem::graph
