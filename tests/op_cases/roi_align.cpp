@@ -95,6 +95,9 @@ void add_roi_align_errors(std::vector<ErrorCase>& errors) {
           {"one number for each of the 3"});
   refused("image", [=] { roi_align(x(), boxes(), full({3}, 1, DType::i64)); },
           {"roi_align", "0..0", "got 1"});
+  refused("none", [=] { roi_align(ones({0, 2, 4, 4}), boxes(), images()); }, {"roi_align"});
+  refused("points", [=] { roi_align(x(), boxes(), images(), {.size = 1 << 15, .samples = 1 << 15}); },
+          {"and their products"});
   refused("size", [=] { roi_align(x(), boxes(), images(), {.size = 0}); }, {"1..1048576", "0 by 0"});
   refused("samples", [=] { roi_align(x(), boxes(), images(), {.samples = 0}); }, {"samples 0"});
   refused("scale", [=] { roi_align(x(), boxes(), images(), {.scale = -1}); }, {"must be positive", "-1"});

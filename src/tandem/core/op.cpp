@@ -38,7 +38,7 @@ struct Here {
   Observer* observer = nullptr;
   Autocast* autocast = nullptr;
   bool anomaly = false;
-  bool composed_forms = false;          // ComposedForms
+  int composed_forms = 0;               // ComposedForms in force
   ComposedRun* composed_run = nullptr;  // the innermost composed form under way
 };
 constinit thread_local Here t_here;
@@ -220,6 +220,7 @@ OpDef& define(OpDef op) {
            "' must have a gradient rule or a composed form, or say why not (not_differentiable); got none of "
            "these.");
   check_effects(op);
+  check_names(op);
   check_composed(op);
   if (!op.gradient && !op.not_differentiable) {
     op.gradient = gradient_of_composed;
@@ -245,7 +246,7 @@ OpDef& define(RuntimeOp op) {
     d.gradient = [](const GradArgs& args) {
       return static_cast<const RuntimeOp*>(args.context)->gradient(args);
     };
-  else if (!kept->composed)
+  else if (!kept->composed || kept->effects.touches(Resource::generator))
     d.not_differentiable = "it was made at run time, without a gradient";
   if (kept->composed)
     d.composed = [](const ComposedArgs& args) {
@@ -283,7 +284,24 @@ OpDef* find_op(std::string_view name) {
 namespace {
 /// Whether an op that has a composed form runs it.
 bool is_composed(const Here& here, const OpDef& op, const InferArgs& inferred) {
-  return here.composed_forms || !op.kernels[static_cast<size_t>(inferred.out[0].device.kind)];
+  return here.composed_forms > 0 || !op.kernels[static_cast<size_t>(inferred.out[0].device.kind)];
+}
+/// run_composed() for apply(). An observer sees the ops in it; anomaly mode looks at the results alone, as it does of a kernel.
+Tensors run_watched(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
+                    const InferArgs& inferred) {
+  struct Quiet {
+    const bool before = std::exchange(t_here.anomaly, false);
+    ~Quiet() { t_here.anomaly = before; }
+  };
+  Tensors out;
+  bool anomaly = false;
+  {
+    const Quiet quiet;
+    out = run_composed(op, in, attrs, inferred);
+    anomaly = quiet.before;
+  }
+  if (anomaly && !t_here.tracer) check_anomaly(op, in, out);
+  return out;
 }
 }  // namespace
 
@@ -332,11 +350,12 @@ Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
       TD_CHECK(input < static_cast<int>(in.size()), op.name, ": must be given input ", input,
                ", whose memory it shares; got ", in.size(), " inputs.");
   if (op.changes_memory()) check_in_place(op.name, in);
-  if (here.composed_run) [[unlikely]]
-    here.composed_run->meet(op, inferred);
+  ComposedRun* const composed = here.composed_run;
+  if (composed) [[unlikely]]
+    composed->meet(op, in);
   Tensors out;
   if (op.composed && is_composed(here, op, inferred)) [[unlikely]] {
-    out = run_composed(op, in, attrs, inferred);  // an observer sees the ops in it
+    out = run_watched(op, in, attrs, inferred);
   } else {
     if (here.observer) [[unlikely]]
       here.observer->before(op, in);
@@ -345,6 +364,8 @@ Tensors apply(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
     if (here.observer) [[unlikely]]
       here.observer->after(out);
   }
+  if (composed) [[unlikely]]
+    composed->note(op, out);
   if (op.is_view()) out[0].impl()->copied_by = in[0].impl()->copied_by;
   if (wants_grad && op.gradient) record(op, in, attrs, {out.data(), out.size()});
   return out;
@@ -408,8 +429,10 @@ ObserverScope::ObserverScope(Observer* observer) : previous_(t_here.observer) { 
 ObserverScope::~ObserverScope() { t_here.observer = previous_; }
 
 ComposedRun*& composed_run() { return t_here.composed_run; }
-ComposedForms::ComposedForms() : previous_(std::exchange(t_here.composed_forms, true)) {}
-ComposedForms::~ComposedForms() { t_here.composed_forms = previous_; }
+bool uses_composed_forms() { return t_here.composed_forms > 0; }
+// Counted, so that they may end in any order.
+ComposedForms::ComposedForms() : previous_(t_here.composed_forms++ > 0) {}
+ComposedForms::~ComposedForms() { --t_here.composed_forms; }
 
 bool anomaly_mode() { return t_here.anomaly; }
 void set_anomaly_mode(bool on) {

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "tandem/core/autocast.h"
+#include "tandem/core/composed.h"
 #include "tandem/core/region.h"
 #include "tandem/core/trace.h"
 #include "tandem/ops/shape.h"
@@ -142,7 +143,7 @@ std::vector<Tensor> checkpoint(const TensorFunction& function, const std::vector
   for (size_t i : outputs.first) out.push_back(results[i].detach());
   record("checkpoint", ends, out,
          [function, inputs, around, place, ends, own_leaves, first = outputs.first,
-          precision = autocast_dtype()](std::span<const Tensor> grads) {
+          precision = autocast_dtype(), composed = uses_composed_forms()](std::span<const Tensor> grads) {
            around->check();
            const bool create_graph = grad_enabled();
            std::vector<Tensor> again;
@@ -151,6 +152,7 @@ std::vector<Tensor> checkpoint(const TensorFunction& function, const std::vector
              const Region region(true);
              const GradMode on(true);
              const Autocast as_before(precision);
+             const auto forms = composed ? std::make_unique<ComposedForms>() : nullptr;
              again = around->run_again([&] { return function(inputs); });
            }
            std::vector<TapeNode::Edge> now = ends;

@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "tandem/core/composed.h"
 #include "tandem/core/region.h"
 #include "tandem/core/warning.h"
 
@@ -350,7 +351,8 @@ std::vector<Tensor> CompiledState::call(const std::vector<Tensor>& inputs, size_
   for (const Tensor& t : inputs)
     TD_CHECK(t.defined(), "compile: every input must be a tensor; got an undefined handle.");
   // As part of a larger trace, or of code that was traced first; and where somebody looks at each operation.
-  if (current_tracer() || current_observer() || BodyScope::is_open()) return function(inputs, layout);
+  if (current_tracer() || current_observer() || BodyScope::is_open() || composed_run())
+    return function(inputs, layout);
   for (size_t i = 0; i < inputs.size(); ++i)
     TD_CHECK(!inputs[i].is_traced(), "compile: every input must have values; got, as ", input_text(names, i),
              ", a tensor of a compiled callable outside of it: ", describe(inputs[i]),

@@ -14,15 +14,15 @@ namespace tandem {
 
 namespace {
 
-constexpr int64_t kMost = 1 << 20;  // of bins and points along an axis
+constexpr int64_t kMost = 1 << 20;  // of points along an axis
 
 void infer_roi_align(InferArgs& args) {
   const Tensor &x = args.in[0], &boxes = args.in[1], &images = args.in[2];
   const auto& a = args.attributes<RoiAlignAttrs>();
-  TD_CHECK(a.height >= 1 && a.width >= 1 && a.samples >= 1 && a.height <= kMost && a.width <= kMost &&
-               a.samples <= kMost,
-           args.op, ": size and samples must lie in 1..", kMost, "; got size ", a.height, " by ", a.width,
-           " and samples ", a.samples, ".");
+  TD_CHECK(a.height >= 1 && a.width >= 1 && a.samples >= 1 && times_capped(a.height, a.samples) <= kMost &&
+               times_capped(a.width, a.samples) <= kMost,
+           args.op, ": size and samples must lie in 1..", kMost, ", and their products, too; got size ",
+           a.height, " by ", a.width, " and samples ", a.samples, ".");
   TD_CHECK(std::isfinite(a.scale) && a.scale > 0, args.op, ": the scale must be positive and finite; got ",
            a.scale, ".");
   check_floating(args.op, x);
@@ -41,8 +41,9 @@ void infer_roi_align(InferArgs& args) {
 }
 
 /// The points of one axis, (R, bins · samples): the two pixels that each lies between, and how much these count. A point
-/// further than a pixel outside of the image counts nothing.
+/// further than a pixel outside of the image reads nothing.
 struct Points {
+  Tensor inside;               // bool
   Tensor low, high;            // i64
   Tensor low_part, high_part;  // 0 … 1
 };
@@ -56,9 +57,10 @@ Points points_along(const Tensor& begin, const Tensor& end, int64_t bins, Dim pi
   const Tensor at = unsqueeze(first, 1) + unsqueeze(length, 1) * along;
   const Tensor inside = logical_and(at >= -1, at <= static_cast<double>(pixels));
   const Tensor place = clamp(where(inside, at, 0), 0, static_cast<double>(pixels - 1));
-  const Tensor low = floor(place), part = place - low, counts = cast(inside, begin.dtype());
-  const Tensor low_pixel = cast(low, DType::i64);
-  return {low_pixel, minimum(low_pixel + 1, pixels - 1), (1 - part) * counts, part * counts};
+  const Tensor low = floor(place), part = place - low;
+  const Tensor low_pixel =
+      minimum(cast(low, DType::i64), pixels - 1);  // a large size is none of f32's numbers
+  return {inside, low_pixel, minimum(low_pixel + 1, pixels - 1), 1 - part, part};
 }
 
 Tensors roi_align_composed(const ComposedArgs& args) {
@@ -72,11 +74,12 @@ Tensors roi_align_composed(const ComposedArgs& args) {
   const Tensor first_pixels =
       index_select(arange(x.size(0), DType::i64, x.device()) * (height * width), 0, images);
   const Tensor first = reshape(first_pixels, {count, 1, 1});
+  const Tensor inside = unsqueeze(logical_and(unsqueeze(down.inside, 2), unsqueeze(across.inside, 1)), 3);
   const auto corner = [&](const Tensor& y, const Tensor& x, const Tensor& part_y, const Tensor& part_x) {
     const Tensor place = first + unsqueeze(y, 2) * width + unsqueeze(x, 1);
     const Tensor values =
         reshape(index_select(pixels, 0, reshape(place, {-1})), {count, y.size(1), x.size(1), channels});
-    return values * unsqueeze(unsqueeze(part_y, 2) * unsqueeze(part_x, 1), 3);
+    return where(inside, values, 0) * unsqueeze(unsqueeze(part_y, 2) * unsqueeze(part_x, 1), 3);
   };
   const Tensor points = corner(down.low, across.low, down.low_part, across.low_part) +
                         corner(down.low, across.high, down.low_part, across.high_part) +

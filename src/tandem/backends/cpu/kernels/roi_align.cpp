@@ -18,7 +18,7 @@ constexpr int64_t kChannels = 32;  // of one task
 /// A point of an axis: the two pixels that it lies between, and how much they count.
 template <class C>
 struct Point {
-  int64_t low = 0, high = 0;
+  int64_t low = -1, high = 0;  // -1: further than a pixel outside of the image; reads nothing
   C low_part = 0, high_part = 0;
 };
 
@@ -34,7 +34,7 @@ std::vector<Point<C>> points_along(C begin, C end, int64_t bins, int64_t pixels,
     if (!(at >= C(-1) && at <= static_cast<C>(pixels))) continue;
     const C place = std::clamp(at, C(0), static_cast<C>(pixels - 1)), low = floor_(place);
     Point<C>& point = points[static_cast<size_t>(i)];
-    point.low = static_cast<int64_t>(low);
+    point.low = std::min(static_cast<int64_t>(low), pixels - 1);  // a large size is none of f32's numbers
     point.high = std::min(point.low + 1, pixels - 1);
     point.high_part = place - low;
     point.low_part = C(1) - point.high_part;
@@ -44,6 +44,7 @@ std::vector<Point<C>> points_along(C begin, C end, int64_t bins, int64_t pixels,
 
 template <class C, class T>
 C value_at(const T* plane, int64_t width, const Point<C>& y, const Point<C>& x) {
+  if (y.low < 0 || x.low < 0) return 0;
   const T *above = plane + y.low * width, *below = plane + y.high * width;
   return static_cast<C>(above[x.low]) * (y.low_part * x.low_part) +
          static_cast<C>(above[x.high]) * (y.low_part * x.high_part) +
@@ -56,6 +57,8 @@ void roi_align(const KernelArgs& args) {
   const auto& a = args.attributes<RoiAlignAttrs>();
   const int64_t* images = args.in[2].as<int64_t>();
   const int64_t count = out.shape[0], channels = out.shape[1], height = x.shape[2], width = x.shape[3];
+  TD_CHECK(count == 0 || x.shape[0] > 0, "roi_align: x must have an image for each of the ", count,
+           " boxes; it has none.");
   for (int64_t i = 0; i < count; ++i)
     TD_CHECK(images[i] >= 0 && images[i] < x.shape[0], "roi_align: each number of an image must lie in 0..",
              x.shape[0] - 1, "; got ", images[i], " at box ", i, ".");
