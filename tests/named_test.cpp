@@ -282,6 +282,19 @@ TEST(CompiledNamed, ErrorsNameTheInputAndResultsKeepTheirNames) {
   EXPECT_HAS(refusal([&] { changes({{{"x", zeros({3})}}}); }), "results of the same names");
 }
 
+TEST(CompiledNamed, SeesAnotherTensorInAHandleWhateverNamesItWasCalledWith) {
+  Tensor w = full({1}, 2);
+  CompiledNamed scales([&](const std::vector<Named>& in) -> std::vector<Named> {
+    return {{{"y", in[0]["x"] * w}}};
+  });
+  const Named alone{{"x", ones({1})}}, masked{{"x", ones({1})}, {"mask", ones({1})}};
+  for (const float value : {2.f, 5.f, 7.f}) {
+    w = full({1}, value);
+    for (const Named& batch : {alone, masked}) EXPECT_EQ(scales({batch})[0]["y"].item<float>(), value);
+  }
+  EXPECT_EQ(scales.reports().size(), 2u) << "what no handle stands for is dropped";
+}
+
 TEST(TrainingStep, TakesABatchInAnyOrderOfItsNamesAndRefusesOneWithoutATarget) {
   const Tensor x = to_tensor(hash_array({8, 3}, 1), DType::f32),
                y = to_tensor(hash_array({8}, 2, 0, 2), DType::i64);

@@ -119,7 +119,7 @@ Tensors run_composed(const OpDef& op, std::span<const Tensor> in, const Attrs& a
 Tensors gradient_of_composed(const GradArgs& a) {
   const bool create_graph = grad_enabled();
   std::vector<Tensor> in;
-  std::vector<TapeNode::Edge> ends, inputs;
+  std::vector<TapeNode::Edge> ends;
   std::vector<size_t> input_of;  // by end
   for (size_t i = 0; i < a.in.size(); ++i) {
     in.push_back(a.needs[i] ? a.in[i] : a.in[i].detach());
