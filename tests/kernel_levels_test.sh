@@ -10,12 +10,12 @@ fail() {
   failures=$((failures + 1))
 }
 
-# Of the levels up to $1, those that a family ends at.
+# The levels that a family with this mark must be there for.
 wanted_levels() {
-  local file=$1 level all=() highest
+  local mark=$1 level all=() highest
   for level in $levels; do
-    [[ $file == common && $level != baseline ]] && continue
-    [[ $file == narrow && $level == avx512 ]] && continue
+    [[ $mark == one && $level != baseline ]] && continue
+    [[ $mark == two && $level == avx512 ]] && continue
     all+=("$level")
   done
   [[ $built == all ]] && { echo "${all[*]}"; return; }
@@ -26,19 +26,20 @@ wanted_levels() {
   echo "$highest"
 }
 
-symbols=$(nm -C "$library" | grep -oE 'tandem::cpu::[a-z0-9]+::register_[a-z_]+_kernels\(\)' | sort -u)
+symbols=$(nm -C "$library" | grep -oE 'tandem::cpu::[a-z0-9]+::register_[a-z0-9_]+_kernels\(\)' | sort -u)
 count=0
-while read -r family; do
-  [[ $family == register_common_kernels || $family == register_narrow_kernels ]] && continue
+for file in "$kernels"/*.cpp; do
+  family=$(grep -oE '^void register_[a-z0-9_]+_kernels\(\)' "$file" | sed 's/^void //; s/()$//' || true)
+  [[ -n $family ]] || continue
   count=$((count + 1))
-  files=$(grep -lE "^  $family\(\);" "$kernels"/register*.cpp | sed 's#.*/register_\?##; s#\.cpp##')
-  [[ $(wc -l <<<"$files") == 1 ]] || fail "$family is called in more than one file, or in none"
+  [[ $(wc -l <<<"$family") == 1 ]] || fail "$file defines more than one family"
+  mark=$(grep -m1 -oE '^// levels: [a-z]+' "$file" | sed 's/.* //' || true)  # where it ends (CMakeLists.txt)
   has=$(grep -F "::$family()" <<<"$symbols" | cut -d: -f5 | tr '\n' ' ' || true)
-  for level in $(wanted_levels "$files"); do
+  for level in $(wanted_levels "$mark"); do
     [[ " $has" == *" $level "* ]] || fail "$family is not there for $level (it is for: $has)"
   done
-  [[ $(wc -w <<<"$has") == $(wc -w <<<"$(wanted_levels "$files")") ]] || fail "$family is there for $has, not for $(wanted_levels "$files") alone"
-done < <(grep -oE 'register_[a-z_]+_kernels' "$kernels/register.h" | sort -u)
+  [[ $(wc -w <<<"$has") == $(wc -w <<<"$(wanted_levels "$mark")") ]] || fail "$family is there for $has, not for $(wanted_levels "$mark") alone"
+done
 ((count > 15)) || fail "only $count families were found"
 
 if [[ $built != all && $built != baseline && $levels == *avx2* ]]; then
