@@ -7,6 +7,7 @@
 #include "tandem/core/op.h"
 #include "tandem/core/rng.h"
 #include "tandem/core/tape.h"
+#include "tandem/core/trace.h"
 #include "tandem/graph/checkpoint.h"
 #include "tandem/graph/compile.h"
 #include "tandem/graph/scan.h"
@@ -19,6 +20,7 @@
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/shape.h"
 #include "tandem/profile/profile.h"
+#include "tests/support/recording_tracer.h"
 #include "tests/support/refusal.h"
 #include "tests/support/values.h"
 
@@ -119,6 +121,12 @@ TEST(Composed, DrawsTheRandomNumbersOfItsOp) {
   const List got = compiled({ones({6})});
   EXPECT_TRUE(same_bits(got[0], want));
   EXPECT_TRUE(same_bits(got[1], after));
+
+  RecordingTracer shapes;  // as in nn::summary(): nothing is drawn
+  {
+    const TraceScope scope(&shapes);
+    EXPECT_EQ(run(noise, ones({6})).shape(), Dims({6}));
+  }
 
   const OpDef& greedy = define_noise("composed_greedy", [](const ComposedArgs& a) {
     return Tensors{a.in[0] + rand(a.in[0].shape()) + rand(a.in[0].shape())};

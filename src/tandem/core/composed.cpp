@@ -18,7 +18,7 @@ uint64_t memory_of(const Tensor& t) {
   return reinterpret_cast<uint64_t>(t.impl()->storage.get());
 }
 
-/// Runs the form under the op's name, in errors, profiles and graphs. Random numbers must come to `blocks`.
+/// Runs the form under the op's name, in errors, profiles and graphs. It must draw exactly `blocks` blocks of random numbers.
 Tensors run_form(const OpDef& op, const ComposedArgs& args, uint64_t blocks) {
   const NoAutocast as_given;
   const Scope scope(op.name);
@@ -29,10 +29,12 @@ Tensors run_form(const OpDef& op, const ComposedArgs& args, uint64_t blocks) {
   try {
     out = op.composed(args);
   } catch (Error& error) {
-    const std::string begin = str(op.name, ": ");  // which what ComposedRun refuses has already
+    const std::string begin = str(op.name, ": ");  // errors of ComposedRun begin with the name already
     if (!std::string_view(error.what()).starts_with(begin)) error.prepend(begin);
     throw;
   }
+  if (const Tracer* tracer = current_tracer(); tracer && !tracer->replays())
+    return out;  // has no random stream
   const GeneratorState after = random_place();
   TD_CHECK(after.seed == before.seed && after.offset == before.offset + blocks, op.name,
            ": its composed form must draw as many random numbers as a kernel would, ", blocks,
@@ -56,6 +58,7 @@ void make_results_new(Tensors& out, const ComposedRun& run) {
   for (size_t i = 0; i < out.size(); ++i) {
     if (out[i].requires_grad()) out[i] = out[i].detach();  // of a form that switches gradients on
     const TensorImpl& impl = *out[i].impl();
+    // Someone else has the tensor or its memory: the form keeps it, or it is an input.
     const bool is_held = !traced && (impl.use_count() > 1 || impl.storage->use_count() > 1);
     bool is_new = run.made(out[i]) && !is_held && out[i].is_contiguous();
     for (size_t k = 0; k < i; ++k) is_new = is_new && memory_of(out[i]) != memory_of(out[k]);

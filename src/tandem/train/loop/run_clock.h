@@ -39,7 +39,7 @@ class RunClock {
   /// False where a checkpoint takes long to write and the last one is young, so that a large model does not spend its
   /// time on writing: a kill then costs ten times what a checkpoint takes, at most.
   bool is_worth_saving() const;
-  /// What one more step of so many samples, and an end of the run after it, would take.
+  /// How many seconds one more step of this many samples would take, with the end of the run after it.
   double closing_seconds(int64_t step_samples) const;
 
  private:
